@@ -86,6 +86,7 @@ impl fmt::Debug for Digest {
 
 /// The reason why a text is not a digest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum DigestError {
     /// The text does not begin with `sha256:`.
     #[error("the digest {} does not begin with `{PREFIX}`", quote(.0))]

@@ -35,6 +35,7 @@ const GROUP_OTHER_READ_WRITE: u32 = 0o066;
 
 /// The reason why a directory or file is rejected.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum PrivateError {
     /// An I/O error.
     #[error(transparent)]

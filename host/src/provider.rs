@@ -75,6 +75,7 @@ mod entry;
 mod failure;
 mod icon;
 mod info;
+mod metadata;
 mod native_plugin;
 mod page;
 mod template;

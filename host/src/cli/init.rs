@@ -2,7 +2,7 @@
 //!
 //! | found | plugin | mount |
 //! |---|---|---|
-//! | `.git`, a directory | `git` | `git://DIRECTORY/` |
+//! | `.git`: a directory, or the file of a worktree or submodule | `git` | `git://DIRECTORY/` |
 //! | a Markdown file, at most [`MAX_DEPTH`] directories deep | `notes` | `notes:///` |
 //!
 //! The config names components that exist, so `mcp-host check` passes. An existing file is never overwritten.

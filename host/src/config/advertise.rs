@@ -9,6 +9,7 @@ use super::reader::{FromNode, Node, Schema};
 ///
 /// For clients that request it regardless of the server's capabilities, and fail when the request is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum AdvertisedCapability {
     /// Prompts: `prompts/list` is empty, and completion of an argument of a prompt returns no values.
     Prompts,

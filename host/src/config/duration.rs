@@ -49,6 +49,7 @@ impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> Default for BoundedDura
 
 /// The reason why a text is not a time.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum BoundedDurationError {
     /// The text is not a sequence of numbers with units.
     #[error("{} is not a time", quote(.0))]

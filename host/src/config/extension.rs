@@ -6,6 +6,7 @@ use super::reader::{FromNode, Node, Schema};
 
 /// An extension of MCP. While it is disabled, nothing of it is visible to clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Extension {
     /// SEP-2093: `resources/metadata`, listing the children of one resource, capabilities per resource, and contents
     /// with complete metadata. It did not become part of a revision.

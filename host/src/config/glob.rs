@@ -95,6 +95,7 @@ impl UriGlob {
 
 /// The reason why a text is not a URI glob.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum GlobError {
     /// It has no scheme, and no `**` in place of one.
     #[error("a URI begins with a scheme, so this glob matches none")]

@@ -22,6 +22,7 @@ impl GuestPath {
 
 /// The reason why a text is not a guest path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum GuestPathError {
     /// It does not begin with a slash.
     #[error("the guest path {} is not absolute", quote(.0))]

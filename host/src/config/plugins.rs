@@ -13,6 +13,7 @@ pub struct Plugins(Vec<Plugin>);
 
 /// A conflict between two plugins.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PluginConflict {
     /// They have the same name.
     #[error("two plugins are called `{0}`")]

@@ -91,6 +91,7 @@ pub struct Rate<const DEFAULT: u32, const MAX: u32, const SECONDS: u64> {
 
 /// The reason why a text is not a rate.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RateError {
     /// The text is not a number, a slash and a unit.
     #[error("{} is not a rate", quote(.0))]

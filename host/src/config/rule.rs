@@ -54,6 +54,7 @@ impl Rule {
 
 /// A selector of principals.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PrincipalSelector {
     /// Every principal: `*`.
     Any,
@@ -73,6 +74,7 @@ impl PrincipalSelector {
 
 /// An operation on resources.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Operation {
     /// List resources.
     List,

@@ -49,6 +49,7 @@ impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> Default for Size<MIN, D
 
 /// The reason why a text is not a size.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum SizeError {
     /// The text does not begin with a number.
     #[error("{} is not a size", quote(.0))]

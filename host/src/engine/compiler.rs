@@ -41,8 +41,10 @@ const NICENESS: i32 = 10;
 /// The bytes of the child's standard error that are kept.
 const MAX_MESSAGE: u64 = 4096;
 
-/// Why a component did not compile.
+/// Why a component did not compile. The causes are texts: they come from another process, and the failure is stored for as long
+/// as the config names the component.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum CompileError {
     /// The component is invalid, says the compiler.
     #[error("{0}")]

@@ -14,6 +14,7 @@ pub use self::kind::FaultKind;
 
 /// Why a call has no answer. Displayed, it is for the log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Fault {
     /// From the provider: there is no such resource.
     #[error("not found")]

@@ -21,6 +21,7 @@ use crate::config::grants::Mode;
 
 /// A group of imports with one purpose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Capability {
     /// Files: `wasi:filesystem`.
     Directories,
@@ -159,6 +160,7 @@ impl Capability {
 
 /// The relation between imports and grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum GrantStatus {
     /// It needs no grant.
     NotRequired,

@@ -4,6 +4,7 @@ use std::time::SystemTime;
 
 use serde_json::{Map, Value};
 
+use super::metadata::metadata_setters;
 use super::{Icon, Role};
 
 /// A family of resources that are read by building a path.
@@ -38,60 +39,5 @@ impl Template {
         Self { path_template: path_template.into(), name: name.into(), ..Self::default() }
     }
 
-    /// Sets the name for people.
-    #[must_use]
-    pub fn title(mut self, title: impl Into<String>) -> Self {
-        self.title = Some(title.into());
-        self
-    }
-
-    /// Sets the description.
-    #[must_use]
-    pub fn description(mut self, description: impl Into<String>) -> Self {
-        self.description = Some(description.into());
-        self
-    }
-
-    /// Sets the MIME type.
-    #[must_use]
-    pub fn mime_type(mut self, mime_type: impl Into<String>) -> Self {
-        self.mime_type = Some(mime_type.into());
-        self
-    }
-
-    /// Sets the audience.
-    #[must_use]
-    pub fn audience(mut self, roles: impl IntoIterator<Item = Role>) -> Self {
-        self.audience = roles.into_iter().collect();
-        self
-    }
-
-    /// Sets the priority, from 0.0 (entirely optional) to 1.0 (effectively required). The host drops any other value.
-    #[must_use]
-    pub fn priority(mut self, priority: f64) -> Self {
-        self.priority = Some(priority);
-        self
-    }
-
-    /// Sets the time of the last change. A time beyond the year 9999 is left out.
-    #[must_use]
-    pub fn last_modified(mut self, time: SystemTime) -> Self {
-        self.last_modified = jiff::Timestamp::try_from(time).ok().map(|time| time.to_string());
-        self
-    }
-
-    /// Adds an icon, less preferred than those before it.
-    #[must_use]
-    pub fn icon(mut self, icon: Icon) -> Self {
-        self.icons.push(icon);
-        self
-    }
-
-    /// Sets the metadata for programs. Names should carry a prefix of the provider's own, such as `example.com/branch`; those
-    /// that begin with `mcp-host/` are reserved and dropped.
-    #[must_use]
-    pub fn meta(mut self, meta: Map<String, Value>) -> Self {
-        self.meta = Some(Value::Object(meta).to_string());
-        self
-    }
+    metadata_setters!();
 }

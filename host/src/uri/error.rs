@@ -18,6 +18,7 @@ pub(super) fn excerpt(text: &str) -> String {
 
 /// A character, raw or percent-encoded, that is not allowed at its position.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum CharacterError {
     /// The character must be percent-encoded (RFC 3986, sections 2.1 and 3.3).
     #[error(
@@ -53,6 +54,7 @@ fn percent_encoded(c: char) -> String {
 
 /// The reason why a text is not a URI of a resource, whatever mounts exist.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum UriError {
     /// It has more than [`MAX_URI_LEN`] bytes.
     #[error("the URI has {len} bytes; the most are {max}", max = MAX_URI_LEN)]
@@ -90,6 +92,7 @@ pub enum UriError {
 
 /// The reason why a text is not a path below a mount.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PathError {
     /// It has, together with its mount, more than [`MAX_URI_LEN`] bytes.
     #[error("the path has, with its mount, {len} bytes; the most are {max}", max = MAX_URI_LEN)]
@@ -150,6 +153,7 @@ impl CharacterError {
 
 /// The reason why a text is not a mount. `suggestion` is a correction.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum MountError {
     /// It is longer than a mount may be, so that enough of [`MAX_URI_LEN`] is left for paths.
     #[error("a mount of {len} bytes is too long; the most are {max}", max = Mount::MAX_LEN)]
@@ -227,6 +231,7 @@ pub struct Overlap {
 /// is mounted there: a principal without access to that plugin must get the response of [`RouteError::NoMount`]. All
 /// other variants depend on the text only.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RouteError {
     /// No plugin owns it: *not found*. All other variants are *invalid requests*.
     #[error("no plugin is mounted where this URI points")]
@@ -268,6 +273,7 @@ impl RouteError {
 
 /// The reason why a text is not a path template.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TemplateError {
     /// It has, together with its mount, more than [`MAX_URI_LEN`] bytes.
     #[error("the template has, with its mount, {len} bytes; the most are {max}", max = MAX_URI_LEN)]

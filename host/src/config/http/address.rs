@@ -23,6 +23,7 @@ impl HttpAddress {
 
 /// The reason why a text is not an address of the server.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum HttpAddressError {
     /// It is not an IP address with a port.
     #[error("{} is not an IP address with a port", quote(.0))]

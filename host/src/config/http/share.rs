@@ -16,6 +16,7 @@ pub struct ClientShare {
 
 /// The reason why a text is not a share.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ShareError {
     /// It is not two numbers with a slash between them.
     #[error("{} is not a share", quote(.0))]

@@ -27,6 +27,7 @@ pub struct Tls(Arc<CertifiedKey>);
 
 /// The reason why a certificate or its key cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TlsError {
     /// The file cannot be read.
     #[error("the file cannot be read: {0}")]

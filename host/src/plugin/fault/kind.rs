@@ -6,6 +6,7 @@ use super::Fault;
 
 /// The kind of a fault. Negative answers (not found, invalid, denied) are not faults.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum FaultKind {
     /// The provider was temporarily unavailable, by its own word.
     Unavailable,

@@ -18,6 +18,7 @@ pub struct CaBundle(Vec<CertificateDer<'static>>);
 
 /// The reason why certificates cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum CaBundleError {
     /// The file cannot be read.
     #[error("the file cannot be read: {0}")]

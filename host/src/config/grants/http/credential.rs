@@ -37,6 +37,7 @@ pub struct CredentialValue(String);
 
 /// The reason why a text is not a credential.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum CredentialError {
     /// It is not a header name.
     #[error("{} is not the name of a header", quote(.0))]
