@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use pulldown_cmark::{BrokenLink, CowStr, Event, LinkType, Options, Parser, Tag, TagEnd};
 
@@ -13,11 +14,13 @@ struct Link {
     target: String,
 }
 
-/// A page: its links, and the anchors of its headings.
+/// A page: its links, the anchors of its headings, and its code spans.
 #[derive(Default)]
 struct Page {
     links: Vec<Link>,
     anchors: Vec<String>,
+    /// Texts in the type of code.
+    code: Vec<String>,
 }
 
 fn root() -> PathBuf {
@@ -42,6 +45,9 @@ impl Page {
         let (mut link, mut heading) = (None::<Link>, None::<String>);
         for event in Parser::new_with_broken_link_callback(&text, Options::ENABLE_TABLES, Some(resolve_undefined_label))
         {
+            if let Event::Code(code) = &event {
+                page.code.push(code.to_string());
+            }
             match event {
                 Event::Start(Tag::Link { dest_url, .. } | Tag::Image { dest_url, .. }) => {
                     link = Some(Link { text: String::new(), target: dest_url.into_string() });
@@ -108,6 +114,30 @@ fn every_link_leads_to_a_file_and_a_heading_that_are_there() {
         }
     }
     assert!(astray.is_empty(), "{astray:#?}");
+}
+
+/// Pages name sources by the end of their path: `server/jsonrpc.rs`.
+#[test]
+fn every_source_that_a_page_names_is_there() {
+    let listed = Command::new("git").args(["ls-files", "*.rs"]).current_dir(root()).output().unwrap();
+    let sources: Vec<_> = String::from_utf8(listed.stdout).unwrap().lines().map(PathBuf::from).collect();
+    let (mut named, mut astray) = (0, Vec::new());
+    for file in pages() {
+        for code in Page::parse(&file).code {
+            if code.contains('/')
+                && !code.contains("://")
+                && code.ends_with(".rs")
+                && !code.contains(char::is_whitespace)
+            {
+                named += 1;
+                if !sources.iter().any(|source| source.ends_with(&code)) {
+                    astray.push(format!("{}: {code}", file.display()));
+                }
+            }
+        }
+    }
+    assert!(astray.is_empty(), "{astray:#?}");
+    assert!(named > 0);
 }
 
 /// On that page, a link to a source shows either the end of its path, or the name of a test in it.
