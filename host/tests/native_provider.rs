@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::config::limits::Limits;
-use mcp_resource_host::config::{Config, Plugin, WatchInterval};
+use mcp_resource_host::config::{Config, Plugin, PrincipalSelector, Rule, WatchInterval};
 use mcp_resource_host::engine::{Engine, EngineOptions};
 use mcp_resource_host::plugin::FaultKind;
 use mcp_resource_host::provider::{
@@ -390,6 +390,28 @@ async fn native_providers_of_one_name_or_mount_do_not_start() {
     let error = start("b", "a:///b/").await.unwrap_err();
     assert!(matches!(error, StartError::Conflict(NativePluginConflict::Mounts(_))), "{error}");
     start("b", "b:///").await.unwrap();
+}
+
+#[tokio::test]
+async fn a_check_takes_native_providers_into_account() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = small_engine();
+    let mut rule = Rule::new([PrincipalSelector::Any]);
+    rule.allow = vec!["a:///**".parse().unwrap(), "nowhere:///**".parse().unwrap()];
+    let mut config = config(&dir);
+    config.rules.push(rule);
+    let check = |name: &str| {
+        Host::builder(config.clone())
+            .engine(engine.clone())
+            .provider("a".parse().unwrap(), mount("a:///"), Minimal)
+            .provider(name.parse().unwrap(), mount("b:///"), Minimal)
+            .check()
+    };
+    let warnings = check("b").await.unwrap().warnings;
+    assert_eq!(warnings.len(), 1, "{warnings:?}");
+    assert!(warnings[0].to_string().contains("nowhere:///**"), "{warnings:?}");
+    let error = check("a").await.unwrap_err();
+    assert!(matches!(error, StartError::Conflict(NativePluginConflict::Names(_))), "{error}");
 }
 
 #[tokio::test]

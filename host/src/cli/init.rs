@@ -2,15 +2,18 @@
 //!
 //! | found | plugin | mount |
 //! |---|---|---|
-//! | `.git`: a directory, or the file of a worktree or submodule | `git` | `git://DIRECTORY/` |
+//! | a git repository, bare or not; a linked worktree or a submodule, whose repository is elsewhere | `git` | `git://DIRECTORY/` |
 //! | a Markdown file, at most [`MAX_DEPTH`] directories deep | `notes` | `notes:///` |
 //!
 //! The config names components that exist, so `mcp-host check` passes. An existing file is never overwritten.
+
+mod repository;
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
+use self::repository::Repository;
 use super::context::Context;
 use super::error::CliError;
 
@@ -38,9 +41,9 @@ pub(super) struct Args {
 }
 
 /// What a directory contains.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 struct Found {
-    git: bool,
+    repository: Option<Repository>,
     markdown: bool,
 }
 
@@ -52,8 +55,8 @@ impl Args {
             return Err(CliError::ConfigExists { file });
         }
         let mut left = MAX_ENTRIES;
-        let found = Found { git: dir.join(".git").is_dir(), markdown: has_markdown(&dir, MAX_DEPTH, &mut left) };
-        let names: Vec<_> = [("git.wasm", found.git), ("notes.wasm", found.markdown)]
+        let found = Found { repository: Repository::find(&dir), markdown: has_markdown(&dir, MAX_DEPTH, &mut left) };
+        let names: Vec<_> = [("git.wasm", found.repository.is_some()), ("notes.wasm", found.markdown)]
             .into_iter()
             .filter_map(|(name, is_needed)| is_needed.then_some(name))
             .collect();
@@ -66,7 +69,7 @@ impl Args {
             return Err(CliError::NoComponents { names: names.join("` and `"), searched });
         };
         let plugins = plugins.canonicalize().unwrap_or_else(|_| plugins.clone());
-        write_new(&file, &render(&dir, found, &plugins))?;
+        write_new(&file, &render(&dir, &found, &plugins))?;
         let shown = context.config_file().display();
         context
             .messages
@@ -120,7 +123,7 @@ fn has_markdown(dir: &Path, depth: usize, left: &mut usize) -> bool {
 }
 
 /// The config.
-fn render(dir: &Path, found: Found, plugins: &Path) -> String {
+fn render(dir: &Path, found: &Found, plugins: &Path) -> String {
     let name = host_name(dir);
     let component = |file: &str| quoted(&plugins.join(file).to_string_lossy());
     let host = quoted(&dir.to_string_lossy());
@@ -133,7 +136,25 @@ fn render(dir: &Path, found: Found, plugins: &Path) -> String {
          # Serve over HTTP, at http://127.0.0.1:8080/mcp, instead of stdio:\n\
          # http = \"127.0.0.1:8080\"\n"
     );
-    if found.git {
+    if let Some(repository) = &found.repository {
+        let (grants, config) = match repository {
+            Repository::Own => (
+                format!("{{ host = {host}, guest = \"/repo\" }}"),
+                "# config = { rev = \"main\" }   # the revision that is listed; HEAD unless set".to_owned(),
+            ),
+            // Git's links between the two directories hold only where both have the same paths as outside.
+            Repository::Elsewhere(shared) => {
+                let grant = |path: &str| format!("{{ host = {path}, guest = {path} }}");
+                let shared = quoted(&shared.to_string_lossy());
+                let grants = format!("{}, {}", grant(&host), grant(&shared));
+                (
+                    grants,
+                    format!(
+                        "config = {{ dir = {host} }}   # `rev` beside it: the revision that is listed; HEAD unless set"
+                    ),
+                )
+            }
+        };
         text += &format!(
             "\n\
              # The git repository of this directory, at any revision.\n\
@@ -143,8 +164,8 @@ fn render(dir: &Path, found: Found, plugins: &Path) -> String {
              component = {}\n\
              mount = \"git://{name}/\"       # the URIs that it owns\n\
              # Nothing of this machine but what is granted. Read-only unless mode = \"rw\":\n\
-             grants.dirs = [{{ host = {host}, guest = \"/repo\" }}]\n\
-             # config = {{ rev = \"main\" }}   # the revision that is listed; HEAD unless set\n\
+             grants.dirs = [{grants}]\n\
+             {config}\n\
              # limits = {{ memory = \"64MiB\", deadline = \"2s\" }}\n",
             component("git.wasm")
         );
@@ -200,9 +221,11 @@ mod tests {
             for component in ["git.wasm", "notes.wasm"] {
                 fs::write(plugins.join(component), "").unwrap();
             }
-            let text = render(&dir, Found { git: true, markdown: true }, &plugins);
-            let config = Config::parse(&text, &dir.join("mcp-host.toml")).unwrap();
-            assert_eq!(config.plugins.len(), 2, "{text}");
+            for repository in [Repository::Own, Repository::Elsewhere(parent.path().join("main"))] {
+                let text = render(&dir, &Found { repository: Some(repository), markdown: true }, &plugins);
+                let config = Config::parse(&text, &dir.join("mcp-host.toml")).unwrap();
+                assert_eq!(config.plugins.len(), 2, "{text}");
+            }
         }
     }
 

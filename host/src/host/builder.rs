@@ -46,7 +46,7 @@ pub enum StartError {
 #[derive(Debug)]
 pub struct HostBuilder {
     pub(super) config: Config,
-    native: Vec<NativePlugin>,
+    pub(super) native: Vec<NativePlugin>,
     engine: Option<Arc<Engine>>,
     compiler: Compiler,
     progress: Progress,

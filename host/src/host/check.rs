@@ -6,10 +6,12 @@
 //! writes to its grants.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use futures::future::join_all;
 
 use super::builder::{HostBuilder, StartError};
+use super::generation::{NativePlugins, check_conflicts};
 use crate::catalog::CursorKey;
 use crate::config::{self, Warning};
 use crate::digest::Digest;
@@ -113,22 +115,28 @@ impl PluginCheck {
 
 impl HostBuilder {
     /// Loads and tries every plugin of the config, without serving anything. The key for cursors is validated if it exists.
+    /// Native plugins are not called; their names and mounts count.
     ///
     /// # Errors
     ///
     /// A host with this config would not start. A plugin that fails is part of the report.
-    pub async fn check(self) -> Result<CheckReport, StartError> {
+    pub async fn check(mut self) -> Result<CheckReport, StartError> {
         let dirs = self.data_dirs();
         if self.cursor_key.is_none() && self.config.server.cursor_key.is_none() {
             CursorKey::check(&dirs.state()?)?;
         }
         let state = dirs.state_for(&self.config)?;
         let page_size = u32::try_from(self.config.server.page_size.get()).unwrap_or(u32::MAX);
+        let native = std::mem::take(&mut self.native);
         let (runtime, config) = self.start_runtime(state)?;
+        let native: NativePlugins = native.iter().map(|plugin| Arc::new(runtime.native(plugin))).collect();
+        check_conflicts(&config, &native)?;
         let checks = config.plugins.iter().map(|plugin| PluginCheck::run(plugin, &runtime, page_size));
         let mut plugins = join_all(checks).await;
         plugins.sort_by(|one, other| one.plugin.name.cmp(&other.plugin.name));
-        Ok(CheckReport { plugins, warnings: config.warnings() })
+        let mounts: Vec<_> = native.iter().map(|plugin| plugin.mount()).collect();
+        let (warnings, _) = config.first_warnings(usize::MAX, &mounts);
+        Ok(CheckReport { plugins, warnings })
     }
 
     /// Compiles the component of a plugin and requests its description, in a sandbox without grants. The plugin need not be in

@@ -38,6 +38,20 @@ async fn what_is_found_is_served_and_check_passes() {
 }
 
 #[tokio::test]
+async fn a_linked_worktree_is_served_with_the_repository_that_it_belongs_to() {
+    let repo = GitRepo::with_files([("src/main.rs", "fn main() {}\n")]);
+    let parent = Folder::with_files::<&str, &str>([]);
+    let linked = parent.path().join("linked");
+    repo.git(["worktree", "add", "--quiet", "-b", "linked", linked.to_str().unwrap()]);
+    let (code, _, err) = init(&linked).await;
+    assert_eq!(code, 0, "{err}");
+    let (code, _, err) = run_in(&linked, &["check", "--strict"]).await;
+    assert_eq!(code, 0, "{err}");
+    let (_, read, err) = run_in(&linked, &["read", "git://linked/blob/linked/src/main.rs"]).await;
+    assert_eq!(read, "fn main() {}\n", "{err}");
+}
+
+#[tokio::test]
 async fn only_what_is_there_is_declared() {
     let notes = Folder::with_files([("a.md", "# A\n")]);
     assert_eq!(init(notes.path()).await.0, 0);

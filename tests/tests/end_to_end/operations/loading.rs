@@ -79,17 +79,17 @@ async fn a_config_that_is_no_regular_file_is_refused_with_what_to_do() {
     }
 }
 
+/// Plugin `a` serves a folder, and plugin `x` is a component in a file of its own.
+fn faulty_beside(folder: &Folder, component: &Path) -> ConfigFile {
+    let beside = Plugin::new("x", component, "without-sdk://x/");
+    ConfigFile::new().plugin(Plugin::faulty("a", folder.path())).plugin(beside)
+}
+
 #[tokio::test]
 async fn a_component_that_becomes_a_fifo_changes_nothing_but_the_rules_of_its_config() {
     let folder = Folder::with_files([("f", "text"), ("g", "text")]);
     let component = folder.write("x.wasm", fs::read(fixture("without-sdk")).unwrap());
-    let both = || {
-        ConfigFile::new().plugin(Plugin::faulty("a", folder.path())).plugin(Plugin::new(
-            "x",
-            &component,
-            "without-sdk://x/",
-        ))
-    };
+    let both = || faulty_beside(&folder, &component);
     let config = both().write();
     let mut wire = RawStdio::start(&config, REVISION).await;
     fs::remove_file(&component).unwrap();
@@ -120,13 +120,7 @@ async fn a_component_that_becomes_a_fifo_changes_nothing_but_the_rules_of_its_co
 async fn a_deny_rule_counts_while_the_component_of_a_plugin_is_gone() {
     let folder = Folder::with_files([("f", "text"), ("g", "text")]);
     let component = folder.write("x.wasm", fs::read(fixture("without-sdk")).unwrap());
-    let both = || {
-        ConfigFile::new().plugin(Plugin::faulty("a", folder.path())).plugin(Plugin::new(
-            "x",
-            &component,
-            "without-sdk://x/",
-        ))
-    };
+    let both = || faulty_beside(&folder, &component);
     let config = both().write();
     let mut wire = RawStdio::start(&config, REVISION).await;
     fs::remove_file(&component).unwrap();
