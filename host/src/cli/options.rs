@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use clap::builder::{NonEmptyStringValueParser, TypedValueParser};
-use clap::{Args, ColorChoice};
+use clap::{Args, ColorChoice, ValueHint};
 use tracing_subscriber::filter::Targets;
 
 use super::logging;
@@ -37,6 +37,7 @@ pub(super) struct GlobalArgs {
         value_name = "LEVEL",
         default_value = DEFAULT_LOG.as_os_str(),
         hide_default_value = true,
+        value_hint = ValueHint::Other,
         value_parser = logging::filter
     )]
     pub(super) log: Targets,
@@ -58,6 +59,7 @@ pub(super) struct PrincipalArgs {
         long = "as",
         value_name = "PRINCIPAL",
         default_value = LOCAL,
+        value_hint = ValueHint::Other,
         value_parser = NonEmptyStringValueParser::new().try_map(principal)
     )]
     pub(super) principal: Principal,

@@ -280,6 +280,38 @@ async fn completions_are_given_for_shells() {
     }
 }
 
+/// What bash suggests when tab is pressed at the end of that line.
+async fn completed_by_bash(line: &str) -> Vec<String> {
+    let script = run(["completions", "bash"]).await.success().text();
+    let call = r#"
+        read -ra COMP_WORDS <<< "$line"
+        [[ $line == *" " ]] && COMP_WORDS+=("")
+        COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) COMP_LINE=$line COMP_POINT=${#line}
+        function=$(complete -p mcp-host | sed -E 's/.* -F ([^ ]+).*/\1/')
+        "$function" mcp-host "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+        printf '%s\n' "${COMPREPLY[@]}""#;
+    let mut bash = tokio::process::Command::new("bash");
+    bash.args(["--norc", "-c", &format!("{script}\n{call}")]).env("line", line);
+    let output = bash.output().await.unwrap();
+    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn bash_completes_commands_their_options_and_fixed_values() {
+    for (line, wanted) in [
+        ("mcp-host ser", "serve"),
+        ("mcp-host serve --", "--stdio"),
+        ("mcp-host read --o", "--output"),
+        ("mcp-host list --color ", "never"),
+        ("mcp-host --log-format ", "json"),
+        ("mcp-host completions ", "fish"),
+        ("mcp-host help wa", "watch"),
+    ] {
+        let completed = completed_by_bash(line).await;
+        assert!(completed.iter().any(|word| word == wanted), "{line:?} gives {completed:?}");
+    }
+}
+
 #[tokio::test]
 async fn the_schema_of_the_config_is_printed_without_a_config() {
     let schema: Value =
