@@ -1,6 +1,11 @@
 //! A program that is started as the compiler of a host, and whose `main` does not begin with `run_compiler`: this one. What it is
 //! started as, it tells from its name.
-#![allow(clippy::panic, clippy::print_stdout, clippy::unwrap_used, reason = "a test fails by panicking, and a program prints")]
+#![allow(
+    clippy::panic,
+    clippy::print_stdout,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking, and a program prints"
+)]
 
 use std::ffi::OsStr;
 use std::path::Path;

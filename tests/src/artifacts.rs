@@ -29,7 +29,8 @@ pub(crate) fn example(name: &str) -> PathBuf {
         stem == name || stem.strip_prefix(&prefix).is_some_and(|hash| hash.chars().all(|c| c.is_ascii_hexdigit()))
     };
     let files = std::fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let newest = files.filter(|file| is_wanted(file)).max_by_key(|file| file.metadata().and_then(|file| file.modified()).ok());
+    let newest =
+        files.filter(|file| is_wanted(file)).max_by_key(|file| file.metadata().and_then(|file| file.modified()).ok());
     newest.unwrap_or_else(|| panic!("no example `{name}` in {}: run `cargo xtask test`", folder.display()))
 }
 

@@ -65,7 +65,7 @@ impl Demo {
         }
         progress.print(&format!("\n$ {} {}", workspace.display(&programs.client), arguments(&client)));
         let walked = cargo::pass_through(&mut client)?;
-        ensure!(walked, "the client failed; its message is above, and the host's own are before it");
+        ensure!(walked, "the client failed; see its message above, and those of the host before it");
 
         if self.once {
             return host.end();
@@ -74,7 +74,7 @@ impl Demo {
         match host.wait()? {
             Exit::Requested => Ok(()),
             Exit::Unexpected(status) => {
-                anyhow::bail!("the host ended by itself ({status}); its last messages are above")
+                anyhow::bail!("the host exited unexpectedly ({status}); see its last messages above")
             }
         }
     }

@@ -3,6 +3,7 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::messages::Messages;
 use crate::config::ConfigError;
@@ -11,6 +12,7 @@ use crate::host::{InspectError, StartError};
 use crate::plugin::LoadError;
 use crate::resource::Error;
 use crate::server::ServeError;
+use crate::time::saturating_millis;
 
 /// Something failed.
 const EXIT_FAILURE: u8 = 1;
@@ -202,7 +204,7 @@ fn request_help(error: &Error) -> Option<String> {
             "`mcp-host list` shows the resources, `mcp-host list --templates` the templates of others".to_owned()
         }
         Error::Unavailable { retry_after: Some(after), .. } => {
-            format!("try again in {}", humantime::format_duration(*after))
+            format!("try again in {}", humantime::format_duration(Duration::from_millis(saturating_millis(*after))))
         }
         Error::Unavailable { plugin, .. } | Error::Internal { plugin } => format!(
             "`mcp-host check` says whether plugin `{plugin}` can be loaded; the log above, in more detail with `--log debug`, \
@@ -218,7 +220,6 @@ fn request_help(error: &Error) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
-    use std::time::Duration;
 
     use super::*;
     use crate::config::Config;

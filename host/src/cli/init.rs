@@ -227,10 +227,15 @@ fn is_below(path: &Path) -> bool {
     path.components().all(|component| matches!(component, Component::Normal(_)))
 }
 
-/// A glob that matches that path of a URI. Characters that mean something in a glob, or are percent-encoded in a URI, become `*`.
+/// A glob that matches that path of a URI. Characters that mean something in a glob, or are percent-encoded in a URI, become
+/// `*`.
 fn literal_glob(path: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '.' | '_' | '~');
-    path.chars().map(|c| if is_plain(c) { c } else { '*' }).collect()
+    let mut glob: String = path.chars().map(|c| if is_plain(c) { c } else { '*' }).collect();
+    while glob.contains("**") {
+        glob = glob.replace("**", "*");
+    }
+    glob
 }
 
 /// The text as a string of TOML.
@@ -253,7 +258,9 @@ mod tests {
             for component in ["git.wasm", "notes.wasm"] {
                 fs::write(plugins.join(component), "").unwrap();
             }
-            for repository in [Repository::Own, Repository::Elsewhere(parent.path().join("main"))] {
+            let elsewhere = parent.path().join("main");
+            fs::create_dir_all(&elsewhere).unwrap();
+            for repository in [Repository::Own, Repository::Elsewhere(elsewhere)] {
                 let found = Found { repository: Some(repository), markdown: true };
                 for file in ["mcp-host.toml", "a \"b\" *é.toml", "../other.toml"].map(|file| dir.join(file)) {
                     let text = render(&dir, &file, &found, &plugins);

@@ -195,7 +195,7 @@ async fn what_cannot_be_read_has_a_hint_of_what_can() {
     for (arguments, hint) in [
         (["read", "git://repo/"], "git://repo/tree/{rev}/{+path}  (A directory at a revision)"),
         (["read", "git://repo/blob/HEAD/docs"], "git://repo/tree/{rev}/{+path}  (A directory at a revision)"),
-        (["read", "git://elsewhere/"], "`mcp-host list` shows what there is"),
+        (["read", "git://elsewhere/"], "`mcp-host list` shows the resources"),
         (
             ["list", "git://repo/blob/HEAD/docs/a.txt"],
             "it can be read: `mcp-host read git://repo/blob/HEAD/docs/a.txt`",
