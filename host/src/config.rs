@@ -87,8 +87,6 @@ use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-pub use crate::digest::{Digest, DigestError};
-pub use crate::net::{HostName, Origin, OriginError, OriginPattern, Scheme, UrlHost};
 pub use advertise::AdvertisedCapability;
 pub use environment::Environment;
 pub use error::ConfigError;
@@ -182,12 +180,13 @@ impl Config {
     /// # Errors
     ///
     /// The file cannot be read, or is invalid. The error contains all problems.
-    pub fn load(file: &Path) -> Result<Self, ConfigError> {
+    pub fn load(file: impl AsRef<Path>) -> Result<Self, ConfigError> {
         Self::load_in(file, &Environment::from_process())
     }
 
     /// Reads a config file with the given environment. Fails like [`load`](Self::load).
-    pub fn load_in(file: &Path, environment: &Environment) -> Result<Self, ConfigError> {
+    pub fn load_in(file: impl AsRef<Path>, environment: &Environment) -> Result<Self, ConfigError> {
+        let file = file.as_ref();
         let bytes = regular_file::read(file, Self::MAX_FILE_SIZE).map_err(|error| read_error(file, &error))?;
         match str::from_utf8(&bytes) {
             Ok(text) => Self::parse_in(text, file, environment),
@@ -265,7 +264,9 @@ impl Config {
 
 fn read_error(file: &Path, error: &io::Error) -> ConfigError {
     let problem = match error.kind() {
-        ErrorKind::NotFound => Diagnostic::new("there is no such file", "write a config there, or name another file"),
+        ErrorKind::NotFound => {
+            Diagnostic::new("there is no such file", "write it, as `mcp-host init` does, or name another file")
+        }
         ErrorKind::IsADirectory => Diagnostic::new("this is a directory", "name the file in it: `mcp-host.toml`"),
         ErrorKind::InvalidInput => Diagnostic::new(
             format!("the file cannot be read: {error}"),

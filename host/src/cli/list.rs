@@ -111,7 +111,9 @@ fn print_hint(messages: &Messages, next: Option<&str>, is_empty: bool, principal
         Some(next) => {
             messages.note(&format!("there is more: add `--cursor {next}` for the next page, or `--all` for everything"))
         }
-        None if is_empty => messages.note(&format!("there is nothing to list for `{principal}`")),
+        None if is_empty => messages.note(&format!(
+            "no resource is listed for `{principal}`: the plugins have none, or the access rules allow none"
+        )),
         None => {}
     }
 }

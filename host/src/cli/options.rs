@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use clap::{Args, ColorChoice};
+use clap::{Args, ColorChoice, ValueHint};
 use tracing_subscriber::filter::Targets;
 
 use super::error::CliError;
@@ -37,6 +37,7 @@ pub(super) struct GlobalArgs {
         value_name = "LEVEL",
         default_value = DEFAULT_LOG.as_os_str(),
         hide_default_value = true,
+        value_hint = ValueHint::Other,
         value_parser = logging::filter
     )]
     pub(super) log: Targets,
@@ -54,11 +55,11 @@ pub(super) struct GlobalArgs {
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub(super) struct PrincipalArgs {
     /// Make the request as this principal, under its access rules: `local`, `anonymous`, one of the config, or `ISSUER/NAME`
-    #[arg(long = "as", value_name = "PRINCIPAL", default_value = LOCAL)]
+    #[arg(long = "as", value_name = "PRINCIPAL", default_value = LOCAL, value_hint = ValueHint::Other)]
     name: String,
 
     /// Make it as a member of this group, as a token would say; may be repeated
-    #[arg(long = "group", value_name = "GROUP")]
+    #[arg(long = "group", value_name = "GROUP", value_hint = ValueHint::Other)]
     groups: Vec<String>,
 }
 

@@ -62,7 +62,7 @@ pub enum ReloadError {
     #[error(transparent)]
     Conflict(#[from] NativePluginConflict),
     /// A newer reload began before this one had replaced plugins.
-    #[error("a newer configuration has taken its place")]
+    #[error("superseded by a newer configuration")]
     Superseded,
     /// The host is shutting down. Nothing has changed.
     #[error("the host is shutting down")]
@@ -176,7 +176,7 @@ impl Host {
     /// # Errors
     ///
     /// Two mounts of the config overlap, or the host is shutting down. Nothing has changed then.
-    pub fn reload_settings(&self, config: Config) -> Result<ReloadReport, ReloadError> {
+    pub(crate) fn reload_settings(&self, config: Config) -> Result<ReloadReport, ReloadError> {
         let began = Instant::now();
         let PendingReload { config, report, .. } = self.replace_settings(config)?;
         if report.rules {

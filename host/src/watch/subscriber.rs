@@ -157,7 +157,7 @@ impl Subscriber {
     }
 
     /// Cancels the subscription of a resource, if there is one, and drops its pending update.
-    pub fn unsubscribe(&self, uri: &Uri) {
+    pub(crate) fn unsubscribe(&self, uri: &Uri) {
         let mut subscriptions = self.subscriptions();
         if subscriptions.remove(uri).is_some() {
             self.untrack(uri);

@@ -107,7 +107,7 @@ impl Transport for FacadeTransport {
     }
 
     fn reload(&mut self, config: &WrittenConfig) {
-        let (host, config) = (self.host.clone(), Config::load(&config.path()).unwrap());
+        let (host, config) = (self.host.clone(), Config::load(config.path()).unwrap());
         self.reloading = Some(tokio::spawn(async move { drop(host.reload(config).await.unwrap()) }));
     }
 
