@@ -48,7 +48,7 @@ use self::generation::Generation;
 use self::generation_store::GenerationStore;
 use self::lifecycle::RequestTracker;
 use self::resolve::{not_found_if_empty, route_error};
-use crate::access::Principal;
+use crate::access::{Policy, Principal};
 use crate::catalog::{Catalog, Entries, Templates};
 use crate::config::{Config, Operation};
 use crate::plugin::PluginRuntime;
@@ -213,6 +213,11 @@ impl Host {
     /// Returns whether any plugin supports change detection. A plugin that is still being loaded counts, as it may.
     pub fn supports_subscriptions(&self) -> bool {
         self.hub.supports_subscriptions() || self.generation.load().loading().next().is_some()
+    }
+
+    /// Returns the policy of a principal under the current rules.
+    pub fn policy(&self, principal: &Principal) -> Arc<Policy> {
+        self.generation.load().access.policy(principal)
     }
 
     /// Returns whether the rules give every principal the same responses to the operation.

@@ -127,6 +127,11 @@ impl Policy {
         self.default_allow
     }
 
+    /// Whether there is something that it may allow.
+    pub fn may_allow_anything(&self) -> bool {
+        self.default_allow || self.rules.iter().any(|(_, rule)| !rule.allow.is_empty())
+    }
+
     fn allows_text(&self, operation: Operation, subject: &str) -> bool {
         !self.denies_text(operation, subject) && (self.default_allow || self.globs(operation).allow.is_match(subject))
     }

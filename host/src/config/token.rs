@@ -14,7 +14,7 @@ use super::secret::SecretSource;
 const MAX_DIGESTS: usize = 16;
 
 /// The SHA-256 digest of a bearer token, as 64 lower-case hexadecimal digits. It is that of the whole token.
-#[derive(Clone, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 pub struct TokenDigest([u8; 32]);
 
 /// The reason why a text is not the digest of a token.
@@ -51,6 +51,11 @@ impl TokenDigests {
     /// Returns whether one of them is that of a token. All are compared, each in constant time.
     pub fn contains(&self, digest: &TokenDigest) -> bool {
         self.0.iter().fold(false, |found, own| found | own.matches(digest))
+    }
+
+    /// The digests.
+    pub fn iter(&self) -> impl Iterator<Item = &TokenDigest> {
+        self.0.iter()
     }
 
     pub(super) fn intersects(&self, other: &Self) -> bool {

@@ -10,7 +10,7 @@
 //! | [`head`] | drops the header fields that are not used |
 //! | [`client_limiter`] | limits the share of one client in connections, sessions, event streams and bytes of bodies |
 //! | [`layers`] | validates `Host` and `Origin`, handles CORS, compresses answers, normalizes `Accept` |
-//! | [`endpoint`] | determines the principal, and hides sessions of other principals |
+//! | [`endpoint`], [`authentication`] | determine the principal, and hide sessions of other principals |
 //! | [`request_body`] | receives the body, within limits |
 //! | [`post`], [`preflight`] | dispatches the message: [requests for resources](super::resource_requests) are answered directly |
 //! | [`stream_limiter`] | limits the event streams that are open |
@@ -20,6 +20,7 @@
 //! The settings of `[http]` in the config are looked up for each connection and each request, so a reload takes effect
 //! at once.
 
+mod authentication;
 mod charge;
 mod client_limiter;
 mod endpoint;
@@ -56,8 +57,8 @@ const ENDPOINT_PATH: &str = "/mcp";
 /// The header that names the session of a request.
 const SESSION_ID_HEADER: &str = "mcp-session-id";
 
-/// Serves HTTP clients on that listener until `shutdown` fires, over TLS if the config has a certificate. All clients
-/// are [`Principal::ANONYMOUS`](crate::access::Principal::ANONYMOUS).
+/// Serves HTTP clients on that listener until `shutdown` fires, over TLS if the config has a certificate. A client is the
+/// principal of its bearer token, and [`Principal::ANONYMOUS`](crate::access::Principal::ANONYMOUS) without one.
 ///
 /// On shutdown the listener is closed, requests in flight are answered, event streams are ended, and connections are
 /// closed, each within a bounded time.

@@ -5,11 +5,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use axum::extract::Request;
+use axum::http::header::AUTHORIZATION;
 use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::authentication::Authenticator;
 use super::guarded_body::GuardedBody;
 use super::layers::accept;
 use super::post::{self, PostHandler};
@@ -37,6 +39,7 @@ pub(super) struct Caller {
 pub(super) struct Endpoint {
     host: Arc<Host>,
     options: HttpOptions,
+    authenticator: Authenticator,
     post_handler: PostHandler,
     rmcp: Arc<RmcpService>,
     sessions: Arc<Sessions>,
@@ -63,6 +66,7 @@ impl Endpoint {
         let post_handler = PostHandler::new(host.clone(), rmcp.clone(), sessions.clone(), stream_limiter.clone());
         Self {
             budget: budget(host.clone()),
+            authenticator: Authenticator::new(host.clone()),
             host,
             options,
             post_handler,
@@ -85,8 +89,9 @@ impl Endpoint {
         &self.budget
     }
 
-    /// Returns the principal of a request: the one in its extensions, or else the default. None if there is no default.
-    pub(super) fn principal(&self, request: &Request) -> Option<Principal> {
+    /// Returns the principal of a request without credentials: the one in its extensions, or else the default. None if there is
+    /// no default.
+    pub(super) fn default_principal(&self, request: &Request) -> Option<Principal> {
         request.extensions().get::<Principal>().or(self.options.default_principal.as_ref()).cloned()
     }
 
@@ -96,8 +101,9 @@ impl Endpoint {
         if self.is_closed() {
             return unavailable("the server is shutting down\n");
         }
-        let Some(principal) = self.principal(&request) else {
-            return (StatusCode::UNAUTHORIZED, "the request has no principal\n").into_response();
+        let principal = match self.authenticate(&mut request) {
+            Ok(principal) => principal,
+            Err(rejection) => return rejection,
         };
         let Some(account) = request.extensions().get::<Arc<Account>>().cloned() else {
             return StatusCode::INTERNAL_SERVER_ERROR.into_response();
@@ -116,6 +122,20 @@ impl Endpoint {
             Some(in_flight) => response.map(|body| GuardedBody::wrap(body, in_flight)),
             None => response,
         }
+    }
+
+    /// Determines the principal of a request, and removes its credentials.
+    #[expect(clippy::result_large_err, reason = "the error is the answer")]
+    fn authenticate(&self, request: &mut Request) -> Result<Principal, Response> {
+        if let Some(principal) = request.extensions().get::<Principal>().cloned() {
+            request.headers_mut().remove(AUTHORIZATION);
+            return Ok(principal);
+        }
+        let default = self.options.default_principal.as_ref();
+        let principal = self.authenticator.authenticate(request.headers_mut(), default);
+        principal
+            .map_err(IntoResponse::into_response)?
+            .ok_or_else(|| (StatusCode::UNAUTHORIZED, "the request has no principal\n").into_response())
     }
 
     /// Replaces the id of a session that belongs to another principal, or that does not exist, by one that no session

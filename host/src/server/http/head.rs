@@ -7,23 +7,24 @@
 //! stay shared.
 
 use axum::http::header::{
-    ACCEPT, ACCEPT_ENCODING, ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, CONTENT_LENGTH,
-    CONTENT_TYPE, EXPECT, HOST, ORIGIN, TRANSFER_ENCODING,
+    ACCEPT, ACCEPT_ENCODING, ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION,
+    CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, ORIGIN, TRANSFER_ENCODING,
 };
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Request, StatusCode, Uri};
 use axum::response::{IntoResponse, Response};
 
 /// The maximum number of fields of a head. hyper enforces the same by default for HTTP/1.1.
 pub(super) const MAX_HEADER_FIELDS: usize = 100;
-/// The maximum number of retained fields. There are 16 names, most of which must not be repeated.
+/// The maximum number of retained fields. There are 17 names, most of which must not be repeated.
 const MAX_RETAINED_FIELDS: usize = 32;
 /// The bytes of values that are copied.
 const MAX_COPIED_BYTES: usize = 1 << 10;
 
 /// The fields that are used.
-const RETAINED_HEADERS: [HeaderName; 16] = [
+const RETAINED_HEADERS: [HeaderName; 17] = [
     HOST,
     ORIGIN,
+    AUTHORIZATION,
     ACCEPT,
     ACCEPT_ENCODING,
     CONTENT_TYPE,

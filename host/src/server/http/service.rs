@@ -84,7 +84,7 @@ use crate::server::client_id::ClientId;
 ///
 /// | behavior | by |
 /// |---|---|
-/// | principal | [`Principal`] in the extensions, else the default of the [`HttpOptions`] |
+/// | principal | [`Principal`] in the extensions, else that of the bearer token, if the config has `[[principal]]`, else the default of the [`HttpOptions`] |
 /// | validation of `Host` and `Origin`, CORS | this service, by `[http]` of the host's config, unless the options switch it off |
 /// | limits of bodies, sessions, event streams and answers in memory | this service, by `[http.limits]`. A client is a peer address, if there is a `ConnectInfo<SocketAddr>` in the extensions, and a principal otherwise |
 /// | connections, TLS, timeouts of reading and writing, except that of a body | the server. An answer is charged to its client until the server drops the body |
@@ -203,7 +203,7 @@ where
 fn client_id(endpoint: &Endpoint, request: &Request) -> ClientId {
     match request.extensions().get::<ConnectInfo<SocketAddr>>() {
         Some(ConnectInfo(peer)) => ClientId::from_address(peer.ip()),
-        None => ClientId::Principal(endpoint.principal(request).unwrap_or(Principal::ANONYMOUS)),
+        None => ClientId::Principal(endpoint.default_principal(request).unwrap_or(Principal::ANONYMOUS)),
     }
 }
 

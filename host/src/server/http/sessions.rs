@@ -88,7 +88,7 @@ impl Sessions {
 
     /// Returns whether a session with this id exists and was opened by this principal.
     pub(super) fn belongs_to(&self, id: &str, principal: &Principal) -> bool {
-        self.lock().get(id).is_some_and(|session| session.principal == *principal)
+        self.lock().get(id).is_some_and(|session| session.principal.is_same_identity(principal))
     }
 
     /// Ends sessions that have been idle for too long, as long as there is a server.
@@ -158,7 +158,7 @@ impl Sessions {
     /// Acquires the session with this id, if this principal has it.
     pub(super) fn acquire(self: &Arc<Self>, id: &str, principal: &Principal) -> Option<SessionGuard> {
         let mut all = self.lock();
-        let session = all.get_mut(id).filter(|session| session.principal == *principal)?;
+        let session = all.get_mut(id).filter(|session| session.principal.is_same_identity(principal))?;
         session.active = session.active.saturating_add(1);
         let (client, in_flight) = (session.client.clone(), session.in_flight.clone());
         Some(SessionGuard { sessions: self.clone(), id: id.to_owned(), client, in_flight })

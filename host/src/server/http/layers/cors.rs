@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::{Request, State};
-use axum::http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, ORIGIN};
+use axum::http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, ORIGIN, WWW_AUTHENTICATE};
 use axum::http::{HeaderName, Method};
 use axum::middleware::Next;
 use axum::response::Response;
@@ -19,7 +19,7 @@ use super::origin_check::is_allowed;
 use crate::host::Host;
 
 const ALLOWED_METHODS: [Method; 3] = [Method::GET, Method::POST, Method::DELETE];
-/// The request headers of clients, in all revisions. `Authorization` is for a reverse proxy.
+/// The request headers of clients, in all revisions.
 const ALLOWED_HEADERS: [HeaderName; 8] = [
     ACCEPT,
     AUTHORIZATION,
@@ -31,8 +31,8 @@ const ALLOWED_HEADERS: [HeaderName; 8] = [
     HeaderName::from_static("mcp-session-id"),
 ];
 /// The response headers that clients read.
-const EXPOSED_HEADERS: [HeaderName; 2] =
-    [HeaderName::from_static("mcp-protocol-version"), HeaderName::from_static("mcp-session-id")];
+const EXPOSED_HEADERS: [HeaderName; 3] =
+    [WWW_AUTHENTICATE, HeaderName::from_static("mcp-protocol-version"), HeaderName::from_static("mcp-session-id")];
 
 /// The time for which a browser caches a preflight response.
 const MAX_AGE: Duration = Duration::from_mins(10);
