@@ -255,6 +255,7 @@ mod tests {
     use std::time::Duration;
 
     use futures::StreamExt;
+    use tokio::time::timeout;
 
     use super::*;
     use crate::catalog::CursorKey;
@@ -324,21 +325,23 @@ mod tests {
 
     #[tokio::test]
     async fn a_shutdown_waits_for_requests_in_flight() {
-        let dir = tempfile::tempdir().unwrap();
-        let host = Arc::new(empty_host(dir.path()).await);
-        let (finish, finished) = tokio::sync::oneshot::channel::<()>();
-        let request = host.audited(&Principal::LOCAL, Operation::List, "", async {
-            finished.await.unwrap();
-            Ok(())
-        });
-        let mut request = std::pin::pin!(request);
-        assert!(futures::poll!(request.as_mut()).is_pending());
-        let shutdown = host.shutdown(Duration::from_secs(60));
-        let mut shutdown = std::pin::pin!(shutdown);
-        assert!(futures::poll!(shutdown.as_mut()).is_pending());
-        finish.send(()).unwrap();
-        assert_eq!(request.await, Ok(()));
-        shutdown.await;
+        for longest in [Duration::from_secs(60), Duration::MAX] {
+            let dir = tempfile::tempdir().unwrap();
+            let host = Arc::new(empty_host(dir.path()).await);
+            let (finish, finished) = tokio::sync::oneshot::channel::<()>();
+            let request = host.audited(&Principal::LOCAL, Operation::List, "", async {
+                finished.await.unwrap();
+                Ok(())
+            });
+            let mut request = std::pin::pin!(request);
+            assert!(futures::poll!(request.as_mut()).is_pending());
+            let mut shutdown = std::pin::pin!(host.shutdown(longest));
+            let ended = timeout(Duration::from_millis(20), shutdown.as_mut()).await;
+            assert!(ended.is_err(), "a request is in flight ({longest:?})");
+            finish.send(()).unwrap();
+            assert_eq!(request.await, Ok(()));
+            shutdown.await;
+        }
     }
 
     #[tokio::test]

@@ -6,6 +6,7 @@ use bytesize::ByteSize;
 
 use super::context::Context;
 use super::error::CliError;
+use super::escape;
 use super::hint;
 use super::messages::Messages;
 use super::options::PrincipalArgs;
@@ -114,7 +115,7 @@ fn print_hint(messages: &Messages, next: Option<&str>, is_empty: bool, principal
         Some(next) => {
             messages.note(&format!("there is more: add `--cursor {next}` for the next page, or `--all` for everything"))
         }
-        None if is_empty => messages.note(&format!("there is nothing to list for `{principal}`")),
+        None if is_empty => messages.note(&format!("there is nothing to list for `{}`", escape::line(principal.name()))),
         None => {}
     }
 }
