@@ -356,7 +356,10 @@ mod tests {
         host.shutdown(Duration::ZERO).await;
         timeout(Duration::from_secs(20), waiting).await.unwrap();
         let state = host.plugins().remove(0).state;
-        assert!(matches!(&state, PluginState::LoadFailed(error) if matches!(**error, LoadError::Cancelled)), "{state:?}");
+        assert!(
+            matches!(&state, PluginState::LoadFailed(error) if matches!(**error, LoadError::Cancelled)),
+            "{state:?}"
+        );
     }
 
     #[tokio::test]

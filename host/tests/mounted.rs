@@ -23,7 +23,9 @@ use http_body_util::BodyExt;
 use mcp_resource_host::Host;
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::config::{Config, PrincipalSelector, Rule};
-use mcp_resource_host::provider::{self, ChangeSet, Contents, Entry, Failure, Page, Provider, ProviderInfo, async_trait};
+use mcp_resource_host::provider::{
+    self, ChangeSet, Contents, Entry, Failure, Page, Provider, ProviderInfo, async_trait,
+};
 use mcp_resource_host::server::{self, HttpOptions, McpService};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -47,6 +49,9 @@ impl Provider for Letters {
     }
 
     async fn stat(&self, path: &str) -> provider::Result<Entry> {
+        if path == "pending" {
+            std::future::pending::<()>().await;
+        }
         if ["a", "b"].contains(&path) { Ok(Entry::new(path, path).subscribable()) } else { Err(Failure::NotFound) }
     }
 
@@ -315,9 +320,33 @@ async fn what_changes_a_session_is_refused_outside_of_one() {
         assert_eq!((status, &error["code"]), (StatusCode::BAD_REQUEST, &json!(-32600)), "{method}: {body}");
         assert!(error["message"].as_str().unwrap().contains("`initialize`"), "{body}");
         let session = application.open_session("ada").await;
-        let (status, body) = text(application.send(post("ada", Some(&session), &message(1, method, &params))).await).await;
+        let (status, body) =
+            text(application.send(post("ada", Some(&session), &message(1, method, &params))).await).await;
         assert_eq!(status, StatusCode::OK);
         assert!(!body.contains("-32600"), "{method}: {body}");
+    }
+}
+
+#[tokio::test]
+async fn no_answer_of_a_cancelled_request_is_sent_to_the_next_one_with_its_id() {
+    let pending = |config: &mut Config| {
+        let mut rule = Rule::new([PrincipalSelector::Named("ada".into())]);
+        rule.allow = vec!["letters:///pending".parse().unwrap()];
+        config.rules.push(rule);
+    };
+    let application = Application::start(pending, HttpOptions::new()).await;
+    let session = application.open_session("ada").await;
+    for id in 100..160 {
+        let subscribe = message(id, "resources/subscribe", &json!({ "uri": "letters:///pending" }));
+        let subscribed = application.send(post("ada", Some(&session), &subscribe)).await;
+        let subscribed = tokio::spawn(text(subscribed));
+        let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } });
+        assert_eq!(application.send(post("ada", Some(&session), &cancel)).await.status(), StatusCode::ACCEPTED);
+        let ping = message(id, "ping", &json!({}));
+        let (_, answer) = text(application.send(post("ada", Some(&session), &ping)).await).await;
+        assert!(answer.contains("\"result\":{}") || answer.contains("has not been answered"), "{answer}");
+        let (_, cancelled) = timeout(TIMEOUT, subscribed).await.unwrap().unwrap();
+        assert!(!cancelled.contains("\"result\""), "{cancelled}");
     }
 }
 

@@ -337,9 +337,8 @@ async fn a_panic_ends_its_call_only() {
 #[tokio::test]
 async fn a_panic_in_describe_is_an_error_of_the_start() {
     let dir = tempfile::tempdir().unwrap();
-    let builder = || {
-        Host::builder(config(&dir)).provider("words".parse().unwrap(), "words:///".parse().unwrap(), Indescribable)
-    };
+    let builder =
+        || Host::builder(config(&dir)).provider("words".parse().unwrap(), "words:///".parse().unwrap(), Indescribable);
     let errors = [builder().start().await.unwrap_err(), builder().check().await.unwrap_err()];
     for error in errors {
         assert!(matches!(error, StartError::Describe { .. }), "{error:?}");

@@ -115,7 +115,9 @@ fn print_hint(messages: &Messages, next: Option<&str>, is_empty: bool, principal
         Some(next) => {
             messages.note(&format!("there is more: add `--cursor {next}` for the next page, or `--all` for everything"))
         }
-        None if is_empty => messages.note(&format!("there is nothing to list for `{}`", escape::line(principal.name()))),
+        None if is_empty => {
+            messages.note(&format!("there is nothing to list for `{}`", escape::line(principal.name())))
+        }
         None => {}
     }
 }

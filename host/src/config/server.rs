@@ -97,7 +97,7 @@ impl FromTable for Server {
     }
 }
 
-/// A name: one line that is not empty.
+/// A name or title: one line that is not empty, without control characters.
 pub(super) struct Name(pub(super) String);
 
 impl FromNode for Name {
@@ -115,7 +115,7 @@ impl FromNode for Name {
         let text = node.string::<Self>()?;
         if text.trim().is_empty() || text.contains(char::is_control) {
             let help = format!("write {}, or remove it", node.assignment_hint(&Self::example()));
-            node.report_error("a name is one line that is not empty", help);
+            node.report_error("a name or title is one line that is not empty, without control characters", help);
             return None;
         }
         Some(Self(text.to_owned()))

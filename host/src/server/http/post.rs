@@ -160,7 +160,8 @@ impl PostHandler {
         let dispatched = dispatch::dispatch(&self.host, message, lifecycle, is_confirmed)?;
         let Kind::Request { id, method, params } = &message.kind else { return Ok(Dispatch::Forward(None)) };
         if session.is_none() && self.requires_session(method, message, &parts.headers) {
-            let reason = format!("`{method}` is about a session: open one with `initialize`, and name it in `Mcp-Session-Id`");
+            let reason =
+                format!("`{method}` is about a session: open one with `initialize`, and name it in `Mcp-Session-Id`");
             return Err(Rejection::invalid_request(Some(id.clone()), reason));
         }
         let claim = session.as_ref().map(|session| session.in_flight().claim(id).ok_or(Rejection::id_in_flight(id)));
@@ -182,7 +183,8 @@ impl PostHandler {
     /// Returns whether a request that is in no session has to be in one. Where its headers do not confirm its revision,
     /// or the revision has no such method, rmcp rejects it.
     fn requires_session(&self, method: &str, message: &Message, headers: &HeaderMap) -> bool {
-        let (DeclaredRevision::Complete(name) | DeclaredRevision::VersionOnly(name)) = message.declared_revision() else {
+        let (DeclaredRevision::Complete(name) | DeclaredRevision::VersionOnly(name)) = message.declared_revision()
+        else {
             return false;
         };
         SESSION_METHODS.contains(&method)
@@ -195,13 +197,20 @@ impl PostHandler {
 
     /// Forwards one message to rmcp. Its content type has been checked, so a 415 only says that rmcp could not parse
     /// the message, and is replaced by an error that says so.
-    async fn forward(&self, parts: Parts, claim: Option<Claim>, message: &Message, caller: &Caller) -> Response {
+    ///
+    /// The id of a request is free once the request has been handled, too: a cancelled one has no answer, but rmcp has
+    /// something to send for it, and would send it to the next request with this id.
+    async fn forward(&self, mut parts: Parts, claim: Option<Claim>, message: &Message, caller: &Caller) -> Response {
         let permit = match self.stream_limiter.acquire_for(message, caller.account.client()) {
             Ok(permit) => permit,
             Err(rejected) => return rejected.into_response(),
         };
         let malformed = || message_response(StatusCode::BAD_REQUEST, &message.rejection().into_message());
         let Some(json) = reencode::to_json(message) else { return malformed() };
+        let claim = claim.map(Arc::new);
+        if let Some(claim) = &claim {
+            parts.extensions.insert(claim.clone());
+        }
         let response = self.rmcp.forward(Request::from_parts(parts, Body::from(json)), caller).await;
         match response.status() {
             StatusCode::UNSUPPORTED_MEDIA_TYPE => malformed(),

@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -254,7 +255,7 @@ pub(super) fn session_id(headers: &HeaderMap) -> Option<&str> {
     headers.get(SESSION_ID_HEADER).and_then(|id| id.to_str().ok())
 }
 
-/// The response to a request of a session that does not exist for its principal.
+/// The response to a request of a session that does not exist for its principal: the same as rmcp's, without a type.
 pub(super) fn not_found() -> Response {
-    (StatusCode::NOT_FOUND, SESSION_NOT_FOUND).into_response()
+    (StatusCode::NOT_FOUND, Body::from(SESSION_NOT_FOUND)).into_response()
 }
