@@ -12,7 +12,7 @@
 //!
 //! ```
 //! use mcp_resource_host::config::grants::{DirGrant, Mode};
-//! use mcp_resource_host::config::{Config, Plugin, PrincipalSelector, Rule};
+//! use mcp_resource_host::config::{Config, Plugin, PrincipalSelector, Rule, RuleLine};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut notes = Plugin::new("notes".parse()?, "plugins/notes.wasm", "notes:///".parse()?);
@@ -51,6 +51,7 @@ pub mod limits;
 mod paths;
 mod plugin;
 mod plugins;
+mod principal;
 mod quantity;
 mod range;
 mod rate;
@@ -65,6 +66,7 @@ mod syntax;
 #[cfg(test)]
 #[cfg(all(feature = "http", feature = "keyvalue"))]
 mod tests;
+mod token;
 mod warning;
 
 /// Diagnostics of an invalid config.
@@ -94,15 +96,16 @@ pub use extension::Extension;
 pub use glob::{GlobError, UriGlob};
 pub use plugin::{Plugin, PluginName, PluginNameError, WatchInterval};
 pub use plugins::{PluginConflict, Plugins};
-#[cfg(feature = "cli")]
-pub(crate) use rule::misspelled_principal;
+pub use principal::{PrincipalGroup, PrincipalName, PrincipalNameError, TokenPrincipal};
 pub use rule::{ANONYMOUS, LOCAL, Operation, PrincipalSelector, Rule};
 pub use secret::Secret;
 pub use server::{PageBytes, PageSize, Server};
+pub use token::{TokenDigest, TokenDigestError, TokenDigests};
 pub use warning::Warning;
 
 use error::Diagnostic;
 use http::Http;
+use principal::{Groups, Principals};
 use reader::{KeyDocs, ReadContext, Table};
 
 use crate::regular_file;
@@ -117,6 +120,10 @@ pub struct Config {
     pub http: Http,
     /// The plugins. A config file has at least one.
     pub plugins: Plugins,
+    /// The principals that authenticate with bearer tokens.
+    pub principals: Vec<TokenPrincipal>,
+    /// The groups of principals.
+    pub groups: Vec<PrincipalGroup>,
     /// The access rules.
     pub rules: Vec<Rule>,
     /// The absolute paths of the files that a config file names: components, and files that contain values.
@@ -128,6 +135,8 @@ const SECTION_DOCS: KeyDocs = &[
     ("server", "The host as a server: its name, address, pages and directories."),
     ("http", "The HTTP server: TLS, CORS and limits of clients."),
     ("plugin", "A provider with its mount, config, grants and limits."),
+    ("principal", "A principal that authenticates with a bearer token over HTTP."),
+    ("group", "A group of principals, for rules."),
     ("rule", "An access rule: the principals, and the resources that they may or may not use."),
 ];
 
@@ -155,6 +164,17 @@ impl Config {
     pub fn rule(mut self, rule: Rule) -> Self {
         self.rules.push(rule);
         self
+    }
+
+    /// Returns whether rules can name a principal so: a built-in one, one of this config, or one with a slash in its name, which
+    /// an issuer or an application authenticates.
+    pub fn has_principal(&self, name: &str) -> bool {
+        self.principal_names().any(|known| known == name) || rule::is_external_name(name)
+    }
+
+    /// The names of the built-in principals, and of those of this config.
+    pub fn principal_names(&self) -> impl Iterator<Item = &str> {
+        rule::BUILT_IN.into_iter().chain(self.principals.iter().map(|principal| principal.name.as_str()))
     }
 
     /// Reads a config file, with the environment variables and the home directory of this process.
@@ -227,6 +247,9 @@ impl Config {
             server: table.or_default("server"),
             http: table.or_default("http"),
             plugins: table.or_default("plugin"),
+            principals: table.optional("principal").map(|Principals(all)| all).unwrap_or_default(),
+            groups: table.optional("group").map(|Groups(all)| all).unwrap_or_default(),
+            // Rules refer to the names of both.
             rules: table.or_default("rule"),
             files: BTreeSet::new(),
         };

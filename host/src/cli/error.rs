@@ -9,6 +9,7 @@ use crate::config::ConfigError;
 use crate::config::diagnostics::RenderStyle;
 use crate::host::{InspectError, StartError};
 use crate::plugin::LoadError;
+use crate::quote::quote;
 use crate::resource::Error;
 use crate::server::ServeError;
 
@@ -38,6 +39,14 @@ pub(super) enum CliError {
         /// The requested name.
         name: String,
         /// The names of its plugins.
+        known: Vec<String>,
+    },
+    /// No rule of the config could name the principal.
+    #[error("the config has no principal {}", quote(name))]
+    NoPrincipal {
+        /// The requested name.
+        name: String,
+        /// The names of the built-in principals, and of its own.
         known: Vec<String>,
     },
     /// `check` found plugins that do not work.
@@ -168,7 +177,7 @@ impl CliError {
         match self {
             // Whoever read the output has had enough, as `head` has.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
-            Self::Config(_) | Self::NoPlugin { .. } => EXIT_USAGE,
+            Self::Config(_) | Self::NoPlugin { .. } | Self::NoPrincipal { .. } => EXIT_USAGE,
             _ => EXIT_FAILURE,
         }
     }
@@ -188,6 +197,10 @@ impl CliError {
                 Some(format!("name it with `--plugins DIR`; searched: {}", searched.join(", ")))
             }
             Self::NoPlugin { known, .. } => Some(format!("it has {}", known.join(", "))),
+            Self::NoPrincipal { known, .. } => Some(format!(
+                "it has {}; one that an issuer or an application authenticates is named `ISSUER/NAME`",
+                known.join(", ")
+            )),
             Self::Binary { .. } => Some("use `--output FILE`, or a pipe".to_owned()),
             Self::Collection { children, .. } => {
                 Some(format!("use `--json` for all, or read one of:\n  {}", children.join("\n  ")))

@@ -242,14 +242,13 @@ mod tests {
         for name in ["linux", "My \"Notes\"", "..x", "ノート", "-"] {
             let parent = tempfile::tempdir().unwrap();
             let dir = parent.path().join(name);
-            let plugins = dir.join("plugins");
+            let (plugins, main) = (dir.join("plugins"), parent.path().join("main"));
             fs::create_dir_all(&plugins).unwrap();
+            fs::create_dir(&main).unwrap();
             for component in ["git.wasm", "notes.wasm"] {
                 fs::write(plugins.join(component), "").unwrap();
             }
-            let shared = parent.path().join("main");
-            fs::create_dir(&shared).unwrap();
-            for repository in [Repository::Own, Repository::Elsewhere(shared)] {
+            for repository in [Repository::Own, Repository::Elsewhere(main)] {
                 let text = render(&dir, &Found { repository: Some(repository), markdown: true }, &plugins).unwrap();
                 let config = Config::parse(&text, &dir.join("mcp-host.toml")).unwrap();
                 assert_eq!(config.plugins.len(), 2, "{text}");

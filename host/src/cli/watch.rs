@@ -51,7 +51,7 @@ impl Args {
     }
 
     async fn watch(&self, host: &Host, shutdown: &CancellationToken, context: &Context) -> Result<(), CliError> {
-        let subscriber = host.subscriber(&self.principal_args.principal);
+        let subscriber = host.subscriber(&self.principal_args.principal(&host.config())?);
         for uri in &self.uris {
             host.subscribe(&subscriber, uri).await?;
         }

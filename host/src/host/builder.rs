@@ -168,7 +168,7 @@ impl HostBuilder {
         let (runtime, config) = self.start_runtime(state)?;
         let native = describe_native(&runtime, &native)?;
         let (plugin_runtime, config) = (Arc::new(runtime), Arc::new(config));
-        let access = Arc::new(Access::new(&config.rules));
+        let access = Arc::new(Access::new(&config));
         let generation = Generation::new(1, config.clone(), native.clone(), access, |_| Err(NotLoaded::Loading))?;
         let generation_store = Arc::new(GenerationStore::new(generation));
         let background_loader = BackgroundLoader::new(generation_store.clone(), plugin_runtime.clone());

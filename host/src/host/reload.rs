@@ -92,8 +92,10 @@ pub struct ReloadReport {
     pub changed: Vec<String>,
     /// Plugins that were removed.
     pub removed: Vec<String>,
-    /// Whether the rules have changed.
+    /// Whether the rules have changed, or the groups that they name.
     pub rules: bool,
+    /// Whether the principals have changed: their tokens.
+    pub principals: bool,
     /// Whether the server's description or page size have changed.
     pub server: bool,
     /// Whether HTTP settings have changed: a new certificate, for example.
@@ -111,7 +113,7 @@ impl ReloadReport {
     }
 
     fn replaces_settings(&self) -> bool {
-        self.rules || self.server || self.http
+        self.rules || self.principals || self.server || self.http
     }
 
     fn replaces_plugins(&self) -> bool {
@@ -200,7 +202,8 @@ impl Host {
         self.generation_store.replace(ListingSnapshot::default(), |old| {
             let (config, requires_restart) = pin_restart_only_settings(config, &old.config);
             let mut report = ReloadReport {
-                rules: config.rules != old.config.rules,
+                rules: config.rules != old.config.rules || config.groups != old.config.groups,
+                principals: config.principals != old.config.principals,
                 server: config.server != old.config.server,
                 http: config.http != old.config.http,
                 generation: old.number,
@@ -208,7 +211,7 @@ impl Host {
                 ..ReloadReport::default()
             };
             let plugins_changed = config.plugins != old.config.plugins;
-            let access = if report.rules { Arc::new(Access::new(&config.rules)) } else { old.access.clone() };
+            let access = if report.rules { Arc::new(Access::new(&config)) } else { old.access.clone() };
             let next = report.replaces_settings().then(|| {
                 report.generation = old.number.saturating_add(1);
                 let config = Config { plugins: old.config.plugins.clone(), ..config.clone() };

@@ -308,9 +308,10 @@ impl fmt::Debug for Subscriber {
 mod tests {
     use super::*;
     use crate::access::Access;
+    use crate::config::Config;
 
     fn hub() -> Arc<Hub> {
-        Hub::new(std::iter::empty(), Arc::new(Access::new(&[])))
+        Hub::new(std::iter::empty(), Arc::new(Access::new(&Config::new())))
     }
 
     fn mount() -> Mount {

@@ -44,7 +44,7 @@ impl FacadeTransport {
 }
 
 fn principal_at(index: usize) -> Principal {
-    Principal::new(FacadeTransport::principal(index))
+    if index.is_multiple_of(2) { Principal::LOCAL } else { Principal::ANONYMOUS }
 }
 
 async fn subscriber(host: &Host, principal: usize) -> Subscriber {
