@@ -132,7 +132,7 @@ impl Host {
         self.generation_store.version()
     }
 
-    /// Waits until no plugin is being loaded: each is loaded or has failed.
+    /// Waits until no plugin is being loaded: each is loaded or has failed, as by a [`shutdown`](Self::shutdown).
     pub async fn wait_until_loaded(&self) {
         self.generation_store.wait_until_loaded().await;
     }
@@ -246,6 +246,13 @@ impl Host {
     }
 }
 
+impl Drop for Host {
+    /// Stops polling, and ends the streams of updates: subscribers may outlive the host.
+    fn drop(&mut self) {
+        self.hub.shutdown();
+    }
+}
+
 impl fmt::Debug for Host {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plugins: Vec<_> = self.plugins().into_iter().map(|plugin| (plugin.name, plugin.state)).collect();
@@ -261,9 +268,12 @@ mod tests {
     use std::time::Duration;
 
     use futures::StreamExt;
+    use tokio::time::timeout;
 
     use super::*;
     use crate::catalog::CursorKey;
+    use crate::config;
+    use crate::plugin::LoadError;
 
     fn assert_send<T: Send>(_: T) {}
     fn assert_send_sync<T: Send + Sync>() {}
@@ -329,22 +339,54 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_shutdown_waits_for_requests_in_flight() {
+    async fn a_host_that_is_dropped_ends_streams() {
         let dir = tempfile::tempdir().unwrap();
-        let host = Arc::new(empty_host(dir.path()).await);
-        let (finish, finished) = tokio::sync::oneshot::channel::<()>();
-        let request = host.audited(&Principal::LOCAL, Operation::List, "", async {
-            finished.await.unwrap();
-            Ok(())
-        });
-        let mut request = std::pin::pin!(request);
-        assert!(futures::poll!(request.as_mut()).is_pending());
-        let shutdown = host.shutdown(Duration::from_secs(60));
-        let mut shutdown = std::pin::pin!(shutdown);
-        assert!(futures::poll!(shutdown.as_mut()).is_pending());
-        finish.send(()).unwrap();
-        assert_eq!(request.await, Ok(()));
-        shutdown.await;
+        let host = empty_host(dir.path()).await;
+        let subscriber = host.subscriber(&Principal::LOCAL);
+        drop(host);
+        let update = timeout(Duration::from_secs(20), subscriber.updates().next()).await;
+        assert_eq!(update, Ok(None));
+    }
+
+    #[tokio::test]
+    async fn a_plugin_that_was_being_loaded_when_the_host_was_shut_down_has_failed() {
+        let dir = tempfile::tempdir().unwrap();
+        let plugin = config::Plugin::new("a".parse().unwrap(), dir.path().join("a.wasm"), "a:///".parse().unwrap());
+        let builder = Host::builder(Config::new().plugin(plugin).unwrap());
+        let builder = builder.cache_dir(dir.path().join("cache")).state_dir(dir.path().join("state"));
+        // On this thread alone the task that loads it does not run before the first `await`.
+        let host = builder.start_loading().unwrap();
+        let waiting = host.wait_until_loaded();
+        let mut waiting = std::pin::pin!(waiting);
+        assert!(futures::poll!(waiting.as_mut()).is_pending());
+        host.shutdown(Duration::ZERO).await;
+        timeout(Duration::from_secs(20), waiting).await.unwrap();
+        let state = host.plugins().remove(0).state;
+        assert!(
+            matches!(&state, PluginState::LoadFailed(error) if matches!(**error, LoadError::Cancelled)),
+            "{state:?}"
+        );
+    }
+
+    #[tokio::test]
+    async fn a_shutdown_waits_for_requests_in_flight() {
+        for longest in [Duration::from_secs(60), Duration::MAX] {
+            let dir = tempfile::tempdir().unwrap();
+            let host = Arc::new(empty_host(dir.path()).await);
+            let (finish, finished) = tokio::sync::oneshot::channel::<()>();
+            let request = host.audited(&Principal::LOCAL, Operation::List, "", async {
+                finished.await.unwrap();
+                Ok(())
+            });
+            let mut request = std::pin::pin!(request);
+            assert!(futures::poll!(request.as_mut()).is_pending());
+            let mut shutdown = std::pin::pin!(host.shutdown(longest));
+            let ended = timeout(Duration::from_millis(20), shutdown.as_mut()).await;
+            assert!(ended.is_err(), "a request is in flight ({longest:?})");
+            finish.send(()).unwrap();
+            assert_eq!(request.await, Ok(()));
+            shutdown.await;
+        }
     }
 
     #[tokio::test]

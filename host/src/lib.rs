@@ -69,6 +69,8 @@
 #![cfg_attr(not(feature = "cli"), allow(rustdoc::broken_intra_doc_links, reason = "the map names all modules"))]
 
 pub mod access;
+#[cfg(all(test, feature = "cli"))]
+mod captured_log;
 mod catalog;
 #[cfg(feature = "cli")]
 #[doc(hidden)]

@@ -1,5 +1,8 @@
 //! The targets of log events, which filters name (`MCP_HOST_LOG=warn,mcp_host::plugin=debug`). Every event has one of
 //! them.
+//!
+//! Untrusted text, such as a principal's name or a URI, is recorded as a `str`: the formatters escape that, and not what
+//! [`Display`](std::fmt::Display) writes (`%`).
 
 /// Connections, sessions, shutdown, and the life of the process.
 pub(crate) const SERVER: &str = "mcp_host::server";

@@ -30,6 +30,7 @@ mod fault;
 mod fault_recorder;
 mod function;
 mod inspect;
+mod panics;
 mod requirements;
 mod slot;
 mod validation;
@@ -46,6 +47,7 @@ use self::breaker::CircuitBreaker;
 use self::call::CallContext;
 use self::fault_recorder::FaultRecorder;
 use self::function::{Changes, Complete, Describe, ListEntries, ListTemplates, Read, Stat};
+use self::panics::contain_panic;
 use self::validation::ValidationContext;
 use crate::config;
 use crate::digest::Digest;
@@ -158,13 +160,17 @@ impl PluginRuntime {
     }
 
     /// Mounts a native provider.
-    pub(crate) fn native(&self, native: &NativePlugin) -> Plugin {
+    ///
+    /// # Errors
+    ///
+    /// Its `describe` panicked with this message.
+    pub(crate) fn native(&self, native: &NativePlugin) -> Result<Plugin, String> {
         let NativePlugin { name, title, mount, provider, limits, watch_interval } = native;
         let memory = MemoryBudget::new(limits.memory.bytes(), None);
         let backend = Backend::Native(provider.clone());
-        let info = validation::truncate_info(provider.describe());
+        let info = validation::truncate_info(contain_panic(|| provider.describe())?);
         let title = title.clone();
-        Plugin { info, title, ..self.plugin(name.as_str().into(), mount, limits, *watch_interval, backend, memory) }
+        Ok(Plugin { info, title, ..self.plugin(name.as_str().into(), mount, limits, *watch_interval, backend, memory) })
     }
 
     /// A plugin without a description.

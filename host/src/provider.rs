@@ -59,8 +59,9 @@
 //! | `memory` | charged with answers while they are validated |
 //! | `log` | bytes a minute of faults that the host logs |
 //!
-//! A panic fails that call alone: it is a [`Fault::Panicked`](crate::plugin::Fault::Panicked) and counts for the circuit breaker. The
-//! provider itself stays; it is responsible for its own state after a panic.
+//! A panic fails that call alone: it is a [`Fault::Panicked`](crate::plugin::Fault::Panicked) and counts for the circuit breaker. One
+//! of a destructor, when a call was ended by a limit or cancelled, changes nothing of that. The provider itself stays; it is
+//! responsible for its own state after a panic. A panic in [`describe`](Provider::describe) fails the start of the host.
 //!
 //! # Threads
 //!

@@ -306,7 +306,8 @@ impl Hub {
         }
     }
 
-    /// Stops the tasks of all watchers, so that no provider is called any more, and ends the streams of updates.
+    /// Stops the tasks of all watchers, so that no provider is called any more, and ends the streams of updates. It may be
+    /// repeated.
     pub(crate) fn shutdown(&self) {
         self.closed.cancel();
         self.watchers().values().for_each(|watcher| watcher.retire());

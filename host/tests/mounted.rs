@@ -23,7 +23,9 @@ use http_body_util::BodyExt;
 use mcp_resource_host::Host;
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::config::{Config, PrincipalSelector, Rule};
-use mcp_resource_host::provider::{self, Contents, Entry, Failure, Page, Provider, async_trait};
+use mcp_resource_host::provider::{
+    self, ChangeSet, Contents, Entry, Failure, Page, Provider, ProviderInfo, async_trait,
+};
 use mcp_resource_host::server::{self, HttpOptions, McpService};
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -38,16 +40,27 @@ struct Letters;
 
 #[async_trait]
 impl Provider for Letters {
+    fn describe(&self) -> ProviderInfo {
+        ProviderInfo::new("letters", "1.0.0").watches(true)
+    }
+
     async fn list(&self, _: Option<&str>, _: Option<&str>, _: usize) -> provider::Result<Page> {
         Ok(Page::last([Entry::new("a", "A"), Entry::new("b", "B")]))
     }
 
     async fn stat(&self, path: &str) -> provider::Result<Entry> {
-        if ["a", "b"].contains(&path) { Ok(Entry::new(path, path)) } else { Err(Failure::NotFound) }
+        if path == "pending" {
+            std::future::pending::<()>().await;
+        }
+        if ["a", "b"].contains(&path) { Ok(Entry::new(path, path).subscribable()) } else { Err(Failure::NotFound) }
     }
 
     async fn read(&self, path: &str) -> provider::Result<Vec<Contents>> {
         Ok(vec![Contents::text(self.stat(path).await?, path)])
+    }
+
+    async fn changes(&self, _: &[String], _: Option<&str>) -> provider::Result<ChangeSet> {
+        Ok(ChangeSet::none("now"))
     }
 }
 
@@ -250,6 +263,94 @@ async fn a_session_of_one_principal_does_not_exist_for_another() {
 }
 
 #[tokio::test]
+async fn no_message_is_answered_in_a_session_that_does_not_exist() {
+    let application = Application::with_defaults().await;
+    let [foreign, ended] = [application.open_session("ada").await, application.open_session("bob").await];
+    application.send_bare(Method::DELETE, "bob", &ended).await;
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2025-11-25",
+        "io.modelcontextprotocol/clientCapabilities": {}
+    });
+    let initialize = json!({
+        "protocolVersion": "2025-11-25",
+        "capabilities": {},
+        "clientInfo": { "name": "test", "version": "1" }
+    });
+    let messages = [
+        message(1, "initialize", &initialize),
+        message(1, "server/discover", &json!({})),
+        message(1, "ping", &json!({})),
+        message(1, "resources/list", &json!({})),
+        message(1, "resources/list", &json!({ "_meta": meta })),
+        message(1, "resources/unsubscribe", &json!({ "uri": "letters:///a", "_meta": meta })),
+        json!({ "jsonrpc": "2.0", "method": "notifications/initialized" }),
+    ];
+    for session in [foreign.as_str(), ended.as_str(), "00000000-0000-0000-0000-000000000000", "never"] {
+        for message in &messages {
+            let refused = text(application.send(post("bob", Some(session), message)).await).await;
+            assert_eq!(refused, (StatusCode::NOT_FOUND, "Not Found: Session not found".to_owned()), "{message}");
+        }
+        let mut batch = post("bob", Some(session), &json!([messages[1], messages[2]]));
+        batch.headers_mut().insert("mcp-protocol-version", "2025-03-26".parse().unwrap());
+        assert_eq!(application.send(batch).await.status(), StatusCode::NOT_FOUND);
+    }
+    assert_eq!(application.ping("ada", &foreign).await.0, StatusCode::OK);
+    let mut stateless = stateless("bob", 1, "resources/list", json!({}));
+    stateless.headers_mut().insert("mcp-session-id", "never".parse().unwrap());
+    assert_eq!(application.send(stateless).await.status(), StatusCode::OK, "a revision without sessions");
+}
+
+#[tokio::test]
+async fn what_changes_a_session_is_refused_outside_of_one() {
+    let application = Application::with_defaults().await;
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2025-11-25",
+        "io.modelcontextprotocol/clientCapabilities": {}
+    });
+    for (method, mut params) in [
+        ("resources/subscribe", json!({ "uri": "letters:///a" })),
+        ("resources/unsubscribe", json!({ "uri": "letters:///a" })),
+        ("logging/setLevel", json!({ "level": "debug" })),
+    ] {
+        params["_meta"] = meta.clone();
+        let mut request = post("ada", None, &message(1, method, &params));
+        request.headers_mut().insert("mcp-protocol-version", "2025-11-25".parse().unwrap());
+        let (status, body) = text(application.send(request).await).await;
+        let error = &serde_json::from_str::<Value>(&body).unwrap()["error"];
+        assert_eq!((status, &error["code"]), (StatusCode::BAD_REQUEST, &json!(-32600)), "{method}: {body}");
+        assert!(error["message"].as_str().unwrap().contains("`initialize`"), "{body}");
+        let session = application.open_session("ada").await;
+        let (status, body) =
+            text(application.send(post("ada", Some(&session), &message(1, method, &params))).await).await;
+        assert_eq!(status, StatusCode::OK);
+        assert!(!body.contains("-32600"), "{method}: {body}");
+    }
+}
+
+#[tokio::test]
+async fn no_answer_of_a_cancelled_request_is_sent_to_the_next_one_with_its_id() {
+    let pending = |config: &mut Config| {
+        let mut rule = Rule::new([PrincipalSelector::Named("ada".into())]);
+        rule.allow = vec!["letters:///pending".parse().unwrap()];
+        config.rules.push(rule);
+    };
+    let application = Application::start(pending, HttpOptions::new()).await;
+    let session = application.open_session("ada").await;
+    for id in 100..160 {
+        let subscribe = message(id, "resources/subscribe", &json!({ "uri": "letters:///pending" }));
+        let subscribed = application.send(post("ada", Some(&session), &subscribe)).await;
+        let subscribed = tokio::spawn(text(subscribed));
+        let cancel = json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } });
+        assert_eq!(application.send(post("ada", Some(&session), &cancel)).await.status(), StatusCode::ACCEPTED);
+        let ping = message(id, "ping", &json!({}));
+        let (_, answer) = text(application.send(post("ada", Some(&session), &ping)).await).await;
+        assert!(answer.contains("\"result\":{}") || answer.contains("has not been answered"), "{answer}");
+        let (_, cancelled) = timeout(TIMEOUT, subscribed).await.unwrap().unwrap();
+        assert!(!cancelled.contains("\"result\""), "{cancelled}");
+    }
+}
+
+#[tokio::test]
 async fn only_the_principal_of_a_session_hears_its_events() {
     let application = Application::with_defaults().await;
     let session = application.open_session("ada").await;
@@ -346,4 +447,26 @@ async fn shutting_down_ends_streams_and_refuses_new_requests() {
     assert_eq!(application.ping("ada", &session).await.0, StatusCode::SERVICE_UNAVAILABLE);
     let health = Request::builder().uri("/context/healthz").body(Body::empty()).unwrap();
     assert_eq!(application.send(health).await.status(), StatusCode::SERVICE_UNAVAILABLE);
+}
+
+#[tokio::test]
+async fn a_service_that_is_dropped_ends_its_sessions_and_leaves_nothing_of_the_host() {
+    let (host, dir) = start(|_| ()).await;
+    let service = server::http_service(host.clone(), HttpOptions::new());
+    let routes = Router::new().nest("/context", service.clone().into_router()).layer(from_fn(login));
+    let application = Application { routes, service, _dir: dir };
+    let session = application.open_session("ada").await;
+    application.open_session("bob").await;
+    let events = application.send_bare(Method::GET, "ada", &session).await;
+    let wanted = json!({ "notifications": { "resourcesListChanged": true } });
+    let listening = application.send(stateless("ada", 1, "subscriptions/listen", wanted)).await;
+    drop(application);
+    drain(events.into_body().into_data_stream()).await;
+    drain(listening.into_body().into_data_stream()).await;
+    let freed = async {
+        while Arc::strong_count(&host) > 1 {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(TIMEOUT, freed).await.expect("nothing else holds the host");
 }

@@ -7,6 +7,7 @@
     reason = "a test fails by panicking"
 )]
 
+use std::panic::panic_any;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -26,6 +27,37 @@ use mcp_resource_host::{
     CompleteRequest, Host, HostBuilder, ListRequest, NativePluginConflict, PluginState, ReloadError, StartError, Update,
 };
 use tempfile::TempDir;
+
+/// A value whose destructor panics.
+struct PanicsOnDrop;
+
+impl Drop for PanicsOnDrop {
+    fn drop(&mut self) {
+        panic!("while being dropped");
+    }
+}
+
+/// A provider that panics when it is to describe itself.
+struct Indescribable;
+
+#[async_trait]
+impl Provider for Indescribable {
+    fn describe(&self) -> ProviderInfo {
+        panic!("no\nwords");
+    }
+
+    async fn list(&self, _: Option<&str>, _: Option<&str>, _: usize) -> Result<Page> {
+        Ok(Page::default())
+    }
+
+    async fn stat(&self, _: &str) -> Result<Entry> {
+        Err(Failure::NotFound)
+    }
+
+    async fn read(&self, _: &str) -> Result<Vec<Contents>> {
+        Err(Failure::NotFound)
+    }
+}
 
 /// Numbered notes: `0`, `1`, …; what else it does is decided by the path.
 #[derive(Default)]
@@ -82,6 +114,23 @@ impl Provider for Notes {
             "sleep" => {
                 tokio::time::sleep(Duration::from_secs(60)).await;
                 Err(Failure::internal("it was not ended"))
+            }
+            "sleep-and-panic" => {
+                let _held = PanicsOnDrop;
+                tokio::time::sleep(Duration::from_secs(60)).await;
+                Err(Failure::internal("it was not ended"))
+            }
+            "spin-and-panic" => {
+                let _held = PanicsOnDrop;
+                loop {
+                    std::hint::black_box((0..100_000).sum::<u64>());
+                    tokio::task::yield_now().await;
+                }
+            }
+            "panic-of-payload" => panic_any(PanicsOnDrop),
+            "panic-at-end" => {
+                let _held = PanicsOnDrop;
+                Err(Failure::NotFound)
             }
             "spin" => loop {
                 for number in 0..100_000 {
@@ -277,14 +326,34 @@ async fn a_path_that_leaves_the_mount_fails_its_read() {
 #[tokio::test]
 async fn a_panic_ends_its_call_only() {
     let (fixture, _) = Fixture::notes(1).await;
-    assert_eq!(fixture.read("panic").await.unwrap_err(), Error::Internal { plugin: "notes".to_owned() });
-    assert_eq!(fixture.faults(FaultKind::Panic), 1);
-    fixture.read("0").await.unwrap();
+    for (number, path) in (1..).zip(["panic", "panic-of-payload", "panic-at-end"]) {
+        let error = fixture.read(path).await.unwrap_err();
+        assert_eq!(error, Error::Internal { plugin: "notes".to_owned() }, "{path}");
+        assert_eq!(fixture.faults(FaultKind::Panic), number, "{path}");
+        fixture.read("0").await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_panic_in_describe_is_an_error_of_the_start() {
+    let dir = tempfile::tempdir().unwrap();
+    let builder =
+        || Host::builder(config(&dir)).provider("words".parse().unwrap(), "words:///".parse().unwrap(), Indescribable);
+    let errors = [builder().start().await.unwrap_err(), builder().check().await.unwrap_err()];
+    for error in errors {
+        assert!(matches!(error, StartError::Describe { .. }), "{error:?}");
+        assert_eq!(error.to_string(), "the native provider of plugin `words` panicked in `describe`: no\\nwords");
+    }
 }
 
 #[tokio::test]
 async fn a_call_ends_at_its_deadline_and_when_its_cpu_time_is_used_up() {
-    for (path, kind, deadline) in [("sleep", FaultKind::Deadline, "100ms"), ("spin", FaultKind::Cpu, "1m")] {
+    for (path, kind, deadline) in [
+        ("sleep", FaultKind::Deadline, "100ms"),
+        ("sleep-and-panic", FaultKind::Deadline, "100ms"),
+        ("spin", FaultKind::Cpu, "1m"),
+        ("spin-and-panic", FaultKind::Cpu, "1m"),
+    ] {
         let mut plugin_limits = limits();
         plugin_limits.deadline = deadline.parse().unwrap();
         let plugin = plugin(&Notes::new(1)).limits(plugin_limits);

@@ -87,10 +87,18 @@ pub(super) enum CliError {
         file: PathBuf,
     },
     /// `init` found neither a git repository nor Markdown files.
-    #[error("{} has neither a git repository nor Markdown files", dir.display())]
+    #[error("{} has neither a git repository nor Markdown files{}", dir.display(), found_within(*.limit))]
     NothingToServe {
         /// The directory.
         dir: PathBuf,
+        /// The number of directory entries after which the search for Markdown files ended, if it was not complete.
+        limit: Option<usize>,
+    },
+    /// A path cannot be part of a config.
+    #[error("the path `{}` is not UTF-8, and a config is", path.display())]
+    NotUtf8 {
+        /// The path.
+        path: PathBuf,
     },
     /// `init` did not find the components of the plugins.
     #[error("there is no directory with `{names}`")]
@@ -143,6 +151,11 @@ pub(super) enum CliError {
     Other(#[from] anyhow::Error),
 }
 
+/// How far the search for Markdown files went.
+fn found_within(limit: Option<usize>) -> String {
+    limit.map(|limit| format!(" among its first {limit} entries")).unwrap_or_default()
+}
+
 impl CliError {
     /// Prints the message and the help.
     pub(super) fn report(&self, messages: &Messages) {
@@ -188,6 +201,7 @@ impl CliError {
                         .to_owned(),
                 )
             }
+            Self::NotUtf8 { .. } => Some("rename it; nothing was written".to_owned()),
             Self::NoComponents { searched, .. } => {
                 let searched: Vec<_> = searched.iter().map(|dir| dir.display().to_string()).collect();
                 Some(format!("name it with `--plugins DIR`; searched: {}", searched.join(", ")))

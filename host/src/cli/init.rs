@@ -3,7 +3,7 @@
 //! | found | plugin | mount |
 //! |---|---|---|
 //! | a git repository, bare or not; a linked worktree or a submodule, whose repository is elsewhere | `git` | `git://DIRECTORY/` |
-//! | a Markdown file, at most [`MAX_DEPTH`] directories deep | `notes` | `notes:///` |
+//! | a Markdown file, at most [`MAX_DEPTH`] directories deep, among the first [`MAX_ENTRIES`] entries | `notes` | `notes:///` |
 //!
 //! The config names components that exist, so `mcp-host check` passes. An existing file is never overwritten.
 
@@ -12,6 +12,8 @@ mod repository;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Component, Path, PathBuf};
+
+use anyhow::Context as _;
 
 use self::repository::Repository;
 use super::context::Context;
@@ -23,6 +25,8 @@ Examples:
   mcp-host init --plugins ~/mcp/plugins    with the components of that directory
   mcp-host init --config team.toml         write another file; what it serves is still the current directory";
 
+/// The file that the commands read unless they are told another.
+const DEFAULT_CONFIG: &str = "mcp-host.toml";
 /// How deep Markdown files are searched for.
 const MAX_DEPTH: usize = 3;
 /// The number of directory entries that the search visits at most.
@@ -49,19 +53,21 @@ struct Found {
 
 impl Args {
     pub(super) fn run(self, context: &Context) -> Result<(), CliError> {
-        let dir = std::env::current_dir().map_err(anyhow::Error::from)?;
+        let dir = std::env::current_dir().context("the current directory cannot be determined")?;
         let file = dir.join(context.config_file());
         if file.symlink_metadata().is_ok() {
             return Err(CliError::ConfigExists { file });
         }
         let mut left = MAX_ENTRIES;
-        let found = Found { repository: Repository::find(&dir), markdown: has_markdown(&dir, MAX_DEPTH, &mut left) };
+        let markdown = find_markdown(&dir, MAX_DEPTH, &mut left);
+        let found = Found { repository: Repository::find(&dir), markdown: markdown == Search::Found };
         let names: Vec<_> = [("git.wasm", found.repository.is_some()), ("notes.wasm", found.markdown)]
             .into_iter()
             .filter_map(|(name, is_needed)| is_needed.then_some(name))
             .collect();
         if names.is_empty() {
-            return Err(CliError::NothingToServe { dir });
+            let limit = (markdown == Search::LimitReached).then_some(MAX_ENTRIES);
+            return Err(CliError::NothingToServe { dir, limit });
         }
         let searched = self.plugins.map_or_else(|| default_plugin_dirs(&dir), |plugins| vec![dir.join(plugins)]);
         let plugins = searched.iter().find(|plugins| names.iter().all(|name| plugins.join(name).is_file()));
@@ -69,11 +75,20 @@ impl Args {
             return Err(CliError::NoComponents { names: names.join("` and `"), searched });
         };
         let plugins = plugins.canonicalize().unwrap_or_else(|_| plugins.clone());
-        write_new(&file, &render(&dir, &file, &found, &plugins))?;
-        let shown = context.config_file().display();
-        context
-            .messages
-            .note(&format!("wrote {shown}; `mcp-host check` tries it, `mcp-host list` shows what it serves"));
+        write_new(&file, &render(&dir, &file, &found, &plugins)?)?;
+        if markdown == Search::LimitReached {
+            let note = format!("Markdown files are not served: there is none among the first {MAX_ENTRIES} entries");
+            context.messages.note(&note);
+        }
+        let written = context.config_file();
+        let option = match written.to_str() {
+            Some(DEFAULT_CONFIG) => String::new(),
+            _ => format!(" --config {}", written.display()),
+        };
+        context.messages.note(&format!(
+            "wrote {}; `mcp-host check{option}` tries it, `mcp-host list{option}` shows what it serves",
+            written.display()
+        ));
         Ok(())
     }
 }
@@ -95,15 +110,23 @@ fn default_plugin_dirs(dir: &Path) -> Vec<PathBuf> {
     beside.into_iter().chain([dir]).map(|parent| parent.join("plugins")).collect()
 }
 
-/// Returns whether a directory has a Markdown file, itself or below. Hidden directories are skipped.
-fn has_markdown(dir: &Path, depth: usize, left: &mut usize) -> bool {
-    let Ok(entries) = fs::read_dir(dir) else { return false };
+/// The result of a search with a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Search {
+    Found,
+    NotFound,
+    LimitReached,
+}
+
+/// Searches a directory and those below it for a Markdown file. Hidden directories are skipped.
+fn find_markdown(dir: &Path, depth: usize, left: &mut usize) -> Search {
+    let Ok(entries) = fs::read_dir(dir) else { return Search::NotFound };
     let mut directories = Vec::new();
     for entry in entries.flatten() {
-        *left = left.saturating_sub(1);
         if *left == 0 {
-            return false;
+            return Search::LimitReached;
         }
+        *left = left.saturating_sub(1);
         let (path, name) = (entry.path(), entry.file_name());
         if name.to_string_lossy().starts_with('.') {
             continue;
@@ -113,21 +136,23 @@ fn has_markdown(dir: &Path, depth: usize, left: &mut usize) -> bool {
             Ok(kind) if kind.is_file() => {
                 let extension = path.extension().map(|extension| extension.to_ascii_lowercase());
                 if extension.is_some_and(|extension| extension == "md" || extension == "markdown") {
-                    return true;
+                    return Search::Found;
                 }
             }
             _ => {}
         }
     }
-    depth > 0 && directories.iter().any(|below| has_markdown(below, depth.saturating_sub(1), left))
+    let Some(depth) = depth.checked_sub(1) else { return Search::NotFound };
+    let mut below = directories.iter().map(|below| find_markdown(below, depth, left));
+    below.find(|search| *search != Search::NotFound).unwrap_or(Search::NotFound)
 }
 
-/// The config in that file.
-fn render(dir: &Path, file: &Path, found: &Found, plugins: &Path) -> String {
+/// The config in that file. TOML is UTF-8, so a path that is not is an error.
+fn render(dir: &Path, file: &Path, found: &Found, plugins: &Path) -> Result<String, CliError> {
     let name = host_name(dir);
     let base = file.parent().unwrap_or(dir);
-    let component = |name: &str| quoted(&relative_to(base, &plugins.join(name)));
-    let host = quoted(&relative_to(base, dir));
+    let component = |name: &str| quoted(relative_to(base, &plugins.join(name)));
+    let host = quoted(relative_to(base, dir))?;
     let config_path = file.strip_prefix(dir).ok().filter(|path| is_below(path));
     let config_path = config_path.map(|path| literal_glob(&path.to_string_lossy()));
     let mut text = format!(
@@ -148,7 +173,7 @@ fn render(dir: &Path, file: &Path, found: &Found, plugins: &Path) -> String {
             // Git's links between the two directories hold only where both have the same paths as outside.
             Repository::Elsewhere(shared) => {
                 let grant = |path: &str| format!("{{ host = {path}, guest = {path} }}");
-                let [dir, shared] = [dir, shared].map(|path| quoted(&path.to_string_lossy()));
+                let (dir, shared) = (quoted(dir)?, quoted(shared)?);
                 let grants = format!("{}, {}", grant(&dir), grant(&shared));
                 (
                     grants,
@@ -170,7 +195,7 @@ fn render(dir: &Path, file: &Path, found: &Found, plugins: &Path) -> String {
              grants.dirs = [{grants}]\n\
              {config}\n\
              # limits = {{ memory = \"64MiB\", deadline = \"2s\" }}\n",
-            component("git.wasm")
+            component("git.wasm")?
         );
     }
     if found.markdown {
@@ -182,7 +207,7 @@ fn render(dir: &Path, file: &Path, found: &Found, plugins: &Path) -> String {
              component = {}\n\
              mount = \"notes:///\"\n\
              grants.dirs = [{{ host = {host}, guest = \"/notes\" }}]\n",
-            component("notes.wasm")
+            component("notes.wasm")?
         );
     }
     if let Some(path) = config_path.filter(|_| found.markdown) {
@@ -201,7 +226,7 @@ fn render(dir: &Path, file: &Path, found: &Found, plugins: &Path) -> String {
              # principals = [\"anonymous\"]\n\
              # allow = [\"**\"]\n\
              # deny = [\"**/.env\"]\n";
-    text
+    Ok(text)
 }
 
 /// The name of a directory as the host of a URI: lower-case letters, digits and `-`.
@@ -214,11 +239,11 @@ fn host_name(dir: &Path) -> String {
 }
 
 /// A path as the config names it: relative to the directory of the config if it is below, so that both can be moved together.
-fn relative_to(base: &Path, path: &Path) -> String {
+fn relative_to<'p>(base: &Path, path: &'p Path) -> &'p Path {
     match path.strip_prefix(base) {
-        Ok(same) if same.as_os_str().is_empty() => ".".to_owned(),
-        Ok(below) => below.to_string_lossy().into_owned(),
-        Err(_) => path.to_string_lossy().into_owned(),
+        Ok(same) if same.as_os_str().is_empty() => Path::new("."),
+        Ok(below) => below,
+        Err(_) => path,
     }
 }
 
@@ -238,9 +263,10 @@ fn literal_glob(path: &str) -> String {
     glob
 }
 
-/// The text as a string of TOML.
-fn quoted(text: &str) -> String {
-    toml::Value::String(text.to_owned()).to_string()
+/// The path as a string of TOML.
+fn quoted(path: &Path) -> Result<String, CliError> {
+    let text = path.to_str().ok_or_else(|| CliError::NotUtf8 { path: path.to_owned() })?;
+    Ok(toml::Value::String(text.to_owned()).to_string())
 }
 
 #[cfg(test)]
@@ -263,7 +289,7 @@ mod tests {
             for repository in [Repository::Own, Repository::Elsewhere(elsewhere)] {
                 let found = Found { repository: Some(repository), markdown: true };
                 for file in ["mcp-host.toml", "a \"b\" *é.toml", "../other.toml"].map(|file| dir.join(file)) {
-                    let text = render(&dir, &file, &found, &plugins);
+                    let text = render(&dir, &file, &found, &plugins).unwrap();
                     let config = Config::parse(&text, &file).unwrap();
                     assert_eq!(config.plugins.len(), 2, "{text}");
                 }
@@ -274,14 +300,15 @@ mod tests {
     #[test]
     fn markdown_is_found_below_and_not_in_hidden_directories() {
         let dir = tempfile::tempdir().unwrap();
-        let found = || has_markdown(dir.path(), MAX_DEPTH, &mut 1000);
+        let found = || find_markdown(dir.path(), MAX_DEPTH, &mut 1000) == Search::Found;
         fs::create_dir_all(dir.path().join(".git")).unwrap();
         fs::write(dir.path().join(".git/a.md"), "").unwrap();
         assert!(!found());
         fs::create_dir_all(dir.path().join("docs/guide")).unwrap();
         fs::write(dir.path().join("docs/guide/A.MD"), "").unwrap();
         assert!(found());
-        assert!(!has_markdown(dir.path(), MAX_DEPTH, &mut 1));
+        assert_eq!(find_markdown(dir.path(), MAX_DEPTH, &mut 2), Search::LimitReached);
+        assert_eq!(find_markdown(dir.path(), 1, &mut 1000), Search::NotFound);
     }
 
     #[test]

@@ -6,6 +6,7 @@ use bytesize::ByteSize;
 
 use super::context::Context;
 use super::error::CliError;
+use super::escape;
 use super::hint;
 use super::messages::Messages;
 use super::options::PrincipalArgs;
@@ -112,7 +113,8 @@ fn print_hint(messages: &Messages, next: Option<&str>, is_empty: bool, principal
             messages.note(&format!("there is more: add `--cursor {next}` for the next page, or `--all` for everything"))
         }
         None if is_empty => messages.note(&format!(
-            "no resource is listed for `{principal}`: the plugins have none, or the access rules allow none"
+            "no resource is listed for `{}`: the plugins have none, or the access rules allow none",
+            escape::line(principal.name())
         )),
         None => {}
     }

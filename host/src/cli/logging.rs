@@ -47,7 +47,8 @@ pub(super) fn filter(text: &str) -> Result<Targets, String> {
 
 fn level(name: &str) -> Result<LevelFilter, String> {
     let name = name.trim();
-    let parsed = name.parse().ok().filter(|_| !name.is_empty());
+    // The numbers that tracing takes as well are not documented.
+    let parsed = name.parse().ok().filter(|_| name.starts_with(|c: char| c.is_ascii_alphabetic()));
     parsed.ok_or_else(|| {
         format!(
             "`{name}` is not a level; write off, error, warn, info, debug or trace, or TARGET=LEVEL for one part, \
@@ -138,7 +139,7 @@ mod tests {
 
     #[test]
     fn a_mistyped_level_is_an_error_that_says_what_to_write() {
-        for text in ["inof", "", "info,mcp_host::guest=loud", "mcp_host", "info,"] {
+        for text in ["inof", "", "5", "warn,rmcp=5", "info,mcp_host::guest=loud", "mcp_host", "info,"] {
             let error = filter(text).unwrap_err();
             assert!(error.contains("TARGET=LEVEL"), "{text}: {error}");
         }

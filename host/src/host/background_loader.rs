@@ -22,7 +22,13 @@ use crate::watch::ListingSnapshot;
 pub(super) struct BackgroundLoader {
     generation_store: Arc<GenerationStore>,
     plugin_runtime: Arc<PluginRuntime>,
-    tasks: Mutex<HashMap<String, AbortOnDropHandle<()>>>,
+    tasks: Mutex<HashMap<String, RunningTask>>,
+}
+
+/// A plugin that is being loaded, or was.
+struct RunningTask {
+    plugin: config::Plugin,
+    _abort: AbortOnDropHandle<()>,
 }
 
 impl BackgroundLoader {
@@ -32,13 +38,8 @@ impl BackgroundLoader {
 
     /// Starts to load a plugin. Cancels an earlier attempt.
     pub(super) fn start(&self, plugin: &config::Plugin) {
-        let load_task = LoadTask {
-            generation_store: self.generation_store.clone(),
-            plugin_runtime: self.plugin_runtime.clone(),
-            plugin: plugin.clone(),
-        };
-        let task = AbortOnDropHandle::new(tokio::spawn(load_task.run()));
-        self.tasks().insert(plugin.name.as_str().to_owned(), task);
+        let _abort = AbortOnDropHandle::new(tokio::spawn(self.load_task(plugin.clone()).run()));
+        self.tasks().insert(plugin.name.as_str().to_owned(), RunningTask { plugin: plugin.clone(), _abort });
     }
 
     /// Cancels the tasks of all plugins but those.
@@ -46,12 +47,27 @@ impl BackgroundLoader {
         self.tasks().retain(|name, _| names.contains(name.as_str()));
     }
 
-    /// Stops all loading.
+    /// Stops all loading. Plugins that are being loaded count as failed.
     pub(super) fn stop(&self) {
-        self.tasks().clear();
+        let stopped = std::mem::take(&mut *self.tasks());
+        for RunningTask { plugin, _abort } in stopped.into_values() {
+            if self.is_loading(&plugin) {
+                let error = Arc::new(LoadError::Cancelled);
+                self.load_task(plugin).update_slot(Err(NotLoaded::Failed { error, retry_at: None }));
+            }
+        }
     }
 
-    fn tasks(&self) -> MutexGuard<'_, HashMap<String, AbortOnDropHandle<()>>> {
+    fn is_loading(&self, plugin: &config::Plugin) -> bool {
+        self.generation_store.generation.load().loading().any(|name| name == plugin.name.as_str())
+    }
+
+    fn load_task(&self, plugin: config::Plugin) -> LoadTask {
+        let (generation_store, plugin_runtime) = (self.generation_store.clone(), self.plugin_runtime.clone());
+        LoadTask { generation_store, plugin_runtime, plugin }
+    }
+
+    fn tasks(&self) -> MutexGuard<'_, HashMap<String, RunningTask>> {
         self.tasks.lock()
     }
 }

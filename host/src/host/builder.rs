@@ -36,6 +36,14 @@ pub enum StartError {
     /// Two plugins exclude each other.
     #[error(transparent)]
     Conflict(#[from] NativePluginConflict),
+    /// A native provider panicked in `describe`.
+    #[error("the native provider of plugin `{plugin}` panicked in `describe`: {message}")]
+    Describe {
+        /// The name of the plugin.
+        plugin: PluginName,
+        /// The message of the panic, escaped.
+        message: String,
+    },
     /// There is no home directory, and no other directory was named.
     #[error("there is no home directory to keep the {0} in; name a directory in `server.{0}`")]
     NoDirectory(&'static str),
@@ -158,7 +166,7 @@ impl HostBuilder {
         let state = dirs.state_for(&self.config)?;
         let native = std::mem::take(&mut self.native);
         let (runtime, config) = self.start_runtime(state)?;
-        let native: NativePlugins = native.iter().map(|plugin| Arc::new(runtime.native(plugin))).collect();
+        let native = describe_native(&runtime, &native)?;
         let (plugin_runtime, config) = (Arc::new(runtime), Arc::new(config));
         let access = Arc::new(Access::new(&config));
         let generation = Generation::new(1, config.clone(), native.clone(), access, |_| Err(NotLoaded::Loading))?;
@@ -195,6 +203,15 @@ impl HostBuilder {
         let runtime = PluginRuntime::new(engine, self.compiler, limits, &cache, state, self.progress)?;
         Ok((runtime, self.config))
     }
+}
+
+/// Calls `describe` of each native provider.
+pub(super) fn describe_native(runtime: &PluginRuntime, native: &[NativePlugin]) -> Result<NativePlugins, StartError> {
+    let describe = |native: &NativePlugin| match runtime.native(native) {
+        Ok(plugin) => Ok(Arc::new(plugin)),
+        Err(message) => Err(StartError::Describe { plugin: native.name.clone(), message }),
+    };
+    native.iter().map(describe).collect()
 }
 
 /// Logs the warnings about a config, [`MAX_WARNINGS`] at most. It runs in the background: a config may have many globs.

@@ -6,12 +6,11 @@
 //! writes to its grants.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use futures::future::join_all;
 
-use super::builder::{HostBuilder, StartError};
-use super::generation::{NativePlugins, check_conflicts};
+use super::builder::{HostBuilder, StartError, describe_native};
+use super::generation::check_conflicts;
 use crate::catalog::CursorKey;
 use crate::config::{self, Warning};
 use crate::digest::Digest;
@@ -115,7 +114,7 @@ impl PluginCheck {
 
 impl HostBuilder {
     /// Loads and tries every plugin of the config, without serving anything. The key for cursors is validated if it exists.
-    /// Native plugins are not called; their names and mounts count.
+    /// Of native providers only `describe` is called; their names and mounts count.
     ///
     /// # Errors
     ///
@@ -129,7 +128,7 @@ impl HostBuilder {
         let page_size = u32::try_from(self.config.server.page_size.get()).unwrap_or(u32::MAX);
         let native = std::mem::take(&mut self.native);
         let (runtime, config) = self.start_runtime(state)?;
-        let native: NativePlugins = native.iter().map(|plugin| Arc::new(runtime.native(plugin))).collect();
+        let native = describe_native(&runtime, &native)?;
         check_conflicts(&config, &native)?;
         let checks = config.plugins.iter().map(|plugin| PluginCheck::run(plugin, &runtime, page_size));
         let mut plugins = join_all(checks).await;

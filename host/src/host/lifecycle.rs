@@ -4,10 +4,9 @@
 //! requests are rejected with [`Error::ShuttingDown`], then drains: it waits until all tokens are returned. The tracker costs
 //! two atomic operations per request.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use tokio::time::{Instant, timeout_at};
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
@@ -43,21 +42,20 @@ impl Host {
     /// Requests that are still in flight after `timeout` are logged and left running; dropping the host cancels them. A
     /// database that cannot be closed in time is left as by a killed process: nothing that was acknowledged is lost.
     pub async fn shutdown(&self, timeout: Duration) {
-        let now = Instant::now();
-        let deadline = now.checked_add(timeout).unwrap_or(now);
+        let start = Instant::now();
         self.requests.0.close();
         // A reload in flight is superseded by nothing else.
         self.latest_reload.send_modify(|newest| *newest = newest.wrapping_add(1));
         self.background_loader.stop();
         self.hub.shutdown();
-        if timeout_at(deadline, self.requests.0.wait()).await.is_err() {
+        if tokio::time::timeout(timeout, self.requests.0.wait()).await.is_err() {
             let requests = self.requests.0.len();
             tracing::warn!(target: log_target::SERVER, requests, "graceful shutdown: requests are still in flight after {timeout:?}");
         }
         let generation = self.generation.load_full();
         let closing = join_all(generation.plugins().map(|plugin| plugin.close()));
-        let deadline = deadline.max(Instant::now().checked_add(MIN_CLOSE_TIME).unwrap_or(deadline));
-        if timeout_at(deadline, closing).await.is_err() {
+        let close_timeout = timeout.saturating_sub(start.elapsed()).max(MIN_CLOSE_TIME);
+        if tokio::time::timeout(close_timeout, closing).await.is_err() {
             tracing::warn!(target: log_target::SERVER, "graceful shutdown: key-value databases are still open after {timeout:?}");
         }
     }

@@ -168,10 +168,10 @@ impl Host {
             Ok(()) => wanted.is_active.store(true, Ordering::Relaxed),
             // Such a list cannot reject a single resource: it behaves as one that never changes.
             Err(error) if retry_after.is_none() => {
-                tracing::debug!(target: log_target::WATCH, %uri, %error, "a resource cannot be subscribed to, unless by a reload");
+                tracing::debug!(target: log_target::WATCH, uri, error = error.to_string(), "a resource cannot be subscribed to, unless by a reload");
             }
             Err(error) => {
-                tracing::debug!(target: log_target::WATCH, %uri, %error, ?retry_after, "a resource cannot be subscribed to yet")
+                tracing::debug!(target: log_target::WATCH, uri, error = error.to_string(), ?retry_after, "a resource cannot be subscribed to yet")
             }
         }
         (wanted, retry_after)

@@ -1,8 +1,6 @@
 //! What answers the calls of a plugin: instances of a component in a sandbox, or a native provider.
 
 use std::future::poll_fn;
-use std::panic::AssertUnwindSafe;
-use std::pin::pin;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -11,9 +9,9 @@ use futures::future::BoxFuture;
 
 use super::fault::Fault;
 use super::function::Function;
+use super::panics::ContainedFuture;
 use crate::config::limits::Limits;
 use crate::engine::cpu::CpuClock;
-use crate::engine::executor::panic_message;
 use crate::engine::guest::GuestResult;
 use crate::engine::instance::Instance;
 use crate::engine::instance_permits::InstancePermit;
@@ -23,10 +21,6 @@ use crate::engine::shares::{Share, SlotPermit};
 use crate::engine::{CallEnd, CallOrigin, Engine};
 use crate::provider::Provider;
 use crate::sandbox::{Sandbox, SandboxError};
-use crate::text;
-
-/// Bytes of a panic's message that are kept.
-const MAX_PANIC_MESSAGE: usize = 2048;
 
 /// What answers the calls of a plugin.
 pub(super) enum Backend {
@@ -150,6 +144,7 @@ impl ComponentBackend {
 }
 
 /// Calls a native provider. It ends at the next poll that returns pending once `limits.cpu` is used up, and when it panics.
+/// Dropping the future drops that of the provider, whatever its destructors do.
 async fn call_native<F: Function>(
     provider: &dyn Provider,
     limits: &Limits,
@@ -157,14 +152,10 @@ async fn call_native<F: Function>(
     function: F,
 ) -> Result<F::Answer, Fault> {
     let cpu = limits.cpu.duration();
-    // The state of a provider that panicked is its own affair: the documentation of `provider` says so.
-    let mut call = pin!(AssertUnwindSafe(async { function.call_native(provider).await }).catch_unwind());
-    poll_fn(|context| match call.as_mut().poll(context) {
+    let mut call = ContainedFuture::new(function.call_native(provider).boxed());
+    poll_fn(|context| match call.poll_unpin(context) {
         Poll::Ready(Ok(answer)) => Poll::Ready(answer.map_err(Fault::from)),
-        Poll::Ready(Err(panic)) => {
-            let message = text::truncate(panic_message(&*panic), MAX_PANIC_MESSAGE);
-            Poll::Ready(Err(Fault::Panicked(message.escape_debug().to_string())))
-        }
+        Poll::Ready(Err(message)) => Poll::Ready(Err(Fault::Panicked(message))),
         Poll::Pending if clock.exceeds(cpu) => Poll::Ready(Err(Fault::Cpu(cpu))),
         Poll::Pending => Poll::Pending,
     })

@@ -13,6 +13,9 @@ pub enum LoadError {
     /// The component loads, but the provider does not even describe itself.
     #[error("the provider cannot describe itself: it {0}")]
     Describe(#[source] Fault),
+    /// The host was shut down before the plugin was loaded.
+    #[error("the host was shut down before it was loaded")]
+    Cancelled,
 }
 
 impl LoadError {
@@ -22,6 +25,7 @@ impl LoadError {
         match self {
             Self::Component(error) => error.is_transient(),
             Self::Describe(_) => true,
+            Self::Cancelled => false,
         }
     }
 }

@@ -11,6 +11,8 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 #[cfg(feature = "http")]
 use crate::access::Principal;
+#[cfg(feature = "http")]
+use crate::text::Excerpt;
 
 /// The identity of a client.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -53,7 +55,7 @@ impl fmt::Display for ClientId {
             #[cfg(any(feature = "http", test))]
             Self::V6([a, b, c, d]) => write!(f, "{}/64", Ipv6Addr::new(*a, *b, *c, *d, 0, 0, 0, 0)),
             #[cfg(feature = "http")]
-            Self::Principal(principal) => write!(f, "principal {principal}"),
+            Self::Principal(principal) => write!(f, "principal {}", Excerpt(principal.name())),
         }
     }
 }
@@ -73,5 +75,11 @@ mod tests {
         assert_eq!(client("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::/64");
         assert_eq!(client("2001:db8:1:2::"), client("2001:db8:1:2:ffff::1"));
         assert_ne!(client("2001:db8:1:2::1"), client("2001:db8:1:3::1"));
+    }
+
+    #[test]
+    #[cfg(feature = "http")]
+    fn the_name_of_a_principal_is_escaped() {
+        assert_eq!(ClientId::Principal(Principal::new("a\n\u{1b}[31m")).to_string(), r"principal a\n\u{1b}[31m");
     }
 }

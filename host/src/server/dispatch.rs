@@ -34,7 +34,7 @@ use crate::host::Host;
 pub(super) enum Lifecycle {
     /// There is no session: no `initialize` has been received, or the message names no session.
     Uninitialized,
-    /// `initialize` has been received and not been answered, or the message names an unknown session.
+    /// `initialize` has been received and not been answered.
     Initializing,
     /// A session in this revision is open.
     Session(Revision),

@@ -23,7 +23,7 @@ mod listen;
 
 use rmcp::model::LoggingLevel;
 use serde::Deserialize;
-use serde::de::IntoDeserializer as _;
+use serde::de::{DeserializeOwned, IntoDeserializer as _};
 use serde_json::value::RawValue;
 
 use self::bounded::{Bounded, BoundedMember, Object, ObjectMap};
@@ -278,7 +278,7 @@ impl Members<'_> {
             }
             "subscriptions/listen" => (
                 "{\"notifications\": {\"resourcesListChanged\"?: boolean, \"resourceSubscriptions\"?: [string]}}",
-                required("notifications", self.notifications).map(|BoundedMember(listen)| Params::Listen(listen)),
+                required_object("notifications", self.notifications).map(Params::Listen),
             ),
             "completion/complete" => (
                 "{\"ref\": {\"type\": \"ref/resource\", \"uri\": string}, \"argument\": {\"name\": string, \"value\": \
@@ -302,8 +302,8 @@ impl Members<'_> {
     }
 
     fn initialize(&self) -> Result<Params, String> {
-        let _: BoundedMember<ClientCapabilities> = required("capabilities", self.capabilities)?;
-        let BoundedMember::<Implementation>(client) = required("clientInfo", self.client_info)?;
+        let _: ClientCapabilities = required_object("capabilities", self.capabilities)?;
+        let client: Implementation = required_object("clientInfo", self.client_info)?;
         let TruncatedString::<MAX_VERSION_NAME>(version) = required("protocolVersion", self.protocol_version)?;
         let client = ClientInfo {
             name: client.name.0,
@@ -330,7 +330,7 @@ impl Members<'_> {
     }
 
     fn complete(&self) -> Result<Params, String> {
-        let BoundedMember::<Reference>(reference) = required("ref", self.reference)?;
+        let reference: Reference = required_object("ref", self.reference)?;
         let template = match (reference.r#type.0.as_str(), reference.uri) {
             ("ref/resource", Some(BoundedString(uri))) => Some(uri),
             ("ref/resource", None) => return Err("missing field `uri`".to_owned()),
@@ -339,11 +339,10 @@ impl Members<'_> {
                 return Err(format!("unknown variant `{unknown}`, expected `ref/resource` or `ref/prompt`"));
             }
         };
-        let BoundedMember::<ArgumentInfo>(argument) = required("argument", self.argument)?;
-        let context: Option<BoundedMember<Context>> = optional(self.context)?;
-        let known = context
-            .and_then(|BoundedMember(context)| context.arguments)
-            .map(|BoundedMember(ContextArguments(known))| known);
+        let argument: ArgumentInfo = required_object("argument", self.argument)?;
+        let context = self.context.filter(|context| context.get() != "null");
+        let context: Option<Context> = context.map(|context| bounded::object("context", context)).transpose()?;
+        let known = context.and_then(|context| context.arguments).map(|BoundedMember(ContextArguments(known))| known);
         Ok(Params::Complete(Box::new(CompleteParams {
             template,
             argument: (argument.name.0, argument.value.0),
@@ -354,6 +353,10 @@ impl Members<'_> {
 
 fn required<T: Bounded>(name: &str, raw: Option<&RawValue>) -> Result<T, String> {
     raw.map_or_else(|| Err(format!("missing field `{name}`")), bounded::required)
+}
+
+fn required_object<T: DeserializeOwned>(name: &str, raw: Option<&RawValue>) -> Result<T, String> {
+    raw.map_or_else(|| Err(format!("missing field `{name}`")), |raw| bounded::object(name, raw))
 }
 
 fn optional<T: Bounded>(raw: Option<&RawValue>) -> Result<Option<T>, String> {
@@ -397,7 +400,7 @@ impl RequestMeta {
             version: version.map(|TruncatedString::<MAX_VERSION_NAME>(version)| version),
             has_capabilities: meta
                 .capabilities
-                .is_some_and(|raw| bounded::required::<BoundedMember<ClientCapabilities>>(raw).is_ok()),
+                .is_some_and(|raw| bounded::object::<ClientCapabilities>("capabilities", raw).is_ok()),
         })
     }
 }

@@ -30,6 +30,8 @@ use crate::config::{AdvertisedCapability, Operation};
 use crate::host::{CompleteRequest, Host, ListRequest};
 use crate::log_target;
 use crate::resource::{Argument, Completion, Error, Footprint, MissingPlugin};
+use crate::text::prefix;
+use crate::uri::MAX_URI_LEN;
 
 /// The delay after which a client that exceeds its budget may retry.
 const RETRY_AFTER_MS: u64 = 1000;
@@ -113,7 +115,8 @@ impl ResourceRequest {
             Self::Unknown(_) => ("unknown", None),
         };
         let uri = uri.map(String::as_str);
-        tracing::debug_span!(target: log_target::SERVER, "request", %principal, method, uri)
+        let principal = prefix(principal.name(), MAX_URI_LEN);
+        tracing::debug_span!(target: log_target::SERVER, "request", principal, method, uri)
     }
 }
 

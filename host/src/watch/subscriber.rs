@@ -102,7 +102,7 @@ impl Subscriber {
         }
     }
 
-    /// Streams the updates, until the host shuts down. Dropping the stream loses no update. Subscriptions can be added and
+    /// Streams the updates, until the host shuts down or is dropped. Dropping the stream loses no update. Subscriptions can be added and
     /// cancelled while it is in use.
     pub fn updates(&self) -> impl Stream<Item = Update> + Send + Unpin + '_ {
         stream::unfold(self, |subscriber| async move {

@@ -1,36 +1,15 @@
-use std::io::{self, Write};
-
-use parking_lot::Mutex;
 use tracing_subscriber::filter::LevelFilter;
-use tracing_subscriber::layer::SubscriberExt;
 use wasmtime_wasi::cli::StdoutStream;
 
 use super::*;
-
-/// What was logged, without colours and times.
-#[derive(Clone, Default)]
-struct CapturedLog(Arc<Mutex<Vec<u8>>>);
-
-impl Write for CapturedLog {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.lock().extend(bytes);
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
+use crate::captured_log::CapturedLog;
 
 /// What the log has after that, at that level.
 fn capture(level: LevelFilter, log: impl FnOnce()) -> Vec<String> {
-    let written = CapturedLog::default();
-    let writer = written.clone();
-    let layer = tracing_subscriber::fmt::layer().with_ansi(false).without_time().with_target(false);
-    let subscriber = tracing_subscriber::registry().with(level).with(layer.with_writer(move || writer.clone()));
-    tracing::subscriber::with_default(subscriber, log);
-    let text = written.0.lock().clone();
-    String::from_utf8_lossy(&text).lines().map(|line| line.trim().to_owned()).collect()
+    let captured = CapturedLog::default();
+    let _capturing = captured.capture(level);
+    log();
+    captured.lines()
 }
 
 fn expected_line(line: &str) -> String {

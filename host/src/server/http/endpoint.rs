@@ -10,6 +10,7 @@ use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::authentication::Authenticator;
 use super::guarded_body::GuardedBody;
@@ -53,13 +54,13 @@ pub(super) struct Endpoint {
     is_closed: AtomicBool,
     /// Fires at the beginning of graceful shutdown, and ends the streams of `subscriptions/listen`.
     shutdown: CancellationToken,
-    /// Fires after the drain, and ends the event streams of sessions.
+    /// Fires after the drain, and ends sessions with their event streams.
     streams: CancellationToken,
 }
 
 impl Endpoint {
     pub(super) fn new(host: Arc<Host>, options: HttpOptions, shutdown: CancellationToken) -> Self {
-        let streams = CancellationToken::new();
+        let (streams, shutdown) = (CancellationToken::new(), shutdown.child_token());
         let sessions = Arc::new(Sessions::new(host.clone()));
         let rmcp = Arc::new(RmcpService::new(host.clone(), sessions.clone(), streams.clone(), shutdown.clone()));
         let stream_limiter = Arc::new(StreamLimiter::new(host.clone()));
@@ -96,10 +97,12 @@ impl Endpoint {
     }
 
     /// Answers a request, which has an [`Account`] in its extensions.
+    ///
+    /// A `POST` request is in flight from the moment at which its body is complete: a client that never completes it does
+    /// not delay a shutdown.
     pub(super) async fn handle(&self, mut request: Request) -> Response {
-        let in_flight = (request.method() == Method::POST).then(|| self.requests.token());
         if self.is_closed() {
-            return unavailable("the server is shutting down\n");
+            return shutting_down();
         }
         let principal = match self.authenticate(&mut request) {
             Ok(principal) => principal,
@@ -112,15 +115,19 @@ impl Endpoint {
         accept::normalize(&request.method().clone(), request.headers_mut());
         self.hide_foreign_session(&mut request, &caller.principal);
         request.extensions_mut().insert(caller.principal.clone());
-        let response = match *request.method() {
-            Method::POST if post::is_json(request.headers()) => self.post_handler.handle(request, &caller).await,
+        match *request.method() {
+            Method::POST if post::is_json(request.headers()) => {
+                let received = match self.post_handler.receive(request, &caller).await {
+                    Ok(received) => received,
+                    Err(rejected) => return rejected,
+                };
+                let Some(in_flight) = self.begin_request() else { return shutting_down() };
+                let response = self.post_handler.handle(received, &caller).await;
+                // Until the answer has been sent.
+                response.map(|body| GuardedBody::wrap(body, in_flight))
+            }
             Method::GET => self.forward_event_stream(request, &caller).await,
             _ => self.rmcp.forward(request, &caller).await,
-        };
-        match in_flight {
-            // Until the answer has been sent.
-            Some(in_flight) => response.map(|body| GuardedBody::wrap(body, in_flight)),
-            None => response,
         }
     }
 
@@ -136,6 +143,13 @@ impl Endpoint {
         principal
             .map_err(IntoResponse::into_response)?
             .ok_or_else(|| (StatusCode::UNAUTHORIZED, "the request has no principal\n").into_response())
+    }
+
+    /// Counts a request in flight, unless new ones are rejected.
+    fn begin_request(&self) -> Option<TaskTrackerToken> {
+        // The token first: a request that is not rejected is waited for.
+        let token = self.requests.token();
+        (!self.is_closed()).then_some(token)
     }
 
     /// Replaces the id of a session that belongs to another principal, or that does not exist, by one that no session
@@ -167,15 +181,28 @@ impl Endpoint {
         self.shutdown.cancel();
     }
 
-    /// Waits until the requests in flight have been answered, at most `timeout`; then ends the event streams of
-    /// sessions, on which no more notifications will be sent.
+    /// Waits until the requests in flight have been answered, at most `timeout`; then rejects new ones, and ends the
+    /// event streams of sessions, on which no more notifications will be sent.
     pub(super) async fn drain(&self, timeout: Duration) {
         self.requests.close();
         if tokio::time::timeout(timeout, self.requests.wait()).await.is_err() {
             tracing::warn!(target: log_target::SERVER, "shutdown: drain timed out with requests in flight");
         }
+        self.is_closed.store(true, Ordering::Release);
         self.streams.cancel();
     }
+}
+
+impl Drop for Endpoint {
+    /// Ends the sessions and the event streams. The tasks of sessions share the host, and end by nothing else.
+    fn drop(&mut self) {
+        self.shutdown.cancel();
+        self.streams.cancel();
+    }
+}
+
+fn shutting_down() -> Response {
+    unavailable("the server is shutting down\n")
 }
 
 /// The budget for answers that wait to be sent, by the limits of the current config.

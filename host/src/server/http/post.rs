@@ -11,6 +11,8 @@
 //! | another `initialize` within a session, or a request with the id of one in flight | 400 | the error |
 //! | `initialize` with malformed parameters; `server/discover` within a session | 200 | the error |
 //! | `initialize` of a revision without sessions | 404 | the error |
+//! | any message in a session that does not exist, is over, or is another principal's | 404 | text |
+//! | `resources/subscribe`, `resources/unsubscribe` and `logging/setLevel` outside of a session | 400 | the error |
 //!
 //! A body is parsed as soon as it is complete, and then dropped: [`params`](crate::server::params) bounds what is
 //! retained of it until the answer, and rmcp gets a message that is [encoded anew](crate::server::reencode).
@@ -48,7 +50,8 @@ use crate::server::budget::{Account, Charge};
 use crate::server::dispatch::{self, Lifecycle};
 use crate::server::in_flight::Claim;
 use crate::server::json::Encoder;
-use crate::server::jsonrpc::{self, Incoming, Kind, Message, Rejection};
+use crate::server::jsonrpc::{self, DeclaredRevision, Incoming, Kind, Message, Rejection};
+use crate::server::methods;
 use crate::server::params::InvalidParams;
 use crate::server::reencode;
 use crate::server::resource_requests::{self, Reply, ResourceRequest};
@@ -66,12 +69,23 @@ pub(super) struct PostHandler {
     stream_limiter: Arc<StreamLimiter>,
 }
 
+/// The methods that change the state of a session, and would be acknowledged without effect outside of one.
+const SESSION_METHODS: [&str; 3] = ["resources/subscribe", "resources/unsubscribe", "logging/setLevel"];
+
+/// A request whose body is complete.
+pub(super) struct ReceivedRequest {
+    head: Parts,
+    sent: Result<Incoming, Rejection>,
+}
+
 /// The dispatch of a message that is not rejected.
 enum Dispatch {
     /// It is answered here.
     Direct(Box<DirectRequest>),
     /// It is forwarded to rmcp. The id of a request is claimed until it is answered.
     Forward(Option<Claim>),
+    /// Its session does not exist for the caller.
+    UnknownSession,
 }
 
 /// A request for resources that is answered here.
@@ -101,19 +115,24 @@ impl PostHandler {
         Self { host, rmcp, sessions, body_limiter: BodyLimiter::default(), stream_limiter }
     }
 
+    /// Receives the body of a request of that caller, and parses it.
+    pub(super) async fn receive(&self, request: Request, caller: &Caller) -> Result<ReceivedRequest, Response> {
+        let (head, body) = request.into_parts();
+        let config = self.host.config();
+        // The text is dropped once it is parsed.
+        let body = self.body_limiter.receive(body, &head, caller.account.client(), &config.http.limits).await?;
+        let sent = jsonrpc::parse(&body, Some(header_revision(&head)), &self.host.config().server.extensions);
+        Ok(ReceivedRequest { head, sent })
+    }
+
     /// Answers a message of that caller, or a batch of messages.
-    pub(super) async fn handle(&self, request: Request, caller: &Caller) -> Response {
-        let (mut parts, body) = request.into_parts();
-        let limits = &self.host.config().http.limits;
-        let sent = match self.body_limiter.receive(body, &parts, caller.account.client(), limits).await {
-            // The text is dropped once it is parsed.
-            Ok(body) => jsonrpc::parse(&body, Some(header_revision(&parts)), &self.host.config().server.extensions),
-            Err(rejected) => return rejected,
-        };
+    pub(super) async fn handle(&self, request: ReceivedRequest, caller: &Caller) -> Response {
+        let ReceivedRequest { head: mut parts, sent } = request;
         match sent {
             Ok(Incoming::Single(message)) => match self.dispatch(&mut parts, &message, &caller.principal) {
                 Ok(Dispatch::Direct(request)) => request.respond(&self.host, &caller.account).await,
                 Ok(Dispatch::Forward(claim)) => self.forward(parts, claim, &message, caller).await,
+                Ok(Dispatch::UnknownSession) => sessions::not_found(),
                 Err(rejection) => message_response(rejection_status(&message, &rejection), &rejection.into_message()),
             },
             Ok(Incoming::Batch(messages)) => self.batch(parts, messages, caller).await,
@@ -125,17 +144,26 @@ impl PostHandler {
     fn dispatch(&self, parts: &mut Parts, message: &Message, principal: &Principal) -> Result<Dispatch, Rejection> {
         let id = sessions::session_id(&parts.headers);
         let session = id.and_then(|id| self.sessions.acquire(id, principal));
-        let lifecycle = match (id, session.as_ref().and_then(SessionGuard::client)) {
-            (None, _) => Lifecycle::Uninitialized,
-            (Some(_), None) => Lifecycle::Initializing,
-            (Some(_), Some(client)) => Lifecycle::Session(client.revision),
+        // A message of a revision without sessions is in none, whatever its headers name.
+        if id.is_some() && session.is_none() && !message.is_stateless() {
+            return Ok(Dispatch::UnknownSession);
+        }
+        let lifecycle = match session.as_ref().map(SessionGuard::client) {
+            None => Lifecycle::Uninitialized,
+            Some(None) => Lifecycle::Initializing,
+            Some(Some(client)) => Lifecycle::Session(client.revision),
         };
         if let Some((session, cancelled)) = session.as_ref().zip(message.cancelled_request()) {
             session.in_flight().cancel(&cancelled);
         }
         let is_confirmed = |revision| preflight::confirms(&parts.headers, message, revision);
         let dispatched = dispatch::dispatch(&self.host, message, lifecycle, is_confirmed)?;
-        let Kind::Request { id, params, .. } = &message.kind else { return Ok(Dispatch::Forward(None)) };
+        let Kind::Request { id, method, params } = &message.kind else { return Ok(Dispatch::Forward(None)) };
+        if session.is_none() && self.requires_session(method, message, &parts.headers) {
+            let reason =
+                format!("`{method}` is about a session: open one with `initialize`, and name it in `Mcp-Session-Id`");
+            return Err(Rejection::invalid_request(Some(id.clone()), reason));
+        }
         let claim = session.as_ref().map(|session| session.in_flight().claim(id).ok_or(Rejection::id_in_flight(id)));
         let claim = claim.transpose()?;
         match dispatched {
@@ -152,15 +180,37 @@ impl PostHandler {
         }
     }
 
+    /// Returns whether a request that is in no session has to be in one. Where its headers do not confirm its revision,
+    /// or the revision has no such method, rmcp rejects it.
+    fn requires_session(&self, method: &str, message: &Message, headers: &HeaderMap) -> bool {
+        let (DeclaredRevision::Complete(name) | DeclaredRevision::VersionOnly(name)) = message.declared_revision()
+        else {
+            return false;
+        };
+        SESSION_METHODS.contains(&method)
+            && Revision::from_name(name).is_some_and(|revision| {
+                revision.has_sessions()
+                    && methods::is_supported(&self.host, revision, method)
+                    && preflight::confirms(headers, message, revision)
+            })
+    }
+
     /// Forwards one message to rmcp. Its content type has been checked, so a 415 only says that rmcp could not parse
     /// the message, and is replaced by an error that says so.
-    async fn forward(&self, parts: Parts, claim: Option<Claim>, message: &Message, caller: &Caller) -> Response {
+    ///
+    /// The id of a request is free once the request has been handled, too: a cancelled one has no answer, but rmcp has
+    /// something to send for it, and would send it to the next request with this id.
+    async fn forward(&self, mut parts: Parts, claim: Option<Claim>, message: &Message, caller: &Caller) -> Response {
         let permit = match self.stream_limiter.acquire_for(message, caller.account.client()) {
             Ok(permit) => permit,
             Err(rejected) => return rejected.into_response(),
         };
         let malformed = || message_response(StatusCode::BAD_REQUEST, &message.rejection().into_message());
         let Some(json) = reencode::to_json(message) else { return malformed() };
+        let claim = claim.map(Arc::new);
+        if let Some(claim) = &claim {
+            parts.extensions.insert(claim.clone());
+        }
         let response = self.rmcp.forward(Request::from_parts(parts, Body::from(json)), caller).await;
         match response.status() {
             StatusCode::UNSUPPORTED_MEDIA_TYPE => malformed(),
@@ -179,6 +229,7 @@ impl PostHandler {
             });
             let (message, claim) = match dispatched {
                 Ok((message, Dispatch::Forward(claim))) => (message, claim),
+                Ok((_, Dispatch::UnknownSession)) => return sessions::not_found(),
                 Ok((_, Dispatch::Direct(request))) => {
                     // A task of its own: an answer is charged when it is ready, not when it is sent.
                     let (host, account) = (self.host.clone(), caller.account.clone());

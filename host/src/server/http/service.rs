@@ -103,6 +103,8 @@ pub fn router(host: Arc<Host>, options: HttpOptions) -> Router {
 }
 
 /// MCP over streamable HTTP, as a service. Clones share sessions and limits; see [`http_service`].
+///
+/// [`shutdown`](Self::shutdown) ends it gracefully. When the last clone is dropped, sessions and event streams end at once.
 #[derive(Clone)]
 pub struct McpService {
     endpoint: Arc<Endpoint>,

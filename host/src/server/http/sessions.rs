@@ -11,6 +11,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -190,12 +191,10 @@ impl Sessions {
                     StatusCode::NO_CONTENT.into_response()
                 }
                 // rmcp accepts the deletion of an unknown session.
-                None => (StatusCode::NOT_FOUND, SESSION_NOT_FOUND).into_response(),
+                None => not_found(),
             },
             // rmcp found the session, which was closed before it got the message.
-            StatusCode::INTERNAL_SERVER_ERROR if !self.exists(&id).await => {
-                (StatusCode::NOT_FOUND, SESSION_NOT_FOUND).into_response()
-            }
+            StatusCode::INTERNAL_SERVER_ERROR if !self.exists(&id).await => not_found(),
             _ => response.map(|body| GuardedBody::wrap(body, session)),
         }
     }
@@ -254,4 +253,9 @@ impl Drop for SessionGuard {
 /// The session that the headers of a request or response name.
 pub(super) fn session_id(headers: &HeaderMap) -> Option<&str> {
     headers.get(SESSION_ID_HEADER).and_then(|id| id.to_str().ok())
+}
+
+/// The response to a request of a session that does not exist for its principal: the same as rmcp's, without a type.
+pub(super) fn not_found() -> Response {
+    (StatusCode::NOT_FOUND, Body::from(SESSION_NOT_FOUND)).into_response()
 }

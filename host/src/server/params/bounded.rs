@@ -10,6 +10,7 @@
 //! | [`BoundedString`] | a string | is an error |
 //! | [`TruncatedString`] | a string | is truncated |
 //! | [`BoundedMember`] | any type of serde | is an error if it is a long string; other types are bounded by themselves |
+//! | [`object`] | an object, into any struct of bounded members | is bounded by its members |
 //! | [`Object`], [`ObjectMap`] | whether it is an object, an object of objects | nothing is retained |
 
 use std::fmt;
@@ -66,6 +67,15 @@ pub(in crate::server) fn optional<T: Bounded>(raw: &RawValue) -> Result<Option<T
 
 /// Parses a raw value that must not be `null`.
 pub(in crate::server) fn required<T: Bounded>(raw: &RawValue) -> Result<T, String> {
+    serde_json::from_str(raw.get()).map_err(|error| without_position(&error))
+}
+
+/// Parses the member of that name into a struct. Anything but an object is an error: serde's structs would take an array
+/// for one, and name themselves in the error.
+pub(in crate::server) fn object<T: DeserializeOwned>(name: &str, raw: &RawValue) -> Result<T, String> {
+    if !raw.get().starts_with('{') {
+        return Err(format!("expected `{name}` to be an object"));
+    }
     serde_json::from_str(raw.get()).map_err(|error| without_position(&error))
 }
 
@@ -139,7 +149,7 @@ impl<'de> Visitor<'de> for AnyObject {
     type Value = ();
 
     fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("a map")
+        formatter.write_str("an object")
     }
 
     fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
@@ -172,7 +182,7 @@ impl<'de> Deserialize<'de> for ObjectMap {
             type Value = ObjectMap;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("a map")
+                formatter.write_str("an object")
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<ObjectMap, A::Error> {

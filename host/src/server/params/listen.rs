@@ -59,7 +59,7 @@ impl<'de> Deserialize<'de> for Uris {
             type Value = Uris;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("a sequence")
+                formatter.write_str("an array")
             }
 
             fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Uris, A::Error> {
@@ -95,7 +95,7 @@ impl<'de> Deserialize<'de> for ContextArguments {
             type Value = ContextArguments;
 
             fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-                formatter.write_str("a map")
+                formatter.write_str("an object")
             }
 
             fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<ContextArguments, A::Error> {

@@ -29,6 +29,33 @@ fn parameters_are_right_or_it_is_said_what_is_wrong() {
 }
 
 #[test]
+fn an_array_is_no_object_and_an_error_names_the_member() {
+    let reference = json!({ "type": "ref/resource", "uri": "a:///{b}" });
+    let argument = json!({ "name": "b", "value": "" });
+    for array in [json!([]), json!([true, ["a:b"]]), json!(["path", "1"]), json!([{ "a": "b" }])] {
+        for (method, params, member) in [
+            ("subscriptions/listen", json!({ "notifications": array }), "notifications"),
+            ("completion/complete", json!({ "ref": array, "argument": argument }), "ref"),
+            ("completion/complete", json!({ "ref": reference, "argument": array }), "argument"),
+            ("completion/complete", json!({ "ref": reference, "argument": argument, "context": array }), "context"),
+            ("initialize", json!({ "capabilities": array }), "capabilities"),
+            ("initialize", json!({ "capabilities": {}, "clientInfo": array }), "clientInfo"),
+        ] {
+            let fault = fault(method, params);
+            assert!(fault.ends_with(&format!(": expected `{member}` to be an object")), "{fault}");
+        }
+        let context = json!({ "ref": reference, "argument": argument, "context": { "arguments": array } });
+        let fault = fault("completion/complete", context);
+        assert!(fault.ends_with(": invalid type: sequence, expected an object"), "{fault}");
+        let meta =
+            json!({ "_meta": { (PROTOCOL_VERSION_META_KEY): "2026-07-28", (CLIENT_CAPABILITIES_META_KEY): array } });
+        assert!(!parse_value("ping", Some(&meta)).meta.has_capabilities);
+    }
+    let absent = json!({ "ref": reference, "argument": argument, "context": null });
+    assert!(parse_value("completion/complete", Some(&absent)).params.is_ok());
+}
+
+#[test]
 fn what_is_asked_for_is_kept_as_it_was_sent() {
     for length in [0, 1, 63, 64, 65, 1000, MAX_URI_LEN] {
         let uri = "ü".repeat(length / 2);

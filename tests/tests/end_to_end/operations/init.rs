@@ -1,9 +1,11 @@
 //! `mcp-host init`: the first config of a directory.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::process::Stdio;
 
-use mcp_host_tests::{Folder, GitRepo, component, host_command};
+use mcp_host_tests::{Folder, GitRepo, component, host_binary, host_command};
 
 /// Runs `mcp-host` in that directory, and gives its exit code, standard output and standard error.
 async fn run_in(dir: &Path, arguments: &[&str]) -> (i32, String, String) {
@@ -88,6 +90,47 @@ async fn a_config_is_never_overwritten() {
     let (code, _, err) = run_in(folder.path(), &[&init, &option, &plugins, "--config", "link.toml"]).await;
     assert!(code == 1 && err.contains("exists already"), "{err}");
     assert!(!folder.path().join("nowhere").exists());
+}
+
+#[tokio::test]
+async fn the_hint_names_the_file_that_was_written() {
+    let notes = Folder::with_files([("a.md", "# A\n")]);
+    let [init, option, plugins] = init_arguments();
+    let (code, _, err) = run_in(notes.path(), &[&init, &option, &plugins, "--config", "team.toml"]).await;
+    assert!(code == 0 && err.contains("`mcp-host check --config team.toml`"), "{err}");
+    assert_eq!(run_in(notes.path(), &["check", "--strict", "--config", "team.toml"]).await.0, 0);
+}
+
+#[tokio::test]
+async fn a_directory_that_a_config_cannot_name_is_refused() {
+    let parent = Folder::with_files::<&str, &str>([]);
+    let dir = parent.path().join(OsStr::from_bytes(b"bad\xff"));
+    std::fs::create_dir(&dir).unwrap();
+    std::fs::write(dir.join("a.md"), "# A\n").unwrap();
+    let (code, _, err) = init(&dir).await;
+    assert!(code == 1 && err.contains("is not UTF-8"), "{err}");
+    assert!(!dir.join("mcp-host.toml").exists());
+}
+
+#[tokio::test]
+async fn a_search_that_was_not_complete_says_so() {
+    let files = (0..60).flat_map(|dir| (0..200).map(move |file| (format!("d{dir}/f{file}.txt"), "")));
+    let folder = Folder::with_files(files.collect::<Vec<_>>());
+    let (code, _, err) = init(folder.path()).await;
+    assert!(code == 1 && err.contains("nor Markdown files among its first 10000 entries"), "{err}");
+}
+
+#[tokio::test]
+async fn a_working_directory_that_is_gone_is_named() {
+    let folder = Folder::with_files::<&str, &str>([]);
+    let gone = folder.path().join("gone");
+    std::fs::create_dir(&gone).unwrap();
+    let script = r#"rmdir "$PWD" && exec "$0" init"#;
+    let mut shell = tokio::process::Command::new("sh");
+    shell.args(["-c", script]).arg(host_binary()).current_dir(&gone);
+    let output = shell.output().await.unwrap();
+    let err = String::from_utf8(output.stderr).unwrap();
+    assert!(output.status.code() == Some(1) && err.contains("the current directory cannot be determined"), "{err}");
 }
 
 #[tokio::test]

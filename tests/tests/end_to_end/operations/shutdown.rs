@@ -1,11 +1,15 @@
 //! Graceful shutdown: requests in flight are answered first.
 
+use std::time::{Duration, Instant};
+
 use mcp_host_tests::{ConfigFile, HttpExample, HttpServer, Plugin, RawHttp, RawStdio, Revision};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
+/// How long requests in flight are waited for.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 const SLOW_URI: &str = "misbehaving://slow/slow?ms=300";
 
 fn slow_config() -> ConfigFile {
@@ -101,6 +105,23 @@ async fn a_request_that_never_comes_whole_does_not_keep_http_from_ending() {
     // When this is answered, everything that was written before has been read.
     server.raw_client(Revision::V_2026_07_28).await.request("server/discover", json!({})).await.result();
     server.end().await;
+}
+
+#[tokio::test]
+async fn a_request_whose_body_never_comes_whole_does_not_keep_http_from_ending() {
+    let config = slow_config().write();
+    let server = HttpServer::start(&config).await;
+    let mut connection = TcpStream::connect(server.address()).await.unwrap();
+    let head = "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n\
+                Accept: application/json, text/event-stream\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n";
+    connection.write_all(head.as_bytes()).await.unwrap();
+    let mut line = [0; "HTTP/1.1 100 Continue".len()];
+    connection.read_exact(&mut line).await.unwrap();
+    assert_eq!(line, *b"HTTP/1.1 100 Continue", "the server is waiting for the body");
+    connection.write_all(b"{").await.unwrap();
+    let signaled = Instant::now();
+    server.end().await;
+    assert!(signaled.elapsed() < DRAIN_TIMEOUT / 2, "{:?}", signaled.elapsed());
 }
 
 #[tokio::test]
