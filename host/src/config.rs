@@ -33,6 +33,7 @@
 //! Bounded: a file has at most [`Config::MAX_FILE_SIZE`] bytes, and values nest as deep as the TOML parser allows (80).
 
 mod advertise;
+pub mod audit;
 pub mod compile;
 mod count;
 mod cursor_key;
@@ -101,6 +102,7 @@ pub use secret::Secret;
 pub use server::{PageBytes, PageSize, Server};
 pub use warning::Warning;
 
+use audit::Audit;
 use error::Diagnostic;
 use http::Http;
 use reader::{KeyDocs, ReadContext, Table};
@@ -115,6 +117,8 @@ pub struct Config {
     pub server: Server,
     /// The HTTP server.
     pub http: Http,
+    /// The audit log. None unless set.
+    pub audit: Option<Audit>,
     /// The plugins. A config file has at least one.
     pub plugins: Plugins,
     /// The access rules.
@@ -127,6 +131,7 @@ pub struct Config {
 const SECTION_DOCS: KeyDocs = &[
     ("server", "The host as a server: its name, address, pages and directories."),
     ("http", "The HTTP server: TLS, CORS and limits of clients."),
+    ("audit", "The audit log: one JSON line per request, to a file or to standard error."),
     ("plugin", "A provider with its mount, config, grants and limits."),
     ("rule", "An access rule: the principals, and the resources that they may or may not use."),
 ];
@@ -226,6 +231,7 @@ impl Config {
         let config = Self {
             server: table.or_default("server"),
             http: table.or_default("http"),
+            audit: table.optional("audit"),
             plugins: table.or_default("plugin"),
             rules: table.or_default("rule"),
             files: BTreeSet::new(),
