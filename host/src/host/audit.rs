@@ -1,8 +1,8 @@
 //! Records of requests: a line of the [audit log](crate::audit), and an event of the access log for each.
 //!
 //! The access log has one `debug` event per request under the target `mcp_host::access`, with the fields `principal`,
-//! `operation`, `uri` (empty for merged listings) and `outcome`: `ok`, the kind of the error, or `cancelled` for a
-//! request that was dropped before its response.
+//! `operation`, `uri` (empty for merged listings) and `outcome`: `ok`, the kind of the error, `internal` after a panic,
+//! or `cancelled` for a request that was dropped before its response.
 
 use super::Host;
 use super::lifecycle::RequestTracker;
@@ -104,6 +104,9 @@ impl RequestRecord<'_> {
 
 impl Drop for RequestRecord<'_> {
     fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.line.outcome = "internal";
+        }
         let Line { principal, operation, uri, outcome, .. } = self.line;
         // Longer text is no valid URI, and would only fill the log.
         let shown = text::prefix(uri, MAX_URI_LEN);
