@@ -11,7 +11,7 @@
 //! | `operation` | the operation of the access rules, `unsubscribe` or `listen` |
 //! | `uri` | the URI as requested, at most [`MAX_URI`] bytes of it |
 //! | `plugin`, `generation` | the plugin that the URI belongs to, the generation of the config |
-//! | `decision`, `rule` | `allow` or `deny`, and the number of the deciding `[[rule]]`, from 1 |
+//! | `decision` | `allow` or `deny`; absent for merged listings, which are filtered, and URIs below no mount |
 //! | `outcome` | `ok`, the kind of the error, or `cancelled` |
 //! | `bytes` | the size of the contents that were returned |
 //! | `duration_ms` | the duration, in milliseconds |
@@ -29,7 +29,7 @@
 //!
 //! # Bounds
 //!
-//! The queue has [`MAX_QUEUED`](queue::MAX_QUEUED) bytes, and a line a small multiple of [`MAX_URI`]. A line is written
+//! The queue has [`MAX_QUEUED`](queue::MAX_QUEUED) bytes, and a line at most six times of [`MAX_URI`]. A line is written
 //! within [`BATCH_INTERVAL`](writer::BATCH_INTERVAL) of the end of its request; a process that is killed loses the lines
 //! of that time. Files are not synchronized with the disk (`fsync`).
 //!
@@ -43,6 +43,10 @@
 //!
 //! [`MAX_URI`]: line::MAX_URI
 
+#[cfg_attr(
+    not(feature = "http"),
+    allow(dead_code, reason = "only transports have contexts, and only HTTP has all of them")
+)]
 mod context;
 mod file;
 mod line;

@@ -344,6 +344,24 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn without_a_server_a_line_of_the_audit_log_has_what_the_facade_knows() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("audit.jsonl");
+        let mut config = Config::new();
+        config.audit = Some(crate::config::audit::Audit::to_file(&file));
+        let builder = Host::builder(config).cache_dir(dir.path().join("cache")).state_dir(dir.path().join("state"));
+        let host = builder.start().await.unwrap();
+        host.read(&Principal::new("ada"), "a://b").await.unwrap_err();
+        host.shutdown(Duration::from_secs(60)).await;
+        let line: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+        let mut names: Vec<_> = line.as_object().unwrap().keys().map(String::as_str).collect();
+        names.sort_unstable();
+        let known = ["duration_ms", "generation", "operation", "outcome", "principal", "sequence", "time", "uri"];
+        assert_eq!(names, known);
+        assert_eq!((&line["principal"], &line["outcome"]), (&"ada".into(), &"not found".into()));
+    }
+
+    #[tokio::test]
     async fn a_shutdown_waits_for_requests_in_flight() {
         let dir = tempfile::tempdir().unwrap();
         let host = Arc::new(empty_host(dir.path()).await);

@@ -140,7 +140,7 @@ mod tests {
 
     fn trace(text: &str) -> Option<String> {
         let id: TraceId = text.parse().ok()?;
-        Some(serde_json::to_string(&id).unwrap())
+        serde_json::to_string(&id).ok()
     }
 
     #[test]
@@ -163,7 +163,7 @@ mod tests {
             format!("00-{id}-{}-01", "0".repeat(16)),
             format!("00-{id}-00f067aa0ba902b7-1"),
             format!("00-{id}é-00f067aa0ba902b7-01"),
-            format!("00-+{}-00f067aa0ba902b7-01", &id[1..]),
+            format!("00-{}-00f067aa0ba902b7-01", id.replace("4b", "+b")),
         ] {
             assert_eq!(trace(&invalid), None, "{invalid}");
         }

@@ -201,6 +201,9 @@ impl Queue {
     pub(super) fn end(&self) -> Losses {
         self.mode.store(Mode::Off as u8, Ordering::Release);
         let mut state = self.state.lock();
+        // Requests that ended meanwhile.
+        let lines = std::mem::take(&mut state.lines).iter().filter(|byte| **byte == b'\n').count();
+        state.losses.add(Losses { dropped_lines: u64::try_from(lines).unwrap_or(u64::MAX), refused_requests: 0 });
         state.has_ended = true;
         self.ended.notify_all();
         state.losses
@@ -209,6 +212,9 @@ impl Queue {
     fn push(&self, members: &str, reserved: usize) {
         let mut state = self.state.lock();
         state.reserved = state.reserved.saturating_sub(reserved);
+        if state.has_ended {
+            return;
+        }
         let prefix = state.next_prefix();
         let len = prefix.len().saturating_add(members.len());
         // A reservation is never too small, and a line without one needs space now.

@@ -11,12 +11,13 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use serde_json::json;
 use toml::de::DeValue;
 
 use super::count::Count;
 use super::error::Diagnostic;
 use super::paths::CreatableFile;
-use super::reader::{Documented, FromNode, FromTable, KeyDocs, Node, Schema, Table};
+use super::reader::{Documented, FromNode, KeyDocs, Node, Schema, Table};
 use super::size::{KIB, MIB, Size, TIB};
 
 /// The size at which an audit file is rotated. 64 MiB unless set; 64 KiB to 1 TiB.
@@ -100,13 +101,26 @@ impl Documented for Audit {
     ];
 }
 
-impl FromTable for Audit {
+impl FromNode for Audit {
     const TYPE_NAME: &'static str = "a table with `file` or `stderr`";
 
     fn example() -> String {
         "{ file = \"audit.jsonl\" }".into()
     }
 
+    fn schema() -> Schema {
+        let is_given = |key: &str| json!({ "required": [key] });
+        Table::describe(Self::KEY_DOCS, Self::from_table)
+            .with("oneOf", vec![is_given("file"), is_given("stderr")])
+            .with("dependentRequired", json!({ "max-size": ["file"], "keep": ["file"] }))
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        node.table::<Self>(Self::from_table)
+    }
+}
+
+impl Audit {
     fn from_table(table: &mut Table<'_>) -> Option<Self> {
         let path = table.optional("file").map(|CreatableFile(path)| path);
         let stderr = table.optional("stderr").map(|True| AuditDestination::Stderr);

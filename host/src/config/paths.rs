@@ -115,9 +115,9 @@ impl FromNode for CreatableFile {
             node.report_error(format!("{} is not a regular file", quoted_path(&path)), help);
             return None;
         }
-        let path = to_absolute(node, &path)?;
+        let absolute = to_absolute(node, &path)?;
         match path.parent().filter(|_| path.file_name().is_some()) {
-            Some(directory) if directory.is_dir() => Some(Self(path)),
+            Some(_) if absolute.parent().is_some_and(Path::is_dir) => Some(Self(absolute)),
             Some(directory) => {
                 let message = format!("there is no directory {} for the file", quoted_path(directory));
                 let help = "make that directory, or correct the path; relative paths start from the directory of the \

@@ -104,3 +104,19 @@ async fn lines_that_are_dropped_are_counted_and_the_count_is_told_once_there_is_
     assert_eq!(sequences(&lines).last(), Some(&(requests + 3)), "and has a number");
     server.end().await;
 }
+
+#[tokio::test]
+async fn requests_are_refused_as_well_when_standard_error_is_closed() {
+    let config = ConfigFile::new().audit("stderr", true).audit("on-full", "refuse");
+    let config = config.plugin(Plugin::misbehaving("m")).write();
+    let (mut server, unread) = RawStdio::start_with_raw_stderr(&config, REVISION).await;
+    server.read("misbehaving://m/good").await.unwrap();
+    drop(unread);
+    let refused = loop {
+        if let Err(error) = server.read("misbehaving://m/good").await {
+            break error;
+        }
+    };
+    assert_eq!(refused["data"], json!({ "kind": "unavailable", "retryAfterMs": 1000 }));
+    server.end().await;
+}
