@@ -23,8 +23,8 @@
 //! # When no line can be written
 //!
 //! The lines that are queued stay in the queue, and writing is retried every [`RETRY_INTERVAL`](writer::RETRY_INTERVAL).
-//! While the queue is full, [`OnFull::Drop`] drops lines and counts them; the count is reported in a line as soon as a
-//! write succeeds. [`OnFull::Refuse`] reserves space in the queue before a request is dispatched, and refuses requests
+//! While the queue is full, `on-full = "drop"` drops lines and counts them; the count is reported in a line as soon as a
+//! write succeeds. `"refuse"` reserves space in the queue before a request is dispatched, and refuses requests
 //! from the first failed write to the next successful one, so every request that was dispatched has its line.
 //!
 //! # Bounds
