@@ -27,6 +27,9 @@ use mcp_resource_host::server::{HttpOptions, http_service};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 
+/// The longest that requests in flight are waited for when the application ends.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
+
 /// The component of `examples/hello-rust`.
 const COMPONENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/plugins/hello.wasm");
 
@@ -59,7 +62,10 @@ fn rule(user: &str, glob: &str) -> Result<Rule, Box<dyn Error>> {
 fn config() -> Result<Config, Box<dyn Error>> {
     let mut hello = Plugin::new("hello".parse()?, COMPONENT, "hello:///".parse()?);
     hello.config.insert("names".to_owned(), "Ada, Grace".to_owned());
-    Ok(Config::new().plugin(hello)?.rule(rule("ada", "hello:///**")?).rule(rule("grace", "hello:///Grace")?))
+    let mut config = Config::new().plugin(hello)?;
+    // The name by which clients reach the application. A `Host` that is neither listed nor loopback is answered with 403.
+    config.http.hosts.push("app.example.com".parse()?);
+    Ok(config.rule(rule("ada", "hello:///**")?).rule(rule("grace", "hello:///Grace")?))
 }
 
 async fn run() -> Result<(), Box<dyn Error>> {
@@ -70,9 +76,10 @@ async fn run() -> Result<(), Box<dyn Error>> {
         .cache_dir(directory.path().join("cache"))
         .start()
         .await?;
+    let host = Arc::new(host);
 
     // `require_principal`: a route that the login does not cover serves nobody.
-    let mcp = http_service(Arc::new(host), HttpOptions::new().require_principal());
+    let mcp = http_service(host.clone(), HttpOptions::new().require_principal());
     let app = Router::new()
         .route("/", get(async || "The application."))
         .route_service("/context/mcp", mcp.clone())
@@ -80,16 +87,21 @@ async fn run() -> Result<(), Box<dyn Error>> {
 
     if let Some(address) = std::env::args().nth(1).and_then(|argument| argument.parse::<SocketAddr>().ok()) {
         let listener = tokio::net::TcpListener::bind(address).await?;
-        let ctrl_c = async { drop(tokio::signal::ctrl_c().await) };
-        axum::serve(listener, app).with_graceful_shutdown(ctrl_c).await?;
+        println!("serving http://{}/context/mcp", listener.local_addr()?);
+        // The service first: axum waits until all connections are closed, and an open event stream keeps its connection.
+        let shutdown = async move {
+            drop(tokio::signal::ctrl_c().await);
+            mcp.shutdown(SHUTDOWN_TIMEOUT).await;
+        };
+        axum::serve(listener, app).with_graceful_shutdown(shutdown).await?;
     } else {
         assert_eq!(uris(&app, "token-of-ada").await?, ["hello:///Ada", "hello:///Grace"]);
         assert_eq!(uris(&app, "token-of-grace").await?, ["hello:///Grace"]);
         assert_eq!(send(&app, "another").await?.status(), StatusCode::UNAUTHORIZED);
     }
 
-    // Ends event streams and waits for the requests in flight.
-    mcp.shutdown(Duration::from_secs(10)).await;
+    // The host last: it closes what its plugins have open, such as key-value databases.
+    host.shutdown(SHUTDOWN_TIMEOUT).await;
     Ok(())
 }
 

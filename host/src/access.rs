@@ -1,12 +1,12 @@
 //! Access control: which principal may perform which operation on which resource. This is the only place that decides
 //! it.
 //!
-//! [`Access::allows`] is called for every operation and for every item of a listing, and again when a notification is
+//! A [`Policy`] is asked for every operation and for every item of a listing, and again when a notification is
 //! delivered. What it denies does not exist for the principal: the response is that of a resource that does not exist.
 //!
 //! # Evaluation
 //!
-//! A rule applies to a request if it names the principal (or `*`) and the operation. Among the rules that apply:
+//! A rule applies to a request if it names the principal, one of its groups or `*`, and the operation. Among the rules that apply:
 //!
 //! 1. one with a `deny` glob that matches the URI: denied, regardless of all others;
 //! 2. one with an `allow` glob that matches: allowed;
@@ -18,70 +18,176 @@
 //! that match without their port, and without the trailing dot of the host name. Templates are matched as written, with
 //! their variables.
 
+mod policy;
 mod principal;
-mod rules;
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
 
-use self::rules::Rules;
-use crate::config::{ANONYMOUS, LOCAL, Operation, PrincipalSelector, Rule};
+use quick_cache::sync::Cache;
+
+use crate::config::{ANONYMOUS, Config, LOCAL, Operation, PrincipalGroup, PrincipalSelector, Rule, UriGlob};
 use crate::uri::{Uri, UriTemplate};
 
+pub use self::policy::{Decision, MatchedGlob, Policy};
 pub use self::principal::Principal;
 
-/// The rules of a config, compiled per principal that they name.
+/// The number of compiled policies that are kept. Principals with the same rules share one, and the least recently used
+/// is dropped: a principal whose groups nobody else has costs a compilation.
+const MAX_POLICIES: usize = 1024;
+
+/// The rules of a config.
 #[derive(Debug)]
 pub struct Access {
-    /// By name of the principal: `local`, `anonymous`, and each that a rule names.
-    named: BTreeMap<Box<str>, Rules>,
-    /// For every other principal: the rules for `*`.
-    unnamed: Rules,
+    rules: Vec<Rule>,
+    /// The rules for `*`.
+    for_all: Vec<usize>,
+    /// The rules that name a principal, by its name.
+    by_principal: HashMap<Box<str>, Vec<usize>>,
+    /// The rules that name a group, by its name.
+    by_group: HashMap<Box<str>, Vec<usize>>,
+    /// The groups of the config that name a principal as a member, by its name.
+    groups_of_principal: HashMap<Box<str>, Vec<Box<str>>>,
+    /// The groups of the config that have the members of another group, by its name.
+    groups_of_group: HashMap<Box<str>, Vec<Box<str>>>,
+    /// For each operation, whether every principal gets the same response.
+    public: [bool; Operation::ALL.len()],
+    policies: Cache<PolicyKey, Arc<Policy>>,
+}
+
+/// Principals with the same key have the same policy.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct PolicyKey {
+    is_local: bool,
+    /// The rules that name the principal or one of its groups, in the order of the config.
+    own: Box<[usize]>,
 }
 
 impl Access {
-    /// Compiles the rules.
-    pub fn new(rules: &[Rule]) -> Self {
-        let selectors = rules.iter().flat_map(|rule| &rule.principals);
-        let names = selectors.filter_map(|selector| match selector {
-            PrincipalSelector::Named(name) => Some(name.as_str()),
-            PrincipalSelector::Any => None,
-        });
-        let names: BTreeSet<_> = names.chain([LOCAL, ANONYMOUS]).collect();
-        let named = names.into_iter().map(|name| (name.into(), Rules::new(Some(name), rules)));
-        Self { named: named.collect(), unnamed: Rules::new(None, rules) }
+    /// The rules and groups of a config.
+    pub fn new(config: &Config) -> Self {
+        let mut access = Self {
+            rules: config.rules.clone(),
+            for_all: Vec::new(),
+            by_principal: HashMap::new(),
+            by_group: HashMap::new(),
+            groups_of_principal: HashMap::new(),
+            groups_of_group: HashMap::new(),
+            public: [false; Operation::ALL.len()],
+            policies: Cache::new(MAX_POLICIES),
+        };
+        for (index, rule) in config.rules.iter().enumerate() {
+            for selector in &rule.principals {
+                match selector {
+                    PrincipalSelector::Any => access.for_all.push(index),
+                    PrincipalSelector::Named(name) => push(&mut access.by_principal, name, index),
+                }
+            }
+            rule.groups.iter().for_each(|group| push(&mut access.by_group, group, index));
+        }
+        for PrincipalGroup { name, principals, groups } in &config.groups {
+            let name = || Box::from(name.as_str());
+            principals.iter().for_each(|member| push(&mut access.groups_of_principal, member, name()));
+            groups.iter().for_each(|member| push(&mut access.groups_of_group, member, name()));
+        }
+        access.public = Operation::ALL.map(|operation| access.has_same_globs_for_all(operation));
+        access
+    }
+
+    /// Returns the policy of a principal. Compiled on first use.
+    pub fn policy(&self, principal: &Principal) -> Arc<Policy> {
+        let mut own: Vec<usize> = Vec::new();
+        if let Some(name) = self.rule_name(principal) {
+            own.extend(self.by_principal.get(name).into_iter().flatten());
+        }
+        for group in self.groups(principal) {
+            own.extend(self.by_group.get(group).into_iter().flatten());
+        }
+        own.sort_unstable();
+        own.dedup();
+        let key = PolicyKey { is_local: *principal == Principal::LOCAL, own: own.into() };
+        let compiled = self.policies.get_or_insert_with::<_, std::convert::Infallible>(&key, || Ok(self.compile(&key)));
+        match compiled {
+            Ok(policy) => policy,
+            Err(never) => match never {},
+        }
+    }
+
+    /// Returns the groups of a principal: those that it was given, and those of the config.
+    pub fn groups<'a>(&'a self, principal: &'a Principal) -> impl Iterator<Item = &'a str> {
+        let of_name = self.rule_name(principal).and_then(|name| self.groups_of_principal.get(name));
+        let of_groups = principal.groups().filter_map(|group| self.groups_of_group.get(group));
+        let configured = of_name.into_iter().chain(of_groups).flatten().map(|name| &**name);
+        principal.groups().chain(configured)
     }
 
     /// Returns whether the principal may perform the operation on the resource.
     pub fn allows(&self, principal: &Principal, operation: Operation, uri: &Uri) -> bool {
-        self.rules(principal).allows(operation, without_query(uri))
-    }
-
-    /// Returns whether a rule denies the principal the operation, regardless of `allow` globs: for a URI that is only a
-    /// prefix of the one to be decided, so that `allow` cannot be evaluated yet.
-    pub fn denies(&self, principal: &Principal, operation: Operation, uri: &Uri) -> bool {
-        self.rules(principal).denies(operation, without_query(uri))
+        self.policy(principal).allows(operation, uri)
     }
 
     /// Returns whether the principal may see or complete the template.
     pub fn allows_template(&self, principal: &Principal, operation: Operation, template: &UriTemplate) -> bool {
-        self.rules(principal).allows(operation, template.as_str())
+        self.policy(principal).allows_template(operation, template)
     }
 
     /// Returns whether the rules give every principal the same response to the operation, so that it may be cached for
     /// all.
     pub fn is_public(&self, operation: Operation) -> bool {
-        let unnamed = self.unnamed.effective_globs(operation);
-        self.named.values().all(|rules| rules.effective_globs(operation) == unnamed)
+        self.public.get(operation as usize).copied().unwrap_or_default()
     }
 
-    fn rules(&self, principal: &Principal) -> &Rules {
-        self.named.get(principal.name()).unwrap_or(&self.unnamed)
+    /// Returns whether no rule for some principals adds to those for all of them.
+    fn has_same_globs_for_all(&self, operation: Operation) -> bool {
+        let is_for_all = |rule: &&Rule| rule.principals.contains(&PrincipalSelector::Any);
+        let applicable = || self.rules.iter().filter(|rule| rule.operations.contains(&operation));
+        let (mut allow, mut deny) = (BTreeSet::new(), BTreeSet::new());
+        for rule in applicable().filter(is_for_all) {
+            allow.extend(rule.allow.iter().map(UriGlob::as_str));
+            deny.extend(rule.deny.iter().map(UriGlob::as_str));
+        }
+        let allows_everything = allow.contains(MATCH_ALL);
+        let mut others = applicable().filter(|rule| !is_for_all(rule));
+        let adds_nothing = others.all(|rule| {
+            (allows_everything || rule.allow.iter().all(|glob| allow.contains(glob.as_str())))
+                && rule.deny.iter().all(|glob| deny.contains(glob.as_str()))
+        });
+        adds_nothing && (allows_everything || self.is_local_restricted())
+    }
+
+    fn compile(&self, key: &PolicyKey) -> Arc<Policy> {
+        let mut indices: Vec<_> = self.for_all.iter().chain(&key.own).copied().collect();
+        indices.sort_unstable();
+        indices.dedup();
+        let rules = indices.into_iter().filter_map(|index| Some((index, self.rules.get(index)?.clone())));
+        Arc::new(Policy::new(rules.collect(), key.is_local && !self.is_local_restricted()))
+    }
+
+    /// Whether a rule allows `local` something by name.
+    fn is_local_restricted(&self) -> bool {
+        let named = self.by_principal.get(LOCAL).into_iter().flatten();
+        named.filter_map(|index| self.rules.get(*index)).any(|rule| !rule.allow.is_empty())
+    }
+
+    /// The name by which rules and groups can name the principal. An authenticated principal has no name of a built-in one.
+    fn rule_name<'a>(&self, principal: &'a Principal) -> Option<&'a str> {
+        let name = principal.name();
+        (principal.is_built_in() || !is_built_in_name(name)).then_some(name)
     }
 }
 
-fn without_query(uri: &Uri) -> &str {
-    let text = uri.as_str();
-    text.split('?').next().unwrap_or(text)
+/// The glob that matches everything.
+const MATCH_ALL: &str = "**";
+
+fn push<T: PartialEq>(map: &mut HashMap<Box<str>, Vec<T>>, name: &str, item: T) {
+    let items = map.entry(name.into()).or_default();
+    if items.last() != Some(&item) {
+        items.push(item);
+    }
+}
+
+fn is_built_in_name(name: &str) -> bool {
+    name == LOCAL || name == ANONYMOUS
 }
 
 #[cfg(test)]
@@ -94,7 +200,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("a.wasm"), "").unwrap();
         let text = format!("[[plugin]]\nname = 'a'\ncomponent = 'a.wasm'\nmount = 'a://x/'\n{rules}");
-        Config::parse(&text, &dir.path().join("mcp-host.toml")).map(|config| Access::new(&config.rules))
+        Config::parse(&text, &dir.path().join("mcp-host.toml")).map(|config| Access::new(&config))
     }
 
     fn uri(path: &str) -> Uri {
@@ -116,9 +222,9 @@ mod tests {
     #[test]
     fn a_principal_has_the_rules_that_name_it_and_those_for_all() {
         let everyone = "[[rule]]\nprincipals = ['*']\nallow = ['a://x/docs/**']\ndeny = ['**/.env']\n";
-        let ci = "[[rule]]\nprincipals = ['https://id.example/ci']\nallow = ['a://x/build/**']\n";
+        let ci = "[[rule]]\nprincipals = ['id.example/ci']\nallow = ['a://x/build/**']\n";
         let access = access(&format!("{everyone}{ci}")).unwrap();
-        let (ci, other) = (Principal::new("https://id.example/ci"), Principal::new("ada"));
+        let (ci, other) = (Principal::new("id.example/ci"), Principal::new("ada"));
         for principal in [&ci, &other, &ANONYMOUS, &LOCAL] {
             assert!(access.allows(principal, Operation::Read, &uri("docs/f")), "{principal}");
             assert!(!access.allows(principal, Operation::Read, &uri("docs/.env")), "{principal}");
@@ -129,10 +235,61 @@ mod tests {
     }
 
     #[test]
-    fn a_principal_named_local_is_local() {
-        let access = access("").unwrap();
-        assert!(access.allows(&Principal::new("local"), Operation::Read, &uri("f")));
-        assert!(!access.allows(&Principal::new("locals"), Operation::Read, &uri("f")));
+    fn a_user_with_the_name_of_a_built_in_principal_has_nothing_of_it() {
+        let rules = "[[rule]]\nprincipals = ['anonymous']\nallow = ['**']\n";
+        let access = access(rules).unwrap();
+        assert!(access.allows(&LOCAL, Operation::Read, &uri("f")));
+        assert!(access.allows(&ANONYMOUS, Operation::Read, &uri("f")));
+        for name in ["local", "anonymous", "*", ""] {
+            assert!(!access.allows(&Principal::new(name), Operation::Read, &uri("f")), "{name}");
+        }
+    }
+
+    #[test]
+    fn members_of_a_group_have_its_rules_whoever_says_that_they_are_members() {
+        let groups =
+            "[[group]]\nname = 'developers'\nprincipals = ['users/ada', 'local']\ngroups = ['corp/engineering']\n";
+        let rules = "[[rule]]\ngroups = ['developers']\nallow = ['a://x/src/**']\n\
+                     [[rule]]\ngroups = ['corp/audit']\nallow = ['a://x/log/**']\ndeny = ['a://x/src/secret/**']\n";
+        let access = access(&format!("{groups}{rules}")).unwrap();
+        let (ada, engineer) =
+            (Principal::new("users/ada"), Principal::new("corp/bob").with_groups(["corp/engineering"]));
+        let auditor = engineer.clone().with_groups(["corp/audit"]);
+        for member in [&ada, &engineer, &auditor] {
+            assert!(access.allows(member, Operation::Read, &uri("src/f")), "{member}");
+        }
+        assert!(access.allows(&auditor, Operation::Read, &uri("log/f")));
+        assert!(
+            !access.allows(&auditor, Operation::Read, &uri("src/secret/f")),
+            "deny wins over the allow of another group"
+        );
+        assert!(access.allows(&engineer, Operation::Read, &uri("src/secret/f")));
+        assert!(!access.allows(&engineer, Operation::Read, &uri("log/f")));
+        let stranger = Principal::new("corp/bob").with_groups(["engineering", "corp/engineering/x"]);
+        assert!(!access.allows(&stranger, Operation::Read, &uri("src/f")));
+        assert_eq!(access.groups(&engineer).collect::<Vec<_>>(), ["corp/engineering", "developers"]);
+    }
+
+    #[test]
+    fn a_decision_names_the_first_glob_of_the_config_that_decides() {
+        let rules = "[[rule]]\nprincipals = ['*']\nallow = ['a://x/docs/**', '**']\noperations = ['read']\n\
+                     [[rule]]\nprincipals = ['anonymous']\ndeny = ['**/.env']\n";
+        let access = access(rules).unwrap();
+        let decide = |principal: &Principal, operation, path| access.policy(principal).decide(operation, &uri(path));
+        let glob = |rule, glob: &str| MatchedGlob { rule, glob: glob.into() };
+        assert_eq!(decide(&ANONYMOUS, Operation::Read, "docs/f"), Decision::Allowed(glob(0, "a://x/docs/**")));
+        assert_eq!(decide(&ANONYMOUS, Operation::Read, "f?q"), Decision::Allowed(glob(0, "**")));
+        assert_eq!(decide(&ANONYMOUS, Operation::Read, "d/.env"), Decision::Denied(glob(1, "**/.env")));
+        assert_eq!(decide(&ANONYMOUS, Operation::List, "f"), Decision::DeniedByDefault);
+        assert_eq!(decide(&LOCAL, Operation::List, "f"), Decision::AllowedByDefault);
+    }
+
+    #[test]
+    fn principals_with_the_same_rules_share_a_policy() {
+        let access = access("[[rule]]\nprincipals = ['corp/ada', '*']\nallow = ['**']\n").unwrap();
+        let (bob, eve) = (Principal::new("corp/bob"), Principal::new("corp/eve").with_groups(["corp/x"]));
+        assert!(Arc::ptr_eq(&access.policy(&bob), &access.policy(&eve)));
+        assert!(!Arc::ptr_eq(&access.policy(&bob), &access.policy(&LOCAL)));
     }
 
     #[test]

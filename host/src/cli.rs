@@ -148,6 +148,7 @@ mod tests {
 
     use super::*;
     use crate::access::Principal;
+    use crate::config::{Config, TokenDigests, TokenPrincipal};
 
     fn parse(line: &str) -> Result<Cli, clap::Error> {
         Cli::try_parse_from(line.split_whitespace())
@@ -177,23 +178,32 @@ mod tests {
         }
     }
 
-    #[test]
-    fn whoever_asks_is_local_unless_said() {
-        let parsed_principal = |line| match parse(line).unwrap().command {
-            Command::List(args) => args.principal_args.principal,
+    /// The principal of a command line, by a config that declares `ci`.
+    fn principal(line: &str) -> Result<Principal, CliError> {
+        let mut config = Config::new();
+        config.principals.push(TokenPrincipal { name: "ci".parse().unwrap(), token_sha256: TokenDigests::default() });
+        match parse(line).unwrap().command {
+            Command::List(args) => args.principal_args.principal(&config),
             other => panic!("{other:?}"),
-        };
-        assert_eq!(parsed_principal("mcp-host list"), Principal::LOCAL);
-        assert_eq!(parsed_principal("mcp-host list --as anonymous"), Principal::ANONYMOUS);
+        }
     }
 
     #[test]
-    fn a_misspelled_principal_is_refused_with_the_one_that_was_meant() {
-        let error = parse("mcp-host read notes:/// --as anonimous").unwrap_err();
-        assert_eq!(error.exit_code(), 2);
-        let message = error.to_string();
-        assert!(message.contains("'anonimous'") && message.contains("did you mean `anonymous`?"), "{message}");
-        assert!(parse("mcp-host read notes:/// --as ada@example.com").is_ok());
+    fn whoever_asks_is_local_unless_said() {
+        assert_eq!(principal("mcp-host list").unwrap(), Principal::LOCAL);
+        assert_eq!(principal("mcp-host list --as anonymous").unwrap(), Principal::ANONYMOUS);
+        assert_eq!(principal("mcp-host list --as ci").unwrap(), Principal::new("ci"));
+        let ada = Principal::new("corp/lucas").with_groups(["corp/eng", "corp/ops"]);
+        assert_eq!(principal("mcp-host list --as corp/lucas --group corp/ops --group corp/eng").unwrap(), ada);
+    }
+
+    #[test]
+    fn a_principal_that_no_rule_can_name_is_refused() {
+        for name in ["anonimous", "lucas", "*", "/x", "x/"] {
+            let error = principal(&format!("mcp-host list --as {name}")).unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            assert_eq!(error.to_string(), format!("the config has no principal `{name}`"));
+        }
     }
 
     #[test]

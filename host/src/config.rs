@@ -12,7 +12,7 @@
 //!
 //! ```
 //! use mcp_resource_host::config::grants::{DirGrant, Mode};
-//! use mcp_resource_host::config::{Config, Plugin, PrincipalSelector, Rule};
+//! use mcp_resource_host::config::{Config, Plugin, PrincipalSelector, Rule, RuleLine};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut notes = Plugin::new("notes".parse()?, "plugins/notes.wasm", "notes:///".parse()?);
@@ -52,6 +52,7 @@ pub mod limits;
 mod paths;
 mod plugin;
 mod plugins;
+mod principal;
 mod quantity;
 mod range;
 mod rate;
@@ -66,6 +67,7 @@ mod syntax;
 #[cfg(test)]
 #[cfg(all(feature = "http", feature = "keyvalue"))]
 mod tests;
+mod token;
 mod warning;
 
 /// Diagnostics of an invalid config.
@@ -86,8 +88,6 @@ use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-pub use crate::digest::{Digest, DigestError};
-pub use crate::net::{HostName, Origin, OriginError, OriginPattern, Scheme, UrlHost};
 pub use advertise::AdvertisedCapability;
 pub use environment::Environment;
 pub use error::ConfigError;
@@ -95,16 +95,17 @@ pub use extension::Extension;
 pub use glob::{GlobError, UriGlob};
 pub use plugin::{Plugin, PluginName, PluginNameError, WatchInterval};
 pub use plugins::{PluginConflict, Plugins};
-#[cfg(feature = "cli")]
-pub(crate) use rule::misspelled_principal;
+pub use principal::{PrincipalGroup, PrincipalName, PrincipalNameError, TokenPrincipal};
 pub use rule::{ANONYMOUS, LOCAL, Operation, PrincipalSelector, Rule};
 pub use secret::Secret;
 pub use server::{PageBytes, PageSize, Server};
+pub use token::{TokenDigest, TokenDigestError, TokenDigests};
 pub use warning::Warning;
 
 use audit::Audit;
 use error::Diagnostic;
 use http::Http;
+use principal::{Groups, Principals};
 use reader::{KeyDocs, ReadContext, Table};
 
 use crate::regular_file;
@@ -121,6 +122,10 @@ pub struct Config {
     pub audit: Option<Audit>,
     /// The plugins. A config file has at least one.
     pub plugins: Plugins,
+    /// The principals that authenticate with bearer tokens.
+    pub principals: Vec<TokenPrincipal>,
+    /// The groups of principals.
+    pub groups: Vec<PrincipalGroup>,
     /// The access rules.
     pub rules: Vec<Rule>,
     /// The absolute paths of the files that a config file names: components, and files that contain values.
@@ -133,6 +138,8 @@ const SECTION_DOCS: KeyDocs = &[
     ("http", "The HTTP server: TLS, CORS and limits of clients."),
     ("audit", "The audit log: one JSON line per request, to a file or to standard error."),
     ("plugin", "A provider with its mount, config, grants and limits."),
+    ("principal", "A principal that authenticates with a bearer token over HTTP."),
+    ("group", "A group of principals, for rules."),
     ("rule", "An access rule: the principals, and the resources that they may or may not use."),
 ];
 
@@ -162,17 +169,29 @@ impl Config {
         self
     }
 
+    /// Returns whether rules can name a principal so: a built-in one, one of this config, or one with a slash in its name, which
+    /// an issuer or an application authenticates.
+    pub fn has_principal(&self, name: &str) -> bool {
+        self.principal_names().any(|known| known == name) || rule::is_external_name(name)
+    }
+
+    /// The names of the built-in principals, and of those of this config.
+    pub fn principal_names(&self) -> impl Iterator<Item = &str> {
+        rule::BUILT_IN.into_iter().chain(self.principals.iter().map(|principal| principal.name.as_str()))
+    }
+
     /// Reads a config file, with the environment variables and the home directory of this process.
     ///
     /// # Errors
     ///
     /// The file cannot be read, or is invalid. The error contains all problems.
-    pub fn load(file: &Path) -> Result<Self, ConfigError> {
+    pub fn load(file: impl AsRef<Path>) -> Result<Self, ConfigError> {
         Self::load_in(file, &Environment::from_process())
     }
 
     /// Reads a config file with the given environment. Fails like [`load`](Self::load).
-    pub fn load_in(file: &Path, environment: &Environment) -> Result<Self, ConfigError> {
+    pub fn load_in(file: impl AsRef<Path>, environment: &Environment) -> Result<Self, ConfigError> {
+        let file = file.as_ref();
         let bytes = regular_file::read(file, Self::MAX_FILE_SIZE).map_err(|error| read_error(file, &error))?;
         match str::from_utf8(&bytes) {
             Ok(text) => Self::parse_in(text, file, environment),
@@ -233,6 +252,9 @@ impl Config {
             http: table.or_default("http"),
             audit: table.optional("audit"),
             plugins: table.or_default("plugin"),
+            principals: table.optional("principal").map(|Principals(all)| all).unwrap_or_default(),
+            groups: table.optional("group").map(|Groups(all)| all).unwrap_or_default(),
+            // Rules refer to the names of both.
             rules: table.or_default("rule"),
             files: BTreeSet::new(),
         };
@@ -248,7 +270,9 @@ impl Config {
 
 fn read_error(file: &Path, error: &io::Error) -> ConfigError {
     let problem = match error.kind() {
-        ErrorKind::NotFound => Diagnostic::new("there is no such file", "write a config there, or name another file"),
+        ErrorKind::NotFound => {
+            Diagnostic::new("there is no such file", "write it, as `mcp-host init` does, or name another file")
+        }
         ErrorKind::IsADirectory => Diagnostic::new("this is a directory", "name the file in it: `mcp-host.toml`"),
         ErrorKind::InvalidInput => Diagnostic::new(
             format!("the file cannot be read: {error}"),

@@ -121,10 +121,14 @@ impl fmt::Debug for Engine {
 impl Engine {
     /// Reserves the pool, starts the epoch thread and the worker threads.
     ///
+    /// In a process that a host started as its [compiler](Compiler::CurrentExe), it ends the process: the `main` of such a program
+    /// begins with [`run_compiler`], which does not return there.
+    ///
     /// # Errors
     ///
     /// The operating system or wasmtime refuses.
     pub fn new(options: EngineOptions) -> Result<Arc<Self>, EngineError> {
+        compiler::exit_if_started_as_compiler();
         let EngineOptions { max_instances, worker_threads } = options;
         let wasmtime = pooling_engine(max_instances).or_else(|error| {
             // The pool reserves address space (not memory) by the terabyte, which `ulimit -v` or a small machine may refuse.

@@ -229,6 +229,7 @@ impl Host {
     }
 
     /// Returns whether the rules give every principal the same responses to the operation.
+    #[doc(hidden)]
     pub fn is_public(&self, operation: Operation) -> bool {
         self.generation.load().access.is_public(operation)
     }

@@ -108,5 +108,4 @@ pub use host::{
     ListRequest, NativePluginConflict, PluginCheck, PluginState, PluginStatus, ReloadError, ReloadReport,
     ReloadTrigger, StartError,
 };
-pub use resource::Error as RequestError;
 pub use watch::{Subscriber, Update, WatchStats};

@@ -60,7 +60,7 @@
 //! | `log` | bytes a minute of faults that the host logs |
 //!
 //! A panic fails that call alone: it is a [`Fault::Panicked`](crate::plugin::Fault::Panicked) and counts for the circuit breaker. The
-//! provider itself stays; what a panic leaves behind in it is its own affair.
+//! provider itself stays; it is responsible for its own state after a panic.
 //!
 //! # Threads
 //!
@@ -94,7 +94,7 @@ pub use self::native_plugin::NativePlugin;
 pub use self::page::Page;
 pub(crate) use self::page::TemplatePage;
 pub use self::template::Template;
-pub use crate::resource::{Argument, Completion, Role, Theme};
+use crate::resource::{Argument, Completion};
 
 /// Answers the functions of the contract for one mount.
 ///

@@ -154,8 +154,8 @@ fn what_the_reader_accepts_is_valid() {
         "[server]\nhttp = '127.0.0.2:65535'",
         "[server]\nname = ' ノ '\ninstructions = ''",
         "[server]\ncache = '.'\nstate = '~'",
-        "[[rule]]\nprincipals = ['*', 'local', 'é@b']\nallow = ['**', '**/.env', 'a://{b,c}/**', 'a:b', 'a://b/?/%7e']",
-        "[[rule]]\nprincipals = ['x']\ndeny = ['notes:///非公開/**']\noperations = ['list']",
+        "[[rule]]\nprincipals = ['*', 'local', 'é/b']\nallow = ['**', '**/.env', 'a://{b,c}/**', 'a:b', 'a://b/?/%7e']",
+        "[[rule]]\nprincipals = ['x/y']\ndeny = ['notes:///非公開/**']\noperations = ['list']",
     ] {
         let text = with_line(line);
         // The reader decides: a line that it rejects says nothing of the schema.

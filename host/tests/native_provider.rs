@@ -17,10 +17,10 @@ use mcp_resource_host::config::{Config, Plugin, PrincipalSelector, Rule, WatchIn
 use mcp_resource_host::engine::{Engine, EngineOptions};
 use mcp_resource_host::plugin::FaultKind;
 use mcp_resource_host::provider::{
-    Argument, ChangeSet, Completion, Contents, Entry, Failure, Icon, NativePlugin, Page, Provider, ProviderInfo,
-    Result, Template, async_trait,
+    ChangeSet, Contents, Entry, Failure, Icon, NativePlugin, Page, Provider, ProviderInfo, Result, Template,
+    async_trait,
 };
-use mcp_resource_host::resource::{self, Error};
+use mcp_resource_host::resource::{self, Argument, Completion, Error};
 use mcp_resource_host::uri::Mount;
 use mcp_resource_host::{
     CompleteRequest, Host, HostBuilder, ListRequest, NativePluginConflict, PluginState, ReloadError, StartError, Update,

@@ -14,6 +14,26 @@ pub fn host_binary() -> PathBuf {
     found.unwrap_or_else(|| panic!("no binary `mcp-host` beside {}: run `cargo xtask test`", exe.display()))
 }
 
+/// Returns the path of the program that the tests made of `examples/NAME.rs`. If there are several, made with other features or
+/// flags, it is the newest.
+///
+/// # Panics
+///
+/// It has not been built.
+pub(crate) fn example(name: &str) -> PathBuf {
+    let exe = std::env::current_exe().expect("a test knows its own executable");
+    let folder = exe.ancestors().nth(2).expect("it lies in `target/debug/deps`").join("examples");
+    // `embed-axum` by a build, `embed_axum-HASH` by the tests.
+    let is_wanted = |file: &Path| {
+        let (stem, prefix) = (file.file_name().unwrap_or_default().to_string_lossy(), name.replace('-', "_") + "-");
+        stem == name || stem.strip_prefix(&prefix).is_some_and(|hash| hash.chars().all(|c| c.is_ascii_hexdigit()))
+    };
+    let files = std::fs::read_dir(&folder).into_iter().flatten().flatten().map(|entry| entry.path());
+    let newest =
+        files.filter(|file| is_wanted(file)).max_by_key(|file| file.metadata().and_then(|file| file.modified()).ok());
+    newest.unwrap_or_else(|| panic!("no example `{name}` in {}: run `cargo xtask test`", folder.display()))
+}
+
 /// Returns the path of a provider that ships: `target/plugins/NAME.wasm`.
 ///
 /// # Panics

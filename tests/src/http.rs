@@ -3,7 +3,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 
-use reqwest::header::{ACCEPT, CONTENT_TYPE};
+use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use reqwest::{RequestBuilder, Response};
 use rmcp::transport::StreamableHttpClientTransport;
 use rustix::net::getpeername;
@@ -152,17 +152,29 @@ impl RawHttp {
 
     /// Creates a client of the server at that URL, after the handshake if the revision has one.
     pub async fn start(url: &str, revision: Revision) -> Self {
+        Self::uninitialized(url, revision).handshake().await
+    }
+
+    /// The same, with a token that every request carries.
+    pub async fn start_with_token(url: &str, revision: Revision, token: &str) -> Self {
         let mut wire = Self::uninitialized(url, revision);
-        if wire.revision.has_initialize() {
-            let hello = wire::request(&wire.revision, 0, "initialize", wire::initialize_params(&wire.revision));
-            let response = send(wire.post(&hello)).await;
+        let token = format!("Bearer {token}").parse().expect("a header value");
+        let client = reqwest::Client::builder().pool_max_idle_per_host(0).no_proxy();
+        wire.client = client.default_headers([(AUTHORIZATION, token)].into_iter().collect()).build().expect("a client");
+        wire.handshake().await
+    }
+
+    async fn handshake(mut self) -> Self {
+        if self.revision.has_initialize() {
+            let hello = wire::request(&self.revision, 0, "initialize", wire::initialize_params(&self.revision));
+            let response = send(self.post(&hello)).await;
             let session = response.headers().get("mcp-session-id").expect("a session has an id");
-            wire.session = Some(session.to_str().expect("it is ASCII").to_owned());
+            self.session = Some(session.to_str().expect("it is ASCII").to_owned());
             let answer = parse_response(response).await;
-            assert_eq!(answer.result()["protocolVersion"], wire.revision.as_str());
-            assert_eq!(send(wire.post(&wire::initialized_notification())).await.status(), 202);
+            assert_eq!(answer.result()["protocolVersion"], self.revision.as_str());
+            assert_eq!(send(self.post(&wire::initialized_notification())).await.status(), 202);
         }
-        wire
+        self
     }
 
     /// The id of its session.

@@ -32,11 +32,11 @@ const HISTORY: &str = "git://mcp-host/log/HEAD?limit=3";
 
 #[derive(Debug, Args)]
 pub(crate) struct Demo {
-    /// End once the client has read, instead of serving on
+    /// Exit after the client has read, instead of continuing to serve
     #[arg(long)]
     once: bool,
 
-    /// Where to listen [default: 127.0.0.1:8321, or any free port when that is taken]
+    /// The address to listen on [default: 127.0.0.1:8321, or a free port if that is in use]
     #[arg(long, value_name = "ADDR")]
     http: Option<SocketAddr>,
 }
@@ -65,7 +65,7 @@ impl Demo {
         }
         progress.print(&format!("\n$ {} {}", workspace.display(&programs.client), arguments(&client)));
         let walked = cargo::pass_through(&mut client)?;
-        ensure!(walked, "the client failed; its message is above, and the host's own are before it");
+        ensure!(walked, "the client failed; see its message above, and those of the host before it");
 
         if self.once {
             return host.end();
@@ -74,7 +74,7 @@ impl Demo {
         match host.wait()? {
             Exit::Requested => Ok(()),
             Exit::Unexpected(status) => {
-                anyhow::bail!("the host ended by itself ({status}); its last messages are above")
+                anyhow::bail!("the host exited unexpectedly ({status}); see its last messages above")
             }
         }
     }
@@ -100,14 +100,14 @@ struct Programs {
     client: PathBuf,
 }
 
-/// Builds the programs of the whole workspace.
+/// Builds the host and the client.
 ///
-/// `--examples` asks for no more than that, since there are none, but it has cargo count in what tests depend on when it
-/// chooses the features of dependencies. So a `cargo test` that follows finds all of them built.
+/// One example with them, because cargo includes the features that tests need of dependencies only when it builds an example or
+/// a test: without it, a `cargo test` that follows would compile wasmtime again.
 fn build(workspace: &Workspace, progress: &Progress) -> Result<Programs> {
     let mut step = progress.step("building the host (a few minutes the first time)");
     let mut command = workspace.cargo(workspace.root());
-    command.args(["build", "--workspace", "--bins", "--examples"]);
+    command.args(["build", "--workspace", "--bins", "--example", "embed-minimal"]);
     let artifacts = cargo::build(command, progress, &mut step)?;
     let programs = Programs { host: program(&artifacts, "mcp-host")?, client: program(&artifacts, "smoke_client")? };
     step.done(&format!("built {}", workspace.display(&programs.host)));

@@ -25,7 +25,7 @@ pub(crate) struct Fuzz {
     /// The targets to run; all by default
     targets: Vec<String>,
 
-    /// How long to run each, in seconds
+    /// The duration of each target, in seconds
     #[arg(long, default_value_t = 60)]
     seconds: u32,
 }

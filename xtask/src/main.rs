@@ -44,7 +44,7 @@ struct Cli {
 
 #[derive(Debug, Args)]
 struct GlobalArgs {
-    /// Pass on all that cargo and other tools print, not only when they fail
+    /// Show the output of cargo and other tools, also when they succeed
     #[arg(long, short, global = true)]
     verbose: bool,
 }
@@ -53,17 +53,17 @@ struct GlobalArgs {
 enum Task {
     /// Build the providers into target/plugins/NAME.wasm
     Plugins(Plugins),
-    /// Build everything, serve this repository's git history and some notes, and show a client reading them
+    /// Build and run a demo: serve this repository's git history and some notes, and read them with a client
     Demo(Demo),
-    /// Run all that must pass, or a part of it
+    /// Run all tests, or one part of them
     Test(Test),
     /// Lint the library with each of its features alone, and without any
     Features(Features),
-    /// Feed what a fuzzer makes up to all that takes bytes of strangers
+    /// Fuzz the parsers of untrusted input
     Fuzz(Fuzz),
-    /// Have thousands of subscribers told of changes for some minutes: none may lose one, and memory must stay flat
+    /// Run a soak test: thousands of subscribers, no lost notifications, constant memory
     Soak(Soak),
-    /// Install the official clients and tools that the tests drive the host with, into target/clients
+    /// Install the official clients and tools that the tests use, into target/clients
     Clients,
 }
 

@@ -12,7 +12,7 @@ use crate::workspace::Workspace;
 
 #[derive(Debug, Args)]
 pub(crate) struct Soak {
-    /// For how many minutes
+    /// The duration, in minutes
     #[arg(long, default_value_t = 5.0)]
     minutes: f64,
 }
@@ -25,7 +25,7 @@ impl Soak {
         let mut command = workspace.cargo(workspace.root());
         command.args(["bench", "--workspace", "--bench", "changes", "--", "--soak"]);
         let passed = cargo::pass_through(command.arg(self.minutes.to_string()))?;
-        ensure!(passed, "the soak failed; what failed is above");
+        ensure!(passed, "the soak test failed; see above");
         Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: all that must pass.
+//! `cargo xtask test`: all tests.
 //!
 //! Two parts, each of which can be run by itself: `guests`, the providers and their SDK, natively; and `host`,
 //! everything of the host's workspace, with the components and the clients that its tests drive. The output is cargo's
@@ -18,7 +18,7 @@ pub(crate) struct Test {
     /// The part to run; both by default
     part: Option<Part>,
 
-    /// What to pass on to `cargo test`, such as a test's name
+    /// Arguments for `cargo test`, such as the name of a test
     #[arg(last = true)]
     arguments: Vec<String>,
 }
@@ -48,7 +48,7 @@ impl Test {
                 });
             }
         }
-        ensure!(failed.is_empty(), "{} failed; what failed is above", failed.join(" and "));
+        ensure!(failed.is_empty(), "{} failed; see above", failed.join(" and "));
         Ok(())
     }
 

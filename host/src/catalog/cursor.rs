@@ -77,7 +77,8 @@ impl Binding<'_> {
     fn associated_data(&self) -> Vec<u8> {
         // The length separates the name from the scope that follows it.
         let principal = self.principal.name();
-        format!("{}\0{}\0{principal}\0{}", self.kind.name(), principal.len(), self.scope).into_bytes()
+        let (kind, is_built_in) = (self.kind.name(), u8::from(self.principal.is_built_in()));
+        format!("{kind}\0{is_built_in}\0{}\0{principal}\0{}", principal.len(), self.scope).into_bytes()
     }
 }
 

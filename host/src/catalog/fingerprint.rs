@@ -51,7 +51,7 @@ pub(crate) async fn fingerprints(
     access: &Arc<Access>,
     principals: &[Principal],
 ) -> Vec<ListingFingerprint> {
-    let viewer = |principal: &Principal| Viewer { access: access.clone(), principal: principal.clone() };
+    let viewer = |principal: &Principal| Viewer { policy: access.policy(principal), principal: principal.clone() };
     let viewers = principals.iter().map(viewer).map(|viewer| (viewer, DefaultHasher::new()));
     let viewers = Arc::new(Mutex::new(viewers.collect::<Vec<_>>()));
     let is_whole = hash_listing(&Entries { parent: None }, plugin, &viewers).await.is_some()

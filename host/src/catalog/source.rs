@@ -3,7 +3,7 @@
 use std::hash::Hash;
 use std::sync::Arc;
 
-use crate::access::{Access, Principal};
+use crate::access::{Policy, Principal};
 use crate::config::Operation;
 use crate::engine::CallOrigin;
 use crate::plugin::{Fault, FilteredPage, Plugin};
@@ -29,10 +29,10 @@ impl ListingKind {
     }
 }
 
-/// The principal for whom a listing is made, and the rules that apply.
+/// The principal for whom a listing is made, and its policy.
 #[derive(Clone, Debug)]
 pub(crate) struct Viewer {
-    pub(crate) access: Arc<Access>,
+    pub(crate) policy: Arc<Policy>,
     pub(crate) principal: Principal,
 }
 
@@ -51,7 +51,7 @@ fn prefixed(plugin_title: &str, title: Option<&str>, name: &str) -> String {
 
 impl ListingItem for Resource {
     fn is_visible_to(&self, viewer: &Viewer) -> bool {
-        viewer.access.allows(&viewer.principal, Operation::List, &self.uri)
+        viewer.policy.allows(Operation::List, &self.uri)
     }
 
     fn prefix_title(&mut self, plugin_title: &str) {
@@ -61,7 +61,7 @@ impl ListingItem for Resource {
 
 impl ListingItem for ResourceTemplate {
     fn is_visible_to(&self, viewer: &Viewer) -> bool {
-        viewer.access.allows_template(&viewer.principal, Operation::Templates, &self.uri_template)
+        viewer.policy.allows_template(Operation::Templates, &self.uri_template)
     }
 
     fn prefix_title(&mut self, plugin_title: &str) {

@@ -12,7 +12,7 @@ use super::table::{Cell, Table};
 use crate::host::{CheckError, PluginCheck};
 
 const EXAMPLES: &str = "\
-Exit codes: 0 all plugins work, 1 some do not (with --strict: or there are warnings), 2 the config is wrong.
+Exit codes: 0 all plugins work, 1 some do not (with --strict: or there are warnings), 2 the config is invalid.
 
 Examples:
   mcp-host check

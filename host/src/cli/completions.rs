@@ -25,8 +25,19 @@ impl Args {
         // Into memory first: the generator panics where it cannot write.
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut command, "mcp-host", &mut script);
+        let mut script = String::from_utf8_lossy(&script).into_owned();
+        if self.shell == Shell::Bash {
+            script = with_consistent_labels(&script);
+        }
         let mut output = context.output();
-        output.line(String::from_utf8_lossy(&script).trim_end())?;
+        output.line(script.trim_end())?;
         Ok(output.flush()?)
     }
+}
+
+/// Corrects a script for bash whose program has a hyphen in its name: clap_complete labels the state of a command
+/// `mcp__host__subcmd__serve` where it is entered, and `mcp__subcmd__host__subcmd__serve` where its options are, so that only the
+/// top level is completed (clap-rs/clap, issues #6421 and #6529). A script without that defect is unchanged.
+fn with_consistent_labels(script: &str) -> String {
+    script.replace("mcp__subcmd__host", "mcp__host")
 }

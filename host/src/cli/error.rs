@@ -3,14 +3,17 @@
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::time::Duration;
 
 use super::messages::Messages;
 use crate::config::ConfigError;
 use crate::config::diagnostics::RenderStyle;
 use crate::host::{InspectError, StartError};
 use crate::plugin::LoadError;
+use crate::quote::quote;
 use crate::resource::Error;
 use crate::server::ServeError;
+use crate::time::saturating_millis;
 
 /// Something failed.
 const EXIT_FAILURE: u8 = 1;
@@ -40,8 +43,20 @@ pub(super) enum CliError {
         /// The names of its plugins.
         known: Vec<String>,
     },
+    /// No rule of the config could name the principal.
+    #[error("the config has no principal {}", quote(name))]
+    NoPrincipal {
+        /// The requested name.
+        name: String,
+        /// The names of the built-in principals, and of its own.
+        known: Vec<String>,
+    },
     /// `check` found plugins that do not work.
-    #[error("{failed} of {total} plugins do not work")]
+    #[error(
+        "{failed} of {total} {} {} not work",
+        if *.total == 1 { "plugin" } else { "plugins" },
+        if *.failed == 1 { "does" } else { "do" }
+    )]
     Check {
         /// The number of plugins that do not work.
         failed: usize,
@@ -66,7 +81,7 @@ pub(super) enum CliError {
         hint: Option<String>,
     },
     /// `init` found a config.
-    #[error("{} exists already and is left as it is", file.display())]
+    #[error("{} exists already; it was not changed", file.display())]
     ConfigExists {
         /// The file.
         file: PathBuf,
@@ -94,7 +109,7 @@ pub(super) enum CliError {
         kind_and_size: String,
     },
     /// The response has several resources below the requested one, and only one can be written.
-    #[error("{uri} is answered with {} resources below it, of which one can be written", children.len())]
+    #[error("{uri} has {} resources below it in its response, and only one can be written", children.len())]
     Collection {
         /// The requested resource.
         uri: String,
@@ -155,7 +170,7 @@ impl CliError {
         match self {
             // Whoever read the output has had enough, as `head` has.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
-            Self::Config(_) | Self::NoPlugin { .. } => EXIT_USAGE,
+            Self::Config(_) | Self::NoPlugin { .. } | Self::NoPrincipal { .. } => EXIT_USAGE,
             _ => EXIT_FAILURE,
         }
     }
@@ -167,13 +182,21 @@ impl CliError {
             Self::Resource { error, hint } => hint.clone().or_else(|| request_help(error)),
             Self::ConfigExists { .. } => Some("name another file with `--config FILE`".to_owned()),
             Self::NothingToServe { .. } => {
-                Some("run it in a directory that has, or write a config by hand: docs/config.md".to_owned())
+                Some(
+                    "run it at the root of a git repository (with `.git`, or bare), or in a directory with Markdown files, at \
+                     most three directories deep; or write a config: docs/config.md"
+                        .to_owned(),
+                )
             }
             Self::NoComponents { searched, .. } => {
                 let searched: Vec<_> = searched.iter().map(|dir| dir.display().to_string()).collect();
                 Some(format!("name it with `--plugins DIR`; searched: {}", searched.join(", ")))
             }
             Self::NoPlugin { known, .. } => Some(format!("it has {}", known.join(", "))),
+            Self::NoPrincipal { known, .. } => Some(format!(
+                "it has {}; one that an issuer or an application authenticates is named `ISSUER/NAME`",
+                known.join(", ")
+            )),
             Self::Binary { .. } => Some("use `--output FILE`, or a pipe".to_owned()),
             Self::Collection { children, .. } => {
                 Some(format!("use `--json` for all, or read one of:\n  {}", children.join("\n  ")))
@@ -191,14 +214,14 @@ impl CliError {
 fn request_help(error: &Error) -> Option<String> {
     let help = match error {
         Error::NotFound { .. } => {
-            "`mcp-host list` shows what there is, `mcp-host list --templates` what else can be asked for".to_owned()
+            "`mcp-host list` shows the resources, `mcp-host list --templates` the templates of others".to_owned()
         }
         Error::Unavailable { retry_after: Some(after), .. } => {
-            format!("try again in {}", humantime::format_duration(*after))
+            format!("try again in {}", humantime::format_duration(Duration::from_millis(saturating_millis(*after))))
         }
         Error::Unavailable { plugin, .. } | Error::Internal { plugin } => format!(
-            "`mcp-host check` says whether plugin `{plugin}` can be loaded; the log above, with more by `--log debug`, \
-             what it did"
+            "`mcp-host check` says whether plugin `{plugin}` can be loaded; the log above, in more detail with `--log debug`, \
+             says what it did"
         ),
         Error::InvalidRequest { .. }
         | Error::InvalidCursor
@@ -212,7 +235,6 @@ fn request_help(error: &Error) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use std::path::Path;
-    use std::time::Duration;
 
     use super::*;
     use crate::config::Config;

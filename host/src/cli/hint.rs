@@ -42,7 +42,9 @@ async fn templates(host: &Host, principal: &Principal, uri: &str) -> Option<Stri
     if templates.is_empty() {
         return None;
     }
-    let mut hint = format!("`mcp-host list` shows what there is; plugin `{plugin}` also has resources of these forms:");
+    let mut hint = format!(
+        "`mcp-host list` shows the resources; plugin `{plugin}` has resources of these forms, to `read` or to `list`:"
+    );
     for template in templates {
         // Writing to a string cannot fail.
         let _ = write!(hint, "\n  {}", escape::line(template.uri_template.as_str()));

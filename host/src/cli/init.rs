@@ -11,7 +11,7 @@ mod repository;
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use self::repository::Repository;
 use super::context::Context;
@@ -69,7 +69,7 @@ impl Args {
             return Err(CliError::NoComponents { names: names.join("` and `"), searched });
         };
         let plugins = plugins.canonicalize().unwrap_or_else(|_| plugins.clone());
-        write_new(&file, &render(&dir, &found, &plugins))?;
+        write_new(&file, &render(&dir, &file, &found, &plugins))?;
         let shown = context.config_file().display();
         context
             .messages
@@ -122,11 +122,14 @@ fn has_markdown(dir: &Path, depth: usize, left: &mut usize) -> bool {
     depth > 0 && directories.iter().any(|below| has_markdown(below, depth.saturating_sub(1), left))
 }
 
-/// The config.
-fn render(dir: &Path, found: &Found, plugins: &Path) -> String {
+/// The config in that file.
+fn render(dir: &Path, file: &Path, found: &Found, plugins: &Path) -> String {
     let name = host_name(dir);
-    let component = |file: &str| quoted(&plugins.join(file).to_string_lossy());
-    let host = quoted(&dir.to_string_lossy());
+    let base = file.parent().unwrap_or(dir);
+    let component = |name: &str| quoted(&relative_to(base, &plugins.join(name)));
+    let host = quoted(&relative_to(base, dir));
+    let config_path = file.strip_prefix(dir).ok().filter(|path| is_below(path));
+    let config_path = config_path.map(|path| literal_glob(&path.to_string_lossy()));
     let mut text = format!(
         "# What `mcp-host serve` serves, to whom, and within which bounds. `mcp-host check` tries everything in it.\n\
          # All keys: docs/config.md. Relative paths start from the directory of this file.\n\
@@ -145,12 +148,12 @@ fn render(dir: &Path, found: &Found, plugins: &Path) -> String {
             // Git's links between the two directories hold only where both have the same paths as outside.
             Repository::Elsewhere(shared) => {
                 let grant = |path: &str| format!("{{ host = {path}, guest = {path} }}");
-                let shared = quoted(&shared.to_string_lossy());
-                let grants = format!("{}, {}", grant(&host), grant(&shared));
+                let [dir, shared] = [dir, shared].map(|path| quoted(&path.to_string_lossy()));
+                let grants = format!("{}, {}", grant(&dir), grant(&shared));
                 (
                     grants,
                     format!(
-                        "config = {{ dir = {host} }}   # `rev` beside it: the revision that is listed; HEAD unless set"
+                        "config = {{ dir = {dir} }}   # `rev` beside it: the revision that is listed; HEAD unless set"
                     ),
                 )
             }
@@ -182,6 +185,15 @@ fn render(dir: &Path, found: &Found, plugins: &Path) -> String {
             component("notes.wasm")
         );
     }
+    if let Some(path) = config_path.filter(|_| found.markdown) {
+        text += &format!(
+            "\n\
+             # This file is one of the attachments in its directory. It is not for clients.\n\
+             [[rule]]\n\
+             principals = [\"*\"]\n\
+             deny = [\"notes:///{path}\"]\n"
+        );
+    }
     text += "\n\
              # Over stdio everything is allowed that no rule denies; over HTTP, nothing that no rule allows. `anonymous` is a\n\
              # client on this machine without credentials.\n\
@@ -199,6 +211,31 @@ fn host_name(dir: &Path) -> String {
         name.chars().map(|c| if c.is_ascii_lowercase() || c.is_ascii_digit() { c } else { '-' }).collect();
     let plain = plain.trim_matches('-');
     if plain.is_empty() { "project".to_owned() } else { plain.to_owned() }
+}
+
+/// A path as the config names it: relative to the directory of the config if it is below, so that both can be moved together.
+fn relative_to(base: &Path, path: &Path) -> String {
+    match path.strip_prefix(base) {
+        Ok(same) if same.as_os_str().is_empty() => ".".to_owned(),
+        Ok(below) => below.to_string_lossy().into_owned(),
+        Err(_) => path.to_string_lossy().into_owned(),
+    }
+}
+
+/// Whether a relative path leads to a file below, without `..`.
+fn is_below(path: &Path) -> bool {
+    path.components().all(|component| matches!(component, Component::Normal(_)))
+}
+
+/// A glob that matches that path of a URI. Characters that mean something in a glob, or are percent-encoded in a URI, become
+/// `*`.
+fn literal_glob(path: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '-' | '.' | '_' | '~');
+    let mut glob: String = path.chars().map(|c| if is_plain(c) { c } else { '*' }).collect();
+    while glob.contains("**") {
+        glob = glob.replace("**", "*");
+    }
+    glob
 }
 
 /// The text as a string of TOML.
@@ -221,10 +258,15 @@ mod tests {
             for component in ["git.wasm", "notes.wasm"] {
                 fs::write(plugins.join(component), "").unwrap();
             }
-            for repository in [Repository::Own, Repository::Elsewhere(parent.path().join("main"))] {
-                let text = render(&dir, &Found { repository: Some(repository), markdown: true }, &plugins);
-                let config = Config::parse(&text, &dir.join("mcp-host.toml")).unwrap();
-                assert_eq!(config.plugins.len(), 2, "{text}");
+            let elsewhere = parent.path().join("main");
+            fs::create_dir_all(&elsewhere).unwrap();
+            for repository in [Repository::Own, Repository::Elsewhere(elsewhere)] {
+                let found = Found { repository: Some(repository), markdown: true };
+                for file in ["mcp-host.toml", "a \"b\" *é.toml", "../other.toml"].map(|file| dir.join(file)) {
+                    let text = render(&dir, &file, &found, &plugins);
+                    let config = Config::parse(&text, &file).unwrap();
+                    assert_eq!(config.plugins.len(), 2, "{text}");
+                }
             }
         }
     }

@@ -18,7 +18,7 @@ use crate::plugin::Inspection;
 const EXAMPLES: &str = "\
 The component is compiled and its description requested, in a sandbox without grants.
 
-Exit codes: 0 it is a provider, 1 it is not, or cannot describe itself, 2 the config is wrong or has no such plugin.
+Exit codes: 0 it is a provider, 1 it is not, or cannot describe itself, 2 the config is invalid or has no such plugin.
 
 Examples:
   mcp-host inspect plugins/git.wasm

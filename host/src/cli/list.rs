@@ -62,12 +62,13 @@ impl Args {
     }
 
     async fn list(&self, host: &Host, context: &Context) -> Result<(), CliError> {
+        let principal = self.principal_args.principal(&host.config())?;
         let mut printer = Printer::new(self.json, context.output());
         let mut cursor = self.cursor.clone();
         loop {
-            let page = match (self.page(host, cursor.as_deref()).await, &self.uri) {
+            let page = match (self.page(host, &principal, cursor.as_deref()).await, &self.uri) {
                 (Err(error), Some(uri)) => {
-                    let hint = hint::for_list(host, self.principal(), uri, &error).await;
+                    let hint = hint::for_list(host, &principal, uri, &error).await;
                     return Err(CliError::Resource { error, hint });
                 }
                 (page, _) => page?,
@@ -80,7 +81,7 @@ impl Args {
                 Some(next) if self.all => cursor = Some(next),
                 next => {
                     if !self.json {
-                        print_hint(&context.messages, next.as_deref(), is_empty && cursor.is_none(), self.principal());
+                        print_hint(&context.messages, next.as_deref(), is_empty && cursor.is_none(), &principal);
                     }
                     return Ok(());
                 }
@@ -88,16 +89,12 @@ impl Args {
         }
     }
 
-    fn principal(&self) -> &Principal {
-        &self.principal_args.principal
-    }
-
-    async fn page(&self, host: &Host, cursor: Option<&str>) -> Result<Page, Error> {
+    async fn page(&self, host: &Host, principal: &Principal, cursor: Option<&str>) -> Result<Page, Error> {
         if self.templates {
-            return host.templates(self.principal(), cursor).await.map(Page::Templates);
+            return host.templates(principal, cursor).await.map(Page::Templates);
         }
         let request = ListRequest { parent: self.uri.as_deref(), cursor };
-        host.list(self.principal(), request).await.map(Page::Entries)
+        host.list(principal, request).await.map(Page::Entries)
     }
 }
 
@@ -114,7 +111,9 @@ fn print_hint(messages: &Messages, next: Option<&str>, is_empty: bool, principal
         Some(next) => {
             messages.note(&format!("there is more: add `--cursor {next}` for the next page, or `--all` for everything"))
         }
-        None if is_empty => messages.note(&format!("there is nothing to list for `{principal}`")),
+        None if is_empty => messages.note(&format!(
+            "no resource is listed for `{principal}`: the plugins have none, or the access rules allow none"
+        )),
         None => {}
     }
 }

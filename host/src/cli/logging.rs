@@ -50,7 +50,7 @@ fn level(name: &str) -> Result<LevelFilter, String> {
     let parsed = name.parse().ok().filter(|_| !name.is_empty());
     parsed.ok_or_else(|| {
         format!(
-            "`{name}` is no level; write off, error, warn, info, debug or trace, or TARGET=LEVEL for one part, \
+            "`{name}` is not a level; write off, error, warn, info, debug or trace, or TARGET=LEVEL for one part, \
              separated by commas: `info,mcp_host::guest=debug`"
         )
     })

@@ -4,13 +4,13 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use clap::builder::{NonEmptyStringValueParser, TypedValueParser};
-use clap::{Args, ColorChoice};
+use clap::{Args, ColorChoice, ValueHint};
 use tracing_subscriber::filter::Targets;
 
+use super::error::CliError;
 use super::logging;
 use crate::access::Principal;
-use crate::config::{LOCAL, misspelled_principal};
+use crate::config::{ANONYMOUS, Config, LOCAL};
 
 /// The defaults of options that have a variable. They are not clap's `env`, which lists an option whose variable is set in
 /// the usage line of every error, as if it had been required.
@@ -37,6 +37,7 @@ pub(super) struct GlobalArgs {
         value_name = "LEVEL",
         default_value = DEFAULT_LOG.as_os_str(),
         hide_default_value = true,
+        value_hint = ValueHint::Other,
         value_parser = logging::filter
     )]
     pub(super) log: Targets,
@@ -51,22 +52,34 @@ pub(super) struct GlobalArgs {
 }
 
 /// The principal, for the commands that make requests.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub(super) struct PrincipalArgs {
-    /// Make the request as this principal, under its access rules
-    #[arg(
-        long = "as",
-        value_name = "PRINCIPAL",
-        default_value = LOCAL,
-        value_parser = NonEmptyStringValueParser::new().try_map(principal)
-    )]
-    pub(super) principal: Principal,
+    /// Make the request as this principal, under its access rules: `local`, `anonymous`, one of the config, or `ISSUER/NAME`
+    #[arg(long = "as", value_name = "PRINCIPAL", default_value = LOCAL, value_hint = ValueHint::Other)]
+    name: String,
+
+    /// Make it as a member of this group, as a token would say; may be repeated
+    #[arg(long = "group", value_name = "GROUP", value_hint = ValueHint::Other)]
+    groups: Vec<String>,
 }
 
-/// Parses the name of a principal. A misspelled name of a built-in one is an error.
-fn principal(name: String) -> Result<Principal, String> {
-    match misspelled_principal(&name) {
-        Some(built_in) => Err(format!("did you mean `{built_in}`?")),
-        None => Ok(Principal::new(name)),
+impl PrincipalArgs {
+    /// Returns the principal.
+    ///
+    /// # Errors
+    ///
+    /// No rule of the config could name it.
+    pub(super) fn principal(&self, config: &Config) -> Result<Principal, CliError> {
+        let name = self.name.as_str();
+        let principal = match name {
+            LOCAL => Principal::LOCAL,
+            ANONYMOUS => Principal::ANONYMOUS,
+            _ if config.has_principal(name) => Principal::new(name),
+            _ => {
+                let known = config.principal_names().map(str::to_owned).collect();
+                return Err(CliError::NoPrincipal { name: name.to_owned(), known });
+            }
+        };
+        Ok(principal.with_groups(self.groups.iter().map(String::as_str)))
     }
 }

@@ -65,7 +65,7 @@ impl Args {
     }
 
     async fn read(self, host: &Host, context: &Context) -> Result<(), CliError> {
-        let principal = &self.principal_args.principal;
+        let principal = &self.principal_args.principal(&host.config())?;
         let contents = match host.read(principal, &self.uri).await {
             Ok(contents) => contents,
             Err(error) => {

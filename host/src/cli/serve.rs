@@ -56,7 +56,8 @@ impl Args {
         // First: a SIGHUP right after the start must not terminate the server.
         let hangup = if self.no_reload { None } else { Some(Hangup::new().context("cannot listen to signals")?) };
         let config = self.apply_overrides(context.config()?);
-        let shutdown = signals::shutdown(&context.messages).context("cannot listen to signals")?;
+        let shutdown = signals::shutdown(&context.messages, "graceful shutdown: draining requests in flight")
+            .context("cannot listen to signals")?;
         // Before compilation: an address in use is reported at once.
         let listener = match config.server.http {
             Some(address) => Some(listen(address).await?),

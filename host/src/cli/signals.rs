@@ -9,20 +9,20 @@ use super::messages::Messages;
 
 use crate::log_target;
 
-/// Returns a token that the first termination signal cancels. A second signal exits the process at once, with the exit
-/// code that shells report for a process killed by it.
+/// Returns a token that the first termination signal cancels; `begun`, what happens then, is logged. A second signal exits the
+/// process at once, with the exit code that shells report for a process killed by it.
 ///
 /// # Errors
 ///
 /// The operating system does not deliver signals.
-pub(super) fn shutdown(messages: &Messages) -> io::Result<CancellationToken> {
+pub(super) fn shutdown(messages: &Messages, begun: &'static str) -> io::Result<CancellationToken> {
     let messages = messages.clone();
     let mut signals = Signals::new()?;
     let shutdown = CancellationToken::new();
     let token = shutdown.clone();
     tokio::spawn(async move {
         signals.next().await;
-        tracing::info!(target: log_target::SERVER, "shutdown: waiting for requests in flight; another signal ends at once");
+        tracing::info!(target: log_target::SERVER, "{begun}; a second signal terminates at once");
         token.cancel();
         let code = signals.next().await;
         messages.flush();

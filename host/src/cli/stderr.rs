@@ -247,7 +247,7 @@ impl Shared {
             tracing::warn!(
                 target: log_target::SERVER, lines,
                 bytes,
-                "lines of the log were dropped: clients caused the same again and again, or standard error is not read fast enough"
+                "lines of the log were dropped: events that clients cause exceeded their rate limit, or the queue of standard error is full"
             );
         }
         lines > 0

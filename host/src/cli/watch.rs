@@ -22,7 +22,7 @@ Examples:
 
 /// Watch resources, and print updates as clients get them
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, override_usage = "mcp-host watch [OPTIONS] <URI>...\n       mcp-host watch [OPTIONS] --listing [URI]...")]
 pub(super) struct Args {
     /// The resources
     #[arg(value_name = "URI", required_unless_present = "listing")]
@@ -43,7 +43,7 @@ pub(super) struct Args {
 impl Args {
     pub(super) async fn run(self, context: &Context) -> Result<(), CliError> {
         context.messages.writer().become_lossy();
-        let shutdown = signals::shutdown(&context.messages).context("cannot listen to signals")?;
+        let shutdown = signals::shutdown(&context.messages, "graceful shutdown").context("cannot listen to signals")?;
         let host = context.start_host().await?;
         let result = self.watch(&host, &shutdown, context).await;
         context.shutdown(&host).await;
@@ -51,7 +51,7 @@ impl Args {
     }
 
     async fn watch(&self, host: &Host, shutdown: &CancellationToken, context: &Context) -> Result<(), CliError> {
-        let subscriber = host.subscriber(&self.principal_args.principal);
+        let subscriber = host.subscriber(&self.principal_args.principal(&host.config())?);
         for uri in &self.uris {
             host.subscribe(&subscriber, uri).await?;
         }
@@ -59,7 +59,7 @@ impl Args {
             subscriber.watch_listing();
             subscriber.listing_ready().await;
         }
-        context.messages.note("watching; interrupt to end");
+        context.messages.note("watching for changes; press Ctrl-C to stop");
         let mut output = context.output();
         while let Some(update) = shutdown.run_until_cancelled(subscriber.next()).await {
             print(&update, self.json, &mut output)?;

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-use globset::{GlobBuilder, GlobMatcher};
+use globset::{Glob, GlobBuilder, GlobMatcher};
 
 use super::error::Suggest;
 use super::reader::{FromNode, Node, Schema};
@@ -78,6 +78,12 @@ impl UriGlob {
     /// Returns whether it matches a URI, which must be normalized and without a query.
     pub fn matches(&self, uri: &str) -> bool {
         self.matcher.is_match(uri) || self.prefix.as_ref().is_some_and(|above| above.matches(uri))
+    }
+
+    /// Returns the patterns of which one matches where it matches, to be compiled into a set with those of other globs.
+    pub(crate) fn patterns(&self) -> impl Iterator<Item = Glob> {
+        let above = self.prefix.is_some().then(|| self.normalized.strip_suffix("/**")).flatten();
+        [Some(self.normalized.as_str()), above].into_iter().flatten().filter_map(|pattern| pattern_of(pattern).ok())
     }
 
     /// Returns whether it could match a URI below that mount. False positives are possible.
@@ -172,8 +178,13 @@ impl FromStr for UriGlob {
 }
 
 fn matcher(normal: &str) -> Result<GlobMatcher, GlobError> {
-    let glob = GlobBuilder::new(normal).literal_separator(true).backslash_escape(false).empty_alternates(true).build();
-    glob.map(|glob| glob.compile_matcher()).map_err(|_| GlobError::Braces)
+    pattern_of(normal).map(|glob| glob.compile_matcher())
+}
+
+fn pattern_of(normal: &str) -> Result<Glob, GlobError> {
+    let mut builder = GlobBuilder::new(normal);
+    builder.literal_separator(true).backslash_escape(false).empty_alternates(true);
+    builder.build().map_err(|_| GlobError::Braces)
 }
 
 /// Converts all characters to their form in a normalized URI (RFC 3986, sections 2.1 and 6.2.2).

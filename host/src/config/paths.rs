@@ -184,7 +184,7 @@ fn metadata(node: &Node<'_>, path: &Path, what: &str) -> Option<Metadata> {
     let help = if node.value.as_str().is_some_and(|written| written.contains('$')) {
         "write the path in full: variables such as `$HOME` are not replaced in paths, only `~` is".into()
     } else {
-        format!("make that {what}, or correct the path; relative paths start from the directory of the config file")
+        format!("create that {what}, or correct the path; relative paths start from the directory of the config file")
     };
     node.report_filesystem_error(format!("there is no {what} at {}", quoted_path(path)), help);
     None

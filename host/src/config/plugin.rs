@@ -12,7 +12,7 @@ use super::instances::InstanceReuse;
 use super::limits::Limits;
 use super::paths::ExistingFile;
 use super::reader::{FromNode, FromTable, Node, Schema, Table, documented};
-use super::server::Name;
+use super::server::one_line;
 use super::settings::Settings;
 use crate::digest::Digest;
 use crate::uri::{Mount, MountError};
@@ -25,7 +25,7 @@ documented! {
     #[derive(Clone, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct Plugin {
-        /// Its name in the log, the metrics and messages. Unique within a config.
+        /// Its name in the log and in messages. Unique within a config.
         pub name: PluginName,
         /// The component's file. A config file must name an existing one.
         pub component: PathBuf,
@@ -68,6 +68,25 @@ impl Plugin {
     }
 }
 
+/// A title: one line that is not empty.
+struct Title(String);
+
+impl FromNode for Title {
+    const TYPE_NAME: &'static str = "a string";
+
+    fn example() -> String {
+        "\"Team notes\"".into()
+    }
+
+    fn schema() -> Schema {
+        Schema::pattern(r"\S")
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        one_line::<Self>(node, "a title").map(Self)
+    }
+}
+
 impl FromTable for Plugin {
     const TYPE_NAME: &'static str = "a plugin";
 
@@ -78,7 +97,7 @@ impl FromTable for Plugin {
     fn from_table(table: &mut Table<'_>) -> Option<Self> {
         let name = table.required("name");
         let component = table.required::<ExistingFile>("component");
-        let title = table.optional("title").map(|Name(title)| title);
+        let title = table.optional("title").map(|Title(title)| title);
         let digest = table.optional("digest");
         let mount = table.required("mount");
         let config = table.optional("config").map(|Settings(settings)| settings).unwrap_or_default();

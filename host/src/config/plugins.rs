@@ -16,7 +16,7 @@ pub struct Plugins(Vec<Plugin>);
 #[non_exhaustive]
 pub enum PluginConflict {
     /// They have the same name.
-    #[error("two plugins are called `{0}`")]
+    #[error("two plugins are named `{0}`")]
     Name(PluginName),
     /// Their mounts overlap: one is a prefix of the other, or they are equal.
     #[error("the mounts `{mount}` of plugin `{plugin}` and `{other_mount}` of plugin `{other}` overlap")]

@@ -8,7 +8,7 @@ mod node;
 mod schema;
 mod table;
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -31,11 +31,30 @@ pub(super) struct ReadContext<'a> {
     problems: RefCell<Diagnostics>,
     /// The files that the config names, existing or not.
     files: RefCell<BTreeSet<PathBuf>>,
+    /// The offsets of the line feeds of the text.
+    line_ends: OnceCell<Vec<usize>>,
+    /// The names that other sections refer to.
+    pub(super) declared: RefCell<DeclaredNames>,
+}
+
+/// The names that the config declares, as far as they are valid.
+#[derive(Debug, Default)]
+pub(super) struct DeclaredNames {
+    pub(super) principals: Vec<String>,
+    pub(super) groups: Vec<String>,
 }
 
 impl<'a> ReadContext<'a> {
     pub(super) fn new(text: &'a str, base: &'a Path, environment: &'a Environment) -> Self {
-        Self { text, base_dir: base, environment, problems: RefCell::default(), files: RefCell::default() }
+        Self {
+            text,
+            base_dir: base,
+            environment,
+            problems: RefCell::default(),
+            files: RefCell::default(),
+            line_ends: OnceCell::new(),
+            declared: RefCell::default(),
+        }
     }
 
     /// Reports a problem.
@@ -51,6 +70,12 @@ impl<'a> ReadContext<'a> {
     /// Returns the problems, and the files that the config depends on.
     pub(super) fn finish(self) -> (Diagnostics, BTreeSet<PathBuf>) {
         (self.problems.into_inner(), self.files.into_inner())
+    }
+
+    /// Returns the line of an offset, counted from 1.
+    fn line(&self, offset: usize) -> usize {
+        let ends = self.line_ends.get_or_init(|| self.text.match_indices('\n').map(|(at, _)| at).collect());
+        ends.partition_point(|end| *end < offset).saturating_add(1)
     }
 
     fn source_text(&self, span: &Range<usize>) -> &'a str {

@@ -5,9 +5,10 @@ use std::fmt;
 
 use serde_json::json;
 
+use super::error::{Diagnostic, quote};
 use super::glob::UriGlob;
 use super::reader::{Documented, FromNode, Node, Schema, Table, documented};
-use super::suggest::closest;
+use super::suggest::did_you_mean;
 
 /// The principal over stdio.
 pub const LOCAL: &str = "local";
@@ -16,7 +17,7 @@ pub const LOCAL: &str = "local";
 pub const ANONYMOUS: &str = "anonymous";
 
 /// The names of the built-in principals.
-const BUILT_IN: [&str; 2] = [LOCAL, ANONYMOUS];
+pub(super) const BUILT_IN: [&str; 2] = [LOCAL, ANONYMOUS];
 
 /// The maximum length of a principal's name in a rule, in bytes.
 const MAX_PRINCIPAL_LEN: usize = 256;
@@ -29,26 +30,58 @@ documented! {
     #[derive(Clone, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct Rule {
-        /// The principals that it applies to. None, if it is empty.
+        /// The principals that it applies to.
         pub principals: Vec<PrincipalSelector>,
+        /// The groups to whose members it applies.
+        pub groups: Vec<String>,
         /// The resources that are allowed.
         pub allow: Vec<UriGlob>,
         /// The resources that are denied.
         pub deny: Vec<UriGlob>,
         /// The operations that it applies to. All, unless set.
         pub operations: BTreeSet<Operation>,
+        /// Its position in the config file.
+        pub line: RuleLine,
     }
 }
+
+/// The line of a rule in the config file, counted from 1; none for a rule that an application made.
+///
+/// All lines are equal: a rule that was moved is the same rule.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct RuleLine(Option<usize>);
+
+impl RuleLine {
+    /// Returns the line.
+    pub fn get(self) -> Option<usize> {
+        self.0
+    }
+}
+
+impl PartialEq for RuleLine {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for RuleLine {}
 
 impl Rule {
     /// A rule for all operations, which neither allows nor denies anything yet.
     pub fn new(principals: impl IntoIterator<Item = PrincipalSelector>) -> Self {
         Self {
             principals: principals.into_iter().collect(),
+            groups: Vec::new(),
             allow: Vec::new(),
             deny: Vec::new(),
             operations: Operation::ALL.into(),
+            line: RuleLine::default(),
         }
+    }
+
+    /// A rule for the members of groups, for all operations, which neither allows nor denies anything yet.
+    pub fn for_groups(groups: impl IntoIterator<Item = impl Into<String>>) -> Self {
+        Self { groups: groups.into_iter().map(Into::into).collect(), ..Self::new([]) }
     }
 }
 
@@ -58,7 +91,8 @@ impl Rule {
 pub enum PrincipalSelector {
     /// Every principal: `*`.
     Any,
-    /// The principal with this name: [`LOCAL`], [`ANONYMOUS`], or one that an application authenticates.
+    /// The principal with this name: [`LOCAL`], [`ANONYMOUS`], one of the config, or one with a slash in its name, which an
+    /// issuer of access tokens or an application authenticates.
     Named(String),
 }
 
@@ -122,8 +156,9 @@ impl FromNode for Rule {
     }
 
     fn schema() -> Schema {
-        let is_given = |key: &str| json!({ "required": [key] });
-        Table::describe(Self::KEY_DOCS, Self::from_table).with("anyOf", vec![is_given("allow"), is_given("deny")])
+        let either = |one: &str, other: &str| json!({ "anyOf": [{ "required": [one] }, { "required": [other] }] });
+        Table::describe(Self::KEY_DOCS, Self::from_table)
+            .with("allOf", vec![either("principals", "groups"), either("allow", "deny")])
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
@@ -133,7 +168,14 @@ impl FromNode for Rule {
 
 impl Rule {
     fn from_table(table: &mut Table<'_>) -> Option<Self> {
-        let NonEmpty(principals) = table.required("principals").unwrap_or_default();
+        let (has_principals, has_groups) = (table.has("principals"), table.has("groups"));
+        let NonEmpty(principals) = table.optional("principals").unwrap_or_default();
+        let groups: NonEmpty<GroupSelector> = table.optional("groups").unwrap_or_default();
+        let groups = groups.0.into_iter().map(|GroupSelector(name)| name).collect();
+        if !has_principals && !has_groups && !table.has_misspelling_of("principals") {
+            let help = "add `principals = [\"local\"]`, or `[\"*\"]` for every principal, or `groups`";
+            table.report_error(format!("`{}` has neither `principals` nor `groups`", table.path()), help);
+        }
         let (allows, denies) = (table.has("allow"), table.has("deny"));
         let NonEmpty(allow) = table.optional("allow").unwrap_or_default();
         let NonEmpty(deny) = table.optional("deny").unwrap_or_default();
@@ -142,7 +184,14 @@ impl Rule {
             let help = "add `allow = [\"git://linux/**\"]` or `deny = [\"**/.env\"]`";
             table.report_error(format!("`{}` has neither `allow` nor `deny`", table.path()), help);
         }
-        Some(Self { principals, allow, deny, operations: operations.into_iter().collect() })
+        Some(Self {
+            principals,
+            groups,
+            allow,
+            deny,
+            operations: operations.into_iter().collect(),
+            line: RuleLine(Some(table.line())),
+        })
     }
 }
 
@@ -187,31 +236,72 @@ impl FromNode for PrincipalSelector {
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
-        let written = node.string::<Self>()?;
-        if written == "*" {
-            return Some(Self::Any);
+        match node.string::<Self>()? {
+            "*" => Some(Self::Any),
+            _ => Self::read_name(node).map(Self::Named),
         }
-        // A misspelled name in `deny` would have no effect.
-        if misspelled_principal(written).is_some() || !is_name(written) {
-            return node.one_of(&[
-                (LOCAL, Self::Named(LOCAL.into())),
-                (ANONYMOUS, Self::Named(ANONYMOUS.into())),
-                ("*", Self::Any),
-            ]);
-        }
-        Some(Self::Named(written.to_owned()))
     }
 }
 
-/// Returns the built-in principal of which a name is a misspelling.
-pub(crate) fn misspelled_principal(name: &str) -> Option<&'static str> {
-    closest(name, BUILT_IN).filter(|built_in| *built_in != name)
+impl PrincipalSelector {
+    /// The schema of the name of one principal.
+    pub(super) fn name_schema() -> Schema {
+        Schema::pattern(r"^[^*\s]+$").with("maxLength", MAX_PRINCIPAL_LEN)
+    }
+
+    /// Reads the name of one principal: a built-in one, one of the config, or one with a slash.
+    pub(super) fn read_name(node: &Node<'_>) -> Option<String> {
+        let declared = &node.context.declared.borrow().principals;
+        let known = BUILT_IN.into_iter().chain(declared.iter().map(String::as_str));
+        let help = "declare it with `[[principal]]`, or write `ISSUER/NAME` for one that an issuer or an application \
+                    authenticates, or `*` for every principal";
+        read_reference(node, node.string::<Self>()?, known, Self::TYPE_NAME, help)
+    }
 }
 
-/// Returns whether an authenticated principal can have that name.
-fn is_name(name: &str) -> bool {
+/// The name of a group: one of the config, or one with a slash.
+struct GroupSelector(String);
+
+impl FromNode for GroupSelector {
+    const TYPE_NAME: &'static str = "a group";
+
+    fn example() -> String {
+        "\"developers\"".into()
+    }
+
+    fn schema() -> Schema {
+        PrincipalSelector::name_schema()
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        let declared = &node.context.declared.borrow().groups;
+        let help = "declare it with `[[group]]`, or write `ISSUER/NAME` for one that an issuer or an application names";
+        let known = declared.iter().map(String::as_str);
+        read_reference(node, node.string::<Self>()?, known, Self::TYPE_NAME, help).map(Self)
+    }
+}
+
+/// Reads a name that is one of `known`, or that has a slash. A name that nobody has would have no effect, also in `deny`.
+fn read_reference<'k>(
+    node: &Node<'_>,
+    written: &str,
+    known: impl Iterator<Item = &'k str> + Clone,
+    what: &str,
+    help: &str,
+) -> Option<String> {
+    if is_external_name(written) || known.clone().any(|name| name == written) {
+        return Some(written.to_owned());
+    }
+    let problem = Diagnostic::new(format!("{} is not {what} of this config", quote(written)), help);
+    node.context.report(did_you_mean(problem.at(node.span.clone()), written, known));
+    None
+}
+
+/// Returns whether a principal or a group that somebody else names can have that name.
+pub(super) fn is_external_name(name: &str) -> bool {
     let is_visible = |c: char| !c.is_control() && !c.is_whitespace() && c != '*';
-    !name.is_empty() && name.len() <= MAX_PRINCIPAL_LEN && name.chars().all(is_visible)
+    let has_parts = name.split_once('/').is_some_and(|(issuer, rest)| !issuer.is_empty() && !rest.is_empty());
+    has_parts && name.len() <= MAX_PRINCIPAL_LEN && name.chars().all(is_visible)
 }
 
 impl FromNode for Operation {

@@ -98,7 +98,7 @@ impl FromTable for Server {
 }
 
 /// A name: one line that is not empty.
-pub(super) struct Name(pub(super) String);
+struct Name(String);
 
 impl FromNode for Name {
     const TYPE_NAME: &'static str = "a string";
@@ -112,14 +112,19 @@ impl FromNode for Name {
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
-        let text = node.string::<Self>()?;
-        if text.trim().is_empty() || text.contains(char::is_control) {
-            let help = format!("write {}, or remove it", node.assignment_hint(&Self::example()));
-            node.report_error("a name is one line that is not empty", help);
-            return None;
-        }
-        Some(Self(text.to_owned()))
+        one_line::<Self>(node, "a name").map(Self)
     }
+}
+
+/// Reads a text that must be one line, and not empty.
+pub(super) fn one_line<T: FromNode>(node: &Node<'_>, what: &str) -> Option<String> {
+    let text = node.string::<T>()?;
+    if text.trim().is_empty() || text.contains(char::is_control) {
+        let help = format!("write {}, or remove it", node.assignment_hint(&T::example()));
+        node.report_error(format!("{what} is one line that is not empty"), help);
+        return None;
+    }
+    Some(text.to_owned())
 }
 
 /// Any text.

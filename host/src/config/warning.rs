@@ -70,7 +70,7 @@ impl fmt::Display for Warning {
         let Self::UnmatchedGlob { rule, key, glob, nearest } = self;
         write!(f, "`{key}` of rule {rule} has `{glob}`, which matches nothing below any mount")?;
         match nearest {
-            Some(nearest) => write!(f, "; the mount that is most like it is `{nearest}`"),
+            Some(nearest) => write!(f, "; the most similar mount is `{nearest}`"),
             None => Ok(()),
         }
     }
@@ -92,10 +92,8 @@ mod tests {
         let warnings: Vec<_> = config.warnings().iter().map(ToString::to_string).collect();
         assert_eq!(
             warnings,
-            [
-                "`deny` of rule 2 has `gti://linux/secrets/**`, which matches nothing below any mount; the mount that is \
-              most like it is `git://linux/`"
-            ]
+            ["`deny` of rule 2 has `gti://linux/secrets/**`, which matches nothing below any mount; the \
+              most similar mount is `git://linux/`"]
         );
         assert_eq!(config.first_warnings(1, &[]), (config.warnings(), 0));
         let native: Mount = "gti://linux/".parse().unwrap();

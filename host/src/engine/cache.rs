@@ -93,7 +93,7 @@ impl Cache {
             Err(PrivateError::Io(error)) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => {
                 let file = self.dir.path().join(name);
-                tracing::warn!(target: log_target::COMPILER, file = %file.display(), %error, "a cached component is not used, and compiled anew");
+                tracing::warn!(target: log_target::COMPILER, file = %file.display(), %error, "a cached component is not usable: compiling it again");
                 None
             }
         }
@@ -120,7 +120,7 @@ impl Cache {
             if let Err(error) = file.persist(&path) {
                 tracing::warn!(
                     target: log_target::COMPILER, file = %path.display(), error = %error.error,
-                    "a compiled component cannot be stored, and is compiled anew at the next start: see what is in its place"
+                    "a compiled component cannot be stored, and is compiled again at the next start: see what is at its path"
                 );
             }
         }

@@ -7,6 +7,10 @@
 //! and its standard output is the file that the code goes to. It compiles only input with the digest that it was given:
 //! a file that changes meanwhile is never taken for the one that was checked (TOCTOU). A crash of the compiler is an
 //! error message here.
+//!
+//! The child identifies itself: [`run_compiler`] first writes [`HANDSHAKE`] to standard error. A child that ends, or exceeds its
+//! deadline, without that line is a program that does not call [`run_compiler`], and the error says so. Such a program runs its
+//! own `main`; it exits where it starts an engine, so that it does not start children recursively.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -29,13 +33,16 @@ use crate::thread_priority::lower_priority;
 
 mod job;
 
-/// Set in the child, so that a program that does not call [`run_compiler`] gets an error and does not start children
-/// recursively.
+/// Set in the child, so that a program that does not call [`run_compiler`] exits and does not start children recursively.
 const CHILD_ENV_VAR: &str = "MCP_HOST_COMPILER";
+/// The first line that [`run_compiler`] writes to standard error.
+const HANDSHAKE: &str = "mcp-host compiler";
 /// The exit code of the child when the component is invalid.
 const EXIT_INVALID: i32 = 1;
 /// The exit code of the child when the component does not have the expected digest.
 const EXIT_CHANGED: i32 = 3;
+/// The exit code of a child that does not call [`run_compiler`] and starts an engine.
+const EXIT_NO_COMPILER: i32 = 4;
 /// The niceness of the child relative to the host's threads.
 const NICENESS: i32 = 10;
 /// The bytes of the child's standard error that are kept.
@@ -50,13 +57,13 @@ pub enum CompileError {
     #[error("{0}")]
     Invalid(String),
     /// The compiler exceeded its wall-clock deadline.
-    #[error("the compiler was ended after {} (`server.compile.deadline`)", format_duration(*.0))]
+    #[error("the compiler was terminated after {} (`server.compile.deadline`)", format_duration(*.0))]
     Deadline(Duration),
     /// The compiler exceeded its CPU time.
-    #[error("the compiler was ended after {} of CPU time (`server.compile.cpu`)", format_duration(*.0))]
+    #[error("the compiler was terminated after {} of CPU time (`server.compile.cpu`)", format_duration(*.0))]
     Cpu(Duration),
     /// The compiler exceeded its memory.
-    #[error("the compiler wanted more than {} of memory (`server.compile.memory`)", bytesize::ByteSize(*.0))]
+    #[error("the compiler exceeded {} of memory (`server.compile.memory`)", bytesize::ByteSize(*.0))]
     Memory(u64),
     /// The compiled code exceeds the largest size.
     #[error("the compiled code is larger than {}", bytesize::ByteSize(*.0))]
@@ -70,13 +77,24 @@ pub enum CompileError {
     /// The compiler could not be started.
     #[error("cannot start the compiler: {0}")]
     Start(String),
-    /// The compiler was ended because the config no longer names the component.
-    #[error("the compiler was ended because the component was not wanted any more")]
+    /// The program that was started as the compiler, [`Compiler::CurrentExe`] or [`Compiler::Program`], is none.
+    #[error(
+        "{program} was started as the compiler, and its `main` does not begin with \
+         `mcp_resource_host::engine::run_compiler()`: {outcome}"
+    )]
+    NoCompiler {
+        /// The program.
+        program: String,
+        /// How it ended, and what it wrote to standard error.
+        outcome: String,
+    },
+    /// The compiler was terminated because the config no longer names the component.
+    #[error("the compiler was terminated because the component is no longer in the config")]
     Cancelled,
 }
 
 impl CompileError {
-    /// Whether the failure is the component's own: with the same limits it would be the same the next time.
+    /// Whether the failure would be the same the next time, with the same component, limits and compiler.
     pub fn is_permanent(&self) -> bool {
         match self {
             Self::Invalid(_)
@@ -84,6 +102,7 @@ impl CompileError {
             | Self::Cpu(_)
             | Self::Memory(_)
             | Self::OutputTooLarge(_)
+            | Self::NoCompiler { .. }
             | Self::Crash(_) => true,
             Self::Changed | Self::Start(_) | Self::Cancelled => false,
         }
@@ -116,6 +135,7 @@ pub enum Compiler {
 pub fn run_compiler() {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_some_and(|argument| argument == CHILD_ARGUMENT) {
+        let _ = writeln!(io::stderr(), "{HANDSHAKE}");
         let code = match child_main(arguments.filter_map(|argument| argument.into_string().ok())) {
             Ok(()) => 0,
             Err(error) => {
@@ -124,6 +144,18 @@ pub fn run_compiler() {
             }
         };
         std::process::exit(code);
+    }
+}
+
+/// Exits if a host started this process as its compiler: then its `main` does not begin with [`run_compiler`].
+pub(super) fn exit_if_started_as_compiler() {
+    if std::env::var_os(CHILD_ENV_VAR).is_some() {
+        let _ = writeln!(
+            io::stderr(),
+            "this process was started to compile a component, as {CHILD_ENV_VAR} says: call \
+             `mcp_resource_host::engine::run_compiler()` first thing in `main`"
+        );
+        std::process::exit(EXIT_NO_COMPILER);
     }
 }
 
@@ -178,13 +210,6 @@ impl Compiler {
             Self::CurrentExe => current_exe().map_err(|error| start(error.to_string()))?,
             Self::Program(program) => program.clone(),
         };
-        if std::env::var_os(CHILD_ENV_VAR).is_some() {
-            return Err(start(
-                "this program was itself started as the compiler: call `mcp_resource_host::engine::run_compiler()` first thing \
-                 in its `main`"
-                    .to_owned(),
-            ));
-        }
         run_child(program, component, &CompileJob::new(digest, limits), into, limits).await
     }
 }
@@ -214,20 +239,38 @@ async fn run_child(
         .kill_on_drop(true)
         .spawn()
         .map_err(start)?;
+    // Kept outside of the future, for the case of the deadline.
+    let mut message = Vec::new();
     let stderr = child.stderr.take();
-    let listen = async move {
-        let mut message = Vec::new();
+    let listen = async {
         if let Some(stderr) = stderr {
             let _ = stderr.take(MAX_MESSAGE).read_to_end(&mut message).await;
         }
-        String::from_utf8_lossy(&message).trim().to_owned()
     };
     let deadline = limits.deadline.duration();
-    let run = async { tokio::join!(listen, child.wait()) };
-    let Ok((message, status)) = tokio::time::timeout(deadline, run).await else {
-        return Err(CompileError::Deadline(deadline));
+    let run = async { tokio::join!(listen, child.wait()).1 };
+    let status = tokio::time::timeout(deadline, run).await;
+    let message = String::from_utf8_lossy(&message);
+    let Some(message) = after_handshake(&message) else {
+        let how = match &status {
+            Ok(Ok(status)) => format!("it ended with {status}"),
+            _ => format!("it was terminated after {} (`server.compile.deadline`)", format_duration(deadline)),
+        };
+        let outcome = match message.trim() {
+            "" => how,
+            message => format!("{how} and wrote: {message}"),
+        };
+        let program = program.canonicalize().unwrap_or(program).display().to_string();
+        return Err(CompileError::NoCompiler { program, outcome });
     };
-    interpret_exit(status.map_err(start)?, message, limits)
+    let Ok(status) = status else { return Err(CompileError::Deadline(deadline)) };
+    interpret_exit(status.map_err(start)?, message.to_owned(), limits)
+}
+
+/// Returns what the child wrote after its handshake; none if there is no handshake. A program may write something before it.
+fn after_handshake(stderr: &str) -> Option<&str> {
+    let (_, message) = stderr.split_once(HANDSHAKE)?;
+    Some(message.trim())
 }
 
 /// Turns the exit of the child into a result.

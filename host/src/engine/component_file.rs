@@ -86,7 +86,7 @@ fn check_preamble(file: &Path, head: &[u8]) -> Result<(), ComponentError> {
         }
         [0, b'a', b's', b'm', ..] => "it is WebAssembly of an unknown version",
         [] => "it is empty",
-        _ => "it does not begin as WebAssembly does",
+        _ => "it does not begin with the magic number of WebAssembly",
     };
     Err(ComponentError::NotAComponent { file: file.to_owned(), found: found.to_owned() })
 }

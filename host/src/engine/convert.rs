@@ -6,10 +6,8 @@
 use std::time::Duration;
 
 use super::bindings::contract;
-use crate::provider::{
-    Argument, Body, ChangeSet, Completion, Contents, Entry, Failure, Icon, Page, ProviderInfo, Role, Template,
-    TemplatePage, Theme,
-};
+use crate::provider::{Body, ChangeSet, Contents, Entry, Failure, Icon, Page, ProviderInfo, Template, TemplatePage};
+use crate::resource::{Argument, Completion, Role, Theme};
 
 impl From<contract::ProviderInfo> for ProviderInfo {
     fn from(given: contract::ProviderInfo) -> Self {

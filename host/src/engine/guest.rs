@@ -4,7 +4,8 @@ use wasmtime::Store;
 
 use super::bindings::contract;
 use super::convert::into_all;
-use crate::provider::{Argument, ChangeSet, Completion, Contents, Entry, Failure, Page, ProviderInfo, TemplatePage};
+use crate::provider::{ChangeSet, Contents, Entry, Failure, Page, ProviderInfo, TemplatePage};
+use crate::resource::{Argument, Completion};
 use crate::sandbox::state::GuestState;
 
 /// The result of a call: the trap that ended it, or the provider's answer.

@@ -89,7 +89,7 @@ impl FsEvents {
             Ok(event) if event.need_rescan() => {
                 tracing::warn!(
                     target: log_target::WATCH, plugin = self.plugin,
-                    "events of a granted directory were lost because they came too fast: all of it is watched anew"
+                    "event queue overflow: events of a granted directory were lost; all of it is rescanned"
                 );
                 self.needs_rewatch.store(true, Ordering::Relaxed);
             }

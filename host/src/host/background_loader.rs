@@ -100,7 +100,7 @@ impl LoadTask {
             }
             Some(_) => tracing::error!(
                 target: log_target::PLUGIN, plugin, %error,
-                "a plugin could not be loaded; the others are served without it, and it is tried again and again"
+                "a plugin could not be loaded; the others are served without it, and loading is retried with back-off"
             ),
         }
     }

@@ -164,7 +164,7 @@ impl HostBuilder {
         let (runtime, config) = self.start_runtime(state)?;
         let native: NativePlugins = native.iter().map(|plugin| Arc::new(runtime.native(plugin))).collect();
         let (plugin_runtime, config) = (Arc::new(runtime), Arc::new(config));
-        let access = Arc::new(Access::new(&config.rules));
+        let access = Arc::new(Access::new(&config));
         let generation = Generation::new(1, config.clone(), native.clone(), access, |_| Err(NotLoaded::Loading))?;
         let audit = AuditLog::start(config.audit.as_ref())?;
         let generation_store = Arc::new(GenerationStore::new(generation));

@@ -19,6 +19,7 @@ impl Host {
     /// Lists one page of the direct children of a directory: a listable resource of the type `inode/directory`.
     ///
     /// A listable resource of another type has content of its own; [`list`](Self::list) lists its children, too.
+    #[doc(hidden)]
     pub async fn list_directory(
         &self,
         principal: &Principal,
@@ -36,6 +37,7 @@ impl Host {
     /// listable for the principal (SEP-2093, "Multi-Content Semantics").
     ///
     /// A provider that returns others all the same breaks the contract: they are dropped, and the fault is counted.
+    #[doc(hidden)]
     pub async fn read_strict(&self, principal: &Principal, uri: &str) -> Result<Vec<ResourceContents>, Error> {
         let facts = Facts::default();
         let reading = self.read_strict_inner(principal, uri, &facts);
@@ -79,6 +81,7 @@ impl Host {
     }
 
     /// Returns what a principal can do with a resource besides reading it.
+    #[doc(hidden)]
     pub fn capabilities(&self, principal: &Principal, entry: &Resource) -> ResourceCapabilities {
         let now = self.generation.load();
         let may = |operation| now.access.allows(principal, operation, &entry.uri);

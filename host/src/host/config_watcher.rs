@@ -70,7 +70,7 @@ impl Host {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let host = Arc::new(Host::start(Config::load("mcp-host.toml".as_ref())?).await?);
+    /// let host = Arc::new(Host::start(Config::load("mcp-host.toml")?).await?);
     /// let watcher = host.watch_config("mcp-host.toml");
     /// let trigger = watcher.trigger();
     /// tokio::spawn(watcher.run());
@@ -220,8 +220,8 @@ impl ConfigWatcher {
     fn stalled(&self, error: &io::Error) {
         tracing::error!(
             target: log_target::CONFIG, file = %self.file.display(), %error,
-            "reload failed; keeping the current generation, and the config is read again; if this does not pass, \
-             put the config, and the files that it names, on a disk that answers"
+            "reload failed; keeping the current generation; the config is read again; if this persists, \
+             move the config, and the files that it names, to a disk that responds"
         );
     }
 }

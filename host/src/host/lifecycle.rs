@@ -52,13 +52,13 @@ impl Host {
         self.hub.shutdown();
         if timeout_at(deadline, self.requests.0.wait()).await.is_err() {
             let requests = self.requests.0.len();
-            tracing::warn!(target: log_target::SERVER, requests, "shutdown: requests are still in flight after {timeout:?}");
+            tracing::warn!(target: log_target::SERVER, requests, "graceful shutdown: requests are still in flight after {timeout:?}");
         }
         let generation = self.generation.load_full();
         let closing = join_all(generation.plugins().map(|plugin| plugin.close()));
         let deadline = deadline.max(Instant::now().checked_add(MIN_CLOSE_TIME).unwrap_or(deadline));
         if timeout_at(deadline, closing).await.is_err() {
-            tracing::warn!(target: log_target::SERVER, "shutdown: key-value databases are still open after {timeout:?}");
+            tracing::warn!(target: log_target::SERVER, "graceful shutdown: key-value databases are still open after {timeout:?}");
         }
         self.audit.close(deadline.saturating_duration_since(Instant::now()).max(MIN_CLOSE_TIME)).await;
     }

@@ -62,7 +62,7 @@ pub enum ReloadError {
     #[error(transparent)]
     Conflict(#[from] NativePluginConflict),
     /// A newer reload began before this one had replaced plugins.
-    #[error("a newer configuration has taken its place")]
+    #[error("superseded by a newer configuration")]
     Superseded,
     /// The host is shutting down. Nothing has changed.
     #[error("the host is shutting down")]
@@ -92,8 +92,10 @@ pub struct ReloadReport {
     pub changed: Vec<String>,
     /// Plugins that were removed.
     pub removed: Vec<String>,
-    /// Whether the rules have changed.
+    /// Whether the rules have changed, or the groups that they name.
     pub rules: bool,
+    /// Whether the principals have changed: their tokens.
+    pub principals: bool,
     /// Whether the server's description or page size have changed.
     pub server: bool,
     /// Whether HTTP settings have changed: a new certificate, for example.
@@ -113,7 +115,7 @@ impl ReloadReport {
     }
 
     fn replaces_settings(&self) -> bool {
-        self.rules || self.server || self.http || self.audit
+        self.rules || self.principals || self.server || self.http || self.audit
     }
 
     fn replaces_plugins(&self) -> bool {
@@ -176,7 +178,7 @@ impl Host {
     /// # Errors
     ///
     /// Two mounts of the config overlap, or the host is shutting down. Nothing has changed then.
-    pub fn reload_settings(&self, config: Config) -> Result<ReloadReport, ReloadError> {
+    pub(crate) fn reload_settings(&self, config: Config) -> Result<ReloadReport, ReloadError> {
         let began = Instant::now();
         let PendingReload { config, report, .. } = self.replace_settings(config)?;
         if report.rules {
@@ -202,7 +204,8 @@ impl Host {
         self.generation_store.replace(ListingSnapshot::default(), |old| {
             let (config, requires_restart) = pin_restart_only_settings(config, &old.config);
             let mut report = ReloadReport {
-                rules: config.rules != old.config.rules,
+                rules: config.rules != old.config.rules || config.groups != old.config.groups,
+                principals: config.principals != old.config.principals,
                 server: config.server != old.config.server,
                 http: config.http != old.config.http,
                 audit: config.audit != old.config.audit,
@@ -211,7 +214,7 @@ impl Host {
                 ..ReloadReport::default()
             };
             let plugins_changed = config.plugins != old.config.plugins;
-            let access = if report.rules { Arc::new(Access::new(&config.rules)) } else { old.access.clone() };
+            let access = if report.rules { Arc::new(Access::new(&config)) } else { old.access.clone() };
             let next = report.replaces_settings().then(|| {
                 report.generation = old.number.saturating_add(1);
                 let config = Config { plugins: old.config.plugins.clone(), ..config.clone() };

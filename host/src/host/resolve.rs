@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::generation::Generation;
-use crate::access::Principal;
+use crate::access::{Policy, Principal};
 use crate::audit::{Decision, Facts};
 use crate::catalog::{PageRequest, Viewer};
 use crate::config::Operation;
@@ -30,13 +30,13 @@ pub(super) struct ResolvedTarget<'a> {
 impl Generation {
     /// The principal with the rules of this generation.
     pub(super) fn viewer(&self, principal: &Principal) -> Viewer {
-        Viewer { access: self.access.clone(), principal: principal.clone() }
+        Viewer { policy: self.access.policy(principal), principal: principal.clone() }
     }
 
     /// Returns a filter that retains the contents that the principal may read.
     pub(super) fn read_filter(&self, principal: &Principal) -> impl FnMut(&ResourceContents) -> bool + Send + use<> {
-        let viewer = self.viewer(principal);
-        move |one| viewer.access.allows(&viewer.principal, Operation::Read, &one.entry.uri)
+        let policy = self.access.policy(principal);
+        move |one| policy.allows(Operation::Read, &one.entry.uri)
     }
 
     /// The request for one page of the merged listing, with the page size of the config.
@@ -113,7 +113,7 @@ pub(super) fn route_error(error: &RouteError, requested_uri: &str) -> Error {
 /// Filters the completion values of one variable of a template for one principal.
 pub(super) struct ValueFilter {
     generation: Arc<Generation>,
-    principal: Principal,
+    policy: Arc<Policy>,
     template: UriTemplate,
     /// The variable to complete.
     variable: String,
@@ -132,8 +132,8 @@ impl ValueFilter {
         context: &BTreeMap<String, String>,
     ) -> Self {
         Self {
+            policy: generation.access.policy(principal),
             generation,
-            principal: principal.clone(),
             template: template.clone(),
             variable: name.to_owned(),
             context: context
@@ -150,10 +150,9 @@ impl ValueFilter {
         let known = self.context.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         let Some(expanded) = self.template.expand(known.chain([(self.variable.as_str(), value)])) else { return false };
         let Ok(routed) = self.generation.router.route(&expanded) else { return true };
-        let access = &self.generation.access;
         match self.has_all_values {
-            true => access.allows(&self.principal, Operation::Read, &routed.uri),
-            false => !access.denies(&self.principal, Operation::Read, &routed.uri),
+            true => self.policy.allows(Operation::Read, &routed.uri),
+            false => !self.policy.denies(Operation::Read, &routed.uri),
         }
     }
 }

@@ -21,7 +21,7 @@ pub struct PluginStatus {
     pub faults: BTreeMap<FaultKind, u64>,
 }
 
-/// Whether a plugin can be asked.
+/// Whether a plugin is served.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum PluginState {

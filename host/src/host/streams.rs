@@ -55,7 +55,7 @@ impl Host {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    /// let host = Host::start(Config::load("mcp-host.toml".as_ref())?).await?;
+    /// let host = Host::start(Config::load("mcp-host.toml")?).await?;
     /// let mut entries = host.list_all(&Principal::LOCAL);
     /// while let Some(entry) = entries.next().await {
     ///     println!("{}", entry?.uri);

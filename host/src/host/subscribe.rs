@@ -109,6 +109,7 @@ impl Host {
 
     /// Subscribes to each of those resources, with retries until it succeeds, and notifies the subscriber once of each
     /// when its subscription becomes active. Runs until it is dropped; active subscriptions stay.
+    #[doc(hidden)]
     pub async fn maintain_subscriptions(&self, subscriber: &Subscriber, uris: &[String]) -> Infallible {
         let mut reloads = self.hub.reloads();
         let wanted = uris.iter().map(|uri| RequestedResource {

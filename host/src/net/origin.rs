@@ -153,7 +153,7 @@ pub enum OriginError {
     #[error("an origin has no user name or password")]
     UserInfo,
     /// It goes on behind the port.
-    #[error("an origin ends with its host or port, and this one goes on: {}", quote(.rest))]
+    #[error("an origin ends with its host or port; unexpected: {}", quote(.rest))]
     UnexpectedPart {
         /// What is too much.
         rest: String,
@@ -167,7 +167,7 @@ pub enum OriginError {
     #[error("the origin has no host")]
     NoHost,
     /// A `*` is not the first label, or too little follows it.
-    #[error("the wildcard of {} does not stand in front of a domain", quote(.0))]
+    #[error("the wildcard of {} is not followed by a domain", quote(.0))]
     Wildcard(String),
     /// The host is no name.
     #[error("{} is not the name of a host", quote(.0))]

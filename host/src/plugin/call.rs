@@ -110,10 +110,10 @@ impl Plugin {
         match change {
             Transition::Opened(pause) => tracing::warn!(
                 target: log_target::PLUGIN, plugin, retry_in_ms = time::saturating_millis(pause),
-                "circuit opened: {FAILURE_THRESHOLD} consecutive failures and the probe failed"
+                "circuit breaker opened: {FAILURE_THRESHOLD} consecutive failures and the probe failed"
             ),
             Transition::Closed => {
-                tracing::info!(target: log_target::PLUGIN, plugin, "circuit closed: plugin recovered")
+                tracing::info!(target: log_target::PLUGIN, plugin, "circuit breaker closed: plugin recovered")
             }
         }
     }

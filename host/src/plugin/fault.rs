@@ -9,6 +9,7 @@ use crate::engine::CallEnd;
 use crate::provider::Failure;
 use crate::resource::Error;
 use crate::text::truncate;
+use crate::time::saturating_millis;
 
 pub use self::kind::FaultKind;
 
@@ -37,31 +38,31 @@ pub enum Fault {
     #[error("failed: {0}")]
     Internal(String),
     /// The circuit breaker suspends the plugin for so long.
-    #[error("suspended for another {}", humantime::format_duration(*.0))]
+    #[error("circuit breaker open for another {}", format_millis(*.0))]
     Suspended(Duration),
     /// The call exceeds the rate limit (`limits.rate`); a token is available after so long.
-    #[error("more calls than `limits.rate` allows")]
+    #[error("rate limit exceeded (`limits.rate`)")]
     RateLimited(Duration),
     /// The queue for permits is full (`limits.queue`).
-    #[error("`limits.queue` calls ({0}) wait already")]
+    #[error("queue full: `limits.queue` ({0}) calls wait for a permit")]
     QueueFull(usize),
     /// No permit within the queue timeout (`limits.concurrency`, `limits.queue-timeout`).
-    #[error("no place for another call within `limits.queue-timeout` ({})", humantime::format_duration(*.0))]
+    #[error("queue timeout: no permit within `limits.queue-timeout` ({})", humantime::format_duration(*.0))]
     QueueTimeout(Duration),
     /// The call exceeded `limits.deadline`.
-    #[error("no answer within `limits.deadline` ({})", humantime::format_duration(*.0))]
+    #[error("deadline exceeded: no response within `limits.deadline` ({})", humantime::format_duration(*.0))]
     Deadline(Duration),
     /// The call exceeded `limits.cpu`.
-    #[error("ran for longer than `limits.cpu` ({})", humantime::format_duration(*.0))]
+    #[error("CPU time exceeded: it ran for longer than `limits.cpu` ({})", humantime::format_duration(*.0))]
     Cpu(Duration),
     /// The guest requested more memory than `limits.memory` leaves, and trapped when it was denied.
-    #[error("wanted more memory than `limits.memory` ({}) leaves", bytesize::ByteSize(*.0))]
+    #[error("out of memory: it requested more than `limits.memory` ({}) leaves", bytesize::ByteSize(*.0))]
     Memory(u64),
-    /// The answer exceeds `limits.response-size`.
-    #[error("the answer is larger than `limits.response-size` ({})", bytesize::ByteSize(*.0))]
+    /// The response exceeds `limits.response-size`.
+    #[error("the response is larger than `limits.response-size` ({})", bytesize::ByteSize(*.0))]
     ResponseSize(u64),
-    /// One answer has more items than `limits.response-items`.
-    #[error("the answer has {found} {what}, more than `limits.response-items` ({limit})")]
+    /// One response has more items than `limits.response-items`.
+    #[error("the response has {found} {what}, more than `limits.response-items` ({limit})")]
     ResponseItems {
         /// The kind of items: entries, contents.
         what: &'static str,
@@ -71,16 +72,16 @@ pub enum Fault {
         limit: usize,
     },
     /// A listing exceeds `limits.listing-items`, over all its pages.
-    #[error("its listing goes on beyond `limits.listing-items` ({0})")]
+    #[error("its listing exceeds `limits.listing-items` ({0})")]
     ListingItems(usize),
     /// A listing leads from empty page to empty page.
-    #[error("{0} pages of its listing in a row had nothing on them")]
+    #[error("{0} consecutive pages of its listing are empty")]
     EmptyPages(usize),
     /// The guest exceeded `limits.handles`.
-    #[error("wanted to hold more handles at once than `limits.handles` ({0}) allows")]
+    #[error("out of handles: it requested more than `limits.handles` ({0})")]
     Handles(usize),
     /// The guest requested more random bytes at once than `limits.random-bytes`.
-    #[error("asked for more random bytes at once than `limits.random-bytes` ({}) allows", bytesize::ByteSize(*.0))]
+    #[error("it requested more random bytes at once than `limits.random-bytes` ({}) allows", bytesize::ByteSize(*.0))]
     RandomBytes(u64),
     /// The guest trapped.
     #[error("trapped: {0}")]
@@ -88,8 +89,8 @@ pub enum Fault {
     /// A native provider panicked.
     #[error("panicked: {0}")]
     Panicked(String),
-    /// The answer breaks the contract.
-    #[error("broke the contract: {0}")]
+    /// The response violates the contract.
+    #[error("contract violated: {0}")]
     Contract(String),
     /// A granted directory cannot be opened.
     #[error("{0}")]
@@ -114,30 +115,28 @@ impl Fault {
             Self::Denied(message) => Error::Denied { message },
             Self::Unavailable { reason, retry_after } => unavailable(&reason, retry_after),
             Self::Suspended(left) => {
-                let reason = format!("it kept failing and is suspended; it is tried again in {}", format_seconds(left));
+                let reason =
+                    format!("its circuit breaker is open after repeated failures; retry in {}", format_seconds(left));
                 unavailable(&reason, Some(left))
             }
-            Self::RateLimited(wait) => unavailable("it is asked too often; try again later", Some(wait)),
-            Self::QueueFull(_) => {
-                unavailable("too many requests wait for it; try again later", Some(DEFAULT_RETRY_AFTER))
-            }
+            Self::RateLimited(wait) => unavailable("its rate limit is exceeded; try again later", Some(wait)),
+            Self::QueueFull(_) => unavailable("its queue is full; try again later", Some(DEFAULT_RETRY_AFTER)),
             Self::QueueTimeout(_) => unavailable("it is busy; try again later", Some(DEFAULT_RETRY_AFTER)),
             Self::Deadline(_) => unavailable("it took too long", None),
             Self::Cpu(_) => unavailable("it used up its CPU time", None),
             Self::Memory(_) => unavailable("it ran out of memory", None),
             Self::ResponseSize(limit) => {
-                unavailable(&format!("its answer is larger than the {} allowed", bytesize::ByteSize(limit)), None)
+                unavailable(&format!("its response is larger than the {} allowed", bytesize::ByteSize(limit)), None)
             }
             Self::ResponseItems { what, limit, .. } => {
-                unavailable(&format!("its answer has more than the {limit} {what} allowed"), None)
+                unavailable(&format!("its response has more than the {limit} {what} allowed"), None)
             }
-            Self::ListingItems(most) => unavailable(
-                &format!("its listing goes on beyond the {most} entries allowed; the rest is left out"),
-                None,
-            ),
-            Self::EmptyPages(_) => unavailable("its listing leads on and on with nothing in it", None),
-            Self::Handles(_) => unavailable("it holds too much open at once", None),
-            Self::RandomBytes(_) => unavailable("it asked for too many random bytes at once", None),
+            Self::ListingItems(most) => {
+                unavailable(&format!("its listing has more than the {most} entries allowed; the rest is omitted"), None)
+            }
+            Self::EmptyPages(_) => unavailable("too many consecutive pages of its listing are empty", None),
+            Self::Handles(_) => unavailable("it has too many handles open at once", None),
+            Self::RandomBytes(_) => unavailable("it requested too many random bytes at once", None),
             Self::Grant(_) => unavailable("a directory that it needs cannot be opened", None),
             Self::Internal(_) | Self::Trap(_) | Self::Panicked(_) | Self::Contract(_) | Self::Host(_) => {
                 Error::Internal { plugin: plugin.to_owned() }
@@ -191,6 +190,11 @@ impl Fault {
 
 /// The retry delay where none is known.
 const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// A duration for people, in whole milliseconds.
+fn format_millis(time: Duration) -> humantime::FormattedDuration {
+    humantime::format_duration(Duration::from_millis(saturating_millis(time)))
+}
 
 /// A duration for people: whole seconds, at least one.
 fn format_seconds(time: Duration) -> humantime::FormattedDuration {

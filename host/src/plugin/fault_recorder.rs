@@ -1,4 +1,5 @@
-//! The faults of one plugin: counted by kind, and logged.
+//! The faults of one plugin: counted by kind, and logged under the target `mcp_host::plugin` with the fields `plugin`, `function`
+//! (none for a part of a response that was dropped) and `kind`, and `suppressed` where the line stands for several.
 //!
 //! Faults that differ from one time to the next (a trap, a broken contract, the provider's failure message) are logged
 //! each time, within an allowance of bytes per minute that is as large as the guest's own, but separate: a guest that
@@ -11,7 +12,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::fault::{Fault, FaultKind};
-use crate::sandbox::bindings::logging::Level;
 use crate::sandbox::guest_log::GuestLog;
 use crate::throttle::Throttle;
 
@@ -49,20 +49,21 @@ impl FaultRecorder {
     pub(super) fn record(&self, function: &str, fault: &Fault) {
         let Some(kind) = fault.kind() else { return };
         if !kind.is_throttled() {
-            return self.log_one(kind, function, &fault.to_string());
+            return self.log_many(1, kind, Some(function), &fault.to_string());
         }
         let Some(counter) = self.counter(kind) else { return };
         counter.count.fetch_add(1, Ordering::Relaxed);
         if let Some(suppressed) = counter.throttle.record() {
             let plugin = &*self.plugin;
             let kind = kind.name();
+            let suppressed = Some(suppressed).filter(|suppressed| *suppressed > 0);
             tracing::warn!(target: log_target::PLUGIN, plugin, function, kind, suppressed, "{fault}");
         }
     }
 
     /// Records so many defects of an answer that is valid otherwise, in one line.
     pub(super) fn record_partial(&self, count: u64, message: &str) {
-        self.log_many(count, FaultKind::Contract, "", message);
+        self.log_many(count, FaultKind::Contract, None, message);
     }
 
     /// The number of faults by kind. Kinds that did not occur are left out.
@@ -72,15 +73,17 @@ impl FaultRecorder {
         counted.filter(|(_, count)| *count > 0).collect()
     }
 
-    fn log_one(&self, kind: FaultKind, function: &str, message: &str) {
-        self.log_many(1, kind, function, message);
-    }
-
-    fn log_many(&self, count: u64, kind: FaultKind, function: &str, message: &str) {
+    fn log_many(&self, count: u64, kind: FaultKind, function: Option<&str>, message: &str) {
         if let Some(counter) = self.counter(kind) {
             counter.count.fetch_add(count, Ordering::Relaxed);
         }
-        self.log.line(Level::Warn, function, message);
+        if !tracing::enabled!(target: log_target::PLUGIN, tracing::Level::WARN) {
+            return;
+        }
+        if let Some(line) = self.log.admit_line(message) {
+            let (plugin, kind) = (&*self.plugin, kind.name());
+            tracing::warn!(target: log_target::PLUGIN, plugin, function, kind, "{line}");
+        }
     }
 
     fn counter(&self, kind: FaultKind) -> Option<&KindCounter> {

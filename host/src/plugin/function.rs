@@ -3,9 +3,8 @@
 use std::sync::Arc;
 
 use crate::engine::guest::{Guest, GuestResult};
-use crate::provider::{
-    self, Argument, ChangeSet, Completion, Contents, Entry, Page, Provider, ProviderInfo, TemplatePage,
-};
+use crate::provider::{self, ChangeSet, Contents, Entry, Page, Provider, ProviderInfo, TemplatePage};
+use crate::resource::{Argument, Completion};
 
 /// A function of the contract with its arguments.
 pub(super) trait Function: Send + 'static {

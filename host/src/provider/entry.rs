@@ -4,8 +4,9 @@ use std::time::{Duration, SystemTime};
 
 use serde_json::{Map, Value};
 
+use super::Icon;
 use super::metadata::metadata_setters;
-use super::{Icon, Role};
+use crate::resource::Role;
 
 /// The MIME type of a resource that only holds others.
 const DIRECTORY: &str = "inode/directory";
@@ -15,7 +16,8 @@ const DIRECTORY: &str = "inode/directory";
 /// The path and the name are required. Everything else is set by methods of the same names as the fields:
 ///
 /// ```
-/// use mcp_resource_host::provider::{Entry, Role};
+/// use mcp_resource_host::provider::Entry;
+/// use mcp_resource_host::resource::Role;
 ///
 /// let entry = Entry::new("people/ada.md", "ada.md").title("Ada Lovelace").mime_type("text/markdown").audience([Role::User]);
 /// assert_eq!(entry.title.as_deref(), Some("Ada Lovelace"));

@@ -1,6 +1,6 @@
 //! Icons of resources.
 
-use super::Theme;
+use crate::resource::Theme;
 
 /// A picture that clients may show beside a resource.
 #[derive(Clone, Debug, PartialEq, Eq)]

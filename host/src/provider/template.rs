@@ -4,8 +4,9 @@ use std::time::SystemTime;
 
 use serde_json::{Map, Value};
 
+use super::Icon;
 use super::metadata::metadata_setters;
-use super::{Icon, Role};
+use crate::resource::Role;
 
 /// A family of resources that are read by building a path.
 #[derive(Clone, Debug, Default, PartialEq)]

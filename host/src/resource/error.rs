@@ -22,7 +22,7 @@ pub enum Error {
         message: String,
     },
     /// The cursor was not issued by this host to this principal for this listing, or was sealed with another key.
-    #[error("the cursor is not one that this server gave out for this listing; start again without a cursor")]
+    #[error("the cursor was not issued by this server for this listing; start again without a cursor")]
     InvalidCursor,
     /// The provider denies access to the data.
     #[error("{message}")]

@@ -97,6 +97,18 @@ impl GuestLog {
         }
     }
 
+    /// Takes the cost of a line that is logged under another target from the allowance. Returns the line as it may be logged, or
+    /// none if it is dropped.
+    pub(crate) fn admit_line(&self, line: &str) -> Option<String> {
+        if self.admit("", line) {
+            self.report_dropped();
+            Some(sanitize(line, MAX_LINE))
+        } else {
+            self.record_dropped(line.len());
+            None
+        }
+    }
+
     /// Takes the cost of a line from the allowance.
     fn admit(&self, context: &str, line: &str) -> bool {
         let cost = line.len().min(MAX_LINE).saturating_add(context.len().min(MAX_CONTEXT)).max(MIN_COST);
@@ -120,10 +132,15 @@ impl GuestLog {
         );
     }
 
-    fn emit(&self, level: Level, context: &str, line: &str) {
+    /// Logs how much was dropped, if that is due.
+    fn report_dropped(&self) {
         if let Some(suppressed) = self.dropped.overdue() {
             self.warn_of_dropped(suppressed);
         }
+    }
+
+    fn emit(&self, level: Level, context: &str, line: &str) {
+        self.report_dropped();
         if line.is_empty() {
             return;
         }

@@ -22,7 +22,7 @@ pub(super) fn excerpt(text: &str) -> String {
 pub enum CharacterError {
     /// The character must be percent-encoded (RFC 3986, sections 2.1 and 3.3).
     #[error(
-        "`{}` at byte {at} may not stand there as it is; percent-encode it: `{}`",
+        "`{}` at byte {at} is not allowed there; percent-encode it: `{}`",
         found.escape_debug(),
         percent_encoded(*found)
     )]
@@ -57,7 +57,7 @@ fn percent_encoded(c: char) -> String {
 #[non_exhaustive]
 pub enum UriError {
     /// It has more than [`MAX_URI_LEN`] bytes.
-    #[error("the URI has {len} bytes; the most are {max}", max = MAX_URI_LEN)]
+    #[error("the URI has {len} bytes; the maximum is {max}", max = MAX_URI_LEN)]
     TooLong {
         /// Its length in bytes.
         len: usize,
@@ -84,9 +84,7 @@ pub enum UriError {
         at: usize,
     },
     /// It has more `..` segments than other segments to remove.
-    #[error(
-        "the URI leads above its root; remove the `..` segments that have no segment in front of them to take back"
-    )]
+    #[error("the URI leads above its root; remove the surplus `..` segments")]
     AboveRoot,
 }
 
@@ -95,7 +93,7 @@ pub enum UriError {
 #[non_exhaustive]
 pub enum PathError {
     /// It has, together with its mount, more than [`MAX_URI_LEN`] bytes.
-    #[error("the path has, with its mount, {len} bytes; the most are {max}", max = MAX_URI_LEN)]
+    #[error("the path has, with its mount, {len} bytes; the maximum is {max}", max = MAX_URI_LEN)]
     TooLong {
         /// Their length in bytes.
         len: usize,
@@ -113,7 +111,7 @@ pub enum PathError {
     #[error("the path begins with a slash, or does so without its dot segments; begin it with the name of a segment")]
     LeadingSlash,
     /// A `..` segment, percent-encoded or not, leaves the mount.
-    #[error("the path leaves its mount; remove the `..` segments that have no segment in front of them to take back")]
+    #[error("the path leaves its mount; remove the surplus `..` segments")]
     LeavesMount,
     /// Below a mount without a host: its first segment is not a host.
     #[error("the path has `{found}` where its mount expects a host; write a name or an address")]
@@ -156,13 +154,13 @@ impl CharacterError {
 #[non_exhaustive]
 pub enum MountError {
     /// It is longer than a mount may be, so that enough of [`MAX_URI_LEN`] is left for paths.
-    #[error("a mount of {len} bytes is too long; the most are {max}", max = Mount::MAX_LEN)]
+    #[error("a mount of {len} bytes is too long; the maximum is {max}", max = Mount::MAX_LEN)]
     TooLong {
         /// Its length in bytes.
         len: usize,
     },
     /// It is not a URI.
-    #[error("`{text}` is no mount, which looks like `scheme://host/`: {error}")]
+    #[error("`{text}` is not a mount: {error}")]
     Uri {
         /// The text.
         text: String,
@@ -276,7 +274,7 @@ impl RouteError {
 #[non_exhaustive]
 pub enum TemplateError {
     /// It has, together with its mount, more than [`MAX_URI_LEN`] bytes.
-    #[error("the template has, with its mount, {len} bytes; the most are {max}", max = MAX_URI_LEN)]
+    #[error("the template has, with its mount, {len} bytes; the maximum is {max}", max = MAX_URI_LEN)]
     TooLong {
         /// Their length in bytes.
         len: usize,
@@ -285,7 +283,7 @@ pub enum TemplateError {
     #[error("in the template, {0}")]
     Characters(#[from] CharacterError),
     /// It violates the grammar of RFC 6570, section 2.
-    #[error("the template is none by RFC 6570: {reason}")]
+    #[error("the template is not valid (RFC 6570): {reason}")]
     Syntax {
         /// The error, and its position.
         reason: String,

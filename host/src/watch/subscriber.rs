@@ -157,7 +157,7 @@ impl Subscriber {
     }
 
     /// Cancels the subscription of a resource, if there is one, and drops its pending update.
-    pub fn unsubscribe(&self, uri: &Uri) {
+    pub(crate) fn unsubscribe(&self, uri: &Uri) {
         let mut subscriptions = self.subscriptions();
         if subscriptions.remove(uri).is_some() {
             self.untrack(uri);
@@ -308,9 +308,10 @@ impl fmt::Debug for Subscriber {
 mod tests {
     use super::*;
     use crate::access::Access;
+    use crate::config::Config;
 
     fn hub() -> Arc<Hub> {
-        Hub::new(std::iter::empty(), Arc::new(Access::new(&[])))
+        Hub::new(std::iter::empty(), Arc::new(Access::new(&Config::new())))
     }
 
     fn mount() -> Mount {

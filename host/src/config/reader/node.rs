@@ -145,6 +145,12 @@ impl<'a> Node<'a> {
         self.report_error(error.to_string(), error.suggestion(self.key));
     }
 
+    /// Reports an error of the value, without the line that it is on.
+    pub(in crate::config) fn reject_secret(&self, error: &impl Suggest) {
+        let problem = Diagnostic::new(error.to_string(), error.suggestion(self.key));
+        self.context.report(problem.at(self.span.clone()).redacted());
+    }
+
     /// Reports that the value has another type than expected.
     pub(in crate::config) fn expected_type<T: FromNode>(&self) {
         let of = if self.is_item { "an entry of " } else { "" };

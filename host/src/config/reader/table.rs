@@ -122,6 +122,11 @@ impl<'a> Table<'a> {
         &self.path
     }
 
+    /// Returns the line of the table in the file, counted from 1.
+    pub(in crate::config) fn line(&self) -> usize {
+        self.context.line(self.span.start)
+    }
+
     /// Returns the span of the value of a key; that of the table if it has no such key.
     pub(in crate::config) fn entry_span(&self, key: &str) -> Range<usize> {
         self.entries.get(key).map_or_else(|| self.span.clone(), Spanned::span)

@@ -7,7 +7,7 @@ use super::super::size::{GIB, KIB, MIB};
 use super::*;
 
 fn valid(name: &str) -> Config {
-    Config::load_in(&Path::new("tests/ui/valid").join(name), &environment()).unwrap()
+    Config::load_in(Path::new("tests/ui/valid").join(name), &environment()).unwrap()
 }
 
 /// A path below `tests/ui/valid`, as the config keeps it.
@@ -269,7 +269,7 @@ fn plugins_that_clash_are_refused_without_a_file_too() {
     let plugin = |name: &str, mount: &str| Plugin::new(name.parse().unwrap(), "a.wasm", mount.parse().unwrap());
     let config = Config::new().plugin(plugin("linux", "git://linux/")).unwrap();
     let clash = |name, mount| config.clone().plugin(plugin(name, mount)).unwrap_err().to_string();
-    assert_eq!(clash("linux", "git://other/"), "two plugins are called `linux`");
+    assert_eq!(clash("linux", "git://other/"), "two plugins are named `linux`");
     assert_eq!(
         clash("drivers", "git://linux/drivers/"),
         "the mounts `git://linux/drivers/` of plugin `drivers` and `git://linux/` of plugin `linux` overlap"

@@ -24,7 +24,7 @@ pub(super) enum StoreError {
     #[error("one call takes at most {MAX_KEYS} keys, not {0}")]
     TooManyKeys(usize),
     /// The bucket would exceed its quota of bytes.
-    #[error("the bucket `{name}` is full: it may hold {} of keys and values", bytesize::ByteSize(*.quota))]
+    #[error("quota exceeded: the bucket `{name}` may hold {} of keys and values", bytesize::ByteSize(*.quota))]
     ByteQuotaExceeded {
         /// The bucket.
         name: String,
@@ -32,7 +32,7 @@ pub(super) enum StoreError {
         quota: u64,
     },
     /// The bucket would exceed its quota of keys.
-    #[error("the bucket `{name}` is full: it may hold {quota} keys")]
+    #[error("quota exceeded: the bucket `{name}` may hold {quota} keys")]
     KeyQuotaExceeded {
         /// The bucket.
         name: String,
@@ -117,6 +117,6 @@ mod tests {
     #[test]
     fn quotas_are_told_as_they_are_written() {
         let error = StoreError::ByteQuotaExceeded { name: "pages".into(), quota: 64 << 20 };
-        assert_eq!(error.to_string(), "the bucket `pages` is full: it may hold 64.0 MiB of keys and values");
+        assert_eq!(error.to_string(), "quota exceeded: the bucket `pages` may hold 64.0 MiB of keys and values");
     }
 }

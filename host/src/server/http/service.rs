@@ -63,12 +63,19 @@ use crate::server::client_id::ClientId;
 /// # config.server.cache = Some(dir.path().join("cache"));
 /// # config.server.state = Some(dir.path().join("state"));
 /// let host = Arc::new(Host::start(config).await?);
-/// let mcp = http_service(host, HttpOptions::new().require_principal());
+/// let mcp = http_service(host.clone(), HttpOptions::new().require_principal());
 /// let app: Router = Router::new().route_service("/context/mcp", mcp.clone()).layer(from_fn(login));
-/// # drop(app);
 ///
-/// // `axum::serve(listener, app).with_graceful_shutdown(…)`, and when the application ends:
-/// mcp.shutdown(std::time::Duration::from_secs(10)).await;
+/// # let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;
+/// # let stop_signal = async {};
+/// let timeout = std::time::Duration::from_secs(10);
+/// // The server waits until all connections are closed, and the service ends the event streams that keep them open.
+/// let shutdown = async move {
+///     stop_signal.await;
+///     mcp.shutdown(timeout).await;
+/// };
+/// axum::serve(listener, app).with_graceful_shutdown(shutdown).await?;
+/// host.shutdown(timeout).await;
 /// # Ok(())
 /// # }
 /// ```
@@ -120,7 +127,9 @@ impl McpService {
     /// requests in flight are answered, then the event streams of sessions end. It returns when the requests in flight
     /// have been answered, or after `timeout`, which is logged.
     ///
-    /// The connections are the server's, which can be shut down afterwards, or at the same time.
+    /// The connections are the server's. Its graceful shutdown begins afterwards or at the same time, never before: it waits
+    /// until all connections are closed, and an event stream keeps its connection until this function ends it. The
+    /// [`Host`] is not shut down; [`Host::shutdown`] comes last.
     pub async fn shutdown(&self, timeout: Duration) {
         self.endpoint.close();
         self.endpoint.drain(timeout).await;

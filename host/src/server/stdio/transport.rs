@@ -298,7 +298,7 @@ impl IoTransport {
 async fn drain(permits: Arc<Semaphore>) {
     let all = u32::try_from(MAX_IN_FLIGHT).unwrap_or(u32::MAX);
     if tokio::time::timeout(DRAIN_TIMEOUT, permits.acquire_many(all)).await.is_err() {
-        tracing::warn!(target: log_target::SERVER, "shutdown: drain timed out with requests in flight");
+        tracing::warn!(target: log_target::SERVER, "graceful shutdown: drain timed out with requests in flight");
     }
 }
 

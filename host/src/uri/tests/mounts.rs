@@ -61,7 +61,7 @@ fn what_is_no_uri_is_no_mount() {
     }
     assert_eq!(
         "linux/".parse::<Mount>().unwrap_err().to_string(),
-        "`linux/` is no mount, which looks like `scheme://host/`: the URI does not begin with a scheme; it should look \
+        "`linux/` is not a mount: the URI does not begin with a scheme; it should look \
          like `scheme://host/path`"
     );
 }

@@ -172,9 +172,9 @@ fn a_path_is_too_long_together_with_its_mount() {
 #[test]
 fn messages_say_what_to_write_instead() {
     for (path, message) in [
-        ("a b", "in the path, ` ` at byte 1 may not stand there as it is; percent-encode it: `%20`"),
-        ("a\n", "in the path, `\\n` at byte 1 may not stand there as it is; percent-encode it: `%0A`"),
-        ("\u{65e5}", "in the path, `\u{65e5}` at byte 0 may not stand there as it is; percent-encode it: `%E6%97%A5`"),
+        ("a b", "in the path, ` ` at byte 1 is not allowed there; percent-encode it: `%20`"),
+        ("a\n", "in the path, `\\n` at byte 1 is not allowed there; percent-encode it: `%0A`"),
+        ("\u{65e5}", "in the path, `\u{65e5}` at byte 0 is not allowed there; percent-encode it: `%E6%97%A5`"),
         ("100%", "in the path, `%` at byte 3 has no two hexadecimal digits behind it; write `%25` for a percent sign"),
         ("a%00", "in the path, `%00` at byte 1 is a NUL, which no name contains; remove it"),
     ] {

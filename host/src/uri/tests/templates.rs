@@ -82,7 +82,7 @@ fn what_is_no_template_is_refused() {
     }
     assert_eq!(
         compose("git://linux/", "a{x").unwrap_err().to_string(),
-        "the template is none by RFC 6570: expression not closed (at 1-th byte)"
+        "the template is not valid (RFC 6570): expression not closed (at 1-th byte)"
     );
     assert_eq!(
         compose("git://linux/", "{a,x:0}").unwrap_err().to_string(),

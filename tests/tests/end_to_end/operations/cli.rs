@@ -195,7 +195,7 @@ async fn what_cannot_be_read_has_a_hint_of_what_can() {
     for (arguments, hint) in [
         (["read", "git://repo/"], "git://repo/tree/{rev}/{+path}  (A directory at a revision)"),
         (["read", "git://repo/blob/HEAD/docs"], "git://repo/tree/{rev}/{+path}  (A directory at a revision)"),
-        (["read", "git://elsewhere/"], "`mcp-host list` shows what there is"),
+        (["read", "git://elsewhere/"], "`mcp-host list` shows the resources"),
         (
             ["list", "git://repo/blob/HEAD/docs/a.txt"],
             "it can be read: `mcp-host read git://repo/blob/HEAD/docs/a.txt`",
@@ -277,6 +277,38 @@ async fn completions_are_given_for_shells() {
     for shell in ["bash", "zsh", "fish"] {
         let completions = run(["completions", shell]).await.success();
         assert!(completions.text().contains("mcp-host"), "{shell}");
+    }
+}
+
+/// What bash suggests when tab is pressed at the end of that line.
+async fn completed_by_bash(line: &str) -> Vec<String> {
+    let script = run(["completions", "bash"]).await.success().text();
+    let call = r#"
+        read -ra COMP_WORDS <<< "$line"
+        [[ $line == *" " ]] && COMP_WORDS+=("")
+        COMP_CWORD=$((${#COMP_WORDS[@]} - 1)) COMP_LINE=$line COMP_POINT=${#line}
+        function=$(complete -p mcp-host | sed -E 's/.* -F ([^ ]+).*/\1/')
+        "$function" mcp-host "${COMP_WORDS[COMP_CWORD]}" "${COMP_WORDS[COMP_CWORD - 1]}"
+        printf '%s\n' "${COMPREPLY[@]}""#;
+    let mut bash = tokio::process::Command::new("bash");
+    bash.args(["--norc", "-c", &format!("{script}\n{call}")]).env("line", line);
+    let output = bash.output().await.unwrap();
+    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+#[tokio::test]
+async fn bash_completes_commands_their_options_and_fixed_values() {
+    for (line, wanted) in [
+        ("mcp-host ser", "serve"),
+        ("mcp-host serve --", "--stdio"),
+        ("mcp-host read --o", "--output"),
+        ("mcp-host list --color ", "never"),
+        ("mcp-host --log-format ", "json"),
+        ("mcp-host completions ", "fish"),
+        ("mcp-host help wa", "watch"),
+    ] {
+        let completed = completed_by_bash(line).await;
+        assert!(completed.iter().any(|word| word == wanted), "{line:?} gives {completed:?}");
     }
 }
 

@@ -61,6 +61,22 @@ async fn only_what_is_there_is_declared() {
 }
 
 #[tokio::test]
+async fn the_config_itself_is_not_served_and_moves_with_its_directory() {
+    let notes = Folder::with_files([("a.md", "# A\n")]);
+    let [init, option, plugins] = init_arguments();
+    for file in ["mcp-host.toml", "my config.toml"] {
+        let (code, _, err) = run_in(notes.path(), &[&init, &option, &plugins, "--config", file]).await;
+        assert_eq!(code, 0, "{err}");
+        let written = std::fs::read_to_string(notes.path().join(file)).unwrap();
+        assert!(written.contains("host = \".\""), "{written}");
+        let (_, listed, err) = run_in(notes.path(), &["list", "--all", "--config", file]).await;
+        let uri = format!("notes:///{}", file.replace(' ', "%20"));
+        assert!(listed.contains("notes:///a.md") && !listed.contains(&uri), "{listed}{err}");
+        assert_eq!(run_in(notes.path(), &["read", &uri, "--config", file]).await.0, 1);
+    }
+}
+
+#[tokio::test]
 async fn a_config_is_never_overwritten() {
     let folder = Folder::with_files([("a.md", "# A\n"), ("mcp-host.toml", "mine")]);
     folder.symlink("link.toml", "nowhere");

@@ -151,7 +151,7 @@ async fn a_plugin_whose_listing_fails_is_found_by_check() {
     assert_eq!(works["faults"], json!({ "contract": 1 }));
     let checked = check(&config, &[]).await;
     assert!(checked.text().contains("ok, 1 fault\n") && checked.text().contains("  failing\n"), "{}", checked.text());
-    assert!(checked.stderr.contains("1 of 2 plugins do not work"), "{}", checked.stderr);
+    assert!(checked.stderr.contains("1 of 2 plugins does not work"), "{}", checked.stderr);
 }
 
 #[tokio::test]

@@ -334,8 +334,8 @@ async fn a_rule_that_matches_no_mount_is_told_with_the_nearest() {
     let config = all
         .rule(Rule::for_principal("*").deny(["misbehavin://a/secrets/**", "misbehaving://a/ok/**", "**/.env"]))
         .write();
-    let said = "`deny` of rule 2 has `misbehavin://a/secrets/**`, which matches nothing below any mount; the mount that is \
-                most like it is `misbehaving://a/`";
+    let said = "`deny` of rule 2 has `misbehavin://a/secrets/**`, which matches nothing below any mount; the \
+                most similar mount is `misbehaving://a/`";
     let path = config.path();
     let check = |options: &'static [&str]| {
         run(["check", "--config", path.to_str().unwrap()].into_iter().chain(options.iter().copied()).map(str::to_owned))

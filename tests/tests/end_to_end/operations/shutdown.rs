@@ -1,6 +1,6 @@
 //! Graceful shutdown: requests in flight are answered first.
 
-use mcp_host_tests::{ConfigFile, HttpServer, Plugin, RawStdio, Revision};
+use mcp_host_tests::{ConfigFile, HttpExample, HttpServer, Plugin, RawHttp, RawStdio, Revision};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
@@ -26,7 +26,7 @@ async fn a_signal_ends_stdio_after_the_read_in_flight_was_answered() {
             let slow = wire.send_request("resources/read", json!({ "uri": SLOW_URI })).await;
             wire.log_line("a slow read has begun").await;
             wire.signal(signal);
-            wire.log_line("shutdown: waiting for requests in flight").await;
+            wire.log_line("graceful shutdown").await;
             assert_eq!(text(wire.response_to(slow).await.result()), "slow");
             wire.wait_clean_exit().await;
         }
@@ -62,7 +62,7 @@ async fn a_signal_ends_http_after_the_read_in_flight_was_answered() {
             let slow = tokio::spawn(async move { wire.request("resources/read", json!({ "uri": SLOW_URI })).await });
             server.log_line("a slow read has begun").await;
             server.signal(signal);
-            server.log_line("shutdown: waiting for requests in flight").await;
+            server.log_line("graceful shutdown").await;
             assert_eq!(text(slow.await.unwrap().result()), "slow");
             server.wait_clean_exit().await;
         }
@@ -122,7 +122,16 @@ async fn a_second_signal_does_not_wait() {
     wire.send_request("resources/read", json!({ "uri": "misbehaving://slow/slow?ms=50000" })).await;
     wire.log_line("a slow read has begun").await;
     wire.signal(Signal::TERM);
-    wire.log_line("another signal ends at once").await;
+    wire.log_line("a second signal terminates at once").await;
     wire.signal(Signal::TERM);
     assert_eq!(wire.wait_exit().await.code, Some(143));
+}
+
+#[tokio::test]
+async fn an_application_that_embeds_the_host_ends_while_a_client_waits_for_notifications() {
+    let application = HttpExample::start("embed-axum").await;
+    let ada = RawHttp::start_with_token(application.url(), Revision::V_2025_11_25, "token-of-ada").await;
+    let mut stream = ada.event_stream().await;
+    application.end_by(Signal::INT).await;
+    while stream.chunk().await.unwrap().is_some() {}
 }

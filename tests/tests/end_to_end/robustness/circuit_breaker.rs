@@ -41,22 +41,22 @@ async fn a_plugin_that_keeps_failing_is_set_aside_and_comes_back_by_itself() {
     let client = server.client();
     folder.write("broken", "");
     let refused = read_until_suspended(client).await;
-    assert!(refused.message.contains("it kept failing and is suspended; it is tried again in"), "{refused:?}");
+    assert!(refused.message.contains("its circuit breaker is open after repeated failures; retry in"), "{refused:?}");
     let wait = refused.data.unwrap()["retryAfterMs"].as_u64().unwrap();
     assert!((1..=1100).contains(&wait), "{wait}");
-    assert!(server.log_line("circuit opened").await.contains("faulty"));
+    assert!(server.log_line("circuit breaker opened").await.contains("faulty"));
 
     let page = serde_json::to_value(client.page(None).await.unwrap()).unwrap();
     let missing = &page["_meta"]["mcp-host/missing"];
     assert_eq!((missing.as_array().unwrap().len(), &missing[0]["plugin"]), (1, &json!("faulty")));
-    assert!(missing[0]["reason"].as_str().unwrap().contains("is suspended"), "{missing}");
+    assert!(missing[0]["reason"].as_str().unwrap().contains("circuit breaker is open"), "{missing}");
     assert!(missing[0]["retryAfterMs"].as_u64().is_some_and(|wait| wait > 0), "{missing}");
     assert_eq!(client.text("misbehaving://other/good").await, "good");
 
     repair(&folder);
     let is_back = async { while client.read("misbehaving://faulty/good").await.is_err() {} };
     tokio::time::timeout(TIMEOUT, is_back).await.expect("it comes back");
-    assert!(server.log_line("circuit closed").await.contains("faulty"));
+    assert!(server.log_line("circuit breaker closed").await.contains("faulty"));
     assert_eq!(missing_plugins(client).await, Value::Null);
     server.end().await;
 }
@@ -75,7 +75,7 @@ async fn a_client_that_asks_for_nothing_but_what_traps_has_nobody_set_aside() {
     assert_eq!(server.client().text("misbehaving://faulty/good").await, "good");
     assert_eq!(missing_plugins(server.client()).await, Value::Null);
     let log = server.end().await.log;
-    assert!(!log.contains("circuit opened"), "{log}");
+    assert!(!log.contains("circuit breaker opened"), "{log}");
 }
 
 #[tokio::test]
@@ -89,7 +89,7 @@ async fn answers_that_say_no_are_no_failures() {
         assert_eq!(kind(&server.client().read_error("misbehaving://faulty/unavailable").await), "unavailable");
     }
     let log = server.end().await.log;
-    assert!(!log.contains("circuit opened"), "{log}");
+    assert!(!log.contains("circuit breaker opened"), "{log}");
 }
 
 #[tokio::test]
@@ -102,7 +102,7 @@ async fn what_changes_while_a_plugin_is_set_aside_is_told_when_it_is_back() {
         wire.request("resources/read", json!({ "uri": "misbehaving://faulty/good" })).await.error();
     }
     wire.request("resources/read", json!({ "uri": "misbehaving://faulty/good" })).await.error();
-    wire.log_line("circuit opened").await;
+    wire.log_line("circuit breaker opened").await;
     folder.write("switch", "on");
     repair(&folder);
     loop {

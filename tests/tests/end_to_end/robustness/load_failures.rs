@@ -25,7 +25,11 @@ fn write_broken_components(folder: &Folder) -> Vec<BrokenComponent> {
         (instance $provider (export "describe" (func $f)))
         (export "mcp-host:provider/resource-provider@0.1.0" (instance $provider)))"#;
     let files: [(&str, Vec<u8>, &str); 8] = [
-        ("text", b"This is no component, but a letter.\n".to_vec(), "it does not begin as WebAssembly does"),
+        (
+            "text",
+            b"This is no component, but a letter.\n".to_vec(),
+            "it does not begin with the magic number of WebAssembly",
+        ),
         ("empty", Vec::new(), "it is empty"),
         ("core", wat("(module)"), "it is a core module"),
         ("cut-off", whole[..whole.len() / 2].to_vec(), "cannot compile"),

@@ -116,7 +116,7 @@ async fn an_answer_of_a_gibibyte_is_refused_before_it_is_copied() {
     let grow = format!("(drop (memory.grow (i32.const 16385))) {}", single_content(BLOB, 65536, 1 << 30));
     let component = provider_with_read(&grow).build();
     let bad = plugin(&component).limit("memory", "2GiB");
-    assert_eq!(read(bad).await, unavailable_error("its answer is larger than the 16.0 MiB allowed"));
+    assert_eq!(read(bad).await, unavailable_error("its response is larger than the 16.0 MiB allowed"));
 }
 
 #[tokio::test]
@@ -168,7 +168,7 @@ async fn what_a_component_calls_its_functions_is_not_in_what_is_said_of_its_trap
     let component = provider_with_read(&format!("(call $\"{name}\") (unreachable)")).module_fields(&function).build();
     let server = StdioServer::start(&config_with_good_plugin(plugin(&component).limit("memory", "16MiB"))).await;
     let error = server.client().read_error("bad://bad/x").await;
-    assert!(!error.message.contains("its answer is larger"), "{}", error.message);
+    assert!(!error.message.contains("its response is larger"), "{}", error.message);
     assert_eq!(server.client().text("good://good/good").await, "good");
     let resident = server.peak_rss();
     assert!(resident < MAX_RSS, "the host took up {} MiB", resident >> 20);

@@ -77,7 +77,7 @@ async fn a_plugin_that_does_not_list_is_missing_and_the_reason_is_in_plain_words
 #[tokio::test]
 async fn a_listing_that_is_too_large_is_missing() {
     let reason = missing_reason_beside_good("huge").await.unwrap();
-    assert_eq!(reason, "its answer is larger than the 2.0 MiB allowed");
+    assert_eq!(reason, "its response is larger than the 2.0 MiB allowed");
 }
 
 #[tokio::test]

@@ -85,7 +85,7 @@ async fn everything_that_there_can_be_many_of_counts_as_items() {
     assert_eq!(missing.len(), lists.len());
     for missing in missing {
         let reason =
-            "its answer has more than the 100000 items (icons, sizes, annotations and metadata among them) allowed";
+            "its response has more than the 100000 items (icons, sizes, annotations and metadata among them) allowed";
         assert_eq!(missing["reason"], reason);
     }
     for list in lists {

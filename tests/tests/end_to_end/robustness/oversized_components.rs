@@ -47,19 +47,19 @@ async fn inspect_error(file: &Path) -> String {
 #[tokio::test]
 async fn a_component_that_takes_minutes_to_compile_is_given_up() {
     let log = load_log(&slow_to_compile(), &[("deadline", "1s")]).await;
-    assert!(log.contains("the compiler was ended after 1s (`server.compile.deadline`)"), "{log}");
+    assert!(log.contains("the compiler was terminated after 1s (`server.compile.deadline`)"), "{log}");
 }
 
 #[tokio::test]
 async fn a_compiler_has_so_much_cpu_time_and_no_more() {
     let log = load_log(&slow_to_compile(), &[("cpu", "1s"), ("deadline", "1m")]).await;
-    assert!(log.contains("the compiler was ended after 1s of CPU time (`server.compile.cpu`)"), "{log}");
+    assert!(log.contains("the compiler was terminated after 1s of CPU time (`server.compile.cpu`)"), "{log}");
 }
 
 #[tokio::test]
 async fn a_compiler_has_so_much_memory_and_no_more() {
     let log = load_log(&memory_hungry(), &[("memory", "512MiB"), ("deadline", "1m")]).await;
-    assert!(log.contains("the compiler wanted more than 512.0 MiB of memory (`server.compile.memory`)"), "{log}");
+    assert!(log.contains("the compiler exceeded 512.0 MiB of memory (`server.compile.memory`)"), "{log}");
 }
 
 #[tokio::test]

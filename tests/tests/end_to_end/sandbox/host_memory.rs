@@ -13,7 +13,7 @@ const RESOURCE_KINDS: [(&str, &str); 9] = [
     ("paths", "ran out of memory"),
     // A scheme has at most 64 bytes: there can never be too many of them.
     ("schemes", ""),
-    ("timers", "holds too much open"),
+    ("timers", "too many handles open"),
 ];
 
 /// `limits.memory` of the guest.

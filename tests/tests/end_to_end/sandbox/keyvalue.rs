@@ -152,7 +152,7 @@ async fn a_bucket_is_full_at_its_quota_of_bytes_and_what_is_there_stays() {
     // A key counts as well: 3 bytes.
     read_text(client, "a/set/pages/one?size=1000").await;
     let reason = unavailable_reason(client, "a/set/pages/two?size=19").await;
-    assert!(reason.contains("the bucket `pages` is full: it may hold 1.0 KiB of keys and values"), "{reason}");
+    assert!(reason.contains("quota exceeded: the bucket `pages` may hold 1.0 KiB of keys and values"), "{reason}");
     assert_eq!(read_text(client, "a/exists/pages/two").await, "false");
     read_text(client, "a/set/pages/two?size=18").await;
     unavailable_reason(client, "a/set/pages/one?size=1001").await;
@@ -160,7 +160,7 @@ async fn a_bucket_is_full_at_its_quota_of_bytes_and_what_is_there_stays() {
     read_text(client, "a/delete/pages/one").await;
     read_text(client, "a/set/pages/two?size=1021").await;
     let log = server.end().await.log;
-    assert_eq!(log.matches("call failed: the bucket `pages` is full").count(), 1, "{log}");
+    assert_eq!(log.matches("call failed: quota exceeded: the bucket `pages`").count(), 1, "{log}");
 }
 
 #[tokio::test]
@@ -168,7 +168,7 @@ async fn a_bucket_is_full_at_its_quota_of_keys_and_a_batch_fits_whole_or_not_at_
     let config = ConfigFile::new().plugin(Plugin::keyvalue("a").bucket_with_quota("pages", "1MiB", 3)).write();
     let server = StdioServer::start(&config).await;
     let reason = unavailable_reason(server.client(), "a/fill/pages?count=4").await;
-    assert!(reason.contains("it may hold 3 keys"), "{reason}");
+    assert!(reason.contains("may hold 3 keys"), "{reason}");
     assert_eq!(read_text(server.client(), "a/keys/pages").await, "0\n-\n-\n-");
     read_text(server.client(), "a/fill/pages?count=3").await;
     read_text(server.client(), "a/clear/pages?keys=key-00000,key-00001").await;

@@ -42,7 +42,7 @@ async fn a_call_that_finds_the_queue_full_is_refused_at_once_and_those_in_it_are
     wire.response_to(slow).await.result();
     assert_eq!((refused.len(), answered), (2, 1), "one waits, whichever it is");
     for error in refused {
-        assert!(error["message"].as_str().unwrap().contains("too many requests wait for it"), "{error}");
+        assert!(error["message"].as_str().unwrap().contains("its queue is full"), "{error}");
         assert_eq!(error["data"], json!({ "kind": "unavailable", "plugin": "a", "retryAfterMs": 1000 }));
     }
     wire.end().await;
@@ -56,7 +56,7 @@ async fn calls_that_come_too_fast_are_refused_and_that_is_told_once() {
     let mut refused = 0;
     for _ in 0..20 {
         if let Err(error) = server.client().read("misbehaving://a/good").await {
-            assert_unavailable(&error, "a", "it is asked too often");
+            assert_unavailable(&error, "a", "its rate limit is exceeded");
             let wait = error.data.unwrap()["retryAfterMs"].as_u64().unwrap();
             assert!(wait <= 1000, "{wait}");
             refused += 1;
@@ -64,7 +64,7 @@ async fn calls_that_come_too_fast_are_refused_and_that_is_told_once() {
     }
     assert!(refused > 10, "{refused} of 20");
     let log = server.end().await.log;
-    assert_eq!(log.matches("more calls than `limits.rate` allows").count(), 1, "{log}");
+    assert_eq!(log.matches("rate limit exceeded (`limits.rate`)").count(), 1, "{log}");
 }
 
 #[tokio::test]
@@ -83,14 +83,15 @@ async fn an_answer_with_too_many_items_is_refused_whatever_they_are() {
     let completed = client.complete("misbehaving://a/echo/{+path}", ("path", ""), &[]).await.unwrap_err();
     assert_unavailable(&completed, "a", "more than the 10 completions allowed");
     let page = serde_json::to_value(client.page(None).await.unwrap()).unwrap();
-    let reasons = ["its answer has more than the 10 entries allowed", "its answer has more than the 1 entries allowed"];
+    let reasons =
+        ["its response has more than the 10 entries allowed", "its response has more than the 1 entries allowed"];
     let missing =
         ["a", "b"].into_iter().zip(reasons).map(|(plugin, reason)| json!({ "plugin": plugin, "reason": reason }));
     assert_eq!(page["_meta"]["mcp-host/missing"], missing.collect::<Value>());
     let templates = client.peer().list_resource_templates(None).await.unwrap();
     assert_eq!(templates.resource_templates.len(), 2, "those of the one whose templates are few enough");
     let log = server.end().await.log;
-    assert!(log.contains("the answer has 11 entries, more than `limits.response-items` (1)"), "{log}");
+    assert!(log.contains("the response has 11 entries, more than `limits.response-items` (1)"), "{log}");
 }
 
 /// A plugin that lists as its config says, between two good ones; returns all pages of the listing.
@@ -109,8 +110,8 @@ fn between_good_ones(bad: Plugin) -> ConfigFile {
 #[tokio::test]
 async fn a_listing_that_never_ends_does_not_keep_the_plugins_behind_it_out_of_reach() {
     for (list, listed, reason) in [
-        ("endless", 30, "its listing goes on beyond the 30 entries allowed; the rest is left out"),
-        ("endless-empty", 0, "its listing leads on and on with nothing in it"),
+        ("endless", 30, "its listing has more than the 30 entries allowed; the rest is omitted"),
+        ("endless-empty", 0, "too many consecutive pages of its listing are empty"),
     ] {
         let bad = Plugin::misbehaving("bad").config("list", list).limit("listing-items", 30);
         let server = StdioServer::start(&between_good_ones(bad).page_size(7).write()).await;

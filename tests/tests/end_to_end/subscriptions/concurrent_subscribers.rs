@@ -117,7 +117,7 @@ async fn whoever_listens_while_the_provider_fails_hears_of_it_when_it_is_back() 
         let config = ConfigFile::new().plugin(watched_plugin(&folder).limit("deadline", "100ms")).allow_all().write();
         let server = HttpServer::start(&config).await;
         let mut listeners = join_all((0..20).map(|_| Listener::start(&server, &["watched://w/f"]))).await;
-        let awaited = if fault == "list.trap" { "circuit opened" } else { call };
+        let awaited = if fault == "list.trap" { "circuit breaker opened" } else { call };
         server.log_line(awaited).await;
         fs::remove_file(broken).unwrap();
         let _ = fs::remove_file(folder.path().join("stat.trap"));
@@ -171,7 +171,7 @@ impl GatedHost {
 
     async fn reload(&self, config: ConfigFile) {
         let written = Self::config(&self.folder, &self.counts, config).write();
-        self.host.reload(Config::load(&written.path()).unwrap()).await.unwrap();
+        self.host.reload(Config::load(written.path()).unwrap()).await.unwrap();
     }
 
     fn stat_count(&self) -> usize {

@@ -11,7 +11,7 @@ use tokio::time::timeout;
 
 /// A host in this process.
 pub(crate) async fn start(config: &WrittenConfig) -> Arc<Host> {
-    let loaded = Config::load(&config.path()).unwrap();
+    let loaded = Config::load(config.path()).unwrap();
     Arc::new(Host::builder(loaded).compiler(Compiler::Program(host_binary())).start().await.unwrap())
 }
 
@@ -101,10 +101,10 @@ async fn a_reload_of_nothing_changes_nothing_and_of_something_keeps_the_rest() {
     for uri in ["faulty://m/a", "faulty://n/a"] {
         host.subscribe(&subscriber, uri).await.unwrap();
     }
-    let reloaded = host.reload(Config::load(&config.path()).unwrap()).await.unwrap();
+    let reloaded = host.reload(Config::load(config.path()).unwrap()).await.unwrap();
     assert!(reloaded.is_unchanged() && reloaded.generation == 1, "{reloaded:?}");
     config.replace(faulty_config(&folder).plugin(Plugin::faulty("n", folder.path()).config("prefix", "new")));
-    let reloaded = host.reload(Config::load(&config.path()).unwrap()).await.unwrap();
+    let reloaded = host.reload(Config::load(config.path()).unwrap()).await.unwrap();
     assert_eq!((reloaded.generation, reloaded.changed), (2, vec!["n".to_owned()]));
     assert_eq!(next_update(&subscriber).await, Update::Resource("faulty://n/a".to_owned()));
     // Each change was notified once, and unchanged resources not at all.

@@ -34,9 +34,9 @@ enum OriginRejection {
         "expected one `Host`, or `:authority`, of the form `host:port`; the request has none, several, or something else"
     )]
     InvalidHost,
-    #[error("the `Host` of the request is none of this server's; `http.hosts` of its config can name more")]
+    #[error("the `Host` of the request is not allowed; `http.hosts` of the server's config can allow it")]
     HostNotAllowed,
-    #[error("the `Origin` of the request is not of this machine; `http.cors` of the server's config can name more")]
+    #[error("the `Origin` of the request is not allowed; `http.cors` of the server's config can allow it")]
     OriginNotAllowed,
 }
 

@@ -80,7 +80,7 @@ async fn a_guest_that_leaks_handles_is_ended_and_the_next_call_is_answered() {
         let refusal = server.client().read_error(&action_uri(order)).await;
         let data = json!({ "kind": "unavailable", "plugin": "files" });
         assert_eq!((refusal.code, refusal.data), (ErrorCode::INTERNAL_ERROR, Some(data)), "{order}");
-        assert!(refusal.message.contains("too much open"), "{}", refusal.message);
+        assert!(refusal.message.contains("too many handles open"), "{}", refusal.message);
         assert_eq!(run_action(server.client(), "read dir=/a path=a.txt").await, "text", "after {order}");
     }
     server.log_line("`limits.handles` (100)").await;
