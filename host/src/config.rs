@@ -33,6 +33,7 @@
 //! Bounded: a file has at most [`Config::MAX_FILE_SIZE`] bytes, and values nest as deep as the TOML parser allows (80).
 
 mod advertise;
+pub mod audit;
 pub mod compile;
 mod count;
 mod cursor_key;
@@ -101,6 +102,7 @@ pub use server::{PageBytes, PageSize, Server};
 pub use token::{TokenDigest, TokenDigestError, TokenDigests};
 pub use warning::Warning;
 
+use audit::Audit;
 use error::Diagnostic;
 use http::Http;
 use principal::{Groups, Principals};
@@ -116,6 +118,8 @@ pub struct Config {
     pub server: Server,
     /// The HTTP server.
     pub http: Http,
+    /// The audit log. None unless set.
+    pub audit: Option<Audit>,
     /// The plugins. A config file has at least one.
     pub plugins: Plugins,
     /// The principals that authenticate with bearer tokens.
@@ -132,6 +136,7 @@ pub struct Config {
 const SECTION_DOCS: KeyDocs = &[
     ("server", "The host as a server: its name, address, pages and directories."),
     ("http", "The HTTP server: TLS, CORS and limits of clients."),
+    ("audit", "The audit log: one JSON line per request, to a file or to standard error."),
     ("plugin", "A provider with its mount, config, grants and limits."),
     ("principal", "A principal that authenticates with a bearer token over HTTP."),
     ("group", "A group of principals, for rules."),
@@ -245,6 +250,7 @@ impl Config {
         let config = Self {
             server: table.or_default("server"),
             http: table.or_default("http"),
+            audit: table.optional("audit"),
             plugins: table.or_default("plugin"),
             principals: table.optional("principal").map(|Principals(all)| all).unwrap_or_default(),
             groups: table.optional("group").map(|Groups(all)| all).unwrap_or_default(),

@@ -13,7 +13,7 @@
 //! | `check` | loading and trying plugins without serving them |
 //! | `resolve` | from a URI to a plugin and a path, with the access decision |
 //! | `children`, `completion`, `streams`, `subscribe` | listings below a resource, completion, whole listings, subscriptions |
-//! | `audit` | the access log |
+//! | `audit` | records of requests: the audit log, and events of the access log |
 //! | `generation`, `generation_store`, `background_loader`, `reload`, `config_watcher` | what is served, and what replaces it |
 //! | `lifecycle` | graceful shutdown |
 //! | `hint` | lookups for hints of the command line |
@@ -47,8 +47,9 @@ use self::background_loader::BackgroundLoader;
 use self::generation::Generation;
 use self::generation_store::GenerationStore;
 use self::lifecycle::RequestTracker;
-use self::resolve::{not_found_if_empty, route_error};
+use self::resolve::{not_found_if_empty, route_error, total_len};
 use crate::access::{Policy, Principal};
+use crate::audit::{AuditLog, Facts};
 use crate::catalog::{Catalog, Entries, Templates};
 use crate::config::{Config, Operation};
 use crate::plugin::PluginRuntime;
@@ -81,6 +82,8 @@ pub struct Host {
     latest_reload: watch::Sender<u64>,
     /// The requests in flight.
     requests: RequestTracker,
+    /// One line per request.
+    audit: AuditLog,
 }
 
 /// A request to list the catalog, or the direct children of one resource.
@@ -151,8 +154,10 @@ impl Host {
             let check = |entry: &Resource| if entry.listable { Ok(()) } else { Err("cannot be listed") };
             return self.list_children(principal, parent, request.cursor, check).await;
         }
-        self.audited(principal, Operation::List, "", async {
+        let facts = Facts::default();
+        self.audited(principal, Operation::List.name(), "", &facts, async {
             let now = self.generation.load_full();
+            facts.set_generation(now.number);
             let viewer = now.viewer(principal);
             self.catalog.page(&Entries { parent: None }, &now.slots, now.page_request(&viewer, request.cursor)).await
         })
@@ -165,8 +170,10 @@ impl Host {
         principal: &Principal,
         cursor: Option<&str>,
     ) -> Result<Listing<ResourceTemplate>, Error> {
-        self.audited(principal, Operation::Templates, "", async {
+        let facts = Facts::default();
+        self.audited(principal, Operation::Templates.name(), "", &facts, async {
             let now = self.generation.load_full();
+            facts.set_generation(now.number);
             let viewer = now.viewer(principal);
             self.catalog.page(&Templates, &now.slots, now.page_request(&viewer, cursor)).await
         })
@@ -176,28 +183,34 @@ impl Host {
     /// Reads a resource. Returns at least one content; contents with another URI than the requested one belong to resources
     /// below it.
     pub async fn read(&self, principal: &Principal, uri: &str) -> Result<Vec<ResourceContents>, Error> {
-        self.audited(principal, Operation::Read, uri, async {
+        let facts = Facts::default();
+        self.audited(principal, Operation::Read.name(), uri, &facts, async {
             let now = self.generation.load_full();
-            let target = now.resolve(principal, Operation::Read, uri)?;
+            let target = now.resolve(principal, Operation::Read, uri, &facts)?;
             let plugin = target.slot.loaded()?;
             let contents = plugin.read(&target.path, now.read_filter(principal)).await;
-            not_found_if_empty(uri, contents.map_err(|fault| fault.into_client_error(plugin.name(), uri))?)
+            let contents = contents.map_err(|fault| fault.into_client_error(plugin.name(), uri))?;
+            facts.set_bytes(total_len(&contents));
+            not_found_if_empty(uri, contents)
         })
         .await
     }
 
     /// Returns the metadata of a resource without reading it.
     pub async fn metadata(&self, principal: &Principal, uri: &str) -> Result<Resource, Error> {
-        self.audited(principal, Operation::Metadata, uri, async {
+        let facts = Facts::default();
+        self.audited(principal, Operation::Metadata.name(), uri, &facts, async {
             let now = self.generation.load_full();
-            now.resolve(principal, Operation::Metadata, uri)?.stat(uri).await
+            now.resolve(principal, Operation::Metadata, uri, &facts)?.stat(uri).await
         })
         .await
     }
 
     /// Completes a variable of a template. A template that does not exist, or that the principal may not see, is not found.
     pub async fn complete(&self, principal: &Principal, request: CompleteRequest<'_>) -> Result<Completion, Error> {
-        self.audited(principal, Operation::Complete, request.template, self.complete_inner(principal, request)).await
+        let (facts, template) = (Facts::default(), request.template);
+        let completing = self.complete_inner(principal, request, &facts);
+        self.audited(principal, Operation::Complete.name(), template, &facts, completing).await
     }
 
     /// Returns a new subscriber without subscriptions.
@@ -236,13 +249,21 @@ impl Host {
 
     /// Cancels a subscription. A subscription that does not exist is not an error.
     pub fn unsubscribe(&self, subscriber: &Subscriber, uri: &str) -> Result<(), Error> {
-        match self.generation.load().router.route(uri) {
-            Ok(routed) => subscriber.unsubscribe(&routed.uri),
+        let facts = Facts::default();
+        let record = self.begin_record(subscriber.principal(), audit::UNSUBSCRIBE, uri, &facts)?;
+        let generation = self.generation.load();
+        facts.set_generation(generation.number);
+        let result = match generation.router.route(uri) {
+            Ok(routed) => {
+                subscriber.unsubscribe(&routed.uri);
+                Ok(())
+            }
             // Its plugin may be gone, and with it the normal form: only the spelling of the subscription is left.
-            Err(RouteError::NoMount) if subscriber.unsubscribe_by_spelling(uri) => {}
-            Err(error) => return Err(route_error(&error, uri)),
-        }
-        Ok(())
+            Err(RouteError::NoMount) if subscriber.unsubscribe_by_spelling(uri) => Ok(()),
+            Err(error) => Err(route_error(&error, uri)),
+        };
+        record.end(&result);
+        result
     }
 }
 
@@ -339,6 +360,24 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn without_a_server_a_line_of_the_audit_log_has_what_the_facade_knows() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("audit.jsonl");
+        let mut config = Config::new();
+        config.audit = Some(crate::config::audit::Audit::to_file(&file));
+        let builder = Host::builder(config).cache_dir(dir.path().join("cache")).state_dir(dir.path().join("state"));
+        let host = builder.start().await.unwrap();
+        host.read(&Principal::new("ada"), "a://b").await.unwrap_err();
+        host.shutdown(Duration::from_secs(60)).await;
+        let line: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+        let mut names: Vec<_> = line.as_object().unwrap().keys().map(String::as_str).collect();
+        names.sort_unstable();
+        let known = ["duration_ms", "generation", "operation", "outcome", "principal", "sequence", "time", "uri"];
+        assert_eq!(names, known);
+        assert_eq!((&line["principal"], &line["outcome"]), (&"ada".into(), &"not found".into()));
+    }
+
+    #[tokio::test]
     async fn a_host_that_is_dropped_ends_streams() {
         let dir = tempfile::tempdir().unwrap();
         let host = empty_host(dir.path()).await;
@@ -374,7 +413,8 @@ mod tests {
             let dir = tempfile::tempdir().unwrap();
             let host = Arc::new(empty_host(dir.path()).await);
             let (finish, finished) = tokio::sync::oneshot::channel::<()>();
-            let request = host.audited(&Principal::LOCAL, Operation::List, "", async {
+            let facts = Facts::default();
+            let request = host.audited(&Principal::LOCAL, "list", "", &facts, async {
                 finished.await.unwrap();
                 Ok(())
             });

@@ -46,7 +46,7 @@
 //! | [`cli`] | the command `mcp-host` |
 //! | [`server`] | MCP over stdio and HTTP |
 //! | [`Host`] | the façade: list, read, complete, each for a principal |
-//! | `catalog`, `watch`, [`access`] | merged listings and cursors; changes and subscriptions; who may do what |
+//! | `catalog`, `watch`, [`access`], `audit` | merged listings and cursors; changes and subscriptions; who may do what; the audit log |
 //! | [`plugin`] | the call path: admission, circuit breaker, calls under limits, validation of answers |
 //! | [`engine`] | wasmtime: compiling and loading components, the instance pool, the threads that calls run on |
 //! | `sandbox` | the WASI context of an instance: directories, HTTP, key-value buckets, the log, memory |
@@ -69,6 +69,7 @@
 #![cfg_attr(not(feature = "cli"), allow(rustdoc::broken_intra_doc_links, reason = "the map names all modules"))]
 
 pub mod access;
+mod audit;
 #[cfg(all(test, feature = "cli"))]
 mod captured_log;
 mod catalog;
@@ -102,6 +103,7 @@ mod time;
 pub mod uri;
 mod watch;
 
+pub use audit::AuditError;
 pub use catalog::{CursorKey, KeyError};
 pub use host::{
     CheckError, CheckReport, CheckedProvider, CompleteRequest, ConfigWatcher, Host, HostBuilder, InspectError,

@@ -24,8 +24,23 @@ use tokio::time::timeout;
 /// Opens a regular file for reading. For anything else, the error names the file type.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
     require_regular_file(&path.metadata()?)?;
+    open_with(OpenOptions::new().read(true), path)
+}
+
+/// Opens a regular file for reading and appending, or creates it with mode 0600.
+pub(crate) fn open_to_append(path: &Path) -> io::Result<File> {
+    match path.metadata() {
+        Ok(metadata) => require_regular_file(&metadata)?,
+        Err(error) if error.kind() == ErrorKind::NotFound => {}
+        Err(error) => return Err(error),
+    }
     let mut options = OpenOptions::new();
-    options.read(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    open_with(options.read(true).append(true).create(true), path)
+}
+
+fn open_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     {
         use std::os::unix::fs::OpenOptionsExt;

@@ -14,6 +14,8 @@ const NOT_EXPRESSIBLE: &[(&str, &[&str])] = &[
     (
         "files, directories and variables that do not exist or have other contents",
         &[
+            "audit_directory_missing",
+            "audit_file_is_a_directory",
             "component_is_a_directory",
             "component_missing",
             "cursor_key_too_short",

@@ -17,6 +17,7 @@ use crate::origin::CertifiedKey;
 pub struct ConfigFile {
     server: Table,
     http: Table,
+    audit: Table,
     plugins: Vec<Plugin>,
     rules: Vec<Rule>,
     /// Text appended to the file, for what is not valid TOML or not a valid config.
@@ -45,6 +46,12 @@ impl ConfigFile {
     /// Sets a key of `[http]`.
     pub fn http(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.http.insert(key.to_owned(), value.into());
+        self
+    }
+
+    /// Sets a key of `[audit]`.
+    pub fn audit(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.audit.insert(key.to_owned(), value.into());
         self
     }
 
@@ -103,6 +110,9 @@ impl ConfigFile {
         let mut file = Table::new();
         file.insert("server".to_owned(), self.server.into());
         file.insert("http".to_owned(), self.http.into());
+        if !self.audit.is_empty() {
+            file.insert("audit".to_owned(), self.audit.into());
+        }
         file.insert("plugin".to_owned(), self.plugins.into_iter().map(|plugin| plugin.0).collect::<Vec<_>>().into());
         file.insert("rule".to_owned(), self.rules.into_iter().map(|rule| rule.0).collect::<Vec<_>>().into());
         let toml = toml::to_string(&file).expect("a table is TOML");

@@ -177,6 +177,11 @@ impl RawHttp {
         self
     }
 
+    /// The id of its session.
+    pub fn session_id(&self) -> Option<&str> {
+        self.session.as_deref()
+    }
+
     /// Ends its session with DELETE.
     pub async fn delete_session(self) {
         let session = self.session.as_deref().expect("only sessions are ended");

@@ -66,7 +66,8 @@ impl Process {
         kill_process(self.id(), signal).expect("a process may signal its child");
     }
 
-    fn id(&self) -> Pid {
+    /// Its process id.
+    pub(crate) fn id(&self) -> Pid {
         self.child.id().and_then(|id| Pid::from_raw(id.cast_signed())).expect("it still runs")
     }
 

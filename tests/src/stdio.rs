@@ -1,6 +1,6 @@
 //! A server that speaks over its standard streams, as desktop clients start it.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -110,10 +110,30 @@ impl RawStdio {
 
     /// The same in a user namespace with a limit on inotify watches.
     pub async fn start_with_inotify_limit(watches: usize, config: &WrittenConfig, revision: Revision) -> Self {
+        let limit = format!("echo {watches} > /proc/sys/user/max_inotify_watches");
+        Self::start_in_namespace(&limit, config, revision).await
+    }
+
+    /// The same with a disk of that size, which only the server sees, at the directory `disk` beside the config.
+    pub async fn start_with_disk(size: &str, config: &WrittenConfig, revision: Revision) -> Self {
+        let directory = config.dir().join("disk");
+        std::fs::create_dir(&directory).expect("a directory to mount the disk at");
+        let mount = format!("mount -t tmpfs -o size={size} tmpfs '{}'", directory.display());
+        Self::start_in_namespace(&mount, config, revision).await
+    }
+
+    /// A path as the server sees it.
+    pub fn path_in_namespace(&self, path: &Path) -> PathBuf {
+        let path = path.strip_prefix("/").expect("it is absolute");
+        Path::new("/proc").join(self.process.id().to_string()).join("root").join(path)
+    }
+
+    /// Starts a server in a user namespace and a mount namespace of its own, after a command of the shell.
+    async fn start_in_namespace(setup: &str, config: &WrittenConfig, revision: Revision) -> Self {
         let host = host_command();
         let mut command = Command::new("unshare");
-        command.args(["--user", "--map-root-user", "sh", "-c"]);
-        command.arg(format!("echo {watches} > /proc/sys/user/max_inotify_watches && exec \"$0\" \"$@\""));
+        command.args(["--user", "--map-root-user", "--mount", "sh", "-c"]);
+        command.arg(format!("{setup} && exec \"$0\" \"$@\""));
         command.arg(host.as_std().get_program()).kill_on_drop(true);
         let set = host.as_std().get_envs().filter_map(|(name, value)| Some((name, value?)));
         command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).envs(set).current_dir("/");

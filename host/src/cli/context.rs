@@ -43,9 +43,12 @@ impl Context {
         Ok(Config::load(&self.config)?)
     }
 
-    /// Starts a host with the config, and waits until each plugin is loaded or has failed.
+    /// Starts a host with the config, and waits until each plugin is loaded or has failed. It has no audit log: that is
+    /// the server's, which may be running.
     pub(super) async fn start_host(&self) -> Result<Host, CliError> {
-        Ok(self.builder(self.config()?).start().await?)
+        let mut config = self.config()?;
+        config.audit = None;
+        Ok(self.builder(config).start().await?)
     }
 
     /// Shuts a host down gracefully.

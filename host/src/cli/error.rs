@@ -237,9 +237,11 @@ fn request_help(error: &Error) -> Option<String> {
             "`mcp-host check` says whether plugin `{plugin}` can be loaded; the log above, in more detail with `--log debug`, \
              says what it did"
         ),
-        Error::InvalidRequest { .. } | Error::InvalidCursor | Error::Denied { .. } | Error::ShuttingDown => {
-            return None;
-        }
+        Error::InvalidRequest { .. }
+        | Error::InvalidCursor
+        | Error::Denied { .. }
+        | Error::AuditUnavailable
+        | Error::ShuttingDown => return None,
     };
     Some(help)
 }

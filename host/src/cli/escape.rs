@@ -1,10 +1,9 @@
 //! Escaping of provider text for terminals: [`crate::escape`], for text of several lines and for JSON.
 
 use std::borrow::Cow;
-use std::fmt::Write;
 
-pub(super) use crate::escape::line;
 use crate::escape::{escape, is_deceptive, is_unsafe};
+pub(super) use crate::escape::{json, line};
 
 /// Escapes text of several lines. A line may end with CR LF; a CR elsewhere would overwrite the line.
 pub(super) fn lines(text: &str) -> Cow<'_, str> {
@@ -19,29 +18,6 @@ pub(super) fn lines(text: &str) -> Cow<'_, str> {
         };
         escaped.push_str(&escape(line, |c| is_unsafe(c) && !matches!(c, '\n' | '\t')));
         escaped.push_str(end);
-    }
-    Cow::Owned(escaped)
-}
-
-/// Escapes a JSON text, which stays valid with the same meaning: such characters occur in its strings only, and are
-/// escaped there as JSON requires.
-pub(super) fn json(text: &str) -> Cow<'_, str> {
-    // Between strings there is white space; in them, JSON has no control character below U+0020 anyway.
-    let is_unsafe = |c| is_unsafe(c) && !matches!(c, '\n' | '\t' | '\r');
-    if !text.contains(is_unsafe) {
-        return Cow::Borrowed(text);
-    }
-    let mut escaped = String::with_capacity(text.len());
-    for c in text.chars() {
-        if is_unsafe(c) {
-            let mut units = [0; 2];
-            for unit in c.encode_utf16(&mut units) {
-                // Writing to a string cannot fail.
-                let _ = write!(escaped, "\\u{unit:04x}");
-            }
-        } else {
-            escaped.push(c);
-        }
     }
     Cow::Owned(escaped)
 }
@@ -75,14 +51,5 @@ mod tests {
     #[test]
     fn a_carriage_return_within_a_line_does_not_overwrite_it() {
         assert_eq!(lines("rm -rf\rls\r\r\n"), "rm -rf\\rls\\r\r\n");
-    }
-
-    #[test]
-    fn escaped_json_means_the_same() {
-        let value = serde_json::json!({ "a\u{9b}": "\u{7f}\u{202e}\u{1b}\n日本" });
-        let text = serde_json::to_string_pretty(&value).unwrap();
-        let escaped = json(&text);
-        assert!(!escaped.contains(|c| is_unsafe(c) && c != '\n'), "{escaped}");
-        assert_eq!(serde_json::from_str::<serde_json::Value>(&escaped).unwrap(), value);
     }
 }

@@ -20,6 +20,9 @@ pub(super) struct ExistingDirectory(pub(super) PathBuf);
 /// A directory of the host, which it creates when needed.
 pub(super) struct CreatableDirectory(pub(super) PathBuf);
 
+/// A file of the host, which it creates when needed, in a directory that exists.
+pub(super) struct CreatableFile(pub(super) PathBuf);
+
 impl FromNode for ExistingFile {
     const TYPE_NAME: &'static str = "a path";
 
@@ -90,6 +93,44 @@ impl FromNode for CreatableDirectory {
             return None;
         }
         to_absolute(node, &path).map(Self)
+    }
+}
+
+impl FromNode for CreatableFile {
+    const TYPE_NAME: &'static str = "a path";
+
+    fn example() -> String {
+        "\"audit.jsonl\"".into()
+    }
+
+    fn schema() -> Schema {
+        path_schema()
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        let path = resolve::<Self>(node)?;
+        if path.metadata().is_ok_and(|metadata| !metadata.is_file()) {
+            let help =
+                format!("write the path of a file, which need not exist: {}", node.assignment_hint(&Self::example()));
+            node.report_error(format!("{} is not a regular file", quoted_path(&path)), help);
+            return None;
+        }
+        let absolute = to_absolute(node, &path)?;
+        match path.parent().filter(|_| path.file_name().is_some()) {
+            Some(_) if absolute.parent().is_some_and(Path::is_dir) => Some(Self(absolute)),
+            Some(directory) => {
+                let message = format!("there is no directory {} for the file", quoted_path(directory));
+                let help = "make that directory, or correct the path; relative paths start from the directory of the \
+                            config file";
+                node.report_error(message, help);
+                None
+            }
+            None => {
+                let help = format!("write the path of a file: {}", node.assignment_hint(&Self::example()));
+                node.report_error(format!("{} does not end with the name of a file", quoted_path(&path)), help);
+                None
+            }
+        }
     }
 }
 

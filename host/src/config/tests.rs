@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::audit::{AuditDestination, OnFull};
 use super::diagnostics::RenderStyle;
 use super::grants::{CredentialName, DirQuota, EnvName, Grants, GuestPath, Mode};
 use super::http::HttpAddress;

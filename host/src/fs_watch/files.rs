@@ -114,7 +114,8 @@ impl FileWatcher {
             });
             match has_changed.await {
                 Some(true) => break,
-                Some(false) => {}
+                // Another file in one of the directories: one that is written all the time must not keep the threads busy.
+                Some(false) => sleep(DEBOUNCE).await,
                 None => self.wakeup.notify_one(),
             }
         }

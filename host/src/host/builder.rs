@@ -12,6 +12,7 @@ use super::generation::{Generation, NativePluginConflict, NativePlugins, sorted_
 use super::generation_store::GenerationStore;
 use super::lifecycle::RequestTracker;
 use crate::access::Access;
+use crate::audit::{AuditError, AuditLog};
 use crate::catalog::{Catalog, CursorKey, KeyError};
 use crate::config::{Config, PluginName};
 use crate::engine::{Compiler, Engine, EngineOptions, Progress};
@@ -33,6 +34,9 @@ pub enum StartError {
     /// The key for cursors cannot be read or created.
     #[error(transparent)]
     Key(#[from] KeyError),
+    /// The audit log cannot be opened.
+    #[error(transparent)]
+    Audit(#[from] AuditError),
     /// Two plugins exclude each other.
     #[error(transparent)]
     Conflict(#[from] NativePluginConflict),
@@ -170,6 +174,7 @@ impl HostBuilder {
         let (plugin_runtime, config) = (Arc::new(runtime), Arc::new(config));
         let access = Arc::new(Access::new(&config));
         let generation = Generation::new(1, config.clone(), native.clone(), access, |_| Err(NotLoaded::Loading))?;
+        let audit = AuditLog::start(config.audit.as_ref())?;
         let generation_store = Arc::new(GenerationStore::new(generation));
         let background_loader = BackgroundLoader::new(generation_store.clone(), plugin_runtime.clone());
         for plugin in sorted_by_name(&config) {
@@ -182,6 +187,7 @@ impl HostBuilder {
             catalog: Catalog::new(&key),
             latest_reload: watch::Sender::new(0),
             requests: RequestTracker::default(),
+            audit,
             generation_store,
             plugin_runtime,
             background_loader,

@@ -4,8 +4,9 @@
 //! other, and [`read_strict`](Host::read_strict) returns no contents of others with it.
 
 use super::Host;
-use super::resolve::not_found_if_empty;
+use super::resolve::{not_found_if_empty, total_len};
 use crate::access::Principal;
+use crate::audit::Facts;
 use crate::catalog::{Entries, PageRequest};
 use crate::config::Operation;
 use crate::plugin::Fault;
@@ -38,18 +39,26 @@ impl Host {
     /// A provider that returns others all the same breaks the contract: they are dropped, and the fault is counted.
     #[doc(hidden)]
     pub async fn read_strict(&self, principal: &Principal, uri: &str) -> Result<Vec<ResourceContents>, Error> {
-        self.audited(principal, Operation::Read, uri, self.read_strict_inner(principal, uri)).await
+        let facts = Facts::default();
+        let reading = self.read_strict_inner(principal, uri, &facts);
+        self.audited(principal, Operation::Read.name(), uri, &facts, reading).await
     }
 
-    async fn read_strict_inner(&self, principal: &Principal, uri: &str) -> Result<Vec<ResourceContents>, Error> {
+    async fn read_strict_inner(
+        &self,
+        principal: &Principal,
+        uri: &str,
+        facts: &Facts,
+    ) -> Result<Vec<ResourceContents>, Error> {
         let now = self.generation.load_full();
-        let target = now.resolve(principal, Operation::Read, uri)?;
+        let target = now.resolve(principal, Operation::Read, uri, facts)?;
         let plugin = target.slot.loaded()?;
         let answer = |fault: Fault| fault.into_client_error(plugin.name(), uri);
         let contents = plugin.read(&target.path, now.read_filter(principal)).await.map_err(answer)?;
         let mut contents = not_found_if_empty(uri, contents)?;
         let is_own = |one: &ResourceContents| one.entry.uri == target.uri;
         if contents.iter().all(is_own) {
+            facts.set_bytes(total_len(&contents));
             return Ok(contents);
         }
         let listable = match contents.iter().find(|one| is_own(one)) {
@@ -67,6 +76,7 @@ impl Host {
         } else if !now.access.allows(principal, Operation::List, &target.uri) {
             contents.retain(is_own);
         }
+        facts.set_bytes(total_len(&contents));
         not_found_if_empty(uri, contents)
     }
 
@@ -89,9 +99,10 @@ impl Host {
         cursor: Option<&str>,
         check: impl FnOnce(&Resource) -> Result<(), &'static str>,
     ) -> Result<Listing<Resource>, Error> {
-        self.audited(principal, Operation::List, parent, async {
+        let facts = Facts::default();
+        self.audited(principal, Operation::List.name(), parent, &facts, async {
             let now = self.generation.load_full();
-            let target = now.resolve(principal, Operation::List, parent)?;
+            let target = now.resolve(principal, Operation::List, parent, &facts)?;
             let (entries, viewer) = (Entries { parent: Some(&target.path) }, now.viewer(principal));
             let page = PageRequest { scope: target.uri.as_str(), ..now.page_request(&viewer, cursor) };
             let listing = self.catalog.page(&entries, std::slice::from_ref(target.slot), page).await?;

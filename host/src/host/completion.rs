@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use super::resolve::{ValueFilter, route_error};
 use super::{CompleteRequest, Host};
 use crate::access::Principal;
+use crate::audit::{Decision, Facts};
 use crate::config::Operation;
 use crate::resource::{Argument, Completion, Error};
 use crate::uri::UriTemplate;
@@ -18,16 +19,21 @@ impl Host {
         &self,
         principal: &Principal,
         request: CompleteRequest<'_>,
+        facts: &Facts,
     ) -> Result<Completion, Error> {
         let now = self.generation.load_full();
+        facts.set_generation(now.number);
         let CompleteRequest { template: requested_template, argument, context: known } = request;
         let (slot, template) =
             now.router.route_template(requested_template).map_err(|error| route_error(&error, requested_template))?;
         let not_found = || Error::NotFound { uri: requested_template.to_owned() };
         let slot = now.slots.get(*slot).ok_or_else(not_found)?;
+        facts.set_plugin(&slot.name);
         if !now.access.allows_template(principal, Operation::Complete, &template) {
+            facts.set_decision(Decision::Deny);
             return Err(not_found());
         }
+        facts.set_decision(Decision::Allow);
         let plugin = slot.loaded()?;
         let known = context_arguments(&template, known);
         let value_filter = ValueFilter::new(now.clone(), principal, &template, &argument.name, &known);

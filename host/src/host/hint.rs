@@ -3,6 +3,7 @@
 
 use super::Host;
 use crate::access::Principal;
+use crate::audit::Facts;
 use crate::catalog::{PageRequest, Templates};
 use crate::config::Operation;
 use crate::resource::ResourceTemplate;
@@ -11,7 +12,7 @@ impl Host {
     /// Returns whether a resource is listable, if it exists for the principal.
     pub(crate) async fn is_listable(&self, principal: &Principal, uri: &str) -> Option<bool> {
         let now = self.generation.load_full();
-        let target = now.resolve(principal, Operation::Metadata, uri).ok()?;
+        let target = now.resolve(principal, Operation::Metadata, uri, &Facts::default()).ok()?;
         Some(target.stat(uri).await.ok()?.listable)
     }
 

@@ -14,7 +14,7 @@ use super::Host;
 use crate::log_target;
 use crate::resource::Error;
 
-/// The time that closing databases gets at least, even if draining has used up the whole timeout.
+/// The time that closing databases gets at least, even if draining has used up the whole timeout; so does the audit log.
 const MIN_CLOSE_TIME: Duration = Duration::from_millis(100);
 
 /// Counts the requests in flight, and rejects new ones after it was closed.
@@ -37,7 +37,7 @@ impl RequestTracker {
 impl Host {
     /// Shuts the host down gracefully. New requests are rejected with [`Error::ShuttingDown`], plugins are no longer loaded or
     /// polled for changes, and subscribers get no more updates. Requests in flight are completed; then the key-value
-    /// databases of plugins are closed, which checkpoints their write-ahead logs.
+    /// databases of plugins are closed, which checkpoints their write-ahead logs, and the audit log is written to its end.
     ///
     /// Requests that are still in flight after `timeout` are logged and left running; dropping the host cancels them. A
     /// database that cannot be closed in time is left as by a killed process: nothing that was acknowledged is lost.
@@ -58,5 +58,6 @@ impl Host {
         if tokio::time::timeout(close_timeout, closing).await.is_err() {
             tracing::warn!(target: log_target::SERVER, "graceful shutdown: key-value databases are still open after {timeout:?}");
         }
+        self.audit.close(timeout.saturating_sub(start.elapsed()).max(MIN_CLOSE_TIME)).await;
     }
 }

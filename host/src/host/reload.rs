@@ -100,6 +100,8 @@ pub struct ReloadReport {
     pub server: bool,
     /// Whether HTTP settings have changed: a new certificate, for example.
     pub http: bool,
+    /// Whether the audit log has changed: whether there is one, its file or its rotation.
+    pub audit: bool,
     /// Keys whose new values apply only after a restart.
     pub requires_restart: Vec<&'static str>,
     /// The duration of the reload.
@@ -113,7 +115,7 @@ impl ReloadReport {
     }
 
     fn replaces_settings(&self) -> bool {
-        self.rules || self.principals || self.server || self.http
+        self.rules || self.principals || self.server || self.http || self.audit
     }
 
     fn replaces_plugins(&self) -> bool {
@@ -206,6 +208,7 @@ impl Host {
                 principals: config.principals != old.config.principals,
                 server: config.server != old.config.server,
                 http: config.http != old.config.http,
+                audit: config.audit != old.config.audit,
                 generation: old.number,
                 requires_restart,
                 ..ReloadReport::default()
@@ -222,6 +225,9 @@ impl Host {
                     ..old.clone()
                 }
             });
+            if report.audit {
+                self.audit.reconfigure(config.audit.as_ref());
+            }
             self.latest_reload.send_modify(|newest| *newest = newest.wrapping_add(1));
             let reload_id = *self.latest_reload.borrow();
             Ok((next, PendingReload { config: Arc::new(config), access, reload_id, plugins_changed, report }))

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use super::generation::Generation;
 use crate::access::{Policy, Principal};
+use crate::audit::{Decision, Facts};
 use crate::catalog::{PageRequest, Viewer};
 use crate::config::Operation;
 use crate::plugin::PluginSlot;
@@ -45,22 +46,32 @@ impl Generation {
         PageRequest { viewer, scope: "", cursor, size: server.page_size.get(), max_bytes }
     }
 
-    /// Resolves a URI, if it is valid, a mount owns it, and the principal may perform the operation on it.
+    /// Resolves a URI, if it is valid, a mount owns it, and the principal may perform the operation on it. The plugin and
+    /// the decision are recorded in `facts`.
     pub(super) fn resolve(
         &self,
         principal: &Principal,
         operation: Operation,
         uri: &str,
+        facts: &Facts,
     ) -> Result<ResolvedTarget<'_>, Error> {
+        facts.set_generation(self.number);
         let routed = self.router.route(uri).map_err(|error| match error.mount() {
             // The existence of a mount is not public.
             Some(mount) if !self.may_access_mount(principal, operation, mount) => {
+                facts.set_decision(Decision::Deny);
                 Error::NotFound { uri: uri.to_owned() }
             }
             _ => route_error(&error, uri),
         })?;
-        let slot = self.slots.get(*routed.target).filter(|_| self.access.allows(principal, operation, &routed.uri));
-        let slot = slot.ok_or_else(|| Error::NotFound { uri: uri.to_owned() })?;
+        let not_found = || Error::NotFound { uri: uri.to_owned() };
+        let slot = self.slots.get(*routed.target).ok_or_else(not_found)?;
+        facts.set_plugin(&slot.name);
+        if !self.access.allows(principal, operation, &routed.uri) {
+            facts.set_decision(Decision::Deny);
+            return Err(not_found());
+        }
+        facts.set_decision(Decision::Allow);
         Ok(ResolvedTarget { slot, uri: routed.uri, path: routed.path })
     }
 
@@ -83,6 +94,12 @@ pub(super) fn not_found_if_empty(
     contents: Vec<ResourceContents>,
 ) -> Result<Vec<ResourceContents>, Error> {
     if contents.is_empty() { Err(Error::NotFound { uri: requested_uri.to_owned() }) } else { Ok(contents) }
+}
+
+/// The size of contents, in bytes.
+pub(super) fn total_len(contents: &[ResourceContents]) -> u64 {
+    let len = |one: &ResourceContents| u64::try_from(one.body.as_bytes().len()).unwrap_or(u64::MAX);
+    contents.iter().map(len).fold(0, u64::saturating_add)
 }
 
 /// The error for a URI or template that cannot be routed.

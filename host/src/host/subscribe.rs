@@ -27,6 +27,7 @@ use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::Host;
+use crate::audit::{Decision, Facts};
 use crate::config::Operation;
 use crate::log_target;
 use crate::resource::Error;
@@ -39,6 +40,8 @@ const RETRY_BUDGET: Duration = Duration::from_secs(3);
 const MAX_WAIT: Duration = Duration::from_secs(30);
 /// The retry delay while a reload replaces the plugin.
 const RELOAD_RETRY_DELAY: Duration = Duration::from_millis(10);
+/// The retry delay while the audit log has no space for a record.
+const AUDIT_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// The maximum number of concurrent attempts per list and plugin.
 const MAX_ATTEMPTS_PER_PLUGIN: usize = 8;
 
@@ -59,6 +62,8 @@ impl From<Error> for AttemptError {
 struct RequestedResource<'a> {
     uri: &'a str,
     is_active: AtomicBool,
+    /// Whether the audit log has a line about its permanent failure: reloads repeat the attempt, and mostly the failure.
+    is_failure_recorded: AtomicBool,
 }
 
 /// Resources by the time of their next attempt.
@@ -84,9 +89,10 @@ impl Host {
     /// The resource is not subscribable, or not within some seconds. Nothing is retained then.
     pub async fn subscribe(&self, subscriber: &Subscriber, uri: &str) -> Result<(), Error> {
         let began = Instant::now();
+        let facts = Facts::default();
         let trying = async {
             loop {
-                match self.try_subscribe(subscriber, uri, false).await {
+                match self.try_subscribe(subscriber, uri, false, &facts).await {
                     Ok(()) => return Ok(()),
                     Err(AttemptError { retry_after: Some(after), .. })
                         if began.elapsed().saturating_add(after) < RETRY_BUDGET =>
@@ -98,7 +104,7 @@ impl Host {
             }
         };
         let waiting = async { timeout(MAX_WAIT, trying).await.unwrap_or_else(|_| Err(self.subscribe_timeout(uri))) };
-        self.audited(subscriber.principal(), Operation::Subscribe, uri, waiting).await
+        self.audited(subscriber.principal(), Operation::Subscribe.name(), uri, &facts, waiting).await
     }
 
     /// Subscribes to each of those resources, with retries until it succeeds, and notifies the subscriber once of each
@@ -106,7 +112,11 @@ impl Host {
     #[doc(hidden)]
     pub async fn maintain_subscriptions(&self, subscriber: &Subscriber, uris: &[String]) -> Infallible {
         let mut reloads = self.hub.reloads();
-        let wanted = uris.iter().map(|uri| RequestedResource { uri, is_active: AtomicBool::new(false) });
+        let wanted = uris.iter().map(|uri| RequestedResource {
+            uri,
+            is_active: AtomicBool::new(false),
+            is_failure_recorded: AtomicBool::new(false),
+        });
         let wanted: Vec<_> = wanted.collect();
         loop {
             reloads.mark_unchanged();
@@ -149,22 +159,30 @@ impl Host {
         }
     }
 
-    /// Attempts once to subscribe to a resource of a list. Returns the retry delay, if any.
+    /// Attempts once to subscribe to a resource of a list. Returns the retry delay, if any. The audit log has a line when
+    /// the subscription becomes active, and when it fails permanently for the first time.
     async fn try_subscribe_audited<'a>(
         &self,
         subscriber: &Subscriber,
         wanted: &'a RequestedResource<'a>,
     ) -> (&'a RequestedResource<'a>, Option<Duration>) {
         let uri = wanted.uri;
+        let facts = Facts::default();
+        let record = self.begin_record(subscriber.principal(), Operation::Subscribe.name(), uri, &facts);
+        let Ok(mut record) = record else { return (wanted, Some(AUDIT_RETRY_DELAY)) };
+        record.set_audited(false);
         let mut retry_after = None;
         let trying = async {
-            let tried = self.try_subscribe(subscriber, uri, true).await;
+            let tried = self.try_subscribe(subscriber, uri, true, &facts).await;
             tried.map_err(|refusal| {
                 retry_after = refusal.retry_after;
                 refusal.error
             })
         };
-        match self.audited(subscriber.principal(), Operation::Subscribe, uri, trying).await {
+        let response = record.run(&self.requests, trying).await;
+        let is_new_failure = || retry_after.is_none() && !wanted.is_failure_recorded.swap(true, Ordering::Relaxed);
+        record.set_audited(response.is_ok() || is_new_failure());
+        match response {
             Ok(()) => wanted.is_active.store(true, Ordering::Relaxed),
             // Such a list cannot reject a single resource: it behaves as one that never changes.
             Err(error) if retry_after.is_none() => {
@@ -178,9 +196,15 @@ impl Host {
     }
 
     /// Attempts once to subscribe, with the current plugin.
-    async fn try_subscribe(&self, subscriber: &Subscriber, uri: &str, notify_now: bool) -> Result<(), AttemptError> {
+    async fn try_subscribe(
+        &self,
+        subscriber: &Subscriber,
+        uri: &str,
+        notify_now: bool,
+        facts: &Facts,
+    ) -> Result<(), AttemptError> {
         loop {
-            let (plugin, normal) = self.authorize_subscribe(subscriber, uri)?;
+            let (plugin, normal) = self.authorize_subscribe(subscriber, uri, facts)?;
             let (fault, retry_after) = match self.hub.subscribe(subscriber, uri, &normal, notify_now).await {
                 Ok(()) => return Ok(()),
                 Err(SubscribeError::PluginReplaced) => {
@@ -195,10 +219,11 @@ impl Host {
     }
 
     /// Returns the plugin's name and the URI in normal form, if the subscriber's principal may subscribe to it.
-    fn authorize_subscribe(&self, subscriber: &Subscriber, uri: &str) -> Result<(String, Uri), Error> {
+    fn authorize_subscribe(&self, subscriber: &Subscriber, uri: &str, facts: &Facts) -> Result<(String, Uri), Error> {
         let generation = self.generation.load();
-        let target = generation.resolve(subscriber.principal(), Operation::Subscribe, uri)?;
+        let target = generation.resolve(subscriber.principal(), Operation::Subscribe, uri, facts)?;
         if !generation.access.allows(subscriber.principal(), Operation::Read, &target.uri) {
+            facts.set_decision(Decision::Deny);
             return Err(Error::NotFound { uri: uri.to_owned() });
         }
         let plugin = target.slot.loaded()?;

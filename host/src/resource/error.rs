@@ -40,6 +40,10 @@ pub enum Error {
         /// The time after which to retry, if known.
         retry_after: Option<Duration>,
     },
+    /// The audit log has no space for a record of the request, and its config says that such requests are refused
+    /// ([`OnFull::Refuse`](crate::config::audit::OnFull::Refuse)).
+    #[error("the server cannot answer now, as it can keep no record of requests; try again later")]
+    AuditUnavailable,
     /// The host is shutting down ([`Host::shutdown`](crate::Host::shutdown)).
     #[error("the server is shutting down")]
     ShuttingDown,
@@ -59,7 +63,7 @@ impl Error {
             Self::InvalidRequest { .. } => "invalid request",
             Self::InvalidCursor => "invalid cursor",
             Self::Denied { .. } => "denied",
-            Self::Unavailable { .. } | Self::ShuttingDown => "unavailable",
+            Self::Unavailable { .. } | Self::AuditUnavailable | Self::ShuttingDown => "unavailable",
             Self::Internal { .. } => "internal",
         }
     }

@@ -6,6 +6,7 @@
 //! | invalid request, invalid cursor | -32602 | |
 //! | denied | -32602 | `kind: "denied"` |
 //! | unavailable | -32603 | `kind: "unavailable"`, `plugin`, `retryAfterMs` if known |
+//! | no space in the audit log | -32603 | `kind: "unavailable"`, `retryAfterMs` |
 //! | shutting down | -32603 | `kind: "unavailable"` |
 //! | internal | -32603 | `kind: "internal"`, `plugin` |
 
@@ -15,6 +16,9 @@ use serde_json::{Value, json};
 
 use super::revision::Revision;
 use crate::resource::Error;
+
+/// The delay after which a request that could not be recorded may be sent again.
+const AUDIT_RETRY_AFTER_MS: u64 = 1000;
 
 /// Converts an error to a JSON-RPC error of that revision.
 pub(super) fn to_rpc(error: &Error, revision: Revision) -> ErrorData {
@@ -32,6 +36,9 @@ pub(super) fn to_rpc(error: &Error, revision: Revision) -> ErrorData {
                 members.insert("retryAfterMs".to_owned(), millis.into());
             }
             (ErrorCode::INTERNAL_ERROR, data)
+        }
+        Error::AuditUnavailable => {
+            (ErrorCode::INTERNAL_ERROR, json!({ "kind": "unavailable", "retryAfterMs": AUDIT_RETRY_AFTER_MS }))
         }
         Error::ShuttingDown => (ErrorCode::INTERNAL_ERROR, json!({ "kind": "unavailable" })),
         Error::Internal { plugin } => (ErrorCode::INTERNAL_ERROR, json!({ "kind": "internal", "plugin": plugin })),

@@ -25,6 +25,7 @@ use super::params::InvalidParams;
 use super::revision::Revision;
 use super::server_info::{self, ServerInfoCache};
 use crate::access::Principal;
+use crate::audit;
 use crate::config::AdvertisedCapability;
 use crate::host::Host;
 use crate::resource::Error;
@@ -119,6 +120,18 @@ fn transport_extension<T: Send + Sync + 'static>(extensions: &Extensions) -> Opt
     #[cfg(feature = "http")]
     let attached = attached.or_else(|| extensions.get::<axum::http::request::Parts>()?.extensions.get());
     attached
+}
+
+/// Returns the context of a request for the audit log.
+fn audit_context(context: &RequestContext<RoleServer>) -> audit::RequestContext {
+    #[cfg(feature = "http")]
+    let session = context.extensions.get::<axum::http::request::Parts>().and_then(|parts| {
+        let id = parts.headers.get(super::http::SESSION_ID_HEADER)?.to_str().ok()?;
+        Some(audit::SessionHash::new(id))
+    });
+    #[cfg(not(feature = "http"))]
+    let session = None;
+    audit::RequestContext::new(session, &context.id, transport_extension(&context.extensions).copied())
 }
 
 /// Returns the revision of a request.
@@ -251,7 +264,7 @@ impl ServerHandler for Handler {
         }
         let principal = self.authorize(&context)?;
         let subscribed = self.subscriptions.subscribe(&self.host, &principal, &context.peer, &request.uri);
-        run_cancellable(&context, subscribed).await
+        run_cancellable(&context, audit_context(&context).scope(subscribed)).await
     }
 
     async fn unsubscribe(
@@ -263,8 +276,8 @@ impl ServerHandler for Handler {
             return self.method_not_found("resources/unsubscribe", &context);
         }
         self.authorize(&context)?;
-        let unsubscribed = self.subscriptions.unsubscribe(&self.host, &request.uri).await;
-        unsubscribed.map_err(|error| to_rpc(&error, revision(&context)))
+        let unsubscribed = self.subscriptions.unsubscribe(&self.host, &request.uri);
+        audit_context(&context).scope(unsubscribed).await.map_err(|error| to_rpc(&error, revision(&context)))
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
@@ -273,8 +286,9 @@ impl ServerHandler for Handler {
 
     async fn listen(&self, stream: SubscriptionContext) -> Result<(), ErrorData> {
         let principal = self.authorize(stream.request_context())?;
-        notifications::listen(&self.host, &principal, stream, &self.shutdown).await;
-        Ok(())
+        let (revision, context) = (revision(stream.request_context()), audit_context(stream.request_context()));
+        let listening = notifications::listen(&self.host, &principal, stream, &self.shutdown);
+        context.scope(listening).await.map_err(|error| to_rpc(&error, revision))
     }
 
     async fn on_custom_request(

@@ -117,13 +117,14 @@ pub(super) fn accept_filter(host: &Host, requested: &SubscriptionFilter) -> Subs
     accepted
 }
 
-/// Serves one `subscriptions/listen` until the client cancels it, or until shutdown.
+/// Serves one `subscriptions/listen` until the client cancels it, or until shutdown. It fails if it cannot be recorded.
 pub(super) async fn listen(
     host: &Host,
     principal: &Principal,
     stream: SubscriptionContext,
     shutdown: &CancellationToken,
-) {
+) -> Result<(), Error> {
+    host.record_listen(principal)?;
     let subscriber = host.subscriber(principal);
     if stream.accepted().resources_list_changed == Some(true) {
         subscriber.watch_listing();
@@ -147,4 +148,5 @@ pub(super) async fn listen(
         () = stream.cancelled() => {}
         () = shutdown.cancelled() => {}
     }
+    Ok(())
 }

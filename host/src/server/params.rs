@@ -13,6 +13,7 @@
 //! | the resources of `subscriptions/listen` | [`Subscriber::MAX_RESOURCES`], of [`MAX_FILTER_BYTES`] bytes together | not accepted |
 //! | the client's name, title and version, a revision | [`MAX_NAME`], [`MAX_VERSION_NAME`] bytes | truncated |
 //! | its capabilities, `_meta` | whether they are objects | |
+//! | `traceparent` in `_meta` | the trace id, of 16 bytes | ignored |
 //!
 //! A member that is used and occurs twice is malformed, as two parsers may take different ones.
 
@@ -30,6 +31,7 @@ use self::bounded::{Bounded, BoundedMember, Object, ObjectMap};
 pub(super) use self::bounded::{BoundedString, TruncatedString, present, truncate, without_position};
 use self::listen::ContextArguments;
 pub(super) use self::listen::ListenParams;
+use crate::audit::TraceId;
 use crate::config::Extension;
 use crate::uri::MAX_URI_LEN;
 
@@ -39,6 +41,8 @@ const MAX_CURSOR: usize = 16 << 10;
 const MAX_CLIENT_INFO_TEXT: usize = 256;
 /// The retained length of a revision's name.
 const MAX_VERSION_NAME: usize = 64;
+/// The maximum length of a `traceparent`: 55 bytes in version 00, and later versions may append fields.
+const MAX_TRACEPARENT: usize = 256;
 /// The retained length of a name that `Mcp-Name` repeats.
 const MAX_TARGET_NAME: usize = 1024;
 
@@ -132,6 +136,8 @@ pub(super) struct RequestMeta {
     pub(super) version: Option<String>,
     /// Whether it declares the capabilities of the client.
     pub(super) has_capabilities: bool,
+    /// The trace that the client continues (`traceparent` of W3C Trace Context), if it is valid.
+    pub(super) trace_id: Option<TraceId>,
 }
 
 /// The members that some method uses, as they were sent.
@@ -171,6 +177,8 @@ struct RawMeta<'a> {
     version: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present", rename = "io.modelcontextprotocol/clientCapabilities")]
     capabilities: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    traceparent: Option<&'a RawValue>,
 }
 
 /// The capabilities of a client, none of which is used.
@@ -401,6 +409,10 @@ impl RequestMeta {
             has_capabilities: meta
                 .capabilities
                 .is_some_and(|raw| bounded::object::<ClientCapabilities>("capabilities", raw).is_ok()),
+            trace_id: meta
+                .traceparent
+                .and_then(|raw| bounded::required::<BoundedString<MAX_TRACEPARENT>>(raw).ok())
+                .and_then(|BoundedString(text)| text.parse().ok()),
         })
     }
 }

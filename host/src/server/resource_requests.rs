@@ -26,6 +26,7 @@ use super::params::{CompleteParams, InvalidParams, Params};
 use super::revision::Revision;
 use super::wire;
 use crate::access::Principal;
+use crate::audit::RequestContext;
 use crate::config::{AdvertisedCapability, Operation};
 use crate::host::{CompleteRequest, Host, ListRequest};
 use crate::log_target;
@@ -120,7 +121,8 @@ impl ResourceRequest {
     }
 }
 
-/// Answers a request for resources in that revision, and charges the answer to that account. Cancel safe: dropping the
+/// Answers a request for resources in that revision, and charges the answer to that account. The audit log has the
+/// context. Cancel safe: dropping the
 /// future ends the calls of guests.
 ///
 /// A panic is confined to the request, and answered with an internal error.
@@ -131,11 +133,12 @@ pub(super) async fn respond(
     id: RequestId,
     request: Result<ResourceRequest, InvalidParams>,
     revision: Revision,
+    context: RequestContext,
 ) -> Reply {
     let answered = match request {
         Ok(request) => {
             let span = request.span(principal);
-            let executing = execute_within_budget(host, principal, account, request, revision);
+            let executing = context.scope(execute_within_budget(host, principal, account, request, revision));
             AssertUnwindSafe(executing.instrument(span)).catch_unwind().await
         }
         Err(InvalidParams(reason)) => Ok(Err(ErrorData::invalid_params(reason, None))),

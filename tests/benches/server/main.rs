@@ -5,6 +5,7 @@
 //! | part | what it measures | the baseline, in the same run |
 //! |---|---|---|
 //! | [`requests`] | requests per second, latency, CPU time; over HTTP and stdio | [`native`]: the same data, no wasm; [`bare_axum`]: ready bytes |
+//! | `audit` ([`requests`]) | the same requests with an audit log | the host without one |
 //! | [`startup`] | from the start of the process to the first answer | the start of [`native`] |
 //! | [`git_packs`] | reading out of git packs of 1 MiB to 1 GiB: time, memory | the smallest pack; `git cat-file` |
 //! | [`noisy_neighbor`] | latency of a good plugin beside a hostile one | the good plugin alone |
@@ -55,6 +56,7 @@ fn main() {
         for part in &options.parts {
             match part {
                 Part::Requests => requests::run(&options).await,
+                Part::Audit => requests::measure_audit(&options).await,
                 Part::Startup => startup::run(&options).await,
                 Part::GitPacks => git_packs::run(&options).await,
                 Part::Pagination => pagination::run(&options).await,

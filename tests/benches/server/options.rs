@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-const USAGE: &str = "usage: cargo bench -p mcp-host-tests -- [--quick] [requests] [startup] [git-packs] [pagination] [noisy-neighbor] [plugin-count]";
+const USAGE: &str = "usage: cargo bench -p mcp-host-tests -- [--quick] [requests] [audit] [startup] [git-packs] [pagination] [noisy-neighbor] [plugin-count]";
 
 /// Command-line options: the parts to run, and their duration.
 pub(crate) struct Options {
@@ -15,6 +15,7 @@ pub(crate) struct Options {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Part {
     Requests,
+    Audit,
     Startup,
     GitPacks,
     Pagination,
@@ -32,6 +33,7 @@ impl Options {
                 "--bench" => {}
                 "--quick" => options.quick = true,
                 "requests" => options.parts.push(Part::Requests),
+                "audit" => options.parts.push(Part::Audit),
                 "startup" => options.parts.push(Part::Startup),
                 "git-packs" => options.parts.push(Part::GitPacks),
                 "pagination" => options.parts.push(Part::Pagination),
@@ -46,6 +48,7 @@ impl Options {
         if options.parts.is_empty() {
             options.parts = vec![
                 Part::Requests,
+                Part::Audit,
                 Part::Startup,
                 Part::GitPacks,
                 Part::Pagination,

@@ -4,6 +4,8 @@
 //! rmcp alone; and the host, with a fresh instance for each call and with reused instances. All run at the same time
 //! and are loaded in turn, so that other load on the machine affects each. The load generator and the servers share the
 //! machine.
+//!
+//! The part `audit` compares the host with itself, without and with an audit log.
 
 use mcp_host_tests::{ConfigFile, Plugin, WrittenConfig, fixture};
 use rmcp::model::ProtocolVersion;
@@ -19,6 +21,8 @@ use crate::table;
 
 /// The numbers of concurrent clients.
 const CONCURRENCY: [usize; 2] = [1, 64];
+/// The turns for the audit log, for each of another measurement.
+const AUDIT_TURNS: usize = 4;
 
 /// A transport and revision.
 #[derive(Clone, Copy)]
@@ -82,8 +86,49 @@ pub(crate) async fn run(options: &Options) {
     measure(Transport::Stdio, &contenders[1..], options).await;
 }
 
+/// Measures the cost of the audit log: a server without it, and one with it, loaded in turn.
+pub(crate) async fn measure_audit(options: &Options) {
+    let off = config(sizes().instances("max-calls", 128));
+    let on = config_file(sizes().instances("max-calls", 128)).audit("file", "audit.jsonl").write();
+    let mut contenders = Vec::new();
+    for (name, config) in [("off", &off), ("on", &on)] {
+        let (server, clients) = Transport::Http2025.open(Program::Host(config), CONCURRENCY).await;
+        contenders.push(Contender { name, server, clients });
+    }
+    let mut rows = Vec::new();
+    for (place, number) in CONCURRENCY.into_iter().enumerate() {
+        let question = BenchRequest::read("read 1 KiB of text", &format!("sizes:///text/{}", SIZES[0]), SIZES[0]);
+        let mut samples = [Sample::default(), Sample::default()];
+        // The difference is small, so the turns are more, and short.
+        for round in 0..options.rounds() * AUDIT_TURNS {
+            let mut order = [0, 1];
+            order.rotate_left(round % 2);
+            for index in order {
+                let contender = &mut contenders[index];
+                let sample = measure_one(&contender.server, &mut contender.clients[place], &question, options).await;
+                samples[index].add(sample);
+            }
+        }
+        let [off, on] = &samples;
+        let rate = |sample: &Sample| format!("{:.0}", sample.requests_per_second());
+        let cpu = |sample: &Sample| table::micros(sample.cpu_per_request());
+        let ratio = table::ratio(on.requests_per_second(), off.requests_per_second());
+        rows.push(vec![question.name.clone(), number.to_string(), rate(off), rate(on), ratio, cpu(off), cpu(on)]);
+    }
+    let header = ["request", "at once", "off /s", "on /s", "on ÷ off", "off CPU µs", "on CPU µs"];
+    table::print("The audit log, over HTTP with sessions (MCP 2025-11-25)", &header, rows);
+    for contender in contenders {
+        contender.server.end().await;
+    }
+}
+
 /// A host with the guest `sizes`, under default limits but for the rate.
 pub(crate) fn config(sizes: Plugin) -> WrittenConfig {
+    config_file(sizes).write()
+}
+
+/// The same, before it is written.
+fn config_file(sizes: Plugin) -> ConfigFile {
     let count = i64::try_from(RESOURCE_COUNT).expect("it is small");
     // Connections are idle while the other servers are loaded.
     ConfigFile::new()
@@ -92,7 +137,6 @@ pub(crate) fn config(sizes: Plugin) -> WrittenConfig {
         .http_limit("idle-timeout", "1h")
         .http_limit("read-timeout", "10m")
         .plugin(sizes.config("count", count).limit("rate", "1000000/s"))
-        .write()
 }
 
 /// The guest `sizes` as a plugin.

@@ -1,5 +1,6 @@
-//! Running a server: the command line, loading, reloading, state and shutdown.
+//! Running a server: the audit log, the command line, loading, reloading, state and shutdown.
 
+mod audit;
 mod cli;
 mod init;
 mod inspect;

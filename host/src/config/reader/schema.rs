@@ -47,6 +47,11 @@ impl Schema {
         Self::string().with("enum", names.into_iter().collect::<Vec<_>>())
     }
 
+    /// One value.
+    pub(in crate::config) fn constant(value: impl Into<Value>) -> Self {
+        Self(Map::new()).with("const", value)
+    }
+
     /// A list.
     pub(in crate::config) fn list(items: Self) -> Self {
         Self::of_type("array").with("items", items.0)

@@ -70,6 +70,22 @@ fn the_server_section_is_read_whole() {
 }
 
 #[test]
+fn the_audit_section_is_read_whole() {
+    let audit = valid("everything.toml").audit.unwrap();
+    let AuditDestination::File(file) = audit.destination else { panic!("it is a file") };
+    assert_eq!((file.path, file.max_size.bytes(), file.keep.get()), (path("audit.jsonl"), GIB, 3));
+    assert_eq!(audit.on_full, OnFull::Refuse);
+    assert_eq!(valid("minimal.toml").audit, None);
+    let of = |text: &str| {
+        let config = fs::read_to_string("tests/ui/valid/minimal.toml").unwrap() + text;
+        Config::parse_in(&config, Path::new("tests/ui/valid/mcp-host.toml"), &environment()).unwrap().audit.unwrap()
+    };
+    assert_eq!(of("[audit]\nfile = 'a'\n"), Audit::to_file(path("a")));
+    assert_eq!(of("[audit]\nstderr = true\n"), Audit::to_stderr());
+    assert_eq!(Audit::to_stderr().on_full, OnFull::Drop);
+}
+
+#[test]
 fn how_http_is_spoken_is_read_whole() {
     let http = valid("everything.toml").http;
     assert_eq!(format!("{:?}", http.tls.unwrap()), "Tls(1)");

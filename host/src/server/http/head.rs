@@ -15,13 +15,13 @@ use axum::response::{IntoResponse, Response};
 
 /// The maximum number of fields of a head. hyper enforces the same by default for HTTP/1.1.
 pub(super) const MAX_HEADER_FIELDS: usize = 100;
-/// The maximum number of retained fields. There are 17 names, most of which must not be repeated.
+/// The maximum number of retained fields. There are 18 names, most of which must not be repeated.
 const MAX_RETAINED_FIELDS: usize = 32;
 /// The bytes of values that are copied.
 const MAX_COPIED_BYTES: usize = 1 << 10;
 
 /// The fields that are used.
-const RETAINED_HEADERS: [HeaderName; 17] = [
+const RETAINED_HEADERS: [HeaderName; 18] = [
     HOST,
     ORIGIN,
     AUTHORIZATION,
@@ -39,6 +39,7 @@ const RETAINED_HEADERS: [HeaderName; 17] = [
     HeaderName::from_static("mcp-name"),
     HeaderName::from_static("mcp-protocol-version"),
     HeaderName::from_static("mcp-session-id"),
+    HeaderName::from_static("traceparent"),
 ];
 
 /// The head of a request has too many fields.

@@ -45,6 +45,7 @@ use super::rmcp_service::RmcpService;
 use super::sessions::{self, SessionGuard, Sessions};
 use super::stream_limiter::StreamLimiter;
 use crate::access::Principal;
+use crate::audit::{RequestContext, TraceId};
 use crate::host::Host;
 use crate::server::budget::{Account, Charge};
 use crate::server::dispatch::{self, Lifecycle};
@@ -58,6 +59,7 @@ use crate::server::resource_requests::{self, Reply, ResourceRequest};
 use crate::server::revision::Revision;
 
 const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 
 /// Handles `POST` requests.
@@ -96,6 +98,7 @@ struct DirectRequest {
     revision: Revision,
     session: Option<SessionGuard>,
     claim: Option<Claim>,
+    context: RequestContext,
 }
 
 /// Returns whether a body is declared as JSON. rmcp rejects any other.
@@ -166,12 +169,18 @@ impl PostHandler {
         }
         let claim = session.as_ref().map(|session| session.in_flight().claim(id).ok_or(Rejection::id_in_flight(id)));
         let claim = claim.transpose()?;
+        let trace_id = message.meta.trace_id.or_else(|| header_trace_id(&parts.headers));
         match dispatched {
             dispatch::Dispatch::Direct(request, revision) => {
+                let context = RequestContext::new(session.as_ref().map(SessionGuard::hash), id, trace_id);
                 let (id, principal) = (id.clone(), principal.clone());
-                Ok(Dispatch::Direct(Box::new(DirectRequest { id, request, principal, revision, session, claim })))
+                let direct = DirectRequest { id, request, principal, revision, session, claim, context };
+                Ok(Dispatch::Direct(Box::new(direct)))
             }
             dispatch::Dispatch::Forward => {
+                if let Some(trace_id) = trace_id {
+                    parts.extensions.insert(trace_id);
+                }
                 if let Err(malformed) = params {
                     parts.extensions.insert(malformed.clone());
                 }
@@ -325,8 +334,8 @@ impl DirectRequest {
 
     /// Executes the request and returns the answer; none if the request is cancelled.
     async fn execute(self, host: &Host, account: &Arc<Account>) -> Option<Reply> {
-        let Self { id, request, principal, revision, session, claim } = self;
-        let answering = resource_requests::respond(host, &principal, account, id, request, revision);
+        let Self { id, request, principal, revision, session, claim, context } = self;
+        let answering = resource_requests::respond(host, &principal, account, id, request, revision, context);
         let answer = match &claim {
             Some(claim) => tokio::select! {
                 answer = answering => answer,
@@ -346,6 +355,11 @@ impl DirectRequest {
 fn header_revision(parts: &Parts) -> Revision {
     let Some(named) = parts.headers.get(PROTOCOL_VERSION_HEADER) else { return Revision::V2025_03_26 };
     named.to_str().ok().and_then(Revision::from_name).unwrap_or(Revision::LATEST)
+}
+
+/// The trace that the headers name.
+fn header_trace_id(headers: &HeaderMap) -> Option<TraceId> {
+    headers.get(TRACEPARENT)?.to_str().ok()?.parse().ok()
 }
 
 /// The status of a rejection.

@@ -26,6 +26,7 @@ use super::endpoint::Caller;
 use super::guarded_body::GuardedBody;
 use super::{SESSION_ID_HEADER, unavailable};
 use crate::access::Principal;
+use crate::audit::SessionHash;
 use crate::host::Host;
 use crate::log_target;
 use crate::server::client::{Client, ClientCell};
@@ -50,6 +51,8 @@ pub(super) struct Sessions {
 
 /// The state of a session.
 struct SessionState {
+    /// The hash of its id, for the audit log.
+    hash: SessionHash,
     /// The principal that opened it.
     principal: Principal,
     client: ClientCell,
@@ -65,6 +68,7 @@ struct SessionState {
 pub(super) struct SessionGuard {
     sessions: Arc<Sessions>,
     id: String,
+    hash: SessionHash,
     client: ClientCell,
     in_flight: InFlight,
 }
@@ -143,8 +147,9 @@ impl Sessions {
                 (self.limiter.acquire(client_id, max)?, Some(evicted))
             }
         };
-        let in_flight = InFlight::default();
+        let (in_flight, hash) = (InFlight::default(), SessionHash::new(id));
         let session = SessionState {
+            hash,
             principal: caller.principal.clone(),
             client: client.clone(),
             permit,
@@ -153,7 +158,7 @@ impl Sessions {
             idle_since: Instant::now(),
         };
         all.insert(id.to_owned(), session);
-        Ok((SessionGuard { sessions: self.clone(), id: id.to_owned(), client, in_flight }, evicted))
+        Ok((SessionGuard { sessions: self.clone(), id: id.to_owned(), hash, client, in_flight }, evicted))
     }
 
     /// Acquires the session with this id, if this principal has it.
@@ -161,8 +166,8 @@ impl Sessions {
         let mut all = self.lock();
         let session = all.get_mut(id).filter(|session| session.principal.is_same_identity(principal))?;
         session.active = session.active.saturating_add(1);
-        let (client, in_flight) = (session.client.clone(), session.in_flight.clone());
-        Some(SessionGuard { sessions: self.clone(), id: id.to_owned(), client, in_flight })
+        let (client, in_flight, hash) = (session.client.clone(), session.in_flight.clone(), session.hash);
+        Some(SessionGuard { sessions: self.clone(), id: id.to_owned(), hash, client, in_flight })
     }
 
     /// Answers a request, and tracks the session that it belongs to, opens or ends.
@@ -233,6 +238,11 @@ impl SessionGuard {
     /// The client of the session; none until `initialize` has been answered.
     pub(super) fn client(&self) -> Option<&Client> {
         self.client.get()
+    }
+
+    /// The hash of its id, for the audit log.
+    pub(super) fn hash(&self) -> SessionHash {
+        self.hash
     }
 
     /// The requests of the session in flight.

@@ -140,7 +140,10 @@ fn what_meta_says_of_a_request_is_whether_it_says_all() {
     let meta = |meta: Value| parse_value("ping", Some(&json!({ "_meta": meta }))).meta;
     let whole =
         meta(json!({ PROTOCOL_VERSION_META_KEY: "2026-07-28", CLIENT_CAPABILITIES_META_KEY: { "x": [1] }, "more": 5 }));
-    assert_eq!(whole, RequestMeta { is_valid: true, version: Some("2026-07-28".to_owned()), has_capabilities: true });
+    assert_eq!(
+        whole,
+        RequestMeta { is_valid: true, version: Some("2026-07-28".to_owned()), has_capabilities: true, trace_id: None }
+    );
     for capabilities in [json!(5), json!(null), json!({ "roots": 5 }), json!({ "extensions": { "x": 5 } })] {
         assert!(!meta(json!({ CLIENT_CAPABILITIES_META_KEY: capabilities })).has_capabilities, "{capabilities}");
     }

@@ -20,6 +20,7 @@ use super::batches::{BatchId, Batches, ChargedReply, Outgoing, Pending};
 use super::codec::{self, Line, LineDecoder};
 use super::output::Output;
 use crate::access::Principal;
+use crate::audit::RequestContext;
 use crate::host::Host;
 use crate::log_target;
 use crate::server::DRAIN_TIMEOUT;
@@ -181,7 +182,8 @@ impl IoTransport {
             Ok(Dispatch::Direct(request, revision)) => {
                 return match self.in_flight.insert(id, pending) {
                     Ok(cancelled) => {
-                        self.spawn_answer(id.clone(), request, revision, cancelled);
+                        let context = RequestContext::new(None, id, message.meta.trace_id);
+                        self.spawn_answer(id.clone(), request, revision, context, cancelled);
                         Ok(None)
                     }
                     Err(pending) => Err((Rejection::id_in_flight(id), pending)),
@@ -210,6 +212,9 @@ impl IoTransport {
         if let Err(malformed) = params {
             extensions.insert(malformed.clone());
         }
+        if let Some(trace_id) = message.meta.trace_id {
+            extensions.insert(trace_id);
+        }
         if self.lifecycle == Lifecycle::Uninitialized {
             self.lifecycle = initial_lifecycle(&forwarded.request, message);
         }
@@ -222,13 +227,14 @@ impl IoTransport {
         id: RequestId,
         request: Result<ResourceRequest, InvalidParams>,
         revision: Revision,
+        context: RequestContext,
         cancelled: CancellationToken,
     ) {
         let (host, principal, account) = (self.host.clone(), self.principal.clone(), self.account.clone());
         let (in_flight, batches) = (self.in_flight.clone(), self.batches.clone());
         let (client, output) = (self.client.clone(), self.output.clone());
         tokio::spawn(async move {
-            let reply = resource_requests::respond(&host, &principal, &account, id.clone(), request, revision);
+            let reply = resource_requests::respond(&host, &principal, &account, id.clone(), request, revision, context);
             let Some(Reply { json, missing, charge }) = cancelled.run_until_cancelled(reply).await else { return };
             if let Some(client) = client.get() {
                 client.warn_missing(&missing).await;
