@@ -33,6 +33,7 @@
 //! Bounded: a file has at most [`Config::MAX_FILE_SIZE`] bytes, and values nest as deep as the TOML parser allows (80).
 
 mod advertise;
+mod boolean;
 pub mod compile;
 mod count;
 mod cursor_key;

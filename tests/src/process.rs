@@ -76,11 +76,16 @@ impl Process {
     }
 
     fn proc_status(&self, key: &str) -> u64 {
+        let kibibytes: u64 = self.status(key).trim_end_matches(" kB").parse().expect("a number of kB");
+        kibibytes << 10
+    }
+
+    /// A value of its status: `/proc/PID/status` of Linux.
+    pub(crate) fn status(&self, key: &str) -> String {
         let id = self.child.id().expect("it still runs");
         let status = std::fs::read_to_string(format!("/proc/{id}/status")).expect("a process has a status");
-        let line = status.lines().find_map(|line| line.strip_prefix(key)).expect("it has memory");
-        let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number of kB");
-        kibibytes << 10
+        let line = status.lines().find_map(|line| line.strip_prefix(key)).expect("its status has that key");
+        line.trim().to_owned()
     }
 
     /// The number of its child processes that still run.

@@ -259,6 +259,11 @@ impl RawStdio {
         self.process.child_count()
     }
 
+    /// A value of `/proc/PID/status` of the server.
+    pub fn process_status(&self, key: &str) -> String {
+        self.process.status(key)
+    }
+
     /// The log of the server so far.
     pub fn log(&self) -> String {
         self.process.stderr().snapshot()

@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use super::messages::Messages;
 use crate::config::ConfigError;
 use crate::config::diagnostics::RenderStyle;
+use crate::confinement::ConfinementError;
 use crate::host::{InspectError, StartError};
 use crate::plugin::LoadError;
 use crate::resource::Error;
@@ -26,6 +27,9 @@ pub(super) enum CliError {
     /// The host does not start.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// This process cannot be confined.
+    #[error("`server.confine` cannot be applied: {0}")]
+    Confinement(#[from] ConfinementError),
     /// A component cannot be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),

@@ -47,6 +47,11 @@ impl Schema {
         Self::string().with("enum", names.into_iter().collect::<Vec<_>>())
     }
 
+    /// `true` or `false`.
+    pub(in crate::config) fn boolean() -> Self {
+        Self::of_type("boolean")
+    }
+
     /// A list.
     pub(in crate::config) fn list(items: Self) -> Self {
         Self::of_type("array").with("items", items.0)
