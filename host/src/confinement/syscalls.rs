@@ -144,8 +144,6 @@ pub(super) const FATAL_TO_COMPILER: &[i64] = &[
     libc::SYS_pkey_mprotect,
     libc::SYS_shmat,
     libc::SYS_shmget,
-    // Confinement.
-    libc::SYS_seccomp,
 ];
 
 /// What the compiler needs: memory, threads, time, and streams that are open. Some more calls are allowed with some arguments

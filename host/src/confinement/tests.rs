@@ -46,23 +46,18 @@ fn call_with(number: i64, first: libc::c_int, second: libc::c_int) -> io::Result
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// What the kernel has. A test that needs more says that it is skipped.
-fn kernel() -> (bool, Option<u32>) {
-    let (_, abi) = landlock::prepare();
-    let has_seccomp = fs::read_to_string("/proc/self/status").unwrap().contains("Seccomp:");
-    (has_seccomp, abi)
-}
-
+/// Whether the kernel has seccomp. A test that needs it says that it is skipped.
 fn has_seccomp() -> bool {
-    let (has_seccomp, _) = kernel();
+    let has_seccomp = fs::read_to_string("/proc/self/status").unwrap().contains("Seccomp:");
     if !has_seccomp {
         eprintln!("skipped: this kernel has no seccomp");
     }
     has_seccomp
 }
 
+/// Whether the kernel has that version of Landlock. A test that needs it says that it is skipped.
 fn has_landlock(version: u32) -> bool {
-    let (_, abi) = kernel();
+    let (_, abi) = landlock::prepare();
     let is_there = abi.is_some_and(|abi| abi >= version);
     if !is_there {
         eprintln!("skipped: this kernel has no Landlock of ABI {version} or later, but {abi:?}");
@@ -79,7 +74,7 @@ fn a_server_is_refused_every_hostile_system_call_and_does_what_it_needs() {
         ));
     }
     let confinement = Confinement::install(None).unwrap();
-    assert_eq!(confinement.landlock_abi, kernel().1);
+    assert_eq!(confinement.landlock_abi, landlock::prepare().1);
     assert!(confinement.no_new_privs);
     if !has_seccomp() {
         return assert!(!confinement.seccomp);
