@@ -21,8 +21,18 @@ use crate::config::grants::Mode;
 /// DNS over TCP, for answers that do not fit into a datagram.
 const DNS_PORT: u16 = 53;
 
-/// Read by every server: seeds of random numbers (SQLite), and the number of processors of a container.
-const SYSTEM: [&str; 5] = ["/dev/urandom", "/proc/self", "/sys/fs/cgroup", "/etc/ld.so.cache", "/etc/ld.so.preload"];
+/// Read by every server, and by the compiler before it is confined: seeds of random numbers (SQLite), the number of
+/// processors, properties of the machine's memory (jemalloc), and where libraries are.
+const SYSTEM: [&str; 8] = [
+    "/dev/urandom",
+    "/proc/self",
+    "/sys/fs/cgroup",
+    "/sys/devices/system/cpu/online",
+    "/proc/sys/vm/overcommit_memory",
+    "/sys/kernel/mm/transparent_hugepage/enabled",
+    "/etc/ld.so.cache",
+    "/etc/ld.so.preload",
+];
 
 /// Read to look up the address of a name.
 const RESOLVER: [&str; 11] = [
