@@ -143,7 +143,7 @@ fn run(
     let result = runtime.block_on(async {
         match command {
             Command::Serve(args) => {
-                let config = config.unwrap_or_else(|| args.load_config(context.config_file()))?;
+                let config = config.unwrap_or_else(|| args.load_config(context.config_file()));
                 args.run(config, confinement, context).await
             }
             Command::Init(args) => args.run(context),

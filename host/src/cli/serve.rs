@@ -59,10 +59,17 @@ impl Args {
         Config::load(file).map(|config| self.apply_overrides(config))
     }
 
-    pub(super) async fn run(self, config: Config, confinement: Confinement, context: &Context) -> Result<(), CliError> {
+    /// Serves that config, in a process that is confined.
+    pub(super) async fn run(
+        self,
+        config: Result<Config, ConfigError>,
+        confinement: Confinement,
+        context: &Context,
+    ) -> Result<(), CliError> {
         context.messages.writer().become_lossy();
         // First: a SIGHUP right after the start must not terminate the server.
         let hangup = if self.no_reload { None } else { Some(Hangup::new().context("cannot listen to signals")?) };
+        let config = config?;
         confinement::log(&confinement, &config);
         let shutdown = signals::shutdown(&context.messages).context("cannot listen to signals")?;
         // Before compilation: an address in use is reported at once.
