@@ -16,6 +16,7 @@
 #[cfg(target_os = "linux")]
 mod landlock;
 #[cfg(feature = "cli")]
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "other systems have nothing to confine a process with"))]
 mod permissions;
 #[cfg(target_os = "linux")]
 mod seccomp;

@@ -15,6 +15,7 @@ use super::syscalls::{COMPILER, FATAL_TO_COMPILER, HOSTILE};
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;
 
 /// Namespaces that `clone` can make.
+#[cfg(feature = "cli")]
 const NEW_NAMESPACES: [libc::c_int; 7] = [
     libc::CLONE_NEWCGROUP,
     libc::CLONE_NEWIPC,
@@ -25,14 +26,17 @@ const NEW_NAMESPACES: [libc::c_int; 7] = [
     libc::CLONE_NEWUTS,
 ];
 /// Kinds of sockets that the host and the system's resolver use.
+#[cfg(feature = "cli")]
 const SOCKET_FAMILIES: [libc::c_int; 4] = [libc::AF_UNIX, libc::AF_INET, libc::AF_INET6, libc::AF_NETLINK];
-/// Insertion of input into a terminal, which would make a shell execute it.
+/// `TIOCSTI` and `TIOCLINUX`: insertion of input into a terminal, which would make a shell execute it.
+#[cfg(feature = "cli")]
 const TERMINAL_INPUT: [u64; 2] = [0x5412, 0x541c];
 
 /// Refuses what neither the host nor a grant of a plugin needs.
 ///
 /// `clone3` has its flags in memory, where a filter cannot read them. It fails as if the kernel did not have it, and the C
 /// library uses `clone` instead.
+#[cfg(feature = "cli")]
 pub(super) fn confine_server() -> Result<(), seccompiler::Error> {
     let mut rules = every(HOSTILE);
     let namespaces = NEW_NAMESPACES.into_iter().map(|flag| rule([flag_is_set(0, flag)?]));

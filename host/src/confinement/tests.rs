@@ -223,7 +223,7 @@ fn a_confined_server_reads_and_writes_what_its_config_names_and_knows_what_it_ma
     let missing = may(Permissions { files: [at("other/f")].into(), write: [at("read")].into(), ..none() }).unwrap_err();
     assert_eq!(missing, format!("read {}, write to {}", at("other/f").display(), at("read").display()));
 
-    // Another directory of the same name is another directory.
+    // What is made later below a directory belongs to it.
     fs::create_dir(at("write/inner")).unwrap();
     assert_eq!(may(Permissions { write: [at("write/inner")].into(), ..none() }), Ok(()));
 
