@@ -22,7 +22,8 @@ mod permissions;
 mod seccomp;
 #[cfg(target_os = "linux")]
 mod syscalls;
-#[cfg(all(test, target_os = "linux", feature = "cli"))]
+#[cfg(test)]
+#[cfg(all(target_os = "linux", feature = "cli"))]
 mod tests;
 
 #[cfg(feature = "cli")]

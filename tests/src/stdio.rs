@@ -259,9 +259,9 @@ impl RawStdio {
         self.process.child_count()
     }
 
-    /// A value of `/proc/PID/status` of the server.
-    pub fn process_status(&self, key: &str) -> String {
-        self.process.status(key)
+    /// A value of the status of each thread of the server.
+    pub fn thread_statuses(&self, key: &str) -> Vec<String> {
+        self.process.thread_statuses(key)
     }
 
     /// The log of the server so far.

@@ -43,9 +43,12 @@ pub struct ConfigWatcher {
     host: Arc<Host>,
     file: PathBuf,
     map: Arc<dyn Fn(Config) -> Config + Send + Sync>,
-    validate: Arc<dyn Fn(&Config) -> Result<(), String> + Send + Sync>,
+    validate: Arc<Validate>,
     trigger: ReloadTrigger,
 }
+
+/// A check of a config, with the reason why it is refused.
+type Validate = dyn Fn(&Config) -> Result<(), String> + Send + Sync;
 
 /// Requests a reload from a [`ConfigWatcher`], as `SIGHUP` does for the command `mcp-host serve`.
 #[derive(Clone, Debug, Default)]
@@ -121,7 +124,7 @@ struct RejectedConfig {
 }
 
 impl RejectedConfig {
-    fn new(error: ConfigError, validate: &dyn Fn(&Config) -> Result<(), String>) -> Self {
+    fn new(error: ConfigError, validate: &Validate) -> Self {
         let (mut message, files) = (error.to_string(), error.files().clone());
         let known = Config { files, ..Config::default() };
         if let Err(reason) = validate(&known) {
