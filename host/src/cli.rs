@@ -10,6 +10,7 @@
 //! | `messages`, `stderr` | standard error: errors, warnings, notes, the log, progress; its queue and its thread |
 //! | `escape` | escaping of provider text for terminals |
 //! | `hint` | suggestions for a URI that cannot be read or listed |
+//! | `confinement` | what `serve` confines itself to, and what `check` shows of it |
 //! | `error` | why a command failed, what to do, and the exit code |
 //!
 //! Exit codes: 0 success, 1 failure, 2 invalid command line or config. A reader that closes standard output early is
@@ -20,6 +21,7 @@
 mod check;
 mod color;
 mod completions;
+mod confinement;
 mod context;
 mod error;
 mod escape;
@@ -53,6 +55,8 @@ use tokio::runtime::{Builder, Runtime};
 use self::context::Context;
 use self::error::CliError;
 use self::options::GlobalArgs;
+use crate::config::{Config, ConfigError};
+use crate::confinement::Confinement;
 use crate::thread_priority::set_short_time_slice;
 
 const EXAMPLES: &str = "\
@@ -92,13 +96,23 @@ enum Command {
 /// Runs the command that this process was started with.
 ///
 /// Wrong usage ends the process with exit code 2, `--help` and `--version` with 0. The `main` that calls this begins
-/// with [`run_compiler`](crate::engine::run_compiler).
-pub fn main() -> ExitCode {
+/// with [`run_compiler`](crate::engine::run_compiler). `start_threads` is called as soon as there may be threads beside this one:
+/// then the process is confined.
+pub fn main(start_threads: impl FnOnce()) -> ExitCode {
     let Cli { global, command } = Cli::parse();
+    // Only `serve` needs the config so early: it is confined to what that names.
+    let config = match &command {
+        Command::Serve(args) => Some(args.load_config(&global.config)),
+        _ => None,
+    };
+    let confinement = confinement::install(config.as_ref().and_then(|config| config.as_ref().ok()), &global.config);
+    start_threads();
     let context = Context::new(&global);
     // The system's default is for programs that open a few files. Where it cannot be raised, plugins get fewer.
     let _ = rlimit::increase_nofile_limit(u64::MAX);
-    let code = match run(command, &context) {
+    let result =
+        confinement.map_err(CliError::from).and_then(|confinement| run(command, config, confinement, &context));
+    let code = match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             failure.report(&context.messages);
@@ -119,13 +133,21 @@ fn transport_runtime() -> io::Result<Runtime> {
     builder.event_interval(EVENT_INTERVAL).on_thread_start(set_short_time_slice).enable_all().build()
 }
 
-fn run(command: Command, context: &Context) -> Result<(), CliError> {
+fn run(
+    command: Command,
+    config: Option<Result<Config, ConfigError>>,
+    confinement: Confinement,
+    context: &Context,
+) -> Result<(), CliError> {
     let runtime = transport_runtime().context("cannot start threads")?;
     let result = runtime.block_on(async {
         match command {
-            Command::Serve(args) => args.run(context).await,
+            Command::Serve(args) => {
+                let config = config.unwrap_or_else(|| args.load_config(context.config_file()));
+                args.run(config, confinement, context).await
+            }
             Command::Init(args) => args.run(context),
-            Command::Check(args) => args.run(context).await,
+            Command::Check(args) => args.run(&confinement, context).await,
             Command::Inspect(args) => args.run(context).await,
             Command::List(args) => args.run(context).await,
             Command::Read(args) => args.run(context).await,

@@ -34,6 +34,7 @@
 
 mod advertise;
 pub mod audit;
+mod boolean;
 pub mod compile;
 mod count;
 mod cursor_key;

@@ -57,6 +57,9 @@ use crate::resource::{Argument, Completion, Error, Listing, Resource, ResourceCo
 use crate::uri::{RouteError, Uri};
 use crate::watch::{Hub, Subscriber, WatchStats};
 
+#[cfg(feature = "cli")]
+pub(crate) use self::data_dirs::DataDirs;
+
 pub use self::builder::{HostBuilder, StartError};
 pub use self::check::{CheckError, CheckReport, CheckedProvider, InspectError, PluginCheck};
 pub use self::config_watcher::{ConfigWatcher, ReloadTrigger};

@@ -51,6 +51,7 @@
 //! | [`engine`] | wasmtime: compiling and loading components, the instance pool, the threads that calls run on |
 //! | `sandbox` | the WASI context of an instance: directories, HTTP, key-value buckets, the log, memory |
 //! | [`provider`] | the contract in Rust: native providers, and what components answer |
+//! | `confinement` | seccomp and Landlock: what the compiler process and the command may do |
 //! | [`config`], [`uri`], [`net`], [`digest`], [`resource`] | the file; mounts and URIs; origins; the digest of a component; the domain's own types |
 //! | `fs_watch`, `private_dir`, `regular_file`, `thread_priority`, `throttle`, `text`, `quote`, `time` | file system events; files that are private to this user; opening files that may hang; priorities of threads; throttled warnings; excerpts of texts; quoted texts; durations as numbers |
 //!
@@ -77,6 +78,7 @@ mod catalog;
 #[doc(hidden)]
 pub mod cli;
 pub mod config;
+mod confinement;
 pub mod digest;
 pub mod engine;
 mod escape;

@@ -11,5 +11,12 @@ static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 fn main() -> ExitCode {
     // First of all: a host starts this executable to compile components.
     mcp_resource_host::engine::run_compiler();
-    mcp_resource_host::cli::main()
+    mcp_resource_host::cli::main(start_allocator_thread)
+}
+
+/// Starts jemalloc's background thread. It does not start by itself, because the process is confined before there are threads.
+fn start_allocator_thread() {
+    #[cfg(not(target_env = "msvc"))]
+    // Without it, unused memory is returned on the threads that free it.
+    let _ = tikv_jemalloc_ctl::background_thread::write(true);
 }

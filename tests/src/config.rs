@@ -240,6 +240,15 @@ impl Plugin {
         self
     }
 
+    /// Grants an environment variable whose value is in that file.
+    pub fn variable_from_file(mut self, name: &str, file: &Path) -> Self {
+        let source: Table = [("file".to_owned(), path_value(file))].into_iter().collect();
+        let variables: Table = [(name.to_owned(), source.into())].into_iter().collect();
+        let grants = self.0.entry("grants").or_insert_with(|| Table::new().into());
+        grants.as_table_mut().expect("grants are a table").insert("env".to_owned(), variables.into());
+        self
+    }
+
     /// Grants an HTTP origin.
     pub fn origin(self, origin: &str) -> Self {
         self.http(origin.into())

@@ -79,9 +79,20 @@ impl Process {
     fn proc_status(&self, key: &str) -> u64 {
         let id = self.child.id().expect("it still runs");
         let status = std::fs::read_to_string(format!("/proc/{id}/status")).expect("a process has a status");
-        let line = status.lines().find_map(|line| line.strip_prefix(key)).expect("it has memory");
-        let kibibytes: u64 = line.trim().trim_end_matches(" kB").parse().expect("a number of kB");
+        let value = status_value(&status, key).expect("it has memory");
+        let kibibytes: u64 = value.trim_end_matches(" kB").parse().expect("a number of kB");
         kibibytes << 10
+    }
+
+    /// A value of the status of each of its threads: `/proc/PID/task/TID/status` of Linux.
+    pub(crate) fn thread_statuses(&self, key: &str) -> Vec<String> {
+        let threads = std::fs::read_dir(format!("/proc/{}/task", self.id().as_raw_nonzero()));
+        // One that has ended meanwhile has no status.
+        let statuses = threads
+            .expect("a process has threads")
+            .flatten()
+            .filter_map(|thread| std::fs::read_to_string(thread.path().join("status")).ok());
+        statuses.map(|status| status_value(&status, key).expect("a status has that key").to_owned()).collect()
     }
 
     /// The number of its child processes that still run.
@@ -123,6 +134,11 @@ impl Process {
         let code = status.expect("a child can be waited for").code();
         Exit { code, log: self.stderr.clone().read_to_end().await }
     }
+}
+
+/// A value of `/proc/PID/status`.
+fn status_value<'a>(status: &'a str, key: &str) -> Option<&'a str> {
+    status.lines().find_map(|line| line.strip_prefix(key)).map(str::trim)
 }
 
 impl Drop for Process {

@@ -279,6 +279,11 @@ impl RawStdio {
         self.process.child_count()
     }
 
+    /// A value of the status of each thread of the server.
+    pub fn thread_statuses(&self, key: &str) -> Vec<String> {
+        self.process.thread_statuses(key)
+    }
+
     /// The log of the server so far.
     pub fn log(&self) -> String {
         self.process.stderr().snapshot()

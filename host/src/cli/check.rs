@@ -3,12 +3,14 @@
 mod report;
 
 use self::report::JsonReport;
+use super::confinement::ConfinementReport;
 use super::context::Context;
 use super::error::CliError;
 use super::output::Output;
 use super::provider::name_and_version;
 use super::requirements;
 use super::table::{Cell, Table};
+use crate::confinement::Confinement;
 use crate::host::{CheckError, PluginCheck};
 
 const EXAMPLES: &str = "\
@@ -33,14 +35,17 @@ pub(super) struct Args {
 }
 
 impl Args {
-    pub(super) async fn run(self, context: &Context) -> Result<(), CliError> {
-        let report = context.builder(context.config()?).check().await?;
-        let config_warnings: Vec<_> = report.warnings.iter().map(ToString::to_string).collect();
+    pub(super) async fn run(self, confinement: &Confinement, context: &Context) -> Result<(), CliError> {
+        let config = context.config()?;
+        let confinement = ConfinementReport::new(confinement, &config);
+        let report = context.builder(config).check().await?;
+        let mut config_warnings: Vec<_> = report.warnings.iter().map(ToString::to_string).collect();
+        config_warnings.extend(confinement.warning());
         let mut output = context.output();
         if self.json {
-            output.json(&JsonReport::new(&report.plugins, &config_warnings))?;
+            output.json(&JsonReport::new(&report.plugins, &config_warnings, &confinement))?;
         } else {
-            print(&report.plugins, &config_warnings, &mut output)?;
+            print(&report.plugins, &config_warnings, &confinement, &mut output)?;
         }
         output.flush()?;
         let failed = report.plugins.iter().filter(|one| one.outcome.is_err()).count();
@@ -79,7 +84,12 @@ fn ok_cell(faults: u64) -> Cell {
     }
 }
 
-fn print(all: &[PluginCheck], config_warnings: &[String], output: &mut Output<'_>) -> Result<(), CliError> {
+fn print(
+    all: &[PluginCheck],
+    config_warnings: &[String],
+    confinement: &ConfinementReport,
+    output: &mut Output<'_>,
+) -> Result<(), CliError> {
     Table::new(["PLUGIN", "MOUNT", "PROVIDER", "STATE"]).print(all.iter().map(row).collect(), output)?;
     let grants: Vec<_> = all.iter().flat_map(grant_rows).collect();
     if !grants.is_empty() {
@@ -97,7 +107,8 @@ fn print(all: &[PluginCheck], config_warnings: &[String], output: &mut Output<'_
         output.line("")?;
         output.text(message)?;
     }
-    Ok(())
+    output.line("")?;
+    Ok(output.line(&confinement.to_string())?)
 }
 
 /// The imports of a plugin's component, compared with its grants. Only the first row has the plugin's name.
@@ -132,21 +143,27 @@ mod tests {
     #[test]
     fn an_error_is_told_in_full_below_the_table() {
         let mut written = Vec::new();
-        print(&[load_failed(plugin())], &["look here".to_owned()], &mut Output::to(&mut written, Destination::Pipe))
-            .unwrap();
+        let confinement = ConfinementReport::default();
+        let mut output = Output::to(&mut written, Destination::Pipe);
+        print(&[load_failed(plugin())], &["look here".to_owned()], &confinement, &mut output).unwrap();
+        drop(output);
         assert_eq!(
             String::from_utf8(written).unwrap(),
             "notes  notes:///  -  not loaded\n\
              \n\
              notes: /srv/plugins/notes.wasm is not a WebAssembly component: it is empty\n\
              \n\
-             look here\n"
+             look here\n\
+             \n\
+             confinement: no new privileges: no; seccomp: no; Landlock: no; compiler: none; server: none\n"
         );
     }
 
     #[test]
     fn json_says_of_each_plugin_either_what_it_is_or_why_it_is_not() {
-        let report = serde_json::to_value(JsonReport::new(&[load_failed(plugin())], &[])).unwrap();
+        let report =
+            serde_json::to_value(JsonReport::new(&[load_failed(plugin())], &[], &ConfinementReport::default()))
+                .unwrap();
         let line = &report["plugins"][0];
         assert_eq!((&line["name"], &line["state"]), (&"notes".into(), &"not-loaded".into()));
         for key in ["digest", "provider", "first_page_items", "faults", "requirements"] {

@@ -8,6 +8,7 @@ use std::time::Duration;
 use super::messages::Messages;
 use crate::config::ConfigError;
 use crate::config::diagnostics::RenderStyle;
+use crate::confinement::ConfinementError;
 use crate::host::{InspectError, StartError};
 use crate::plugin::LoadError;
 use crate::quote::quote;
@@ -29,6 +30,9 @@ pub(super) enum CliError {
     /// The host does not start.
     #[error(transparent)]
     Start(#[from] StartError),
+    /// This process cannot be confined.
+    #[error("`server.confine` cannot be applied: {0}")]
+    Confinement(#[from] ConfinementError),
     /// A component cannot be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),

@@ -1,6 +1,7 @@
 //! `serve`: the MCP server, over HTTP when the config or the command line names an address, else over stdio.
 
 use std::io::IsTerminal;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -9,12 +10,14 @@ use tokio::net::TcpListener;
 
 use tokio_util::task::AbortOnDropHandle;
 
+use super::confinement;
 use super::context::Context;
 use super::error::CliError;
 use super::signals::{self, Hangup};
 use crate::access::Principal;
-use crate::config::Config;
 use crate::config::http::{HttpAddress, HttpAddressError};
+use crate::config::{Config, ConfigError};
+use crate::confinement::Confinement;
 use crate::host::{Host, PluginState, ReloadTrigger};
 use crate::log_target;
 use crate::server;
@@ -51,11 +54,23 @@ pub(super) struct Args {
 }
 
 impl Args {
-    pub(super) async fn run(self, context: &Context) -> Result<(), CliError> {
+    /// Reads the config, with the options of the command line.
+    pub(super) fn load_config(&self, file: &Path) -> Result<Config, ConfigError> {
+        Config::load(file).map(|config| self.apply_overrides(config))
+    }
+
+    /// Serves that config, in a process that is confined.
+    pub(super) async fn run(
+        self,
+        config: Result<Config, ConfigError>,
+        confinement: Confinement,
+        context: &Context,
+    ) -> Result<(), CliError> {
         context.messages.writer().become_lossy();
         // First: a SIGHUP right after the start must not terminate the server.
         let hangup = if self.no_reload { None } else { Some(Hangup::new().context("cannot listen to signals")?) };
-        let config = self.apply_overrides(context.config()?);
+        let config = config?;
+        confinement::log(&confinement, &config);
         let shutdown = signals::shutdown(&context.messages, "graceful shutdown: draining requests in flight")
             .context("cannot listen to signals")?;
         // Before compilation: an address in use is reported at once.
@@ -72,6 +87,7 @@ impl Args {
         }
         let reloading = hangup.map(|hangup| {
             let watcher = host.watch_config(context.config_file()).map(move |config| self.apply_overrides(config));
+            let watcher = watcher.validate(move |config| confinement::check(&confinement, config));
             let on_hangup = reload_on_hangup(hangup, watcher.trigger());
             AbortOnDropHandle::new(tokio::spawn(async { tokio::join!(watcher.run(), on_hangup) }))
         });

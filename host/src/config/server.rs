@@ -36,6 +36,9 @@ documented! {
         /// The maximum size of a page, measured in memory, which is about the size as JSON. 2 MiB unless set; 1 KiB to
         /// 64 MiB. A page has at least one resource, of any size.
         pub page_bytes: PageBytes,
+        /// Whether the command `mcp-host serve` is confined by the kernel (Landlock) to the files, directories and ports that
+        /// the config names when it starts. `false` unless set.
+        pub confine: bool,
         /// The directory of compiled components. Without it: the user's cache directory.
         pub cache: Option<PathBuf>,
         /// Resource limits of compiling one component.
@@ -61,6 +64,7 @@ impl Default for Server {
             http: None,
             page_size: PageSize::default(),
             page_bytes: PageBytes::default(),
+            confine: false,
             cache: None,
             compile: CompileLimits::default(),
             state: None,
@@ -87,6 +91,7 @@ impl FromTable for Server {
             http: table.optional("http"),
             page_size: table.or_default("page-size"),
             page_bytes: table.or_default("page-bytes"),
+            confine: table.or_default("confine"),
             cache: table.optional("cache").map(|CreatableDirectory(path)| path),
             compile: table.or_default("compile"),
             state: table.optional("state").map(|CreatableDirectory(path)| path),

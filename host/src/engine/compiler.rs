@@ -1,9 +1,10 @@
 //! Compilation of components, in this process or in a child process under limits.
 //!
 //! In a child, compilation of hostile input is bounded by the operating system, not by trust. The child is the current
-//! executable or another program, started with one argument of ours and no environment. Before it reads a byte it sets
-//! its own limits on CPU time and address space, and a low priority, so that serving is not slowed down. It is killed
-//! at its deadline. Its standard input is the component's file, so that no component is ever in the host's own memory,
+//! executable or another program, started with arguments of ours and no environment but two variables. Before it reads a byte it sets
+//! its own limits on CPU time and address space, and a low priority, so that serving is not slowed down, and confines
+//! itself by Landlock and seccomp to its standard streams, memory and threads (module `confinement`). It is killed at its
+//! deadline, and by any system call that only an attacker would make. Its standard input is the component's file, so that no component is ever in the host's own memory,
 //! and its standard output is the file that the code goes to. It compiles only input with the digest that it was given:
 //! a file that changes meanwhile is never taken for the one that was checked (TOCTOU). A crash of the compiler is an
 //! error message here.
@@ -17,6 +18,7 @@ use std::io::{self, Read, Write};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
+use std::thread::available_parallelism;
 use std::time::Duration;
 
 use humantime::format_duration;
@@ -28,6 +30,7 @@ use self::job::{CHILD_ARGUMENT, CompileJob};
 use super::component_file;
 use super::config::codegen_config;
 use crate::config;
+use crate::confinement::confine_compiler;
 use crate::digest::Digest;
 use crate::thread_priority::lower_priority;
 
@@ -37,6 +40,8 @@ mod job;
 const CHILD_ENV_VAR: &str = "MCP_HOST_COMPILER";
 /// The first line that [`run_compiler`] writes to standard error.
 const HANDSHAKE: &str = "mcp-host compiler";
+/// The number of threads that the child compiles on, for the library that starts them.
+const THREADS_ENV_VAR: &str = "RAYON_NUM_THREADS";
 /// The exit code of the child when the component is invalid.
 const EXIT_INVALID: i32 = 1;
 /// The exit code of the child when the component does not have the expected digest.
@@ -71,6 +76,9 @@ pub enum CompileError {
     /// The compiler crashed: a bug of its own, or a component made to cause that.
     #[error("the compiler crashed ({0})")]
     Crash(String),
+    /// The compiler made a system call that no compilation needs: a component made it do what its author wants, or a bug.
+    #[error("the compiler was killed by the kernel for a forbidden system call: the component may be an attack on it")]
+    ForbiddenSystemCall,
     /// The file changed while it was read.
     #[error("the file changed while it was read; try again when it is written")]
     Changed,
@@ -103,7 +111,8 @@ impl CompileError {
             | Self::Memory(_)
             | Self::OutputTooLarge(_)
             | Self::NoCompiler { .. }
-            | Self::Crash(_) => true,
+            | Self::Crash(_)
+            | Self::ForbiddenSystemCall => true,
             Self::Changed | Self::Start(_) | Self::Cancelled => false,
         }
     }
@@ -168,8 +177,9 @@ fn child_main(arguments: impl Iterator<Item = String>) -> Result<(), CompileErro
         )
     })?;
     job.apply_rlimits().map_err(invalid)?;
-    // Before there are other threads, which inherit the priority.
+    // Before there are other threads, which inherit both.
     lower_priority(NICENESS);
+    confine_compiler();
     job::exit_with_parent();
     let code = compile(io::stdin().lock(), job.digest)?;
     let mut stdout = io::stdout().lock();
@@ -232,6 +242,8 @@ async fn run_child(
         .args(job.arguments())
         .env_clear()
         .env(CHILD_ENV_VAR, "1")
+        // The child cannot read how many processors its control group may use.
+        .env(THREADS_ENV_VAR, available_parallelism().map_or(1, usize::from).to_string())
         .current_dir("/")
         .stdin(component)
         .stdout(into)
@@ -288,7 +300,22 @@ fn interpret_exit(
         Some(EXIT_INVALID) => CompileError::Invalid(message),
         // A kill by anyone else, such as the out-of-memory killer, cannot be told apart.
         None if ended_by(Signal::XCPU) || ended_by(Signal::KILL) => CompileError::Cpu(limits.cpu.duration()),
+        None if ended_by(Signal::SYS) => CompileError::ForbiddenSystemCall,
         None if ended_by(Signal::XFSZ) => CompileError::OutputTooLarge(job::MAX_CODE_SIZE),
         _ => CompileError::Crash(status.to_string()),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_compiler_that_the_kernel_killed_for_a_system_call_is_told_from_a_crash() {
+        let limits = config::compile::CompileLimits::default();
+        let outcome = |signal: Signal| interpret_exit(ExitStatus::from_raw(signal.as_raw()), String::new(), &limits);
+        assert_eq!(outcome(Signal::SYS), Err(CompileError::ForbiddenSystemCall));
+        assert!(matches!(outcome(Signal::SEGV), Err(CompileError::Crash(_))));
+        assert!(CompileError::ForbiddenSystemCall.is_permanent());
+    }
 }

@@ -42,9 +42,13 @@ const SETTINGS_APPLY: &str = "rules and settings of the new config apply";
 pub struct ConfigWatcher {
     host: Arc<Host>,
     file: PathBuf,
-    map: Box<dyn Fn(Config) -> Config + Send + Sync>,
+    map: Arc<dyn Fn(Config) -> Config + Send + Sync>,
+    validate: Arc<Validate>,
     trigger: ReloadTrigger,
 }
+
+/// A check of a config, with the reason why it is refused.
+type Validate = dyn Fn(&Config) -> Result<(), String> + Send + Sync;
 
 /// Requests a reload from a [`ConfigWatcher`], as `SIGHUP` does for the command `mcp-host serve`.
 #[derive(Clone, Debug, Default)]
@@ -83,7 +87,8 @@ impl Host {
         ConfigWatcher {
             host: self.clone(),
             file: file.into(),
-            map: Box::new(|config| config),
+            map: Arc::new(|config| config),
+            validate: Arc::new(|_| Ok(())),
             trigger: ReloadTrigger::default(),
         }
     }
@@ -118,9 +123,14 @@ struct RejectedConfig {
     usable: Option<Config>,
 }
 
-impl From<ConfigError> for RejectedConfig {
-    fn from(error: ConfigError) -> Self {
-        Self { message: error.to_string(), files: error.files().clone(), usable: error.partial_config().cloned() }
+impl RejectedConfig {
+    fn new(error: ConfigError, validate: &Validate) -> Self {
+        let (mut message, files) = (error.to_string(), error.files().clone());
+        let known = Config { files, ..Config::default() };
+        if let Err(reason) = validate(&known) {
+            message = format!("{message}\n{reason}");
+        }
+        Self { message, files: known.files, usable: error.partial_config().cloned() }
     }
 }
 
@@ -136,7 +146,18 @@ impl ConfigWatcher {
     /// Applies a function to each config that is read, before it is served: for settings that do not come from the file.
     #[must_use]
     pub fn map(mut self, map: impl Fn(Config) -> Config + Send + Sync + 'static) -> Self {
-        self.map = Box::new(map);
+        self.map = Arc::new(map);
+        self
+    }
+
+    /// Sets a check of each config that is valid. Of one that it refuses, the rules and settings apply, and the plugins do not;
+    /// the text is logged. Of an invalid config it sees the files only, and its text is logged in addition.
+    ///
+    /// For conditions that a config cannot know, such as what the process has permission to open. It is called on a thread that
+    /// may block.
+    #[must_use]
+    pub fn validate(mut self, check: impl Fn(&Config) -> Result<(), String> + Send + Sync + 'static) -> Self {
+        self.validate = Arc::new(check);
         self
     }
 
@@ -177,38 +198,52 @@ impl ConfigWatcher {
     /// Reads the config and begins a reload, which cancels one in flight. Logs why a config cannot be used.
     async fn read_and_reload(&self, threads: &FileThreads, watcher: &mut FileWatcher, reloading: &mut Reloading) {
         let began = SystemTime::now();
-        let file = self.file.clone();
-        let config_files =
-            match threads.run(move || Config::load(&file).map_err(|error| Box::new(RejectedConfig::from(error)))).await
-            {
-                Ok(Ok(config)) => {
-                    let config = (self.map)(config);
-                    let config_files = config.files.clone();
-                    let host = self.host.clone();
-                    let reload = async move { host.reload(config).await };
-                    reloading.in_progress = Some(AbortOnDropHandle::new(tokio::spawn(reload)));
-                    config_files
-                }
-                Ok(Err(rejected)) => {
-                    let RejectedConfig { message, files, usable } = *rejected;
-                    // The files of the old config count as well: it is the one that is served.
-                    let files = &files | &self.host.config().files;
-                    match usable {
-                        Some(usable) => {
-                            reloading.in_progress = None;
-                            reload_settings(self.host.clone(), (self.map)(usable)).await;
-                            reloading.log_missing(message);
-                        }
-                        None => log_rejected(&message),
+        let (file, map, validate) = (self.file.clone(), self.map.clone(), self.validate.clone());
+        let read = move || match Config::load(&file) {
+            Ok(config) => {
+                let config = map(config);
+                let is_usable = validate(&config);
+                Ok((config, is_usable))
+            }
+            Err(error) => Err(Box::new(RejectedConfig::new(error, &*validate))),
+        };
+        let config_files = match threads.run(read).await {
+            Ok(Ok((config, is_usable))) => {
+                let config_files = config.files.clone();
+                match is_usable {
+                    Ok(()) => {
+                        let host = self.host.clone();
+                        let reload = async move { host.reload(config).await };
+                        reloading.in_progress = Some(AbortOnDropHandle::new(tokio::spawn(reload)));
                     }
-                    files
+                    Err(reason) => {
+                        reloading.in_progress = None;
+                        reload_settings(self.host.clone(), config).await;
+                        tracing::error!(target: log_target::CONFIG, "reload failed; {KEEPING_PLUGINS}; {SETTINGS_APPLY}: {reason}");
+                    }
                 }
-                Err(error) => {
-                    self.stalled(&error);
-                    reloading.retry_later();
-                    return;
+                config_files
+            }
+            Ok(Err(rejected)) => {
+                let RejectedConfig { message, files, usable } = *rejected;
+                // The files of the old config count as well: it is the one that is served.
+                let files = &files | &self.host.config().files;
+                match usable {
+                    Some(usable) => {
+                        reloading.in_progress = None;
+                        reload_settings(self.host.clone(), (self.map)(usable)).await;
+                        reloading.log_missing(message);
+                    }
+                    None => log_rejected(&message),
                 }
-            };
+                files
+            }
+            Err(error) => {
+                self.stalled(&error);
+                reloading.retry_later();
+                return;
+            }
+        };
         watcher.update(self.watched_files(&config_files), began).await;
     }
 

@@ -11,14 +11,14 @@ const APP_NAME: &str = "mcp-host";
 
 /// The directories of a host.
 #[derive(Clone, Debug)]
-pub(super) struct DataDirs {
+pub(crate) struct DataDirs {
     cache: Option<PathBuf>,
     state: Option<PathBuf>,
 }
 
 impl DataDirs {
     /// The given directories, else those of the config, else those of the user.
-    pub(super) fn new(server: &Server, cache: Option<PathBuf>, state: Option<PathBuf>) -> Self {
+    pub(crate) fn new(server: &Server, cache: Option<PathBuf>, state: Option<PathBuf>) -> Self {
         let user = etcetera::choose_base_strategy().ok();
         let user_cache = || user.as_ref().map(|user| user.cache_dir().join(APP_NAME));
         let user_state =
@@ -27,6 +27,12 @@ impl DataDirs {
             cache: cache.or_else(|| server.cache.clone()).or_else(user_cache),
             state: state.or_else(|| server.state.clone()).or_else(user_state),
         }
+    }
+
+    /// All of them that there are.
+    #[cfg(feature = "cli")]
+    pub(crate) fn into_paths(self) -> impl Iterator<Item = PathBuf> {
+        self.cache.into_iter().chain(self.state)
     }
 
     /// The directory of compiled components. Losing it costs compile time only.

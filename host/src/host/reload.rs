@@ -398,6 +398,7 @@ fn pin_restart_only_settings(mut config: Config, old: &Config) -> (Config, Vec<&
         pinned.push("http.keep-alive");
     }
     pin_setting!(http, "server.http");
+    pin_setting!(confine, "server.confine");
     pin_setting!(cache, "server.cache");
     pin_setting!(state, "server.state");
     pin_setting!(cursor_key, "server.cursor-key");

@@ -119,6 +119,14 @@ impl OriginPattern {
         }
     }
 
+    /// The port of the origins.
+    pub fn port(&self) -> u16 {
+        match &self.0 {
+            Pattern::Exact(origin) => origin.port,
+            Pattern::Subdomains { port, .. } => *port,
+        }
+    }
+
     /// Whether that origin is one of them.
     pub fn matches(&self, origin: &Origin) -> bool {
         match (&self.0, &origin.host) {

@@ -5,6 +5,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use crate::cli::confinement::ConfinementReport;
 use crate::cli::provider::Provider;
 use crate::cli::requirements::{self, RequirementReport};
 use crate::host::{CheckError, PluginCheck};
@@ -15,6 +16,7 @@ pub(super) struct JsonReport<'a> {
     plugins: Vec<PluginReport<'a>>,
     /// The warnings about the config as a whole.
     warnings: &'a [String],
+    confinement: &'a ConfinementReport,
 }
 
 /// One plugin. Fields that are unknown because it did not load are null.
@@ -41,8 +43,8 @@ struct PluginReport<'a> {
 }
 
 impl<'a> JsonReport<'a> {
-    pub(super) fn new(all: &'a [PluginCheck], warnings: &'a [String]) -> Self {
-        Self { plugins: all.iter().map(PluginReport::new).collect(), warnings }
+    pub(super) fn new(all: &'a [PluginCheck], warnings: &'a [String], confinement: &'a ConfinementReport) -> Self {
+        Self { plugins: all.iter().map(PluginReport::new).collect(), warnings, confinement }
     }
 }
 

@@ -52,6 +52,11 @@ impl Schema {
         Self(Map::new()).with("const", value)
     }
 
+    /// `true` or `false`.
+    pub(in crate::config) fn boolean() -> Self {
+        Self::of_type("boolean")
+    }
+
     /// A list.
     pub(in crate::config) fn list(items: Self) -> Self {
         Self::of_type("array").with("items", items.0)

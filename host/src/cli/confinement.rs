@@ -1,0 +1,143 @@
+//! Confinement of this process by the kernel: what `serve` is confined to, and what `check` shows.
+
+use std::fmt;
+use std::path::Path;
+
+use serde::Serialize;
+
+use crate::config::Config;
+use crate::confinement::{Confinement, ConfinementError, Permissions};
+use crate::host::DataDirs;
+use crate::log_target;
+
+/// Confines this process, and to what a config names if that says so. Must be called before there is another thread.
+pub(super) fn install(config: Option<&Config>, file: &Path) -> Result<Confinement, ConfinementError> {
+    let permissions = config.filter(|config| config.server.confine).map(|config| {
+        let dirs = DataDirs::new(&config.server, None, None);
+        Permissions::of_server(config, file, dirs.into_paths())
+    });
+    Confinement::install(permissions.as_ref())
+}
+
+/// Checks that a server that was confined to an earlier config can serve this one.
+pub(super) fn check(confinement: &Confinement, config: &Config) -> Result<(), String> {
+    confinement.check(&Permissions::of_config(config)).map_err(|missing| {
+        format!("`server.confine` keeps the server to what the config named when it started; restart it to {missing}")
+    })
+}
+
+/// Logs what a server is confined by.
+pub(super) fn log(confinement: &Confinement, config: &Config) {
+    let report = ConfinementReport::new(confinement, config);
+    if let Some(warning) = report.warning() {
+        tracing::warn!(target: log_target::SERVER, "{warning}");
+    }
+    tracing::debug!(target: log_target::SERVER, "{report}");
+}
+
+/// What holds on this system.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+pub(super) struct ConfinementReport {
+    /// No process gains privileges by executing a program.
+    no_new_privs: bool,
+    /// The kernel filters system calls.
+    seccomp: bool,
+    /// The version of Landlock, or null.
+    landlock_abi: Option<u32>,
+    /// What confines the compiler process.
+    compiler: Mechanisms,
+    /// What confines `serve` with this config.
+    server: Mechanisms,
+    /// Whether the config asks for Landlock.
+    #[serde(skip)]
+    is_requested: bool,
+}
+
+/// What confines a process.
+#[derive(Clone, Copy, Debug, Default, Serialize)]
+struct Mechanisms {
+    seccomp: bool,
+    landlock: bool,
+}
+
+impl ConfinementReport {
+    /// What holds for this process, for the compilers that it starts, and for a server with that config.
+    pub(super) fn new(confinement: &Confinement, config: &Config) -> Self {
+        let &Confinement { no_new_privs, seccomp, landlock_abi, .. } = confinement;
+        let is_requested = config.server.confine;
+        let landlock = landlock_abi.is_some();
+        Self {
+            no_new_privs,
+            seccomp,
+            landlock_abi,
+            compiler: Mechanisms { seccomp, landlock },
+            server: Mechanisms { seccomp, landlock: landlock && is_requested },
+            is_requested,
+        }
+    }
+
+    /// A warning if the config asks for what the kernel does not have.
+    pub(super) fn warning(&self) -> Option<String> {
+        (self.is_requested && !self.server.landlock).then(|| {
+            "`server.confine` has no effect: this kernel has no Landlock, or it is switched off; use Linux 5.13 or later \
+             with `landlock` among its security modules (`lsm=`)"
+                .to_owned()
+        })
+    }
+}
+
+impl fmt::Display for Mechanisms {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match (self.seccomp, self.landlock) {
+            (true, true) => "seccomp, Landlock",
+            (true, false) => "seccomp",
+            (false, true) => "Landlock",
+            (false, false) => "none",
+        })
+    }
+}
+
+impl fmt::Display for ConfinementReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let yes_no = |holds| if holds { "yes" } else { "no" };
+        let Self { no_new_privs, seccomp, compiler, server, .. } = self;
+        write!(f, "confinement: no new privileges: {}; seccomp: {}", yes_no(*no_new_privs), yes_no(*seccomp))?;
+        match self.landlock_abi {
+            Some(abi) => write!(f, "; Landlock: ABI {abi}")?,
+            None => write!(f, "; Landlock: no")?,
+        }
+        write!(f, "; compiler: {compiler}; server: {server}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_config_that_asks_for_what_the_kernel_lacks_is_warned_of() {
+        let server = Mechanisms { seccomp: true, landlock: false };
+        let report = ConfinementReport { is_requested: true, server, ..ConfinementReport::default() };
+        assert!(report.warning().unwrap().contains("`server.confine` has no effect"));
+        let there = Mechanisms { landlock: true, ..server };
+        assert_eq!(ConfinementReport { server: there, ..report }.warning(), None);
+        assert_eq!(ConfinementReport { is_requested: false, ..report }.warning(), None);
+    }
+
+    #[test]
+    fn what_holds_is_one_line() {
+        let all = Mechanisms { seccomp: true, landlock: true };
+        let report = ConfinementReport {
+            no_new_privs: true,
+            seccomp: true,
+            landlock_abi: Some(7),
+            compiler: all,
+            server: Mechanisms { landlock: false, ..all },
+            is_requested: false,
+        };
+        assert_eq!(
+            report.to_string(),
+            "confinement: no new privileges: yes; seccomp: yes; Landlock: ABI 7; compiler: seccomp, Landlock; server: seccomp"
+        );
+    }
+}

@@ -1,0 +1,118 @@
+//! Confinement of this project's processes by the kernel: defence in depth behind the sandbox of wasmtime.
+//!
+//! Only a process of our own is confined: the compiler process by [`confine_compiler`], the program `mcp-host` by
+//! `Confinement::install`. An application that embeds the library is never confined by it.
+//!
+//! | mechanism | compiler process | `mcp-host` | `mcp-host serve` with `server.confine` |
+//! |---|---|---|---|
+//! | no new privileges (`PR_SET_NO_NEW_PRIVS`) | yes | yes | yes |
+//! | seccomp | only the listed system calls; hostile ones kill the process | the listed system calls fail with `EPERM` | the same |
+//! | Landlock | no file, no directory, no port | | what the config names at the start, see module `permissions` |
+//!
+//! Best effort: what the kernel does not have is left out and reported, and nothing fails because of it. Landlock applies to
+//! the calling thread and to those that it starts later, so all of this happens before there is another thread. Filters of
+//! seccomp are installed for all threads.
+
+#[cfg(target_os = "linux")]
+mod landlock;
+#[cfg(feature = "cli")]
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "other systems have nothing to confine a process with"))]
+mod permissions;
+#[cfg(target_os = "linux")]
+mod seccomp;
+#[cfg(target_os = "linux")]
+mod syscalls;
+#[cfg(test)]
+#[cfg(all(target_os = "linux", feature = "cli"))]
+mod tests;
+
+#[cfg(feature = "cli")]
+use std::io;
+#[cfg(feature = "cli")]
+use std::path::PathBuf;
+
+#[cfg(feature = "cli")]
+pub(crate) use self::permissions::Permissions;
+
+/// Confines this process to what the compiler needs: its standard streams, memory and threads. Must be called before there
+/// is another thread. What the kernel does not have is left out.
+pub(crate) fn confine_compiler() {
+    #[cfg(target_os = "linux")]
+    {
+        // Seccomp last: its filter refuses the system calls of Landlock. Without the one, the other still helps.
+        let _ = landlock::deny_all();
+        let _ = seccomp::confine_compiler();
+    }
+}
+
+/// Why this process cannot be confined although the kernel has Landlock.
+#[cfg(feature = "cli")]
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub(crate) enum ConfinementError {
+    /// A directory of the host cannot be created.
+    #[error("cannot create {}: {source}", path.display())]
+    Directory {
+        /// The directory.
+        path: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// The kernel rejects the rules.
+    #[error("Landlock: {0}")]
+    Landlock(String),
+}
+
+/// What holds for this process.
+#[cfg(feature = "cli")]
+#[derive(Debug)]
+pub(crate) struct Confinement {
+    /// Neither this process nor its children gain privileges by executing a program.
+    pub(crate) no_new_privs: bool,
+    /// System calls are filtered.
+    pub(crate) seccomp: bool,
+    /// The version of Landlock that the kernel has; none if it has no Landlock.
+    pub(crate) landlock_abi: Option<u32>,
+    #[cfg(target_os = "linux")]
+    domain: Option<landlock::Domain>,
+}
+
+#[cfg(feature = "cli")]
+impl Confinement {
+    /// Confines this process, to those permissions if there are any. Must be called before there is another thread.
+    ///
+    /// # Errors
+    ///
+    /// The kernel has Landlock, and the permissions cannot be installed.
+    #[cfg(target_os = "linux")]
+    pub(crate) fn install(permissions: Option<&Permissions>) -> Result<Self, ConfinementError> {
+        let (no_new_privs, landlock_abi) = landlock::prepare();
+        // Landlock needs no privilege for this, and its system calls are not filtered.
+        let seccomp = seccomp::confine_server().is_ok();
+        let domain = match (permissions, landlock_abi) {
+            (Some(permissions), Some(abi)) => Some(landlock::Domain::enter(permissions, abi)?),
+            _ => None,
+        };
+        Ok(Self { no_new_privs, seccomp, landlock_abi, domain })
+    }
+
+    /// This system has nothing to confine a process with.
+    #[cfg(not(target_os = "linux"))]
+    pub(crate) fn install(_: Option<&Permissions>) -> Result<Self, ConfinementError> {
+        Ok(Self { no_new_privs: false, seccomp: false, landlock_abi: None })
+    }
+
+    /// Checks that this process has those permissions.
+    ///
+    /// # Errors
+    ///
+    /// It was confined to others. The text says which are missing.
+    pub(crate) fn check(&self, permissions: &Permissions) -> Result<(), String> {
+        #[cfg(target_os = "linux")]
+        if let Some(domain) = &self.domain {
+            return domain.check(permissions);
+        }
+        let _ = permissions;
+        Ok(())
+    }
+}
