@@ -25,6 +25,7 @@ mod confinement;
 mod context;
 mod error;
 mod escape;
+mod explain;
 mod hint;
 mod init;
 mod inspect;
@@ -43,6 +44,7 @@ mod serve;
 mod signals;
 mod stderr;
 mod table;
+mod token;
 mod watch;
 
 use std::io;
@@ -89,6 +91,8 @@ enum Command {
     List(list::Args),
     Read(read::Args),
     Watch(watch::Args),
+    Explain(explain::Args),
+    Token(token::Args),
     Schema(schema::Args),
     Completions(completions::Args),
 }
@@ -152,6 +156,8 @@ fn run(
             Command::List(args) => args.run(context).await,
             Command::Read(args) => args.run(context).await,
             Command::Watch(args) => args.run(context).await,
+            Command::Explain(args) => args.run(context),
+            Command::Token(args) => args.run(context),
             Command::Schema(args) => args.run(context),
             Command::Completions(args) => args.run(Cli::command(), context),
         }

@@ -26,6 +26,7 @@ mod children;
 mod completion;
 mod config_watcher;
 mod data_dirs;
+mod explain;
 mod generation;
 mod generation_store;
 #[cfg(feature = "cli")]
@@ -63,6 +64,7 @@ pub(crate) use self::data_dirs::DataDirs;
 pub use self::builder::{HostBuilder, StartError};
 pub use self::check::{CheckError, CheckReport, CheckedProvider, InspectError, PluginCheck};
 pub use self::config_watcher::{ConfigWatcher, ReloadTrigger};
+pub use self::explain::Explanation;
 pub use self::generation::NativePluginConflict;
 pub use self::reload::{ReloadError, ReloadReport};
 pub use self::status::{PluginState, PluginStatus};
@@ -229,6 +231,12 @@ impl Host {
     /// Returns whether any plugin supports change detection. A plugin that is still being loaded counts, as it may.
     pub fn supports_subscriptions(&self) -> bool {
         self.hub.supports_subscriptions() || self.generation.load().loading().next().is_some()
+    }
+
+    /// Notifies of each new generation.
+    #[cfg(feature = "http")]
+    pub(crate) fn generations(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.generation_store.subscribe()
     }
 
     /// Returns the policy of a principal under the current rules.

@@ -108,8 +108,8 @@ mod watch;
 pub use audit::AuditError;
 pub use catalog::{CursorKey, KeyError};
 pub use host::{
-    CheckError, CheckReport, CheckedProvider, CompleteRequest, ConfigWatcher, Host, HostBuilder, InspectError,
-    ListRequest, NativePluginConflict, PluginCheck, PluginState, PluginStatus, ReloadError, ReloadReport,
+    CheckError, CheckReport, CheckedProvider, CompleteRequest, ConfigWatcher, Explanation, Host, HostBuilder,
+    InspectError, ListRequest, NativePluginConflict, PluginCheck, PluginState, PluginStatus, ReloadError, ReloadReport,
     ReloadTrigger, StartError,
 };
 pub use watch::{Subscriber, Update, WatchStats};

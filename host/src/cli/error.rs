@@ -147,6 +147,12 @@ pub(super) enum CliError {
         /// The error of the operating system.
         source: io::Error,
     },
+    /// Standard input cannot be read.
+    #[error("cannot read standard input: {0}")]
+    StandardInput(#[source] io::Error),
+    /// `explain` found that the operation is denied, which it has printed.
+    #[error("denied")]
+    Denied,
     /// Standard output cannot be written to.
     #[error("cannot write to standard output: {0}")]
     Output(#[from] io::Error),
@@ -165,6 +171,7 @@ impl CliError {
     pub(super) fn report(&self, messages: &Messages) {
         match self {
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+            Self::Denied => {}
             // It escapes what is foreign itself, and its colours are its own.
             Self::Config(error) => {
                 messages.print_line(&error.render(if messages.is_colored() {

@@ -180,7 +180,7 @@ mod tests {
     #[test]
     fn an_address_beyond_this_machine_is_refused_with_what_to_do() {
         let error = http_address("0.0.0.0:8080").unwrap_err();
-        assert!(error.contains("no authentication") && error.contains("`127.0.0.1:8080`"), "{error}");
+        assert!(error.contains("loopback only") && error.contains("`127.0.0.1:8080`"), "{error}");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | read the directories of all files that the config names, and of the config | components, certificates and values in files are replaced by renaming, which gives them another inode |
 //! | read granted directories | `grants.dirs` |
-//! | read and write | `grants.dirs` with `mode = "rw"`; the state directory and the cache |
+//! | read and write | `grants.dirs` with `mode = "rw"`; the state directory and the cache; the directory of the audit log |
 //! | execute | this program and the libraries that it is linked with: it starts itself as the compiler |
 //! | listen at a TCP port | `server.http` |
 //! | connect to TCP ports | those of `grants.http`, and 53 for names |
@@ -16,6 +16,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use crate::config::Config;
+use crate::config::audit::AuditDestination;
 use crate::config::grants::Mode;
 
 /// DNS over TCP, for answers that do not fit into a datagram.
@@ -98,6 +99,10 @@ impl Permissions {
                 dirs.insert(grant.host.clone());
             }
             permissions.connect.extend(plugin.grants.http.iter().map(|grant| grant.origin.port()));
+        }
+        // Rotation renames files in the directory.
+        if let Some(AuditDestination::File(audit)) = config.audit.as_ref().map(|audit| &audit.destination) {
+            permissions.write.extend(audit.path.parent().map(Path::to_owned));
         }
         if !permissions.connect.is_empty() {
             permissions.connect.insert(DNS_PORT);

@@ -131,15 +131,11 @@ mod tests {
     use crate::captured_log::CapturedLog;
     use crate::config::Config;
 
-    async fn host(dir: &std::path::Path) -> Host {
-        let host = Host::builder(Config::new()).cache_dir(dir.join("cache")).state_dir(dir.join("state"));
-        host.start().await.unwrap()
-    }
-
     #[tokio::test]
     async fn neither_a_principal_nor_a_uri_forges_a_line_or_drives_the_terminal() {
         let dir = tempfile::tempdir().unwrap();
-        let host = host(dir.path()).await;
+        let host = Host::builder(Config::new()).cache_dir(dir.path().join("cache")).state_dir(dir.path().join("state"));
+        let host = host.start().await.unwrap();
         let log = CapturedLog::default();
         let _capturing = log.capture(LevelFilter::DEBUG);
         let hostile = "a\n2026-01-01T00:00:00Z FAKE \u{1b}[31mx";
@@ -160,7 +156,8 @@ mod tests {
     #[tokio::test]
     async fn a_long_name_of_a_principal_is_truncated() {
         let dir = tempfile::tempdir().unwrap();
-        let host = host(dir.path()).await;
+        let host = Host::builder(Config::new()).cache_dir(dir.path().join("cache")).state_dir(dir.path().join("state"));
+        let host = host.start().await.unwrap();
         let log = CapturedLog::default();
         let _capturing = log.capture(LevelFilter::DEBUG);
         host.list(&Principal::new("x".repeat(1 << 20)), ListRequest::default()).await.unwrap();

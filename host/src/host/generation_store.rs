@@ -61,6 +61,12 @@ impl GenerationStore {
         *self.version.borrow()
     }
 
+    /// Notifies of replacements.
+    #[cfg(feature = "http")]
+    pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
+        self.version.subscribe()
+    }
+
     /// Waits until no plugin is being loaded.
     pub(super) async fn wait_until_loaded(&self) {
         let mut version = self.version.subscribe();

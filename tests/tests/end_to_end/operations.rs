@@ -2,6 +2,7 @@
 
 mod audit;
 mod cli;
+mod explain;
 mod init;
 mod inspect;
 mod loading;

@@ -1,4 +1,4 @@
-//! The address of the HTTP server: loopback only, because there is no authentication.
+//! The address of the HTTP server: loopback only.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -9,8 +9,7 @@ use crate::config::reader::{FromNode, Node, Schema};
 
 /// An address and a port that other machines cannot reach: `127.0.0.1:8080`, `[::1]:8080`.
 ///
-/// There is no authentication over HTTP, so addresses other than loopback are rejected. With port 0 the system chooses
-/// one.
+/// Addresses other than loopback are rejected: other machines reach the server by a proxy. With port 0 the system chooses one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HttpAddress(SocketAddr);
 
@@ -29,7 +28,7 @@ pub enum HttpAddressError {
     #[error("{} is not an IP address with a port", quote(.0))]
     NotAnAddress(String),
     /// It is not a loopback address.
-    #[error("`{0}` can be reached from other machines, and there is no authentication over HTTP")]
+    #[error("`{0}` can be reached from other machines, and the server listens on loopback only")]
     NotLoopback(SocketAddr),
 }
 

@@ -9,7 +9,8 @@
 //! | no credentials, and the config has principals | the default, if a rule allows it something; else none: 401 |
 //!
 //! Credentials are taken from the header only, never from a URL, and are removed from the request at once: no provider,
-//! no session and no log gets them. A token is compared by its SHA-256 digest in constant time, and where the comparison
+//! no session and no log gets them. An event stream that was opened with a token ends as soon as a reload removes the token.
+//! A token is compared by its SHA-256 digest in constant time, and where the comparison
 //! happens depends on a key of this process.
 
 use std::collections::HashMap;
@@ -67,6 +68,13 @@ impl IntoResponse for AuthenticationError {
     }
 }
 
+/// A principal, and the token by which it was authenticated.
+pub(super) struct Authenticated {
+    pub(super) principal: Principal,
+    /// None for a principal of an application, and for the default.
+    pub(super) token: Option<TokenDigest>,
+}
+
 /// Authenticates the requests of a server, by the current config.
 pub(super) struct Authenticator {
     host: Arc<Host>,
@@ -85,7 +93,7 @@ impl Authenticator {
         &self,
         headers: &mut HeaderMap,
         default: Option<&Principal>,
-    ) -> Result<Option<Principal>, AuthenticationError> {
+    ) -> Result<Option<Authenticated>, AuthenticationError> {
         let table = self.token_table();
         let mut credentials = headers.get_all(AUTHORIZATION).iter();
         let (first, more) = (credentials.next().cloned(), credentials.next().is_some());
@@ -95,14 +103,31 @@ impl Authenticator {
             // Without principals there is nobody to authenticate: the header may be for a reverse proxy.
             Some(value) if !table.is_empty() => {
                 let token = bearer_token(&value)?;
-                table.principal(token).map(Some).ok_or(AuthenticationError::InvalidToken)
+                table.authenticate(token).map(Some).ok_or(AuthenticationError::InvalidToken)
             }
             _ => match default {
                 Some(principal) if !table.is_empty() && !self.may_do_anything(principal) => {
                     Err(AuthenticationError::Missing)
                 }
-                default => Ok(default.cloned()),
+                default => Ok(default.cloned().map(|principal| Authenticated { principal, token: None })),
             },
+        }
+    }
+
+    /// Waits until the config has no principal with that token any more. None of the host is retained.
+    pub(super) fn until_revoked(&self, token: TokenDigest) -> impl Future<Output = ()> + Send + use<> {
+        let (host, mut generations) = (Arc::downgrade(&self.host), self.host.generations());
+        async move {
+            while let Some(host) = host.upgrade() {
+                let config = host.config();
+                drop(host);
+                if !config.principals.iter().any(|principal| principal.token_sha256.contains(&token)) {
+                    return;
+                }
+                if generations.changed().await.is_err() {
+                    return;
+                }
+            }
         }
     }
 
@@ -162,11 +187,11 @@ impl TokenTable {
         self.by_hash.is_empty()
     }
 
-    fn principal(&self, token: &str) -> Option<Principal> {
+    fn authenticate(&self, token: &str) -> Option<Authenticated> {
         let digest = TokenDigest::of(token);
         let candidates = self.by_hash.get(&self.hasher.hash_one(&digest))?;
         let found = candidates.iter().find(|(known, _)| known.matches(&digest));
-        found.map(|(_, principal)| principal.clone())
+        found.map(|(known, principal)| Authenticated { principal: principal.clone(), token: Some(known.clone()) })
     }
 }
 

@@ -4,15 +4,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use axum::body::Body;
 use axum::extract::Request;
-use axum::http::header::AUTHORIZATION;
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
+use futures::StreamExt as _;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::authentication::Authenticator;
+use super::authentication::{Authenticated, Authenticator};
 use super::guarded_body::GuardedBody;
 use super::layers::accept;
 use super::post::{self, PostHandler};
@@ -104,8 +106,8 @@ impl Endpoint {
         if self.is_closed() {
             return shutting_down();
         }
-        let principal = match self.authenticate(&mut request) {
-            Ok(principal) => principal,
+        let Authenticated { principal, token } = match self.authenticate(&mut request) {
+            Ok(authenticated) => authenticated,
             Err(rejection) => return rejection,
         };
         let Some(account) = request.extensions().get::<Arc<Account>>().cloned() else {
@@ -115,7 +117,7 @@ impl Endpoint {
         accept::normalize(&request.method().clone(), request.headers_mut());
         self.hide_foreign_session(&mut request, &caller.principal);
         request.extensions_mut().insert(caller.principal.clone());
-        match *request.method() {
+        let response = match *request.method() {
             Method::POST if post::is_json(request.headers()) => {
                 let received = match self.post_handler.receive(request, &caller).await {
                     Ok(received) => received,
@@ -128,19 +130,26 @@ impl Endpoint {
             }
             Method::GET => self.forward_event_stream(request, &caller).await,
             _ => self.rmcp.forward(request, &caller).await,
+        };
+        match token {
+            Some(token) if is_event_stream(&response) => {
+                let revoked = self.authenticator.until_revoked(token);
+                response.map(|body| Body::from_stream(body.into_data_stream().take_until(Box::pin(revoked))))
+            }
+            _ => response,
         }
     }
 
     /// Determines the principal of a request, and removes its credentials.
     #[expect(clippy::result_large_err, reason = "the error is the answer")]
-    fn authenticate(&self, request: &mut Request) -> Result<Principal, Response> {
+    fn authenticate(&self, request: &mut Request) -> Result<Authenticated, Response> {
         if let Some(principal) = request.extensions().get::<Principal>().cloned() {
             request.headers_mut().remove(AUTHORIZATION);
-            return Ok(principal);
+            return Ok(Authenticated { principal, token: None });
         }
         let default = self.options.default_principal.as_ref();
-        let principal = self.authenticator.authenticate(request.headers_mut(), default);
-        principal
+        let authenticated = self.authenticator.authenticate(request.headers_mut(), default);
+        authenticated
             .map_err(IntoResponse::into_response)?
             .ok_or_else(|| (StatusCode::UNAUTHORIZED, "the request has no principal\n").into_response())
     }
@@ -203,6 +212,12 @@ impl Drop for Endpoint {
 
 fn shutting_down() -> Response {
     unavailable("the server is shutting down\n")
+}
+
+/// Whether the response is a stream of server-sent events.
+fn is_event_stream(response: &Response) -> bool {
+    let content_type = response.headers().get(CONTENT_TYPE);
+    content_type.is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream"))
 }
 
 /// The budget for answers that wait to be sent, by the limits of the current config.

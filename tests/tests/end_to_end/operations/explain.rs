@@ -1,0 +1,46 @@
+//! `mcp-host explain` and `mcp-host token`: what an admin sees of access.
+
+use mcp_host_tests::{ConfigFile, Plugin, Rule, run};
+use serde_json::Value;
+
+#[tokio::test]
+async fn the_rule_that_decides_is_named_with_its_line() {
+    let config = ConfigFile::new()
+        .plugin(Plugin::sample("a"))
+        .rule(Rule::for_principal("corp/ada").allow(["sample://a/**"]).deny(["**/secret"]))
+        .write();
+    let path = config.path();
+    let file = path.to_str().unwrap();
+    let explain = async |arguments: &[&str]| run(["explain", "--config", file].iter().chain(arguments)).await;
+    let text = std::fs::read_to_string(file).unwrap();
+    let line = text.lines().position(|line| line == "[[rule]]").unwrap() + 1;
+    let allowed = explain(&["--as", "corp/ada", "sample://a/x"]).await;
+    assert_eq!(allowed.code(), 0, "{}", allowed.stderr);
+    let first = format!("allowed: `allow` has `sample://a/**`, in the rule at {file}:{line}\n");
+    assert!(String::from_utf8_lossy(&allowed.stdout).starts_with(&first), "{:?}", allowed.stdout);
+    let denied = explain(&["--as", "corp/ada", "--json", "sample://a/d/secret"]).await;
+    assert_eq!((denied.code(), denied.stderr.as_str()), (1, ""));
+    let denied: Value = serde_json::from_slice(&denied.stdout).unwrap();
+    assert_eq!(
+        (&denied["allowed"], &denied["plugin"], &denied["path"]),
+        (&false.into(), &"a".into(), &"d/secret".into())
+    );
+    assert_eq!((&denied["rule"]["line"], &denied["rule"]["glob"]), (&line.into(), &"**/secret".into()));
+    let other = explain(&["--as", "corp/bob", "sample://a/x"]).await;
+    assert!(other.code() == 1 && String::from_utf8_lossy(&other.stdout).starts_with("denied: no rule allows it\n"));
+    let nowhere = explain(&["sample://b/x"]).await;
+    assert!(nowhere.code() == 1 && nowhere.stderr.contains("no plugin's mount owns the URI"), "{}", nowhere.stderr);
+    let view = explain(&["--as", "corp/ada"]).await;
+    assert!(String::from_utf8_lossy(&view.stdout).contains(&format!("rule 1, line {line}: all operations\n")));
+}
+
+#[tokio::test]
+async fn a_new_token_is_printed_with_its_digest() {
+    let printed = run(["token", "new", "--json"]).await;
+    let printed: Value = serde_json::from_slice(&printed.stdout).unwrap();
+    let token = printed["token"].as_str().unwrap();
+    assert!(token.starts_with("mcp_") && token.len() > 40, "{token}");
+    assert_eq!(printed["token-sha256"].as_str().unwrap().len(), 64);
+    let again = run(["token", "new", "--json"]).await;
+    assert_ne!(serde_json::from_slice::<Value>(&again.stdout).unwrap()["token"], token);
+}
