@@ -1,51 +1,23 @@
-//! The policy of one principal: the rules that apply to it, compiled for each operation.
-//!
-//! The globs of an operation are compiled into one matcher, on first use, so a decision costs about the same for one rule
-//! and for a thousand.
+//! The policy of one principal: which rules apply to it.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 
-use globset::{Candidate, Glob, GlobSet, GlobSetBuilder};
-
-use crate::config::{Operation, Rule, UriGlob};
+use super::globs::{MatchedGlob, RuleGlobs};
+use crate::config::{Operation, Rule};
 use crate::uri::{Uri, UriTemplate};
 
 /// The access of one principal to all resources. Principals to which the same rules apply share one.
 #[derive(Debug)]
 pub struct Policy {
-    /// The rules that apply, with their indices in the config.
-    rules: Vec<(usize, Rule)>,
+    globs: Arc<RuleGlobs>,
+    /// The indices of the rules that apply, in the order of the config.
+    rules: Box<[usize]>,
+    /// For each rule of the config, the operations for which it applies, as bits.
+    operations: Box<[u8]>,
+    has_deny_globs: bool,
+    has_allow_globs: bool,
     /// The decision when no glob matches.
     default_allow: bool,
-    /// For the operations that every rule has.
-    shared: OnceLock<OperationPolicy>,
-    /// For each operation; none if every rule has it.
-    own: [Option<OnceLock<OperationPolicy>>; Operation::ALL.len()],
-}
-
-/// The compiled globs of one operation.
-#[derive(Debug)]
-struct OperationPolicy {
-    allow: GlobIndex,
-    deny: GlobIndex,
-}
-
-/// Globs that are matched together.
-#[derive(Debug)]
-struct GlobIndex {
-    /// Usually one, with the offset of its first pattern.
-    sets: Vec<(usize, GlobSet)>,
-    /// The glob of each pattern.
-    origins: Vec<MatchedGlob>,
-}
-
-/// A glob of a rule.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct MatchedGlob {
-    /// The index of the rule in [`Config::rules`](crate::config::Config::rules).
-    pub rule: usize,
-    /// The glob as written.
-    pub glob: Arc<str>,
 }
 
 /// A decision, and what it is based on.
@@ -77,12 +49,29 @@ impl Decision {
     }
 }
 
+/// The bit of an operation.
+fn bit(operation: Operation) -> u8 {
+    1_u8.checked_shl(operation as u32).unwrap_or_default()
+}
+
 impl Policy {
-    /// The policy of those rules, in the order of the config.
-    pub(super) fn new(rules: Vec<(usize, Rule)>, default_allow: bool) -> Self {
-        let is_in_all = |operation| rules.iter().all(|(_, rule)| rule.operations.contains(&operation));
-        let own = Operation::ALL.map(|operation| (!is_in_all(operation)).then(OnceLock::new));
-        Self { rules, default_allow, shared: OnceLock::new(), own }
+    /// The policy of the rules at those indices, in the order of the config.
+    pub(super) fn new(all: &[Rule], globs: Arc<RuleGlobs>, rules: Box<[usize]>, default_allow: bool) -> Self {
+        let mut operations = vec![0; all.len()];
+        let applicable = || rules.iter().filter_map(|index| all.get(*index));
+        for (index, rule) in rules.iter().filter_map(|index| Some((*index, all.get(*index)?))) {
+            if let Some(bits) = operations.get_mut(index) {
+                *bits = rule.operations.iter().fold(0, |bits, operation| bits | bit(*operation));
+            }
+        }
+        Self {
+            has_deny_globs: applicable().any(|rule| !rule.deny.is_empty()),
+            has_allow_globs: applicable().any(|rule| !rule.allow.is_empty()),
+            operations: operations.into(),
+            globs,
+            rules,
+            default_allow,
+        }
     }
 
     /// Returns whether the operation is allowed on the resource.
@@ -104,13 +93,10 @@ impl Policy {
     /// Returns the decision on a resource with the glob that it is based on: of several, the first of the config.
     pub fn decide(&self, operation: Operation, uri: &Uri) -> Decision {
         let subject = without_query(uri);
-        let globs = self.globs(operation);
-        let bare = with_bare_host(subject);
-        let denied = globs.deny.first(subject).or_else(|| globs.deny.first(bare.as_deref()?));
-        if let Some(glob) = denied {
+        if let Some(glob) = self.denying_glob(operation, subject) {
             return Decision::Denied(glob.clone());
         }
-        match globs.allow.first(subject) {
+        match self.globs.allow.first(subject, |rule| self.applies(rule, operation)) {
             Some(glob) => Decision::Allowed(glob.clone()),
             None if self.default_allow => Decision::AllowedByDefault,
             None => Decision::DeniedByDefault,
@@ -119,7 +105,7 @@ impl Policy {
 
     /// The indices of the rules that apply, in the order of the config.
     pub fn rules(&self) -> impl Iterator<Item = usize> {
-        self.rules.iter().map(|(index, _)| *index)
+        self.rules.iter().copied()
     }
 
     /// Whether everything is allowed that no rule denies.
@@ -129,85 +115,32 @@ impl Policy {
 
     /// Whether there is something that it may allow.
     pub fn may_allow_anything(&self) -> bool {
-        self.default_allow || self.rules.iter().any(|(_, rule)| !rule.allow.is_empty())
+        self.default_allow || self.has_allow_globs
     }
 
     fn allows_text(&self, operation: Operation, subject: &str) -> bool {
-        !self.denies_text(operation, subject) && (self.default_allow || self.globs(operation).allow.is_match(subject))
+        !self.denies_text(operation, subject)
+            && (self.default_allow
+                || (self.has_allow_globs
+                    && self.globs.allow.first(subject, |rule| self.applies(rule, operation)).is_some()))
     }
 
-    /// Returns whether a rule denies it: as it is, or without a port and without the trailing dot of its host. Only the
-    /// provider knows whether these are the same host.
     fn denies_text(&self, operation: Operation, subject: &str) -> bool {
-        let deny = &self.globs(operation).deny;
-        !deny.is_empty()
-            && (deny.is_match(subject) || with_bare_host(subject).is_some_and(|subject| deny.is_match(&subject)))
+        self.denying_glob(operation, subject).is_some()
     }
 
-    fn globs(&self, operation: Operation) -> &OperationPolicy {
-        let own = self.own.get(operation as usize).and_then(Option::as_ref);
-        own.unwrap_or(&self.shared).get_or_init(|| self.compile(operation))
-    }
-
-    fn compile(&self, operation: Operation) -> OperationPolicy {
-        let applicable = || self.rules.iter().filter(move |(_, rule)| rule.operations.contains(&operation));
-        let globs = |key: fn(&Rule) -> &[UriGlob]| {
-            GlobIndex::new(applicable().flat_map(|(index, rule)| key(rule).iter().map(move |glob| (*index, glob))))
-        };
-        OperationPolicy { allow: globs(|rule| &rule.allow), deny: globs(|rule| &rule.deny) }
-    }
-}
-
-impl GlobIndex {
-    fn new<'g>(globs: impl Iterator<Item = (usize, &'g UriGlob)>) -> Self {
-        let (mut patterns, mut origins) = (Vec::new(), Vec::new());
-        for (rule, glob) in globs {
-            for pattern in glob.patterns() {
-                patterns.push(pattern);
-                origins.push(MatchedGlob { rule, glob: glob.as_str().into() });
-            }
+    /// Returns the first glob that denies it: as it is, or without a port and without the trailing dot of its host. Only the
+    /// provider knows whether these are the same host.
+    fn denying_glob(&self, operation: Operation, subject: &str) -> Option<&MatchedGlob> {
+        if !self.has_deny_globs {
+            return None;
         }
-        let mut sets = Vec::new();
-        compile(&patterns, 0, &mut sets);
-        Self { sets, origins }
+        let first = |subject: &str| self.globs.deny.first(subject, |rule| self.applies(rule, operation));
+        first(subject).or_else(|| first(&with_bare_host(subject)?))
     }
 
-    fn is_empty(&self) -> bool {
-        self.origins.is_empty()
-    }
-
-    fn is_match(&self, subject: &str) -> bool {
-        let candidate = Candidate::new(subject);
-        self.sets.iter().any(|(_, set)| set.is_match_candidate(&candidate))
-    }
-
-    /// Returns the first glob of the config that matches.
-    fn first(&self, subject: &str) -> Option<&MatchedGlob> {
-        let candidate = Candidate::new(subject);
-        let first = self.sets.iter().find_map(|(offset, set)| {
-            let matched = set.matches_candidate(&candidate).into_iter().min()?;
-            Some(offset.saturating_add(matched))
-        });
-        self.origins.get(first?)
-    }
-}
-
-/// Compiles patterns into one set; into several, if one would exceed the size limit of a regular expression. Each pattern
-/// alone has been compiled before.
-fn compile(patterns: &[Glob], offset: usize, sets: &mut Vec<(usize, GlobSet)>) {
-    let mut builder = GlobSetBuilder::new();
-    for pattern in patterns {
-        builder.add(pattern.clone());
-    }
-    match builder.build() {
-        Ok(set) => sets.push((offset, set)),
-        Err(_) => {
-            let (first, second) = patterns.split_at(patterns.len() / 2);
-            if !first.is_empty() {
-                compile(first, offset, sets);
-                compile(second, offset.saturating_add(first.len()), sets);
-            }
-        }
+    fn applies(&self, rule: usize, operation: Operation) -> bool {
+        self.operations.get(rule).is_some_and(|bits| bits & bit(operation) != 0)
     }
 }
 
@@ -245,20 +178,6 @@ mod tests {
             ("a", None),
         ] {
             assert_eq!(with_bare_host(uri).as_deref(), bare, "{uri}");
-        }
-    }
-
-    proptest::proptest! {
-        #[test]
-        fn globs_match_together_what_one_of_them_matches_alone(
-            globs in proptest::collection::vec(r"(a://x|\*\*)(/([ab.]{1,3}|\*|\*\*|\?|[ab]\*|\{a,b\}))(/([ab.]{1,3}|\*|\*\*)){0,2}", 1..6),
-            subject in r"a://x(/[ab.]{0,3}){0,3}",
-        ) {
-            let globs: Vec<UriGlob> = globs.iter().filter_map(|glob| glob.parse().ok()).collect();
-            let index = GlobIndex::new(globs.iter().enumerate());
-            let alone = globs.iter().position(|glob| glob.matches(&subject));
-            proptest::prop_assert_eq!(index.is_match(&subject), alone.is_some());
-            proptest::prop_assert_eq!(index.first(&subject).map(|glob| glob.rule), alone);
         }
     }
 }

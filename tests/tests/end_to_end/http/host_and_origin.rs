@@ -80,7 +80,8 @@ async fn a_page_that_is_named_may_ask_and_see_the_answer() {
         );
         let (status, headers) = post(&server, page).await;
         assert_eq!((status, headers["access-control-allow-origin"].to_str().unwrap()), (StatusCode::OK, page));
-        assert_eq!(list_header(&headers, "access-control-expose-headers"), ["mcp-protocol-version", "mcp-session-id"]);
+        let exposed = ["mcp-protocol-version", "mcp-session-id", "www-authenticate"];
+        assert_eq!(list_header(&headers, "access-control-expose-headers"), exposed);
         assert!(headers["vary"].to_str().unwrap().contains("origin"), "{headers:?}");
         assert!(!headers.contains_key("access-control-allow-credentials"));
     }

@@ -102,14 +102,20 @@ async fn the_hint_names_the_file_that_was_written() {
 }
 
 #[tokio::test]
-async fn a_directory_that_a_config_cannot_name_is_refused() {
+async fn a_directory_that_a_config_cannot_name_is_named_relatively_or_refused() {
     let parent = Folder::with_files::<&str, &str>([]);
     let dir = parent.path().join(OsStr::from_bytes(b"bad\xff"));
     std::fs::create_dir(&dir).unwrap();
     std::fs::write(dir.join("a.md"), "# A\n").unwrap();
-    let (code, _, err) = init(&dir).await;
+    let [init_command, option, plugins] = init_arguments();
+    let elsewhere = parent.path().join("elsewhere.toml");
+    let arguments = [&*init_command, &option, &plugins, "--config", elsewhere.to_str().unwrap()];
+    let (code, _, err) = run_in(&dir, &arguments).await;
     assert!(code == 1 && err.contains("is not UTF-8"), "{err}");
-    assert!(!dir.join("mcp-host.toml").exists());
+    assert!(!elsewhere.exists());
+    assert_eq!(init(&dir).await.0, 0);
+    let (code, _, err) = run_in(&dir, &["check", "--strict"]).await;
+    assert_eq!(code, 0, "{err}");
 }
 
 #[tokio::test]

@@ -189,7 +189,7 @@ async fn a_read_is_answered_beside_answers_that_take_long_to_filter() {
 #[tokio::test]
 async fn what_the_host_does_with_an_answer_counts_against_the_limits_on_time() {
     let frugal = max_items("frugal").limit("cpu", "100ms").limit("deadline", "1m");
-    let hurried = max_items("hurried").limit("cpu", "1m").limit("deadline", "1s");
+    let hurried = max_items("hurried").limit("cpu", "1m").limit("deadline", "100ms");
     let config =
         ConfigFile::new().plugin(frugal).plugin(hurried).plugin(default_limits("good")).rule(many_rules()).write();
     let server = StdioServer::start(&config).await;
