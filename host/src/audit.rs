@@ -52,6 +52,7 @@ mod file;
 mod line;
 mod queue;
 mod sink;
+mod torn_line;
 mod writer;
 
 use std::io;

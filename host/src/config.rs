@@ -12,7 +12,7 @@
 //!
 //! ```
 //! use mcp_resource_host::config::grants::{DirGrant, Mode};
-//! use mcp_resource_host::config::{Config, Plugin, PrincipalSelector, Rule, RuleLine};
+//! use mcp_resource_host::config::{Config, Plugin, PrincipalSelector, Rule};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let mut notes = Plugin::new("notes".parse()?, "plugins/notes.wasm", "notes:///".parse()?);
@@ -97,7 +97,7 @@ pub use glob::{GlobError, UriGlob};
 pub use plugin::{Plugin, PluginName, PluginNameError, WatchInterval};
 pub use plugins::{PluginConflict, Plugins};
 pub use principal::{PrincipalGroup, PrincipalName, PrincipalNameError, TokenPrincipal};
-pub use rule::{ANONYMOUS, LOCAL, Operation, PrincipalSelector, Rule};
+pub use rule::{ANONYMOUS, LOCAL, Operation, PrincipalSelector, Rule, RuleLine};
 pub use secret::Secret;
 pub use server::{PageBytes, PageSize, Server};
 pub use token::{TokenDigest, TokenDigestError, TokenDigests};

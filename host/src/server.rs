@@ -54,6 +54,10 @@ pub(crate) use self::revision::Revision;
 #[cfg(feature = "stdio")]
 pub use self::stdio::{serve_io, serve_stdio};
 
+/// The header that names the session of a request.
+#[cfg(feature = "http")]
+const SESSION_ID_HEADER: &str = "mcp-session-id";
+
 /// The drain timeout of graceful shutdown. The limits of plugins end requests in flight sooner; a client that does not
 /// read its answers does not.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);

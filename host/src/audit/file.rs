@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use super::AuditError;
-use super::sink::{TornLine, Written};
+use super::torn_line::{TornLine, Written};
 use crate::config::audit::AuditFile;
 use crate::log_target;
 use crate::regular_file;

@@ -9,7 +9,8 @@ use std::thread;
 use std::time::Duration;
 
 use super::queue::{Losses, Queue};
-use super::sink::{Sink, whole_lines};
+use super::sink::Sink;
+use super::torn_line::whole_lines;
 use crate::config::audit::Audit;
 use crate::log_target;
 

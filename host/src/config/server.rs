@@ -126,7 +126,7 @@ pub(super) fn one_line<T: FromNode>(node: &Node<'_>, what: &str) -> Option<Strin
     let text = node.string::<T>()?;
     if text.trim().is_empty() || text.contains(char::is_control) {
         let help = format!("write {}, or remove it", node.assignment_hint(&T::example()));
-        node.report_error(format!("{what} is one line that is not empty"), help);
+        node.report_error(format!("{what} is one line that is not empty, without control characters"), help);
         return None;
     }
     Some(text.to_owned())

@@ -27,8 +27,7 @@ use tokio::io::AsyncReadExt;
 use tokio::process::Command;
 
 use self::job::{CHILD_ARGUMENT, CompileJob};
-use super::component_file;
-use super::config::codegen_config;
+use super::config::{MAX_COMPONENT_SIZE, codegen_config};
 use crate::config;
 use crate::confinement::confine_compiler;
 use crate::digest::Digest;
@@ -189,7 +188,7 @@ fn child_main(arguments: impl Iterator<Item = String>) -> Result<(), CompileErro
 fn compile(component: impl Read, digest: Digest) -> Result<Vec<u8>, CompileError> {
     let mut bytes = Vec::new();
     component
-        .take(component_file::MAX_COMPONENT_SIZE.saturating_add(1))
+        .take(MAX_COMPONENT_SIZE.saturating_add(1))
         .read_to_end(&mut bytes)
         .map_err(|error| CompileError::Invalid(error.to_string()))?;
     if Digest::compute(&bytes) != digest {

@@ -7,12 +7,11 @@ use std::fs::File;
 use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
 
+use super::config::MAX_COMPONENT_SIZE;
 use super::error::ComponentError;
 use crate::digest::Digest;
 use crate::regular_file::{self, FileThreads};
 
-/// The largest component, in bytes.
-pub(crate) const MAX_COMPONENT_SIZE: u64 = 256 << 20;
 /// The bytes of the preamble: the magic number, the version and the layer.
 const PREAMBLE_LEN: usize = 8;
 

@@ -127,9 +127,9 @@ mod tests {
     use tracing_subscriber::filter::LevelFilter;
 
     use super::*;
-    use crate::ListRequest;
     use crate::captured_log::CapturedLog;
     use crate::config::Config;
+    use crate::host::ListRequest;
 
     #[tokio::test]
     async fn neither_a_principal_nor_a_uri_forges_a_line_or_drives_the_terminal() {

@@ -73,7 +73,7 @@ use wasmtime::component::{HasData, Linker, ResourceTable};
 #[cfg(not(feature = "keyvalue"))]
 use self::absent::{self as database, self as store};
 use self::database::{Database, DatabasePath};
-use self::error::StoreError;
+use self::error::{StoreError, SwapError};
 use self::page::{Page, PageStart};
 use self::refusal_log::RefusalLog;
 use crate::config;

@@ -126,7 +126,7 @@ fn transport_extension<T: Send + Sync + 'static>(extensions: &Extensions) -> Opt
 fn audit_context(context: &RequestContext<RoleServer>) -> audit::RequestContext {
     #[cfg(feature = "http")]
     let session = context.extensions.get::<axum::http::request::Parts>().and_then(|parts| {
-        let id = parts.headers.get(super::http::SESSION_ID_HEADER)?.to_str().ok()?;
+        let id = parts.headers.get(super::SESSION_ID_HEADER)?.to_str().ok()?;
         Some(audit::SessionHash::new(id))
     });
     #[cfg(not(feature = "http"))]

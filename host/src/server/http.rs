@@ -21,6 +21,7 @@
 //! at once.
 
 mod authentication;
+mod caller;
 mod charge;
 mod client_limiter;
 mod endpoint;
@@ -54,8 +55,6 @@ use crate::host::Host;
 
 /// The path of the endpoint.
 const ENDPOINT_PATH: &str = "/mcp";
-/// The header that names the session of a request.
-pub(in crate::server) const SESSION_ID_HEADER: &str = "mcp-session-id";
 
 /// Serves HTTP clients on that listener until `shutdown` fires, over TLS if the config has a certificate. A client is the
 /// principal of its bearer token, and [`Principal::ANONYMOUS`](crate::access::Principal::ANONYMOUS) without one.

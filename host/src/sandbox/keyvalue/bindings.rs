@@ -19,7 +19,7 @@ mod generated_draft2 {
         },
         trappable_error_type: {
             "wasi:keyvalue/store.error" => super::super::StoreError,
-            "wasi:keyvalue/atomics.cas-error" => super::super::wasi_draft2::SwapError,
+            "wasi:keyvalue/atomics.cas-error" => super::super::SwapError,
         },
     });
 }

@@ -2,9 +2,9 @@
 
 #[cfg(feature = "keyvalue")]
 use rusqlite::ErrorCode;
-use wasmtime::component::ResourceTableError;
+use wasmtime::component::{Resource, ResourceTableError};
 
-use super::{Bucket, MAX_KEY, MAX_KEYS, MAX_VALUE};
+use super::{Bucket, Cas, MAX_KEY, MAX_KEYS, MAX_VALUE};
 
 /// The reason why an operation failed. Its text is returned to the guest, which may pass it on to a client: it contains
 /// no path and no message of SQLite.
@@ -100,6 +100,20 @@ impl From<rusqlite::Error> for StoreError {
 impl From<ResourceTableError> for StoreError {
     fn from(_: ResourceTableError) -> Self {
         Self::TooManyHandles
+    }
+}
+
+/// The reason why a swap did not happen.
+pub(super) enum SwapError {
+    /// The operation failed.
+    Store(StoreError),
+    /// The key was written since the handle was created. The new handle has its current state.
+    Failed(Resource<Cas>),
+}
+
+impl<E: Into<StoreError>> From<E> for SwapError {
+    fn from(error: E) -> Self {
+        Self::Store(error.into())
     }
 }
 

@@ -359,7 +359,7 @@ async fn a_handle_that_was_read_after_another_write_never_swaps() {
     assert_eq!(read.unwrap(), b"1");
     // The key is again in the state that it had when the handle was created, not when it was read last.
     keyvalue.delete(pages.clone(), "a".to_owned()).await.unwrap();
-    assert!(matches!(view.swap(cas, b"2".to_vec()).await, Err(wasi_draft2::SwapError::Failed(_))));
+    assert!(matches!(view.swap(cas, b"2".to_vec()).await, Err(SwapError::Failed(_))));
     assert_eq!(keyvalue.get(pages, "a".to_owned()).await, Ok(None));
 }
 

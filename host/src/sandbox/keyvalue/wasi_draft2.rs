@@ -3,7 +3,7 @@
 use wasmtime::component::{Linker, Resource};
 
 use super::bindings::draft2::{atomics, batch, store};
-use super::error::StoreError;
+use super::error::{StoreError, SwapError};
 use super::page::PageStart;
 use super::{Bucket, Cas, HasKeyvalue, KeyvalueView};
 
@@ -19,20 +19,6 @@ pub(super) fn add_to_linker<T: Send + 'static>(
     store::add_to_linker::<T, HasKeyvalue>(linker, keyvalue)?;
     atomics::add_to_linker::<T, HasKeyvalue>(linker, keyvalue)?;
     batch::add_to_linker::<T, HasKeyvalue>(linker, keyvalue)
-}
-
-/// The reason why a swap did not happen.
-pub(super) enum SwapError {
-    /// The operation failed.
-    Store(StoreError),
-    /// The key was written since the handle was created. The new handle has its current state.
-    Failed(Resource<Cas>),
-}
-
-impl<E: Into<StoreError>> From<E> for SwapError {
-    fn from(error: E) -> Self {
-        Self::Store(error.into())
-    }
 }
 
 impl From<StoreError> for store::Error {

@@ -15,28 +15,22 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::authentication::{Authenticated, Authenticator};
+use super::caller::Caller;
 use super::guarded_body::GuardedBody;
 use super::layers::accept;
 use super::post::{self, PostHandler};
 use super::rmcp_service::RmcpService;
 use super::sessions::{self, Sessions};
 use super::stream_limiter::StreamLimiter;
-use super::{HttpOptions, SESSION_ID_HEADER, unavailable};
+use super::{HttpOptions, unavailable};
 use crate::access::Principal;
 use crate::host::Host;
 use crate::log_target;
+use crate::server::SESSION_ID_HEADER;
 use crate::server::budget::{Account, Budget, Limits};
 
 /// An id that no session has: rmcp's are UUIDs.
 const UNKNOWN_SESSION: HeaderValue = HeaderValue::from_static("unknown");
-
-/// The client of a request.
-pub(super) struct Caller {
-    /// The principal on whose behalf the request is made.
-    pub(super) principal: Principal,
-    /// The account that the answer is charged to.
-    pub(super) account: Arc<Account>,
-}
 
 /// The endpoint, shared by all of its requests.
 pub(super) struct Endpoint {

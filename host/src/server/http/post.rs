@@ -36,8 +36,8 @@ use futures::stream::{self, BoxStream, Stream, StreamExt as _};
 use rmcp::model::{ErrorCode, RequestId};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::caller::Caller;
 use super::charge::ResponseCharge;
-use super::endpoint::Caller;
 use super::guarded_body::GuardedBody;
 use super::preflight::{self, PROTOCOL_VERSION_HEADER};
 use super::request_body::BodyLimiter;

@@ -10,7 +10,7 @@ use rmcp::transport::streamable_http_server::session::local::LocalSessionManager
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
 
-use super::endpoint::Caller;
+use super::caller::Caller;
 use super::sessions::Sessions;
 use crate::host::Host;
 use crate::server::handler::{Handler, PrincipalSource};

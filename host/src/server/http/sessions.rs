@@ -21,14 +21,15 @@ use rmcp::transport::streamable_http_server::session::local::LocalSessionManager
 use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::caller::Caller;
 use super::client_limiter::{ClientLimiter, ClientLimits, ClientPermit, LimitReached};
-use super::endpoint::Caller;
 use super::guarded_body::GuardedBody;
-use super::{SESSION_ID_HEADER, unavailable};
+use super::unavailable;
 use crate::access::Principal;
 use crate::audit::SessionHash;
 use crate::host::Host;
 use crate::log_target;
+use crate::server::SESSION_ID_HEADER;
 use crate::server::client::{Client, ClientCell};
 use crate::server::in_flight::InFlight;
 
