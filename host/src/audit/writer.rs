@@ -52,11 +52,15 @@ impl Writer {
                 self.has_open_error = false;
             }
             self.open();
-            self.write();
+            let has_recovered = self.write();
             if self.config.is_none() {
                 self.turn_off();
             }
             self.queue.written(self.is_failing, self.pending.len());
+            // After requests are answered again: whoever reads it may rely on that.
+            if has_recovered {
+                tracing::info!(target: log_target::SERVER, "the audit log is written again");
+            }
             if work.is_last {
                 self.count_pending();
                 log_losses(self.queue.end());
@@ -94,27 +98,25 @@ impl Writer {
         }
     }
 
-    /// Writes the pending lines, then the report of losses.
-    fn write(&mut self) {
+    /// Writes the pending lines, then the report of losses. Returns whether it is the first success after a failure.
+    fn write(&mut self) -> bool {
         if self.sink.is_none() && self.config.is_none() {
-            return;
+            return false;
         }
         let result = self.write_pending().and_then(|()| self.report_losses());
-        match (result, self.is_failing) {
-            (Ok(()), true) => tracing::info!(target: log_target::SERVER, "the audit log is written again"),
-            (Err(error), false) => {
+        match result {
+            Ok(()) => return std::mem::take(&mut self.is_failing),
+            Err(error) if !self.is_failing => {
                 let on_full = self.config.as_ref().map(|config| config.on_full.name());
                 tracing::error!(
                     target: log_target::SERVER, %error, on_full,
                     "the audit log cannot be written, which is tried again; free space on its disk"
                 );
                 self.is_failing = true;
-                return;
             }
-            (Err(_), true) => return,
-            (Ok(()), false) => {}
+            Err(_) => {}
         }
-        self.is_failing = false;
+        false
     }
 
     fn write_pending(&mut self) -> io::Result<()> {
