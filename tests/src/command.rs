@@ -21,6 +21,17 @@ pub fn host_command() -> Command {
     command
 }
 
+/// Whether this machine allows user namespaces with mounts of their own. A test that needs them says that it is skipped.
+pub fn has_user_namespaces() -> bool {
+    let unshare = ["--user", "--map-root-user", "--mount", "mount", "-t", "tmpfs", "tmpfs", "/mnt"];
+    let namespace = std::process::Command::new("unshare").args(unshare).output();
+    let has = namespace.is_ok_and(|output| output.status.success());
+    if !has {
+        eprintln!("not tested: `unshare --user --mount` does not work here");
+    }
+    has
+}
+
 /// Runs `mcp-host` with those arguments and a pipe as standard output.
 pub async fn run<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Output {
     let mut command = host_command();

@@ -47,7 +47,7 @@ mod wire;
 
 pub use artifacts::{client_program, component, fixture, host_binary};
 pub use client::{Client, content_bytes};
-pub use command::{Output, host_command, run, run_on_terminal};
+pub use command::{Output, has_user_namespaces, host_command, run, run_on_terminal};
 pub use config::{ConfigFile, Plugin, Rule, WrittenConfig};
 pub use connection::Connection;
 pub use example::HttpExample;

@@ -3,7 +3,7 @@
 
 use std::fs;
 
-use mcp_host_tests::{ConfigFile, Folder, Plugin, RawStdio, Revision, wait_until};
+use mcp_host_tests::{ConfigFile, Folder, Plugin, RawStdio, Revision, has_user_namespaces, wait_until};
 use serde_json::json;
 
 const UPDATED: &str = "notifications/resources/updated";
@@ -12,16 +12,6 @@ const URI: &str = "faulty://m/a";
 
 async fn wait_until_updated(wire: &mut RawStdio) {
     assert_eq!(wire.notification(UPDATED).await["params"]["uri"], URI);
-}
-
-/// Whether this machine allows user namespaces, which have limits of their own.
-fn has_user_namespaces() -> bool {
-    let namespace = std::process::Command::new("unshare").args(["--user", "--map-root-user", "true"]).output();
-    let has = namespace.is_ok_and(|output| output.status.success());
-    if !has {
-        eprintln!("not tested: `unshare --user` does not work here, so that the limits of inotify cannot be lowered");
-    }
-    has
 }
 
 #[tokio::test]

@@ -3,6 +3,8 @@
 use std::fs::File;
 use std::io::Write;
 
+use mcp_host_tests::has_user_namespaces;
+
 use super::*;
 
 /// The file of the audit log, as the test sees it, on a disk that only the server has.
@@ -45,6 +47,9 @@ fn sequences(lines: &[Value]) -> Vec<u64> {
 
 #[tokio::test]
 async fn requests_without_space_for_their_line_are_refused_until_there_is_some() {
+    if !has_user_namespaces() {
+        return;
+    }
     let (config, mut server) = start("refuse").await;
     let disk = Disk::of(&server, &config);
     server.read("misbehaving://m/good").await.unwrap();
@@ -82,6 +87,9 @@ async fn requests_without_space_for_their_line_are_refused_until_there_is_some()
 
 #[tokio::test]
 async fn lines_that_are_dropped_are_counted_and_the_count_is_told_once_there_is_space() {
+    if !has_user_namespaces() {
+        return;
+    }
     let (config, mut server) = start("drop").await;
     let disk = Disk::of(&server, &config);
     server.read("misbehaving://m/good").await.unwrap();
