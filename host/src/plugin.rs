@@ -1,6 +1,6 @@
 //! Plugins: providers at their mounts, called under limits.
 //!
-//! [`PluginRuntime`] loads plugins; a [`Plugin`] is a loaded one, with one method for each function of the contract.
+//! `PluginRuntime` loads plugins; a `Plugin` is a loaded one, with one method for each function of the contract.
 //! Its provider is a component in a sandbox, or a native one. Each call of a component gets a fresh instance with the
 //! plugin's grants, or a pooled one if the plugin opted into reuse (`instances`). A call begins on the caller's thread
 //! and continues on the engine's worker threads, under the plugin's limits:
@@ -82,7 +82,7 @@ pub(crate) struct PluginRuntime {
     state_dir: Option<PathBuf>,
 }
 
-/// Why there is no [`PluginRuntime`].
+/// Why plugins cannot be loaded.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RuntimeError {

@@ -3,7 +3,7 @@
 //! A provider names resources by paths (`README.md`), its plugin owns a [`Mount`] (`git://linux/`), and the host
 //! prefixes the path with the mount: `git://linux/README.md`. URIs are *composed*, never rewritten, so no provider can
 //! name a resource of another, and one provider can be mounted many times. This module composes ([`Mount::compose`]),
-//! routes ([`Router::route`]), and does the same for URI templates ([`Template`]).
+//! routes ([`Router::route`]), and does the same for URI templates ([`UriTemplate`]).
 //!
 //! Guarantees for any input:
 //! - A [`Uri`] begins with its mount, and mounts do not overlap: a URI belongs to at most one plugin.

@@ -204,9 +204,8 @@ impl ConfigError {
     }
 
     /// Returns the config if all problems are missing files or directories of plugins, or ones of another kind. Its
-    /// rules and settings are valid, and can be applied
-    /// ([`Host::reload_settings`](crate::host::Host::reload_settings)). Its plugins are not: they lack what was not
-    /// found.
+    /// rules and settings are valid, and a [`ConfigWatcher`](crate::ConfigWatcher) applies them. Its plugins are not: they lack
+    /// what was not found.
     pub fn partial_config(&self) -> Option<&Config> {
         self.partial_config.as_deref()
     }
