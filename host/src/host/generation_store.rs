@@ -34,7 +34,7 @@ impl GenerationStore {
     }
 
     /// Replaces the current generation with the one that `next` derives from it, if any, and notifies subscribers. It
-    /// is atomic and does not block.
+    /// is atomic. Other replacements wait for `next`, which compiles changed rules; requests do not.
     pub(super) fn replace<T, E>(
         &self,
         snapshot: ListingSnapshot,
