@@ -114,14 +114,19 @@ impl Authenticator {
         }
     }
 
-    /// Waits until the config has no principal with that token any more. None of the host is retained.
-    pub(super) fn until_revoked(&self, token: TokenDigest) -> impl Future<Output = ()> + Send + use<> {
+    /// Waits until that token is not one of that principal any more. None of the host is retained.
+    pub(super) fn until_revoked(
+        &self,
+        principal: Principal,
+        token: TokenDigest,
+    ) -> impl Future<Output = ()> + Send + use<> {
         let (host, mut generations) = (Arc::downgrade(&self.host), self.host.generations());
         async move {
             while let Some(host) = host.upgrade() {
                 let config = host.config();
                 drop(host);
-                if !config.principals.iter().any(|principal| principal.token_sha256.contains(&token)) {
+                let mut holders = config.principals.iter().filter(|one| one.name.as_str() == principal.name());
+                if !holders.any(|one| one.token_sha256.contains(&token)) {
                     return;
                 }
                 if generations.changed().await.is_err() {

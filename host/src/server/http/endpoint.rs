@@ -127,7 +127,7 @@ impl Endpoint {
         };
         match token {
             Some(token) if is_event_stream(&response) => {
-                let revoked = self.authenticator.until_revoked(token);
+                let revoked = self.authenticator.until_revoked(caller.principal, token);
                 response.map(|body| Body::from_stream(body.into_data_stream().take_until(Box::pin(revoked))))
             }
             _ => response,

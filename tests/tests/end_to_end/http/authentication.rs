@@ -160,3 +160,16 @@ async fn a_token_that_a_reload_removes_is_worth_nothing_and_its_streams_end() {
     drop(others);
     server.end().await;
 }
+
+#[tokio::test]
+async fn a_stream_ends_when_its_token_becomes_one_of_another_principal() {
+    let folder = folder();
+    let config_file = config(&folder).await.write();
+    let server = HttpServer::start(&config_file).await;
+    let ci = RawHttp::start_with_token(server.url(), REVISION, TOKEN).await;
+    let events = ci.event_stream().await;
+    let (ci, ops) = (principal("ci", OTHER_TOKEN).await, principal("ops", TOKEN).await);
+    config_file.replace(ConfigFile::new().plugin(Plugin::faulty("m", folder.path())).append(&ci).append(&ops));
+    timeout(TIMEOUT, events.bytes()).await.unwrap().unwrap();
+    server.end().await;
+}
