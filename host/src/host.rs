@@ -261,7 +261,8 @@ impl Host {
     /// Cancels a subscription. A subscription that does not exist is not an error.
     pub fn unsubscribe(&self, subscriber: &Subscriber, uri: &str) -> Result<(), Error> {
         let facts = Facts::default();
-        let record = self.begin_record(subscriber.principal(), audit::UNSUBSCRIBE, uri, &facts)?;
+        let principal = subscriber.principal();
+        let record = self.begin_record(&principal, audit::UNSUBSCRIBE, uri, &facts)?;
         let generation = self.generation.load();
         facts.set_generation(generation.number);
         let result = match generation.router.route(uri) {

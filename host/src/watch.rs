@@ -205,7 +205,7 @@ impl Hub {
             Err(LookupError { fault, retry_after: None }) => return Err(SubscribeError::Permanent(fault)),
         }
         let access = self.context.access.load_full();
-        let may = |operation| access.allows(subscriber.principal(), operation, uri);
+        let may = |operation| access.allows(&subscriber.principal(), operation, uri);
         if !may(Operation::Subscribe) || !may(Operation::Read) {
             return Err(SubscribeError::Permanent(Fault::NotFound));
         }
