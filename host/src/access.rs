@@ -41,7 +41,7 @@ const MAX_POLICIES: usize = 1024;
 /// The rules of a config.
 #[derive(Debug)]
 pub struct Access {
-    rules: Vec<Rule>,
+    rules: Arc<[Rule]>,
     globs: Arc<RuleGlobs>,
     /// The rules for `*`.
     for_all: Vec<usize>,
@@ -70,8 +70,8 @@ impl Access {
     /// The rules and groups of a config. Compiles all globs: about 0.1 ms of processor time for each.
     pub fn new(config: &Config) -> Self {
         let mut access = Self {
-            rules: config.rules.clone(),
-            globs: Arc::new(RuleGlobs::new(&config.rules)),
+            rules: config.rules.as_slice().into(),
+            globs: Arc::new(RuleGlobs::new(config)),
             for_all: Vec::new(),
             by_principal: HashMap::new(),
             by_group: HashMap::new(),
@@ -165,7 +165,7 @@ impl Access {
         indices.sort_unstable();
         indices.dedup();
         let default_allow = key.is_local && !self.is_local_restricted();
-        Arc::new(Policy::new(&self.rules, self.globs.clone(), indices.into(), default_allow))
+        Arc::new(Policy::new(self.rules.clone(), self.globs.clone(), indices.into(), default_allow))
     }
 
     /// Whether a rule allows `local` something by name.
@@ -281,7 +281,11 @@ mod tests {
                      [[rule]]\nprincipals = ['anonymous']\ndeny = ['**/.env']\n";
         let access = access(rules).unwrap();
         let decide = |principal: &Principal, operation, path| access.policy(principal).decide(operation, &uri(path));
-        let glob = |rule, glob: &str| MatchedGlob { rule, glob: glob.into() };
+        let glob = |rule: usize, glob: &str| {
+            // The plugin has four lines, and so has the first rule.
+            let location = Some(format!("mcp-host.toml:{}", 5 + 4 * rule).into());
+            MatchedGlob { rule, glob: glob.into(), location }
+        };
         assert_eq!(decide(&ANONYMOUS, Operation::Read, "docs/f"), Decision::Allowed(glob(0, "a://x/docs/**")));
         assert_eq!(decide(&ANONYMOUS, Operation::Read, "f?q"), Decision::Allowed(glob(0, "**")));
         assert_eq!(decide(&ANONYMOUS, Operation::Read, "d/.env"), Decision::Denied(glob(1, "**/.env")));

@@ -1,10 +1,12 @@
 //! The globs of all rules, matched together: a decision costs about the same for one rule and for a thousand.
 
+use std::ffi::OsStr;
+use std::path::Path;
 use std::sync::Arc;
 
 use globset::{Candidate, Glob, GlobSet, GlobSetBuilder};
 
-use crate::config::{Rule, UriGlob};
+use crate::config::{Config, Rule, UriGlob};
 
 /// The globs of a config, compiled once for all principals.
 #[derive(Debug)]
@@ -29,26 +31,33 @@ pub struct MatchedGlob {
     pub rule: usize,
     /// The glob as written.
     pub glob: Arc<str>,
+    /// Where the config has the rule: `FILE:LINE`, with the name of the file. None for a rule that an application made.
+    pub location: Option<Arc<str>>,
 }
 
 impl RuleGlobs {
-    pub(super) fn new(rules: &[Rule]) -> Self {
+    pub(super) fn new(config: &Config) -> Self {
+        let file = config.file.as_deref().and_then(Path::file_name).map(OsStr::to_string_lossy);
+        let location = |rule: &Rule| Some(format!("{}:{}", file.as_deref()?, rule.line.get()?).into());
+        let locations: Vec<Option<Arc<str>>> = config.rules.iter().map(location).collect();
         let globs = |key: fn(&Rule) -> &[UriGlob]| {
-            let globs = rules.iter().enumerate();
-            GlobIndex::new(globs.flat_map(|(index, rule)| key(rule).iter().map(move |glob| (index, glob))))
+            let globs = config.rules.iter().enumerate();
+            GlobIndex::new(globs.flat_map(|(index, rule)| key(rule).iter().map(move |glob| (index, glob))), &locations)
         };
         Self { allow: globs(|rule| &rule.allow), deny: globs(|rule| &rule.deny) }
     }
 }
 
 impl GlobIndex {
-    fn new<'g>(globs: impl Iterator<Item = (usize, &'g UriGlob)>) -> Self {
+    /// Compiles globs with the index of the rule of each. `locations` are those of the rules.
+    fn new<'g>(globs: impl Iterator<Item = (usize, &'g UriGlob)>, locations: &[Option<Arc<str>>]) -> Self {
         let (mut patterns, mut origins) = (Vec::new(), Vec::new());
         for (rule, glob) in globs {
-            let written: Arc<str> = glob.as_str().into();
+            let location = locations.get(rule).cloned().flatten();
+            let origin = MatchedGlob { rule, glob: glob.as_str().into(), location };
             for pattern in glob.patterns() {
                 patterns.push(pattern);
-                origins.push(MatchedGlob { rule, glob: written.clone() });
+                origins.push(origin.clone());
             }
         }
         let mut sets = Vec::new();
@@ -100,7 +109,7 @@ mod tests {
             selected in 0_usize..64,
         ) {
             let globs: Vec<UriGlob> = globs.iter().filter_map(|glob| glob.parse().ok()).collect();
-            let index = GlobIndex::new(globs.iter().enumerate());
+            let index = GlobIndex::new(globs.iter().enumerate(), &[]);
             let applies = |rule: usize| selected & (1 << rule) != 0;
             let alone = globs.iter().enumerate().find(|(rule, glob)| applies(*rule) && glob.matches(&subject));
             let together = index.first(&subject, applies).map(|glob| glob.rule);

@@ -86,8 +86,14 @@ impl UriGlob {
         [Some(self.normalized.as_str()), above].into_iter().flatten().filter_map(|pattern| pattern_of(pattern).ok())
     }
 
+    /// Returns whether it matches all URIs below that mount. False negatives are possible.
+    pub(crate) fn covers(&self, mount: &Mount) -> bool {
+        let has_all_below = self.normalized == "**" || self.normalized.ends_with("/**");
+        has_all_below && self.matches(mount.as_str())
+    }
+
     /// Returns whether it could match a URI below that mount. False positives are possible.
-    pub(super) fn reaches(&self, mount: &Mount) -> bool {
+    pub(crate) fn reaches(&self, mount: &Mount) -> bool {
         reach::reaches(&self.normalized, mount.as_str())
     }
 
