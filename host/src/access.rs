@@ -35,7 +35,8 @@ pub use self::globs::MatchedGlob;
 pub use self::policy::{Decision, Policy};
 pub use self::principal::Principal;
 
-/// The number of policies that are cached. Principals with the same rules share one. Eviction prefers rarely used ones.
+/// The number of policies that are cached, and of principals whose policy is. Principals with the same rules share one.
+/// Eviction prefers rarely used ones.
 const MAX_POLICIES: usize = 1024;
 
 /// The rules of a config.
@@ -56,6 +57,8 @@ pub struct Access {
     /// For each operation, whether every principal gets the same response.
     public: [bool; Operation::ALL.len()],
     policies: Cache<PolicyKey, Arc<Policy>>,
+    /// The policies of principals: collecting the rules of one that is in many groups takes long.
+    by_identity: Cache<Principal, Arc<Policy>>,
 }
 
 /// Principals with the same key have the same policy.
@@ -79,6 +82,7 @@ impl Access {
             groups_of_group: HashMap::new(),
             public: [false; Operation::ALL.len()],
             policies: Cache::new(MAX_POLICIES),
+            by_identity: Cache::new(MAX_POLICIES),
         };
         for (index, rule) in config.rules.iter().enumerate() {
             for selector in &rule.principals {
@@ -100,6 +104,16 @@ impl Access {
 
     /// Returns the policy of a principal.
     pub fn policy(&self, principal: &Principal) -> Arc<Policy> {
+        if let Some(policy) = self.by_identity.get(principal) {
+            return policy;
+        }
+        let policy = self.policy_of_rules(principal);
+        self.by_identity.insert(principal.clone(), policy.clone());
+        policy
+    }
+
+    /// Returns the policy of all principals with the rules of that one.
+    fn policy_of_rules(&self, principal: &Principal) -> Arc<Policy> {
         let mut own: Vec<usize> = Vec::new();
         if let Some(name) = self.rule_name(principal) {
             own.extend(self.by_principal.get(name).into_iter().flatten());

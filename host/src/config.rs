@@ -93,6 +93,7 @@ pub use advertise::AdvertisedCapability;
 pub use environment::Environment;
 pub use error::ConfigError;
 pub use extension::Extension;
+pub(crate) use glob::GlobLookup;
 pub use glob::{GlobError, UriGlob};
 pub use plugin::{Plugin, PluginName, PluginNameError, WatchInterval};
 pub use plugins::{PluginConflict, Plugins};

@@ -63,6 +63,17 @@ impl PrefixMatcher {
     }
 }
 
+/// How a glob can be looked up among many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GlobLookup<'a> {
+    /// It matches every URI.
+    Everything,
+    /// It matches this text without wildcards, and everything below it.
+    Below(&'a str),
+    /// Its patterns have to be matched.
+    Pattern,
+}
+
 /// A regular expression that all globs match: the first segment is `**` or contains a colon.
 const PATTERN: &str = r"^([*][*]|[^/]*:[^/]*)(/|$)[^\[\]\\#]*$";
 
@@ -78,6 +89,15 @@ impl UriGlob {
     /// Returns whether it matches a URI, which must be normalized and without a query.
     pub fn matches(&self, uri: &str) -> bool {
         self.matcher.is_match(uri) || self.prefix.as_ref().is_some_and(|above| above.matches(uri))
+    }
+
+    /// Returns how it can be looked up among many.
+    pub(crate) fn lookup(&self) -> GlobLookup<'_> {
+        match &self.prefix {
+            _ if self.normalized == "**" => GlobLookup::Everything,
+            Some(PrefixMatcher::Literal(prefix)) => GlobLookup::Below(prefix),
+            _ => GlobLookup::Pattern,
+        }
     }
 
     /// Returns the patterns of which one matches where it matches, to be compiled into a set with those of other globs.
