@@ -96,6 +96,7 @@ pub use endpoint_url::{EndpointUrl, EndpointUrlError};
 pub use environment::Environment;
 pub use error::ConfigError;
 pub use extension::Extension;
+pub(crate) use glob::GlobLookup;
 pub use glob::{GlobError, UriGlob};
 pub use plugin::{Plugin, PluginName, PluginNameError, WatchInterval};
 pub use plugins::{PluginConflict, Plugins};
@@ -137,6 +138,8 @@ pub struct Config {
     pub rules: Vec<Rule>,
     /// The absolute paths of the files that a config file names: components, and files that contain values.
     pub files: BTreeSet<PathBuf>,
+    /// The config file; none for a config that an application made.
+    pub file: Option<PathBuf>,
 }
 
 /// The documentation of the sections, for the schema.
@@ -232,6 +235,7 @@ impl Config {
         let document = syntax::parse(text).map_err(|problems| ConfigError::new(file, text, problems))?;
         let context = ReadContext::new(text, file.parent().unwrap_or(Path::new("")), environment);
         let config = Table::root(&context, document.get_ref(), Self::from_table);
+        let config = Self { file: Some(file.to_owned()), ..config };
         let (problems, files) = context.finish();
         if problems.is_empty() {
             return Ok(Self { files, ..config });
@@ -268,6 +272,7 @@ impl Config {
             // Rules refer to the names of both.
             rules: table.or_default("rule"),
             files: BTreeSet::new(),
+            file: None,
         };
         if !table.has("plugin") && !table.has_misspelling_of("plugin") {
             table.report(Diagnostic::new(

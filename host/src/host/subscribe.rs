@@ -27,7 +27,7 @@ use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::Host;
-use crate::audit::{Decision, Facts};
+use crate::audit::Facts;
 use crate::config::Operation;
 use crate::log_target;
 use crate::resource::Error;
@@ -223,8 +223,9 @@ impl Host {
     fn authorize_subscribe(&self, subscriber: &Subscriber, uri: &str, facts: &Facts) -> Result<(String, Uri), Error> {
         let generation = self.generation.load();
         let target = generation.resolve(&subscriber.principal(), Operation::Subscribe, uri, facts)?;
-        if !generation.access.allows(&subscriber.principal(), Operation::Read, &target.uri) {
-            facts.set_decision(Decision::Deny);
+        let reading = target.policy.decide(Operation::Read, &target.uri);
+        if !reading.is_allowed() {
+            facts.set_decision(reading);
             return Err(Error::NotFound { uri: uri.to_owned() });
         }
         let plugin = target.slot.loaded()?;

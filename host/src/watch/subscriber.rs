@@ -15,7 +15,6 @@ use super::byte_budget::{ByteBudget, ReservedBytes};
 use super::mailbox::{Mailbox, PendingUpdate};
 use super::{Hub, SubscribeError};
 use crate::access::Principal;
-use crate::config::Operation;
 use crate::plugin::Fault;
 use crate::uri::{Mount, Uri};
 
@@ -128,16 +127,17 @@ impl Subscriber {
         self.mailbox.wait_pending().await;
     }
 
-    /// Returns the next pending update. Drops updates of resources that the principal may not read at this moment.
+    /// Returns the next pending update. Drops updates of resources that the principal may not read or subscribe to at this
+    /// moment.
     pub fn try_next(&self) -> Option<Update> {
-        let access = self.hub.context.access.load();
+        let policy = self.hub.context.access.load().policy(&self.principal());
         loop {
             match self.mailbox.pop()? {
                 PendingUpdate::Listing => {
                     self.mailbox.mark_sent(PendingUpdate::Listing);
                     return Some(Update::Listing);
                 }
-                PendingUpdate::Resource(uri) if access.allows(&self.principal(), Operation::Read, &uri) => {
+                PendingUpdate::Resource(uri) if policy.allows_updates(&uri) => {
                     let mut subscriptions = self.subscriptions();
                     let Some(subscription) = subscriptions.get_mut(&uri) else { continue };
                     if subscription.is_active {
