@@ -43,6 +43,7 @@ mod duration;
 mod env_name;
 mod environment;
 mod error;
+mod exposure;
 mod extension;
 mod glob;
 pub mod grants;
@@ -92,6 +93,7 @@ use std::path::{Path, PathBuf};
 pub use advertise::AdvertisedCapability;
 pub use environment::Environment;
 pub use error::ConfigError;
+pub use exposure::ExposureError;
 pub use extension::Extension;
 pub use glob::{GlobError, UriGlob};
 pub use plugin::{Plugin, PluginName, PluginNameError, WatchInterval};
@@ -265,6 +267,7 @@ impl Config {
                 "add one:\n[[plugin]]\nname = \"notes\"\ncomponent = \"plugins/notes.wasm\"\nmount = \"notes:///\"",
             ));
         }
+        config.report_exposure(table);
         config
     }
 }

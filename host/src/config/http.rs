@@ -3,6 +3,7 @@
 //! | key | meaning |
 //! |---|---|
 //! | `tls` | HTTPS instead of HTTP, with this certificate |
+//! | `insecure` | listen beyond loopback without authentication or without TLS |
 //! | `hosts` | additional host names of the server, such as that of a reverse proxy, for validation of `Host` |
 //! | `cors` | additional origins of web pages that may send requests and read the responses (CORS) |
 //! | `keep-alive` | the interval of keep-alive comments on idle event streams |
@@ -35,8 +36,10 @@ documented! {
     pub struct Http {
         /// The certificate for TLS. Without it: plain HTTP.
         pub tls: Option<Tls>,
-        /// Host names by which clients may address the server, at any port, in addition to `localhost` and the loopback
-        /// addresses. None unless set.
+        /// Whether the server may listen beyond loopback although it has no authentication or no TLS. `false` unless set.
+        pub insecure: bool,
+        /// Host names by which clients may address the server, at any port, in addition to `localhost`, the loopback
+        /// addresses, and the address that it listens at. None unless set.
         pub hosts: Vec<UrlHost>,
         /// Origins of web pages that may send requests and read the responses (CORS). None unless set.
         pub cors: Vec<OriginPattern>,
@@ -57,6 +60,7 @@ impl FromTable for Http {
     fn from_table(table: &mut Table<'_>) -> Option<Self> {
         Some(Self {
             tls: table.optional("tls"),
+            insecure: table.or_default("insecure"),
             hosts: table.or_default("hosts"),
             cors: table.optional("cors").map(|allowed_origins::CorsOrigins(pages)| pages).unwrap_or_default(),
             keep_alive: table.or_default("keep-alive"),

@@ -231,7 +231,7 @@ pub(super) fn log_warnings(config: Arc<Config>, native: &NativePlugins) {
         }
         if more > 0 {
             tracing::warn!(
-                target: log_target::CONFIG, "and {more} more globs of rules match nothing below any mount; `mcp-host check` names them all"
+                target: log_target::CONFIG, "and {more} more warnings about the config; `mcp-host check` prints them all"
             );
         }
     });

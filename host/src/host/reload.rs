@@ -33,7 +33,7 @@ use super::Host;
 use super::builder::log_warnings;
 use super::generation::{Generation, NativePluginConflict, check_conflicts, sorted_by_name};
 use crate::access::Access;
-use crate::config::{self, Config};
+use crate::config::{self, Config, ExposureError};
 use crate::digest::Digest;
 use crate::plugin::{LoadError, NotLoaded, Plugin};
 use crate::watch::ListingSnapshot;
@@ -61,6 +61,9 @@ pub enum ReloadError {
     /// Two plugins exclude each other. Nothing has changed.
     #[error(transparent)]
     Conflict(#[from] NativePluginConflict),
+    /// The server listens beyond loopback, and the new config lacks what that needs. Nothing has changed.
+    #[error(transparent)]
+    Exposure(#[from] ExposureError),
     /// A newer reload began before this one had replaced plugins.
     #[error("superseded by a newer configuration")]
     Superseded,
@@ -75,7 +78,7 @@ impl ReloadError {
         match self {
             Self::Plugins(faults) => faults.iter().any(|(_, error)| error.is_transient()),
             Self::ComponentChanging { .. } => true,
-            Self::Conflict(_) | Self::Superseded | Self::ShuttingDown => false,
+            Self::Conflict(_) | Self::Exposure(_) | Self::Superseded | Self::ShuttingDown => false,
         }
     }
 }
@@ -157,7 +160,7 @@ impl Host {
     pub async fn reload(&self, config: Config) -> Result<ReloadReport, ReloadError> {
         let began = Instant::now();
         let pending = self.replace_settings(config)?;
-        if pending.report.rules || pending.plugins_changed {
+        if pending.report.rules || pending.report.http || pending.plugins_changed {
             log_warnings(pending.config.clone(), &self.generation.load().native);
         }
         let reload_id = pending.reload_id;
@@ -177,11 +180,11 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// Two mounts of the config overlap, or the host is shutting down. Nothing has changed then.
+    /// Two mounts of the config overlap, the server would be exposed, or the host is shutting down. Nothing has changed then.
     pub(crate) fn reload_settings(&self, config: Config) -> Result<ReloadReport, ReloadError> {
         let began = Instant::now();
         let PendingReload { config, report, .. } = self.replace_settings(config)?;
-        if report.rules {
+        if report.rules || report.http {
             log_warnings(config, &self.generation.load().native);
         }
         Ok(ReloadReport { elapsed: began.elapsed(), ..report })
@@ -203,6 +206,7 @@ impl Host {
         check_conflicts(&config, &self.generation.load().native)?;
         self.generation_store.replace(ListingSnapshot::default(), |old| {
             let (config, requires_restart) = pin_restart_only_settings(config, &old.config);
+            config.check_exposure()?;
             let mut report = ReloadReport {
                 rules: config.rules != old.config.rules || config.groups != old.config.groups,
                 principals: config.principals != old.config.principals,

@@ -64,8 +64,11 @@ const ENDPOINT_PATH: &str = "/mcp";
 ///
 /// # Errors
 ///
-/// [`ServeError::Tls`] if TLS cannot be set up.
+/// [`ServeError::Tls`] if TLS cannot be set up, [`ServeError::Exposure`] if other machines can reach the listener, and the config
+/// has no authentication or no TLS, and not [`insecure`](crate::config::http::Http::insecure).
 pub async fn serve_http(host: Arc<Host>, listener: TcpListener, shutdown: CancellationToken) -> Result<(), ServeError> {
+    // A listener without an address accepts nothing.
+    listener.local_addr().map_or(Ok(()), |address| host.config().check_exposure_at(address.into()))?;
     let tls = tls::acceptor(&host).map_err(|error| ServeError::Tls(error.into()))?;
     let service = McpService::new(host.clone(), HttpOptions::new(), shutdown.clone());
     let connections = Connections::new(host, service.server_routes(), tls, service.budget().clone(), shutdown);
