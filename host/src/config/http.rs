@@ -19,7 +19,7 @@ mod tls;
 
 pub use self::address::{HttpAddress, HttpAddressError};
 pub use self::limits::HttpServerLimits;
-pub use self::share::{ClientShare, ShareError};
+pub use self::share::{ClientShare, PrincipalShare, Share, ShareError};
 pub use self::tls::{Tls, TlsError};
 
 use super::duration::{BoundedDuration, MINUTE, SECOND};

@@ -5,6 +5,7 @@ mod compression;
 mod exposure;
 mod host_and_origin;
 mod limits;
+mod rate_limits;
 mod sessions;
 mod tls;
 mod unfinished_requests;
