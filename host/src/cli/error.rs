@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::messages::Messages;
-use crate::config::ConfigError;
 use crate::config::diagnostics::RenderStyle;
+use crate::config::{ConfigError, ExposureError};
 use crate::confinement::ConfinementError;
 use crate::host::{InspectError, StartError};
 use crate::plugin::LoadError;
@@ -27,6 +27,9 @@ pub(super) enum CliError {
     /// The config is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The server must not listen at the address of the command line.
+    #[error(transparent)]
+    Exposure(#[from] ExposureError),
     /// The host does not start.
     #[error(transparent)]
     Start(#[from] StartError),
@@ -194,7 +197,7 @@ impl CliError {
         match self {
             // Whoever read the output has had enough, as `head` has.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
-            Self::Config(_) | Self::NoPlugin { .. } | Self::NoPrincipal { .. } => EXIT_USAGE,
+            Self::Config(_) | Self::Exposure(_) | Self::NoPlugin { .. } | Self::NoPrincipal { .. } => EXIT_USAGE,
             _ => EXIT_FAILURE,
         }
     }
@@ -202,6 +205,7 @@ impl CliError {
     /// Returns what to do about it, unless the message says so.
     fn help(&self) -> Option<String> {
         match self {
+            Self::Exposure(error) => Some(error.help()),
             Self::Request(error) => request_help(error),
             Self::Resource { error, hint } => hint.clone().or_else(|| request_help(error)),
             Self::ConfigExists { .. } => Some("name another file with `--config FILE`".to_owned()),
