@@ -21,6 +21,7 @@
 mod check;
 mod color;
 mod completions;
+mod componentize;
 mod confinement;
 mod context;
 mod error;
@@ -88,6 +89,7 @@ enum Command {
     Init(init::Args),
     Check(check::Args),
     Inspect(inspect::Args),
+    Componentize(componentize::Args),
     List(list::Args),
     Read(read::Args),
     Watch(watch::Args),
@@ -153,6 +155,7 @@ fn run(
             Command::Init(args) => args.run(context),
             Command::Check(args) => args.run(&confinement, context).await,
             Command::Inspect(args) => args.run(context).await,
+            Command::Componentize(args) => args.run(context),
             Command::List(args) => args.run(context).await,
             Command::Read(args) => args.run(context).await,
             Command::Watch(args) => args.run(context).await,

@@ -51,6 +51,7 @@
 //! | [`engine`] | wasmtime: compiling and loading components, the instance pool, the threads that calls run on |
 //! | `sandbox` | the WASI context of an instance: directories, HTTP, key-value buckets, the log, memory |
 //! | [`provider`] | the contract in Rust: native providers, and what components answer |
+//! | `componentize`, `wit` | components of core modules; the WIT package of the contract |
 //! | `confinement` | seccomp and Landlock: what the compiler process and the command may do |
 //! | [`config`], [`uri`], [`net`], [`digest`], [`resource`] | the file; mounts and URIs; origins; the digest of a component; the domain's own types |
 //! | `fs_watch`, `private_dir`, `regular_file`, `thread_priority`, `throttle`, `text`, `quote`, `time` | file system events; files that are private to this user; opening files that may hang; priorities of threads; throttled warnings; excerpts of texts; quoted texts; durations as numbers |
@@ -77,6 +78,8 @@ mod catalog;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod cli;
+#[cfg(feature = "cli")]
+mod componentize;
 pub mod config;
 mod confinement;
 pub mod digest;
@@ -104,6 +107,8 @@ mod throttle;
 mod time;
 pub mod uri;
 mod watch;
+#[cfg(feature = "cli")]
+mod wit;
 
 pub use audit::AuditError;
 pub use catalog::{CursorKey, KeyError};

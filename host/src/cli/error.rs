@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::messages::Messages;
+use crate::componentize::ComponentizeError;
 use crate::config::ConfigError;
 use crate::config::diagnostics::RenderStyle;
 use crate::confinement::ConfinementError;
@@ -39,6 +40,14 @@ pub(super) enum CliError {
     /// A component cannot be inspected.
     #[error(transparent)]
     Inspect(#[from] InspectError),
+    /// No component can be made of a core module.
+    #[error("{}: {error}", file.display())]
+    Componentize {
+        /// The module.
+        file: PathBuf,
+        /// The reason.
+        error: ComponentizeError,
+    },
     /// The config has no plugin of that name.
     #[error("the config has no plugin `{name}`")]
     NoPlugin {
@@ -204,6 +213,7 @@ impl CliError {
         match self {
             Self::Request(error) => request_help(error),
             Self::Resource { error, hint } => hint.clone().or_else(|| request_help(error)),
+            Self::Componentize { error, .. } => error.help(),
             Self::ConfigExists { .. } => Some("name another file with `--config FILE`".to_owned()),
             Self::NothingToServe { .. } => {
                 Some(

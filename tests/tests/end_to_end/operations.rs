@@ -2,6 +2,7 @@
 
 mod audit;
 mod cli;
+mod componentize;
 mod explain;
 mod init;
 mod inspect;
