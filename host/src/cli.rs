@@ -45,6 +45,7 @@ mod serve;
 mod signals;
 mod stderr;
 mod table;
+mod test;
 mod token;
 mod watch;
 
@@ -90,6 +91,7 @@ enum Command {
     Check(check::Args),
     Inspect(inspect::Args),
     Componentize(componentize::Args),
+    Test(Box<test::Args>),
     List(list::Args),
     Read(read::Args),
     Watch(watch::Args),
@@ -156,6 +158,7 @@ fn run(
             Command::Check(args) => args.run(&confinement, context).await,
             Command::Inspect(args) => args.run(context).await,
             Command::Componentize(args) => args.run(context),
+            Command::Test(args) => args.run(context).await,
             Command::List(args) => args.run(context).await,
             Command::Read(args) => args.run(context).await,
             Command::Watch(args) => args.run(context).await,

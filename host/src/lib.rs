@@ -45,6 +45,7 @@
 //! |---|---|
 //! | [`cli`] | the command `mcp-host` |
 //! | [`server`] | MCP over stdio and HTTP |
+//! | [`conformance`] | tests of a provider: does it keep the contract? |
 //! | [`Host`] | the façade: list, read, complete, each for a principal |
 //! | `catalog`, `watch`, [`access`], `audit` | merged listings and cursors; changes and subscriptions; who may do what; the audit log |
 //! | [`plugin`] | the call path: admission, circuit breaker, calls under limits, validation of answers |
@@ -82,6 +83,7 @@ pub mod cli;
 mod componentize;
 pub mod config;
 mod confinement;
+pub mod conformance;
 pub mod digest;
 pub mod engine;
 mod escape;

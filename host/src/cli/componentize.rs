@@ -58,10 +58,11 @@ impl Args {
         let component = componentize(&core, self.world.as_deref())
             .map_err(|error| CliError::Componentize { file: self.core.clone(), error })?;
         let output = self.output.unwrap_or_else(|| default_output(&self.core));
-        write_atomically(&output, &component)
-            .map_err(|source| CliError::Save { file: output.clone(), source })?;
+        write_atomically(&output, &component).map_err(|source| CliError::Save { file: output.clone(), source })?;
         let (file, size) = (output.display(), ByteSize(component.len() as u64));
-        context.messages.note(&format!("wrote {file} ({size}); `mcp-host inspect {file}` shows what it provides and imports"));
+        context
+            .messages
+            .note(&format!("wrote {file} ({size}); `mcp-host inspect {file}` shows what it provides and imports"));
         Ok(())
     }
 }
@@ -86,8 +87,10 @@ fn write_atomically(file: &Path, bytes: &[u8]) -> std::io::Result<()> {
         return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is not a regular file"));
     }
     let dir = file.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let mut written =
-        tempfile::Builder::new().permissions(Permissions::from_mode(0o666)).prefix(".componentize-").tempfile_in(dir)?;
+    let mut written = tempfile::Builder::new()
+        .permissions(Permissions::from_mode(0o666))
+        .prefix(".componentize-")
+        .tempfile_in(dir)?;
     written.write_all(bytes)?;
     written.as_file().sync_all()?;
     written.persist(&file)?;

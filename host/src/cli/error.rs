@@ -82,6 +82,12 @@ pub(super) enum CliError {
         /// The number of warnings.
         warnings: usize,
     },
+    /// `test` found that a provider does not keep the contract.
+    #[error("{failed} {} failed", if *.failed == 1 { "check" } else { "checks" })]
+    Conformance {
+        /// The number of checks that failed.
+        failed: usize,
+    },
     /// A request failed.
     #[error(transparent)]
     Request(#[from] Error),

@@ -21,7 +21,9 @@ pub(crate) enum ComponentizeError {
     #[error("the module is invalid: {0}")]
     Invalid(String),
     /// The module is a program with a `main` function.
-    #[error("the module is a command, which exports `_start` and ends when it returns; a provider is a reactor, whose functions are called")]
+    #[error(
+        "the module is a command, which exports `_start` and ends when it returns; a provider is a reactor, whose functions are called"
+    )]
     Command,
     /// The module lacks functions of the contract.
     #[error("the module does not export {}", listed(missing))]

@@ -9,7 +9,8 @@ const FD_WRITE: &str =
     r#"(import "wasi_snapshot_preview1" "fd_write" (func $fd_write (param i32 i32 i32 i32) (result i32)))"#;
 
 /// The description of a provider named `a` of version `1`, at 2048.
-const DESCRIPTION: &str = r#"(data (i32.const 2048) "\00\09\00\00\01\00\00\00\01\09\00\00\01\00\00\00") (data (i32.const 2304) "a1")"#;
+const DESCRIPTION: &str =
+    r#"(data (i32.const 2048) "\00\09\00\00\01\00\00\00\01\09\00\00\01\00\00\00") (data (i32.const 2304) "a1")"#;
 
 fn write(folder: &Folder, name: &str, bytes: &[u8]) -> PathBuf {
     let file = folder.path().join(name);
