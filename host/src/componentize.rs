@@ -17,7 +17,7 @@ use self::core_module::CoreModule;
 use crate::wit;
 
 /// The world of a module that embeds none: it has all that a provider may import.
-const DEFAULT_WORLD: &str = "provider";
+const DEFAULT_WORLD: &str = "provider-all";
 
 /// The module that a program for WASI 0.1 imports its functions from.
 const WASI_PREVIEW1: &str = "wasi_snapshot_preview1";

@@ -10,12 +10,14 @@ macro_rules! wit_files {
 }
 
 /// The files of the package itself.
-const PACKAGE: &[WitFile] = wit_files!["provider.wit"];
+const PACKAGE: &[WitFile] = wit_files!["provider.wit", "worlds.wit"];
 
 /// The packages that it depends on, each one file.
 const DEPENDENCIES: &[WitFile] = wit_files![
+    "deps/cli.wit",
     "deps/clocks.wit",
     "deps/config.wit",
+    "deps/filesystem.wit",
     "deps/http.wit",
     "deps/io.wit",
     "deps/keyvalue.wit",

@@ -93,7 +93,7 @@ impl WatProvider {
     pub fn build(&self) -> ComponentFile {
         let mut resolve = Resolve::default();
         let (package, _) = resolve.push_path(artifacts::repo_root().join("wit")).expect("the contract parses");
-        let world = resolve.select_world(&[package], Some("provider")).expect("it has a world for providers");
+        let world = resolve.select_world(&[package], Some("provider-all")).expect("it has a world for providers");
         let mut module = self.core_module();
         embed_component_metadata(&mut module, &resolve, world, self.encoding).expect("it fits the contract");
         let encoder = ComponentEncoder::default().module(&module).expect("a module with metadata");

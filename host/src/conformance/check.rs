@@ -14,7 +14,7 @@ pub enum Check {
     ListingUnique,
     /// A listing can be resumed from any of its cursors.
     CursorResume,
-    /// A cursor that it did not issue is an invalid request.
+    /// A cursor that it did not issue does no harm.
     BadCursor,
     /// A listable entry has children, and nothing else has.
     Children,
@@ -117,7 +117,7 @@ impl Check {
             Self::ListingStable => "two listings in a row are equal",
             Self::ListingUnique => "no path is listed twice",
             Self::CursorResume => "a listing can be resumed from any of its cursors",
-            Self::BadCursor => "a foreign cursor is an invalid request",
+            Self::BadCursor => "a foreign cursor does no harm",
             Self::Children => "listable entries can be listed, and nothing else",
             Self::Readable => "every listed entry can be read",
             Self::StatAgrees => "`stat` agrees with the listing",

@@ -31,6 +31,11 @@ pub(super) async fn check(session: &mut Session<'_>, entries: &[Entry]) -> Vec<S
         let entry = stat(session, listed).await;
         sample.push(Sampled { path: path.clone(), contents, entry });
     }
+    if !sample.is_empty() && sample.iter().all(|one| one.contents.is_none()) {
+        for check in [Check::Readable, Check::Utf8, Check::Sizes] {
+            session.report.skip(check, "nothing could be read");
+        }
+    }
     check_unknown(session).await;
     sample
 }

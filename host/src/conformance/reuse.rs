@@ -13,7 +13,7 @@ const ROUNDS: usize = 2;
 
 /// Reads the sample in instances that are reused, and compares.
 pub(super) async fn check(session: &mut Session<'_>, reused: &Plugin, sample: &[Sampled]) {
-    if sample.is_empty() {
+    if sample.iter().all(|one| one.contents.is_none() && one.entry.is_none()) {
         return session.report.skip(Check::Stateless, "nothing could be read");
     }
     let step = sample.len().div_ceil(MAX_COMPARED).max(1);

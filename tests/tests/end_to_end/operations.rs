@@ -3,6 +3,7 @@
 mod audit;
 mod cli;
 mod componentize;
+mod conformance_of_providers;
 mod explain;
 mod init;
 mod inspect;
