@@ -198,12 +198,12 @@ impl HostBuilder {
         })
     }
 
-    pub(super) fn data_dirs(&self) -> DataDirs {
+    pub(crate) fn data_dirs(&self) -> DataDirs {
         DataDirs::new(&self.config.server, self.cache_dir.clone(), self.state_dir.clone())
     }
 
     /// Starts the engine with that state directory. Returns the config with it.
-    pub(super) fn start_runtime(self, state: Option<PathBuf>) -> Result<(PluginRuntime, Config), StartError> {
+    pub(crate) fn start_runtime(self, state: Option<PathBuf>) -> Result<(PluginRuntime, Config), StartError> {
         let cache = self.data_dirs().cache()?;
         let limits = self.config.server.compile.clone();
         let engine = match self.engine {
