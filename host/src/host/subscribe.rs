@@ -219,7 +219,7 @@ impl Host {
     ) -> Result<(), AttemptError> {
         loop {
             let (plugin, normal) = self.authorize_subscribe(subscriber, uri, facts)?;
-            let memory = self.subscription_memory(subscriber.principal());
+            let memory = self.subscription_memory(&subscriber.principal());
             let (fault, retry_after) = match self.hub.subscribe(subscriber, uri, &normal, notify_now, memory).await {
                 Ok(()) => return Ok(()),
                 Err(SubscribeError::PluginReplaced) => {

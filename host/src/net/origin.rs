@@ -220,16 +220,6 @@ impl FromStr for Origin {
     }
 }
 
-impl UrlHost {
-    /// Whether it is a name of this machine that cannot resolve to another (RFC 6761, 6.3).
-    pub(crate) fn is_loopback(&self) -> bool {
-        match self {
-            Self::Name(name) => name.as_str() == "localhost",
-            Self::Address(address) => address.is_loopback(),
-        }
-    }
-}
-
 impl FromStr for UrlHost {
     type Err = OriginError;
 
