@@ -289,7 +289,7 @@ impl Config {
     /// Reads the issuers, whose tokens are issued for the public URL.
     fn issuers(table: &mut Table<'_>, http: &Http) -> Vec<Issuer> {
         let Issuers(issuers) = table.optional("issuer").unwrap_or_default();
-        if !issuers.is_empty() && http.public_url.is_none() {
+        if !issuers.is_empty() && http.public_url.is_none() && !table.has_nested("http", "public-url") {
             let help = "add the URL by which clients know this server, which access tokens are issued for:\n[http]\npublic-url = \
                         \"https://mcp.example.com/mcp\"";
             table.report(

@@ -2,6 +2,7 @@
 
 mod attacks;
 mod authentication;
+mod client_certificates;
 mod compression;
 mod exposure;
 mod host_and_origin;
