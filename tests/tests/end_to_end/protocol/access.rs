@@ -250,7 +250,8 @@ async fn a_plugin_that_is_missing_from_a_listing_is_named_to_those_who_may_see_s
         (vec![of("anonymous").allow(["**"]).operations(["read"]), of("local").allow(["**"])], false),
     ] {
         let config = ConfigFile::new().plugin(Plugin::faulty("m", folder.path())).plugin(Plugin::sample("a"));
-        let server = HttpServer::start(&rules.into_iter().fold(config, ConfigFile::rule).write()).await;
+        let config = rules.into_iter().fold(config, ConfigFile::rule).write();
+        let server = HttpServer::start(&config).await;
         let mut wire = server.raw_client(Revision::V_2025_11_25).await;
         let listed = wire.request("resources/list", serde_json::json!({})).await;
         let missing = &listed.result()["_meta"]["mcp-host/missing"];
