@@ -49,6 +49,8 @@ use self::generation::Generation;
 use self::generation_store::GenerationStore;
 use self::lifecycle::RequestTracker;
 use self::resolve::{not_found_if_empty, route_error, total_len};
+#[cfg(any(feature = "http", feature = "stdio"))]
+use crate::access::rate::RequestRates;
 use crate::access::{Policy, Principal};
 use crate::audit::{AuditLog, Facts};
 use crate::catalog::{Catalog, Entries, Templates};
@@ -89,6 +91,9 @@ pub struct Host {
     requests: RequestTracker,
     /// One line per request.
     audit: Arc<AuditLog>,
+    /// The rates of clients.
+    #[cfg(any(feature = "http", feature = "stdio"))]
+    rates: RequestRates,
 }
 
 /// A request to list the catalog, or the direct children of one resource.
@@ -223,6 +228,12 @@ impl Host {
         self.hub.subscriber(principal)
     }
 
+    /// The rates of clients, over all transports.
+    #[cfg(any(feature = "http", feature = "stdio"))]
+    pub(crate) fn rates(&self) -> &RequestRates {
+        &self.rates
+    }
+
     /// Returns how much is watched now, over all subscribers.
     pub fn watch_stats(&self) -> WatchStats {
         self.hub.watch_stats()
@@ -270,7 +281,8 @@ impl Host {
     /// Cancels a subscription. A subscription that does not exist is not an error, whether or not a mount owns the URI.
     pub fn unsubscribe(&self, subscriber: &Subscriber, uri: &str) -> Result<(), Error> {
         let facts = Facts::default();
-        let record = self.begin_record(subscriber.principal(), audit::UNSUBSCRIBE, uri, &facts)?;
+        let principal = subscriber.principal();
+        let record = self.begin_record(&principal, audit::UNSUBSCRIBE, uri, &facts)?;
         let generation = self.generation.load();
         facts.set_generation(generation.number);
         let result = match generation.router.route(uri) {

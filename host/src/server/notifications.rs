@@ -45,6 +45,14 @@ impl SessionSubscriptions {
         self.may_subscribe.load(Ordering::Relaxed)
     }
 
+    /// Replaces the principal that is notified: the same identity with other groups.
+    #[cfg(feature = "http")]
+    pub(super) fn set_principal(&self, principal: &Principal) {
+        if let Some(live) = self.delivery.get() {
+            live.subscriber.set_principal(principal);
+        }
+    }
+
     /// Begins to send notifications about changes of the listing.
     pub(super) async fn watch_listing(&self, host: &Host, principal: &Principal, client: &Peer<RoleServer>) {
         self.delivery(host, principal, client).await.subscriber.watch_listing();
