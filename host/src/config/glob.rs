@@ -63,6 +63,9 @@ impl PrefixMatcher {
     }
 }
 
+/// A slash that is part of a segment, in normal form.
+const ENCODED_SLASH: &str = "%2F";
+
 /// A regular expression that all globs match: the first segment is `**` or contains a colon.
 const PATTERN: &str = r"^([*][*]|[^/]*:[^/]*)(/|$)[^\[\]\\#]*$";
 
@@ -80,6 +83,11 @@ impl UriGlob {
         self.matcher.is_match(uri) || self.prefix.as_ref().is_some_and(|above| above.matches(uri))
     }
 
+    /// Returns its normalized text.
+    pub(super) fn normalized(&self) -> &str {
+        &self.normalized
+    }
+
     /// Returns the patterns of which one matches where it matches, to be compiled into a set with those of other globs.
     pub(crate) fn patterns(&self) -> impl Iterator<Item = Glob> {
         let above = self.prefix.is_some().then(|| self.normalized.strip_suffix("/**")).flatten();
@@ -89,6 +97,18 @@ impl UriGlob {
     /// Returns whether it could match a URI below that mount. False positives are possible.
     pub(super) fn reaches(&self, mount: &Mount) -> bool {
         reach::reaches(&self.normalized, mount.as_str())
+    }
+
+    /// Returns the text that it matches with everything below, if it has no wildcards but a `/**` at its end.
+    pub(super) fn literal_prefix(&self) -> Option<&str> {
+        let prefix = self.normalized.strip_suffix("/**").unwrap_or(&self.normalized);
+        (!prefix.contains(['*', '?', '{'])).then_some(prefix)
+    }
+
+    /// Returns whether it could match a URI below that mount if the mount had slashes where it has `%2F`.
+    pub(super) fn reaches_decoded(&self, mount: &Mount) -> bool {
+        mount.as_str().contains(ENCODED_SLASH)
+            && reach::reaches(&self.normalized.replace(ENCODED_SLASH, "/"), &mount.as_str().replace(ENCODED_SLASH, "/"))
     }
 
     /// Returns its edit distance to a glob for that mount.

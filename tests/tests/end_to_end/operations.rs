@@ -2,6 +2,7 @@
 
 mod audit;
 mod cli;
+mod config_warnings;
 mod explain;
 mod init;
 mod inspect;
