@@ -209,7 +209,7 @@ impl fmt::Display for Warning {
             ),
             Self::EncodedSlash { rule, key, glob, found } => write!(
                 f,
-                "`{key}` of {rule} has `{glob}`, which matches nothing, and would match `{found}` if that had a slash for \
+                "`{key}` of {rule} has `{glob}`, which matches nothing that is listed, and would match `{found}` if that had a slash for \
                  `%2F`: write `%2F` in the glob, too"
             ),
             Self::UnmatchedGlob { rule, key, glob, nearest } => {
@@ -279,7 +279,7 @@ mod tests {
         assert_eq!(
             warnings,
             [
-                "`allow` of rule 1 has `files://nas/a/b/**`, which matches nothing, and would match `files://nas/a%2Fb/` if \
+                "`allow` of rule 1 has `files://nas/a/b/**`, which matches nothing that is listed, and would match `files://nas/a%2Fb/` if \
               that had a slash for `%2F`: write `%2F` in the glob, too"
             ]
         );
