@@ -40,6 +40,7 @@ mod count;
 mod cursor_key;
 mod digest;
 mod duration;
+mod endpoint_url;
 mod env_name;
 mod environment;
 mod error;
@@ -50,6 +51,7 @@ pub mod grants;
 mod guest_path;
 pub mod http;
 pub mod instances;
+pub mod issuer;
 pub mod limits;
 mod paths;
 mod plugin;
@@ -91,10 +93,12 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 pub use advertise::AdvertisedCapability;
+pub use endpoint_url::{EndpointUrl, EndpointUrlError};
 pub use environment::Environment;
 pub use error::ConfigError;
 pub use exposure::ExposureError;
 pub use extension::Extension;
+pub(crate) use glob::GlobLookup;
 pub use glob::{GlobError, UriGlob};
 pub use plugin::{Plugin, PluginName, PluginNameError, WatchInterval};
 pub use plugins::{PluginConflict, Plugins};
@@ -108,6 +112,7 @@ pub use warning::{RuleRef, Warning};
 use audit::Audit;
 use error::Diagnostic;
 use http::Http;
+use issuer::{Issuer, Issuers};
 use principal::{Groups, Principals};
 use reader::{KeyDocs, ReadContext, ReadOutcome, Table};
 
@@ -127,6 +132,8 @@ pub struct Config {
     pub plugins: Plugins,
     /// The principals that authenticate with bearer tokens.
     pub principals: Vec<TokenPrincipal>,
+    /// The issuers of access tokens.
+    pub issuers: Vec<Issuer>,
     /// The groups of principals.
     pub groups: Vec<PrincipalGroup>,
     /// The access rules.
@@ -137,6 +144,8 @@ pub struct Config {
     /// files that contain values, and the config file itself if it contains a variable of a plugin that seems to be a secret by
     /// its name.
     pub secret_files: BTreeSet<PathBuf>,
+    /// The config file; none for a config that an application made.
+    pub file: Option<PathBuf>,
 }
 
 /// The documentation of the sections, for the schema.
@@ -146,6 +155,7 @@ const SECTION_DOCS: KeyDocs = &[
     ("audit", "The audit log: one JSON line per request, to a file or to standard error."),
     ("plugin", "A provider with its mount, config, grants and limits."),
     ("principal", "A principal that authenticates with a bearer token over HTTP."),
+    ("issuer", "An issuer of OAuth 2.1 access tokens, which authenticate principals over HTTP."),
     ("group", "A group of principals, for rules."),
     ("rule", "An access rule: the principals, and the resources that they may or may not use."),
 ];
@@ -235,7 +245,7 @@ impl Config {
         if has_secret {
             secret_files.insert(std::path::absolute(file).unwrap_or_else(|_| file.to_owned()));
         }
-        let config = Self { secret_files, ..config };
+        let config = Self { secret_files, file: Some(file.to_owned()), ..config };
         if problems.is_empty() {
             return Ok(Self { files, ..config });
         }
@@ -258,17 +268,21 @@ impl Config {
 
     fn from_table(table: &mut Table<'_>) -> Self {
         table.requires_feature("http", "http", cfg!(feature = "http"));
+        let (server, http): (Server, Http) = (table.or_default("server"), table.or_default("http"));
+        let issuers = Self::issuers(table, &http);
         let config = Self {
-            server: table.or_default("server"),
-            http: table.or_default("http"),
+            server,
+            http,
             audit: table.optional("audit"),
             plugins: table.or_default("plugin"),
             principals: table.optional("principal").map(|Principals(all)| all).unwrap_or_default(),
+            issuers,
             groups: table.optional("group").map(|Groups(all)| all).unwrap_or_default(),
             // Rules refer to the names of both.
             rules: table.or_default("rule"),
             files: BTreeSet::new(),
             secret_files: BTreeSet::new(),
+            file: None,
         };
         if !table.has("plugin") && !table.has_misspelling_of("plugin") {
             table.report(Diagnostic::new(
@@ -278,6 +292,23 @@ impl Config {
         }
         config.report_exposure(table);
         config
+    }
+
+    /// Reads the issuers, whose tokens are issued for the public URL.
+    fn issuers(table: &mut Table<'_>, http: &Http) -> Vec<Issuer> {
+        let Issuers(issuers) = table.optional("issuer").unwrap_or_default();
+        if !issuers.is_empty() && http.public_url.is_none() {
+            let help = "add the URL by which clients know this server, which access tokens are issued for:\n[http]\npublic-url = \
+                        \"https://mcp.example.com/mcp\"";
+            table.report(
+                Diagnostic::new("`[[issuer]]` requires `http.public-url`", help).at(table.entry_span("issuer")),
+            );
+        }
+        if let Some(issuer) = issuers.iter().find(|issuer| http.client_ca.iter().any(|ca| ca.name == issuer.name)) {
+            let message = format!("an issuer and a client CA have the name `{}`", issuer.name);
+            table.report(Diagnostic::new(message, "give each a name of its own").at(table.entry_span("issuer")));
+        }
+        issuers
     }
 }
 

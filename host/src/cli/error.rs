@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::messages::Messages;
+use crate::componentize::ComponentizeError;
 use crate::config::diagnostics::RenderStyle;
 use crate::config::{ConfigError, ExposureError};
 use crate::confinement::ConfinementError;
@@ -42,6 +43,14 @@ pub(super) enum CliError {
     /// A component cannot be inspected.
     #[error(transparent)]
     Inspect(#[from] InspectError),
+    /// No component can be made of a core module.
+    #[error("{}: {error}", file.display())]
+    Componentize {
+        /// The module.
+        file: PathBuf,
+        /// The reason.
+        error: ComponentizeError,
+    },
     /// The config has no plugin of that name.
     #[error("the config has no plugin `{name}`")]
     NoPlugin {
@@ -75,6 +84,12 @@ pub(super) enum CliError {
     Strict {
         /// The number of warnings.
         warnings: usize,
+    },
+    /// `test` found that a provider does not keep the contract.
+    #[error("{failed} {} failed", if *.failed == 1 { "check" } else { "checks" })]
+    Conformance {
+        /// The number of checks that failed.
+        failed: usize,
     },
     /// A request failed.
     #[error(transparent)]
@@ -208,6 +223,7 @@ impl CliError {
             Self::Exposure(error) => Some(error.help()),
             Self::Request(error) => request_help(error),
             Self::Resource { error, hint } => hint.clone().or_else(|| request_help(error)),
+            Self::Componentize { error, .. } => error.help(),
             Self::ConfigExists { .. } => Some("name another file with `--config FILE`".to_owned()),
             Self::NothingToServe { .. } => {
                 Some(

@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-use super::Config;
 use super::error::Diagnostic;
 use super::http::HttpAddress;
 use super::reader::Table;
+use super::{Config, EndpointUrl};
 use crate::net::UrlHost;
 
 /// The sections that declare how clients authenticate.
-const AUTHENTICATION_SECTIONS: [&str; 1] = ["principal"];
+const AUTHENTICATION_SECTIONS: [&str; 2] = ["principal", "issuer"];
 
 /// The reason why a server must not listen at an address: other machines can reach it, and the config lacks something.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -61,7 +61,8 @@ impl ExposureError {
 
     /// Returns what to add to the config.
     pub(super) fn advice(&self) -> String {
-        let principal = "a `[[principal]]` with a token, as `mcp-host token new` makes";
+        let principal =
+            "a `[[principal]]` with a token, as `mcp-host token new` makes, or an `[[issuer]]` of access tokens";
         let tls = "`tls = { certificate = \"…\", key = \"…\" }` to `[http]`";
         match self.missing {
             Missing::Authentication => format!("add {principal}"),
@@ -74,7 +75,7 @@ impl ExposureError {
 impl Config {
     /// Whether clients can authenticate over HTTP.
     pub fn has_authentication(&self) -> bool {
-        !self.principals.is_empty()
+        !self.principals.is_empty() || !self.issuers.is_empty() || !self.http.client_ca.is_empty()
     }
 
     /// Checks that the HTTP server may listen at its address ([`Server::http`](super::Server::http)): on loopback; beyond it with
@@ -110,8 +111,9 @@ impl Config {
         }
         // What is there and invalid has been reported.
         let is_broken = |is_there: bool| is_there && table.has_problems();
-        let has_authentication =
-            self.has_authentication() || is_broken(AUTHENTICATION_SECTIONS.iter().any(|section| table.has(section)));
+        let has_authentication = self.has_authentication()
+            || is_broken(AUTHENTICATION_SECTIONS.iter().any(|section| table.has(section)))
+            || is_broken(table.has_nested("http", "client-ca"));
         let has_tls = self.http.tls.is_some() || is_broken(table.has_nested("http", "tls"));
         if let Some(missing) = Missing::new(has_authentication, has_tls) {
             let error = ExposureError { address, missing };
@@ -121,7 +123,7 @@ impl Config {
     }
 
     /// Whether clients may call the server by that host: `localhost` and the loopback addresses, the address that it listens
-    /// at, and [`hosts`](super::http::Http::hosts).
+    /// at, [`hosts`](super::http::Http::hosts), and the host of [`public_url`](super::http::Http::public_url).
     pub(crate) fn is_own_host(&self, host: &UrlHost) -> bool {
         let is_own_address = |address: HttpAddress| match host {
             UrlHost::Name(_) => false,
@@ -129,11 +131,15 @@ impl Config {
                 !address.is_wildcard() && ip.to_canonical() == address.socket_addr().ip().to_canonical()
             }
         };
-        host.is_loopback() || self.server.http.is_some_and(is_own_address) || self.http.hosts.contains(host)
+        let is_public = |url: &EndpointUrl| url.origin().host() == host;
+        host.is_loopback()
+            || self.server.http.is_some_and(is_own_address)
+            || self.http.hosts.contains(host)
+            || self.http.public_url.as_ref().is_some_and(is_public)
     }
 
     /// Whether clients on other machines can call the server by any name.
     pub(super) fn has_public_host(&self, address: HttpAddress) -> bool {
-        !address.is_wildcard() || !self.http.hosts.is_empty()
+        !address.is_wildcard() || !self.http.hosts.is_empty() || self.http.public_url.is_some()
     }
 }

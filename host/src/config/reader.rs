@@ -57,6 +57,7 @@ pub(super) struct ReadOutcome {
 pub(super) struct DeclaredNames {
     pub(super) principals: Vec<String>,
     pub(super) groups: Vec<String>,
+    pub(super) issuers: Vec<String>,
 }
 
 impl<'a> ReadContext<'a> {

@@ -176,7 +176,7 @@ impl HostBuilder {
         let (plugin_runtime, config) = (Arc::new(runtime), Arc::new(config));
         let access = Arc::new(Access::new(&config));
         let generation = Generation::new(1, config.clone(), native.clone(), access, |_| Err(NotLoaded::Loading))?;
-        let audit = AuditLog::start(config.audit.as_ref())?;
+        let audit = Arc::new(AuditLog::start(config.audit.as_ref())?);
         let generation_store = Arc::new(GenerationStore::new(generation));
         let background_loader = BackgroundLoader::new(generation_store.clone(), plugin_runtime.clone());
         for plugin in sorted_by_name(&config) {
@@ -198,12 +198,12 @@ impl HostBuilder {
         })
     }
 
-    pub(super) fn data_dirs(&self) -> DataDirs {
+    pub(crate) fn data_dirs(&self) -> DataDirs {
         DataDirs::new(&self.config.server, self.cache_dir.clone(), self.state_dir.clone())
     }
 
     /// Starts the engine with that state directory. Returns the config with it.
-    pub(super) fn start_runtime(self, state: Option<PathBuf>) -> Result<(PluginRuntime, Config), StartError> {
+    pub(crate) fn start_runtime(self, state: Option<PathBuf>) -> Result<(PluginRuntime, Config), StartError> {
         let cache = self.data_dirs().cache()?;
         let limits = self.config.server.compile.clone();
         let engine = match self.engine {

@@ -2,7 +2,9 @@
 
 mod audit;
 mod cli;
+mod componentize;
 mod config_warnings;
+mod conformance_of_providers;
 mod explain;
 mod init;
 mod inspect;

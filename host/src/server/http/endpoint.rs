@@ -39,7 +39,7 @@ const UNKNOWN_SESSION: HeaderValue = HeaderValue::from_static("unknown");
 pub(super) struct Endpoint {
     host: Arc<Host>,
     options: HttpOptions,
-    authenticator: Authenticator,
+    authenticator: Arc<Authenticator>,
     post_handler: PostHandler,
     rmcp: Arc<RmcpService>,
     sessions: Arc<Sessions>,
@@ -67,7 +67,7 @@ impl Endpoint {
         let post_handler = PostHandler::new(host.clone(), rmcp.clone(), sessions.clone(), stream_limiter.clone());
         Self {
             budget: budget(host.clone()),
-            authenticator: Authenticator::new(host.clone()),
+            authenticator: Arc::new(Authenticator::new(host.clone())),
             rate_limiter: RateLimiter::new(host.clone()),
             host,
             options,
@@ -84,6 +84,10 @@ impl Endpoint {
 
     pub(super) fn host(&self) -> &Arc<Host> {
         &self.host
+    }
+
+    pub(super) fn options(&self) -> &HttpOptions {
+        &self.options
     }
 
     /// The budget for answers that wait to be sent.
@@ -108,18 +112,18 @@ impl Endpoint {
         let Some(connection) = request.extensions().get::<Arc<Account>>().cloned() else {
             return StatusCode::INTERNAL_SERVER_ERROR.into_response();
         };
-        let Authenticated { principal, token } = match self.authenticate(&mut request, connection.client()) {
+        let authenticated = match self.authenticate(&mut request, connection.client()).await {
             Ok(authenticated) => authenticated,
             Err(rejection) => return rejection,
         };
-        let account = connection.of_client(connection.client().of_principal(&principal));
+        let account = connection.of_client(connection.client().of_principal(&authenticated.principal));
         if let Err(exceeded) = self.rate_limiter.take(account.client(), NonZeroU32::MIN) {
             return exceeded.into_response();
         }
-        let caller = Caller { principal, account };
+        let caller = Caller { authenticated, account };
         accept::normalize(&request.method().clone(), request.headers_mut());
-        self.hide_foreign_session(&mut request, &caller.principal);
-        request.extensions_mut().insert(caller.principal.clone());
+        self.hide_foreign_session(&mut request, caller.principal());
+        request.extensions_mut().insert(caller.principal().clone());
         let response = match *request.method() {
             Method::POST if post::is_json(request.headers()) => {
                 let received = match self.post_handler.receive(request, &caller).await {
@@ -131,6 +135,9 @@ impl Endpoint {
                 {
                     return exceeded.into_response();
                 }
+                if let Err(error) = received.require_scopes(&caller) {
+                    return self.authenticator.reject(&error);
+                }
                 let Some(in_flight) = self.begin_request() else { return shutting_down() };
                 let response = self.post_handler.handle(received, &caller).await;
                 // Until the answer has been sent.
@@ -139,38 +146,33 @@ impl Endpoint {
             Method::GET => self.forward_event_stream(request, &caller).await,
             _ => self.rmcp.forward(request, &caller).await,
         };
-        match token {
-            Some(token) if is_event_stream(&response) => {
-                let revoked = self.authenticator.until_revoked(caller.principal, token);
-                response.map(|body| Body::from_stream(body.into_data_stream().take_until(Box::pin(revoked))))
-            }
-            _ => response,
+        if caller.authenticated.has_credentials() && is_event_stream(&response) {
+            let revoked = self.authenticator.until_revoked(caller.authenticated);
+            return response.map(|body| Body::from_stream(body.into_data_stream().take_until(Box::pin(revoked))));
         }
+        response
     }
 
     /// Determines the principal of a request of that client, and removes its credentials.
-    #[expect(clippy::result_large_err, reason = "the error is the answer")]
-    fn authenticate(&self, request: &mut Request, client: &ClientId) -> Result<Authenticated, Response> {
+    async fn authenticate(&self, request: &mut Request, client: &ClientId) -> Result<Authenticated, Response> {
         if let Some(principal) = request.extensions().get::<Principal>().cloned() {
             request.headers_mut().remove(AUTHORIZATION);
-            return Ok(Authenticated { principal, token: None });
+            return Ok(Authenticated::by_application(principal));
         }
         let default = self.options.default_principal.as_ref();
-        let authenticated = self.authenticator.authenticate(request.headers_mut(), default);
+        let authenticated = self.authenticator.authenticate(request, default).await;
         authenticated
-            .map_err(|error| self.reject_unauthenticated(error, client))?
+            .map_err(|error| self.reject_unauthenticated(&error, client))?
             .ok_or_else(|| (StatusCode::UNAUTHORIZED, "the request has no principal\n").into_response())
     }
 
     /// Returns the response to a request of that client without a principal, within its rates.
-    fn reject_unauthenticated(&self, error: AuthenticationError, client: &ClientId) -> Response {
+    fn reject_unauthenticated(&self, error: &AuthenticationError, client: &ClientId) -> Response {
         let taken = match error {
-            AuthenticationError::InvalidToken => self.rate_limiter.take_failed_authentication(client),
-            AuthenticationError::Missing | AuthenticationError::Malformed => {
-                self.rate_limiter.take(client, NonZeroU32::MIN)
-            }
+            AuthenticationError::InvalidToken(_) => self.rate_limiter.take_failed_authentication(client),
+            _ => self.rate_limiter.take(client, NonZeroU32::MIN),
         };
-        taken.map_or_else(IntoResponse::into_response, |()| error.into_response())
+        taken.map_or_else(IntoResponse::into_response, |()| self.authenticator.reject(error))
     }
 
     /// Counts a request in flight, unless new ones are rejected.

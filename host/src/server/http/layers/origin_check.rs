@@ -6,7 +6,7 @@
 //!
 //! | header | allows |
 //! |---|---|
-//! | `Host`, and `:authority` of HTTP/2 | `localhost`, loopback addresses, the address that the server listens at, [`hosts`](crate::config::http::Http::hosts), at any port |
+//! | `Host`, and `:authority` of HTTP/2 | `localhost`, loopback addresses, the address that the server listens at, [`hosts`](crate::config::http::Http::hosts), and the host of [`public-url`](crate::config::http::Http::public_url), at any port |
 //! | `Origin` | `localhost` and loopback addresses, with `http` or `https`; [`cors`](crate::config::http::Http::cors). Programs send none |
 //!
 //! There is exactly one name: one `Host` (RFC 9112, 3.2), or one `:authority`, or both and equal (RFC 9113, 8.3.1). It
