@@ -8,6 +8,7 @@ mod exposure;
 mod host_and_origin;
 mod limits;
 mod rate_limits;
+mod secrets;
 mod sessions;
 mod tls;
 mod unfinished_requests;
