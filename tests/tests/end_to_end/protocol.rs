@@ -2,7 +2,7 @@
 
 mod access;
 mod bad_input;
-pub(crate) mod conformance;
+mod conformance;
 mod cursors;
 mod extensions;
 mod golden;
