@@ -4,6 +4,7 @@ mod authentication;
 mod compression;
 mod host_and_origin;
 mod limits;
+mod oauth;
 mod sessions;
 mod tls;
 mod unfinished_requests;
