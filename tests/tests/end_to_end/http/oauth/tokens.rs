@@ -38,7 +38,6 @@ async fn only_a_token_from_the_issuer_for_this_server_that_is_valid_now_is_accep
         ("for several other servers", "aud", json!(["https://other.example.com", "https://another.example.com"])),
         ("for the origin", "aud", json!(origin)),
         ("for a path below", "aud", json!(format!("{audience}/more"))),
-        ("for a path with a slash at its end", "aud", json!(format!("{audience}/"))),
         ("for a prefix", "aud", json!(audience[..audience.len() - 1])),
         ("for another scheme", "aud", json!(audience.replacen("http", "https", 1))),
         ("for `localhost`", "aud", json!(audience.replacen("127.0.0.1", "localhost", 1))),
@@ -64,6 +63,7 @@ async fn only_a_token_from_the_issuer_for_this_server_that_is_valid_now_is_accep
         resource.assert_invalid(&resource.issuer.sign(&claims), what).await;
     }
     for (what, claim, value) in [
+        ("for the URL as libraries write it", "aud", json!(format!("{audience}/"))),
         ("for several servers", "aud", json!(["https://other.example.com", audience])),
         ("valid since a while", "nbf", json!(now - LONG)),
         ("valid for long", "exp", json!(u64::from(u32::MAX) * 2)),
