@@ -15,7 +15,7 @@ use tokio::time::timeout;
 use crate::log::Log;
 use crate::process::{Exit, Process};
 use crate::wire::{self, RpcResponse};
-use crate::{Client, ReservedPort, Revision, TIMEOUT, WrittenConfig, host_command};
+use crate::{Client, Revision, TIMEOUT, WrittenConfig, host_command};
 
 /// A server on an ephemeral port.
 #[derive(Debug)]
@@ -33,21 +33,21 @@ impl HttpServer {
         server
     }
 
-    /// The same, on that port.
-    pub async fn start_on(port: &ReservedPort, config: &WrittenConfig) -> Self {
-        let server = Self::listen_on(port.address(), config).await;
+    /// Starts a server at that address, and waits until it listens and every plugin is loaded or has failed to load.
+    pub async fn start_at(config: &WrittenConfig, address: &str) -> Self {
+        let server = Self::start_process(config, address).await;
         server.process.wait_plugins_loaded().await;
         server
     }
 
     /// Starts a server, and waits until it listens, but not for its plugins.
     pub async fn start_before_plugins_load(config: &WrittenConfig) -> Self {
-        Self::listen_on(SocketAddr::from(([127, 0, 0, 1], 0)), config).await
+        Self::start_process(config, "127.0.0.1:0").await
     }
 
-    async fn listen_on(address: SocketAddr, config: &WrittenConfig) -> Self {
+    async fn start_process(config: &WrittenConfig, address: &str) -> Self {
         let mut command = host_command();
-        command.args(["serve", "--http", &address.to_string(), "--config"]).arg(config.path());
+        command.args(["serve", "--http", address, "--config"]).arg(config.path());
         let (process, _, stdout) = Process::start(command);
         let stdout = Log::new(stdout);
         let line = process.stderr().wait_for_line("listening on http").await;

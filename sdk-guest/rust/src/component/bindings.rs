@@ -3,7 +3,15 @@
 
 wit_bindgen::generate!({
     path: "../../wit",
-    world: "provider",
+    // Without `provider-dirs` and `provider-env`: std has files and variables.
+    inline: "
+        package mcp-host:sdk;
+        world sdk {
+            include mcp-host:provider/provider-http@0.1.0;
+            include mcp-host:provider/provider-keyvalue@0.1.0;
+        }
+    ",
+    world: "mcp-host:sdk/sdk",
     generate_all,
     pub_export_macro: true,
     export_macro_name: "export_component",

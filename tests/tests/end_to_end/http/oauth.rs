@@ -50,7 +50,7 @@ impl ResourceServer {
         let config =
             more(base_config(&folder, &port).append(&issuer_entry("corp", &issuer.identifier(), &entry(&issuer))));
         let config = config.write();
-        let server = HttpServer::start_on(&port, &config).await;
+        let server = HttpServer::start_at(&config, &port.address().to_string()).await;
         Self { issuer, server, port, config, folder }
     }
 

@@ -49,7 +49,7 @@ impl Company {
             ))
             .append("\n[[rule]]\ngroups = [\"corp/engineers\"]\nallow = [\"**\"]\n")
             .write();
-        let server = HttpServer::start_on(&port, &config).await;
+        let server = HttpServer::start_at(&config, &port.address().to_string()).await;
         Self { authorization, server, files, _port: port, _config: config, _secret: secret }
     }
 

@@ -1,0 +1,106 @@
+"""The component's exports, implemented for the provider that was exported. Imported in a component only."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from functools import wraps
+from typing import ParamSpec, TypeVar
+
+from componentize_py_types import Err
+from wit_world.exports import mcp_host_provider_resource_provider_0_1_0 as wit
+from wit_world.imports import wasi_config_store_0_2_0_rc_1 as config_store
+
+from . import _convert as convert
+from ._config import Config, ConfigError
+from ._failures import Failure, Internal, InvalidRequest
+from ._logging import install
+from ._provider import Provider, as_sequence, exported
+
+_TEMPLATES_PER_PAGE = 100
+
+_log = logging.getLogger("mcp_host_provider")
+
+A = ParamSpec("A")
+R = TypeVar("R")
+
+
+def _guarded(function: Callable[A, R]) -> Callable[A, R]:
+    """Turns exceptions into failures. One that is no failure is internal, with its traceback in the host's log."""
+
+    @wraps(function)
+    def call(*arguments: A.args, **more: A.kwargs) -> R:
+        try:
+            return function(*arguments, **more)
+        except Failure as error:
+            failure = convert.failure(error)
+        except ConfigError as error:
+            failure = wit.Failure_Internal(str(error))
+        except BaseException as error:  # Nothing may end as a trap without a word.
+            traceback = error.__traceback__ and error.__traceback__.tb_next
+            _log.error("%s failed", function.__name__, exc_info=error.with_traceback(traceback))
+            failure = wit.Failure_Internal(f"{type(error).__name__}: {error}")
+        raise Err(failure)
+
+    return call
+
+
+class ResourceProvider:
+    """The interface `resource-provider` of the contract."""
+
+    def __init__(self) -> None:
+        # At build time, so that a missing or doubled `export` is an error of the build.
+        self._class = exported()
+        self._info = convert.info(self._class.info)
+        self._opened: Provider | None = None
+
+    def _provider(self) -> Provider:
+        if self._opened is None:
+            install()
+            self._opened = self._class(Config(_read_config()))
+        return self._opened
+
+    def describe(self) -> wit.ProviderInfo:
+        return self._info
+
+    @_guarded
+    def list_entries(self, parent: str | None, cursor: str | None, limit: int) -> wit.Page:
+        return convert.page(self._provider().list_entries(parent, cursor, max(limit, 1)))
+
+    @_guarded
+    def list_templates(self, cursor: str | None) -> wit.TemplatePage:
+        templates = self._provider().templates()
+        starts = [str(start) for start in range(_TEMPLATES_PER_PAGE, len(templates), _TEMPLATES_PER_PAGE)]
+        if cursor is not None and cursor not in starts:
+            raise InvalidRequest("expected a cursor that this provider returned")
+        start = int(cursor or 0)
+        end = start + _TEMPLATES_PER_PAGE
+        page = [convert.template(template) for template in templates[start:end]]
+        return wit.TemplatePage(page, str(end) if end < len(templates) else None)
+
+    @_guarded
+    def read(self, path: str) -> list[wit.Contents]:
+        contents = [convert.contents(one) for one in as_sequence(self._provider().read(path))]
+        if not contents:
+            raise Internal(f"`read` returned no content for {path!r}; raise NotFound if there is no such resource")
+        return contents
+
+    @_guarded
+    def stat(self, path: str) -> wit.Entry:
+        return convert.entry(self._provider().stat(path))
+
+    @_guarded
+    def complete(self, template: str, argument: wit.Argument, known: list[wit.Argument]) -> wit.Completion:
+        given = {argument.name: argument.value for argument in known}
+        return convert.completion(self._provider().complete(template, argument.name, argument.value, given))
+
+    @_guarded
+    def changes(self, watched: list[str], since: str | None) -> wit.ChangeSet:
+        return convert.changes(self._provider().changes(watched, since))
+
+
+def _read_config() -> dict[str, str]:
+    try:
+        return dict(config_store.get_all())
+    except Err as error:
+        raise Internal(f"cannot read the config from the host: {error.value}") from None

@@ -1,0 +1,87 @@
+"""`mcp-host-provider build app.py -o app.wasm`: makes a component of a provider.
+
+It runs componentize-py with the contract's WIT files, which are part of this package. The interpreter starts, and imports
+the provider, at build time; the component contains the initialized memory.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+WORLDS = ("provider", "provider-keyvalue", "provider-http", "provider-all")
+
+# Named as the bindings name the exported interface.
+_ENTRY = """\
+import {module}
+from mcp_host_provider._component import ResourceProvider as McpHostProviderResourceProvider010
+"""
+
+_TOOL = "import componentize_py; componentize_py.script()"
+
+
+class BuildError(Exception):
+    """Why there is no component. The text says what to do."""
+
+
+def build(source: Path, output: Path, world: str = "provider", paths: tuple[Path, ...] = ()) -> None:
+    """Makes a component of a module, which exports one class. `paths` are searched for modules that it imports."""
+    if not source.is_file() or source.suffix != ".py" or not source.stem.isidentifier():
+        raise BuildError(f"{source}: expected a Python file whose name is that of a module, such as app.py")
+    package = Path(__file__).parent
+    with tempfile.TemporaryDirectory(prefix="mcp-host-provider-") as entry:
+        Path(entry, "mcp_host_entry.py").write_text(_ENTRY.format(module=source.stem))
+        search = [entry, str(source.parent.resolve()), *(str(path) for path in paths), str(package.parent)]
+        made = Path(entry, "component.wasm")
+        # WASI is not stubbed: that would stub `wasi:config`, files and the clock, too.
+        command = [sys.executable, "-c", _TOOL, "--quiet", "-d", str(package / "wit"), "-w", world]
+        command += ["--full-names", "componentize", "mcp_host_entry", "-o", str(made)]
+        command += [argument for path in search for argument in ("-p", path)]
+        run = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "RUST_BACKTRACE": "0"})
+        if run.returncode != 0:
+            raise BuildError(_explain(source, run.stdout + run.stderr))
+        output.parent.mkdir(parents=True, exist_ok=True)
+        # Renamed, so that a host that reloads on change never reads half a component.
+        aside = output.with_name(f"{output.name}.{os.getpid()}.new")
+        aside.write_bytes(made.read_bytes())
+        aside.replace(output)
+
+
+def _explain(source: Path, said: str) -> str:
+    """Returns the traceback of the provider's module, without those of the tool around it."""
+    for behind in ("\nStack backtrace:", "\nCaused by:"):
+        said = said.partition(behind)[0]
+    start = said.rfind("Traceback (most recent call last)")
+    cause = said[max(start, 0) :].strip()
+    return f"{source} could not be imported in the component:\n{cause}"
+
+
+def main() -> None:
+    """The command."""
+    parser = argparse.ArgumentParser(prog="mcp-host-provider", description="Builds providers for mcp-host.")
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    command = commands.add_parser("build", help="make a component of a provider")
+    command.add_argument("source", type=Path, metavar="APP.py", help="the module with the exported class")
+    command.add_argument("-o", "--output", type=Path, help="the component; by default the module's name with .wasm")
+    command.add_argument(
+        "--world",
+        choices=WORLDS,
+        default="provider",
+        help="the interfaces that it may import; files and variables need no other than the default",
+    )
+    command.add_argument("-p", "--path", type=Path, action="append", default=[], help="a directory with modules")
+    given = parser.parse_args()
+    output: Path = given.output or given.source.with_suffix(".wasm")
+    try:
+        build(given.source, output, given.world, tuple(given.path))
+    except BuildError as error:
+        sys.exit(f"error: {error}")
+    print(f"built {output} ({output.stat().st_size / 1_000_000:.1f} MB)", file=sys.stderr)
+
+
+if __name__ == "__main__":
+    main()

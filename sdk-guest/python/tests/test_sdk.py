@@ -1,0 +1,202 @@
+"""The SDK outside of a component. With `bindings` in the path, the exports can be called, too: the host is a stub."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import unittest
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timezone
+from pathlib import Path
+from unittest import mock
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "bindings"))
+
+from componentize_py_types import Err
+from mcp_host_provider import (
+    Changes,
+    Config,
+    ConfigError,
+    Contents,
+    Entry,
+    InvalidRequest,
+    NotFound,
+    Page,
+    PathTemplate,
+    Provider,
+    Role,
+    Unavailable,
+    decode_segment,
+    encode_segment,
+    export,
+    paginate,
+    template,
+)
+from wit_world.exports import mcp_host_provider_resource_provider_0_1_0 as wit
+
+
+@export(name="sample", version="1.0.0", watches=True)
+class Sample(Provider):
+    opened = 0
+
+    def __init__(self, config: Config) -> None:
+        Sample.opened += 1
+        self.depth = config.integer("depth", 1)
+
+    def list_entries(self, parent: str | None, cursor: str | None, limit: int) -> Page:
+        return paginate(["b", "a", "c"], cursor, limit, lambda name: Entry(name, name))
+
+    def read(self, path: str) -> Contents | list[Contents]:
+        match path:
+            case "text":
+                return Contents(Entry(path, path, ttl=0.0001, audience=[Role.USER]), "é")
+            case "bytes":
+                return [Contents(Entry(path, path), b"\xff")]
+            case "busy":
+                raise Unavailable("locked", retry_after=1.5)
+            case "bug":
+                raise ValueError("a bug")
+            case "wrong":
+                return Contents(Entry(path, path, title=3), "")  # type: ignore[arg-type]
+            case "nothing":
+                return []
+        result = super().read(path)
+        assert isinstance(result, Contents)
+        return result
+
+    @template("item/{id}{?lang}", name="item")
+    def item(self, path: str, variables: Mapping[str, str]) -> Contents:
+        return Contents(Entry(path, variables["id"]), variables.get("lang", ""))
+
+    @item.completes("id")
+    def complete_id(self, value: str, known: Mapping[str, str]) -> Iterable[str]:
+        return ["one", "only", "two"]
+
+
+class Component(unittest.TestCase):
+    def setUp(self) -> None:
+        from mcp_host_provider import _component
+
+        store = mock.patch.object(_component.config_store, "get_all", lambda: [("depth", "3")])
+        log = mock.patch("mcp_host_provider._logging.log")
+        store.start()
+        self.log = log.start()
+        self.addCleanup(mock.patch.stopall)
+        self.component = _component.ResourceProvider()
+
+    def failure(self, path: str) -> object:
+        with self.assertRaises(Err) as raised:
+            self.component.read(path)
+        return raised.exception.value
+
+    def test_text_and_bytes_are_told_apart_and_have_their_size(self) -> None:
+        text = self.component.read("text")[0]
+        self.assertEqual((text.body, text.entry.size), (wit.Body_TextBytes("é".encode()), 2))
+        self.assertEqual((text.entry.ttl_ms, text.entry.annotations.audience), (1, [wit.Role.USER]))
+        self.assertEqual(self.component.read("bytes")[0].body, wit.Body_Blob(b"\xff"))
+        self.assertEqual(self.component.stat("text").size, 2)
+
+    def test_failures_are_those_of_the_contract(self) -> None:
+        self.assertEqual(self.failure("missing"), wit.Failure_NotFound())
+        self.assertEqual(self.failure("busy"), wit.Failure_Unavailable(wit.Retry("locked", 1500)))
+
+    def test_another_exception_is_internal_and_its_traceback_is_logged(self) -> None:
+        self.assertEqual(self.failure("bug"), wit.Failure_Internal("ValueError: a bug"))
+        lines = [call.args[2] for call in self.log.call_args_list]
+        self.assertIn("read failed", lines)
+        self.assertTrue(any('raise ValueError("a bug")' in line for line in lines), lines)
+
+    def test_a_value_of_a_wrong_type_is_internal_and_names_its_field(self) -> None:
+        self.assertEqual(self.failure("wrong"), wit.Failure_Internal("TypeError: Entry.title: expected str, found 3"))
+        self.assertIn("no content", str(self.failure("nothing")))
+
+    def test_templates_are_read_and_completed_by_their_methods(self) -> None:
+        self.assertEqual(self.component.read("item/a%2Fb?lang=en")[0].entry.name, "a/b")
+        self.assertEqual(self.component.list_templates(None).templates[0].path_template, "item/{id}{?lang}")
+        found = self.component.complete("item/{id}{?lang}", wit.Argument("id", "o"), [])
+        self.assertEqual(found, wit.Completion(["one", "only"], 2, False))
+        self.assertEqual(self.component.complete("item/{id}{?lang}", wit.Argument("lang", ""), []).values, [])
+        for unknown in [("other", "id"), ("item/{id}{?lang}", "other")]:
+            with self.assertRaises(Err) as raised:
+                self.component.complete(unknown[0], wit.Argument(unknown[1], ""), [])
+            self.assertIsInstance(raised.exception.value, wit.Failure_InvalidRequest)
+
+    def test_the_provider_is_opened_once_with_the_config(self) -> None:
+        Sample.opened = 0
+        self.component.describe()
+        self.assertEqual(Sample.opened, 0)
+        self.component.read("text")
+        self.component.read("text")
+        self.assertEqual(Sample.opened, 1)
+
+    def test_log_records_go_to_the_host(self) -> None:
+        self.component.read("text")
+        logging.getLogger("sample").warning("%d left", 2)
+        level, context, message = self.log.call_args.args
+        self.assertEqual((level.name, context, message), ("WARN", "sample", "2 left"))
+
+
+class Helpers(unittest.TestCase):
+    def test_pages_go_on_after_the_last_key(self) -> None:
+        def page(cursor: str | None) -> tuple[list[str], str | None]:
+            found = paginate(["c", "a", "b", "\U0001f600", "\ufb00"], cursor, 2, lambda name: Entry(name, name))
+            return [entry.name for entry in found.entries], found.next_cursor
+
+        self.assertEqual(page(None), (["a", "b"], ":b"))
+        self.assertEqual(page(":b"), (["c", "\ufb00"], ":\ufb00"))
+        self.assertEqual(page(":\ufb00"), (["\U0001f600"], None))
+        with self.assertRaises(InvalidRequest):
+            page("x")
+
+    def test_changes_are_found_by_comparing_with_the_token(self) -> None:
+        files = {"a": 1, "b": 1}
+
+        def changes(since: str | None) -> Changes:
+            return Changes.compare(["a", "b", "c"], since, state=files.get, listing=sorted(files))
+
+        start = changes(None)
+        self.assertEqual(changes(start.token), start)
+        files.update(a=2, c=1)
+        later = changes(start.token)
+        self.assertEqual((later.changed, later.listing_changed), (("a", "c"), True))
+        unknown = changes("of another version")
+        self.assertEqual((len(unknown.changed), unknown.listing_changed), (3, True))
+
+    def test_a_config_is_typed_and_errors_name_the_key(self) -> None:
+        config = Config({"rev": "main", "depth": 3, "deep": True, "dirs": ["a"]})
+        self.assertEqual((config.text("rev", ""), config.integer("depth"), config.boolean("deep")), ("main", 3, True))
+        self.assertEqual((config.json("dirs"), config.number("none", 0.5)), (["a"], 0.5))
+        with self.assertRaisesRegex(ConfigError, "config key `rev`: expected an integer, found 'main'"):
+            config.integer("rev")
+
+    def test_templates_match_and_expand(self) -> None:
+        blob = PathTemplate("blob/{rev}/{+path}{?from,to}")
+        self.assertEqual(blob.variables, ["rev", "path", "from", "to"])
+        self.assertEqual(blob.match("blob/a%20b/x/y?to=2"), {"rev": "a b", "path": "x/y", "to": "2"})
+        for other in ["blob//x", "blob/a/x%2Fy", "blob/a/x?sort=1", "blob/a/x?to=1&to=2", "blob/%FF/x", "blob/%2/x"]:
+            self.assertIsNone(blob.match(other), other)
+        self.assertEqual(blob.expand({"rev": "a/b", "path": "x?/y", "to": "1 2"}), "blob/a%2Fb/x%3F/y?to=1%202")
+        for malformed in ["{", "{a,b}", "{#a}", "{a}{a}", "{?a}/b", "x?y={a}"]:
+            with self.assertRaises(ValueError, msg=malformed):
+                PathTemplate(malformed)
+
+    def test_names_are_encoded_as_the_contract_says(self) -> None:
+        for name in ["a b/c%.md", "日本", "it's (1), ok!"]:
+            self.assertEqual(decode_segment(encode_segment(name)), name)
+        self.assertEqual(encode_segment("a b,c"), "a%20b,c")
+        with self.assertRaises(InvalidRequest):
+            decode_segment("a/b")
+
+    def test_times_are_rfc_3339(self) -> None:
+        from mcp_host_provider._types import rfc3339
+
+        self.assertEqual(rfc3339(0), "1970-01-01T00:00:00Z")
+        self.assertEqual(rfc3339(datetime(2025, 1, 12, 15, 0, 58, tzinfo=timezone.utc)), "2025-01-12T15:00:58Z")
+
+    def test_a_provider_is_tested_like_any_class(self) -> None:
+        with self.assertRaises(NotFound):
+            Sample(Config()).read("missing")
+
+
+if __name__ == "__main__":
+    unittest.main()
