@@ -38,6 +38,8 @@ const options = JSON.parse(process.argv[2]);
 const issued = new Map(Object.keys(options.accounts).map((account) => [account, []]));
 
 const http = createServer();
+// A client does not find a connection of its pool closed.
+http.keepAliveTimeout = 60_000;
 http.listen(0, "127.0.0.1", () => start(`http://127.0.0.1:${http.address().port}`));
 
 function start(issuer) {

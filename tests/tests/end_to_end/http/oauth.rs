@@ -120,6 +120,7 @@ impl ResourceServer {
 fn base_config(folder: &Folder, port: &ReservedPort) -> ConfigFile {
     ConfigFile::new()
         .http("public-url", port.mcp_url())
+        .http_limit("failed-authentications", "1000000/m")
         .plugin(Plugin::faulty("m", folder.path()))
         .rule(Rule::for_principal("corp/alice").allow(["faulty://m/f"]))
         .append("\n[[rule]]\ngroups = [\"corp/engineers\"]\nallow = [\"faulty://m/**\"]\n")

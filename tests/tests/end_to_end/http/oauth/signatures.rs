@@ -62,12 +62,23 @@ async fn a_token_of_another_key_or_algorithm_is_refused() {
         json!({ "alg": null, "kid": "key-1" }),
         json!({ "alg": ["ES256"], "kid": "key-1" }),
         json!({ "alg": "ES256", "kid": 1 }),
+        json!({ "alg": "ES256", "kid": "key-1", "typ": "logout+jwt" }),
+        json!({ "alg": "ES256", "kid": "key-1", "typ": "dpop+jwt" }),
+        json!({ "alg": "ES256", "kid": "key-1", "zip": "DEF" }),
         json!({ "alg": "ES256", "kid": "key-1", "crit": ["exp"], "exp": 1 }),
         json!({ "alg": "ES256", "kid": "key-1", "crit": ["b64"], "b64": false }),
         json!({ "alg": "ES256", "kid": "../../etc/passwd" }),
         json!({ "alg": "ES256", "kid": "key-1' OR '1'='1" }),
     ] {
         resource.assert_invalid(&key.sign(&header, &claims), &header.to_string()).await;
+    }
+    for header in [
+        json!({ "alg": "ES256" }),
+        json!({ "alg": "ES256", "kid": "key-1" }),
+        json!({ "alg": "ES256", "kid": "key-1", "typ": "JWT" }),
+        json!({ "alg": "ES256", "kid": "key-1", "typ": "application/at+jwt" }),
+    ] {
+        resource.assert_valid(&key.sign(&header, &claims)).await;
     }
     resource.server.end().await;
 }

@@ -50,6 +50,7 @@ async fn only_a_token_from_the_issuer_for_this_server_that_is_valid_now_is_accep
         ("from the name of the issuer", "iss", json!("corp")),
         ("from several issuers", "iss", json!([issuer, "https://evil.example.com"])),
         ("without issuer", "iss", Value::Null),
+        ("bound to a key of the client", "cnf", json!({ "jkt": "x" })),
         ("without subject", "sub", Value::Null),
         ("with an empty subject", "sub", json!("")),
         ("with a subject that is a number", "sub", json!(7)),
