@@ -7,6 +7,7 @@ mod compression;
 mod exposure;
 mod host_and_origin;
 mod limits;
+mod oauth;
 mod rate_limits;
 mod secrets;
 mod sessions;
