@@ -21,6 +21,7 @@
 mod check;
 mod color;
 mod completions;
+mod componentize;
 mod confinement;
 mod context;
 mod error;
@@ -44,6 +45,7 @@ mod serve;
 mod signals;
 mod stderr;
 mod table;
+mod test;
 mod token;
 mod watch;
 
@@ -88,6 +90,8 @@ enum Command {
     Init(init::Args),
     Check(check::Args),
     Inspect(inspect::Args),
+    Componentize(componentize::Args),
+    Test(Box<test::Args>),
     List(list::Args),
     Read(read::Args),
     Watch(watch::Args),
@@ -153,6 +157,8 @@ fn run(
             Command::Init(args) => args.run(context),
             Command::Check(args) => args.run(&confinement, context).await,
             Command::Inspect(args) => args.run(context).await,
+            Command::Componentize(args) => args.run(context),
+            Command::Test(args) => args.run(context).await,
             Command::List(args) => args.run(context).await,
             Command::Read(args) => args.run(context).await,
             Command::Watch(args) => args.run(context).await,

@@ -41,6 +41,8 @@ use crate::sandbox::state::{self, GuestState};
 
 pub(crate) use self::call_origin::CallOrigin;
 pub use self::compiler::{CompileError, Compiler, run_compiler};
+#[cfg(feature = "cli")]
+pub(crate) use self::config::MAX_COMPONENT_SIZE;
 pub use self::error::{ComponentError, EngineError};
 pub use self::imports::UnsatisfiedImports;
 pub use self::progress::Progress;

@@ -49,6 +49,8 @@ use self::generation::Generation;
 use self::generation_store::GenerationStore;
 use self::lifecycle::RequestTracker;
 use self::resolve::{not_found_if_empty, route_error, total_len};
+#[cfg(any(feature = "http", feature = "stdio"))]
+use crate::access::rate::RequestRates;
 use crate::access::{Policy, Principal};
 use crate::audit::{AuditLog, Facts};
 use crate::catalog::{Catalog, Entries, Templates};
@@ -88,7 +90,10 @@ pub struct Host {
     /// The requests in flight.
     requests: RequestTracker,
     /// One line per request.
-    audit: AuditLog,
+    audit: Arc<AuditLog>,
+    /// The rates of clients.
+    #[cfg(any(feature = "http", feature = "stdio"))]
+    rates: RequestRates,
 }
 
 /// A request to list the catalog, or the direct children of one resource.
@@ -193,7 +198,7 @@ impl Host {
             let now = self.generation.load_full();
             let target = now.resolve(principal, Operation::Read, uri, &facts)?;
             let plugin = target.slot.loaded()?;
-            let contents = plugin.read(&target.path, now.read_filter(principal)).await;
+            let contents = plugin.read(&target.path, target.read_filter()).await;
             let contents = contents.map_err(|fault| fault.into_client_error(plugin.name(), uri))?;
             facts.set_bytes(total_len(&contents));
             not_found_if_empty(uri, contents)
@@ -221,6 +226,12 @@ impl Host {
     /// Returns a new subscriber without subscriptions.
     pub fn subscriber(&self, principal: &Principal) -> Subscriber {
         self.hub.subscriber(principal)
+    }
+
+    /// The rates of clients, over all transports.
+    #[cfg(any(feature = "http", feature = "stdio"))]
+    pub(crate) fn rates(&self) -> &RequestRates {
+        &self.rates
     }
 
     /// Returns how much is watched now, over all subscribers.
@@ -258,10 +269,20 @@ impl Host {
         self.generation.load().router.route(uri).ok().map(|routed| routed.uri)
     }
 
-    /// Cancels a subscription. A subscription that does not exist is not an error.
+    /// Returns whether a text is a URI, whether or not a mount owns it.
+    #[cfg(any(feature = "http", feature = "stdio"))]
+    pub(crate) fn is_uri(&self, text: &str) -> bool {
+        match self.generation.load().router.route(text) {
+            Ok(_) | Err(RouteError::NoMount | RouteError::Path { .. }) => true,
+            Err(_) => false,
+        }
+    }
+
+    /// Cancels a subscription. A subscription that does not exist is not an error, whether or not a mount owns the URI.
     pub fn unsubscribe(&self, subscriber: &Subscriber, uri: &str) -> Result<(), Error> {
         let facts = Facts::default();
-        let record = self.begin_record(subscriber.principal(), audit::UNSUBSCRIBE, uri, &facts)?;
+        let principal = subscriber.principal();
+        let record = self.begin_record(&principal, audit::UNSUBSCRIBE, uri, &facts)?;
         let generation = self.generation.load();
         facts.set_generation(generation.number);
         let result = match generation.router.route(uri) {
@@ -269,8 +290,12 @@ impl Host {
                 subscriber.unsubscribe(&routed.uri);
                 Ok(())
             }
-            // Its plugin may be gone, and with it the normal form: only the spelling of the subscription is left.
-            Err(RouteError::NoMount) if subscriber.unsubscribe_by_spelling(uri) => Ok(()),
+            // Its plugin may be gone, and with it the normal form: only the spelling of the subscription is left. The
+            // existence of a mount is not public.
+            Err(RouteError::NoMount | RouteError::Path { .. }) => {
+                subscriber.unsubscribe_by_spelling(uri);
+                Ok(())
+            }
             Err(error) => Err(route_error(&error, uri)),
         };
         record.end(&result);

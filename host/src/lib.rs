@@ -45,12 +45,14 @@
 //! |---|---|
 //! | [`cli`] | the command `mcp-host` |
 //! | [`server`] | MCP over stdio and HTTP |
+//! | [`conformance`] | tests of a provider: does it keep the contract? |
 //! | [`Host`] | the façade: list, read, complete, each for a principal |
 //! | `catalog`, `watch`, [`access`], `audit` | merged listings and cursors; changes and subscriptions; who may do what; the audit log |
 //! | [`plugin`] | the call path: admission, circuit breaker, calls under limits, validation of answers |
 //! | [`engine`] | wasmtime: compiling and loading components, the instance pool, the threads that calls run on |
 //! | `sandbox` | the WASI context of an instance: directories, HTTP, key-value buckets, the log, memory |
 //! | [`provider`] | the contract in Rust: native providers, and what components answer |
+//! | `componentize`, `wit` | components of core modules; the WIT package of the contract |
 //! | `confinement` | seccomp and Landlock: what the compiler process and the command may do |
 //! | [`config`], [`uri`], [`net`], [`digest`], [`resource`] | the file; mounts and URIs; origins; the digest of a component; the domain's own types |
 //! | `fs_watch`, `private_dir`, `regular_file`, `thread_priority`, `throttle`, `text`, `quote`, `time` | file system events; files that are private to this user; opening files that may hang; priorities of threads; throttled warnings; excerpts of texts; quoted texts; durations as numbers |
@@ -77,8 +79,11 @@ mod catalog;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
 pub mod cli;
+#[cfg(feature = "cli")]
+mod componentize;
 pub mod config;
 mod confinement;
+pub mod conformance;
 pub mod digest;
 pub mod engine;
 mod escape;
@@ -98,12 +103,15 @@ pub mod resource;
 mod sandbox;
 #[cfg(any(feature = "http", feature = "stdio"))]
 pub mod server;
+mod share_limiter;
 mod text;
 mod thread_priority;
 mod throttle;
 mod time;
 pub mod uri;
 mod watch;
+#[cfg(feature = "cli")]
+mod wit;
 
 pub use audit::AuditError;
 pub use catalog::{CursorKey, KeyError};

@@ -33,6 +33,7 @@ mod inspect;
 mod panics;
 mod requirements;
 mod slot;
+mod unvalidated;
 mod validation;
 mod work_budget;
 
@@ -69,9 +70,10 @@ pub use self::fault::{Fault, FaultKind};
 pub use self::inspect::Inspection;
 pub use self::requirements::{Capability, GrantStatus, Requirement, Requirements};
 pub(crate) use self::slot::{NotLoaded, PluginSlot};
+pub(crate) use self::unvalidated::Unvalidated;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use self::validation::fuzzing;
-pub(crate) use self::validation::{FilteredPage, WatchedChanges};
+pub(crate) use self::validation::{FilteredPage, HOST_PREFIX, WatchedChanges, is_icon_size, is_mime_type};
 
 /// Loads plugins on an engine.
 pub(crate) struct PluginRuntime {
@@ -118,6 +120,11 @@ impl PluginRuntime {
         let mut plugin = self.build(config, &compiled, component);
         plugin.info = plugin.describe().await.map_err(LoadError::Describe)?;
         Ok(plugin)
+    }
+
+    /// Keeps the key-value buckets of plugins that are loaded from now on in another directory.
+    pub(crate) fn set_bucket_dir(&mut self, dir: PathBuf) {
+        self.state_dir = Some(dir);
     }
 
     /// Returns the digest of a component file; none for a file that cannot be a component.

@@ -72,8 +72,8 @@ use self::state::{PollError, WatchContext};
 use self::watcher::{Handover, Watcher};
 use crate::access::{Access, Principal};
 use crate::catalog::ListingFingerprint;
-use crate::config::Operation;
 use crate::plugin::{Fault, Plugin};
+use crate::share_limiter::ShareLimits;
 use crate::uri::{Mount, Uri};
 
 pub use self::subscriber::{Subscriber, Update};
@@ -124,7 +124,7 @@ pub(crate) enum SubscribeError {
     PluginReplaced,
 }
 
-/// Notifies subscribers of resources below `mounts`, and those whose resources become readable again under `access`.
+/// Notifies subscribers of resources below `mounts`, and those whose resources may be notified of again under `access`.
 async fn notify_of_reload(
     context: Arc<WatchContext>,
     mounts: Vec<Mount>,
@@ -135,10 +135,10 @@ async fn notify_of_reload(
         context.notify_under(Some(mount), |_, _| true).await;
     }
     if !Arc::ptr_eq(&access, &old_access) {
-        let may_read_again = |principal: &Principal, uri: &Uri| {
-            access.allows(principal, Operation::Read, uri) && !old_access.allows(principal, Operation::Read, uri)
+        let is_allowed_again = |principal: &Principal, uri: &Uri| {
+            access.policy(principal).allows_updates(uri) && !old_access.policy(principal).allows_updates(uri)
         };
-        context.notify_under(None, may_read_again).await;
+        context.notify_under(None, is_allowed_again).await;
     }
 }
 
@@ -180,6 +180,8 @@ impl Hub {
     /// Subscribes to a resource, and returns once the subscription is active. With `notify_now`, the subscriber is
     /// notified once at that moment.
     ///
+    /// `memory` is what the subscriptions of the principal, and of all, may take.
+    ///
     /// The caller has checked the principal's access, which is checked again once the provider has answered.
     pub(crate) async fn subscribe(
         &self,
@@ -187,8 +189,9 @@ impl Hub {
         requested_uri: &str,
         uri: &Uri,
         notify_now: bool,
+        memory: ShareLimits,
     ) -> Result<(), SubscribeError> {
-        let pending = subscriber.begin(requested_uri, uri)?;
+        let pending = subscriber.begin(requested_uri, uri, memory)?;
         let watcher = self.watcher_for(uri).ok_or(SubscribeError::PluginReplaced)?;
         let permanent_error = |message| SubscribeError::Permanent(Fault::InvalidRequest(message));
         if !watcher.supports_changes() {
@@ -204,9 +207,7 @@ impl Hub {
             }
             Err(LookupError { fault, retry_after: None }) => return Err(SubscribeError::Permanent(fault)),
         }
-        let access = self.context.access.load_full();
-        let may = |operation| access.allows(subscriber.principal(), operation, uri);
-        if !may(Operation::Subscribe) || !may(Operation::Read) {
+        if !self.context.access.load().policy(&subscriber.principal()).allows_updates(uri) {
             return Err(SubscribeError::Permanent(Fault::NotFound));
         }
         pending.register(watcher.plugin().mount());

@@ -28,6 +28,7 @@ const FUNCTIONS: [(&str, &str); 7] = [
 #[must_use]
 pub struct WatProvider {
     function_bodies: Vec<(&'static str, String)>,
+    imports: String,
     module_fields: String,
     memory: u32,
     encoding: StringEncoding,
@@ -42,7 +43,13 @@ pub struct ComponentFile {
 impl WatProvider {
     /// Creates a provider that does nothing, with 1 MiB of memory.
     pub fn new() -> Self {
-        Self { function_bodies: Vec::new(), module_fields: String::new(), memory: 16, encoding: StringEncoding::UTF8 }
+        Self {
+            function_bodies: Vec::new(),
+            imports: String::new(),
+            module_fields: String::new(),
+            memory: 16,
+            encoding: StringEncoding::UTF8,
+        }
     }
 
     /// Sets the body of a function of the contract: instructions that leave the address of the answer on the stack.
@@ -59,6 +66,12 @@ impl WatProvider {
         self
     }
 
+    /// Adds imports to the core module, which stand before its other fields.
+    pub fn imports(mut self, imports: &str) -> Self {
+        self.imports.push_str(imports);
+        self
+    }
+
     /// Sets the initial memory, in pages of 64 KiB.
     pub fn memory(mut self, pages: u32) -> Self {
         self.memory = pages;
@@ -71,12 +84,17 @@ impl WatProvider {
         self
     }
 
+    /// Builds the core module alone, as a compiler without components does.
+    pub fn core_module(&self) -> Vec<u8> {
+        wat::parse_str(self.to_wat()).expect("the text is WebAssembly")
+    }
+
     /// Builds the component.
     pub fn build(&self) -> ComponentFile {
         let mut resolve = Resolve::default();
         let (package, _) = resolve.push_path(artifacts::repo_root().join("wit")).expect("the contract parses");
-        let world = resolve.select_world(&[package], Some("provider")).expect("it has a world for providers");
-        let mut module = wat::parse_str(self.to_wat()).expect("the text is WebAssembly");
+        let world = resolve.select_world(&[package], Some("provider-all")).expect("it has a world for providers");
+        let mut module = self.core_module();
         embed_component_metadata(&mut module, &resolve, world, self.encoding).expect("it fits the contract");
         let encoder = ComponentEncoder::default().module(&module).expect("a module with metadata");
         let bytes = encoder.validate(true).encode().expect("a component");
@@ -98,10 +116,12 @@ impl WatProvider {
         // Arguments are allocated at 4096. They may overlap, as no function here reads them.
         format!(
             "(module
+               {imports}
                (memory (export \"memory\") {memory})
                (func (export \"cabi_realloc\") (param i32 i32 i32 i32) (result i32) (i32.const 4096))
                {functions}
                {fields})",
+            imports = self.imports,
             memory = self.memory,
             fields = self.module_fields,
         )

@@ -6,8 +6,9 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use super::messages::Messages;
-use crate::config::ConfigError;
+use crate::componentize::ComponentizeError;
 use crate::config::diagnostics::RenderStyle;
+use crate::config::{ConfigError, ExposureError};
 use crate::confinement::ConfinementError;
 use crate::host::{InspectError, StartError};
 use crate::plugin::LoadError;
@@ -27,6 +28,9 @@ pub(super) enum CliError {
     /// The config is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The server must not listen at the address of the command line.
+    #[error(transparent)]
+    Exposure(#[from] ExposureError),
     /// The host does not start.
     #[error(transparent)]
     Start(#[from] StartError),
@@ -39,6 +43,14 @@ pub(super) enum CliError {
     /// A component cannot be inspected.
     #[error(transparent)]
     Inspect(#[from] InspectError),
+    /// No component can be made of a core module.
+    #[error("{}: {error}", file.display())]
+    Componentize {
+        /// The module.
+        file: PathBuf,
+        /// The reason.
+        error: ComponentizeError,
+    },
     /// The config has no plugin of that name.
     #[error("the config has no plugin `{name}`")]
     NoPlugin {
@@ -72,6 +84,12 @@ pub(super) enum CliError {
     Strict {
         /// The number of warnings.
         warnings: usize,
+    },
+    /// `test` found that a provider does not keep the contract.
+    #[error("{failed} {} failed", if *.failed == 1 { "check" } else { "checks" })]
+    Conformance {
+        /// The number of checks that failed.
+        failed: usize,
     },
     /// A request failed.
     #[error(transparent)]
@@ -194,7 +212,7 @@ impl CliError {
         match self {
             // Whoever read the output has had enough, as `head` has.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
-            Self::Config(_) | Self::NoPlugin { .. } | Self::NoPrincipal { .. } => EXIT_USAGE,
+            Self::Config(_) | Self::Exposure(_) | Self::NoPlugin { .. } | Self::NoPrincipal { .. } => EXIT_USAGE,
             _ => EXIT_FAILURE,
         }
     }
@@ -202,8 +220,10 @@ impl CliError {
     /// Returns what to do about it, unless the message says so.
     fn help(&self) -> Option<String> {
         match self {
+            Self::Exposure(error) => Some(error.help()),
             Self::Request(error) => request_help(error),
             Self::Resource { error, hint } => hint.clone().or_else(|| request_help(error)),
+            Self::Componentize { error, .. } => error.help(),
             Self::ConfigExists { .. } => Some("name another file with `--config FILE`".to_owned()),
             Self::NothingToServe { .. } => {
                 Some(

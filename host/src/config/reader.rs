@@ -42,6 +42,7 @@ pub(super) struct ReadContext<'a> {
 pub(super) struct DeclaredNames {
     pub(super) principals: Vec<String>,
     pub(super) groups: Vec<String>,
+    pub(super) issuers: Vec<String>,
 }
 
 impl<'a> ReadContext<'a> {
@@ -60,6 +61,11 @@ impl<'a> ReadContext<'a> {
     /// Reports a problem.
     pub(super) fn report(&self, problem: Diagnostic) {
         self.problems.borrow_mut().push(problem);
+    }
+
+    /// Returns whether a problem has been reported.
+    pub(super) fn has_problems(&self) -> bool {
+        !self.problems.borrow().is_empty()
     }
 
     /// Adds a file that the config depends on.

@@ -81,7 +81,7 @@ fn check_preamble(file: &Path, head: &[u8]) -> Result<(), ComponentError> {
         // The magic number, then version and layer: 13 and 1 for a component, 1 and 0 for a core module.
         [0, b'a', b's', b'm', _, _, 1, 0, ..] => return Ok(()),
         [0, b'a', b's', b'm', 1, 0, 0, 0, ..] => {
-            "it is a core module; build it for `wasm32-wasip2`, or make a component of it with `wasm-tools component new`"
+            "it is a core module; build it for `wasm32-wasip2`, or make a component of it with `mcp-host componentize`"
         }
         [0, b'a', b's', b'm', ..] => "it is WebAssembly of an unknown version",
         [] => "it is empty",

@@ -5,7 +5,7 @@ use wasmtime::{Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
 use crate::sandbox::memory::MAX_TABLE_ELEMENTS;
 
 /// The largest component, in bytes.
-pub(super) const MAX_COMPONENT_SIZE: u64 = 256 << 20;
+pub(crate) const MAX_COMPONENT_SIZE: u64 = 256 << 20;
 
 /// Core instances and tables of one component: what Python and JavaScript toolchains need, with a margin.
 const MAX_CORE_INSTANCES_PER_COMPONENT: u32 = 40;

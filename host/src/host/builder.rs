@@ -12,6 +12,8 @@ use super::generation::{Generation, NativePluginConflict, NativePlugins, sorted_
 use super::generation_store::GenerationStore;
 use super::lifecycle::RequestTracker;
 use crate::access::Access;
+#[cfg(any(feature = "http", feature = "stdio"))]
+use crate::access::rate::RequestRates;
 use crate::audit::{AuditError, AuditLog};
 use crate::catalog::{Catalog, CursorKey, KeyError};
 use crate::config::{Config, PluginName};
@@ -174,7 +176,7 @@ impl HostBuilder {
         let (plugin_runtime, config) = (Arc::new(runtime), Arc::new(config));
         let access = Arc::new(Access::new(&config));
         let generation = Generation::new(1, config.clone(), native.clone(), access, |_| Err(NotLoaded::Loading))?;
-        let audit = AuditLog::start(config.audit.as_ref())?;
+        let audit = Arc::new(AuditLog::start(config.audit.as_ref())?);
         let generation_store = Arc::new(GenerationStore::new(generation));
         let background_loader = BackgroundLoader::new(generation_store.clone(), plugin_runtime.clone());
         for plugin in sorted_by_name(&config) {
@@ -188,18 +190,20 @@ impl HostBuilder {
             latest_reload: watch::Sender::new(0),
             requests: RequestTracker::default(),
             audit,
+            #[cfg(any(feature = "http", feature = "stdio"))]
+            rates: RequestRates::default(),
             generation_store,
             plugin_runtime,
             background_loader,
         })
     }
 
-    pub(super) fn data_dirs(&self) -> DataDirs {
+    pub(crate) fn data_dirs(&self) -> DataDirs {
         DataDirs::new(&self.config.server, self.cache_dir.clone(), self.state_dir.clone())
     }
 
     /// Starts the engine with that state directory. Returns the config with it.
-    pub(super) fn start_runtime(self, state: Option<PathBuf>) -> Result<(PluginRuntime, Config), StartError> {
+    pub(crate) fn start_runtime(self, state: Option<PathBuf>) -> Result<(PluginRuntime, Config), StartError> {
         let cache = self.data_dirs().cache()?;
         let limits = self.config.server.compile.clone();
         let engine = match self.engine {
@@ -231,7 +235,7 @@ pub(super) fn log_warnings(config: Arc<Config>, native: &NativePlugins) {
         }
         if more > 0 {
             tracing::warn!(
-                target: log_target::CONFIG, "and {more} more globs of rules match nothing below any mount; `mcp-host check` names them all"
+                target: log_target::CONFIG, "and {more} more warnings about the config; `mcp-host check` prints them all"
             );
         }
     });

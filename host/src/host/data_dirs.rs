@@ -41,7 +41,7 @@ impl DataDirs {
     }
 
     /// The directory of lasting state.
-    pub(super) fn state(&self) -> Result<PathBuf, StartError> {
+    pub(crate) fn state(&self) -> Result<PathBuf, StartError> {
         self.state.clone().ok_or(StartError::NoDirectory("state"))
     }
 

@@ -27,10 +27,12 @@ use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::Host;
-use crate::audit::{Decision, Facts};
+use crate::access::Principal;
+use crate::audit::Facts;
 use crate::config::Operation;
 use crate::log_target;
 use crate::resource::Error;
+use crate::share_limiter::ShareLimits;
 use crate::uri::Uri;
 use crate::watch::{SubscribeError, Subscriber};
 
@@ -104,7 +106,7 @@ impl Host {
             }
         };
         let waiting = async { timeout(MAX_WAIT, trying).await.unwrap_or_else(|_| Err(self.subscribe_timeout(uri))) };
-        self.audited(subscriber.principal(), Operation::Subscribe.name(), uri, &facts, waiting).await
+        self.audited(&subscriber.principal(), Operation::Subscribe.name(), uri, &facts, waiting).await
     }
 
     /// Subscribes to each of those resources, with retries until it succeeds, and notifies the subscriber once of each
@@ -168,7 +170,8 @@ impl Host {
     ) -> (&'a RequestedResource<'a>, Option<Duration>) {
         let uri = wanted.uri;
         let facts = Facts::default();
-        let record = self.begin_record(subscriber.principal(), Operation::Subscribe.name(), uri, &facts);
+        let principal = subscriber.principal();
+        let record = self.begin_record(&principal, Operation::Subscribe.name(), uri, &facts);
         let Ok(mut record) = record else { return (wanted, Some(AUDIT_RETRY_DELAY)) };
         record.set_audited(false);
         let mut retry_after = None;
@@ -195,6 +198,17 @@ impl Host {
         (wanted, retry_after)
     }
 
+    /// Returns the memory that the subscriptions of a principal, and of all, may take. Anonymous clients are one principal.
+    fn subscription_memory(&self, principal: &Principal) -> ShareLimits {
+        let config = self.config();
+        let limits = &config.http.limits;
+        let overall = usize::try_from(limits.subscription_memory.bytes()).unwrap_or(usize::MAX);
+        let is_built_in = principal.is_built_in();
+        let client =
+            if is_built_in { limits.client_share.apply(overall) } else { limits.principal_share.apply(overall) };
+        ShareLimits { client, overall }
+    }
+
     /// Attempts once to subscribe, with the current plugin.
     async fn try_subscribe(
         &self,
@@ -205,7 +219,8 @@ impl Host {
     ) -> Result<(), AttemptError> {
         loop {
             let (plugin, normal) = self.authorize_subscribe(subscriber, uri, facts)?;
-            let (fault, retry_after) = match self.hub.subscribe(subscriber, uri, &normal, notify_now).await {
+            let memory = self.subscription_memory(&subscriber.principal());
+            let (fault, retry_after) = match self.hub.subscribe(subscriber, uri, &normal, notify_now, memory).await {
                 Ok(()) => return Ok(()),
                 Err(SubscribeError::PluginReplaced) => {
                     sleep(RELOAD_RETRY_DELAY).await;
@@ -221,9 +236,10 @@ impl Host {
     /// Returns the plugin's name and the URI in normal form, if the subscriber's principal may subscribe to it.
     fn authorize_subscribe(&self, subscriber: &Subscriber, uri: &str, facts: &Facts) -> Result<(String, Uri), Error> {
         let generation = self.generation.load();
-        let target = generation.resolve(subscriber.principal(), Operation::Subscribe, uri, facts)?;
-        if !generation.access.allows(subscriber.principal(), Operation::Read, &target.uri) {
-            facts.set_decision(Decision::Deny);
+        let target = generation.resolve(&subscriber.principal(), Operation::Subscribe, uri, facts)?;
+        let reading = target.policy.decide(Operation::Read, &target.uri);
+        if !reading.is_allowed() {
+            facts.set_decision(reading);
             return Err(Error::NotFound { uri: uri.to_owned() });
         }
         let plugin = target.slot.loaded()?;

@@ -87,7 +87,8 @@ impl Plugin {
         allowed.map_err(Fault::Suspended)
     }
 
-    async fn dispatch<F, U, C, W>(&self, origin: CallOrigin, function: F, check: C) -> Result<U, Fault>
+    /// Makes the call, whatever the circuit breaker says.
+    pub(super) async fn dispatch<F, U, C, W>(&self, origin: CallOrigin, function: F, check: C) -> Result<U, Fault>
     where
         F: Function,
         U: Send + 'static,

@@ -21,6 +21,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+pub(crate) use self::hints::{HOST_PREFIX, is_icon_size, is_mime_type};
+
 use self::dropped::DroppedItems;
 use self::measure::{Measure, check_cost};
 use super::fault::Fault;

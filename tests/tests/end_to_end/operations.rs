@@ -2,6 +2,8 @@
 
 mod audit;
 mod cli;
+mod componentize;
+mod conformance_of_providers;
 mod explain;
 mod init;
 mod inspect;

@@ -8,7 +8,7 @@ use crate::resource::{Annotations, Meta, Priority, ResourceIcon, Role, Timestamp
 use crate::text::Excerpt;
 
 /// The reserved prefix of keys of `meta`.
-pub(super) const HOST_PREFIX: &str = "mcp-host/";
+pub(crate) const HOST_PREFIX: &str = "mcp-host/";
 /// The longest MIME type, in bytes.
 const MAX_MIME_TYPE: usize = 255;
 
@@ -105,7 +105,7 @@ fn deduplicate(given: Vec<Role>) -> Vec<Role> {
 }
 
 /// `type/subtype` with optional parameters (RFC 6838, section 4.2; RFC 9110, section 8.3.1).
-pub(super) fn is_mime_type(text: &str) -> bool {
+pub(crate) fn is_mime_type(text: &str) -> bool {
     let essence = text.split(';').next().unwrap_or(text).trim_end();
     let is_token = |token: &str| {
         !token.is_empty() && token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"!#$&-^_.+".contains(&byte))
@@ -115,7 +115,7 @@ pub(super) fn is_mime_type(text: &str) -> bool {
 }
 
 /// `48x48` or `any` (MCP 2025-11-25, "Icons").
-pub(super) fn is_icon_size(text: &str) -> bool {
+pub(crate) fn is_icon_size(text: &str) -> bool {
     let is_number = |part: &str| !part.is_empty() && part.len() <= 5 && part.bytes().all(|byte| byte.is_ascii_digit());
     text == "any" || text.split_once('x').is_some_and(|(width, height)| is_number(width) && is_number(height))
 }

@@ -1,5 +1,6 @@
 //! The endpoint: requests for MCP, and what all of them share.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,11 +15,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::authentication::{Authenticated, Authenticator};
+use super::authentication::{Authenticated, AuthenticationError, Authenticator};
 use super::caller::Caller;
 use super::guarded_body::GuardedBody;
 use super::layers::accept;
 use super::post::{self, PostHandler};
+use super::rate_limiter::RateLimiter;
 use super::rmcp_service::RmcpService;
 use super::sessions::{self, Sessions};
 use super::stream_limiter::StreamLimiter;
@@ -28,6 +30,7 @@ use crate::host::Host;
 use crate::log_target;
 use crate::server::SESSION_ID_HEADER;
 use crate::server::budget::{Account, Budget, Limits};
+use crate::server::client_id::ClientId;
 
 /// An id that no session has: rmcp's are UUIDs.
 const UNKNOWN_SESSION: HeaderValue = HeaderValue::from_static("unknown");
@@ -36,12 +39,13 @@ const UNKNOWN_SESSION: HeaderValue = HeaderValue::from_static("unknown");
 pub(super) struct Endpoint {
     host: Arc<Host>,
     options: HttpOptions,
-    authenticator: Authenticator,
+    authenticator: Arc<Authenticator>,
     post_handler: PostHandler,
     rmcp: Arc<RmcpService>,
     sessions: Arc<Sessions>,
     /// The event streams that are open.
     stream_limiter: Arc<StreamLimiter>,
+    rate_limiter: RateLimiter,
     /// The budget for answers that wait to be sent.
     budget: Arc<Budget>,
     /// The requests in flight, without the event streams of sessions.
@@ -63,7 +67,8 @@ impl Endpoint {
         let post_handler = PostHandler::new(host.clone(), rmcp.clone(), sessions.clone(), stream_limiter.clone());
         Self {
             budget: budget(host.clone()),
-            authenticator: Authenticator::new(host.clone()),
+            authenticator: Arc::new(Authenticator::new(host.clone())),
+            rate_limiter: RateLimiter::new(host.clone()),
             host,
             options,
             post_handler,
@@ -79,6 +84,10 @@ impl Endpoint {
 
     pub(super) fn host(&self) -> &Arc<Host> {
         &self.host
+    }
+
+    pub(super) fn options(&self) -> &HttpOptions {
+        &self.options
     }
 
     /// The budget for answers that wait to be sent.
@@ -100,23 +109,35 @@ impl Endpoint {
         if self.is_closed() {
             return shutting_down();
         }
-        let Authenticated { principal, token } = match self.authenticate(&mut request) {
+        let Some(connection) = request.extensions().get::<Arc<Account>>().cloned() else {
+            return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+        };
+        let authenticated = match self.authenticate(&mut request, connection.client()).await {
             Ok(authenticated) => authenticated,
             Err(rejection) => return rejection,
         };
-        let Some(account) = request.extensions().get::<Arc<Account>>().cloned() else {
-            return StatusCode::INTERNAL_SERVER_ERROR.into_response();
-        };
-        let caller = Caller { principal, account };
+        let account = connection.of_client(connection.client().of_principal(&authenticated.principal));
+        if let Err(exceeded) = self.rate_limiter.take(account.client(), NonZeroU32::MIN) {
+            return exceeded.into_response();
+        }
+        let caller = Caller { authenticated, account };
         accept::normalize(&request.method().clone(), request.headers_mut());
-        self.hide_foreign_session(&mut request, &caller.principal);
-        request.extensions_mut().insert(caller.principal.clone());
+        self.hide_foreign_session(&mut request, caller.principal());
+        request.extensions_mut().insert(caller.principal().clone());
         let response = match *request.method() {
             Method::POST if post::is_json(request.headers()) => {
                 let received = match self.post_handler.receive(request, &caller).await {
                     Ok(received) => received,
                     Err(rejected) => return rejected,
                 };
+                if let Some(further) = received.further_messages()
+                    && let Err(exceeded) = self.rate_limiter.take(caller.account.client(), further)
+                {
+                    return exceeded.into_response();
+                }
+                if let Err(error) = received.require_scopes(&caller) {
+                    return self.authenticator.reject(&error);
+                }
                 let Some(in_flight) = self.begin_request() else { return shutting_down() };
                 let response = self.post_handler.handle(received, &caller).await;
                 // Until the answer has been sent.
@@ -125,27 +146,33 @@ impl Endpoint {
             Method::GET => self.forward_event_stream(request, &caller).await,
             _ => self.rmcp.forward(request, &caller).await,
         };
-        match token {
-            Some(token) if is_event_stream(&response) => {
-                let revoked = self.authenticator.until_revoked(caller.principal, token);
-                response.map(|body| Body::from_stream(body.into_data_stream().take_until(Box::pin(revoked))))
-            }
-            _ => response,
+        if caller.authenticated.has_credentials() && is_event_stream(&response) {
+            let revoked = self.authenticator.until_revoked(caller.authenticated);
+            return response.map(|body| Body::from_stream(body.into_data_stream().take_until(Box::pin(revoked))));
         }
+        response
     }
 
-    /// Determines the principal of a request, and removes its credentials.
-    #[expect(clippy::result_large_err, reason = "the error is the answer")]
-    fn authenticate(&self, request: &mut Request) -> Result<Authenticated, Response> {
+    /// Determines the principal of a request of that client, and removes its credentials.
+    async fn authenticate(&self, request: &mut Request, client: &ClientId) -> Result<Authenticated, Response> {
         if let Some(principal) = request.extensions().get::<Principal>().cloned() {
             request.headers_mut().remove(AUTHORIZATION);
-            return Ok(Authenticated { principal, token: None });
+            return Ok(Authenticated::by_application(principal));
         }
         let default = self.options.default_principal.as_ref();
-        let authenticated = self.authenticator.authenticate(request.headers_mut(), default);
+        let authenticated = self.authenticator.authenticate(request, default).await;
         authenticated
-            .map_err(IntoResponse::into_response)?
+            .map_err(|error| self.reject_unauthenticated(&error, client))?
             .ok_or_else(|| (StatusCode::UNAUTHORIZED, "the request has no principal\n").into_response())
+    }
+
+    /// Returns the response to a request of that client without a principal, within its rates.
+    fn reject_unauthenticated(&self, error: &AuthenticationError, client: &ClientId) -> Response {
+        let taken = match error {
+            AuthenticationError::InvalidToken(_) => self.rate_limiter.take_failed_authentication(client),
+            _ => self.rate_limiter.take(client, NonZeroU32::MIN),
+        };
+        taken.map_or_else(IntoResponse::into_response, |()| self.authenticator.reject(error))
     }
 
     /// Counts a request in flight, unless new ones are rejected.
@@ -223,6 +250,7 @@ fn budget(host: Arc<Host>) -> Arc<Budget> {
         Limits {
             connection: bytes(limits.response_memory_per_connection.bytes()),
             client: limits.client_share.apply(overall),
+            principal: limits.principal_share.apply(overall),
             overall,
             wait: limits.write_timeout.duration(),
         }

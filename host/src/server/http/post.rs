@@ -6,6 +6,7 @@
 //! | malformed JSON, not a message ([`jsonrpc`](crate::server::jsonrpc)) | 400 | the error, without an `id` where none can be read |
 //! | more than [`limits.body`](crate::config::http::HttpServerLimits::body) | 413 | text |
 //! | more than the limit of all bodies that are being received ([`request_body`](super::request_body)) | 503 | text |
+//! | a batch of more messages than its client may send now ([`rate_limiter`](super::rate_limiter)) | 429 | the error |
 //! | `subscriptions/listen` beyond the limit of open [streams](super::stream_limiter) | 503 | text |
 //! | incomplete after [`limits.read-timeout`](crate::config::http::HttpServerLimits::read_timeout) | 408 | text |
 //! | another `initialize` within a session, or a request with the id of one in flight | 400 | the error |
@@ -24,6 +25,7 @@
 //! another revision there they are rejected.
 
 use std::convert::Infallible;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
@@ -36,6 +38,7 @@ use futures::stream::{self, BoxStream, Stream, StreamExt as _};
 use rmcp::model::{ErrorCode, RequestId};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::authentication::AuthenticationError;
 use super::caller::Caller;
 use super::charge::ResponseCharge;
 use super::guarded_body::GuardedBody;
@@ -46,6 +49,7 @@ use super::sessions::{self, SessionGuard, Sessions};
 use super::stream_limiter::StreamLimiter;
 use crate::access::Principal;
 use crate::audit::{RequestContext, TraceId};
+use crate::config::Operation;
 use crate::host::Host;
 use crate::server::budget::{Account, Charge};
 use crate::server::dispatch::{self, Lifecycle};
@@ -80,6 +84,18 @@ pub(super) struct ReceivedRequest {
     sent: Result<Incoming, Rejection>,
 }
 
+impl ReceivedRequest {
+    /// Checks that the access token of its client, if it has one, has the scopes that its messages require.
+    pub(super) fn require_scopes(&self, caller: &Caller) -> Result<(), AuthenticationError> {
+        let operations: Vec<_> = match &self.sent {
+            Ok(Incoming::Single(message)) => operation(message).into_iter().collect(),
+            Ok(Incoming::Batch(messages)) => messages.iter().flatten().filter_map(operation).collect(),
+            Err(_) => return Ok(()),
+        };
+        caller.authenticated.require_scopes(&operations)
+    }
+}
+
 /// The dispatch of a message that is not rejected.
 enum Dispatch {
     /// It is answered here.
@@ -108,6 +124,14 @@ pub(super) fn is_json(headers: &HeaderMap) -> bool {
     essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case("application/json"))
 }
 
+impl ReceivedRequest {
+    /// Returns the number of messages beyond the first.
+    pub(super) fn further_messages(&self) -> Option<NonZeroU32> {
+        let Ok(Incoming::Batch(messages)) = &self.sent else { return None };
+        NonZeroU32::new(u32::try_from(messages.len().saturating_sub(1)).unwrap_or(u32::MAX))
+    }
+}
+
 impl PostHandler {
     pub(super) fn new(
         host: Arc<Host>,
@@ -132,7 +156,7 @@ impl PostHandler {
     pub(super) async fn handle(&self, request: ReceivedRequest, caller: &Caller) -> Response {
         let ReceivedRequest { head: mut parts, sent } = request;
         match sent {
-            Ok(Incoming::Single(message)) => match self.dispatch(&mut parts, &message, &caller.principal) {
+            Ok(Incoming::Single(message)) => match self.dispatch(&mut parts, &message, caller.principal()) {
                 Ok(Dispatch::Direct(request)) => request.respond(&self.host, &caller.account).await,
                 Ok(Dispatch::Forward(claim)) => self.forward(parts, claim, &message, caller).await,
                 Ok(Dispatch::UnknownSession) => sessions::not_found(),
@@ -233,7 +257,7 @@ impl PostHandler {
         for message in messages {
             let mut parts = parts.clone();
             let dispatched = message.and_then(|message| {
-                let dispatched = self.dispatch(&mut parts, &message, &caller.principal)?;
+                let dispatched = self.dispatch(&mut parts, &message, caller.principal())?;
                 Ok((message, dispatched))
             });
             let (message, claim) = match dispatched {
@@ -350,6 +374,14 @@ impl DirectRequest {
     }
 }
 
+/// Returns the operation that a message requests.
+fn operation(message: &Message) -> Option<Operation> {
+    match &message.kind {
+        Kind::Request { method, .. } => methods::operation(method),
+        _ => None,
+    }
+}
+
 /// Returns the revision that the headers name. Without the header it is the first revision with this transport (MCP
 /// 2025-06-18, "Protocol Version Header"); an unknown one counts as the latest, as rmcp rejects it.
 fn header_revision(parts: &Parts) -> Revision {
@@ -371,7 +403,7 @@ fn rejection_status(message: &Message, rejection: &Rejection) -> StatusCode {
     }
 }
 
-fn message_response(status: StatusCode, message: &impl serde::Serialize) -> Response {
+pub(super) fn message_response(status: StatusCode, message: &impl serde::Serialize) -> Response {
     json_response(status, serde_json::to_vec(message).unwrap_or_default())
 }
 

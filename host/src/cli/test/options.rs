@@ -1,0 +1,96 @@
+//! The options of a provider: what it is granted and configured with.
+
+use std::path::PathBuf;
+
+use crate::config;
+use crate::config::grants::{BucketName, DirGrant, GuestPath, HttpGrant, KeyvalueGrant, Mode};
+use crate::net::OriginPattern;
+
+/// What a provider is granted and configured with.
+#[derive(Clone, Debug, clap::Args)]
+pub(in crate::cli) struct ProviderOptions {
+    /// Set a key of its config; may be repeated
+    #[arg(long, value_name = "KEY=VALUE", value_parser = parse_setting)]
+    set: Vec<(String, String)>,
+
+    /// Grant a directory, read-only unless `:rw` follows; may be repeated
+    #[arg(long = "dir", value_name = "HOST=GUEST[:rw]", value_parser = parse_dir)]
+    dirs: Vec<(GuestPath, DirGrant)>,
+
+    /// Grant requests to an origin, such as `https://docs.rs`; may be repeated
+    #[arg(long, value_name = "ORIGIN")]
+    http: Vec<OriginPattern>,
+
+    /// Grant a key-value bucket; may be repeated
+    #[arg(long, value_name = "BUCKET")]
+    keyvalue: Vec<BucketName>,
+
+    /// Begin with the grants, the config and the limits of that plugin of the config
+    #[arg(long, value_name = "NAME")]
+    plugin: Option<String>,
+}
+
+impl ProviderOptions {
+    /// The plugin of the config to begin with.
+    pub(in crate::cli) fn plugin_name(&self) -> Option<&str> {
+        self.plugin.as_deref()
+    }
+
+    /// Adds the grants and the config to a plugin.
+    pub(in crate::cli) fn apply(&self, mut plugin: config::Plugin) -> config::Plugin {
+        plugin.config.extend(self.set.iter().cloned());
+        plugin.grants.dirs.extend(self.dirs.iter().cloned());
+        plugin.grants.keyvalue.extend(self.keyvalue.iter().map(|name| (name.clone(), KeyvalueGrant::default())));
+        for origin in &self.http {
+            // An origin that is granted already keeps its grant, which may have a credential.
+            let _ = plugin.grants.http.add(HttpGrant::new(origin.clone()));
+        }
+        plugin
+    }
+}
+
+fn parse_setting(text: &str) -> Result<(String, String), String> {
+    match text.split_once('=') {
+        Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
+        _ => Err("expected KEY=VALUE, such as `rev=main`".to_owned()),
+    }
+}
+
+fn parse_dir(text: &str) -> Result<(GuestPath, DirGrant), String> {
+    let (host, guest) = text.rsplit_once('=').ok_or("expected HOST=GUEST, such as `./data=/data`")?;
+    let (guest, mode) = match guest.strip_suffix(":rw") {
+        Some(guest) => (guest, Mode::ReadWrite { quota: Default::default() }),
+        None => (guest.strip_suffix(":ro").unwrap_or(guest), Mode::ReadOnly),
+    };
+    let guest: GuestPath =
+        guest.parse().map_err(|error| format!("{error}: expected an absolute path, such as `/data`"))?;
+    let host = PathBuf::from(host).canonicalize().map_err(|error| format!("the directory `{host}`: {error}"))?;
+    if !host.is_dir() {
+        return Err(format!("`{}` is not a directory", host.display()));
+    }
+    Ok((guest, DirGrant { host, mode }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_is_read_only_unless_it_is_granted_for_writing() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = dir.path().to_str().unwrap();
+        for (suffix, writable) in [("", false), (":ro", false), (":rw", true)] {
+            let (guest, grant) = parse_dir(&format!("{host}=/data{suffix}")).unwrap();
+            assert_eq!((guest.as_str(), matches!(grant.mode, Mode::ReadWrite { .. })), ("/data", writable));
+        }
+        for wrong in [host.to_owned(), format!("{host}=data"), format!("{host}/missing=/data")] {
+            parse_dir(&wrong).unwrap_err();
+        }
+    }
+
+    #[test]
+    fn a_setting_has_a_key_and_its_value_may_have_anything() {
+        assert_eq!(parse_setting("a=b=c"), Ok(("a".to_owned(), "b=c".to_owned())));
+        assert!(parse_setting("a").is_err() && parse_setting("=b").is_err());
+    }
+}

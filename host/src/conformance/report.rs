@@ -1,0 +1,146 @@
+//! The result of a test: one outcome for each check.
+
+use std::collections::BTreeMap;
+
+use super::Check;
+use crate::digest::Digest;
+use crate::plugin::Inspection;
+use crate::provider::ProviderInfo;
+
+/// The messages of one check that are kept; others are counted.
+const MAX_MESSAGES: usize = 5;
+
+/// The result of a test.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Report {
+    /// What the provider says about itself, if it loaded.
+    pub provider: Option<ProviderInfo>,
+    /// The digest of the component.
+    pub digest: Option<Digest>,
+    /// The number of calls that were made.
+    pub calls: usize,
+    checks: BTreeMap<Check, CheckResult>,
+}
+
+/// The result of one check.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CheckResult {
+    /// What is wrong: the first few problems.
+    pub problems: Vec<String>,
+    /// The number of further problems.
+    pub more_problems: usize,
+    /// What is worth knowing and no fault.
+    pub notes: Vec<String>,
+    /// Why it was not tested, or not in full.
+    skipped: Option<String>,
+}
+
+/// The outcome of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome<'r> {
+    /// It holds.
+    Passed,
+    /// It does not hold.
+    Failed,
+    /// It was not tested, for this reason.
+    Skipped(&'r str),
+}
+
+impl CheckResult {
+    /// Returns the outcome.
+    pub fn outcome(&self) -> Outcome<'_> {
+        match &self.skipped {
+            _ if !self.problems.is_empty() => Outcome::Failed,
+            Some(reason) => Outcome::Skipped(reason),
+            None => Outcome::Passed,
+        }
+    }
+}
+
+impl Report {
+    pub(super) fn new() -> Self {
+        let checks = Check::ALL.into_iter().map(|check| (check, CheckResult::default())).collect();
+        Self { provider: None, digest: None, calls: 0, checks }
+    }
+
+    /// Returns the checks with their results, in order.
+    pub fn checks(&self) -> impl Iterator<Item = (Check, &CheckResult)> {
+        self.checks.iter().map(|(check, result)| (*check, result))
+    }
+
+    /// Returns whether no check failed.
+    pub fn passed(&self) -> bool {
+        self.failed().next().is_none()
+    }
+
+    /// Returns the checks that failed, in order.
+    pub fn failed(&self) -> impl Iterator<Item = Check> {
+        self.checks().filter(|(_, result)| result.outcome() == Outcome::Failed).map(|(check, _)| check)
+    }
+
+    pub(super) fn set_provider(&mut self, inspection: &Inspection) {
+        self.digest = Some(inspection.digest);
+        self.provider = inspection.info.as_ref().ok().cloned();
+    }
+
+    /// Records that a check fails.
+    pub(super) fn problem(&mut self, check: Check, message: impl Into<String>) {
+        let result = self.checks.entry(check).or_default();
+        let message = message.into();
+        if result.problems.contains(&message) {
+            return;
+        }
+        if result.problems.len() < MAX_MESSAGES {
+            result.problems.push(message);
+        } else {
+            result.more_problems = result.more_problems.saturating_add(1);
+        }
+    }
+
+    /// Records what is no fault.
+    pub(super) fn note(&mut self, check: Check, message: impl Into<String>) {
+        let result = self.checks.entry(check).or_default();
+        let message = message.into();
+        if result.notes.len() < MAX_MESSAGES && !result.notes.contains(&message) {
+            result.notes.push(message);
+        }
+    }
+
+    /// Records that a check cannot be made.
+    pub(super) fn skip(&mut self, check: Check, reason: impl Into<String>) {
+        self.checks.entry(check).or_default().skipped.get_or_insert_with(|| reason.into());
+    }
+
+    /// Records that all checks without problems cannot be made.
+    pub(super) fn skip_rest(&mut self, reason: &str) {
+        for check in Check::ALL {
+            self.skip(check, reason);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_problem_outweighs_a_reason_to_skip_and_many_are_counted() {
+        let mut report = Report::new();
+        assert!(report.passed());
+        for number in 0..8 {
+            report.problem(Check::Paths, format!("bad {number}"));
+            report.problem(Check::Paths, "bad 0");
+        }
+        report.skip_rest("why not");
+        assert_eq!(report.failed().collect::<Vec<_>>(), [Check::Paths]);
+        let (_, paths) = report.checks().find(|(check, _)| *check == Check::Paths).unwrap();
+        assert_eq!((paths.problems.len(), paths.more_problems), (5, 3));
+        assert!(
+            report
+                .checks()
+                .all(|(check, result)| { check == Check::Paths || result.outcome() == Outcome::Skipped("why not") })
+        );
+    }
+}

@@ -1,0 +1,110 @@
+//! The calls of a test, and its report so far.
+
+use std::time::Duration;
+
+use super::{Check, Report};
+use crate::plugin::{Fault, Plugin, Unvalidated};
+use crate::uri::Mount;
+
+/// The longest wait for a rate limit, in all.
+const MAX_RATE_WAIT: Duration = Duration::from_secs(30);
+
+/// A test under way.
+pub(super) struct Session<'p> {
+    plugin: &'p Plugin,
+    pub(super) report: Report,
+    rate_wait: Duration,
+}
+
+/// The outcome of a call that has no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NoAnswer {
+    /// A failure that the contract defines for requests: not found, or invalid.
+    Refused(Fault),
+    /// The provider cannot answer now, or its data source denies access: nothing can be tested with that.
+    Unavailable(Fault),
+    /// The provider is at fault: a trap, `internal`, an answer that cannot be lifted.
+    Broken(Fault),
+    /// A limit was exceeded, which [`Check::Limits`] reports.
+    Limited,
+}
+
+impl NoAnswer {
+    /// Reports it as a problem of a check, unless it is reported otherwise.
+    pub(super) fn report(&self, session: &mut Session<'_>, check: Check, what: &str) {
+        match self {
+            Self::Limited => {}
+            Self::Unavailable(fault) => session.report.note(check, format!("{what} could not be tested: {fault}")),
+            Self::Refused(fault) | Self::Broken(fault) => session.report.problem(check, format!("{what}: {fault}")),
+        }
+    }
+}
+
+impl<'p> Session<'p> {
+    pub(super) fn new(plugin: &'p Plugin, report: Report) -> Self {
+        Self { plugin, report, rate_wait: Duration::ZERO }
+    }
+
+    pub(super) fn plugin(&self) -> &'p Plugin {
+        self.plugin
+    }
+
+    pub(super) fn mount(&self) -> &'p Mount {
+        self.plugin.mount()
+    }
+
+    pub(super) fn watches(&self) -> bool {
+        self.plugin.info().watches
+    }
+
+    pub(super) fn into_report(self) -> Report {
+        self.report
+    }
+
+    /// Calls the provider, in a fresh instance.
+    pub(super) async fn call<T>(
+        &mut self,
+        what: &str,
+        call: impl AsyncFn(Unvalidated<'p>) -> Result<T, Fault>,
+    ) -> Result<T, NoAnswer> {
+        self.call_in(self.plugin, what, call).await
+    }
+
+    /// Calls the provider of that plugin.
+    pub(super) async fn call_in<'q, T>(
+        &mut self,
+        plugin: &'q Plugin,
+        what: &str,
+        call: impl AsyncFn(Unvalidated<'q>) -> Result<T, Fault>,
+    ) -> Result<T, NoAnswer> {
+        loop {
+            self.report.calls = self.report.calls.saturating_add(1);
+            let fault = match call(plugin.unvalidated()).await {
+                Ok(answer) => return Ok(answer),
+                Err(Fault::RateLimited(wait)) if self.rate_wait.saturating_add(wait) <= MAX_RATE_WAIT => {
+                    self.rate_wait = self.rate_wait.saturating_add(wait);
+                    tokio::time::sleep(wait).await;
+                    continue;
+                }
+                Err(fault) => fault,
+            };
+            return Err(match fault {
+                Fault::NotFound | Fault::InvalidRequest(_) => NoAnswer::Refused(fault),
+                Fault::Denied(_) | Fault::Unavailable { .. } => NoAnswer::Unavailable(fault),
+                Fault::Deadline(_)
+                | Fault::Cpu(_)
+                | Fault::Memory(_)
+                | Fault::ResponseSize(_)
+                | Fault::ResponseItems { .. }
+                | Fault::ListingItems(_)
+                | Fault::Handles(_)
+                | Fault::RandomBytes(_)
+                | Fault::RateLimited(_) => {
+                    self.report.problem(Check::Limits, format!("{what}: {fault}"));
+                    NoAnswer::Limited
+                }
+                fault => NoAnswer::Broken(fault),
+            });
+        }
+    }
+}

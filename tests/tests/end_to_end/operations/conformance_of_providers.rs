@@ -1,0 +1,150 @@
+//! `mcp-host test`: each fault of a provider is found, and those that ship have none.
+
+use std::path::Path;
+
+use mcp_host_tests::{
+    ConfigFile, Folder, GitRepo, MockOrigin, Output, Plugin, Reply, WatProvider, component, fixture, run,
+};
+use serde_json::Value;
+
+/// The faults of the guest `nonconforming`, each of the name of the check that it must fail.
+const FAULTS: [&str; 22] = [
+    "describe",
+    "listing-ends",
+    "listing-stable",
+    "listing-unique",
+    "cursor-resume",
+    "bad-cursor",
+    "children",
+    "readable",
+    "stat-agrees",
+    "not-found",
+    "paths",
+    "hints",
+    "utf-8",
+    "sizes",
+    "templates",
+    "completion",
+    "changes-quiet",
+    "changes-reported",
+    "token",
+    "bad-token",
+    "stateless",
+    "limits",
+];
+
+async fn test(component: &Path, arguments: &[&str]) -> Output {
+    let command = ["test", component.to_str().unwrap(), "--log", "off"];
+    run(command.iter().chain(arguments)).await
+}
+
+/// The names of the checks with that outcome.
+fn checks<'r>(report: &'r Value, outcome: &str) -> Vec<&'r str> {
+    let checks = report["checks"].as_array().unwrap().iter().filter(|check| check["outcome"] == outcome);
+    checks.map(|check| check["name"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn each_fault_fails_its_check_and_no_other() {
+    let guest = fixture("nonconforming");
+    let data = Folder::with_files([("version", "0")]);
+    let grant = format!("{}=/data", data.path().display());
+    // The data must differ from one run to the next, so each writes its own.
+    let edit = |version: usize| format!("echo {} > '{}/version'", version + 1, data.path().display());
+    let none = test(&guest, &["--json", "--dir", &grant, "--edit", &edit(0)]).await.success().json();
+    assert_eq!(checks(&none, "passed").len(), FAULTS.len() + 1, "{none:#}");
+    for (number, fault) in FAULTS.iter().enumerate() {
+        let (set, edit) = (format!("fault={fault}"), edit(number + 1));
+        let tested = test(&guest, &["--json", "--set", &set, "--dir", &grant, "--edit", &edit]).await;
+        let report = tested.json();
+        assert_eq!(checks(&report, "failed"), [*fault], "{report:#}");
+        assert_eq!((tested.code(), &report["passed"]), (1, &Value::from(false)));
+    }
+}
+
+#[tokio::test]
+async fn an_import_that_is_of_no_use_fails_its_check_and_no_other() {
+    let import = r#"(import "wasi:keyvalue/store@0.2.0-draft2" "open" (func (param i32 i32 i32)))"#;
+    let description =
+        r#"(data (i32.const 2048) "\00\09\00\00\01\00\00\00\01\09\00\00\01\00\00\00") (data (i32.const 2304) "a1")"#;
+    // The failure `not-found`.
+    let not_found = r#"(data (i32.const 3072) "\01")"#;
+    let provider = WatProvider::new()
+        .imports(import)
+        .module_fields(&[description, not_found].concat())
+        .function("describe", "(i32.const 2048)")
+        .function("read", "(i32.const 3072)")
+        .function("stat", "(i32.const 3072)")
+        .build();
+    let report = test(&provider.path(), &["--json"]).await.json();
+    assert_eq!(checks(&report, "failed"), ["imports"], "{report:#}");
+    test(&provider.path(), &["--keyvalue", "pages"]).await.success();
+}
+
+#[tokio::test]
+async fn what_ships_keeps_the_contract_with_its_grants_alone() {
+    test(&component("hello"), &[]).await.success();
+    let notes = Folder::with_files([("a.md", "# A\n"), ("b/c.md", "# C\n#tag\n")]);
+    let (grant, edit) =
+        (format!("{}=/notes", notes.path().display()), format!("echo x >> {}/a.md", notes.path().display()));
+    let report = test(&component("notes"), &["--json", "--dir", &grant, "--edit", &edit]).await.success().json();
+    assert!(checks(&report, "passed").contains(&"changes-reported"), "{report:#}");
+    let repo = GitRepo::with_files([("README.md", "hello"), ("src/main.rs", "fn main() {}\n")]);
+    let grant = format!("{}=/repo", repo.path().display());
+    let report = test(&component("git"), &["--json", "--dir", &grant]).await.success().json();
+    assert!(checks(&report, "passed").contains(&"templates"), "{report:#}");
+    let origin = MockOrigin::http().await;
+    origin.serve("/page", Reply::ok("text/html", "<title>Hello</title>"));
+    let (set, http) = (format!("plain-http=[\"127.0.0.1:{}\"]", origin.port()), origin.origin());
+    test(&component("http-cache"), &["--http", &http, "--keyvalue", "pages", "--set", &set]).await.success();
+}
+
+#[tokio::test]
+async fn the_report_says_what_is_wrong_and_what_to_do() {
+    let guest = fixture("nonconforming");
+    let failed = test(&guest, &["--set", "fault=sizes"]).await;
+    assert_eq!(failed.code(), 1);
+    let text = failed.text();
+    for expected in ["`d` says 999 bytes and has 1", "to fix:  set `size`", "1 failed"] {
+        assert!(text.contains(expected), "{expected}: {text}");
+    }
+    assert!(failed.stderr.contains("1 check failed"), "{}", failed.stderr);
+}
+
+#[tokio::test]
+async fn ci_gets_a_junit_report() {
+    let folder = Folder::with_files::<&str, &str>([]);
+    let file = folder.path().join("report.xml");
+    let junit = ["--junit", file.to_str().unwrap(), "--set", "fault=utf-8"];
+    assert_eq!(test(&fixture("nonconforming"), &junit).await.code(), 1);
+    let xml = std::fs::read_to_string(&file).unwrap();
+    for expected in ["<testsuite ", "tests=\"23\"", "failures=\"1\"", "name=\"utf-8\"", "<failure", "<skipped"] {
+        assert!(xml.contains(expected), "{expected}: {xml}");
+    }
+}
+
+#[tokio::test]
+async fn a_provider_that_cannot_be_tested_does_not_pass() {
+    let empty = Folder::with_files::<&str, &str>([]);
+    let grant = format!("{}=/repo", empty.path().display());
+    let failed = test(&component("git"), &["--json", "--dir", &grant]).await;
+    assert_eq!((failed.code(), checks(&failed.json(), "failed")), (1, vec!["listing-ends"]));
+    let folder = Folder::with_files([("no.wasm", "no component")]);
+    assert_eq!(test(&folder.path().join("no.wasm"), &[]).await.code(), 1);
+    let edited = test(&fixture("nonconforming"), &["--json", "--edit", "exit 3"]).await;
+    assert_eq!(checks(&edited.json(), "failed"), ["changes-reported"]);
+}
+
+#[tokio::test]
+async fn grants_and_config_may_come_from_a_plugin_of_the_config() {
+    let plugin = Plugin::new("faulty", &fixture("nonconforming"), "faulty:///").config("fault", "hints");
+    let config = ConfigFile::new().plugin(plugin).write();
+    let config_file = config.path();
+    let of_config = ["--config", config_file.to_str().unwrap(), "--plugin"];
+    let report = test(&fixture("nonconforming"), &[&of_config[..], &["faulty", "--json"]].concat()).await;
+    assert_eq!(checks(&report.json(), "failed"), ["hints"]);
+    let set = test(&fixture("nonconforming"), &[&of_config[..], &["faulty", "--set", "fault=none"]].concat()).await;
+    set.success();
+    assert_eq!(test(&fixture("nonconforming"), &[&of_config[..], &["other"]].concat()).await.code(), 2);
+    assert_eq!(test(&fixture("nonconforming"), &["--dir", "/nonexistent=/data"]).await.code(), 2);
+}
