@@ -35,13 +35,14 @@ pub use self::globs::MatchedGlob;
 pub use self::policy::{Decision, Policy};
 pub use self::principal::Principal;
 
-/// The number of policies that are cached. Principals with the same rules share one. Eviction prefers rarely used ones.
+/// The number of policies that are cached, and of principals whose policy is. Principals with the same rules share one.
+/// Eviction prefers rarely used ones.
 const MAX_POLICIES: usize = 1024;
 
 /// The rules of a config.
 #[derive(Debug)]
 pub struct Access {
-    rules: Vec<Rule>,
+    rules: Arc<[Rule]>,
     globs: Arc<RuleGlobs>,
     /// The rules for `*`.
     for_all: Vec<usize>,
@@ -56,6 +57,8 @@ pub struct Access {
     /// For each operation, whether every principal gets the same response.
     public: [bool; Operation::ALL.len()],
     policies: Cache<PolicyKey, Arc<Policy>>,
+    /// The policies of principals: collecting the rules of one that is in many groups takes long.
+    by_identity: Cache<Principal, Arc<Policy>>,
 }
 
 /// Principals with the same key have the same policy.
@@ -70,8 +73,8 @@ impl Access {
     /// The rules and groups of a config. Compiles all globs: about 0.1 ms of processor time for each.
     pub fn new(config: &Config) -> Self {
         let mut access = Self {
-            rules: config.rules.clone(),
-            globs: Arc::new(RuleGlobs::new(&config.rules)),
+            rules: config.rules.as_slice().into(),
+            globs: Arc::new(RuleGlobs::new(config)),
             for_all: Vec::new(),
             by_principal: HashMap::new(),
             by_group: HashMap::new(),
@@ -79,6 +82,7 @@ impl Access {
             groups_of_group: HashMap::new(),
             public: [false; Operation::ALL.len()],
             policies: Cache::new(MAX_POLICIES),
+            by_identity: Cache::new(MAX_POLICIES),
         };
         for (index, rule) in config.rules.iter().enumerate() {
             for selector in &rule.principals {
@@ -100,6 +104,16 @@ impl Access {
 
     /// Returns the policy of a principal.
     pub fn policy(&self, principal: &Principal) -> Arc<Policy> {
+        if let Some(policy) = self.by_identity.get(principal) {
+            return policy;
+        }
+        let policy = self.policy_of_rules(principal);
+        self.by_identity.insert(principal.clone(), policy.clone());
+        policy
+    }
+
+    /// Returns the policy of all principals with the rules of that one.
+    fn policy_of_rules(&self, principal: &Principal) -> Arc<Policy> {
         let mut own: Vec<usize> = Vec::new();
         if let Some(name) = self.rule_name(principal) {
             own.extend(self.by_principal.get(name).into_iter().flatten());
@@ -165,7 +179,7 @@ impl Access {
         indices.sort_unstable();
         indices.dedup();
         let default_allow = key.is_local && !self.is_local_restricted();
-        Arc::new(Policy::new(&self.rules, self.globs.clone(), indices.into(), default_allow))
+        Arc::new(Policy::new(self.rules.clone(), self.globs.clone(), indices.into(), default_allow))
     }
 
     /// Whether a rule allows `local` something by name.
@@ -281,7 +295,11 @@ mod tests {
                      [[rule]]\nprincipals = ['anonymous']\ndeny = ['**/.env']\n";
         let access = access(rules).unwrap();
         let decide = |principal: &Principal, operation, path| access.policy(principal).decide(operation, &uri(path));
-        let glob = |rule, glob: &str| MatchedGlob { rule, glob: glob.into() };
+        let glob = |rule: usize, glob: &str| {
+            // The plugin has four lines, and so has the first rule.
+            let location = Some(format!("mcp-host.toml:{}", 5 + 4 * rule).into());
+            MatchedGlob { rule, glob: glob.into(), location }
+        };
         assert_eq!(decide(&ANONYMOUS, Operation::Read, "docs/f"), Decision::Allowed(glob(0, "a://x/docs/**")));
         assert_eq!(decide(&ANONYMOUS, Operation::Read, "f?q"), Decision::Allowed(glob(0, "**")));
         assert_eq!(decide(&ANONYMOUS, Operation::Read, "d/.env"), Decision::Denied(glob(1, "**/.env")));

@@ -12,6 +12,7 @@
 //! | `uri` | the URI as requested, at most [`MAX_URI`] bytes of it |
 //! | `plugin`, `generation` | the plugin that the URI belongs to, the generation of the config |
 //! | `decision` | `allow` or `deny`; absent for merged listings, which are filtered, and URIs below no mount |
+//! | `rule`, `glob` | the rule that decided, as `FILE:LINE`, and its glob; absent for a default |
 //! | `outcome` | `ok`, the kind of the error, or `cancelled` |
 //! | `bytes` | the size of the contents that were returned |
 //! | `duration_ms` | the duration, in milliseconds |
@@ -69,7 +70,7 @@ pub(crate) use self::context::RequestContext;
 pub(crate) use self::context::SessionHash;
 #[cfg(any(feature = "http", feature = "stdio"))]
 pub(crate) use self::context::TraceId;
-pub(crate) use self::line::{Decision, Facts, Line};
+pub(crate) use self::line::{Facts, Line};
 
 /// Why the audit log cannot be opened.
 #[derive(Debug, thiserror::Error)]

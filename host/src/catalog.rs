@@ -4,7 +4,8 @@
 //! after every restart. A page is filled by walking the plugins from the cursor's position, and the next cursor holds
 //! the new position: the host stores no state between pages, and a page at the end costs the same as one at the start.
 //!
-//! A plugin that fails is skipped, and the page on which its items would have been listed reports it as missing. Items
+//! A plugin that fails is skipped, and the page on which its items would have been listed reports it as missing, unless
+//! the principal may see nothing below its mount. Items
 //! that the principal may not see are filtered as part of the call to the plugin. To keep a listing with many hidden
 //! items cheap, a page makes at most [`MAX_CALLS`] calls; it may then be short, or empty, with a cursor to continue.
 //!
@@ -83,6 +84,7 @@ impl Catalog {
         let mut position = start.map(|payload| resume_at(payload, slots)).unwrap_or_default();
         let mut prefetcher = Prefetcher::new(source, request.viewer, slots);
         let mut listing = Listing { items: Vec::new(), next_cursor: None, missing: Vec::new() };
+        let may_know_of = |slot: &PluginSlot| request.viewer.policy.may_allow_below(S::KIND.operation(), &slot.mount);
         let mut bytes: usize = 0;
         let mut is_full = false;
         for _ in 0..MAX_CALLS {
@@ -117,7 +119,9 @@ impl Catalog {
                     } else if page.next_cursor.is_none() {
                         next_plugin
                     } else if let Some(fault) = check_listing_bounds(slot, progress) {
-                        listing.missing.push(missing_plugin(slot, Some(fault)));
+                        if may_know_of(slot) {
+                            listing.missing.push(missing_plugin(slot, Some(fault)));
+                        }
                         next_plugin
                     } else {
                         PagePosition { plugin: position.plugin, cursor: page.next_cursor, skip: 0, progress }
@@ -128,7 +132,9 @@ impl Catalog {
                 // A listing below one resource has only one plugin, whose fault is the result.
                 Err(fault) if !request.scope.is_empty() => return Err(client_error(slot, fault, request.scope)),
                 Err(fault) => {
-                    listing.missing.push(missing_plugin(slot, fault));
+                    if may_know_of(slot) {
+                        listing.missing.push(missing_plugin(slot, fault));
+                    }
                     next_plugin
                 }
             };

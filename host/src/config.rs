@@ -40,6 +40,7 @@ mod count;
 mod cursor_key;
 mod digest;
 mod duration;
+mod endpoint_url;
 mod env_name;
 mod environment;
 mod error;
@@ -49,6 +50,7 @@ pub mod grants;
 mod guest_path;
 pub mod http;
 pub mod instances;
+pub mod issuer;
 pub mod limits;
 mod paths;
 mod plugin;
@@ -90,9 +92,11 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 pub use advertise::AdvertisedCapability;
+pub use endpoint_url::{EndpointUrl, EndpointUrlError};
 pub use environment::Environment;
 pub use error::ConfigError;
 pub use extension::Extension;
+pub(crate) use glob::GlobLookup;
 pub use glob::{GlobError, UriGlob};
 pub use plugin::{Plugin, PluginName, PluginNameError, WatchInterval};
 pub use plugins::{PluginConflict, Plugins};
@@ -106,6 +110,7 @@ pub use warning::Warning;
 use audit::Audit;
 use error::Diagnostic;
 use http::Http;
+use issuer::{Issuer, Issuers};
 use principal::{Groups, Principals};
 use reader::{KeyDocs, ReadContext, Table};
 
@@ -125,12 +130,16 @@ pub struct Config {
     pub plugins: Plugins,
     /// The principals that authenticate with bearer tokens.
     pub principals: Vec<TokenPrincipal>,
+    /// The issuers of access tokens.
+    pub issuers: Vec<Issuer>,
     /// The groups of principals.
     pub groups: Vec<PrincipalGroup>,
     /// The access rules.
     pub rules: Vec<Rule>,
     /// The absolute paths of the files that a config file names: components, and files that contain values.
     pub files: BTreeSet<PathBuf>,
+    /// The config file; none for a config that an application made.
+    pub file: Option<PathBuf>,
 }
 
 /// The documentation of the sections, for the schema.
@@ -140,6 +149,7 @@ const SECTION_DOCS: KeyDocs = &[
     ("audit", "The audit log: one JSON line per request, to a file or to standard error."),
     ("plugin", "A provider with its mount, config, grants and limits."),
     ("principal", "A principal that authenticates with a bearer token over HTTP."),
+    ("issuer", "An issuer of OAuth 2.1 access tokens, which authenticate principals over HTTP."),
     ("group", "A group of principals, for rules."),
     ("rule", "An access rule: the principals, and the resources that they may or may not use."),
 ];
@@ -225,6 +235,7 @@ impl Config {
         let document = syntax::parse(text).map_err(|problems| ConfigError::new(file, text, problems))?;
         let context = ReadContext::new(text, file.parent().unwrap_or(Path::new("")), environment);
         let config = Table::root(&context, document.get_ref(), Self::from_table);
+        let config = Self { file: Some(file.to_owned()), ..config };
         let (problems, files) = context.finish();
         if problems.is_empty() {
             return Ok(Self { files, ..config });
@@ -248,16 +259,20 @@ impl Config {
 
     fn from_table(table: &mut Table<'_>) -> Self {
         table.requires_feature("http", "http", cfg!(feature = "http"));
+        let (server, http): (Server, Http) = (table.or_default("server"), table.or_default("http"));
+        let issuers = Self::issuers(table, &http);
         let config = Self {
-            server: table.or_default("server"),
-            http: table.or_default("http"),
+            server,
+            http,
             audit: table.optional("audit"),
             plugins: table.or_default("plugin"),
             principals: table.optional("principal").map(|Principals(all)| all).unwrap_or_default(),
+            issuers,
             groups: table.optional("group").map(|Groups(all)| all).unwrap_or_default(),
             // Rules refer to the names of both.
             rules: table.or_default("rule"),
             files: BTreeSet::new(),
+            file: None,
         };
         if !table.has("plugin") && !table.has_misspelling_of("plugin") {
             table.report(Diagnostic::new(
@@ -266,6 +281,23 @@ impl Config {
             ));
         }
         config
+    }
+
+    /// Reads the issuers, whose tokens are issued for the public URL.
+    fn issuers(table: &mut Table<'_>, http: &Http) -> Vec<Issuer> {
+        let Issuers(issuers) = table.optional("issuer").unwrap_or_default();
+        if !issuers.is_empty() && http.public_url.is_none() {
+            let help = "add the URL by which clients know this server, which access tokens are issued for:\n[http]\npublic-url = \
+                        \"https://mcp.example.com/mcp\"";
+            table.report(
+                Diagnostic::new("`[[issuer]]` requires `http.public-url`", help).at(table.entry_span("issuer")),
+            );
+        }
+        if let Some(issuer) = issuers.iter().find(|issuer| http.client_ca.iter().any(|ca| ca.name == issuer.name)) {
+            let message = format!("an issuer and a client CA have the name `{}`", issuer.name);
+            table.report(Diagnostic::new(message, "give each a name of its own").at(table.entry_span("issuer")));
+        }
+        issuers
     }
 }
 

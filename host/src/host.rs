@@ -88,7 +88,7 @@ pub struct Host {
     /// The requests in flight.
     requests: RequestTracker,
     /// One line per request.
-    audit: AuditLog,
+    audit: Arc<AuditLog>,
 }
 
 /// A request to list the catalog, or the direct children of one resource.
@@ -193,7 +193,7 @@ impl Host {
             let now = self.generation.load_full();
             let target = now.resolve(principal, Operation::Read, uri, &facts)?;
             let plugin = target.slot.loaded()?;
-            let contents = plugin.read(&target.path, now.read_filter(principal)).await;
+            let contents = plugin.read(&target.path, target.read_filter()).await;
             let contents = contents.map_err(|fault| fault.into_client_error(plugin.name(), uri))?;
             facts.set_bytes(total_len(&contents));
             not_found_if_empty(uri, contents)
@@ -258,10 +258,20 @@ impl Host {
         self.generation.load().router.route(uri).ok().map(|routed| routed.uri)
     }
 
-    /// Cancels a subscription. A subscription that does not exist is not an error.
+    /// Returns whether a text is a URI, whether or not a mount owns it.
+    #[cfg(any(feature = "http", feature = "stdio"))]
+    pub(crate) fn is_uri(&self, text: &str) -> bool {
+        match self.generation.load().router.route(text) {
+            Ok(_) | Err(RouteError::NoMount | RouteError::Path { .. }) => true,
+            Err(_) => false,
+        }
+    }
+
+    /// Cancels a subscription. A subscription that does not exist is not an error, whether or not a mount owns the URI.
     pub fn unsubscribe(&self, subscriber: &Subscriber, uri: &str) -> Result<(), Error> {
         let facts = Facts::default();
-        let record = self.begin_record(subscriber.principal(), audit::UNSUBSCRIBE, uri, &facts)?;
+        let principal = subscriber.principal();
+        let record = self.begin_record(&principal, audit::UNSUBSCRIBE, uri, &facts)?;
         let generation = self.generation.load();
         facts.set_generation(generation.number);
         let result = match generation.router.route(uri) {
@@ -269,8 +279,12 @@ impl Host {
                 subscriber.unsubscribe(&routed.uri);
                 Ok(())
             }
-            // Its plugin may be gone, and with it the normal form: only the spelling of the subscription is left.
-            Err(RouteError::NoMount) if subscriber.unsubscribe_by_spelling(uri) => Ok(()),
+            // Its plugin may be gone, and with it the normal form: only the spelling of the subscription is left. The
+            // existence of a mount is not public.
+            Err(RouteError::NoMount | RouteError::Path { .. }) => {
+                subscriber.unsubscribe_by_spelling(uri);
+                Ok(())
+            }
             Err(error) => Err(route_error(&error, uri)),
         };
         record.end(&result);

@@ -4,5 +4,6 @@
 //! types.
 
 mod origin;
+pub(crate) mod system_certificates;
 
 pub use self::origin::{HostName, Origin, OriginError, OriginPattern, Scheme, UrlHost};

@@ -26,6 +26,12 @@ pub(crate) fn prefix(text: &str, max_bytes: usize) -> &str {
     text.split_at_checked(text.floor_char_boundary(max_bytes)).map_or(text, |(shown, _)| shown)
 }
 
+/// Returns at most so many bytes of the end of a text, in whole characters.
+pub(crate) fn suffix(text: &str, max_bytes: usize) -> &str {
+    let start = text.ceil_char_boundary(text.len().saturating_sub(max_bytes));
+    text.split_at_checked(start).map_or(text, |(_, shown)| shown)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

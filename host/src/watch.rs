@@ -72,7 +72,6 @@ use self::state::{PollError, WatchContext};
 use self::watcher::{Handover, Watcher};
 use crate::access::{Access, Principal};
 use crate::catalog::ListingFingerprint;
-use crate::config::Operation;
 use crate::plugin::{Fault, Plugin};
 use crate::uri::{Mount, Uri};
 
@@ -124,7 +123,7 @@ pub(crate) enum SubscribeError {
     PluginReplaced,
 }
 
-/// Notifies subscribers of resources below `mounts`, and those whose resources become readable again under `access`.
+/// Notifies subscribers of resources below `mounts`, and those whose resources may be notified of again under `access`.
 async fn notify_of_reload(
     context: Arc<WatchContext>,
     mounts: Vec<Mount>,
@@ -135,10 +134,10 @@ async fn notify_of_reload(
         context.notify_under(Some(mount), |_, _| true).await;
     }
     if !Arc::ptr_eq(&access, &old_access) {
-        let may_read_again = |principal: &Principal, uri: &Uri| {
-            access.allows(principal, Operation::Read, uri) && !old_access.allows(principal, Operation::Read, uri)
+        let is_allowed_again = |principal: &Principal, uri: &Uri| {
+            access.policy(principal).allows_updates(uri) && !old_access.policy(principal).allows_updates(uri)
         };
-        context.notify_under(None, may_read_again).await;
+        context.notify_under(None, is_allowed_again).await;
     }
 }
 
@@ -204,9 +203,7 @@ impl Hub {
             }
             Err(LookupError { fault, retry_after: None }) => return Err(SubscribeError::Permanent(fault)),
         }
-        let access = self.context.access.load_full();
-        let may = |operation| access.allows(subscriber.principal(), operation, uri);
-        if !may(Operation::Subscribe) || !may(Operation::Read) {
+        if !self.context.access.load().policy(&subscriber.principal()).allows_updates(uri) {
             return Err(SubscribeError::Permanent(Fault::NotFound));
         }
         pending.register(watcher.plugin().mount());

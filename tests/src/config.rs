@@ -114,7 +114,10 @@ impl ConfigFile {
             file.insert("audit".to_owned(), self.audit.into());
         }
         file.insert("plugin".to_owned(), self.plugins.into_iter().map(|plugin| plugin.0).collect::<Vec<_>>().into());
-        file.insert("rule".to_owned(), self.rules.into_iter().map(|rule| rule.0).collect::<Vec<_>>().into());
+        // Text that is appended may have the first rule.
+        if !self.rules.is_empty() {
+            file.insert("rule".to_owned(), self.rules.into_iter().map(|rule| rule.0).collect::<Vec<_>>().into());
+        }
         let toml = toml::to_string(&file).expect("a table is TOML");
         toml + &self.appended_text
     }

@@ -4,11 +4,13 @@ use std::sync::Arc;
 
 use super::globs::{MatchedGlob, RuleGlobs};
 use crate::config::{Operation, Rule};
-use crate::uri::{Uri, UriTemplate};
+use crate::uri::{Mount, Uri, UriTemplate};
 
 /// The access of one principal to all resources. Principals to which the same rules apply share one.
 #[derive(Debug)]
 pub struct Policy {
+    /// The rules of the config.
+    all: Arc<[Rule]>,
     globs: Arc<RuleGlobs>,
     /// The indices of the rules that apply, in the order of the config.
     rules: Box<[usize]>,
@@ -56,18 +58,19 @@ fn bit(operation: Operation) -> u8 {
 
 impl Policy {
     /// The policy of the rules at those indices, in the order of the config.
-    pub(super) fn new(all: &[Rule], globs: Arc<RuleGlobs>, rules: Box<[usize]>, default_allow: bool) -> Self {
+    pub(super) fn new(all: Arc<[Rule]>, globs: Arc<RuleGlobs>, rules: Box<[usize]>, default_allow: bool) -> Self {
         let mut operations = vec![0; all.len()];
-        let applicable = || rules.iter().filter_map(|index| all.get(*index));
         for (index, rule) in rules.iter().filter_map(|index| Some((*index, all.get(*index)?))) {
             if let Some(bits) = operations.get_mut(index) {
                 *bits = rule.operations.iter().fold(0, |bits, operation| bits | bit(*operation));
             }
         }
+        let applicable = || rules.iter().filter_map(|index| all.get(*index));
         Self {
             has_deny_globs: applicable().any(|rule| !rule.deny.is_empty()),
             has_allow_globs: applicable().any(|rule| !rule.allow.is_empty()),
             operations: operations.into(),
+            all,
             globs,
             rules,
             default_allow,
@@ -90,13 +93,27 @@ impl Policy {
         self.allows_text(operation, template.as_str())
     }
 
+    /// Returns whether the principal may be notified of changes of the resource: it may subscribe to it, and read it.
+    pub fn allows_updates(&self, uri: &Uri) -> bool {
+        self.allows(Operation::Subscribe, uri) && self.allows(Operation::Read, uri)
+    }
+
     /// Returns the decision on a resource with the glob that it is based on: of several, the first of the config.
     pub fn decide(&self, operation: Operation, uri: &Uri) -> Decision {
-        let subject = without_query(uri);
+        self.decide_text(operation, without_query(uri))
+    }
+
+    /// Returns the decision on a template, as [`decide`](Self::decide) does on a resource.
+    pub fn decide_template(&self, operation: Operation, template: &UriTemplate) -> Decision {
+        self.decide_text(operation, template.as_str())
+    }
+
+    fn decide_text(&self, operation: Operation, subject: &str) -> Decision {
         if let Some(glob) = self.denying_glob(operation, subject) {
             return Decision::Denied(glob.clone());
         }
-        match self.globs.allow.first(subject, |rule| self.applies(rule, operation)) {
+        let allow = self.has_allow_globs.then_some(&self.globs.allow);
+        match allow.and_then(|globs| globs.first(subject, |rule| self.applies(rule, operation))) {
             Some(glob) => Decision::Allowed(glob.clone()),
             None if self.default_allow => Decision::AllowedByDefault,
             None => Decision::DeniedByDefault,
@@ -111,6 +128,15 @@ impl Policy {
     /// Whether everything is allowed that no rule denies.
     pub fn allows_by_default(&self) -> bool {
         self.default_allow
+    }
+
+    /// Returns whether it may allow the operation on something below the mount. False positives are possible. It costs as
+    /// much as there are rules.
+    pub(crate) fn may_allow_below(&self, operation: Operation, mount: &Mount) -> bool {
+        let applicable = || self.rules.iter().filter_map(|index| self.all.get(*index));
+        let rules = || applicable().filter(|rule| rule.operations.contains(&operation));
+        let is_denied = rules().flat_map(|rule| &rule.deny).any(|glob| glob.covers(mount));
+        !is_denied && (self.default_allow || rules().flat_map(|rule| &rule.allow).any(|glob| glob.reaches(mount)))
     }
 
     /// Whether there is something that it may allow.

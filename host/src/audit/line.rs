@@ -6,6 +6,7 @@ use parking_lot::Mutex;
 use serde::Serialize;
 
 use super::context::{MAX_REQUEST_ID, RequestContext, RequestId, SessionHash, TraceId};
+use crate::access::Decision;
 use crate::escape;
 use crate::text;
 
@@ -17,18 +18,14 @@ const MAX_PRINCIPAL: usize = 256;
 const MAX_TEXT: usize = MAX_URI + MAX_PRINCIPAL + MAX_REQUEST_ID;
 /// The maximum number of bytes of JSON for one byte of text: `\u001b`.
 const MAX_ESCAPE: usize = 6;
-/// The maximum length of everything else in a line: keys, numbers, the plugin's name.
-const MAX_REST: usize = 512;
-
-/// The decision of the access rules about a request for one resource or template.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Decision {
-    /// The principal may perform the operation.
-    Allow,
-    /// It may not; for it, the resource does not exist.
-    Deny,
-}
+/// The bytes of a rule's location that a line has.
+const MAX_LOCATION: usize = 64;
+/// The bytes of a glob that a line has.
+const MAX_GLOB: usize = 128;
+/// The maximum length of everything else in a line: the rule, keys, numbers, the plugin's name.
+const MAX_REST: usize = 512 + (MAX_LOCATION + MAX_GLOB) * MAX_ESCAPE;
+/// The space for a line that is allocated at first. Most lines are shorter.
+const USUAL_LEN: usize = 512;
 
 /// What becomes known of a request while it is executed.
 #[derive(Debug, Default)]
@@ -56,7 +53,7 @@ impl Facts {
         }
     }
 
-    /// Records the decision of the access rules.
+    /// Records the decision of the access rules about a request for one resource or template.
     pub(crate) fn set_decision(&self, decision: Decision) {
         self.0.lock().decision = Some(decision);
     }
@@ -96,7 +93,11 @@ struct Members<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     generation: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    decision: Option<Decision>,
+    decision: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rule: Option<&'a str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    glob: Option<&'a str>,
     outcome: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes: Option<u64>,
@@ -122,9 +123,11 @@ fn is_zero(number: &u64) -> bool {
 }
 
 impl Line<'_> {
-    /// Encodes the members after `time` and `sequence`, up to the line break.
-    pub(super) fn encode(&self, context: Option<&RequestContext>, duration: Duration) -> String {
+    /// Encodes the members after `time` and `sequence`, from the comma before them to the line break.
+    pub(super) fn encode(&self, context: Option<&RequestContext>, duration: Duration) -> Vec<u8> {
         let known = self.facts.0.lock();
+        let glob = known.decision.as_ref().and_then(Decision::glob);
+        let location = glob.and_then(|glob| glob.location.as_deref());
         encode(&Members {
             principal: text::prefix(self.principal, MAX_PRINCIPAL),
             session: context.and_then(|context| context.session),
@@ -132,7 +135,9 @@ impl Line<'_> {
             uri: text::prefix(self.uri, MAX_URI),
             plugin: known.plugin.as_deref(),
             generation: known.generation,
-            decision: known.decision,
+            decision: known.decision.as_ref().map(|decision| if decision.is_allowed() { "allow" } else { "deny" }),
+            rule: location.map(|location| text::suffix(location, MAX_LOCATION)),
+            glob: glob.map(|glob| text::prefix(&glob.glob, MAX_GLOB)),
             outcome: self.outcome,
             bytes: known.bytes,
             duration_ms: millis(duration),
@@ -143,17 +148,21 @@ impl Line<'_> {
 }
 
 /// Encodes the members of a line about requests without a line.
-pub(super) fn encode_losses(dropped_lines: u64, refused_requests: u64) -> String {
+pub(super) fn encode_losses(dropped_lines: u64, refused_requests: u64) -> Vec<u8> {
     encode(&Losses { dropped_lines, refused_requests })
 }
 
-/// Encodes the members of an object, without the brace before them, and with a line break behind them.
-fn encode(members: &impl Serialize) -> String {
-    // Texts and numbers do not fail to serialize.
-    let json = serde_json::to_string(members).unwrap_or_default();
-    let mut text = escape::json(json.strip_prefix('{').unwrap_or("}")).into_owned();
-    text.push('\n');
-    text
+/// Encodes the members of an object, after a comma instead of its opening brace, and with a line break behind them.
+fn encode(members: &impl Serialize) -> Vec<u8> {
+    let mut json = Vec::with_capacity(USUAL_LEN);
+    // Texts and numbers do not fail to serialize, nor does memory to be written.
+    let _ = serde_json::to_writer(&mut json, members);
+    let mut json = escape::json_bytes(json);
+    if let Some(brace) = json.first_mut() {
+        *brace = b',';
+    }
+    json.push(b'\n');
+    json
 }
 
 /// The maximum length of a line with so many bytes of text of foreign origin.
@@ -172,6 +181,7 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
+    use crate::access::MatchedGlob;
 
     fn line<'a>(principal: &'a str, uri: &'a str, facts: &'a Facts) -> Line<'a> {
         Line { principal, operation: "read", uri, outcome: "ok", facts }
@@ -180,39 +190,65 @@ mod tests {
     #[test]
     fn a_line_has_what_is_known_and_no_member_for_the_rest() {
         let facts = Facts::default();
-        let text = line("local", "a://b/", &facts).encode(None, Duration::from_nanos(1_234_567));
+        let encode = |uri, duration| String::from_utf8(line("local", uri, &facts).encode(None, duration)).unwrap();
         assert_eq!(
-            text,
-            "\"principal\":\"local\",\"operation\":\"read\",\"uri\":\"a://b/\",\"outcome\":\"ok\",\"duration_ms\":1.234}\n"
+            encode("a://b/", Duration::from_nanos(1_234_567)),
+            ",\"principal\":\"local\",\"operation\":\"read\",\"uri\":\"a://b/\",\"outcome\":\"ok\",\"duration_ms\":1.234}\n"
         );
         facts.set_plugin("notes");
         facts.set_generation(3);
-        facts.set_decision(Decision::Deny);
+        facts.set_decision(Decision::DeniedByDefault);
         facts.set_bytes(0);
-        let text = line("local", "", &facts).encode(None, Duration::ZERO);
         assert_eq!(
-            serde_json::from_str::<Value>(&format!("{{{text}")).unwrap(),
+            value(&encode("", Duration::ZERO)),
             json!({
                 "principal": "local", "operation": "read", "plugin": "notes", "generation": 3, "decision": "deny",
                 "outcome": "ok", "bytes": 0, "duration_ms": 0.0,
             })
         );
-        assert_eq!(encode_losses(2, 0), "\"dropped_lines\":2}\n");
-        assert_eq!(encode_losses(0, 3), "\"refused_requests\":3}\n");
+        assert_eq!(encode_losses(2, 0), b",\"dropped_lines\":2}\n");
+        assert_eq!(encode_losses(0, 3), b",\"refused_requests\":3}\n");
+    }
+
+    /// A whole line with those members.
+    fn value(members: &str) -> Value {
+        serde_json::from_str(&format!("{{{}", members.strip_prefix(',').unwrap())).unwrap()
+    }
+
+    #[test]
+    fn the_rule_that_decided_has_its_place_and_its_glob_within_bounds() {
+        let decided = |location: Option<&str>, glob: &str| {
+            let facts = Facts::default();
+            let glob = MatchedGlob { rule: 0, glob: glob.into(), location: location.map(Into::into) };
+            facts.set_decision(Decision::Allowed(glob));
+            let line = value(str::from_utf8(&line("a", "", &facts).encode(None, Duration::ZERO)).unwrap());
+            (line["decision"].clone(), line["rule"].clone(), line["glob"].clone())
+        };
+        assert_eq!(
+            decided(Some("mcp-host.toml:15"), "**/.env"),
+            ("allow".into(), "mcp-host.toml:15".into(), "**/.env".into())
+        );
+        assert_eq!(decided(None, "**"), ("allow".into(), Value::Null, "**".into()), "a rule of an application");
+        let (_, location, glob) = decided(Some(&format!("{}:15", "x".repeat(255))), &"y".repeat(1024));
+        assert_eq!(location, format!("{}:15", "x".repeat(MAX_LOCATION - 3)), "the line number is kept");
+        assert_eq!(glob, "y".repeat(MAX_GLOB));
     }
 
     proptest::proptest! {
         #[test]
         fn no_text_leaves_its_line_or_deceives_and_all_is_within_the_bound(
+            glob in "[\u{0}-\u{1f}a]{0,300}",
             principal in "(.|[\u{0}-\u{1f}\u{7f}-\u{9f}\u{2028}\u{202e}\u{e0001}\"\\\\]){0,300}",
             uri in "(.|[\u{0}-\u{1f}\u{7f}-\u{9f}\u{2028}\u{202e}\u{e0001}\"\\\\]){0,2500}",
         ) {
             let facts = Facts::default();
-            let text = line(&principal, &uri, &facts).encode(None, Duration::MAX);
+            let location = Some(glob.as_str().into());
+            facts.set_decision(Decision::Denied(MatchedGlob { rule: 0, glob: glob.into(), location }));
+            let text = String::from_utf8(line(&principal, &uri, &facts).encode(None, Duration::MAX)).unwrap();
             proptest::prop_assert!(text.len() <= max_len(principal.len() + uri.len()), "{}", text.len());
             let body = text.strip_suffix('\n').unwrap();
             proptest::prop_assert!(!body.contains(escape::is_unsafe), "{body}");
-            let value: Value = serde_json::from_str(&format!("{{{body}")).unwrap();
+            let value = value(body);
             proptest::prop_assert!(uri.starts_with(value["uri"].as_str().unwrap_or_default()));
             proptest::prop_assert!(principal.starts_with(value["principal"].as_str().unwrap()));
         }

@@ -1,5 +1,6 @@
 //! The queue of lines, and reservations of space in it.
 
+use std::io::Write as _;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use crate::config::audit::{Audit, OnFull};
 pub(super) const MAX_QUEUED: usize = 4 << 20;
 /// At this size the writer is woken, although it collects lines.
 const WAKE_AT: usize = MAX_QUEUED / 4;
-/// The length of `{"time":"…","sequence":…,`, at most.
+/// The length of `{"time":"…","sequence":…`, at most.
 const MAX_PREFIX: usize = 80;
 
 /// The mode in which requests begin.
@@ -48,6 +49,7 @@ struct State {
     reserved: usize,
     /// The number of the last line.
     sequence: u64,
+    clock: Clock,
     losses: Losses,
     /// The last write failed.
     is_failing: bool,
@@ -187,9 +189,10 @@ impl Queue {
         if losses.is_none() {
             return None;
         }
-        let mut line = state.next_prefix();
-        line.push_str(&encode_losses(losses.dropped_lines, losses.refused_requests));
-        Some((line.into_bytes(), losses))
+        let mut line = Vec::new();
+        state.write_prefix(Timestamp::now(), &mut line);
+        line.extend(encode_losses(losses.dropped_lines, losses.refused_requests));
+        Some((line, losses))
     }
 
     /// Counts losses that could not be reported, or that the writer caused.
@@ -209,25 +212,29 @@ impl Queue {
         state.losses
     }
 
-    fn push(&self, members: &str, reserved: usize) {
-        let mut state = self.state.lock();
+    fn push(&self, members: &[u8], reserved: usize) {
+        let now = Timestamp::now();
+        let mut guard = self.state.lock();
+        let state = &mut *guard;
         state.reserved = state.reserved.saturating_sub(reserved);
         if state.has_ended {
             return;
         }
-        let prefix = state.next_prefix();
-        let len = prefix.len().saturating_add(members.len());
+        let len = MAX_PREFIX.saturating_add(members.len());
         // A reservation is never too small, and a line without one needs space now.
         if reserved < len && !state.has_space(len) {
+            state.sequence = state.sequence.saturating_add(1);
             state.losses.dropped_lines = state.losses.dropped_lines.saturating_add(1);
             return;
         }
         let before = state.lines.len();
-        state.lines.extend_from_slice(prefix.as_bytes());
-        state.lines.extend_from_slice(members.as_bytes());
-        let is_large = before < WAKE_AT && state.lines.len() >= WAKE_AT;
+        let mut lines = std::mem::take(&mut state.lines);
+        state.write_prefix(now, &mut lines);
+        lines.extend_from_slice(members);
+        let is_large = before < WAKE_AT && lines.len() >= WAKE_AT;
+        state.lines = lines;
         if state.is_idle || is_large {
-            self.notify(state);
+            self.notify(guard);
         }
     }
 
@@ -245,16 +252,38 @@ impl State {
         used.saturating_add(bytes) <= MAX_QUEUED
     }
 
-    /// The beginning of the next line: its time and its number.
-    fn next_prefix(&mut self) -> String {
+    /// Writes the beginning of the next line: its time and its number.
+    fn write_prefix(&mut self, now: Timestamp, out: &mut Vec<u8>) {
         self.sequence = self.sequence.saturating_add(1);
-        format!("{{\"time\":\"{:.3}\",\"sequence\":{},", Timestamp::now(), self.sequence)
+        let (second, millisecond) = self.clock.split(now);
+        // Writing to memory does not fail.
+        let _ = write!(out, "{{\"time\":\"{second}.{millisecond:03}Z\",\"sequence\":{}", self.sequence);
+    }
+}
+
+/// The last second that was formatted: most lines have the second of the line before them.
+#[derive(Debug, Default)]
+struct Clock {
+    second: i64,
+    text: String,
+}
+
+impl Clock {
+    /// The date and the time to the second, in UTC, and the millisecond.
+    fn split(&mut self, now: Timestamp) -> (&str, i64) {
+        let milliseconds = now.as_millisecond();
+        let second = milliseconds.div_euclid(1000);
+        if second != self.second || self.text.is_empty() {
+            self.second = second;
+            self.text = Timestamp::from_second(second).unwrap_or(now).strftime("%FT%T").to_string();
+        }
+        (&self.text, milliseconds.rem_euclid(1000))
     }
 }
 
 impl Reservation<'_> {
-    /// Queues a line with those members.
-    pub(super) fn push(mut self, members: &str) {
+    /// Queues a line with those members, which begin with a comma.
+    pub(super) fn push(mut self, members: &[u8]) {
         let reserved = std::mem::take(&mut self.bytes);
         self.queue.push(members, reserved);
     }
@@ -297,7 +326,7 @@ mod tests {
     fn lines_have_a_time_and_are_numbered() {
         let queue = queue(OnFull::Drop);
         for _ in 0..2 {
-            queue.reserve(0).unwrap().unwrap().push("\"a\":1}\n");
+            queue.reserve(0).unwrap().unwrap().push(b",\"a\":1}\n");
         }
         let text = String::from_utf8(take(&queue)).unwrap();
         let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
@@ -311,9 +340,9 @@ mod tests {
     #[test]
     fn a_full_queue_drops_lines_counts_them_and_reports_the_count_once() {
         let queue = queue(OnFull::Drop);
-        let members = format!("\"a\":\"{}\"}}\n", "x".repeat(MAX_QUEUED / 4));
+        let members = format!(",\"a\":\"{}\"}}\n", "x".repeat(MAX_QUEUED / 4));
         for _ in 0..5 {
-            queue.reserve(0).unwrap().unwrap().push(&members);
+            queue.reserve(0).unwrap().unwrap().push(members.as_bytes());
         }
         let (line, losses) = queue.take_losses().unwrap();
         assert_eq!(losses, Losses { dropped_lines: 2, refused_requests: 0 });
@@ -332,7 +361,7 @@ mod tests {
         drop(first);
         let third = reserve().unwrap().unwrap();
         drop(second);
-        third.push(&format!("{}\n", "x".repeat(MAX_QUEUED / 3)));
+        third.push(format!("{}\n", "x".repeat(MAX_QUEUED / 3)).as_bytes());
         let mut pending = take(&queue);
         let fourth = reserve().unwrap();
         assert_eq!(reserve().unwrap_err(), QueueFull, "the writer has not written what it took");

@@ -1,7 +1,7 @@
 //! The thread that writes lines.
 //!
 //! It takes all lines that are queued, writes them, and collects more for [`BATCH_INTERVAL`], so that under load a
-//! write has many lines, and requests rarely wake the thread.
+//! write has many lines, and requests rarely wake the thread: each write costs more than the encoding of many lines.
 
 use std::io;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::config::audit::Audit;
 use crate::log_target;
 
 /// The time for which lines are collected after a write.
-pub(super) const BATCH_INTERVAL: Duration = Duration::from_millis(10);
+pub(super) const BATCH_INTERVAL: Duration = Duration::from_millis(50);
 /// The interval of attempts to write after one that failed.
 pub(super) const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 /// The maximum size of one write. A file is rotated between two.

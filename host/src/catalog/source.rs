@@ -20,6 +20,14 @@ pub(crate) enum ListingKind {
 }
 
 impl ListingKind {
+    /// Returns the operation of the access rules.
+    pub(super) fn operation(self) -> Operation {
+        match self {
+            Self::Entries => Operation::List,
+            Self::Templates => Operation::Templates,
+        }
+    }
+
     /// Returns the name of the kind in a cursor's binding.
     pub(super) fn name(self) -> &'static str {
         match self {

@@ -63,6 +63,17 @@ impl PrefixMatcher {
     }
 }
 
+/// How a glob can be looked up among many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum GlobLookup<'a> {
+    /// It matches every URI.
+    Everything,
+    /// It matches this text without wildcards, and everything below it.
+    Below(&'a str),
+    /// Its patterns have to be matched.
+    Pattern,
+}
+
 /// A regular expression that all globs match: the first segment is `**` or contains a colon.
 const PATTERN: &str = r"^([*][*]|[^/]*:[^/]*)(/|$)[^\[\]\\#]*$";
 
@@ -80,14 +91,29 @@ impl UriGlob {
         self.matcher.is_match(uri) || self.prefix.as_ref().is_some_and(|above| above.matches(uri))
     }
 
+    /// Returns how it can be looked up among many.
+    pub(crate) fn lookup(&self) -> GlobLookup<'_> {
+        match &self.prefix {
+            _ if self.normalized == "**" => GlobLookup::Everything,
+            Some(PrefixMatcher::Literal(prefix)) => GlobLookup::Below(prefix),
+            _ => GlobLookup::Pattern,
+        }
+    }
+
     /// Returns the patterns of which one matches where it matches, to be compiled into a set with those of other globs.
     pub(crate) fn patterns(&self) -> impl Iterator<Item = Glob> {
         let above = self.prefix.is_some().then(|| self.normalized.strip_suffix("/**")).flatten();
         [Some(self.normalized.as_str()), above].into_iter().flatten().filter_map(|pattern| pattern_of(pattern).ok())
     }
 
+    /// Returns whether it matches all URIs below that mount. False negatives are possible.
+    pub(crate) fn covers(&self, mount: &Mount) -> bool {
+        let has_all_below = self.normalized == "**" || self.normalized.ends_with("/**");
+        has_all_below && self.matches(mount.as_str())
+    }
+
     /// Returns whether it could match a URI below that mount. False positives are possible.
-    pub(super) fn reaches(&self, mount: &Mount) -> bool {
+    pub(crate) fn reaches(&self, mount: &Mount) -> bool {
         reach::reaches(&self.normalized, mount.as_str())
     }
 

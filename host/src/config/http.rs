@@ -3,6 +3,8 @@
 //! | key | meaning |
 //! |---|---|
 //! | `tls` | HTTPS instead of HTTP, with this certificate |
+//! | `public-url` | the URL of this server for clients, which access tokens are issued for |
+//! | `client-ca` | authorities of client certificates (mTLS) |
 //! | `hosts` | additional host names of the server, such as that of a reverse proxy, for validation of `Host` |
 //! | `cors` | additional origins of web pages that may send requests and read the responses (CORS) |
 //! | `keep-alive` | the interval of keep-alive comments on idle event streams |
@@ -12,16 +14,19 @@
 
 mod address;
 mod allowed_origins;
+mod client_ca;
 pub mod limits;
 mod share;
 mod tls;
 
 pub use self::address::{HttpAddress, HttpAddressError};
+pub use self::client_ca::{CertificateName, ClientAuthority};
 pub use self::limits::HttpServerLimits;
 pub use self::share::{ClientShare, ShareError};
 pub use self::tls::{Tls, TlsError};
 
 use super::duration::{BoundedDuration, MINUTE, SECOND};
+use super::endpoint_url::{EndpointUrl, IdentifierUrl};
 use super::reader::{FromTable, Table, documented};
 use crate::net::{OriginPattern, UrlHost};
 
@@ -35,6 +40,11 @@ documented! {
     pub struct Http {
         /// The certificate for TLS. Without it: plain HTTP.
         pub tls: Option<Tls>,
+        /// The URL of the endpoint for clients, such as `https://mcp.example.com/mcp`: the canonical URI of this server, which the
+        /// audience of access tokens is (RFC 8707). Required by `[[issuer]]`. Its host is one of `hosts`.
+        pub public_url: Option<EndpointUrl>,
+        /// Authorities of client certificates (mTLS). Requires `tls`. None unless set: no certificate is requested.
+        pub client_ca: Vec<ClientAuthority>,
         /// Host names by which clients may address the server, at any port, in addition to `localhost` and the loopback
         /// addresses. None unless set.
         pub hosts: Vec<UrlHost>,
@@ -55,12 +65,27 @@ impl FromTable for Http {
     }
 
     fn from_table(table: &mut Table<'_>) -> Option<Self> {
+        let (tls, has_tls) = (table.optional("tls"), table.has("tls"));
+        let client_ca = table.optional("client-ca").map(|client_ca::ClientAuthorities(all)| all).unwrap_or_default();
+        if !client_ca.is_empty() && !has_tls {
+            let help = "add `tls = { certificate = \"tls/cert.pem\", key = \"tls/key.pem\" }`: client certificates are part of TLS";
+            table.report_error("`http` has `client-ca` without `tls`", help);
+        }
         Some(Self {
-            tls: table.optional("tls"),
+            tls,
+            public_url: table.optional("public-url").map(|IdentifierUrl(url)| url),
+            client_ca,
             hosts: table.or_default("hosts"),
             cors: table.optional("cors").map(|allowed_origins::CorsOrigins(pages)| pages).unwrap_or_default(),
             keep_alive: table.or_default("keep-alive"),
             limits: table.or_default("limits"),
         })
+    }
+}
+
+impl Http {
+    /// Returns whether clients may address the server by that host name, which is no loopback one.
+    pub(crate) fn is_own_host(&self, host: &UrlHost) -> bool {
+        self.hosts.contains(host) || self.public_url.as_ref().is_some_and(|url| url.origin().host() == host)
     }
 }

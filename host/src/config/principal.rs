@@ -250,7 +250,7 @@ impl FromNode for Groups {
 }
 
 /// Reports each name that an earlier entry of the list has.
-fn report_repeated_names(items: &[Node<'_>], message: &str) {
+pub(super) fn report_repeated_names(items: &[Node<'_>], message: &str) {
     for (index, item) in items.iter().enumerate() {
         let Some(name) = item.parse_entry::<PrincipalName>("name") else { continue };
         let mut earlier = items.iter().take(index);
@@ -263,6 +263,6 @@ fn report_repeated_names(items: &[Node<'_>], message: &str) {
 }
 
 /// Returns the names that the entries of a list declare, as far as they are valid.
-fn declared_names(items: &[Node<'_>]) -> Vec<String> {
+pub(super) fn declared_names(items: &[Node<'_>]) -> Vec<String> {
     items.iter().filter_map(|item| item.parse_entry::<PrincipalName>("name")).map(|name| name.0).collect()
 }

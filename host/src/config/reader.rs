@@ -42,6 +42,7 @@ pub(super) struct ReadContext<'a> {
 pub(super) struct DeclaredNames {
     pub(super) principals: Vec<String>,
     pub(super) groups: Vec<String>,
+    pub(super) issuers: Vec<String>,
 }
 
 impl<'a> ReadContext<'a> {

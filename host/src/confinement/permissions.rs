@@ -7,8 +7,8 @@
 //! | read and write | `grants.dirs` with `mode = "rw"`; the state directory and the cache; the directory of the audit log |
 //! | execute | this program and the libraries that it is linked with: it starts itself as the compiler |
 //! | listen at a TCP port | `server.http` |
-//! | connect to TCP ports | those of `grants.http`, and 53 for names |
-//! | read the system's resolver configuration and certificates | if there is a grant of HTTP |
+//! | connect to TCP ports | those of `grants.http` and of the URLs of `[[issuer]]`, and 53 for names |
+//! | read the system's resolver configuration and certificates | if there is a grant of HTTP, or an issuer with a URL |
 //!
 //! A directory stands for everything below it.
 
@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 use crate::config::Config;
 use crate::config::audit::AuditDestination;
 use crate::config::grants::Mode;
+use crate::config::issuer::Issuer;
 
 /// DNS over TCP, for answers that do not fit into a datagram.
 const DNS_PORT: u16 = 53;
@@ -100,6 +101,8 @@ impl Permissions {
             }
             permissions.connect.extend(plugin.grants.http.iter().map(|grant| grant.origin.port()));
         }
+        let urls = config.issuers.iter().flat_map(Issuer::urls);
+        permissions.connect.extend(urls.map(|url| url.origin().port()));
         // Rotation renames files in the directory.
         if let Some(AuditDestination::File(audit)) = config.audit.as_ref().map(|audit| &audit.destination) {
             permissions.write.extend(audit.path.parent().map(Path::to_owned));

@@ -174,7 +174,7 @@ impl HostBuilder {
         let (plugin_runtime, config) = (Arc::new(runtime), Arc::new(config));
         let access = Arc::new(Access::new(&config));
         let generation = Generation::new(1, config.clone(), native.clone(), access, |_| Err(NotLoaded::Loading))?;
-        let audit = AuditLog::start(config.audit.as_ref())?;
+        let audit = Arc::new(AuditLog::start(config.audit.as_ref())?);
         let generation_store = Arc::new(GenerationStore::new(generation));
         let background_loader = BackgroundLoader::new(generation_store.clone(), plugin_runtime.clone());
         for plugin in sorted_by_name(&config) {

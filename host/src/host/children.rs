@@ -54,7 +54,7 @@ impl Host {
         let target = now.resolve(principal, Operation::Read, uri, facts)?;
         let plugin = target.slot.loaded()?;
         let answer = |fault: Fault| fault.into_client_error(plugin.name(), uri);
-        let contents = plugin.read(&target.path, now.read_filter(principal)).await.map_err(answer)?;
+        let contents = plugin.read(&target.path, target.read_filter()).await.map_err(answer)?;
         let mut contents = not_found_if_empty(uri, contents)?;
         let is_own = |one: &ResourceContents| one.entry.uri == target.uri;
         if contents.iter().all(is_own) {
@@ -73,7 +73,7 @@ impl Host {
             if contents.is_empty() {
                 return Err(answer(fault));
             }
-        } else if !now.access.allows(principal, Operation::List, &target.uri) {
+        } else if !target.policy.allows(Operation::List, &target.uri) {
             contents.retain(is_own);
         }
         facts.set_bytes(total_len(&contents));
@@ -83,11 +83,10 @@ impl Host {
     /// Returns what a principal can do with a resource besides reading it.
     #[doc(hidden)]
     pub fn capabilities(&self, principal: &Principal, entry: &Resource) -> ResourceCapabilities {
-        let now = self.generation.load();
-        let may = |operation| now.access.allows(principal, operation, &entry.uri);
+        let policy = self.policy(principal);
         ResourceCapabilities {
-            list: entry.listable && may(Operation::List),
-            subscribe: entry.subscribable && may(Operation::Subscribe) && may(Operation::Read),
+            list: entry.listable && policy.allows(Operation::List, &entry.uri),
+            subscribe: entry.subscribable && policy.allows_updates(&entry.uri),
         }
     }
 

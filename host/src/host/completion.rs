@@ -6,10 +6,10 @@
 
 use std::collections::BTreeMap;
 
-use super::resolve::{ValueFilter, route_error};
+use super::resolve::{ValueFilter, route_error_for};
 use super::{CompleteRequest, Host};
 use crate::access::Principal;
-use crate::audit::{Decision, Facts};
+use crate::audit::Facts;
 use crate::config::Operation;
 use crate::resource::{Argument, Completion, Error};
 use crate::uri::UriTemplate;
@@ -24,19 +24,22 @@ impl Host {
         let now = self.generation.load_full();
         facts.set_generation(now.number);
         let CompleteRequest { template: requested_template, argument, context: known } = request;
+        let policy = now.access.policy(principal);
+        let routed = now.router.route_template(requested_template);
         let (slot, template) =
-            now.router.route_template(requested_template).map_err(|error| route_error(&error, requested_template))?;
+            routed.map_err(|error| route_error_for(&policy, Operation::Complete, &error, requested_template, facts))?;
         let not_found = || Error::NotFound { uri: requested_template.to_owned() };
         let slot = now.slots.get(*slot).ok_or_else(not_found)?;
         facts.set_plugin(&slot.name);
-        if !now.access.allows_template(principal, Operation::Complete, &template) {
-            facts.set_decision(Decision::Deny);
+        let decision = policy.decide_template(Operation::Complete, &template);
+        let is_allowed = decision.is_allowed();
+        facts.set_decision(decision);
+        if !is_allowed {
             return Err(not_found());
         }
-        facts.set_decision(Decision::Allow);
         let plugin = slot.loaded()?;
         let known = context_arguments(&template, known);
-        let value_filter = ValueFilter::new(now.clone(), principal, &template, &argument.name, &known);
+        let value_filter = ValueFilter::new(now.clone(), policy, &template, &argument.name, &known);
         let known = known.into_iter().map(|(name, value)| Argument { name, value }).collect();
         let completion = plugin
             .complete(template.path_template(), argument, known, move |value| value_filter.is_value_visible(value));

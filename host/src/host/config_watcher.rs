@@ -218,7 +218,7 @@ impl ConfigWatcher {
                     }
                     Err(reason) => {
                         reloading.in_progress = None;
-                        reload_settings(self.host.clone(), config).await;
+                        reload_settings(&self.host, config).await;
                         tracing::error!(target: log_target::CONFIG, "reload failed; {KEEPING_PLUGINS}; {SETTINGS_APPLY}: {reason}");
                     }
                 }
@@ -231,7 +231,7 @@ impl ConfigWatcher {
                 match usable {
                     Some(usable) => {
                         reloading.in_progress = None;
-                        reload_settings(self.host.clone(), (self.map)(usable)).await;
+                        reload_settings(&self.host, (self.map)(usable)).await;
                         reloading.log_missing(message);
                     }
                     None => log_rejected(&message),
@@ -353,15 +353,11 @@ fn log_rejected(message: &str) {
 }
 
 /// Applies the rules and settings of a config whose plugins cannot be used.
-async fn reload_settings(host: Arc<Host>, config: Config) {
-    let reloaded = tokio::task::spawn_blocking(move || host.reload_settings(config)).await;
-    match reloaded {
-        Ok(Ok(_)) => {}
-        Ok(Err(error)) => {
-            tracing::error!(target: log_target::CONFIG, %error, "rules and settings of the new config are not applied")
-        }
+async fn reload_settings(host: &Host, config: Config) {
+    match host.reload_settings(config).await {
+        Ok(_) => {}
         Err(error) => {
-            tracing::error!(target: log_target::CONFIG, %error, "rules and settings of the new config may not be applied")
+            tracing::error!(target: log_target::CONFIG, %error, "rules and settings of the new config are not applied")
         }
     }
 }

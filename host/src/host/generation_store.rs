@@ -34,7 +34,7 @@ impl GenerationStore {
     }
 
     /// Replaces the current generation with the one that `next` derives from it, if any, and notifies subscribers. It
-    /// is atomic. Other replacements wait for `next`, which compiles changed rules; requests do not.
+    /// is atomic. Other replacements wait for `next`; requests do not.
     pub(super) fn replace<T, E>(
         &self,
         snapshot: ListingSnapshot,
@@ -53,6 +53,12 @@ impl GenerationStore {
             self.version.send_modify(|times| *times = times.wrapping_add(1));
         }
         Ok(result)
+    }
+
+    /// Runs `action` while nothing is being replaced.
+    pub(super) fn lock_with(&self, action: impl FnOnce()) {
+        let _one_at_a_time = self.replace_lock.lock();
+        action();
     }
 
     /// The number of replacements.

@@ -2,8 +2,9 @@
 //!
 //! Rules are replaced at once, plugins all or nothing:
 //!
-//! 1. Rules and settings of the server are replaced atomically, before anything is read or loaded, for the plugins that
-//!    are being served. Nothing later reverts them. It is the only step for a config whose plugins cannot be used.
+//! 1. Rules are compiled on a blocking thread: 0.1 ms of processor time for each glob. Then they and the settings of the
+//!    server are replaced atomically, before anything is read or loaded, for the plugins that are being served. Nothing
+//!    later reverts them. It is the only step for a config whose plugins cannot be used.
 //! 2. Unchanged plugins are kept: one whose config and component are the same stays the same plugin in the next
 //!    generation, with its instances, counters and watcher. One that is not loaded, with the same config, is loaded in
 //!    the background (module `background_loader`) and delays nothing.
@@ -23,16 +24,19 @@
 //! directories, cursor key, compiler limits, and whether TLS is on.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
+use tokio::sync::watch;
 
 use super::Host;
 use super::builder::log_warnings;
 use super::generation::{Generation, NativePluginConflict, check_conflicts, sorted_by_name};
+use super::generation_store::GenerationStore;
 use crate::access::Access;
+use crate::audit::AuditLog;
 use crate::config::{self, Config};
 use crate::digest::Digest;
 use crate::plugin::{LoadError, NotLoaded, Plugin};
@@ -134,6 +138,14 @@ struct PendingReload {
     report: ReloadReport,
 }
 
+/// The first step of a reload, which has superseded all others.
+struct SettingsStep {
+    generation_store: Arc<GenerationStore>,
+    audit: Arc<AuditLog>,
+    latest_reload: watch::Sender<u64>,
+    reload_id: u64,
+}
+
 /// The change of a plugin from the old config to the new one.
 enum PluginChange {
     /// It is kept.
@@ -147,16 +159,17 @@ enum PluginChange {
 impl Host {
     /// Replaces the config, or reloads component files that have changed under the same one.
     ///
-    /// Rules and settings apply from the first poll of the future, whether or not the plugins load. Requests in flight
-    /// complete with the old generation; later ones use the new one. Subscriptions stay. If another reload begins
-    /// before this one has ended, or the future is dropped, its plugins are not used.
+    /// Rules and settings apply as soon as the rules are compiled, whether or not the plugins load, and also if the future
+    /// is dropped after its first poll. Requests in flight complete with the old generation; later ones use the new one.
+    /// Subscriptions stay. If another reload begins before this one has ended, or the future is dropped, its plugins are
+    /// not used.
     ///
     /// # Errors
     ///
     /// A new or changed plugin cannot be used. The old plugins are still served.
     pub async fn reload(&self, config: Config) -> Result<ReloadReport, ReloadError> {
         let began = Instant::now();
-        let pending = self.replace_settings(config)?;
+        let pending = self.replace_settings(config).await?;
         if pending.report.rules || pending.plugins_changed {
             log_warnings(pending.config.clone(), &self.generation.load().native);
         }
@@ -172,15 +185,14 @@ impl Host {
     }
 
     /// Replaces the rules and settings, but not the plugins: for a config whose plugins cannot be used, such as the
-    /// [valid part](crate::config::ConfigError::partial_config) of a config. Supersedes a reload in flight. Must be
-    /// called on a tokio runtime.
+    /// [valid part](crate::config::ConfigError::partial_config) of a config. Supersedes a reload in flight.
     ///
     /// # Errors
     ///
-    /// Two mounts of the config overlap, or the host is shutting down. Nothing has changed then.
-    pub(crate) fn reload_settings(&self, config: Config) -> Result<ReloadReport, ReloadError> {
+    /// Two mounts of the config overlap, the host is shutting down, or a newer reload has begun. Nothing has changed then.
+    pub(crate) async fn reload_settings(&self, config: Config) -> Result<ReloadReport, ReloadError> {
         let began = Instant::now();
-        let PendingReload { config, report, .. } = self.replace_settings(config)?;
+        let PendingReload { config, report, .. } = self.replace_settings(config).await?;
         if report.rules {
             log_warnings(config, &self.generation.load().native);
         }
@@ -194,44 +206,23 @@ impl Host {
         self.plugin_runtime.clear_failures();
     }
 
-    /// The first step of a reload: rules and settings, for the plugins that are being served.
-    fn replace_settings(&self, config: Config) -> Result<PendingReload, ReloadError> {
+    /// The first step of a reload: rules and settings, for the plugins that are being served. It runs to its end even if
+    /// the future is dropped: otherwise it would have superseded an older reload, and left its rules undone with its own.
+    async fn replace_settings(&self, config: Config) -> Result<PendingReload, ReloadError> {
         if self.requests.is_closed() {
             return Err(ReloadError::ShuttingDown);
         }
         // An invalid config changes nothing.
         check_conflicts(&config, &self.generation.load().native)?;
-        self.generation_store.replace(ListingSnapshot::default(), |old| {
-            let (config, requires_restart) = pin_restart_only_settings(config, &old.config);
-            let mut report = ReloadReport {
-                rules: config.rules != old.config.rules || config.groups != old.config.groups,
-                principals: config.principals != old.config.principals,
-                server: config.server != old.config.server,
-                http: config.http != old.config.http,
-                audit: config.audit != old.config.audit,
-                generation: old.number,
-                requires_restart,
-                ..ReloadReport::default()
-            };
-            let plugins_changed = config.plugins != old.config.plugins;
-            let access = if report.rules { Arc::new(Access::new(&config)) } else { old.access.clone() };
-            let next = report.replaces_settings().then(|| {
-                report.generation = old.number.saturating_add(1);
-                let config = Config { plugins: old.config.plugins.clone(), ..config.clone() };
-                Generation {
-                    number: report.generation,
-                    config: Arc::new(config),
-                    access: access.clone(),
-                    ..old.clone()
-                }
-            });
-            if report.audit {
-                self.audit.reconfigure(config.audit.as_ref());
-            }
-            self.latest_reload.send_modify(|newest| *newest = newest.wrapping_add(1));
-            let reload_id = *self.latest_reload.borrow();
-            Ok((next, PendingReload { config: Arc::new(config), access, reload_id, plugins_changed, report }))
-        })
+        let step = SettingsStep::begin(self);
+        match tokio::task::spawn_blocking(move || step.run(config)).await {
+            Ok(replaced) => replaced,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // The runtime is shutting down.
+                Err(_) => Err(ReloadError::ShuttingDown),
+            },
+        }
     }
 
     /// The other steps of a reload: its plugins.
@@ -363,6 +354,78 @@ impl Host {
         digests.retain(|file, _| !moving.contains(file));
         digests
     }
+}
+
+impl SettingsStep {
+    /// Begins a reload. From here on, older ones change nothing.
+    fn begin(host: &Host) -> Self {
+        let mut reload_id = 0;
+        // No older one is in the middle of a replacement.
+        host.generation_store.lock_with(|| {
+            host.latest_reload.send_modify(|newest| {
+                *newest = newest.wrapping_add(1);
+                reload_id = *newest;
+            });
+        });
+        Self {
+            generation_store: host.generation_store.clone(),
+            audit: host.audit.clone(),
+            latest_reload: host.latest_reload.clone(),
+            reload_id,
+        }
+    }
+
+    /// Compiles the rules, if they have changed, and replaces rules and settings. Blocks.
+    fn run(self, config: Config) -> Result<PendingReload, ReloadError> {
+        // Only a newer reload changes the rules that are served.
+        let old = self.generation_store.generation.load_full();
+        let rules_changed = config.rules != old.config.rules || config.groups != old.config.groups;
+        // The locations of rules are in the audit log.
+        let access = match rules_changed || locations(&config) != locations(&old.config) {
+            true => Arc::new(Access::new(&config)),
+            false => old.access.clone(),
+        };
+        self.generation_store.replace(ListingSnapshot::default(), |old| {
+            if *self.latest_reload.borrow() != self.reload_id {
+                return Err(ReloadError::Superseded);
+            }
+            let (config, requires_restart) = pin_restart_only_settings(config, &old.config);
+            let mut report = ReloadReport {
+                rules: rules_changed,
+                principals: config.principals != old.config.principals,
+                server: config.server != old.config.server,
+                http: config.http != old.config.http,
+                audit: config.audit != old.config.audit,
+                generation: old.number,
+                requires_restart,
+                ..ReloadReport::default()
+            };
+            let plugins_changed = config.plugins != old.config.plugins;
+            if report.replaces_settings() {
+                report.generation = old.number.saturating_add(1);
+            }
+            let next = (report.replaces_settings() || !Arc::ptr_eq(&access, &old.access)).then(|| {
+                let config = Config { plugins: old.config.plugins.clone(), ..config.clone() };
+                Generation {
+                    number: report.generation,
+                    config: Arc::new(config),
+                    access: access.clone(),
+                    ..old.clone()
+                }
+            });
+            if report.audit {
+                self.audit.reconfigure(config.audit.as_ref());
+            }
+            let pending =
+                PendingReload { config: Arc::new(config), access, reload_id: self.reload_id, plugins_changed, report };
+            Ok((next, pending))
+        })
+    }
+}
+
+/// The file of a config, and the line of each rule in it.
+fn locations(config: &Config) -> (Option<&Path>, Vec<Option<usize>>) {
+    (config.file.as_deref(), config.rules.iter().map(|rule| rule.line.get()).collect())
 }
 
 impl Generation {

@@ -8,8 +8,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::generation::Generation;
-use crate::access::{Policy, Principal};
-use crate::audit::{Decision, Facts};
+use crate::access::{Decision, Policy, Principal};
+use crate::audit::Facts;
 use crate::catalog::{PageRequest, Viewer};
 use crate::config::Operation;
 use crate::plugin::PluginSlot;
@@ -22,6 +22,8 @@ const MAX_VALUE_LEN: usize = 65_536;
 
 /// The plugin and the path that a URI resolves to.
 pub(super) struct ResolvedTarget<'a> {
+    /// The policy that allowed it.
+    pub(super) policy: Arc<Policy>,
     pub(super) slot: &'a PluginSlot,
     pub(super) uri: Uri,
     pub(super) path: Path,
@@ -31,12 +33,6 @@ impl Generation {
     /// The principal with the rules of this generation.
     pub(super) fn viewer(&self, principal: &Principal) -> Viewer {
         Viewer { policy: self.access.policy(principal), principal: principal.clone() }
-    }
-
-    /// Returns a filter that retains the contents that the principal may read.
-    pub(super) fn read_filter(&self, principal: &Principal) -> impl FnMut(&ResourceContents) -> bool + Send + use<> {
-        let policy = self.access.policy(principal);
-        move |one| policy.allows(Operation::Read, &one.entry.uri)
     }
 
     /// The request for one page of the merged listing, with the page size of the config.
@@ -56,31 +52,51 @@ impl Generation {
         facts: &Facts,
     ) -> Result<ResolvedTarget<'_>, Error> {
         facts.set_generation(self.number);
-        let routed = self.router.route(uri).map_err(|error| match error.mount() {
-            // The existence of a mount is not public.
-            Some(mount) if !self.may_access_mount(principal, operation, mount) => {
-                facts.set_decision(Decision::Deny);
-                Error::NotFound { uri: uri.to_owned() }
-            }
-            _ => route_error(&error, uri),
-        })?;
+        let policy = self.access.policy(principal);
+        let routed = self.router.route(uri).map_err(|error| route_error_for(&policy, operation, &error, uri, facts))?;
         let not_found = || Error::NotFound { uri: uri.to_owned() };
         let slot = self.slots.get(*routed.target).ok_or_else(not_found)?;
         facts.set_plugin(&slot.name);
-        if !self.access.allows(principal, operation, &routed.uri) {
-            facts.set_decision(Decision::Deny);
-            return Err(not_found());
+        let decision = policy.decide(operation, &routed.uri);
+        let is_allowed = decision.is_allowed();
+        facts.set_decision(decision);
+        match is_allowed {
+            true => Ok(ResolvedTarget { policy, slot, uri: routed.uri, path: routed.path }),
+            false => Err(not_found()),
         }
-        facts.set_decision(Decision::Allow);
-        Ok(ResolvedTarget { slot, uri: routed.uri, path: routed.path })
-    }
-
-    fn may_access_mount(&self, principal: &Principal, operation: Operation, mount: &Mount) -> bool {
-        mount.compose("").is_ok_and(|root| self.access.allows(principal, operation, &root.uri))
     }
 }
 
+/// The error for a URI or template that cannot be routed, for one principal: the existence of a mount is not public.
+pub(super) fn route_error_for(
+    policy: &Policy,
+    operation: Operation,
+    error: &RouteError,
+    requested_uri: &str,
+    facts: &Facts,
+) -> Error {
+    let decision = error.mount().map(|mount| decide_mount(policy, operation, mount));
+    match decision.filter(|decision| !decision.is_allowed()) {
+        Some(denied) => {
+            facts.set_decision(denied);
+            Error::NotFound { uri: requested_uri.to_owned() }
+        }
+        None => route_error(error, requested_uri),
+    }
+}
+
+/// The decision on the root of a mount.
+fn decide_mount(policy: &Policy, operation: Operation, mount: &Mount) -> Decision {
+    mount.compose("").map_or(Decision::DeniedByDefault, |root| policy.decide(operation, &root.uri))
+}
+
 impl ResolvedTarget<'_> {
+    /// Returns a filter that retains the contents that the principal may read.
+    pub(super) fn read_filter(&self) -> impl FnMut(&ResourceContents) -> bool + Send + use<> {
+        let policy = self.policy.clone();
+        move |one| policy.allows(Operation::Read, &one.entry.uri)
+    }
+
     /// Calls the provider's `stat`. Errors name `requested_uri`, the URI as the client spelled it.
     pub(super) async fn stat(&self, requested_uri: &str) -> Result<Resource, Error> {
         let plugin = self.slot.loaded()?;
@@ -126,13 +142,13 @@ pub(super) struct ValueFilter {
 impl ValueFilter {
     pub(super) fn new(
         generation: Arc<Generation>,
-        principal: &Principal,
+        policy: Arc<Policy>,
         template: &UriTemplate,
         name: &str,
         context: &BTreeMap<String, String>,
     ) -> Self {
         Self {
-            policy: generation.access.policy(principal),
+            policy,
             generation,
             template: template.clone(),
             variable: name.to_owned(),

@@ -27,7 +27,7 @@ use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::Host;
-use crate::audit::{Decision, Facts};
+use crate::audit::Facts;
 use crate::config::Operation;
 use crate::log_target;
 use crate::resource::Error;
@@ -104,7 +104,7 @@ impl Host {
             }
         };
         let waiting = async { timeout(MAX_WAIT, trying).await.unwrap_or_else(|_| Err(self.subscribe_timeout(uri))) };
-        self.audited(subscriber.principal(), Operation::Subscribe.name(), uri, &facts, waiting).await
+        self.audited(&subscriber.principal(), Operation::Subscribe.name(), uri, &facts, waiting).await
     }
 
     /// Subscribes to each of those resources, with retries until it succeeds, and notifies the subscriber once of each
@@ -168,7 +168,8 @@ impl Host {
     ) -> (&'a RequestedResource<'a>, Option<Duration>) {
         let uri = wanted.uri;
         let facts = Facts::default();
-        let record = self.begin_record(subscriber.principal(), Operation::Subscribe.name(), uri, &facts);
+        let principal = subscriber.principal();
+        let record = self.begin_record(&principal, Operation::Subscribe.name(), uri, &facts);
         let Ok(mut record) = record else { return (wanted, Some(AUDIT_RETRY_DELAY)) };
         record.set_audited(false);
         let mut retry_after = None;
@@ -221,9 +222,10 @@ impl Host {
     /// Returns the plugin's name and the URI in normal form, if the subscriber's principal may subscribe to it.
     fn authorize_subscribe(&self, subscriber: &Subscriber, uri: &str, facts: &Facts) -> Result<(String, Uri), Error> {
         let generation = self.generation.load();
-        let target = generation.resolve(subscriber.principal(), Operation::Subscribe, uri, facts)?;
-        if !generation.access.allows(subscriber.principal(), Operation::Read, &target.uri) {
-            facts.set_decision(Decision::Deny);
+        let target = generation.resolve(&subscriber.principal(), Operation::Subscribe, uri, facts)?;
+        let reading = target.policy.decide(Operation::Read, &target.uri);
+        if !reading.is_allowed() {
+            facts.set_decision(reading);
             return Err(Error::NotFound { uri: uri.to_owned() });
         }
         let plugin = target.slot.loaded()?;

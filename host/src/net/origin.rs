@@ -64,6 +64,16 @@ pub enum UrlHost {
     Address(IpAddr),
 }
 
+impl UrlHost {
+    /// Returns whether it is a name of this machine that cannot resolve to another (RFC 6761, section 6.3).
+    pub fn is_loopback(&self) -> bool {
+        match self {
+            Self::Name(name) => name.as_str() == "localhost",
+            Self::Address(address) => address.is_loopback(),
+        }
+    }
+}
+
 /// A server of the web: scheme, host and port. Its text is `https://docs.rs`, with the port if it is not the usual one.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Origin {

@@ -7,7 +7,11 @@ use rmcp::service::Peer;
 
 use super::client_log::ClientLog;
 #[cfg(feature = "http")]
+use super::notifications::SessionSubscriptions;
+#[cfg(feature = "http")]
 use super::revision::Revision;
+#[cfg(feature = "http")]
+use crate::access::Principal;
 use crate::resource::MissingPlugin;
 
 /// The client of a session.
@@ -17,6 +21,9 @@ pub(super) struct Client {
     pub(super) revision: Revision,
     /// The log messages that it has requested.
     pub(super) log: Arc<ClientLog>,
+    /// The subscriptions of the session.
+    #[cfg(feature = "http")]
+    pub(super) subscriptions: Arc<SessionSubscriptions>,
     /// rmcp's handle, for notifications.
     pub(super) peer: Peer<RoleServer>,
 }
@@ -40,6 +47,12 @@ impl ClientCell {
 }
 
 impl Client {
+    /// Replaces the principal of the session's subscriptions: the same identity with other groups.
+    #[cfg(feature = "http")]
+    pub(super) fn set_principal(&self, principal: &Principal) {
+        self.subscriptions.set_principal(principal);
+    }
+
     /// Sends log messages about the plugins that are missing from an answer, if the client has requested warnings.
     pub(super) async fn warn_missing(&self, missing: &[MissingPlugin]) {
         self.log.warn_missing(&self.peer, missing).await;

@@ -47,7 +47,7 @@ pub(super) struct Handler {
     server_info: Arc<ServerInfoCache>,
     principal: PrincipalSource,
     log: Arc<ClientLog>,
-    subscriptions: SessionSubscriptions,
+    subscriptions: Arc<SessionSubscriptions>,
     /// Fires at graceful shutdown, which ends the streams of `subscriptions/listen`.
     shutdown: CancellationToken,
 }
@@ -59,14 +59,7 @@ impl Handler {
         principal: PrincipalSource,
         shutdown: CancellationToken,
     ) -> Self {
-        Self {
-            host,
-            server_info,
-            principal,
-            log: Arc::default(),
-            subscriptions: SessionSubscriptions::default(),
-            shutdown,
-        }
+        Self { host, server_info, principal, log: Arc::default(), subscriptions: Arc::default(), shutdown }
     }
 
     /// Returns the principal of a request whose parameters are well-formed.
@@ -177,6 +170,8 @@ impl ServerHandler for Handler {
                 #[cfg(feature = "http")]
                 revision,
                 log: self.log.clone(),
+                #[cfg(feature = "http")]
+                subscriptions: self.subscriptions.clone(),
                 peer: context.peer.clone(),
             });
         }

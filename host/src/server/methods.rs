@@ -5,6 +5,8 @@ use rmcp::model::ErrorCode;
 
 use super::params::truncate;
 use super::revision::Revision;
+#[cfg(feature = "http")]
+use crate::config::Operation;
 use crate::config::{AdvertisedCapability, Extension};
 use crate::host::Host;
 
@@ -14,6 +16,20 @@ const MAX_QUOTED_METHOD: usize = 64;
 /// Returns whether the method exists in that revision.
 pub(super) fn is_supported(host: &Host, revision: Revision, method: &str) -> bool {
     supported_methods(host, revision).any(|name| name == method)
+}
+
+/// Returns the operation on resources that a method is; none for the methods of the protocol itself.
+#[cfg(feature = "http")]
+pub(super) fn operation(method: &str) -> Option<Operation> {
+    Some(match method {
+        "resources/list" | "resources/directory/read" => Operation::List,
+        "resources/templates/list" => Operation::Templates,
+        "resources/read" => Operation::Read,
+        "resources/metadata" => Operation::Metadata,
+        "completion/complete" => Operation::Complete,
+        "resources/subscribe" | "subscriptions/listen" => Operation::Subscribe,
+        _ => return None,
+    })
 }
 
 /// Returns the error for a method that does not exist, which lists those that do.

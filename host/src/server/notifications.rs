@@ -45,6 +45,14 @@ impl SessionSubscriptions {
         self.may_subscribe.load(Ordering::Relaxed)
     }
 
+    /// Replaces the principal that is notified: the same identity with other groups.
+    #[cfg(feature = "http")]
+    pub(super) fn set_principal(&self, principal: &Principal) {
+        if let Some(live) = self.delivery.get() {
+            live.subscriber.set_principal(principal);
+        }
+    }
+
     /// Begins to send notifications about changes of the listing.
     pub(super) async fn watch_listing(&self, host: &Host, principal: &Principal, client: &Peer<RoleServer>) {
         self.delivery(host, principal, client).await.subscriber.watch_listing();
@@ -101,13 +109,14 @@ async fn deliver_updates(subscriber: Arc<Subscriber>, delivering: Arc<Mutex<()>>
     }
 }
 
-/// Returns the part of a filter that can be served, as far as it does not depend on the principal.
+/// Returns the part of a filter that is acknowledged. It depends neither on the principal, which is unknown here, nor on the
+/// mounts, whose existence is not public: URIs are acknowledged whether or not there are such resources.
 pub(super) fn accept_filter(host: &Host, requested: &SubscriptionFilter) -> SubscriptionFilter {
     let mut accepted = SubscriptionFilter::new();
     accepted.resources_list_changed = requested.resources_list_changed;
     accepted.resource_subscriptions = requested.resource_subscriptions.as_ref().map(|uris| {
         let mut bytes = 0_usize;
-        let served = uris.iter().take(MAX_CHECKED_URIS).filter(|uri| host.normalize(uri).is_some());
+        let served = uris.iter().take(MAX_CHECKED_URIS).filter(|uri| host.is_uri(uri));
         let few_enough = served.take(Subscriber::MAX_RESOURCES).take_while(|uri| {
             bytes = bytes.saturating_add(uri.len());
             bytes <= Subscriber::MAX_URI_BYTES

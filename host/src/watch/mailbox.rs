@@ -9,7 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 
@@ -23,8 +23,8 @@ const THROTTLE_WINDOW: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(super) struct Mailbox {
     pub(super) id: u64,
-    /// The subscriber's principal.
-    pub(super) principal: Principal,
+    /// The subscriber's principal, whose groups may change.
+    principal: RwLock<Principal>,
     pending: Mutex<PendingUpdates>,
     notify: Notify,
 }
@@ -57,7 +57,22 @@ pub(super) enum PendingUpdate {
 
 impl Mailbox {
     pub(super) fn new(id: u64, principal: Principal) -> Self {
-        Self { id, principal, pending: Mutex::default(), notify: Notify::new() }
+        Self { id, principal: RwLock::new(principal), pending: Mutex::default(), notify: Notify::new() }
+    }
+
+    /// Returns the subscriber's principal.
+    pub(super) fn principal(&self) -> Principal {
+        self.principal.read().clone()
+    }
+
+    /// Replaces the subscriber's principal. Returns whether it is another one.
+    pub(super) fn set_principal(&self, principal: &Principal) -> bool {
+        let mut current = self.principal.write();
+        let is_another = *current != *principal;
+        if is_another {
+            current.clone_from(principal);
+        }
+        is_another
     }
 
     /// Adds an update of a resource.

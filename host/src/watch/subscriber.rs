@@ -15,7 +15,6 @@ use super::byte_budget::{ByteBudget, ReservedBytes};
 use super::mailbox::{Mailbox, PendingUpdate};
 use super::{Hub, SubscribeError};
 use crate::access::Principal;
-use crate::config::Operation;
 use crate::plugin::Fault;
 use crate::uri::{Mount, Uri};
 
@@ -88,8 +87,19 @@ impl Subscriber {
     }
 
     /// Returns the principal that is notified.
-    pub fn principal(&self) -> &Principal {
-        &self.mailbox.principal
+    pub fn principal(&self) -> Principal {
+        self.mailbox.principal()
+    }
+
+    /// Replaces the principal that is notified: the same identity with other groups, such as those of a renewed access token. From
+    /// now on updates are those that the new one may see, and the listing counts as changed.
+    pub fn set_principal(&self, principal: &Principal) {
+        if self.mailbox.set_principal(principal)
+            && self.hub.context.subscription_index().is_watching_listing(self.mailbox.id)
+        {
+            self.mailbox.put_listing();
+            self.hub.watchers().values().for_each(|watcher| watcher.watch_listing());
+        }
     }
 
     /// Waits for the next update. Cancel-safe: pending updates are retained.
@@ -117,16 +127,17 @@ impl Subscriber {
         self.mailbox.wait_pending().await;
     }
 
-    /// Returns the next pending update. Drops updates of resources that the principal may not read at this moment.
+    /// Returns the next pending update. Drops updates of resources that the principal may not read or subscribe to at this
+    /// moment.
     pub fn try_next(&self) -> Option<Update> {
-        let access = self.hub.context.access.load();
+        let policy = self.hub.context.access.load().policy(&self.principal());
         loop {
             match self.mailbox.pop()? {
                 PendingUpdate::Listing => {
                     self.mailbox.mark_sent(PendingUpdate::Listing);
                     return Some(Update::Listing);
                 }
-                PendingUpdate::Resource(uri) if access.allows(self.principal(), Operation::Read, &uri) => {
+                PendingUpdate::Resource(uri) if policy.allows_updates(&uri) => {
                     let mut subscriptions = self.subscriptions();
                     let Some(subscription) = subscriptions.get_mut(&uri) else { continue };
                     if subscription.is_active {
@@ -152,8 +163,8 @@ impl Subscriber {
     /// change of it is notified. That takes a walk of the listing, unless a subscriber with the same principal already
     /// has.
     pub async fn listing_ready(&self) {
-        let watchers = self.hub.watchers();
-        join_all(watchers.values().map(|watcher| watcher.listing_ready(self.principal()))).await;
+        let (watchers, principal) = (self.hub.watchers(), self.principal());
+        join_all(watchers.values().map(|watcher| watcher.listing_ready(&principal))).await;
     }
 
     /// Cancels the subscription of a resource, if there is one, and drops its pending update.

@@ -69,6 +69,10 @@ impl SubscriptionIndex {
         self.listing_subscribers.insert(mailbox.id, mailbox.clone());
     }
 
+    pub(super) fn is_watching_listing(&self, id: u64) -> bool {
+        self.listing_subscribers.contains_key(&id)
+    }
+
     pub(super) fn unwatch(&mut self, uri: &Uri, id: u64) {
         if let Some(watched) = self.resources.get_mut(uri) {
             watched.subscribers.remove(&id);
@@ -107,7 +111,7 @@ impl SubscriptionIndex {
                 return Some(*id);
             }
             *budget = budget.saturating_sub(1);
-            if concerns(&mailbox.principal) {
+            if concerns(&mailbox.principal()) {
                 mailbox.put_resource(uri);
             }
         }
@@ -116,12 +120,12 @@ impl SubscriptionIndex {
 
     /// Returns the principals of all subscribers of the listing.
     pub(super) fn listing_principals(&self) -> HashSet<Principal> {
-        self.listing_subscribers.values().map(|mailbox| mailbox.principal.clone()).collect()
+        self.listing_subscribers.values().map(|mailbox| mailbox.principal()).collect()
     }
 
     /// Notifies the listing's subscribers of those principals.
     pub(super) fn notify_listing(&self, principals: &HashSet<Principal>) {
-        let concerned = self.listing_subscribers.values().filter(|mailbox| principals.contains(&mailbox.principal));
+        let concerned = self.listing_subscribers.values().filter(|mailbox| principals.contains(&mailbox.principal()));
         concerned.for_each(|mailbox| mailbox.put_listing());
     }
 

@@ -22,7 +22,7 @@ use crate::table;
 /// The numbers of concurrent clients.
 const CONCURRENCY: [usize; 2] = [1, 64];
 /// The turns for the audit log, for each of another measurement.
-const AUDIT_TURNS: usize = 4;
+const AUDIT_TURNS: usize = 8;
 
 /// A transport and revision.
 #[derive(Clone, Copy)]
@@ -99,20 +99,26 @@ pub(crate) async fn measure_audit(options: &Options) {
     for (place, number) in CONCURRENCY.into_iter().enumerate() {
         let question = BenchRequest::read("read 1 KiB of text", &format!("sizes:///text/{}", SIZES[0]), SIZES[0]);
         let mut samples = [Sample::default(), Sample::default()];
+        let mut ratios = Vec::new();
         // The difference is small, so the turns are more, and short.
         for round in 0..options.rounds() * AUDIT_TURNS {
             let mut order = [0, 1];
             order.rotate_left(round % 2);
+            let mut turn = [0.0; 2];
             for index in order {
                 let contender = &mut contenders[index];
                 let sample = measure_one(&contender.server, &mut contender.clients[place], &question, options).await;
+                turn[index] = sample.requests_per_second();
                 samples[index].add(sample);
             }
+            ratios.push(turn[1] / turn[0]);
         }
+        ratios.sort_by(f64::total_cmp);
         let [off, on] = &samples;
         let rate = |sample: &Sample| format!("{:.0}", sample.requests_per_second());
         let cpu = |sample: &Sample| table::micros(sample.cpu_per_request());
-        let ratio = table::ratio(on.requests_per_second(), off.requests_per_second());
+        // The median of the turns: a noisy moment of the machine is in one of them.
+        let ratio = format!("{:.3}", ratios[ratios.len() / 2]);
         rows.push(vec![question.name.clone(), number.to_string(), rate(off), rate(on), ratio, cpu(off), cpu(on)]);
     }
     let header = ["request", "at once", "off /s", "on /s", "on ÷ off", "off CPU µs", "on CPU µs"];

@@ -1,5 +1,6 @@
 //! Streamable HTTP beyond what a client library does: endpoints, methods, invalid requests, disconnects.
 
+mod attacks;
 mod authentication;
 mod compression;
 mod host_and_origin;

@@ -1,6 +1,7 @@
 //! The protocol: messages, listings, errors and access, in every revision.
 
 mod access;
+mod access_matrix;
 mod bad_input;
 pub(crate) mod conformance;
 mod cursors;

@@ -16,8 +16,7 @@ use tokio_rustls::client::TlsStream;
 
 use super::error::ExchangeError;
 use crate::config::grants::CaBundle;
-use crate::log_target;
-use crate::net::UrlHost;
+use crate::net::{UrlHost, system_certificates};
 
 /// The certificate authorities that this machine trusts, and a client that uses them.
 #[derive(Default)]
@@ -38,23 +37,11 @@ impl TlsRoots {
     }
 
     async fn new_client(&self, more: &[CertificateDer<'static>]) -> Result<TlsClient, ExchangeError> {
-        let system_certificates = self.system_certificates.get_or_init(load_system_certificates).await;
+        let system_certificates = self.system_certificates.get_or_init(system_certificates::load).await;
         let mut store = RootCertStore::empty();
         store.add_parsable_certificates(system_certificates.iter().chain(more).cloned());
         TlsClient::new(store)
     }
-}
-
-/// Reads this machine's certificates on a blocking thread, as there are some hundred files.
-async fn load_system_certificates() -> Vec<CertificateDer<'static>> {
-    let found = tokio::task::spawn_blocking(rustls_native_certs::load_native_certs).await.unwrap_or_default();
-    for error in &found.errors {
-        tracing::warn!(target: log_target::PLUGIN, %error, "cannot read some of the certificate authorities that this machine trusts");
-    }
-    if found.certs.is_empty() {
-        tracing::warn!(target: log_target::PLUGIN, "this machine has no certificate authorities: TLS works only for grants with `ca`");
-    }
-    found.certs
 }
 
 /// A TLS client.

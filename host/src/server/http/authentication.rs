@@ -4,33 +4,68 @@
 //! |---|---|
 //! | an application inserted a [`Principal`] | that one |
 //! | `Authorization: Bearer TOKEN` with a token of `[[principal]]` | the principal of the token |
+//! | `Authorization: Bearer TOKEN` with an access token of an `[[issuer]]` | `ISSUER/NAME`, with the groups that it names |
+//! | an access token without a scope that is required | none: 403 `insufficient_scope` |
+//! | an access token whose issuer cannot be asked | none: 503 |
 //! | another token, or another scheme | none: 401 `invalid_token` |
-//! | no credentials, and the config has no principals | the default of the [`HttpOptions`](super::HttpOptions) |
-//! | no credentials, and the config has principals | the default, if a rule allows it something; else none: 401 |
+//! | no token, over a connection with a client certificate of `http.client-ca` | `CA/NAME` |
+//! | no credentials, and the config has nobody to authenticate | the default of the [`HttpOptions`](super::HttpOptions) |
+//! | no credentials, and the config has somebody | the default, if a rule allows it something; else none: 401 |
 //!
-//! Credentials are taken from the header only, never from a URL, and are removed from the request at once: no provider,
-//! no session and no log gets them. An event stream that was opened with a token ends as soon as a reload removes the token.
-//! A token is compared by its SHA-256 digest in constant time, and where the comparison
-//! happens depends on a key of this process.
+//! Credentials are taken from the header only, never from a URL, and are removed from the request at once: no provider, no session
+//! and no log gets them.
+//!
+//! An event stream ends as soon as its credentials would not open it any more: when an access token expires, when a reload removes
+//! a token, an issuer or an authority, or when a token is that of another principal, or of one with other groups. Access tokens are
+//! verified again every [`CACHE_TIME`](access_tokens::CACHE_TIME), so one whose key is removed, or that its issuer revokes, ends its
+//! streams, too.
 
-use std::collections::HashMap;
-use std::hash::{BuildHasher, RandomState};
+mod access_tokens;
+mod challenge;
+mod claims;
+mod client_certificate;
+mod fetch;
+mod introspection;
+mod jwt;
+mod remote_keys;
+pub(super) mod resource_metadata;
+mod ring_provider;
+mod static_tokens;
+mod token_error;
+
 use std::sync::Arc;
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use axum::http::header::{AUTHORIZATION, WWW_AUTHENTICATE};
-use axum::http::{HeaderMap, HeaderValue, StatusCode};
-use axum::response::{IntoResponse, Response};
+use axum::extract::Request;
+use axum::http::HeaderValue;
+use axum::http::header::AUTHORIZATION;
+use axum::response::Response;
+use tokio::time::sleep;
+use zeroize::Zeroizing;
 
+use self::access_tokens::AccessTokens;
+use self::challenge::Challenge;
+use self::claims::AccessToken;
+pub(super) use self::client_certificate::{ClientCertificate, ClientCertificateVerifier};
+use self::static_tokens::StaticTokens;
+use self::token_error::TokenError;
 use crate::access::Principal;
-use crate::config::{Config, TokenDigest};
+use crate::config::issuer::Scope;
+use crate::config::{Config, Operation};
 use crate::host::Host;
+use crate::log_target;
+use crate::throttle::Throttle;
 
 /// The maximum size of a token in bytes.
 const MAX_TOKEN_LEN: usize = 16 << 10;
+/// The interval of warnings about tokens that are not accepted.
+const WARN_INTERVAL: Duration = Duration::from_secs(10);
+/// The maximum time for which a timer of an event stream runs: the clock of tokens may be changed meanwhile.
+const MAX_SLEEP: Duration = Duration::from_mins(10);
 
-/// Why a request has no principal (RFC 6750, section 3.1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+/// Why a request is not authenticated, or may not do what it requests (RFC 6750, section 3.1).
+#[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum AuthenticationError {
     /// It has no credentials, and is not allowed anything without.
     #[error("credentials are required: send `Authorization: Bearer TOKEN`")]
@@ -38,101 +73,210 @@ pub(super) enum AuthenticationError {
     /// Its credentials are malformed, or there are several.
     #[error("the credentials are malformed: send one `Authorization: Bearer TOKEN`")]
     Malformed,
-    /// It has a token that is unknown.
-    #[error("the access token is invalid")]
-    InvalidToken,
+    /// It has a token that is not accepted.
+    #[error("{0}")]
+    InvalidToken(&'static str),
+    /// Its token does not have all of the scopes that it requires, which are these.
+    #[error("the access token does not have the scopes that this requires")]
+    InsufficientScope(Vec<Scope>),
+    /// Its token cannot be verified now.
+    #[error("the access token cannot be verified now; try again later")]
+    Unavailable,
 }
 
-impl AuthenticationError {
-    /// The parameters of `WWW-Authenticate`. A request without credentials gets no error code.
-    fn challenge(self) -> &'static str {
-        match self {
-            Self::Missing => "Bearer",
-            Self::Malformed => "Bearer error=\"invalid_request\"",
-            Self::InvalidToken => "Bearer error=\"invalid_token\"",
-        }
-    }
+const INVALID_TOKEN: AuthenticationError = AuthenticationError::InvalidToken("the access token is invalid");
 
-    fn status(self) -> StatusCode {
-        match self {
-            Self::Missing | Self::InvalidToken => StatusCode::UNAUTHORIZED,
-            Self::Malformed => StatusCode::BAD_REQUEST,
-        }
-    }
+/// The credentials of a request, as an event stream retains them to verify them again.
+#[derive(Clone)]
+enum Credentials {
+    /// Those of an application, or none.
+    None,
+    Token(Zeroizing<String>),
+    Certificate(Arc<ClientCertificate>),
 }
 
-impl IntoResponse for AuthenticationError {
-    fn into_response(self) -> Response {
-        let challenge = HeaderValue::from_static(self.challenge());
-        (self.status(), [(WWW_AUTHENTICATE, challenge)], format!("{self}\n")).into_response()
-    }
-}
-
-/// A principal, and the token by which it was authenticated.
+/// An authenticated request.
 pub(super) struct Authenticated {
     pub(super) principal: Principal,
-    /// None for a principal of an application, and for the default.
-    pub(super) token: Option<TokenDigest>,
+    credentials: Credentials,
+    access_token: Option<Arc<AccessToken>>,
+    /// The time for which the credentials are valid at most, whatever the config; none if it is not limited.
+    expires_in: Option<Duration>,
+}
+
+impl Authenticated {
+    /// A request whose principal somebody else authenticated.
+    pub(super) fn by_application(principal: Principal) -> Self {
+        Self { principal, credentials: Credentials::None, access_token: None, expires_in: None }
+    }
+
+    /// Returns whether it was authenticated by credentials of its own, which may expire or be revoked.
+    pub(super) fn has_credentials(&self) -> bool {
+        !matches!(self.credentials, Credentials::None)
+    }
+
+    /// Returns the scopes that the operations require, if the access token does not have all of them.
+    pub(super) fn require_scopes(&self, operations: &[Operation]) -> Result<(), AuthenticationError> {
+        let Some(token) = &self.access_token else { return Ok(()) };
+        let of_operations = operations.iter().filter_map(|operation| token.issuer.operation_scopes.get(operation));
+        let mut required: Vec<&Scope> = token.issuer.scopes.iter().chain(of_operations.flatten()).collect();
+        if token.has_scopes(required.iter().map(|scope| scope.as_str())) {
+            return Ok(());
+        }
+        required.sort();
+        required.dedup();
+        Err(AuthenticationError::InsufficientScope(required.into_iter().cloned().collect()))
+    }
 }
 
 /// Authenticates the requests of a server, by the current config.
 pub(super) struct Authenticator {
     host: Arc<Host>,
-    /// The tokens of the last config that was used.
-    tokens: ArcSwapOption<TokenTable>,
+    /// What was made of the last config that was used.
+    current: ArcSwapOption<Snapshot>,
+    /// Held while one is made, so that keys that were fetched are not lost.
+    update: parking_lot::Mutex<()>,
+    rejection_log: Throttle,
+}
+
+/// Who is authenticated by one config.
+struct Snapshot {
+    config: Arc<Config>,
+    static_tokens: StaticTokens,
+    access_tokens: AccessTokens,
+    challenge: Challenge,
+}
+
+impl Snapshot {
+    fn new(config: Arc<Config>, previous: Option<&Self>) -> Self {
+        Self {
+            static_tokens: StaticTokens::new(&config),
+            access_tokens: AccessTokens::new(&config, previous.map(|previous| &previous.access_tokens)),
+            challenge: Challenge::new(&config),
+            config,
+        }
+    }
+
+    fn accepts_tokens(&self) -> bool {
+        !self.static_tokens.is_empty() || !self.access_tokens.is_empty()
+    }
+
+    fn authenticates_anybody(&self) -> bool {
+        self.accepts_tokens() || !self.config.http.client_ca.is_empty()
+    }
 }
 
 impl Authenticator {
     pub(super) fn new(host: Arc<Host>) -> Self {
-        Self { host, tokens: ArcSwapOption::empty() }
+        Self {
+            host,
+            current: ArcSwapOption::empty(),
+            update: parking_lot::Mutex::new(()),
+            rejection_log: Throttle::new(WARN_INTERVAL),
+        }
     }
 
     /// Removes the credentials from a request, and returns the principal that they authenticate, or `default` for a request
     /// without. None if there is no default.
-    pub(super) fn authenticate(
+    pub(super) async fn authenticate(
         &self,
-        headers: &mut HeaderMap,
+        request: &mut Request,
         default: Option<&Principal>,
     ) -> Result<Option<Authenticated>, AuthenticationError> {
-        let table = self.token_table();
-        let mut credentials = headers.get_all(AUTHORIZATION).iter();
-        let (first, more) = (credentials.next().cloned(), credentials.next().is_some());
-        headers.remove(AUTHORIZATION);
-        match first {
-            Some(_) if more => Err(AuthenticationError::Malformed),
-            // Without principals there is nobody to authenticate: the header may be for a reverse proxy.
-            Some(value) if !table.is_empty() => {
-                let token = bearer_token(&value)?;
-                table.authenticate(token).map(Some).ok_or(AuthenticationError::InvalidToken)
+        let snapshot = self.snapshot();
+        let mut values = request.headers().get_all(AUTHORIZATION).iter();
+        let (first, more) = (values.next().cloned(), values.next().is_some());
+        request.headers_mut().remove(AUTHORIZATION);
+        let certificate = request.extensions_mut().remove::<Arc<ClientCertificate>>();
+        match (first, certificate) {
+            (Some(_), _) if more => Err(AuthenticationError::Malformed),
+            // Without tokens there is nobody to authenticate: the header may be for a reverse proxy.
+            (Some(value), _) if snapshot.accepts_tokens() => {
+                let token = Zeroizing::new(bearer_token(&value)?.to_owned());
+                self.verify(&snapshot, Credentials::Token(token)).await.map(Some)
+            }
+            (_, Some(certificate)) if !snapshot.config.http.client_ca.is_empty() => {
+                self.verify(&snapshot, Credentials::Certificate(certificate)).await.map(Some)
             }
             _ => match default {
-                Some(principal) if !table.is_empty() && !self.may_do_anything(principal) => {
+                Some(principal) if snapshot.authenticates_anybody() && !self.may_do_anything(principal) => {
                     Err(AuthenticationError::Missing)
                 }
-                default => Ok(default.cloned().map(|principal| Authenticated { principal, token: None })),
+                default => Ok(default.cloned().map(Authenticated::by_application)),
             },
         }
     }
 
-    /// Waits until that token is not one of that principal any more. None of the host is retained.
-    pub(super) fn until_revoked(
+    /// Returns the response to a request that is not authenticated.
+    pub(super) fn reject(&self, error: &AuthenticationError) -> Response {
+        self.snapshot().challenge.response(error)
+    }
+
+    /// Verifies credentials.
+    async fn verify(
         &self,
-        principal: Principal,
-        token: TokenDigest,
-    ) -> impl Future<Output = ()> + Send + use<> {
-        let (host, mut generations) = (Arc::downgrade(&self.host), self.host.generations());
-        async move {
-            while let Some(host) = host.upgrade() {
-                let config = host.config();
-                drop(host);
-                let mut holders = config.principals.iter().filter(|one| one.name.as_str() == principal.name());
-                if !holders.any(|one| one.token_sha256.contains(&token)) {
-                    return;
+        snapshot: &Snapshot,
+        credentials: Credentials,
+    ) -> Result<Authenticated, AuthenticationError> {
+        let (principal, access_token, expires_in) = match &credentials {
+            Credentials::None => return Err(AuthenticationError::Missing),
+            Credentials::Token(token) => match snapshot.static_tokens.authenticate(token) {
+                Some(principal) => (principal, None, None),
+                None if snapshot.access_tokens.is_empty() => return Err(INVALID_TOKEN),
+                None => {
+                    let token = snapshot.access_tokens.verify(token).await.map_err(|error| self.token_error(&error))?;
+                    let expires_in = token.expires_in();
+                    (token.principal.clone(), Some(token), expires_in)
                 }
-                if generations.changed().await.is_err() {
-                    return;
+            },
+            Credentials::Certificate(certificate) => {
+                let (principal, expires_in) =
+                    certificate.principal(&snapshot.config.http.client_ca).ok_or(INVALID_TOKEN)?;
+                (principal, None, Some(expires_in))
+            }
+        };
+        let authenticated = Authenticated { principal, credentials, access_token, expires_in };
+        authenticated.require_scopes(&[])?;
+        Ok(authenticated)
+    }
+
+    /// Waits until the credentials of a request do not authenticate that principal any more. None of the host is retained.
+    pub(super) fn until_revoked(
+        self: &Arc<Self>,
+        authenticated: Authenticated,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let (authenticator, mut generations) = (Arc::downgrade(self), self.host.generations());
+        let Authenticated { principal, credentials, access_token, mut expires_in } = authenticated;
+        let again = if access_token.is_some() { access_tokens::CACHE_TIME } else { MAX_SLEEP };
+        drop(access_token);
+        async move {
+            loop {
+                tokio::select! {
+                    () = sleep(expires_in.map_or(again, |time| time.min(again))) => {}
+                    changed = generations.changed() => if changed.is_err() { return },
+                }
+                let Some(authenticator) = authenticator.upgrade() else { return };
+                let verified = authenticator.verify(&authenticator.snapshot(), credentials.clone()).await;
+                match verified {
+                    Ok(verified) if verified.principal == principal => expires_in = verified.expires_in,
+                    _ => return,
                 }
             }
+        }
+    }
+
+    /// Logs why a token is not accepted, throttled, and returns what its client is told.
+    fn token_error(&self, error: &TokenError) -> AuthenticationError {
+        const TEXT: &str = "an access token is not accepted";
+        let reason = error.to_string();
+        let reason = reason.as_str();
+        match self.rejection_log.record() {
+            Some(suppressed) => tracing::warn!(target: log_target::SERVER, reason, suppressed, "{TEXT}"),
+            None => tracing::debug!(target: log_target::SERVER, reason, "{TEXT}"),
+        }
+        match error {
+            TokenError::Unavailable(_) => AuthenticationError::Unavailable,
+            error => AuthenticationError::InvalidToken(error.description()),
         }
     }
 
@@ -141,17 +285,19 @@ impl Authenticator {
         self.host.policy(principal).may_allow_anything()
     }
 
-    /// The tokens of the current config.
-    fn token_table(&self) -> Arc<TokenTable> {
-        let config = self.host.config();
-        match self.tokens.load_full() {
-            Some(table) if Arc::ptr_eq(&table.config, &config) => table,
-            _ => {
-                let table = Arc::new(TokenTable::new(config));
-                self.tokens.store(Some(table.clone()));
-                table
-            }
-        }
+    fn snapshot(&self) -> Arc<Snapshot> {
+        let current = || {
+            let config = self.host.config();
+            self.current.load_full().filter(|snapshot| Arc::ptr_eq(&snapshot.config, &config))
+        };
+        current().unwrap_or_else(|| {
+            let _update = self.update.lock();
+            current().unwrap_or_else(|| {
+                let snapshot = Arc::new(Snapshot::new(self.host.config(), self.current.load().as_deref()));
+                self.current.store(Some(snapshot.clone()));
+                snapshot
+            })
+        })
     }
 }
 
@@ -160,44 +306,11 @@ fn bearer_token(value: &HeaderValue) -> Result<&str, AuthenticationError> {
     let text = value.to_str().map_err(|_| AuthenticationError::Malformed)?;
     let (scheme, token) = text.split_once(' ').ok_or(AuthenticationError::Malformed)?;
     if !scheme.eq_ignore_ascii_case("bearer") {
-        return Err(AuthenticationError::InvalidToken);
+        return Err(INVALID_TOKEN);
     }
     let token = token.trim_matches(' ');
     let is_token = !token.is_empty() && token.len() <= MAX_TOKEN_LEN && !token.contains(char::is_whitespace);
     if is_token { Ok(token) } else { Err(AuthenticationError::Malformed) }
-}
-
-/// The tokens of one config.
-struct TokenTable {
-    config: Arc<Config>,
-    /// By a hash of the digest under a random key, so that the time of a look-up says nothing about the digests.
-    by_hash: HashMap<u64, Vec<(TokenDigest, Principal)>>,
-    hasher: RandomState,
-}
-
-impl TokenTable {
-    fn new(config: Arc<Config>) -> Self {
-        let hasher = RandomState::new();
-        let mut by_hash: HashMap<u64, Vec<_>> = HashMap::new();
-        for principal in &config.principals {
-            let identity = Principal::new(principal.name.as_str());
-            for digest in principal.token_sha256.iter() {
-                by_hash.entry(hasher.hash_one(digest)).or_default().push((digest.clone(), identity.clone()));
-            }
-        }
-        Self { config, by_hash, hasher }
-    }
-
-    fn is_empty(&self) -> bool {
-        self.by_hash.is_empty()
-    }
-
-    fn authenticate(&self, token: &str) -> Option<Authenticated> {
-        let digest = TokenDigest::of(token);
-        let candidates = self.by_hash.get(&self.hasher.hash_one(&digest))?;
-        let found = candidates.iter().find(|(known, _)| known.matches(&digest));
-        found.map(|(known, principal)| Authenticated { principal: principal.clone(), token: Some(known.clone()) })
-    }
 }
 
 #[cfg(test)]
@@ -207,12 +320,13 @@ mod tests {
     #[test]
     fn a_token_is_taken_from_one_bearer_scheme() {
         let token = |value: &str| bearer_token(&HeaderValue::from_str(value).unwrap()).map(str::to_owned);
-        assert_eq!(token("Bearer abc"), Ok("abc".to_owned()));
-        assert_eq!(token("bearer  abc "), Ok("abc".to_owned()));
-        assert_eq!(token("Basic abc"), Err(AuthenticationError::InvalidToken));
-        for malformed in ["Bearer", "Bearer ", "Bearer a b", "abc"] {
-            assert_eq!(token(malformed), Err(AuthenticationError::Malformed), "{malformed}");
+        assert_eq!(token("Bearer abc").unwrap(), "abc");
+        assert_eq!(token("bearer  abc ").unwrap(), "abc");
+        assert!(matches!(token("Basic abc"), Err(AuthenticationError::InvalidToken(_))));
+        for malformed in
+            ["Bearer", "Bearer ", "Bearer a b", "abc", &format!("Bearer {}", "x".repeat(MAX_TOKEN_LEN + 1))]
+        {
+            assert!(matches!(token(malformed), Err(AuthenticationError::Malformed)), "{malformed}");
         }
-        assert_eq!(token(&format!("Bearer {}", "x".repeat(MAX_TOKEN_LEN + 1))), Err(AuthenticationError::Malformed));
     }
 }

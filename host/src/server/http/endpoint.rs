@@ -36,7 +36,7 @@ const UNKNOWN_SESSION: HeaderValue = HeaderValue::from_static("unknown");
 pub(super) struct Endpoint {
     host: Arc<Host>,
     options: HttpOptions,
-    authenticator: Authenticator,
+    authenticator: Arc<Authenticator>,
     post_handler: PostHandler,
     rmcp: Arc<RmcpService>,
     sessions: Arc<Sessions>,
@@ -63,7 +63,7 @@ impl Endpoint {
         let post_handler = PostHandler::new(host.clone(), rmcp.clone(), sessions.clone(), stream_limiter.clone());
         Self {
             budget: budget(host.clone()),
-            authenticator: Authenticator::new(host.clone()),
+            authenticator: Arc::new(Authenticator::new(host.clone())),
             host,
             options,
             post_handler,
@@ -79,6 +79,10 @@ impl Endpoint {
 
     pub(super) fn host(&self) -> &Arc<Host> {
         &self.host
+    }
+
+    pub(super) fn options(&self) -> &HttpOptions {
+        &self.options
     }
 
     /// The budget for answers that wait to be sent.
@@ -100,23 +104,26 @@ impl Endpoint {
         if self.is_closed() {
             return shutting_down();
         }
-        let Authenticated { principal, token } = match self.authenticate(&mut request) {
+        let authenticated = match self.authenticate(&mut request).await {
             Ok(authenticated) => authenticated,
             Err(rejection) => return rejection,
         };
         let Some(account) = request.extensions().get::<Arc<Account>>().cloned() else {
             return StatusCode::INTERNAL_SERVER_ERROR.into_response();
         };
-        let caller = Caller { principal, account };
+        let caller = Caller { authenticated, account };
         accept::normalize(&request.method().clone(), request.headers_mut());
-        self.hide_foreign_session(&mut request, &caller.principal);
-        request.extensions_mut().insert(caller.principal.clone());
+        self.hide_foreign_session(&mut request, caller.principal());
+        request.extensions_mut().insert(caller.principal().clone());
         let response = match *request.method() {
             Method::POST if post::is_json(request.headers()) => {
                 let received = match self.post_handler.receive(request, &caller).await {
                     Ok(received) => received,
                     Err(rejected) => return rejected,
                 };
+                if let Err(error) = received.require_scopes(&caller) {
+                    return self.authenticator.reject(&error);
+                }
                 let Some(in_flight) = self.begin_request() else { return shutting_down() };
                 let response = self.post_handler.handle(received, &caller).await;
                 // Until the answer has been sent.
@@ -125,26 +132,23 @@ impl Endpoint {
             Method::GET => self.forward_event_stream(request, &caller).await,
             _ => self.rmcp.forward(request, &caller).await,
         };
-        match token {
-            Some(token) if is_event_stream(&response) => {
-                let revoked = self.authenticator.until_revoked(caller.principal, token);
-                response.map(|body| Body::from_stream(body.into_data_stream().take_until(Box::pin(revoked))))
-            }
-            _ => response,
+        if caller.authenticated.has_credentials() && is_event_stream(&response) {
+            let revoked = self.authenticator.until_revoked(caller.authenticated);
+            return response.map(|body| Body::from_stream(body.into_data_stream().take_until(Box::pin(revoked))));
         }
+        response
     }
 
     /// Determines the principal of a request, and removes its credentials.
-    #[expect(clippy::result_large_err, reason = "the error is the answer")]
-    fn authenticate(&self, request: &mut Request) -> Result<Authenticated, Response> {
+    async fn authenticate(&self, request: &mut Request) -> Result<Authenticated, Response> {
         if let Some(principal) = request.extensions().get::<Principal>().cloned() {
             request.headers_mut().remove(AUTHORIZATION);
-            return Ok(Authenticated { principal, token: None });
+            return Ok(Authenticated::by_application(principal));
         }
         let default = self.options.default_principal.as_ref();
-        let authenticated = self.authenticator.authenticate(request.headers_mut(), default);
+        let authenticated = self.authenticator.authenticate(request, default).await;
         authenticated
-            .map_err(IntoResponse::into_response)?
+            .map_err(|error| self.authenticator.reject(&error))?
             .ok_or_else(|| (StatusCode::UNAUTHORIZED, "the request has no principal\n").into_response())
     }
 

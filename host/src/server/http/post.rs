@@ -36,6 +36,7 @@ use futures::stream::{self, BoxStream, Stream, StreamExt as _};
 use rmcp::model::{ErrorCode, RequestId};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::authentication::AuthenticationError;
 use super::caller::Caller;
 use super::charge::ResponseCharge;
 use super::guarded_body::GuardedBody;
@@ -46,6 +47,7 @@ use super::sessions::{self, SessionGuard, Sessions};
 use super::stream_limiter::StreamLimiter;
 use crate::access::Principal;
 use crate::audit::{RequestContext, TraceId};
+use crate::config::Operation;
 use crate::host::Host;
 use crate::server::budget::{Account, Charge};
 use crate::server::dispatch::{self, Lifecycle};
@@ -78,6 +80,18 @@ const SESSION_METHODS: [&str; 3] = ["resources/subscribe", "resources/unsubscrib
 pub(super) struct ReceivedRequest {
     head: Parts,
     sent: Result<Incoming, Rejection>,
+}
+
+impl ReceivedRequest {
+    /// Checks that the access token of its client, if it has one, has the scopes that its messages require.
+    pub(super) fn require_scopes(&self, caller: &Caller) -> Result<(), AuthenticationError> {
+        let operations: Vec<_> = match &self.sent {
+            Ok(Incoming::Single(message)) => operation(message).into_iter().collect(),
+            Ok(Incoming::Batch(messages)) => messages.iter().flatten().filter_map(operation).collect(),
+            Err(_) => return Ok(()),
+        };
+        caller.authenticated.require_scopes(&operations)
+    }
 }
 
 /// The dispatch of a message that is not rejected.
@@ -132,7 +146,7 @@ impl PostHandler {
     pub(super) async fn handle(&self, request: ReceivedRequest, caller: &Caller) -> Response {
         let ReceivedRequest { head: mut parts, sent } = request;
         match sent {
-            Ok(Incoming::Single(message)) => match self.dispatch(&mut parts, &message, &caller.principal) {
+            Ok(Incoming::Single(message)) => match self.dispatch(&mut parts, &message, caller.principal()) {
                 Ok(Dispatch::Direct(request)) => request.respond(&self.host, &caller.account).await,
                 Ok(Dispatch::Forward(claim)) => self.forward(parts, claim, &message, caller).await,
                 Ok(Dispatch::UnknownSession) => sessions::not_found(),
@@ -233,7 +247,7 @@ impl PostHandler {
         for message in messages {
             let mut parts = parts.clone();
             let dispatched = message.and_then(|message| {
-                let dispatched = self.dispatch(&mut parts, &message, &caller.principal)?;
+                let dispatched = self.dispatch(&mut parts, &message, caller.principal())?;
                 Ok((message, dispatched))
             });
             let (message, claim) = match dispatched {
@@ -347,6 +361,14 @@ impl DirectRequest {
             client.warn_missing(&answer.missing).await;
         }
         Some(answer)
+    }
+}
+
+/// Returns the operation that a message requests.
+fn operation(message: &Message) -> Option<Operation> {
+    match &message.kind {
+        Kind::Request { method, .. } => methods::operation(method),
+        _ => None,
     }
 }
 

@@ -16,6 +16,7 @@ use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 use tower_service::Service;
 
+use super::authentication::resource_metadata::{self, WELL_KNOWN_PATH};
 use super::charge::ResponseCharge;
 use super::endpoint::Endpoint;
 use super::guarded_body::GuardedBody;
@@ -24,6 +25,9 @@ use crate::access::Principal;
 use crate::host::Host;
 use crate::server::budget::Budget;
 use crate::server::client_id::ClientId;
+
+/// The well-known paths of resources with a path.
+const WELL_KNOWN_BELOW: &str = "/.well-known/oauth-protected-resource/{*path}";
 
 /// Returns MCP over streamable HTTP as a [`tower::Service`](https://docs.rs/tower), to be mounted in an existing
 /// server, at any path.
@@ -95,7 +99,8 @@ pub fn http_service(host: Arc<Host>, options: HttpOptions) -> McpService {
 }
 
 /// Returns [`http_service`] as an axum router, at `/mcp`, to be nested in or merged into an existing one. At `/healthz`
-/// it answers 200 while requests are served, and 503 after [`McpService::shutdown`].
+/// it answers 200 while requests are served, and 503 after [`McpService::shutdown`]. If the config has `[[issuer]]`, clients look for
+/// the metadata of the protected resource (RFC 9728) at `/.well-known/oauth-protected-resource` of the server: merge the router there.
 ///
 /// To shut it down, use [`McpService::into_router`] on a clone of the service instead.
 pub fn router(host: Arc<Host>, options: HttpOptions) -> Router {
@@ -119,10 +124,16 @@ impl McpService {
         Self { endpoint, route }
     }
 
-    /// Returns the service at `/mcp`, and its health check at `/healthz`, as [`router`] does.
+    /// Returns the service at `/mcp`, its health check at `/healthz`, and the metadata of the protected resource (RFC 9728), as
+    /// [`router`] does.
     pub fn into_router(self) -> Router {
         let endpoint = self.endpoint.clone();
-        Router::new().route("/healthz", get(health).with_state(endpoint)).route_service(ENDPOINT_PATH, self)
+        let metadata = resource_metadata_route(endpoint.host(), endpoint.options());
+        Router::new()
+            .route("/healthz", get(health).with_state(endpoint))
+            .route(WELL_KNOWN_PATH, metadata.clone())
+            .route(WELL_KNOWN_BELOW, metadata)
+            .route_service(ENDPOINT_PATH, self)
     }
 
     /// Shuts the service down: from now on requests are rejected with 503, the streams of `subscriptions/listen` end,
@@ -139,10 +150,14 @@ impl McpService {
 
     /// The routes of a server of its own, whose connections provide what [`McpService::call`] provides for others.
     pub(super) fn server_routes(&self) -> Router {
-        let not_found = layers::apply(any(async || StatusCode::NOT_FOUND), self.endpoint.host(), &HttpOptions::new());
+        let (host, options) = (self.endpoint.host(), HttpOptions::new());
+        let not_found = layers::apply(any(async || StatusCode::NOT_FOUND), host, &options);
+        let metadata = resource_metadata_route(host, &options);
         Router::new()
             .route(ENDPOINT_PATH, self.route.clone())
             .route("/healthz", get(health).with_state(self.endpoint.clone()))
+            .route(WELL_KNOWN_PATH, metadata.clone())
+            .route(WELL_KNOWN_BELOW, metadata)
             .fallback(not_found)
     }
 
@@ -207,6 +222,11 @@ fn client_id(endpoint: &Endpoint, request: &Request) -> ClientId {
         Some(ConnectInfo(peer)) => ClientId::from_address(peer.ip()),
         None => ClientId::Principal(endpoint.default_principal(request).unwrap_or(Principal::ANONYMOUS)),
     }
+}
+
+/// The metadata of the protected resource, for pages in browsers, too.
+fn resource_metadata_route(host: &Arc<Host>, options: &HttpOptions) -> MethodRouter {
+    layers::apply(any(resource_metadata::serve).with_state(host.clone()), host, options)
 }
 
 async fn health(State(endpoint): State<Arc<Endpoint>>) -> Response {

@@ -2,7 +2,8 @@
 //! long](crate::config::http::HttpServerLimits::session_idle_timeout), when there are [too
 //! many](crate::config::http::HttpServerLimits::sessions), or with the server.
 //!
-//! A session is bound to the principal that opened it: for other principals it does not exist.
+//! A session is bound to the principal that opened it: for other principals it does not exist. If the same principal comes back with
+//! other groups, as with a renewed access token, its subscriptions get these.
 //!
 //! An open event stream counts as a request in flight, so a client that only waits for notifications is never idle.
 //! (rmcp counts messages, and would end the session.)
@@ -54,7 +55,7 @@ pub(super) struct Sessions {
 struct SessionState {
     /// The hash of its id, for the audit log.
     hash: SessionHash,
-    /// The principal that opened it.
+    /// The principal that opened it, with the groups of its last request.
     principal: Principal,
     client: ClientCell,
     permit: ClientPermit,
@@ -151,7 +152,7 @@ impl Sessions {
         let (in_flight, hash) = (InFlight::default(), SessionHash::new(id));
         let session = SessionState {
             hash,
-            principal: caller.principal.clone(),
+            principal: caller.principal().clone(),
             client: client.clone(),
             permit,
             in_flight: in_flight.clone(),
@@ -162,11 +163,17 @@ impl Sessions {
         Ok((SessionGuard { sessions: self.clone(), id: id.to_owned(), hash, client, in_flight }, evicted))
     }
 
-    /// Acquires the session with this id, if this principal has it.
+    /// Acquires the session with this id, if this principal has it. The groups of the principal are from now on those of the session.
     pub(super) fn acquire(self: &Arc<Self>, id: &str, principal: &Principal) -> Option<SessionGuard> {
         let mut all = self.lock();
         let session = all.get_mut(id).filter(|session| session.principal.is_same_identity(principal))?;
         session.active = session.active.saturating_add(1);
+        if session.principal != *principal {
+            session.principal = principal.clone();
+            if let Some(client) = session.client.get() {
+                client.set_principal(principal);
+            }
+        }
         let (client, in_flight, hash) = (session.client.clone(), session.in_flight.clone(), session.hash);
         Some(SessionGuard { sessions: self.clone(), id: id.to_owned(), hash, client, in_flight })
     }
@@ -187,7 +194,7 @@ impl Sessions {
                 None => response,
             };
         };
-        let session = self.acquire(&id, &caller.principal);
+        let session = self.acquire(&id, caller.principal());
         let is_delete = request.method() == Method::DELETE;
         let response = answer(request).await;
         match response.status() {

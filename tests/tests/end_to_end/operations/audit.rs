@@ -83,6 +83,17 @@ async fn each_request_has_a_line_with_who_asked_for_what_and_what_came_of_it() {
             json!([9, "unsubscribe", blob("README.md"), none, none, "ok", none, 9, none]),
         ]
     );
+    let text = fs::read_to_string(config.path()).unwrap();
+    let rule = text.lines().position(|line| line == "[[rule]]").unwrap() + 1;
+    let rule = json!(format!("mcp-host.toml:{rule}"));
+    for (number, line) in (1..).zip(&lines) {
+        let expected = match number {
+            3 | 5 | 7 | 8 => json!([rule, "git://repo/**"]),
+            4 => json!([rule, "**/.env"]),
+            _ => json!([none, none]),
+        };
+        assert_eq!(members(line, ["rule", "glob"]), expected, "{line}");
+    }
     let session = lines[0]["session"].as_str().unwrap();
     assert!(session.len() == 16 && session.bytes().all(|byte| byte.is_ascii_hexdigit()), "{session}");
     for line in &lines {

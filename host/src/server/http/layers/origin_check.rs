@@ -6,7 +6,7 @@
 //!
 //! | header | allows |
 //! |---|---|
-//! | `Host`, and `:authority` of HTTP/2 | `localhost`, loopback addresses, [`hosts`](crate::config::http::Http::hosts), at any port |
+//! | `Host`, and `:authority` of HTTP/2 | `localhost`, loopback addresses, [`hosts`](crate::config::http::Http::hosts) and that of [`public-url`](crate::config::http::Http::public_url), at any port |
 //! | `Origin` | the same except `hosts`, with `http` or `https`; [`cors`](crate::config::http::Http::cors). Programs send none |
 //!
 //! There is exactly one name: one `Host` (RFC 9112, 3.2), or one `:authority`, or both and equal (RFC 9113, 8.3.1). It
@@ -59,10 +59,10 @@ pub(super) fn is_allowed(origin: &HeaderValue, pages: &[OriginPattern]) -> bool 
 fn validate(config: &Http, request: &Request) -> Result<(), OriginRejection> {
     let (host, _) = host_and_port(request)?;
     let host: crate::net::UrlHost = host.parse().map_err(|_| OriginRejection::HostNotAllowed)?;
-    if !is_loopback(&host) && !config.hosts.contains(&host) {
+    if !host.is_loopback() && !config.is_own_host(&host) {
         return Err(OriginRejection::HostNotAllowed);
     }
-    let is_local_origin = |origin: &HeaderValue| parse_origin(origin).is_some_and(|origin| is_loopback(origin.host()));
+    let is_local_origin = |origin: &HeaderValue| parse_origin(origin).is_some_and(|origin| origin.host().is_loopback());
     let mut origins = request.headers().get_all(ORIGIN).iter();
     if origins.all(|origin| is_local_origin(origin) || is_allowed(origin, &config.cors)) {
         Ok(())
@@ -100,14 +100,6 @@ fn split_host_port(name: &str) -> Result<(&str, Option<u16>), OriginRejection> {
     }
     let port = (!port.is_empty()).then(|| port.parse().map_err(|_| OriginRejection::InvalidHost)).transpose()?;
     Ok((host, port))
-}
-
-/// Returns whether the host is a name of this machine that cannot resolve to another (RFC 6761, 6.3).
-fn is_loopback(host: &crate::net::UrlHost) -> bool {
-    match host {
-        crate::net::UrlHost::Name(name) => name.as_str() == "localhost",
-        crate::net::UrlHost::Address(address) => address.is_loopback(),
-    }
 }
 
 fn parse_origin(header: &HeaderValue) -> Option<Origin> {

@@ -36,6 +36,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
+use super::super::authentication::ClientCertificate;
 use super::super::charge::ResponseCharge;
 use super::super::client_limiter::{ClientLimiter, ClientLimits, ClientPermit};
 use super::super::head::{self, TooManyHeaderFields};
@@ -207,10 +208,13 @@ impl ServerContext {
         }
         set_notsent_lowat(&tcp);
         let account = self.budget.account(client);
-        let Some(tls) = &self.tls else { return self.serve_http(tcp, account).await };
+        let Some(tls) = &self.tls else { return self.serve_http(tcp, account, None).await };
         let most = self.host.config().http.limits.read_timeout.duration();
         match self.shutdown.run_until_cancelled(timeout(most, tls.accept(tcp))).await {
-            Some(Ok(Ok(stream))) => self.serve_http(stream, account).await,
+            Some(Ok(Ok(stream))) => {
+                let certificate = ClientCertificate::of_connection(stream.get_ref().1);
+                self.serve_http(stream, account, certificate).await;
+            }
             Some(Ok(Err(error))) => tracing::debug!(target: log_target::SERVER, %error, "TLS handshake failed"),
             Some(Err(_)) => tracing::debug!(target: log_target::SERVER, "TLS handshake timed out"),
             None => {}
@@ -218,7 +222,12 @@ impl ServerContext {
     }
 
     /// Serves HTTP until the client disconnects, the connection is idle for too long, a response stalls, or shutdown.
-    async fn serve_http(&self, io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, account: Arc<Account>) {
+    async fn serve_http(
+        &self,
+        io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        account: Arc<Account>,
+        certificate: Option<Arc<ClientCertificate>>,
+    ) {
         let config = self.host.config();
         let activity = Activity::new();
         let app = TowerToHyperService::new(self.app.clone());
@@ -230,6 +239,9 @@ impl ServerContext {
             let busy = requests.begin(delivery.clone());
             let reduced = head::strip_unused(&mut request);
             request.extensions_mut().insert(account.clone());
+            if let Some(certificate) = &certificate {
+                request.extensions_mut().insert(certificate.clone());
+            }
             request.extensions_mut().insert(bodies.clone());
             let answering = reduced.ok().map(|()| app.call(request));
             async move {

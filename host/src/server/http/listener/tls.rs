@@ -9,6 +9,7 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 use tokio_rustls::TlsAcceptor;
 
+use super::super::authentication::ClientCertificateVerifier;
 use crate::host::Host;
 
 /// The ALPN protocols, the preferred first.
@@ -21,7 +22,7 @@ pub(in crate::server::http) fn acceptor(host: &Arc<Host>) -> Result<Option<TlsAc
     }
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()?
-        .with_no_client_auth()
+        .with_client_cert_verifier(Arc::new(ClientCertificateVerifier::new(host.clone())))
         .with_cert_resolver(Arc::new(ReloadingCertResolver(host.clone())));
     config.alpn_protocols = ALPN_PROTOCOLS.map(<[u8]>::to_vec).to_vec();
     Ok(Some(TlsAcceptor::from(Arc::new(config))))

@@ -1,0 +1,67 @@
+//! Introspection endpoints (RFC 7662).
+
+use crate::config::endpoint_url::EndpointUrl;
+use crate::config::reader::{FromNode, FromTable, Node, Schema, Table, documented};
+use crate::config::secret::{Secret, SecretSource};
+
+documented! {
+    /// An introspection endpoint (RFC 7662), which is asked whether a token is active.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub struct Introspection {
+        /// The URL of the endpoint: `introspection_endpoint` in the metadata of the issuer.
+        pub url: EndpointUrl,
+        /// The id by which this server authenticates at the endpoint (HTTP Basic; RFC 6749, section 2.3.1).
+        pub client_id: String,
+        /// The secret by which this server authenticates: from a variable or a file.
+        pub client_secret: Secret<String>,
+    }
+}
+
+impl Introspection {
+    /// The endpoint at that URL, with the credentials of this server.
+    pub fn new(url: EndpointUrl, client_id: impl Into<String>, client_secret: Secret<String>) -> Self {
+        Self { url, client_id: client_id.into(), client_secret }
+    }
+}
+
+impl FromTable for Introspection {
+    const TYPE_NAME: &'static str = "a table with `url`, `client-id` and `client-secret`";
+
+    fn example() -> String {
+        "{ url = \"https://login.example.com/introspect\", client-id = \"mcp-host\", client-secret = { env = \
+         \"INTROSPECTION_SECRET\" } }"
+            .into()
+    }
+
+    fn from_table(table: &mut Table<'_>) -> Option<Self> {
+        let url = table.required("url");
+        let client_id = table.required::<ClientId>("client-id");
+        let client_secret = table.required::<SecretSource>("client-secret");
+        Some(Self { url: url?, client_id: client_id?.0, client_secret: Secret::new(client_secret?.0.to_string()) })
+    }
+}
+
+/// The id of a client: any text that is not empty.
+struct ClientId(String);
+
+impl FromNode for ClientId {
+    const TYPE_NAME: &'static str = "a string";
+
+    fn example() -> String {
+        "\"mcp-host\"".into()
+    }
+
+    fn schema() -> Schema {
+        Schema::string().with("minLength", 1)
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        let id = node.string::<Self>()?;
+        if id.is_empty() {
+            node.report_error("the id of the client is empty", "write the id that the issuer gave this server");
+            return None;
+        }
+        Some(Self(id.to_owned()))
+    }
+}

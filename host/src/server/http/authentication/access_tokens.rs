@@ -1,0 +1,189 @@
+//! Access tokens of the issuers of one config.
+//!
+//! The issuer of a token is the one that its claim `iss` names. A token that is not a JSON Web Token names none, and is shown to the
+//! issuer with an introspection endpoint, of which a config has at most one: tokens are not shown to others.
+//!
+//! What a token was found to be counts for [`CACHE_TIME`], at most until it expires, and only while its issuer publishes the key that
+//! it is signed with. That a token is not active counts as long, and that its issuer did not answer for [`FAILURE_TIME`]. Requests
+//! with the same token share one verification. Tokens are kept as digests.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use quick_cache::sync::Cache;
+use tokio::time::Instant;
+
+use super::claims::{AccessToken, Claims};
+use super::fetch::Fetcher;
+use super::introspection::Introspector;
+use super::remote_keys::{FetchedKeys, RemoteKeys};
+use super::token_error::TokenError;
+use super::{jwt, ring_provider};
+use crate::config::issuer::{Issuer, Jwks, KeySet};
+use crate::config::{Config, TokenDigest};
+
+/// The time for which the verification of a token counts.
+pub(super) const CACHE_TIME: Duration = Duration::from_secs(30);
+/// The time for which a failure to verify it counts.
+const FAILURE_TIME: Duration = Duration::from_secs(1);
+/// The maximum number of tokens that are kept.
+const MAX_TOKENS: usize = 4096;
+
+/// The access tokens that are accepted.
+pub(super) struct AccessTokens {
+    audiences: Vec<String>,
+    /// By the claim `iss`.
+    issuers: HashMap<String, Arc<IssuerVerifier>>,
+    /// The groups of issuers that the config names.
+    known_groups: HashSet<String>,
+    verified: Cache<TokenDigest, Verified>,
+}
+
+/// An issuer, and how its tokens are verified.
+struct IssuerVerifier {
+    issuer: Arc<Issuer>,
+    method: Method,
+}
+
+enum Method {
+    Keys(KeySet),
+    RemoteKeys(Arc<RemoteKeys>),
+    Introspection(Introspector),
+}
+
+/// The result of a verification.
+#[derive(Clone)]
+struct Verified {
+    token: Result<Arc<AccessToken>, TokenError>,
+    until: Instant,
+    /// The keys of its issuer at that time.
+    keys: Option<(Arc<RemoteKeys>, Arc<FetchedKeys>)>,
+}
+
+impl Verified {
+    fn counts(&self, now: Instant) -> bool {
+        now < self.until && self.keys.as_ref().is_none_or(|(remote, keys)| remote.is_current(keys))
+    }
+}
+
+impl AccessTokens {
+    /// The access tokens of a config. Keys of issuers that did not change are taken from `previous`.
+    pub(super) fn new(config: &Config, previous: Option<&Self>) -> Self {
+        if !config.issuers.is_empty() {
+            ring_provider::install();
+        }
+        let verifier = |issuer: &Issuer| {
+            let known = previous.and_then(|previous| previous.issuers.get(issuer.issuer.as_str()));
+            let verifier = match known {
+                Some(known) if *known.issuer == *issuer => known.clone(),
+                _ => Arc::new(IssuerVerifier::new(issuer)?),
+            };
+            Some((issuer.issuer.as_str().to_owned(), verifier))
+        };
+        let in_rules = config.rules.iter().flat_map(|rule| &rule.groups);
+        Self {
+            audiences: own_audiences(config),
+            issuers: config.issuers.iter().filter_map(verifier).collect(),
+            known_groups: in_rules.chain(config.groups.iter().flat_map(|group| &group.groups)).cloned().collect(),
+            verified: Cache::new(MAX_TOKENS),
+        }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.issuers.is_empty()
+    }
+
+    /// Verifies a token.
+    pub(super) async fn verify(&self, token: &str) -> Result<Arc<AccessToken>, TokenError> {
+        let (digest, now) = (TokenDigest::of(token), Instant::now());
+        loop {
+            match self.verified.get_value_or_guard_async(&digest).await {
+                Ok(known) if known.counts(now) => return known.token,
+                Ok(_) => {
+                    self.verified.remove_if(&digest, |known| !known.counts(now));
+                }
+                Err(guard) => {
+                    let verified = self.verify_now(token, now).await?;
+                    let result = verified.token.clone();
+                    // It fails if it was removed meanwhile: then the next request verifies it again.
+                    let _ = guard.insert(verified);
+                    return result;
+                }
+            }
+        }
+    }
+
+    /// Verifies a token now. The outer error is one that is not kept: it costs little to find it again.
+    async fn verify_now(&self, token: &str, now: Instant) -> Result<Verified, TokenError> {
+        let verifier = match jwt::unverified_issuer(token) {
+            Some(named) => self.issuers.get(&named),
+            None => self.issuers.values().find(|verifier| matches!(verifier.method, Method::Introspection(_))),
+        };
+        let verifier = verifier.ok_or(TokenError::UnknownIssuer)?;
+        let (claims, keys) = match verifier.claims(token, &self.audiences).await {
+            Ok(found) => found,
+            Err(error) => {
+                let time = match error {
+                    TokenError::Inactive => CACHE_TIME,
+                    TokenError::Unavailable(_) => FAILURE_TIME,
+                    error => return Err(error),
+                };
+                return Ok(Verified { token: Err(error), until: now.checked_add(time).unwrap_or(now), keys: None });
+            }
+        };
+        let token = AccessToken::from_claims(&claims, &verifier.issuer, &self.known_groups)?;
+        let time = token.expires_in().map_or(CACHE_TIME, |time| time.min(CACHE_TIME));
+        if time.is_zero() {
+            return Err(TokenError::Expired);
+        }
+        Ok(Verified { token: Ok(Arc::new(token)), until: now.checked_add(time).unwrap_or(now), keys })
+    }
+}
+
+type UsedKeys = Option<(Arc<RemoteKeys>, Arc<FetchedKeys>)>;
+
+impl IssuerVerifier {
+    /// Returns none for an issuer that an application made with neither keys nor introspection: its tokens cannot be verified.
+    fn new(issuer: &Issuer) -> Option<Self> {
+        let fetcher = || Fetcher::new(issuer.ca.clone());
+        let method = match (&issuer.jwks, &issuer.introspection) {
+            (_, Some(endpoint)) => Method::Introspection(Introspector::new(endpoint.clone(), fetcher())),
+            (Some(Jwks::File(keys)), None) => Method::Keys(keys.clone()),
+            (Some(Jwks::Url(url)), None) => Method::RemoteKeys(Arc::new(RemoteKeys::new(url.clone(), fetcher()))),
+            (None, None) => return None,
+        };
+        Some(Self { issuer: Arc::new(issuer.clone()), method })
+    }
+
+    /// Returns the claims of a token that is valid for one of those audiences, and the keys that verified it.
+    async fn claims(&self, token: &str, audiences: &[String]) -> Result<(Claims, UsedKeys), TokenError> {
+        let audiences: Vec<_> = audiences.iter().chain(&self.issuer.audiences).cloned().collect();
+        let verify = |keys: &KeySet| jwt::verify(token, &self.issuer, &audiences, keys);
+        match &self.method {
+            Method::Keys(keys) => Ok((verify(keys)?, None)),
+            Method::Introspection(introspector) => {
+                Ok((introspector.introspect(token, &self.issuer, &audiences).await?, None))
+            }
+            Method::RemoteKeys(remote) => {
+                let mut fetched = remote.get().await?;
+                let verified = match verify(&fetched.keys) {
+                    Err(TokenError::UnknownKey) => {
+                        fetched = remote.get_newer(&fetched).await?;
+                        verify(&fetched.keys)
+                    }
+                    verified => verified,
+                };
+                Ok((verified?, Some((remote.clone(), fetched))))
+            }
+        }
+    }
+}
+
+/// The audiences of tokens for this server: its public URL, with and without a slash at the end, which URL libraries add where the
+/// path is empty.
+fn own_audiences(config: &Config) -> Vec<String> {
+    let Some(url) = &config.http.public_url else { return Vec::new() };
+    let bare = url.as_str().trim_end_matches('/');
+    vec![bare.to_owned(), format!("{bare}/")]
+}

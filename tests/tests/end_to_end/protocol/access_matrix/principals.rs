@@ -1,0 +1,109 @@
+//! The kinds of principals and of rules.
+
+use mcp_host_tests::{HttpServer, Revision, initialize_params, request};
+use reqwest::StatusCode;
+use serde_json::json;
+
+/// The token of a principal that may do everything.
+pub(super) const WITNESS: &str = "mcp_matrix-all";
+
+/// A kind of rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    /// No rule.
+    None,
+    /// Everything is allowed.
+    Allow,
+    /// Everything is allowed, and the secret notes are denied.
+    DenyOverAllow,
+    /// Everything is allowed for listings of both kinds only.
+    ListingsOnly,
+}
+
+/// A kind of principal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PrincipalKind {
+    Local,
+    Anonymous,
+    /// With a token, named by rules.
+    Token,
+    /// With a token, in a group that rules name.
+    GroupMember,
+}
+
+impl Kind {
+    pub(super) const ALL: [Self; 4] = [Self::None, Self::Allow, Self::DenyOverAllow, Self::ListingsOnly];
+
+    /// Whether the rules allow an operation on the secret notes, or on everything else.
+    pub(super) fn allows(self, principal: PrincipalKind, operation: &str, is_secret: bool) -> bool {
+        match self {
+            Self::None => principal == PrincipalKind::Local,
+            Self::Allow => true,
+            Self::DenyOverAllow => !is_secret,
+            Self::ListingsOnly => ["list", "templates"].contains(&operation),
+        }
+    }
+}
+
+impl PrincipalKind {
+    pub(super) const OVER_HTTP: [Self; 3] = [Self::Anonymous, Self::Token, Self::GroupMember];
+
+    /// Its token.
+    pub(super) fn token(self) -> Option<&'static str> {
+        match self {
+            Self::Local | Self::Anonymous => None,
+            Self::Token => Some("mcp_matrix-ci"),
+            Self::GroupMember => Some("mcp_matrix-ops"),
+        }
+    }
+}
+
+/// The sections of a config: principals, groups and rules. The digests are those of the tokens.
+pub(super) fn sections(kind: Kind) -> String {
+    let mut sections = r#"
+[[principal]]
+name = "ci"
+token-sha256 = "74b08aa31ae21ceeb317552f8ce36da3c48340efc38a6a860dc117bcb03d8bfd"
+
+[[principal]]
+name = "ops"
+token-sha256 = "c493d7175be39ab29514a27bafa4b318ef68fb1cca30acbed848e08ae1ca8aa4"
+
+[[principal]]
+name = "witness"
+token-sha256 = "8ebd964c57cbd5f857fdaa82b70d5b55e078ada4694896cfe8397f6865b48088"
+
+[[group]]
+name = "operators"
+principals = ["ops"]
+
+[[rule]]
+principals = ["witness"]
+allow = ["**"]
+"#
+    .to_owned();
+    let rules = match kind {
+        Kind::None => &[][..],
+        Kind::Allow => &["allow = ['**']"],
+        Kind::DenyOverAllow => &["deny = ['notes://n/secret/**']", "allow = ['**']"],
+        Kind::ListingsOnly => &["allow = ['**']\noperations = ['list', 'templates']"],
+    };
+    for rule in rules {
+        for selector in ["principals = ['local', 'anonymous', 'ci']", "groups = ['operators']"] {
+            sections.push_str(&format!("\n[[rule]]\n{selector}\n{rule}\n"));
+        }
+    }
+    sections
+}
+
+/// Where no rule is for anonymous clients, and others have tokens, a request without one is answered by a challenge only.
+pub(super) async fn check_unauthorized(server: &HttpServer, revision: &Revision) {
+    let wire = server.uninitialized(revision.clone());
+    let first = match revision.has_initialize() {
+        true => request(revision, 0, "initialize", initialize_params(revision)),
+        false => request(revision, 0, "resources/list", json!({})),
+    };
+    let refused = wire.post(&first).send().await.unwrap();
+    assert_eq!(refused.status(), StatusCode::UNAUTHORIZED, "{revision}");
+    assert!(!refused.text().await.unwrap().contains("notes"));
+}
