@@ -78,13 +78,22 @@ func allocateRaw(size, align uintptr) unsafe.Pointer {
 	}
 }
 
-// NB: `cabi_realloc` may be called before the Go runtime has been initialized,
-// in which case we need to use `runtime.sbrk` to do allocations.  The following
-// is an abbreviation of [Till's
-// efforts](https://github.com/bytecodealliance/go-modules/pull/367).
+// `cabi_realloc` may be called before the Go runtime has been initialized: the adapter from WASI 0.1 allocates its state, 64 KiB,
+// by it. Such allocations are made from this array. (Upstream calls `runtime.sbrk`, which linkers of Go 1.23 to 1.26 refuse to
+// link.)
+var early [256 << 10]byte
 
-//go:linkname sbrk runtime.sbrk
-func sbrk(n uintptr) unsafe.Pointer
+var earlyUsed uintptr
+
+func allocateEarly(size, align uintptr) unsafe.Pointer {
+	start := uintptr(unsafe.Pointer(&early[0])) + earlyUsed
+	padding := offset(start, align)
+	if earlyUsed+padding+size > uintptr(len(early)) {
+		panic("out of memory before the start of the runtime")
+	}
+	earlyUsed += padding + size
+	return unsafe.Add(unsafe.Pointer(&early[0]), earlyUsed-size)
+}
 
 //nolint:unused
 var useGCAllocations = false
@@ -132,9 +141,6 @@ func cabiRealloc(oldPointer unsafe.Pointer, oldSize, align, newSize uintptr) uns
 		adapterMonotonicClockSetPaused(false)
 		return pointer
 	} else {
-		alignedSize := newSize + offset(newSize, align)
-		unaligned := sbrk(alignedSize)
-		off := offset(uintptr(unaligned), align)
-		return unsafe.Add(unaligned, off)
+		return allocateEarly(newSize, align)
 	}
 }
