@@ -1,0 +1,33 @@
+/**
+ * Files of the granted directories, by absolute guest path. On Node.js, the same functions use its file system, for unit tests.
+ */
+
+/** Why a file operation failed: an error code of `wasi:filesystem`, such as `no-entry` or `not-permitted`. */
+export class FsError extends Error {
+  readonly code: string;
+  readonly path: string;
+}
+
+export type FileType =
+  | "block-device" | "character-device" | "directory" | "fifo" | "regular-file" | "socket" | "symbolic-link" | "unknown";
+
+export interface Stat {
+  type: FileType;
+  /** The size in bytes. */
+  size: number;
+  /** The time of the last modification, in milliseconds since 1970, with a fraction. */
+  modified: number | undefined;
+}
+
+/** Reads a whole file. */
+export function readFile(path: string): Uint8Array;
+/** Reads at most `length` bytes from the beginning of a file. */
+export function readFileStart(path: string, length: number): Uint8Array;
+/** Reads a file of UTF-8. */
+export function readTextFile(path: string): string;
+/** Replaces the content of a file, or creates it. */
+export function writeFile(path: string, bytes: Uint8Array): void;
+/** Returns the entries of a directory, in no particular order. */
+export function readDir(path: string): { name: string; type: FileType }[];
+/** Returns the metadata of a file. Symbolic links are followed. */
+export function stat(path: string): Stat;

@@ -1,0 +1,257 @@
+/**
+ * An SDK for writing providers of MCP resources in JavaScript and TypeScript.
+ *
+ * ```ts
+ * import { type Config, type Contents, NotFound, type Page, Provider } from "mcp-host-provider";
+ *
+ * export default class Greetings extends Provider {
+ *   static info = { name: "greetings", version: "1.0.0", description: "`hello` greets whom the config key `name` names." };
+ *   #name: string;
+ *
+ *   constructor(config: Config) {
+ *     super(config);
+ *     this.#name = config.text("name", "world");
+ *   }
+ *
+ *   listEntries(): Page {
+ *     return { entries: [{ path: "hello", name: "hello", mimeType: "text/plain" }] };
+ *   }
+ *
+ *   read(path: string): Contents {
+ *     if (path !== "hello") throw new NotFound();
+ *     return { entry: { path, name: "hello", mimeType: "text/plain" }, text: `Hello, ${this.#name}!` };
+ *   }
+ * }
+ * ```
+ *
+ * All calls are synchronous. Numbers are plain numbers. `console` writes to the host's log.
+ */
+
+/** The base class of failures: why a call returns no result. Throw one of its subclasses. */
+export class Failure extends Error {}
+
+/** There is no such resource. */
+export class NotFound extends Failure {
+  constructor(message?: string);
+}
+
+/**
+ * The request is invalid: a path of an unknown form, a cursor that this provider did not issue. The message says to the client what
+ * is expected.
+ */
+export class InvalidRequest extends Failure {}
+
+/** The data source denies access. The client sees the message, so it must not contain secrets. */
+export class Denied extends Failure {}
+
+/** The resource exists or may exist, but is temporarily not available. The client sees the reason. */
+export class Unavailable extends Failure {
+  /** `retryAfter` is the time in milliseconds after which a retry makes sense, if it is known. */
+  constructor(reason: string, options?: { retryAfter?: number });
+  readonly retryAfter: number | undefined;
+}
+
+/** A fault of the provider, its data or its config. The message goes to the log only, without a stack. */
+export class Internal extends Failure {}
+
+/**
+ * The `config` table of the plugin in `mcp-host.toml`: strings unchanged, other values as JSON. A value of another type is
+ * `Internal`, with the key's name. For tests: `new Config({ rev: "main", depth: 3 })`.
+ */
+export class Config {
+  constructor(values?: Record<string, unknown>);
+  /** The keys, sorted. */
+  readonly keys: string[];
+  text(key: string): string | undefined;
+  text(key: string, otherwise: string): string;
+  number(key: string): number | undefined;
+  number(key: string, otherwise: number): number;
+  integer(key: string): number | undefined;
+  integer(key: string, otherwise: number): number;
+  boolean(key: string): boolean | undefined;
+  boolean(key: string, otherwise: boolean): boolean;
+  /** Returns a list, a table or any other value of JSON. */
+  json(key: string, otherwise?: unknown): unknown;
+}
+
+/** The description of a provider. */
+export interface Info {
+  name: string;
+  version: string;
+  title?: string | undefined;
+  description?: string | undefined;
+  /** Whether `changes` reports changes. */
+  watches?: boolean | undefined;
+}
+
+/** An icon that clients may display. `src` is an `https:` or `data:` URI. */
+export interface Icon {
+  src: string;
+  mimeType?: string | undefined;
+  sizes?: string[] | undefined;
+  theme?: "light" | "dark" | undefined;
+}
+
+interface Metadata {
+  name: string;
+  title?: string | undefined;
+  description?: string | undefined;
+  mimeType?: string | undefined;
+  audience?: ("user" | "assistant")[] | undefined;
+  /** The importance, from 0 to 1. */
+  priority?: number | undefined;
+  icons?: Icon[] | undefined;
+  /** Further metadata, with names that have a prefix of the provider's own: `{ "example.com/branch": "main" }`. */
+  meta?: Record<string, unknown> | undefined;
+}
+
+/** One resource: all its metadata, without its content. */
+export interface Entry extends Metadata {
+  /** The path, percent-encoded; see `encodeSegment`. */
+  path: string;
+  /** The size in bytes. */
+  size?: number | undefined;
+  /** The time of the last change: a date, its text, or milliseconds since 1970. */
+  lastModified?: Date | string | number | undefined;
+  /** Whether `listEntries` with this path as the parent lists its children. */
+  listable?: boolean | undefined;
+  /** Whether `changes` can watch it. */
+  subscribable?: boolean | undefined;
+  /** How long a reader may assume that it is unchanged, in milliseconds. */
+  ttl?: number | undefined;
+}
+
+/** The content of a resource. Bytes are binary content, unless `isText` says that they are UTF-8; see `detect`. */
+export type Contents = { entry: Entry } & ({ text: string } | { bytes: Uint8Array; isText?: boolean });
+
+/** One page of a listing; see `paginate`. */
+export interface Page {
+  entries: Entry[];
+  /** The cursor of the next page, none on the last. */
+  nextCursor?: string | undefined;
+}
+
+/** The completions of a variable, best first, not percent-encoded. Clients get at most 100. */
+export interface Completion {
+  values: string[];
+  total?: number | undefined;
+  hasMore?: boolean | undefined;
+}
+
+/** The changes since a token; see `compareChanges`. */
+export interface Changes {
+  /** The `since` of the next call: opaque to the host, which stores it. */
+  token: string;
+  /** Those of the watched paths whose content or metadata changed, appeared or disappeared. */
+  changed?: string[] | undefined;
+  listingChanged?: boolean | undefined;
+  /** The recommended delay in milliseconds before the next poll. */
+  pollAfter?: number | undefined;
+}
+
+/** The values of a template's variables. */
+export type Variables = Record<string, string | undefined>;
+
+/** A family of resources; made by `template`. */
+export interface Template extends Metadata {
+  readonly pathTemplate: string;
+  readonly pattern: PathTemplate;
+  read(path: string, variables: Variables): Contents | Contents[];
+  readonly complete: Record<string, Completer>;
+}
+
+/** Returns candidates, of which those that start with `value` are used, or a completion. */
+export type Completer = (value: string, known: Variables) => Iterable<string> | Completion;
+
+/** Declares a family of resources, whose paths an RFC 6570 template gives: `log/{rev}{?limit}`. */
+export function template(
+  pathTemplate: string,
+  options: Metadata & {
+    read(path: string, variables: Variables): Contents | Contents[];
+    complete?: Record<string, Completer>;
+  },
+): Template;
+
+/**
+ * The base class of a provider. The module exports the class as its default.
+ *
+ * The host usually creates a fresh instance for every call, and may drop one between any two: what must last is stored outside.
+ * Calls never overlap. The constructor is called before the first call; it should be cheap.
+ */
+export abstract class Provider {
+  constructor(config: Config);
+
+  /** The templates of the resources that can be read by building a path. */
+  templates: Template[];
+
+  /**
+   * Lists the children of `parent`, or without one the resources that are most useful at the top level. `limit`, at least 1, is the
+   * number of entries that the host can use; a page may have fewer. Throws `NotFound` if there is no such parent, and
+   * `InvalidRequest` if it is not listable or the cursor is unknown.
+   */
+  listEntries(parent: string | undefined, cursor: string | undefined, limit: number): Page;
+
+  /**
+   * Reads a resource. By default, the first template that matches does. Several contents with the same path are the same resource in
+   * several formats, the preferred first.
+   */
+  read(path: string): Contents | Contents[];
+
+  /** Returns the metadata of a resource. By default it is read for that. */
+  stat(path: string): Entry;
+
+  /** Completes a variable of a template. By default, the template's completer does, if there is one. */
+  complete(pathTemplate: string, variable: string, value: string, known: Variables): Completion;
+
+  /** Returns what changed since a token; without one, nothing has. Only called if `info` says that the provider `watches`. */
+  changes(watched: string[], since: string | undefined): Changes;
+}
+
+/** A template that can be matched and expanded: `{var}` is one segment, `{+var}` several, `{?a,b}` a query with any of these. */
+export class PathTemplate {
+  constructor(template: string);
+  readonly text: string;
+  readonly variables: string[];
+  /** Returns the percent-decoded values of the variables; undefined if the path does not match. */
+  match(path: string): Variables | undefined;
+  /** Expands the template to a path. Values are not percent-encoded. */
+  expand(values: Variables): string;
+}
+
+/**
+ * Returns the page after `cursor`. The keys, each at most 4000 bytes, may be in any order; pages are sorted by key. `entry` makes the
+ * entry of a key, or undefined if it was removed in the meantime. Throws `InvalidRequest` if the cursor is not one of this function's.
+ */
+export function paginate(
+  keys: Iterable<string>,
+  cursor: string | undefined,
+  limit: number,
+  entry: (key: string) => Entry | undefined,
+): Page;
+
+/** Returns the candidates that start with `typed`: the first 100, and the number of all. */
+export function matching(candidates: Iterable<string>, typed: string): Completion;
+
+/** Returns bytes as text if they are UTF-8, else as binary content. */
+export function detect(entry: Entry, bytes: Uint8Array): Contents;
+
+/**
+ * Compares the state of the watched paths, and of the listing, with that at the token. `state` returns what identifies the state of a
+ * path, such as the size and modification time of its file, or undefined if it does not exist; both are compared as JSON.
+ */
+export function compareChanges(
+  watched: string[],
+  since: string | undefined,
+  current: { state: (path: string) => unknown; listing?: unknown },
+): Changes;
+
+/** Encodes one name as one segment of a path. */
+export function encodeSegment(name: string): string;
+/** Decodes one segment to a name. Throws `InvalidRequest` if it has a slash or a query, or is malformed. */
+export function decodeSegment(segment: string): string;
+/** Splits a path from its query, if it has one. */
+export function splitQuery(path: string): [path: string, query: string | undefined];
+/** Returns the text of UTF-8 bytes; undefined if they are not UTF-8. */
+export function decodeUtf8(bytes: Uint8Array): string | undefined;
+/** Compares by code points, as bytes of UTF-8 compare. */
+export function compareText(a: string, b: string): number;

@@ -1,0 +1,141 @@
+// The SDK on Node.js; what needs a host is tested end to end.
+
+import assert from "node:assert/strict";
+import { test } from "node:test";
+
+import {
+  compareChanges,
+  Config,
+  decodeSegment,
+  decodeUtf8,
+  encodeSegment,
+  Internal,
+  InvalidRequest,
+  NotFound,
+  paginate,
+  PathTemplate,
+  Provider,
+  template,
+} from "mcp-host-provider";
+
+import * as convert from "../src/convert.js";
+import { utf8Length } from "../src/text.js";
+
+test("pages go on after the last key, in the order of code points", () => {
+  const page = (cursor) => {
+    const found = paginate(["c", "a", "b", "😀", "ﬀ"], cursor, 2, (name) => ({ path: name, name }));
+    return [found.entries.map(({ name }) => name), found.nextCursor];
+  };
+  assert.deepEqual(page(undefined), [["a", "b"], ":b"]);
+  assert.deepEqual(page(":b"), [["c", "ﬀ"], ":ﬀ"]);
+  assert.deepEqual(page(":ﬀ"), [["😀"], undefined]);
+  assert.throws(() => page("x"), InvalidRequest);
+});
+
+test("changes are found by comparing with the token", () => {
+  const files = { a: 1, b: 1 };
+  const changes = (since) =>
+    compareChanges(["a", "b", "c"], since, { state: (path) => files[path], listing: Object.keys(files) });
+  const start = changes(undefined);
+  assert.deepEqual(changes(start.token), { token: start.token, changed: [], listingChanged: false });
+  Object.assign(files, { a: 2, c: 1 });
+  const later = changes(start.token);
+  assert.deepEqual([later.changed, later.listingChanged], [["a", "c"], true]);
+  const unknown = changes("of another version");
+  assert.deepEqual([unknown.changed.length, unknown.listingChanged], [3, true]);
+});
+
+test("a config is typed, and errors name the key", () => {
+  const config = new Config({ rev: "main", depth: 3, deep: true, dirs: ["a"] });
+  assert.deepEqual([config.text("rev"), config.integer("depth"), config.boolean("deep")], ["main", 3, true]);
+  assert.deepEqual([config.json("dirs"), config.number("none", 0.5), config.keys.length], [["a"], 0.5, 4]);
+  assert.throws(
+    () => config.integer("rev"),
+    (error) => error instanceof Internal && error.message === 'config key `rev`: expected an integer, found "main"',
+  );
+});
+
+test("templates match and expand", () => {
+  const blob = new PathTemplate("blob/{rev}/{+path}{?from,to}");
+  assert.deepEqual(blob.variables, ["rev", "path", "from", "to"]);
+  assert.deepEqual(blob.match("blob/a%20b/x/y?to=2"), { rev: "a b", path: "x/y", to: "2" });
+  for (const other of ["blob//x", "blob/a/x%2Fy", "blob/a/x?sort=1", "blob/a/x?to=1&to=2", "blob/%FF/x", "blob/%2/x"]) {
+    assert.equal(blob.match(other), undefined, other);
+  }
+  assert.equal(blob.expand({ rev: "a/b", path: "x?/y", to: "1 2" }), "blob/a%2Fb/x%3F/y?to=1%202");
+  for (const malformed of ["{", "{a,b}", "{#a}", "{a}{a}", "{?a}/b", "x?y={a}"]) {
+    assert.throws(() => new PathTemplate(malformed), TypeError, malformed);
+  }
+});
+
+test("names are encoded as the contract says", () => {
+  for (const name of ["a b/c%.md", "日本", "it's (1), ok!"]) assert.equal(decodeSegment(encodeSegment(name)), name);
+  assert.equal(encodeSegment("a b,c"), "a%20b,c");
+  assert.throws(() => decodeSegment("a/b"), InvalidRequest);
+  assert.throws(() => decodeSegment("%FF"), InvalidRequest);
+});
+
+test("bytes are decoded without a TextDecoder as with it", () => {
+  const native = globalThis.TextDecoder;
+  const samples = [
+    ..."a|é|日|😀|\u{10ffff}|\ufeffa|\u0000".split("|").map((text) => [...new TextEncoder().encode(text)]),
+    [0xff], [0xc0, 0x80], [0xc3], [0xe0, 0x80, 0x80], [0xed, 0xa0, 0x80], [0xf0, 0x80, 0x80, 0x80], [0xf4, 0x90, 0x80, 0x80],
+    [0xe6, 0x97], [0x61, 0x80],
+  ];
+  for (const bytes of samples) {
+    const expected = decodeUtf8(Uint8Array.from(bytes));
+    try {
+      globalThis.TextDecoder = undefined;
+      assert.equal(decodeUtf8(Uint8Array.from(bytes)), expected, bytes.join());
+    } finally {
+      globalThis.TextDecoder = native;
+    }
+    if (expected !== undefined) assert.equal(utf8Length(expected), bytes.length);
+  }
+  const long = "añ😀".repeat(10_000);
+  globalThis.TextDecoder = undefined;
+  const decoded = decodeUtf8(new TextEncoder().encode(long));
+  globalThis.TextDecoder = native;
+  assert.equal(decoded, long);
+});
+
+test("an entry needs only a path and a name", () => {
+  const made = convert.entry({ path: "a", name: "a" });
+  assert.deepEqual([made.icons, made.listable, made.annotations], [[], false, undefined]);
+});
+
+test("a value of a wrong type names its field", () => {
+  const entry = (more) => () => convert.entry({ path: "a", name: "a", ...more });
+  for (const [more, message] of [
+    [{ size: "2" }, 'entry.size: expected a whole number from 0 on, found "2"'],
+    [{ size: -1 }, "entry.size: expected a whole number from 0 on, found -1"],
+    [{ title: 3 }, "entry.title: expected a string, found 3"],
+    [{ name: undefined }, "entry.name: expected a string, found undefined"],
+    [{ icons: [{}] }, "entry.icons[0].src: expected a string, found undefined"],
+    [{ audience: ["all"] }, 'entry.audience[0]: expected user or assistant, found "all"'],
+    [{ lastModified: "yesterday" }, 'entry.lastModified: expected a date, found "yesterday"'],
+  ]) {
+    assert.throws(entry(more), { message });
+  }
+  assert.equal(entry({ size: 3n })().size, 3, "a BigInt is a number, too");
+  assert.throws(() => convert.contents({ entry: { path: "a", name: "a" }, body: "" }), /expected `text`, a string, or `bytes`/);
+});
+
+test("templates are read and completed", () => {
+  class Sample extends Provider {
+    templates = [
+      template("item/{id}", {
+        name: "item",
+        read: (path, { id }) => ({ entry: { path, name: id }, text: "é" }),
+        complete: { id: () => ["one", "only", "two"] },
+      }),
+    ];
+  }
+  const sample = new Sample(new Config());
+  assert.deepEqual(sample.stat("item/a%2Fb"), { path: "item/a%2Fb", name: "a/b", size: 2 });
+  assert.deepEqual(sample.complete("item/{id}", "id", "o", {}), { values: ["one", "only"], total: 2, hasMore: false });
+  assert.throws(() => sample.complete("item/{id}", "other", "", {}), InvalidRequest);
+  assert.throws(() => sample.complete("other", "id", "", {}), InvalidRequest);
+  assert.throws(() => sample.read("missing"), NotFound);
+  assert.throws(() => template("a/{b}", { name: "a", read: () => [], complete: { c: () => [] } }), TypeError);
+});
