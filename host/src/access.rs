@@ -21,6 +21,8 @@
 mod globs;
 mod policy;
 mod principal;
+#[cfg(any(feature = "http", feature = "stdio"))]
+pub(crate) mod rate;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

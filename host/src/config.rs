@@ -44,6 +44,7 @@ mod endpoint_url;
 mod env_name;
 mod environment;
 mod error;
+mod exposure;
 mod extension;
 mod glob;
 pub mod grants;
@@ -95,6 +96,7 @@ pub use advertise::AdvertisedCapability;
 pub use endpoint_url::{EndpointUrl, EndpointUrlError};
 pub use environment::Environment;
 pub use error::ConfigError;
+pub use exposure::ExposureError;
 pub use extension::Extension;
 pub(crate) use glob::GlobLookup;
 pub use glob::{GlobError, UriGlob};
@@ -280,6 +282,7 @@ impl Config {
                 "add one:\n[[plugin]]\nname = \"notes\"\ncomponent = \"plugins/notes.wasm\"\nmount = \"notes:///\"",
             ));
         }
+        config.report_exposure(table);
         config
     }
 

@@ -49,6 +49,8 @@ use self::generation::Generation;
 use self::generation_store::GenerationStore;
 use self::lifecycle::RequestTracker;
 use self::resolve::{not_found_if_empty, route_error, total_len};
+#[cfg(any(feature = "http", feature = "stdio"))]
+use crate::access::rate::RequestRates;
 use crate::access::{Policy, Principal};
 use crate::audit::{AuditLog, Facts};
 use crate::catalog::{Catalog, Entries, Templates};
@@ -89,6 +91,9 @@ pub struct Host {
     requests: RequestTracker,
     /// One line per request.
     audit: Arc<AuditLog>,
+    /// The rates of clients.
+    #[cfg(any(feature = "http", feature = "stdio"))]
+    rates: RequestRates,
 }
 
 /// A request to list the catalog, or the direct children of one resource.
@@ -221,6 +226,12 @@ impl Host {
     /// Returns a new subscriber without subscriptions.
     pub fn subscriber(&self, principal: &Principal) -> Subscriber {
         self.hub.subscriber(principal)
+    }
+
+    /// The rates of clients, over all transports.
+    #[cfg(any(feature = "http", feature = "stdio"))]
+    pub(crate) fn rates(&self) -> &RequestRates {
+        &self.rates
     }
 
     /// Returns how much is watched now, over all subscribers.

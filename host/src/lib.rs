@@ -103,6 +103,7 @@ pub mod resource;
 mod sandbox;
 #[cfg(any(feature = "http", feature = "stdio"))]
 pub mod server;
+mod share_limiter;
 mod text;
 mod thread_priority;
 mod throttle;

@@ -75,6 +75,9 @@ pub enum ServeError {
     /// The client of a pair of streams did not read the remaining answers at shutdown.
     #[error("the client does not read its answers: they are dropped, so that the server can end")]
     OutputStalled,
+    /// The listener can be reached from other machines, and the config lacks what that needs.
+    #[error(transparent)]
+    Exposure(#[from] crate::config::ExposureError),
     /// TLS cannot be set up.
     #[error("TLS cannot be set up: {0}")]
     Tls(#[source] Source),

@@ -73,6 +73,7 @@ use self::watcher::{Handover, Watcher};
 use crate::access::{Access, Principal};
 use crate::catalog::ListingFingerprint;
 use crate::plugin::{Fault, Plugin};
+use crate::share_limiter::ShareLimits;
 use crate::uri::{Mount, Uri};
 
 pub use self::subscriber::{Subscriber, Update};
@@ -179,6 +180,8 @@ impl Hub {
     /// Subscribes to a resource, and returns once the subscription is active. With `notify_now`, the subscriber is
     /// notified once at that moment.
     ///
+    /// `memory` is what the subscriptions of the principal, and of all, may take.
+    ///
     /// The caller has checked the principal's access, which is checked again once the provider has answered.
     pub(crate) async fn subscribe(
         &self,
@@ -186,8 +189,9 @@ impl Hub {
         requested_uri: &str,
         uri: &Uri,
         notify_now: bool,
+        memory: ShareLimits,
     ) -> Result<(), SubscribeError> {
-        let pending = subscriber.begin(requested_uri, uri)?;
+        let pending = subscriber.begin(requested_uri, uri, memory)?;
         let watcher = self.watcher_for(uri).ok_or(SubscribeError::PluginReplaced)?;
         let permanent_error = |message| SubscribeError::Permanent(Fault::InvalidRequest(message));
         if !watcher.supports_changes() {

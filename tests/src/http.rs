@@ -33,10 +33,21 @@ impl HttpServer {
         server
     }
 
+    /// Starts a server at that address, and waits until it listens and every plugin is loaded or has failed to load.
+    pub async fn start_at(config: &WrittenConfig, address: &str) -> Self {
+        let server = Self::start_process(config, address).await;
+        server.process.wait_plugins_loaded().await;
+        server
+    }
+
     /// Starts a server, and waits until it listens, but not for its plugins.
     pub async fn start_before_plugins_load(config: &WrittenConfig) -> Self {
+        Self::start_process(config, "127.0.0.1:0").await
+    }
+
+    async fn start_process(config: &WrittenConfig, address: &str) -> Self {
         let mut command = host_command();
-        command.args(["serve", "--http", "127.0.0.1:0", "--config"]).arg(config.path());
+        command.args(["serve", "--http", address, "--config"]).arg(config.path());
         let (process, _, stdout) = Process::start(command);
         let stdout = Log::new(stdout);
         let line = process.stderr().wait_for_line("listening on http").await;

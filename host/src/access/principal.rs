@@ -77,6 +77,11 @@ impl Principal {
         !matches!(self.name, Name::Authenticated(_))
     }
 
+    /// The identity alone, without groups.
+    pub(crate) fn identity(&self) -> Self {
+        Self { name: self.name.clone(), groups: None }
+    }
+
     /// Whether both are the same identity, whatever their groups: a token that was renewed may name others.
     pub fn is_same_identity(&self, other: &Self) -> bool {
         self.name == other.name

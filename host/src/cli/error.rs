@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use super::messages::Messages;
 use crate::componentize::ComponentizeError;
-use crate::config::ConfigError;
 use crate::config::diagnostics::RenderStyle;
+use crate::config::{ConfigError, ExposureError};
 use crate::confinement::ConfinementError;
 use crate::host::{InspectError, StartError};
 use crate::plugin::LoadError;
@@ -28,6 +28,9 @@ pub(super) enum CliError {
     /// The config is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The server must not listen at the address of the command line.
+    #[error(transparent)]
+    Exposure(#[from] ExposureError),
     /// The host does not start.
     #[error(transparent)]
     Start(#[from] StartError),
@@ -209,7 +212,7 @@ impl CliError {
         match self {
             // Whoever read the output has had enough, as `head` has.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
-            Self::Config(_) | Self::NoPlugin { .. } | Self::NoPrincipal { .. } => EXIT_USAGE,
+            Self::Config(_) | Self::Exposure(_) | Self::NoPlugin { .. } | Self::NoPrincipal { .. } => EXIT_USAGE,
             _ => EXIT_FAILURE,
         }
     }
@@ -217,6 +220,7 @@ impl CliError {
     /// Returns what to do about it, unless the message says so.
     fn help(&self) -> Option<String> {
         match self {
+            Self::Exposure(error) => Some(error.help()),
             Self::Request(error) => request_help(error),
             Self::Resource { error, hint } => hint.clone().or_else(|| request_help(error)),
             Self::Componentize { error, .. } => error.help(),

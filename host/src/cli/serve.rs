@@ -15,7 +15,7 @@ use super::context::Context;
 use super::error::CliError;
 use super::signals::{self, Hangup};
 use crate::access::Principal;
-use crate::config::http::{HttpAddress, HttpAddressError};
+use crate::config::http::HttpAddress;
 use crate::config::{Config, ConfigError};
 use crate::confinement::Confinement;
 use crate::host::{Host, PluginState, ReloadTrigger};
@@ -44,7 +44,7 @@ pub(super) struct Args {
     #[arg(long, conflicts_with = "http")]
     stdio: bool,
 
-    /// Serve over HTTP at this loopback address and port, whatever the config says
+    /// Serve over HTTP at this address and port, whatever the config says
     #[arg(long, value_name = "ADDRESS", value_parser = http_address)]
     http: Option<HttpAddress>,
 
@@ -70,6 +70,7 @@ impl Args {
         // First: a SIGHUP right after the start must not terminate the server.
         let hangup = if self.no_reload { None } else { Some(Hangup::new().context("cannot listen to signals")?) };
         let config = config?;
+        config.check_exposure()?;
         confinement::log(&confinement, &config);
         let shutdown = signals::shutdown(&context.messages, "graceful shutdown: draining requests in flight")
             .context("cannot listen to signals")?;
@@ -150,13 +151,7 @@ async fn listen(address: HttpAddress) -> Result<TcpListener, CliError> {
 }
 
 fn http_address(text: &str) -> Result<HttpAddress, String> {
-    text.parse().map_err(|error| match &error {
-        HttpAddressError::NotAnAddress(_) => format!("{error}; write one such as `127.0.0.1:8080`"),
-        HttpAddressError::NotLoopback(address) => format!(
-            "{error}; listen on loopback, `127.0.0.1:{}`, and let a proxy that authenticates forward to it",
-            address.port()
-        ),
-    })
+    text.parse().map_err(|error| format!("{error}; write one such as `127.0.0.1:8080`"))
 }
 
 #[cfg(test)]
@@ -175,12 +170,6 @@ mod tests {
         assert_eq!(Args { stdio: false, http: None, no_reload: false }.listen_address(configured), configured);
         assert_eq!(Args { stdio: false, http: asked, no_reload: false }.listen_address(configured), asked);
         assert_eq!(Args { stdio: true, http: None, no_reload: false }.listen_address(configured), None);
-    }
-
-    #[test]
-    fn an_address_beyond_this_machine_is_refused_with_what_to_do() {
-        let error = http_address("0.0.0.0:8080").unwrap_err();
-        assert!(error.contains("loopback only") && error.contains("`127.0.0.1:8080`"), "{error}");
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! | `tls` | HTTPS instead of HTTP, with this certificate |
 //! | `public-url` | the URL of this server for clients, which access tokens are issued for |
 //! | `client-ca` | authorities of client certificates (mTLS) |
+//! | `insecure` | listen beyond loopback without authentication or without TLS |
 //! | `hosts` | additional host names of the server, such as that of a reverse proxy, for validation of `Host` |
 //! | `cors` | additional origins of web pages that may send requests and read the responses (CORS) |
 //! | `keep-alive` | the interval of keep-alive comments on idle event streams |
@@ -22,7 +23,7 @@ mod tls;
 pub use self::address::{HttpAddress, HttpAddressError};
 pub use self::client_ca::{CertificateName, ClientAuthority};
 pub use self::limits::HttpServerLimits;
-pub use self::share::{ClientShare, ShareError};
+pub use self::share::{ClientShare, PrincipalShare, Share, ShareError};
 pub use self::tls::{Tls, TlsError};
 
 use super::duration::{BoundedDuration, MINUTE, SECOND};
@@ -45,8 +46,10 @@ documented! {
         pub public_url: Option<EndpointUrl>,
         /// Authorities of client certificates (mTLS). Requires `tls`. None unless set: no certificate is requested.
         pub client_ca: Vec<ClientAuthority>,
-        /// Host names by which clients may address the server, at any port, in addition to `localhost` and the loopback
-        /// addresses. None unless set.
+        /// Whether the server may listen beyond loopback although it has no authentication or no TLS. `false` unless set.
+        pub insecure: bool,
+        /// Host names by which clients may address the server, at any port, in addition to `localhost`, the loopback
+        /// addresses, the address that it listens at, and the host of `public-url`. None unless set.
         pub hosts: Vec<UrlHost>,
         /// Origins of web pages that may send requests and read the responses (CORS). None unless set.
         pub cors: Vec<OriginPattern>,
@@ -75,17 +78,11 @@ impl FromTable for Http {
             tls,
             public_url: table.optional("public-url").map(|IdentifierUrl(url)| url),
             client_ca,
+            insecure: table.or_default("insecure"),
             hosts: table.or_default("hosts"),
             cors: table.optional("cors").map(|allowed_origins::CorsOrigins(pages)| pages).unwrap_or_default(),
             keep_alive: table.or_default("keep-alive"),
             limits: table.or_default("limits"),
         })
-    }
-}
-
-impl Http {
-    /// Returns whether clients may address the server by that host name, which is no loopback one.
-    pub(crate) fn is_own_host(&self, host: &UrlHost) -> bool {
-        self.hosts.contains(host) || self.public_url.as_ref().is_some_and(|url| url.origin().host() == host)
     }
 }

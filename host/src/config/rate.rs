@@ -165,6 +165,11 @@ impl<const DEFAULT: u32, const MAX: u32, const SECONDS: u64> Rate<DEFAULT, MAX, 
         self.period
     }
 
+    /// Returns the quota of a rate limiter with that number of events in the unit of time of this rate.
+    pub(crate) fn quota_of(self, count: NonZeroU32) -> Quota {
+        Self { count, ..self }.quota()
+    }
+
     /// Returns the quota of a rate limiter with this rate.
     pub(crate) fn quota(self) -> Quota {
         match self.period {

@@ -63,6 +63,11 @@ impl<'a> ReadContext<'a> {
         self.problems.borrow_mut().push(problem);
     }
 
+    /// Returns whether a problem has been reported.
+    pub(super) fn has_problems(&self) -> bool {
+        !self.problems.borrow().is_empty()
+    }
+
     /// Adds a file that the config depends on.
     pub(super) fn add_dependency(&self, file: PathBuf) {
         self.files.borrow_mut().insert(file);

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::exposure::ExposureError;
+use super::http::HttpAddress;
 use super::{Config, UriGlob};
 use crate::uri::Mount;
 
@@ -9,6 +11,16 @@ use crate::uri::Mount;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Warning {
+    /// The server may listen beyond loopback without authentication or without TLS: `http.insecure`.
+    Insecure {
+        /// What the config lacks for the address of the server. None if `insecure` has no effect there.
+        exposure: Option<ExposureError>,
+    },
+    /// The server listens at all addresses of the machine, and no name of it is allowed as `Host` beyond loopback.
+    NoHosts {
+        /// The address.
+        address: HttpAddress,
+    },
     /// A glob of a rule matches nothing below any mount: a plugin may have been removed, or a mount misspelled.
     UnmatchedGlob {
         /// The number of the `[[rule]]`, counted from 1.
@@ -23,6 +35,7 @@ pub enum Warning {
 }
 
 /// A glob and its position.
+#[derive(Clone, Copy)]
 struct RuleGlob<'a> {
     rule: usize,
     key: &'static str,
@@ -32,30 +45,52 @@ struct RuleGlob<'a> {
 impl Config {
     /// Returns the warnings.
     pub fn warnings(&self) -> Vec<Warning> {
-        self.unmatched_globs(&[]).map(|idle| self.warning(&idle)).collect()
+        self.all_warnings(&[]).map(|warning| warning()).collect()
     }
 
     /// Returns the first warnings, and the number of others, which cost little.
     pub(crate) fn first_warnings(&self, limit: usize, other_mounts: &[&Mount]) -> (Vec<Warning>, usize) {
-        let mut unmatched = self.unmatched_globs(other_mounts);
-        let first = unmatched.by_ref().take(limit).map(|idle| self.warning(&idle)).collect();
-        (first, unmatched.count())
+        let mut all = self.all_warnings(other_mounts);
+        let first = all.by_ref().take(limit).map(|warning| warning()).collect();
+        (first, all.count())
+    }
+
+    /// The warnings, each made when it is called.
+    fn all_warnings<'a>(
+        &'a self,
+        other_mounts: &'a [&Mount],
+    ) -> impl Iterator<Item = Box<dyn FnOnce() -> Warning + 'a>> {
+        let unmatched =
+            self.unmatched_globs(other_mounts).map(move |glob| deferred(move || self.unmatched_glob(&glob)));
+        self.exposure_warnings().map(|warning| deferred(move || warning)).chain(unmatched)
+    }
+
+    fn exposure_warnings(&self) -> impl Iterator<Item = Warning> {
+        let exposure = self.server.http.and_then(|address| self.missing_protection(address));
+        let insecure = self.http.insecure.then_some(Warning::Insecure { exposure });
+        let beyond_loopback = self.server.http.filter(|address| !address.is_loopback());
+        let unnamed = beyond_loopback.filter(|address| !self.has_public_host(*address));
+        insecure.into_iter().chain(unnamed.map(|address| Warning::NoHosts { address }))
+    }
+
+    /// The globs of all rules.
+    fn rule_globs(&self) -> impl Iterator<Item = RuleGlob<'_>> {
+        let rules = (1..).zip(&self.rules);
+        rules.flat_map(|(rule, entry)| {
+            let with = move |key| move |glob| RuleGlob { rule, key, glob };
+            entry.allow.iter().map(with("allow")).chain(entry.deny.iter().map(with("deny")))
+        })
     }
 
     /// Returns the globs that match nothing below any mount.
     fn unmatched_globs<'a>(&'a self, other_mounts: &'a [&Mount]) -> impl Iterator<Item = RuleGlob<'a>> {
-        let rules = (1..).zip(&self.rules);
-        let globs = rules.flat_map(|(rule, entry)| {
-            let with = move |key| move |glob| RuleGlob { rule, key, glob };
-            entry.allow.iter().map(with("allow")).chain(entry.deny.iter().map(with("deny")))
-        });
-        globs.filter(|RuleGlob { glob, .. }| {
+        self.rule_globs().filter(|RuleGlob { glob, .. }| {
             let mut mounts = self.plugins.iter().map(|plugin| &plugin.mount).chain(other_mounts.iter().copied());
             !mounts.any(|mount| glob.reaches(mount))
         })
     }
 
-    fn warning(&self, &RuleGlob { rule, key, glob }: &RuleGlob<'_>) -> Warning {
+    fn unmatched_glob(&self, &RuleGlob { rule, key, glob }: &RuleGlob<'_>) -> Warning {
         Warning::UnmatchedGlob { rule, key, glob: glob.as_str().to_owned(), nearest: self.nearest_mount(glob) }
     }
 
@@ -65,13 +100,34 @@ impl Config {
     }
 }
 
+fn deferred<'a>(warning: impl FnOnce() -> Warning + 'a) -> Box<dyn FnOnce() -> Warning + 'a> {
+    Box::new(warning)
+}
+
 impl fmt::Display for Warning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self::UnmatchedGlob { rule, key, glob, nearest } = self;
-        write!(f, "`{key}` of rule {rule} has `{glob}`, which matches nothing below any mount")?;
-        match nearest {
-            Some(nearest) => write!(f, "; the most similar mount is `{nearest}`"),
-            None => Ok(()),
+        match self {
+            Self::Insecure { exposure: Some(exposure) } => write!(
+                f,
+                "{exposure}: `http.insecure` permits that, so whoever reaches the port may read what rules allow to its \
+                 clients, or what passes on the network; {}",
+                exposure.advice()
+            ),
+            Self::Insecure { exposure: None } => {
+                f.write_str("`http.insecure` has no effect at the address of the config; remove it")
+            }
+            Self::NoHosts { address } => write!(
+                f,
+                "the server listens at `{address}`, and rejects requests from other machines (403), because no `Host` but \
+                 `localhost` and loopback addresses is allowed; add the names that clients use: `http.hosts`"
+            ),
+            Self::UnmatchedGlob { rule, key, glob, nearest } => {
+                write!(f, "`{key}` of rule {rule} has `{glob}`, which matches nothing below any mount")?;
+                match nearest {
+                    Some(nearest) => write!(f, "; the most similar mount is `{nearest}`"),
+                    None => Ok(()),
+                }
+            }
         }
     }
 }
@@ -99,5 +155,33 @@ mod tests {
         let native: Mount = "gti://linux/".parse().unwrap();
         assert_eq!(config.first_warnings(1, &[&native]), (Vec::new(), 0), "native plugins have mounts, too");
         assert_eq!(config.first_warnings(0, &[]), (Vec::new(), 1));
+    }
+
+    /// The warnings about a server at that address.
+    fn warnings_at(address: &str, change: impl FnOnce(&mut Config)) -> Vec<String> {
+        let mut config = Config::new();
+        config.server.http = Some(address.parse().unwrap());
+        change(&mut config);
+        config.warnings().iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn an_insecure_server_is_warned_of_with_what_it_lacks() {
+        let insecure = warnings_at("192.168.1.2:80", |config| config.http.insecure = true);
+        assert_eq!(insecure.len(), 1);
+        assert!(
+            insecure[0].contains("neither authentication nor TLS") && insecure[0].contains("`http.insecure` permits")
+        );
+        let idle = warnings_at("127.0.0.1:80", |config| config.http.insecure = true);
+        assert_eq!(idle, ["`http.insecure` has no effect at the address of the config; remove it"]);
+    }
+
+    #[test]
+    fn a_wildcard_address_needs_a_name() {
+        let unnamed = warnings_at("0.0.0.0:80", |_| {});
+        assert!(unnamed[0].contains("`http.hosts`"), "{unnamed:?}");
+        let named = warnings_at("0.0.0.0:80", |config| config.http.hosts = vec!["mcp.example.com".parse().unwrap()]);
+        assert!(named.is_empty(), "{named:?}");
+        assert!(warnings_at("192.168.1.2:80", |_| {}).is_empty(), "its address is a name");
     }
 }

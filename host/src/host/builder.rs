@@ -12,6 +12,8 @@ use super::generation::{Generation, NativePluginConflict, NativePlugins, sorted_
 use super::generation_store::GenerationStore;
 use super::lifecycle::RequestTracker;
 use crate::access::Access;
+#[cfg(any(feature = "http", feature = "stdio"))]
+use crate::access::rate::RequestRates;
 use crate::audit::{AuditError, AuditLog};
 use crate::catalog::{Catalog, CursorKey, KeyError};
 use crate::config::{Config, PluginName};
@@ -188,6 +190,8 @@ impl HostBuilder {
             latest_reload: watch::Sender::new(0),
             requests: RequestTracker::default(),
             audit,
+            #[cfg(any(feature = "http", feature = "stdio"))]
+            rates: RequestRates::default(),
             generation_store,
             plugin_runtime,
             background_loader,
@@ -231,7 +235,7 @@ pub(super) fn log_warnings(config: Arc<Config>, native: &NativePlugins) {
         }
         if more > 0 {
             tracing::warn!(
-                target: log_target::CONFIG, "and {more} more globs of rules match nothing below any mount; `mcp-host check` names them all"
+                target: log_target::CONFIG, "and {more} more warnings about the config; `mcp-host check` prints them all"
             );
         }
     });

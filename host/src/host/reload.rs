@@ -37,7 +37,7 @@ use super::generation::{Generation, NativePluginConflict, check_conflicts, sorte
 use super::generation_store::GenerationStore;
 use crate::access::Access;
 use crate::audit::AuditLog;
-use crate::config::{self, Config};
+use crate::config::{self, Config, ExposureError};
 use crate::digest::Digest;
 use crate::plugin::{LoadError, NotLoaded, Plugin};
 use crate::watch::ListingSnapshot;
@@ -65,6 +65,9 @@ pub enum ReloadError {
     /// Two plugins exclude each other. Nothing has changed.
     #[error(transparent)]
     Conflict(#[from] NativePluginConflict),
+    /// The server listens beyond loopback, and the new config lacks what that needs. Nothing has changed.
+    #[error(transparent)]
+    Exposure(#[from] ExposureError),
     /// A newer reload began before this one had replaced plugins.
     #[error("superseded by a newer configuration")]
     Superseded,
@@ -79,7 +82,7 @@ impl ReloadError {
         match self {
             Self::Plugins(faults) => faults.iter().any(|(_, error)| error.is_transient()),
             Self::ComponentChanging { .. } => true,
-            Self::Conflict(_) | Self::Superseded | Self::ShuttingDown => false,
+            Self::Conflict(_) | Self::Exposure(_) | Self::Superseded | Self::ShuttingDown => false,
         }
     }
 }
@@ -98,7 +101,7 @@ pub struct ReloadReport {
     pub removed: Vec<String>,
     /// Whether the rules have changed, or the groups that they name.
     pub rules: bool,
-    /// Whether the principals have changed: their tokens.
+    /// Whether the principals have changed, with their tokens, or the issuers of access tokens.
     pub principals: bool,
     /// Whether the server's description or page size have changed.
     pub server: bool,
@@ -170,7 +173,7 @@ impl Host {
     pub async fn reload(&self, config: Config) -> Result<ReloadReport, ReloadError> {
         let began = Instant::now();
         let pending = self.replace_settings(config).await?;
-        if pending.report.rules || pending.plugins_changed {
+        if pending.report.rules || pending.report.http || pending.plugins_changed {
             log_warnings(pending.config.clone(), &self.generation.load().native);
         }
         let reload_id = pending.reload_id;
@@ -189,11 +192,11 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// Two mounts of the config overlap, the host is shutting down, or a newer reload has begun. Nothing has changed then.
+    /// Two mounts of the config overlap, the server would be exposed, the host is shutting down, or a newer reload has begun. Nothing has changed then.
     pub(crate) async fn reload_settings(&self, config: Config) -> Result<ReloadReport, ReloadError> {
         let began = Instant::now();
         let PendingReload { config, report, .. } = self.replace_settings(config).await?;
-        if report.rules {
+        if report.rules || report.http {
             log_warnings(config, &self.generation.load().native);
         }
         Ok(ReloadReport { elapsed: began.elapsed(), ..report })
@@ -390,9 +393,10 @@ impl SettingsStep {
                 return Err(ReloadError::Superseded);
             }
             let (config, requires_restart) = pin_restart_only_settings(config, &old.config);
+            config.check_exposure()?;
             let mut report = ReloadReport {
                 rules: rules_changed,
-                principals: config.principals != old.config.principals,
+                principals: config.principals != old.config.principals || config.issuers != old.config.issuers,
                 server: config.server != old.config.server,
                 http: config.http != old.config.http,
                 audit: config.audit != old.config.audit,

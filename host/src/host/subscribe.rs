@@ -27,10 +27,12 @@ use futures::stream::FuturesUnordered;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::Host;
+use crate::access::Principal;
 use crate::audit::Facts;
 use crate::config::Operation;
 use crate::log_target;
 use crate::resource::Error;
+use crate::share_limiter::ShareLimits;
 use crate::uri::Uri;
 use crate::watch::{SubscribeError, Subscriber};
 
@@ -196,6 +198,17 @@ impl Host {
         (wanted, retry_after)
     }
 
+    /// Returns the memory that the subscriptions of a principal, and of all, may take. Anonymous clients are one principal.
+    fn subscription_memory(&self, principal: &Principal) -> ShareLimits {
+        let config = self.config();
+        let limits = &config.http.limits;
+        let overall = usize::try_from(limits.subscription_memory.bytes()).unwrap_or(usize::MAX);
+        let is_built_in = principal.is_built_in();
+        let client =
+            if is_built_in { limits.client_share.apply(overall) } else { limits.principal_share.apply(overall) };
+        ShareLimits { client, overall }
+    }
+
     /// Attempts once to subscribe, with the current plugin.
     async fn try_subscribe(
         &self,
@@ -206,7 +219,8 @@ impl Host {
     ) -> Result<(), AttemptError> {
         loop {
             let (plugin, normal) = self.authorize_subscribe(subscriber, uri, facts)?;
-            let (fault, retry_after) = match self.hub.subscribe(subscriber, uri, &normal, notify_now).await {
+            let memory = self.subscription_memory(&subscriber.principal());
+            let (fault, retry_after) = match self.hub.subscribe(subscriber, uri, &normal, notify_now, memory).await {
                 Ok(()) => return Ok(()),
                 Err(SubscribeError::PluginReplaced) => {
                     sleep(RELOAD_RETRY_DELAY).await;

@@ -41,8 +41,10 @@ const CHUNKS_IN_FLIGHT: usize = 2;
 pub(super) struct Limits {
     /// On one connection.
     pub(super) connection: usize,
-    /// For one client, over all its connections.
+    /// For one address, over all its connections.
     pub(super) client: usize,
+    /// For one authenticated principal, over all its connections.
+    pub(super) principal: usize,
     /// Overall.
     pub(super) overall: usize,
     /// The maximum wait for room.
@@ -66,8 +68,8 @@ struct Usage {
 pub(super) struct Account {
     budget: Arc<Budget>,
     client: ClientId,
-    /// Changed only while the budget is locked.
-    used: Mutex<usize>,
+    /// The bytes of the connection, which may have several clients. Changed only while the budget is locked.
+    used: Arc<Mutex<usize>>,
 }
 
 /// Charged bytes, which are released when this is dropped.
@@ -90,8 +92,10 @@ pub(super) enum BudgetExceeded {
 pub(super) enum Limit {
     /// The limit of a connection.
     Connection,
-    /// The limit of a client.
+    /// The limit of an address.
     Client,
+    /// The limit of an authenticated principal.
+    Principal,
     /// The overall limit.
     Overall,
 }
@@ -99,17 +103,28 @@ pub(super) enum Limit {
 impl Limits {
     /// Returns the limit that this number of bytes exceeds by itself: of several the smallest, and the overall limit
     /// rather than the share of a client in it.
-    fn limit_exceeded_by(&self, bytes: usize) -> Option<Limit> {
-        if bytes > self.connection && self.connection <= self.client.min(self.overall) {
+    fn limit_exceeded_by(&self, bytes: usize, client: &ClientId) -> Option<Limit> {
+        let (of_client, limit) = self.of(client);
+        if bytes > self.connection && self.connection <= of_client.min(self.overall) {
             return Some(Limit::Connection);
         }
         if bytes > self.overall {
             return Some(Limit::Overall);
         }
-        if bytes > self.client {
-            return Some(Limit::Client);
+        if bytes > of_client {
+            return Some(limit);
         }
         (bytes > self.connection).then_some(Limit::Connection)
+    }
+
+    /// Returns the limit of a client.
+    fn of(&self, client: &ClientId) -> (usize, Limit) {
+        #[cfg(feature = "http")]
+        if client.is_authenticated() {
+            return (self.principal, Limit::Principal);
+        }
+        let _ = client;
+        (self.client, Limit::Client)
     }
 }
 
@@ -127,7 +142,7 @@ impl Budget {
 
     /// Opens an account for a connection of that client.
     pub(super) fn account(self: &Arc<Self>, client: ClientId) -> Arc<Account> {
-        Arc::new(Account { budget: self.clone(), client, used: Mutex::new(0) })
+        Arc::new(Account { budget: self.clone(), client, used: Arc::default() })
     }
 
     fn lock(&self) -> MutexGuard<'_, Usage> {
@@ -140,6 +155,15 @@ impl Account {
     #[cfg(feature = "http")]
     pub(super) fn client(&self) -> &ClientId {
         &self.client
+    }
+
+    /// Returns the account of a client that uses the connection of this one.
+    #[cfg(feature = "http")]
+    pub(super) fn of_client(self: &Arc<Self>, client: ClientId) -> Arc<Self> {
+        if client == self.client {
+            return self.clone();
+        }
+        Arc::new(Self { budget: self.budget.clone(), client, used: self.used.clone() })
     }
 
     /// Charges bytes as soon as there is room for them; an error if there is none within the maximum wait, or ever.
@@ -173,15 +197,16 @@ impl Charge {
     pub(super) fn resize(&mut self, bytes: usize) -> Result<(), BudgetExceeded> {
         let Account { budget, client, .. } = &*self.account;
         let limits = (budget.limits)();
-        if let Some(limit) = limits.limit_exceeded_by(bytes) {
+        if let Some(limit) = limits.limit_exceeded_by(bytes, client) {
             return Err(BudgetExceeded::TooLarge(limit));
         }
         let mut all = budget.lock();
         let mut own = self.account.lock();
         let with = |used: usize| used.saturating_sub(self.bytes).saturating_add(bytes);
         let of_client = all.clients.get(client).copied().unwrap_or_default();
-        let has_room =
-            with(*own) <= limits.connection && with(of_client) <= limits.client && with(all.overall) <= limits.overall;
+        let has_room = with(*own) <= limits.connection
+            && with(of_client) <= limits.of(client).0
+            && with(all.overall) <= limits.overall;
         if !has_room && bytes > self.bytes {
             return Err(BudgetExceeded::Full);
         }
@@ -216,7 +241,8 @@ mod tests {
     use super::*;
 
     fn budget() -> Arc<Budget> {
-        Budget::new(|| Limits { connection: 100, client: 150, overall: 200, wait: Duration::from_millis(1) })
+        let (connection, client, principal, overall) = (100, 150, 50, 200);
+        Budget::new(move || Limits { connection, client, principal, overall, wait: Duration::from_millis(1) })
     }
 
     fn client(last: u8) -> ClientId {
@@ -239,10 +265,34 @@ mod tests {
         assert!(other.charge(50).await.is_ok());
     }
 
+    #[cfg(feature = "http")]
+    #[tokio::test]
+    async fn a_principal_has_one_limit_over_all_connections_and_a_connection_one_for_all_its_principals() {
+        let budget = budget();
+        let of = |last, name: &str| {
+            let connection = budget.account(client(last));
+            let id = connection.client().of_principal(&crate::access::Principal::new(name));
+            connection.of_client(id)
+        };
+        let (first, second) = (of(1, "corp/ada"), of(2, "corp/ada"));
+        let first_charge = first.charge(30).await.unwrap();
+        let second_charge = second.charge(20).await.unwrap();
+        assert_eq!(second.charge(1).await.err(), Some(BudgetExceeded::Full), "the principal's");
+        assert_eq!(second.charge(51).await.err(), Some(BudgetExceeded::TooLarge(Limit::Principal)));
+        let _bob = of(1, "corp/bob").charge(50).await.unwrap();
+        drop((first_charge, second_charge));
+        let connection = budget.account(client(3));
+        let principal = |name: &str| connection.of_client(client(3).of_principal(&crate::access::Principal::new(name)));
+        let _eve = principal("corp/eve").charge(50).await.unwrap();
+        let _kim = principal("corp/kim").charge(50).await.unwrap();
+        assert_eq!(principal("corp/max").charge(1).await.err(), Some(BudgetExceeded::Full), "the connection's");
+    }
+
     #[test]
     fn the_limit_that_is_too_small_is_told() {
         let exceeded = |connection, client, overall| {
-            Limits { connection, client, overall, wait: Duration::ZERO }.limit_exceeded_by(10)
+            let limits = Limits { connection, client, principal: 0, overall, wait: Duration::ZERO };
+            limits.limit_exceeded_by(10, &self::client(1))
         };
         assert_eq!(exceeded(10, 10, 10), None);
         assert_eq!(exceeded(9, 15, 16), Some(Limit::Connection));
@@ -254,7 +304,8 @@ mod tests {
 
     #[tokio::test]
     async fn who_waits_goes_on_when_there_is_room() {
-        let budget = Budget::new(|| Limits { connection: 9, client: 9, overall: 9, wait: Duration::from_secs(3600) });
+        let wait = Duration::from_secs(3600);
+        let budget = Budget::new(move || Limits { connection: 9, client: 9, principal: 9, overall: 9, wait });
         let account = budget.account(client(1));
         let first = account.charge(6).await.unwrap();
         let mut second = std::pin::pin!(account.charge(6));

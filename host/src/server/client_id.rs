@@ -1,16 +1,19 @@
 //! The identity of a client for shared limits: no client can exhaust what clients share.
 //!
-//! Over HTTP clients are told apart by their peer address. A client with IPv6 has a network of addresses (RFC 6177), so
-//! the first 64 bits count; an IPv4-mapped IPv6 address is the IPv4 address. All clients behind one proxy are one
-//! client, so the share of a client is large. Where another server accepts the connections and does not supply the peer
-//! address, a client is a principal.
+//! An authenticated principal is one client, wherever it connects from, and several behind one address are several. Other
+//! clients over HTTP are told apart by their peer address. One with IPv6 has a network of addresses (RFC 6177), so the
+//! first 64 bits count; an IPv4-mapped IPv6 address is the IPv4 address. All of them behind one proxy are one client, so
+//! the share of an address is large. Where another server accepts the connections and does not supply the peer address,
+//! every client is a principal.
 
 use std::fmt;
 #[cfg(any(feature = "http", test))]
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 #[cfg(feature = "http")]
-use crate::access::Principal;
+use crate::access::{Principal, rate::RateClient};
+#[cfg(feature = "http")]
+use crate::config::http::HttpServerLimits;
 #[cfg(feature = "http")]
 use crate::text::Excerpt;
 
@@ -26,7 +29,7 @@ pub(super) enum ClientId {
     /// The client in the network with this prefix.
     #[cfg(any(feature = "http", test))]
     V6([u16; 4]),
-    /// The client with an unknown address.
+    /// A principal that is authenticated, or whose address is unknown; without groups.
     #[cfg(feature = "http")]
     Principal(Principal),
 }
@@ -45,6 +48,41 @@ impl ClientId {
     }
 }
 
+#[cfg(feature = "http")]
+impl ClientId {
+    /// Returns the client that makes a request on behalf of that principal, over a connection of this client.
+    pub(super) fn of_principal(&self, principal: &Principal) -> Self {
+        if principal.is_built_in() { self.clone() } else { Self::Principal(principal.identity()) }
+    }
+
+    /// Returns the client as rate limits tell clients apart.
+    pub(super) fn rate_client(&self) -> RateClient<'_> {
+        match self {
+            #[cfg(feature = "stdio")]
+            Self::Local => RateClient::Principal(&Principal::LOCAL),
+            Self::V4(address) => RateClient::Address((*address).into()),
+            Self::V6(prefix) => RateClient::Address(network(prefix).into()),
+            Self::Principal(principal) => RateClient::Principal(principal),
+        }
+    }
+
+    /// Returns the number that is the share of this client of a limit.
+    pub(super) fn share_of(&self, number: usize, limits: &HttpServerLimits) -> usize {
+        if self.is_authenticated() { limits.principal_share.apply(number) } else { limits.client_share.apply(number) }
+    }
+
+    /// Returns whether it is an authenticated principal.
+    pub(super) fn is_authenticated(&self) -> bool {
+        matches!(self, Self::Principal(principal) if !principal.is_built_in())
+    }
+}
+
+/// The first address of a network.
+#[cfg(any(feature = "http", test))]
+fn network([a, b, c, d]: &[u16; 4]) -> Ipv6Addr {
+    Ipv6Addr::new(*a, *b, *c, *d, 0, 0, 0, 0)
+}
+
 impl fmt::Display for ClientId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -53,7 +91,7 @@ impl fmt::Display for ClientId {
             #[cfg(any(feature = "http", test))]
             Self::V4(address) => address.fmt(f),
             #[cfg(any(feature = "http", test))]
-            Self::V6([a, b, c, d]) => write!(f, "{}/64", Ipv6Addr::new(*a, *b, *c, *d, 0, 0, 0, 0)),
+            Self::V6(prefix) => write!(f, "{}/64", network(prefix)),
             #[cfg(feature = "http")]
             Self::Principal(principal) => write!(f, "principal {}", Excerpt(principal.name())),
         }
@@ -75,6 +113,19 @@ mod tests {
         assert_eq!(client("2001:db8:1:2:3:4:5:6"), "2001:db8:1:2::/64");
         assert_eq!(client("2001:db8:1:2::"), client("2001:db8:1:2:ffff::1"));
         assert_ne!(client("2001:db8:1:2::1"), client("2001:db8:1:3::1"));
+    }
+
+    #[test]
+    #[cfg(feature = "http")]
+    fn an_authenticated_principal_is_one_client_at_every_address() {
+        let addresses = ["192.0.2.1", "2001:db8::1"].map(|address| ClientId::from_address(address.parse().unwrap()));
+        let (ada, bob) = (Principal::new("corp/ada"), Principal::new("corp/bob"));
+        let member = ada.clone().with_groups(["corp/x"]);
+        assert_eq!(addresses[0].of_principal(&ada), addresses[1].of_principal(&member));
+        assert_ne!(addresses[0].of_principal(&ada), addresses[0].of_principal(&bob));
+        for address in addresses {
+            assert_eq!(address.of_principal(&Principal::ANONYMOUS), address);
+        }
     }
 
     #[test]

@@ -9,13 +9,16 @@
 //! | no space in the audit log | -32603 | `kind: "unavailable"`, `retryAfterMs` |
 //! | shutting down | -32603 | `kind: "unavailable"` |
 //! | internal | -32603 | `kind: "internal"`, `plugin` |
+//! | a rate limit of clients | -32603 | `kind: "unavailable"`, `retryAfterMs` |
 
 use rmcp::ErrorData;
 use rmcp::model::ErrorCode;
 use serde_json::{Value, json};
 
 use super::revision::Revision;
+use crate::access::rate::RateExceeded;
 use crate::resource::Error;
+use crate::time::saturating_millis;
 
 /// The delay after which a request that could not be recorded may be sent again.
 const AUDIT_RETRY_AFTER_MS: u64 = 1000;
@@ -44,4 +47,12 @@ pub(super) fn to_rpc(error: &Error, revision: Revision) -> ErrorData {
         Error::Internal { plugin } => (ErrorCode::INTERNAL_ERROR, json!({ "kind": "internal", "plugin": plugin })),
     };
     ErrorData::new(code, error.to_string(), (!data.is_null()).then_some(data))
+}
+
+/// Returns the error of a request that exceeds a rate limit of clients.
+pub(super) fn rate_exceeded(exceeded: &RateExceeded) -> ErrorData {
+    let millis = saturating_millis(exceeded.retry_after);
+    let message = format!("{exceeded} (`{}`); try again in {millis} ms", exceeded.limit.key());
+    let data = json!({ "kind": "unavailable", "retryAfterMs": millis });
+    ErrorData::new(ErrorCode::INTERNAL_ERROR, message, Some(data))
 }

@@ -8,9 +8,10 @@
 //! | [`listener`] | accepts connections, over HTTP/1.1 or HTTP/2, with or without TLS, within limits, and tracks the delivery of answers |
 //! | [`service`] | supplies what a connection of the listener supplies, when the service is mounted in another server |
 //! | [`head`] | drops the header fields that are not used |
-//! | [`client_limiter`] | limits the share of one client in connections, sessions, event streams and bytes of bodies |
+//! | [`client_limiter`] | limits the share of one client, an authenticated principal or an address, in connections, sessions, event streams and bytes of bodies |
 //! | [`layers`] | validates `Host` and `Origin`, handles CORS, compresses answers, normalizes `Accept` |
 //! | [`endpoint`], [`authentication`] | determine the principal, and hide sessions of other principals |
+//! | [`rate_limiter`] | limits the rate of requests |
 //! | [`request_body`] | receives the body, within limits |
 //! | [`post`], [`preflight`] | dispatches the message: [requests for resources](super::resource_requests) are answered directly |
 //! | [`stream_limiter`] | limits the event streams that are open |
@@ -32,6 +33,7 @@ mod listener;
 mod options;
 mod post;
 mod preflight;
+mod rate_limiter;
 mod request_body;
 mod rmcp_service;
 mod service;
@@ -64,8 +66,11 @@ const ENDPOINT_PATH: &str = "/mcp";
 ///
 /// # Errors
 ///
-/// [`ServeError::Tls`] if TLS cannot be set up.
+/// [`ServeError::Tls`] if TLS cannot be set up, [`ServeError::Exposure`] if other machines can reach the listener, and the config
+/// has no authentication or no TLS, and not [`insecure`](crate::config::http::Http::insecure).
 pub async fn serve_http(host: Arc<Host>, listener: TcpListener, shutdown: CancellationToken) -> Result<(), ServeError> {
+    // A listener without an address accepts nothing.
+    listener.local_addr().map_or(Ok(()), |address| host.config().check_exposure_at(address.into()))?;
     let tls = tls::acceptor(&host).map_err(|error| ServeError::Tls(error.into()))?;
     let service = McpService::new(host.clone(), HttpOptions::new(), shutdown.clone());
     let connections = Connections::new(host, service.server_routes(), tls, service.budget().clone(), shutdown);

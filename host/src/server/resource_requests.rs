@@ -196,6 +196,10 @@ fn describe_limit(limit: Limit) -> &'static str {
         Limit::Client => {
             "for one client; the server's `http.limits.client-share` of `http.limits.response-memory` says how much that is"
         }
+        Limit::Principal => {
+            "for one principal; the server's `http.limits.principal-share` of `http.limits.response-memory` says how much \
+             that is"
+        }
         Limit::Overall => "for all clients; the server's `http.limits.response-memory` says how much that is",
     }
 }

@@ -11,6 +11,7 @@
 //! | requests in flight | 64; the next line is read when one of them has been answered and its answer has been written (backpressure) |
 //! | one line | 16 MiB; it is dropped as soon as it has been parsed, and [`params`](super::params) bounds what is retained of a request |
 //! | answers that wait to be written | `http.limits.response-memory-per-connection` ([`budget`](super::budget)) |
+//! | the rate of requests of a principal other than `local`, over all its connections and HTTP | `http.limits.client-rate`, and its share of `http.limits.rate`: -32603 |
 //! | graceful shutdown, a client that reads nothing | 5 s |
 //! | graceful shutdown, overall | 35 s |
 //!

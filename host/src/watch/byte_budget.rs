@@ -1,4 +1,4 @@
-//! Memory budgets of subscriptions: one per subscriber, and one for all.
+//! The memory budget of the subscriptions of one subscriber.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

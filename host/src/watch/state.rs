@@ -10,14 +10,11 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::byte_budget::ByteBudget;
 use super::listing::ListingMonitor;
 use super::subscriptions::SubscriptionIndex;
-use crate::access::Access;
+use crate::access::{Access, Principal};
 use crate::plugin::{Fault, Plugin};
-
-/// The memory budget of all subscriptions of a host, in bytes: about a million of them with URIs of 50 bytes.
-const MAX_SUBSCRIPTION_BYTES: usize = 512 << 20;
+use crate::share_limiter::ShareLimiter;
 
 /// The state that all watchers share.
 #[derive(Debug)]
@@ -27,8 +24,8 @@ pub(super) struct WatchContext {
     pub(super) access: ArcSwap<Access>,
     /// Cloned by each subscriber, to count them.
     subscribers: Arc<()>,
-    /// The memory budget of all subscriptions.
-    pub(super) memory: ByteBudget,
+    /// The memory of all subscriptions, and of those of each principal, in bytes.
+    pub(super) memory: ShareLimiter<Principal>,
 }
 
 impl WatchContext {
@@ -37,7 +34,7 @@ impl WatchContext {
             subscription_index: Mutex::default(),
             access: ArcSwap::new(access),
             subscribers: Arc::default(),
-            memory: ByteBudget::new(MAX_SUBSCRIPTION_BYTES),
+            memory: ShareLimiter::default(),
         })
     }
 

@@ -16,6 +16,7 @@ use super::mailbox::{Mailbox, PendingUpdate};
 use super::{Hub, SubscribeError};
 use crate::access::Principal;
 use crate::plugin::Fault;
+use crate::share_limiter::{LimitReached, ShareLimits, SharePermit};
 use crate::uri::{Mount, Uri};
 
 /// The approximate memory that a subscription takes in addition to its URIs: entries in the maps of its subscriber, of
@@ -52,8 +53,10 @@ struct Subscription {
     serial: u64,
     /// The URI as it was requested, if that differs from the normalized one.
     requested_uri: Option<Box<str>>,
-    /// Its shares of the subscriber's and the host's memory budgets.
-    _memory: [ReservedBytes; 2],
+    /// Its part of the subscriber's memory budget.
+    _own_memory: ReservedBytes,
+    /// Its part of the memory of all subscriptions.
+    _memory: SharePermit<Principal>,
     /// Whether the subscription is active, rather than pending.
     is_active: bool,
     /// The number of attempts that are pending.
@@ -188,11 +191,13 @@ impl Subscriber {
         true
     }
 
-    /// Starts an attempt to subscribe. An attempt that does not become active leaves no state.
+    /// Starts an attempt to subscribe, within the memory of its principal and of all. An attempt that does not become
+    /// active leaves no state.
     pub(super) fn begin<'a>(
         &'a self,
         requested_uri: &str,
         uri: &'a Uri,
+        memory: ShareLimits,
     ) -> Result<PendingSubscription<'a>, SubscribeError> {
         let mut subscriptions = self.subscriptions();
         let is_room = subscriptions.len() < Self::MAX_RESOURCES;
@@ -206,12 +211,14 @@ impl Subscriber {
                     .ok_or_else(too_many_subscriptions)?;
                 let bytes =
                     requested_uri.len().saturating_add(uri.as_str().len()).saturating_add(SUBSCRIPTION_OVERHEAD);
-                let all = self.hub.context.memory.reserve(bytes).ok_or_else(subscription_memory_full)?;
+                let all = self.hub.context.memory.acquire_amount(&self.principal().identity(), bytes, memory);
+                let all = all.map_err(subscription_memory_full)?;
                 let serial = self.next_serial.fetch_add(1, Ordering::Relaxed);
                 entry.insert(Subscription {
                     serial,
                     requested_uri: (requested_uri != uri.as_str()).then(|| requested_uri.into()),
-                    _memory: [own, all],
+                    _own_memory: own,
+                    _memory: all,
                     is_active: false,
                     pending_count: 0,
                     has_deferred_update: false,
@@ -242,8 +249,14 @@ fn too_many_subscriptions() -> SubscribeError {
     )))
 }
 
-fn subscription_memory_full() -> SubscribeError {
-    let reason = "the server's memory for subscriptions is exhausted; try again later".to_owned();
+fn subscription_memory_full(reached: LimitReached) -> SubscribeError {
+    let reason = match reached {
+        LimitReached::ClientShare => {
+            "your share of the server's memory for subscriptions is used up; unsubscribe from some"
+        }
+        LimitReached::Overall => "the server's memory for subscriptions is exhausted; try again later",
+    };
+    let reason = reason.to_owned();
     SubscribeError::Transient(Fault::Unavailable { reason, retry_after: Some(RETRY_AFTER) }, RETRY_AFTER)
 }
 
@@ -325,6 +338,8 @@ mod tests {
         Hub::new(std::iter::empty(), Arc::new(Access::new(&Config::new())))
     }
 
+    const LIMITS: ShareLimits = ShareLimits { client: 600, overall: 1000 };
+
     fn mount() -> Mount {
         "a://x/".parse().unwrap()
     }
@@ -337,7 +352,7 @@ mod tests {
     fn a_subscription_that_is_given_up_before_it_counts_leaves_nothing_behind() {
         let subscriber = hub().subscriber(&Principal::LOCAL);
         let uri = uri();
-        let attempt = subscriber.begin("a://x/f", &uri).unwrap();
+        let attempt = subscriber.begin("a://x/f", &uri, LIMITS).unwrap();
         attempt.register(&mount());
         assert!(subscriber.hub.context.subscription_index().has_any_under(&mount()));
         drop(attempt);
@@ -350,7 +365,7 @@ mod tests {
         let subscriber = hub().subscriber(&Principal::LOCAL);
         let uri = uri();
         for comes_to_something in [false, true] {
-            let attempt = subscriber.begin("a://x/f", &uri).unwrap();
+            let attempt = subscriber.begin("a://x/f", &uri, LIMITS).unwrap();
             attempt.register(&mount());
             subscriber.hub.context.subscription_index().notify(&uri, 0, &mut 1, |_| true);
             assert_eq!(subscriber.try_next(), None);
@@ -368,15 +383,15 @@ mod tests {
     fn of_two_attempts_one_that_is_given_up_takes_nothing_from_the_other() {
         let subscriber = hub().subscriber(&Principal::LOCAL);
         let uri = uri();
-        let [first, second] = [(); 2].map(|()| subscriber.begin("a://x/f", &uri).unwrap());
+        let [first, second] = [(); 2].map(|()| subscriber.begin("a://x/f", &uri, LIMITS).unwrap());
         second.register(&mount());
         drop(first);
         second.activate(false);
         assert!(subscriber.hub.context.subscription_index().has_any_under(&mount()));
         // A subscription that was cancelled and requested again is a new one.
-        let late = subscriber.begin("a://x/f", &uri).unwrap();
+        let late = subscriber.begin("a://x/f", &uri, LIMITS).unwrap();
         subscriber.unsubscribe(&uri);
-        let new = subscriber.begin("a://x/f", &uri).unwrap();
+        let new = subscriber.begin("a://x/f", &uri, LIMITS).unwrap();
         new.register(&mount());
         drop(late);
         new.activate(false);
@@ -389,7 +404,7 @@ mod tests {
         let subscriber = hub.subscriber(&Principal::LOCAL);
         let uri = uri();
         subscriber.watch_listing();
-        let attempt = subscriber.begin("a://x/f", &uri).unwrap();
+        let attempt = subscriber.begin("a://x/f", &uri, LIMITS).unwrap();
         attempt.register(&mount());
         attempt.activate(false);
         drop(subscriber);
@@ -400,10 +415,32 @@ mod tests {
     fn a_resource_whose_plugin_is_gone_is_unsubscribed_from_as_it_was_subscribed_to() {
         let subscriber = hub().subscriber(&Principal::LOCAL);
         let uri = uri();
-        let attempt = subscriber.begin("A://x/f", &uri).unwrap();
+        let attempt = subscriber.begin("A://x/f", &uri, LIMITS).unwrap();
         attempt.activate(false);
         assert!(!subscriber.unsubscribe_by_spelling("a://x/g"));
         assert!(subscriber.unsubscribe_by_spelling("A://x/f"));
         assert!(subscriber.subscriptions().is_empty());
+    }
+
+    #[test]
+    fn a_principal_at_its_share_of_the_memory_leaves_the_rest_to_others() {
+        let hub = hub();
+        let (ada, member, bob) = (
+            hub.subscriber(&Principal::new("corp/ada")),
+            hub.subscriber(&Principal::new("corp/ada").with_groups(["corp/x"])),
+            hub.subscriber(&Principal::new("corp/bob")),
+        );
+        let uri = uri();
+        let first = ada.begin("a://x/f", &uri, LIMITS).unwrap();
+        let refused = |subscriber: &Subscriber| match subscriber.begin("a://x/f", &uri, LIMITS).map(drop) {
+            Err(SubscribeError::Transient(Fault::Unavailable { reason, .. }, _)) => reason,
+            other => panic!("{other:?}"),
+        };
+        assert!(refused(&member).contains("your share"));
+        let _second = bob.begin("a://x/f", &uri, LIMITS).unwrap();
+        let local = hub.subscriber(&Principal::LOCAL);
+        assert!(refused(&local).contains("is exhausted"));
+        drop(first);
+        assert!(member.begin("a://x/f", &uri, LIMITS).is_ok());
     }
 }

@@ -78,8 +78,14 @@ pub(crate) async fn run(options: &Options) {
 }
 
 fn config() -> WrittenConfig {
-    // One client alone exceeds the default rate limit.
-    ConfigFile::new().allow_all().plugin(sizes().limit("rate", "1000000/s")).plugin(Plugin::misbehaving("bad")).write()
+    // One client alone exceeds the default rate limits.
+    ConfigFile::new()
+        .http_limit("client-rate", "1000000/s")
+        .http_limit("rate", "1000000/s")
+        .allow_all()
+        .plugin(sizes().limit("rate", "1000000/s"))
+        .plugin(Plugin::misbehaving("bad"))
+        .write()
 }
 
 /// Hostile clients, on a thread of their own.

@@ -128,7 +128,7 @@ pub(crate) async fn measure_audit(options: &Options) {
     }
 }
 
-/// A host with the guest `sizes`, under default limits but for the rate.
+/// A host with the guest `sizes`, under default limits but for the rates.
 pub(crate) fn config(sizes: Plugin) -> WrittenConfig {
     config_file(sizes).write()
 }
@@ -142,6 +142,8 @@ fn config_file(sizes: Plugin) -> ConfigFile {
         .allow_all()
         .http_limit("idle-timeout", "1h")
         .http_limit("read-timeout", "10m")
+        .http_limit("client-rate", "1000000/s")
+        .http_limit("rate", "1000000/s")
         .plugin(sizes.config("count", count).limit("rate", "1000000/s"))
 }
 

@@ -3,8 +3,10 @@
 mod attacks;
 mod authentication;
 mod compression;
+mod exposure;
 mod host_and_origin;
 mod limits;
+mod rate_limits;
 mod sessions;
 mod tls;
 mod unfinished_requests;
@@ -148,7 +150,7 @@ async fn bodies_that_are_no_messages_are_refused_and_the_server_goes_on() {
 }
 
 #[tokio::test]
-async fn an_address_that_is_taken_or_not_loopback_is_an_error_at_once() {
+async fn an_address_that_is_taken_is_an_error_at_once() {
     let (_sources, server) = start().await;
     let config = ConfigFile::new().write();
     let path = config.path();
@@ -156,9 +158,6 @@ async fn an_address_that_is_taken_or_not_loopback_is_an_error_at_once() {
     let refused = run(["serve", "--http", server.address(), "--config", path]).await;
     assert_eq!(refused.code(), 1);
     assert!(refused.stderr.contains("cannot listen on") && refused.stderr.contains("port 0"), "{}", refused.stderr);
-    let refused = run(["serve", "--http", "0.0.0.0:0", "--config", path]).await;
-    assert_eq!(refused.code(), 2);
-    assert!(refused.stderr.contains("can be reached from other machines"), "{}", refused.stderr);
     server.end().await;
 }
 

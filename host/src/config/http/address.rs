@@ -1,4 +1,4 @@
-//! The address of the HTTP server: loopback only.
+//! The address of the HTTP server.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -7,9 +7,11 @@ use std::str::FromStr;
 use crate::config::error::{Suggest, quote};
 use crate::config::reader::{FromNode, Node, Schema};
 
-/// An address and a port that other machines cannot reach: `127.0.0.1:8080`, `[::1]:8080`.
+/// An IP address and a port to listen on: `127.0.0.1:8080`, `[::1]:8080`, `0.0.0.0:8443`. With port 0 the system chooses
+/// one.
 ///
-/// Addresses other than loopback are rejected: other machines reach the server by a proxy. With port 0 the system chooses one.
+/// An address that other machines can reach has conditions: see
+/// [`Config::check_exposure`](crate::config::Config::check_exposure).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HttpAddress(SocketAddr);
 
@@ -18,41 +20,32 @@ impl HttpAddress {
     pub fn socket_addr(self) -> SocketAddr {
         self.0
     }
-}
 
-/// The reason why a text is not an address of the server.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
-pub enum HttpAddressError {
-    /// It is not an IP address with a port.
-    #[error("{} is not an IP address with a port", quote(.0))]
-    NotAnAddress(String),
-    /// It is not a loopback address.
-    #[error("`{0}` can be reached from other machines, and the server listens on loopback only")]
-    NotLoopback(SocketAddr),
-}
+    /// Whether only this machine can reach it.
+    pub fn is_loopback(self) -> bool {
+        self.0.ip().to_canonical().is_loopback()
+    }
 
-impl Suggest for HttpAddressError {
-    fn suggestion(&self, key: &str) -> String {
-        match self {
-            Self::NotAnAddress(_) => format!("write `{key} = \"127.0.0.1:8080\"`"),
-            Self::NotLoopback(address) => format!(
-                "listen on loopback, `{key} = \"127.0.0.1:{}\"`, and let a proxy that authenticates forward to it",
-                address.port()
-            ),
-        }
+    /// Whether it stands for all addresses of this machine: `0.0.0.0`, `[::]`.
+    pub fn is_wildcard(self) -> bool {
+        self.0.ip().to_canonical().is_unspecified()
     }
 }
 
-impl TryFrom<SocketAddr> for HttpAddress {
-    type Error = HttpAddressError;
+/// A text that is not an IP address with a port.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} is not an IP address with a port", quote(.0))]
+pub struct HttpAddressError(String);
 
-    fn try_from(address: SocketAddr) -> Result<Self, HttpAddressError> {
-        if address.ip().to_canonical().is_loopback() {
-            Ok(Self(address))
-        } else {
-            Err(HttpAddressError::NotLoopback(address))
-        }
+impl Suggest for HttpAddressError {
+    fn suggestion(&self, key: &str) -> String {
+        format!("write `{key} = \"127.0.0.1:8080\"`")
+    }
+}
+
+impl From<SocketAddr> for HttpAddress {
+    fn from(address: SocketAddr) -> Self {
+        Self(address)
     }
 }
 
@@ -60,8 +53,7 @@ impl FromStr for HttpAddress {
     type Err = HttpAddressError;
 
     fn from_str(text: &str) -> Result<Self, HttpAddressError> {
-        let address: SocketAddr = text.parse().map_err(|_| HttpAddressError::NotAnAddress(text.to_owned()))?;
-        Self::try_from(address)
+        text.parse().map(Self).map_err(|_| HttpAddressError(text.to_owned()))
     }
 }
 
@@ -92,19 +84,27 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_loopback_is_listened_at() {
-        for text in ["127.0.0.1:8080", "127.8.9.10:0", "[::1]:8080", "[::ffff:127.0.0.1]:80"] {
-            assert_eq!(text.parse::<HttpAddress>().unwrap().to_string(), text);
-        }
-        for text in ["0.0.0.0:8080", "[::]:8080", "192.168.1.2:80", "[::ffff:10.0.0.1]:80"] {
-            assert!(matches!(text.parse::<HttpAddress>(), Err(HttpAddressError::NotLoopback(_))), "{text}");
+    fn addresses_that_other_machines_can_reach_are_told_apart() {
+        for (text, is_loopback, is_wildcard) in [
+            ("127.0.0.1:8080", true, false),
+            ("127.8.9.10:0", true, false),
+            ("[::1]:8080", true, false),
+            ("[::ffff:127.0.0.1]:80", true, false),
+            ("0.0.0.0:8080", false, true),
+            ("[::]:8080", false, true),
+            ("[::ffff:0.0.0.0]:80", false, true),
+            ("192.168.1.2:80", false, false),
+            ("[::ffff:10.0.0.1]:80", false, false),
+        ] {
+            let address: HttpAddress = text.parse().unwrap();
+            assert_eq!((address.is_loopback(), address.is_wildcard()), (is_loopback, is_wildcard), "{text}");
         }
     }
 
     #[test]
     fn an_address_is_numbers_with_a_port() {
         for text in ["", "8080", ":8080", "127.0.0.1", "localhost:8080", "http://127.0.0.1:8080", "127.0.0.1:99999"] {
-            assert!(matches!(text.parse::<HttpAddress>(), Err(HttpAddressError::NotAnAddress(_))), "{text}");
+            assert!(text.parse::<HttpAddress>().is_err(), "{text}");
         }
     }
 }

@@ -3,10 +3,11 @@
 //! A request that exceeds a limit is rejected with a status that says so; a connection or a session that exceeds one is
 //! closed. No limit can be disabled.
 
-use super::share::ClientShare;
+use super::share::{ClientShare, PrincipalShare};
 use crate::config::count::Count;
 use crate::config::duration::{BoundedDuration, HOUR, MINUTE, SECOND};
 use crate::config::error::Diagnostic;
+use crate::config::rate::Rate;
 use crate::config::reader::{FromTable, Table, documented};
 use crate::config::size::{GIB, KIB, MIB, Size};
 
@@ -22,6 +23,14 @@ pub type Connections = Count<1, 1024, 65_536>;
 pub type Sessions = Count<1, 1024, 65_536>;
 /// The maximum number of open event streams.
 pub type Streams = Count<1, 1024, 65_536>;
+/// The maximum rate of requests of all clients.
+pub type RequestRate = Rate<100_000, 1_000_000, 1>;
+/// The maximum rate of requests of one client.
+pub type ClientRate = Rate<10_000, 1_000_000, 1>;
+/// The maximum rate of failed authentications of one address.
+pub type FailedAuthenticationRate = Rate<600, 1_000_000, 60>;
+/// The maximum size of all subscriptions.
+pub type SubscriptionMemory = Size<{ 64 * KIB }, { 512 * MIB }, { 64 * GIB }>;
 /// The maximum size of all pending responses.
 pub type ResponseMemory = Size<{ 16 * MIB }, { 512 * MIB }, { 64 * GIB }>;
 /// The maximum size of the pending responses of one connection.
@@ -56,9 +65,25 @@ documented! {
         /// The number of open event streams for notifications. 1024 unless set; 1 to 65536. A further one is rejected
         /// with 503.
         pub streams: Streams,
-        /// The share of `connections`, `sessions`, `streams`, `body-memory` and `response-memory` that one client may
-        /// use: all requests from one IPv4 address, or from one IPv6 network of 64 bits. 15/16 unless set; 1/64 to 1/1.
+        /// The memory of all subscriptions: their URIs, and 400 bytes for each. 512 MiB unless set; 64 KiB to 64 GiB. A
+        /// further one is rejected for now.
+        pub subscription_memory: SubscriptionMemory,
+        /// The share of `connections` that one address may use, and of `sessions`, `streams`, `body-memory`,
+        /// `response-memory`, `subscription-memory` and `rate` that its requests without authentication may use. An
+        /// address is an IPv4 address, or an IPv6 network of 64 bits. 15/16 unless set; 1/64 to 1/1.
         pub client_share: ClientShare,
+        /// The share of `sessions`, `streams`, `body-memory`, `response-memory`, `subscription-memory` and `rate` that one
+        /// authenticated principal may use, from all addresses together. 1/4 unless set; 1/64 to 1/1.
+        pub principal_share: PrincipalShare,
+        /// The rate of all requests, with a burst of the same number. 100000/s unless set; 1/h to 1000000/s. A further one
+        /// is rejected with 429.
+        pub rate: RequestRate,
+        /// The rate of the requests of one client, an authenticated principal or else an address, with a burst of the same
+        /// number; at most its share of `rate`. 10000/s unless set; 1/h to 1000000/s. A further one is rejected with 429.
+        pub client_rate: ClientRate,
+        /// The rate of requests from one address with credentials that are not valid. 600/m unless set; 1/h to
+        /// 1000000/m. A further one is rejected with 429 instead of 401.
+        pub failed_authentications: FailedAuthenticationRate,
         /// The bytes of all pending responses in memory. 512 MiB unless set; 16 MiB to 64 GiB. A request that exceeds
         /// it waits for at most `write-timeout`, and is then rejected.
         pub response_memory: ResponseMemory,
@@ -111,7 +136,12 @@ impl FromTable for HttpServerLimits {
             connections: table.or_default("connections"),
             sessions: table.or_default("sessions"),
             streams: table.or_default("streams"),
+            subscription_memory: table.or_default("subscription-memory"),
             client_share: table.or_default("client-share"),
+            principal_share: table.or_default("principal-share"),
+            rate: table.or_default("rate"),
+            client_rate: table.or_default("client-rate"),
+            failed_authentications: table.or_default("failed-authentications"),
             response_memory: table.or_default("response-memory"),
             response_memory_per_connection: table.or_default("response-memory-per-connection"),
             write_timeout: table.or_default("write-timeout"),

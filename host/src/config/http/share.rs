@@ -1,4 +1,4 @@
-//! The share of one client: `15/16`.
+//! The share of one client in a limit: `15/16`.
 
 use std::fmt;
 use std::num::NonZeroU16;
@@ -7,12 +7,17 @@ use std::str::FromStr;
 use crate::config::error::{Suggest, quote};
 use crate::config::reader::{FromNode, Node, Schema};
 
-/// The share of a limit that one client may use: `15/16` unless set; `1/64` to `1/1`, which is all of it.
+/// The share of a limit that one client may use: `1/64` to `1/1`, which is all of it. The default is `PART/WHOLE`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
-pub struct ClientShare {
+pub struct Share<const PART: u16, const WHOLE: u16> {
     part: NonZeroU16,
     whole: NonZeroU16,
 }
+
+/// The share of one address, or of one IPv6 network: `15/16` unless set. All clients behind a proxy have one.
+pub type ClientShare = Share<15, 16>;
+/// The share of one authenticated principal: `1/4` unless set.
+pub type PrincipalShare = Share<1, 4>;
 
 /// The reason why a text is not a share.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -32,7 +37,7 @@ pub enum ShareError {
 /// The denominator of the smallest share.
 const MIN_SHARE_DENOMINATOR: u32 = 64;
 
-impl ClientShare {
+impl<const PART: u16, const WHOLE: u16> Share<PART, WHOLE> {
     /// Returns the share of that number, rounded up: at least 1 of 1.
     pub fn apply(self, number: usize) -> usize {
         let (part, whole) = (u128::from(self.part.get()), u128::from(self.whole.get()));
@@ -41,11 +46,11 @@ impl ClientShare {
     }
 }
 
-impl Default for ClientShare {
+impl<const PART: u16, const WHOLE: u16> Default for Share<PART, WHOLE> {
     fn default() -> Self {
-        const PART: NonZeroU16 = NonZeroU16::MIN.saturating_add(14);
-        const WHOLE: NonZeroU16 = NonZeroU16::MIN.saturating_add(15);
-        Self { part: PART, whole: WHOLE }
+        const { assert!(0 < PART && PART <= WHOLE, "the default is a share") };
+        let number = |number| NonZeroU16::new(number).unwrap_or(NonZeroU16::MIN);
+        Self { part: number(PART), whole: number(WHOLE) }
     }
 }
 
@@ -61,7 +66,7 @@ impl Suggest for ShareError {
     }
 }
 
-impl FromStr for ClientShare {
+impl<const PART: u16, const WHOLE: u16> FromStr for Share<PART, WHOLE> {
     type Err = ShareError;
 
     fn from_str(text: &str) -> Result<Self, ShareError> {
@@ -81,19 +86,19 @@ impl FromStr for ClientShare {
     }
 }
 
-impl fmt::Display for ClientShare {
+impl<const PART: u16, const WHOLE: u16> fmt::Display for Share<PART, WHOLE> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}/{}", self.part, self.whole)
     }
 }
 
-impl fmt::Debug for ClientShare {
+impl<const PART: u16, const WHOLE: u16> fmt::Debug for Share<PART, WHOLE> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Display::fmt(self, f)
     }
 }
 
-impl FromNode for ClientShare {
+impl<const PART: u16, const WHOLE: u16> FromNode for Share<PART, WHOLE> {
     const TYPE_NAME: &'static str = "a share";
 
     fn example() -> String {
@@ -119,6 +124,7 @@ mod tests {
         assert_eq!(share.to_string(), "15/16");
         assert_eq!([1, 2, 15, 16, 17, 32, 1024].map(|number| share.apply(number)), [1, 2, 15, 15, 16, 30, 960]);
         assert_eq!(share.apply(usize::MAX / 2), usize::MAX / 2 / 16 * 15 + 15);
+        assert_eq!([1, 4, 5, 1024].map(|number| PrincipalShare::default().apply(number)), [1, 1, 2, 256]);
     }
 
     #[test]

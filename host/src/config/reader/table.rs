@@ -132,6 +132,26 @@ impl<'a> Table<'a> {
         self.entries.get(key).map_or_else(|| self.span.clone(), Spanned::span)
     }
 
+    /// Returns whether the table has a table at that key with the entry `inner`.
+    pub(in crate::config) fn has_nested(&self, key: &str, inner: &str) -> bool {
+        self.nested(key).is_some_and(|table| table.contains_key(inner))
+    }
+
+    /// Returns the span of the entry `inner` of the table at that key; that of the table if it has no such entry.
+    pub(in crate::config) fn nested_span(&self, key: &str, inner: &str) -> Range<usize> {
+        let entry = self.nested(key).and_then(|table| table.get(inner));
+        entry.map_or_else(|| self.entry_span(key), Spanned::span)
+    }
+
+    /// Returns whether a problem of the file has been reported.
+    pub(in crate::config) fn has_problems(&self) -> bool {
+        self.context.has_problems()
+    }
+
+    fn nested(&self, key: &str) -> Option<&'a DeTable<'a>> {
+        self.entries.get(key)?.get_ref().as_table()
+    }
+
     fn node<T: FromNode>(&mut self, name: &'static str, is_required: bool) -> Option<Node<'a>> {
         self.known.push(KnownKey { name, is_required, schema: T::schema });
         self.entries.get_key_value(name).map(|entry| Node::entry(self.context, &self.path, entry))

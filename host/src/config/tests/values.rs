@@ -97,7 +97,10 @@ fn how_http_is_spoken_is_read_whole() {
     let limits = http.limits;
     assert_eq!((limits.body.bytes(), limits.headers.bytes()), (MIB, 16 * KIB));
     assert_eq!((limits.connections.get(), limits.sessions.get(), limits.streams.get()), (64, 32, 16));
-    assert_eq!(limits.client_share.to_string(), "3/4");
+    assert_eq!((limits.client_share.to_string(), limits.principal_share.to_string()), ("3/4".into(), "1/2".into()));
+    assert_eq!((limits.rate.to_string(), limits.client_rate.to_string()), ("5000/s".into(), "100/s".into()));
+    assert_eq!(limits.failed_authentications.to_string(), "10/m");
+    assert_eq!(limits.subscription_memory.bytes(), 64 * KIB);
     assert_eq!((limits.response_memory.bytes(), limits.response_memory_per_connection.bytes()), (GIB, 16 * MIB));
     assert_eq!(limits.write_timeout.duration(), Duration::from_secs(5));
     assert_eq!(
@@ -115,7 +118,10 @@ fn http_is_spoken_plainly_and_to_this_machine_only_unless_it_says_otherwise() {
     let limits = http.limits;
     assert_eq!((limits.body.bytes(), limits.headers.bytes()), (4 * MIB, 32 * KIB));
     assert_eq!((limits.connections.get(), limits.sessions.get(), limits.streams.get()), (1024, 1024, 1024));
-    assert_eq!(limits.client_share.to_string(), "15/16");
+    assert_eq!((limits.client_share.to_string(), limits.principal_share.to_string()), ("15/16".into(), "1/4".into()));
+    assert_eq!((limits.rate.to_string(), limits.client_rate.to_string()), ("100000/s".into(), "10000/s".into()));
+    assert_eq!(limits.failed_authentications.to_string(), "600/m");
+    assert_eq!(limits.subscription_memory.bytes(), 512 * MIB);
     assert_eq!((limits.response_memory.bytes(), limits.response_memory_per_connection.bytes()), (512 * MIB, 64 * MIB));
     assert_eq!(limits.write_timeout.duration(), Duration::from_secs(30));
     assert_eq!(

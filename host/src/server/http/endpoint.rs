@@ -1,5 +1,6 @@
 //! The endpoint: requests for MCP, and what all of them share.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -14,11 +15,12 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
-use super::authentication::{Authenticated, Authenticator};
+use super::authentication::{Authenticated, AuthenticationError, Authenticator};
 use super::caller::Caller;
 use super::guarded_body::GuardedBody;
 use super::layers::accept;
 use super::post::{self, PostHandler};
+use super::rate_limiter::RateLimiter;
 use super::rmcp_service::RmcpService;
 use super::sessions::{self, Sessions};
 use super::stream_limiter::StreamLimiter;
@@ -28,6 +30,7 @@ use crate::host::Host;
 use crate::log_target;
 use crate::server::SESSION_ID_HEADER;
 use crate::server::budget::{Account, Budget, Limits};
+use crate::server::client_id::ClientId;
 
 /// An id that no session has: rmcp's are UUIDs.
 const UNKNOWN_SESSION: HeaderValue = HeaderValue::from_static("unknown");
@@ -42,6 +45,7 @@ pub(super) struct Endpoint {
     sessions: Arc<Sessions>,
     /// The event streams that are open.
     stream_limiter: Arc<StreamLimiter>,
+    rate_limiter: RateLimiter,
     /// The budget for answers that wait to be sent.
     budget: Arc<Budget>,
     /// The requests in flight, without the event streams of sessions.
@@ -64,6 +68,7 @@ impl Endpoint {
         Self {
             budget: budget(host.clone()),
             authenticator: Arc::new(Authenticator::new(host.clone())),
+            rate_limiter: RateLimiter::new(host.clone()),
             host,
             options,
             post_handler,
@@ -104,13 +109,17 @@ impl Endpoint {
         if self.is_closed() {
             return shutting_down();
         }
-        let authenticated = match self.authenticate(&mut request).await {
+        let Some(connection) = request.extensions().get::<Arc<Account>>().cloned() else {
+            return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+        };
+        let authenticated = match self.authenticate(&mut request, connection.client()).await {
             Ok(authenticated) => authenticated,
             Err(rejection) => return rejection,
         };
-        let Some(account) = request.extensions().get::<Arc<Account>>().cloned() else {
-            return StatusCode::INTERNAL_SERVER_ERROR.into_response();
-        };
+        let account = connection.of_client(connection.client().of_principal(&authenticated.principal));
+        if let Err(exceeded) = self.rate_limiter.take(account.client(), NonZeroU32::MIN) {
+            return exceeded.into_response();
+        }
         let caller = Caller { authenticated, account };
         accept::normalize(&request.method().clone(), request.headers_mut());
         self.hide_foreign_session(&mut request, caller.principal());
@@ -121,6 +130,11 @@ impl Endpoint {
                     Ok(received) => received,
                     Err(rejected) => return rejected,
                 };
+                if let Some(further) = received.further_messages()
+                    && let Err(exceeded) = self.rate_limiter.take(caller.account.client(), further)
+                {
+                    return exceeded.into_response();
+                }
                 if let Err(error) = received.require_scopes(&caller) {
                     return self.authenticator.reject(&error);
                 }
@@ -139,8 +153,8 @@ impl Endpoint {
         response
     }
 
-    /// Determines the principal of a request, and removes its credentials.
-    async fn authenticate(&self, request: &mut Request) -> Result<Authenticated, Response> {
+    /// Determines the principal of a request of that client, and removes its credentials.
+    async fn authenticate(&self, request: &mut Request, client: &ClientId) -> Result<Authenticated, Response> {
         if let Some(principal) = request.extensions().get::<Principal>().cloned() {
             request.headers_mut().remove(AUTHORIZATION);
             return Ok(Authenticated::by_application(principal));
@@ -148,8 +162,17 @@ impl Endpoint {
         let default = self.options.default_principal.as_ref();
         let authenticated = self.authenticator.authenticate(request, default).await;
         authenticated
-            .map_err(|error| self.authenticator.reject(&error))?
+            .map_err(|error| self.reject_unauthenticated(&error, client))?
             .ok_or_else(|| (StatusCode::UNAUTHORIZED, "the request has no principal\n").into_response())
+    }
+
+    /// Returns the response to a request of that client without a principal, within its rates.
+    fn reject_unauthenticated(&self, error: &AuthenticationError, client: &ClientId) -> Response {
+        let taken = match error {
+            AuthenticationError::InvalidToken(_) => self.rate_limiter.take_failed_authentication(client),
+            _ => self.rate_limiter.take(client, NonZeroU32::MIN),
+        };
+        taken.map_or_else(IntoResponse::into_response, |()| self.authenticator.reject(error))
     }
 
     /// Counts a request in flight, unless new ones are rejected.
@@ -227,6 +250,7 @@ fn budget(host: Arc<Host>) -> Arc<Budget> {
         Limits {
             connection: bytes(limits.response_memory_per_connection.bytes()),
             client: limits.client_share.apply(overall),
+            principal: limits.principal_share.apply(overall),
             overall,
             wait: limits.write_timeout.duration(),
         }

@@ -6,6 +6,7 @@
 //! | malformed JSON, not a message ([`jsonrpc`](crate::server::jsonrpc)) | 400 | the error, without an `id` where none can be read |
 //! | more than [`limits.body`](crate::config::http::HttpServerLimits::body) | 413 | text |
 //! | more than the limit of all bodies that are being received ([`request_body`](super::request_body)) | 503 | text |
+//! | a batch of more messages than its client may send now ([`rate_limiter`](super::rate_limiter)) | 429 | the error |
 //! | `subscriptions/listen` beyond the limit of open [streams](super::stream_limiter) | 503 | text |
 //! | incomplete after [`limits.read-timeout`](crate::config::http::HttpServerLimits::read_timeout) | 408 | text |
 //! | another `initialize` within a session, or a request with the id of one in flight | 400 | the error |
@@ -24,6 +25,7 @@
 //! another revision there they are rejected.
 
 use std::convert::Infallible;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
@@ -120,6 +122,14 @@ pub(super) fn is_json(headers: &HeaderMap) -> bool {
     let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let essence = value.and_then(|value| value.split(';').next());
     essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case("application/json"))
+}
+
+impl ReceivedRequest {
+    /// Returns the number of messages beyond the first.
+    pub(super) fn further_messages(&self) -> Option<NonZeroU32> {
+        let Ok(Incoming::Batch(messages)) = &self.sent else { return None };
+        NonZeroU32::new(u32::try_from(messages.len().saturating_sub(1)).unwrap_or(u32::MAX))
+    }
 }
 
 impl PostHandler {
@@ -393,7 +403,7 @@ fn rejection_status(message: &Message, rejection: &Rejection) -> StatusCode {
     }
 }
 
-fn message_response(status: StatusCode, message: &impl serde::Serialize) -> Response {
+pub(super) fn message_response(status: StatusCode, message: &impl serde::Serialize) -> Response {
     json_response(status, serde_json::to_vec(message).unwrap_or_default())
 }
 

@@ -5,7 +5,7 @@
 //! | `body` | one body | 413 |
 //! | `read-timeout` | the time until it is complete | 408 |
 //! | a quarter of `body-memory`, or one body if that is more | all bodies of one connection | 503, `Retry-After` |
-//! | `client-share` of `body-memory`, or one body if that is more | all bodies of one client but the first [`UNCOUNTED_BYTES`] bytes of each | 503, `Retry-After` |
+//! | `client-share` or `principal-share` of `body-memory`, or one body if that is more | all bodies of one client but the first [`UNCOUNTED_BYTES`] bytes of each | 503, `Retry-After` |
 //! | `body-memory` | all bodies but the first [`UNCOUNTED_BYTES`] bytes of each | 503, `Retry-After` |
 //!
 //! Bytes count when they are received, not when they are announced, so a client that announces much and sends little
@@ -75,9 +75,9 @@ impl BodyLimiter {
     ) -> Result<ReceivedBody, BodyRejection> {
         let [most, all] = [limits.body.bytes(), limits.body_memory.bytes()].map(to_usize);
         let of_connection = most.max(all / 4);
-        // A connection has one client, whose share is all of it.
+        // All clients of a connection together have one limit, and each may use all of it.
         let of_connection = ClientLimits { client: of_connection, overall: of_connection };
-        let of_client = ClientLimits { client: limits.client_share.apply(all).max(most), overall: all };
+        let of_client = ClientLimits { client: client.share_of(all, limits).max(most), overall: all };
         let mut received = ReceivedBody::default();
         while let Some(frame) = body.frame().await {
             let Ok(data) = frame.map_err(|_| BodyRejection::Incomplete)?.into_data() else { continue };

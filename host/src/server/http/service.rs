@@ -90,7 +90,7 @@ const WELL_KNOWN_BELOW: &str = "/.well-known/oauth-protected-resource/{*path}";
 /// |---|---|
 /// | principal | [`Principal`] in the extensions, else that of the bearer token, if the config has `[[principal]]`, else the default of the [`HttpOptions`] |
 /// | validation of `Host` and `Origin`, CORS | this service, by `[http]` of the host's config, unless the options switch it off |
-/// | limits of bodies, sessions, event streams and answers in memory | this service, by `[http.limits]`. A client is a peer address, if there is a `ConnectInfo<SocketAddr>` in the extensions, and a principal otherwise |
+/// | limits of requests, bodies, sessions, event streams and answers in memory | this service, by `[http.limits]`. A client is an authenticated principal; another one is its peer address, if there is a `ConnectInfo<SocketAddr>` in the extensions |
 /// | connections, TLS, timeouts of reading and writing, except that of a body | the server. An answer is charged to its client until the server drops the body |
 ///
 /// Header fields that MCP does not use are dropped; they are not retained with a session.

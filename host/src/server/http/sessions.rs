@@ -23,7 +23,7 @@ use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::caller::Caller;
-use super::client_limiter::{ClientLimiter, ClientLimits, ClientPermit, LimitReached};
+use super::client_limiter::{ClientLimiter, ClientPermit, LimitReached, client_limits};
 use super::guarded_body::GuardedBody;
 use super::unavailable;
 use crate::access::Principal;
@@ -133,8 +133,8 @@ impl Sessions {
         client: ClientCell,
     ) -> Result<(SessionGuard, Option<String>), LimitReached> {
         let limits = &self.host.config().http.limits;
-        let max = ClientLimits::new(limits.sessions.get(), limits.client_share);
         let client_id = caller.account.client();
+        let max = client_limits(limits.sessions.get(), client_id, limits);
         let mut all = self.lock();
         let (permit, evicted) = match self.limiter.acquire(client_id, max) {
             Ok(permit) => (permit, None),

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use axum::response::Response;
 
-use super::client_limiter::{ClientLimiter, ClientLimits, ClientPermit};
+use super::client_limiter::{ClientLimiter, ClientPermit, client_limits};
 use super::unavailable;
 use crate::host::Host;
 use crate::log_target;
@@ -43,7 +43,7 @@ impl StreamLimiter {
     /// Acquires a permit for a stream of that client, within the limits.
     pub(super) fn acquire(&self, client: &ClientId) -> Result<ClientPermit, TooManyStreams> {
         let limits = &self.host.config().http.limits;
-        self.limiter.acquire(client, ClientLimits::new(limits.streams.get(), limits.client_share)).map_err(|exhausted| {
+        self.limiter.acquire(client, client_limits(limits.streams.get(), client, limits)).map_err(|exhausted| {
             tracing::debug!(target: log_target::SERVER, %client, ?exhausted, "event stream rejected (`http.limits.streams`)");
             TooManyStreams
         })

@@ -3,6 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use futures::StreamExt;
@@ -20,6 +21,7 @@ use super::batches::{BatchId, Batches, ChargedReply, Outgoing, Pending};
 use super::codec::{self, Line, LineDecoder};
 use super::output::Output;
 use crate::access::Principal;
+use crate::access::rate::{RateClient, RateExceeded};
 use crate::audit::RequestContext;
 use crate::host::Host;
 use crate::log_target;
@@ -28,6 +30,7 @@ use crate::server::budget::{Account, Budget, Limits};
 use crate::server::client::ClientCell;
 use crate::server::client_id::ClientId;
 use crate::server::dispatch::{self, Dispatch, Lifecycle};
+use crate::server::error;
 use crate::server::in_flight::InFlight;
 use crate::server::jsonrpc::{self, DeclaredRevision, Incoming, Kind, Message, Rejection};
 use crate::server::methods;
@@ -178,6 +181,10 @@ impl IoTransport {
         pending: Pending,
     ) -> Result<Option<ClientJsonRpcMessage>, (Rejection, Pending)> {
         let Kind::Request { id, method, params } = &message.kind else { return Ok(None) };
+        if let Err(exceeded) = self.take_request() {
+            let rejection = Rejection { id: Some(id.clone()), error: error::rate_exceeded(&exceeded) };
+            return Err((rejection, pending));
+        }
         let forwarded = match dispatch::dispatch(&self.host, message, self.lifecycle, |_| true) {
             Ok(Dispatch::Direct(request, revision)) => {
                 return match self.in_flight.insert(id, pending) {
@@ -219,6 +226,16 @@ impl IoTransport {
             self.lifecycle = initial_lifecycle(&forwarded.request, message);
         }
         Ok(Some(JsonRpcMessage::Request(forwarded)))
+    }
+
+    /// Takes a request of the rate of its principal. Whoever started the host shares it with nobody, and is bounded by the
+    /// requests in flight.
+    fn take_request(&self) -> Result<(), RateExceeded> {
+        if self.principal == Principal::LOCAL {
+            return Ok(());
+        }
+        let config = self.host.config();
+        self.host.rates().take(&config.http.limits, RateClient::Principal(&self.principal), NonZeroU32::MIN)
     }
 
     /// Answers a request in a task of its own, unless it is cancelled.
@@ -312,7 +329,7 @@ fn budget(host: Arc<Host>) -> Arc<Budget> {
     Budget::new(move || {
         let limits = &host.config().http.limits;
         let most = usize::try_from(limits.response_memory_per_connection.bytes()).unwrap_or(usize::MAX);
-        Limits { connection: most, client: most, overall: most, wait: limits.write_timeout.duration() }
+        Limits { connection: most, client: most, principal: most, overall: most, wait: limits.write_timeout.duration() }
     })
 }
 

@@ -3,6 +3,7 @@
 
 mod client_share;
 mod page_size;
+mod principal_share;
 mod stdio;
 
 use std::time::Duration;

@@ -6,8 +6,8 @@
 //!
 //! | header | allows |
 //! |---|---|
-//! | `Host`, and `:authority` of HTTP/2 | `localhost`, loopback addresses, [`hosts`](crate::config::http::Http::hosts) and that of [`public-url`](crate::config::http::Http::public_url), at any port |
-//! | `Origin` | the same except `hosts`, with `http` or `https`; [`cors`](crate::config::http::Http::cors). Programs send none |
+//! | `Host`, and `:authority` of HTTP/2 | `localhost`, loopback addresses, the address that the server listens at, [`hosts`](crate::config::http::Http::hosts), and the host of [`public-url`](crate::config::http::Http::public_url), at any port |
+//! | `Origin` | `localhost` and loopback addresses, with `http` or `https`; [`cors`](crate::config::http::Http::cors). Programs send none |
 //!
 //! There is exactly one name: one `Host` (RFC 9112, 3.2), or one `:authority`, or both and equal (RFC 9113, 8.3.1). It
 //! is a host and optionally a port (RFC 9110, 7.2), without user information. Anything else is 400, as an intermediary
@@ -22,7 +22,7 @@ use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-use crate::config::http::Http;
+use crate::config::Config;
 use crate::host::Host;
 use crate::log_target;
 use crate::net::{Origin, OriginPattern};
@@ -42,7 +42,7 @@ enum OriginRejection {
 
 /// Rejects requests with a `Host` or `Origin` that is not allowed.
 pub(super) async fn require_allowed_origin(State(host): State<Arc<Host>>, request: Request, next: Next) -> Response {
-    match validate(&host.config().http, &request) {
+    match validate(&host.config(), &request) {
         Ok(()) => next.run(request).await,
         Err(refusal) => {
             tracing::debug!(target: log_target::SERVER, host = ?request.headers().get(HOST), origin = ?request.headers().get(ORIGIN), "{refusal}");
@@ -56,15 +56,15 @@ pub(super) fn is_allowed(origin: &HeaderValue, pages: &[OriginPattern]) -> bool 
     parse_origin(origin).is_some_and(|origin| pages.iter().any(|page| page.matches(&origin)))
 }
 
-fn validate(config: &Http, request: &Request) -> Result<(), OriginRejection> {
+fn validate(config: &Config, request: &Request) -> Result<(), OriginRejection> {
     let (host, _) = host_and_port(request)?;
     let host: crate::net::UrlHost = host.parse().map_err(|_| OriginRejection::HostNotAllowed)?;
-    if !host.is_loopback() && !config.is_own_host(&host) {
+    if !config.is_own_host(&host) {
         return Err(OriginRejection::HostNotAllowed);
     }
     let is_local_origin = |origin: &HeaderValue| parse_origin(origin).is_some_and(|origin| origin.host().is_loopback());
     let mut origins = request.headers().get_all(ORIGIN).iter();
-    if origins.all(|origin| is_local_origin(origin) || is_allowed(origin, &config.cors)) {
+    if origins.all(|origin| is_local_origin(origin) || is_allowed(origin, &config.http.cors)) {
         Ok(())
     } else {
         Err(OriginRejection::OriginNotAllowed)
@@ -119,7 +119,7 @@ mod tests {
 
     use super::*;
 
-    fn validate_request(config: &Http, uri: &str, headers: &[(&str, &str)]) -> Result<(), OriginRejection> {
+    fn validate_request(config: &Config, uri: &str, headers: &[(&str, &str)]) -> Result<(), OriginRejection> {
         let mut request = Request::builder().uri(uri);
         for (name, value) in headers {
             request = request.header(*name, *value);
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn programs_of_this_machine_may_ask() {
-        let config = Http::default();
+        let config = Config::default();
         for host in ["localhost", "LOCALHOST:8080", "127.0.0.1:1", "127.8.9.10", "[::1]:443"] {
             assert_eq!(validate_request(&config, "/mcp", &[("host", host)]), Ok(()), "{host}");
             assert_eq!(validate_request(&config, &format!("http://{host}/mcp"), &[]), Ok(()), "{host}");
@@ -138,7 +138,7 @@ mod tests {
 
     #[test]
     fn other_names_of_this_machine_are_refused_in_every_place_of_a_request() {
-        let config = Http::default();
+        let config = Config::default();
         for host in ["evil.example", "localhost.evil.example", "192.168.1.2", "0.0.0.0", "[::]", "2130706433"] {
             assert_eq!(
                 validate_request(&config, "/mcp", &[("host", host)]),
@@ -155,7 +155,7 @@ mod tests {
 
     #[test]
     fn a_request_has_one_name_of_a_host_and_maybe_a_port() {
-        let config = Http::default();
+        let config = Config::default();
         assert_eq!(validate_request(&config, "/mcp", &[]), Err(OriginRejection::InvalidHost));
         for host in [
             "",
@@ -222,24 +222,41 @@ mod tests {
 
     #[test]
     fn pages_of_this_machine_may_ask_and_others_only_if_they_are_named() {
-        let named = Http { cors: vec!["https://*.example.com".parse().unwrap()], ..Http::default() };
+        let mut named = Config::default();
+        named.http.cors = vec!["https://*.example.com".parse().unwrap()];
         let page =
-            |config: &Http, origin| validate_request(config, "/mcp", &[("host", "localhost"), ("origin", origin)]);
+            |config: &Config, origin| validate_request(config, "/mcp", &[("host", "localhost"), ("origin", origin)]);
         for origin in ["http://localhost:3000", "https://127.0.0.1", "http://[::1]:80"] {
-            assert_eq!(page(&Http::default(), origin), Ok(()), "{origin}");
+            assert_eq!(page(&Config::default(), origin), Ok(()), "{origin}");
         }
         assert_eq!(page(&named, "https://app.example.com"), Ok(()));
         for origin in ["https://evil.example", "null", "", "file://", "https://app.example.com:8443"] {
             assert_eq!(page(&named, origin), Err(OriginRejection::OriginNotAllowed), "{origin}");
         }
-        assert_eq!(page(&Http::default(), "https://app.example.com"), Err(OriginRejection::OriginNotAllowed));
+        assert_eq!(page(&Config::default(), "https://app.example.com"), Err(OriginRejection::OriginNotAllowed));
     }
 
     #[test]
     fn a_host_that_is_named_may_be_called_at_any_port_and_its_pages_do_not_ask() {
-        let config = Http { hosts: vec!["mcp.example.com".parse().unwrap()], ..Http::default() };
+        let mut config = Config::default();
+        config.http.hosts = vec!["mcp.example.com".parse().unwrap()];
         assert_eq!(validate_request(&config, "/mcp", &[("host", "MCP.example.com:8443")]), Ok(()));
         let page = [("host", "mcp.example.com"), ("origin", "https://mcp.example.com")];
         assert_eq!(validate_request(&config, "/mcp", &page), Err(OriginRejection::OriginNotAllowed));
+    }
+
+    #[test]
+    fn the_address_that_the_server_listens_at_is_a_name_of_it_and_a_wildcard_is_none() {
+        let listening_at = |address: &str, host: &str| {
+            let mut config = Config::default();
+            config.server.http = Some(address.parse().unwrap());
+            validate_request(&config, "/mcp", &[("host", host)])
+        };
+        assert_eq!(listening_at("192.168.1.2:80", "192.168.1.2:8080"), Ok(()));
+        assert_eq!(listening_at("[::ffff:10.0.0.1]:80", "10.0.0.1"), Ok(()));
+        for (address, host) in [("192.168.1.2:80", "192.168.1.3"), ("0.0.0.0:80", "0.0.0.0"), ("[::]:80", "[::]")] {
+            assert_eq!(listening_at(address, host), Err(OriginRejection::HostNotAllowed), "{address} {host}");
+            assert_eq!(listening_at(address, "localhost"), Ok(()), "{address}");
+        }
     }
 }

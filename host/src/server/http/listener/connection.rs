@@ -38,7 +38,7 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use super::super::authentication::ClientCertificate;
 use super::super::charge::ResponseCharge;
-use super::super::client_limiter::{ClientLimiter, ClientLimits, ClientPermit};
+use super::super::client_limiter::{ClientLimiter, ClientLimits, ClientPermit, client_limits};
 use super::super::head::{self, TooManyHeaderFields};
 use super::super::request_body::BodyLimiter;
 use super::activity::Activity;
@@ -136,8 +136,7 @@ impl Connections {
     fn spawn(&self, tcp: TcpStream, client: ClientId) {
         let limits = &self.shared.host.config().http.limits;
         // The overall limit has been waited for already.
-        let max =
-            ClientLimits { overall: usize::MAX, ..ClientLimits::new(limits.connections.get(), limits.client_share) };
+        let max = ClientLimits { overall: usize::MAX, ..client_limits(limits.connections.get(), &client, limits) };
         let Ok(of_client) = self.shared.limiter.acquire(&client, max) else {
             return self.shared.warn_share_reached(&client);
         };
