@@ -1,18 +1,15 @@
-// A provider that fails in every way, for the end-to-end tests. `http` sends a request to the URL of the config.
+// A provider that fails in every way, for the end-to-end tests.
 
 import { Denied, Internal, Provider, Unavailable } from "mcp-host-provider";
-import { HttpError, request } from "mcp-host-provider/http";
 
 export default class Failing extends Provider {
   static info = { name: "failing", version: "1.0.0" };
 
   #depth;
-  #url;
 
   constructor(config) {
     super(config);
     this.#depth = config.integer("depth", 1);
-    this.#url = config.text("url", "");
   }
 
   listEntries() {
@@ -37,8 +34,6 @@ export default class Failing extends Provider {
         return Promise.resolve({ entry, text: "" });
       case "surrogate":
         return { entry, text: "\ud800" };
-      case "http":
-        return { entry, bytes: this.#fetched(), isText: true };
       case "denied":
         throw new Denied("not for you");
       case "busy":
@@ -47,15 +42,6 @@ export default class Failing extends Provider {
         throw new Internal("corrupt");
       default:
         return super.read(path);
-    }
-  }
-
-  #fetched() {
-    try {
-      const response = request(this.#url, { method: "POST", headers: { "x-test": "é" }, body: "sent", timeout: 10_000 });
-      return response.read(1024);
-    } catch (error) {
-      throw error instanceof HttpError ? error.toFailure() : error;
     }
   }
 }
