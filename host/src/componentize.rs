@@ -172,6 +172,16 @@ mod tests {
     }
 
     #[test]
+    fn every_world_makes_a_component() {
+        let (resolve, package) = wit::resolve().unwrap();
+        let worlds: Vec<_> = resolve.packages[package].worlds.keys().cloned().collect();
+        assert!(worlds.contains(&DEFAULT_WORLD.to_owned()), "{worlds:?}");
+        for world in worlds {
+            componentize(&provider(""), Some(&world)).unwrap();
+        }
+    }
+
+    #[test]
     fn an_unknown_world_is_answered_with_those_there_are() {
         let error = componentize(&provider(""), Some("providr")).unwrap_err();
         match error {

@@ -6,6 +6,7 @@
 //!
 //! A task that fails exits with code 1, and its message says what is missing, where it looked and what to do.
 
+mod bindings;
 mod cargo;
 mod clients;
 mod demo;
@@ -63,6 +64,8 @@ enum Task {
     Fuzz(Fuzz),
     /// Run a soak test: thousands of subscribers, no lost notifications, constant memory
     Soak(Soak),
+    /// Generate the committed bindings of the C and Go SDKs, after a change of wit/
+    Bindings,
     /// Install the official clients and tools that the tests use, into target/clients
     Clients,
 }
@@ -88,6 +91,7 @@ fn run(task: Task, progress: &Progress) -> anyhow::Result<()> {
         Task::Features(task) => task.run(&workspace, progress),
         Task::Fuzz(task) => task.run(&workspace, progress),
         Task::Soak(task) => task.run(&workspace, progress),
+        Task::Bindings => bindings::generate(&workspace, progress),
         Task::Clients => clients::install(&workspace, progress),
     }
 }

@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use crate::plugins::Plugins;
 use crate::progress::Progress;
 use crate::workspace::Workspace;
-use crate::{cargo, clients};
+use crate::{bindings, cargo, clients};
 
 #[derive(Debug, Args)]
 pub(crate) struct Test {
@@ -59,6 +59,7 @@ impl Test {
     }
 
     fn host(&self, workspace: &Workspace, progress: &Progress) -> Result<bool> {
+        bindings::check(workspace)?;
         Plugins { fixtures: true }.run(workspace, progress)?;
         clients::install(workspace, progress)?;
         progress.print("testing the host");

@@ -17,10 +17,13 @@ void __component_type_object_force_link_provider(void) {}
 
 /* ---- From the host ---------------------------------------------------------------------------------------------- */
 
-/* Returns a text of the host as a C string in the memory of the call; NULL if it has a NUL. */
-static const char *lift(const provider_string_t *text) {
-  if (text->len > 0 && memchr(text->ptr, '\0', text->len) != NULL) return NULL;
-  return mcp_copy((const char *)text->ptr, text->len);
+/* Moves a text of the host into the memory of the call, as a C string; NULL if it has a NUL. Arguments of a call belong to the
+   called, so the text is freed. */
+static const char *lift(provider_string_t *text) {
+  bool has_nul = text->len > 0 && memchr(text->ptr, '\0', text->len) != NULL;
+  const char *lifted = has_nul ? NULL : mcp_copy((const char *)text->ptr, text->len);
+  provider_string_free(text);
+  return lifted;
 }
 
 char *mcp_host_config(const char *key) {
@@ -158,13 +161,7 @@ static bool end_call(mcp_result result, wit_failure *failure) {
   return result.code == MCP_OK;
 }
 
-/* Lifts an argument, or ends the call. */
-#define LIFT(variable, text)                                                                         \
-  const char *variable = lift(text);                                                                 \
-  if (variable == NULL) return end_call(mcp_invalid_request("expected a text without NUL"), failure)
-#define LIFT_OPTION(variable, text)                                                                  \
-  const char *variable = (text) == NULL ? NULL : lift(text);                                         \
-  if ((text) != NULL && variable == NULL) return end_call(mcp_invalid_request("expected a text without NUL"), failure)
+static mcp_result has_nul(void) { return mcp_invalid_request("expected a text without NUL"); }
 
 /* ---- The functions of the contract ------------------------------------------------------------------------------ */
 
@@ -181,8 +178,10 @@ void WIT(describe)(WIT(provider_info_t) *ret) {
 
 bool WIT(list_entries)(provider_string_t *maybe_parent, provider_string_t *maybe_cursor, uint32_t limit,
                        WIT(page_t) *ret, wit_failure *failure) {
-  LIFT_OPTION(parent, maybe_parent);
-  LIFT_OPTION(cursor, maybe_cursor);
+  const char *parent = maybe_parent == NULL ? NULL : lift(maybe_parent);
+  const char *cursor = maybe_cursor == NULL ? NULL : lift(maybe_cursor);
+  bool is_valid = (maybe_parent == NULL) == (parent == NULL) && (maybe_cursor == NULL) == (cursor == NULL);
+  if (!is_valid) return end_call(has_nul(), failure);
   mcp_page page = {0};
   mcp_result result = mcp_this_provider.list(parent, cursor, limit, &page);
   if (result.code == MCP_OK) {
@@ -197,6 +196,7 @@ bool WIT(list_entries)(provider_string_t *maybe_parent, provider_string_t *maybe
 
 bool WIT(list_templates)(provider_string_t *maybe_cursor, WIT(template_page_t) *ret, wit_failure *failure) {
   if (maybe_cursor != NULL) {
+    provider_string_free(maybe_cursor);
     return end_call(mcp_invalid_request("expected a cursor that this provider returned"), failure);
   }
   mcp_templates all = {0};
@@ -225,7 +225,8 @@ bool WIT(list_templates)(provider_string_t *maybe_cursor, WIT(template_page_t) *
 }
 
 bool WIT(read)(provider_string_t *requested, WIT(list_contents_t) *ret, wit_failure *failure) {
-  LIFT(path, requested);
+  const char *path = lift(requested);
+  if (path == NULL) return end_call(has_nul(), failure);
   mcp_reading reading = {0};
   mcp_result result = mcp_this_provider.read(path, &reading);
   if (result.code == MCP_OK) {
@@ -246,7 +247,8 @@ bool WIT(read)(provider_string_t *requested, WIT(list_contents_t) *ret, wit_fail
 }
 
 bool WIT(stat)(provider_string_t *requested, wit_entry *ret, wit_failure *failure) {
-  LIFT(path, requested);
+  const char *path = lift(requested);
+  if (path == NULL) return end_call(has_nul(), failure);
   mcp_entry entry = {0};
   mcp_result result = mcp_stat(&mcp_this_provider, path, &entry);
   if (result.code == MCP_OK) *ret = lower_entry(&entry);
@@ -255,15 +257,15 @@ bool WIT(stat)(provider_string_t *requested, wit_entry *ret, wit_failure *failur
 
 bool WIT(complete)(provider_string_t *template_, WIT(argument_t) *argument, WIT(list_argument_t) *known,
                    WIT(completion_t) *ret, wit_failure *failure) {
-  LIFT(path_template, template_);
-  LIFT(name, &argument->name);
-  LIFT(value, &argument->value);
+  const char *path_template = lift(template_), *name = lift(&argument->name), *value = lift(&argument->value);
+  bool is_valid = path_template != NULL && name != NULL && value != NULL;
   mcp_argument *values = mcp_alloc(known->len * sizeof(mcp_argument));
   for (size_t i = 0; i < known->len; i++) {
-    LIFT(known_name, &known->ptr[i].name);
-    LIFT(known_value, &known->ptr[i].value);
-    values[i] = (mcp_argument){.name = known_name, .value = known_value};
+    values[i] = (mcp_argument){.name = lift(&known->ptr[i].name), .value = lift(&known->ptr[i].value)};
+    is_valid &= values[i].name != NULL && values[i].value != NULL;
   }
+  if (known->len > 0) free(known->ptr);
+  if (!is_valid) return end_call(has_nul(), failure);
   mcp_completion completion = {0};
   mcp_result result = mcp_complete(&mcp_this_provider, path_template, (mcp_argument){.name = name, .value = value}, values,
                                    known->len, &completion);
@@ -277,12 +279,15 @@ bool WIT(complete)(provider_string_t *template_, WIT(argument_t) *argument, WIT(
 
 bool WIT(changes)(provider_list_string_t *watched, provider_string_t *maybe_since, WIT(change_set_t) *ret,
                   wit_failure *failure) {
-  LIFT_OPTION(since, maybe_since);
+  const char *since = maybe_since == NULL ? NULL : lift(maybe_since);
+  bool is_valid = (maybe_since == NULL) == (since == NULL);
   const char **paths = mcp_alloc(watched->len * sizeof(char *));
   for (size_t i = 0; i < watched->len; i++) {
-    LIFT(path, &watched->ptr[i]);
-    paths[i] = path;
+    paths[i] = lift(&watched->ptr[i]);
+    is_valid &= paths[i] != NULL;
   }
+  if (watched->len > 0) free(watched->ptr);
+  if (!is_valid) return end_call(has_nul(), failure);
   mcp_changes changes = {0};
   mcp_result result = mcp_this_provider.changes == NULL
                           ? mcp_internal("`changes` is not implemented")

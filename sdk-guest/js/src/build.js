@@ -28,9 +28,10 @@ export async function build(source, output) {
     await writeWorld(folder, worlds(imports));
     const options = { witPath: folder, jsSource: text, world: "app", sync: true, optSize: true };
     // WASI is not stubbed: that would stub `wasi:config` and files, too.
-    const { component } = await componentize(options).catch((error) => {
+    const made = await componentize(options).catch((error) => {
       throw new BuildError(`${source} could not be started in the component:\n${error.message}`);
     });
+    const component = renamed(made.component);
     await mkdir(dirname(resolve(output)), { recursive: true });
     // Renamed, so that a host that reloads on change never reads half a component.
     const aside = `${output}.${process.pid}.new`;
@@ -69,7 +70,7 @@ async function bundled(source) {
       mainFields: ["module", "main"],
       conditions: ["mcp-host"],
       target: "es2023",
-      external: ["wasi:*"],
+      external: ["wasi:*", "wasj:*"],
       plugins: [own],
       logLevel: "silent",
     });
@@ -88,7 +89,8 @@ function worlds(imports) {
   for (const path of imports) {
     const wasi = path.split("/", 1)[0];
     if (WORLDS[wasi]) needed.add(WORLDS[wasi]);
-    else if (wasi === "wasi:http") throw new BuildError("QuickJS components cannot import wasi:http; build with componentize-js");
+    else if (wasi === "wasi:http") throw new BuildError(`${path}: use the module mcp-host-provider/http`);
+    else if (wasi === "wasj:http") needed.add("http");
     else if (!BASIC.includes(wasi)) throw new BuildError(`${path}: no such module in a component`);
   }
   return [...needed];
@@ -98,8 +100,53 @@ function worlds(imports) {
 async function writeWorld(folder, included) {
   await cp(WIT, join(folder, "deps", "mcp-host-provider"), { recursive: true, filter: (file) => !/[\\/]deps$/.test(file) });
   await cp(join(WIT, "deps"), join(folder, "deps"), { recursive: true });
-  const includes = included.map((world) => `  include mcp-host:provider/${world}@0.1.0;\n`).join("");
-  await writeFile(join(folder, "app.wit"), `package local:app;\n\nworld app {\n${includes}}\n`);
+  const includes = included.map((world) =>
+    world === "http" ? "  import wasj:http/outgoing-handler@0.2.6;\n" : `  include mcp-host:provider/${world}@0.1.0;\n`,
+  );
+  if (included.includes("http")) {
+    for (const file of ["clocks.wit", "http.wit", "io.wit"]) {
+      const text = await readFile(join(WIT, "deps", file), "utf8");
+      await writeFile(join(folder, "deps", `j${file}`), text.replaceAll("wasi:", "wasj:"));
+    }
+  }
+  await writeFile(join(folder, "app.wit"), `package local:app;\n\nworld app {\n${includes.join("")}}\n`);
+}
+
+/**
+ * Renames the imports `wasj:…` to `wasi:…`.
+ *
+ * While componentize-qjs runs the module, it links the `wasi:io` of its own host, and stubs for what it does not have, such as
+ * `wasi:http`; the stubs' streams are not those of `wasi:io`, so that linking fails. Under another name, `wasi:http` and its
+ * `wasi:io` are both stubs. The names have equal lengths, so that they can be replaced in place: where a component
+ * declares its imports, and where a nested one is given them.
+ */
+function renamed(component) {
+  const bytes = Buffer.from(component);
+  renameSections(bytes, 0, bytes.length);
+  return bytes;
+}
+
+// Sections of a component, by their numbers in the binary format.
+const COMPONENT = 4;
+const INSTANCE = 5;
+const IMPORT = 10;
+
+function renameSections(bytes, start, end) {
+  for (let at = start + 8; at < end; ) {
+    const kind = bytes[at++];
+    let size = 0;
+    for (let shift = 0; ; shift += 7) {
+      const byte = bytes[at++];
+      size += (byte & 0x7f) * 2 ** shift;
+      if (byte < 0x80) break;
+    }
+    if (kind === COMPONENT) renameSections(bytes, at, at + size);
+    else if (kind === INSTANCE || kind === IMPORT) {
+      const section = bytes.subarray(at, at + size);
+      for (let found = section.indexOf("wasj:"); found >= 0; found = section.indexOf("wasj:", found)) section.write("wasi:", found);
+    }
+    at += size;
+  }
 }
 
 /** The version of this package. */

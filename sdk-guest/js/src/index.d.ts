@@ -253,5 +253,7 @@ export function decodeSegment(segment: string): string;
 export function splitQuery(path: string): [path: string, query: string | undefined];
 /** Returns the text of UTF-8 bytes; undefined if they are not UTF-8. */
 export function decodeUtf8(bytes: Uint8Array): string | undefined;
+/** Returns a text as bytes of UTF-8. */
+export function encodeUtf8(text: string): Uint8Array;
 /** Compares by code points, as bytes of UTF-8 compare. */
 export function compareText(a: string, b: string): number;

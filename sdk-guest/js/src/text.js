@@ -38,6 +38,12 @@ export function decodeUtf8(bytes) {
   return text + String.fromCharCode.apply(null, units);
 }
 
+/** The bytes of a text in UTF-8. */
+export function encodeUtf8(text) {
+  const bytes = unescape(encodeURIComponent(text.toWellFormed()));
+  return Uint8Array.from(bytes, (byte) => byte.charCodeAt(0));
+}
+
 /** The number of bytes of a text in UTF-8. */
 export function utf8Length(text) {
   let length = text.length;

@@ -1,0 +1,3 @@
+module mcp-host.example/provider
+
+go 1.24

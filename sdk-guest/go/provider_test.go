@@ -1,0 +1,87 @@
+package provider
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"reflect"
+	"testing"
+	"time"
+)
+
+func TestASegmentIsEncodedAndDecoded(t *testing.T) {
+	for text, encoded := range map[string]string{
+		"a b":    "a%20b",
+		"東":      "%E6%9D%B1",
+		"..":     "%2E%2E",
+		"a.b~c":  "a.b~c",
+		"x/y?z%": "x%2Fy%3Fz%25",
+	} {
+		if found := EncodeSegment(text); found != encoded {
+			t.Errorf("%q: %q", text, found)
+		}
+	}
+	if decoded, err := DecodeSegment("a%20b"); decoded != "a b" || err != nil {
+		t.Error(decoded, err)
+	}
+	for _, segment := range []string{"a%2Fb", "%", "%zz", "%ff", "%00", "a/b"} {
+		if _, err := DecodeSegment(segment); !errors.Is(err, ErrNotFound) {
+			t.Errorf("%q: %v", segment, err)
+		}
+	}
+}
+
+func TestAPathIsSplit(t *testing.T) {
+	path, err := ParsePath("a%20b/rows?from=1&to=&x")
+	expected := Path{
+		Segments: []string{"a b", "rows"}, HasQuery: true, Query: []Variable{{"from", "1"}, {"to", ""}, {"x", ""}},
+	}
+	if err != nil || !reflect.DeepEqual(path, expected) {
+		t.Errorf("%v, %v", path, err)
+	}
+}
+
+func TestErrorsAreClassified(t *testing.T) {
+	for err, kind := range map[error]failureKind{
+		ErrNotFound:                            notFound,
+		fmt.Errorf("opening: %w", ErrNotFound): notFound,
+		&fs.PathError{Op: "open", Path: "/secret", Err: fs.ErrNotExist}:   notFound,
+		&fs.PathError{Op: "open", Path: "/secret", Err: fs.ErrPermission}: denied,
+		InvalidRequest("expected %d", 1):                                  invalidRequest,
+		Unavailable(time.Second, "locked"):                                unavailable,
+		errors.New("anything"):                                            internal,
+	} {
+		if found := asFailure(err).kind; found != kind {
+			t.Errorf("%v: %d", err, found)
+		}
+	}
+}
+
+type withTemplate struct{ Provider }
+
+func (withTemplate) Templates() ([]Template, error) {
+	return []Template{{PathTemplate: "{+file}/rows{?from:3,to*}"}}, nil
+}
+
+func TestUnknownVariablesAreRefused(t *testing.T) {
+	request := CompleteRequest{Template: "{+file}/rows{?from:3,to*}", Variable: "to"}
+	if _, err := Complete(withTemplate{}, request); err != nil {
+		t.Error(err)
+	}
+	request.Variable = "x"
+	expected := "expected a variable of \"{+file}/rows{?from:3,to*}\" (file, from, to), found \"x\""
+	if _, err := Complete(withTemplate{}, request); !IsInvalidRequest(err) || err.Error() != expected {
+		t.Error(err)
+	}
+	if _, err := Complete(withTemplate{}, CompleteRequest{Template: "x"}); !IsInvalidRequest(err) {
+		t.Error(err)
+	}
+}
+
+func TestAPanicIsAnErrorAndIsLogged(t *testing.T) {
+	var logged any
+	_, err := call(func() (int, error) { panic("lost") }, func(value any) { logged = value })
+	if err == nil || logged != "lost" || asFailure(err).kind != internal {
+		t.Error(err, logged)
+	}
+}

@@ -1,0 +1,131 @@
+// HTTP requests to the granted origins.
+//
+// The interfaces are those of `wasi:http`, under another name until the component is built: see `build.js`.
+
+import { handle } from "wasj:http/outgoing-handler@0.2.6";
+import { Fields, OutgoingBody, OutgoingRequest, RequestOptions } from "wasj:http/types@0.2.6";
+
+import { Denied, Internal, Unavailable } from "./failures.js";
+import { decodeUtf8, encodeUtf8 } from "./text.js";
+
+const CHUNK = 65_536;
+const URL_PARTS = /^(https?):\/\/([^/?#]+)([^#]*)/i;
+
+/** Why there was no response: a case of `wasi:http/types.error-code`. */
+export class HttpError extends Error {
+  constructor(code, url) {
+    super(`${url}: ${code}`);
+    this.code = code;
+  }
+
+  get name() {
+    return "HttpError";
+  }
+
+  toFailure() {
+    if (this.code === "HTTP-request-denied") return new Denied(`requests to ${this.message.split(": ")[0]} are not granted`);
+    const isFault = /invalid|URI|method|header/i.test(this.code);
+    return isFault ? new Internal(this.message) : new Unavailable(this.message);
+  }
+}
+
+const reason = (error) => error?.payload ?? error;
+
+export function request(url, { method = "GET", headers = {}, body, timeout } = {}) {
+  const parts = URL_PARTS.exec(url);
+  if (!parts) throw new TypeError(`expected an http: or https: URL, found ${url}`);
+  const [, scheme, authority, path] = parts;
+  const fail = (error) => {
+    const found = reason(error);
+    throw error instanceof TypeError ? error : new HttpError(found?.tag ?? String(found), url);
+  };
+  try {
+    const fields = Fields.fromList(Object.entries(headers).map(([name, value]) => [name, encodeUtf8(String(value))]));
+    const outgoing = new OutgoingRequest(fields);
+    outgoing.setMethod(named(method));
+    outgoing.setScheme({ tag: scheme.toUpperCase() });
+    outgoing.setAuthority(authority);
+    outgoing.setPathWithQuery(path.startsWith("/") ? path : `/${path}`);
+    const sent = outgoing.body();
+    const future = handle(outgoing, options(timeout));
+    write(sent, typeof body === "string" ? encodeUtf8(body) : body);
+    future.subscribe().block();
+    const result = settled(future.get());
+    return response(result);
+  } catch (error) {
+    return fail(error);
+  }
+}
+
+const STANDARD = ["GET", "HEAD", "POST", "PUT", "DELETE", "CONNECT", "OPTIONS", "TRACE", "PATCH"];
+
+const named = (method) =>
+  STANDARD.includes(method.toUpperCase()) ? { tag: method.toLowerCase() } : { tag: "other", val: method };
+
+function options(timeout) {
+  if (timeout === undefined) return undefined;
+  const made = new RequestOptions();
+  const nanoseconds = Math.ceil(timeout * 1e6);
+  made.setConnectTimeout(nanoseconds);
+  made.setFirstByteTimeout(nanoseconds);
+  made.setBetweenBytesTimeout(nanoseconds);
+  return made;
+}
+
+function write(body, bytes = new Uint8Array()) {
+  if (bytes.length > 0) {
+    const stream = body.write();
+    for (let at = 0; at < bytes.length; at += 4096) stream.blockingWriteAndFlush(bytes.subarray(at, at + 4096));
+    drop(stream);
+  }
+  OutgoingBody.finish(body, undefined);
+}
+
+/** The result within the nested ones of a settled future. */
+function settled(result) {
+  let value = result;
+  while (value?.tag === "ok" || value?.tag === "err") {
+    if (value.tag === "err") throw value.val;
+    value = value.val;
+  }
+  return value;
+}
+
+function response(incoming) {
+  const headers = {};
+  for (const [name, value] of incoming.headers().entries()) {
+    const text = decodeUtf8(value) ?? "";
+    const key = name.toLowerCase();
+    headers[key] = key in headers ? `${headers[key]}, ${text}` : text;
+  }
+  const status = incoming.status();
+  const body = incoming.consume();
+  return { status, headers, read: (limit) => read(body, limit) };
+}
+
+function read(body, limit) {
+  const stream = body.stream();
+  const chunks = [];
+  let length = 0;
+  try {
+    for (;;) {
+      const chunk = stream.blockingRead(CHUNK);
+      length += chunk.length;
+      if (length > limit) throw new Internal(`the response has more than ${limit} bytes`);
+      chunks.push(chunk);
+    }
+  } catch (error) {
+    if (reason(error)?.tag !== "closed") throw error;
+  }
+  const all = new Uint8Array(length);
+  let at = 0;
+  for (const chunk of chunks) {
+    all.set(chunk, at);
+    at += chunk.length;
+  }
+  return all;
+}
+
+function drop(resource) {
+  resource[Symbol.dispose ?? Symbol.for("dispose")]?.();
+}

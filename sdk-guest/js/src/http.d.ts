@@ -1,0 +1,25 @@
+/**
+ * HTTP requests to the origins of `grants.http`. The host does not follow redirects, since each origin is granted separately. Only
+ * in a component.
+ */
+
+/** Why there was no response: `code` is a case of the error of `wasi:http`, such as `HTTP-request-denied` or `DNS-timeout`. */
+export class HttpError extends Error {
+  readonly code: string;
+  /** Returns the failure that a client can act on: `Denied`, `Unavailable` or `Internal`. */
+  toFailure(): Error;
+}
+
+export interface Response {
+  status: number;
+  /** The headers, with names in lower case; several values are separated by commas. */
+  headers: Record<string, string>;
+  /** Reads the body. One of more than `limit` bytes is an `Internal` failure. */
+  read(limit: number): Uint8Array;
+}
+
+/** Sends a request and waits for the response. The timeout is in milliseconds; keep it below the plugin's `deadline`. */
+export function request(
+  url: string,
+  options?: { method?: string; headers?: Record<string, string>; body?: string | Uint8Array; timeout?: number },
+): Response;

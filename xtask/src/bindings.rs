@@ -1,0 +1,63 @@
+//! `cargo xtask bindings`: generates the bindings that the C and the Go SDK have committed, from `wit/`.
+//!
+//! The generator, `sdk-guest/bindgen`, is a workspace of its own, which takes most of a minute to build. So it is built on
+//! request only, and what it was run with is known by a digest of `wit/`, which the test command compares.
+
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, ensure};
+use sha2::{Digest as _, Sha256};
+
+use crate::cargo;
+use crate::progress::Progress;
+use crate::workspace::Workspace;
+
+/// Generates the bindings.
+pub(crate) fn generate(workspace: &Workspace, progress: &Progress) -> Result<()> {
+    let step = progress.step("generating the bindings of the C and Go SDKs");
+    let sdks = workspace.root().join("sdk-guest");
+    let mut command = workspace.cargo(&sdks.join("bindgen"));
+    command.args(["run", "--quiet", "--locked", "--target-dir"]).arg(workspace.target().join("bindgen")).arg("--");
+    command.arg(workspace.root().join("wit")).arg(sdks.join("c/bindings")).arg(sdks.join("go/internal/bindings"));
+    cargo::capture(&mut command)?;
+    let file = digest_file(workspace);
+    fs::write(&file, digest(workspace)? + "\n").with_context(|| format!("cannot write {}", file.display()))?;
+    step.done("generated sdk-guest/c/bindings and sdk-guest/go/internal/bindings");
+    Ok(())
+}
+
+/// Verifies that the committed bindings were made of these WIT files.
+pub(crate) fn check(workspace: &Workspace) -> Result<()> {
+    let file = digest_file(workspace);
+    let committed = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    ensure!(
+        committed.trim() == digest(workspace)?,
+        "the bindings of the C and Go SDKs are those of other WIT files: run `cargo xtask bindings` and commit the result"
+    );
+    Ok(())
+}
+
+fn digest_file(workspace: &Workspace) -> PathBuf {
+    workspace.root().join("sdk-guest/bindgen/wit.sha256")
+}
+
+/// The digest of the WIT files, with their names.
+fn digest(workspace: &Workspace) -> Result<String> {
+    let root = workspace.root().join("wit");
+    let mut files = Vec::new();
+    for folder in [root.clone(), root.join("deps")] {
+        let entries = fs::read_dir(&folder).with_context(|| format!("cannot read {}", folder.display()))?;
+        files.extend(entries.flatten().map(|entry| entry.path()));
+    }
+    files.retain(|file| file.extension().is_some_and(|extension| extension == "wit"));
+    files.sort_unstable();
+    let mut hash = Sha256::new();
+    for file in files {
+        let name = file.strip_prefix(&root).unwrap_or(&file).display().to_string();
+        let text = fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
+        hash.update(format!("{name} {}\n", text.len()));
+        hash.update(text);
+    }
+    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
