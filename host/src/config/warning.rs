@@ -12,7 +12,7 @@ use self::redundant_rules::Redundancy;
 pub use self::rule_ref::RuleRef;
 use super::exposure::ExposureError;
 use super::http::HttpAddress;
-use super::{Config, UriGlob};
+use super::{Config, PrincipalSelector, UriGlob};
 use crate::uri::Mount;
 
 /// A warning about a valid config. `Display` says what is suspicious, and what to do.
@@ -56,6 +56,13 @@ pub enum Warning {
         /// The glob of that rule.
         deny: String,
     },
+    /// A rule names a principal or a group of an issuer that the config does not have. An embedding application may authenticate it.
+    UnknownIssuer {
+        /// The rule.
+        rule: RuleRef,
+        /// The name of the principal or the group.
+        name: String,
+    },
     /// A glob of a rule has a slash where the mount or the resource that it seems to be for has `%2F`.
     EncodedSlash {
         /// The rule.
@@ -92,7 +99,8 @@ struct RuleGlob<'a> {
 impl Config {
     /// Returns the warnings.
     pub fn warnings(&self) -> Vec<Warning> {
-        self.all_warnings(&[]).map(|warning| warning()).collect()
+        let unknown = self.unknown_issuers().map(|(rule, name)| Warning::UnknownIssuer { rule, name: name.to_owned() });
+        self.all_warnings(&[]).map(|warning| warning()).chain(unknown).collect()
     }
 
     /// Returns the first warnings, and the number of others, which cost little.
@@ -138,6 +146,18 @@ impl Config {
                 Warning::DeniedGlob { rule, glob: glob.as_str().to_owned(), by, deny: deny.as_str().to_owned() }
             }
         })
+    }
+
+    /// The principals and groups with a slash in their names that no issuer and no client CA can bring.
+    fn unknown_issuers(&self) -> impl Iterator<Item = (RuleRef, &str)> {
+        let of_issuers = self.issuers.iter().map(|issuer| issuer.name.as_str());
+        let known: Vec<_> = of_issuers.chain(self.http.client_ca.iter().map(|ca| ca.name.as_str())).collect();
+        let is_unknown = move |name: &str| name.split_once('/').is_some_and(|(issuer, _)| !known.contains(&issuer));
+        let names = self.rules.iter().enumerate().flat_map(|(index, rule)| {
+            let principals = rule.principals.iter().map(PrincipalSelector::as_str);
+            principals.chain(rule.groups.iter().map(String::as_str)).map(move |name| (index, name))
+        });
+        names.filter(move |(_, name)| is_unknown(name)).map(|(index, name)| (RuleRef::new(self, index), name))
     }
 
     /// The globs of all rules.
@@ -207,6 +227,11 @@ impl fmt::Display for Warning {
                 f,
                 "`allow` of {rule} has `{glob}`, and everything that it matches is denied, by `{deny}` of {by}"
             ),
+            Self::UnknownIssuer { rule, name } => write!(
+                f,
+                "{rule} names `{name}`, and no `[[issuer]]` and no `http.client-ca` of that name can bring it; only an application \
+                 that embeds this host can"
+            ),
             Self::EncodedSlash { rule, key, glob, found } => write!(
                 f,
                 "`{key}` of {rule} has `{glob}`, which matches nothing that is listed, and would match `{found}` if that had a slash for \
@@ -246,6 +271,21 @@ mod tests {
         let native: Mount = "gti://linux/".parse().unwrap();
         assert_eq!(config.first_warnings(1, &[&native]), (Vec::new(), 0), "native plugins have mounts, too");
         assert_eq!(config.first_warnings(0, &[]), (Vec::new(), 1));
+    }
+
+    #[test]
+    fn a_name_of_an_issuer_that_is_not_declared_is_warned_of() {
+        let url: crate::config::EndpointUrl = "https://login.example.com".parse().unwrap();
+        let jwks = crate::config::issuer::Jwks::Url(url.clone());
+        let named = |name: &str| PrincipalSelector::Named(name.to_owned());
+        let mut rule = Rule::new(["corp/ada", "crop/ada", "local"].map(named));
+        rule.groups.push("users/staff".to_owned());
+        let mut config = Config::new().rule(rule);
+        config.issuers.push(crate::config::issuer::Issuer::new("corp".parse().unwrap(), url, jwks));
+        let unknown: Vec<_> = config.unknown_issuers().map(|(_, name)| name.to_owned()).collect();
+        assert_eq!(unknown, ["crop/ada", "users/staff"]);
+        assert_eq!(config.warnings().len(), 2);
+        assert_eq!(config.first_warnings(9, &[]).0, [], "the log does not warn of those of an application");
     }
 
     /// The warnings about a server at that address.

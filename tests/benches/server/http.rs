@@ -21,17 +21,25 @@ pub(crate) struct HttpClient {
     address: SocketAddr,
     revision: ProtocolVersion,
     session: Option<String>,
+    /// The value of `Authorization`.
+    authorization: Option<String>,
     last_id: u64,
 }
 
 impl HttpClient {
     /// Connects, and opens a session if the revision has one.
     pub(crate) async fn connect(address: SocketAddr, revision: ProtocolVersion) -> Self {
+        Self::connect_with(address, revision, None).await
+    }
+
+    /// Connects with that bearer token.
+    pub(crate) async fn connect_with(address: SocketAddr, revision: ProtocolVersion, token: Option<&str>) -> Self {
+        let authorization = token.map(|token| format!("Bearer {token}"));
         let stream = TcpStream::connect(address).await.expect("the server listens");
         stream.set_nodelay(true).expect("TCP_NODELAY can be set");
         let (sender, connection) = handshake(TokioIo::new(stream)).await.expect("a connection");
         tokio::spawn(connection);
-        let mut client = Self { sender, address, revision, session: None, last_id: 0 };
+        let mut client = Self { sender, address, revision, session: None, authorization, last_id: 0 };
         if client.revision.has_initialize() {
             let response = client.post(bench_request::initialize(&client.revision), None).await;
             let session = response.headers().get("mcp-session-id").expect("a session has an id");
@@ -72,6 +80,9 @@ impl HttpClient {
             .header("content-type", "application/json")
             .header("accept", "application/json, text/event-stream")
             .header("mcp-protocol-version", self.revision.as_str());
+        if let Some(authorization) = &self.authorization {
+            request = request.header("authorization", authorization);
+        }
         if let Some(session) = &self.session {
             request = request.header("mcp-session-id", session);
         }

@@ -6,6 +6,7 @@
 //! |---|---|---|
 //! | [`requests`] | requests per second, latency, CPU time; over HTTP and stdio | [`native`]: the same data, no wasm; [`bare_axum`]: ready bytes |
 //! | `audit` ([`requests`]) | the same requests with an audit log | the host without one |
+//! | `authentication` ([`requests`]) | the same requests with bearer tokens, and with access tokens | the host without |
 //! | [`startup`] | from the start of the process to the first answer | the start of [`native`] |
 //! | [`git_packs`] | reading out of git packs of 1 MiB to 1 GiB: time, memory | the smallest pack; `git cat-file` |
 //! | [`noisy_neighbor`] | latency of a good plugin beside a hostile one | the good plugin alone |
@@ -57,6 +58,7 @@ fn main() {
             match part {
                 Part::Requests => requests::run(&options).await,
                 Part::Audit => requests::measure_audit(&options).await,
+                Part::Authentication => requests::measure_authentication(&options).await,
                 Part::Startup => startup::run(&options).await,
                 Part::GitPacks => git_packs::run(&options).await,
                 Part::Pagination => pagination::run(&options).await,

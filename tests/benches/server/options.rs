@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-const USAGE: &str = "usage: cargo bench -p mcp-host-tests -- [--quick] [requests] [audit] [startup] [git-packs] [pagination] [noisy-neighbor] [plugin-count]";
+const USAGE: &str = "usage: cargo bench -p mcp-host-tests -- [--quick] [requests] [audit] [authentication] [startup] [git-packs] [pagination] [noisy-neighbor] [plugin-count]";
 
 /// Command-line options: the parts to run, and their duration.
 pub(crate) struct Options {
@@ -17,6 +17,7 @@ pub(crate) enum Part {
     Requests,
     Audit,
     Startup,
+    Authentication,
     GitPacks,
     Pagination,
     NoisyNeighbor,
@@ -34,6 +35,7 @@ impl Options {
                 "--quick" => options.quick = true,
                 "requests" => options.parts.push(Part::Requests),
                 "audit" => options.parts.push(Part::Audit),
+                "authentication" => options.parts.push(Part::Authentication),
                 "startup" => options.parts.push(Part::Startup),
                 "git-packs" => options.parts.push(Part::GitPacks),
                 "pagination" => options.parts.push(Part::Pagination),
@@ -49,6 +51,7 @@ impl Options {
             options.parts = vec![
                 Part::Requests,
                 Part::Audit,
+                Part::Authentication,
                 Part::Startup,
                 Part::GitPacks,
                 Part::Pagination,

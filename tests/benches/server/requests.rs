@@ -5,9 +5,9 @@
 //! and are loaded in turn, so that other load on the machine affects each. The load generator and the servers share the
 //! machine.
 //!
-//! The part `audit` compares the host with itself, without and with an audit log.
+//! The parts `audit` and `authentication` compare the host with itself: without and with an audit log, and with tokens.
 
-use mcp_host_tests::{ConfigFile, Plugin, WrittenConfig, fixture};
+use mcp_host_tests::{ConfigFile, Plugin, TokenIssuer, WrittenConfig, fixture};
 use rmcp::model::ProtocolVersion;
 
 use crate::bench_request::BenchRequest;
@@ -21,8 +21,8 @@ use crate::table;
 
 /// The numbers of concurrent clients.
 const CONCURRENCY: [usize; 2] = [1, 64];
-/// The turns for the audit log, for each of another measurement.
-const AUDIT_TURNS: usize = 8;
+/// The turns of a comparison of two configs, for each of another measurement.
+const PAIRED_TURNS: usize = 8;
 
 /// A transport and revision.
 #[derive(Clone, Copy)]
@@ -42,7 +42,12 @@ impl Transport {
     }
 
     /// Starts a server, and connects so many clients for each of the numbers.
-    async fn open<const N: usize>(self, program: Program<'_>, at_once: [usize; N]) -> (Server, [Vec<Client>; N]) {
+    async fn open<const N: usize>(
+        self,
+        program: Program<'_>,
+        token: Option<&str>,
+        at_once: [usize; N],
+    ) -> (Server, [Vec<Client>; N]) {
         let mut clients = at_once.map(|_| Vec::new());
         let server = match self {
             Self::Http2025 | Self::Http2026 => {
@@ -53,7 +58,7 @@ impl Transport {
                 };
                 for (clients, number) in clients.iter_mut().zip(at_once) {
                     for _ in 0..number {
-                        clients.push(Client::Http(HttpClient::connect(address, revision.clone()).await));
+                        clients.push(Client::Http(HttpClient::connect_with(address, revision.clone(), token).await));
                     }
                 }
                 server
@@ -90,9 +95,35 @@ pub(crate) async fn run(options: &Options) {
 pub(crate) async fn measure_audit(options: &Options) {
     let off = config(sizes().instances("max-calls", 128));
     let on = config_file(sizes().instances("max-calls", 128)).audit("file", "audit.jsonl").write();
+    let heading = "The audit log, over HTTP with sessions (MCP 2025-11-25)";
+    compare(heading, [("off", &off, None), ("on", &on, None)], options).await;
+}
+
+/// Measures the cost of bearer tokens, and of access tokens that have been verified: a server without, and one with them, loaded
+/// in turn.
+pub(crate) async fn measure_authentication(options: &Options) {
+    let host = || config_file(sizes().instances("max-calls", 128));
+    let anonymous = host().write();
+    // The digest of `test`.
+    let digest = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
+    let tokens = host().append(&format!("\n[[principal]]\nname = \"bench\"\ntoken-sha256 = \"{digest}\"\n")).write();
+    let heading = "Bearer tokens, over HTTP with sessions (MCP 2025-11-25)";
+    compare(heading, [("anonymous", &anonymous, None), ("token", &tokens, Some("test"))], options).await;
+
+    let (issuer, audience) = (TokenIssuer::start().await, "http://localhost/mcp");
+    let url = issuer.identifier();
+    let entry = format!("\n[[issuer]]\nname = \"bench\"\nissuer = \"{url}\"\njwks = \"{url}/jwks\"\n");
+    let issuers = host().http("public-url", audience).append(&entry).write();
+    let jwt = issuer.sign(&issuer.claims("ada", audience));
+    let heading = "Access tokens (JWT, ES256), over HTTP with sessions (MCP 2025-11-25)";
+    compare(heading, [("anonymous", &anonymous, None), ("JWT", &issuers, Some(&jwt))], options).await;
+}
+
+/// Compares two configs of the host, loaded in turn by clients with that token.
+async fn compare(heading: &str, configs: [(&'static str, &WrittenConfig, Option<&str>); 2], options: &Options) {
     let mut contenders = Vec::new();
-    for (name, config) in [("off", &off), ("on", &on)] {
-        let (server, clients) = Transport::Http2025.open(Program::Host(config), CONCURRENCY).await;
+    for (name, config, token) in configs {
+        let (server, clients) = Transport::Http2025.open(Program::Host(config), token, CONCURRENCY).await;
         contenders.push(Contender { name, server, clients });
     }
     let mut rows = Vec::new();
@@ -101,7 +132,7 @@ pub(crate) async fn measure_audit(options: &Options) {
         let mut samples = [Sample::default(), Sample::default()];
         let mut ratios = Vec::new();
         // The difference is small, so the turns are more, and short.
-        for round in 0..options.rounds() * AUDIT_TURNS {
+        for round in 0..options.rounds() * PAIRED_TURNS {
             let mut order = [0, 1];
             order.rotate_left(round % 2);
             let mut turn = [0.0; 2];
@@ -114,15 +145,32 @@ pub(crate) async fn measure_audit(options: &Options) {
             ratios.push(turn[1] / turn[0]);
         }
         ratios.sort_by(f64::total_cmp);
-        let [off, on] = &samples;
+        let [first, second] = &samples;
         let rate = |sample: &Sample| format!("{:.0}", sample.requests_per_second());
         let cpu = |sample: &Sample| table::micros(sample.cpu_per_request());
         // The median of the turns: a noisy moment of the machine is in one of them.
         let ratio = format!("{:.3}", ratios[ratios.len() / 2]);
-        rows.push(vec![question.name.clone(), number.to_string(), rate(off), rate(on), ratio, cpu(off), cpu(on)]);
+        rows.push(vec![
+            question.name.clone(),
+            number.to_string(),
+            rate(first),
+            rate(second),
+            ratio,
+            cpu(first),
+            cpu(second),
+        ]);
     }
-    let header = ["request", "at once", "off /s", "on /s", "on ÷ off", "off CPU µs", "on CPU µs"];
-    table::print("The audit log, over HTTP with sessions (MCP 2025-11-25)", &header, rows);
+    let [first, second] = configs.map(|(name, ..)| name);
+    let columns = [
+        "request".to_owned(),
+        "at once".to_owned(),
+        format!("{first} /s"),
+        format!("{second} /s"),
+        format!("{second} ÷ {first}"),
+        format!("{first} CPU µs"),
+        format!("{second} CPU µs"),
+    ];
+    table::print(heading, &columns.each_ref().map(String::as_str), rows);
     for contender in contenders {
         contender.server.end().await;
     }
@@ -182,7 +230,7 @@ struct Contender {
 async fn measure(face: Transport, programs: &[(&'static str, Program<'_>)], options: &Options) {
     let mut contenders = Vec::new();
     for (name, program) in programs {
-        let (server, clients) = face.open(*program, CONCURRENCY).await;
+        let (server, clients) = face.open(*program, None, CONCURRENCY).await;
         contenders.push(Contender { name, server, clients });
     }
     let (mut rates, mut costs) = (Vec::new(), Vec::new());

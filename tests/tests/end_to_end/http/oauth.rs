@@ -32,7 +32,7 @@ struct ResourceServer {
 impl ResourceServer {
     /// Starts it with an issuer whose keys it fetches.
     async fn start() -> Self {
-        Self::start_with(|issuer| jwks(issuer)).await
+        Self::start_with(jwks).await
     }
 
     /// Starts it with an issuer that has that text in its entry of the config.

@@ -49,7 +49,7 @@ struct IssuerVerifier {
 enum Method {
     Keys(KeySet),
     RemoteKeys(Arc<RemoteKeys>),
-    Introspection(Introspector),
+    Introspection(Box<Introspector>),
 }
 
 /// The result of a verification.
@@ -148,7 +148,7 @@ impl IssuerVerifier {
     fn new(issuer: &Issuer) -> Option<Self> {
         let fetcher = || Fetcher::new(issuer.ca.clone());
         let method = match (&issuer.jwks, &issuer.introspection) {
-            (_, Some(endpoint)) => Method::Introspection(Introspector::new(endpoint.clone(), fetcher())),
+            (_, Some(endpoint)) => Method::Introspection(Box::new(Introspector::new(endpoint.clone(), fetcher()))),
             (Some(Jwks::File(keys)), None) => Method::Keys(keys.clone()),
             (Some(Jwks::Url(url)), None) => Method::RemoteKeys(Arc::new(RemoteKeys::new(url.clone(), fetcher()))),
             (None, None) => return None,
