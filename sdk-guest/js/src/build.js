@@ -64,6 +64,8 @@ async function bundled(source) {
       stdin: { contents: entry, resolveDir: dirname(resolve(source)), sourcefile: "entry.js" },
       bundle: true,
       write: false,
+      outfile: join(dirname(resolve(source)), "bundle.js"),
+      sourcemap: "external",
       metafile: true,
       format: "esm",
       platform: "neutral",
@@ -76,11 +78,48 @@ async function bundled(source) {
     });
     const outputs = Object.values(result.metafile.outputs);
     const imports = outputs.flatMap((output) => output.imports.map(({ path }) => path));
-    return { text: result.outputFiles[0].text, imports };
+    const [map, code] = ["bundle.js.map", "bundle.js"].map((name) => result.outputFiles.find(({ path }) => path.endsWith(name)).text);
+    return { text: `${code}\nglobalThis.__mcpLines = ${JSON.stringify(lines(JSON.parse(map)))};\n`, imports };
   } catch (error) {
     const said = error.errors?.map(({ text, location }) => (location ? `${location.file}:${location.line}: ${text}` : text));
     throw new BuildError(said?.join("\n") ?? error.message);
   }
+}
+
+/**
+ * Returns where each line of the bundle comes from, so that a stack can name the sources: their names, and for each line the number of
+ * its source and its line there; 0 for a line of neither.
+ */
+function lines({ sources, mappings }) {
+  let [source, line] = [0, 0];
+  const found = mappings.split(";").map((segments) => {
+    let first = 0;
+    for (const segment of segments.split(",").filter(Boolean)) {
+      const [, bySource, byLine] = numbers(segment);
+      if (byLine === undefined) continue;
+      [source, line] = [source + bySource, line + byLine];
+      first ||= [source, line + 1];
+    }
+    return first;
+  });
+  return { sources: sources.map((path) => path.replace(/^.*node_modules\//, "")), lines: found };
+}
+
+const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/** Decodes the numbers of a source map's segment: base 64, in groups of five bits, the sign in the lowest. */
+function numbers(segment) {
+  const decoded = [];
+  let [value, shift] = [0, 0];
+  for (const digit of segment) {
+    const bits = DIGITS.indexOf(digit);
+    value += (bits & 31) * 2 ** shift;
+    shift += 5;
+    if (bits & 32) continue;
+    decoded.push(value % 2 ? -(value - 1) / 2 : value / 2);
+    [value, shift] = [0, 0];
+  }
+  return decoded;
 }
 
 /** Returns the worlds with the interfaces that a bundle imports. */
