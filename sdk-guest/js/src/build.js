@@ -22,14 +22,14 @@ const WIT = ["../wit/", "../../../wit/"].map((path) => fileURLToPath(new URL(pat
 /** Makes a component of a module, whose default export is a class that extends `Provider`. */
 export async function build(source, output) {
   if (!existsSync(source)) throw new BuildError(`${source}: no such file`);
-  const { text, imports } = await bundled(source);
+  const { text, imports, table } = await bundled(source);
   const folder = await mkdtemp(join(tmpdir(), "mcp-host-provider-"));
   try {
     await writeWorld(folder, worlds(imports));
     const options = { witPath: folder, jsSource: text, world: "app", sync: true, optSize: true };
     // WASI is not stubbed: that would stub `wasi:config` and files, too.
     const made = await componentize(options).catch((error) => {
-      throw new BuildError(`${source} could not be started in the component:\n${error.message}`);
+      throw new BuildError(`${source} could not be started in the component:\n${explained(error.message, table)}`);
     });
     const component = renamed(made.component);
     await mkdir(dirname(resolve(output)), { recursive: true });
@@ -79,11 +79,23 @@ async function bundled(source) {
     const outputs = Object.values(result.metafile.outputs);
     const imports = outputs.flatMap((output) => output.imports.map(({ path }) => path));
     const [map, code] = ["bundle.js.map", "bundle.js"].map((name) => result.outputFiles.find(({ path }) => path.endsWith(name)).text);
-    return { text: `${code}\nglobalThis.__mcpLines = ${JSON.stringify(lines(JSON.parse(map)))};\n`, imports };
+    const table = lines(JSON.parse(map));
+    return { text: `${code}\nglobalThis.__mcpLines = ${JSON.stringify(table)};\n`, imports, table };
   } catch (error) {
     const said = error.errors?.map(({ text, location }) => (location ? `${location.file}:${location.line}: ${text}` : text));
     throw new BuildError(said?.join("\n") ?? error.message);
   }
+}
+
+/** Returns the module's error and its stack, without what the tool says around it. */
+function explained(message, { sources, lines }) {
+  return message
+    .replace(/^.*JavaScript module evaluation: /s, "")
+    .replace(/componentize-qjs:user\.js:(\d+):\d+/g, (position, line) => {
+      const found = lines[line - 1];
+      return found ? `${sources[found[0]]}:${found[1]}` : position;
+    })
+    .trimEnd();
 }
 
 /**
