@@ -107,14 +107,14 @@ pub use rule::{ANONYMOUS, LOCAL, Operation, PrincipalSelector, Rule, RuleLine};
 pub use secret::Secret;
 pub use server::{PageBytes, PageSize, Server};
 pub use token::{TokenDigest, TokenDigestError, TokenDigests};
-pub use warning::Warning;
+pub use warning::{RuleRef, Warning};
 
 use audit::Audit;
 use error::Diagnostic;
 use http::Http;
 use issuer::{Issuer, Issuers};
 use principal::{Groups, Principals};
-use reader::{KeyDocs, ReadContext, Table};
+use reader::{KeyDocs, ReadContext, ReadOutcome, Table};
 
 use crate::regular_file;
 
@@ -140,6 +140,10 @@ pub struct Config {
     pub rules: Vec<Rule>,
     /// The absolute paths of the files that a config file names: components, and files that contain values.
     pub files: BTreeSet<PathBuf>,
+    /// The absolute paths of the files that hold secrets, of which [`warnings`](Self::warnings) validates the permissions: keys,
+    /// files that contain values, and the config file itself if it contains a variable of a plugin that seems to be a secret by
+    /// its name.
+    pub secret_files: BTreeSet<PathBuf>,
     /// The config file; none for a config that an application made.
     pub file: Option<PathBuf>,
 }
@@ -237,8 +241,11 @@ impl Config {
         let document = syntax::parse(text).map_err(|problems| ConfigError::new(file, text, problems))?;
         let context = ReadContext::new(text, file.parent().unwrap_or(Path::new("")), environment);
         let config = Table::root(&context, document.get_ref(), Self::from_table);
-        let config = Self { file: Some(file.to_owned()), ..config };
-        let (problems, files) = context.finish();
+        let ReadOutcome { problems, files, mut secret_files, has_secret } = context.finish();
+        if has_secret {
+            secret_files.insert(std::path::absolute(file).unwrap_or_else(|_| file.to_owned()));
+        }
+        let config = Self { secret_files, file: Some(file.to_owned()), ..config };
         if problems.is_empty() {
             return Ok(Self { files, ..config });
         }
@@ -274,6 +281,7 @@ impl Config {
             // Rules refer to the names of both.
             rules: table.or_default("rule"),
             files: BTreeSet::new(),
+            secret_files: BTreeSet::new(),
             file: None,
         };
         if !table.has("plugin") && !table.has_misspelling_of("plugin") {
@@ -289,7 +297,7 @@ impl Config {
     /// Reads the issuers, whose tokens are issued for the public URL.
     fn issuers(table: &mut Table<'_>, http: &Http) -> Vec<Issuer> {
         let Issuers(issuers) = table.optional("issuer").unwrap_or_default();
-        if !issuers.is_empty() && http.public_url.is_none() {
+        if !issuers.is_empty() && http.public_url.is_none() && !table.has_nested("http", "public-url") {
             let help = "add the URL by which clients know this server, which access tokens are issued for:\n[http]\npublic-url = \
                         \"https://mcp.example.com/mcp\"";
             table.report(

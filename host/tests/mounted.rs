@@ -398,30 +398,38 @@ async fn cross_origin_requests_are_handled_unless_the_application_does_it() {
 }
 
 #[tokio::test]
-async fn answers_are_charged_to_the_peer_or_else_to_the_principal_until_their_bodies_are_dropped() {
+async fn answers_are_charged_to_the_principal_or_else_to_the_peer_until_their_bodies_are_dropped() {
     let config = |config: &mut Config| {
         let limits = &mut config.http.limits;
         // 256 KiB for each client.
         limits.response_memory = "16MiB".parse().unwrap();
         limits.client_share = "1/64".parse().unwrap();
+        limits.principal_share = "1/64".parse().unwrap();
         limits.write_timeout = "100ms".parse().unwrap();
     };
     let application = Application::start(config, HttpOptions::new()).await;
     let list = async |user: &str, peer: Option<u8>| {
         let mut request = stateless(user, 1, "resources/list", json!({}));
+        if user.is_empty() {
+            request.headers_mut().remove("x-user");
+        }
         if let Some(peer) = peer {
             let peer = SocketAddr::from((Ipv4Addr::new(192, 0, 2, peer), 1));
             request.extensions_mut().insert(ConnectInfo(peer));
         }
         application.send(request).await
     };
-    for (one, other) in [(("carol", None), ("dave", None)), (("carol", Some(1)), ("carol", Some(2)))] {
+    for (one, same, other) in [
+        (("carol", None), ("carol", None), ("dave", None)),
+        (("carol", Some(1)), ("carol", Some(2)), ("dave", Some(1))),
+        (("", Some(1)), ("", Some(1)), ("", Some(2))),
+    ] {
         // An empty answer takes 2 KiB; 64 KiB are reserved for one that has not come.
         let mut held = Vec::new();
         while held.len() < 100 {
             held.push(list(one.0, one.1).await);
         }
-        let (_, refused) = text(list(one.0, one.1).await).await;
+        let (_, refused) = text(list(same.0, same.1).await).await;
         assert!(refused.contains("wait to be read"), "{refused}");
         let (_, answer) = text(list(other.0, other.1).await).await;
         assert!(answer.contains("resources"), "another client has its own share: {answer}");

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::config::limits::Limits;
 use mcp_resource_host::config::{Config, Plugin, PrincipalSelector, Rule, WatchInterval};
@@ -495,5 +496,37 @@ async fn hosts_that_share_an_engine_answer_side_by_side() {
     drop(hosts.pop());
     for host in &hosts {
         host.read(&Principal::LOCAL, "notes:///0").await.unwrap();
+    }
+}
+
+/// The config with a rule that denies every principal these URIs.
+fn config_denying(config: &Config, glob: &str) -> Config {
+    let mut rule = Rule::new([PrincipalSelector::Any]);
+    rule.deny.push(glob.parse().unwrap());
+    config.clone().rule(rule)
+}
+
+#[tokio::test]
+async fn rules_apply_although_the_reload_is_dropped_while_they_are_compiled() {
+    let (fixture, _) = Fixture::notes(2).await;
+    let dropped = fixture.host.reload(config_denying(&fixture.config, "notes:///0")).now_or_never();
+    assert!(dropped.is_none(), "rules are compiled on another thread");
+    while fixture.host.generation() == 1 {
+        tokio::task::yield_now().await;
+    }
+    assert!(matches!(fixture.read("0").await, Err(Error::NotFound { .. })));
+    fixture.read("1").await.unwrap();
+}
+
+#[tokio::test]
+async fn of_two_reloads_at_once_the_rules_of_the_later_one_apply() {
+    let (fixture, _) = Fixture::notes(2).await;
+    let reload = |path: &str| fixture.host.reload(config_denying(&fixture.config, &format!("notes:///{path}")));
+    for (earlier, later) in [("0", "1"), ("1", "0")] {
+        let (superseded, reloaded) = tokio::join!(reload(earlier), reload(later));
+        assert!(matches!(superseded, Err(ReloadError::Superseded)), "{superseded:?}");
+        reloaded.unwrap();
+        assert!(matches!(fixture.read(later).await, Err(Error::NotFound { .. })));
+        fixture.read(earlier).await.unwrap();
     }
 }

@@ -33,10 +33,14 @@ struct Client {
 
 impl Client {
     fn connect(host: &Arc<Host>, principal: &str) -> Self {
+        Self::connect_as(host, Principal::new(principal))
+    }
+
+    fn connect_as(host: &Arc<Host>, principal: Principal) -> Self {
         let (client, server) = tokio::io::duplex(1024);
         let (reader, writer) = tokio::io::split(server);
         let shutdown = CancellationToken::new();
-        let serving = tokio::spawn(serve_io(host.clone(), reader, writer, Principal::new(principal), shutdown.clone()));
+        let serving = tokio::spawn(serve_io(host.clone(), reader, writer, principal, shutdown.clone()));
         let (answers, requests) = tokio::io::split(client);
         Self { answers: BufReader::new(answers).lines(), requests, serving, shutdown }
     }
@@ -64,8 +68,11 @@ impl Client {
 }
 
 async fn start() -> (Arc<Host>, TempDir) {
+    start_with(Config::new()).await
+}
+
+async fn start_with(mut config: Config) -> (Arc<Host>, TempDir) {
     let dir = tempfile::tempdir().unwrap();
-    let mut config = Config::new();
     config.server.cache = Some(dir.path().join("cache"));
     config.server.state = Some(dir.path().join("state"));
     (Arc::new(Host::start(config).await.unwrap()), dir)
@@ -92,4 +99,26 @@ async fn serving_ends_when_it_is_shut_down() {
     client.open_session().await;
     client.shutdown.cancel();
     client.end().await.unwrap();
+}
+
+#[tokio::test]
+async fn a_principal_has_one_rate_over_all_its_connections_and_whoever_started_the_host_has_none() {
+    let mut config = Config::new();
+    config.http.limits.client_rate = "3/h".parse().unwrap();
+    let (host, _dir) = start_with(config).await;
+    let connections = ["ada", "ada", "bob"].map(|principal| Client::connect(&host, principal));
+    let mut results = Vec::new();
+    for (mut client, requests) in connections.into_iter().zip([2, 2, 3]) {
+        for id in 0..requests {
+            results.push(client.request(id, "ping", json!({})).await);
+        }
+    }
+    let rejected = results.remove(3);
+    assert_eq!((&rejected["id"], &rejected["error"]["code"]), (&json!(1), &json!(-32603)), "{rejected}");
+    assert!(rejected["error"]["data"]["retryAfterMs"].as_u64().unwrap() > 1000, "{rejected}");
+    assert!(results.iter().all(|answer| answer.get("result").is_some()), "{results:?}");
+    let mut local = Client::connect_as(&host, Principal::LOCAL);
+    for id in 0..10 {
+        assert!(local.request(id, "ping", json!({})).await.get("result").is_some());
+    }
 }

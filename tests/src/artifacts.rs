@@ -61,6 +61,20 @@ pub fn client_program(path: &str) -> PathBuf {
     require_built(&format!("clients/{path}"), "cargo xtask clients")
 }
 
+/// Returns the path of the Node.js that is installed beside the conformance suite: programs of the tests need a newer one than
+/// most machines have. Where there is none for the machine, it is the machine's own.
+///
+/// # Panics
+///
+/// The tools have not been installed.
+pub fn node() -> PathBuf {
+    let modules = client_program("tools/node_modules");
+    let folders = std::fs::read_dir(modules).expect("packages are installed");
+    let mut nodes = folders.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    let node = nodes.find(|name| name.starts_with("node-linux-"));
+    node.map_or_else(|| "node".into(), |node| client_program(&format!("tools/node_modules/{node}/bin/node")))
+}
+
 /// The user's cache directory of the tests: the same for all, so that each component is compiled once.
 pub(crate) fn user_cache() -> PathBuf {
     target_dir().join("test-cache")

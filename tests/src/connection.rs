@@ -19,7 +19,7 @@ use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::ServerName;
 use tokio_rustls::rustls::{ClientConfig, RootCertStore};
 
-use crate::{CertificateAuthority, TIMEOUT};
+use crate::{CertificateAuthority, CertifiedKey, TIMEOUT};
 
 /// A connection for requests: one at a time, or concurrently with HTTP/2.
 #[derive(Debug)]
@@ -65,13 +65,29 @@ impl Connection {
     /// Connects over TLS to a server that must be `localhost`, trusting that authority only. The server chooses among
     /// these protocols (ALPN).
     pub async fn tls(address: &str, authority: &CertificateAuthority, protocols: &[&str]) -> Self {
+        Self::tls_as(address, authority, protocols, None).await
+    }
+
+    /// Connects over TLS like [`tls`](Self::tls), with a client certificate. The server may refuse it only when it is used.
+    pub async fn tls_as(
+        address: &str,
+        authority: &CertificateAuthority,
+        protocols: &[&str],
+        client: Option<&CertifiedKey>,
+    ) -> Self {
         let mut roots = RootCertStore::empty();
         roots.add(authority.certificate()).expect("it is an authority's");
-        let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .expect("the usual versions are there")
-            .with_root_certificates(roots)
-            .with_no_client_auth();
+            .with_root_certificates(roots);
+        let mut config = match client {
+            Some(client) => {
+                let (chain, key) = client.to_rustls();
+                config.with_client_auth_cert(chain, key).expect("key and certificate fit")
+            }
+            None => config.with_no_client_auth(),
+        };
         config.alpn_protocols = protocols.iter().map(|protocol| protocol.as_bytes().to_vec()).collect();
         let name = ServerName::try_from("localhost").expect("it is a name");
         let connecting = TlsConnector::from(Arc::new(config)).connect(name, tcp(address).await);
@@ -103,6 +119,16 @@ impl Connection {
     /// The server's certificate, as DER.
     pub fn certificate(&self) -> Option<&[u8]> {
         self.certificate.as_deref()
+    }
+
+    /// Sends a request. Returns whether there is a response: a server that refuses the client certificate closes the connection.
+    pub async fn is_answered(&mut self, request: RequestBuilder) -> bool {
+        let Sender::Http1(sender) = &mut self.sender else { panic!("only HTTP/1.1 is expected here") };
+        if sender.ready().await.is_err() {
+            return false;
+        }
+        let answer = timeout(TIMEOUT, sender.send_request(to_hyper_request(request, Version::HTTP_11))).await;
+        answer.expect("an answer or an end in time").is_ok()
     }
 
     /// Sends a request and reads the whole response.

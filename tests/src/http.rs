@@ -17,6 +17,9 @@ use crate::process::{Exit, Process};
 use crate::wire::{self, RpcResponse};
 use crate::{Client, Revision, TIMEOUT, WrittenConfig, host_command};
 
+/// An ephemeral port on loopback.
+const LOOPBACK: &str = "127.0.0.1:0";
+
 /// A server on an ephemeral port.
 #[derive(Debug)]
 pub struct HttpServer {
@@ -35,19 +38,26 @@ impl HttpServer {
 
     /// Starts a server at that address, and waits until it listens and every plugin is loaded or has failed to load.
     pub async fn start_at(config: &WrittenConfig, address: &str) -> Self {
-        let server = Self::start_process(config, address).await;
+        let server = Self::start_process(config, address, &[]).await;
+        server.process.wait_plugins_loaded().await;
+        server
+    }
+
+    /// Starts a server with further arguments, and waits until it listens and every plugin is loaded or has failed to load.
+    pub async fn start_with(config: &WrittenConfig, arguments: &[&str]) -> Self {
+        let server = Self::start_process(config, LOOPBACK, arguments).await;
         server.process.wait_plugins_loaded().await;
         server
     }
 
     /// Starts a server, and waits until it listens, but not for its plugins.
     pub async fn start_before_plugins_load(config: &WrittenConfig) -> Self {
-        Self::start_process(config, "127.0.0.1:0").await
+        Self::start_process(config, LOOPBACK, &[]).await
     }
 
-    async fn start_process(config: &WrittenConfig, address: &str) -> Self {
+    async fn start_process(config: &WrittenConfig, address: &str, arguments: &[&str]) -> Self {
         let mut command = host_command();
-        command.args(["serve", "--http", address, "--config"]).arg(config.path());
+        command.args(["serve", "--http", address]).args(arguments).arg("--config").arg(config.path());
         let (process, _, stdout) = Process::start(command);
         let stdout = Log::new(stdout);
         let line = process.stderr().wait_for_line("listening on http").await;

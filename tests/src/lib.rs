@@ -29,6 +29,7 @@
 )]
 
 mod artifacts;
+mod authorization_server;
 mod client;
 mod command;
 mod config;
@@ -40,12 +41,15 @@ mod http;
 mod log;
 mod origin;
 mod process;
+mod reserved_port;
 mod stdio;
 mod template;
+mod token_issuer;
 mod wat_provider;
 mod wire;
 
-pub use artifacts::{client_program, component, fixture, host_binary};
+pub use artifacts::{client_program, component, fixture, host_binary, node};
+pub use authorization_server::{AuthorizationServer, TokenFormat};
 pub use client::{Client, content_bytes};
 pub use command::{Output, has_user_namespaces, host_command, run, run_on_terminal};
 pub use config::{ConfigFile, Plugin, Rule, WrittenConfig};
@@ -56,9 +60,11 @@ pub use git::GitRepo;
 pub use http::{HttpServer, RawHttp};
 pub use origin::{CertificateAuthority, CertifiedKey, MockOrigin, RecordedRequest, Reply};
 pub use process::Exit;
+pub use reserved_port::ReservedPort;
 pub use rmcp::model::ProtocolVersion as Revision;
 pub use stdio::{RawStdio, StdioServer};
 pub use template::reserved_expansion;
+pub use token_issuer::{SigningKey, TokenIssuer, sign_hs256, unix_time, unsigned_token};
 pub use wat_provider::{ComponentFile, WatProvider};
 pub use wire::{RpcResponse, initialize_params, initialized_notification, request};
 

@@ -4,6 +4,7 @@
 //! |---|---|---|---|
 //! | TypeScript | `tests/clients/typescript` | `target/clients/typescript` | `node target/clients/typescript/walk.mjs …`, or `watch.mjs` |
 //! | Python | `tests/clients/python` | `target/clients/python` | `target/clients/python/bin/python tests/clients/python/walk.py …`, or `watch.py` |
+//! | the authorization server `oidc-provider` | `tests/clients/authorization-server` | `target/clients/authorization-server` | with the same Node.js, `target/clients/authorization-server/server.mjs` |
 //! | the conformance suite and MCP Inspector | `tests/clients/tools` | `target/clients/tools` | with the Node.js that is installed beside them, in `node_modules/node-linux-*/bin/node` |
 //!
 //! Versions are locked in the sources. A stamp beside each installation has the digest of its inputs, so that it is
@@ -30,6 +31,7 @@ const MIN_PYTHON_MINOR: u32 = 10;
 pub(crate) fn install(workspace: &Workspace, progress: &Progress) -> Result<()> {
     install_typescript(workspace, progress)?;
     install_tools(workspace, progress)?;
+    install_authorization_server(workspace, progress)?;
     install_python(workspace, progress)
 }
 
@@ -37,7 +39,7 @@ fn install_typescript(workspace: &Workspace, progress: &Progress) -> Result<()> 
     let (sources, installed) = client_paths(workspace, "typescript");
     npm_install(&sources, &installed, progress, "the TypeScript client", "target/clients/typescript")?;
     // Node resolves packages relative to the file that imports them, so the programs are copied beside them.
-    ["connect.mjs", "walk.mjs", "watch.mjs"]
+    ["connect.mjs", "oauth.mjs", "walk.mjs", "watch.mjs"]
         .iter()
         .try_for_each(|program| copy_into(&sources.join(program), &installed))
 }
@@ -45,6 +47,13 @@ fn install_typescript(workspace: &Workspace, progress: &Progress) -> Result<()> 
 fn install_tools(workspace: &Workspace, progress: &Progress) -> Result<()> {
     let (sources, installed) = client_paths(workspace, "tools");
     npm_install(&sources, &installed, progress, "the conformance suite and MCP Inspector", "target/clients/tools")
+}
+
+fn install_authorization_server(workspace: &Workspace, progress: &Progress) -> Result<()> {
+    let (sources, installed) = client_paths(workspace, "authorization-server");
+    let shown = "target/clients/authorization-server";
+    npm_install(&sources, &installed, progress, "the authorization server", shown)?;
+    copy_into(&sources.join("server.mjs"), &installed)
 }
 
 /// Installs the packages of a `package-lock.json`.

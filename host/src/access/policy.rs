@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::globs::{MatchedGlob, RuleGlobs};
+use super::globs::{MatchedGlob, RuleGlobs, Subject};
 use crate::config::{Operation, Rule};
 use crate::uri::{Mount, Uri, UriTemplate};
 
@@ -109,6 +109,7 @@ impl Policy {
     }
 
     fn decide_text(&self, operation: Operation, subject: &str) -> Decision {
+        let subject = &Subject::new(subject);
         if let Some(glob) = self.denying_glob(operation, subject) {
             return Decision::Denied(glob.clone());
         }
@@ -145,24 +146,25 @@ impl Policy {
     }
 
     fn allows_text(&self, operation: Operation, subject: &str) -> bool {
-        !self.denies_text(operation, subject)
+        let subject = &Subject::new(subject);
+        self.denying_glob(operation, subject).is_none()
             && (self.default_allow
                 || (self.has_allow_globs
                     && self.globs.allow.first(subject, |rule| self.applies(rule, operation)).is_some()))
     }
 
     fn denies_text(&self, operation: Operation, subject: &str) -> bool {
-        self.denying_glob(operation, subject).is_some()
+        self.denying_glob(operation, &Subject::new(subject)).is_some()
     }
 
     /// Returns the first glob that denies it: as it is, or without a port and without the trailing dot of its host. Only the
     /// provider knows whether these are the same host.
-    fn denying_glob(&self, operation: Operation, subject: &str) -> Option<&MatchedGlob> {
+    fn denying_glob(&self, operation: Operation, subject: &Subject<'_>) -> Option<&MatchedGlob> {
         if !self.has_deny_globs {
             return None;
         }
-        let first = |subject: &str| self.globs.deny.first(subject, |rule| self.applies(rule, operation));
-        first(subject).or_else(|| first(&with_bare_host(subject)?))
+        let first = |subject: &Subject<'_>| self.globs.deny.first(subject, |rule| self.applies(rule, operation));
+        first(subject).or_else(|| first(&Subject::new(&with_bare_host(subject.as_str())?)))
     }
 
     fn applies(&self, rule: usize, operation: Operation) -> bool {

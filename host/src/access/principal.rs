@@ -1,6 +1,7 @@
 //! The principal: the identity on whose behalf a request is made.
 
 use std::fmt;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use crate::config::{ANONYMOUS, LOCAL};
@@ -25,8 +26,23 @@ use crate::config::{ANONYMOUS, LOCAL};
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Principal {
     name: Name,
-    /// Sorted, each once. None is no group.
-    groups: Option<Arc<[Box<str>]>>,
+    /// None is no group.
+    groups: Option<Arc<Groups>>,
+}
+
+/// The names of groups.
+#[derive(PartialEq, Eq)]
+struct Groups {
+    /// Sorted, each once.
+    names: Box<[Box<str>]>,
+    /// Their hash: policies are looked up by principal for each request, and a principal may be in many groups.
+    hash: u64,
+}
+
+impl Hash for Groups {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        state.write_u64(self.hash);
+    }
 }
 
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -55,7 +71,10 @@ impl Principal {
         let mut all: Vec<Box<str>> = self.groups().map(Box::from).chain(groups.into_iter().map(Into::into)).collect();
         all.sort_unstable();
         all.dedup();
-        Self { groups: (!all.is_empty()).then(|| all.into()), ..self }
+        let mut hasher = DefaultHasher::new();
+        all.hash(&mut hasher);
+        let groups = Groups { names: all.into(), hash: hasher.finish() };
+        Self { groups: (!groups.names.is_empty()).then(|| groups.into()), ..self }
     }
 
     /// Its name, as rules name it.
@@ -69,7 +88,7 @@ impl Principal {
 
     /// The groups that it was given, in alphabetical order.
     pub fn groups(&self) -> impl Iterator<Item = &str> {
-        self.groups.iter().flat_map(|groups| groups.iter()).map(|group| &**group)
+        self.groups.iter().flat_map(|groups| &groups.names).map(|group| &**group)
     }
 
     /// Whether it is a built-in principal.

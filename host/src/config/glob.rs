@@ -63,6 +63,9 @@ impl PrefixMatcher {
     }
 }
 
+/// A slash that is part of a segment, in normal form.
+const ENCODED_SLASH: &str = "%2F";
+
 /// How a glob can be looked up among many.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum GlobLookup<'a> {
@@ -91,6 +94,11 @@ impl UriGlob {
         self.matcher.is_match(uri) || self.prefix.as_ref().is_some_and(|above| above.matches(uri))
     }
 
+    /// Returns its normalized text.
+    pub(super) fn normalized(&self) -> &str {
+        &self.normalized
+    }
+
     /// Returns how it can be looked up among many.
     pub(crate) fn lookup(&self) -> GlobLookup<'_> {
         match &self.prefix {
@@ -115,6 +123,18 @@ impl UriGlob {
     /// Returns whether it could match a URI below that mount. False positives are possible.
     pub(crate) fn reaches(&self, mount: &Mount) -> bool {
         reach::reaches(&self.normalized, mount.as_str())
+    }
+
+    /// Returns the text that it matches with everything below, if it has no wildcards but a `/**` at its end.
+    pub(super) fn literal_prefix(&self) -> Option<&str> {
+        let prefix = self.normalized.strip_suffix("/**").unwrap_or(&self.normalized);
+        (!prefix.contains(['*', '?', '{'])).then_some(prefix)
+    }
+
+    /// Returns whether it could match a URI below that mount if the mount had slashes where it has `%2F`.
+    pub(super) fn reaches_decoded(&self, mount: &Mount) -> bool {
+        mount.as_str().contains(ENCODED_SLASH)
+            && reach::reaches(&self.normalized.replace(ENCODED_SLASH, "/"), &mount.as_str().replace(ENCODED_SLASH, "/"))
     }
 
     /// Returns its edit distance to a glob for that mount.

@@ -224,33 +224,36 @@ impl FromTable for Issuer {
         let (has_keys, has_introspection) = (table.has("jwks"), table.has("introspection"));
         let jwks = table.optional("jwks");
         let introspection = table.optional("introspection");
-        let issuer_settings = Self {
-            name: name?,
-            issuer: issuer?.0,
-            jwks,
-            introspection,
-            audiences: table
-                .optional::<Vec<Audience>>("audiences")
-                .unwrap_or_default()
-                .into_iter()
-                .map(|one| one.0)
-                .collect(),
-            algorithms: table.optional::<Algorithms>("algorithms").unwrap_or_default().0,
-            principal_claim: table.optional("principal-claim").unwrap_or_else(|| ClaimName::new("sub")),
-            group_claims: table.optional("group-claims").unwrap_or_else(|| vec![ClaimName::new("groups")]),
-            scopes: table.or_default("scopes"),
-            operation_scopes: table.optional("operation-scopes").map(|OperationScopes(all)| all).unwrap_or_default(),
-            scope_includes: table.optional("scope-includes").map(|ScopeIncludes(all)| all).unwrap_or_default(),
-            clock_skew: table.or_default("clock-skew"),
-            ca: table.optional("ca"),
-        };
+        let audiences = table.optional::<Vec<Audience>>("audiences").unwrap_or_default();
+        let Algorithms(algorithms) = table.or_default("algorithms");
+        let principal_claim = table.optional("principal-claim").unwrap_or_else(|| ClaimName::new("sub"));
+        let group_claims = table.optional("group-claims").unwrap_or_else(|| vec![ClaimName::new("groups")]);
+        let scopes = table.or_default("scopes");
+        let operation_scopes = table.optional("operation-scopes").map(|OperationScopes(all)| all).unwrap_or_default();
+        let scope_includes = table.optional("scope-includes").map(|ScopeIncludes(all)| all).unwrap_or_default();
+        let clock_skew = table.or_default("clock-skew");
+        let ca = table.optional("ca");
         if has_keys == has_introspection && !table.has_misspelling_of("jwks") {
             let found = if has_keys { "both `jwks` and `introspection`" } else { "neither `jwks` nor `introspection`" };
             let help = "write `jwks = \"https://…\"` for signed tokens, whose keys it publishes there (`jwks_uri` in its metadata), \
                         or `introspection = { url, client-id, client-secret }` to ask it about each token";
             table.report_error(format!("`{}` has {found}", table.path()), help);
         }
-        Some(issuer_settings)
+        Some(Self {
+            name: name?,
+            issuer: issuer?.0,
+            jwks,
+            introspection,
+            audiences: audiences.into_iter().map(|Audience(audience)| audience).collect(),
+            algorithms,
+            principal_claim,
+            group_claims,
+            scopes,
+            operation_scopes,
+            scope_includes,
+            clock_skew,
+            ca,
+        })
     }
 }
 

@@ -8,7 +8,7 @@ mod node;
 mod schema;
 mod table;
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -31,10 +31,25 @@ pub(super) struct ReadContext<'a> {
     problems: RefCell<Diagnostics>,
     /// The files that the config names, existing or not.
     files: RefCell<BTreeSet<PathBuf>>,
+    /// Those of them that hold secrets.
+    secret_files: RefCell<BTreeSet<PathBuf>>,
+    /// Whether the text itself holds one.
+    has_secret: Cell<bool>,
     /// The offsets of the line feeds of the text.
     line_ends: OnceCell<Vec<usize>>,
     /// The names that other sections refer to.
     pub(super) declared: RefCell<DeclaredNames>,
+}
+
+/// What a reading learned beside the values.
+pub(super) struct ReadOutcome {
+    pub(super) problems: Diagnostics,
+    /// The files that the config depends on.
+    pub(super) files: BTreeSet<PathBuf>,
+    /// The files that hold secrets.
+    pub(super) secret_files: BTreeSet<PathBuf>,
+    /// Whether the config file itself holds a secret.
+    pub(super) has_secret: bool,
 }
 
 /// The names that the config declares, as far as they are valid.
@@ -53,6 +68,8 @@ impl<'a> ReadContext<'a> {
             environment,
             problems: RefCell::default(),
             files: RefCell::default(),
+            secret_files: RefCell::default(),
+            has_secret: Cell::new(false),
             line_ends: OnceCell::new(),
             declared: RefCell::default(),
         }
@@ -73,9 +90,24 @@ impl<'a> ReadContext<'a> {
         self.files.borrow_mut().insert(file);
     }
 
-    /// Returns the problems, and the files that the config depends on.
-    pub(super) fn finish(self) -> (Diagnostics, BTreeSet<PathBuf>) {
-        (self.problems.into_inner(), self.files.into_inner())
+    /// Adds a file that holds a secret.
+    pub(super) fn add_secret_file(&self, file: PathBuf) {
+        self.secret_files.borrow_mut().insert(file);
+    }
+
+    /// Says that the text itself holds a secret.
+    pub(super) fn set_has_secret(&self) {
+        self.has_secret.set(true);
+    }
+
+    /// Returns what was learned beside the values.
+    pub(super) fn finish(self) -> ReadOutcome {
+        ReadOutcome {
+            problems: self.problems.into_inner(),
+            files: self.files.into_inner(),
+            secret_files: self.secret_files.into_inner(),
+            has_secret: self.has_secret.get(),
+        }
     }
 
     /// Returns the line of an offset, counted from 1.

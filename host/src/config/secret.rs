@@ -76,6 +76,18 @@ impl FromNode for SecretSource {
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
+        let value = Self::read_public(node)?;
+        let file = node.entries::<Self>()?.into_iter().find(|entry| entry.key == "file");
+        if let Some(ExistingFile(path)) = file.and_then(|file| ExistingFile::from_node(&file)) {
+            node.context.add_secret_file(path);
+        }
+        Some(value)
+    }
+}
+
+impl SecretSource {
+    /// Reads a value that is no secret.
+    pub(super) fn read_public(node: &Node<'_>) -> Option<Self> {
         node.table(Self::from_table)
     }
 }

@@ -150,7 +150,7 @@ impl FromNode for TokenDigests {
         let digests = if node.value.is_array() {
             Vec::<TokenDigest>::from_node(node)?
         } else if node.value.is_table() {
-            let source = SecretSource::from_node(node)?;
+            let source = SecretSource::read_public(node)?;
             let parsed = source.0.lines().map(str::trim).filter(|line| !line.is_empty()).map(str::parse).collect();
             match parsed {
                 Ok(digests) => digests,

@@ -1,7 +1,15 @@
 //! Warnings about a valid config.
 
-use std::fmt;
+mod encoded_slashes;
+mod permissions;
+mod redundant_rules;
+mod rule_ref;
 
+use std::fmt;
+use std::path::PathBuf;
+
+use self::redundant_rules::Redundancy;
+pub use self::rule_ref::RuleRef;
 use super::exposure::ExposureError;
 use super::http::HttpAddress;
 use super::{Config, UriGlob};
@@ -21,10 +29,48 @@ pub enum Warning {
         /// The address.
         address: HttpAddress,
     },
+    /// A file that holds a secret may be read by users other than its owner.
+    ReadableSecret {
+        /// The file: the config, or one that it names.
+        file: PathBuf,
+        /// Its permission bits.
+        mode: u32,
+        /// The argument of `chmod` that takes the permission away.
+        chmod: &'static str,
+    },
+    /// A rule gives nothing that other rules do not give.
+    RedundantRule {
+        /// The rule.
+        rule: RuleRef,
+        /// One of the rules that give what it gives.
+        by: RuleRef,
+    },
+    /// Everything that an `allow` glob matches is denied.
+    DeniedGlob {
+        /// The rule.
+        rule: RuleRef,
+        /// The glob as written.
+        glob: String,
+        /// A rule that denies it.
+        by: RuleRef,
+        /// The glob of that rule.
+        deny: String,
+    },
+    /// A glob of a rule has a slash where the mount or the resource that it seems to be for has `%2F`.
+    EncodedSlash {
+        /// The rule.
+        rule: RuleRef,
+        /// `allow` or `deny`.
+        key: &'static str,
+        /// The glob as written.
+        glob: String,
+        /// The mount, or the URI of the resource.
+        found: String,
+    },
     /// A glob of a rule matches nothing below any mount: a plugin may have been removed, or a mount misspelled.
     UnmatchedGlob {
-        /// The number of the `[[rule]]`, counted from 1.
-        rule: usize,
+        /// The rule.
+        rule: RuleRef,
         /// `allow` or `deny`.
         key: &'static str,
         /// The glob as written.
@@ -37,6 +83,7 @@ pub enum Warning {
 /// A glob and its position.
 #[derive(Clone, Copy)]
 struct RuleGlob<'a> {
+    /// The index of the rule.
     rule: usize,
     key: &'static str,
     glob: &'a UriGlob,
@@ -62,7 +109,8 @@ impl Config {
     ) -> impl Iterator<Item = Box<dyn FnOnce() -> Warning + 'a>> {
         let unmatched =
             self.unmatched_globs(other_mounts).map(move |glob| deferred(move || self.unmatched_glob(&glob)));
-        self.exposure_warnings().map(|warning| deferred(move || warning)).chain(unmatched)
+        let first = self.exposure_warnings().chain(self.secret_warnings()).chain(self.redundancy_warnings());
+        first.map(|warning| deferred(move || warning)).chain(unmatched)
     }
 
     fn exposure_warnings(&self) -> impl Iterator<Item = Warning> {
@@ -73,9 +121,28 @@ impl Config {
         insecure.into_iter().chain(unnamed.map(|address| Warning::NoHosts { address }))
     }
 
+    fn secret_warnings(&self) -> impl Iterator<Item = Warning> {
+        self.secret_files.iter().filter_map(|file| {
+            let permissions::Readable { mode, chmod } = permissions::readable_by_others(file)?;
+            Some(Warning::ReadableSecret { file: file.clone(), mode, chmod })
+        })
+    }
+
+    fn redundancy_warnings(&self) -> impl Iterator<Item = Warning> {
+        redundant_rules::find(self).into_iter().map(|found| match found {
+            Redundancy::Rule { rule, by } => {
+                Warning::RedundantRule { rule: RuleRef::new(self, rule), by: RuleRef::new(self, by) }
+            }
+            Redundancy::Allow { rule, glob, by, deny } => {
+                let [rule, by] = [rule, by].map(|index| RuleRef::new(self, index));
+                Warning::DeniedGlob { rule, glob: glob.as_str().to_owned(), by, deny: deny.as_str().to_owned() }
+            }
+        })
+    }
+
     /// The globs of all rules.
     fn rule_globs(&self) -> impl Iterator<Item = RuleGlob<'_>> {
-        let rules = (1..).zip(&self.rules);
+        let rules = self.rules.iter().enumerate();
         rules.flat_map(|(rule, entry)| {
             let with = move |key| move |glob| RuleGlob { rule, key, glob };
             entry.allow.iter().map(with("allow")).chain(entry.deny.iter().map(with("deny")))
@@ -91,7 +158,12 @@ impl Config {
     }
 
     fn unmatched_glob(&self, &RuleGlob { rule, key, glob }: &RuleGlob<'_>) -> Warning {
-        Warning::UnmatchedGlob { rule, key, glob: glob.as_str().to_owned(), nearest: self.nearest_mount(glob) }
+        let (rule, text) = (RuleRef::new(self, rule), glob.as_str().to_owned());
+        let mut mounts = self.plugins.iter().map(|plugin| &plugin.mount);
+        match mounts.find(|mount| glob.reaches_decoded(mount)) {
+            Some(mount) => Warning::EncodedSlash { rule, key, glob: text, found: mount.as_str().to_owned() },
+            None => Warning::UnmatchedGlob { rule, key, glob: text, nearest: self.nearest_mount(glob) },
+        }
     }
 
     fn nearest_mount(&self, glob: &UriGlob) -> Option<String> {
@@ -121,8 +193,27 @@ impl fmt::Display for Warning {
                 "the server listens at `{address}`, and rejects requests from other machines (403), because no `Host` but \
                  `localhost` and loopback addresses is allowed; add the names that clients use: `http.hosts`"
             ),
+            Self::ReadableSecret { file, mode, chmod } => {
+                let file = file.display();
+                write!(
+                    f,
+                    "{file} holds a secret, and other users may read it (mode {mode:04o}); run `chmod {chmod} {file}`"
+                )
+            }
+            Self::RedundantRule { rule, by } => {
+                write!(f, "{rule} has no effect: other rules, such as {by}, allow and deny the same to its principals")
+            }
+            Self::DeniedGlob { rule, glob, by, deny } => write!(
+                f,
+                "`allow` of {rule} has `{glob}`, and everything that it matches is denied, by `{deny}` of {by}"
+            ),
+            Self::EncodedSlash { rule, key, glob, found } => write!(
+                f,
+                "`{key}` of {rule} has `{glob}`, which matches nothing that is listed, and would match `{found}` if that had a slash for \
+                 `%2F`: write `%2F` in the glob, too"
+            ),
             Self::UnmatchedGlob { rule, key, glob, nearest } => {
-                write!(f, "`{key}` of rule {rule} has `{glob}`, which matches nothing below any mount")?;
+                write!(f, "`{key}` of {rule} has `{glob}`, which matches nothing below any mount")?;
                 match nearest {
                     Some(nearest) => write!(f, "; the most similar mount is `{nearest}`"),
                     None => Ok(()),
@@ -174,6 +265,24 @@ mod tests {
         );
         let idle = warnings_at("127.0.0.1:80", |config| config.http.insecure = true);
         assert_eq!(idle, ["`http.insecure` has no effect at the address of the config; remove it"]);
+    }
+
+    #[test]
+    fn a_glob_with_a_slash_for_an_encoded_one_is_told_where_it_is_wrong() {
+        let mut config = Config::new();
+        let plugin = Plugin::new("a".parse().unwrap(), "a.wasm", "files://nas/a%2fb/".parse().unwrap());
+        config.plugins.add(plugin).unwrap();
+        let mut rule = Rule::new([PrincipalSelector::Any]);
+        rule.allow = vec!["files://nas/a%2fb/c/**".parse().unwrap(), "files://nas/a/b/**".parse().unwrap()];
+        config.rules.push(rule);
+        let warnings: Vec<_> = config.warnings().iter().map(ToString::to_string).collect();
+        assert_eq!(
+            warnings,
+            [
+                "`allow` of rule 1 has `files://nas/a/b/**`, which matches nothing that is listed, and would match `files://nas/a%2Fb/` if \
+              that had a slash for `%2F`: write `%2F` in the glob, too"
+            ]
+        );
     }
 
     #[test]

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 
 use futures::future::join_all;
+use parking_lot::Mutex;
 
 use super::builder::{HostBuilder, StartError, describe_native};
 use super::generation::check_conflicts;
@@ -87,7 +88,8 @@ impl PluginCheck {
         self.provider.iter().flat_map(|provider| provider.requirements.warnings()).collect()
     }
 
-    async fn run(plugin: &config::Plugin, runtime: &PluginRuntime, page_size: u32) -> Self {
+    /// Checks a plugin. Its URIs are added to `uris`.
+    async fn run(plugin: &config::Plugin, runtime: &PluginRuntime, page_size: u32, uris: &Mutex<Vec<String>>) -> Self {
         let loaded = match runtime.load(plugin).await {
             Ok(loaded) => loaded,
             Err(error) => return Self { plugin: plugin.clone(), provider: None, outcome: Err(error.into()) },
@@ -95,8 +97,11 @@ impl PluginCheck {
         // The store first: a provider may work around a broken one, or describe the failure less well.
         let outcome = match loaded.check_stores().await {
             Err(reason) => Err(CheckError::Store(reason)),
-            Ok(()) => match loaded.list(CallOrigin::Client, None, None, page_size, |_| false).await {
-                Ok(page) => Ok(page.size),
+            Ok(()) => match loaded.list(CallOrigin::Client, None, None, page_size, |_| true).await {
+                Ok(page) => {
+                    uris.lock().extend(page.items.iter().map(|(_, entry)| entry.uri.to_string()));
+                    Ok(page.size)
+                }
                 Err(fault) => Err(CheckError::Listing(fault)),
             },
         };
@@ -130,11 +135,13 @@ impl HostBuilder {
         let (runtime, config) = self.start_runtime(state)?;
         let native = describe_native(&runtime, &native)?;
         check_conflicts(&config, &native)?;
-        let checks = config.plugins.iter().map(|plugin| PluginCheck::run(plugin, &runtime, page_size));
+        let uris = Mutex::default();
+        let checks = config.plugins.iter().map(|plugin| PluginCheck::run(plugin, &runtime, page_size, &uris));
         let mut plugins = join_all(checks).await;
         plugins.sort_by(|one, other| one.plugin.name.cmp(&other.plugin.name));
         let mounts: Vec<_> = native.iter().map(|plugin| plugin.mount()).collect();
-        let (warnings, _) = config.first_warnings(usize::MAX, &mounts);
+        let (mut warnings, _) = config.first_warnings(usize::MAX, &mounts);
+        warnings.extend(config.encoded_slash_warnings(&uris.into_inner()));
         Ok(CheckReport { plugins, warnings })
     }
 

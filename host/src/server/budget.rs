@@ -39,7 +39,7 @@ const CHUNKS_IN_FLIGHT: usize = 2;
 /// The limits of a budget, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Limits {
-    /// On one connection.
+    /// For one client on one connection.
     pub(super) connection: usize,
     /// For one address, over all its connections.
     pub(super) client: usize,
@@ -64,12 +64,15 @@ struct Usage {
     clients: HashMap<ClientId, usize>,
 }
 
-/// The account of one connection.
+/// The account of one client on one connection.
 pub(super) struct Account {
     budget: Arc<Budget>,
     client: ClientId,
-    /// The bytes of the connection, which may have several clients. Changed only while the budget is locked.
-    used: Arc<Mutex<usize>>,
+    /// Changed only while the budget is locked.
+    used: Mutex<usize>,
+    /// The accounts of other clients on the connection: a proxy may send requests of several over one.
+    #[cfg(feature = "http")]
+    others: Mutex<HashMap<ClientId, std::sync::Weak<Account>>>,
 }
 
 /// Charged bytes, which are released when this is dropped.
@@ -142,7 +145,13 @@ impl Budget {
 
     /// Opens an account for a connection of that client.
     pub(super) fn account(self: &Arc<Self>, client: ClientId) -> Arc<Account> {
-        Arc::new(Account { budget: self.clone(), client, used: Arc::default() })
+        Arc::new(Account {
+            budget: self.clone(),
+            client,
+            used: Mutex::new(0),
+            #[cfg(feature = "http")]
+            others: Mutex::default(),
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Usage> {
@@ -157,13 +166,20 @@ impl Account {
         &self.client
     }
 
-    /// Returns the account of a client that uses the connection of this one.
+    /// Returns the account of a client that uses the connection of this one. Those that are in use are retained.
     #[cfg(feature = "http")]
     pub(super) fn of_client(self: &Arc<Self>, client: ClientId) -> Arc<Self> {
         if client == self.client {
             return self.clone();
         }
-        Arc::new(Self { budget: self.budget.clone(), client, used: self.used.clone() })
+        let mut others = self.others.lock();
+        if let Some(account) = others.get(&client).and_then(std::sync::Weak::upgrade) {
+            return account;
+        }
+        others.retain(|_, account| account.strong_count() > 0);
+        let account = self.budget.account(client.clone());
+        others.insert(client, Arc::downgrade(&account));
+        account
     }
 
     /// Charges bytes as soon as there is room for them; an error if there is none within the maximum wait, or ever.
@@ -267,25 +283,24 @@ mod tests {
 
     #[cfg(feature = "http")]
     #[tokio::test]
-    async fn a_principal_has_one_limit_over_all_connections_and_a_connection_one_for_all_its_principals() {
+    async fn a_principal_has_one_limit_over_all_connections_and_others_on_its_connection_have_theirs() {
         let budget = budget();
-        let of = |last, name: &str| {
-            let connection = budget.account(client(last));
-            let id = connection.client().of_principal(&crate::access::Principal::new(name));
-            connection.of_client(id)
+        let connections = [1, 2].map(|last| budget.account(client(last)));
+        let of = |connection: &Arc<Account>, name: &str| {
+            connection.of_client(connection.client().of_principal(&crate::access::Principal::new(name)))
         };
-        let (first, second) = (of(1, "corp/ada"), of(2, "corp/ada"));
+        let of_first = |name: &str| of(&connections[0], name);
+        let (first, second) = (of_first("corp/ada"), of(&connections[1], "corp/ada"));
         let first_charge = first.charge(30).await.unwrap();
         let second_charge = second.charge(20).await.unwrap();
         assert_eq!(second.charge(1).await.err(), Some(BudgetExceeded::Full), "the principal's");
         assert_eq!(second.charge(51).await.err(), Some(BudgetExceeded::TooLarge(Limit::Principal)));
-        let _bob = of(1, "corp/bob").charge(50).await.unwrap();
+        let _bob = of_first("corp/bob").charge(50).await.unwrap();
+        assert!(Arc::ptr_eq(&first, &of_first("corp/ada")), "it has one account on a connection");
         drop((first_charge, second_charge));
-        let connection = budget.account(client(3));
-        let principal = |name: &str| connection.of_client(client(3).of_principal(&crate::access::Principal::new(name)));
-        let _eve = principal("corp/eve").charge(50).await.unwrap();
-        let _kim = principal("corp/kim").charge(50).await.unwrap();
-        assert_eq!(principal("corp/max").charge(1).await.err(), Some(BudgetExceeded::Full), "the connection's");
+        let _eve = of_first("corp/eve").charge(50).await.unwrap();
+        let _kim = of_first("corp/kim").charge(50).await.unwrap();
+        assert_eq!(of_first("corp/kim").charge(1).await.err(), Some(BudgetExceeded::Full));
     }
 
     #[test]

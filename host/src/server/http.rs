@@ -39,6 +39,7 @@ mod rmcp_service;
 mod service;
 mod sessions;
 mod stream_limiter;
+mod unread_body;
 
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 """One full pass over an MCP server with the official Python SDK's client.
 
-    python walk.py [--stateless] http URL
+    python walk.py [--stateless] [--as ACCOUNT] http URL
     python walk.py [--stateless] stdio COMMAND ARGUMENT…
 
 It connects (by `initialize`; with --stateless by the revision 2026-07-28), pings where the revision has a ping, walks all pages

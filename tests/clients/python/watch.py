@@ -1,6 +1,6 @@
 """Executes commands to subscribe and read with the official Python SDK's client, and prints the notifications.
 
-    python watch.py [--stateless] http URL
+    python watch.py [--stateless] [--as ACCOUNT] http URL
     python watch.py [--stateless] stdio COMMAND ARGUMENT…
 
 Its commands and its output are those of ../typescript/watch.mjs, which describes them. At the end of its input it disconnects
@@ -15,7 +15,7 @@ from contextlib import AsyncExitStack
 
 from connect import connected
 from mcp import Client
-from mcp.client.subscriptions import ResourceUpdated, Subscription
+from mcp.client.subscriptions import ResourceUpdated, Subscription, SubscriptionLost
 from mcp_types import ResourceListChangedNotification, ResourceUpdatedNotification
 
 # The SDK warns that these were removed in 2026-07-28: here they are sent only in revisions that have them.
@@ -47,22 +47,31 @@ class Streams:
         self.open: dict[str, tuple[AsyncExitStack, asyncio.Task]] = {}
 
     async def subscribe(self, uri: str) -> None:
+        if uri in self.open:
+            # It has ended.
+            await self.unsubscribe(uri)
         stack = AsyncExitStack()
         listening = self.client.listen(resource_subscriptions=[uri], resources_list_changed=True)
         stream = await stack.enter_async_context(listening)
-        self.open[uri] = stack, asyncio.create_task(self.follow(stream))
+        self.open[uri] = stack, asyncio.create_task(self.follow(uri, stream))
 
     async def unsubscribe(self, uri: str) -> None:
         stack, following = self.open.pop(uri)
         await stack.aclose()
         await following
 
-    async def follow(self, stream: Subscription) -> None:
-        async for event in stream:
-            if isinstance(event, ResourceUpdated):
-                say(updated=event.uri)
-            else:
-                say(listChanged=True)
+    async def follow(self, uri: str, stream: Subscription) -> None:
+        try:
+            async for event in stream:
+                if isinstance(event, ResourceUpdated):
+                    say(updated=event.uri)
+                else:
+                    say(listChanged=True)
+        except SubscriptionLost:
+            # It was cut off, without its result.
+            pass
+        if uri in self.open:
+            say(ended=uri)
 
 
 async def tell(message: object) -> None:
@@ -89,6 +98,9 @@ async def main(words: list[str]) -> None:
                 case ["unsubscribe", uri]:
                     await watching.unsubscribe(uri)
                     say(unsubscribed=uri)
+                case ["list"]:
+                    result = await client.list_resources()
+                    say(listed=[resource.uri for resource in result.resources])
                 case ["read", uri]:
                     result = await client.read_resource(uri)
                     say(read=uri, text=result.contents[0].text)

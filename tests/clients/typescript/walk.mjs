@@ -1,6 +1,6 @@
 // One full pass over an MCP server with the official TypeScript SDK's client.
 //
-//   node walk.mjs [--stateless] http URL
+//   node walk.mjs [--stateless] [--as ACCOUNT] http URL
 //   node walk.mjs [--stateless] stdio COMMAND ARGUMENT…
 //
 // It connects (by `initialize`; with --stateless by the revision 2026-07-28), pings where the revision has a ping, walks all pages

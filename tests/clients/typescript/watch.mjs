@@ -1,6 +1,6 @@
 // Executes commands to subscribe and read with the official TypeScript SDK's client, and prints the notifications.
 //
-//   node watch.mjs [--stateless] http URL
+//   node watch.mjs [--stateless] [--as ACCOUNT] http URL
 //   node watch.mjs [--stateless] stdio COMMAND ARGUMENT…
 //
 // Each line of standard input is a command. The output is a JSON object per line, as that of ../python/watch.py:
@@ -8,9 +8,11 @@
 //   subscribe URI    { "subscribed": URI } when acknowledged; with --stateless, each has a stream of its own
 //   unsubscribe URI  { "unsubscribed": URI } when answered
 //   read URI         { "read": URI, "text": … }
+//   list             { "listed": [URI, …] } of the first page
 //
 //   { "updated": URI }         the resource changed
 //   { "listChanged": true }    the listing changed
+//   { "ended": URI }           the server ended the stream of that resource (with --stateless)
 //
 // At the end of its input it disconnects and exits with code 0. Any failure goes to stderr with exit code 1.
 
@@ -18,14 +20,14 @@ import { createInterface } from "node:readline";
 import { connect, run } from "./connect.mjs";
 
 run(async () => {
-  const { client, stateless } = await connect("watch");
+  const { client, stateless, authorized } = await connect("watch");
   client.setNotificationHandler("notifications/resources/updated", ({ params }) => say({ updated: params.uri }));
   client.setNotificationHandler("notifications/resources/list_changed", () => say({ listChanged: true }));
-  const commands = { read, ...(stateless ? streams() : session) };
+  const commands = { list, read, ...(stateless ? streams() : session) };
   try {
     for await (const line of createInterface({ input: process.stdin })) {
       const [command, uri] = line.split(" ");
-      say(await commands[command](client, uri));
+      say(await authorized(() => commands[command](client, uri)));
     }
   } finally {
     await client.close();
@@ -48,7 +50,9 @@ function streams() {
   const open = new Map();
   return {
     async subscribe(client, uri) {
-      open.set(uri, await client.listen({ resourceSubscriptions: [uri], resourcesListChanged: true }));
+      const stream = await client.listen({ resourceSubscriptions: [uri], resourcesListChanged: true });
+      open.set(uri, stream);
+      stream.closed.then((by) => by === "local" || say({ ended: uri }));
       return { subscribed: uri };
     },
     async unsubscribe(_, uri) {
@@ -56,6 +60,11 @@ function streams() {
       return { unsubscribed: uri };
     },
   };
+}
+
+async function list(client) {
+  const { resources } = await client.request({ method: "resources/list", params: {} });
+  return { listed: resources.map((resource) => resource.uri) };
 }
 
 async function read(client, uri) {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use rcgen::{
-    BasicConstraints, Certificate, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose,
+    BasicConstraints, Certificate, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
+    KeyUsagePurpose, SanType,
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
@@ -54,15 +55,26 @@ impl CertificateAuthority {
         CertifiedKey { certificate, key }
     }
 
+    /// Issues a client certificate with that common name, and those URIs as alternative names.
+    pub fn issue_client(&self, common_name: &str, uris: &[&str]) -> CertifiedKey {
+        let key = KeyPair::generate().expect("keys can be made");
+        let mut parameters = CertificateParams::new(Vec::new()).expect("no name is invalid");
+        parameters.distinguished_name.push(DnType::CommonName, common_name);
+        parameters.subject_alt_names =
+            uris.iter().map(|uri| SanType::URI((*uri).try_into().expect("it is ASCII"))).collect();
+        parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        let certificate = parameters.signed_by(&key, &self.issuer).expect("a certificate can be signed");
+        CertifiedKey { certificate, key }
+    }
+
     /// The TLS configuration of a server with a certificate for that name or address.
     pub(super) fn acceptor(&self, name: &str) -> TlsAcceptor {
-        let CertifiedKey { certificate, key } = self.issue(name);
-        let key = PrivateKeyDer::try_from(key.serialize_der()).expect("a key can be read again");
+        let (chain, key) = self.issue(name).to_rustls();
         let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
             .expect("the usual versions are there")
             .with_no_client_auth()
-            .with_single_cert(vec![certificate.der().clone()], key)
+            .with_single_cert(chain, key)
             .expect("key and certificate fit");
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         TlsAcceptor::from(Arc::new(config))
@@ -85,6 +97,12 @@ impl CertifiedKey {
     /// The key as PEM.
     pub fn key_pem(&self) -> String {
         self.key.serialize_pem()
+    }
+
+    /// The certificate as a chain, and its key.
+    pub(crate) fn to_rustls(&self) -> (Vec<CertificateDer<'static>>, PrivateKeyDer<'static>) {
+        let key = PrivateKeyDer::try_from(self.key.serialize_der()).expect("a key can be read again");
+        (vec![self.certificate.der().clone()], key)
     }
 
     /// The certificate as DER.

@@ -59,6 +59,7 @@ async fn send(stream: &mut (impl AsyncWrite + Unpin), reply: &Reply, is_head: bo
     if matches!(reply.body, Body::Silent) {
         return pending().await;
     }
+    tokio::time::sleep(reply.delay).await;
     let mut head = format!("HTTP/1.1 {} {}\r\nConnection: close\r\n", reply.status, "Reason");
     for (name, value) in &reply.headers {
         head += &format!("{name}: {value}\r\n");

@@ -11,6 +11,8 @@ pub struct Reply {
     pub(super) status: u16,
     pub(super) headers: Vec<(String, String)>,
     pub(super) body: Body,
+    /// The time before it is sent.
+    pub(super) delay: Duration,
 }
 
 /// The way in which a body is sent.
@@ -67,7 +69,12 @@ impl Reply {
     }
 
     fn new(body: Body) -> Self {
-        Self { status: 200, headers: Vec::new(), body }
+        Self { status: 200, headers: Vec::new(), body, delay: Duration::ZERO }
+    }
+
+    /// Sends it after that time.
+    pub fn after(self, delay: Duration) -> Self {
+        Self { delay, ..self }
     }
 
     /// Sets the status.
@@ -122,7 +129,7 @@ impl Reply {
         };
         if is_had && self.status == 200 {
             let headers = self.headers.into_iter().filter(|(name, _)| !name.eq_ignore_ascii_case("content-type"));
-            return Self { status: 304, headers: headers.collect(), body: Body::Full(Vec::new()) };
+            return Self { status: 304, headers: headers.collect(), body: Body::Full(Vec::new()), delay: self.delay };
         }
         self
     }

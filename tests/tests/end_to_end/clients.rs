@@ -2,4 +2,4 @@
 
 mod mcp_inspector;
 mod rust_client;
-mod ts_and_python_clients;
+pub(crate) mod ts_and_python_clients;

@@ -2,11 +2,14 @@
 
 mod attacks;
 mod authentication;
+mod client_certificates;
 mod compression;
 mod exposure;
 mod host_and_origin;
 mod limits;
+mod oauth;
 mod rate_limits;
+mod secrets;
 mod sessions;
 mod tls;
 mod unfinished_requests;

@@ -3,6 +3,7 @@
 mod audit;
 mod cli;
 mod componentize;
+mod config_warnings;
 mod conformance_of_providers;
 mod explain;
 mod init;

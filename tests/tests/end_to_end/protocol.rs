@@ -3,7 +3,7 @@
 mod access;
 mod access_matrix;
 mod bad_input;
-pub(crate) mod conformance;
+mod conformance;
 mod cursors;
 mod extensions;
 mod golden;

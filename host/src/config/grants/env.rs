@@ -60,10 +60,26 @@ impl FromNode for Env {
                 }
             };
             let value = EnvValue::from_node(&entry);
+            if entry.value.is_str() && names_secret(entry.key) {
+                node.context.set_has_secret();
+            }
             Some((name?, value?.0))
         });
         Some(Self(variables.collect()))
     }
+}
+
+/// Words in the names of variables whose values are secrets.
+const SECRET_WORDS: [&str; 8] =
+    ["TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS", "APIKEY"];
+/// The last word of such names.
+const SECRET_SUFFIX: &str = "KEY";
+
+/// Returns whether the name of a variable says that its value is a secret: `GITHUB_TOKEN`, `API_KEY`.
+fn names_secret(name: &str) -> bool {
+    let name = name.to_ascii_uppercase();
+    let is_secret = |word: &str| SECRET_WORDS.contains(&word);
+    name.split('_').any(is_secret) || name.ends_with(&format!("_{SECRET_SUFFIX}"))
 }
 
 /// The value of a granted variable, from any source.
@@ -96,5 +112,20 @@ impl FromNode for EnvValue {
             return None;
         }
         Some(Self(Secret::new(value)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_says_whether_the_value_is_a_secret() {
+        for name in ["TOKEN", "github_token", "DB_PASSWORD", "API_KEY", "AWS_SECRET_ACCESS_KEY"] {
+            assert!(names_secret(name), "{name}");
+        }
+        for name in ["LANG", "KEYBOARD", "MONKEY", "TOKENIZER", "KEY_COUNT", "KEY"] {
+            assert!(!names_secret(name), "{name}");
+        }
     }
 }

@@ -169,7 +169,11 @@ impl FromNode for KeyFile {
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let help = "write the path of a PEM file with the key of the certificate, such as `-----BEGIN PRIVATE KEY-----` \
                     begins";
-        parse_file(node, parse_key, help).map(Self)
+        let key = parse_file(node, parse_key, help)?;
+        if let Some(ExistingFile(path)) = ExistingFile::from_node(node) {
+            node.context.add_secret_file(path);
+        }
+        Some(Self(key))
     }
 }
 

@@ -189,7 +189,7 @@ mod tests {
             let _ = table.optional::<Vec<crate::config::grants::BucketName>>("buckets");
             table.requires_feature("buckets", "keyvalue", is_enabled);
         });
-        let (problems, _) = context.finish();
+        let problems = context.finish().problems;
         if problems.is_empty() {
             return Vec::new();
         }

@@ -74,7 +74,10 @@ fn retain_used(headers: &HeaderMap) -> Result<HeaderMap, TooManyHeaderFields> {
             if kept.len() >= MAX_RETAINED_FIELDS {
                 return Err(TooManyHeaderFields);
             }
-            kept.append(name.clone(), copy_value(value, &mut room));
+            let mut value = copy_value(value, &mut room);
+            // `Debug` does not show it.
+            value.set_sensitive(*name == AUTHORIZATION);
+            kept.append(name.clone(), value);
         }
     }
     Ok(kept)
@@ -110,6 +113,14 @@ mod tests {
         kept.sort_unstable();
         assert_eq!(kept, [("accept", ""), ("host", "a"), ("host", "b"), ("mcp-name", long.as_str())]);
         assert_eq!(request.uri().to_string(), "http://localhost:80/mcp");
+    }
+
+    #[test]
+    fn credentials_are_not_shown() {
+        let headers = [(AUTHORIZATION, "Bearer hunter2"), (HOST, "localhost")];
+        let headers = headers.into_iter().map(|(name, value)| (name, HeaderValue::from_static(value))).collect();
+        let shown = format!("{:?}", retain_used(&headers).unwrap());
+        assert!(shown.contains("localhost") && !shown.contains("hunter2"), "{shown}");
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! |---|---|---|
 //! | `body` | one body | 413 |
 //! | `read-timeout` | the time until it is complete | 408 |
-//! | a quarter of `body-memory`, or one body if that is more | all bodies of one connection | 503, `Retry-After` |
+//! | a quarter of `body-memory`, or one body if that is more | all bodies of one client on one connection | 503, `Retry-After` |
 //! | `client-share` or `principal-share` of `body-memory`, or one body if that is more | all bodies of one client but the first [`UNCOUNTED_BYTES`] bytes of each | 503, `Retry-After` |
 //! | `body-memory` | all bodies but the first [`UNCOUNTED_BYTES`] bytes of each | 503, `Retry-After` |
 //!
@@ -75,8 +75,8 @@ impl BodyLimiter {
     ) -> Result<ReceivedBody, BodyRejection> {
         let [most, all] = [limits.body.bytes(), limits.body_memory.bytes()].map(to_usize);
         let of_connection = most.max(all / 4);
-        // All clients of a connection together have one limit, and each may use all of it.
-        let of_connection = ClientLimits { client: of_connection, overall: of_connection };
+        // A proxy may send requests of several clients over one connection, and each has its own limit there.
+        let of_connection = ClientLimits { client: of_connection, overall: usize::MAX };
         let of_client = ClientLimits { client: client.share_of(all, limits).max(most), overall: all };
         let mut received = ReceivedBody::default();
         while let Some(frame) = body.frame().await {

@@ -2,12 +2,10 @@
 
 use std::process::Stdio;
 
-use mcp_host_tests::{ConfigFile, Folder, HttpServer, Plugin, TIMEOUT, client_program, host_binary};
+use mcp_host_tests::{ConfigFile, Folder, HttpServer, Plugin, TIMEOUT, client_program, host_binary, node};
 use serde_json::Value;
 use tokio::process::Command;
 use tokio::time::timeout;
-
-use crate::protocol::conformance::node;
 
 /// Runs Inspector against a server and returns its output.
 async fn inspect(home: &Folder, target: &[&str], arguments: &[&str]) -> Value {

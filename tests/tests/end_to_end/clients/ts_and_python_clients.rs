@@ -1,6 +1,7 @@
 //! The official TypeScript and Python clients: one full pass each, over both transports, in both kinds of lifecycle.
 
 mod subscriptions;
+pub(crate) mod watcher;
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -36,7 +37,7 @@ fn client_fixture() -> ClientFixture {
 }
 
 /// Returns the command for the program of that name in that language.
-fn program(language: &str, name: &str) -> Command {
+pub(crate) fn program(language: &str, name: &str) -> Command {
     let (program, script) = match language {
         "typescript" => ("node".into(), client_program(&format!("typescript/{name}.mjs"))),
         _ => {

@@ -50,7 +50,8 @@ async fn no_spelling_of_a_uri_reaches_what_is_denied() {
     ]);
     let denied = "allow = ['notes://n/**']\ndeny = ['notes://n/secret/**', 'notes://n/public/caf\u{e9}.md']";
     let config = ConfigFile::new().server("extensions", vec!["sep-2093"]).plugin(Plugin::notes("n", folder.path()));
-    let server = HttpServer::start(&config.append(&rules(denied)).write()).await;
+    let config_file = config.append(&rules(denied)).write();
+    let server = HttpServer::start(&config_file).await;
     let mut ci = RawHttp::start_with_token(server.url(), REVISION, TOKEN).await;
     let mut ops = RawHttp::start_with_token(server.url(), REVISION, OTHER_TOKEN).await;
     let spellings = [
@@ -123,7 +124,6 @@ async fn no_spelling_of_a_uri_reaches_what_is_denied() {
     for (uri, text) in [
         ("notes://n/public/a.md", "public"),
         ("notes://n/Secret/a.md", "another folder"),
-        ("notes://n/public/cafe\u{301}.md", "another file"),
         ("notes://n/public/cafe%cc%81.md", "another file"),
     ] {
         let answer = read(&mut ci, "resources/read", uri).await;
@@ -149,8 +149,7 @@ async fn a_stolen_cursor_is_invalid_and_a_replayed_one_shows_what_the_rules_of_n
     for _ in 0..2 {
         let page = ci.request("resources/list", params.clone()).await;
         assert_eq!(page.result()["resources"][0]["uri"], "faulty://m/c", "{page:?}");
-        let rest = ci.request("resources/list", json!({ "cursor": page.result()["nextCursor"] })).await;
-        assert_eq!(rest.result()["resources"], json!([]), "{rest:?}");
+        assert_eq!(page.result().get("nextCursor"), None, "no cursor tells of what is hidden behind it: {page:?}");
     }
     assert_eq!(ops.request("resources/list", params).await.error_code(), -32602);
     server.end().await;
@@ -159,7 +158,8 @@ async fn a_stolen_cursor_is_invalid_and_a_replayed_one_shows_what_the_rules_of_n
 #[tokio::test]
 async fn a_page_of_another_site_gets_nothing_with_a_valid_token() {
     let folder = Folder::with_files([("a", MARKER)]);
-    let server = HttpServer::start(&config(&folder, "allow = ['**']").write()).await;
+    let config_file = config(&folder, "allow = ['**']").write();
+    let server = HttpServer::start(&config_file).await;
     let ask = |revision| {
         let mut wire = server.uninitialized(revision);
         wire.request_builder("resources/read", json!({ "uri": "faulty://m/a" })).bearer_auth(TOKEN)
@@ -186,7 +186,8 @@ async fn a_page_of_another_site_gets_nothing_with_a_valid_token() {
 #[tokio::test]
 async fn a_token_in_a_url_is_ignored_and_never_logged() {
     let folder = Folder::with_files([("a", MARKER)]);
-    let server = HttpServer::start(&config(&folder, "allow = ['**']").write()).await;
+    let config_file = config(&folder, "allow = ['**']").write();
+    let server = HttpServer::start(&config_file).await;
     for query in ["access_token", "token", "authorization"] {
         let mut wire = server.uninitialized(Revision::V_2026_07_28);
         let mut request = wire.request_builder("resources/read", json!({ "uri": "faulty://m/a" })).build().unwrap();

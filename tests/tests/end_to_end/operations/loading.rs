@@ -334,9 +334,13 @@ async fn a_rule_that_matches_no_mount_is_told_with_the_nearest() {
     let config = all
         .rule(Rule::for_principal("*").deny(["misbehavin://a/secrets/**", "misbehaving://a/ok/**", "**/.env"]))
         .write();
-    let said = "`deny` of rule 2 has `misbehavin://a/secrets/**`, which matches nothing below any mount; the \
-                most similar mount is `misbehaving://a/`";
     let path = config.path();
+    let file = fs::read_to_string(&path).unwrap();
+    let line = 1 + file.lines().enumerate().filter(|(_, line)| *line == "[[rule]]").nth(1).unwrap().0;
+    let said = &*format!(
+        "`deny` of rule 2 (line {line}) has `misbehavin://a/secrets/**`, which matches nothing below any mount; the most \
+         similar mount is `misbehaving://a/`"
+    );
     let check = |options: &'static [&str]| {
         run(["check", "--config", path.to_str().unwrap()].into_iter().chain(options.iter().copied()).map(str::to_owned))
     };
@@ -358,9 +362,9 @@ async fn of_many_rules_that_match_no_mount_the_first_are_told() {
     };
     let config = with("gone").write();
     let wire = RawStdio::start(&config, REVISION).await;
-    wire.log_line("and 30 more globs").await;
+    wire.log_line("and 30 more warnings").await;
     config.replace(with("lost"));
-    wait_until("it is told again", || wire.log().matches("and 30 more globs").count() == 2).await;
+    wait_until("it is told again", || wire.log().matches("and 30 more warnings").count() == 2).await;
     let log = wire.end().await.log;
     assert_eq!(log.matches("matches nothing below any mount").count(), 40, "{log}");
 }

@@ -1,6 +1,8 @@
 //! Access control: what a principal may not see does not exist for it.
 
-use mcp_host_tests::{ConfigFile, GitRepo, HttpServer, Plugin, Revision, Rule, StdioServer, content_bytes, run};
+use mcp_host_tests::{
+    ConfigFile, Folder, GitRepo, HttpServer, Plugin, Revision, Rule, StdioServer, content_bytes, run,
+};
 use rmcp::model::ErrorCode;
 
 fn repo() -> GitRepo {
@@ -233,4 +235,27 @@ async fn who_asked_for_what_and_what_came_of_it_is_in_the_log_for_those_who_want
     assert_eq!(logged_requests(&["read", uri]).await, [["local", "read", uri, "ok"]]);
     assert_eq!(logged_requests(&["read", uri, "--as", "anonymous"]).await, [["anonymous", "read", uri, "not found"]]);
     assert_eq!(logged_requests(&["list"]).await, [["local", "list", "", "ok"]]);
+}
+
+#[tokio::test]
+async fn a_plugin_that_is_missing_from_a_listing_is_named_to_those_who_may_see_something_of_it() {
+    let folder = Folder::with_files([("a", "a"), (".faults/list.fail", "")]);
+    let of = |principal: &str| Rule::for_principal(principal);
+    for (rules, is_named) in [
+        (vec![of("anonymous").allow(["**"])], true),
+        (vec![of("anonymous").allow(["sample://a/**", "faulty://*/a"])], true),
+        (vec![of("anonymous").allow(["sample://a/**"])], false),
+        (vec![of("anonymous").allow(["**"]), of("*").deny(["faulty://m/**"])], false),
+        (vec![of("anonymous").allow(["**"]), of("*").deny(["**"]).operations(["list"])], false),
+        (vec![of("anonymous").allow(["**"]).operations(["read"]), of("local").allow(["**"])], false),
+    ] {
+        let config = ConfigFile::new().plugin(Plugin::faulty("m", folder.path())).plugin(Plugin::sample("a"));
+        let config = rules.into_iter().fold(config, ConfigFile::rule).write();
+        let server = HttpServer::start(&config).await;
+        let mut wire = server.raw_client(Revision::V_2025_11_25).await;
+        let listed = wire.request("resources/list", serde_json::json!({})).await;
+        let missing = &listed.result()["_meta"]["mcp-host/missing"];
+        assert_eq!(missing[0]["plugin"].as_str(), is_named.then_some("m"), "{listed:?}");
+        server.end().await;
+    }
 }

@@ -5,23 +5,13 @@
 //! outlives its reason.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Stdio;
 
-use mcp_host_tests::{ConfigFile, HttpServer, Plugin, TIMEOUT, WrittenConfig, client_program, fixture};
+use mcp_host_tests::{ConfigFile, HttpServer, Plugin, TIMEOUT, WrittenConfig, client_program, fixture, node};
 use serde_json::Value;
 use tokio::process::Command;
 use tokio::time::timeout;
-
-/// The Node.js that is installed beside the suite, which needs a newer one than most machines have; where there is none
-/// for the machine, the machine's own.
-pub(crate) fn node() -> PathBuf {
-    let modules = client_program("tools/node_modules");
-    let folders = std::fs::read_dir(modules).expect("packages are installed");
-    let mut nodes = folders.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    let node = nodes.find(|name| name.starts_with("node-linux-"));
-    node.map_or_else(|| "node".into(), |node| client_program(&format!("tools/node_modules/{node}/bin/node")))
-}
 
 fn config() -> WrittenConfig {
     ConfigFile::new()

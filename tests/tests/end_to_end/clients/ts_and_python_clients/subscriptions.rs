@@ -2,86 +2,12 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Stdio;
 
-use mcp_host_tests::{ConfigFile, Folder, HttpServer, Plugin, TIMEOUT, WrittenConfig, fixture};
-use serde_json::{Value, json};
-use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
-use tokio::process::{Child, ChildStdin, ChildStdout, Command};
-use tokio::time::timeout;
+use mcp_host_tests::{ConfigFile, Folder, HttpServer, Plugin, WrittenConfig, fixture};
+use serde_json::json;
 
+use super::watcher::ClientWatcher;
 use super::{over_stdio, program};
-
-/// The program `watch` of both clients.
-struct ClientWatcher {
-    child: Child,
-    stdin: ChildStdin,
-    stdout: Lines<BufReader<ChildStdout>>,
-    /// Notifications that arrived while responses were awaited.
-    buffered: Vec<Value>,
-}
-
-impl ClientWatcher {
-    fn start(mut command: Command) -> Self {
-        command.stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let (stdin, stdout) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
-        Self { child, stdin, stdout: BufReader::new(stdout).lines(), buffered: Vec::new() }
-    }
-
-    async fn next_line(&mut self) -> Value {
-        let line = timeout(TIMEOUT, self.stdout.next_line()).await.expect("it says something in time").unwrap();
-        serde_json::from_str(&line.expect("it says something before its end")).unwrap()
-    }
-
-    /// Makes the client perform an action on a resource; returns its report.
-    async fn command(&mut self, command: &str, uri: &str, done: &str) -> Value {
-        self.stdin.write_all(format!("{command} {uri}\n").as_bytes()).await.unwrap();
-        loop {
-            let said = self.next_line().await;
-            if said.get(done).is_some() {
-                assert_eq!(said[done], uri);
-                return said;
-            }
-            self.buffered.push(said);
-        }
-    }
-
-    async fn subscribe(&mut self, uri: &str) {
-        self.command("subscribe", uri, "subscribed").await;
-    }
-
-    /// Unsubscribes. Notifications from before are dropped.
-    async fn unsubscribe(&mut self, uri: &str) {
-        self.command("unsubscribe", uri, "unsubscribed").await;
-        self.buffered.clear();
-    }
-
-    async fn text(&mut self, uri: &str) -> String {
-        self.command("read", uri, "read").await["text"].as_str().unwrap().to_owned()
-    }
-
-    /// Waits for a notification with that key; others are skipped.
-    async fn next_event(&mut self, key: &str) -> Value {
-        loop {
-            let told = if self.buffered.is_empty() { self.next_line().await } else { self.buffered.remove(0) };
-            if let Some(value) = told.get(key) {
-                return value.clone();
-            }
-        }
-    }
-
-    async fn next_updated(&mut self) -> String {
-        self.next_event("updated").await.as_str().unwrap().to_owned()
-    }
-
-    async fn end(mut self) {
-        drop(self.stdin);
-        // Notifications that arrive meanwhile are irrelevant.
-        while timeout(TIMEOUT, self.stdout.next_line()).await.unwrap().unwrap().is_some() {}
-        assert!(timeout(TIMEOUT, self.child.wait()).await.expect("it ends").unwrap().success());
-    }
-}
 
 /// The watched resources: the files of a folder, served by a component in another folder.
 struct WatchFixture {

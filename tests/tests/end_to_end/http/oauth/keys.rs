@@ -1,0 +1,229 @@
+//! The keys of an issuer: when they are fetched, from where, and what a server of keys can do to the host.
+
+use std::time::Duration;
+
+use mcp_host_tests::{MockOrigin, Reply, SigningKey, TIMEOUT, sign_hs256};
+use reqwest::StatusCode;
+use serde_json::{Value, json};
+use tokio::task::JoinSet;
+use tokio::time::timeout;
+
+use super::{ResourceServer, jwks};
+
+/// The bound of a set of keys, in bytes.
+const MAX_KEYS: usize = 1 << 20;
+
+impl ResourceServer {
+    fn fetches(&self) -> usize {
+        self.issuer.origin().request_count("/jwks")
+    }
+
+    /// Asks with valid tokens until one is accepted.
+    async fn wait_until_valid(&self, token: &str) {
+        let accepted = async {
+            while self.list(token).await.status() != StatusCode::OK {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        assert!(timeout(TIMEOUT, accepted).await.is_ok(), "it is accepted at last");
+    }
+}
+
+#[tokio::test]
+async fn tokens_of_unknown_keys_have_the_keys_fetched_once_in_a_while() {
+    let resource = ResourceServer::start().await;
+    resource.assert_valid(&resource.token("alice")).await;
+    let before = resource.fetches();
+    let mut asking = JoinSet::new();
+    for number in 0..200 {
+        let other = SigningKey::new(&format!("key-of-flood-{number}"));
+        let request = resource.list_request().bearer_auth(other.sign(&other.header(), &resource.claims("alice")));
+        asking.spawn(async move { request.send().await.unwrap().status() });
+    }
+    for status in asking.join_all().await {
+        assert_eq!(status, StatusCode::UNAUTHORIZED);
+    }
+    assert!(resource.fetches() <= before + 1, "{} fetches", resource.fetches() - before);
+    resource.assert_valid(&resource.token("bob")).await;
+    resource.server.end().await;
+}
+
+#[tokio::test]
+async fn a_new_key_of_the_issuer_is_fetched_when_a_token_names_it() {
+    let resource = ResourceServer::start().await;
+    resource.assert_valid(&resource.token("alice")).await;
+    let next = SigningKey::new("key-2");
+    resource.issuer.serve_keys([resource.issuer.key(), &next]);
+    let token = next.sign(&next.header(), &resource.claims("alice"));
+    resource.wait_until_valid(&token).await;
+    resource.assert_valid(&resource.token("bob")).await;
+    resource.server.end().await;
+}
+
+#[tokio::test]
+async fn the_last_keys_count_while_their_server_is_down() {
+    let resource = ResourceServer::start().await;
+    resource.assert_valid(&resource.token("alice")).await;
+    resource.issuer.origin().take_down().await;
+    resource.assert_valid(&resource.token("bob")).await;
+    let other = SigningKey::new("key-2");
+    resource.assert_invalid(&other.sign(&other.header(), &resource.claims("alice")), "of an unknown key").await;
+    resource.assert_valid(&resource.token("bob")).await;
+    resource.server.end().await;
+}
+
+#[tokio::test]
+async fn who_hangs_up_does_not_cancel_the_request_for_the_keys() {
+    let resource = ResourceServer::start_with(|issuer| {
+        let keys = json!({ "keys": [issuer.key().jwk()] });
+        let slow = Reply::ok("application/json", keys.to_string()).after(Duration::from_millis(700));
+        issuer.origin().serve("/jwks", slow);
+        jwks(issuer)
+    })
+    .await;
+    let asking = tokio::spawn(resource.list_request().bearer_auth(resource.token("alice")).send());
+    resource.issuer.origin().wait_for_count("/jwks", 1).await;
+    asking.abort();
+    assert!(asking.await.is_err_and(|error| error.is_cancelled()));
+    resource.assert_valid(&resource.token("alice")).await;
+    assert_eq!(resource.fetches(), 1);
+    resource.server.end().await;
+}
+
+/// Starts a server whose issuer's keys are that reply. A valid token is not accepted, and says nothing of the issuer.
+async fn without_keys(reply: impl FnOnce(&ResourceServerKeys) -> Reply) -> ResourceServer {
+    let keys = ResourceServerKeys { attacker: MockOrigin::http().await, symmetric: symmetric_key() };
+    let reply = reply(&keys);
+    let resource = ResourceServer::start_with(|issuer| {
+        issuer.origin().serve("/jwks", reply);
+        jwks(issuer)
+    })
+    .await;
+    keys.attacker
+        .serve("/jwks", Reply::ok("application/json", json!({ "keys": [resource.issuer.key().jwk()] }).to_string()));
+    for token in [
+        resource.token("alice"),
+        sign_hs256(&json!({ "alg": "HS256", "kid": "key-1" }), &resource.claims("alice"), b"secret"),
+    ] {
+        let refused = resource.list(&token).await.status();
+        assert!([StatusCode::UNAUTHORIZED, StatusCode::SERVICE_UNAVAILABLE].contains(&refused), "{refused}");
+    }
+    assert_eq!(keys.attacker.requests(), [], "redirects are not followed");
+    resource
+}
+
+struct ResourceServerKeys {
+    attacker: MockOrigin,
+    symmetric: Value,
+}
+
+fn symmetric_key() -> Value {
+    json!({ "kty": "oct", "k": "c2VjcmV0", "kid": "key-1", "alg": "HS256" })
+}
+
+/// The peak memory of a server must stay within this of what it is at the beginning.
+const MEMORY: u64 = 64 << 20;
+
+#[tokio::test]
+async fn what_is_no_set_of_keys_has_none() {
+    for what in ["html", "empty", "list", "number", "status", "symmetric", "private", "truncated"] {
+        let resource = without_keys(|keys| match what {
+            "html" => Reply::ok("text/html", "<!doctype html><title>Sign in</title>"),
+            "empty" => Reply::ok("application/json", ""),
+            "list" => Reply::ok("application/json", "[]"),
+            "number" => Reply::ok("application/json", "{\"keys\":7}"),
+            "status" => Reply::status(500),
+            "symmetric" => Reply::ok("application/json", json!({ "keys": [keys.symmetric] }).to_string()),
+            "private" => Reply::ok(
+                "application/json",
+                json!({ "keys": [{ "kty": "EC", "crv": "P-256", "kid": "key-1" }] }).to_string(),
+            ),
+            _ => Reply::ok("application/json", "{\"keys\":[]}").truncate_after(5),
+        })
+        .await;
+        resource.server.end().await;
+    }
+}
+
+#[tokio::test]
+async fn a_redirect_of_the_server_of_keys_is_not_followed() {
+    for status in [301, 302, 303, 307, 308] {
+        let resource = without_keys(|keys| Reply::redirect(status, &keys.attacker.url("/jwks"))).await;
+        resource.server.end().await;
+    }
+}
+
+#[tokio::test]
+async fn a_server_of_keys_that_never_ends_costs_bounded_time_and_memory() {
+    for reply in [
+        Reply::silent(),
+        Reply::endless(),
+        Reply::endless_headers(),
+        Reply::drip(Duration::from_millis(50)),
+        Reply::ok("application/json", " ".repeat(MAX_KEYS + 1)),
+    ] {
+        let resource = without_keys(|_| reply).await;
+        assert!(resource.server.peak_rss() < resource.server.rss() + MEMORY);
+        resource.issuer.origin().wait_until_idle().await;
+        resource.server.end().await;
+    }
+}
+
+#[tokio::test]
+async fn others_are_served_while_a_server_of_keys_hangs() {
+    let resource = ResourceServer::start_with_config(
+        |issuer| {
+            issuer.origin().serve("/jwks", Reply::silent());
+            jwks(issuer)
+        },
+        |config| config.rule(mcp_host_tests::Rule::for_principal("anonymous").allow(["faulty://m/g"])),
+    )
+    .await;
+    let request = resource.list_request().bearer_auth(resource.token("alice"));
+    let waiting = tokio::spawn(request.send());
+    resource.issuer.origin().wait_for_count("/jwks", 1).await;
+    let anonymous = super::uris(resource.list_request().send().await.unwrap()).await;
+    assert_eq!(anonymous, ["faulty://m/g"]);
+    assert!(!waiting.is_finished() || waiting.await.unwrap().unwrap().status() != StatusCode::OK);
+    resource.server.end().await;
+}
+
+#[tokio::test]
+async fn many_keys_and_strange_keys_do_not_keep_the_right_one_from_counting() {
+    let resource = ResourceServer::start_with(|issuer| {
+        let mut keys = vec![
+            symmetric_key(),
+            json!({ "kty": "EC", "crv": "P-256", "x": "AA", "y": "AA", "kid": "key-2" }),
+            json!({ "kty": "EC", "crv": "P-1000", "x": "AA", "y": "AA", "kid": "key-3" }),
+            json!({ "kty": "AKP", "alg": "ML-DSA-44", "pub": "AA", "kid": "key-4" }),
+            json!({ "kty": "RSA", "n": "AQAB", "e": "AQAB", "kid": "key-5", "use": "enc" }),
+        ];
+        keys.push(issuer.key().jwk());
+        issuer.origin().serve("/jwks", Reply::ok("application/json", json!({ "keys": keys }).to_string()));
+        jwks(issuer)
+    })
+    .await;
+    resource.assert_valid(&resource.token("alice")).await;
+    let secret_of_symmetric =
+        sign_hs256(&json!({ "alg": "HS256", "kid": "key-1" }), &resource.claims("alice"), b"secret");
+    resource.assert_invalid(&secret_of_symmetric, "a symmetric key").await;
+    resource.server.end().await;
+}
+
+#[tokio::test]
+async fn keys_can_be_in_a_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("jwks.json");
+    let resource = ResourceServer::start_with(|issuer| {
+        std::fs::write(&file, json!({ "keys": [issuer.key().jwk()] }).to_string()).unwrap();
+        format!("jwks = {{ file = \"{}\" }}", file.display())
+    })
+    .await;
+    resource.assert_valid(&resource.token("alice")).await;
+    assert_eq!(resource.issuer.origin().requests(), []);
+    let next = SigningKey::new("key-2");
+    std::fs::write(&file, json!({ "keys": [next.jwk()] }).to_string()).unwrap();
+    resource.wait_until_valid(&next.sign(&next.header(), &resource.claims("alice"))).await;
+    resource.assert_invalid(&resource.token("alice"), "of a key that was removed").await;
+    resource.server.end().await;
+}

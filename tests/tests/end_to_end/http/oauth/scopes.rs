@@ -1,0 +1,90 @@
+//! Scopes: what a token may be used for, and the challenge to get one for more (RFC 6750, 3.1).
+
+use mcp_host_tests::{RawHttp, Revision};
+use reqwest::{Response, StatusCode};
+use serde_json::{Value, json};
+
+use super::{ResourceServer, jwks};
+
+const SCOPES: &str = "scopes = [\"mcp:read\"]\noperation-scopes = { subscribe = [\"mcp:subscribe\"] }";
+
+async fn start() -> ResourceServer {
+    ResourceServer::start_with(|issuer| format!("{}\n{SCOPES}", jwks(issuer))).await
+}
+
+/// A valid token of `alice` with that claim `scope`.
+fn token(resource: &ResourceServer, scope: &Value) -> String {
+    let mut claims = resource.claims("alice");
+    claims["scope"] = scope.clone();
+    resource.issuer.sign(&claims)
+}
+
+/// Asserts the challenge to get a token with more scopes.
+fn assert_insufficient(refused: &Response, scopes: &[&str], what: &str) {
+    assert_eq!(refused.status(), StatusCode::FORBIDDEN, "{what}");
+    let challenge = refused.headers()["www-authenticate"].to_str().unwrap();
+    assert!(
+        challenge.starts_with("Bearer ") && challenge.contains("error=\"insufficient_scope\""),
+        "{what}: {challenge}"
+    );
+    assert!(challenge.contains("resource_metadata=\""), "{what}: {challenge}");
+    let (_, scope) = challenge.split_once(" scope=\"").or_else(|| challenge.split_once(",scope=\"")).unwrap();
+    let (scope, _) = scope.split_once('"').unwrap();
+    assert!(scopes.iter().all(|wanted| scope.split(' ').any(|found| found == *wanted)), "{what}: {challenge}");
+}
+
+#[tokio::test]
+async fn a_token_without_the_scopes_of_every_request_gets_nothing() {
+    let resource = start().await;
+    for scope in [
+        json!(null),
+        json!(""),
+        json!("mcp:subscribe"),
+        json!("mcp:readx MCP:READ mcp read"),
+        json!(7),
+        json!("mcp:read\tx"),
+    ] {
+        let refused = resource.list(&token(&resource, &scope)).await;
+        assert_insufficient(&refused, &["mcp:read"], &scope.to_string());
+    }
+    for scope in [json!("mcp:read"), json!("openid mcp:read  other"), json!(["other", "mcp:read"])] {
+        assert_eq!(resource.uris(&token(&resource, &scope)).await, ["faulty://m/f"], "{scope}");
+    }
+    resource.server.end().await;
+}
+
+#[tokio::test]
+async fn a_subscription_requires_the_scopes_of_its_operation() {
+    let resource = start().await;
+    let (read, both) = (token(&resource, &json!("mcp:read")), token(&resource, &json!("mcp:read mcp:subscribe")));
+    let uri = json!({ "uri": "faulty://m/f" });
+    let mut reader = RawHttp::start_with_token(resource.server.url(), Revision::V_2025_11_25, &read).await;
+    assert_eq!(reader.request("resources/read", uri.clone()).await.result()["contents"][0]["text"], "text of f");
+    let refused = reader.request_builder("resources/subscribe", uri.clone()).send().await.unwrap();
+    assert_insufficient(&refused, &["mcp:subscribe"], "subscribe");
+    // The session goes on with a token that has more.
+    let mut upgraded = reader.request_builder("resources/subscribe", uri).build().unwrap();
+    upgraded.headers_mut().insert("authorization", format!("Bearer {both}").parse().unwrap());
+    assert_eq!(reqwest::Client::new().execute(upgraded).await.unwrap().status(), StatusCode::OK);
+
+    let listen = json!({ "notifications": { "resourceSubscriptions": ["faulty://m/f"] } });
+    let mut wire = resource.server.uninitialized(Revision::V_2026_07_28);
+    let refused = wire.request_builder("subscriptions/listen", listen.clone()).bearer_auth(&read).send().await.unwrap();
+    assert_insufficient(&refused, &["mcp:subscribe"], "listen");
+    let listening = wire.request_builder("subscriptions/listen", listen).bearer_auth(&both).send().await.unwrap();
+    assert_eq!(listening.status(), StatusCode::OK);
+    drop(listening);
+    resource.server.end().await;
+}
+
+#[tokio::test]
+async fn scopes_are_asked_for_before_anything_is_said_of_resources() {
+    let resource = start().await;
+    let token = token(&resource, &json!("mcp:other"));
+    for uri in ["faulty://m/f", "faulty://m/g", "faulty://m/nothing", "nothing://x/y"] {
+        let read =
+            resource.server.uninitialized(super::REVISION).request_builder("resources/read", json!({ "uri": uri }));
+        assert_insufficient(&read.bearer_auth(&token).send().await.unwrap(), &["mcp:read"], uri);
+    }
+    resource.server.end().await;
+}

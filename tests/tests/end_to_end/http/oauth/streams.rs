@@ -1,0 +1,117 @@
+//! Streams end with the token that opened them.
+
+use mcp_host_tests::{RawHttp, Revision, TIMEOUT, TokenIssuer, unix_time};
+use reqwest::{Response, StatusCode};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use super::{ResourceServer, jwks};
+
+/// So soon do tokens expire here, in seconds: time to open a stream on a slow machine.
+const SOON: u64 = 5;
+
+async fn start() -> ResourceServer {
+    let entry = |issuer: &TokenIssuer| format!("{}\nclock-skew = \"0s\"", jwks(issuer));
+    ResourceServer::start_with(entry).await
+}
+
+/// A token of `alice` that expires after so many seconds, and when.
+fn short_lived(resource: &ResourceServer, seconds: u64) -> (String, u64) {
+    let (mut claims, expires) = (resource.claims("alice"), unix_time() + seconds);
+    claims["exp"] = json!(expires);
+    (resource.issuer.sign(&claims), expires)
+}
+
+/// Waits for the end of a stream, which must be in order: a stream that is cut off is an error.
+async fn rest(stream: Response) -> String {
+    timeout(TIMEOUT, stream.text()).await.expect("it ends").expect("it ends in order")
+}
+
+async fn listen(resource: &ResourceServer, token: &str) -> Response {
+    let filter =
+        json!({ "notifications": { "resourceSubscriptions": ["faulty://m/f"], "resourcesListChanged": true } });
+    let mut wire = resource.server.uninitialized(Revision::V_2026_07_28);
+    let listening = wire.request_builder("subscriptions/listen", filter).bearer_auth(token).send().await.unwrap();
+    assert_eq!(listening.status(), StatusCode::OK);
+    listening
+}
+
+#[tokio::test]
+async fn a_listen_ends_when_its_token_expires() {
+    let resource = start().await;
+    let (token, expires) = short_lived(&resource, SOON);
+    let others = listen(&resource, &resource.token("alice")).await;
+    let events = rest(listen(&resource, &token).await).await;
+    assert!((expires..expires + 20).contains(&unix_time()), "it ends at its expiry");
+    assert!(events.contains("notifications/subscriptions/acknowledged"), "{events}");
+    resource.assert_invalid(&token, "expired").await;
+    drop(others);
+    resource.server.end().await;
+}
+
+#[tokio::test]
+async fn the_event_stream_of_a_session_ends_when_its_token_expires_and_the_session_goes_on_with_another() {
+    let resource = start().await;
+    let (token, expires) = short_lived(&resource, SOON);
+    let mut session = resource.session(&token).await;
+    let subscribed = session.request("resources/subscribe", json!({ "uri": "faulty://m/f" })).await;
+    assert!(subscribed.message.get("result").is_some(), "{subscribed:?}");
+    rest(session.event_stream().await).await;
+    assert!((expires..expires + 20).contains(&unix_time()), "it ends at its expiry");
+
+    let id = session.session_id().unwrap().to_owned();
+    let refused = session.request_builder("resources/list", json!({})).send().await.unwrap();
+    assert_eq!(refused.status(), StatusCode::UNAUTHORIZED);
+    let renewed = resource.token("alice");
+    let request = reqwest::Client::new()
+        .get(resource.server.url())
+        .header("accept", "text/event-stream")
+        .header("mcp-protocol-version", "2025-11-25")
+        .header("mcp-session-id", &id)
+        .bearer_auth(&renewed);
+    let mut events = request.send().await.unwrap();
+    assert_eq!(events.status(), StatusCode::OK);
+    resource.folder.write("f", "another text of f");
+    let mut told = String::new();
+    while !told.contains("notifications/resources/updated") {
+        let chunk = timeout(TIMEOUT, events.chunk()).await.expect("the change is told").unwrap();
+        told += &String::from_utf8_lossy(&chunk.expect("the stream goes on"));
+    }
+    drop(events);
+    resource.server.end().await;
+}
+
+#[tokio::test]
+async fn a_token_that_has_not_expired_keeps_its_streams_while_others_expire() {
+    let resource = start().await;
+    let (token, _) = short_lived(&resource, SOON);
+    let alice = resource.session(&resource.token("alice")).await;
+    let mut lasting = alice.event_stream().await;
+    rest(listen(&resource, &token).await).await;
+    let still =
+        timeout(std::time::Duration::from_millis(300), async { while lasting.chunk().await.unwrap().is_some() {} });
+    assert!(still.await.is_err(), "the stream of the other token is open");
+    drop(lasting);
+    resource.server.end().await;
+}
+
+#[tokio::test]
+async fn a_request_in_flight_when_its_token_expires_is_answered() {
+    let resource = ResourceServer::start_with_config(
+        |issuer| format!("{}\nclock-skew = \"0s\"", jwks(issuer)),
+        |config| {
+            let slow = mcp_host_tests::Plugin::misbehaving("slow").limit("cpu", "30s").limit("deadline", "30s");
+            config.plugin(slow).rule(mcp_host_tests::Rule::for_principal("corp/alice").allow(["misbehaving://slow/**"]))
+        },
+    )
+    .await;
+    let (token, _) = short_lived(&resource, 2);
+    let mut wire: RawHttp = resource.server.uninitialized(super::REVISION);
+    let slow = json!({ "uri": "misbehaving://slow/slow?ms=3000" });
+    let answer = wire.request_builder("resources/read", slow).bearer_auth(&token).send().await.unwrap();
+    assert_eq!(answer.status(), StatusCode::OK);
+    let answer: Value = answer.json().await.unwrap();
+    assert_eq!(answer["result"]["contents"][0]["text"], "slow");
+    resource.assert_invalid(&token, "expired").await;
+    resource.server.end().await;
+}
