@@ -265,8 +265,9 @@ impl<K: Eq + Hash + Clone> StateStore for BoundedStates<K> {
             return Ok(outcome);
         }
         drop(states);
-        let shared = usize::try_from(self.hasher.hash_one(key) % OVERFLOW_STATES as u64).unwrap_or_default();
-        match self.overflow.get(shared) {
+        let shared = self.hasher.hash_one(key).checked_rem(OVERFLOW_STATES as u64);
+        let shared = shared.and_then(|shared| self.overflow.get(usize::try_from(shared).ok()?));
+        match shared {
             Some(state) => state.measure_and_replace(&NotKeyed::NonKey, measure),
             None => measure(None).map(|(outcome, _)| outcome),
         }

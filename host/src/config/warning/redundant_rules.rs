@@ -173,8 +173,8 @@ fn covering_texts(glob: &str) -> impl Iterator<Item = std::borrow::Cow<'_, str>>
 /// Whether a part of a glob contains its braces whole.
 fn is_balanced(part: &str) -> bool {
     let braces = part.chars().filter(|character| matches!(character, '{' | '}'));
-    braces.enumerate().all(|(index, brace)| (brace == '{') == (index % 2 == 0))
-        && part.matches(['{', '}']).count() % 2 == 0
+    braces.enumerate().all(|(index, brace)| (brace == '{') == index.is_multiple_of(2))
+        && part.matches(['{', '}']).count().is_multiple_of(2)
 }
 
 #[cfg(test)]

@@ -6,14 +6,22 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::StatusCode;
-use axum::http::header::ACCEPT;
-use reqwest::redirect::Policy;
-use reqwest::{Client, RequestBuilder};
+use axum::body::Bytes;
+use axum::http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
+use axum::http::{HeaderValue, Method, Request, StatusCode};
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
+use hyper_util::client::legacy::Client;
+use hyper_util::client::legacy::connect::HttpConnector;
+use hyper_util::rt::TokioExecutor;
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use rustls::crypto::ring;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::sync::OnceCell;
 use tokio::time::timeout;
+use zeroize::Zeroizing;
 
 use crate::config::EndpointUrl;
 use crate::config::grants::CaBundle;
@@ -25,29 +33,32 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 /// The maximum size of an answer, in bytes.
 const MAX_BODY: usize = 1 << 20;
 
+const JSON: HeaderValue = HeaderValue::from_static("application/json");
+const FORM: HeaderValue = HeaderValue::from_static("application/x-www-form-urlencoded");
+const NAME: HeaderValue = HeaderValue::from_static(concat!("mcp-host/", env!("CARGO_PKG_VERSION")));
+
+type HttpClient = Client<HttpsConnector<HttpConnector>, Full<Bytes>>;
+
 /// Why an issuer did not answer.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FetchError {
     /// It took too long.
     #[error("no answer within {} s", TIMEOUT.as_secs())]
     Timeout,
-    /// The exchange failed.
+    /// The exchange failed. The text has all causes.
     #[error("{0}")]
     Exchange(String),
     /// The answer is not a success. Redirects are not followed.
     #[error("the answer has the status {0}")]
     Status(StatusCode),
-    /// The answer is too large.
-    #[error("the answer has more than {MAX_BODY} bytes")]
-    TooLarge,
+    /// The answer is too large, or it broke off.
+    #[error("the answer has more than {MAX_BODY} bytes, or broke off: {0}")]
+    Body(String),
 }
 
-impl From<reqwest::Error> for FetchError {
-    fn from(error: reqwest::Error) -> Self {
-        // The URL is in the log line already. The causes say what happened.
-        let error = error.without_url();
-        let mut text = error.to_string();
-        let mut cause = std::error::Error::source(&error);
+impl FetchError {
+    fn exchange(error: &dyn std::error::Error) -> Self {
+        let (mut text, mut cause) = (error.to_string(), error.source());
         while let Some(next) = cause {
             text = format!("{text}: {next}");
             cause = next.source();
@@ -60,7 +71,7 @@ impl From<reqwest::Error> for FetchError {
 #[derive(Debug, Default)]
 pub(super) struct Fetcher {
     ca: Option<CaBundle>,
-    client: OnceCell<Client>,
+    client: OnceCell<HttpClient>,
 }
 
 impl Fetcher {
@@ -70,49 +81,56 @@ impl Fetcher {
     }
 
     /// Gets a document.
-    pub(super) async fn get(&self, url: &EndpointUrl) -> Result<Vec<u8>, FetchError> {
-        self.exchange(|client| client.get(url.as_str())).await
+    pub(super) async fn get(&self, url: &EndpointUrl) -> Result<Bytes, FetchError> {
+        let request = Request::builder().uri(url.as_str()).body(Full::default());
+        self.exchange(request.map_err(|error| FetchError::exchange(&error))?).await
     }
 
     /// Asks an introspection endpoint about a token (RFC 7662, section 2.1).
-    pub(super) async fn introspect(&self, endpoint: &Introspection, token: &str) -> Result<Vec<u8>, FetchError> {
+    pub(super) async fn introspect(&self, endpoint: &Introspection, token: &str) -> Result<Bytes, FetchError> {
         // The credentials are form-encoded first (RFC 6749, section 2.3.1).
-        let encode =
-            |text: &str| percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string();
+        let encode = |text: &str| Zeroizing::new(utf8_percent_encode(text, NON_ALPHANUMERIC).to_string());
         let (id, secret) = (encode(&endpoint.client_id), encode(endpoint.client_secret.expose()));
-        let form = [("token", token), ("token_type_hint", "access_token")];
-        self.exchange(|client| client.post(endpoint.url.as_str()).basic_auth(id, Some(secret)).form(&form)).await
+        let basic = Zeroizing::new(STANDARD.encode(Zeroizing::new(format!("{}:{}", *id, *secret)).as_bytes()));
+        let credentials = HeaderValue::try_from(format!("Basic {}", *basic));
+        let mut credentials = credentials.map_err(|error| FetchError::exchange(&error))?;
+        credentials.set_sensitive(true);
+        let form = format!("token={}&token_type_hint=access_token", *encode(token));
+        let request = Request::builder()
+            .method(Method::POST)
+            .uri(endpoint.url.as_str())
+            .header(AUTHORIZATION, credentials)
+            .header(CONTENT_TYPE, FORM)
+            .body(Full::from(form));
+        self.exchange(request.map_err(|error| FetchError::exchange(&error))?).await
     }
 
-    async fn exchange(&self, request: impl FnOnce(&Client) -> RequestBuilder) -> Result<Vec<u8>, FetchError> {
+    async fn exchange(&self, mut request: Request<Full<Bytes>>) -> Result<Bytes, FetchError> {
+        request.headers_mut().insert(ACCEPT, JSON);
+        request.headers_mut().insert(USER_AGENT, NAME);
         let exchange = async {
             let client = self.client.get_or_try_init(|| new_client(self.ca.as_ref())).await?;
-            let mut answer = request(client).header(ACCEPT, "application/json").send().await?;
+            let answer = client.request(request).await.map_err(|error| FetchError::exchange(&error))?;
             if answer.status() != StatusCode::OK {
                 return Err(FetchError::Status(answer.status()));
             }
-            let mut body = Vec::new();
-            while let Some(chunk) = answer.chunk().await? {
-                if body.len().saturating_add(chunk.len()) > MAX_BODY {
-                    return Err(FetchError::TooLarge);
-                }
-                body.extend_from_slice(&chunk);
-            }
-            Ok(body)
+            let body = Limited::new(answer.into_body(), MAX_BODY).collect().await;
+            body.map(|body| body.to_bytes()).map_err(|error| FetchError::Body(error.to_string()))
         };
         timeout(TIMEOUT, exchange).await.map_err(|_| FetchError::Timeout)?
     }
 }
 
-async fn new_client(ca: Option<&CaBundle>) -> Result<Client, FetchError> {
+async fn new_client(ca: Option<&CaBundle>) -> Result<HttpClient, FetchError> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(system_certificates::load().await);
     roots.add_parsable_certificates(ca.into_iter().flat_map(|ca| ca.certificates().iter().cloned()));
     let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()
-        .map_err(|error| FetchError::Exchange(error.to_string()))?
+        .map_err(|error| FetchError::exchange(&error))?
         .with_root_certificates(roots)
         .with_no_client_auth();
-    let builder = Client::builder().tls_backend_preconfigured(tls).redirect(Policy::none()).no_proxy().referer(false);
-    Ok(builder.user_agent(concat!("mcp-host/", env!("CARGO_PKG_VERSION"))).build()?)
+    // `http` is for loopback only, which the config has checked.
+    let connector = HttpsConnectorBuilder::new().with_tls_config(tls).https_or_http().enable_http1().build();
+    Ok(Client::builder(TokioExecutor::new()).build(connector))
 }
