@@ -5,10 +5,10 @@
 //! the guests. The choice is made anew by each run and is cheap once made: rustup's toolchain if it is there, else the
 //! result of an earlier fallback, else first one and then the other is tried. `MCP_HOST_GUEST_TOOLCHAIN` forces one.
 
-mod apt;
+pub(crate) mod apt;
 mod distribution;
 mod rustup;
-mod wasi_libc;
+pub(crate) mod wasi_libc;
 
 use std::process::Command;
 use std::{env, fmt};

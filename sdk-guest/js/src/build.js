@@ -22,14 +22,14 @@ const WIT = ["../wit/", "../../../wit/"].map((path) => fileURLToPath(new URL(pat
 /** Makes a component of a module, whose default export is a class that extends `Provider`. */
 export async function build(source, output) {
   if (!existsSync(source)) throw new BuildError(`${source}: no such file`);
-  const { text, imports } = await bundled(source);
+  const { text, imports, table } = await bundled(source);
   const folder = await mkdtemp(join(tmpdir(), "mcp-host-provider-"));
   try {
     await writeWorld(folder, worlds(imports));
     const options = { witPath: folder, jsSource: text, world: "app", sync: true, optSize: true };
     // WASI is not stubbed: that would stub `wasi:config` and files, too.
     const made = await componentize(options).catch((error) => {
-      throw new BuildError(`${source} could not be started in the component:\n${error.message}`);
+      throw new BuildError(`${source} could not be started in the component:\n${explained(error.message, table)}`);
     });
     const component = renamed(made.component);
     await mkdir(dirname(resolve(output)), { recursive: true });
@@ -64,6 +64,8 @@ async function bundled(source) {
       stdin: { contents: entry, resolveDir: dirname(resolve(source)), sourcefile: "entry.js" },
       bundle: true,
       write: false,
+      outfile: join(dirname(resolve(source)), "bundle.js"),
+      sourcemap: "external",
       metafile: true,
       format: "esm",
       platform: "neutral",
@@ -76,11 +78,60 @@ async function bundled(source) {
     });
     const outputs = Object.values(result.metafile.outputs);
     const imports = outputs.flatMap((output) => output.imports.map(({ path }) => path));
-    return { text: result.outputFiles[0].text, imports };
+    const [map, code] = ["bundle.js.map", "bundle.js"].map((name) => result.outputFiles.find(({ path }) => path.endsWith(name)).text);
+    const table = lines(JSON.parse(map));
+    return { text: `${code}\nglobalThis.__mcpLines = ${JSON.stringify(table)};\n`, imports, table };
   } catch (error) {
     const said = error.errors?.map(({ text, location }) => (location ? `${location.file}:${location.line}: ${text}` : text));
     throw new BuildError(said?.join("\n") ?? error.message);
   }
+}
+
+/** Returns the module's error and its stack, without what the tool says around it. */
+function explained(message, { sources, lines }) {
+  return message
+    .replace(/^.*JavaScript module evaluation: /s, "")
+    .replace(/componentize-qjs:user\.js:(\d+):\d+/g, (position, line) => {
+      const found = lines[line - 1];
+      return found ? `${sources[found[0]]}:${found[1]}` : position;
+    })
+    .trimEnd();
+}
+
+/**
+ * Returns where each line of the bundle comes from, so that a stack can name the sources: their names, and for each line the number of
+ * its source and its line there; 0 for a line of neither.
+ */
+function lines({ sources, mappings }) {
+  let [source, line] = [0, 0];
+  const found = mappings.split(";").map((segments) => {
+    let first = 0;
+    for (const segment of segments.split(",").filter(Boolean)) {
+      const [, bySource, byLine] = numbers(segment);
+      if (byLine === undefined) continue;
+      [source, line] = [source + bySource, line + byLine];
+      first ||= [source, line + 1];
+    }
+    return first;
+  });
+  return { sources: sources.map((path) => path.replace(/^.*node_modules\//, "")), lines: found };
+}
+
+const DIGITS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+
+/** Decodes the numbers of a source map's segment: base 64, in groups of five bits, the sign in the lowest. */
+function numbers(segment) {
+  const decoded = [];
+  let [value, shift] = [0, 0];
+  for (const digit of segment) {
+    const bits = DIGITS.indexOf(digit);
+    value += (bits & 31) * 2 ** shift;
+    shift += 5;
+    if (bits & 32) continue;
+    decoded.push(value % 2 ? -(value - 1) / 2 : value / 2);
+    [value, shift] = [0, 0];
+  }
+  return decoded;
 }
 
 /** Returns the worlds with the interfaces that a bundle imports. */

@@ -12,10 +12,20 @@ const shown = (value) => {
   }
 };
 
+/** A line of the bundle in a stack. */
+const POSITION = /componentize-qjs:user\.js:(\d+):\d+/g;
+
+/** Names the source of a line of the bundle: the build appends the table. */
+function original(position, line) {
+  const table = globalThis.__mcpLines;
+  const found = table?.lines[line - 1];
+  return found ? `${table.sources[found[0]]}:${found[1]}` : position;
+}
+
 /** An error with its stack. */
 export function describeError(error) {
   if (!(error instanceof Error)) return shown(error);
-  const stack = String(error.stack ?? "").trimEnd();
+  const stack = String(error.stack ?? "").replace(POSITION, original).trimEnd();
   const head = `${error.name}: ${error.message}`;
   // In some engines the stack begins with the message, in others it does not.
   return stack.includes(error.message) && error.message ? stack : `${head}\n${stack}`;

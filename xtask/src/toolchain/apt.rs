@@ -11,11 +11,11 @@ use crate::progress::Progress;
 
 /// A Debian system, as `/etc/os-release` describes it.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Release {
+pub(crate) struct Release {
     /// `12`; none on testing and unstable.
-    pub(super) version: Option<u32>,
+    pub(crate) version: Option<u32>,
     /// `bookworm`.
-    pub(super) codename: String,
+    pub(crate) codename: String,
 }
 
 impl Release {
@@ -24,7 +24,7 @@ impl Release {
     /// # Errors
     ///
     /// When it is not Debian, or its release is unknown.
-    pub(super) fn current() -> Result<Self> {
+    pub(crate) fn current() -> Result<Self> {
         let file = Path::new("/etc/os-release");
         let text = fs::read_to_string(file)
             .with_context(|| format!("this fallback knows Debian only, and {} cannot be read", file.display()))?;
@@ -54,7 +54,7 @@ impl Release {
 /// # Errors
 ///
 /// When apt-get fails, or when there is no way to become root: then the error says what to type.
-pub(super) fn install(packages: &[&str], why: &str, progress: &Progress) -> Result<()> {
+pub(crate) fn install(packages: &[&str], why: &str, progress: &Progress) -> Result<()> {
     let root = become_root(packages, why, progress)?;
     let names = packages.join(", ");
     let mut step = progress.step(format!("installing the packages {names} ({why})"));

@@ -22,7 +22,7 @@ const FIRST_RELEASE: (&str, u32) = ("trixie", 13);
 /// Unpacks the library and returns the folder of its objects and archives.
 ///
 /// `folder` is emptied first. Needs no root, and writes nowhere else.
-pub(super) fn unpack(release: &Release, folder: &Path, step: &mut Step) -> Result<PathBuf> {
+pub(crate) fn unpack(release: &Release, folder: &Path, step: &mut Step) -> Result<PathBuf> {
     if folder.exists() {
         fs::remove_dir_all(folder).with_context(|| format!("cannot empty {}", folder.display()))?;
     }

@@ -1,0 +1,53 @@
+// A provider that uses each grant, for the end-to-end tests: `http` sends a request to the URL of the config, `keyvalue` performs every
+// operation on the bucket `visits`, and `env` returns the variable `WHO`.
+
+import { decodeUtf8, encodeUtf8, NotFound, Provider } from "mcp-host-provider";
+import { HttpError, request } from "mcp-host-provider/http";
+import { Bucket } from "mcp-host-provider/keyvalue";
+import { getEnvironment } from "wasi:cli/environment@0.2.6";
+
+export default class Granted extends Provider {
+  static info = { name: "granted", version: "1.0.0" };
+
+  #url;
+
+  constructor(config) {
+    super(config);
+    this.#url = config.text("url", "");
+  }
+
+  read(path) {
+    const entry = { path, name: path };
+    switch (path) {
+      case "http":
+        return { entry, bytes: this.#fetched(), isText: true };
+      case "keyvalue":
+        return { entry, text: operations(new Bucket("visits")).join(" ") };
+      case "env":
+        return { entry, text: Object.fromEntries(getEnvironment()).WHO ?? "" };
+      default:
+        throw new NotFound();
+    }
+  }
+
+  #fetched() {
+    try {
+      return request(this.#url, { method: "POST", headers: { "x-test": "é" }, body: "sent", timeout: 10_000 }).read(1024);
+    } catch (error) {
+      throw error instanceof HttpError ? error.toFailure() : error;
+    }
+  }
+}
+
+function operations(bucket) {
+  const bytes = encodeUtf8;
+  bucket.set("a", bytes("1"));
+  bucket.setMany({ b: bytes("2"), c: bytes("3") });
+  const swapped = [bucket.compareAndSwap("a", bytes("0"), bytes("9")), bucket.compareAndSwap("a", bytes("1"), bytes("9"))];
+  bucket.delete("b");
+  bucket.deleteMany(["c"]);
+  const values = bucket.getMany(["a", "b"]).map((value) => (value ? decodeUtf8(value) : "None"));
+  const counts = [bucket.increment("n", 2), bucket.increment("n", 3)];
+  const keys = [...bucket.keys()].sort().map((key) => `'${key}'`);
+  return [...counts, ...swapped.map(Number), ...values, bucket.has("b") ? "True" : "False", `[${keys.join(", ")}]`];
+}

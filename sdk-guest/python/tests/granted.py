@@ -1,0 +1,35 @@
+"""A provider that uses each grant, for the end-to-end tests: `http` sends a request to the URL of the config, `keyvalue` performs every
+operation on the bucket `visits`, and `env` returns the variable `WHO`."""
+
+import os
+
+from mcp_host_provider import Config, Contents, Entry, NotFound, Provider, export
+from mcp_host_provider.http import request
+from mcp_host_provider.keyvalue import Bucket
+
+
+@export(name="granted", version="1.0.0")
+class Granted(Provider):
+    def __init__(self, config: Config) -> None:
+        self.url = config.text("url", "")
+
+    def read(self, path: str) -> Contents:
+        match path:
+            case "http":
+                response = request(self.url, method="POST", headers={"x-test": "é"}, body=b"sent", timeout=10)
+                return Contents(Entry(path, path), response.read(1024).decode())
+            case "keyvalue":
+                return Contents(Entry(path, path), " ".join(map(str, self.operations(Bucket("visits")))))
+            case "env":
+                return Contents(Entry(path, path), os.environ.get("WHO", ""))
+            case _:
+                raise NotFound
+
+    def operations(self, bucket: Bucket) -> list[object]:
+        bucket.set("a", b"1")
+        bucket.set_many({"b": b"2", "c": b"3"})
+        swapped = [bucket.compare_and_swap("a", b"0", b"9"), bucket.compare_and_swap("a", b"1", b"9")]
+        bucket.delete("b")
+        bucket.delete_many(["c"])
+        values = [value and value.decode() for value in bucket.get_many(["a", "b"])]
+        return [bucket.increment("n", 2), bucket.increment("n", 3), *map(int, swapped), *values, "b" in bucket, sorted(bucket)]
