@@ -17,6 +17,7 @@ use tokio::time::Instant;
 use super::claims::{AccessToken, Claims};
 use super::fetch::Fetcher;
 use super::introspection::Introspector;
+use super::jwt::TokenForm;
 use super::remote_keys::{FetchedKeys, RemoteKeys};
 use super::token_error::TokenError;
 use super::{jwt, ring_provider};
@@ -117,9 +118,11 @@ impl AccessTokens {
 
     /// Verifies a token now. The outer error is one that is not kept: it costs little to find it again.
     async fn verify_now(&self, token: &str, client: &ClientId, now: Instant) -> Result<Verified, TokenError> {
-        let verifier = match jwt::unverified_issuer(token) {
-            Some(named) => self.issuers.get(&named),
-            None => self.issuers.values().find(|verifier| matches!(verifier.method, Method::Introspection(_))),
+        let verifier = match jwt::form(token) {
+            TokenForm::Jwt(named) => named.and_then(|named| self.issuers.get(&named)),
+            TokenForm::Opaque => {
+                self.issuers.values().find(|verifier| matches!(verifier.method, Method::Introspection(_)))
+            }
         };
         let verifier = verifier.ok_or(TokenError::UnknownIssuer)?;
         let (claims, keys) = match verifier.claims(token, client, &self.audiences).await {

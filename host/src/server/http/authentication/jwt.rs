@@ -3,6 +3,8 @@
 //! A token is verified with the keys of the issuer that it names, and with nothing that it brings along: `jku`, `x5u`, `jwk` and
 //! `x5c` in its header are ignored. `crit`, encrypted and compressed tokens are rejected, and so are types of other tokens.
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use jsonwebtoken::errors::{Error, ErrorKind};
 use jsonwebtoken::{Algorithm, Header, Validation, dangerous, decode, decode_header};
 use serde::Deserialize;
@@ -18,13 +20,32 @@ const MAX_CANDIDATES: usize = 8;
 /// token or a proof of possession is no access token.
 const TYPES: [&str; 3] = ["at+jwt", "application/at+jwt", "JWT"];
 
-/// Returns the issuer that a token names, before anything is verified; none if it is not a JSON Web Token.
-pub(super) fn unverified_issuer(token: &str) -> Option<String> {
+/// The form of a token, before anything is verified.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum TokenForm {
+    /// A JSON Web Token, signed or encrypted (RFC 7515 and RFC 7516, section 7.1), and the issuer that it names readably.
+    Jwt(Option<String>),
+    /// Another text, which says nothing of its issuer.
+    Opaque,
+}
+
+/// Returns the form of a token. A token that begins with an encoded JSON object is one of some issuer, even if its header or its
+/// claims are such as nobody here accepts.
+pub(super) fn form(token: &str) -> TokenForm {
     #[derive(Deserialize)]
     struct Named {
         iss: String,
     }
-    dangerous::insecure_decode::<Named>(token).ok().map(|token| token.claims.iss)
+    let has_header = |encoded: &str| {
+        let header = URL_SAFE_NO_PAD.decode(encoded.trim_end_matches('='));
+        header.is_ok_and(|json| serde_json::from_slice::<Claims>(&json).is_ok())
+    };
+    match token.split_once('.') {
+        Some((header, _)) if has_header(header) => {
+            TokenForm::Jwt(dangerous::insecure_decode_claims::<Named>(token).ok().map(|claims| claims.iss))
+        }
+        _ => TokenForm::Opaque,
+    }
 }
 
 /// Verifies a token of that issuer with its keys, for one of those audiences.
@@ -97,5 +118,32 @@ fn token_error(error: &Error) -> TokenError {
             TokenError::Claim(claim.clone())
         }
         _ => TokenError::Signature,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn token(header: &str, claims: &str) -> String {
+        format!("{}.{}.c2ln", URL_SAFE_NO_PAD.encode(header), URL_SAFE_NO_PAD.encode(claims))
+    }
+
+    #[test]
+    fn a_token_with_a_header_is_of_the_issuer_that_it_names_and_of_no_other() {
+        let claims = r#"{"iss":"https://a.example"}"#;
+        for header in
+            [r#"{"alg":"ES256"}"#, r#"{"alg":"ES512"}"#, r#"{"alg":"none","kid":7}"#, r#"{"alg":"a","alg":"b"}"#]
+        {
+            assert_eq!(form(&token(header, claims)), TokenForm::Jwt(Some("https://a.example".to_owned())), "{header}");
+        }
+        for claims in ["{}", r#"{"iss":7}"#, r#"{"iss":"a","iss":"b"}"#, "no JSON"] {
+            assert_eq!(form(&token(r#"{"alg":"ES256"}"#, claims)), TokenForm::Jwt(None), "{claims}");
+        }
+        let encrypted = token(r#"{"alg":"RSA-OAEP","enc":"A256GCM"}"#, "key") + ".text.tag";
+        assert_eq!(form(&encrypted), TokenForm::Jwt(None));
+        for opaque in ["", "abc", "a.b.c", "mcp_9qZ", "W10.a.b"] {
+            assert_eq!(form(opaque), TokenForm::Opaque, "{opaque}");
+        }
     }
 }
