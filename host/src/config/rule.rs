@@ -232,7 +232,7 @@ impl FromNode for PrincipalSelector {
     }
 
     fn schema() -> Schema {
-        Schema::pattern(r"^([*]|[^*\s]+)$").with("maxLength", MAX_PRINCIPAL_LEN)
+        Schema::pattern(r"^([*]|[^*\s]([^*]*[^*\s])?)$").with("maxLength", MAX_PRINCIPAL_LEN)
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
@@ -246,7 +246,7 @@ impl FromNode for PrincipalSelector {
 impl PrincipalSelector {
     /// The schema of the name of one principal.
     pub(super) fn name_schema() -> Schema {
-        Schema::pattern(r"^[^*\s]+$").with("maxLength", MAX_PRINCIPAL_LEN)
+        Schema::pattern(r"^[^*\s]([^*]*[^*\s])?$").with("maxLength", MAX_PRINCIPAL_LEN)
     }
 
     /// Reads the name of one principal: a built-in one, one of the config, or one with a slash.
@@ -299,9 +299,10 @@ fn read_reference<'k>(
 
 /// Returns whether a principal or a group that somebody else names can have that name.
 pub(super) fn is_external_name(name: &str) -> bool {
-    let is_visible = |c: char| !c.is_control() && !c.is_whitespace() && c != '*';
-    let has_parts = name.split_once('/').is_some_and(|(issuer, rest)| !issuer.is_empty() && !rest.is_empty());
-    has_parts && name.len() <= MAX_PRINCIPAL_LEN && name.chars().all(is_visible)
+    let is_inner = |c: char| !c.is_control() && (c == ' ' || !c.is_whitespace()) && c != '*';
+    let is_issuer = |issuer: &str| !issuer.is_empty() && !issuer.contains(' ');
+    let has_parts = name.split_once('/').is_some_and(|(issuer, rest)| is_issuer(issuer) && !rest.is_empty());
+    has_parts && name.len() <= MAX_PRINCIPAL_LEN && name.trim() == name && name.chars().all(is_inner)
 }
 
 impl FromNode for Operation {

@@ -55,6 +55,7 @@ use crate::config::issuer::Scope;
 use crate::config::{Config, Operation};
 use crate::host::Host;
 use crate::log_target;
+use crate::server::client_id::ClientId;
 use crate::throttle::Throttle;
 
 /// The maximum size of a token in bytes.
@@ -100,6 +101,8 @@ pub(super) struct Authenticated {
     pub(super) principal: Principal,
     credentials: Credentials,
     access_token: Option<Arc<AccessToken>>,
+    /// Who sent the credentials; none if there are none.
+    client: Option<ClientId>,
     /// The time for which the credentials are valid at most, whatever the config; none if it is not limited.
     expires_in: Option<Duration>,
 }
@@ -107,7 +110,7 @@ pub(super) struct Authenticated {
 impl Authenticated {
     /// A request whose principal somebody else authenticated.
     pub(super) fn by_application(principal: Principal) -> Self {
-        Self { principal, credentials: Credentials::None, access_token: None, expires_in: None }
+        Self { principal, credentials: Credentials::None, access_token: None, client: None, expires_in: None }
     }
 
     /// Returns whether it was authenticated by credentials of its own, which may expire or be revoked.
@@ -181,6 +184,7 @@ impl Authenticator {
     pub(super) async fn authenticate(
         &self,
         request: &mut Request,
+        client: &ClientId,
         default: Option<&Principal>,
     ) -> Result<Option<Authenticated>, AuthenticationError> {
         let snapshot = self.snapshot();
@@ -193,10 +197,10 @@ impl Authenticator {
             // Without tokens there is nobody to authenticate: the header may be for a reverse proxy.
             (Some(value), _) if snapshot.accepts_tokens() => {
                 let token = Zeroizing::new(bearer_token(&value)?.to_owned());
-                self.verify(&snapshot, Credentials::Token(token)).await.map(Some)
+                self.verify(&snapshot, client, Credentials::Token(token)).await.map(Some)
             }
             (_, Some(certificate)) if !snapshot.config.http.client_ca.is_empty() => {
-                self.verify(&snapshot, Credentials::Certificate(certificate)).await.map(Some)
+                self.verify(&snapshot, client, Credentials::Certificate(certificate)).await.map(Some)
             }
             _ => match default {
                 Some(principal) if snapshot.authenticates_anybody() && !self.may_do_anything(principal) => {
@@ -216,6 +220,7 @@ impl Authenticator {
     async fn verify(
         &self,
         snapshot: &Snapshot,
+        client: &ClientId,
         credentials: Credentials,
     ) -> Result<Authenticated, AuthenticationError> {
         let (principal, access_token, expires_in) = match &credentials {
@@ -224,7 +229,8 @@ impl Authenticator {
                 Some(principal) => (principal, None, None),
                 None if snapshot.access_tokens.is_empty() => return Err(INVALID_TOKEN),
                 None => {
-                    let token = snapshot.access_tokens.verify(token).await.map_err(|error| self.token_error(&error))?;
+                    let token =
+                        snapshot.access_tokens.verify(token, client).await.map_err(|error| self.token_error(&error))?;
                     let expires_in = token.expires_in();
                     (token.principal.clone(), Some(token), expires_in)
                 }
@@ -235,7 +241,8 @@ impl Authenticator {
                 (principal, None, Some(expires_in))
             }
         };
-        let authenticated = Authenticated { principal, credentials, access_token, expires_in };
+        let authenticated =
+            Authenticated { principal, credentials, access_token, client: Some(client.clone()), expires_in };
         authenticated.require_scopes(&[])?;
         Ok(authenticated)
     }
@@ -246,7 +253,7 @@ impl Authenticator {
         authenticated: Authenticated,
     ) -> impl Future<Output = ()> + Send + use<> {
         let (authenticator, mut generations) = (Arc::downgrade(self), self.host.generations());
-        let Authenticated { principal, credentials, access_token, mut expires_in } = authenticated;
+        let Authenticated { principal, credentials, access_token, client, mut expires_in } = authenticated;
         let again = if access_token.is_some() { access_tokens::CACHE_TIME } else { MAX_SLEEP };
         drop(access_token);
         async move {
@@ -256,7 +263,8 @@ impl Authenticator {
                     changed = generations.changed() => if changed.is_err() { return },
                 }
                 let Some(authenticator) = authenticator.upgrade() else { return };
-                let verified = authenticator.verify(&authenticator.snapshot(), credentials.clone()).await;
+                let Some(client) = &client else { return };
+                let verified = authenticator.verify(&authenticator.snapshot(), client, credentials.clone()).await;
                 match verified {
                     Ok(verified) if verified.principal == principal => expires_in = verified.expires_in,
                     _ => return,

@@ -160,7 +160,7 @@ impl Endpoint {
             return Ok(Authenticated::by_application(principal));
         }
         let default = self.options.default_principal.as_ref();
-        let authenticated = self.authenticator.authenticate(request, default).await;
+        let authenticated = self.authenticator.authenticate(request, client, default).await;
         authenticated
             .map_err(|error| self.reject_unauthenticated(&error, client))?
             .ok_or_else(|| (StatusCode::UNAUTHORIZED, "the request has no principal\n").into_response())

@@ -3,7 +3,8 @@
 //! many](crate::config::http::HttpServerLimits::sessions), or with the server.
 //!
 //! A session is bound to the principal that opened it: for other principals it does not exist. If the same principal comes back with
-//! other groups, as with a renewed access token, its subscriptions get these.
+//! other groups, as with a renewed access token, its subscriptions get these, and its event stream ends: what a stream delivers is what
+//! the token may see that opened it.
 //!
 //! An open event stream counts as a request in flight, so a client that only waits for notifications is never idle.
 //! (rmcp counts messages, and would end the session.)
@@ -16,9 +17,11 @@ use axum::body::Body;
 use axum::extract::Request;
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
+use futures::StreamExt as _;
 use parking_lot::{Mutex, MutexGuard};
 use rmcp::transport::streamable_http_server::session::SessionManager;
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -56,7 +59,7 @@ struct SessionState {
     /// The hash of its id, for the audit log.
     hash: SessionHash,
     /// The principal that opened it, with the groups of its last request.
-    principal: Principal,
+    principal: watch::Sender<Principal>,
     client: ClientCell,
     permit: ClientPermit,
     in_flight: InFlight,
@@ -73,6 +76,8 @@ pub(super) struct SessionGuard {
     hash: SessionHash,
     client: ClientCell,
     in_flight: InFlight,
+    /// The principal of the session, from this request on.
+    principal: watch::Receiver<Principal>,
 }
 
 impl Sessions {
@@ -95,7 +100,7 @@ impl Sessions {
 
     /// Returns whether a session with this id exists and was opened by this principal.
     pub(super) fn belongs_to(&self, id: &str, principal: &Principal) -> bool {
-        self.lock().get(id).is_some_and(|session| session.principal.is_same_identity(principal))
+        self.lock().get(id).is_some_and(|session| session.principal.borrow().is_same_identity(principal))
     }
 
     /// Ends sessions that have been idle for too long, as long as there is a server.
@@ -150,9 +155,10 @@ impl Sessions {
             }
         };
         let (in_flight, hash) = (InFlight::default(), SessionHash::new(id));
+        let (principal, seen) = watch::channel(caller.principal().clone());
         let session = SessionState {
             hash,
-            principal: caller.principal().clone(),
+            principal,
             client: client.clone(),
             permit,
             in_flight: in_flight.clone(),
@@ -160,22 +166,29 @@ impl Sessions {
             idle_since: Instant::now(),
         };
         all.insert(id.to_owned(), session);
-        Ok((SessionGuard { sessions: self.clone(), id: id.to_owned(), hash, client, in_flight }, evicted))
+        let guard =
+            SessionGuard { sessions: self.clone(), id: id.to_owned(), hash, client, in_flight, principal: seen };
+        Ok((guard, evicted))
     }
 
     /// Acquires the session with this id, if this principal has it. The groups of the principal are from now on those of the session.
     pub(super) fn acquire(self: &Arc<Self>, id: &str, principal: &Principal) -> Option<SessionGuard> {
         let mut all = self.lock();
-        let session = all.get_mut(id).filter(|session| session.principal.is_same_identity(principal))?;
+        let session = all.get_mut(id).filter(|session| session.principal.borrow().is_same_identity(principal))?;
         session.active = session.active.saturating_add(1);
-        if session.principal != *principal {
-            session.principal = principal.clone();
-            if let Some(client) = session.client.get() {
-                client.set_principal(principal);
+        let is_another = session.principal.send_if_modified(|current| {
+            let is_another = *current != *principal;
+            if is_another {
+                current.clone_from(principal);
             }
+            is_another
+        });
+        if let Some(client) = session.client.get().filter(|_| is_another) {
+            client.set_principal(principal);
         }
         let (client, in_flight, hash) = (session.client.clone(), session.in_flight.clone(), session.hash);
-        Some(SessionGuard { sessions: self.clone(), id: id.to_owned(), hash, client, in_flight })
+        let principal = session.principal.subscribe();
+        Some(SessionGuard { sessions: self.clone(), id: id.to_owned(), hash, client, in_flight, principal })
     }
 
     /// Answers a request, and tracks the session that it belongs to, opens or ends.
@@ -195,7 +208,7 @@ impl Sessions {
             };
         };
         let session = self.acquire(&id, caller.principal());
-        let is_delete = request.method() == Method::DELETE;
+        let (is_delete, is_stream) = (request.method() == Method::DELETE, request.method() == Method::GET);
         let response = answer(request).await;
         match response.status() {
             status if is_delete && status.is_success() => match session {
@@ -208,6 +221,13 @@ impl Sessions {
             },
             // rmcp found the session, which was closed before it got the message.
             StatusCode::INTERNAL_SERVER_ERROR if !self.exists(&id).await => not_found(),
+            status if is_stream && status.is_success() => {
+                let Some(session) = session else { return response };
+                let changed = session.until_principal_changes();
+                let response =
+                    response.map(|body| Body::from_stream(body.into_data_stream().take_until(Box::pin(changed))));
+                response.map(|body| GuardedBody::wrap(body, session))
+            }
             _ => response.map(|body| GuardedBody::wrap(body, session)),
         }
     }
@@ -251,6 +271,14 @@ impl SessionGuard {
     /// The hash of its id, for the audit log.
     pub(super) fn hash(&self) -> SessionHash {
         self.hash
+    }
+
+    /// Waits until a request of the session has other groups, or until the session ends.
+    fn until_principal_changes(&self) -> impl Future<Output = ()> + Send + use<> {
+        let mut principal = self.principal.clone();
+        async move {
+            let _ = principal.changed().await;
+        }
     }
 
     /// The requests of the session in flight.

@@ -22,6 +22,7 @@ use super::token_error::TokenError;
 use super::{jwt, ring_provider};
 use crate::config::issuer::{Issuer, Jwks, KeySet};
 use crate::config::{Config, TokenDigest};
+use crate::server::client_id::ClientId;
 
 /// The time for which the verification of a token counts.
 pub(super) const CACHE_TIME: Duration = Duration::from_secs(30);
@@ -94,8 +95,8 @@ impl AccessTokens {
         self.issuers.is_empty()
     }
 
-    /// Verifies a token.
-    pub(super) async fn verify(&self, token: &str) -> Result<Arc<AccessToken>, TokenError> {
+    /// Verifies a token that this client sends.
+    pub(super) async fn verify(&self, token: &str, client: &ClientId) -> Result<Arc<AccessToken>, TokenError> {
         let (digest, now) = (TokenDigest::of(token), Instant::now());
         loop {
             match self.verified.get_value_or_guard_async(&digest).await {
@@ -104,7 +105,7 @@ impl AccessTokens {
                     self.verified.remove_if(&digest, |known| !known.counts(now));
                 }
                 Err(guard) => {
-                    let verified = self.verify_now(token, now).await?;
+                    let verified = self.verify_now(token, client, now).await?;
                     let result = verified.token.clone();
                     // It fails if it was removed meanwhile: then the next request verifies it again.
                     let _ = guard.insert(verified);
@@ -115,13 +116,13 @@ impl AccessTokens {
     }
 
     /// Verifies a token now. The outer error is one that is not kept: it costs little to find it again.
-    async fn verify_now(&self, token: &str, now: Instant) -> Result<Verified, TokenError> {
+    async fn verify_now(&self, token: &str, client: &ClientId, now: Instant) -> Result<Verified, TokenError> {
         let verifier = match jwt::unverified_issuer(token) {
             Some(named) => self.issuers.get(&named),
             None => self.issuers.values().find(|verifier| matches!(verifier.method, Method::Introspection(_))),
         };
         let verifier = verifier.ok_or(TokenError::UnknownIssuer)?;
-        let (claims, keys) = match verifier.claims(token, &self.audiences).await {
+        let (claims, keys) = match verifier.claims(token, client, &self.audiences).await {
             Ok(found) => found,
             Err(error) => {
                 let time = match error {
@@ -157,13 +158,18 @@ impl IssuerVerifier {
     }
 
     /// Returns the claims of a token that is valid for one of those audiences, and the keys that verified it.
-    async fn claims(&self, token: &str, audiences: &[String]) -> Result<(Claims, UsedKeys), TokenError> {
+    async fn claims(
+        &self,
+        token: &str,
+        client: &ClientId,
+        audiences: &[String],
+    ) -> Result<(Claims, UsedKeys), TokenError> {
         let audiences: Vec<_> = audiences.iter().chain(&self.issuer.audiences).cloned().collect();
         let verify = |keys: &KeySet| jwt::verify(token, &self.issuer, &audiences, keys);
         match &self.method {
             Method::Keys(keys) => Ok((verify(keys)?, None)),
             Method::Introspection(introspector) => {
-                Ok((introspector.introspect(token, &self.issuer, &audiences).await?, None))
+                Ok((introspector.introspect(token, client, &self.issuer, &audiences).await?, None))
             }
             Method::RemoteKeys(remote) => {
                 let mut fetched = remote.get().await?;

@@ -60,7 +60,7 @@ impl AccessToken {
             principal: Principal::new(format!("{prefix}/{name}")).with_groups(groups),
             issuer: issuer.clone(),
             scopes,
-            expires: expiry(claims, issuer.clock_skew.duration()),
+            expires: expiry(claims, issuer.clock_skew.duration())?,
         })
     }
 
@@ -89,11 +89,18 @@ fn include_scopes(scopes: &mut BTreeSet<Box<str>>, issuer: &Issuer) {
     }
 }
 
-/// The claim `exp`, seconds since 1970 with or without a fraction, and the tolerated difference of clocks.
-fn expiry(claims: &Claims, clock_skew: Duration) -> Option<SystemTime> {
-    let seconds = claims.get("exp")?.as_f64()?;
-    let since_epoch = Duration::try_from_secs_f64(seconds.max(0.0)).ok()?;
-    UNIX_EPOCH.checked_add(since_epoch)?.checked_add(clock_skew)
+/// Returns when a token expires, with the tolerated difference of clocks; none if it has no claim `exp`.
+fn expiry(claims: &Claims, clock_skew: Duration) -> Result<Option<SystemTime>, TokenError> {
+    let Some(since_epoch) = numeric_date(claims, "exp")? else { return Ok(None) };
+    let expires = UNIX_EPOCH.checked_add(since_epoch).and_then(|time| time.checked_add(clock_skew));
+    expires.map(Some).ok_or_else(|| TokenError::Claim("exp".to_owned()))
+}
+
+/// Returns the time of a claim since 1970, in seconds with or without a fraction (RFC 7519, section 2).
+pub(super) fn numeric_date(claims: &Claims, claim: &str) -> Result<Option<Duration>, TokenError> {
+    let Some(value) = claims.get(claim) else { return Ok(None) };
+    let time = value.as_f64().and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    time.map(Some).ok_or_else(|| TokenError::Claim(claim.to_owned()))
 }
 
 /// Returns whether a text can be the name of a principal: visible characters, and spaces between them.
@@ -179,6 +186,18 @@ mod tests {
             assert_eq!(token.principal.name(), format!("corp/{sub}"));
             assert!(!token.principal.is_built_in());
         }
+    }
+
+    #[test]
+    fn a_time_is_a_number_of_seconds() {
+        for exp in [json!("1795350000"), json!(null), json!(false), json!([1]), json!(-1), json!(1e300)] {
+            let claims = json!({ "sub": "ada", "exp": exp });
+            assert!(matches!(read(&claims, &issuer(|_| {}), &[]), Err(TokenError::Claim(_))), "{exp}");
+        }
+        assert_eq!(
+            read(&json!({ "sub": "ada", "exp": 1.5 }), &issuer(|_| {}), &[]).unwrap().expires_in(),
+            Some(Duration::ZERO)
+        );
     }
 
     #[test]

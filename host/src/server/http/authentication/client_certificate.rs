@@ -68,21 +68,22 @@ fn verify(
 fn principal_name(certificate: &X509Certificate<'_>, from: CertificateName) -> Option<String> {
     let alternative = certificate.subject_alternative_name().ok()?;
     let general = alternative.iter().flat_map(|extension| &extension.value.general_names);
-    let names: Vec<&str> = match from {
+    // A name that cannot be decoded counts, too.
+    let names: Vec<Option<&str>> = match from {
         CertificateName::CommonName => {
-            certificate.subject().iter_common_name().filter_map(|name| name.as_str().ok()).collect()
+            certificate.subject().iter_common_name().map(|name| name.as_str().ok()).collect()
         }
         from => general
             .filter_map(|name| match (from, name) {
                 (CertificateName::Dns, GeneralName::DNSName(name))
                 | (CertificateName::Email, GeneralName::RFC822Name(name))
-                | (CertificateName::Uri, GeneralName::URI(name)) => Some(*name),
+                | (CertificateName::Uri, GeneralName::URI(name)) => Some(Some(*name)),
                 _ => None,
             })
             .collect(),
     };
     match names.as_slice() {
-        [name] if is_name(name) => Some((*name).to_owned()),
+        [Some(name)] if is_name(name) => Some((*name).to_owned()),
         _ => None,
     }
 }

@@ -11,12 +11,12 @@ use axum::http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, USER_AGENT};
 use axum::http::{HeaderValue, Method, Request, StatusCode};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use form_urlencoded::byte_serialize;
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper_rustls::{HttpsConnector, HttpsConnectorBuilder};
 use hyper_util::client::legacy::Client;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use rustls::crypto::ring;
 use rustls::{ClientConfig, RootCertStore};
 use tokio::sync::OnceCell;
@@ -89,7 +89,7 @@ impl Fetcher {
     /// Asks an introspection endpoint about a token (RFC 7662, section 2.1).
     pub(super) async fn introspect(&self, endpoint: &Introspection, token: &str) -> Result<Bytes, FetchError> {
         // The credentials are form-encoded first (RFC 6749, section 2.3.1).
-        let encode = |text: &str| Zeroizing::new(utf8_percent_encode(text, NON_ALPHANUMERIC).to_string());
+        let encode = |text: &str| Zeroizing::new(byte_serialize(text.as_bytes()).collect::<String>());
         let (id, secret) = (encode(&endpoint.client_id), encode(endpoint.client_secret.expose()));
         let basic = Zeroizing::new(STANDARD.encode(Zeroizing::new(format!("{}:{}", *id, *secret)).as_bytes()));
         let credentials = HeaderValue::try_from(format!("Basic {}", *basic));

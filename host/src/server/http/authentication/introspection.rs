@@ -1,22 +1,29 @@
 //! Token introspection (RFC 7662): the issuer is asked whether a token is active.
 //!
-//! At most [`MAX_REQUESTS`] questions are asked at a time. Without an answer a token is not accepted.
+//! At most [`MAX_REQUESTS`] questions are asked at a time, and at most [`MAX_CLIENT_REQUESTS`] for one client: so one that sends tokens
+//! at random leaves the others theirs. Without an answer a token is not accepted.
 
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
-use super::claims::Claims;
+use super::claims::{Claims, numeric_date};
 use super::fetch::{FetchError, Fetcher};
 use super::token_error::TokenError;
 use crate::config::issuer::{Introspection, Issuer};
 use crate::log_target;
+use crate::server::client_id::ClientId;
 use crate::throttle::Throttle;
 
 /// The maximum number of questions at a time.
 const MAX_REQUESTS: usize = 16;
+/// The maximum number of questions at a time about tokens of one client: an address.
+const MAX_CLIENT_REQUESTS: usize = 4;
 /// The maximum time for which a question waits for others.
 const MAX_WAIT: Duration = Duration::from_secs(5);
 /// The interval of warnings about failures.
@@ -28,24 +35,29 @@ pub(super) struct Introspector {
     endpoint: Introspection,
     fetcher: Fetcher,
     permits: Semaphore,
+    /// The permits of the clients that wait or are asked about.
+    client_permits: Mutex<HashMap<ClientId, Weak<Semaphore>>>,
     failure_log: Throttle,
 }
 
 impl Introspector {
     pub(super) fn new(endpoint: Introspection, fetcher: Fetcher) -> Self {
         let (permits, failure_log) = (Semaphore::new(MAX_REQUESTS), Throttle::new(WARN_INTERVAL));
-        Self { endpoint, fetcher, permits, failure_log }
+        Self { endpoint, fetcher, permits, client_permits: Mutex::default(), failure_log }
     }
 
     /// Returns what the issuer says about a token, if it is active and was issued for one of those audiences.
     pub(super) async fn introspect(
         &self,
         token: &str,
+        client: &ClientId,
         issuer: &Issuer,
         audiences: &[String],
     ) -> Result<Claims, TokenError> {
         let asked = async {
-            let _permit = timeout(MAX_WAIT, self.permits.acquire()).await.map_err(|_| FetchError::Timeout)?;
+            let of_client = self.permits_of(client);
+            let permits = async { (of_client.acquire().await, self.permits.acquire().await) };
+            let _permits = timeout(MAX_WAIT, permits).await.map_err(|_| FetchError::Timeout)?;
             self.fetcher.introspect(&self.endpoint, token).await
         };
         let answer = asked.await.map_err(|error| error.to_string());
@@ -56,6 +68,18 @@ impl Introspector {
         }
         validate(&claims, issuer, audiences)?;
         Ok(claims)
+    }
+
+    /// Returns the permits of a client. They exist as long as somebody has them.
+    fn permits_of(&self, client: &ClientId) -> Arc<Semaphore> {
+        let mut all = self.client_permits.lock();
+        if let Some(permits) = all.get(client).and_then(Weak::upgrade) {
+            return permits;
+        }
+        all.retain(|_, permits| permits.strong_count() > 0);
+        let permits = Arc::new(Semaphore::new(MAX_CLIENT_REQUESTS));
+        all.insert(client.clone(), Arc::downgrade(&permits));
+        permits
     }
 
     fn failure(&self, reason: String) -> TokenError {
@@ -84,10 +108,9 @@ fn validate(claims: &Claims, issuer: &Issuer, audiences: &[String]) -> Result<()
     if claims.contains_key("cnf") {
         return Err(TokenError::SenderConstrained);
     }
-    let now = jsonwebtoken::get_current_timestamp().saturating_add(issuer.clock_skew.duration().as_secs());
-    match claims.get("nbf").map(Value::as_u64) {
-        Some(None) => Err(TokenError::Claim("nbf".to_owned())),
-        Some(Some(nbf)) if nbf > now => Err(TokenError::NotYetValid),
+    let now = Duration::from_secs(jsonwebtoken::get_current_timestamp()).saturating_add(issuer.clock_skew.duration());
+    match numeric_date(claims, "nbf")? {
+        Some(nbf) if nbf > now => Err(TokenError::NotYetValid),
         _ => Ok(()),
     }
 }
