@@ -7,7 +7,6 @@ use rustix::fs::{FileType, fstat};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, kill_process, pidfd_getfd, pidfd_open};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
-use tokio_rustls::rustls::crypto::ring;
 
 use crate::TIMEOUT;
 use crate::log::Log;
@@ -39,9 +38,6 @@ impl Process {
 
     /// The same, with standard error returned to the caller instead of read.
     pub(crate) fn start_with_raw_stderr(mut command: Command) -> (Self, ChildStdin, ChildStdout, ChildStderr) {
-        // The clients of the tests need one even for plain HTTP, as the host enables TLS in `reqwest` without a provider. If
-        // there is one already, that is as good.
-        let _ = ring::default_provider().install_default();
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
         let mut child = command.spawn().expect("`mcp-host` starts");
         let stdin = child.stdin.take().expect("it is a pipe");

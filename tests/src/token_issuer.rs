@@ -67,7 +67,7 @@ impl TokenIssuer {
             "aud": audience,
             "iat": now,
             "exp": now + 3600,
-            "jti": format!("{subject}-{now}"),
+            "jti": "token",
             "client_id": "client",
             "scope": "mcp:read mcp:subscribe",
         })

@@ -72,7 +72,8 @@ async fn a_subject_is_a_name_of_its_issuer_whatever_it_says() {
             answered += 1;
             assert!(super::uris(answer).await.is_empty(), "{subject:?} has the rights of another");
         } else {
-            assert_eq!(answer.status(), StatusCode::UNAUTHORIZED, "{subject:?}");
+            let shown: String = subject.chars().take(100).collect();
+            assert_eq!(answer.status(), StatusCode::UNAUTHORIZED, "{shown:?}");
         }
     }
     let mut lines = Vec::new();
