@@ -56,10 +56,11 @@ pub enum Warning {
         /// The glob of that rule.
         deny: String,
     },
-    /// A rule names a principal or a group of an issuer that the config does not have. An embedding application may authenticate it.
+    /// A rule or a group names a principal or a group of an issuer that the config does not have. An embedding application may
+    /// authenticate it.
     UnknownIssuer {
-        /// The rule.
-        rule: RuleRef,
+        /// The rule or the group.
+        by: String,
         /// The name of the principal or the group.
         name: String,
     },
@@ -99,7 +100,7 @@ struct RuleGlob<'a> {
 impl Config {
     /// Returns the warnings.
     pub fn warnings(&self) -> Vec<Warning> {
-        let unknown = self.unknown_issuers().map(|(rule, name)| Warning::UnknownIssuer { rule, name: name.to_owned() });
+        let unknown = self.unknown_issuers().map(|(by, name)| Warning::UnknownIssuer { by, name: name.to_owned() });
         self.all_warnings(&[]).map(|warning| warning()).chain(unknown).collect()
     }
 
@@ -149,15 +150,20 @@ impl Config {
     }
 
     /// The principals and groups with a slash in their names that no issuer and no client CA can bring.
-    fn unknown_issuers(&self) -> impl Iterator<Item = (RuleRef, &str)> {
+    fn unknown_issuers(&self) -> impl Iterator<Item = (String, &str)> {
         let of_issuers = self.issuers.iter().map(|issuer| issuer.name.as_str());
         let known: Vec<_> = of_issuers.chain(self.http.client_ca.iter().map(|ca| ca.name.as_str())).collect();
         let is_unknown = move |name: &str| name.split_once('/').is_some_and(|(issuer, _)| !known.contains(&issuer));
-        let names = self.rules.iter().enumerate().flat_map(|(index, rule)| {
+        let of_rules = self.rules.iter().enumerate().flat_map(move |(index, rule)| {
             let principals = rule.principals.iter().map(PrincipalSelector::as_str);
-            principals.chain(rule.groups.iter().map(String::as_str)).map(move |name| (index, name))
+            let names = principals.chain(rule.groups.iter().map(String::as_str));
+            names.map(move |name| (RuleRef::new(self, index).to_string(), name))
         });
-        names.filter(move |(_, name)| is_unknown(name)).map(|(index, name)| (RuleRef::new(self, index), name))
+        let of_groups = self.groups.iter().flat_map(|group| {
+            let names = group.principals.iter().chain(&group.groups);
+            names.map(move |name| (format!("group `{}`", group.name), name.as_str()))
+        });
+        of_rules.chain(of_groups).filter(move |(_, name)| is_unknown(name))
     }
 
     /// The globs of all rules.
@@ -227,9 +233,9 @@ impl fmt::Display for Warning {
                 f,
                 "`allow` of {rule} has `{glob}`, and everything that it matches is denied, by `{deny}` of {by}"
             ),
-            Self::UnknownIssuer { rule, name } => write!(
+            Self::UnknownIssuer { by, name } => write!(
                 f,
-                "{rule} names `{name}`, and no `[[issuer]]` and no `http.client-ca` of that name can bring it; only an application \
+                "{by} names `{name}`, and no `[[issuer]]` and no `http.client-ca` of that name can bring it; only an application \
                  that embeds this host can"
             ),
             Self::EncodedSlash { rule, key, glob, found } => write!(

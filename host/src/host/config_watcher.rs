@@ -323,7 +323,9 @@ impl Reloading {
                     self.retry_later();
                 }
                 let then = if is_transient { ", and the new ones are tried again" } else { "" };
-                tracing::error!(target: log_target::CONFIG, %error, "reload failed; {KEEPING_PLUGINS}{then}; {SETTINGS_APPLY}");
+                let settings =
+                    if error.applies_settings() { SETTINGS_APPLY } else { "nothing of the new config applies" };
+                tracing::error!(target: log_target::CONFIG, %error, "reload failed; {KEEPING_PLUGINS}{then}; {settings}");
             }
             None => {
                 tracing::error!(target: log_target::CONFIG, "reload failed: internal error; keeping the current plugins")

@@ -87,6 +87,16 @@ impl ReloadError {
     }
 }
 
+impl ReloadError {
+    /// Returns whether the rules and settings of the new config apply all the same.
+    pub(super) fn applies_settings(&self) -> bool {
+        match self {
+            Self::Plugins(_) | Self::ComponentChanging { .. } | Self::Superseded => true,
+            Self::Conflict(_) | Self::Exposure(_) | Self::ShuttingDown => false,
+        }
+    }
+}
+
 /// The changes of a reload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

@@ -33,6 +33,7 @@ mod ring_provider;
 mod static_tokens;
 mod token_error;
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,7 +42,7 @@ use axum::extract::Request;
 use axum::http::HeaderValue;
 use axum::http::header::AUTHORIZATION;
 use axum::response::Response;
-use tokio::time::sleep;
+use tokio::time::{Instant, sleep};
 use zeroize::Zeroizing;
 
 use self::access_tokens::AccessTokens;
@@ -62,6 +63,10 @@ use crate::throttle::Throttle;
 const MAX_TOKEN_LEN: usize = 16 << 10;
 /// The interval of warnings about tokens that are not accepted.
 const WARN_INTERVAL: Duration = Duration::from_secs(10);
+/// The time for which an event stream goes on while the issuer of its token does not answer.
+const GRACE_TIME: Duration = Duration::from_secs(15);
+/// The interval of questions during that time.
+const RETRY_INTERVAL: Duration = Duration::from_secs(2);
 /// The maximum time for which a timer of an event stream runs: the clock of tokens may be changed meanwhile.
 const MAX_SLEEP: Duration = Duration::from_mins(10);
 
@@ -72,7 +77,7 @@ pub(super) enum AuthenticationError {
     #[error("credentials are required: send `Authorization: Bearer TOKEN`")]
     Missing,
     /// Its credentials are malformed, or there are several.
-    #[error("the credentials are malformed: send one `Authorization: Bearer TOKEN`")]
+    #[error("the credentials are malformed: send one `Authorization: Bearer TOKEN`, of at most 16 KiB")]
     Malformed,
     /// It has a token that is not accepted.
     #[error("{0}")]
@@ -139,7 +144,8 @@ pub(super) struct Authenticator {
     current: ArcSwapOption<Snapshot>,
     /// Held while one is made, so that keys that were fetched are not lost.
     update: parking_lot::Mutex<()>,
-    rejection_log: Throttle,
+    /// The throttles of the log lines about credentials that are not accepted, by the kind of the reason.
+    rejection_logs: parking_lot::Mutex<HashMap<&'static str, Throttle>>,
 }
 
 /// Who is authenticated by one config.
@@ -160,12 +166,8 @@ impl Snapshot {
         }
     }
 
-    fn accepts_tokens(&self) -> bool {
-        !self.static_tokens.is_empty() || !self.access_tokens.is_empty()
-    }
-
     fn authenticates_anybody(&self) -> bool {
-        self.accepts_tokens() || !self.config.http.client_ca.is_empty()
+        !self.static_tokens.is_empty() || !self.access_tokens.is_empty() || !self.config.http.client_ca.is_empty()
     }
 }
 
@@ -175,7 +177,7 @@ impl Authenticator {
             host,
             current: ArcSwapOption::empty(),
             update: parking_lot::Mutex::new(()),
-            rejection_log: Throttle::new(WARN_INTERVAL),
+            rejection_logs: parking_lot::Mutex::default(),
         }
     }
 
@@ -194,8 +196,8 @@ impl Authenticator {
         let certificate = request.extensions_mut().remove::<Arc<ClientCertificate>>();
         match (first, certificate) {
             (Some(_), _) if more => Err(AuthenticationError::Malformed),
-            // Without tokens there is nobody to authenticate: the header may be for a reverse proxy.
-            (Some(value), _) if snapshot.accepts_tokens() => {
+            // If there is nobody to authenticate, the header may be for a reverse proxy.
+            (Some(value), _) if snapshot.authenticates_anybody() => {
                 let token = Zeroizing::new(bearer_token(&value)?.to_owned());
                 self.verify(&snapshot, client, Credentials::Token(token)).await.map(Some)
             }
@@ -211,8 +213,18 @@ impl Authenticator {
         }
     }
 
-    /// Returns the response to a request that is not authenticated.
-    pub(super) fn reject(&self, error: &AuthenticationError) -> Response {
+    /// Returns the response to a request of that client that is not authenticated.
+    pub(super) fn reject(&self, error: &AuthenticationError, client: &ClientId) -> Response {
+        match error {
+            AuthenticationError::Malformed => self.log_rejection("malformed", &error.to_string(), client),
+            AuthenticationError::InsufficientScope(scopes) => {
+                let scopes: Vec<_> = scopes.iter().map(Scope::as_str).collect();
+                let reason = format!("the access token does not have all of the scopes `{}`", scopes.join(" "));
+                self.log_rejection("scope", &reason, client);
+            }
+            // Every client begins without credentials; the others have been logged.
+            AuthenticationError::Missing | AuthenticationError::InvalidToken(_) | AuthenticationError::Unavailable => {}
+        }
         self.snapshot().challenge.response(error)
     }
 
@@ -227,17 +239,27 @@ impl Authenticator {
             Credentials::None => return Err(AuthenticationError::Missing),
             Credentials::Token(token) => match snapshot.static_tokens.authenticate(token) {
                 Some(principal) => (principal, None, None),
-                None if snapshot.access_tokens.is_empty() => return Err(INVALID_TOKEN),
+                None if snapshot.access_tokens.is_empty() => {
+                    self.log_rejection("token", "the token is not one of a `[[principal]]`", client);
+                    return Err(INVALID_TOKEN);
+                }
                 None => {
-                    let token =
-                        snapshot.access_tokens.verify(token, client).await.map_err(|error| self.token_error(&error))?;
+                    let token = snapshot
+                        .access_tokens
+                        .verify(token, client)
+                        .await
+                        .map_err(|error| self.token_error(&error, client))?;
                     let expires_in = token.expires_in();
                     (token.principal.clone(), Some(token), expires_in)
                 }
             },
             Credentials::Certificate(certificate) => {
-                let (principal, expires_in) =
-                    certificate.principal(&snapshot.config.http.client_ca).ok_or(INVALID_TOKEN)?;
+                let named = certificate.principal(&snapshot.config.http.client_ca);
+                let Some((principal, expires_in)) = named else {
+                    let reason = "the client certificate is of no authority of `http.client-ca`, or names nobody";
+                    self.log_rejection("certificate", reason, client);
+                    return Err(AuthenticationError::InvalidToken("the client certificate names nobody"));
+                };
                 (principal, None, Some(expires_in))
             }
         };
@@ -247,44 +269,59 @@ impl Authenticator {
         Ok(authenticated)
     }
 
-    /// Waits until the credentials of a request do not authenticate that principal any more. None of the host is retained.
+    /// Waits until the credentials of a request do not authenticate that principal any more, or do not have the scopes that those
+    /// operations require. If an issuer does not answer, it is asked again for [`GRACE_TIME`]. None of the host is retained.
     pub(super) fn until_revoked(
         self: &Arc<Self>,
         authenticated: Authenticated,
+        operations: Vec<Operation>,
     ) -> impl Future<Output = ()> + Send + use<> {
         let (authenticator, mut generations) = (Arc::downgrade(self), self.host.generations());
-        let Authenticated { principal, credentials, access_token, client, mut expires_in } = authenticated;
+        let Authenticated { principal, credentials, access_token, client, expires_in } = authenticated;
         let again = if access_token.is_some() { access_tokens::CACHE_TIME } else { MAX_SLEEP };
         drop(access_token);
         async move {
+            let deadline = |time: Option<Duration>| time.and_then(|time| Instant::now().checked_add(time));
+            let (mut expires, mut failing_since) = (deadline(expires_in), None);
             loop {
+                let pause = if failing_since.is_some() { RETRY_INTERVAL } else { again };
                 tokio::select! {
-                    () = sleep(expires_in.map_or(again, |time| time.min(again))) => {}
+                    () = sleep(expires.map_or(pause, |at| at.saturating_duration_since(Instant::now()).min(pause))) => {}
                     changed = generations.changed() => if changed.is_err() { return },
                 }
                 let Some(authenticator) = authenticator.upgrade() else { return };
                 let Some(client) = &client else { return };
                 let verified = authenticator.verify(&authenticator.snapshot(), client, credentials.clone()).await;
                 match verified {
-                    Ok(verified) if verified.principal == principal => expires_in = verified.expires_in,
+                    Ok(verified) if verified.principal == principal && verified.require_scopes(&operations).is_ok() => {
+                        (expires, failing_since) = (deadline(verified.expires_in), None);
+                    }
+                    Err(AuthenticationError::Unavailable)
+                        if expires.is_none_or(|at| Instant::now() < at)
+                            && failing_since.get_or_insert_with(Instant::now).elapsed() < GRACE_TIME => {}
                     _ => return,
                 }
             }
         }
     }
 
-    /// Logs why a token is not accepted, throttled, and returns what its client is told.
-    fn token_error(&self, error: &TokenError) -> AuthenticationError {
-        const TEXT: &str = "an access token is not accepted";
-        let reason = error.to_string();
-        let reason = reason.as_str();
-        match self.rejection_log.record() {
-            Some(suppressed) => tracing::warn!(target: log_target::SERVER, reason, suppressed, "{TEXT}"),
-            None => tracing::debug!(target: log_target::SERVER, reason, "{TEXT}"),
-        }
+    /// Logs why an access token is not accepted, and returns what its client is told.
+    fn token_error(&self, error: &TokenError, client: &ClientId) -> AuthenticationError {
+        self.log_rejection(error.kind(), &format!("an access token is not accepted: {error}"), client);
         match error {
             TokenError::Unavailable(_) => AuthenticationError::Unavailable,
             error => AuthenticationError::InvalidToken(error.description()),
+        }
+    }
+
+    /// Logs why the credentials of a client are not accepted; throttled by the kind of the reason.
+    fn log_rejection(&self, kind: &'static str, reason: &str, client: &ClientId) {
+        let mut throttles = self.rejection_logs.lock();
+        match throttles.entry(kind).or_insert_with(|| Throttle::new(WARN_INTERVAL)).record() {
+            Some(suppressed) => {
+                tracing::warn!(target: log_target::SERVER, %client, suppressed, reason, "a request is not authenticated");
+            }
+            None => tracing::debug!(target: log_target::SERVER, %client, reason, "a request is not authenticated"),
         }
     }
 

@@ -124,6 +124,7 @@ impl Endpoint {
         accept::normalize(&request.method().clone(), request.headers_mut());
         self.hide_foreign_session(&mut request, caller.principal());
         request.extensions_mut().insert(caller.principal().clone());
+        let mut operations = Vec::new();
         let response = match *request.method() {
             Method::POST if post::is_json(request.headers()) => {
                 let received = match self.post_handler.receive(request, &caller).await {
@@ -135,8 +136,9 @@ impl Endpoint {
                 {
                     return exceeded.into_response();
                 }
-                if let Err(error) = received.require_scopes(&caller) {
-                    return self.authenticator.reject(&error);
+                operations = received.operations();
+                if let Err(error) = caller.authenticated.require_scopes(&operations) {
+                    return self.authenticator.reject(&error, caller.account.client());
                 }
                 let Some(in_flight) = self.begin_request() else { return shutting_down() };
                 let response = self.post_handler.handle(received, &caller).await;
@@ -147,7 +149,7 @@ impl Endpoint {
             _ => self.rmcp.forward(request, &caller).await,
         };
         if caller.authenticated.has_credentials() && is_event_stream(&response) {
-            let revoked = self.authenticator.until_revoked(caller.authenticated);
+            let revoked = self.authenticator.until_revoked(caller.authenticated, operations);
             return response.map(|body| Body::from_stream(body.into_data_stream().take_until(Box::pin(revoked))));
         }
         response
@@ -172,7 +174,7 @@ impl Endpoint {
             AuthenticationError::InvalidToken(_) => self.rate_limiter.take_failed_authentication(client),
             _ => self.rate_limiter.take(client, NonZeroU32::MIN),
         };
-        taken.map_or_else(IntoResponse::into_response, |()| self.authenticator.reject(error))
+        taken.map_or_else(IntoResponse::into_response, |()| self.authenticator.reject(error, client))
     }
 
     /// Counts a request in flight, unless new ones are rejected.

@@ -38,7 +38,6 @@ use futures::stream::{self, BoxStream, Stream, StreamExt as _};
 use rmcp::model::{ErrorCode, RequestId};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::authentication::AuthenticationError;
 use super::caller::Caller;
 use super::charge::ResponseCharge;
 use super::guarded_body::GuardedBody;
@@ -85,14 +84,13 @@ pub(super) struct ReceivedRequest {
 }
 
 impl ReceivedRequest {
-    /// Checks that the access token of its client, if it has one, has the scopes that its messages require.
-    pub(super) fn require_scopes(&self, caller: &Caller) -> Result<(), AuthenticationError> {
-        let operations: Vec<_> = match &self.sent {
+    /// Returns the operations that its messages request.
+    pub(super) fn operations(&self) -> Vec<Operation> {
+        match &self.sent {
             Ok(Incoming::Single(message)) => operation(message).into_iter().collect(),
             Ok(Incoming::Batch(messages)) => messages.iter().flatten().filter_map(operation).collect(),
-            Err(_) => return Ok(()),
-        };
-        caller.authenticated.require_scopes(&operations)
+            Err(_) => Vec::new(),
+        }
     }
 }
 

@@ -4,7 +4,8 @@
 //! issuer with an introspection endpoint, of which a config has at most one: tokens are not shown to others.
 //!
 //! What a token was found to be counts for [`CACHE_TIME`], at most until it expires, and only while its issuer publishes the key that
-//! it is signed with. That a token is not active counts as long, and that its issuer did not answer for [`FAILURE_TIME`]. Requests
+//! it is signed with. What an issuer that was asked says against it counts as long, and that the issuer did not answer for
+//! [`FAILURE_TIME`]. Requests
 //! with the same token share one verification. Tokens are kept as digests.
 
 use std::collections::{HashMap, HashSet};
@@ -19,14 +20,14 @@ use super::fetch::Fetcher;
 use super::introspection::Introspector;
 use super::jwt::TokenForm;
 use super::remote_keys::{FetchedKeys, RemoteKeys};
-use super::token_error::TokenError;
+use super::token_error::{TokenError, excerpt};
 use super::{jwt, ring_provider};
 use crate::config::issuer::{Issuer, Jwks, KeySet};
 use crate::config::{Config, TokenDigest};
 use crate::server::client_id::ClientId;
 
 /// The time for which the verification of a token counts.
-pub(super) const CACHE_TIME: Duration = Duration::from_secs(30);
+pub(super) const CACHE_TIME: Duration = Duration::from_secs(15);
 /// The time for which a failure to verify it counts.
 const FAILURE_TIME: Duration = Duration::from_secs(1);
 /// The maximum number of tokens that are kept.
@@ -124,24 +125,31 @@ impl AccessTokens {
                 self.issuers.values().find(|verifier| matches!(verifier.method, Method::Introspection(_)))
             }
         };
-        let verifier = verifier.ok_or(TokenError::UnknownIssuer)?;
-        let (claims, keys) = match verifier.claims(token, client, &self.audiences).await {
-            Ok(found) => found,
-            Err(error) => {
-                let time = match error {
-                    TokenError::Inactive => CACHE_TIME,
-                    TokenError::Unavailable(_) => FAILURE_TIME,
-                    error => return Err(error),
-                };
-                return Ok(Verified { token: Err(error), until: now.checked_add(time).unwrap_or(now), keys: None });
+        let verifier = verifier.ok_or_else(|| unknown(token))?;
+        let is_asked = matches!(verifier.method, Method::Introspection(_));
+        let found = verifier.claims(token, client, &self.audiences).await.and_then(|(claims, keys)| {
+            let token = AccessToken::from_claims(&claims, &verifier.issuer, &self.known_groups)?;
+            let time = token.expires_in().map_or(CACHE_TIME, |time| time.min(CACHE_TIME));
+            if time.is_zero() { Err(TokenError::Expired) } else { Ok((token, time, keys)) }
+        });
+        let until = |time| now.checked_add(time).unwrap_or(now);
+        match found {
+            Ok((token, time, keys)) => Ok(Verified { token: Ok(Arc::new(token)), until: until(time), keys }),
+            Err(error @ TokenError::Unavailable(_)) => {
+                Ok(Verified { token: Err(error), until: until(FAILURE_TIME), keys: None })
             }
-        };
-        let token = AccessToken::from_claims(&claims, &verifier.issuer, &self.known_groups)?;
-        let time = token.expires_in().map_or(CACHE_TIME, |time| time.min(CACHE_TIME));
-        if time.is_zero() {
-            return Err(TokenError::Expired);
+            Err(error) if is_asked => Ok(Verified { token: Err(error), until: until(CACHE_TIME), keys: None }),
+            Err(error) => Err(error),
         }
-        Ok(Verified { token: Ok(Arc::new(token)), until: now.checked_add(time).unwrap_or(now), keys })
+    }
+}
+
+/// Returns why a token is of no issuer of the config.
+fn unknown(token: &str) -> TokenError {
+    match jwt::form(token) {
+        TokenForm::Jwt(Some(named)) => TokenError::UnknownIssuer(excerpt(&named)),
+        TokenForm::Jwt(None) => TokenError::Claim("iss".to_owned()),
+        TokenForm::Opaque => TokenError::Opaque,
     }
 }
 
@@ -177,8 +185,8 @@ impl IssuerVerifier {
             Method::RemoteKeys(remote) => {
                 let mut fetched = remote.get().await?;
                 let verified = match verify(&fetched.keys) {
-                    Err(TokenError::UnknownKey) => {
-                        fetched = remote.get_newer(&fetched).await?;
+                    Err(unknown @ TokenError::UnknownKey { .. }) => {
+                        fetched = remote.get_newer(&fetched, unknown).await?;
                         verify(&fetched.keys)
                     }
                     verified => verified,

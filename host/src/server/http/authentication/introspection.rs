@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::claims::{Claims, numeric_date};
 use super::fetch::{FetchError, Fetcher};
-use super::token_error::TokenError;
+use super::token_error::{TokenError, excerpt};
 use crate::config::issuer::{Introspection, Issuer};
 use crate::log_target;
 use crate::server::client_id::ClientId;
@@ -103,7 +103,8 @@ fn validate(claims: &Claims, issuer: &Issuer, audiences: &[String]) -> Result<()
         None => return Err(TokenError::Claim("aud".to_owned())),
     };
     if !is_audience {
-        return Err(TokenError::Audience);
+        let found = excerpt(&claims.get("aud").map(ToString::to_string).unwrap_or_default());
+        return Err(TokenError::Audience { found });
     }
     if claims.contains_key("cnf") {
         return Err(TokenError::SenderConstrained);
@@ -143,7 +144,7 @@ mod tests {
             assert!(matches!(check(&json!({ "aud": audience, "cnf": {} })), Err(TokenError::SenderConstrained)));
         }
         for audience in [json!(other), json!([]), json!(7)] {
-            assert!(matches!(check(&json!({ "aud": audience })), Err(TokenError::Audience)));
+            assert!(matches!(check(&json!({ "aud": audience })), Err(TokenError::Audience { .. })));
         }
         assert!(matches!(check(&json!({})), Err(TokenError::Claim(_))));
     }

@@ -10,7 +10,7 @@ use jsonwebtoken::{Algorithm, Header, Validation, dangerous, decode, decode_head
 use serde::Deserialize;
 
 use super::claims::Claims;
-use super::token_error::TokenError;
+use super::token_error::{TokenError, excerpt};
 use crate::config::issuer::{Issuer, KeySet, SignatureAlgorithm};
 
 /// The maximum number of keys that are tried with a token that names none.
@@ -50,29 +50,30 @@ pub(super) fn form(token: &str) -> TokenForm {
 
 /// Verifies a token of that issuer with its keys, for one of those audiences.
 pub(super) fn verify(token: &str, issuer: &Issuer, audiences: &[String], keys: &KeySet) -> Result<Claims, TokenError> {
-    let header = decode_header(token).map_err(|_| TokenError::Header("the algorithm is not supported"))?;
-    let algorithm = accepted_algorithm(&header, issuer)?;
-    let mut validation = Validation::new(header.alg);
+    let given = decode_header(token).map_err(|error| header(format!("{error}")))?;
+    let algorithm = accepted_algorithm(&given, issuer)?;
+    let mut validation = Validation::new(given.alg);
     validation.set_required_spec_claims(&["exp", "iss", "aud"]);
     validation.set_issuer(&[issuer.issuer.as_str()]);
     validation.set_audience(audiences);
     validation.validate_nbf = true;
     validation.leeway = issuer.clock_skew.duration().as_secs();
-    let mut last_error = TokenError::UnknownKey;
-    for key in keys.candidates(header.kid.as_deref(), algorithm).take(MAX_CANDIDATES) {
+    let key = excerpt(given.kid.as_deref().unwrap_or_default());
+    let mut last_error = TokenError::UnknownKey { key, algorithm: algorithm.name() };
+    for key in keys.candidates(given.kid.as_deref(), algorithm).take(MAX_CANDIDATES) {
         match decode::<Claims>(token, key, &validation) {
             Ok(token) if token.claims.contains_key("cnf") => return Err(TokenError::SenderConstrained),
             Ok(token) => return Ok(token.claims),
             Err(error) if is_of_key(&error) => last_error = TokenError::Signature,
-            Err(error) => return Err(token_error(&error)),
+            Err(error) => return Err(token_error(token, &error)),
         }
     }
     Err(last_error)
 }
 
 /// Returns the algorithm of a token, if the issuer may use it and nothing else in the header is required to be understood.
-fn accepted_algorithm(header: &Header, issuer: &Issuer) -> Result<SignatureAlgorithm, TokenError> {
-    let algorithm = match header.alg {
+fn accepted_algorithm(given: &Header, issuer: &Issuer) -> Result<SignatureAlgorithm, TokenError> {
+    let algorithm = match given.alg {
         Algorithm::RS256 => SignatureAlgorithm::Rs256,
         Algorithm::RS384 => SignatureAlgorithm::Rs384,
         Algorithm::RS512 => SignatureAlgorithm::Rs512,
@@ -82,19 +83,33 @@ fn accepted_algorithm(header: &Header, issuer: &Issuer) -> Result<SignatureAlgor
         Algorithm::ES256 => SignatureAlgorithm::Es256,
         Algorithm::ES384 => SignatureAlgorithm::Es384,
         Algorithm::EdDSA => SignatureAlgorithm::EdDsa,
-        _ => return Err(TokenError::Header("the algorithm is symmetric or unknown")),
+        other => return Err(header(format!("the algorithm {other:?} is symmetric or unknown"))),
     };
     if !issuer.algorithms.contains(&algorithm) {
-        return Err(TokenError::Header("the algorithm is not one of `algorithms`"));
+        return Err(header(format!("the algorithm {} is not one of `algorithms`", algorithm.name())));
     }
-    if header.crit.is_some() || header.enc.is_some() || header.zip.is_some() {
-        return Err(TokenError::Header("it has `crit`, `enc` or `zip`"));
+    if given.crit.is_some() || given.enc.is_some() || given.zip.is_some() {
+        return Err(header("it has `crit`, `enc` or `zip`".to_owned()));
     }
     let is_accepted = |kind: &str| TYPES.iter().any(|accepted| accepted.eq_ignore_ascii_case(kind));
-    if !header.typ.as_deref().is_none_or(is_accepted) {
-        return Err(TokenError::Header("`typ` is that of another kind of token"));
+    if !given.typ.as_deref().is_none_or(is_accepted) {
+        return Err(header(format!("`typ` is {:?}, another kind of token", header_type(given))));
     }
     Ok(algorithm)
+}
+
+fn header(reason: String) -> TokenError {
+    TokenError::Header(excerpt(&reason))
+}
+
+fn header_type(header: &Header) -> &str {
+    header.typ.as_deref().unwrap_or_default()
+}
+
+/// Returns the audience of a token, for the log.
+fn audience(token: &str) -> String {
+    let claims = dangerous::insecure_decode_claims::<Claims>(token).unwrap_or_default();
+    excerpt(&claims.get("aud").map(ToString::to_string).unwrap_or_default())
 }
 
 /// Returns whether another key may verify what this one did not.
@@ -108,11 +123,11 @@ fn is_of_key(error: &Error) -> bool {
     )
 }
 
-fn token_error(error: &Error) -> TokenError {
+fn token_error(token: &str, error: &Error) -> TokenError {
     match error.kind() {
         ErrorKind::ExpiredSignature => TokenError::Expired,
         ErrorKind::ImmatureSignature => TokenError::NotYetValid,
-        ErrorKind::InvalidAudience => TokenError::Audience,
+        ErrorKind::InvalidAudience => TokenError::Audience { found: audience(token) },
         ErrorKind::InvalidIssuer => TokenError::Issuer,
         ErrorKind::MissingRequiredClaim(claim) | ErrorKind::InvalidClaimFormat(claim) => {
             TokenError::Claim(claim.clone())

@@ -66,13 +66,20 @@ impl RemoteKeys {
                 }
                 Ok(current)
             }
-            None => self.request(Self::usable, RETRY_INTERVAL).await,
+            None => {
+                let unavailable = TokenError::Unavailable("there are no keys".into());
+                self.request(Self::usable, RETRY_INTERVAL, unavailable).await
+            }
         }
     }
 
-    /// Returns newer keys than those, if they may be requested now or have been meanwhile.
-    pub(super) async fn get_newer(self: &Arc<Self>, than: &Arc<FetchedKeys>) -> Result<Arc<FetchedKeys>, TokenError> {
-        self.request(|keys| keys.usable().filter(|now| !Arc::ptr_eq(now, than)), MIN_INTERVAL).await
+    /// Returns newer keys than those, if they may be requested now or have been meanwhile, else `unknown`.
+    pub(super) async fn get_newer(
+        self: &Arc<Self>,
+        than: &Arc<FetchedKeys>,
+        unknown: TokenError,
+    ) -> Result<Arc<FetchedKeys>, TokenError> {
+        self.request(|keys| keys.usable().filter(|now| !Arc::ptr_eq(now, than)), MIN_INTERVAL, unknown).await
     }
 
     /// Returns whether those keys are the current ones, and not too old.
@@ -94,11 +101,12 @@ impl RemoteKeys {
     }
 
     /// Returns what `find` finds after the request that is being made, or after a new one. Fails without a request if the last one
-    /// is less than `interval` ago.
+    /// is less than `interval` ago: with `unknown`, if that did not fail.
     async fn request(
         self: &Arc<Self>,
         find: impl Fn(&Self) -> Option<Arc<FetchedKeys>>,
         interval: Duration,
+        unknown: TokenError,
     ) -> Result<Arc<FetchedKeys>, TokenError> {
         let last = self.last_request.clone().lock_owned().await;
         if let Some(found) = find(self) {
@@ -107,7 +115,7 @@ impl RemoteKeys {
         match &*last {
             Some((begun, failure)) if begun.elapsed() < interval => Err(match failure {
                 Some(failure) => TokenError::Unavailable(failure.clone()),
-                None => TokenError::UnknownKey,
+                None => unknown,
             }),
             _ => {
                 let fetched = tokio::spawn(self.clone().fetch(last)).await;

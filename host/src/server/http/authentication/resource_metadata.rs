@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ pub(in crate::server::http) async fn serve(State(host): State<Arc<Host>>, reques
                 let headers = [(CONTENT_TYPE, "application/json"), (CACHE_CONTROL, "max-age=300")];
                 (headers, document(&config, url.as_str()).to_string()).into_response()
             }
-            _ => StatusCode::METHOD_NOT_ALLOWED.into_response(),
+            _ => (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, "GET, HEAD")]).into_response(),
         },
         _ => StatusCode::NOT_FOUND.into_response(),
     }

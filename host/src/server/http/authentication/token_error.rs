@@ -5,15 +5,23 @@ use std::sync::Arc;
 /// The reason why an access token of an issuer is not accepted. `Display` is for the log.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum TokenError {
-    /// No issuer of the config issued it.
-    #[error("its issuer is not one of the config")]
-    UnknownIssuer,
+    /// It names an issuer that the config does not have.
+    #[error("its claim `iss` is `{0}`, which is `issuer` of no `[[issuer]]`")]
+    UnknownIssuer(String),
+    /// It is no JSON Web Token and no token of a principal, and no issuer has an introspection endpoint.
+    #[error("it is neither a token of a `[[principal]]` nor a JSON Web Token, and no `[[issuer]]` has `introspection`")]
+    Opaque,
     /// It is signed in a way that is not accepted, or has header parameters that are not understood.
     #[error("its header is not accepted: {0}")]
-    Header(&'static str),
+    Header(String),
     /// The issuer has no key that can have signed it.
-    #[error("it is signed with a key that its issuer does not publish")]
-    UnknownKey,
+    #[error("its issuer has no key with the id `{key}` for the algorithm {algorithm}")]
+    UnknownKey {
+        /// The id that it names.
+        key: String,
+        /// The algorithm that it names.
+        algorithm: &'static str,
+    },
     /// The signature is wrong, or the token is malformed.
     #[error("its signature or its form is wrong")]
     Signature,
@@ -24,8 +32,11 @@ pub(super) enum TokenError {
     #[error("it is not valid yet")]
     NotYetValid,
     /// It was issued for another server.
-    #[error("it was issued for another audience")]
-    Audience,
+    #[error("its claim `aud` is {found}, and neither `http.public-url` nor one of `audiences`")]
+    Audience {
+        /// The audience, as JSON.
+        found: String,
+    },
     /// It is one of another issuer.
     #[error("it is one of another issuer")]
     Issuer,
@@ -47,15 +58,42 @@ pub(super) enum TokenError {
 }
 
 impl TokenError {
+    /// The name of the kind of reason, by which log lines are throttled.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::UnknownIssuer(_) => "unknown issuer",
+            Self::Opaque => "opaque",
+            Self::Header(_) => "header",
+            Self::UnknownKey { .. } => "unknown key",
+            Self::Signature => "signature",
+            Self::Expired => "expired",
+            Self::NotYetValid => "not yet valid",
+            Self::Audience { .. } => "audience",
+            Self::Issuer => "issuer",
+            Self::Claim(_) => "claim",
+            Self::NoPrincipal(_) => "principal",
+            Self::SenderConstrained => "sender-constrained",
+            Self::Inactive => "inactive",
+            Self::Unavailable(_) => "unavailable",
+        }
+    }
+
     /// A description for the client (RFC 6750, section 3). Reasons of which a client learns more about the config than it may know
     /// are not told apart.
     pub(super) fn description(&self) -> &'static str {
         match self {
             Self::Expired => "the access token has expired",
             Self::NotYetValid => "the access token is not valid yet",
-            Self::Audience => "the access token was issued for another resource",
+            Self::Audience { .. } => "the access token was issued for another resource",
             Self::SenderConstrained => "the access token is not a bearer token",
             _ => "the access token is invalid",
         }
     }
+}
+
+/// The beginning of a text of a token, for the log.
+pub(super) fn excerpt(text: &str) -> String {
+    /// The maximum length, in characters.
+    const MAX_LEN: usize = 200;
+    text.chars().take(MAX_LEN).flat_map(char::escape_debug).collect()
 }
