@@ -12,6 +12,8 @@ mod clients;
 mod demo;
 mod features;
 mod fuzz;
+mod install;
+mod languages;
 mod plugins;
 mod progress;
 mod soak;
@@ -68,6 +70,8 @@ enum Task {
     Bindings,
     /// Install the official clients and tools that the tests use, into target/clients
     Clients,
+    /// Build the SDKs for Python and JavaScript, and the example provider in each language, with their tests
+    Languages,
 }
 
 fn main() -> ExitCode {
@@ -93,5 +97,6 @@ fn run(task: Task, progress: &Progress) -> anyhow::Result<()> {
         Task::Soak(task) => task.run(&workspace, progress),
         Task::Bindings => bindings::generate(&workspace, progress),
         Task::Clients => clients::install(&workspace, progress),
+        Task::Languages => languages::build(&workspace, progress),
     }
 }

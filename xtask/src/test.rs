@@ -1,7 +1,7 @@
 //! `cargo xtask test`: all tests.
 //!
 //! Two parts, each of which can be run by itself: `guests`, the providers and their SDK, natively; and `host`,
-//! everything of the host's workspace, with the components and the clients that its tests drive. The output is cargo's
+//! everything of the host's workspace, with the components, the SDKs in other languages and the clients that its tests drive. The output is cargo's
 //! own, and its
 //! `test result` lines come last.
 
@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use crate::plugins::Plugins;
 use crate::progress::Progress;
 use crate::workspace::Workspace;
-use crate::{bindings, cargo, clients};
+use crate::{bindings, cargo, clients, languages};
 
 #[derive(Debug, Args)]
 pub(crate) struct Test {
@@ -62,6 +62,7 @@ impl Test {
         bindings::check(workspace)?;
         Plugins { fixtures: true }.run(workspace, progress)?;
         clients::install(workspace, progress)?;
+        languages::build(workspace, progress)?;
         progress.print("testing the host");
         let mut command = workspace.cargo(workspace.root());
         cargo::pass_through(command.args(["test", "--workspace", "--no-fail-fast"]).args(&self.arguments))

@@ -13,6 +13,7 @@
 
 mod clients;
 mod http;
+mod languages;
 mod operations;
 mod protocol;
 mod providers;

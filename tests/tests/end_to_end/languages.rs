@@ -1,0 +1,167 @@
+//! Providers in every language that has an SDK: the same example gives the same answers, and errors are never bare traps.
+
+use std::fs;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use mcp_host_tests::{ConfigFile, Folder, MockOrigin, Plugin, RawStdio, Reply, Revision, WrittenConfig, fixture};
+use serde_json::{Map, Value, json};
+
+/// The languages of `examples/csv`.
+const LANGUAGES: [&str; 4] = ["rust", "python", "javascript", "typescript"];
+
+/// The languages whose runtime turns errors into exceptions.
+const WITH_EXCEPTIONS: [&str; 2] = ["python", "javascript"];
+
+/// The time to compile the largest component, a Python interpreter, on a busy machine.
+const COMPILE_TIMEOUT: Duration = Duration::from_secs(300);
+
+fn examples() -> &'static Path {
+    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/csv"))
+}
+
+fn csv(language: &str, folder: &Path) -> Plugin {
+    Plugin::new("csv", &fixture(&format!("csv-{language}")), "csv:///").dir(folder, "/csv").config("max-rows", 3)
+}
+
+/// Starts a server and waits until its plugin is loaded.
+async fn start(config: &WrittenConfig) -> RawStdio {
+    let mut server = RawStdio::start_before_plugins_load(config, Revision::V_2025_11_25).await;
+    let started = Instant::now();
+    while server.request("resources/templates/list", json!({})).await.result()["_meta"].is_object() {
+        assert!(started.elapsed() < COMPILE_TIMEOUT, "{}", server.log());
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    server
+}
+
+/// Returns the answer to a request of the list, as the list has it: for a listing, all pages.
+async fn answer(server: &mut RawStdio, method: &str, params: &Value) -> Value {
+    if method != "resources/list" {
+        let mut answer = server.request(method, params.clone()).await.message;
+        let answer = answer.as_object_mut().unwrap();
+        return answer.remove_entry("result").or_else(|| answer.remove_entry("error")).into_iter().collect();
+    }
+    let mut pages = Vec::new();
+    let mut params = Map::new();
+    loop {
+        let page = server.request(method, params.clone().into()).await.result().clone();
+        pages.push(page["resources"].clone());
+        let Some(cursor) = page.get("nextCursor") else { return json!({ "pages": pages }) };
+        params.insert("cursor".to_owned(), cursor.clone());
+    }
+}
+
+#[tokio::test]
+async fn the_example_gives_the_same_answers_in_every_language() {
+    let list = fs::read_to_string(examples().join("requests.json")).unwrap();
+    let list: Value = serde_json::from_str(&list).unwrap();
+    for language in LANGUAGES {
+        let config = ConfigFile::new().page_size(3).plugin(csv(language, &examples().join("data"))).write();
+        let mut server = start(&config).await;
+        for request in list["requests"].as_array().unwrap() {
+            let mut expected = request.as_object().unwrap().clone();
+            let method = expected.remove("method").unwrap();
+            let params = expected.remove("params").unwrap_or_else(|| json!({}));
+            let answer = answer(&mut server, method.as_str().unwrap(), &params).await;
+            assert_eq!(answer, Value::Object(expected), "{language}: {method} {params}");
+        }
+        server.end().await;
+    }
+}
+
+#[tokio::test]
+async fn a_file_that_is_written_is_notified_in_every_language() {
+    for language in LANGUAGES {
+        let folder = Folder::with_files([("a.csv", "x\n1\n"), ("b.csv", "x\n")]);
+        let config = ConfigFile::new().plugin(csv(language, folder.path())).write();
+        let mut server = start(&config).await;
+        server.subscribe("csv:///a.csv/rows?from=1").await;
+        fs::write(folder.path().join("a.csv"), "x\n1\n2\n").unwrap();
+        let updated = server.notification("notifications/resources/updated").await;
+        assert_eq!(updated["params"]["uri"], "csv:///a.csv/rows?from=1", "{language}");
+        assert_eq!(server.read("csv:///a.csv/rows?from=2").await, Ok("x\n2\n".to_owned()), "{language}");
+        server.end().await;
+    }
+}
+
+fn failing(language: &str) -> WrittenConfig {
+    let plugin = Plugin::new("failing", &fixture(&format!("failing-{language}")), "f:///").config("depth", 3);
+    ConfigFile::new().plugin(plugin).write()
+}
+
+#[tokio::test]
+async fn an_error_that_nobody_expected_is_internal_and_its_traceback_is_in_the_log() {
+    for language in WITH_EXCEPTIONS {
+        let mut server = start(&failing(language)).await;
+        for (path, logged) in [
+            ("bug", if language == "python" { "KeyError: 'missing'" } else { "TypeError: cannot read property" }),
+            (
+                "wrong",
+                if language == "python" { "Entry.size: expected int" } else { "entry.size: expected a whole number" },
+            ),
+            ("internal", "corrupt"),
+        ] {
+            let error = server.read(&format!("f:///{path}")).await.unwrap_err();
+            assert_eq!(error["data"]["kind"], "internal", "{language} {path}: {error}");
+            assert!(!error.to_string().contains("Error:"), "the client is not told: {error}");
+            server.log_line(logged).await;
+        }
+        let frame = if language == "python" { "failing.py\", line" } else { "at read (failing.js:" };
+        server.log_line(frame).await;
+        server.end().await;
+    }
+}
+
+#[tokio::test]
+async fn failures_binary_content_config_and_log_arrive_from_every_language() {
+    for language in WITH_EXCEPTIONS {
+        let mut server = start(&failing(language)).await;
+        let good = server.request("resources/read", json!({ "uri": "f:///good" })).await;
+        assert_eq!(good.result()["contents"][0]["blob"], "/wA=", "{language}");
+        server.log_line("read, with").await;
+        assert!(server.log().contains("depth"), "{language}");
+        let denied = server.read("f:///denied").await.unwrap_err();
+        assert_eq!((&denied["code"], &denied["message"]), (&json!(-32602), &json!("not for you")), "{language}");
+        let busy = server.read("f:///busy").await.unwrap_err();
+        assert_eq!(busy["data"]["retryAfterMs"], 2000, "{language}: {busy}");
+        let missing = server.read("f:///missing").await.unwrap_err();
+        assert_eq!(missing["code"], -32002, "{language}");
+        server.end().await;
+    }
+}
+
+#[tokio::test]
+async fn requests_are_sent_to_granted_origins_only_from_every_language() {
+    let (granted, other) = (MockOrigin::http().await, MockOrigin::http().await);
+    for origin in [&granted, &other] {
+        origin.serve_with("/echo", |request| Reply::ok("text/plain", request.body.clone()));
+    }
+    for language in WITH_EXCEPTIONS {
+        let config = |origin: &MockOrigin| {
+            let plugin = Plugin::new("granted", &fixture(&format!("granted-{language}")), "f:///");
+            ConfigFile::new().plugin(plugin.config("url", origin.url("/echo")).origin(&granted.origin())).write()
+        };
+        let mut server = start(&config(&granted)).await;
+        assert_eq!(server.read("f:///http").await, Ok("sent".to_owned()), "{language}");
+        server.end().await;
+        let mut server = start(&config(&other)).await;
+        let denied = server.read("f:///http").await.unwrap_err();
+        assert!(denied["message"].as_str().unwrap().ends_with("are not granted"), "{language}: {denied}");
+        server.end().await;
+    }
+    assert_eq!(other.request_count("/echo"), 0);
+}
+
+#[tokio::test]
+async fn buckets_and_variables_are_used_from_every_language() {
+    for language in WITH_EXCEPTIONS {
+        let plugin = Plugin::new("granted", &fixture(&format!("granted-{language}")), "f:///");
+        let config = ConfigFile::new().plugin(plugin.bucket("visits").variable("WHO", "me")).write();
+        let mut server = start(&config).await;
+        let done = server.read("f:///keyvalue").await;
+        assert_eq!(done, Ok("2 5 0 1 9 None False ['a', 'n']".to_owned()), "{language}");
+        assert_eq!(server.read("f:///env").await, Ok("me".to_owned()), "{language}");
+        server.end().await;
+    }
+}

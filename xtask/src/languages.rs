@@ -1,0 +1,86 @@
+//! `cargo xtask languages`: the SDKs in languages other than Rust, and the example provider in each.
+//!
+//! | language | SDK | examples | toolchain, in `target/languages` |
+//! |---|---|---|---|
+//! | Python | `sdk-guest/python`, as a wheel | `examples/csv/python` | `python`: a virtual environment with componentize-py |
+//! | JavaScript, TypeScript | `sdk-guest/js`, as an npm tarball | `examples/csv/{javascript,typescript}` | `javascript`: componentize-qjs, esbuild, the TypeScript compiler |
+//!
+//! Each SDK is packaged as its registry wants it, and installed from the package. Then its unit tests and those of the
+//! example run, types are checked, and the providers are built: `target/plugins/fixtures/csv-LANG.wasm`; one that
+//! fails in every way, `failing-LANG.wasm`; and one that uses each grant, `granted-LANG.wasm`. All of that is skipped while its inputs are the same.
+
+mod javascript;
+mod python;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::progress::Progress;
+use crate::workspace::Workspace;
+
+/// Builds and tests them, unless that was done with these sources.
+pub(crate) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
+    python::build(workspace, progress)?;
+    javascript::build(workspace, progress)
+}
+
+/// The folder of the toolchains.
+fn folder(workspace: &Workspace, language: &str) -> PathBuf {
+    workspace.target().join("languages").join(language)
+}
+
+/// Returns the path of a component that is built here.
+fn component(workspace: &Workspace, name: &str) -> PathBuf {
+    workspace.target().join("plugins/fixtures").join(format!("{name}.wasm"))
+}
+
+/// Returns the worlds of the contract.
+fn worlds(workspace: &Workspace) -> Result<Vec<String>> {
+    let file = workspace.root().join("wit/worlds.wit");
+    let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
+    let worlds = text.lines().filter_map(|line| line.strip_prefix("world ")?.strip_suffix(" {"));
+    Ok(worlds.map(str::to_owned).collect())
+}
+
+/// Returns all files below these folders, sorted, but for what tools leave there, and copies of `wit/`.
+fn files(folders: &[PathBuf]) -> Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for folder in folders {
+        collect(folder, &mut files).with_context(|| format!("cannot read {}", folder.display()))?;
+    }
+    files.sort_unstable();
+    Ok(files)
+}
+
+fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> std::io::Result<()> {
+    for entry in fs::read_dir(folder)? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let is_generated =
+            ["node_modules", "__pycache__", ".mypy_cache", "build", "wit"].iter().any(|other| name == *other);
+        if entry.file_type()?.is_dir() && !is_generated {
+            collect(&entry.path(), files)?;
+        } else if entry.file_type()?.is_file() {
+            files.push(entry.path());
+        }
+    }
+    Ok(())
+}
+
+/// Removes a folder with all that an earlier build left there, and makes it again.
+fn make_empty(folder: &Path) -> Result<()> {
+    let remove = || if folder.exists() { fs::remove_dir_all(folder) } else { Ok(()) };
+    remove().and_then(|()| fs::create_dir_all(folder)).with_context(|| format!("cannot clear {}", folder.display()))
+}
+
+/// Copies a folder's files, in the folders that they are in.
+fn copy_folder(from: &Path, to: &Path) -> Result<()> {
+    for file in files(&[from.to_owned()])? {
+        let below = file.strip_prefix(from).context("a file is below its folder")?;
+        let parent = below.parent().map_or_else(|| to.to_owned(), |parent| to.join(parent));
+        crate::install::copy_into(&file, &parent)?;
+    }
+    Ok(())
+}

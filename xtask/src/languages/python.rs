@@ -1,0 +1,99 @@
+//! The SDK for Python.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use super::{component, files, folder, make_empty, worlds};
+use crate::cargo;
+use crate::install::{self, Stamp};
+use crate::progress::Progress;
+use crate::workspace::Workspace;
+
+pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
+    let environment = folder(workspace, "python");
+    let sdk = workspace.root().join("sdk-guest/python");
+    let example = workspace.root().join("examples/csv/python");
+    let requirements = sdk.join("requirements-build.txt");
+    install::pip_install(&requirements, &environment, progress, "the toolchain of Python", "target/languages/python")?;
+
+    let outputs = ["csv-python", "failing-python", "granted-python"].map(|name| component(workspace, name));
+    let inputs = files(&[sdk.clone(), example.clone(), workspace.root().join("wit")])?;
+    let stamp = Stamp::new(&folder(workspace, "python-built"), &inputs, "")?;
+    if stamp.is_current() && outputs.iter().all(|output| output.is_file()) {
+        return Ok(());
+    }
+    let mut step = progress.step("building the SDK for Python");
+    stamp.clear()?;
+    step.at("the wheel");
+    let wheel = wheel(workspace, &environment, &sdk)?;
+    let mut pip = install::pip(&environment);
+    cargo::capture(pip.args(["install", "--no-deps", "--no-index", "--force-reinstall"]).arg(&wheel))?;
+
+    step.at("unit tests and types");
+    check_bindings(workspace, &environment, &sdk)?;
+    let python = |arguments: &[&str], folder: &Path| {
+        let mut command = Command::new(install::venv_program(&environment, "python"));
+        command.args(arguments).current_dir(folder).env("PYTHONDONTWRITEBYTECODE", "1");
+        cargo::capture(&mut command)
+    };
+    python(&["-m", "unittest", "discover", "--start-directory", "tests"], &sdk)?;
+    python(&["-m", "unittest"], &example)?;
+    let cache = folder(workspace, "mypy").display().to_string();
+    python(&["-m", "mypy", "--cache-dir", &cache], &sdk)?;
+    python(&["-m", "mypy", "--cache-dir", &cache, "--strict", "."], &example)?;
+
+    let sources = [
+        (example.join("app.py"), "provider"),
+        (sdk.join("tests/failing.py"), "provider"),
+        (sdk.join("tests/granted.py"), "provider-all"),
+    ];
+    for ((source, world), output) in sources.iter().zip(&outputs) {
+        step.at(format!("{}", workspace.display(output)));
+        let mut command = Command::new(install::venv_program(&environment, "mcp-host-provider"));
+        cargo::capture(command.arg("build").arg(source).args(["--world", *world, "--output"]).arg(output))?;
+    }
+    stamp.set()?;
+    step.done("built the SDK for Python, and its providers in target/plugins/fixtures");
+    Ok(())
+}
+
+/// Packages the SDK.
+fn wheel(workspace: &Workspace, environment: &Path, sdk: &Path) -> Result<PathBuf> {
+    let wheels = folder(workspace, "wheels");
+    make_empty(&wheels)?;
+    let mut pip = install::pip(environment);
+    pip.args(["wheel", "--no-deps", "--no-build-isolation", "--wheel-dir"]).arg(&wheels).arg(sdk);
+    cargo::capture(&mut pip)?;
+    let made = files(&[wheels])?;
+    made.into_iter().find(|file| file.extension().is_some_and(|kind| kind == "whl")).context("pip made no wheel")
+}
+
+/// Verifies that the tool makes bindings of every world, and that the committed ones are those of `wit/`.
+fn check_bindings(workspace: &Workspace, environment: &Path, sdk: &Path) -> Result<()> {
+    for world in worlds(workspace)? {
+        let made = folder(workspace, "python-bindings").join(&world);
+        make_empty(&made)?;
+        let mut command = Command::new(install::venv_program(environment, "componentize-py"));
+        command.arg("--wit-path").arg(workspace.root().join("wit")).args([
+            "--world",
+            &world,
+            "--full-names",
+            "bindings",
+        ]);
+        cargo::capture(command.arg(&made)).with_context(|| format!("componentize-py cannot use the world {world}"))?;
+        if world == "provider-all" {
+            for committed in files(&[sdk.join("bindings")])? {
+                let below = committed.strip_prefix(sdk.join("bindings")).context("it is below its folder")?;
+                ensure!(
+                    std::fs::read(&committed).ok() == std::fs::read(made.join(below)).ok(),
+                    "{} is not what componentize-py makes of wit/; copy it from {}",
+                    workspace.display(&committed),
+                    workspace.display(&made.join(below))
+                );
+            }
+        }
+    }
+    Ok(())
+}
