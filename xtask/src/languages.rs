@@ -4,11 +4,15 @@
 //! |---|---|---|---|
 //! | Python | `sdk-guest/python`, as a wheel | `examples/csv/python` | `python`: a virtual environment with componentize-py |
 //! | JavaScript, TypeScript | `sdk-guest/js`, as an npm tarball | `examples/csv/{javascript,typescript}` | `javascript`: componentize-qjs, esbuild, the TypeScript compiler |
+//! | C | `sdk-guest/c`, as sources | `examples/csv/c` | clang of the distribution, and `wasi-libc`: a C library, unpacked |
+//! | Go | `sdk-guest/go`, as a module | `examples/csv/go` | Go in PATH, else `go`: one of pip |
 //!
 //! Each SDK is packaged as its registry wants it, and installed from the package. Then its unit tests and those of the
 //! example run, types are checked, and the providers are built: `target/plugins/fixtures/csv-LANG.wasm`; one that
 //! fails in every way, `failing-LANG.wasm`; and one that uses each grant, `granted-LANG.wasm`. All of that is skipped while its inputs are the same.
 
+mod c;
+mod go;
 mod javascript;
 mod python;
 
@@ -17,13 +21,29 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
+use crate::cargo;
 use crate::progress::Progress;
 use crate::workspace::Workspace;
 
 /// Builds and tests them, unless that was done with these sources.
 pub(crate) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
     python::build(workspace, progress)?;
-    javascript::build(workspace, progress)
+    javascript::build(workspace, progress)?;
+    c::build(workspace, progress)?;
+    go::build(workspace, progress)
+}
+
+/// Builds the host, whose command `componentize` ends the builds of C and Go.
+fn host_program(workspace: &Workspace, progress: &Progress) -> Result<PathBuf> {
+    let mut step = progress.step("building mcp-host");
+    let mut command = workspace.cargo(workspace.root());
+    // As the test command builds it, with the features of dev-dependencies: otherwise its dependencies would be built twice.
+    command.args(["test", "--workspace", "--no-run"]);
+    let artifacts = cargo::build(command, progress, &mut step)?;
+    let host = artifacts.into_iter().filter(|artifact| artifact.target.name == "mcp-host" && !artifact.profile.test);
+    let host = host.filter_map(|artifact| artifact.executable).next_back().context("cargo built no mcp-host")?;
+    step.done("built mcp-host");
+    Ok(host.into())
 }
 
 /// The folder of the toolchains.

@@ -4,14 +4,17 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use mcp_host_tests::{ConfigFile, Folder, MockOrigin, Plugin, RawStdio, Reply, Revision, WrittenConfig, fixture};
+use mcp_host_tests::{ConfigFile, Folder, MockOrigin, Plugin, RawStdio, Reply, Revision, WrittenConfig, fixture, run};
 use serde_json::{Map, Value, json};
 
 /// The languages of `examples/csv`.
-const LANGUAGES: [&str; 4] = ["rust", "python", "javascript", "typescript"];
+const LANGUAGES: [&str; 6] = ["rust", "python", "javascript", "typescript", "c", "go"];
 
 /// The languages whose runtime turns errors into exceptions.
 const WITH_EXCEPTIONS: [&str; 2] = ["python", "javascript"];
+
+/// The languages with a provider that fails in every way.
+const WITH_FAILURES: [&str; 3] = ["python", "javascript", "go"];
 
 /// The time to compile the largest component, a Python interpreter, on a busy machine.
 const COMPILE_TIMEOUT: Duration = Duration::from_secs(300);
@@ -115,7 +118,7 @@ async fn an_error_that_nobody_expected_is_internal_and_its_traceback_is_in_the_l
 
 #[tokio::test]
 async fn failures_binary_content_config_and_log_arrive_from_every_language() {
-    for language in WITH_EXCEPTIONS {
+    for language in WITH_FAILURES {
         let mut server = start(&failing(language)).await;
         let good = server.request("resources/read", json!({ "uri": "f:///good" })).await;
         assert_eq!(good.result()["contents"][0]["blob"], "/wA=", "{language}");
@@ -163,5 +166,33 @@ async fn buckets_and_variables_are_used_from_every_language() {
         assert_eq!(done, Ok("2 5 0 1 9 None False ['a', 'n']".to_owned()), "{language}");
         assert_eq!(server.read("f:///env").await, Ok("me".to_owned()), "{language}");
         server.end().await;
+    }
+}
+
+#[tokio::test]
+async fn a_panic_in_go_is_internal_and_its_stack_is_in_the_log() {
+    let mut server = start(&failing("go")).await;
+    let logged = [("bug", "panic: assignment to entry in nil map"), ("internal", "the index is corrupt")];
+    for (path, logged) in logged {
+        let error = server.read(&format!("f:///{path}")).await.unwrap_err();
+        assert_eq!(error["data"]["kind"], "internal", "{path}: {error}");
+        assert!(!error.to_string().contains("corrupt"), "the client is not told: {error}");
+        server.log_line(logged).await;
+    }
+    server.log_line("main.failing.Read").await;
+    server.end().await;
+}
+
+#[tokio::test]
+async fn the_example_keeps_the_contract_in_every_language() {
+    for language in LANGUAGES {
+        let folder = Folder::with_files([("a.csv", "x,y\n1,2\n"), ("b.csv", "x\n"), ("c d.csv", "")]);
+        // The host compiles the component within the time of a server's start, and stores it for the test of the contract.
+        start(&ConfigFile::new().plugin(csv(language, folder.path())).write()).await.end().await;
+        let component = fixture(&format!("csv-{language}"));
+        let (grant, edit) =
+            (format!("{}=/csv", folder.path().display()), format!("echo 3,4 >> '{}/a.csv'", folder.path().display()));
+        let tested = run(["test", component.to_str().unwrap(), "--dir", &grant, "--edit", &edit]).await;
+        assert_eq!(tested.code(), 0, "{language}: {}{}", tested.text(), tested.stderr);
     }
 }

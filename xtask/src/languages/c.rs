@@ -1,0 +1,72 @@
+//! The SDK for C.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use super::{component, files, folder, host_program};
+use crate::cargo;
+use crate::install::Stamp;
+use crate::progress::Progress;
+use crate::toolchain::apt::{self, Release};
+use crate::toolchain::wasi_libc;
+use crate::workspace::Workspace;
+
+/// The compiler.
+const CLANG: &str = "clang-19";
+
+/// The packages with the compiler, the linker and the compiler's own library.
+const PACKAGES: [&str; 3] = ["clang-19", "lld-19", "libclang-rt-19-dev-wasm32"];
+
+pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
+    let sdk = workspace.root().join("sdk-guest/c");
+    let example = workspace.root().join("examples/csv/c");
+    let output = component(workspace, "csv-c");
+    let out = folder(workspace, "c-build");
+    let inputs = files(&[sdk, example.clone(), workspace.root().join("wit")])?;
+    let stamp = Stamp::new(&out, &inputs, "")?;
+    if stamp.is_current() && output.is_file() {
+        return Ok(());
+    }
+    install_compiler(progress)?;
+    let sysroot = sysroot(workspace, progress)?;
+    let host = host_program(workspace, progress)?;
+    let mut step = progress.step("building the SDK for C");
+    stamp.clear()?;
+    let make = |target: Option<&str>| {
+        let mut make = Command::new("make");
+        make.args(target).current_dir(&example).arg(format!("OUT={}", out.display()));
+        make.arg(format!("CLANG={CLANG}")).arg(format!("SYSROOT={}", sysroot.display()));
+        cargo::capture(make.arg(format!("MCP_HOST={}", host.display())))
+    };
+    step.at("unit tests");
+    make(Some("test"))?;
+    step.at(format!("{}", workspace.display(&output)));
+    make(None)?;
+    std::fs::copy(out.join("csv.wasm"), &output).with_context(|| format!("cannot write {}", output.display()))?;
+    stamp.set()?;
+    step.done("built the SDK for C and target/plugins/fixtures/csv-c.wasm");
+    Ok(())
+}
+
+/// Installs the distribution's compiler, unless it is there.
+fn install_compiler(progress: &Progress) -> Result<()> {
+    let has = |program: &str| Command::new(program).arg("--version").output().is_ok_and(|said| said.status.success());
+    if has(CLANG) && has("wasm-ld-19") {
+        return Ok(());
+    }
+    apt::install(&PACKAGES, "the compiler for providers in C", progress)
+}
+
+/// Returns the folder of the C library for `wasm32-wasi`, unpacked from Debian's package.
+fn sysroot(workspace: &Workspace, progress: &Progress) -> Result<PathBuf> {
+    let unpacked = folder(workspace, "wasi-libc");
+    let sysroot = unpacked.join("unpacked/usr");
+    if !sysroot.join("lib/wasm32-wasi/libc.a").is_file() {
+        let mut step = progress.step("unpacking the C library (package wasi-libc, not installed)");
+        wasi_libc::unpack(&Release::current()?, &unpacked, &mut step)?;
+        step.done("unpacked the C library into target/languages/wasi-libc");
+    }
+    Ok(sysroot)
+}

@@ -1,0 +1,93 @@
+//! The SDK for Go.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result};
+
+use super::{component, files, folder, host_program};
+use crate::cargo;
+use crate::install::{self, Stamp};
+use crate::progress::Progress;
+use crate::workspace::Workspace;
+
+/// The oldest Go that exports functions of a core module (`//go:wasmexport`), as its minor version after 1.
+const MIN_GO_MINOR: u32 = 24;
+
+pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
+    let sdk = workspace.root().join("sdk-guest/go");
+    let example = workspace.root().join("examples/csv/go");
+    let outputs = [component(workspace, "csv-go"), component(workspace, "failing-go")];
+    let built = folder(workspace, "go-build");
+    let inputs = files(&[sdk.clone(), example.clone(), workspace.root().join("wit")])?;
+    let stamp = Stamp::new(&built, &inputs, "")?;
+    if stamp.is_current() && outputs.iter().all(|output| output.is_file()) {
+        return Ok(());
+    }
+    let go = toolchain(workspace, &sdk, progress)?;
+    let host = host_program(workspace, progress)?;
+    let mut step = progress.step("building the SDK for Go");
+    stamp.clear()?;
+    fs::create_dir_all(&built).with_context(|| format!("cannot make {}", built.display()))?;
+    let run = |arguments: &[&str], module: &Path, is_component: bool| {
+        let mut command = Command::new(&go);
+        command.args(arguments).current_dir(module).envs([
+            ("GOPROXY", "off"),
+            ("GOTOOLCHAIN", "local"),
+            ("GOFLAGS", ""),
+        ]);
+        command.env("GOCACHE", folder(workspace, "go-cache")).env("GOPATH", folder(workspace, "go-path"));
+        if is_component {
+            command.envs([("GOOS", "wasip1"), ("GOARCH", "wasm")]);
+        }
+        cargo::capture(&mut command)
+    };
+    step.at("unit tests");
+    for module in [&sdk, &example] {
+        run(&["test", "."], module, false)?;
+        run(&["vet", "."], module, true)?;
+    }
+    for ((module, package), output) in [(&example, "."), (&sdk, "./internal/failing")].iter().zip(&outputs) {
+        step.at(format!("{}", workspace.display(output)));
+        let core = built.join("core.wasm").display().to_string();
+        let flags = ["build", "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w", "-o", &core, package];
+        run(&flags, module, true)?;
+        cargo::capture(Command::new(&host).args(["componentize", &core, "--output"]).arg(output))?;
+    }
+    stamp.set()?;
+    step.done("built the SDK for Go, target/plugins/fixtures/csv-go.wasm and failing-go.wasm");
+    Ok(())
+}
+
+/// Returns Go: that in PATH if it is recent enough, else one that pip installs.
+fn toolchain(workspace: &Workspace, sdk: &Path, progress: &Progress) -> Result<PathBuf> {
+    let said = Command::new("go").arg("version").env("GOTOOLCHAIN", "local").output();
+    if said.is_ok_and(|said| is_supported(&String::from_utf8_lossy(&said.stdout))) {
+        return Ok("go".into());
+    }
+    let environment = folder(workspace, "go");
+    let requirements = sdk.join("requirements-build.txt");
+    install::pip_install(&requirements, &environment, progress, "Go", "target/languages/go")?;
+    Ok(install::venv_program(&environment, "go"))
+}
+
+/// Parses `go version go1.26.6 linux/amd64`.
+fn is_supported(said: &str) -> bool {
+    let version = said.split_whitespace().find_map(|word| word.strip_prefix("go1."));
+    let minor = version.and_then(|version| version.split(|c: char| !c.is_ascii_digit()).next()?.parse::<u32>().ok());
+    minor.is_some_and(|minor| minor >= MIN_GO_MINOR)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_go_is_used_that_exports_functions() {
+        assert!(is_supported("go version go1.26.6 linux/amd64"));
+        assert!(is_supported("go version go1.24rc1 linux/amd64"));
+        assert!(!is_supported("go version go1.19.8 linux/amd64"));
+        assert!(!is_supported("gccgo"));
+    }
+}
