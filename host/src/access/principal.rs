@@ -77,6 +77,11 @@ impl Principal {
         Self { groups: (!groups.names.is_empty()).then(|| groups.into()), ..self }
     }
 
+    /// Returns the same identity, in no group.
+    pub(crate) fn without_groups(&self) -> Self {
+        Self { name: self.name.clone(), groups: None }
+    }
+
     /// Its name, as rules name it.
     pub fn name(&self) -> &str {
         match &self.name {

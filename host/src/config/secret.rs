@@ -6,7 +6,7 @@ use std::path::Path;
 
 use zeroize::{Zeroize, Zeroizing};
 
-use super::error::quote;
+use super::error::{Diagnostic, quote};
 use super::paths::ExistingFile;
 use super::reader::{Documented, FromNode, KeyDocs, Node, Schema, Table};
 use crate::regular_file;
@@ -88,6 +88,13 @@ impl FromNode for SecretSource {
 impl SecretSource {
     /// Reads a value that is no secret.
     pub(super) fn read_public(node: &Node<'_>) -> Option<Self> {
+        if !node.value.is_table() {
+            // What is written instead is probably the secret itself, so the line is not shown.
+            let message = format!("`{}` must be {}", node.key, Self::TYPE_NAME);
+            let help = format!("write {}: secrets are not in the config", node.assignment_hint(&Self::example()));
+            node.context.report(Diagnostic::new(message, help).at(node.span.clone()).redacted());
+            return None;
+        }
         node.table(Self::from_table)
     }
 }

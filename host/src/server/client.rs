@@ -4,6 +4,8 @@ use std::sync::{Arc, OnceLock};
 
 use rmcp::RoleServer;
 use rmcp::service::Peer;
+#[cfg(feature = "http")]
+use tokio::time::Instant;
 
 use super::client_log::ClientLog;
 #[cfg(feature = "http")]
@@ -47,10 +49,10 @@ impl ClientCell {
 }
 
 impl Client {
-    /// Replaces the principal of the session's subscriptions: the same identity with other groups.
+    /// Replaces the principal of the session's subscriptions: the same identity with other groups, and until when it has them.
     #[cfg(feature = "http")]
-    pub(super) fn set_principal(&self, principal: &Principal) {
-        self.subscriptions.set_principal(principal);
+    pub(super) fn set_principal(&self, principal: &Principal, until: Option<Instant>) {
+        self.subscriptions.set_principal(principal, until);
     }
 
     /// Sends log messages about the plugins that are missing from an answer, if the client has requested warnings.

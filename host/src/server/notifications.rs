@@ -8,6 +8,8 @@ use rmcp::RoleServer;
 use rmcp::model::{ResourceUpdatedNotificationParam, SubscriptionFilter};
 use rmcp::service::{Peer, SubscriptionContext};
 use tokio::sync::{Mutex, OnceCell};
+#[cfg(feature = "http")]
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -45,11 +47,11 @@ impl SessionSubscriptions {
         self.may_subscribe.load(Ordering::Relaxed)
     }
 
-    /// Replaces the principal that is notified: the same identity with other groups.
+    /// Replaces the principal that is notified: the same identity with other groups, and until when it has them.
     #[cfg(feature = "http")]
-    pub(super) fn set_principal(&self, principal: &Principal) {
+    pub(super) fn set_principal(&self, principal: &Principal, until: Option<Instant>) {
         if let Some(live) = self.delivery.get() {
-            live.subscriber.set_principal(principal);
+            live.subscriber.set_principal(principal, until);
         }
     }
 

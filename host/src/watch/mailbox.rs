@@ -23,8 +23,8 @@ const THROTTLE_WINDOW: Duration = Duration::from_millis(100);
 #[derive(Debug)]
 pub(super) struct Mailbox {
     pub(super) id: u64,
-    /// The subscriber's principal, whose groups may change.
-    principal: RwLock<Principal>,
+    /// The subscriber's principal, whose groups may change, and until when it has them; none if that is not limited.
+    principal: RwLock<(Principal, Option<Instant>)>,
     pending: Mutex<PendingUpdates>,
     notify: Notify,
 }
@@ -57,21 +57,19 @@ pub(super) enum PendingUpdate {
 
 impl Mailbox {
     pub(super) fn new(id: u64, principal: Principal) -> Self {
-        Self { id, principal: RwLock::new(principal), pending: Mutex::default(), notify: Notify::new() }
+        Self { id, principal: RwLock::new((principal, None)), pending: Mutex::default(), notify: Notify::new() }
     }
 
-    /// Returns the subscriber's principal.
+    /// Returns the subscriber's principal; without its groups, if the time is over for which it has them.
     pub(super) fn principal(&self) -> Principal {
-        self.principal.read().clone()
+        let (principal, until) = &*self.principal.read();
+        if until.is_some_and(|until| until <= Instant::now()) { principal.without_groups() } else { principal.clone() }
     }
 
-    /// Replaces the subscriber's principal. Returns whether it is another one.
-    pub(super) fn set_principal(&self, principal: &Principal) -> bool {
-        let mut current = self.principal.write();
-        let is_another = *current != *principal;
-        if is_another {
-            current.clone_from(principal);
-        }
+    /// Replaces the subscriber's principal. Returns whether it is another one than at this moment.
+    pub(super) fn set_principal(&self, principal: &Principal, until: Option<Instant>) -> bool {
+        let is_another = self.principal() != *principal;
+        *self.principal.write() = (principal.clone(), until);
         is_another
     }
 

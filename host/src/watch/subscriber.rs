@@ -10,6 +10,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use futures::stream::{self, Stream, StreamExt};
 use parking_lot::{Mutex, MutexGuard};
+use tokio::time::Instant;
 
 use super::byte_budget::{ByteBudget, ReservedBytes};
 use super::mailbox::{Mailbox, PendingUpdate};
@@ -94,10 +95,11 @@ impl Subscriber {
         self.mailbox.principal()
     }
 
-    /// Replaces the principal that is notified: the same identity with other groups, such as those of a renewed access token. From
-    /// now on updates are those that the new one may see, and the listing counts as changed.
-    pub fn set_principal(&self, principal: &Principal) {
-        if self.mailbox.set_principal(principal)
+    /// Replaces the principal that is notified: the same identity with other groups, such as those of a renewed access token, which it
+    /// has until a point in time, or without a limit. From now on updates are those that the new one may see, and the listing
+    /// counts as changed.
+    pub fn set_principal(&self, principal: &Principal, until: Option<Instant>) {
+        if self.mailbox.set_principal(principal, until)
             && self.hub.context.subscription_index().is_watching_listing(self.mailbox.id)
         {
             self.mailbox.put_listing();

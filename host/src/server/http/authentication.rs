@@ -118,6 +118,11 @@ impl Authenticated {
         Self { principal, credentials: Credentials::None, access_token: None, client: None, expires_in: None }
     }
 
+    /// Returns when its credentials expire; none if they do not, whatever the config.
+    pub(super) fn expires(&self) -> Option<Instant> {
+        self.expires_in.and_then(|time| Instant::now().checked_add(time))
+    }
+
     /// Returns whether it was authenticated by credentials of its own, which may expire or be revoked.
     pub(super) fn has_credentials(&self) -> bool {
         !matches!(self.credentials, Credentials::None)

@@ -38,6 +38,7 @@ use futures::stream::{self, BoxStream, Stream, StreamExt as _};
 use rmcp::model::{ErrorCode, RequestId};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::authentication::Authenticated;
 use super::caller::Caller;
 use super::charge::ResponseCharge;
 use super::guarded_body::GuardedBody;
@@ -154,7 +155,7 @@ impl PostHandler {
     pub(super) async fn handle(&self, request: ReceivedRequest, caller: &Caller) -> Response {
         let ReceivedRequest { head: mut parts, sent } = request;
         match sent {
-            Ok(Incoming::Single(message)) => match self.dispatch(&mut parts, &message, caller.principal()) {
+            Ok(Incoming::Single(message)) => match self.dispatch(&mut parts, &message, &caller.authenticated) {
                 Ok(Dispatch::Direct(request)) => request.respond(&self.host, &caller.account).await,
                 Ok(Dispatch::Forward(claim)) => self.forward(parts, claim, &message, caller).await,
                 Ok(Dispatch::UnknownSession) => sessions::not_found(),
@@ -166,9 +167,14 @@ impl PostHandler {
     }
 
     /// Dispatches a message, or rejects it.
-    fn dispatch(&self, parts: &mut Parts, message: &Message, principal: &Principal) -> Result<Dispatch, Rejection> {
+    fn dispatch(
+        &self,
+        parts: &mut Parts,
+        message: &Message,
+        authenticated: &Authenticated,
+    ) -> Result<Dispatch, Rejection> {
         let id = sessions::session_id(&parts.headers);
-        let session = id.and_then(|id| self.sessions.acquire(id, principal));
+        let session = id.and_then(|id| self.sessions.acquire(id, authenticated));
         // A message of a revision without sessions is in none, whatever its headers name.
         if id.is_some() && session.is_none() && !message.is_stateless() {
             return Ok(Dispatch::UnknownSession);
@@ -195,7 +201,7 @@ impl PostHandler {
         match dispatched {
             dispatch::Dispatch::Direct(request, revision) => {
                 let context = RequestContext::new(session.as_ref().map(SessionGuard::hash), id, trace_id);
-                let (id, principal) = (id.clone(), principal.clone());
+                let (id, principal) = (id.clone(), authenticated.principal.clone());
                 let direct = DirectRequest { id, request, principal, revision, session, claim, context };
                 Ok(Dispatch::Direct(Box::new(direct)))
             }
@@ -255,7 +261,7 @@ impl PostHandler {
         for message in messages {
             let mut parts = parts.clone();
             let dispatched = message.and_then(|message| {
-                let dispatched = self.dispatch(&mut parts, &message, caller.principal())?;
+                let dispatched = self.dispatch(&mut parts, &message, &caller.authenticated)?;
                 Ok((message, dispatched))
             });
             let (message, claim) = match dispatched {

@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::{HeaderMap, Method, StatusCode};
+use axum::http::{HeaderMap, HeaderName, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt as _;
 use parking_lot::{Mutex, MutexGuard};
@@ -25,6 +25,7 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
+use super::authentication::Authenticated;
 use super::caller::Caller;
 use super::client_limiter::{ClientLimiter, ClientPermit, LimitReached, client_limits};
 use super::guarded_body::GuardedBody;
@@ -39,6 +40,9 @@ use crate::server::in_flight::InFlight;
 
 /// The maximum interval between two sweeps for idle sessions: a reload may have changed the timeout.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
+
+/// The header by which a client resumes an event stream.
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
 /// rmcp's answer to a request of an unknown session.
 const SESSION_NOT_FOUND: &str = "Not Found: Session not found";
@@ -60,6 +64,8 @@ struct SessionState {
     hash: SessionHash,
     /// The principal that opened it, with the groups of its last request.
     principal: watch::Sender<Principal>,
+    /// Whether its groups have been others before.
+    has_changed: bool,
     client: ClientCell,
     permit: ClientPermit,
     in_flight: InFlight,
@@ -78,6 +84,8 @@ pub(super) struct SessionGuard {
     in_flight: InFlight,
     /// The principal of the session, from this request on.
     principal: watch::Receiver<Principal>,
+    /// Whether the groups of the session have been others before.
+    has_changed: bool,
 }
 
 impl Sessions {
@@ -159,6 +167,7 @@ impl Sessions {
         let session = SessionState {
             hash,
             principal,
+            has_changed: false,
             client: client.clone(),
             permit,
             in_flight: in_flight.clone(),
@@ -166,13 +175,21 @@ impl Sessions {
             idle_since: Instant::now(),
         };
         all.insert(id.to_owned(), session);
-        let guard =
-            SessionGuard { sessions: self.clone(), id: id.to_owned(), hash, client, in_flight, principal: seen };
+        let guard = SessionGuard {
+            sessions: self.clone(),
+            id: id.to_owned(),
+            hash,
+            client,
+            in_flight,
+            principal: seen,
+            has_changed: false,
+        };
         Ok((guard, evicted))
     }
 
     /// Acquires the session with this id, if this principal has it. The groups of the principal are from now on those of the session.
-    pub(super) fn acquire(self: &Arc<Self>, id: &str, principal: &Principal) -> Option<SessionGuard> {
+    pub(super) fn acquire(self: &Arc<Self>, id: &str, authenticated: &Authenticated) -> Option<SessionGuard> {
+        let principal = &authenticated.principal;
         let mut all = self.lock();
         let session = all.get_mut(id).filter(|session| session.principal.borrow().is_same_identity(principal))?;
         session.active = session.active.saturating_add(1);
@@ -183,12 +200,21 @@ impl Sessions {
             }
             is_another
         });
-        if let Some(client) = session.client.get().filter(|_| is_another) {
-            client.set_principal(principal);
+        session.has_changed |= is_another;
+        if let Some(client) = session.client.get() {
+            client.set_principal(principal, authenticated.expires());
         }
         let (client, in_flight, hash) = (session.client.clone(), session.in_flight.clone(), session.hash);
-        let principal = session.principal.subscribe();
-        Some(SessionGuard { sessions: self.clone(), id: id.to_owned(), hash, client, in_flight, principal })
+        let (principal, has_changed) = (session.principal.subscribe(), session.has_changed);
+        Some(SessionGuard {
+            sessions: self.clone(),
+            id: id.to_owned(),
+            hash,
+            client,
+            in_flight,
+            principal,
+            has_changed,
+        })
     }
 
     /// Answers a request, and tracks the session that it belongs to, opens or ends.
@@ -207,7 +233,11 @@ impl Sessions {
                 None => response,
             };
         };
-        let session = self.acquire(&id, caller.principal());
+        let session = self.acquire(&id, &caller.authenticated);
+        if session.as_ref().is_some_and(|session| session.has_changed) {
+            // What was sent before was sent to a principal with other groups.
+            request.headers_mut().remove(LAST_EVENT_ID);
+        }
         let (is_delete, is_stream) = (request.method() == Method::DELETE, request.method() == Method::GET);
         let response = answer(request).await;
         match response.status() {
