@@ -39,6 +39,7 @@ const NOT_EXPRESSIBLE: &[(&str, &[&str])] = &[
             "address_beyond_loopback_without_authentication",
             "address_beyond_loopback_without_tls",
             "bucket_twice",
+            "client_ca_without_tls",
             "guest_path_twice",
             "http_bodies_without_body",
             "http_limits_of_bodies",

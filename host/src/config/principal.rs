@@ -177,7 +177,7 @@ impl FromNode for ExternalGroup {
     }
 
     fn schema() -> Schema {
-        Schema::pattern(r"^[^*/\s]+/([^*]*[^*\s])$")
+        Schema::pattern(r"^[^*/\s]+/[^*]*[^*\s]$")
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {

@@ -232,7 +232,7 @@ impl FromNode for PrincipalSelector {
     }
 
     fn schema() -> Schema {
-        Schema::pattern(r"^([*]|[^*\s]([^*]*[^*\s])?)$").with("maxLength", MAX_PRINCIPAL_LEN)
+        Schema::pattern(r"^([*]|[^*\s/]+|[^*\s/]+/[^*]*[^*\s])$").with("maxLength", MAX_PRINCIPAL_LEN)
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
@@ -246,7 +246,7 @@ impl FromNode for PrincipalSelector {
 impl PrincipalSelector {
     /// The schema of the name of one principal.
     pub(super) fn name_schema() -> Schema {
-        Schema::pattern(r"^[^*\s]([^*]*[^*\s])?$").with("maxLength", MAX_PRINCIPAL_LEN)
+        Schema::pattern(r"^([^*\s/]+|[^*\s/]+/[^*]*[^*\s])$").with("maxLength", MAX_PRINCIPAL_LEN)
     }
 
     /// Reads the name of one principal: a built-in one, one of the config, or one with a slash.
