@@ -42,6 +42,7 @@ use axum::extract::Request;
 use axum::http::HeaderValue;
 use axum::http::header::AUTHORIZATION;
 use axum::response::Response;
+use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 use zeroize::Zeroizing;
 
@@ -108,19 +109,35 @@ pub(super) struct Authenticated {
     access_token: Option<Arc<AccessToken>>,
     /// Who sent the credentials; none if there are none.
     client: Option<ClientId>,
-    /// The time for which the credentials are valid at most, whatever the config; none if it is not limited.
-    expires_in: Option<Duration>,
+    /// When the credentials expire, whatever the config; none if they do not.
+    expires: Option<Instant>,
+    /// The generations of the host from before they were verified on; none if there are none.
+    generations: Option<watch::Receiver<u64>>,
 }
 
 impl Authenticated {
     /// A request whose principal somebody else authenticated.
     pub(super) fn by_application(principal: Principal) -> Self {
-        Self { principal, credentials: Credentials::None, access_token: None, client: None, expires_in: None }
+        Self {
+            principal,
+            credentials: Credentials::None,
+            access_token: None,
+            client: None,
+            expires: None,
+            generations: None,
+        }
     }
 
     /// Returns when its credentials expire; none if they do not, whatever the config.
     pub(super) fn expires(&self) -> Option<Instant> {
-        self.expires_in.and_then(|time| Instant::now().checked_add(time))
+        self.expires
+    }
+
+    /// Returns whether they have to be verified again: the config may have changed, or they may have expired.
+    pub(super) fn is_outdated(&self) -> bool {
+        let has_changed = |generations: &watch::Receiver<u64>| generations.has_changed().unwrap_or(true);
+        self.generations.as_ref().is_some_and(has_changed)
+            || self.expires.is_some_and(|expires| expires <= Instant::now())
     }
 
     /// Returns whether it was authenticated by credentials of its own, which may expire or be revoked.
@@ -194,6 +211,8 @@ impl Authenticator {
         client: &ClientId,
         default: Option<&Principal>,
     ) -> Result<Option<Authenticated>, AuthenticationError> {
+        // Before the config is looked up: what is verified with an old one is verified again.
+        let generations = self.host.generations();
         let snapshot = self.snapshot();
         let mut values = request.headers().get_all(AUTHORIZATION).iter();
         let (first, more) = (values.next().cloned(), values.next().is_some());
@@ -204,10 +223,10 @@ impl Authenticator {
             // If there is nobody to authenticate, the header may be for a reverse proxy.
             (Some(value), _) if snapshot.authenticates_anybody() => {
                 let token = Zeroizing::new(bearer_token(&value)?.to_owned());
-                self.verify(&snapshot, client, Credentials::Token(token)).await.map(Some)
+                self.verify(&snapshot, client, Credentials::Token(token), generations).await.map(Some)
             }
             (_, Some(certificate)) if !snapshot.config.http.client_ca.is_empty() => {
-                self.verify(&snapshot, client, Credentials::Certificate(certificate)).await.map(Some)
+                self.verify(&snapshot, client, Credentials::Certificate(certificate), generations).await.map(Some)
             }
             _ => match default {
                 Some(principal) if snapshot.authenticates_anybody() && !self.may_do_anything(principal) => {
@@ -239,6 +258,7 @@ impl Authenticator {
         snapshot: &Snapshot,
         client: &ClientId,
         credentials: Credentials,
+        generations: watch::Receiver<u64>,
     ) -> Result<Authenticated, AuthenticationError> {
         let (principal, access_token, expires_in) = match &credentials {
             Credentials::None => return Err(AuthenticationError::Missing),
@@ -259,7 +279,7 @@ impl Authenticator {
                 }
             },
             Credentials::Certificate(certificate) => {
-                let named = certificate.principal(&snapshot.config.http.client_ca);
+                let named = certificate.principal(&snapshot.config);
                 let Some((principal, expires_in)) = named else {
                     let reason = "the client certificate is of no authority of `http.client-ca`, or names nobody";
                     self.log_rejection("certificate", reason, client);
@@ -268,8 +288,9 @@ impl Authenticator {
                 (principal, None, Some(expires_in))
             }
         };
-        let authenticated =
-            Authenticated { principal, credentials, access_token, client: Some(client.clone()), expires_in };
+        let expires = expires_in.and_then(|time| Instant::now().checked_add(time));
+        let (client, generations) = (Some(client.clone()), Some(generations));
+        let authenticated = Authenticated { principal, credentials, access_token, client, expires, generations };
         authenticated.require_scopes(&[])?;
         Ok(authenticated)
     }
@@ -281,13 +302,12 @@ impl Authenticator {
         authenticated: Authenticated,
         operations: Vec<Operation>,
     ) -> impl Future<Output = ()> + Send + use<> {
-        let (authenticator, mut generations) = (Arc::downgrade(self), self.host.generations());
-        let Authenticated { principal, credentials, access_token, client, expires_in } = authenticated;
-        let again = if access_token.is_some() { access_tokens::CACHE_TIME } else { MAX_SLEEP };
-        drop(access_token);
+        let authenticator = Arc::downgrade(self);
+        let again = if authenticated.access_token.is_some() { access_tokens::CACHE_TIME } else { MAX_SLEEP };
+        let Authenticated { principal, credentials, client, mut expires, generations, .. } = authenticated;
         async move {
-            let deadline = |time: Option<Duration>| time.and_then(|time| Instant::now().checked_add(time));
-            let (mut expires, mut failing_since) = (deadline(expires_in), None);
+            let (Some(client), Some(mut generations)) = (client, generations) else { return };
+            let mut failing_since = None;
             loop {
                 let pause = if failing_since.is_some() { RETRY_INTERVAL } else { again };
                 tokio::select! {
@@ -295,11 +315,11 @@ impl Authenticator {
                     changed = generations.changed() => if changed.is_err() { return },
                 }
                 let Some(authenticator) = authenticator.upgrade() else { return };
-                let Some(client) = &client else { return };
-                let verified = authenticator.verify(&authenticator.snapshot(), client, credentials.clone()).await;
+                let snapshot = authenticator.snapshot();
+                let verified = authenticator.verify(&snapshot, &client, credentials.clone(), generations.clone()).await;
                 match verified {
                     Ok(verified) if verified.principal == principal && verified.require_scopes(&operations).is_ok() => {
-                        (expires, failing_since) = (deadline(verified.expires_in), None);
+                        (expires, failing_since) = (verified.expires, None);
                     }
                     Err(AuthenticationError::Unavailable)
                         if expires.is_none_or(|at| Instant::now() < at)
@@ -308,6 +328,14 @@ impl Authenticator {
                 }
             }
         }
+    }
+
+    /// Verifies the credentials of a request once more.
+    pub(super) async fn verify_again(&self, outdated: &Authenticated) -> Result<(), AuthenticationError> {
+        let Some(client) = &outdated.client else { return Ok(()) };
+        let generations = self.host.generations();
+        let verified = self.verify(&self.snapshot(), client, outdated.credentials.clone(), generations).await?;
+        if verified.principal == outdated.principal { Ok(()) } else { Err(INVALID_TOKEN) }
     }
 
     /// Logs why an access token is not accepted, and returns what its client is told.

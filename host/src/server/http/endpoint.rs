@@ -136,6 +136,12 @@ impl Endpoint {
                 {
                     return exceeded.into_response();
                 }
+                // The body may have taken long.
+                if caller.authenticated.is_outdated()
+                    && let Err(error) = self.authenticator.verify_again(&caller.authenticated).await
+                {
+                    return self.authenticator.reject(&error, caller.account.client());
+                }
                 operations = received.operations();
                 if let Err(error) = caller.authenticated.require_scopes(&operations) {
                     return self.authenticator.reject(&error, caller.account.client());

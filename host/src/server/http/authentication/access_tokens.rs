@@ -40,7 +40,7 @@ pub(super) struct AccessTokens {
     issuers: HashMap<String, Arc<IssuerVerifier>>,
     /// The groups of issuers that the config names.
     known_groups: HashSet<String>,
-    verified: Cache<TokenDigest, Verified>,
+    verified: Arc<Cache<TokenDigest, Verified>>,
 }
 
 /// An issuer, and how its tokens are verified.
@@ -71,7 +71,8 @@ impl Verified {
 }
 
 impl AccessTokens {
-    /// The access tokens of a config. Keys of issuers that did not change are taken from `previous`.
+    /// The access tokens of a config. Keys of issuers that did not change are taken from `previous`, and what tokens were found to be,
+    /// if nothing that it depends on has changed.
     pub(super) fn new(config: &Config, previous: Option<&Self>) -> Self {
         if !config.issuers.is_empty() {
             ring_provider::install();
@@ -85,12 +86,27 @@ impl AccessTokens {
             Some((issuer.issuer.as_str().to_owned(), verifier))
         };
         let in_rules = config.rules.iter().flat_map(|rule| &rule.groups);
-        Self {
+        let tokens = Self {
             audiences: own_audiences(config),
             issuers: config.issuers.iter().filter_map(verifier).collect(),
             known_groups: in_rules.chain(config.groups.iter().flat_map(|group| &group.groups)).cloned().collect(),
-            verified: Cache::new(MAX_TOKENS),
+            verified: Arc::new(Cache::new(MAX_TOKENS)),
+        };
+        match previous.filter(|previous| previous.is_equal(&tokens)) {
+            Some(previous) => Self { verified: previous.verified.clone(), ..tokens },
+            None => tokens,
         }
+    }
+
+    /// Returns whether all tokens are the same to both.
+    fn is_equal(&self, other: &Self) -> bool {
+        let is_known = |(url, verifier): (&String, &Arc<IssuerVerifier>)| {
+            self.issuers.get(url).is_some_and(|known| Arc::ptr_eq(known, verifier))
+        };
+        self.audiences == other.audiences
+            && self.known_groups == other.known_groups
+            && self.issuers.len() == other.issuers.len()
+            && other.issuers.iter().all(is_known)
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -107,7 +123,7 @@ impl AccessTokens {
                     self.verified.remove_if(&digest, |known| !known.counts(now));
                 }
                 Err(guard) => {
-                    let verified = self.verify_now(token, client, now).await?;
+                    let verified = self.verify_now(token, client).await?;
                     let result = verified.token.clone();
                     // It fails if it was removed meanwhile: then the next request verifies it again.
                     let _ = guard.insert(verified);
@@ -118,7 +134,7 @@ impl AccessTokens {
     }
 
     /// Verifies a token now. The outer error is one that is not kept: it costs little to find it again.
-    async fn verify_now(&self, token: &str, client: &ClientId, now: Instant) -> Result<Verified, TokenError> {
+    async fn verify_now(&self, token: &str, client: &ClientId) -> Result<Verified, TokenError> {
         let verifier = match jwt::form(token) {
             TokenForm::Jwt(named) => named.and_then(|named| self.issuers.get(&named)),
             TokenForm::Opaque => {
@@ -132,6 +148,7 @@ impl AccessTokens {
             let time = token.expires_in().map_or(CACHE_TIME, |time| time.min(CACHE_TIME));
             if time.is_zero() { Err(TokenError::Expired) } else { Ok((token, time, keys)) }
         });
+        let now = Instant::now();
         let until = |time| now.checked_add(time).unwrap_or(now);
         match found {
             Ok((token, time, keys)) => Ok(Verified { token: Ok(Arc::new(token)), until: until(time), keys }),

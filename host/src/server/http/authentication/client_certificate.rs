@@ -8,6 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
+use arc_swap::ArcSwapOption;
 use rustls::client::danger::HandshakeSignatureValid;
 use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
 use rustls::pki_types::{CertificateDer, UnixTime};
@@ -18,25 +19,39 @@ use x509_parser::prelude::{FromDer, GeneralName, X509Certificate};
 
 use super::claims::is_name;
 use crate::access::Principal;
+use crate::config::Config;
 use crate::config::http::{CertificateName, ClientAuthority};
 use crate::host::Host;
 
 /// The certificate of a connection, with those that lead to its authority.
-#[derive(Debug)]
 pub(in crate::server::http) struct ClientCertificate {
     chain: Vec<CertificateDer<'static>>,
+    /// Whose it is under the last config that was used, and until when: verification costs about a millisecond.
+    verified: ArcSwapOption<(Arc<Config>, Option<(Principal, SystemTime)>)>,
 }
 
 impl ClientCertificate {
     /// The certificates of a connection; none if the client sent none.
     pub(in crate::server::http) fn of_connection(connection: &rustls::ServerConnection) -> Option<Arc<Self>> {
         let chain = connection.peer_certificates().filter(|chain| !chain.is_empty())?;
-        Some(Arc::new(Self { chain: chain.iter().map(|one| one.clone().into_owned()).collect() }))
+        let chain = chain.iter().map(|one| one.clone().into_owned()).collect();
+        Some(Arc::new(Self { chain, verified: ArcSwapOption::empty() }))
     }
 
-    /// Returns the principal of the certificate and the time for which it is valid, if it is one of those authorities, valid now, and
-    /// names somebody.
-    pub(super) fn principal(&self, authorities: &[ClientAuthority]) -> Option<(Principal, Duration)> {
+    /// Returns the principal of the certificate and the time for which it is valid, if it is one of the authorities of that config, valid
+    /// now, and names somebody.
+    pub(super) fn principal(&self, config: &Arc<Config>) -> Option<(Principal, Duration)> {
+        let known = self.verified.load_full().filter(|known| Arc::ptr_eq(&known.0, config));
+        let known = known.unwrap_or_else(|| {
+            let verified = Arc::new((config.clone(), self.verify(&config.http.client_ca)));
+            self.verified.store(Some(verified.clone()));
+            verified
+        });
+        let (principal, not_after) = known.1.as_ref()?;
+        Some((principal.clone(), not_after.duration_since(SystemTime::now()).ok()?))
+    }
+
+    fn verify(&self, authorities: &[ClientAuthority]) -> Option<(Principal, SystemTime)> {
         let (end_entity, intermediates) = self.chain.split_first()?;
         let now = UnixTime::now();
         let is_issuer = |authority: &&ClientAuthority| verify(authority, end_entity, intermediates, now).is_ok();
@@ -44,8 +59,7 @@ impl ClientCertificate {
         let (_, certificate) = X509Certificate::from_der(end_entity).ok()?;
         let name = principal_name(&certificate, authority.principal_from)?;
         let not_after = Duration::from_secs(u64::try_from(certificate.validity().not_after.timestamp()).ok()?);
-        let expires_in = UNIX_EPOCH.checked_add(not_after)?.duration_since(SystemTime::now()).ok()?;
-        Some((Principal::new(format!("{}/{name}", authority.name)), expires_in))
+        Some((Principal::new(format!("{}/{name}", authority.name)), UNIX_EPOCH.checked_add(not_after)?))
     }
 }
 

@@ -39,7 +39,7 @@ pub(super) struct FetchedKeys {
     requested: Instant,
 }
 
-/// The last request of keys: when it began, and why it failed.
+/// The last request of keys: when it ended, so that those who waited for it share its result, and why it failed.
 type LastRequest = Option<(Instant, Option<Arc<str>>)>;
 
 /// The keys at a URL.
@@ -94,7 +94,7 @@ impl RemoteKeys {
     /// Requests the keys once more in the background, unless somebody does.
     fn refresh_stale(self: &Arc<Self>) {
         if let Ok(last) = self.last_request.clone().try_lock_owned()
-            && last.as_ref().is_none_or(|(begun, _)| begun.elapsed() >= MIN_INTERVAL)
+            && last.as_ref().is_none_or(|(ended, _)| ended.elapsed() >= MIN_INTERVAL)
         {
             tokio::spawn(self.clone().fetch(last));
         }
@@ -113,7 +113,7 @@ impl RemoteKeys {
             return Ok(found);
         }
         match &*last {
-            Some((begun, failure)) if begun.elapsed() < interval => Err(match failure {
+            Some((ended, failure)) if ended.elapsed() < interval => Err(match failure {
                 Some(failure) => TokenError::Unavailable(failure.clone()),
                 None => unknown,
             }),
@@ -134,7 +134,7 @@ impl RemoteKeys {
         match fetched {
             Ok(keys) => {
                 tracing::debug!(target: log_target::SERVER, url, ?keys, "the keys of an issuer were requested");
-                *last = Some((requested, None));
+                *last = Some((Instant::now(), None));
                 let keys = Arc::new(FetchedKeys { keys, requested });
                 self.current.store(Some(keys.clone()));
                 Ok(keys)
@@ -142,7 +142,7 @@ impl RemoteKeys {
             Err(reason) => {
                 tracing::warn!(target: log_target::SERVER, url, reason, "the keys of an issuer cannot be requested");
                 let reason: Arc<str> = reason.into();
-                *last = Some((requested, Some(reason.clone())));
+                *last = Some((Instant::now(), Some(reason.clone())));
                 Err(TokenError::Unavailable(reason))
             }
         }
