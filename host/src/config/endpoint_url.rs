@@ -19,6 +19,7 @@ const MAX_LEN: usize = 2048;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EndpointUrl {
     text: String,
+    written: String,
     origin: Origin,
 }
 
@@ -26,6 +27,11 @@ impl EndpointUrl {
     /// Returns the URL as text.
     pub fn as_str(&self) -> &str {
         &self.text
+    }
+
+    /// Returns the URL as it was written, for identifiers that are compared as texts (RFC 8414, section 3.3).
+    pub fn as_written(&self) -> &str {
+        &self.written
     }
 
     /// Returns its origin.
@@ -100,7 +106,7 @@ impl FromStr for EndpointUrl {
         if origin.scheme() == Scheme::Http && !origin.host().is_loopback() {
             return Err(EndpointUrlError::NotEncrypted(text.to_owned()));
         }
-        Ok(Self { text: format!("{origin}{rest}"), origin })
+        Ok(Self { text: format!("{origin}{rest}"), written: text.to_owned(), origin })
     }
 }
 

@@ -102,6 +102,13 @@ impl ResourceServer {
         assert!(!body.contains("text of"), "{what}: {body}");
     }
 
+    /// Waits until that token is not valid any more.
+    async fn wait_until_invalid(&self, token: &str) {
+        while self.list(token).await.status() == StatusCode::OK {
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    }
+
     /// A session with that token.
     async fn session(&self, token: &str) -> RawHttp {
         RawHttp::start_with_token(self.server.url(), Revision::V_2025_11_25, token).await

@@ -78,12 +78,12 @@ impl AccessTokens {
             ring_provider::install();
         }
         let verifier = |issuer: &Issuer| {
-            let known = previous.and_then(|previous| previous.issuers.get(issuer.issuer.as_str()));
+            let known = previous.and_then(|previous| previous.issuers.get(issuer.issuer.as_written()));
             let verifier = match known {
                 Some(known) if *known.issuer == *issuer => known.clone(),
                 _ => Arc::new(IssuerVerifier::new(issuer)?),
             };
-            Some((issuer.issuer.as_str().to_owned(), verifier))
+            Some((issuer.issuer.as_written().to_owned(), verifier))
         };
         let in_rules = config.rules.iter().flat_map(|rule| &rule.groups);
         let tokens = Self {

@@ -93,7 +93,7 @@ impl Introspector {
 
 /// Validates what an answer says about a token: its issuer, its audience, and from when on it is valid.
 fn validate(claims: &Claims, issuer: &Issuer, audiences: &[String]) -> Result<(), TokenError> {
-    if claims.get("iss").is_some_and(|iss| iss.as_str() != Some(issuer.issuer.as_str())) {
+    if claims.get("iss").is_some_and(|iss| iss.as_str() != Some(issuer.issuer.as_written())) {
         return Err(TokenError::Issuer);
     }
     let is_own = |value: &Value| value.as_str().is_some_and(|text| audiences.iter().any(|own| own == text));

@@ -54,7 +54,7 @@ pub(super) fn verify(token: &str, issuer: &Issuer, audiences: &[String], keys: &
     let algorithm = accepted_algorithm(&given, issuer)?;
     let mut validation = Validation::new(given.alg);
     validation.set_required_spec_claims(&["exp", "iss", "aud"]);
-    validation.set_issuer(&[issuer.issuer.as_str()]);
+    validation.set_issuer(&[issuer.issuer.as_written()]);
     validation.set_audience(audiences);
     validation.validate_nbf = true;
     validation.leeway = issuer.clock_skew.duration().as_secs();
@@ -64,6 +64,8 @@ pub(super) fn verify(token: &str, issuer: &Issuer, audiences: &[String], keys: &
         match decode::<Claims>(token, key, &validation) {
             Ok(token) if token.claims.contains_key("cnf") => return Err(TokenError::SenderConstrained),
             Ok(token) => return Ok(token.claims),
+            // Without an id it may be signed with a key that is new.
+            Err(error) if is_of_key(&error) && given.kid.is_none() => {}
             Err(error) if is_of_key(&error) => last_error = TokenError::Signature,
             Err(error) => return Err(token_error(token, &error)),
         }

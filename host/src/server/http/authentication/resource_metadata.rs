@@ -49,7 +49,7 @@ pub(in crate::server::http) async fn serve(State(host): State<Arc<Host>>, reques
 }
 
 fn document(config: &Config, url: &str) -> Value {
-    let issuers: Vec<_> = config.issuers.iter().map(|issuer| issuer.issuer.as_str()).collect();
+    let issuers: Vec<_> = config.issuers.iter().map(|issuer| issuer.issuer.as_written()).collect();
     let scopes = config.issuers.iter().flat_map(|issuer| &issuer.scopes);
     let scopes: BTreeSet<_> = scopes.map(Scope::as_str).collect();
     let mut document = json!({

@@ -189,6 +189,22 @@ async fn others_are_served_while_a_server_of_keys_hangs() {
 }
 
 #[tokio::test]
+async fn who_waits_for_keys_shares_the_request_of_the_first_also_when_it_fails() {
+    let resource = ResourceServer::start_with(|issuer| {
+        issuer.origin().serve("/jwks", Reply::silent());
+        jwks(issuer)
+    })
+    .await;
+    let token = resource.token("alice");
+    let waiting: Vec<_> = (0..6).map(|_| tokio::spawn(resource.list_request().bearer_auth(&token).send())).collect();
+    for request in waiting {
+        assert_eq!(request.await.unwrap().unwrap().status(), StatusCode::SERVICE_UNAVAILABLE);
+    }
+    assert_eq!(resource.fetches(), 1);
+    resource.server.end().await;
+}
+
+#[tokio::test]
 async fn many_keys_and_strange_keys_do_not_keep_the_right_one_from_counting() {
     let resource = ResourceServer::start_with(|issuer| {
         let mut keys = vec![

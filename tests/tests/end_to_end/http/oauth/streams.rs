@@ -115,3 +115,53 @@ async fn a_request_in_flight_when_its_token_expires_is_answered() {
     resource.assert_invalid(&token, "expired").await;
     resource.server.end().await;
 }
+
+/// A token of `alice` in the group `engineers`, which may use `g`, too.
+fn of_engineers(resource: &ResourceServer) -> String {
+    let mut claims = resource.claims("alice");
+    claims["groups"] = json!(["engineers"]);
+    resource.issuer.sign(&claims)
+}
+
+#[tokio::test]
+async fn the_event_stream_of_a_session_ends_when_a_token_with_other_groups_continues_the_session() {
+    let resource = start().await;
+    let mut session = resource.session(&resource.token("alice")).await;
+    let events = session.event_stream().await;
+    let subscribe = session.request_builder("resources/subscribe", json!({ "uri": "faulty://m/g" }));
+    let wider = subscribe.headers(bearer(&of_engineers(&resource))).send().await.unwrap().text().await.unwrap();
+    assert!(wider.contains("\"result\""), "{wider}");
+    resource.folder.write("g", "another text of g");
+    let events = rest(events).await;
+    assert!(!events.contains("faulty://m/g"), "the token that opened the stream may not see it: {events}");
+    resource.server.end().await;
+}
+
+/// Replaces the credentials of a request.
+fn bearer(token: &str) -> reqwest::header::HeaderMap {
+    [(reqwest::header::AUTHORIZATION, format!("Bearer {token}").parse().unwrap())].into_iter().collect()
+}
+
+#[tokio::test]
+async fn a_stream_whose_request_was_begun_with_a_token_that_was_removed_meanwhile_is_not_opened() {
+    let resource = start().await;
+    let (token, _) = short_lived(&resource, 2);
+    let filter = json!({ "notifications": { "resourcesListChanged": true } });
+    let request = resource.server.uninitialized(Revision::V_2026_07_28).request_builder("subscriptions/listen", filter);
+    let request = request.bearer_auth(&token).build().unwrap();
+    let body = request.body().unwrap().as_bytes().unwrap().to_vec();
+    let mut head =
+        format!("POST /mcp HTTP/1.1\r\nhost: {}\r\ncontent-length: {}\r\n", resource.server.address(), body.len());
+    for (name, value) in request.headers().iter().filter(|(name, _)| *name != "content-length") {
+        head += &format!("{name}: {}\r\n", value.to_str().unwrap());
+    }
+    let mut connection = tokio::net::TcpStream::connect(resource.server.address()).await.unwrap();
+    tokio::io::AsyncWriteExt::write_all(&mut connection, format!("{head}\r\n").as_bytes()).await.unwrap();
+    resource.wait_until_invalid(&token).await;
+    tokio::io::AsyncWriteExt::write_all(&mut connection, &body).await.unwrap();
+    let mut answer = vec![0; 64];
+    let read = timeout(TIMEOUT, tokio::io::AsyncReadExt::read(&mut connection, &mut answer)).await.unwrap().unwrap();
+    let answer = String::from_utf8_lossy(&answer[..read]).into_owned();
+    assert!(answer.starts_with("HTTP/1.1 401"), "{answer}");
+    resource.server.end().await;
+}
