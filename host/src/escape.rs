@@ -82,18 +82,30 @@ pub(crate) fn is_unsafe(c: char) -> bool {
     c.is_control() || is_deceptive(c)
 }
 
-/// Returns whether a character, other than a control character, can mislead a reader.
+/// Returns whether a character, other than a control character, can mislead a reader: bidirectional controls, separators of lines, and
+/// characters without a glyph (`Default_Ignorable_Code_Point` of Unicode), but for joiners and variation selectors, which
+/// scripts and emoji need.
 pub(crate) fn is_deceptive(c: char) -> bool {
     matches!(
         c,
-        '\u{61c}'
-            | '\u{200e}'
-            | '\u{200f}'
+        '\u{ad}'
+            | '\u{34f}'
+            | '\u{61c}'
+            | '\u{115f}'..='\u{1160}'
+            | '\u{17b4}'..='\u{17b5}'
+            | '\u{180b}'..='\u{180f}'
+            | '\u{200b}'
+            | '\u{200e}'..='\u{200f}'
             | '\u{2028}'..='\u{202e}'
-            | '\u{2066}'..='\u{206f}'
+            | '\u{2060}'..='\u{206f}'
+            | '\u{3164}'
             | '\u{feff}'
-            | '\u{fff9}'..='\u{fffb}'
-            | '\u{e0000}'..='\u{e007f}'
+            | '\u{ffa0}'
+            | '\u{fff0}'..='\u{fffb}'
+            | '\u{1bca0}'..='\u{1bca3}'
+            | '\u{1d173}'..='\u{1d17a}'
+            | '\u{e0000}'..='\u{e00ff}'
+            | '\u{e01f0}'..='\u{e0fff}'
     )
 }
 

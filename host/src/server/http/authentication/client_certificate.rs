@@ -27,7 +27,14 @@ use crate::host::Host;
 pub(in crate::server::http) struct ClientCertificate {
     chain: Vec<CertificateDer<'static>>,
     /// Whose it is under the last config that was used, and until when: verification costs about a millisecond.
-    verified: ArcSwapOption<(Arc<Config>, Option<(Principal, SystemTime)>)>,
+    verified: ArcSwapOption<Verified>,
+}
+
+/// What a certificate was found to be under a config.
+struct Verified {
+    config: Arc<Config>,
+    /// Its principal, and until when it is valid; none if it authenticates nobody.
+    principal: Option<(Principal, SystemTime)>,
 }
 
 impl ClientCertificate {
@@ -41,13 +48,14 @@ impl ClientCertificate {
     /// Returns the principal of the certificate and the time for which it is valid, if it is one of the authorities of that config, valid
     /// now, and names somebody.
     pub(super) fn principal(&self, config: &Arc<Config>) -> Option<(Principal, Duration)> {
-        let known = self.verified.load_full().filter(|known| Arc::ptr_eq(&known.0, config));
+        let known = self.verified.load_full().filter(|known| Arc::ptr_eq(&known.config, config));
         let known = known.unwrap_or_else(|| {
-            let verified = Arc::new((config.clone(), self.verify(&config.http.client_ca)));
+            let verified =
+                Arc::new(Verified { config: config.clone(), principal: self.verify(&config.http.client_ca) });
             self.verified.store(Some(verified.clone()));
             verified
         });
-        let (principal, not_after) = known.1.as_ref()?;
+        let (principal, not_after) = known.principal.as_ref()?;
         Some((principal.clone(), not_after.duration_since(SystemTime::now()).ok()?))
     }
 
