@@ -89,9 +89,7 @@ impl Guest for Nonconforming {
         }
         let body = match path.as_str() {
             "a" if has("readable") => return Err(Failure::NotFound),
-            "b" if has("stateless") => {
-                Body::Text(READS.fetch_add(1, Ordering::Relaxed).wrapping_rem(10).to_string())
-            }
+            "b" if has("stateless") => Body::Text(READS.fetch_add(1, Ordering::Relaxed).wrapping_rem(10).to_string()),
             "c" if has("utf-8") => Body::TextBytes(vec![0xff]),
             "e" if has("limits") => {
                 black_box(vec![1_u8; 100 << 20]);
