@@ -22,6 +22,7 @@ mod globs;
 mod policy;
 mod principal;
 #[cfg(any(feature = "http", feature = "stdio"))]
+#[cfg_attr(not(feature = "http"), allow(dead_code, reason = "HTTP uses all of it"))]
 pub(crate) mod rate;
 
 use std::collections::{BTreeSet, HashMap};

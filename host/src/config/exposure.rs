@@ -124,6 +124,7 @@ impl Config {
 
     /// Whether clients may call the server by that host: `localhost` and the loopback addresses, the address that it listens
     /// at, [`hosts`](super::http::Http::hosts), and the host of [`public_url`](super::http::Http::public_url).
+    #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only HTTP uses it"))]
     pub(crate) fn is_own_host(&self, host: &UrlHost) -> bool {
         let is_own_address = |address: HttpAddress| match host {
             UrlHost::Name(_) => false,

@@ -166,6 +166,7 @@ impl<const DEFAULT: u32, const MAX: u32, const SECONDS: u64> Rate<DEFAULT, MAX, 
     }
 
     /// Returns the quota of a rate limiter with that number of events in the unit of time of this rate.
+    #[cfg_attr(not(any(feature = "http", feature = "stdio")), allow(dead_code, reason = "only the server uses it"))]
     pub(crate) fn quota_of(self, count: NonZeroU32) -> Quota {
         Self { count, ..self }.quota()
     }

@@ -98,6 +98,7 @@ pub(super) enum Limit {
     /// The limit of an address.
     Client,
     /// The limit of an authenticated principal.
+    #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only HTTP has several principals"))]
     Principal,
     /// The overall limit.
     Overall,

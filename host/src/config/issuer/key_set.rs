@@ -50,6 +50,7 @@ pub struct KeySet {
 
 /// A public key.
 #[derive(Clone, Debug)]
+#[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only HTTP uses it"))]
 pub struct VerificationKey {
     /// Its id, which the header of a token names.
     id: Option<String>,
@@ -112,6 +113,7 @@ impl KeySet {
     }
 
     /// Returns the keys that may have signed a token whose header names that key, or none, and that algorithm.
+    #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only HTTP uses it"))]
     pub(crate) fn candidates<'a>(
         &'a self,
         id: Option<&'a str>,
