@@ -16,9 +16,10 @@
 //! and no log gets them.
 //!
 //! An event stream ends as soon as its credentials would not open it any more: when an access token expires, when a reload removes
-//! a token, an issuer or an authority, or when a token is that of another principal, or of one with other groups. Access tokens are
-//! verified again every [`CACHE_TIME`](access_tokens::CACHE_TIME), so one whose key is removed, or that its issuer revokes, ends its
-//! streams, too.
+//! a token, an issuer or an authority, when a token is that of another principal, or of one with other groups, or when a scope is
+//! missing that the request required. Access tokens are verified again every [`CACHE_TIME`](access_tokens::CACHE_TIME), so one whose
+//! key is removed, or that its issuer revokes, ends its streams, too. Credentials of a request whose body took long are verified
+//! again before it is executed.
 
 mod access_tokens;
 mod challenge;
@@ -296,7 +297,8 @@ impl Authenticator {
     }
 
     /// Waits until the credentials of a request do not authenticate that principal any more, or do not have the scopes that those
-    /// operations require. If an issuer does not answer, it is asked again for [`GRACE_TIME`]. None of the host is retained.
+    /// operations require. If an issuer does not answer, it is asked again for [`GRACE_TIME`]. The host is not
+    /// retained while this waits.
     pub(super) fn until_revoked(
         self: &Arc<Self>,
         authenticated: Authenticated,

@@ -5,8 +5,7 @@
 //!
 //! What a token was found to be counts for [`CACHE_TIME`], at most until it expires, and only while its issuer publishes the key that
 //! it is signed with. What an issuer that was asked says against it counts as long, and that the issuer did not answer for
-//! [`FAILURE_TIME`]. Requests
-//! with the same token share one verification. Tokens are kept as digests.
+//! [`FAILURE_TIME`]. Requests with the same token share one verification. Tokens are kept as digests.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -61,8 +60,11 @@ struct Verified {
     token: Result<Arc<AccessToken>, TokenError>,
     until: Instant,
     /// The keys of its issuer at that time.
-    keys: Option<(Arc<RemoteKeys>, Arc<FetchedKeys>)>,
+    keys: UsedKeys,
 }
+
+/// The keys that verified a token, and where they come from; none for keys in a file, and for introspection.
+type UsedKeys = Option<(Arc<RemoteKeys>, Arc<FetchedKeys>)>;
 
 impl Verified {
     fn counts(&self, now: Instant) -> bool {
@@ -135,13 +137,14 @@ impl AccessTokens {
 
     /// Verifies a token now. The outer error is one that is not kept: it costs little to find it again.
     async fn verify_now(&self, token: &str, client: &ClientId) -> Result<Verified, TokenError> {
-        let verifier = match jwt::form(token) {
-            TokenForm::Jwt(named) => named.and_then(|named| self.issuers.get(&named)),
+        let form = jwt::form(token);
+        let verifier = match &form {
+            TokenForm::Jwt(named) => named.as_ref().and_then(|named| self.issuers.get(named)),
             TokenForm::Opaque => {
                 self.issuers.values().find(|verifier| matches!(verifier.method, Method::Introspection(_)))
             }
         };
-        let verifier = verifier.ok_or_else(|| unknown(token))?;
+        let verifier = verifier.ok_or_else(|| unknown(&form))?;
         let is_asked = matches!(verifier.method, Method::Introspection(_));
         let found = verifier.claims(token, client, &self.audiences).await.and_then(|(claims, keys)| {
             let token = AccessToken::from_claims(&claims, &verifier.issuer, &self.known_groups)?;
@@ -161,16 +164,14 @@ impl AccessTokens {
     }
 }
 
-/// Returns why a token is of no issuer of the config.
-fn unknown(token: &str) -> TokenError {
-    match jwt::form(token) {
-        TokenForm::Jwt(Some(named)) => TokenError::UnknownIssuer(excerpt(&named)),
+/// Returns why a token of that form is of no issuer of the config.
+fn unknown(form: &TokenForm) -> TokenError {
+    match form {
+        TokenForm::Jwt(Some(named)) => TokenError::UnknownIssuer(excerpt(named)),
         TokenForm::Jwt(None) => TokenError::Claim("iss".to_owned()),
         TokenForm::Opaque => TokenError::Opaque,
     }
 }
-
-type UsedKeys = Option<(Arc<RemoteKeys>, Arc<FetchedKeys>)>;
 
 impl IssuerVerifier {
     /// Returns none for an issuer that an application made with neither keys nor introspection: its tokens cannot be verified.
