@@ -24,7 +24,7 @@ use super::rate_limiter::RateLimiter;
 use super::rmcp_service::RmcpService;
 use super::sessions::{self, Sessions};
 use super::stream_limiter::StreamLimiter;
-use super::{HttpOptions, unavailable, unread_body};
+use super::{HttpOptions, unavailable};
 use crate::access::Principal;
 use crate::host::Host;
 use crate::log_target;
@@ -114,11 +114,11 @@ impl Endpoint {
         };
         let authenticated = match self.authenticate(&mut request, connection.client()).await {
             Ok(authenticated) => authenticated,
-            Err(rejection) => return unread_body::reject(request, rejection).await,
+            Err(rejection) => return rejection,
         };
         let account = connection.of_client(connection.client().of_principal(&authenticated.principal));
         if let Err(exceeded) = self.rate_limiter.take(account.client(), NonZeroU32::MIN) {
-            return unread_body::reject(request, exceeded.into_response()).await;
+            return exceeded.into_response();
         }
         let caller = Caller { authenticated, account };
         accept::normalize(&request.method().clone(), request.headers_mut());

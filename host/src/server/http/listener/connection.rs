@@ -41,6 +41,7 @@ use super::super::charge::ResponseCharge;
 use super::super::client_limiter::{ClientLimiter, ClientLimits, ClientPermit, client_limits};
 use super::super::head::{self, TooManyHeaderFields};
 use super::super::request_body::BodyLimiter;
+use super::super::unread_body;
 use super::activity::Activity;
 use super::delivery::{Delivery, TrackedBody};
 use super::executor::{StreamExecutor, stream_abort};
@@ -242,6 +243,7 @@ impl ServerContext {
                 request.extensions_mut().insert(certificate.clone());
             }
             request.extensions_mut().insert(bodies.clone());
+            let (request, unread) = unread_body::track(request);
             let answering = reduced.ok().map(|()| app.call(request));
             async move {
                 // A stream of HTTP/2 is aborted by itself. HTTP/1.1 has one response at a time, which is aborted with
@@ -251,6 +253,7 @@ impl ServerContext {
                     Some(answering) => answering.await?,
                     None => TooManyHeaderFields.into_response(),
                 };
+                response = unread.discard_before(response).await;
                 let charge = ResponseCharge::take_from(&mut response);
                 Ok::<_, Infallible>(response.map(|body| TrackedBody::new(body, delivery, busy, charge)))
             }
