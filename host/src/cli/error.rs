@@ -190,6 +190,11 @@ pub(super) enum CliError {
     /// Standard input cannot be read.
     #[error("cannot read standard input: {0}")]
     StandardInput(#[source] io::Error),
+    /// `token hash` got a text that no client can send as a token.
+    #[error(
+        "the first line of standard input is not a token: it has spaces, control characters or characters beyond ASCII"
+    )]
+    NotAToken,
     /// `explain` found that the operation is denied, which it has printed.
     #[error("denied")]
     Denied,
@@ -268,9 +273,10 @@ impl CliError {
             }
             Self::NoPlugin { known, .. } => Some(format!("it has {}", known.join(", "))),
             Self::NoPrincipal { known, .. } => Some(format!(
-                "it has {}; one that an issuer or an application authenticates is named `ISSUER/NAME`",
+                "it has {}; one that an issuer, a client CA or an application authenticates is named `ISSUER/NAME`",
                 known.join(", ")
             )),
+            Self::NotAToken => Some("write the token only, without `token: ` before it".to_owned()),
             Self::Binary { .. } => Some("use `--output FILE`, or a pipe".to_owned()),
             Self::Collection { children, .. } => {
                 Some(format!("use `--json` for all, or read one of:\n  {}", children.join("\n  ")))

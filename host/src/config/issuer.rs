@@ -134,6 +134,14 @@ impl FromNode for SignatureAlgorithm {
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
+        if let Some(written @ ("HS256" | "HS384" | "HS512")) = node.value.as_str() {
+            node.report_error(
+                format!("{} is symmetric, and only asymmetric algorithms are accepted", quote(written)),
+                "let the issuer sign its tokens with a key pair, such as `\"RS256\"` or `\"ES256\"`: whoever can verify a \
+                 symmetric signature can make one",
+            );
+            return None;
+        }
         node.one_of(&Self::ALL.map(|algorithm| (algorithm.name(), algorithm)))
     }
 }

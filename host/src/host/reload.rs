@@ -183,7 +183,7 @@ impl Host {
     pub async fn reload(&self, config: Config) -> Result<ReloadReport, ReloadError> {
         let began = Instant::now();
         let pending = self.replace_settings(config).await?;
-        if pending.report.rules || pending.report.http || pending.plugins_changed {
+        if pending.report.replaces_settings() || pending.plugins_changed {
             log_warnings(pending.config.clone(), &self.generation.load().native);
         }
         let reload_id = pending.reload_id;
@@ -206,7 +206,7 @@ impl Host {
     pub(crate) async fn reload_settings(&self, config: Config) -> Result<ReloadReport, ReloadError> {
         let began = Instant::now();
         let PendingReload { config, report, .. } = self.replace_settings(config).await?;
-        if report.rules || report.http {
+        if report.replaces_settings() {
             log_warnings(config, &self.generation.load().native);
         }
         Ok(ReloadReport { elapsed: began.elapsed(), ..report })

@@ -54,10 +54,8 @@ use self::listener::tls;
 pub use self::options::HttpOptions;
 pub use self::service::{McpService, http_service, router};
 use super::{DRAIN_TIMEOUT, ServeError};
+use crate::config::http::ENDPOINT_PATH;
 use crate::host::Host;
-
-/// The path of the endpoint.
-const ENDPOINT_PATH: &str = "/mcp";
 
 /// Serves HTTP clients on that listener until `shutdown` fires, over TLS if the config has a certificate. A client is the
 /// principal of its bearer token, and [`Principal::ANONYMOUS`](crate::access::Principal::ANONYMOUS) without one.

@@ -55,6 +55,16 @@ impl CertificateAuthority {
         CertifiedKey { certificate, key }
     }
 
+    /// Issues a certificate for that name that was valid on the first day of 2020.
+    pub fn issue_expired(&self, name: &str) -> CertifiedKey {
+        let key = KeyPair::generate().expect("keys can be made");
+        let mut parameters = CertificateParams::new(vec![name.to_owned()]).expect("the name is one");
+        parameters.not_before = rcgen::date_time_ymd(2020, 1, 1);
+        parameters.not_after = rcgen::date_time_ymd(2020, 1, 2);
+        let certificate = parameters.signed_by(&key, &self.issuer).expect("a certificate can be signed");
+        CertifiedKey { certificate, key }
+    }
+
     /// Issues a client certificate with that common name, and those URIs as alternative names.
     pub fn issue_client(&self, common_name: &str, uris: &[&str]) -> CertifiedKey {
         let key = KeyPair::generate().expect("keys can be made");
