@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use super::context::Context;
 use super::doctor;
 use super::error::CliError;
+use super::escape;
 use crate::language::Language;
 use crate::scaffold::{self, PackageName, Project};
 use crate::toolchain;
@@ -39,7 +40,7 @@ impl Args {
 
         let mut output = context.output();
         for line in next_steps(&project, &self.dir) {
-            output.text(&line)?;
+            output.line(&escape::line(&line))?;
         }
         output.flush()?;
         drop(output);

@@ -1,6 +1,7 @@
 //! The SDK of a language as it stands in a project: its package, with the contract and the license.
 
-use serde_json::Value as Json;
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
 use toml::{Table, Value};
 
 use super::{ArchiveError, File, below};
@@ -27,7 +28,7 @@ pub(super) fn files(language: Language) -> Result<Vec<File>, ArchiveError> {
     for (path, bytes) in below(package) {
         let bytes = match (language, path) {
             (Language::Rust, CARGO_MANIFEST) => &cargo_manifest(bytes)?,
-            (_, "package.json") => &npm_manifest(bytes),
+            (_, "package.json") => &npm_manifest(bytes)?,
             _ => bytes,
         };
         files.push(file("sdk/", path, bytes));
@@ -80,13 +81,30 @@ fn parse(path: &'static str, bytes: &[u8]) -> Result<Table, ArchiveError> {
     text.parse().map_err(|error: toml::de::Error| ArchiveError::Manifest { path, reason: error.message().to_owned() })
 }
 
-/// Returns the manifest without the tools of its own tests, which npm would install beside it.
-fn npm_manifest(bytes: &[u8]) -> Vec<u8> {
-    let Ok(Json::Object(mut manifest)) = serde_json::from_slice(bytes) else { return bytes.to_owned() };
-    for unused in ["devDependencies", "scripts"] {
-        manifest.remove(unused);
-    }
-    format!("{:#}\n", Json::Object(manifest)).into_bytes()
+/// The `package.json` of the SDK for JavaScript, without the tools of its own tests, which npm would install beside it. The order
+/// within `exports` has a meaning, so its text is kept.
+#[derive(Deserialize, Serialize)]
+struct NpmManifest {
+    name: Box<RawValue>,
+    version: Box<RawValue>,
+    description: Box<RawValue>,
+    license: Box<RawValue>,
+    r#type: Box<RawValue>,
+    engines: Box<RawValue>,
+    bin: Box<RawValue>,
+    files: Box<RawValue>,
+    exports: Box<RawValue>,
+    dependencies: Box<RawValue>,
+}
+
+/// Returns the manifest without what only this repository has.
+fn npm_manifest(bytes: &[u8]) -> Result<Vec<u8>, ArchiveError> {
+    let fault = |error: serde_json::Error| ArchiveError::Manifest {
+        path: "sdk-guest/js/package.json",
+        reason: error.to_string(),
+    };
+    let manifest: NpmManifest = serde_json::from_slice(bytes).map_err(fault)?;
+    serde_json::to_vec_pretty(&manifest).map_err(fault)
 }
 
 #[cfg(test)]
@@ -111,8 +129,14 @@ mod tests {
 
     #[test]
     fn the_npm_package_installs_only_what_a_build_needs() {
-        let manifest: Json = serde_json::from_str(&manifest(Language::JavaScript, "sdk/package.json")).unwrap();
-        assert!(manifest["dependencies"]["componentize-qjs"].is_string());
-        assert!(manifest.get("devDependencies").is_none() && manifest.get("scripts").is_none());
+        let text = manifest(Language::JavaScript, "sdk/package.json");
+        let manifest: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let (_, all) = below("sdk-guest/js/package.json").next().unwrap();
+        let mut all: serde_json::Map<_, _> = serde_json::from_slice(all).unwrap();
+        assert!(all.remove("devDependencies").is_some() && all.remove("scripts").is_some());
+        assert_eq!(manifest.as_object(), Some(&all));
+        // The first condition that holds decides.
+        let [component, node] = ["fs.component.js", "fs.node.js"].map(|file| text.find(file).unwrap());
+        assert!(component < node, "{text}");
     }
 }

@@ -8,7 +8,8 @@ pub(super) struct Version(pub(super) u32, pub(super) u32);
 
 impl fmt::Display for Version {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}.{}", self.0, self.1)
+        let Self(major, minor) = self;
+        if *minor == 0 { major.fmt(f) } else { write!(f, "{major}.{minor}") }
     }
 }
 
