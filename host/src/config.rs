@@ -38,6 +38,7 @@ mod boolean;
 pub mod compile;
 mod count;
 mod cursor_key;
+mod dev;
 mod digest;
 mod duration;
 mod endpoint_url;
@@ -94,6 +95,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 pub use advertise::AdvertisedCapability;
+pub use dev::{BuildCommand, BuildCommandError, Dev, WatchPattern, WatchPatternError};
 pub use endpoint_url::{EndpointUrl, EndpointUrlError};
 pub use environment::Environment;
 pub use error::ConfigError;
@@ -139,6 +141,8 @@ pub struct Config {
     pub groups: Vec<PrincipalGroup>,
     /// The access rules.
     pub rules: Vec<Rule>,
+    /// Development of a provider, for the command `mcp-host dev`. Nothing else uses it.
+    pub dev: Option<Dev>,
     /// The absolute paths of the files that a config file names: components, and files that contain values.
     pub files: BTreeSet<PathBuf>,
     /// The absolute paths of the files that hold secrets, of which [`warnings`](Self::warnings) validates the permissions: keys,
@@ -159,6 +163,7 @@ const SECTION_DOCS: KeyDocs = &[
     ("issuer", "An issuer of OAuth 2.1 access tokens, which authenticate principals over HTTP."),
     ("group", "A group of principals, for rules."),
     ("rule", "An access rule: the principals, and the resources that they may or may not use."),
+    ("dev", "Development of the provider in this directory, for the command `mcp-host dev`: how it is built."),
 ];
 
 impl Config {
@@ -281,6 +286,7 @@ impl Config {
             groups: table.optional("group").map(|Groups(all)| all).unwrap_or_default(),
             // Rules refer to the names of both.
             rules: table.or_default("rule"),
+            dev: table.optional("dev"),
             files: BTreeSet::new(),
             secret_files: BTreeSet::new(),
             file: None,

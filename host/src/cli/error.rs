@@ -14,6 +14,7 @@ use crate::host::{InspectError, StartError};
 use crate::plugin::LoadError;
 use crate::quote::quote;
 use crate::resource::Error;
+use crate::scaffold::{ArchiveError, NameError, WriteError};
 use crate::server::ServeError;
 use crate::time::saturating_millis;
 
@@ -90,6 +91,27 @@ pub(super) enum CliError {
     Conformance {
         /// The number of checks that failed.
         failed: usize,
+    },
+    /// No package name can be made of the directory's name.
+    #[error(transparent)]
+    ProjectName(#[from] NameError),
+    /// `new` was given a directory without a name.
+    #[error("`{}` has no last segment to name the project by", dir.display())]
+    NoProjectName {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// The project cannot be written.
+    #[error(transparent)]
+    Project(#[from] WriteError),
+    /// The archive of templates cannot be used.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+    /// `doctor` found that tools are missing.
+    #[error("{count} {} missing, too old or not working", if *.count == 1 { "tool is" } else { "tools are" })]
+    Tools {
+        /// The number of tools.
+        count: usize,
     },
     /// A request failed.
     #[error(transparent)]
@@ -218,6 +240,7 @@ impl CliError {
             // Whoever read the output has had enough, as `head` has.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
             Self::Config(_) | Self::Exposure(_) | Self::NoPlugin { .. } | Self::NoPrincipal { .. } => EXIT_USAGE,
+            Self::ProjectName(_) | Self::NoProjectName { .. } => EXIT_USAGE,
             _ => EXIT_FAILURE,
         }
     }
@@ -236,6 +259,12 @@ impl CliError {
                      most three directories deep; or write a config: docs/config.md"
                         .to_owned(),
                 )
+            }
+            Self::ProjectName(_) | Self::NoProjectName { .. } => {
+                Some("name another directory, such as `mcp-host new my-notes`".to_owned())
+            }
+            Self::Project(WriteError::Exists { .. }) => {
+                Some("name a directory that does not exist, or one without these files".to_owned())
             }
             Self::NotUtf8 { .. } => Some("rename it; nothing was written".to_owned()),
             Self::NoComponents { searched, .. } => {
