@@ -27,6 +27,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
 
 pub use self::setting::{NeededSetting, SettingType};
 use super::PluginRuntime;
@@ -156,7 +157,9 @@ impl Needs {
     /// They are not valid.
     pub fn parse(section: &[u8]) -> Result<Self, NeedsError> {
         let text = str::from_utf8(section).map_err(|_| NeedsError::NotUtf8)?;
-        let needs: Self = serde_json::from_str(text).map_err(|error| invalid(&error.to_string()))?;
+        let syntax_error = |error: serde_json::Error| invalid(&error.to_string());
+        check_objects(&serde_json::from_str(text).map_err(syntax_error)?)?;
+        let needs: Self = serde_json::from_str(text).map_err(syntax_error)?;
         needs.check_repetitions()?;
         for (key, setting) in &needs.config {
             setting.check(key).map_err(|reason| invalid(&format!("`config` has `{key}`: {reason}")))?;
@@ -183,6 +186,22 @@ impl PluginRuntime {
         let section = self.loader.custom_section(component, SECTION, MAX_LEN).await?;
         section.map(|section| Needs::parse(&section)).transpose()
     }
+}
+
+/// Checks that everything with members is written as an object: serde takes lists of their values, too.
+fn check_objects(json: &Value) -> Result<(), NeedsError> {
+    let Some(members) = json.as_object() else { return Err(invalid("it is not a JSON object")) };
+    for (name, member) in members {
+        let are_objects = match member {
+            Value::Array(entries) => entries.iter().all(Value::is_object),
+            Value::Object(entries) => entries.values().all(Value::is_object),
+            _ => true,
+        };
+        if !are_objects {
+            return Err(invalid(&format!("an entry of `{name}` is not an object")));
+        }
+    }
+    Ok(())
 }
 
 fn check_unique<T: Ord + Display>(list: &str, names: impl Iterator<Item = T>) -> Result<(), NeedsError> {
@@ -243,10 +262,12 @@ mod tests {
     #[test]
     fn what_is_invalid_is_named() {
         for (value, expected) in [
-            (json!([]), "invalid type"),
+            (json!([]), "it is not a JSON object"),
             (json!({ "sockets": [] }), "unknown field `sockets`"),
             (json!({ "http": [{ "origin": "docs.rs" }] }), "is not an origin"),
-            (json!({ "http": ["https://docs.rs"] }), "invalid type"),
+            (json!({ "http": ["https://docs.rs"] }), "an entry of `http` is not an object"),
+            (json!({ "dirs": [["/a"]] }), "an entry of `dirs` is not an object"),
+            (json!({ "env": { "A": {} } }), "invalid type"),
             (json!({ "http": [{ "origin": "https://docs.rs", "credentials": true }] }), "unknown field `credentials`"),
             (json!({ "dirs": [{ "guest": "repo" }] }), "`repo`"),
             (json!({ "dirs": [{ "guest": "/repo", "mode": "rwx" }] }), "unknown variant `rwx`"),

@@ -246,7 +246,7 @@ mod tests {
             hostile,
             &json!({
                 "http": [{ "origin": "https://docs.rs", "why": hostile }],
-                "dirs": [{ "guest": "/a\"] # b\\", "why": hostile }],
+                "dirs": [{ "guest": "/a\"] # b", "why": hostile }],
                 "config": { "a\"] # \\": { "type": "table", "default": { hostile: [hostile] }, "why": hostile } },
             }),
         );
