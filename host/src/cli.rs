@@ -25,6 +25,7 @@ mod componentize;
 mod confinement;
 mod context;
 mod dev;
+mod doctor;
 mod error;
 mod escape;
 mod explain;
@@ -35,6 +36,7 @@ mod list;
 mod log_rate;
 mod logging;
 mod messages;
+mod new;
 mod options;
 mod output;
 mod progress;
@@ -70,6 +72,7 @@ Examples:
   mcp-host serve                          serve ./mcp-host.toml over stdio, or over HTTP if it says so
   mcp-host serve --http 127.0.0.1:8080    serve it over HTTP, at http://127.0.0.1:8080/mcp
   mcp-host init                           write a config for the git repository or the notes here
+  mcp-host new notes --lang python        start a provider of your own
   mcp-host check                          validate it, load and try every plugin
   mcp-host list                           what would clients see?
   mcp-host read notes:///welcome.md       the content that a client gets
@@ -90,6 +93,8 @@ struct Cli {
 enum Command {
     Serve(serve::Args),
     Init(init::Args),
+    New(new::Args),
+    Doctor(doctor::Args),
     Check(check::Args),
     Inspect(inspect::Args),
     Componentize(componentize::Args),
@@ -167,6 +172,8 @@ fn run(
                 args.run(config, confinement, context).await
             }
             Command::Init(args) => args.run(context),
+            Command::New(args) => args.run(context).await,
+            Command::Doctor(args) => args.run(context).await,
             Command::Check(args) => args.run(&confinement, context).await,
             Command::Inspect(args) => args.run(context).await,
             Command::Componentize(args) => args.run(context),

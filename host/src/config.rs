@@ -64,6 +64,7 @@ mod rate;
 mod reader;
 mod rule;
 mod secret;
+mod secret_text;
 mod server;
 mod settings;
 mod size;
@@ -109,7 +110,7 @@ pub use rule::{ANONYMOUS, LOCAL, Operation, PrincipalSelector, Rule, RuleLine};
 pub use secret::Secret;
 pub use server::{PageBytes, PageSize, Server};
 pub use token::{TokenDigest, TokenDigestError, TokenDigests};
-pub use warning::{RuleRef, Warning};
+pub use warning::{CertificateProblem, RuleRef, SensitiveFile, Warning};
 
 use audit::Audit;
 use error::Diagnostic;
@@ -192,7 +193,7 @@ impl Config {
     }
 
     /// Returns whether rules can name a principal so: a built-in one, one of this config, or one with a slash in its name, which
-    /// an issuer or an application authenticates.
+    /// an issuer, a client CA or an application authenticates.
     pub fn has_principal(&self, name: &str) -> bool {
         self.principal_names().any(|known| known == name) || rule::is_external_name(name)
     }

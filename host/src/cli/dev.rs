@@ -108,7 +108,7 @@ impl Args {
         let hangup = Hangup::new().context("cannot listen to signals")?;
         let listener = serve::listen(listen_address(&settings.config).into()).await?;
         let address = listener.local_addr().context("the listener has no address")?;
-        let config = serve_locally(settings.config.clone(), address);
+        let config = serve_locally(settings.servable(), address);
         let scheme = if config.http.tls.is_some() { "https" } else { "http" };
         context.messages.listening(scheme, address);
         let host = Arc::new(context.builder(config).start_loading()?);
@@ -155,7 +155,8 @@ fn format_elapsed(elapsed: Duration) -> String {
     let seconds = elapsed.as_secs();
     match seconds {
         0 => format!("{} ms", elapsed.as_millis()),
-        1..60 => format!("{:.1} s", elapsed.as_secs_f64()),
+        1..10 => format!("{:.1} s", elapsed.as_secs_f64()),
+        10..60 => format!("{seconds} s"),
         _ => format!("{} m {} s", seconds / 60, seconds % 60),
     }
 }
@@ -191,7 +192,7 @@ mod tests {
     #[test]
     fn durations_are_short() {
         for (milliseconds, text) in
-            [(0, "0 ms"), (999, "999 ms"), (1250, "1.2 s"), (59_900, "59.9 s"), (125_000, "2 m 5 s")]
+            [(0, "0 ms"), (999, "999 ms"), (1250, "1.2 s"), (59_900, "59 s"), (125_000, "2 m 5 s")]
         {
             assert_eq!(format_elapsed(Duration::from_millis(milliseconds)), text);
         }

@@ -14,6 +14,7 @@ use crate::host::{InspectError, StartError};
 use crate::plugin::LoadError;
 use crate::quote::quote;
 use crate::resource::Error;
+use crate::scaffold::{ArchiveError, NameError, WriteError};
 use crate::server::ServeError;
 use crate::time::saturating_millis;
 
@@ -117,6 +118,27 @@ pub(super) enum CliError {
         /// A command that a project of its kind is built by.
         example: &'static str,
     },
+    /// No package name can be made of the directory's name.
+    #[error(transparent)]
+    ProjectName(#[from] NameError),
+    /// `new` was given a directory without a name.
+    #[error("`{}` has no last segment to name the project by", dir.display())]
+    NoProjectName {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// The project cannot be written.
+    #[error(transparent)]
+    Project(#[from] WriteError),
+    /// The archive of templates cannot be used.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+    /// `doctor` found that tools are missing.
+    #[error("{count} {} missing, too old or not working", if *.count == 1 { "tool is" } else { "tools are" })]
+    Tools {
+        /// The number of tools.
+        count: usize,
+    },
     /// A request failed.
     #[error(transparent)]
     Request(#[from] Error),
@@ -194,6 +216,11 @@ pub(super) enum CliError {
     /// Standard input cannot be read.
     #[error("cannot read standard input: {0}")]
     StandardInput(#[source] io::Error),
+    /// `token hash` got a text that no client can send as a token.
+    #[error(
+        "the first line of standard input is not a token: it has spaces, control characters or characters beyond ASCII"
+    )]
+    NotAToken,
     /// `explain` found that the operation is denied, which it has printed.
     #[error("denied")]
     Denied,
@@ -244,7 +271,9 @@ impl CliError {
             | Self::NoPrincipal { .. }
             | Self::ProjectDir { .. }
             | Self::NoProject { .. }
-            | Self::NoBuildCommand { .. } => EXIT_USAGE,
+            | Self::NoBuildCommand { .. }
+            | Self::ProjectName(_)
+            | Self::NoProjectName { .. } => EXIT_USAGE,
             _ => EXIT_FAILURE,
         }
     }
@@ -264,6 +293,12 @@ impl CliError {
                         .to_owned(),
                 )
             }
+            Self::ProjectName(_) | Self::NoProjectName { .. } => {
+                Some("name another directory, such as `mcp-host new my-notes`".to_owned())
+            }
+            Self::Project(WriteError::Exists { .. }) => {
+                Some("name a directory that does not exist, or one without these files".to_owned())
+            }
             Self::NotUtf8 { .. } => Some("rename it; nothing was written".to_owned()),
             Self::NoComponents { searched, .. } => {
                 let searched: Vec<_> = searched.iter().map(|dir| dir.display().to_string()).collect();
@@ -279,9 +314,10 @@ impl CliError {
             )),
             Self::NoPlugin { known, .. } => Some(format!("it has {}", known.join(", "))),
             Self::NoPrincipal { known, .. } => Some(format!(
-                "it has {}; one that an issuer or an application authenticates is named `ISSUER/NAME`",
+                "it has {}; one that an issuer, a client CA or an application authenticates is named `ISSUER/NAME`",
                 known.join(", ")
             )),
+            Self::NotAToken => Some("write the token only, without `token: ` before it".to_owned()),
             Self::Binary { .. } => Some("use `--output FILE`, or a pipe".to_owned()),
             Self::Collection { children, .. } => {
                 Some(format!("use `--json` for all, or read one of:\n  {}", children.join("\n  ")))

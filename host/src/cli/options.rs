@@ -60,7 +60,8 @@ pub(super) struct GlobalArgs {
 /// The principal, for the commands that make requests.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub(super) struct PrincipalArgs {
-    /// Make the request as this principal, under its access rules: `local`, `anonymous`, one of the config, or `ISSUER/NAME`
+    /// Make the request as this principal, under its access rules: `local`, `anonymous`, one of the config, or `ISSUER/NAME` for
+    /// one of an `[[issuer]]` or a `client-ca` of that name
     #[arg(long = "as", value_name = "PRINCIPAL", default_value = LOCAL, value_hint = ValueHint::Other)]
     name: String,
 

@@ -140,7 +140,7 @@ impl HostBuilder {
         let mut plugins = join_all(checks).await;
         plugins.sort_by(|one, other| one.plugin.name.cmp(&other.plugin.name));
         let mounts: Vec<_> = native.iter().map(|plugin| plugin.mount()).collect();
-        let (mut warnings, _) = config.first_warnings(usize::MAX, &mounts);
+        let mut warnings = config.warnings_beside(&mounts);
         warnings.extend(config.encoded_slash_warnings(&uris.into_inner()));
         Ok(CheckReport { plugins, warnings })
     }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::kind::ProjectKind;
 use crate::cli::error::CliError;
-use crate::config::{BuildCommand, Config, ConfigError, WatchPattern};
+use crate::config::{BuildCommand, Config, ConfigError, Plugins, WatchPattern};
 
 /// A project that is being developed.
 #[derive(Clone, Debug)]
@@ -20,7 +20,7 @@ pub(super) struct Project {
 /// What the config says, as it is now.
 #[derive(Debug)]
 pub(super) struct Settings {
-    /// The config, without the plugins that lack a file.
+    /// The config. While files are missing, it cannot be served with its plugins.
     pub(super) config: Config,
     /// The files that are missing, such as a component before the first build.
     pub(super) missing: Option<ConfigError>,
@@ -30,6 +30,17 @@ pub(super) struct Settings {
     pub(super) watch: Vec<WatchPattern>,
     /// The files that the config names: components, and files with values.
     pub(super) files: BTreeSet<PathBuf>,
+}
+
+impl Settings {
+    /// The config as far as it can be served.
+    pub(super) fn servable(&self) -> Config {
+        let mut config = self.config.clone();
+        if self.missing.is_some() {
+            config.plugins = Plugins::default();
+        }
+        config
+    }
 }
 
 impl Project {
@@ -117,7 +128,8 @@ mod tests {
     fn before_the_first_build_the_rest_of_the_config_counts() {
         let (_dir, project) = project(&[("mcp-host.toml", PLUGIN), ("Cargo.toml", "")]);
         let settings = project.read().unwrap();
-        assert!(settings.missing.is_some() && settings.config.plugins.is_empty());
+        assert!(settings.missing.is_some());
+        assert_eq!(settings.servable().plugins.len(), 0);
         assert_eq!(settings.build.as_str(), "cargo build --target wasm32-wasip2");
         assert_eq!(settings.files, [project.dir().join("target/wasm32-wasip2/debug/a.wasm")].into());
     }

@@ -359,7 +359,7 @@ impl<'c> Session<'c> {
         let is_reload = self.listed_generation.is_some_and(|before| before != generation);
         let is_first = self.listing.items.is_empty() && !listing.items.is_empty();
         self.listed_generation = Some(generation);
-        if !diff.is_empty() || is_reload || listing.errors != self.listing.errors {
+        if !diff.is_empty() || is_reload || !listing.errors.is_empty() && listing.errors != self.listing.errors {
             let after = self.changed_at.take().map(|at| format!(", {} after the change", format_elapsed(at.elapsed())));
             let summary = if is_first { String::new() } else { format!(": {}", diff.summary()) };
             let label = if is_reload || is_first { "reload" } else { "listing" };
@@ -488,9 +488,7 @@ impl<'c> Session<'c> {
         let is_colored = self.messages.is_colored();
         let line = match &self.editor {
             Some(editor) => status::prompt(editor, self.last_read.as_deref(), is_colored),
-            None => {
-                status::status_line(self.state, self.testing.is_some(), &self.listing.count(), &self.url, is_colored)
-            }
+            None => status::status_line(self.state, self.testing.is_some(), &self.listing.count(), is_colored),
         };
         self.messages.writer().set_status(Some(line));
     }

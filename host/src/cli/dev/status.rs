@@ -1,12 +1,11 @@
 //! The status line: what is going on, and the keys; while a resource is being chosen, the prompt.
 
-use std::fmt::Write as _;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use clap::builder::styling::{AnsiColor, Style};
 
 use super::line_editor::LineEditor;
-use super::{BAD, GOOD, NEUTRAL, format_elapsed};
+use super::{BAD, GOOD, NEUTRAL};
 use crate::cli::escape;
 
 /// The keys, with what they do.
@@ -28,30 +27,16 @@ pub(super) enum BuildState {
 }
 
 /// The status line of a terminal.
-pub(super) fn status_line(build: BuildState, is_testing: bool, listing: &str, url: &str, is_colored: bool) -> String {
+pub(super) fn status_line(build: BuildState, is_testing: bool, listing: &str, is_colored: bool) -> String {
     let (color, state) = match build {
-        BuildState::Running(since) => {
-            let seconds = Duration::from_secs(since.elapsed().as_secs());
-            (
-                NEUTRAL,
-                if seconds.is_zero() {
-                    "building".to_owned()
-                } else {
-                    format!("building, {}", format_elapsed(seconds))
-                },
-            )
-        }
+        BuildState::Running(since) => (NEUTRAL, format!("building, {} s", since.elapsed().as_secs())),
         BuildState::Failed => (BAD, "build failed".to_owned()),
         BuildState::Succeeded if is_testing => (NEUTRAL, "testing".to_owned()),
         BuildState::Succeeded => (GOOD, "ready".to_owned()),
     };
-    let mut line = format!("{} │", styled(&state, color.on_default().bold(), is_colored));
-    for (key, action) in KEYS {
-        // Writing to a string cannot fail.
-        let _ = write!(line, " {} {action}", styled(&key.to_string(), Style::new().bold(), is_colored));
-    }
-    let _ = write!(line, " │ {listing} at {url}");
-    line
+    let keys =
+        KEYS.map(|(key, action)| format!("{} {action}", styled(&key.to_string(), Style::new().bold(), is_colored)));
+    format!("{} │ {} │ {listing}", styled(&state, color.on_default().bold(), is_colored), keys.join(" · "))
 }
 
 /// The prompt for a resource to read.
@@ -73,20 +58,22 @@ fn styled(text: &str, style: Style, is_colored: bool) -> String {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use crossterm::event::KeyCode;
 
     use super::*;
 
     #[test]
     fn the_status_comes_first_because_a_narrow_terminal_cuts_the_rest() {
-        let line = |build| status_line(build, false, "3 resources, 1 template", "http://127.0.0.1:1/mcp", false);
+        let line = |build| status_line(build, false, "3 resources, 1 template", false);
         assert_eq!(
             line(BuildState::Succeeded),
-            "ready │ r read t test l list b build ? help q quit │ 3 resources, 1 template at http://127.0.0.1:1/mcp"
+            "ready │ r read · t test · l list · b build · ? help · q quit │ 3 resources, 1 template"
         );
         assert!(line(BuildState::Failed).starts_with("build failed │"));
         let long_ago = Instant::now().checked_sub(Duration::from_secs(75)).unwrap();
-        assert!(line(BuildState::Running(long_ago)).starts_with("building, 1 m 15 s │"));
+        assert!(line(BuildState::Running(long_ago)).starts_with("building, 75 s │"));
     }
 
     #[test]
