@@ -13,6 +13,7 @@
 //! | `{{component}}` | the path of the component |
 //! | `{{source}}` | the path of the provider's source |
 //! | `{{build}}`, `{{test}}` | the commands that build the component and run the unit test |
+//! | `{{watch}}` | the sources, as a list of TOML |
 
 mod name;
 mod sdk;
@@ -47,7 +48,7 @@ pub(crate) struct Project {
 
 impl Project {
     /// Returns the command that builds the component, run in the project.
-    pub(crate) fn build_command(&self) -> String {
+    pub(crate) fn build_command(&self) -> &'static str {
         match self.language {
             Language::Rust => "cargo build --release --target wasm32-wasip2",
             Language::Python => "python3 build.py",
@@ -55,7 +56,6 @@ impl Project {
             Language::C => "make",
             Language::Go => "go generate",
         }
-        .to_owned()
     }
 
     /// Returns the command that runs the unit test, after a build.
@@ -89,6 +89,18 @@ impl Project {
         }
     }
 
+    /// Returns the sources: directories and globs below the project. What is not among them, such as `data/`, is no reason to build.
+    pub(crate) fn watched(&self) -> &'static [&'static str] {
+        match self.language {
+            Language::Rust => &["Cargo.toml", "src", "sdk"],
+            Language::Python => &["*.py", "requirements.txt", "sdk"],
+            Language::TypeScript => &["src", "package.json", "tsconfig.json", "sdk"],
+            Language::JavaScript => &["*.js", "package.json", "sdk"],
+            Language::C => &["*.c", "*.h", "Makefile", "sdk"],
+            Language::Go => &["*.go", "go.mod", "sdk"],
+        }
+    }
+
     /// Returns all files.
     pub(crate) fn files(&self) -> Result<Vec<File>, ArchiveError> {
         let own = format!("sdk-guest/templates/{}/", self.language.as_str());
@@ -108,8 +120,9 @@ impl Project {
             ("{{language}}", self.language.title()),
             ("{{component}}", &self.component()),
             ("{{source}}", self.source()),
-            ("{{build}}", &self.build_command()),
+            ("{{build}}", self.build_command()),
             ("{{test}}", self.test_command()),
+            ("{{watch}}", &format!("{:?}", self.watched())),
         ];
         values.iter().fold(text.to_owned(), |text, (placeholder, value)| text.replace(placeholder, value)).into_bytes()
     }
@@ -172,7 +185,11 @@ mod tests {
         for language in Language::ALL {
             for file in project(language).files().unwrap().iter().filter(|file| !file.path.starts_with("sdk")) {
                 match str::from_utf8(&file.bytes) {
-                    Ok(text) => assert!(!text.contains("{{"), "{}: {text}", file.path.display()),
+                    Ok(text) => {
+                        let left = text.split("{{").skip(1).filter_map(|behind| Some(behind.split_once("}}")?.0));
+                        let left: Vec<_> = left.filter(|name| name.chars().all(|c| c.is_ascii_lowercase())).collect();
+                        assert!(left.is_empty(), "{}: {left:?}", file.path.display());
+                    }
                     Err(_) => assert!(file.bytes.starts_with(b"\x89PNG")),
                 }
             }
@@ -190,6 +207,7 @@ mod tests {
             std::fs::write(component, "").unwrap();
             let config = crate::config::Config::load(&dir.path().join("mcp-host.toml")).unwrap();
             assert_eq!(config.plugins[0].mount.as_str(), "my-notes:///");
+            assert_eq!(config.dev.unwrap().build.unwrap().as_str(), project.build_command());
         }
     }
 }

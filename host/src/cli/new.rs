@@ -63,7 +63,7 @@ fn next_steps(project: &Project, dir: &Path) -> Vec<String> {
     let name = project.name.as_str();
     let cd = (dir != Path::new(".")).then(|| format!("  cd {}", shell_quoted(&dir.to_string_lossy())));
     let steps = [
-        (project.build_command(), "builds the component"),
+        (project.build_command().to_owned(), "builds the component"),
         ("mcp-host list".to_owned(), "shows what clients see"),
         (format!("mcp-host read {name}:///welcome.md"), "reads a resource"),
         (project.test_command().to_owned(), "runs the unit test"),
