@@ -97,7 +97,8 @@ mod tests {
         assert_eq!(beginning("a\nb"), ("a\nb", false));
         let lines = "é\n".repeat(MAX_LINES);
         assert_eq!(beginning(&lines), (&*lines, false));
-        let (shown, is_cut) = beginning(&(lines.clone() + "x"));
+        let longer = lines.clone() + "x";
+        let (shown, is_cut) = beginning(&longer);
         assert_eq!((shown, is_cut), (&*lines, true));
         let long = format!("x{}", "é".repeat(MAX_BYTES));
         let (shown, is_cut) = beginning(&long);
