@@ -108,7 +108,7 @@ pub use plugins::{PluginConflict, Plugins};
 pub use principal::{PrincipalGroup, PrincipalName, PrincipalNameError, TokenPrincipal};
 pub use rule::{ANONYMOUS, LOCAL, Operation, PrincipalSelector, Rule, RuleLine};
 pub use secret::Secret;
-pub use server::{PageBytes, PageSize, Server};
+pub use server::{PageBytes, PageSize, ResponseCacheSize, Server};
 pub use token::{TokenDigest, TokenDigestError, TokenDigests};
 pub use warning::{CertificateProblem, RuleRef, SensitiveFile, Warning};
 

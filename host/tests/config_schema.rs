@@ -20,6 +20,7 @@ const NOT_EXPRESSIBLE: &[(&str, &[&str])] = &[
             "component_missing",
             "cursor_key_too_short",
             "directory_is_a_file",
+            "client_ca_of_no_authority",
             "directory_missing",
             "http_tls_broken",
             "http_tls_files",

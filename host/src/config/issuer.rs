@@ -212,6 +212,15 @@ impl Issuer {
         }
     }
 
+    /// Returns the scopes that a token needs for those operations: those of every request, and those of each operation. Sorted.
+    pub fn required_scopes(&self, operations: &[Operation]) -> Vec<&Scope> {
+        let of_operations = operations.iter().filter_map(|operation| self.operation_scopes.get(operation));
+        let mut required: Vec<&Scope> = self.scopes.iter().chain(of_operations.flatten()).collect();
+        required.sort();
+        required.dedup();
+        required
+    }
+
     /// Returns the URLs that are requested to verify its tokens.
     pub fn urls(&self) -> impl Iterator<Item = &EndpointUrl> {
         let jwks = self.jwks.as_ref().and_then(Jwks::url);

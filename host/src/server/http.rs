@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`listener`] | accepts connections, over HTTP/1.1 or HTTP/2, with or without TLS, within limits, and tracks the delivery of answers |
 //! | [`service`] | supplies what a connection of the listener supplies, when the service is mounted in another server |
+//! | [`unread_body`] | discards the body of a request that is rejected before it was read |
 //! | [`head`] | drops the header fields that are not used |
 //! | [`client_limiter`] | limits the share of one client, an authenticated principal or an address, in connections, sessions, event streams and bytes of bodies |
 //! | [`layers`] | validates `Host` and `Origin`, handles CORS, compresses answers, normalizes `Accept` |

@@ -104,7 +104,7 @@ impl KeySet {
         if count > Self::MAX_KEYS {
             return Err(KeySetError::TooManyKeys(count));
         }
-        let known = keys.into_iter().filter_map(|key| serde_json::from_value::<Jwk>(key).ok());
+        let known = keys.into_iter().filter_map(|key| serde_json::from_value::<Jwk>(with_known_algorithm(key)).ok());
         let keys: Arc<[_]> = known.filter_map(|key| VerificationKey::new(&key)).collect();
         if keys.is_empty() {
             return Err(KeySetError::NoUsableKey(count));
@@ -179,6 +179,14 @@ fn may_verify(key: &CommonParameters) -> bool {
     let is_for_signatures = key.public_key_use.as_ref().is_none_or(|it| *it == PublicKeyUse::Signature);
     let verifies = |operations: &Vec<KeyOperations>| operations.contains(&KeyOperations::Verify);
     is_for_signatures && key.key_operations.as_ref().is_none_or(verifies)
+}
+
+/// Returns a key whose `alg` is `EdDSA` if it was `Ed25519`, the name of RFC 9864 for the same with this curve.
+fn with_known_algorithm(mut key: serde_json::Value) -> serde_json::Value {
+    if let Some(algorithm) = key.get_mut("alg").filter(|algorithm| *algorithm == "Ed25519") {
+        *algorithm = "EdDSA".into();
+    }
+    key
 }
 
 fn signature_algorithm(algorithm: KeyAlgorithm) -> Option<SignatureAlgorithm> {
@@ -287,6 +295,15 @@ mod tests {
         assert_eq!((count(&keys, Some("rsa"), Ps256), count(&keys, Some("rsa"), Rs256)), (1, 0));
         assert_eq!((count(&keys, None, Es256), count(&keys, Some("other"), Es256)), (1, 0));
         assert_eq!(format!("{keys:?}"), "KeySet(2)");
+    }
+
+    #[test]
+    fn a_key_for_eddsa_names_it_in_either_way() {
+        for name in ["EdDSA", "Ed25519"] {
+            let keys = parse(json!([{ "kty": "OKP", "crv": "Ed25519", "x": X, "alg": name }])).unwrap();
+            assert_eq!(count(&keys, None, SignatureAlgorithm::EdDsa), 1, "{name}");
+        }
+        assert!(parse(json!([{ "kty": "EC", "crv": "P-256", "x": X, "y": Y, "alg": "Ed25519" }])).is_err());
     }
 
     #[test]

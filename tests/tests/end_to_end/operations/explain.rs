@@ -38,6 +38,28 @@ async fn the_rule_that_decides_is_named_with_its_line() {
 }
 
 #[tokio::test]
+async fn the_scopes_that_a_token_needs_for_the_operation_are_named() {
+    let issuer = "\n[[issuer]]\nname = \"corp\"\nissuer = \"https://login.example.com\"\njwks = \"https://login.example.com/jwks\"\n\
+                  scopes = [\"mcp:read\"]\noperation-scopes = { subscribe = [\"mcp:subscribe\"] }\n";
+    let config = ConfigFile::new()
+        .http("public-url", "https://mcp.example.com/mcp")
+        .plugin(Plugin::sample("a"))
+        .rule(Rule::for_principal("corp/ada").allow(["sample://a/**"]))
+        .append(issuer)
+        .write();
+    let path = config.path();
+    let file = path.to_str().unwrap();
+    let explain = async |arguments: &[&str]| run(["explain", "--config", file].iter().chain(arguments)).await.text();
+    let read = explain(&["--as", "corp/ada", "sample://a/x"]).await;
+    assert!(read.contains("\nscopes     mcp:read, which the token needs beside\n"), "{read}");
+    let subscribe = explain(&["--as", "corp/ada", "--op", "subscribe", "--json", "sample://a/x"]).await;
+    let subscribe: Value = serde_json::from_str(&subscribe).unwrap();
+    assert_eq!(subscribe["scopes"], serde_json::json!(["mcp:read", "mcp:subscribe"]));
+    let local = explain(&["sample://a/x"]).await;
+    assert!(!local.contains("scopes"), "{local}");
+}
+
+#[tokio::test]
 async fn what_the_rules_do_not_allow_is_not_found_and_the_command_says_that_they_do_not() {
     let config =
         ConfigFile::new().plugin(Plugin::sample("a")).rule(Rule::for_principal("*").allow(["sample://a/x"])).write();
