@@ -3,6 +3,7 @@
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
+use std::slice;
 
 use mcp_provider::{
     Argument, Changes, Completion, Config, Contents, Entry, Failure, Info, Page, PathTemplate,
@@ -90,7 +91,7 @@ impl Provider for Files {
             .iter()
             .map(|path| format!("{:x} {:x}", hash(path), self.state_of_path(path)))
             .collect();
-        let mut changes = Changes::none([&[listing.clone()], lines.as_slice()].concat().join("\n"));
+        let mut changes = Changes::none([slice::from_ref(&listing), &lines].concat().join("\n"));
         let Some(since) = since else {
             return Ok(changes);
         };
