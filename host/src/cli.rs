@@ -24,6 +24,7 @@ mod completions;
 mod componentize;
 mod confinement;
 mod context;
+mod dev;
 mod doctor;
 mod error;
 mod escape;
@@ -55,11 +56,12 @@ use std::io;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use tokio::runtime::{Builder, Runtime};
 
 use self::context::Context;
 use self::error::CliError;
+use self::logging::LogTimes;
 use self::options::GlobalArgs;
 use crate::config::{Config, ConfigError};
 use crate::confinement::Confinement;
@@ -97,6 +99,7 @@ enum Command {
     Inspect(inspect::Args),
     Componentize(componentize::Args),
     Test(Box<test::Args>),
+    Dev(dev::Args),
     List(list::Args),
     Read(read::Args),
     Watch(watch::Args),
@@ -112,7 +115,16 @@ enum Command {
 /// with [`run_compiler`](crate::engine::run_compiler). `start_threads` is called as soon as there may be threads beside this one:
 /// then the process is confined.
 pub fn main(start_threads: impl FnOnce()) -> ExitCode {
-    let Cli { global, command } = Cli::parse();
+    let matches = Cli::command().get_matches();
+    let Cli { mut global, command } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let mut times = LogTimes::Full;
+    if let Command::Dev(_) = command {
+        times = LogTimes::Short;
+        // What guests log is what their author wants to see; what else happens, the command says itself.
+        if !options::is_log_chosen(&matches) {
+            global.log = dev::default_log();
+        }
+    }
     // Only `serve` needs the config so early: it is confined to what that names.
     let config = match &command {
         Command::Serve(args) => Some(args.load_config(&global.config)),
@@ -120,7 +132,7 @@ pub fn main(start_threads: impl FnOnce()) -> ExitCode {
     };
     let confinement = confinement::install(config.as_ref().and_then(|config| config.as_ref().ok()), &global.config);
     start_threads();
-    let context = Context::new(&global);
+    let context = Context::new(&global, times);
     // The system's default is for programs that open a few files. Where it cannot be raised, plugins get fewer.
     let _ = rlimit::increase_nofile_limit(u64::MAX);
     let result =
@@ -166,6 +178,7 @@ fn run(
             Command::Inspect(args) => args.run(context).await,
             Command::Componentize(args) => args.run(context),
             Command::Test(args) => args.run(context).await,
+            Command::Dev(args) => args.run(context).await,
             Command::List(args) => args.run(context).await,
             Command::Read(args) => args.run(context).await,
             Command::Watch(args) => args.run(context).await,

@@ -32,6 +32,7 @@ mod fault;
 mod fault_recorder;
 mod function;
 mod inspect;
+mod needs;
 mod panics;
 mod requirements;
 mod response_cache;
@@ -73,6 +74,10 @@ pub(crate) use self::encoded::{EncodedContents, EncodedResource, EncodingForm, L
 pub use self::error::LoadError;
 pub use self::fault::{Fault, FaultKind};
 pub use self::inspect::Inspection;
+pub(crate) use self::needs::{MAX_LEN as MAX_NEEDS_LEN, SECTION as NEEDS_SECTION};
+pub use self::needs::{
+    NeededBucket, NeededDir, NeededMode, NeededOrigin, NeededSetting, NeededVariable, Needs, NeedsError, SettingType,
+};
 pub use self::requirements::{Capability, GrantStatus, Requirement, Requirements};
 pub(crate) use self::slot::{NotLoaded, PluginSlot};
 pub(crate) use self::unvalidated::Unvalidated;

@@ -97,7 +97,7 @@ impl Project {
             Language::TypeScript => &["src", "package.json", "tsconfig.json", "sdk"],
             Language::JavaScript => &["*.js", "package.json", "sdk"],
             Language::C => &["*.c", "*.h", "Makefile", "sdk"],
-            Language::Go => &["*.go", "go.mod", "sdk"],
+            Language::Go => &["*.go", "go.mod", "needs.json", "sdk"],
         }
     }
 

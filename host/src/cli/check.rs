@@ -102,6 +102,10 @@ fn print(
             output.line("")?;
             output.text(&format!("{}: {message}", one.plugin.name))?;
         }
+        for note in one.notes() {
+            output.line("")?;
+            output.text(&format!("{}: note: {note}", one.plugin.name))?;
+        }
     }
     for message in config_warnings {
         output.line("")?;

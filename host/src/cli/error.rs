@@ -92,6 +92,32 @@ pub(super) enum CliError {
         /// The number of checks that failed.
         failed: usize,
     },
+    /// `dev` was given a directory that cannot be opened.
+    #[error("the directory {} cannot be opened: {source}", dir.display())]
+    ProjectDir {
+        /// The directory.
+        dir: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// `dev` was given a directory without a config.
+    #[error("there is no {}", file.display())]
+    NoProject {
+        /// The file.
+        file: PathBuf,
+        /// The path of a component that the project would build.
+        example: &'static str,
+    },
+    /// Nothing says how to build a project.
+    #[error("nothing says how to build the project in {}", dir.display())]
+    NoBuildCommand {
+        /// Its directory.
+        dir: PathBuf,
+        /// Its config.
+        config: PathBuf,
+        /// A command that a project of its kind is built by.
+        example: &'static str,
+    },
     /// No package name can be made of the directory's name.
     #[error(transparent)]
     ProjectName(#[from] NameError),
@@ -239,8 +265,15 @@ impl CliError {
         match self {
             // Whoever read the output has had enough, as `head` has.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
-            Self::Config(_) | Self::Exposure(_) | Self::NoPlugin { .. } | Self::NoPrincipal { .. } => EXIT_USAGE,
-            Self::ProjectName(_) | Self::NoProjectName { .. } => EXIT_USAGE,
+            Self::Config(_)
+            | Self::Exposure(_)
+            | Self::NoPlugin { .. }
+            | Self::NoPrincipal { .. }
+            | Self::ProjectDir { .. }
+            | Self::NoProject { .. }
+            | Self::NoBuildCommand { .. }
+            | Self::ProjectName(_)
+            | Self::NoProjectName { .. } => EXIT_USAGE,
             _ => EXIT_FAILURE,
         }
     }
@@ -271,6 +304,14 @@ impl CliError {
                 let searched: Vec<_> = searched.iter().map(|dir| dir.display().to_string()).collect();
                 Some(format!("name it with `--plugins DIR`; searched: {}", searched.join(", ")))
             }
+            Self::NoProject { example, .. } => Some(format!(
+                "write it, with the component that the build makes, or name another directory:\n[[plugin]]\nname = \"provider\"\n\
+                 component = \"{example}\"\nmount = \"provider:///\""
+            )),
+            Self::NoBuildCommand { config, example, .. } => Some(format!(
+                "add it to {}, or use `--build COMMAND`:\n[dev]\nbuild = \"{example}\"",
+                config.display()
+            )),
             Self::NoPlugin { known, .. } => Some(format!("it has {}", known.join(", "))),
             Self::NoPrincipal { known, .. } => Some(format!(
                 "it has {}; one that an issuer, a client CA or an application authenticates is named `ISSUER/NAME`",

@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use clap::{Args, ColorChoice, ValueHint};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, ColorChoice, ValueHint};
 use tracing_subscriber::filter::Targets;
 
 use super::error::CliError;
@@ -16,6 +17,11 @@ use crate::config::{ANONYMOUS, Config, LOCAL};
 /// the usage line of every error, as if it had been required.
 static DEFAULT_CONFIG: LazyLock<OsString> = LazyLock::new(|| variable_or("MCP_HOST_CONFIG", "mcp-host.toml"));
 static DEFAULT_LOG: LazyLock<OsString> = LazyLock::new(|| variable_or("MCP_HOST_LOG", "info"));
+
+/// Returns whether the command line or the environment has a log filter.
+pub(super) fn is_log_chosen(matches: &ArgMatches) -> bool {
+    matches.value_source("log") != Some(ValueSource::DefaultValue) || std::env::var_os("MCP_HOST_LOG").is_some()
+}
 
 fn variable_or(name: &str, default: &str) -> OsString {
     std::env::var_os(name).unwrap_or_else(|| default.into())

@@ -24,6 +24,14 @@ use mcp_provider::{
 use route::Route;
 use settings::Settings;
 
+mcp_provider::needs! {
+    "dirs": [{ "guest": "/notes", "mode": "ro", "why": "the folder of notes" }],
+    "config": {
+        "dir": { "type": "string", "default": "/notes", "why": "the folder, at its guest path" },
+        "max-file-bytes": { "type": "integer", "default": 16777216, "why": "the largest file that is read" }
+    }
+}
+
 const FILE_TEMPLATE: &str = "{+path}";
 const TAG_TEMPLATE: &str = "tag/{tag}";
 const LANG_TEMPLATE: &str = "lang/{lang}";

@@ -12,6 +12,15 @@
 
 static const char FIRST[] = "first/";
 
+/* What it would like to be granted: `mcp-host inspect` shows it. */
+MCP_NEEDS({
+  "dirs": [{ "guest": "/data", "why": "the files" }],
+  "config": {
+    "dir": { "type": "string", "default": "/data", "why": "the folder, at its guest path" },
+    "lines": { "type": "integer", "default": 10, "why": "the number of lines of `first/FILE`" }
+  }
+});
+
 /* ---- The folder ------------------------------------------------------------------------------------------------- */
 
 static const char *folder(void) {

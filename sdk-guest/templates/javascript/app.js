@@ -19,6 +19,15 @@ import { FsError, readDir, readFile, stat } from "mcp-host-provider/fs";
 /** MIME types by extension. */
 const TYPES = { html: "text/html", json: "application/json", md: "text/markdown", png: "image/png", txt: "text/plain" };
 
+/** What it would like to be granted: `mcp-host inspect` shows it. */
+export const needs = {
+  dirs: [{ guest: "/data", why: "the files" }],
+  config: {
+    dir: { type: "string", default: "/data", why: "the folder, at its guest path" },
+    lines: { type: "integer", default: 10, why: "the number of lines of `first/FILE`" },
+  },
+};
+
 export default class Files extends Provider {
   static info = { name: "{{name}}", version: "0.1.0", description: "The files of a folder.", watches: true };
 

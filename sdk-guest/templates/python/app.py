@@ -13,6 +13,7 @@ from mcp_host_provider import (
     Entry,
     Internal,
     InvalidRequest,
+    Needs,
     NotFound,
     Page,
     Provider,
@@ -27,6 +28,15 @@ from mcp_host_provider import (
 # Without this, the types come from files of the machine, which a component does not have.
 mimetypes.init(files=[])
 mimetypes.add_type("text/markdown", ".md")
+
+# What it would like to be granted: `mcp-host inspect` shows it.
+NEEDS: Needs = {
+    "dirs": [{"guest": "/data", "why": "the files"}],
+    "config": {
+        "dir": {"type": "string", "default": "/data", "why": "the folder, at its guest path"},
+        "lines": {"type": "integer", "default": 10, "why": "the number of lines of `first/FILE`"},
+    },
+}
 
 
 @export(name="{{name}}", version="0.1.0", description="The files of a folder.", watches=True)

@@ -127,6 +127,23 @@ fn with_contract_version(component: &[u8], version: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
+async fn the_example_asks_for_the_same_in_every_language() {
+    for language in LANGUAGES {
+        let file = fixture(&format!("csv-{language}"));
+        let report = run(["inspect".as_ref(), file.as_os_str(), "--json".as_ref()]).await.success().json();
+        let expected = json!({
+            "http": [], "keyvalue": [], "env": [],
+            "dirs": [{ "guest": "/csv", "mode": "ro", "why": "the folder of CSV files" }],
+            "config": {
+                "dir": { "type": "string", "default": "/csv", "why": "the folder, at its guest path" },
+                "max-rows": { "type": "integer", "default": 1000, "why": "the maximum number of rows of one read" },
+            },
+        });
+        assert_eq!(report["needs"], expected, "{language}");
+    }
+}
+
+#[tokio::test]
 async fn a_file_that_is_written_is_notified_in_every_language() {
     for language in LANGUAGES {
         let folder = Folder::with_files([("a.csv", "x\n1\n"), ("b.csv", "x\n")]);

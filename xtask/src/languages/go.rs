@@ -48,7 +48,13 @@ pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
         let core = built.join("core.wasm").display().to_string();
         let flags = ["build", "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w", "-o", &core, package];
         run(&flags, module, true)?;
-        cargo::capture(Command::new(&host).args(["componentize", &core, "--output"]).arg(output))?;
+        let mut componentize = Command::new(&host);
+        componentize.args(["componentize", &core, "--output"]).arg(output);
+        let needs = module.join(package).join("needs.json");
+        if needs.is_file() {
+            componentize.arg("--needs").arg(needs);
+        }
+        cargo::capture(&mut componentize)?;
     }
     stamp.set()?;
     step.done("built the SDK for Go, target/plugins/fixtures/csv-go.wasm and failing-go.wasm");

@@ -72,6 +72,9 @@ pub enum KeySetError {
     /// It is not a JSON object with a list `keys`.
     #[error("this is not a JSON Web Key Set: {0}")]
     Syntax(String),
+    /// It is the metadata of an authorization server (RFC 8414), which names the URL of its keys.
+    #[error("these are metadata of an issuer, not its keys: `jwks` is the URL that they have as `jwks_uri`")]
+    Metadata,
     /// It has too many keys.
     #[error("the key set has {0} keys, and at most {max} are possible", max = KeySet::MAX_KEYS)]
     TooManyKeys(usize),
@@ -94,12 +97,20 @@ impl KeySet {
     pub fn from_json(json: &[u8]) -> Result<Self, KeySetError> {
         #[derive(Deserialize)]
         struct Document {
-            keys: Vec<serde_json::Value>,
+            keys: Option<Vec<serde_json::Value>>,
+            /// Of a metadata document (RFC 8414).
+            jwks_uri: Option<serde_json::Value>,
         }
         if json.len() > Self::MAX_SIZE {
             return Err(KeySetError::TooLarge);
         }
-        let Document { keys } = serde_json::from_slice(json).map_err(|error| KeySetError::Syntax(error.to_string()))?;
+        let document: Document =
+            serde_json::from_slice(json).map_err(|error| KeySetError::Syntax(error.to_string()))?;
+        let keys = match document {
+            Document { keys: Some(keys), .. } => keys,
+            Document { jwks_uri: Some(_), .. } => return Err(KeySetError::Metadata),
+            Document { .. } => return Err(KeySetError::Syntax("it has no `keys`".to_owned())),
+        };
         let count = keys.len();
         if count > Self::MAX_KEYS {
             return Err(KeySetError::TooManyKeys(count));
@@ -304,6 +315,13 @@ mod tests {
             assert_eq!(count(&keys, None, SignatureAlgorithm::EdDsa), 1, "{name}");
         }
         assert!(parse(json!([{ "kty": "EC", "crv": "P-256", "x": X, "y": Y, "alg": "Ed25519" }])).is_err());
+    }
+
+    #[test]
+    fn metadata_are_told_from_keys() {
+        let metadata = json!({ "issuer": "https://a.example", "jwks_uri": "https://a.example/jwks" }).to_string();
+        assert_eq!(KeySet::from_json(metadata.as_bytes()), Err(KeySetError::Metadata));
+        assert!(matches!(KeySet::from_json(b"{}"), Err(KeySetError::Syntax(_))));
     }
 
     #[test]

@@ -7,8 +7,17 @@ use std::slice;
 
 use mcp_provider::{
     Argument, Changes, Completion, Config, Contents, Entry, Failure, Info, Page, PathTemplate,
-    Provider, Result, Template, export, keyset, mime, path,
+    Provider, Result, Template, export, keyset, mime, needs, path,
 };
+
+// What it would like to be granted: `mcp-host inspect` shows it.
+needs! {
+    "dirs": [{ "guest": "/data", "why": "the files" }],
+    "config": {
+        "dir": { "type": "string", "default": "/data", "why": "the folder, at its guest path" },
+        "lines": { "type": "integer", "default": 10, "why": "the number of lines of `first/FILE`" }
+    }
+}
 
 const FIRST_LINES: &str = "first/{file}";
 

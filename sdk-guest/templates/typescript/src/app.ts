@@ -5,6 +5,7 @@ import {
   type Config,
   type Contents,
   type Entry,
+  type Needs,
   type Page,
   compareChanges,
   compareText,
@@ -23,6 +24,15 @@ import { FsError, type Stat, readDir, readFile, stat } from "mcp-host-provider/f
 
 /** MIME types by extension. */
 const TYPES: Record<string, string> = { html: "text/html", json: "application/json", md: "text/markdown", png: "image/png", txt: "text/plain" };
+
+/** What it would like to be granted: `mcp-host inspect` shows it. */
+export const needs: Needs = {
+  dirs: [{ guest: "/data", why: "the files" }],
+  config: {
+    dir: { type: "string", default: "/data", why: "the folder, at its guest path" },
+    lines: { type: "integer", default: 10, why: "the number of lines of `first/FILE`" },
+  },
+};
 
 export default class Files extends Provider {
   static info = { name: "{{name}}", version: "0.1.0", description: "The files of a folder.", watches: true };

@@ -97,6 +97,7 @@ async fn a_server_that_anybody_may_use_is_warned_of_and_so_is_a_certificate_that
     let expected = [
         "allows `*`, which includes clients without credentials, something, and other machines can reach the server",
         "the certificate of `http.tls` is not for `mcp.example.com`",
+        "key.pem holds a secret",
         "no rule names the group `guests`",
         "rule 1 (line ",
     ];
