@@ -248,6 +248,7 @@ impl<'c> Session<'c> {
         if changed.is_empty() && created.is_empty() && !has_new_settings {
             return;
         }
+        let during = if self.build.is_some() { " during the build" } else { "" };
         let files: Vec<_> = changed.iter().chain(&created).map(|file| self.project.display(file)).collect();
         if let Some(build) = self.build.take() {
             build.cancel().await;
@@ -261,8 +262,11 @@ impl<'c> Session<'c> {
             }
         }
         self.changed_at = Some(at);
-        let reason =
-            if files.is_empty() { "the config changed: ".to_owned() } else { format!("{} changed: ", named(&files)) };
+        let reason = if files.is_empty() {
+            "the config changed: ".to_owned()
+        } else {
+            format!("{} changed{during}: ", named(&files))
+        };
         self.start_build(&reason);
     }
 
