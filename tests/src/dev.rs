@@ -154,6 +154,13 @@ impl DevOnTerminal {
         self.terminal.text()
     }
 
+    /// Stops it, sets the terminal's mode as a shell does, and lets it continue.
+    pub fn stop_and_continue(&self) {
+        self.signal(Signal::STOP);
+        self.terminal.reset();
+        self.signal(Signal::CONT);
+    }
+
     /// Whether input is by line and with an echo.
     pub fn is_terminal_cooked(&self) -> bool {
         self.terminal.is_cooked()

@@ -5,7 +5,7 @@ use std::io::{Read, Write};
 use std::os::fd::OwnedFd;
 
 use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
-use rustix::termios::{LocalModes, Winsize, tcgetattr, tcsetwinsize};
+use rustix::termios::{LocalModes, OptionalActions, Termios, Winsize, tcgetattr, tcsetattr, tcsetwinsize};
 use tokio::sync::watch;
 use tokio::time::timeout;
 
@@ -26,6 +26,8 @@ pub(crate) struct Terminal {
     keyboard: File,
     /// The other end, which keeps the terminal and its mode when the program ends.
     theirs: OwnedFd,
+    /// The mode of a new terminal.
+    mode: Termios,
     written: watch::Receiver<String>,
 }
 
@@ -35,6 +37,7 @@ impl Terminal {
         let (ours, theirs) = open_terminal();
         let size = Winsize { ws_row: 30, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
         tcsetwinsize(&theirs, size).expect("a terminal has a size");
+        let mode = tcgetattr(&theirs).expect("a terminal has a mode");
         let keyboard = File::from(ours.try_clone().expect("it can be duplicated"));
         let (sender, written) = watch::channel(String::new());
         std::thread::spawn(move || {
@@ -46,7 +49,7 @@ impl Terminal {
                 sender.send_replace(String::from_utf8_lossy(&bytes).into_owned());
             }
         });
-        Self { keyboard, theirs, written }
+        Self { keyboard, theirs, mode, written }
     }
 
     /// The end of a program, for one of its streams.
@@ -73,6 +76,11 @@ impl Terminal {
     /// Everything that was written.
     pub(crate) fn text(&self) -> String {
         self.written.borrow().clone()
+    }
+
+    /// Sets the mode of a new terminal, as a shell does when a program was stopped.
+    pub(crate) fn reset(&self) {
+        tcsetattr(&self.theirs, OptionalActions::Now, &self.mode).expect("a terminal takes a mode");
     }
 
     /// Whether input is by line and with an echo, as a shell sets it for programs.

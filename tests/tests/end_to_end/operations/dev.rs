@@ -1,6 +1,7 @@
 //! `mcp-host dev`: build on save, reload, and what is shown of it.
 
 use std::fs;
+use std::path::Path;
 use std::time::Duration;
 
 use mcp_host_tests::{DevOnTerminal, DevProject, DevServer, Folder, fixture, run};
@@ -152,7 +153,7 @@ async fn keys_read_list_test_and_quit_and_leave_the_terminal_as_it_was() {
     dev.press("r\r");
     dev.wait_for("Hello, world!").await;
     dev.press("rnobody\r");
-    dev.wait_for("error: x:///nobody").await;
+    dev.wait_for("error: there is no resource x:///nobody").await;
     dev.press("r99\r");
     dev.wait_for("error: there is no resource 99; the numbers are 1 to 1").await;
     dev.press("t");
@@ -169,6 +170,19 @@ async fn keys_read_list_test_and_quit_and_leave_the_terminal_as_it_was() {
     dev.wait_for("the component is the same").await;
     dev.press("q");
     assert_eq!(dev.wait_exit().await, (Some(0), true), "{}", dev.text());
+}
+
+#[tokio::test]
+async fn after_it_was_stopped_keys_are_read_as_before() {
+    let project = DevProject::new();
+    let mut dev = DevOnTerminal::start(&project);
+    dev.wait_for("+ x:///world").await;
+    dev.stop_and_continue();
+    while dev.is_terminal_cooked() {
+        wait_a_moment().await;
+    }
+    dev.press("q");
+    assert_eq!(dev.wait_exit().await, (Some(0), true));
 }
 
 #[tokio::test]
@@ -204,6 +218,59 @@ async fn a_signal_restores_the_terminal_and_ends_the_build() {
     }
 }
 
+/// The manifest of a provider of its own, with the SDK of this repository.
+fn manifest(repo: &Path) -> String {
+    format!(
+        "[package]\nname = 'greeting'\nversion = '0.1.0'\nedition = '2024'\n\n[lib]\ncrate-type = ['cdylib']\n\n\
+         [dependencies]\nmcp-provider = {{ path = '{}' }}\n\n[workspace]\n",
+        repo.join("sdk-guest/rust").display()
+    )
+}
+
+/// The variables with which cargo works as it does for this test.
+fn cargo_environment(target: &Path) -> Vec<(&'static str, String)> {
+    let kept = ["PATH", "HOME", "CARGO_HOME", "RUSTUP_HOME", "RUSTUP_TOOLCHAIN"];
+    let kept = kept.into_iter().filter_map(|name| Some((name, std::env::var(name).ok()?)));
+    kept.chain([("CARGO_NET_OFFLINE", "true".to_owned()), ("CARGO_TARGET_DIR", target.display().to_string())]).collect()
+}
+
+#[tokio::test]
+async fn a_provider_in_rust_is_built_by_cargo_and_what_was_edited_is_shown() {
+    let repo = Path::new(env!("CARGO_MANIFEST_DIR")).parent().unwrap();
+    // Kept, because the dependencies take a minute.
+    let target = repo.join("target/dev-provider/target");
+    let component = target.join("wasm32-wasip2/debug/greeting.wasm");
+    let source = fs::read_to_string(repo.join("examples/hello-rust/src/lib.rs")).unwrap();
+    let config = format!("[[plugin]]\nname = 'hello'\ncomponent = '{}'\nmount = 'hello:///'\n", component.display());
+    let folder = Folder::with_files([
+        ("Cargo.toml", manifest(repo)),
+        ("Cargo.lock", fs::read_to_string(repo.join("plugins/Cargo.lock")).unwrap()),
+        ("rust-toolchain.toml", fs::read_to_string(repo.join("rust-toolchain.toml")).unwrap()),
+        ("src/lib.rs", source.clone()),
+        ("mcp-host.toml", config),
+    ]);
+    let environment = cargo_environment(&target);
+    let mut cargo = std::process::Command::new("cargo");
+    cargo.args(["build", "--target", "wasm32-wasip2"]).current_dir(folder.path()).env_clear().envs(environment.clone());
+    let built = cargo.output().unwrap();
+    let said = String::from_utf8_lossy(&built.stderr);
+    if said.contains("E0463") {
+        return eprintln!("not tested: this machine has no target `wasm32-wasip2` for cargo");
+    }
+    assert!(built.status.success(), "{said}");
+
+    let dev = DevServer::start_in(folder.path().to_owned(), environment).await;
+    assert_eq!(dev.line("build: cargo").await, "build: cargo build --target wasm32-wasip2");
+    dev.line("  + hello:///world  text/plain  world").await;
+    folder.write("src/lib.rs", source.replace(".mime_type(", ".title(format!(\"Greeting of {name}\")).mime_type("));
+    dev.line("  ~ hello:///world  title: none → \"Greeting of world\"").await;
+    assert!(dev.line(" after the change: ").await.ends_with("1 changed"));
+    folder.write("src/lib.rs", "mistake");
+    dev.line("error: could not compile `greeting`").await;
+    dev.line("the last component is still served").await;
+    dev.end().await;
+}
+
 #[tokio::test]
 async fn without_a_project_or_a_build_command_it_says_what_to_write() {
     let folder = Folder::with_files([("pyproject.toml", "")]);
@@ -215,6 +282,6 @@ async fn without_a_project_or_a_build_command_it_says_what_to_write() {
     let output = run(["dev", dir]).await;
     assert_eq!(output.code(), 2);
     assert!(output.stderr.contains("nothing says how to build the project"), "{}", output.stderr);
-    assert!(output.stderr.contains("[dev]\nbuild = \"componentize-py"), "{}", output.stderr);
+    assert!(output.stderr.contains("[dev]\nbuild = \".venv/bin/mcp-host-provider build"), "{}", output.stderr);
     assert_eq!(run(["dev", "/nonexistent"]).await.code(), 2);
 }
