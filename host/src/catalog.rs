@@ -26,7 +26,9 @@ use crate::plugin::{Fault, PluginSlot};
 use crate::resource::{Error, Footprint, Listing, MissingPlugin};
 
 pub(crate) use self::fingerprint::{ListingFingerprint, fingerprints};
-pub(crate) use self::source::{Entries, ListingItem, ListingKind, ListingSource, Templates, Viewer};
+pub(crate) use self::source::{
+    CachedEntries, Entries, ListingItem, ListingKind, ListingSource, PageSource, Templates, Viewer,
+};
 
 pub use self::key::{CursorKey, KeyError};
 
@@ -72,7 +74,7 @@ impl Catalog {
     }
 
     /// Returns one page of `source`'s items, of the plugins in `slots`, which are ordered by name.
-    pub(crate) async fn page<S: ListingSource>(
+    pub(crate) async fn page<S: PageSource>(
         &self,
         source: &S,
         slots: &[PluginSlot],

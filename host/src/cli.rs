@@ -24,6 +24,8 @@ mod completions;
 mod componentize;
 mod confinement;
 mod context;
+mod dev;
+mod doctor;
 mod error;
 mod escape;
 mod explain;
@@ -34,6 +36,7 @@ mod list;
 mod log_rate;
 mod logging;
 mod messages;
+mod new;
 mod options;
 mod output;
 mod progress;
@@ -53,11 +56,12 @@ use std::io;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use tokio::runtime::{Builder, Runtime};
 
 use self::context::Context;
 use self::error::CliError;
+use self::logging::LogTimes;
 use self::options::GlobalArgs;
 use crate::config::{Config, ConfigError};
 use crate::confinement::Confinement;
@@ -68,6 +72,7 @@ Examples:
   mcp-host serve                          serve ./mcp-host.toml over stdio, or over HTTP if it says so
   mcp-host serve --http 127.0.0.1:8080    serve it over HTTP, at http://127.0.0.1:8080/mcp
   mcp-host init                           write a config for the git repository or the notes here
+  mcp-host new notes --lang python        start a provider of your own
   mcp-host check                          validate it, load and try every plugin
   mcp-host list                           what would clients see?
   mcp-host read notes:///welcome.md       the content that a client gets
@@ -88,10 +93,13 @@ struct Cli {
 enum Command {
     Serve(serve::Args),
     Init(init::Args),
+    New(new::Args),
+    Doctor(doctor::Args),
     Check(check::Args),
     Inspect(inspect::Args),
     Componentize(componentize::Args),
     Test(Box<test::Args>),
+    Dev(dev::Args),
     List(list::Args),
     Read(read::Args),
     Watch(watch::Args),
@@ -107,7 +115,16 @@ enum Command {
 /// with [`run_compiler`](crate::engine::run_compiler). `start_threads` is called as soon as there may be threads beside this one:
 /// then the process is confined.
 pub fn main(start_threads: impl FnOnce()) -> ExitCode {
-    let Cli { global, command } = Cli::parse();
+    let matches = Cli::command().get_matches();
+    let Cli { mut global, command } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let mut times = LogTimes::Full;
+    if let Command::Dev(_) = command {
+        times = LogTimes::Short;
+        // What guests log is what their author wants to see; what else happens, the command says itself.
+        if !options::is_log_chosen(&matches) {
+            global.log = dev::default_log();
+        }
+    }
     // Only `serve` needs the config so early: it is confined to what that names.
     let config = match &command {
         Command::Serve(args) => Some(args.load_config(&global.config)),
@@ -115,7 +132,7 @@ pub fn main(start_threads: impl FnOnce()) -> ExitCode {
     };
     let confinement = confinement::install(config.as_ref().and_then(|config| config.as_ref().ok()), &global.config);
     start_threads();
-    let context = Context::new(&global);
+    let context = Context::new(&global, times);
     // The system's default is for programs that open a few files. Where it cannot be raised, plugins get fewer.
     let _ = rlimit::increase_nofile_limit(u64::MAX);
     let result =
@@ -155,10 +172,13 @@ fn run(
                 args.run(config, confinement, context).await
             }
             Command::Init(args) => args.run(context),
+            Command::New(args) => args.run(context).await,
+            Command::Doctor(args) => args.run(context).await,
             Command::Check(args) => args.run(&confinement, context).await,
             Command::Inspect(args) => args.run(context).await,
             Command::Componentize(args) => args.run(context),
             Command::Test(args) => args.run(context).await,
+            Command::Dev(args) => args.run(context).await,
             Command::List(args) => args.run(context).await,
             Command::Read(args) => args.run(context).await,
             Command::Watch(args) => args.run(context).await,

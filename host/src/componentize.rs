@@ -8,12 +8,14 @@
 mod core_module;
 mod error;
 
+use wasm_encoder::{ComponentSection, CustomSection};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use wit_parser::{Resolve, WorldId, WorldItem, WorldKey};
 
 pub(crate) use self::error::ComponentizeError;
 
 use self::core_module::CoreModule;
+use crate::plugin::NEEDS_SECTION;
 use crate::wit;
 
 /// The world of a module that embeds none: it has all that a provider may import.
@@ -41,6 +43,12 @@ pub(crate) fn componentize(core: &[u8], world: Option<&str>) -> Result<Vec<u8>, 
         }
     }
     encode(&bytes).map_err(encode_error)
+}
+
+/// Adds what the provider asks for to a component, as a custom section at its top level, where it takes precedence over one in the
+/// core module.
+pub(crate) fn add_needs(component: &mut Vec<u8>, needs: &[u8]) {
+    CustomSection { name: NEEDS_SECTION.into(), data: needs.into() }.append_to_component(component);
 }
 
 fn encode(module: &[u8]) -> anyhow::Result<Vec<u8>> {

@@ -38,6 +38,7 @@ mod boolean;
 pub mod compile;
 mod count;
 mod cursor_key;
+mod dev;
 mod digest;
 mod duration;
 mod endpoint_url;
@@ -63,6 +64,7 @@ mod rate;
 mod reader;
 mod rule;
 mod secret;
+mod secret_text;
 mod server;
 mod settings;
 mod size;
@@ -93,6 +95,7 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
 pub use advertise::AdvertisedCapability;
+pub use dev::{BuildCommand, BuildCommandError, Dev, WatchPattern, WatchPatternError};
 pub use endpoint_url::{EndpointUrl, EndpointUrlError};
 pub use environment::Environment;
 pub use error::ConfigError;
@@ -105,9 +108,9 @@ pub use plugins::{PluginConflict, Plugins};
 pub use principal::{PrincipalGroup, PrincipalName, PrincipalNameError, TokenPrincipal};
 pub use rule::{ANONYMOUS, LOCAL, Operation, PrincipalSelector, Rule, RuleLine};
 pub use secret::Secret;
-pub use server::{PageBytes, PageSize, Server};
+pub use server::{PageBytes, PageSize, ResponseCacheSize, Server};
 pub use token::{TokenDigest, TokenDigestError, TokenDigests};
-pub use warning::{RuleRef, Warning};
+pub use warning::{CertificateProblem, RuleRef, SensitiveFile, Warning};
 
 use audit::Audit;
 use error::Diagnostic;
@@ -138,6 +141,8 @@ pub struct Config {
     pub groups: Vec<PrincipalGroup>,
     /// The access rules.
     pub rules: Vec<Rule>,
+    /// Development of a provider, for the command `mcp-host dev`. Nothing else uses it.
+    pub dev: Option<Dev>,
     /// The absolute paths of the files that a config file names: components, and files that contain values.
     pub files: BTreeSet<PathBuf>,
     /// The absolute paths of the files that hold secrets, of which [`warnings`](Self::warnings) validates the permissions: keys,
@@ -158,6 +163,7 @@ const SECTION_DOCS: KeyDocs = &[
     ("issuer", "An issuer of OAuth 2.1 access tokens, which authenticate principals over HTTP."),
     ("group", "A group of principals, for rules."),
     ("rule", "An access rule: the principals, and the resources that they may or may not use."),
+    ("dev", "Development of the provider in this directory, for the command `mcp-host dev`: how it is built."),
 ];
 
 impl Config {
@@ -187,7 +193,7 @@ impl Config {
     }
 
     /// Returns whether rules can name a principal so: a built-in one, one of this config, or one with a slash in its name, which
-    /// an issuer or an application authenticates.
+    /// an issuer, a client CA or an application authenticates.
     pub fn has_principal(&self, name: &str) -> bool {
         self.principal_names().any(|known| known == name) || rule::is_external_name(name)
     }
@@ -280,6 +286,7 @@ impl Config {
             groups: table.optional("group").map(|Groups(all)| all).unwrap_or_default(),
             // Rules refer to the names of both.
             rules: table.or_default("rule"),
+            dev: table.optional("dev"),
             files: BTreeSet::new(),
             secret_files: BTreeSet::new(),
             file: None,

@@ -12,6 +12,7 @@ mod component_file;
 mod config;
 mod convert;
 pub(crate) mod cpu;
+mod custom_section;
 pub(crate) mod epoch;
 mod error;
 pub(crate) mod executor;
@@ -43,6 +44,7 @@ pub(crate) use self::call_origin::CallOrigin;
 pub use self::compiler::{CompileError, Compiler, run_compiler};
 #[cfg(feature = "cli")]
 pub(crate) use self::config::MAX_COMPONENT_SIZE;
+pub use self::custom_section::CustomSectionError;
 pub use self::error::{ComponentError, EngineError};
 pub use self::imports::UnsatisfiedImports;
 pub use self::progress::Progress;

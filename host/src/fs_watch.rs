@@ -13,4 +13,6 @@ mod event_source;
 mod files;
 
 pub(crate) use self::directories::DirectoryWatcher;
+#[cfg(feature = "cli")]
+pub(crate) use self::event_source::{Depth, EventSource};
 pub(crate) use self::files::FileWatcher;

@@ -42,6 +42,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+#[cfg(any(feature = "http", feature = "stdio"))]
+use bytes::Bytes;
 use tokio::sync::watch;
 
 use self::background_loader::BackgroundLoader;
@@ -53,9 +55,13 @@ use self::resolve::{not_found_if_empty, route_error, total_len};
 use crate::access::rate::RequestRates;
 use crate::access::{Policy, Principal};
 use crate::audit::{AuditLog, Facts};
+#[cfg(any(feature = "http", feature = "stdio"))]
+use crate::catalog::CachedEntries;
 use crate::catalog::{Catalog, Entries, Templates};
 use crate::config::{Config, Operation};
 use crate::plugin::PluginRuntime;
+#[cfg(any(feature = "http", feature = "stdio"))]
+use crate::plugin::{EncodedResource, EncodingForm, ListedResource, ReadResponse};
 use crate::resource::{Argument, Completion, Error, Listing, Resource, ResourceContents, ResourceTemplate};
 use crate::uri::{RouteError, Uri};
 use crate::watch::{Hub, Subscriber, WatchStats};
@@ -202,6 +208,61 @@ impl Host {
             let contents = contents.map_err(|fault| fault.into_client_error(plugin.name(), uri))?;
             facts.set_bytes(total_len(&contents));
             not_found_if_empty(uri, contents)
+        })
+        .await
+    }
+
+    /// Reads a resource for a server, which encodes its contents in that form. Contents with a time to live are cached.
+    #[cfg(any(feature = "http", feature = "stdio"))]
+    pub(crate) async fn read_cached<E: Future<Output = Bytes>>(
+        &self,
+        principal: &Principal,
+        uri: &str,
+        form: EncodingForm,
+        encode: impl FnOnce(Vec<ResourceContents>) -> E,
+    ) -> Result<ReadResponse, Error> {
+        let facts = Facts::default();
+        self.audited(principal, Operation::Read.name(), uri, &facts, async {
+            let now = self.generation.load_full();
+            let target = now.resolve(principal, Operation::Read, uri, &facts)?;
+            let plugin = target.slot.loaded()?;
+            let policy = target.policy.clone();
+            // What the URI of the request resolves to is allowed already.
+            let resolved = target.uri.clone();
+            let is_visible = move |one: &Uri| *one == resolved || policy.allows(Operation::Read, one);
+            let response = plugin.read_cached(&target.path, form, is_visible, encode).await;
+            match response.map_err(|fault| fault.into_client_error(plugin.name(), uri))? {
+                ReadResponse::Contents(contents) => {
+                    facts.set_bytes(total_len(&contents));
+                    not_found_if_empty(uri, contents).map(ReadResponse::Contents)
+                }
+                ReadResponse::Encoded(encoded) => {
+                    facts.set_bytes(encoded.len);
+                    Ok(ReadResponse::Encoded(encoded))
+                }
+            }
+        })
+        .await
+    }
+
+    /// Lists one page of the catalog for a server, which encodes resources in that form. Pages of plugins on which all resources
+    /// have a time to live are cached.
+    #[cfg(any(feature = "http", feature = "stdio"))]
+    pub(crate) async fn list_cached<E: Future<Output = Vec<EncodedResource>>>(
+        &self,
+        principal: &Principal,
+        cursor: Option<&str>,
+        form: EncodingForm,
+        encode: impl Fn(Vec<Resource>) -> E,
+    ) -> Result<Listing<ListedResource>, Error> {
+        let facts = Facts::default();
+        self.audited(principal, Operation::List.name(), "", &facts, async {
+            let now = self.generation.load_full();
+            facts.set_generation(now.number);
+            let viewer = now.viewer(principal);
+            let page_size = u32::try_from(now.config.server.page_size.get()).unwrap_or(u32::MAX);
+            let source = CachedEntries { page_size, form, encode };
+            self.catalog.page(&source, &now.slots, now.page_request(&viewer, cursor)).await
         })
         .await
     }

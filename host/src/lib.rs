@@ -92,6 +92,8 @@ mod fs_watch;
 #[doc(hidden)]
 pub mod fuzzing;
 mod host;
+#[cfg(feature = "cli")]
+mod language;
 mod log_target;
 pub mod net;
 pub mod plugin;
@@ -101,6 +103,8 @@ mod quote;
 mod regular_file;
 pub mod resource;
 mod sandbox;
+#[cfg(feature = "cli")]
+mod scaffold;
 #[cfg(any(feature = "http", feature = "stdio"))]
 pub mod server;
 mod share_limiter;
@@ -108,6 +112,8 @@ mod text;
 mod thread_priority;
 mod throttle;
 mod time;
+#[cfg(feature = "cli")]
+mod toolchain;
 pub mod uri;
 mod watch;
 #[cfg(feature = "cli")]

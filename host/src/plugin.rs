@@ -24,14 +24,18 @@ mod admission;
 mod backend;
 mod backoff;
 mod breaker;
+mod cached;
 mod call;
+mod encoded;
 mod error;
 mod fault;
 mod fault_recorder;
 mod function;
 mod inspect;
+mod needs;
 mod panics;
 mod requirements;
+mod response_cache;
 mod slot;
 mod unvalidated;
 mod validation;
@@ -49,6 +53,7 @@ use self::call::CallContext;
 use self::fault_recorder::FaultRecorder;
 use self::function::{Changes, Complete, Describe, ListEntries, ListTemplates, Read, Stat};
 use self::panics::contain_panic;
+use self::response_cache::ResponseCache;
 use self::validation::ValidationContext;
 use crate::config;
 use crate::digest::Digest;
@@ -65,9 +70,14 @@ use crate::sandbox::memory::{MemoryBudget, Reclaim};
 use crate::uri::{Mount, Path};
 
 pub(crate) use self::backoff::Backoff;
+pub(crate) use self::encoded::{EncodedContents, EncodedResource, EncodingForm, ListedResource, PageKey, ReadResponse};
 pub use self::error::LoadError;
 pub use self::fault::{Fault, FaultKind};
 pub use self::inspect::Inspection;
+pub(crate) use self::needs::{MAX_LEN as MAX_NEEDS_LEN, SECTION as NEEDS_SECTION};
+pub use self::needs::{
+    NeededBucket, NeededDir, NeededMode, NeededOrigin, NeededSetting, NeededVariable, Needs, NeedsError, SettingType,
+};
 pub use self::requirements::{Capability, GrantStatus, Requirement, Requirements};
 pub(crate) use self::slot::{NotLoaded, PluginSlot};
 pub(crate) use self::unvalidated::Unvalidated;
@@ -162,6 +172,7 @@ impl PluginRuntime {
             title: config.title.clone(),
             digest: Some(compiled.digest),
             requirements: Requirements::new(imports, config),
+            caches_responses: config.response_cache,
             ..self.plugin(name, &config.mount, &config.limits, config.watch_interval, backend, memory)
         }
     }
@@ -172,12 +183,13 @@ impl PluginRuntime {
     ///
     /// Its `describe` panicked with this message.
     pub(crate) fn native(&self, native: &NativePlugin) -> Result<Plugin, String> {
-        let NativePlugin { name, title, mount, provider, limits, watch_interval } = native;
+        let NativePlugin { name, title, mount, provider, limits, watch_interval, response_cache } = native;
         let memory = MemoryBudget::new(limits.memory.bytes(), None);
         let backend = Backend::Native(provider.clone());
         let info = validation::truncate_info(contain_panic(|| provider.describe())?);
         let title = title.clone();
-        Ok(Plugin { info, title, ..self.plugin(name.as_str().into(), mount, limits, *watch_interval, backend, memory) })
+        let plugin = self.plugin(name.as_str().into(), mount, limits, *watch_interval, backend, memory);
+        Ok(Plugin { info, title, caches_responses: *response_cache, ..plugin })
     }
 
     /// A plugin without a description.
@@ -216,6 +228,8 @@ impl PluginRuntime {
             breaker: CircuitBreaker::default(),
             faults,
             name,
+            responses: ResponseCache::new(),
+            caches_responses: true,
         }
     }
 }
@@ -232,6 +246,9 @@ pub(crate) struct Plugin {
     call_context: Arc<CallContext>,
     breaker: CircuitBreaker,
     faults: Arc<FaultRecorder>,
+    responses: ResponseCache,
+    /// Whether `responses` may get a capacity.
+    caches_responses: bool,
 }
 
 impl Plugin {

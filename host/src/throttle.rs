@@ -1,5 +1,7 @@
 //! A rate limit for a recurring warning: at most one line per period, with the number of suppressed ones.
 
+#[cfg(feature = "http")]
+use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -54,6 +56,28 @@ impl Throttle {
     }
 }
 
+/// A throttle for each reason of a warning, so that a frequent reason does not hide the others. Reasons are constants: their number
+/// is bounded.
+#[cfg(feature = "http")]
+#[derive(Debug)]
+pub(crate) struct ThrottlePerReason {
+    period: Duration,
+    by_reason: Mutex<HashMap<&'static str, Throttle>>,
+}
+
+#[cfg(feature = "http")]
+impl ThrottlePerReason {
+    /// One line per period and reason.
+    pub(crate) fn new(period: Duration) -> Self {
+        Self { period, by_reason: Mutex::default() }
+    }
+
+    /// Records one more occurrence. If it is to be logged, returns the number suppressed since the last line with that reason.
+    pub(crate) fn record(&self, reason: &'static str) -> Option<u64> {
+        self.by_reason.lock().entry(reason).or_insert_with(|| Throttle::new(self.period)).record()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -81,5 +105,12 @@ mod tests {
         assert_eq!(throttle.overdue_at(start), None);
         assert_eq!(throttle.overdue_at(start + PERIOD), Some(1));
         assert_eq!(throttle.overdue_at(start + PERIOD * 2), None);
+    }
+
+    #[test]
+    #[cfg(feature = "http")]
+    fn a_frequent_reason_does_not_hide_another() {
+        let throttles = ThrottlePerReason::new(Duration::from_secs(3600));
+        assert_eq!([throttles.record("a"), throttles.record("a"), throttles.record("b")], [Some(0), None, Some(0)]);
     }
 }

@@ -524,7 +524,8 @@ async fn of_two_reloads_at_once_the_rules_of_the_later_one_apply() {
     let reload = |path: &str| fixture.host.reload(config_denying(&fixture.config, &format!("notes:///{path}")));
     for (earlier, later) in [("0", "1"), ("1", "0")] {
         let (superseded, reloaded) = tokio::join!(reload(earlier), reload(later));
-        assert!(matches!(superseded, Err(ReloadError::Superseded)), "{superseded:?}");
+        // On a fast machine the first may have ended before the second began.
+        assert!(matches!(superseded, Ok(_) | Err(ReloadError::Superseded)), "{superseded:?}");
         reloaded.unwrap();
         assert!(matches!(fixture.read(later).await, Err(Error::NotFound { .. })));
         fixture.read(earlier).await.unwrap();

@@ -1,7 +1,8 @@
-//! `cargo xtask languages`: the SDKs in languages other than Rust, and the example provider in each.
+//! `cargo xtask languages`: the SDKs as packages, the example provider in each language, and `mcp-host new`.
 //!
 //! | language | SDK | examples | toolchain, in `target/languages` |
 //! |---|---|---|---|
+//! | Rust | `sdk-guest/rust`, as a crate | built with the other guests | rustup's |
 //! | Python | `sdk-guest/python`, as a wheel | `examples/csv/python` | `python`: a virtual environment with componentize-py |
 //! | JavaScript, TypeScript | `sdk-guest/js`, as an npm tarball | `examples/csv/{javascript,typescript}` | `javascript`: componentize-qjs, esbuild, the TypeScript compiler |
 //! | C | `sdk-guest/c`, as sources | `examples/csv/c` | clang of the distribution, and `wasi-libc`: a C library, unpacked |
@@ -9,12 +10,16 @@
 //!
 //! Each SDK is packaged as its registry wants it, and installed from the package. Then its unit tests and those of the
 //! example run, types are checked, and the providers are built: `target/plugins/fixtures/csv-LANG.wasm`; one that
-//! fails in every way, `failing-LANG.wasm`; and one that uses each grant, `granted-LANG.wasm`. All of that is skipped while its inputs are the same.
+//! fails in every way, `failing-LANG.wasm`; and one that uses each grant, `granted-LANG.wasm`. Last, `mcp-host new` writes a
+//! project in each language, whose printed instructions are followed ([`projects`]). All of that is skipped while its inputs are
+//! the same.
 
 mod c;
 mod go;
 mod javascript;
+mod projects;
 mod python;
+mod rust;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -27,10 +32,12 @@ use crate::workspace::Workspace;
 
 /// Builds and tests them, unless that was done with these sources.
 pub(crate) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
+    rust::build(workspace, progress)?;
     python::build(workspace, progress)?;
     javascript::build(workspace, progress)?;
     c::build(workspace, progress)?;
-    go::build(workspace, progress)
+    go::build(workspace, progress)?;
+    projects::build(workspace, progress)
 }
 
 /// Builds the host, whose command `componentize` ends the builds of C and Go.

@@ -70,7 +70,7 @@ enum Task {
     Bindings,
     /// Install the official clients and tools that the tests use, into target/clients
     Clients,
-    /// Build the SDKs for Python and JavaScript, and the example provider in each language, with their tests
+    /// Build the SDKs as packages, the example provider in each language and a new project in each, with their tests
     Languages,
 }
 

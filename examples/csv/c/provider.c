@@ -15,6 +15,14 @@
 
 #define ROWS "{file}/rows{?from,to,columns}"
 
+MCP_NEEDS({
+  "dirs": [{ "guest": "/csv", "why": "the folder of CSV files" }],
+  "config": {
+    "dir": { "type": "string", "default": "/csv", "why": "the folder, at its guest path" },
+    "max-rows": { "type": "integer", "default": 1000, "why": "the maximum number of rows of one read" }
+  }
+});
+
 /* The number of bytes of a file that are searched for its header. */
 enum { HEADER_BYTES = 65536 };
 

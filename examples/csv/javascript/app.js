@@ -21,6 +21,15 @@ import { FsError, readDir, readFile, readFileStart, stat } from "mcp-host-provid
 
 import { firstRecord, quote, records, write } from "./csv.js";
 
+/** What it would like to be granted. */
+export const needs = {
+  dirs: [{ guest: "/csv", why: "the folder of CSV files" }],
+  config: {
+    dir: { type: "string", default: "/csv", why: "the folder, at its guest path" },
+    "max-rows": { type: "integer", default: 1000, why: "the maximum number of rows of one read" },
+  },
+};
+
 const HEADER_BYTES = 65_536;
 
 export default class Csv extends Provider {

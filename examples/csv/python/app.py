@@ -17,6 +17,7 @@ from mcp_host_provider import (
     Entry,
     Internal,
     InvalidRequest,
+    Needs,
     NotFound,
     Page,
     Provider,
@@ -28,6 +29,14 @@ from mcp_host_provider import (
     split_query,
     template,
 )
+
+NEEDS: Needs = {
+    "dirs": [{"guest": "/csv", "why": "the folder of CSV files"}],
+    "config": {
+        "dir": {"type": "string", "default": "/csv", "why": "the folder, at its guest path"},
+        "max-rows": {"type": "integer", "default": 1000, "why": "the maximum number of rows of one read"},
+    },
+}
 
 HEADER_BYTES = 65_536
 

@@ -1,6 +1,10 @@
 //! A first provider: one greeting for each name in its config, such as `config = { names = "Ada, Grace" }`.
 
-use mcp_provider::{Config, Contents, Entry, Failure, Info, Page, Provider, Result, export, path};
+use mcp_provider::{Config, Contents, Entry, Failure, Info, Page, Provider, Result, export, needs, path};
+
+needs! {
+    "config": { "names": { "type": "string", "default": "world", "why": "who is greeted, separated by commas" } }
+}
 
 struct Hello(Vec<String>);
 

@@ -6,10 +6,11 @@
 //!
 //! Bounded: at most [`MAX_CLIENTS`] principals and as many addresses have a state of their own. One whose state is that
 //! of a new one is forgotten; no other is, so nobody gets rid of a limit by making the host forget it. While there are
-//! more, further ones share [`OVERFLOW_STATES`] states.
+//! more, further ones share a fixed number of states (module `bounded_states`).
 
-use std::collections::HashMap;
-use std::hash::{BuildHasher, Hash, RandomState};
+mod bounded_states;
+
+use std::hash::Hash;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -17,21 +18,15 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwapOption;
 use governor::clock::{Clock, DefaultClock};
-use governor::nanos::Nanos;
-use governor::state::keyed::ShrinkableKeyedStateStore;
-use governor::state::{InMemoryState, NotKeyed, StateStore};
 use governor::{DefaultDirectRateLimiter, NotUntil, Quota, RateLimiter};
 use parking_lot::Mutex;
 
+use self::bounded_states::{BoundedStates, MIN_SWEEP, StateKey};
 use super::Principal;
 use crate::config::http::HttpServerLimits;
 
 /// The number of clients of one kind with a state of their own.
 const MAX_CLIENTS: usize = 65_536;
-/// The number of states that all others share.
-const OVERFLOW_STATES: usize = 256;
-/// The number of states from which on those of new clients are looked for.
-const MIN_SWEEP: usize = 1024;
 /// The minimum interval between two such searches.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
@@ -162,6 +157,16 @@ impl RequestRates {
         taken.map_err(|retry_after| RateExceeded { limit: RateLimit::Authentication, retry_after })
     }
 
+    /// Returns whether that address may fail once more. Takes nothing.
+    pub(crate) fn check_failed_authentications(
+        &self,
+        limits: &HttpServerLimits,
+        address: IpAddr,
+    ) -> Result<(), RateExceeded> {
+        let checked = self.rates(limits).failed_authentications.peek(&address);
+        checked.map_err(|retry_after| RateExceeded { limit: RateLimit::Authentication, retry_after })
+    }
+
     /// The limiters for those limits. They begin anew when a reload has changed the limits.
     fn rates(&self, limits: &HttpServerLimits) -> Arc<Rates> {
         let quotas = Quotas::new(limits);
@@ -189,7 +194,7 @@ fn wait_time(until: &NotUntil<<DefaultClock as Clock>::Instant>) -> Duration {
 /// A rate for each key.
 #[derive(Debug)]
 struct KeyedRate<K: Eq + Hash + Clone> {
-    limiter: RateLimiter<K, BoundedStates<K>, DefaultClock>,
+    limiter: RateLimiter<StateKey<K>, BoundedStates<K>, DefaultClock>,
     burst: NonZeroU32,
     sweep: Mutex<Sweep>,
 }
@@ -213,7 +218,16 @@ impl<K: Eq + Hash + Clone> KeyedRate<K> {
     /// Takes `number` of that key, or returns the time after which there are so many. More than a burst count as one.
     fn take(&self, key: &K, number: NonZeroU32) -> Result<(), Duration> {
         self.forget_new();
-        let taken = self.limiter.check_key_n(key, number.min(self.burst)).unwrap_or(Ok(()));
+        self.check(StateKey::Take(key.clone()), number)
+    }
+
+    /// Returns the time after which there is one of that key, if there is none now. Takes nothing.
+    fn peek(&self, key: &K) -> Result<(), Duration> {
+        self.check(StateKey::Peek(key.clone()), NonZeroU32::MIN)
+    }
+
+    fn check(&self, key: StateKey<K>, number: NonZeroU32) -> Result<(), Duration> {
+        let taken = self.limiter.check_key_n(&key, number.min(self.burst)).unwrap_or(Ok(()));
         taken.map_err(|until| wait_time(&until))
     }
 
@@ -227,66 +241,6 @@ impl<K: Eq + Hash + Clone> KeyedRate<K> {
         self.limiter.retain_recent();
         sweep.at_count = self.limiter.len().saturating_mul(2).clamp(MIN_SWEEP, MAX_CLIENTS);
         sweep.not_before = Instant::now().checked_add(SWEEP_INTERVAL);
-    }
-}
-
-/// The states of a limiter: one for each key, up to a maximum; then shared ones.
-#[derive(Debug)]
-struct BoundedStates<K> {
-    by_key: Mutex<HashMap<K, Nanos>>,
-    max: usize,
-    overflow: Box<[InMemoryState]>,
-    hasher: RandomState,
-}
-
-impl<K> BoundedStates<K> {
-    fn new(max: usize) -> Self {
-        let overflow = std::iter::repeat_with(InMemoryState::default).take(OVERFLOW_STATES).collect();
-        Self { by_key: Mutex::default(), max, overflow, hasher: RandomState::new() }
-    }
-}
-
-impl<K: Eq + Hash + Clone> StateStore for BoundedStates<K> {
-    type Key = K;
-
-    fn measure_and_replace<T, F, E>(&self, key: &K, measure: F) -> Result<T, E>
-    where
-        F: Fn(Option<Nanos>) -> Result<(T, Nanos), E>,
-    {
-        let mut states = self.by_key.lock();
-        if let Some(state) = states.get_mut(key) {
-            let (outcome, next) = measure(Some(*state))?;
-            *state = next;
-            return Ok(outcome);
-        }
-        if states.len() < self.max {
-            let (outcome, next) = measure(None)?;
-            states.insert(key.clone(), next);
-            return Ok(outcome);
-        }
-        drop(states);
-        let shared = self.hasher.hash_one(key).checked_rem(OVERFLOW_STATES as u64);
-        let shared = shared.and_then(|shared| self.overflow.get(usize::try_from(shared).ok()?));
-        match shared {
-            Some(state) => state.measure_and_replace(&NotKeyed::NonKey, measure),
-            None => measure(None).map(|(outcome, _)| outcome),
-        }
-    }
-}
-
-impl<K: Eq + Hash + Clone> ShrinkableKeyedStateStore<K> for BoundedStates<K> {
-    fn retain_recent(&self, drop_below: Nanos) {
-        let mut states = self.by_key.lock();
-        states.retain(|_, state| *state > drop_below);
-        states.shrink_to(MIN_SWEEP);
-    }
-
-    fn len(&self) -> usize {
-        self.by_key.lock().len()
-    }
-
-    fn is_empty(&self) -> bool {
-        self.by_key.lock().is_empty()
     }
 }
 
@@ -352,23 +306,12 @@ mod tests {
         let failed_authentications = "2/h".parse().unwrap();
         let limits = HttpServerLimits { failed_authentications, ..limits("1000/h", "10/h") };
         let rates = RequestRates::default();
-        let fail = || rates.take_failed_authentication(&limits, Ipv4Addr::LOCALHOST.into());
-        assert_eq!([fail().is_ok(), fail().is_ok(), fail().is_ok()], [true, true, false]);
+        let fail = || rates.take_failed_authentication(&limits, Ipv4Addr::LOCALHOST.into()).is_ok();
+        let may_fail = || rates.check_failed_authentications(&limits, Ipv4Addr::LOCALHOST.into()).is_ok();
+        assert_eq!([may_fail(), may_fail(), may_fail()], [true; 3], "nothing is taken");
+        assert_eq!([fail(), fail(), fail()], [true, true, false]);
+        assert!(!may_fail());
         assert_eq!(burst(&rates, &limits, RateClient::Address(Ipv4Addr::LOCALHOST.into())), 10);
-    }
-
-    #[test]
-    fn those_that_have_no_state_of_their_own_share_one_and_none_is_forgotten() {
-        let states = BoundedStates::new(2);
-        let limiter: RateLimiter<u32, _, _> =
-            RateLimiter::new(Quota::per_hour(NonZeroU32::new(3).unwrap()), states, DefaultClock::default());
-        let burst = |key: u32| (0..10).take_while(|_| limiter.check_key(&key).is_ok()).count();
-        assert_eq!((burst(1), burst(2)), (3, 3));
-        let others: usize = (3..10_000).map(burst).sum();
-        assert_eq!(others, 3 * OVERFLOW_STATES, "each shared state has one burst");
-        limiter.retain_recent();
-        assert_eq!(limiter.len(), 2, "these are not as new");
-        assert_eq!((burst(1), burst(2)), (0, 0));
     }
 
     #[test]

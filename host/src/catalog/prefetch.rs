@@ -8,8 +8,7 @@ use std::collections::VecDeque;
 
 use futures::future::join_all;
 
-use super::{ListingItem, ListingSource, PagePosition, Viewer};
-use crate::engine::CallOrigin;
+use super::{PagePosition, PageSource, Viewer};
 use crate::plugin::{Fault, FilteredPage, PluginSlot};
 
 /// The maximum number of plugins that are called concurrently.
@@ -19,7 +18,7 @@ const MAX_PREFETCH: usize = 16;
 pub(super) type PageResult<T> = Result<FilteredPage<T>, Option<Fault>>;
 
 /// Fetches plugins' pages.
-pub(super) struct Prefetcher<'a, S: ListingSource> {
+pub(super) struct Prefetcher<'a, S: PageSource> {
     source: &'a S,
     viewer: &'a Viewer,
     slots: &'a [PluginSlot],
@@ -28,7 +27,7 @@ pub(super) struct Prefetcher<'a, S: ListingSource> {
     window_size: usize,
 }
 
-impl<'a, S: ListingSource> Prefetcher<'a, S> {
+impl<'a, S: PageSource> Prefetcher<'a, S> {
     pub(super) fn new(source: &'a S, viewer: &'a Viewer, slots: &'a [PluginSlot]) -> Self {
         Self { source, viewer, slots, fetched: VecDeque::new(), window_size: 0 }
     }
@@ -53,8 +52,6 @@ impl<'a, S: ListingSource> Prefetcher<'a, S> {
 
     async fn fetch(&self, plugin: usize, cursor: Option<&str>, limit: usize) -> PageResult<S::Item> {
         let plugin = self.slots.get(plugin).and_then(|slot| slot.plugin.as_deref().ok()).ok_or(None)?;
-        let viewer = self.viewer.clone();
-        let is_visible = move |item: &S::Item| item.is_visible_to(&viewer);
-        self.source.page(CallOrigin::Client, plugin, cursor, limit, is_visible).await.map_err(Some)
+        self.source.page(plugin, cursor, limit, self.viewer).await.map_err(Some)
     }
 }

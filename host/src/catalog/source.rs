@@ -6,9 +6,9 @@ use std::sync::Arc;
 use crate::access::{Policy, Principal};
 use crate::config::Operation;
 use crate::engine::CallOrigin;
-use crate::plugin::{Fault, FilteredPage, Plugin};
+use crate::plugin::{EncodedResource, EncodingForm, Fault, FilteredPage, ListedResource, PageKey, Plugin};
 use crate::resource::{Footprint, Resource, ResourceTemplate};
-use crate::uri::Path;
+use crate::uri::{Path, Uri};
 
 /// The kind of a listing. A cursor is valid for one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,7 +77,42 @@ impl ListingItem for ResourceTemplate {
     }
 }
 
-/// A source of listed items.
+/// A source of the pages of a merged listing.
+pub(crate) trait PageSource {
+    /// The kind of its listing.
+    const KIND: ListingKind;
+    /// The type of its items.
+    type Item: ListingItem;
+
+    /// Requests the items of a page that the viewer may see from one plugin, for a client, at the plugin's own cursor, with `limit`
+    /// as the desired number of items.
+    async fn page(
+        &self,
+        plugin: &Plugin,
+        cursor: Option<&str>,
+        limit: usize,
+        viewer: &Viewer,
+    ) -> Result<FilteredPage<Self::Item>, Fault>;
+}
+
+impl<S: ListingSource> PageSource for S {
+    const KIND: ListingKind = S::KIND;
+    type Item = S::Item;
+
+    async fn page(
+        &self,
+        plugin: &Plugin,
+        cursor: Option<&str>,
+        limit: usize,
+        viewer: &Viewer,
+    ) -> Result<FilteredPage<S::Item>, Fault> {
+        let viewer = viewer.clone();
+        let is_visible = move |item: &S::Item| item.is_visible_to(&viewer);
+        ListingSource::page(self, CallOrigin::Client, plugin, cursor, limit, is_visible).await
+    }
+}
+
+/// A source of items that its provider is asked for each time.
 pub(crate) trait ListingSource {
     /// The kind of its listing.
     const KIND: ListingKind;
@@ -114,6 +149,57 @@ impl ListingSource for Entries<'_> {
         filter: impl FnMut(&Resource) -> bool + Send + 'static,
     ) -> Result<FilteredPage<Resource>, Fault> {
         plugin.list(origin, self.parent, cursor, u32::try_from(limit).unwrap_or(u32::MAX), filter).await
+    }
+}
+
+/// Each plugin's default listing, encoded where it is cached.
+pub(crate) struct CachedEntries<E> {
+    /// The number of items of a cached page, whatever room there is for them: the same for every principal.
+    pub(crate) page_size: u32,
+    pub(crate) form: EncodingForm,
+    pub(crate) encode: E,
+}
+
+impl<E, F> PageSource for CachedEntries<E>
+where
+    E: Fn(Vec<Resource>) -> F,
+    F: Future<Output = Vec<EncodedResource>>,
+{
+    const KIND: ListingKind = ListingKind::Entries;
+    type Item = ListedResource;
+
+    async fn page(
+        &self,
+        plugin: &Plugin,
+        cursor: Option<&str>,
+        limit: usize,
+        viewer: &Viewer,
+    ) -> Result<FilteredPage<ListedResource>, Fault> {
+        let policy = viewer.policy.clone();
+        let is_visible = move |uri: &Uri| policy.allows(Operation::List, uri);
+        // Titles are prefixed before they are encoded.
+        let encode = |mut entries: Vec<Resource>| {
+            if let Some(title) = plugin.title() {
+                entries.iter_mut().for_each(|entry| entry.prefix_title(title));
+            }
+            (self.encode)(entries)
+        };
+        let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+        let page = PageKey { cursor, size: self.page_size, form: self.form };
+        plugin.list_cached(page, limit, is_visible, encode).await
+    }
+}
+
+impl ListingItem for ListedResource {
+    fn is_visible_to(&self, viewer: &Viewer) -> bool {
+        viewer.policy.allows(Operation::List, self.uri())
+    }
+
+    /// An encoded resource has it.
+    fn prefix_title(&mut self, plugin_title: &str) {
+        if let Self::Resource(entry) = self {
+            entry.prefix_title(plugin_title);
+        }
     }
 }
 

@@ -25,7 +25,7 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// Treat warnings as errors: a grant that is missing or unused; a rule that matches no mount
+    /// Treat warnings as errors: those about grants, rules, principals, exposure, certificates and permissions of files
     #[arg(long)]
     strict: bool,
 
@@ -101,6 +101,10 @@ fn print(
         for message in error.into_iter().chain(one.warnings()) {
             output.line("")?;
             output.text(&format!("{}: {message}", one.plugin.name))?;
+        }
+        for note in one.notes() {
+            output.line("")?;
+            output.text(&format!("{}: note: {note}", one.plugin.name))?;
         }
     }
     for message in config_warnings {

@@ -5,12 +5,14 @@ use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
+use anyhow::Context as _;
 use bytesize::ByteSize;
 
 use super::context::Context;
 use super::error::CliError;
-use crate::componentize::componentize;
+use crate::componentize::{add_needs, componentize};
 use crate::engine::MAX_COMPONENT_SIZE;
+use crate::plugin::{MAX_NEEDS_LEN, Needs};
 use crate::regular_file;
 
 const EXAMPLES: &str = "\
@@ -21,7 +23,8 @@ Exit codes: 0 written, 1 no component can be made of it.
 
 Examples:
   GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -o notes.core.wasm && mcp-host componentize notes.core.wasm
-  mcp-host componentize build/notes.core.wasm -o plugins/notes.wasm";
+  mcp-host componentize build/notes.core.wasm -o plugins/notes.wasm
+  mcp-host componentize notes.core.wasm --needs needs.json    embed what the provider asks for";
 
 /// Make a component of a core module that exports the contract, as Go and clang build it
 ///
@@ -36,6 +39,10 @@ pub(super) struct Args {
     /// The component [default: NAME.wasm for NAME.core.wasm, else NAME.component.wasm]
     #[arg(long, short, value_name = "OUT")]
     output: Option<PathBuf>,
+
+    /// A file with what the provider asks for, as JSON: `docs/providers.md` describes it
+    #[arg(long, value_name = "FILE")]
+    needs: Option<PathBuf>,
 
     /// The world of the contract, for a module whose bindings embed none [default: all that a provider may import]
     #[arg(long, value_name = "NAME")]
@@ -55,8 +62,12 @@ impl Args {
             )
             .into());
         }
-        let component = componentize(&core, self.world.as_deref())
+        let needs = self.needs.as_deref().map(read_needs).transpose()?;
+        let mut component = componentize(&core, self.world.as_deref())
             .map_err(|error| CliError::Componentize { file: self.core.clone(), error })?;
+        if let Some(needs) = needs {
+            add_needs(&mut component, &needs);
+        }
         let output = self.output.unwrap_or_else(|| default_output(&self.core));
         write_atomically(&output, &component).map_err(|source| CliError::Save { file: output.clone(), source })?;
         let (file, size) = (output.display(), ByteSize(component.len() as u64));
@@ -65,6 +76,15 @@ impl Args {
             .note(&format!("wrote {file} ({size}); `mcp-host inspect {file}` shows what it provides and imports"));
         Ok(())
     }
+}
+
+/// Reads what a provider asks for, and validates it: an invalid section would be ignored later.
+fn read_needs(file: &Path) -> anyhow::Result<Vec<u8>> {
+    let max = usize::try_from(MAX_NEEDS_LEN).unwrap_or(usize::MAX);
+    let needs = regular_file::read(file, max).with_context(|| format!("cannot read {}", file.display()))?;
+    anyhow::ensure!(needs.len() <= max, "{} has more than {}", file.display(), ByteSize(MAX_NEEDS_LEN));
+    Needs::parse(&needs).with_context(|| format!("{} cannot be embedded", file.display()))?;
+    Ok(needs)
 }
 
 /// The file beside the module.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use clap::ColorChoice;
 
 use super::error::CliError;
-use super::logging;
+use super::logging::{self, LogTimes};
 use super::messages::Messages;
 use super::options::GlobalArgs;
 use super::output::Output;
@@ -27,9 +27,9 @@ pub(super) struct Context {
 
 impl Context {
     /// The context of those options. Logging starts here.
-    pub(super) fn new(global: &GlobalArgs) -> Self {
+    pub(super) fn new(global: &GlobalArgs, times: LogTimes) -> Self {
         let messages = Messages::stderr(global.color);
-        logging::start(&global.log, global.log_format, &messages);
+        logging::start(&global.log, global.log_format, times, &messages);
         Self { config: global.config.clone(), color: global.color, messages }
     }
 

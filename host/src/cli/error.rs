@@ -14,6 +14,7 @@ use crate::host::{InspectError, StartError};
 use crate::plugin::LoadError;
 use crate::quote::quote;
 use crate::resource::Error;
+use crate::scaffold::{ArchiveError, NameError, WriteError};
 use crate::server::ServeError;
 use crate::time::saturating_millis;
 
@@ -90,6 +91,53 @@ pub(super) enum CliError {
     Conformance {
         /// The number of checks that failed.
         failed: usize,
+    },
+    /// `dev` was given a directory that cannot be opened.
+    #[error("the directory {} cannot be opened: {source}", dir.display())]
+    ProjectDir {
+        /// The directory.
+        dir: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// `dev` was given a directory without a config.
+    #[error("there is no {}", file.display())]
+    NoProject {
+        /// The file.
+        file: PathBuf,
+        /// The path of a component that the project would build.
+        example: &'static str,
+    },
+    /// Nothing says how to build a project.
+    #[error("nothing says how to build the project in {}", dir.display())]
+    NoBuildCommand {
+        /// Its directory.
+        dir: PathBuf,
+        /// Its config.
+        config: PathBuf,
+        /// A command that a project of its kind is built by.
+        example: &'static str,
+    },
+    /// No package name can be made of the directory's name.
+    #[error(transparent)]
+    ProjectName(#[from] NameError),
+    /// `new` was given a directory without a name.
+    #[error("`{}` has no last segment to name the project by", dir.display())]
+    NoProjectName {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// The project cannot be written.
+    #[error(transparent)]
+    Project(#[from] WriteError),
+    /// The archive of templates cannot be used.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+    /// `doctor` found that tools are missing.
+    #[error("{count} {} missing, too old or not working", if *.count == 1 { "tool is" } else { "tools are" })]
+    Tools {
+        /// The number of tools.
+        count: usize,
     },
     /// A request failed.
     #[error(transparent)]
@@ -168,6 +216,11 @@ pub(super) enum CliError {
     /// Standard input cannot be read.
     #[error("cannot read standard input: {0}")]
     StandardInput(#[source] io::Error),
+    /// `token hash` got a text that no client can send as a token.
+    #[error(
+        "the first line of standard input is not a token: it has spaces, control characters or characters beyond ASCII"
+    )]
+    NotAToken,
     /// `explain` found that the operation is denied, which it has printed.
     #[error("denied")]
     Denied,
@@ -212,7 +265,15 @@ impl CliError {
         match self {
             // Whoever read the output has had enough, as `head` has.
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
-            Self::Config(_) | Self::Exposure(_) | Self::NoPlugin { .. } | Self::NoPrincipal { .. } => EXIT_USAGE,
+            Self::Config(_)
+            | Self::Exposure(_)
+            | Self::NoPlugin { .. }
+            | Self::NoPrincipal { .. }
+            | Self::ProjectDir { .. }
+            | Self::NoProject { .. }
+            | Self::NoBuildCommand { .. }
+            | Self::ProjectName(_)
+            | Self::NoProjectName { .. } => EXIT_USAGE,
             _ => EXIT_FAILURE,
         }
     }
@@ -232,16 +293,31 @@ impl CliError {
                         .to_owned(),
                 )
             }
+            Self::ProjectName(_) | Self::NoProjectName { .. } => {
+                Some("name another directory, such as `mcp-host new my-notes`".to_owned())
+            }
+            Self::Project(WriteError::Exists { .. }) => {
+                Some("name a directory that does not exist, or one without these files".to_owned())
+            }
             Self::NotUtf8 { .. } => Some("rename it; nothing was written".to_owned()),
             Self::NoComponents { searched, .. } => {
                 let searched: Vec<_> = searched.iter().map(|dir| dir.display().to_string()).collect();
                 Some(format!("name it with `--plugins DIR`; searched: {}", searched.join(", ")))
             }
+            Self::NoProject { example, .. } => Some(format!(
+                "write it, with the component that the build makes, or name another directory:\n[[plugin]]\nname = \"provider\"\n\
+                 component = \"{example}\"\nmount = \"provider:///\""
+            )),
+            Self::NoBuildCommand { config, example, .. } => Some(format!(
+                "add it to {}, or use `--build COMMAND`:\n[dev]\nbuild = \"{example}\"",
+                config.display()
+            )),
             Self::NoPlugin { known, .. } => Some(format!("it has {}", known.join(", "))),
             Self::NoPrincipal { known, .. } => Some(format!(
-                "it has {}; one that an issuer or an application authenticates is named `ISSUER/NAME`",
+                "it has {}; one that an issuer, a client CA or an application authenticates is named `ISSUER/NAME`",
                 known.join(", ")
             )),
+            Self::NotAToken => Some("write the token only, without `token: ` before it".to_owned()),
             Self::Binary { .. } => Some("use `--output FILE`, or a pipe".to_owned()),
             Self::Collection { children, .. } => {
                 Some(format!("use `--json` for all, or read one of:\n  {}", children.join("\n  ")))

@@ -8,6 +8,7 @@ use super::escape;
 use super::options::PrincipalArgs;
 use super::output::Output;
 use crate::access::{Access, Decision, Principal};
+use crate::config::issuer::Scope;
 use crate::config::{Config, Operation, Rule, UriGlob};
 use crate::host::Explanation;
 use crate::resource::Error;
@@ -86,7 +87,7 @@ fn print(
     file: &str,
     output: &mut Output<'_>,
 ) -> Result<(), CliError> {
-    let Explanation { uri, plugin, path, groups, decision, line, .. } = explanation;
+    let Explanation { uri, plugin, path, groups, scopes, decision, line, .. } = explanation;
     let verdict = if decision.is_allowed() { "allowed" } else { "denied" };
     let reason = match decision {
         Decision::Allowed(glob) => format!("`allow` has `{}`{}", escape::line(&glob.glob), place(file, *line)),
@@ -100,10 +101,17 @@ fn print(
         output.line(&format!("groups     {}", escape::line(&groups.join(", "))))?;
     }
     output.line(&format!("operation  {operation}"))?;
+    if !scopes.is_empty() {
+        output.line(&format!("scopes     {}, which the token needs beside", names(scopes).join(", ")))?;
+    }
     output.line(&format!("URI        {}", escape::line(uri.as_str())))?;
     output.line(&format!("plugin     {plugin}"))?;
     output.line(&format!("path       {}", escape::line(path.as_str())))?;
     Ok(())
+}
+
+fn names(scopes: &[Scope]) -> Vec<&str> {
+    scopes.iter().map(Scope::as_str).collect()
 }
 
 fn place(file: &str, line: Option<usize>) -> String {
@@ -111,12 +119,13 @@ fn place(file: &str, line: Option<usize>) -> String {
 }
 
 fn to_json(explanation: &Explanation, principal: &Principal, operation: Operation, file: &str) -> Value {
-    let Explanation { uri, plugin, path, groups, decision, line, .. } = explanation;
+    let Explanation { uri, plugin, path, groups, scopes, decision, line, .. } = explanation;
     let mut members = Map::new();
     members.insert("allowed".to_owned(), decision.is_allowed().into());
     members.insert("principal".to_owned(), principal.name().into());
     members.insert("groups".to_owned(), json!(groups));
     members.insert("operation".to_owned(), operation.name().into());
+    members.insert("scopes".to_owned(), json!(names(scopes)));
     members.insert("uri".to_owned(), uri.as_str().into());
     members.insert("plugin".to_owned(), plugin.as_str().into());
     members.insert("path".to_owned(), path.as_str().into());

@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::escape;
 use crate::access::Principal;
+use crate::config::Operation;
 use crate::host::Host;
 use crate::resource::Error;
 
@@ -14,6 +15,9 @@ const MAX_TEMPLATES: usize = 8;
 pub(super) async fn for_read(host: &Host, principal: &Principal, uri: &str, error: &Error) -> Option<String> {
     if !is_about_uri(error) {
         return None;
+    }
+    if let Some(hint) = for_denied(host, principal, Operation::Read, uri) {
+        return Some(hint);
     }
     if host.is_listable(principal, uri).await == Some(true) {
         return Some(format!("it can be listed: `mcp-host list {}`", escape::line(uri)));
@@ -26,10 +30,26 @@ pub(super) async fn for_list(host: &Host, principal: &Principal, uri: &str, erro
     if !is_about_uri(error) {
         return None;
     }
+    if let Some(hint) = for_denied(host, principal, Operation::List, uri) {
+        return Some(hint);
+    }
     if host.is_listable(principal, uri).await == Some(false) {
         return Some(format!("it can be read: `mcp-host read {}`", escape::line(uri)));
     }
     templates(host, principal, uri).await
+}
+
+/// Returns a hint for a URI that the rules deny the principal. Whoever runs the command may read the config; for a client such a
+/// resource does not exist.
+fn for_denied(host: &Host, principal: &Principal, operation: Operation, uri: &str) -> Option<String> {
+    let explanation = host.explain(principal, operation, uri).ok()?;
+    if explanation.decision.is_allowed() {
+        return None;
+    }
+    let (name, uri) = (escape::line(principal.name()), escape::line(uri));
+    Some(format!(
+        "the rules do not allow `{name}` to {operation} it; `mcp-host explain --as {name} --op {operation} {uri}` says why"
+    ))
 }
 
 fn is_about_uri(error: &Error) -> bool {

@@ -1,6 +1,8 @@
-//! `inspect`: the digest, exports, imports and description of a component file, without granting it anything.
+//! `inspect`: the digest, exports, imports and description of a component file, and what it asks for, without granting it anything.
 
-use std::path::PathBuf;
+mod plugin_table;
+
+use std::path::{Path, PathBuf};
 
 use bytesize::ByteSize;
 use serde::Serialize;
@@ -13,7 +15,7 @@ use super::requirements::{self, RequirementReport};
 use super::table::{Cell, Table};
 use crate::config::{self, Config, PluginName};
 use crate::digest::Digest;
-use crate::plugin::Inspection;
+use crate::plugin::{Inspection, Needs, NeedsError};
 
 const EXAMPLES: &str = "\
 The component is compiled and its description requested, in a sandbox without grants.
@@ -28,7 +30,7 @@ Examples:
 /// The maximum length of a provider's description that is shown, in characters.
 const MAX_DESCRIPTION: usize = 4000;
 
-/// Show what a component file is: its digest, its description, its imports and the grants for them
+/// Show what a component file is: its digest, its description, its imports and the grants for them, and what it asks for
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
@@ -64,9 +66,9 @@ impl Args {
         let compared = self.plugin.is_some().then_some(ComparedPlugin { name: &plugin.name, pinned });
         let mut output = context.output();
         if self.json {
-            output.json(&InspectReport::new(&inspection, compared))?;
+            output.json(&InspectReport::new(&inspection, &plugin, compared))?;
         } else {
-            print(&inspection, compared, &mut output)?;
+            print(&inspection, &plugin, compared, &mut output)?;
         }
         output.flush()?;
         inspection.info.map(|_| ()).map_err(CliError::from)
@@ -98,8 +100,20 @@ impl ComparedPlugin<'_> {
     }
 }
 
+/// What the provider says that it asks for, if that is valid.
+fn needs(inspection: &Inspection) -> Option<&Needs> {
+    inspection.needs.as_ref().ok()?.as_ref()
+}
+
+/// The name of a plugin of that provider: what it calls itself, else the name of its file.
+fn suggested_name(inspection: &Inspection, file: &Path) -> String {
+    let own = inspection.info.as_ref().ok().map(|info| info.name.clone());
+    own.unwrap_or_else(|| file.file_stem().unwrap_or_default().to_string_lossy().into_owned())
+}
+
 fn print(
     inspection: &Inspection,
+    plugin: &config::Plugin,
     compared: Option<ComparedPlugin<'_>>,
     output: &mut Output<'_>,
 ) -> Result<(), CliError> {
@@ -124,6 +138,10 @@ fn print(
             output.line("")?;
             output.text(&format!("{}: {warning}", compared.name))?;
         }
+        for note in needs(inspection).map(|needs| needs.notes(plugin)).unwrap_or_default() {
+            output.line("")?;
+            output.text(&format!("{}: note: {note}", compared.name))?;
+        }
     }
     if let Ok(info) = &inspection.info
         && let Some(description) = &info.description
@@ -131,6 +149,18 @@ fn print(
         let shown: String = description.chars().take(MAX_DESCRIPTION).collect();
         output.line("")?;
         output.text(&if shown.len() < description.len() { shown + "…" } else { shown })?;
+    }
+    match &inspection.needs {
+        Ok(Some(needs)) => {
+            let name = suggested_name(inspection, &plugin.component);
+            output.line("")?;
+            output.line(plugin_table::render(&name, &plugin.component, inspection.digest, needs).trim_end())?;
+        }
+        Ok(None) => {}
+        Err(error) => {
+            output.line("")?;
+            output.text(&format!("warning: {}", error.warning()))?;
+        }
     }
     Ok(())
 }
@@ -165,12 +195,23 @@ struct InspectReport<'a> {
     imports: Vec<&'a str>,
     exports: Vec<&'a str>,
     requirements: Vec<RequirementReport<'a>>,
-    /// Empty without `--plugin`.
+    /// What it asks for. Null if it does not say, or if that is invalid.
+    needs: Option<&'a Needs>,
+    /// The same as an entry `[[plugin]]` of a config.
+    plugin_table: Option<String>,
+    /// Without `--plugin`: only about what it asks for.
     warnings: Vec<String>,
+    /// What it asks for and the plugin is not granted. Empty without `--plugin`.
+    notes: Vec<String>,
 }
 
 impl<'a> InspectReport<'a> {
-    fn new(inspection: &'a Inspection, compared: Option<ComparedPlugin<'_>>) -> Self {
+    fn new(inspection: &'a Inspection, plugin: &config::Plugin, compared: Option<ComparedPlugin<'_>>) -> Self {
+        let needs = needs(inspection);
+        let name = suggested_name(inspection, &plugin.component);
+        let invalid_needs = inspection.needs.as_ref().err().map(NeedsError::warning);
+        let of_grants = compared.map(|compared| compared.warnings(inspection)).unwrap_or_default();
+        let notes = needs.filter(|_| compared.is_some()).map(|needs| needs.notes(plugin));
         let info = inspection.info.as_ref();
         Self {
             digest: inspection.digest.to_string(),
@@ -180,7 +221,10 @@ impl<'a> InspectReport<'a> {
             imports: inspection.imports.iter().map(String::as_str).collect(),
             exports: inspection.exports.iter().map(String::as_str).collect(),
             requirements: requirements::report(&inspection.requirements),
-            warnings: compared.map(|compared| compared.warnings(inspection)).unwrap_or_default(),
+            needs,
+            plugin_table: needs.map(|needs| plugin_table::render(&name, &plugin.component, inspection.digest, needs)),
+            warnings: of_grants.into_iter().chain(invalid_needs).collect(),
+            notes: notes.unwrap_or_default(),
         }
     }
 }
@@ -205,6 +249,7 @@ mod tests {
             imports: set(&IMPORTS),
             exports: set(&["mcp-host:provider/resource-provider@0.1.0"]),
             requirements: Requirements::new(IMPORTS.into_iter(), &plugin),
+            needs: Ok(None),
             info,
         }
     }
@@ -221,7 +266,8 @@ mod tests {
 
     fn printed(inspection: &Inspection, compared: Option<ComparedPlugin<'_>>) -> String {
         let mut written = Vec::new();
-        print(inspection, compared, &mut Output::to(&mut written, Destination::Pipe)).unwrap();
+        let plugin = standalone_plugin("notes.wasm".into()).unwrap();
+        print(inspection, &plugin, compared, &mut Output::to(&mut written, Destination::Pipe)).unwrap();
         String::from_utf8(written).unwrap()
     }
 
@@ -265,7 +311,9 @@ mod tests {
     fn a_component_that_cannot_describe_itself_is_still_shown() {
         let silent = inspection(Err(LoadError::Describe(Fault::Trap("unreachable".to_owned()))));
         assert!(printed(&silent, None).contains("exports"));
-        let report = serde_json::to_value(InspectReport::new(&silent, None)).unwrap();
+        let report =
+            serde_json::to_value(InspectReport::new(&silent, &standalone_plugin("notes.wasm".into()).unwrap(), None))
+                .unwrap();
         assert_eq!(report["provider"], serde_json::Value::Null);
         assert_eq!(report["error"], "the provider cannot describe itself: it trapped: unreachable");
         assert_eq!(report["imports"].as_array().unwrap().len(), 3);

@@ -14,6 +14,7 @@ use super::output::Output;
 use super::table::{Cell, Table};
 use crate::access::Principal;
 use crate::host::{Host, ListRequest};
+use crate::plugin::ListedResource;
 use crate::resource::{Error, Listing, MissingPlugin, Resource, ResourceTemplate};
 use crate::server::{Revision, wire};
 
@@ -170,7 +171,11 @@ impl<'a> Printer<'a> {
     fn print(&mut self, page: Page) -> Result<(), CliError> {
         match page {
             Page::Entries(page) if self.json => {
-                self.output.document(wire::list_result(page, Revision::LATEST_WITH_SESSIONS, false))?;
+                self.output.document(wire::list_result(
+                    page.map(ListedResource::Resource),
+                    Revision::LATEST_WITH_SESSIONS,
+                    false,
+                ))?;
             }
             Page::Templates(page) if self.json => {
                 self.output.document(wire::templates_result(page, Revision::LATEST_WITH_SESSIONS, false))?;

@@ -1,12 +1,16 @@
 //! The log: its filter and its format. Lines go to the queue of standard error.
 
+use std::fmt;
 use std::io::{self, Write};
 
 use clap::ValueEnum;
+use jiff::Zoned;
 use tracing::Metadata;
 use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::MakeWriter;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 
@@ -22,6 +26,24 @@ pub(super) enum Format {
     Text,
     /// A JSON object per line
     Json,
+}
+
+/// The time of a line for people.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum LogTimes {
+    /// The date and the time to a microsecond (UTC), for files.
+    Full,
+    /// The local time of day, for a terminal that is watched.
+    Short,
+}
+
+impl FormatTime for LogTimes {
+    fn format_time(&self, writer: &mut Writer<'_>) -> fmt::Result {
+        match self {
+            Self::Full => SystemTime.format_time(writer),
+            Self::Short => write!(writer, "{}", Zoned::now().strftime("%H:%M:%S")),
+        }
+    }
 }
 
 /// Parses a filter: levels, each for everything or, as `TARGET=LEVEL`, for one target.
@@ -58,12 +80,12 @@ fn level(name: &str) -> Result<LevelFilter, String> {
 }
 
 /// Starts logging.
-pub(super) fn start(filter: &Targets, format: Format, messages: &Messages) {
+pub(super) fn start(filter: &Targets, format: Format, times: LogTimes, messages: &Messages) {
     let stderr = messages.writer().clone();
     let writer = LogWriter { rate: LogRateLimiter::new(stderr.clone()), stderr, is_json: format == Format::Json };
     let layer = tracing_subscriber::fmt::layer().with_writer(writer);
     let layer = match format {
-        Format::Text => layer.with_ansi(messages.is_colored()).boxed(),
+        Format::Text => layer.with_timer(times).with_ansi(messages.is_colored()).boxed(),
         Format::Json => layer.with_ansi(false).json().flatten_event(true).boxed(),
     };
     // It fails where this process has a logger already, which is then the one.

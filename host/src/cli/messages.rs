@@ -87,7 +87,15 @@ impl Messages {
         self.stderr.write(format!("{text}\n").into_bytes());
     }
 
-    fn labeled(&self, label: &str, color: AnsiColor, message: &str) {
+    /// Writes escaped lines, each with its line feed.
+    pub(super) fn print_lines(&self, lines: &str) {
+        if !lines.is_empty() {
+            self.stderr.write(lines.as_bytes().to_vec());
+        }
+    }
+
+    /// Prints a message with a label of that color. It is escaped.
+    pub(super) fn labeled(&self, label: &str, color: AnsiColor, message: &str) {
         self.print_line(&labeled(label, self.colored.then(|| color.on_default().bold()), message));
     }
 }

@@ -4,7 +4,8 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
-use clap::{Args, ColorChoice, ValueHint};
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, ColorChoice, ValueHint};
 use tracing_subscriber::filter::Targets;
 
 use super::error::CliError;
@@ -16,6 +17,11 @@ use crate::config::{ANONYMOUS, Config, LOCAL};
 /// the usage line of every error, as if it had been required.
 static DEFAULT_CONFIG: LazyLock<OsString> = LazyLock::new(|| variable_or("MCP_HOST_CONFIG", "mcp-host.toml"));
 static DEFAULT_LOG: LazyLock<OsString> = LazyLock::new(|| variable_or("MCP_HOST_LOG", "info"));
+
+/// Returns whether the command line or the environment has a log filter.
+pub(super) fn is_log_chosen(matches: &ArgMatches) -> bool {
+    matches.value_source("log") != Some(ValueSource::DefaultValue) || std::env::var_os("MCP_HOST_LOG").is_some()
+}
 
 fn variable_or(name: &str, default: &str) -> OsString {
     std::env::var_os(name).unwrap_or_else(|| default.into())
@@ -54,7 +60,8 @@ pub(super) struct GlobalArgs {
 /// The principal, for the commands that make requests.
 #[derive(Args, Clone, Debug, PartialEq, Eq)]
 pub(super) struct PrincipalArgs {
-    /// Make the request as this principal, under its access rules: `local`, `anonymous`, one of the config, or `ISSUER/NAME`
+    /// Make the request as this principal, under its access rules: `local`, `anonymous`, one of the config, or `ISSUER/NAME` for
+    /// one of an `[[issuer]]` or a `client-ca` of that name
     #[arg(long = "as", value_name = "PRINCIPAL", default_value = LOCAL, value_hint = ValueHint::Other)]
     name: String,
 

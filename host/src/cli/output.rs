@@ -42,9 +42,13 @@ impl Output<'static> {
 
 impl<'a> Output<'a> {
     /// Another writer in its place.
-    #[cfg(test)]
     pub(super) fn to(writer: &'a mut Vec<u8>, destination: Destination) -> Self {
         Self { writer: Box::new(writer), destination, colored: false }
+    }
+
+    /// Colors results, or not.
+    pub(super) fn colored(self, colored: bool) -> Self {
+        Self { colored, ..self }
     }
 
     /// Returns the other end.

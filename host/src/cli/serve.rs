@@ -72,7 +72,7 @@ impl Args {
         let config = config?;
         config.check_exposure()?;
         confinement::log(&confinement, &config);
-        let shutdown = signals::shutdown(&context.messages, "graceful shutdown: draining requests in flight")
+        let shutdown = signals::shutdown(&context.messages, "graceful shutdown: draining requests in flight", || ())
             .context("cannot listen to signals")?;
         // Before compilation: an address in use is reported at once.
         let listener = match config.server.http {
@@ -145,7 +145,8 @@ async fn log_when_loaded(host: Arc<Host>) {
     tracing::info!(target: log_target::SERVER, loaded, failed, "finished loading plugins");
 }
 
-async fn listen(address: HttpAddress) -> Result<TcpListener, CliError> {
+/// Listens at an address.
+pub(super) async fn listen(address: HttpAddress) -> Result<TcpListener, CliError> {
     let address = address.socket_addr();
     TcpListener::bind(address).await.map_err(|source| CliError::Listen { address, source })
 }

@@ -10,12 +10,16 @@ use super::messages::Messages;
 use crate::log_target;
 
 /// Returns a token that the first termination signal cancels; `begun`, what happens then, is logged. A second signal exits the
-/// process at once, with the exit code that shells report for a process killed by it.
+/// process at once, with the exit code that shells report for a process killed by it; `at_exit` is called before.
 ///
 /// # Errors
 ///
 /// The operating system does not deliver signals.
-pub(super) fn shutdown(messages: &Messages, begun: &'static str) -> io::Result<CancellationToken> {
+pub(super) fn shutdown(
+    messages: &Messages,
+    begun: &'static str,
+    at_exit: impl FnOnce() + Send + 'static,
+) -> io::Result<CancellationToken> {
     let messages = messages.clone();
     let mut signals = Signals::new()?;
     let shutdown = CancellationToken::new();
@@ -25,6 +29,7 @@ pub(super) fn shutdown(messages: &Messages, begun: &'static str) -> io::Result<C
         tracing::info!(target: log_target::SERVER, "{begun}; a second signal terminates at once");
         token.cancel();
         let code = signals.next().await;
+        at_exit();
         messages.flush();
         std::process::exit(code);
     });

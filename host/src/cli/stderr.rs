@@ -9,7 +9,7 @@
 //! - [`flush`](Stderr::flush) waits until everything is written, within the caller's timeout.
 //! - What cannot be written (a closed pipe, a full disk) is counted as dropped.
 //!
-//! The same thread draws progress, so a line is never written into the middle of it.
+//! The same thread draws progress, and below it a status line, so a line is never written into the middle of them.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Write};
@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use indicatif::{MultiProgress, ProgressBar};
+use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use crate::log_target;
@@ -59,9 +59,12 @@ struct Queue {
     dropped_lines: u64,
     dropped_bytes: u64,
     last_spinner: u64,
+    /// The status line, and whether it is still to be drawn. Only the latest counts.
+    status: Option<String>,
+    is_status_new: bool,
 }
 
-#[derive(Debug)]
+#[derive(Debug, PartialEq)]
 enum Item {
     Text(Vec<u8>),
     /// Begins a line of progress, with its number and its text.
@@ -130,9 +133,21 @@ impl Stderr {
         Spinner { stderr: self.clone(), number }
     }
 
+    /// Shows a line below everything else, on a terminal, in place of the one before; none removes it. It is cut to the width
+    /// of the terminal.
+    pub(super) fn set_status(&self, status: Option<String>) {
+        let mut queue = self.0.queue();
+        if queue.is_threadless || queue.status == status {
+            return;
+        }
+        queue.status = status;
+        queue.is_status_new = true;
+        self.0.not_empty.notify_one();
+    }
+
     /// Waits until everything is written, up to a timeout.
     pub(super) fn flush(&self, timeout: Duration) {
-        let is_busy = |queue: &mut Queue| queue.is_writing || !queue.items.is_empty();
+        let is_busy = |queue: &mut Queue| queue.is_writing || !queue.is_empty();
         self.0.drained.wait_while_for(&mut self.0.queue(), is_busy, timeout);
     }
 }
@@ -190,14 +205,16 @@ impl Shared {
     fn write_all(&self) {
         let bars = MultiProgress::new();
         let mut spinners = HashMap::new();
+        let mut status = StatusLine::default();
         let mut warned_at: Option<Instant> = None;
         loop {
             let mut has_written = false;
-            for item in self.pop_all(!spinners.is_empty() && !bars.is_hidden()) {
+            let (items, new_status) = self.pop_all(!spinners.is_empty() && !bars.is_hidden());
+            for item in items {
                 let is_done = match &item {
                     Item::Text(text) => bars.suspend(|| io::stderr().write_all(text)).is_ok(),
                     Item::StartSpinner(number, text) => {
-                        let bar = bars.add(ProgressBar::new_spinner().with_message(text.clone()));
+                        let bar = status.add_above(&bars, ProgressBar::new_spinner().with_message(text.clone()));
                         spinners.insert(*number, bar).is_none()
                     }
                     Item::StopSpinner(number) => {
@@ -213,6 +230,9 @@ impl Shared {
                     self.queue().record_dropped(&item);
                 }
             }
+            if let Some(text) = new_status {
+                status.set(&bars, text);
+            }
             spinners.values().for_each(ProgressBar::tick);
             // Dropped lines are reported after a line could be written again, at most once per interval.
             if has_written && warned_at.is_none_or(|at| at.elapsed() >= DROP_WARNING_INTERVAL) && self.warn_of_dropped()
@@ -222,20 +242,21 @@ impl Shared {
         }
     }
 
-    /// Waits for items to write. Returns none after a tick, if a spinner is shown.
-    fn pop_all(&self, has_spinners: bool) -> VecDeque<Item> {
+    /// Waits for items to write, or another status line. Returns neither after a tick, if a spinner is shown.
+    fn pop_all(&self, has_spinners: bool) -> (VecDeque<Item>, Option<Option<String>>) {
         let mut queue = self.queue();
         queue.is_writing = false;
         self.drained.notify_all();
-        let is_idle = |queue: &mut Queue| queue.items.is_empty();
+        let is_idle = |queue: &mut Queue| queue.is_empty();
         if has_spinners {
             self.not_empty.wait_while_for(&mut queue, is_idle, SPINNER_TICK);
         } else {
             self.not_empty.wait_while(&mut queue, is_idle);
         }
-        queue.is_writing = !queue.items.is_empty();
+        queue.is_writing = !queue.is_empty();
         queue.bytes = 0;
-        std::mem::take(&mut queue.items)
+        let status = std::mem::take(&mut queue.is_status_new).then(|| queue.status.clone());
+        (std::mem::take(&mut queue.items), status)
     }
 
     fn warn_of_dropped(&self) -> bool {
@@ -254,7 +275,48 @@ impl Shared {
     }
 }
 
+/// The status line, as the thread draws it.
+#[derive(Default)]
+struct StatusLine(Option<ProgressBar>);
+
+impl StatusLine {
+    /// Draws it anew, or removes it.
+    fn set(&mut self, bars: &MultiProgress, text: Option<String>) {
+        match (text, &self.0) {
+            (Some(text), Some(bar)) => bar.set_message(text),
+            (Some(text), None) => {
+                let bar = ProgressBar::new_spinner().with_message(text);
+                // The template of the default has a spinner.
+                bar.set_style(
+                    ProgressStyle::with_template("{wide_msg}").unwrap_or_else(|_| ProgressStyle::default_spinner()),
+                );
+                self.0 = Some(bars.add(bar));
+            }
+            (None, _) => {
+                if let Some(bar) = self.0.take() {
+                    bar.finish_and_clear();
+                    bars.remove(&bar);
+                }
+            }
+        }
+        // Changes in quick succession are otherwise not all drawn.
+        bars.suspend(|| ());
+    }
+
+    /// Adds a line of progress above it.
+    fn add_above(&self, bars: &MultiProgress, bar: ProgressBar) -> ProgressBar {
+        match &self.0 {
+            Some(status) => bars.insert_before(status, bar),
+            None => bars.add(bar),
+        }
+    }
+}
+
 impl Queue {
+    fn is_empty(&self) -> bool {
+        self.items.is_empty() && !self.is_status_new
+    }
+
     fn record_dropped(&mut self, item: &Item) {
         if let Item::Text(text) = item {
             self.dropped_lines = self.dropped_lines.saturating_add(1);
@@ -293,9 +355,18 @@ mod tests {
         stderr.0.push(text(MAX_QUEUED * 2));
         let theirs = stderr.clone();
         let waiting = thread::spawn(move || theirs.0.push(text(1)));
-        assert_eq!(stderr.0.pop_all(false).len(), 1);
-        assert_eq!(stderr.0.pop_all(false).len(), 1);
+        assert_eq!(stderr.0.pop_all(false).0.len(), 1);
+        assert_eq!(stderr.0.pop_all(false).0.len(), 1);
         waiting.join().unwrap();
+    }
+
+    #[test]
+    fn of_several_status_lines_the_last_one_is_drawn() {
+        let stderr = Stderr(Arc::default());
+        for status in [Some("building"), None, Some("built")] {
+            stderr.set_status(status.map(str::to_owned));
+        }
+        assert_eq!(stderr.0.pop_all(false), (VecDeque::new(), Some(Some("built".to_owned()))));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 mod junit;
 mod options;
-mod report;
+pub(super) mod report;
 
 use std::io;
 use std::path::{Path, PathBuf};

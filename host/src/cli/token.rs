@@ -81,5 +81,8 @@ fn read_token() -> Result<Zeroizing<String>, CliError> {
     if read == 0 || token.is_empty() {
         return Err(CliError::StandardInput(io::Error::new(io::ErrorKind::UnexpectedEof, "it has no token")));
     }
+    if !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(CliError::NotAToken);
+    }
     Ok(Zeroizing::new(token.to_owned()))
 }

@@ -43,7 +43,8 @@ pub(super) struct Args {
 impl Args {
     pub(super) async fn run(self, context: &Context) -> Result<(), CliError> {
         context.messages.writer().become_lossy();
-        let shutdown = signals::shutdown(&context.messages, "graceful shutdown").context("cannot listen to signals")?;
+        let shutdown =
+            signals::shutdown(&context.messages, "graceful shutdown", || ()).context("cannot listen to signals")?;
         let host = context.start_host().await?;
         let result = self.watch(&host, &shutdown, context).await;
         context.shutdown(&host).await;

@@ -5,7 +5,7 @@
 //! characters of the file are removed before they reach a terminal.
 //!
 //! Bounded: the first [`MAX_DIAGNOSTICS`] problems are retained, the others counted. The offending line is quoted from
-//! the file; values that were read from a variable or from another file are never quoted.
+//! the file, unless it seems to hold a secret; values that were read from a variable or from another file are never quoted.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet, normalize_untrusted_str};
 
 use super::Config;
+use super::secret_text::holds_secret;
 pub(super) use crate::quote::{quote, truncated};
 
 /// The number of problems that one error retains.
@@ -170,6 +171,8 @@ impl ConfigError {
                 mark.span = clamp_span(text, &mark.span);
             }
             problem.position = problem.primary.as_ref().map(|mark| position_at(text, mark.span.start));
+            let mut marks = problem.primary.iter().chain(&problem.secondary);
+            problem.shows_source &= !marks.any(|mark| holds_secret(lines_around(text, &mark.span)));
         }
         problems.sort_by_key(Diagnostic::start);
         Self {
@@ -278,6 +281,14 @@ pub(super) trait Suggest: std::error::Error {
 fn clamp_span(text: &str, span: &Range<usize>) -> Range<usize> {
     let start = text.floor_char_boundary(span.start);
     start..text.ceil_char_boundary(span.end).max(start)
+}
+
+/// Returns the lines that a span is on.
+fn lines_around<'t>(text: &'t str, span: &Range<usize>) -> &'t str {
+    let (before, after) = (text.get(..span.start).unwrap_or_default(), text.get(span.end..).unwrap_or_default());
+    let start = before.rfind('\n').map_or(0, |newline| newline.saturating_add(1));
+    let end = span.end.saturating_add(after.find('\n').unwrap_or(after.len()));
+    text.get(start..end).unwrap_or_default()
 }
 
 fn position_at(text: &str, at: usize) -> Position {

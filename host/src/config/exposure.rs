@@ -61,8 +61,8 @@ impl ExposureError {
 
     /// Returns what to add to the config.
     pub(super) fn advice(&self) -> String {
-        let principal =
-            "a `[[principal]]` with a token, as `mcp-host token new` makes, or an `[[issuer]]` of access tokens";
+        let principal = "a `[[principal]]` with a token, as `mcp-host token new` makes, an `[[issuer]]` of access tokens, or \
+                         `client-ca` to `[http]`";
         let tls = "`tls = { certificate = \"…\", key = \"…\" }` to `[http]`";
         match self.missing {
             Missing::Authentication => format!("add {principal}"),

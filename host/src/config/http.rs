@@ -31,6 +31,10 @@ use super::endpoint_url::{EndpointUrl, IdentifierUrl};
 use super::reader::{FromTable, Table, documented};
 use crate::net::{OriginPattern, UrlHost};
 
+/// The path of the MCP endpoint.
+#[cfg(feature = "http")]
+pub(crate) const ENDPOINT_PATH: &str = "/mcp";
+
 /// The interval of keep-alive comments on idle event streams. 15 s unless set; 100 ms to 10 min.
 pub type KeepAlive = BoundedDuration<100, { 15 * SECOND }, { 10 * MINUTE }>;
 

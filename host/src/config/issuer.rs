@@ -134,6 +134,14 @@ impl FromNode for SignatureAlgorithm {
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
+        if let Some(written @ ("HS256" | "HS384" | "HS512")) = node.value.as_str() {
+            node.report_error(
+                format!("{} is symmetric, and only asymmetric algorithms are accepted", quote(written)),
+                "let the issuer sign its tokens with a key pair, such as `\"RS256\"` or `\"ES256\"`: whoever can verify a \
+                 symmetric signature can make one",
+            );
+            return None;
+        }
         node.one_of(&Self::ALL.map(|algorithm| (algorithm.name(), algorithm)))
     }
 }
@@ -202,6 +210,15 @@ impl Issuer {
             clock_skew: ClockSkew::default(),
             ca: None,
         }
+    }
+
+    /// Returns the scopes that a token needs for those operations: those of every request, and those of each operation. Sorted.
+    pub fn required_scopes(&self, operations: &[Operation]) -> Vec<&Scope> {
+        let of_operations = operations.iter().filter_map(|operation| self.operation_scopes.get(operation));
+        let mut required: Vec<&Scope> = self.scopes.iter().chain(of_operations.flatten()).collect();
+        required.sort();
+        required.dedup();
+        required
     }
 
     /// Returns the URLs that are requested to verify its tokens.

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf, absolute};
 
 use super::error::quote;
 use super::reader::{FromNode, Node, Schema};
+use crate::regular_file;
 
 /// An existing file, such as a component.
 pub(super) struct ExistingFile(pub(super) PathBuf);
@@ -190,6 +191,37 @@ fn metadata(node: &Node<'_>, path: &Path, what: &str) -> Option<Metadata> {
     None
 }
 
+/// Returns what to do about a file that this process may not read; none if it may, or if that is not the reason.
+pub(super) fn permission_help(path: &Path) -> Option<String> {
+    let error = regular_file::open(path).err()?;
+    (error.kind() == ErrorKind::PermissionDenied)
+        .then(|| format!("let the user that runs `mcp-host` read it{}", owner_and_mode(path)))
+}
+
+/// Returns the owner and the mode of a file as a part of a sentence, and who asks.
+#[cfg(unix)]
+fn owner_and_mode(path: &Path) -> String {
+    use std::os::unix::fs::MetadataExt;
+
+    let own = rustix::process::geteuid().as_raw();
+    path.metadata().map_or_else(
+        |_| format!(" (user id {own}), and search the directories above it"),
+        |file| {
+            format!(
+                " (user id {own}): it belongs to user id {}, and its mode is {:04o}",
+                file.uid(),
+                file.mode() & 0o7777
+            )
+        },
+    )
+}
+
+/// Other systems have no such permissions.
+#[cfg(not(unix))]
+fn owner_and_mode(_: &Path) -> String {
+    String::new()
+}
+
 /// Makes the path absolute, so that it stays valid when the working directory changes.
 fn to_absolute(node: &Node<'_>, path: &Path) -> Option<PathBuf> {
     match absolute(path) {
@@ -211,6 +243,24 @@ fn quoted_path(path: &Path) -> String {
 #[cfg(test)]
 mod tests {
     use crate::config::{Config, Environment};
+
+    #[cfg(unix)]
+    #[test]
+    fn a_file_that_may_not_be_read_is_named_with_its_owner_and_mode() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("key.pem");
+        std::fs::write(&file, "").unwrap();
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o040)).unwrap();
+        let own = rustix::process::geteuid().as_raw();
+        let found = super::owner_and_mode(&file);
+        assert_eq!(found, format!(" (user id {own}): it belongs to user id {own}, and its mode is 0040"));
+        // For root every file can be read.
+        let help = super::permission_help(&file);
+        assert_eq!(help, (own != 0).then(|| format!("let the user that runs `mcp-host` read it{found}")));
+        assert_eq!(super::permission_help(&folder.path().join("missing")), None);
+    }
 
     #[test]
     fn what_a_plugin_lacks_on_the_disk_leaves_the_rest_of_a_config_right() {

@@ -47,6 +47,8 @@ documented! {
         /// The interval at which it is polled for changes while a client watches it, unless it hints otherwise. 2 s
         /// unless set; 100 ms to 1 h.
         pub watch_interval: WatchInterval,
+        /// Whether its responses with a time to live are cached, within `server.response-cache`. `true` unless set.
+        pub response_cache: bool,
     }
 }
 
@@ -64,6 +66,7 @@ impl Plugin {
             limits: Limits::default(),
             instances: None,
             watch_interval: WatchInterval::default(),
+            response_cache: true,
         }
     }
 }
@@ -105,10 +108,11 @@ impl FromTable for Plugin {
         let limits = table.or_default("limits");
         let instances = table.optional("instances");
         let watch_interval = table.or_default("watch-interval");
+        let response_cache = table.optional("response-cache").unwrap_or(true);
         // A problem of the component has been reported; the rest is still compared with other plugins.
         let component = component.map(|ExistingFile(path)| path).unwrap_or_default();
         let plugin = Self::new(name?, component, mount?);
-        Some(Self { title, digest, config, grants, limits, instances, watch_interval, ..plugin })
+        Some(Self { title, digest, config, grants, limits, instances, watch_interval, response_cache, ..plugin })
     }
 }
 

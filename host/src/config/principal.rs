@@ -1,7 +1,7 @@
 //! Principals that authenticate with bearer tokens, `[[principal]]`, and groups of principals, `[[group]]`.
 //!
 //! A name in the config has no slash. A name with one, `ISSUER/NAME`, is that of a principal that somebody else
-//! authenticates: an issuer of access tokens, or an embedding application. So neither can be taken for the other.
+//! authenticates: an issuer of access tokens, an authority of client certificates, or an embedding application. So neither can be taken for the other.
 
 use std::fmt;
 use std::str::FromStr;
@@ -93,7 +93,7 @@ impl Suggest for PrincipalNameError {
         match self {
             Self::Syntax(_) => format!(
                 "use letters, digits, `.`, `_`, `@` and `-`, {MAX_NAME_LEN} at most, such as `{key} = \"ci\"`; names with \
-                 a slash are for principals that an issuer or an application authenticates"
+                 a slash are for principals that an issuer, a client CA or an application authenticates"
             ),
             Self::BuiltIn(_) => "choose another name: built-in principals have no token".to_owned(),
         }

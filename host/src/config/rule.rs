@@ -251,11 +251,16 @@ impl PrincipalSelector {
 
     /// Reads the name of one principal: a built-in one, one of the config, or one with a slash.
     pub(super) fn read_name(node: &Node<'_>) -> Option<String> {
-        let declared = &node.context.declared.borrow().principals;
-        let known = BUILT_IN.into_iter().chain(declared.iter().map(String::as_str));
-        let help = "declare it with `[[principal]]`, or write `ISSUER/NAME` for one that an issuer or an application \
-                    authenticates, or `*` for every principal";
-        read_reference(node, node.string::<Self>()?, known, Self::TYPE_NAME, help)
+        let declared = &node.context.declared.borrow();
+        let known = BUILT_IN.into_iter().chain(declared.principals.iter().map(String::as_str));
+        let written = node.string::<Self>()?;
+        let help = if declared.groups.iter().any(|group| group == written) {
+            "it is a group: name it by `groups`"
+        } else {
+            "declare it with `[[principal]]`, or write `ISSUER/NAME` for one that an issuer, a client CA or an application \
+             authenticates, or `*` for every principal"
+        };
+        read_reference(node, written, known, Self::TYPE_NAME, help)
     }
 }
 
@@ -274,10 +279,16 @@ impl FromNode for GroupSelector {
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
-        let declared = &node.context.declared.borrow().groups;
-        let help = "declare it with `[[group]]`, or write `ISSUER/NAME` for one that an issuer or an application names";
-        let known = declared.iter().map(String::as_str);
-        read_reference(node, node.string::<Self>()?, known, Self::TYPE_NAME, help).map(Self)
+        let declared = &node.context.declared.borrow();
+        let written = node.string::<Self>()?;
+        let mut principals = BUILT_IN.into_iter().chain(declared.principals.iter().map(String::as_str));
+        let help = if principals.any(|principal| principal == written) {
+            "it is a principal: name it by `principals`"
+        } else {
+            "declare it with `[[group]]`, or write `ISSUER/NAME` for one that an issuer or an application names"
+        };
+        let known = declared.groups.iter().map(String::as_str);
+        read_reference(node, written, known, Self::TYPE_NAME, help).map(Self)
     }
 }
 

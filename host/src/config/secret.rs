@@ -7,7 +7,7 @@ use std::path::Path;
 use zeroize::{Zeroize, Zeroizing};
 
 use super::error::{Diagnostic, quote};
-use super::paths::ExistingFile;
+use super::paths::{ExistingFile, permission_help};
 use super::reader::{Documented, FromNode, KeyDocs, Node, Schema, Table};
 use crate::regular_file;
 
@@ -151,7 +151,7 @@ impl FromNode for ValueFile {
                 (format!("the file cannot be read: {error}"), "write the path of a text file that the host may read")
             }
         };
-        node.report_error(message, help);
+        node.report_error(message, permission_help(&path).unwrap_or_else(|| help.to_owned()));
         None
     }
 }

@@ -11,10 +11,12 @@ use super::http::HttpAddress;
 use super::paths::CreatableDirectory;
 use super::reader::{FromNode, FromTable, Node, Schema, Table, documented};
 use super::secret::Secret;
-use super::size::{KIB, MIB, Size};
+use super::size::{GIB, KIB, MIB, Size};
 
 /// The maximum number of resources on a page of a listing.
 pub type PageSize = Count<1, 1000, 10_000>;
+/// The memory for cached responses; 0 B switches the cache off.
+pub type ResponseCacheSize = Size<0, { 64 * MIB }, { 64 * GIB }>;
 /// The approximate maximum size of a page of a listing.
 pub type PageBytes = Size<KIB, { 2 * MIB }, { 64 * MIB }>;
 
@@ -36,6 +38,9 @@ documented! {
         /// The maximum size of a page, measured in memory, which is about the size as JSON. 2 MiB unless set; 1 KiB to
         /// 64 MiB. A page has at least one resource, of any size.
         pub page_bytes: PageBytes,
+        /// The memory for encoded responses whose providers give a time to live, divided equally among the plugins. 64 MiB unless
+        /// set; 0 B, which switches the cache off, to 64 GiB.
+        pub response_cache: ResponseCacheSize,
         /// Whether the command `mcp-host serve` is confined by the kernel (Landlock) to the files, directories and ports that
         /// the config names when it starts. `false` unless set.
         pub confine: bool,
@@ -64,6 +69,7 @@ impl Default for Server {
             http: None,
             page_size: PageSize::default(),
             page_bytes: PageBytes::default(),
+            response_cache: ResponseCacheSize::default(),
             confine: false,
             cache: None,
             compile: CompileLimits::default(),
@@ -91,6 +97,7 @@ impl FromTable for Server {
             http: table.optional("http"),
             page_size: table.or_default("page-size"),
             page_bytes: table.or_default("page-bytes"),
+            response_cache: table.or_default("response-cache"),
             confine: table.or_default("confine"),
             cache: table.optional("cache").map(|CreatableDirectory(path)| path),
             compile: table.or_default("compile"),

@@ -6,6 +6,7 @@ use toml::Spanned;
 use toml::de::{DeTable, Error};
 
 use super::error::{Diagnostic, Diagnostics, quote, truncated};
+use super::secret_text::names_secret;
 
 /// Parses a document, or reports its syntax errors: at most one per line.
 pub(super) fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, Diagnostics> {
@@ -42,11 +43,14 @@ fn explain_unquoted(error: &Error, text: &str, line: &Range<usize>) -> Option<Di
     if span(error, text).start < start {
         return None;
     }
-    let help = format!("put text in quotes: `{} = \"{}\"`", truncated(key.trim()), truncated(value));
-    Some(
-        Diagnostic::new(format!("{} is not a TOML value", quote(value)), help)
-            .at(start..start.checked_add(value.len())?),
-    )
+    let key = key.trim();
+    let (message, shown) = if names_secret(key.rsplit('.').next().unwrap_or(key)) {
+        (format!("the value of {} is not a TOML value", quote(key)), "…".to_owned())
+    } else {
+        (format!("{} is not a TOML value", quote(value)), truncated(value))
+    };
+    let help = format!("put text in quotes: `{} = \"{shown}\"`", truncated(key));
+    Some(Diagnostic::new(message, help).at(start..start.checked_add(value.len())?))
 }
 
 /// Returns the message of the parser, with a correction.

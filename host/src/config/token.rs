@@ -24,6 +24,9 @@ pub enum TokenDigestError {
     /// It is not 64 lower-case hexadecimal digits. The text may be the token itself, and is not shown.
     #[error("a digest of a token is 64 lower-case hexadecimal digits, and this has {0} characters")]
     Syntax(usize),
+    /// It is 64 hexadecimal digits, and some are upper case.
+    #[error("a digest of a token has lower-case digits, and this has upper-case ones")]
+    UpperCase,
 }
 
 /// The digests of the tokens of one principal: several while a token is replaced.
@@ -85,7 +88,11 @@ impl FromStr for TokenDigest {
     type Err = TokenDigestError;
 
     fn from_str(text: &str) -> Result<Self, TokenDigestError> {
-        let error = || TokenDigestError::Syntax(text.chars().count());
+        let is_upper_case = text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let error = || match is_upper_case {
+            true => TokenDigestError::UpperCase,
+            false => TokenDigestError::Syntax(text.chars().count()),
+        };
         let digit = |byte: u8| match byte {
             b'0'..=b'9' => Ok(byte.wrapping_sub(b'0')),
             b'a'..=b'f' => Ok(byte.wrapping_sub(b'a').wrapping_add(10)),
@@ -103,10 +110,13 @@ impl FromStr for TokenDigest {
 
 impl Suggest for TokenDigestError {
     fn suggestion(&self, key: &str) -> String {
-        format!(
-            "`mcp-host token new` prints a token and the line `{key} = \"…\"`; for an existing token: `printf %s TOKEN | \
-             sha256sum`"
-        )
+        match self {
+            Self::UpperCase => "write the same digits in lower case".to_owned(),
+            Self::Syntax(_) => format!(
+                "`mcp-host token new` prints a token and the line `{key} = \"…\"`; for an existing token: `mcp-host token \
+                 hash`, which reads it from standard input"
+            ),
+        }
     }
 }
 
@@ -185,7 +195,8 @@ mod tests {
         let written = "9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08";
         assert_eq!(TokenDigest::of("test").to_string(), written);
         assert_eq!(written.parse(), Ok(TokenDigest::of("test")));
-        for text in ["", "9f", &written.to_uppercase(), &format!("{written}00"), &format!("{written}0"), "test"] {
+        assert_eq!(written.to_uppercase().parse::<TokenDigest>(), Err(TokenDigestError::UpperCase));
+        for text in ["", "9f", &format!("{written}00"), &format!("{written}0"), "test"] {
             assert_eq!(text.parse::<TokenDigest>(), Err(TokenDigestError::Syntax(text.len())), "{text}");
         }
     }

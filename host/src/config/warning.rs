@@ -1,18 +1,24 @@
 //! Warnings about a valid config.
 
+mod anonymous_access;
+mod certificate;
 mod encoded_slashes;
+mod files;
+mod message;
 mod permissions;
 mod redundant_rules;
 mod rule_ref;
+mod unused_names;
 
-use std::fmt;
 use std::path::PathBuf;
 
+pub use self::certificate::CertificateProblem;
+pub use self::files::SensitiveFile;
 use self::redundant_rules::Redundancy;
 pub use self::rule_ref::RuleRef;
 use super::exposure::ExposureError;
 use super::http::HttpAddress;
-use super::{Config, PrincipalSelector, UriGlob};
+use super::{Config, EndpointUrl, PluginName, PrincipalSelector, UriGlob};
 use crate::uri::Mount;
 
 /// A warning about a valid config. `Display` says what is suspicious, and what to do.
@@ -28,6 +34,53 @@ pub enum Warning {
     NoHosts {
         /// The address.
         address: HttpAddress,
+    },
+    /// A rule allows clients without credentials something, and other machines can reach the server.
+    AnonymousAccess {
+        /// The rule.
+        rule: RuleRef,
+        /// How it names them: `*`, `anonymous`, or a group with that member.
+        name: String,
+        /// A group of the access tokens that an issuer of the config issues, to be named instead.
+        token_group: Option<String>,
+    },
+    /// The server has an address, and no rule allows a client over HTTP anything.
+    NothingAllowed,
+    /// No rule names a group of the config.
+    UnusedGroup {
+        /// Its name.
+        name: String,
+    },
+    /// No rule allows a principal of the config anything.
+    UnusedPrincipal {
+        /// Its name.
+        name: String,
+    },
+    /// Clients reject the certificate of the server, or will soon.
+    Certificate {
+        /// Why.
+        problem: CertificateProblem,
+    },
+    /// `http.public-url` has another path than the endpoint, and no proxy is needed for TLS.
+    PublicPath {
+        /// The URL.
+        url: EndpointUrl,
+    },
+    /// A plugin may read, or change, a file that is none of its business.
+    GrantedFile {
+        /// The plugin with the grant.
+        plugin: PluginName,
+        /// The file.
+        file: PathBuf,
+        /// What the file is.
+        kind: SensitiveFile,
+    },
+    /// All users may write a file, or a directory in which they can replace it.
+    WritableFile {
+        /// The file or the directory.
+        file: PathBuf,
+        /// Its permission bits.
+        mode: u32,
     },
     /// A file that holds a secret may be read by users other than its owner.
     ReadableSecret {
@@ -100,8 +153,13 @@ struct RuleGlob<'a> {
 impl Config {
     /// Returns the warnings.
     pub fn warnings(&self) -> Vec<Warning> {
+        self.warnings_beside(&[])
+    }
+
+    /// Returns the warnings, where there are other mounts than those of the config.
+    pub(crate) fn warnings_beside(&self, other_mounts: &[&Mount]) -> Vec<Warning> {
         let unknown = self.unknown_issuers().map(|(by, name)| Warning::UnknownIssuer { by, name: name.to_owned() });
-        self.all_warnings(&[]).map(|warning| warning()).chain(unknown).collect()
+        self.all_warnings(other_mounts).map(|warning| warning()).chain(unknown).collect()
     }
 
     /// Returns the first warnings, and the number of others, which cost little.
@@ -118,7 +176,11 @@ impl Config {
     ) -> impl Iterator<Item = Box<dyn FnOnce() -> Warning + 'a>> {
         let unmatched =
             self.unmatched_globs(other_mounts).map(move |glob| deferred(move || self.unmatched_glob(&glob)));
-        let first = self.exposure_warnings().chain(self.secret_warnings()).chain(self.redundancy_warnings());
+        let of_server =
+            self.exposure_warnings().chain(self.anonymous_access_warnings()).chain(self.certificate_warnings());
+        let of_files = self.secret_warnings().chain(self.file_warnings());
+        let of_rules = self.unused_name_warnings().chain(self.redundancy_warnings());
+        let first = of_server.chain(of_files).chain(of_rules);
         first.map(|warning| deferred(move || warning)).chain(unmatched)
     }
 
@@ -202,58 +264,6 @@ fn deferred<'a>(warning: impl FnOnce() -> Warning + 'a) -> Box<dyn FnOnce() -> W
     Box::new(warning)
 }
 
-impl fmt::Display for Warning {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Insecure { exposure: Some(exposure) } => write!(
-                f,
-                "{exposure}: `http.insecure` permits that, so whoever reaches the port may read what rules allow to its \
-                 clients, or what passes on the network; {}",
-                exposure.advice()
-            ),
-            Self::Insecure { exposure: None } => {
-                f.write_str("`http.insecure` has no effect at the address of the config; remove it")
-            }
-            Self::NoHosts { address } => write!(
-                f,
-                "the server listens at `{address}`, and rejects requests from other machines (403), because no `Host` but \
-                 `localhost` and loopback addresses is allowed; add the names that clients use: `http.hosts`"
-            ),
-            Self::ReadableSecret { file, mode, chmod } => {
-                let file = file.display();
-                write!(
-                    f,
-                    "{file} holds a secret, and other users may read it (mode {mode:04o}); run `chmod {chmod} {file}`"
-                )
-            }
-            Self::RedundantRule { rule, by } => {
-                write!(f, "{rule} has no effect: other rules, such as {by}, allow and deny the same to its principals")
-            }
-            Self::DeniedGlob { rule, glob, by, deny } => write!(
-                f,
-                "`allow` of {rule} has `{glob}`, and everything that it matches is denied, by `{deny}` of {by}"
-            ),
-            Self::UnknownIssuer { by, name } => write!(
-                f,
-                "{by} names `{name}`, and no `[[issuer]]` and no `http.client-ca` of that name can bring it; only an application \
-                 that embeds this host can"
-            ),
-            Self::EncodedSlash { rule, key, glob, found } => write!(
-                f,
-                "`{key}` of {rule} has `{glob}`, which matches nothing that is listed, and would match `{found}` if that had a slash for \
-                 `%2F`: write `%2F` in the glob, too"
-            ),
-            Self::UnmatchedGlob { rule, key, glob, nearest } => {
-                write!(f, "`{key}` of {rule} has `{glob}`, which matches nothing below any mount")?;
-                match nearest {
-                    Some(nearest) => write!(f, "; the most similar mount is `{nearest}`"),
-                    None => Ok(()),
-                }
-            }
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::super::{Plugin, PrincipalSelector, Rule};
@@ -298,14 +308,24 @@ mod tests {
     fn warnings_at(address: &str, change: impl FnOnce(&mut Config)) -> Vec<String> {
         let mut config = Config::new();
         config.server.http = Some(address.parse().unwrap());
+        let mut rule = Rule::new([PrincipalSelector::Named("corp/ada".to_owned())]);
+        rule.allow.push("**".parse().unwrap());
+        config.rules.push(rule);
+        config.plugins.add(Plugin::new("a".parse().unwrap(), "a.wasm", "a:///".parse().unwrap())).unwrap();
+        let url: crate::config::EndpointUrl = "https://login.example.com".parse().unwrap();
+        let jwks = crate::config::issuer::Jwks::Url(url.clone());
+        config.issuers.push(crate::config::issuer::Issuer::new("corp".parse().unwrap(), url, jwks));
         change(&mut config);
         config.warnings().iter().map(ToString::to_string).collect()
     }
 
     #[test]
     fn an_insecure_server_is_warned_of_with_what_it_lacks() {
-        let insecure = warnings_at("192.168.1.2:80", |config| config.http.insecure = true);
-        assert_eq!(insecure.len(), 1);
+        let insecure = warnings_at("192.168.1.2:80", |config| {
+            config.http.insecure = true;
+            config.issuers.clear();
+        });
+        assert_eq!(insecure.len(), 2, "and the rule names an issuer that is not there: {insecure:?}");
         assert!(
             insecure[0].contains("neither authentication nor TLS") && insecure[0].contains("`http.insecure` permits")
         );

@@ -25,11 +25,12 @@ use super::cache::Cache;
 use super::compilations::{Compilations, CompileContext};
 use super::compiler::Compiler;
 use super::component_file::ComponentFile;
+use super::custom_section::{self, CustomSectionError};
 use super::error::ComponentError;
 use super::imports::UnsatisfiedImports;
 use crate::config;
 use crate::digest::Digest;
-use crate::regular_file::FileThreads;
+use crate::regular_file::{self, FileThreads};
 use crate::sandbox::state::GuestState;
 
 /// The maximum number of interfaces that a component may import, and may export. Those that toolchains produce have a
@@ -96,6 +97,18 @@ impl Loader {
     /// Returns the digest of a component file; none for a file that cannot be a component.
     pub(crate) async fn digest_of(&self, file: &Path) -> Option<Digest> {
         Some(ComponentFile::open(file, None, &self.threads).await.ok()?.digest)
+    }
+
+    /// Returns the contents of a custom section of a component file; none if there is no such section.
+    pub(crate) async fn custom_section(
+        &self,
+        file: &Path,
+        name: &'static str,
+        max: u64,
+    ) -> Result<Option<Vec<u8>>, CustomSectionError> {
+        let file = file.to_owned();
+        let find = move || custom_section::find(regular_file::open(&file)?, name, max);
+        self.threads.run(find).await.unwrap_or_else(|error| Err(error.into()))
     }
 
     /// Drops all components but those, and ends the compilers of others. Plugins that use a dropped component keep it.

@@ -5,11 +5,11 @@ use std::path::Path;
 use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
 
 /// A source of events, which ends when it is dropped.
-pub(super) struct EventSource(RecommendedWatcher);
+pub(crate) struct EventSource(RecommendedWatcher);
 
 /// How much below a directory is watched.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum Depth {
+pub(crate) enum Depth {
     /// Its direct entries.
     Entries,
     /// The whole tree.
@@ -18,7 +18,7 @@ pub(super) enum Depth {
 
 impl EventSource {
     /// Calls `handler` for each event that is more than an access. An error means that events were lost.
-    pub(super) fn new(handler: impl Fn(notify::Result<Event>) + Send + 'static) -> notify::Result<Self> {
+    pub(crate) fn new(handler: impl Fn(notify::Result<Event>) + Send + 'static) -> notify::Result<Self> {
         let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
             if !event.as_ref().is_ok_and(|event| event.kind.is_access()) {
                 handler(event);
@@ -28,7 +28,7 @@ impl EventSource {
     }
 
     /// Watches a directory. A large tree takes its time.
-    pub(super) fn watch(&mut self, directory: &Path, depth: Depth) -> notify::Result<()> {
+    pub(crate) fn watch(&mut self, directory: &Path, depth: Depth) -> notify::Result<()> {
         let mode = match depth {
             Depth::Entries => RecursiveMode::NonRecursive,
             Depth::Tree => RecursiveMode::Recursive,
@@ -37,7 +37,7 @@ impl EventSource {
     }
 
     /// Stops watching a directory. One that was removed is no longer watched anyway.
-    pub(super) fn unwatch(&mut self, directory: &Path) {
+    pub(crate) fn unwatch(&mut self, directory: &Path) {
         let _ = self.0.unwatch(directory);
     }
 }

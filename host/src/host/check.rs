@@ -16,7 +16,7 @@ use crate::catalog::CursorKey;
 use crate::config::{self, Warning};
 use crate::digest::Digest;
 use crate::engine::CallOrigin;
-use crate::plugin::{Fault, FaultKind, Inspection, LoadError, PluginRuntime, Requirements};
+use crate::plugin::{Fault, FaultKind, Inspection, LoadError, Needs, NeedsError, PluginRuntime, Requirements};
 use crate::provider::ProviderInfo;
 
 /// The result of [`HostBuilder::check`].
@@ -49,6 +49,8 @@ pub struct CheckedProvider {
     pub digest: Option<Digest>,
     /// What it says about itself.
     pub info: ProviderInfo,
+    /// What it asks for; none if it does not say.
+    pub needs: Result<Option<Needs>, NeedsError>,
     /// The imports of the component, and the buckets that it opened, compared with the grants of the plugin.
     pub requirements: Requirements,
     /// Faults during the check, by kind.
@@ -83,9 +85,21 @@ pub enum InspectError {
 }
 
 impl PluginCheck {
-    /// Returns the warnings about a plugin that loads: grants that are missing or unused.
+    /// Returns the warnings about a plugin that loads: grants that are missing or unused, and an invalid statement of what it asks
+    /// for.
     pub fn warnings(&self) -> Vec<String> {
-        self.provider.iter().flat_map(|provider| provider.requirements.warnings()).collect()
+        let of_provider = |provider: &CheckedProvider| -> Vec<String> {
+            let invalid_needs = provider.needs.as_ref().err().map(NeedsError::warning);
+            provider.requirements.warnings().chain(invalid_needs).collect()
+        };
+        self.provider.as_ref().map(of_provider).unwrap_or_default()
+    }
+
+    /// Returns what the provider asks for and the plugin is not granted, and settings that differ from what it reads. That is the
+    /// admin's choice, and no warning.
+    pub fn notes(&self) -> Vec<String> {
+        let needs = self.provider.as_ref().and_then(|provider| provider.needs.as_ref().ok()?.as_ref());
+        needs.map(|needs| needs.notes(&self.plugin)).unwrap_or_default()
     }
 
     /// Checks a plugin. Its URIs are added to `uris`.
@@ -108,6 +122,7 @@ impl PluginCheck {
         let mut requirements = loaded.requirements().clone();
         requirements.record_denied_buckets(loaded.denied_buckets());
         let provider = CheckedProvider {
+            needs: runtime.needs(&plugin.component).await,
             digest: loaded.digest(),
             info: loaded.info().clone(),
             requirements,
@@ -140,7 +155,7 @@ impl HostBuilder {
         let mut plugins = join_all(checks).await;
         plugins.sort_by(|one, other| one.plugin.name.cmp(&other.plugin.name));
         let mounts: Vec<_> = native.iter().map(|plugin| plugin.mount()).collect();
-        let (mut warnings, _) = config.first_warnings(usize::MAX, &mounts);
+        let mut warnings = config.warnings_beside(&mounts);
         warnings.extend(config.encoded_slash_warnings(&uris.into_inner()));
         Ok(CheckReport { plugins, warnings })
     }

@@ -3,6 +3,9 @@
 //! A host is reloaded when its config file, or a file that the config names, changes, when a [`ReloadTrigger`] requests it,
 //! and again after a reload that failed for a transient reason.
 //!
+//! Of a config that [`ConfigWatcher::validate`] refuses, the plugins stay as they are, and so do the issuers and the audit log if they
+//! are refused for themselves: they would not work. Its rules and other settings apply.
+//!
 //! A config with mistakes is logged as `mcp-host check` reports it, and the host keeps serving what it has; the next event
 //! retries. If a config is valid but for a missing file that a plugin needs, its rules and settings apply all the same, and
 //! the rest is retried with back-off, without an event, too. The newest config wins: a reload that is still loading plugins
@@ -36,6 +39,8 @@ const DEADLINE: Duration = Duration::from_secs(10);
 const KEEPING_PLUGINS: &str = "keeping the current plugins";
 /// The part about the rest of their config.
 const SETTINGS_APPLY: &str = "rules and settings of the new config apply";
+/// The same if some of the settings are not replaced either.
+const OTHER_SETTINGS_APPLY: &str = "rules and other settings of the new config apply";
 
 /// Reloads a host when its config file, or a file that the config names, changes. Made by [`Host::watch_config`]; works while
 /// [`run`](Self::run) is polled.
@@ -120,7 +125,49 @@ struct RejectedConfig {
     message: String,
     files: BTreeSet<PathBuf>,
     /// The config without the plugins that lack a file.
-    usable: Option<Config>,
+    usable: Option<(Config, KeptSettings)>,
+}
+
+/// The settings of a refused config that are refused for themselves. They stay as they are.
+#[derive(Clone, Copy, Debug, Default)]
+struct KeptSettings {
+    issuers: bool,
+    audit: bool,
+}
+
+impl KeptSettings {
+    fn new(config: &Config, validate: &Validate) -> Self {
+        let is_refused = |settings: Config| validate(&settings).is_err();
+        Self {
+            issuers: is_refused(Config { issuers: config.issuers.clone(), ..Config::default() }),
+            audit: is_refused(Config { audit: config.audit.clone(), ..Config::default() }),
+        }
+    }
+
+    /// Returns the config with these settings of the current one.
+    fn keep(self, config: Config, current: &Config) -> Config {
+        let mut kept = config;
+        if self.issuers {
+            kept.issuers.clone_from(&current.issuers);
+        }
+        if self.audit {
+            kept.audit.clone_from(&current.audit);
+        }
+        kept
+    }
+
+    /// Returns the parts of a log message about what is kept, and what applies.
+    fn texts(self) -> (String, &'static str) {
+        let names: Vec<_> = [(self.issuers, "issuers"), (self.audit, "audit log")]
+            .iter()
+            .filter(|(is_kept, _)| *is_kept)
+            .map(|(_, name)| *name)
+            .collect();
+        match names.as_slice() {
+            [] => (KEEPING_PLUGINS.to_owned(), SETTINGS_APPLY),
+            names => (format!("{KEEPING_PLUGINS} and the current {}", names.join(" and ")), OTHER_SETTINGS_APPLY),
+        }
+    }
 }
 
 impl RejectedConfig {
@@ -130,7 +177,8 @@ impl RejectedConfig {
         if let Err(reason) = validate(&known) {
             message = format!("{message}\n{reason}");
         }
-        Self { message, files: known.files, usable: error.partial_config().cloned() }
+        let usable = error.partial_config().map(|config| (config.clone(), KeptSettings::new(config, validate)));
+        Self { message, files: known.files, usable }
     }
 }
 
@@ -151,7 +199,8 @@ impl ConfigWatcher {
     }
 
     /// Sets a check of each config that is valid. Of one that it refuses, the rules and settings apply, and the plugins do not;
-    /// the text is logged. Of an invalid config it sees the files only, and its text is logged in addition.
+    /// the text is logged. Then it is asked about the issuers and about the audit log, each in a config with nothing else: if it
+    /// refuses them, they are not replaced either. Of an invalid config it sees the files only, and its text is logged in addition.
     ///
     /// For conditions that a config cannot know, such as what the process has permission to open. It is called on a thread that
     /// may block.
@@ -202,7 +251,7 @@ impl ConfigWatcher {
         let read = move || match Config::load(&file) {
             Ok(config) => {
                 let config = map(config);
-                let is_usable = validate(&config);
+                let is_usable = validate(&config).map_err(|reason| (reason, KeptSettings::new(&config, &*validate)));
                 Ok((config, is_usable))
             }
             Err(error) => Err(Box::new(RejectedConfig::new(error, &*validate))),
@@ -216,10 +265,11 @@ impl ConfigWatcher {
                         let reload = async move { host.reload(config).await };
                         reloading.in_progress = Some(AbortOnDropHandle::new(tokio::spawn(reload)));
                     }
-                    Err(reason) => {
+                    Err((reason, kept)) => {
                         reloading.in_progress = None;
-                        reload_settings(&self.host, config).await;
-                        tracing::error!(target: log_target::CONFIG, "reload failed; {KEEPING_PLUGINS}; {SETTINGS_APPLY}: {reason}");
+                        reload_settings(&self.host, config, kept).await;
+                        let (keeping, applies) = kept.texts();
+                        tracing::error!(target: log_target::CONFIG, "reload failed; {keeping}; {applies}: {reason}");
                     }
                 }
                 config_files
@@ -229,10 +279,10 @@ impl ConfigWatcher {
                 // The files of the old config count as well: it is the one that is served.
                 let files = &files | &self.host.config().files;
                 match usable {
-                    Some(usable) => {
+                    Some((usable, kept)) => {
                         reloading.in_progress = None;
-                        reload_settings(&self.host, (self.map)(usable)).await;
-                        reloading.log_missing(message);
+                        reload_settings(&self.host, (self.map)(usable), kept).await;
+                        reloading.log_missing(message, kept);
                     }
                     None => log_rejected(&message),
                 }
@@ -271,9 +321,10 @@ impl Reloading {
     }
 
     /// Logs which files are missing, once per message, and schedules a retry.
-    fn log_missing(&mut self, message: String) {
+    fn log_missing(&mut self, message: String, kept: KeptSettings) {
         if !self.is_retry || self.last_missing.as_ref() != Some(&message) {
-            tracing::error!(target: log_target::CONFIG, "reload failed; {KEEPING_PLUGINS}, and the new ones are tried again; {SETTINGS_APPLY}\n{message}");
+            let (keeping, applies) = kept.texts();
+            tracing::error!(target: log_target::CONFIG, "reload failed; {keeping}, and the new ones are tried again; {applies}\n{message}");
         }
         self.last_missing = Some(message);
         self.retry_later();
@@ -354,8 +405,9 @@ fn log_rejected(message: &str) {
     tracing::error!(target: log_target::CONFIG, "reload failed; keeping the current generation\n{message}");
 }
 
-/// Applies the rules and settings of a config whose plugins cannot be used.
-async fn reload_settings(host: &Host, config: Config) {
+/// Applies the rules and settings of a config whose plugins cannot be used, but for those that are kept.
+async fn reload_settings(host: &Host, config: Config, kept: KeptSettings) {
+    let config = kept.keep(config, &host.config());
     match host.reload_settings(config).await {
         Ok(_) => {}
         Err(error) => {

@@ -4,6 +4,7 @@ use super::Host;
 use super::resolve::route_error;
 use super::status::PluginState;
 use crate::access::{Access, Decision, Principal};
+use crate::config::issuer::Scope;
 use crate::config::{Config, Operation};
 use crate::resource::Error;
 use crate::uri::{Path, Router, Uri};
@@ -20,7 +21,9 @@ pub struct Explanation {
     pub path: Path,
     /// The groups of the principal: those that it was given, and those of the config.
     pub groups: Vec<String>,
-    /// The decision.
+    /// The scopes that an access token of the principal needs for the operation beside; empty if no issuer has such principals.
+    pub scopes: Vec<Scope>,
+    /// The decision of the rules.
     pub decision: Decision,
     /// The line of the rule that decided in the config file, if there is one.
     pub line: Option<usize>,
@@ -56,6 +59,7 @@ impl Explanation {
         Ok(Self {
             plugin: plugin_name(routed.target),
             groups: access.groups(principal).map(str::to_owned).collect(),
+            scopes: required_scopes(config, principal, operation),
             line: rule.and_then(|rule| rule.line.get()),
             state: None,
             uri: routed.uri,
@@ -63,6 +67,16 @@ impl Explanation {
             decision,
         })
     }
+}
+
+/// Returns the scopes that the issuer of a principal requires for an operation. The first part of the name is that of the issuer.
+fn required_scopes(config: &Config, principal: &Principal, operation: Operation) -> Vec<Scope> {
+    let issuer = principal
+        .name()
+        .split_once('/')
+        .and_then(|(prefix, _)| config.issuers.iter().find(|issuer| issuer.name.as_str() == prefix));
+    let required = issuer.map(|issuer| issuer.required_scopes(&[operation])).unwrap_or_default();
+    required.into_iter().cloned().collect()
 }
 
 impl Host {

@@ -110,6 +110,16 @@ impl Generation {
         self.slots.iter().filter_map(|slot| slot.plugin.as_ref().ok())
     }
 
+    /// Divides the memory for cached responses equally among the loaded plugins that may use it.
+    pub(super) fn divide_response_cache(&self) {
+        let count = self.plugins().filter(|plugin| plugin.caches_responses()).count();
+        let total = self.config.server.response_cache.bytes();
+        let share = u64::try_from(count).ok().and_then(|count| total.checked_div(count)).unwrap_or_default();
+        for plugin in self.plugins() {
+            plugin.set_response_cache_capacity(share);
+        }
+    }
+
     /// The names of the plugins.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.slots.iter().map(|slot| slot.name.as_str())

@@ -25,6 +25,7 @@ pub(super) struct GenerationStore {
 impl GenerationStore {
     /// A store with that generation.
     pub(super) fn new(generation: Generation) -> Self {
+        generation.divide_response_cache();
         Self {
             hub: Hub::new(generation.plugins(), generation.access.clone()),
             generation: Arc::new(ArcSwap::from_pointee(generation)),
@@ -45,6 +46,7 @@ impl GenerationStore {
         let (next, result) = next(&old)?;
         if let Some(next) = next {
             let next = Arc::new(next);
+            next.divide_response_cache();
             self.generation.store(next.clone());
             self.hub.switch_generation(next.plugins(), next.access.clone(), snapshot);
             if !Arc::ptr_eq(&next.access, &old.access) {

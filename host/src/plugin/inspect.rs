@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::requirements::Requirements;
-use super::{LoadError, PluginRuntime};
+use super::{LoadError, Needs, NeedsError, PluginRuntime};
 use crate::config;
 use crate::digest::Digest;
 use crate::engine::loader::CompiledComponent;
@@ -22,6 +22,8 @@ pub struct Inspection {
     pub exports: BTreeSet<String>,
     /// The imports, compared with the grants of the plugin.
     pub requirements: Requirements,
+    /// What it asks for; none if it does not say.
+    pub needs: Result<Option<Needs>, NeedsError>,
     /// Its description, if it loads that far.
     pub info: Result<ProviderInfo, LoadError>,
 }
@@ -45,6 +47,7 @@ impl PluginRuntime {
             imports: names(&mut component.imports(engine).map(|(name, _)| name)),
             exports: names(&mut component.exports(engine).map(|(name, _)| name)),
             requirements: Requirements::new(component.imports(engine).map(|(name, _)| name), plugin),
+            needs: self.needs(&plugin.component).await,
             info: self.describe_without_grants(plugin, &compiled).await,
         })
     }

@@ -56,6 +56,14 @@ pub(crate) struct FilteredPage<T> {
     pub next_cursor: Option<String>,
 }
 
+impl<T> FilteredPage<T> {
+    /// The same page with other items.
+    pub(crate) fn map<U>(self, item: impl Fn(T) -> U) -> FilteredPage<U> {
+        let items = self.items.into_iter().map(|(index, one)| (index, item(one))).collect();
+        FilteredPage { items, size: self.size, next_cursor: self.next_cursor }
+    }
+}
+
 /// The changes of watched paths since a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct WatchedChanges {

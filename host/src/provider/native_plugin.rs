@@ -17,6 +17,7 @@ pub struct NativePlugin {
     pub(crate) provider: Arc<dyn Provider>,
     pub(crate) limits: Limits,
     pub(crate) watch_interval: WatchInterval,
+    pub(crate) response_cache: bool,
 }
 
 impl NativePlugin {
@@ -29,6 +30,7 @@ impl NativePlugin {
             provider: Arc::new(provider),
             limits: Limits::default(),
             watch_interval: WatchInterval::default(),
+            response_cache: true,
         }
     }
 
@@ -52,17 +54,26 @@ impl NativePlugin {
         self.watch_interval = interval;
         self
     }
+
+    /// Sets whether its responses with a time to live are cached, encoded, by servers of the host (`server.response-cache`). They are by
+    /// default.
+    #[must_use]
+    pub fn response_cache(mut self, is_on: bool) -> Self {
+        self.response_cache = is_on;
+        self
+    }
 }
 
 impl fmt::Debug for NativePlugin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, title, mount, provider: _, limits, watch_interval } = self;
+        let Self { name, title, mount, provider: _, limits, watch_interval, response_cache } = self;
         f.debug_struct("NativePlugin")
             .field("name", name)
             .field("title", title)
             .field("mount", mount)
             .field("limits", limits)
             .field("watch_interval", watch_interval)
+            .field("response_cache", response_cache)
             .finish_non_exhaustive()
     }
 }

@@ -36,3 +36,10 @@ pub struct Resource {
     /// Additional metadata for programs.
     pub meta: Meta,
 }
+
+impl Resource {
+    /// Returns the smallest time to live; zero if one of the resources has none, or if there are no resources.
+    pub(crate) fn min_ttl<'a>(resources: impl Iterator<Item = &'a Self>) -> Duration {
+        resources.map(|resource| resource.ttl.unwrap_or_default()).min().unwrap_or_default()
+    }
+}

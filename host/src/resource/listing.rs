@@ -13,6 +13,15 @@ pub struct Listing<T> {
     pub missing: Vec<MissingPlugin>,
 }
 
+impl<T> Listing<T> {
+    /// The same page with other items.
+    #[cfg(feature = "cli")]
+    pub(crate) fn map<U>(self, item: impl FnMut(T) -> U) -> Listing<U> {
+        let Self { items, next_cursor, missing } = self;
+        Listing { items: items.into_iter().map(item).collect(), next_cursor, missing }
+    }
+}
+
 /// A plugin that is missing from a merged listing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MissingPlugin {

@@ -7,6 +7,7 @@
 //! |---|---|
 //! | [`listener`] | accepts connections, over HTTP/1.1 or HTTP/2, with or without TLS, within limits, and tracks the delivery of answers |
 //! | [`service`] | supplies what a connection of the listener supplies, when the service is mounted in another server |
+//! | [`unread_body`] | discards the body of a request that is rejected before it was read |
 //! | [`head`] | drops the header fields that are not used |
 //! | [`client_limiter`] | limits the share of one client, an authenticated principal or an address, in connections, sessions, event streams and bytes of bodies |
 //! | [`layers`] | validates `Host` and `Origin`, handles CORS, compresses answers, normalizes `Accept` |
@@ -54,10 +55,8 @@ use self::listener::tls;
 pub use self::options::HttpOptions;
 pub use self::service::{McpService, http_service, router};
 use super::{DRAIN_TIMEOUT, ServeError};
+use crate::config::http::ENDPOINT_PATH;
 use crate::host::Host;
-
-/// The path of the endpoint.
-const ENDPOINT_PATH: &str = "/mcp";
 
 /// Serves HTTP clients on that listener until `shutdown` fires, over TLS if the config has a certificate. A client is the
 /// principal of its bearer token, and [`Principal::ANONYMOUS`](crate::access::Principal::ANONYMOUS) without one.

@@ -13,6 +13,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
 
@@ -34,6 +35,8 @@ enum Step {
     Static(&'static str),
     /// JSON, from that offset on.
     Bytes(Vec<u8>, usize),
+    /// JSON that is shared. Whole chunks of it are not copied.
+    Shared(Bytes),
     /// The rest of a string, from that offset on, and its closing quote.
     Text(String, usize),
     /// The rest of a string in base64, from that offset on, and its closing quote.
@@ -102,21 +105,29 @@ impl Encoder {
     }
 
     /// Encodes the next chunk, of at least one byte and at most [`MAX_CHUNK`]; none at the end.
-    pub(crate) fn next_chunk(&mut self) -> Option<Vec<u8>> {
+    pub(crate) fn next_chunk(&mut self) -> Option<Bytes> {
         let (mut piece, mut deferred) = (Vec::new(), Vec::new());
         while deferred.is_empty()
-            && let Some(step) = self.steps.pop()
+            && let Some(mut step) = self.steps.pop()
         {
+            if let Step::Shared(json) = &mut step
+                && piece.is_empty()
+                && json.len() >= MAX_CHUNK
+            {
+                let chunk = json.split_to(MAX_CHUNK);
+                self.steps.push(step);
+                return Some(chunk);
+            }
             Writer { chunk: &mut piece, deferred: &mut deferred }.run(step);
         }
         self.steps.extend(deferred.into_iter().rev());
-        (!piece.is_empty()).then_some(piece)
+        (!piece.is_empty()).then(|| piece.into())
     }
 
     /// Encodes the whole document at once.
     #[cfg(any(feature = "cli", test))]
     pub(crate) fn into_vec(mut self) -> Vec<u8> {
-        let mut all = self.next_chunk().unwrap_or_default();
+        let mut all = self.next_chunk().map(Vec::from).unwrap_or_default();
         while let Some(piece) = self.next_chunk() {
             all.extend(piece);
         }
@@ -165,6 +176,17 @@ impl Writer<'_> {
         self.continue_base64(bytes, 0);
     }
 
+    /// Writes JSON that is encoded already.
+    pub(crate) fn json(&mut self, mut json: Bytes) {
+        if self.is_direct() {
+            let next = json.split_to(json.len().min(self.remaining()));
+            self.chunk.extend_from_slice(&next);
+        }
+        if !json.is_empty() {
+            self.deferred.push(Step::Shared(json));
+        }
+    }
+
     /// Writes any value.
     pub(crate) fn value(&mut self, value: Value) {
         match value {
@@ -211,6 +233,7 @@ impl Writer<'_> {
         match step {
             Step::Static(text) => self.raw(text),
             Step::Bytes(bytes, written) => self.bytes(bytes, written),
+            Step::Shared(json) => self.json(json),
             Step::Text(text, written) => self.continue_text(text, written),
             Step::Base64(bytes, written) => self.continue_base64(bytes, written),
             Step::Then(write) => write(self),
@@ -411,6 +434,31 @@ mod tests {
             (0..20_000).map(|place| json!({ "name": place, "": [[], {}, null, true, 0.5] })).collect();
         let outer = json!([inner, { "a": inner, "b": "c".repeat(70_000) }, []]);
         assert_eq!(value(&outer), outer.to_string());
+    }
+
+    #[test]
+    fn shared_json_of_any_length_is_written_as_it_is_and_whole_chunks_of_it_are_not_copied() {
+        for length in [0, 1, 65_000, 65_535, 65_536, 65_537, 200_000] {
+            let shared = Bytes::from(format!("\"{}\"", "a".repeat(length)));
+            let write = |shared: Bytes| {
+                Encoder::new(move |writer| {
+                    writer.object(|members| {
+                        members.member("before").json(shared.clone());
+                        members.member("again").json(shared);
+                    });
+                })
+            };
+            let text = str::from_utf8(&shared).unwrap();
+            assert_eq!(
+                encode_all(write(shared.clone())),
+                format!("{{\"before\":{text},\"again\":{text}}}"),
+                "{length}"
+            );
+            let mut encoder = write(shared.clone());
+            let chunks: Vec<Bytes> = std::iter::from_fn(|| encoder.next_chunk()).collect();
+            let is_part = |chunk: &Bytes| shared.as_ptr_range().contains(&chunk.as_ptr());
+            assert!(length < 200_000 || chunks.iter().filter(|chunk| is_part(chunk)).count() >= 4, "{}", chunks.len());
+        }
     }
 
     #[test]

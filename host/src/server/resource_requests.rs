@@ -28,8 +28,9 @@ use super::wire;
 use crate::access::Principal;
 use crate::audit::RequestContext;
 use crate::config::{AdvertisedCapability, Operation};
-use crate::host::{CompleteRequest, Host, ListRequest};
+use crate::host::{CompleteRequest, Host};
 use crate::log_target;
+use crate::plugin::ReadResponse;
 use crate::resource::{Argument, Completion, Error, Footprint, MissingPlugin};
 use crate::text::prefix;
 use crate::uri::MAX_URI_LEN;
@@ -235,8 +236,9 @@ async fn execute(
     let to_rpc = |error: Error| to_rpc(&error, revision);
     match request {
         ResourceRequest::List(cursor) => {
-            let request = ListRequest { parent: None, cursor: cursor.as_deref() };
-            let listing = host.list(principal, request).await.map_err(to_rpc)?;
+            let encode = |entries| wire::encode_resources(entries, revision);
+            let form = wire::encoding_form(revision);
+            let listing = host.list_cached(principal, cursor.as_deref(), form, encode).await.map_err(to_rpc)?;
             let is_public = host.is_public(Operation::List);
             let (footprint, missing) = (listing.items.footprint(), listing.missing.clone());
             Ok(Outcome { result: wire::list_result(listing, revision, is_public), footprint, missing })
@@ -248,10 +250,19 @@ async fn execute(
             Ok(Outcome { result: wire::templates_result(listing, revision, is_public), footprint, missing })
         }
         ResourceRequest::Read(uri) => {
-            let contents = host.read(principal, &uri).await.map_err(to_rpc)?;
+            let encode = |contents| wire::encode_contents(contents, revision);
+            let response = host.read_cached(principal, &uri, wire::encoding_form(revision), encode).await;
             let is_public = host.is_public(Operation::Read);
-            let footprint = contents.footprint();
-            Ok(Outcome { result: wire::read_result(contents, revision, is_public), footprint, missing: Vec::new() })
+            let (result, footprint) = match response.map_err(to_rpc)? {
+                ReadResponse::Contents(contents) => {
+                    let footprint = contents.footprint();
+                    (wire::read_result(contents, revision, is_public), footprint)
+                }
+                ReadResponse::Encoded(contents) => {
+                    (wire::cached_read_result(&contents, revision, is_public), contents.json.len())
+                }
+            };
+            Ok(Outcome { result, footprint, missing: Vec::new() })
         }
         ResourceRequest::Complete(request) => {
             let completion = complete(host, principal, *request, revision).await?;

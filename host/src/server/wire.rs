@@ -3,12 +3,14 @@
 //! Objects have the members that exist in the requested [`Revision`], and no others. They are encoded by a pull encoder
 //! ([`super::json`]), so a result holds the domain's values and one chunk of JSON.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
+use bytes::{Bytes, BytesMut};
 use serde_json::{Value, json};
 
-use super::json::{Encoder, Members, Writer};
+use super::json::{Encoder, MAX_CHUNK, Members, Writer};
 use super::revision::Revision;
+use crate::plugin::{EncodedContents, EncodedResource, EncodingForm, ListedResource};
 use crate::resource::{
     Annotations, Completion, Listing, Meta, MissingPlugin, Resource, ResourceBody, ResourceContents, ResourceIcon,
     ResourceTemplate, Role, Theme,
@@ -33,12 +35,17 @@ pub(super) struct CacheHints {
 /// Encodes the result of `resources/list`. It is public if it is the same for every principal.
 ///
 /// Its TTL is the smallest of its entries; zero if a plugin is missing.
-pub(crate) fn list_result(listing: Listing<Resource>, revision: Revision, is_public: bool) -> Encoder {
-    let caching = CacheHints { ttl: listing_ttl(&listing), is_public };
+pub(crate) fn list_result(listing: Listing<ListedResource>, revision: Revision, is_public: bool) -> Encoder {
+    let now = Instant::now();
+    let ttl = listing_ttl(&listing, listing.items.iter().map(|item| item.ttl(now)).min());
+    let caching = CacheHints { ttl, is_public };
     Encoder::new(move |writer| {
         writer.object(|members| {
             page_members(members, listing.next_cursor, &listing.missing, revision, caching);
-            let write = move |writer: &mut Writer<'_>, entry| resource(writer, entry, revision);
+            let write = move |writer: &mut Writer<'_>, item| match item {
+                ListedResource::Resource(entry) => resource(writer, entry, revision),
+                ListedResource::Encoded(encoded, _) => writer.json(encoded.json),
+            };
             members.member("resources").array(listing.items, write);
         });
     })
@@ -62,16 +69,73 @@ pub(crate) fn templates_result(listing: Listing<ResourceTemplate>, revision: Rev
 ///
 /// Its TTL is the smallest of its contents.
 pub(crate) fn read_result(contents: Vec<ResourceContents>, revision: Revision, is_public: bool) -> Encoder {
-    let caching = CacheHints { ttl: min_ttl(contents.iter().map(|one| &one.entry)), is_public };
+    let caching = CacheHints { ttl: Resource::min_ttl(contents.iter().map(|one| &one.entry)), is_public };
     Encoder::new(move |writer| {
         writer.reserve(contents.iter().map(|one| encoded_size(&one.body)).fold(OBJECT_OVERHEAD, usize::saturating_add));
         writer.object(|members| {
             result_type(members, revision);
             cache_hints(members, revision, caching);
-            let write = move |writer: &mut Writer<'_>, one| resource_contents(writer, one, revision);
-            members.member("contents").array(contents, write);
+            contents_array(members.member("contents"), contents, revision);
         });
     })
+}
+
+/// Encodes the result of `resources/read` with cached contents, whose remaining time to live it has.
+pub(crate) fn cached_read_result(contents: &EncodedContents, revision: Revision, is_public: bool) -> Encoder {
+    let caching = CacheHints { ttl: contents.expires.saturating_duration_since(Instant::now()), is_public };
+    let json = contents.json.clone();
+    Encoder::new(move |writer| {
+        writer.reserve(json.len().saturating_add(OBJECT_OVERHEAD));
+        writer.object(|members| {
+            result_type(members, revision);
+            cache_hints(members, revision, caching);
+            members.member("contents").json(json);
+        });
+    })
+}
+
+/// Returns the form of contents and resources in that revision: what their encoding depends on.
+pub(super) fn encoding_form(revision: Revision) -> EncodingForm {
+    EncodingForm(u8::from(revision.has_titles()) | u8::from(revision.has_icons()) << 1)
+}
+
+/// Encodes contents for the cache, chunk by chunk.
+pub(super) async fn encode_contents(contents: Vec<ResourceContents>, revision: Revision) -> Bytes {
+    let size = contents.iter().map(|one| encoded_size(&one.body)).fold(OBJECT_OVERHEAD, usize::saturating_add);
+    let mut encoder = Encoder::new(move |writer| contents_array(writer, contents, revision));
+    let mut json = BytesMut::with_capacity(size);
+    while let Some(chunk) = encoder.next_chunk() {
+        if !json.is_empty() {
+            tokio::task::yield_now().await;
+        }
+        json.extend_from_slice(&chunk);
+    }
+    json.freeze()
+}
+
+/// Encodes resources for the cache, chunk by chunk.
+pub(super) async fn encode_resources(entries: Vec<Resource>, revision: Revision) -> Vec<EncodedResource> {
+    let mut encoded = Vec::with_capacity(entries.len());
+    let mut since_yield: usize = 0;
+    for entry in entries {
+        let uri = entry.uri.clone();
+        let mut encoder = Encoder::new(move |writer| resource(writer, entry, revision));
+        let mut json = BytesMut::new();
+        while let Some(chunk) = encoder.next_chunk() {
+            json.extend_from_slice(&chunk);
+        }
+        since_yield = since_yield.saturating_add(json.len());
+        if since_yield > MAX_CHUNK {
+            tokio::task::yield_now().await;
+            since_yield = 0;
+        }
+        encoded.push(EncodedResource { uri, json: json.freeze() });
+    }
+    encoded
+}
+
+fn contents_array(writer: &mut Writer<'_>, contents: Vec<ResourceContents>, revision: Revision) {
+    writer.array(contents, move |writer: &mut Writer<'_>, one| resource_contents(writer, one, revision));
 }
 
 /// Encodes the result of `completion/complete`.
@@ -116,17 +180,12 @@ pub(super) fn page_members(
     cache_hints(members, revision, caching);
 }
 
-/// Returns the TTL of a listing.
-pub(super) fn listing_ttl(listing: &Listing<Resource>) -> Duration {
+/// Returns the TTL of a listing whose items have that smallest one.
+pub(super) fn listing_ttl<T>(listing: &Listing<T>, min_ttl: Option<Duration>) -> Duration {
     match listing.missing.is_empty() {
-        true => min_ttl(listing.items.iter()),
+        true => min_ttl.unwrap_or_default(),
         false => Duration::ZERO,
     }
-}
-
-/// Returns the smallest TTL of the entries; zero if one of them has none, or if there are no entries.
-pub(super) fn min_ttl<'a>(entries: impl Iterator<Item = &'a Resource>) -> Duration {
-    entries.map(|entry| entry.ttl.unwrap_or_default()).min().unwrap_or_default()
 }
 
 /// Encodes the cache hints, in revisions that have them.

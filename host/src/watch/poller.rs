@@ -189,6 +189,11 @@ impl Poller {
                 continue;
             }
             let changes = self.state.plugin.changes(&paths, group.token.as_deref()).await?;
+            let watches_more = group.token.is_none() || paths.iter().any(|path| !group.token_paths.contains(path));
+            if watches_more || changes.listing_changed || !changes.changed.is_empty() {
+                // Changes of what is watched from now on are told from the state of this answer on.
+                self.state.plugin.clear_cached_responses();
+            }
             let changed = self.changed_resources(group_index, &changes).await;
             if !self.notify_all_once {
                 self.state.context.notify(changed, |_, _| true).await;

@@ -35,3 +35,12 @@ mod view;
 pub use provider::Git;
 
 mcp_provider::export!(Git);
+mcp_provider::needs! {
+    "dirs": [{ "guest": "/repo", "mode": "ro", "why": "the repository: a work tree with its .git, or a bare one" }],
+    "config": {
+        "dir": { "type": "string", "default": "/repo", "why": "the repository, at its guest path" },
+        "rev": { "type": "string", "default": "HEAD", "why": "the revision whose files are listed" },
+        "max-blob": { "type": "string", "default": "16MiB", "why": "the largest file that is served" },
+        "max-diff": { "type": "string", "default": "1MiB", "why": "the maximum size of the diff of a commit" }
+    }
+}

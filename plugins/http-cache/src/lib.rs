@@ -29,6 +29,22 @@ use mcp_provider::{
 };
 use settings::Settings;
 
+// The origins are the administrator's choice, so none is asked for.
+mcp_provider::needs! {
+    "keyvalue": [{ "bucket": "pages", "why": "the cache; without it every read sends a request" }],
+    "config": {
+        "seeds": { "type": "array", "default": [], "why": "pages that are listed whether or not they are cached" },
+        "sitemaps": { "type": "array", "default": [], "why": "sitemaps whose pages are listed" },
+        "plain-http": { "type": "array", "default": [], "why": "hosts that are accessed without TLS" },
+        "formats": { "type": "array", "default": ["markdown", "html"], "why": "the formats of HTML pages, the preferred first" },
+        "bucket": { "type": "string", "default": "pages", "why": "the key-value bucket of the cache" },
+        "max-body-bytes": { "type": "integer", "default": 8388608, "why": "the largest page that is read" },
+        "max-stale-seconds": { "type": "integer", "default": 604800, "why": "how long a stale page is served while its origin fails" },
+        "check-seconds": { "type": "integer", "default": 60, "why": "the minimum interval between revalidations of a subscribed page" },
+        "timeout-ms": { "type": "integer", "default": 4000, "why": "how long one call waits for origins; below the plugin's deadline" }
+    }
+}
+
 /// A provider of web pages.
 pub struct HttpCache {
     cache: Cache,

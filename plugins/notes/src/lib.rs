@@ -22,6 +22,14 @@ use route::Route;
 use settings::Settings;
 use std::rc::Rc;
 
+mcp_provider::needs! {
+    "dirs": [{ "guest": "/notes", "mode": "ro", "why": "the folder of notes" }],
+    "config": {
+        "dir": { "type": "string", "default": "/notes", "why": "the folder, at its guest path" },
+        "max-file-bytes": { "type": "integer", "default": 16777216, "why": "the largest file that is read" }
+    }
+}
+
 const FILE_TEMPLATE: &str = "{+path}";
 const TAG_TEMPLATE: &str = "tag/{tag}";
 const LANG_TEMPLATE: &str = "lang/{lang}";

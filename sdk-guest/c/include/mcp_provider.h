@@ -258,6 +258,32 @@ const char *mcp_query(const mcp_path *parts, const char *name);
 /* Whether bytes are UTF-8. */
 bool mcp_is_utf8(const void *bytes, size_t len);
 
+/* ---- What the provider asks for ---------------------------------------------------------------------------------- */
+
+/*
+ * Declares what the provider would like to be granted: `mcp-host inspect` shows it as an entry of the config. Asking grants nothing.
+ * The argument is a JSON object, written as it is, once in a component, outside of functions:
+ *
+ *     MCP_NEEDS({
+ *       "dirs": [{ "guest": "/data", "mode": "ro", "why": "the files" }],
+ *       "http": [{ "origin": "https://docs.rs" }],
+ *       "keyvalue": [{ "bucket": "pages" }],
+ *       "env": [{ "name": "LANG" }],
+ *       "config": { "max-rows": { "type": "integer", "default": 1000, "why": "the largest answer" } }
+ *     });
+ *
+ * It becomes the custom section `mcp-host:needs/v1` of the component, of at most 64 KiB. Natively it is nothing.
+ */
+#define MCP_NEEDS(...) MCP_NEEDS_SECTION(#__VA_ARGS__)
+#if defined(__wasm__)
+/* A variable with the attribute `section` would become a segment of memory. */
+#define MCP_NEEDS_SECTION(json) \
+  __asm__(".section \".custom_section.mcp-host:needs/v1\",\"\",@\n.ascii " MCP_NEEDS_STRING(json) "\n.text\n")
+#define MCP_NEEDS_STRING(json) #json
+#else
+#define MCP_NEEDS_SECTION(json) struct mcp_needs_of_components
+#endif
+
 #ifdef __cplusplus
 }
 #endif

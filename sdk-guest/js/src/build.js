@@ -1,10 +1,12 @@
 // Makes a component: esbuild bundles the provider, componentize-qjs starts it and takes a snapshot.
 
+import { execFile } from "node:child_process";
 import { cp, mkdir, mkdtemp, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { existsSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { dirname, join, resolve } from "node:path";
 import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 
 import { componentize } from "componentize-qjs";
 import { build as bundle } from "esbuild";
@@ -23,6 +25,7 @@ const WIT = ["../wit/", "../../../wit/"].map((path) => fileURLToPath(new URL(pat
 export async function build(source, output) {
   if (!existsSync(source)) throw new BuildError(`${source}: no such file`);
   const { text, imports, table } = await bundled(source);
+  const needs = await declaredNeeds(source);
   const folder = await mkdtemp(join(tmpdir(), "mcp-host-provider-"));
   try {
     await writeWorld(folder, worlds(imports));
@@ -31,7 +34,7 @@ export async function build(source, output) {
     const made = await componentize(options).catch((error) => {
       throw new BuildError(`${source} could not be started in the component:\n${explained(error.message, table)}`);
     });
-    const component = renamed(made.component);
+    const component = Buffer.concat([renamed(made.component), needs === undefined ? Buffer.alloc(0) : needsSection(needs)]);
     await mkdir(dirname(resolve(output)), { recursive: true });
     // Renamed, so that a host that reloads on change never reads half a component.
     const aside = `${output}.${process.pid}.new`;
@@ -85,6 +88,58 @@ async function bundled(source) {
     const said = error.errors?.map(({ text, location }) => (location ? `${location.file}:${location.line}: ${text}` : text));
     throw new BuildError(said?.join("\n") ?? error.message);
   }
+}
+
+const NEEDS_SECTION = "mcp-host:needs/v1";
+const MAX_NEEDS = 65_536;
+
+/**
+ * Returns the export `needs` of a module as JSON; undefined if it has none. Node evaluates the module, where interfaces of WASI are
+ * empty.
+ */
+async function declaredNeeds(source) {
+  const stub = {
+    name: "stub",
+    setup(setup) {
+      setup.onResolve({ filter: /^was[ij]:/ }, ({ path }) => ({ path, namespace: "stub" }));
+      setup.onLoad({ filter: /.*/, namespace: "stub" }, () => ({ contents: "module.exports = {};" }));
+    },
+  };
+  const options = { bundle: true, write: false, format: "esm", platform: "node", logLevel: "silent", plugins: [stub] };
+  // Errors of the module were reported by the first bundle.
+  const { metafile } = await bundle({ ...options, entryPoints: [resolve(source)], outfile: "needs.js", metafile: true });
+  if (!Object.values(metafile.outputs).some(({ exports }) => exports.includes("needs"))) return undefined;
+  const contents = `import { needs } from ${JSON.stringify(resolve(source))};\nprocess.stdout.write(JSON.stringify(needs));\n`;
+  const stdin = { contents, resolveDir: dirname(resolve(source)), sourcefile: "needs.js" };
+  const made = await bundle({ ...options, stdin, outfile: "needs.js" });
+  const folder = await mkdtemp(join(tmpdir(), "mcp-host-provider-"));
+  try {
+    const file = join(folder, "needs.mjs");
+    await writeFile(file, made.outputFiles[0].contents);
+    const { stdout } = await promisify(execFile)(process.execPath, [file], { maxBuffer: 1 << 20, timeout: 60_000 });
+    const size = Buffer.byteLength(stdout);
+    if (size > MAX_NEEDS) throw new Error(`it has ${size} bytes as JSON, more than ${MAX_NEEDS}`);
+    return stdout;
+  } catch (error) {
+    throw new BuildError(`${source}: the export \`needs\` cannot be read: ${(error.stderr || error.message).trim()}`);
+  } finally {
+    await rm(folder, { recursive: true, force: true });
+  }
+}
+
+/** Returns the custom section of a component with that JSON. */
+export function needsSection(needs) {
+  const [name, json] = [Buffer.from(NEEDS_SECTION), Buffer.from(needs)];
+  const body = Buffer.concat([length(name), name, json]);
+  return Buffer.concat([Buffer.of(0), length(body), body]);
+}
+
+/** The length as LEB128. */
+function length(bytes) {
+  const encoded = [];
+  let rest = bytes.length;
+  for (; rest >= 0x80; rest >>>= 7) encoded.push((rest & 0x7f) | 0x80);
+  return Buffer.from([...encoded, rest]);
 }
 
 /** Returns the module's error and its stack, without what the tool says around it. */

@@ -84,6 +84,32 @@ export interface Info {
   watches?: boolean | undefined;
 }
 
+/**
+ * What a provider would like to be granted; `mcp-host inspect` shows it as an entry of the config. Asking grants nothing. The module
+ * that is built exports it:
+ *
+ * ```ts
+ * export const needs: Needs = { dirs: [{ guest: "/data", why: "the files" }] };
+ * ```
+ *
+ * The build evaluates that export on Node, where the interfaces of WASI are empty.
+ */
+export interface Needs {
+  /** Origins that it sends requests to: `https://docs.rs`, `https://*.example.com`. */
+  http?: { origin: string; why?: string }[];
+  /** Directories, by the path at which it expects them. Read-only, unless `mode` is `rw`. */
+  dirs?: { guest: string; mode?: "ro" | "rw"; why?: string }[];
+  /** Key-value buckets that it opens. */
+  keyvalue?: { bucket: string; why?: string }[];
+  /** Environment variables that it reads. */
+  env?: { name: string; why?: string }[];
+  /** Keys of its config. One without `default` must be set. */
+  config?: Record<
+    string,
+    { type: "string" | "integer" | "float" | "boolean" | "array" | "table"; default?: unknown; why?: string }
+  >;
+}
+
 /** An icon that clients may display. `src` is an `https:` or `data:` URI. */
 export interface Icon {
   src: string;

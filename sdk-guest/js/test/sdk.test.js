@@ -139,3 +139,10 @@ test("templates are read and completed", () => {
   assert.throws(() => sample.read("missing"), NotFound);
   assert.throws(() => template("a/{b}", { name: "a", read: () => [], complete: { c: () => [] } }), TypeError);
 });
+
+test("what a provider asks for is a custom section at the end of the component", async () => {
+  const { needsSection } = await import("../src/build.js");
+  assert.deepEqual(needsSection("{}"), Buffer.from("\0\x14\x11mcp-host:needs/v1{}"));
+  const long = needsSection("x".repeat(200));
+  assert.deepEqual([...long.subarray(0, 3), long.length], [0, 0xda, 1, 3 + 218]);
+});

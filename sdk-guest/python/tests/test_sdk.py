@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import tempfile
 import unittest
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
@@ -196,6 +197,25 @@ class Helpers(unittest.TestCase):
     def test_a_provider_is_tested_like_any_class(self) -> None:
         with self.assertRaises(NotFound):
             Sample(Config()).read("missing")
+
+    def test_what_a_provider_asks_for_is_read_from_its_module_without_running_it(self) -> None:
+        from mcp_host_provider.build import BuildError, declared_needs, needs_section
+
+        def declared(text: str) -> bytes | None:
+            with tempfile.TemporaryDirectory() as folder:
+                source = Path(folder, "app.py")
+                source.write_text(text)
+                return declared_needs(source)
+
+        self.assertEqual(declared('NEEDS: Needs = {"env": [{"name": "LANG"}]}'), b'{"env": [{"name": "LANG"}]}')
+        self.assertEqual(declared('x = 1\nNEEDS = {}\nraise SystemExit'), b"{}")
+        self.assertIsNone(declared("needs = {}"))
+        for wrong in ["NEEDS = needs()", "NEEDS = {1, 2}", "NEEDS = {'config': " + repr("x" * 70_000) + "}"]:
+            with self.assertRaises(BuildError):
+                declared(wrong)
+        self.assertEqual(needs_section(b"{}"), b"\0\x14\x11mcp-host:needs/v1{}")
+        long = needs_section(b"x" * 200)
+        self.assertEqual((long[1:3], len(long)), (b"\xda\x01", 3 + 218))
 
 
 if __name__ == "__main__":

@@ -70,6 +70,7 @@
 //! - Paths: [`path`] encodes and decodes names, [`PathTemplate`] matches and expands paths.
 //! - HTTP, with the feature `http`: the module `http` sends requests.
 //! - Persistent state: [`keyvalue`].
+//! - What it would like to be granted, for whoever writes the config: [`needs!`].
 //! - Helpers: [`mime`] guesses types from names, [`keyset`] paginates.
 
 mod changes;
@@ -89,6 +90,7 @@ pub mod keyset;
 pub mod keyvalue;
 pub mod log;
 pub mod mime;
+mod needs;
 mod page;
 pub mod path;
 mod path_template;

@@ -1,7 +1,8 @@
 //! Requests under load: throughput, latency, and CPU time per request.
 //!
-//! Four servers are compared: [`bare_axum`](crate::bare_axum), the lower bound; [`native`](crate::native), made with
-//! rmcp alone; and the host, with a fresh instance for each call and with reused instances. All run at the same time
+//! Five servers are compared: [`bare_axum`](crate::bare_axum), the lower bound; [`native`](crate::native), made with
+//! rmcp alone; and the host, with a fresh instance for each call, with reused instances, and with responses that have a time to
+//! live and are cached. All run at the same time
 //! and are loaded in turn, so that other load on the machine affects each. The load generator and the servers share the
 //! machine.
 //!
@@ -79,11 +80,13 @@ impl Transport {
 /// Measures all transports.
 pub(crate) async fn run(options: &Options) {
     let (fresh, reused) = (config(sizes()), config(sizes().instances("max-calls", 128)));
+    let cached = config(sizes().config("ttl", 3600));
     let contenders = [
         ("bare", Program::BareAxum),
         ("native", Program::Native),
         ("fresh", Program::Host(&fresh)),
         ("reused", Program::Host(&reused)),
+        ("cached", Program::Host(&cached)),
     ];
     measure(Transport::Http2025, &contenders, options).await;
     measure(Transport::Http2026, &contenders, options).await;
@@ -250,8 +253,9 @@ async fn measure(face: Transport, programs: &[(&'static str, Program<'_>)], opti
     let names: Vec<_> = contenders.iter().map(|contender| contender.name).collect();
     let columns = |of: &str| names.iter().map(move |name| format!("{name} {of}")).collect::<Vec<_>>();
     let start = ["request".to_owned(), "at once".to_owned()];
-    let ratios = ["fresh ÷ native", "reused ÷ native", "reused ÷ bare"].map(str::to_owned);
-    let ratios = &ratios[..if names.len() < 4 { 2 } else { 3 }];
+    let ratios = ["fresh ÷ native", "reused ÷ native", "cached ÷ native", "reused ÷ bare", "cached ÷ bare"];
+    let ratios = ratios.map(str::to_owned);
+    let ratios = &ratios[..if names.len() < 5 { 3 } else { 5 }];
     table::print(face.heading(), &[start.as_slice(), &columns("/s"), ratios].concat(), rates);
     let header = [start.as_slice(), &columns("p50 ms"), &columns("p99 ms"), &columns("CPU µs")].concat();
     table::print(&format!("{}: latency, and CPU time of the server for each", face.heading()), &header, costs);
@@ -275,10 +279,10 @@ async fn measure_one(server: &Server, clients: &mut Vec<Client>, question: &Benc
 /// Formats the throughput of each, and the ratio of the measured server to the one that it is compared with.
 fn rate_cells(samples: &[Sample]) -> Vec<String> {
     let mut cells: Vec<_> = samples.iter().map(|sample| format!("{:.0}", sample.requests_per_second())).collect();
-    if let [before @ .., native, fresh, reused] = samples {
-        cells.push(table::ratio(fresh.requests_per_second(), native.requests_per_second()));
-        cells.push(table::ratio(reused.requests_per_second(), native.requests_per_second()));
-        cells.extend(before.iter().map(|bare| table::ratio(reused.requests_per_second(), bare.requests_per_second())));
+    if let [before @ .., native, fresh, reused, cached] = samples {
+        let ratio = |sample: &Sample, to: &Sample| table::ratio(sample.requests_per_second(), to.requests_per_second());
+        cells.extend([fresh, reused, cached].map(|sample| ratio(sample, native)));
+        cells.extend(before.iter().flat_map(|bare| [reused, cached].map(|sample| ratio(sample, bare))));
     }
     cells
 }

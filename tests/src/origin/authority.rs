@@ -2,15 +2,19 @@
 
 use std::sync::Arc;
 
+use rcgen::string::BmpString;
 use rcgen::{
-    BasicConstraints, Certificate, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose, SanType,
+    BasicConstraints, Certificate, CertificateParams, DistinguishedName, DnType, DnValue, ExtendedKeyUsagePurpose,
+    IsCa, Issuer, KeyPair, KeyUsagePurpose, SanType, date_time_ymd,
 };
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 use tokio_rustls::rustls::crypto::ring;
 use tokio_rustls::rustls::pki_types::pem::PemObject;
 use tokio_rustls::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+
+/// The number of the common name.
+const COMMON_NAME: [u64; 4] = [2, 5, 4, 3];
 
 /// A certificate authority that only those trust who are configured to.
 #[derive(Debug)]
@@ -55,14 +59,49 @@ impl CertificateAuthority {
         CertifiedKey { certificate, key }
     }
 
+    /// Issues a certificate for that name that was valid on the first day of 2020.
+    pub fn issue_expired(&self, name: &str) -> CertifiedKey {
+        let key = KeyPair::generate().expect("keys can be made");
+        let mut parameters = CertificateParams::new(vec![name.to_owned()]).expect("the name is one");
+        parameters.not_before = rcgen::date_time_ymd(2020, 1, 1);
+        parameters.not_after = rcgen::date_time_ymd(2020, 1, 2);
+        let certificate = parameters.signed_by(&key, &self.issuer).expect("a certificate can be signed");
+        CertifiedKey { certificate, key }
+    }
+
     /// Issues a client certificate with that common name, and those URIs as alternative names.
     pub fn issue_client(&self, common_name: &str, uris: &[&str]) -> CertifiedKey {
+        self.issue_with(|parameters| {
+            parameters.distinguished_name.push(DnType::CommonName, common_name);
+            parameters.subject_alt_names =
+                uris.iter().map(|uri| SanType::URI((*uri).try_into().expect("it is ASCII"))).collect();
+        })
+    }
+
+    /// Issues a client certificate with two common names, the first of them in UTF-16.
+    pub fn issue_client_with_two_names(&self, first: &str, second: &str) -> CertifiedKey {
+        let utf16 = BmpString::try_from(first).expect("it is in the basic plane");
+        self.issue_with(|parameters| {
+            parameters.distinguished_name.push(DnType::CommonName, DnValue::BmpString(utf16));
+            // A name has one of each kind, unless another kind has the same number.
+            parameters.distinguished_name.push(DnType::CustomDnType(COMMON_NAME.to_vec()), second);
+        })
+    }
+
+    /// Issues a client certificate with that common name, which has expired.
+    pub fn issue_expired_client(&self, common_name: &str) -> CertifiedKey {
+        self.issue_with(|parameters| {
+            parameters.distinguished_name.push(DnType::CommonName, common_name);
+            (parameters.not_before, parameters.not_after) = (date_time_ymd(2020, 1, 1), date_time_ymd(2021, 1, 1));
+        })
+    }
+
+    fn issue_with(&self, change: impl FnOnce(&mut CertificateParams)) -> CertifiedKey {
         let key = KeyPair::generate().expect("keys can be made");
         let mut parameters = CertificateParams::new(Vec::new()).expect("no name is invalid");
-        parameters.distinguished_name.push(DnType::CommonName, common_name);
-        parameters.subject_alt_names =
-            uris.iter().map(|uri| SanType::URI((*uri).try_into().expect("it is ASCII"))).collect();
         parameters.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        parameters.distinguished_name = DistinguishedName::new();
+        change(&mut parameters);
         let certificate = parameters.signed_by(&key, &self.issuer).expect("a certificate can be signed");
         CertifiedKey { certificate, key }
     }

@@ -13,6 +13,7 @@ mod secrets;
 mod sessions;
 mod tls;
 mod unfinished_requests;
+mod unread_bodies;
 
 use mcp_host_tests::{ConfigFile, Connection, GitRepo, HttpServer, Plugin, Revision, WrittenConfig, run};
 use reqwest::{Client, Method, StatusCode, Version};

@@ -1,7 +1,7 @@
 //! Providers in every language that has an SDK: the same example gives the same answers, and errors are never bare traps.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use mcp_host_tests::{ConfigFile, Folder, MockOrigin, Plugin, RawStdio, Reply, Revision, WrittenConfig, fixture, run};
@@ -24,7 +24,11 @@ fn examples() -> &'static Path {
 }
 
 fn csv(language: &str, folder: &Path) -> Plugin {
-    Plugin::new("csv", &fixture(&format!("csv-{language}")), "csv:///").dir(folder, "/csv").config("max-rows", 3)
+    csv_component(&fixture(&format!("csv-{language}")), folder)
+}
+
+fn csv_component(component: &Path, folder: &Path) -> Plugin {
+    Plugin::new("csv", component, "csv:///").dir(folder, "/csv").config("max-rows", 3)
 }
 
 /// Starts a server and waits until its plugin is loaded.
@@ -57,19 +61,85 @@ async fn answer(server: &mut RawStdio, method: &str, params: &Value) -> Value {
 
 #[tokio::test]
 async fn the_example_gives_the_same_answers_in_every_language() {
+    for language in LANGUAGES {
+        assert_answers_requests(&fixture(&format!("csv-{language}"))).await;
+    }
+}
+
+#[tokio::test]
+async fn a_component_that_was_built_in_november_2026_answers_as_it_did() {
+    for name in ["csv-rust", "csv-c"] {
+        assert_answers_requests(&kept_component(name)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_component_of_a_later_patch_version_of_the_contract_is_served() {
+    let built = fs::read(kept_component("csv-rust")).unwrap();
+    for (version, error) in [
+        ("0.1.1", None),
+        ("0.1.9", None),
+        ("0.2.0", Some("it exports `mcp-host:provider/resource-provider@0.2.0`, and this host knows")),
+    ] {
+        let folder = Folder::with_files([("later.wasm", with_contract_version(&built, version))]);
+        let component = folder.path().join("later.wasm");
+        let Some(error) = error else {
+            assert_answers_requests(&component).await;
+            continue;
+        };
+        let refused = run(["inspect".as_ref(), component.as_os_str()]).await;
+        assert!(refused.code() != 0 && refused.stderr.contains(error), "{version}: {refused:?}");
+    }
+}
+
+/// Asserts that the component answers all requests of the example as the list has it.
+async fn assert_answers_requests(component: &Path) {
     let list = fs::read_to_string(examples().join("requests.json")).unwrap();
     let list: Value = serde_json::from_str(&list).unwrap();
-    for language in LANGUAGES {
-        let config = ConfigFile::new().page_size(3).plugin(csv(language, &examples().join("data"))).write();
-        let mut server = start(&config).await;
-        for request in list["requests"].as_array().unwrap() {
-            let mut expected = request.as_object().unwrap().clone();
-            let method = expected.remove("method").unwrap();
-            let params = expected.remove("params").unwrap_or_else(|| json!({}));
-            let answer = answer(&mut server, method.as_str().unwrap(), &params).await;
-            assert_eq!(answer, Value::Object(expected), "{language}: {method} {params}");
+    let config = ConfigFile::new().page_size(3).plugin(csv_component(component, &examples().join("data"))).write();
+    let mut server = start(&config).await;
+    for request in list["requests"].as_array().unwrap() {
+        let mut expected = request.as_object().unwrap().clone();
+        let method = expected.remove("method").unwrap();
+        let params = expected.remove("params").unwrap_or_else(|| json!({}));
+        let answer = answer(&mut server, method.as_str().unwrap(), &params).await;
+        assert_eq!(answer, Value::Object(expected), "{}: {method} {params}", component.display());
+    }
+    server.end().await;
+}
+
+/// A component that is kept as a file.
+fn kept_component(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("fixtures/contract-0.1.0").join(name).with_extension("wasm")
+}
+
+/// The component with another version of the contract in the name of its export. All versions have the same length.
+fn with_contract_version(component: &[u8], version: &str) -> Vec<u8> {
+    let (name, other) = ("resource-provider@0.1.0", format!("resource-provider@{version}"));
+    let mut patched = component.to_vec();
+    for start in 0..component.len() - name.len() {
+        if component[start..].starts_with(name.as_bytes()) {
+            patched[start..start + name.len()].copy_from_slice(other.as_bytes());
         }
-        server.end().await;
+    }
+    assert_ne!(patched == component, version != "0.1.0");
+    patched
+}
+
+#[tokio::test]
+async fn the_example_asks_for_the_same_in_every_language() {
+    for language in LANGUAGES {
+        let file = fixture(&format!("csv-{language}"));
+        let report = run(["inspect".as_ref(), file.as_os_str(), "--json".as_ref()]).await.success().json();
+        let expected = json!({
+            "http": [], "keyvalue": [], "env": [],
+            "dirs": [{ "guest": "/csv", "mode": "ro", "why": "the folder of CSV files" }],
+            "config": {
+                "dir": { "type": "string", "default": "/csv", "why": "the folder, at its guest path" },
+                "max-rows": { "type": "integer", "default": 1000, "why": "the maximum number of rows of one read" },
+            },
+        });
+        assert_eq!(report["needs"], expected, "{language}");
     }
 }
 

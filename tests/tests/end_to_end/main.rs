@@ -14,6 +14,7 @@
 mod clients;
 mod http;
 mod languages;
+mod new_project;
 mod operations;
 mod protocol;
 mod providers;

@@ -9,6 +9,7 @@ mod explain;
 mod init;
 mod inspect;
 mod loading;
+mod needs;
 mod reload;
 mod shutdown;
 mod state_and_cache_files;

@@ -14,7 +14,7 @@ use crate::toolchain::wasi_libc;
 use crate::workspace::Workspace;
 
 /// The compiler.
-const CLANG: &str = "clang-19";
+pub(super) const CLANG: &str = "clang-19";
 
 /// The packages with the compiler, the linker and the compiler's own library.
 const PACKAGES: [&str; 3] = ["clang-19", "lld-19", "libclang-rt-19-dev-wasm32"];
@@ -60,7 +60,7 @@ fn install_compiler(progress: &Progress) -> Result<()> {
 }
 
 /// Returns the folder of the C library for `wasm32-wasi`, unpacked from Debian's package.
-fn sysroot(workspace: &Workspace, progress: &Progress) -> Result<PathBuf> {
+pub(super) fn sysroot(workspace: &Workspace, progress: &Progress) -> Result<PathBuf> {
     let unpacked = folder(workspace, "wasi-libc");
     let sysroot = unpacked.join("unpacked/usr");
     if !sysroot.join("lib/wasm32-wasi/libc.a").is_file() {

@@ -32,12 +32,7 @@ pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
     fs::create_dir_all(&built).with_context(|| format!("cannot make {}", built.display()))?;
     let run = |arguments: &[&str], module: &Path, is_component: bool| {
         let mut command = Command::new(&go);
-        command.args(arguments).current_dir(module).envs([
-            ("GOPROXY", "off"),
-            ("GOTOOLCHAIN", "local"),
-            ("GOFLAGS", ""),
-        ]);
-        command.env("GOCACHE", folder(workspace, "go-cache")).env("GOPATH", folder(workspace, "go-path"));
+        command.args(arguments).current_dir(module).envs(environment(workspace));
         if is_component {
             command.envs([("GOOS", "wasip1"), ("GOARCH", "wasm")]);
         }
@@ -53,15 +48,32 @@ pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
         let core = built.join("core.wasm").display().to_string();
         let flags = ["build", "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w", "-o", &core, package];
         run(&flags, module, true)?;
-        cargo::capture(Command::new(&host).args(["componentize", &core, "--output"]).arg(output))?;
+        let mut componentize = Command::new(&host);
+        componentize.args(["componentize", &core, "--output"]).arg(output);
+        let needs = module.join(package).join("needs.json");
+        if needs.is_file() {
+            componentize.arg("--needs").arg(needs);
+        }
+        cargo::capture(&mut componentize)?;
     }
     stamp.set()?;
     step.done("built the SDK for Go, target/plugins/fixtures/csv-go.wasm and failing-go.wasm");
     Ok(())
 }
 
+/// Returns the variables with which Go downloads nothing, and keeps its caches below `target/`.
+pub(super) fn environment(workspace: &Workspace) -> [(&'static str, PathBuf); 5] {
+    [
+        ("GOPROXY", "off".into()),
+        ("GOTOOLCHAIN", "local".into()),
+        ("GOFLAGS", PathBuf::new()),
+        ("GOCACHE", folder(workspace, "go-cache")),
+        ("GOPATH", folder(workspace, "go-path")),
+    ]
+}
+
 /// Returns Go: that in PATH if it is recent enough, else one that pip installs.
-fn toolchain(workspace: &Workspace, sdk: &Path, progress: &Progress) -> Result<PathBuf> {
+pub(super) fn toolchain(workspace: &Workspace, sdk: &Path, progress: &Progress) -> Result<PathBuf> {
     let said = Command::new("go").arg("version").env("GOTOOLCHAIN", "local").output();
     if said.is_ok_and(|said| is_supported(&String::from_utf8_lossy(&said.stdout))) {
         return Ok("go".into());

@@ -6,10 +6,18 @@ mod folder;
 
 use mcp_provider::{
     Argument, Changes, Completion, Config, Contents, Entry, Failure, Info, Page, PathTemplate, Provider, Result,
-    Template, export, keyset, path,
+    Template, export, keyset, needs, path,
 };
 
 use crate::folder::{Folder, hash};
+
+needs! {
+    "dirs": [{ "guest": "/csv", "why": "the folder of CSV files" }],
+    "config": {
+        "dir": { "type": "string", "default": "/csv", "why": "the folder, at its guest path" },
+        "max-rows": { "type": "integer", "default": 1000, "why": "the maximum number of rows of one read" }
+    }
+}
 
 const ROWS: &str = "{file}/rows{?from,to,columns}";
 

@@ -7,6 +7,7 @@ import {
   type Config,
   type Contents,
   type Entry,
+  type Needs,
   type Page,
   type Variables,
   compareChanges,
@@ -27,6 +28,15 @@ import {
 import { FsError, type Stat, readDir, readFile, readFileStart, stat } from "mcp-host-provider/fs";
 
 import { firstRecord, quote, records, write } from "./csv.ts";
+
+/** What it would like to be granted. */
+export const needs: Needs = {
+  dirs: [{ guest: "/csv", why: "the folder of CSV files" }],
+  config: {
+    dir: { type: "string", default: "/csv", why: "the folder, at its guest path" },
+    "max-rows": { type: "integer", default: 1000, why: "the maximum number of rows of one read" },
+  },
+};
 
 const HEADER_BYTES = 65_536;
 

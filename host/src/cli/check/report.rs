@@ -40,6 +40,8 @@ struct PluginReport<'a> {
     faults: Option<BTreeMap<&'static str, u64>>,
     requirements: Option<Vec<RequirementReport<'a>>>,
     warnings: Vec<String>,
+    /// What the provider asks for and the plugin is not granted.
+    notes: Vec<String>,
 }
 
 impl<'a> JsonReport<'a> {
@@ -71,6 +73,7 @@ impl<'a> PluginReport<'a> {
             faults,
             requirements: provider.map(|provider| requirements::report(&provider.requirements)),
             warnings: one.warnings(),
+            notes: one.notes(),
         }
     }
 }

@@ -34,13 +34,24 @@ pub(super) fn print(file: &Path, report: &Report, output: &mut Output<'_>) -> Re
     for (check, result) in report.checks() {
         print_messages(check, result, output)?;
     }
+    output.line("")?;
+    Ok(output.line(&summary(report))?)
+}
+
+/// `20 passed, 1 failed, 2 skipped, in 85 calls`.
+pub(in crate::cli) fn summary(report: &Report) -> String {
     let count =
         |wanted: fn(Outcome<'_>) -> bool| report.checks().filter(|(_, result)| wanted(result.outcome())).count();
     let passed = count(|outcome| outcome == Outcome::Passed);
     let failed = count(|outcome| outcome == Outcome::Failed);
     let skipped = count(|outcome| matches!(outcome, Outcome::Skipped(_)));
-    output.line("")?;
-    Ok(output.line(&format!("{passed} passed, {failed} failed, {skipped} skipped, in {} calls", report.calls))?)
+    format!("{passed} passed, {failed} failed, {skipped} skipped, in {} calls", report.calls)
+}
+
+/// Prints what is wrong and what to do, of the checks that failed.
+pub(in crate::cli) fn print_failures(report: &Report, output: &mut Output<'_>) -> Result<(), CliError> {
+    let failed = |(_, result): &(Check, &CheckResult)| result.outcome() == Outcome::Failed;
+    report.checks().filter(failed).try_for_each(|(check, result)| print_messages(check, result, output))
 }
 
 fn print_messages(check: Check, result: &CheckResult, output: &mut Output<'_>) -> Result<(), CliError> {

@@ -34,6 +34,7 @@ use crate::config::env_name::EnvName;
 use crate::config::error::{Diagnostic, Suggest};
 use crate::config::reader::{FromNode, Node, Schema};
 use crate::config::secret::{Secret, SecretSource};
+use crate::config::secret_text::names_secret;
 
 /// The table of granted variables.
 pub(super) struct Env(pub(super) BTreeMap<EnvName, Secret<String>>);
@@ -69,19 +70,6 @@ impl FromNode for Env {
     }
 }
 
-/// Words in the names of variables whose values are secrets.
-const SECRET_WORDS: [&str; 8] =
-    ["TOKEN", "SECRET", "PASSWORD", "PASSWD", "PASSPHRASE", "CREDENTIAL", "CREDENTIALS", "APIKEY"];
-/// The last word of such names.
-const SECRET_SUFFIX: &str = "KEY";
-
-/// Returns whether the name of a variable says that its value is a secret: `GITHUB_TOKEN`, `API_KEY`.
-fn names_secret(name: &str) -> bool {
-    let name = name.to_ascii_uppercase();
-    let is_secret = |word: &str| SECRET_WORDS.contains(&word);
-    name.split('_').any(is_secret) || name.ends_with(&format!("_{SECRET_SUFFIX}"))
-}
-
 /// The value of a granted variable, from any source.
 struct EnvValue(Secret<String>);
 
@@ -100,8 +88,8 @@ impl FromNode for EnvValue {
         let value = match node.value {
             DeValue::Table(_) => SecretSource::from_node(node)?.0.to_string(),
             DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_) => {
-                let help =
-                    format!("put it in quotes: {}", node.assignment_hint(&format!("\"{}\"", node.source_text())));
+                let value = if names_secret(node.key) { "…" } else { node.source_text() };
+                let help = format!("put it in quotes: {}", node.assignment_hint(&format!("\"{value}\"")));
                 node.report_error("the value of a variable is text", help);
                 return None;
             }
@@ -112,20 +100,5 @@ impl FromNode for EnvValue {
             return None;
         }
         Some(Self(Secret::new(value)))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_name_says_whether_the_value_is_a_secret() {
-        for name in ["TOKEN", "github_token", "DB_PASSWORD", "API_KEY", "AWS_SECRET_ACCESS_KEY"] {
-            assert!(names_secret(name), "{name}");
-        }
-        for name in ["LANG", "KEYBOARD", "MONKEY", "TOKENIZER", "KEY_COUNT", "KEY"] {
-            assert!(!names_secret(name), "{name}");
-        }
     }
 }

@@ -1,7 +1,7 @@
 //! The address of the HTTP server.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
 use crate::config::error::{Suggest, quote};
@@ -32,6 +32,9 @@ impl HttpAddress {
     }
 }
 
+/// The port in help lines.
+const EXAMPLE_PORT: u16 = 8080;
+
 /// A text that is not an IP address with a port.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{} is not an IP address with a port", quote(.0))]
@@ -39,7 +42,23 @@ pub struct HttpAddressError(String);
 
 impl Suggest for HttpAddressError {
     fn suggestion(&self, key: &str) -> String {
-        format!("write `{key} = \"127.0.0.1:8080\"`")
+        format!("write `{key} = \"{}\"`", self.nearest())
+    }
+}
+
+impl HttpAddressError {
+    /// Returns the address that was probably meant: with the written IP address and port, as far as there are any.
+    fn nearest(&self) -> SocketAddr {
+        let loopback = IpAddr::from(Ipv4Addr::LOCALHOST);
+        let text = self.0.split_once("://").map_or(self.0.as_str(), |(_, rest)| rest);
+        let text = text.split('/').next().unwrap_or(text);
+        let is_in_brackets = text.ends_with(']');
+        let address = |host: &str| host.trim_matches(['[', ']']).parse().ok();
+        let (host, port) = match text.rsplit_once(':') {
+            Some((host, port)) if !is_in_brackets && address(text).is_none() => (address(host), port.parse().ok()),
+            _ => (address(text), text.parse().ok()),
+        };
+        SocketAddr::new(host.unwrap_or(loopback), port.unwrap_or(EXAMPLE_PORT))
     }
 }
 
@@ -98,6 +117,26 @@ mod tests {
         ] {
             let address: HttpAddress = text.parse().unwrap();
             assert_eq!((address.is_loopback(), address.is_wildcard()), (is_loopback, is_wildcard), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_help_keeps_what_is_right() {
+        for (text, suggested) in [
+            ("localhost:18443", "127.0.0.1:18443"),
+            ("0.0.0.0", "0.0.0.0:8080"),
+            ("http://0.0.0.0:9000/mcp", "0.0.0.0:9000"),
+            ("8443", "127.0.0.1:8443"),
+            (":8443", "127.0.0.1:8443"),
+            ("::1", "[::1]:8080"),
+            ("[::]", "[::]:8080"),
+            ("::1:99999", "[::1]:8080"),
+            ("127.0.0.1:99999", "127.0.0.1:8080"),
+            ("", "127.0.0.1:8080"),
+        ] {
+            let help = text.parse::<HttpAddress>().unwrap_err().suggestion("http");
+            let suggestion = help.split('"').nth(1).unwrap();
+            assert!(suggestion.parse::<HttpAddress>().is_ok() && suggestion == suggested, "{text}: {help}");
         }
     }
 

@@ -70,10 +70,54 @@ impl FromTable for ClientAuthority {
 
     fn from_table(table: &mut Table<'_>) -> Option<Self> {
         let name = table.required("name");
-        let ca = table.required("ca");
+        let ca = table.required("ca").map(|AuthorityBundle(ca)| ca);
         let principal_from = table.or_default("principal-from");
         Some(Self { name: name?, ca: ca?, principal_from })
     }
+}
+
+/// Certificates of which one at least is that of an authority.
+struct AuthorityBundle(CaBundle);
+
+impl FromNode for AuthorityBundle {
+    const TYPE_NAME: &'static str = CaBundle::TYPE_NAME;
+
+    fn example() -> String {
+        CaBundle::example()
+    }
+
+    fn schema() -> Schema {
+        CaBundle::schema()
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        let bundle = CaBundle::from_node(node)?;
+        if has_authority(&bundle) {
+            return Some(Self(bundle));
+        }
+        let help = "write the path of a PEM file with the certificate of the authority that issues the clients' certificates: \
+                    `openssl x509 -in FILE -noout -ext basicConstraints` prints `CA:TRUE` for it";
+        node.report_error("no certificate of the file is that of an authority", help);
+        None
+    }
+}
+
+/// Returns whether a certificate may have issued others (RFC 5280, section 4.2.1.9). Those before version 3 do not say.
+#[cfg(feature = "http")]
+fn has_authority(bundle: &CaBundle) -> bool {
+    use x509_parser::prelude::{FromDer, X509Certificate, X509Version};
+    let is_authority = |certificate: &X509Certificate<'_>| match certificate.basic_constraints() {
+        Ok(Some(constraints)) => constraints.value.ca,
+        Ok(None) => certificate.version() != X509Version::V3,
+        Err(_) => false,
+    };
+    let mut certificates = bundle.certificates().iter();
+    certificates.any(|der| X509Certificate::from_der(der).is_ok_and(|(_, certificate)| is_authority(&certificate)))
+}
+
+#[cfg(not(feature = "http"))]
+fn has_authority(_: &CaBundle) -> bool {
+    true
 }
 
 /// The authorities of a config, with unique names.

@@ -14,7 +14,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
-use crate::config::paths::ExistingFile;
+use crate::config::paths::{ExistingFile, permission_help};
 use crate::config::reader::{Documented, FromNode, FromTable, KeyDocs, Node, Schema, Table};
 use crate::regular_file;
 
@@ -72,6 +72,12 @@ impl Tls {
             rustls::Error::InconsistentKeys(_) => TlsError::Mismatch,
             error => TlsError::Key(error.to_string()),
         })
+    }
+
+    /// Returns the server's own certificate.
+    #[cfg(feature = "http")]
+    pub(in crate::config) fn end_entity(&self) -> Option<&CertificateDer<'static>> {
+        self.0.cert.first()
     }
 
     /// Returns the certificate for rustls.
@@ -181,7 +187,8 @@ impl FromNode for KeyFile {
 fn parse_file<T>(node: &Node<'_>, parse: impl Fn(&[u8]) -> Result<T, TlsError>, help: &str) -> Option<T> {
     let path = ExistingFile::from_node(node)?.0;
     let found = read(&path).and_then(|pem| parse(&pem));
-    found.map_err(|error| node.report_error(error.to_string(), help)).ok()
+    let help = || permission_help(&path).unwrap_or_else(|| help.to_owned());
+    found.map_err(|error| node.report_error(error.to_string(), help())).ok()
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, TlsError> {

@@ -72,6 +72,9 @@ pub enum KeySetError {
     /// It is not a JSON object with a list `keys`.
     #[error("this is not a JSON Web Key Set: {0}")]
     Syntax(String),
+    /// It is the metadata of an authorization server (RFC 8414), which names the URL of its keys.
+    #[error("these are metadata of an issuer, not its keys: `jwks` is the URL that they have as `jwks_uri`")]
+    Metadata,
     /// It has too many keys.
     #[error("the key set has {0} keys, and at most {max} are possible", max = KeySet::MAX_KEYS)]
     TooManyKeys(usize),
@@ -94,17 +97,25 @@ impl KeySet {
     pub fn from_json(json: &[u8]) -> Result<Self, KeySetError> {
         #[derive(Deserialize)]
         struct Document {
-            keys: Vec<serde_json::Value>,
+            keys: Option<Vec<serde_json::Value>>,
+            /// Of a metadata document (RFC 8414).
+            jwks_uri: Option<serde_json::Value>,
         }
         if json.len() > Self::MAX_SIZE {
             return Err(KeySetError::TooLarge);
         }
-        let Document { keys } = serde_json::from_slice(json).map_err(|error| KeySetError::Syntax(error.to_string()))?;
+        let document: Document =
+            serde_json::from_slice(json).map_err(|error| KeySetError::Syntax(error.to_string()))?;
+        let keys = match document {
+            Document { keys: Some(keys), .. } => keys,
+            Document { jwks_uri: Some(_), .. } => return Err(KeySetError::Metadata),
+            Document { .. } => return Err(KeySetError::Syntax("it has no `keys`".to_owned())),
+        };
         let count = keys.len();
         if count > Self::MAX_KEYS {
             return Err(KeySetError::TooManyKeys(count));
         }
-        let known = keys.into_iter().filter_map(|key| serde_json::from_value::<Jwk>(key).ok());
+        let known = keys.into_iter().filter_map(|key| serde_json::from_value::<Jwk>(with_known_algorithm(key)).ok());
         let keys: Arc<[_]> = known.filter_map(|key| VerificationKey::new(&key)).collect();
         if keys.is_empty() {
             return Err(KeySetError::NoUsableKey(count));
@@ -179,6 +190,14 @@ fn may_verify(key: &CommonParameters) -> bool {
     let is_for_signatures = key.public_key_use.as_ref().is_none_or(|it| *it == PublicKeyUse::Signature);
     let verifies = |operations: &Vec<KeyOperations>| operations.contains(&KeyOperations::Verify);
     is_for_signatures && key.key_operations.as_ref().is_none_or(verifies)
+}
+
+/// Returns a key whose `alg` is `EdDSA` if it was `Ed25519`, the name of RFC 9864 for the same with this curve.
+fn with_known_algorithm(mut key: serde_json::Value) -> serde_json::Value {
+    if let Some(algorithm) = key.get_mut("alg").filter(|algorithm| *algorithm == "Ed25519") {
+        *algorithm = "EdDSA".into();
+    }
+    key
 }
 
 fn signature_algorithm(algorithm: KeyAlgorithm) -> Option<SignatureAlgorithm> {
@@ -287,6 +306,22 @@ mod tests {
         assert_eq!((count(&keys, Some("rsa"), Ps256), count(&keys, Some("rsa"), Rs256)), (1, 0));
         assert_eq!((count(&keys, None, Es256), count(&keys, Some("other"), Es256)), (1, 0));
         assert_eq!(format!("{keys:?}"), "KeySet(2)");
+    }
+
+    #[test]
+    fn a_key_for_eddsa_names_it_in_either_way() {
+        for name in ["EdDSA", "Ed25519"] {
+            let keys = parse(json!([{ "kty": "OKP", "crv": "Ed25519", "x": X, "alg": name }])).unwrap();
+            assert_eq!(count(&keys, None, SignatureAlgorithm::EdDsa), 1, "{name}");
+        }
+        assert!(parse(json!([{ "kty": "EC", "crv": "P-256", "x": X, "y": Y, "alg": "Ed25519" }])).is_err());
+    }
+
+    #[test]
+    fn metadata_are_told_from_keys() {
+        let metadata = json!({ "issuer": "https://a.example", "jwks_uri": "https://a.example/jwks" }).to_string();
+        assert_eq!(KeySet::from_json(metadata.as_bytes()), Err(KeySetError::Metadata));
+        assert!(matches!(KeySet::from_json(b"{}"), Err(KeySetError::Syntax(_))));
     }
 
     #[test]

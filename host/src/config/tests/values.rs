@@ -86,6 +86,14 @@ fn the_audit_section_is_read_whole() {
 }
 
 #[test]
+fn the_section_of_development_is_read_whole() {
+    let dev = valid("everything.toml").dev.unwrap();
+    assert_eq!(dev.build.unwrap().as_str(), "cargo build --target wasm32-wasip2");
+    assert_eq!(dev.watch.iter().map(WatchPattern::as_str).collect::<Vec<_>>(), ["src", "*.toml"]);
+    assert_eq!(valid("minimal.toml").dev, None);
+}
+
+#[test]
 fn issuers_and_client_authorities_are_read_whole() {
     use crate::config::http::CertificateName;
     use crate::config::issuer::{Jwks, SignatureAlgorithm};

@@ -1,4 +1,4 @@
-//! Files that hold secrets and that other users may read.
+//! Permissions of files: those that hold secrets and that other users may read, and those that all users may write.
 
 use std::path::Path;
 
@@ -33,6 +33,26 @@ pub(super) fn readable_by_others(file: &Path) -> Option<Readable> {
 /// Other systems have no such permissions.
 #[cfg(not(unix))]
 pub(super) fn readable_by_others(_: &Path) -> Option<Readable> {
+    None
+}
+
+/// Returns the permission bits of a file or a directory, if all users may write to it. In a directory with the sticky bit they may
+/// not replace the files of others.
+#[cfg(unix)]
+pub(super) fn writable_by_all(path: &Path) -> Option<u32> {
+    use std::os::unix::fs::MetadataExt;
+
+    const OTHERS: u32 = 0o002;
+    const STICKY: u32 = 0o1000;
+    let metadata = path.metadata().ok()?;
+    let mode = metadata.mode() & 0o7777;
+    let is_sticky = metadata.is_dir() && mode & STICKY != 0;
+    (mode & OTHERS != 0 && !is_sticky && (metadata.is_file() || metadata.is_dir())).then_some(mode)
+}
+
+/// Other systems have no such permissions.
+#[cfg(not(unix))]
+pub(super) fn writable_by_all(_: &Path) -> Option<u32> {
     None
 }
 

@@ -26,7 +26,8 @@ type EntryWithCapabilities = (Resource, Option<ResourceCapabilities>);
 impl ResultEncoder<'_> {
     /// Encodes the result of a method that lists resources.
     pub(super) fn list_result(&self, listing: Listing<Resource>) -> Encoder {
-        let caching = self.cache_hints(wire::listing_ttl(&listing), Operation::List);
+        let ttl = Some(Resource::min_ttl(listing.items.iter()));
+        let caching = self.cache_hints(wire::listing_ttl(&listing, ttl), Operation::List);
         let entries: Vec<EntryWithCapabilities> = listing.items.into_iter().map(|entry| self.describe(entry)).collect();
         let revision = self.revision;
         Encoder::new(move |writer| {
@@ -40,7 +41,7 @@ impl ResultEncoder<'_> {
 
     /// Encodes the result of `resources/read`: each content has the members of its resource.
     pub(super) fn read_result(&self, contents: Vec<ResourceContents>) -> Encoder {
-        let caching = self.cache_hints(wire::min_ttl(contents.iter().map(|one| &one.entry)), Operation::Read);
+        let caching = self.cache_hints(Resource::min_ttl(contents.iter().map(|one| &one.entry)), Operation::Read);
         let contents: Vec<(EntryWithCapabilities, ResourceBody)> =
             contents.into_iter().map(|one| self.describe_contents(one)).collect();
         let revision = self.revision;
@@ -55,7 +56,7 @@ impl ResultEncoder<'_> {
 
     /// Encodes the result of `resources/metadata`.
     pub(super) fn metadata_result(&self, entry: Resource) -> Encoder {
-        let caching = self.cache_hints(wire::min_ttl([&entry].into_iter()), Operation::Metadata);
+        let caching = self.cache_hints(entry.ttl.unwrap_or_default(), Operation::Metadata);
         let (shown, revision) = (self.describe(entry), self.revision);
         Encoder::new(move |writer| {
             writer.object(|members| {

@@ -34,7 +34,6 @@ mod ring_provider;
 mod static_tokens;
 mod token_error;
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -54,12 +53,13 @@ pub(super) use self::client_certificate::{ClientCertificate, ClientCertificateVe
 use self::static_tokens::StaticTokens;
 use self::token_error::TokenError;
 use crate::access::Principal;
+use crate::access::rate::{RateClient, RateExceeded};
 use crate::config::issuer::Scope;
 use crate::config::{Config, Operation};
 use crate::host::Host;
 use crate::log_target;
 use crate::server::client_id::ClientId;
-use crate::throttle::Throttle;
+use crate::throttle::ThrottlePerReason;
 
 /// The maximum size of a token in bytes.
 const MAX_TOKEN_LEN: usize = 16 << 10;
@@ -90,6 +90,9 @@ pub(super) enum AuthenticationError {
     /// Its token cannot be verified now.
     #[error("the access token cannot be verified now; try again later")]
     Unavailable,
+    /// Too many requests of its address had credentials that are not valid, so its issuer is not asked about its token.
+    #[error("{0}")]
+    TooManyFailures(RateExceeded),
 }
 
 const INVALID_TOKEN: AuthenticationError = AuthenticationError::InvalidToken("the access token is invalid");
@@ -149,13 +152,10 @@ impl Authenticated {
     /// Returns the scopes that the operations require, if the access token does not have all of them.
     pub(super) fn require_scopes(&self, operations: &[Operation]) -> Result<(), AuthenticationError> {
         let Some(token) = &self.access_token else { return Ok(()) };
-        let of_operations = operations.iter().filter_map(|operation| token.issuer.operation_scopes.get(operation));
-        let mut required: Vec<&Scope> = token.issuer.scopes.iter().chain(of_operations.flatten()).collect();
+        let required = token.issuer.required_scopes(operations);
         if token.has_scopes(required.iter().map(|scope| scope.as_str())) {
             return Ok(());
         }
-        required.sort();
-        required.dedup();
         Err(AuthenticationError::InsufficientScope(required.into_iter().cloned().collect()))
     }
 }
@@ -167,8 +167,8 @@ pub(super) struct Authenticator {
     current: ArcSwapOption<Snapshot>,
     /// Held while one is made, so that keys that were fetched are not lost.
     update: parking_lot::Mutex<()>,
-    /// The throttles of the log lines about credentials that are not accepted, by the kind of the reason.
-    rejection_logs: parking_lot::Mutex<HashMap<&'static str, Throttle>>,
+    /// The throttles of the log lines about credentials that are not accepted.
+    rejection_log: ThrottlePerReason,
 }
 
 /// Who is authenticated by one config.
@@ -200,7 +200,7 @@ impl Authenticator {
             host,
             current: ArcSwapOption::empty(),
             update: parking_lot::Mutex::new(()),
-            rejection_logs: parking_lot::Mutex::default(),
+            rejection_log: ThrottlePerReason::new(WARN_INTERVAL),
         }
     }
 
@@ -248,7 +248,10 @@ impl Authenticator {
                 self.log_rejection("scope", &reason, client);
             }
             // Every client begins without credentials; the others have been logged.
-            AuthenticationError::Missing | AuthenticationError::InvalidToken(_) | AuthenticationError::Unavailable => {}
+            AuthenticationError::Missing
+            | AuthenticationError::InvalidToken(_)
+            | AuthenticationError::Unavailable
+            | AuthenticationError::TooManyFailures(_) => {}
         }
         self.snapshot().challenge.response(error)
     }
@@ -270,11 +273,9 @@ impl Authenticator {
                     return Err(INVALID_TOKEN);
                 }
                 None => {
-                    let token = snapshot
-                        .access_tokens
-                        .verify(token, client)
-                        .await
-                        .map_err(|error| self.token_error(&error, client))?;
+                    let may_ask = || self.may_ask_issuer(client);
+                    let verified = snapshot.access_tokens.verify(token, client, &may_ask).await;
+                    let token = verified.map_err(|error| self.token_error(&error, client))?;
                     let expires_in = token.expires_in();
                     (token.principal.clone(), Some(token), expires_in)
                 }
@@ -323,7 +324,7 @@ impl Authenticator {
                     Ok(verified) if verified.principal == principal && verified.require_scopes(&operations).is_ok() => {
                         (expires, failing_since) = (verified.expires, None);
                     }
-                    Err(AuthenticationError::Unavailable)
+                    Err(AuthenticationError::Unavailable | AuthenticationError::TooManyFailures(_))
                         if expires.is_none_or(|at| Instant::now() < at)
                             && failing_since.get_or_insert_with(Instant::now).elapsed() < GRACE_TIME => {}
                     _ => return,
@@ -342,6 +343,9 @@ impl Authenticator {
 
     /// Logs why an access token is not accepted, and returns what its client is told.
     fn token_error(&self, error: &TokenError, client: &ClientId) -> AuthenticationError {
+        if let TokenError::TooManyFailures(exceeded) = error {
+            return AuthenticationError::TooManyFailures(*exceeded);
+        }
         self.log_rejection(error.kind(), &format!("an access token is not accepted: {error}"), client);
         match error {
             TokenError::Unavailable(_) => AuthenticationError::Unavailable,
@@ -351,12 +355,37 @@ impl Authenticator {
 
     /// Logs why the credentials of a client are not accepted; throttled by the kind of the reason.
     fn log_rejection(&self, kind: &'static str, reason: &str, client: &ClientId) {
-        let mut throttles = self.rejection_logs.lock();
-        match throttles.entry(kind).or_insert_with(|| Throttle::new(WARN_INTERVAL)).record() {
+        match self.rejection_log.record(kind) {
             Some(suppressed) => {
                 tracing::warn!(target: log_target::SERVER, %client, suppressed, reason, "a request is not authenticated");
             }
             None => tracing::debug!(target: log_target::SERVER, %client, reason, "a request is not authenticated"),
+        }
+    }
+
+    /// Returns whether an issuer may be asked about a token of that client: one whose tokens fail all the time causes no questions.
+    fn may_ask_issuer(&self, client: &ClientId) -> Result<(), RateExceeded> {
+        match client.rate_client() {
+            RateClient::Address(address) => {
+                let config = self.host.config();
+                self.host.rates().check_failed_authentications(&config.http.limits, address)
+            }
+            RateClient::Principal(_) => Ok(()),
+        }
+    }
+
+    /// Requests the keys of all issuers that publish them at a URL, and after each reload those of new ones, so that a wrong URL is
+    /// logged before a client needs it. Runs until the host is dropped.
+    pub(super) fn request_keys(self: &Arc<Self>) -> impl Future<Output = ()> + Send + use<> {
+        let (authenticator, mut generations) = (Arc::downgrade(self), self.host.generations());
+        async move {
+            while let Some(authenticator) = authenticator.upgrade() {
+                authenticator.snapshot().access_tokens.request_keys();
+                drop(authenticator);
+                if generations.changed().await.is_err() {
+                    return;
+                }
+            }
         }
     }
 

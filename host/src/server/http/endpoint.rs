@@ -11,9 +11,10 @@ use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
 use axum::http::{HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt as _;
+use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::authentication::{Authenticated, AuthenticationError, Authenticator};
 use super::caller::Caller;
@@ -24,8 +25,9 @@ use super::rate_limiter::RateLimiter;
 use super::rmcp_service::RmcpService;
 use super::sessions::{self, Sessions};
 use super::stream_limiter::StreamLimiter;
-use super::{HttpOptions, unavailable, unread_body};
+use super::{HttpOptions, unavailable};
 use crate::access::Principal;
+use crate::config::Operation;
 use crate::host::Host;
 use crate::log_target;
 use crate::server::SESSION_ID_HEADER;
@@ -56,6 +58,8 @@ pub(super) struct Endpoint {
     shutdown: CancellationToken,
     /// Fires after the drain, and ends sessions with their event streams.
     streams: CancellationToken,
+    /// The task that requests the keys of issuers; none if the service is made outside of a runtime.
+    _key_requests: Option<AbortOnDropHandle<()>>,
 }
 
 impl Endpoint {
@@ -65,9 +69,12 @@ impl Endpoint {
         let rmcp = Arc::new(RmcpService::new(host.clone(), sessions.clone(), streams.clone(), shutdown.clone()));
         let stream_limiter = Arc::new(StreamLimiter::new(host.clone()));
         let post_handler = PostHandler::new(host.clone(), rmcp.clone(), sessions.clone(), stream_limiter.clone());
+        let authenticator = Arc::new(Authenticator::new(host.clone()));
+        let key_requests = Handle::try_current().map(|runtime| runtime.spawn(authenticator.request_keys()));
         Self {
             budget: budget(host.clone()),
-            authenticator: Arc::new(Authenticator::new(host.clone())),
+            authenticator,
+            _key_requests: key_requests.ok().map(AbortOnDropHandle::new),
             rate_limiter: RateLimiter::new(host.clone()),
             host,
             options,
@@ -114,11 +121,11 @@ impl Endpoint {
         };
         let authenticated = match self.authenticate(&mut request, connection.client()).await {
             Ok(authenticated) => authenticated,
-            Err(rejection) => return unread_body::reject(request, rejection).await,
+            Err(rejection) => return rejection,
         };
         let account = connection.of_client(connection.client().of_principal(&authenticated.principal));
         if let Err(exceeded) = self.rate_limiter.take(account.client(), NonZeroU32::MIN) {
-            return unread_body::reject(request, exceeded.into_response()).await;
+            return exceeded.into_response();
         }
         let caller = Caller { authenticated, account };
         accept::normalize(&request.method().clone(), request.headers_mut());
@@ -140,18 +147,25 @@ impl Endpoint {
                 if caller.authenticated.is_outdated()
                     && let Err(error) = self.authenticator.verify_again(&caller.authenticated).await
                 {
-                    return self.authenticator.reject(&error, caller.account.client());
+                    return self.reject(&error, caller.account.client());
                 }
                 operations = received.operations();
                 if let Err(error) = caller.authenticated.require_scopes(&operations) {
-                    return self.authenticator.reject(&error, caller.account.client());
+                    return self.reject(&error, caller.account.client());
                 }
                 let Some(in_flight) = self.begin_request() else { return shutting_down() };
                 let response = self.post_handler.handle(received, &caller).await;
                 // Until the answer has been sent.
                 response.map(|body| GuardedBody::wrap(body, in_flight))
             }
-            Method::GET => self.forward_event_stream(request, &caller).await,
+            Method::GET => {
+                // What it delivers requires the scopes of a subscription, if its token has them.
+                let subscribe = [Operation::Subscribe];
+                if caller.authenticated.require_scopes(&subscribe).is_ok() {
+                    operations.extend(subscribe);
+                }
+                self.forward_event_stream(request, &caller).await
+            }
             _ => self.rmcp.forward(request, &caller).await,
         };
         if caller.authenticated.has_credentials() && is_event_stream(&response) {
@@ -177,10 +191,21 @@ impl Endpoint {
     /// Returns the response to a request of that client without a principal, within its rates.
     fn reject_unauthenticated(&self, error: &AuthenticationError, client: &ClientId) -> Response {
         let taken = match error {
+            AuthenticationError::TooManyFailures(_) => Ok(()),
             AuthenticationError::InvalidToken(_) => self.rate_limiter.take_failed_authentication(client),
             _ => self.rate_limiter.take(client, NonZeroU32::MIN),
         };
-        taken.map_or_else(IntoResponse::into_response, |()| self.authenticator.reject(error, client))
+        taken.map_or_else(IntoResponse::into_response, |()| self.reject(error, client))
+    }
+
+    /// Returns the response to a request of that client whose credentials do not suffice, and logs why.
+    fn reject(&self, error: &AuthenticationError, client: &ClientId) -> Response {
+        match error {
+            AuthenticationError::TooManyFailures(exceeded) => {
+                self.rate_limiter.reject(client, *exceeded).into_response()
+            }
+            error => self.authenticator.reject(error, client),
+        }
     }
 
     /// Counts a request in flight, unless new ones are rejected.

@@ -5,4 +5,5 @@ pub(super) mod activity;
 pub(super) mod connection;
 pub(super) mod delivery;
 mod executor;
+mod handshake_log;
 pub(super) mod tls;

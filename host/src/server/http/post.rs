@@ -330,7 +330,7 @@ fn chunks(json: Encoder, charge: Option<Charge>) -> impl Stream<Item = Bytes> + 
             tokio::task::yield_now().await;
         }
         let piece = json.next_chunk()?;
-        Some((Bytes::from(piece), (json, charge, true)))
+        Some((piece, (json, charge, true)))
     })
 }
 
@@ -349,7 +349,7 @@ impl DirectRequest {
         let mut response = match json.is_finished() {
             true => json_response(status, first),
             false => {
-                let first = stream::iter([Bytes::from(first)]);
+                let first = stream::iter([first]);
                 let body = Body::from_stream(first.chain(chunks(json, None)).map(Ok::<_, Infallible>));
                 (status, [(CONTENT_TYPE, JSON)], body).into_response()
             }
@@ -412,8 +412,8 @@ pub(super) fn message_response(status: StatusCode, message: &impl serde::Seriali
 }
 
 /// Returns the answer to one message.
-fn json_response(status: StatusCode, json: Vec<u8>) -> Response {
-    (status, [(CONTENT_TYPE, JSON)], json).into_response()
+fn json_response(status: StatusCode, json: impl Into<Body>) -> Response {
+    (status, [(CONTENT_TYPE, JSON)], json.into()).into_response()
 }
 
 fn sse_response(body: Body) -> Response {

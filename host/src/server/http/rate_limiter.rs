@@ -3,7 +3,8 @@
 //! A request is counted when its principal is known, before its body is received; the further messages of a batch when it
 //! has been parsed. One whose credentials are not valid is counted for its address, at a rate of its own
 //! ([`failed_authentications`](crate::config::http::HttpServerLimits::failed_authentications)), and takes nothing from the
-//! valid ones of that address.
+//! valid ones of that address. While that rate is exceeded, no issuer is asked about a token of that address that has not been
+//! valid before: then such a request is rejected, too.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -20,24 +21,24 @@ use crate::log_target;
 use crate::server::client_id::ClientId;
 use crate::server::error::rate_exceeded;
 use crate::server::jsonrpc::Rejection;
-use crate::throttle::Throttle;
+use crate::throttle::ThrottlePerReason;
 
-/// The throttle interval of the warning that requests are rejected.
+/// The throttle interval of the warnings that requests are rejected, for each limit.
 const WARN_INTERVAL: Duration = Duration::from_secs(10);
 
 /// The rate limits of the clients of a service.
 pub(super) struct RateLimiter {
     host: Arc<Host>,
-    log: Throttle,
+    log: ThrottlePerReason,
 }
 
 /// A request that exceeds a rate limit.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct TooManyRequests(RateExceeded);
+pub(super) struct TooManyRequests(pub(super) RateExceeded);
 
 impl RateLimiter {
     pub(super) fn new(host: Arc<Host>) -> Self {
-        Self { host, log: Throttle::new(WARN_INTERVAL) }
+        Self { host, log: ThrottlePerReason::new(WARN_INTERVAL) }
     }
 
     /// Takes so many requests of that client.
@@ -55,10 +56,10 @@ impl RateLimiter {
         taken.map_err(|exceeded| self.reject(client, exceeded))
     }
 
-    /// Logs that a request is rejected; throttled.
-    fn reject(&self, client: &ClientId, exceeded: RateExceeded) -> TooManyRequests {
+    /// Logs that a request is rejected; throttled for each limit.
+    pub(super) fn reject(&self, client: &ClientId, exceeded: RateExceeded) -> TooManyRequests {
         let key = exceeded.limit.key();
-        match self.log.record() {
+        match self.log.record(key) {
             Some(suppressed) => {
                 tracing::warn!(target: log_target::SERVER, %client, key, suppressed, "a request is rejected: {exceeded}");
             }

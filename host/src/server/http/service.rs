@@ -20,7 +20,7 @@ use super::authentication::resource_metadata::{self, WELL_KNOWN_PATH};
 use super::charge::ResponseCharge;
 use super::endpoint::Endpoint;
 use super::guarded_body::GuardedBody;
-use super::{ENDPOINT_PATH, HttpOptions, head, layers, unavailable};
+use super::{ENDPOINT_PATH, HttpOptions, head, layers, unavailable, unread_body};
 use crate::access::Principal;
 use crate::host::Host;
 use crate::server::budget::Budget;
@@ -174,15 +174,19 @@ impl McpService {
     /// Answers a request of a foreign server: supplies what a connection of [`serve_http`](super::serve_http) supplies.
     async fn call_mounted(mut self, mut request: Request) -> Response {
         if let Err(rejected) = head::strip_unused(&mut request) {
-            return rejected.into_response();
+            let (request, unread) = unread_body::track(request);
+            drop(request);
+            return unread.discard_before(rejected.into_response()).await;
         }
         let client = client_id(&self.endpoint, &request);
         let account = self.endpoint.budget().account(client);
         request.extensions_mut().insert(account);
-        let mut response = match self.route.call(request).await {
+        let (request, unread) = unread_body::track(request);
+        let response = match self.route.call(request).await {
             Ok(response) => response,
             Err(never) => match never {},
         };
+        let mut response = unread.discard_before(response).await;
         match ResponseCharge::take_from(&mut response) {
             Some(charge) => response.map(|body| GuardedBody::until_dropped(body, charge)),
             None => response,

@@ -1,60 +1,143 @@
-//! Bodies of requests that are rejected by their head.
+//! Bodies of requests that are rejected before the body was read.
 //!
 //! After the response to a request whose body was not read, an HTTP/1.1 connection is closed. A client that sends the head and the
-//! body separately may not have sent the body yet, keeps the connection, and sends its next request on it, which fails. So the
-//! body is discarded first, if it is at most [`MAX_DISCARDED`] bytes long and arrives within [`MAX_WAIT`]. Otherwise the response
-//! says that the connection is closed (RFC 9112, section 9.6).
+//! body separately may not have sent the body yet, keeps the connection, and sends its next request on it, which fails. Over HTTP/2
+//! the stream is reset, and some clients (curl) lose a response that is followed by a reset. So before the response to a rejected
+//! request is sent, what is left of its body is discarded, if it is at most [`MAX_DISCARDED`] bytes long and arrives within
+//! [`MAX_WAIT`]. Otherwise a response over HTTP/1.1 says that the connection is closed (RFC 9112, section 9.6).
 
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
-use axum::body::{Body, HttpBody as _};
-use axum::extract::Request;
-use axum::http::header::CONNECTION;
-use axum::http::{HeaderValue, Version};
+use axum::body::HttpBody;
+use axum::http::header::{CONNECTION, EXPECT};
+use axum::http::{HeaderValue, Request, Version};
 use axum::response::Response;
+use http_body::{Frame, SizeHint};
 use http_body_util::BodyExt as _;
+use hyper::body::Buf as _;
+use parking_lot::Mutex;
 use tokio::time::timeout;
 
 /// The maximum size of a body that is discarded.
-const MAX_DISCARDED: usize = 64 << 10;
+const MAX_DISCARDED: usize = 1 << 20;
 /// The maximum time for which a body is waited for.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 
-/// Returns the response to a request that is rejected, after its body was discarded.
-pub(super) async fn reject(request: Request, mut response: Response) -> Response {
-    let version = request.version();
-    if !timeout(MAX_WAIT, discard(request.into_body())).await.unwrap_or(false) && version < Version::HTTP_2 {
-        response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+/// The body of a request. One that is dropped before its end is left to [`UnreadBody`].
+pub(super) struct RequestBody<B> {
+    body: Option<B>,
+    /// None if there is nothing to read.
+    left: Option<Arc<Mutex<Option<B>>>>,
+}
+
+/// What nobody read of the body of a request.
+pub(super) struct UnreadBody<B> {
+    left: Option<Arc<Mutex<Option<B>>>>,
+    version: Version,
+    /// Whether the client sends the body only when it is told to.
+    is_withheld: bool,
+}
+
+/// Returns the request, and what will be left of its body.
+pub(super) fn track<B: HttpBody>(request: Request<B>) -> (Request<RequestBody<B>>, UnreadBody<B>) {
+    let left = (!request.body().is_end_stream()).then(Arc::default);
+    let (version, is_withheld) = (request.version(), request.headers().contains_key(EXPECT));
+    let unread = UnreadBody { left: left.clone(), version, is_withheld };
+    (request.map(|body| RequestBody { body: Some(body), left }), unread)
+}
+
+impl<B: HttpBody + Unpin> UnreadBody<B> {
+    /// Discards what is left of the body of a request that is answered by an error. Returns the response.
+    pub(super) async fn discard_before(self, mut response: Response) -> Response {
+        let is_error = response.status().is_client_error() || response.status().is_server_error();
+        let left = self.left.filter(|_| is_error).and_then(|left| left.lock().take());
+        let Some(body) = left else { return response };
+        let is_http1 = self.version < Version::HTTP_2;
+        let is_withheld = self.is_withheld && is_http1;
+        if (is_withheld || !timeout(MAX_WAIT, discard(body)).await.unwrap_or(false)) && is_http1 {
+            response.headers_mut().insert(CONNECTION, HeaderValue::from_static("close"));
+        }
+        response
     }
-    response
 }
 
 /// Discards a body. Returns whether nothing of it remains.
-async fn discard(mut body: Body) -> bool {
+async fn discard<B: HttpBody + Unpin>(mut body: B) -> bool {
     let announced = usize::try_from(body.size_hint().lower()).unwrap_or(usize::MAX);
     let mut left = MAX_DISCARDED.checked_sub(announced).map(|_| MAX_DISCARDED);
     while let Some(allowed) = left {
         match body.frame().await {
             None => return true,
-            Some(Ok(frame)) => left = allowed.checked_sub(frame.data_ref().map_or(0, |data| data.len())),
+            Some(Ok(frame)) => left = allowed.checked_sub(frame.data_ref().map_or(0, |data| data.remaining())),
             Some(Err(_)) => return false,
         }
     }
     false
 }
 
+impl<B: HttpBody + Unpin> HttpBody for RequestBody<B> {
+    type Data = B::Data;
+    type Error = B::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        let Some(body) = &mut self.body else { return Poll::Ready(None) };
+        let frame = Pin::new(&mut *body).poll_frame(context);
+        if matches!(frame, Poll::Ready(None | Some(Err(_)))) || body.is_end_stream() {
+            self.left = None;
+        }
+        frame
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.as_ref().is_none_or(HttpBody::is_end_stream)
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.as_ref().map(HttpBody::size_hint).unwrap_or_default()
+    }
+}
+
+impl<B> Drop for RequestBody<B> {
+    fn drop(&mut self) {
+        if let Some(left) = &self.left {
+            *left.lock() = self.body.take();
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use std::io;
+    use std::time::Instant;
 
-    use axum::body::Bytes;
+    use axum::body::{Body, Bytes};
+    use axum::http::StatusCode;
     use futures::{StreamExt as _, stream};
 
     use super::*;
 
+    /// Answers a request, whose body nobody reads.
+    async fn reject(request: Request<Body>, status: StatusCode) -> Response {
+        let (request, unread) = track(request);
+        drop(request);
+        let mut response = Response::new(Body::empty());
+        *response.status_mut() = status;
+        unread.discard_before(response).await
+    }
+
     async fn is_kept(body: Body, version: Version) -> bool {
         let request = Request::builder().version(version).body(body).unwrap();
-        !reject(request, Response::new(Body::empty())).await.headers().contains_key(CONNECTION)
+        !reject(request, StatusCode::FORBIDDEN).await.headers().contains_key(CONNECTION)
+    }
+
+    fn silent() -> Body {
+        Body::from_stream(stream::pending::<io::Result<Bytes>>())
     }
 
     #[tokio::test]
@@ -64,10 +147,32 @@ mod tests {
         assert!(!is_kept(Body::from(vec![0; MAX_DISCARDED + 1]), Version::HTTP_11).await);
         let endless = stream::repeat(0).map(|_| Ok::<_, io::Error>(Bytes::from_static(&[0; 1024])));
         assert!(!is_kept(Body::from_stream(endless), Version::HTTP_11).await);
-        let silent = || Body::from_stream(stream::pending::<io::Result<Bytes>>());
         assert!(!is_kept(silent(), Version::HTTP_11).await);
         assert!(is_kept(silent(), Version::HTTP_2).await, "a stream of HTTP/2 is no connection");
         let broken = stream::once(async { Err::<Bytes, _>(io::Error::other("cut")) }).boxed();
         assert!(!is_kept(Body::from_stream(broken), Version::HTTP_11).await);
+    }
+
+    #[tokio::test]
+    async fn a_body_that_the_client_withholds_is_not_waited_for() {
+        let begun = Instant::now();
+        let request = Request::builder().header(EXPECT, "100-continue").body(silent()).unwrap();
+        let rejected = reject(request, StatusCode::UNAUTHORIZED).await;
+        assert_eq!(rejected.headers()[CONNECTION], "close");
+        assert!(begun.elapsed() < MAX_WAIT);
+    }
+
+    #[tokio::test]
+    async fn an_answer_that_is_no_error_does_not_wait_for_the_body() {
+        let begun = Instant::now();
+        let answered = reject(Request::new(silent()), StatusCode::OK).await;
+        assert!(begun.elapsed() < MAX_WAIT && answered.headers().is_empty());
+    }
+
+    #[tokio::test]
+    async fn of_a_body_that_was_read_nothing_is_left() {
+        let (request, unread) = track(Request::new(Body::from("text")));
+        assert_eq!(request.into_body().collect().await.unwrap().to_bytes(), "text");
+        assert!(unread.left.unwrap().lock().is_none());
     }
 }

@@ -46,7 +46,7 @@ impl Output {
         let writer = writer.as_mut().ok_or(io::ErrorKind::NotConnected)?;
         let written = async {
             while let Some(piece) = line.next_chunk() {
-                let mut rest = piece.as_slice();
+                let mut rest = &*piece;
                 while !rest.is_empty() {
                     self.set_blocked_since(Some(Instant::now()));
                     let count = writer.write(rest).await?;

@@ -28,6 +28,7 @@ provider: its traceback goes to the host's log, and the client gets an error wit
 from ._changes import Changes
 from ._config import Config, ConfigError
 from ._failures import Denied, Failure, Internal, InvalidRequest, NotFound, Unavailable
+from ._needs import Needs
 from ._paging import paginate
 from ._paths import decode_segment, encode_segment, split_query
 from ._provider import Provider, ReadResult, export, template
@@ -47,6 +48,7 @@ __all__ = [
     "Info",
     "Internal",
     "InvalidRequest",
+    "Needs",
     "NotFound",
     "Page",
     "PathTemplate",

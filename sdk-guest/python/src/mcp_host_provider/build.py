@@ -7,6 +7,8 @@ the provider, at build time; the component contains the initialized memory.
 from __future__ import annotations
 
 import argparse
+import ast
+import json
 import os
 import subprocess
 import sys
@@ -21,6 +23,9 @@ import {module}
 from mcp_host_provider._component import ResourceProvider as McpHostProviderResourceProvider010
 """
 
+_NEEDS_SECTION = b"mcp-host:needs/v1"
+_MAX_NEEDS = 65_536
+
 _TOOL = "import componentize_py; componentize_py.script()"
 
 
@@ -33,6 +38,7 @@ def build(source: Path, output: Path, world: str = "provider", paths: tuple[Path
     if not source.is_file() or source.suffix != ".py" or not source.stem.isidentifier():
         raise BuildError(f"{source}: expected a Python file whose name is that of a module, such as app.py")
     package = Path(__file__).parent
+    needs = declared_needs(source)
     with tempfile.TemporaryDirectory(prefix="mcp-host-provider-") as entry:
         Path(entry, "mcp_host_entry.py").write_text(_ENTRY.format(module=source.stem))
         search = [entry, str(source.parent.resolve()), *(str(path) for path in paths), str(package.parent)]
@@ -47,8 +53,47 @@ def build(source: Path, output: Path, world: str = "provider", paths: tuple[Path
         output.parent.mkdir(parents=True, exist_ok=True)
         # Renamed, so that a host that reloads on change never reads half a component.
         aside = output.with_name(f"{output.name}.{os.getpid()}.new")
-        aside.write_bytes(made.read_bytes())
+        aside.write_bytes(made.read_bytes() + (b"" if needs is None else needs_section(needs)))
         aside.replace(output)
+
+
+def declared_needs(source: Path) -> bytes | None:
+    """Returns the literal `NEEDS` of a module as JSON; None if it has none."""
+    try:
+        module = ast.parse(source.read_bytes(), source.name)
+    except SyntaxError:
+        return None  # The interpreter says more about it.
+    for statement in module.body:
+        targets = statement.targets if isinstance(statement, ast.Assign) else []
+        targets = [statement.target] if isinstance(statement, ast.AnnAssign) else targets
+        value = statement.value if isinstance(statement, (ast.Assign, ast.AnnAssign)) else None
+        if value is None or not any(isinstance(target, ast.Name) and target.id == "NEEDS" for target in targets):
+            continue
+        try:
+            needs = json.dumps(ast.literal_eval(value), ensure_ascii=False, allow_nan=False).encode()
+        except (ValueError, TypeError) as error:
+            where = f"{source}:{statement.lineno}"
+            raise BuildError(f"{where}: NEEDS must be a literal of dicts, lists, texts and numbers: {error}") from None
+        if len(needs) > _MAX_NEEDS:
+            raise BuildError(f"{source}:{statement.lineno}: NEEDS has {len(needs)} bytes as JSON, more than {_MAX_NEEDS}")
+        return needs
+    return None
+
+
+def needs_section(needs: bytes) -> bytes:
+    """Returns the custom section of a component with that JSON."""
+    body = _length(_NEEDS_SECTION) + _NEEDS_SECTION + needs
+    return b"\0" + _length(body) + body
+
+
+def _length(text: bytes) -> bytes:
+    """The length as LEB128."""
+    rest, encoded = len(text), bytearray()
+    while rest >= 0x80:
+        encoded.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    encoded.append(rest)
+    return bytes(encoded)
 
 
 def _explain(source: Path, said: str) -> str:

@@ -2,7 +2,7 @@
 #![allow(missing_docs, unsafe_code, unreachable_pub, dead_code, clippy::all, clippy::restriction, reason = "generated")]
 
 wit_bindgen::generate!({
-    path: "../../wit",
+    path: "wit",
     // Without `provider-dirs` and `provider-env`: std has files and variables.
     inline: "
         package mcp-host:sdk;

@@ -7,8 +7,10 @@
 //! | `control/1024` | that many bytes of text, each U+0001, which JSON encodes in six |
 //!
 //! It lists as many `text/0`, `text/1` and so on as the config key `count` says, none by default, and has the template
-//! `text/{size}`, with three completions. Its own computation is minimal, so that measurements show the overhead
+//! `text/{size}`, with three completions. With the config key `ttl`, all of them have that time to live, in seconds. Its own computation is minimal, so that measurements show the overhead
 //! around it.
+
+use std::time::Duration;
 
 use mcp_provider::{
     Argument, Completion, Config, Contents, Entry, Failure, Info, Page, Provider, Result, Template, export,
@@ -25,6 +27,7 @@ const MAX_SIZE: usize = 16 << 20;
 
 struct Sizes {
     count: usize,
+    ttl: Option<Duration>,
 }
 
 impl Provider for Sizes {
@@ -33,13 +36,14 @@ impl Provider for Sizes {
     }
 
     fn open(config: &Config) -> Result<Self> {
-        Ok(Self { count: config.parse("count")?.unwrap_or(0) })
+        let ttl = config.parse("ttl")?.map(Duration::from_secs);
+        Ok(Self { count: config.parse("count")?.unwrap_or(0), ttl })
     }
 
     fn list(&self, _parent: Option<&str>, cursor: Option<&str>, limit: usize) -> Result<Page> {
         let start = cursor.map_or(Ok(0), |cursor| cursor.parse().map_err(|_| Failure::invalid("expected a number")))?;
         let end = self.count.min(limit.saturating_add(start));
-        let entries = (start..end).map(|size| text_entry(size).size(size as u64)).collect();
+        let entries = (start..end).map(|size| self.entry(text_entry(size).size(size as u64))).collect();
         Ok(Page { entries, next_cursor: (end < self.count).then(|| end.to_string()) })
     }
 
@@ -47,9 +51,9 @@ impl Provider for Sizes {
         let (kind, size) = path.split_once('/').ok_or(Failure::NotFound)?;
         let size: usize = size.parse().ok().filter(|size| *size <= MAX_SIZE).ok_or(Failure::NotFound)?;
         match kind {
-            "text" => Ok(vec![Contents::text(text_entry(size), text(size))]),
-            "control" => Ok(vec![Contents::text(Entry::new(path, size.to_string()), "\u{1}".repeat(size))]),
-            "blob" => Ok(vec![Contents::blob(Entry::new(path, size.to_string()), blob(size))]),
+            "text" => Ok(vec![Contents::text(self.entry(text_entry(size)), text(size))]),
+            "control" => Ok(vec![Contents::text(self.entry(Entry::new(path, size.to_string())), "\u{1}".repeat(size))]),
+            "blob" => Ok(vec![Contents::blob(self.entry(Entry::new(path, size.to_string())), blob(size))]),
             _ => Err(Failure::NotFound),
         }
     }
@@ -61,6 +65,16 @@ impl Provider for Sizes {
     fn complete(&self, _template: &str, argument: &Argument, _known: &[Argument]) -> Result<Completion> {
         let usual = COMPLETED_SIZES.iter().map(ToString::to_string);
         Ok(Completion::matching(usual, &argument.value))
+    }
+}
+
+impl Sizes {
+    /// The entry with the time to live of the config.
+    fn entry(&self, entry: Entry) -> Entry {
+        match self.ttl {
+            Some(ttl) => entry.ttl(ttl),
+            None => entry,
+        }
     }
 }
 

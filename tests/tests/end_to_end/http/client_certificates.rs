@@ -127,3 +127,38 @@ async fn what_is_open_ends_with_the_authority_of_its_certificate() {
     assert_eq!(connection.send(setup.read("f")).await.status(), StatusCode::UNAUTHORIZED);
     setup.server.end().await;
 }
+
+#[tokio::test]
+async fn a_certificate_with_two_names_names_nobody_however_they_are_encoded() {
+    let setup = Setup::start().await;
+    for (first, second) in [("sensor 7", "sensor 8"), ("bob", "sensor 7"), ("sensor 7", "bob")] {
+        let client = setup.devices.issue_client_with_two_names(first, second);
+        let answer = setup.connect(Some(&client)).await.send(setup.read("f")).await;
+        assert_eq!(answer.status(), StatusCode::UNAUTHORIZED, "{first} {second}");
+    }
+    setup.server.end().await;
+}
+
+#[tokio::test]
+async fn why_a_handshake_fails_is_logged_once_in_a_while_for_each_reason() {
+    let setup = Setup::start().await;
+    let of_nobody = CertificateAuthority::new().issue_client("sensor 7", &[]);
+    let of_server = setup.devices.issue("sensor7.example");
+    let expired = setup.devices.issue_expired_client("sensor 7");
+    for client in [&of_nobody, &of_server, &expired, &of_nobody] {
+        assert!(!setup.connect(Some(client)).await.is_answered(setup.read("f")).await);
+    }
+    let plain = reqwest::get(format!("http://{}/healthz", setup.server.address())).await;
+    assert!(plain.is_err(), "{plain:?}");
+    for reason in [
+        "the client certificate is signed by no authority of `http.client-ca`",
+        "the client certificate has extended key usages, and `clientAuth` is none of them",
+        "the client certificate has expired",
+        "it does not speak TLS",
+    ] {
+        let line = setup.server.log_line(reason).await;
+        assert!(line.contains("WARN") && line.contains("client=127.0.0.1"), "{line}");
+    }
+    let log = setup.server.end().await.log;
+    assert_eq!(log.matches("TLS handshake failed").count(), 4, "{log}");
+}

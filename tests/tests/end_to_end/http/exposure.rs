@@ -102,9 +102,12 @@ async fn a_reload_does_not_take_away_what_protects_a_server_beyond_loopback() {
     let (config, authority) = write(protected_config());
     let server = HttpServer::start_at(&config, ANY_ADDRESS).await;
     config.replace(self::config().tls().http("hosts", vec!["mcp.example.com"]));
-    server.log_line("can be reached from other machines, and the config has no authentication").await;
+    let line = server.log_line("can be reached from other machines, and the config has no authentication").await;
+    assert!(line.contains("reload failed") && line.contains("nothing of the new config applies"), "{line}");
     let mut connection = Connection::tls(&loopback(&server), &authority, &["http/1.1"]).await;
     let wrong = list_request(&server, "mcp.example.com").bearer_auth("wrong");
     assert_eq!(connection.send(wrong).await.status(), StatusCode::UNAUTHORIZED, "tokens are still validated");
+    let right = list_request(&server, "mcp.example.com").bearer_auth(TOKEN);
+    assert_eq!(connection.send(right).await.status(), StatusCode::OK, "those of the old config");
     server.end().await;
 }

@@ -137,3 +137,22 @@ async fn tokens_are_guessed_at_a_bounded_rate_and_valid_ones_of_that_address_sta
     let log = server.end().await.log;
     assert!(!log.contains("guess"), "{log}");
 }
+
+#[tokio::test]
+async fn a_limit_that_is_exceeded_often_does_not_hide_another_in_the_log() {
+    let config = config_with_principals();
+    let config = config.http_limit("failed-authentications", "1/h").http_limit("client-rate", "1/h").write();
+    let server = HttpServer::start(&config).await;
+    for _ in 0..5 {
+        list(&server, Some("guess")).await;
+    }
+    for _ in 0..5 {
+        list(&server, Some("ci")).await;
+    }
+    for key in ["http.limits.failed-authentications", "http.limits.client-rate"] {
+        let line = server.log_line(key).await;
+        assert!(line.contains("WARN") && line.contains("a request is rejected"), "{line}");
+    }
+    let log = server.end().await.log;
+    assert_eq!(log.matches("a request is rejected").count(), 2, "one line for each: {log}");
+}

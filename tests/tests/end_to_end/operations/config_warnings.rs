@@ -3,7 +3,14 @@
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::PermissionsExt;
 
-use mcp_host_tests::{CertificateAuthority, ConfigFile, GitRepo, Plugin, RawStdio, Revision, Rule, run};
+use mcp_host_tests::{
+    CertificateAuthority, ConfigFile, Folder, GitRepo, HttpServer, Plugin, RawStdio, Revision, Rule, run,
+};
+
+/// A principal, and a group of nobody else.
+const NAMES: &str = "\n[[principal]]\nname = \"ci\"\n\
+    token-sha256 = \"60303ae22b998861bce3b28f33eec1be758a213c86c93c076dbe9f558c11c752\"\n\
+    [[group]]\nname = \"guests\"\nprincipals = [\"anonymous\"]\n";
 
 /// The warnings of `check` about the config as a whole.
 async fn warnings(config: &mcp_host_tests::WrittenConfig) -> Vec<String> {
@@ -56,11 +63,13 @@ async fn rules_and_globs_that_others_make_idle_are_told() {
         .rule(Rule::for_principal("users/ada").allow(["sample://a/x/.env", "sample://a/y"]).operations(["read"]))
         .write();
     let found = warnings(&config).await;
-    assert_eq!(found.len(), 2, "{found:?}");
+    assert_eq!(found.len(), 3, "{found:?}");
     assert!(found[0].starts_with("rule 2 (line "), "{found:?}");
     assert!(found[0].contains(" has no effect: other rules, such as rule 1 (line "), "{found:?}");
     assert!(found[1].starts_with("`allow` of rule 3 (line "), "{found:?}");
     assert!(found[1].contains("everything that it matches is denied, by `**/.env` of rule 1 (line "), "{found:?}");
+    let unknown = " names `users/ada`, and no `[[issuer]]` and no `http.client-ca` of that name can bring it";
+    assert!(found[2].starts_with("rule 3 (line ") && found[2].contains(unknown), "{found:?}");
 }
 
 #[tokio::test]
@@ -75,4 +84,70 @@ async fn a_glob_with_a_slash_where_a_listed_resource_has_an_encoded_one_is_told(
     assert_eq!(found.len(), 1, "{found:?}");
     let resource = "`git://g/blob/feature%2Fx/README.md`";
     assert!(found[0].contains("`git://g/blob/feature/x/**`") && found[0].contains(resource), "{found:?}");
+}
+
+#[tokio::test]
+async fn a_server_that_anybody_may_use_is_warned_of_and_so_is_a_certificate_that_clients_reject() {
+    let public = ConfigFile::new().plugin(Plugin::sample("a")).tls().http("hosts", vec!["mcp.example.com"]);
+    let public = public.rule(Rule::for_principal("ci").allow(["**"])).rule(Rule::for_principal("*").allow(["**"]));
+    let config = public.server("http", "0.0.0.0:8443").append(NAMES).write();
+    let authority = CertificateAuthority::new();
+    config.write_certificate(&authority.issue("localhost"));
+    let found = warnings(&config).await;
+    let expected = [
+        "allows `*`, which includes clients without credentials, something, and other machines can reach the server",
+        "the certificate of `http.tls` is not for `mcp.example.com`",
+        "key.pem holds a secret",
+        "no rule names the group `guests`",
+        "rule 1 (line ",
+    ];
+    assert_eq!(found.len(), expected.len(), "{found:?}");
+    assert!(found.iter().zip(expected).all(|(found, expected)| found.contains(expected)), "{found:?}");
+    assert!(found[0].starts_with("rule 2 (line "), "{found:?}");
+
+    let server = HttpServer::start_at(&config, "0.0.0.0:0").await;
+    for warning in &found {
+        server.log_line(warning).await;
+    }
+    config.write_certificate(&authority.issue_expired("mcp.example.com"));
+    server.log_line("the certificate of `http.tls` expired at 2020-01-02T00:00:00Z, so clients reject it").await;
+    let log = server.end().await.log;
+    assert_eq!(log.matches("is not for `mcp.example.com`").count(), 1, "{log}");
+}
+
+#[tokio::test]
+async fn names_that_no_rule_gives_anything_are_told() {
+    let config = || ConfigFile::new().plugin(Plugin::sample("a")).server("http", "127.0.0.1:8080").append(NAMES);
+    let nothing = "no rule allows a client over HTTP anything, so nobody sees a resource there";
+    let group = "no rule names the group `guests`";
+    let found = warnings(&config().rule(Rule::for_principal("local").allow(["**"])).write()).await;
+    assert!(found.len() == 2 && found[0].contains(nothing) && found[1].contains(group), "{found:?}");
+    let denied =
+        config().rule(Rule::for_principal("anonymous").allow(["**"])).rule(Rule::for_principal("ci").deny(["**"]));
+    let found = warnings(&denied.write()).await;
+    let principal = "no rule allows the principal `ci` anything";
+    assert!(found.len() == 2 && found[0].contains(group) && found[1].contains(principal), "{found:?}");
+}
+
+#[tokio::test]
+async fn files_of_the_host_that_a_plugin_or_all_users_reach_are_told() {
+    let folder = Folder::with_files([("a.md", "hello")]);
+    let audit = folder.path().join("audit.jsonl");
+    let config = ConfigFile::new()
+        .plugin(Plugin::notes("notes", folder.path()))
+        .audit("file", audit.to_str().unwrap())
+        .allow_all()
+        .write();
+    let found = warnings(&config).await;
+    assert_eq!(found.len(), 1, "{found:?}");
+    let said = format!(
+        "the audit log {} is in a directory that `grants.dirs` of plugin `notes` grants",
+        audit.canonicalize().unwrap_or_else(|_| folder.path().canonicalize().unwrap().join("audit.jsonl")).display()
+    );
+    assert!(found[0].starts_with(&said), "{found:?}");
+    set_permissions(config.path(), Permissions::from_mode(0o646)).unwrap();
+    let found = warnings(&config).await;
+    assert_eq!(found.len(), 2, "{found:?}");
+    assert!(found[1].starts_with("all users may write to ") && found[1].contains("(mode 0646)"), "{found:?}");
+    assert_eq!(run(["check", "--strict", "--config", config.path().to_str().unwrap()]).await.code(), 1);
 }

@@ -1,7 +1,10 @@
 //! `mcp-host explain` and `mcp-host token`: what an admin sees of access.
 
-use mcp_host_tests::{ConfigFile, Plugin, Rule, run};
+use std::process::Stdio;
+
+use mcp_host_tests::{ConfigFile, Plugin, Rule, host_command, run};
 use serde_json::Value;
+use tokio::io::AsyncWriteExt;
 
 #[tokio::test]
 async fn the_rule_that_decides_is_named_with_its_line() {
@@ -32,6 +35,58 @@ async fn the_rule_that_decides_is_named_with_its_line() {
     assert!(nowhere.code() == 1 && nowhere.stderr.contains("no plugin's mount owns the URI"), "{}", nowhere.stderr);
     let view = explain(&["--as", "corp/ada"]).await;
     assert!(String::from_utf8_lossy(&view.stdout).contains(&format!("rule 1, line {line}: all operations\n")));
+}
+
+#[tokio::test]
+async fn the_scopes_that_a_token_needs_for_the_operation_are_named() {
+    let issuer = "\n[[issuer]]\nname = \"corp\"\nissuer = \"https://login.example.com\"\njwks = \"https://login.example.com/jwks\"\n\
+                  scopes = [\"mcp:read\"]\noperation-scopes = { subscribe = [\"mcp:subscribe\"] }\n";
+    let config = ConfigFile::new()
+        .http("public-url", "https://mcp.example.com/mcp")
+        .plugin(Plugin::sample("a"))
+        .rule(Rule::for_principal("corp/ada").allow(["sample://a/**"]))
+        .append(issuer)
+        .write();
+    let path = config.path();
+    let file = path.to_str().unwrap();
+    let explain = async |arguments: &[&str]| run(["explain", "--config", file].iter().chain(arguments)).await.text();
+    let read = explain(&["--as", "corp/ada", "sample://a/x"]).await;
+    assert!(read.contains("\nscopes     mcp:read, which the token needs beside\n"), "{read}");
+    let subscribe = explain(&["--as", "corp/ada", "--op", "subscribe", "--json", "sample://a/x"]).await;
+    let subscribe: Value = serde_json::from_str(&subscribe).unwrap();
+    assert_eq!(subscribe["scopes"], serde_json::json!(["mcp:read", "mcp:subscribe"]));
+    let local = explain(&["sample://a/x"]).await;
+    assert!(!local.contains("scopes"), "{local}");
+}
+
+#[tokio::test]
+async fn what_the_rules_do_not_allow_is_not_found_and_the_command_says_that_they_do_not() {
+    let config =
+        ConfigFile::new().plugin(Plugin::sample("a")).rule(Rule::for_principal("*").allow(["sample://a/x"])).write();
+    let path = config.path();
+    for (command, operation) in [("read", "read"), ("list", "list")] {
+        let arguments = [command, "sample://a/secret", "--as", "anonymous", "--config", path.to_str().unwrap()];
+        let denied = run(arguments).await;
+        assert_eq!(denied.code(), 1, "{}", denied.stderr);
+        let advice = format!("`mcp-host explain --as anonymous --op {operation} sample://a/secret` says why");
+        assert!(denied.stderr.contains(&advice) && denied.stderr.contains("there is no resource"), "{}", denied.stderr);
+    }
+}
+
+#[tokio::test]
+async fn a_text_that_no_client_can_send_as_a_token_has_no_digest() {
+    for (input, expected) in [("token: mcp_x\n", None), ("mcp_x\n", Some(64))] {
+        let mut command = host_command();
+        command.args(["token", "hash"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = command.spawn().unwrap();
+        process.stdin.take().unwrap().write_all(input.as_bytes()).await.unwrap();
+        let output = process.wait_with_output().await.unwrap();
+        let digest = String::from_utf8(output.stdout).unwrap();
+        assert_eq!((output.status.success(), digest.trim().len()), (expected.is_some(), expected.unwrap_or(0)));
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(message.contains("is not a token: it has spaces"), expected.is_none(), "{message}");
+        assert!(!message.contains("mcp_x"), "{message}");
+    }
 }
 
 #[tokio::test]

@@ -4,7 +4,7 @@ use std::fs;
 
 use mcp_host_tests::{
     CertificateAuthority, ConfigFile, Connection, Folder, GitRepo, HttpServer, MockOrigin, Plugin, RawStdio, Reply,
-    Revision, Rule, WrittenConfig, component, fixture, run,
+    ReservedPort, Revision, Rule, TokenIssuer, WrittenConfig, component, fixture, run,
 };
 use serde_json::{Value, json};
 
@@ -182,4 +182,51 @@ async fn a_confined_server_listens_and_takes_a_renewed_certificate_and_says_why_
     config.replace(served().plugin(Plugin::sample("v").variable_from_file("V", &value)));
     server.log_line("restart it to read").await;
     server.end().await;
+}
+
+#[tokio::test]
+async fn a_confined_server_keeps_its_issuers_and_its_audit_log_if_the_new_ones_need_more() {
+    let (issuer, other) = (TokenIssuer::start().await, TokenIssuer::start().await);
+    let port = ReservedPort::new();
+    let notes = Folder::with_files([("a.md", "a"), ("b.md", "b")]);
+    let (logs, elsewhere) = (Folder::with_files([("empty", "")]), Folder::with_files([("empty", "")]));
+    let served = |keys: &TokenIssuer, logs: &Folder, denied: &str| {
+        let entry = format!(
+            "\n[[issuer]]\nname = \"corp\"\nissuer = \"{}\"\nalgorithms = [\"ES256\"]\njwks = \"{}\"\n",
+            keys.identifier(),
+            keys.origin().url("/jwks")
+        );
+        confined()
+            .http("public-url", port.mcp_url())
+            .audit("file", logs.path().join("audit.jsonl").to_str().unwrap())
+            .plugin(Plugin::notes("n", notes.path()))
+            .rule(Rule::for_principal("corp/ada").allow(["notes://n/**"]).deny([denied]))
+            .append(&entry)
+    };
+    let config = served(&issuer, &logs, "notes://n/a.md").write();
+    if !kernel_confines(&config).await {
+        return;
+    }
+    let server = HttpServer::start_at(&config, &port.address().to_string()).await;
+    let token = issuer.sign(&issuer.claims("ada", &port.mcp_url()));
+    let list = async || {
+        let mut wire = server.uninitialized(Revision::V_2026_07_28);
+        let listed = wire.request_builder("resources/list", json!({})).bearer_auth(&token).send().await.unwrap();
+        assert_eq!(listed.status(), 200);
+        listed.text().await.unwrap()
+    };
+    assert!(list().await.contains("notes://n/b.md"));
+
+    config.replace(served(&other, &elsewhere, "notes://n/b.md"));
+    let line = server.log_line("reload failed").await;
+    assert!(line.contains("keeping the current plugins and the current issuers and audit log; rules"), "{line}");
+    assert!(line.contains(&format!("connect to port {}", other.origin().port())), "{line}");
+    let listed = list().await;
+    assert!(listed.contains("notes://n/a.md") && !listed.contains("notes://n/b.md"), "the new rules apply: {listed}");
+    assert_eq!(other.origin().requests(), []);
+    assert!(!elsewhere.path().join("audit.jsonl").exists());
+    let exit = server.end().await;
+    assert!(!exit.log.contains("audit log cannot"), "{}", exit.log);
+    let lines = fs::read_to_string(logs.path().join("audit.jsonl")).unwrap();
+    assert_eq!(lines.lines().count(), 2, "{lines}");
 }

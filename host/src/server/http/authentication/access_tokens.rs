@@ -6,6 +6,9 @@
 //! What a token was found to be counts for [`CACHE_TIME`], at most until it expires, and only while its issuer publishes the key that
 //! it is signed with. What an issuer that was asked says against it counts as long, and that the issuer did not answer for
 //! [`FAILURE_TIME`]. Requests with the same token share one verification. Tokens are kept as digests.
+//!
+//! About a token that has been valid before, an issuer is asked whatever else its client sends; about another one only while its client
+//! has not sent too many tokens that are not valid.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -16,7 +19,7 @@ use tokio::time::Instant;
 
 use super::claims::{AccessToken, Claims};
 use super::fetch::Fetcher;
-use super::introspection::Introspector;
+use super::introspection::{Introspector, MayAsk};
 use super::jwt::TokenForm;
 use super::remote_keys::{FetchedKeys, RemoteKeys};
 use super::token_error::{TokenError, excerpt};
@@ -40,6 +43,8 @@ pub(super) struct AccessTokens {
     /// The groups of issuers that the config names.
     known_groups: HashSet<String>,
     verified: Arc<Cache<TokenDigest, Verified>>,
+    /// The tokens that have been valid, and have not been found invalid since.
+    accepted: Arc<Cache<TokenDigest, ()>>,
 }
 
 /// An issuer, and how its tokens are verified.
@@ -93,9 +98,12 @@ impl AccessTokens {
             issuers: config.issuers.iter().filter_map(verifier).collect(),
             known_groups: in_rules.chain(config.groups.iter().flat_map(|group| &group.groups)).cloned().collect(),
             verified: Arc::new(Cache::new(MAX_TOKENS)),
+            accepted: Arc::new(Cache::new(MAX_TOKENS)),
         };
         match previous.filter(|previous| previous.is_equal(&tokens)) {
-            Some(previous) => Self { verified: previous.verified.clone(), ..tokens },
+            Some(previous) => {
+                Self { verified: previous.verified.clone(), accepted: previous.accepted.clone(), ..tokens }
+            }
             None => tokens,
         }
     }
@@ -115,8 +123,22 @@ impl AccessTokens {
         self.issuers.is_empty()
     }
 
-    /// Verifies a token that this client sends.
-    pub(super) async fn verify(&self, token: &str, client: &ClientId) -> Result<Arc<AccessToken>, TokenError> {
+    /// Requests the keys of issuers in the background, if there are none yet.
+    pub(super) fn request_keys(&self) {
+        for verifier in self.issuers.values() {
+            if let Method::RemoteKeys(remote) = &verifier.method {
+                remote.prefetch();
+            }
+        }
+    }
+
+    /// Verifies a token that this client sends. About one that has not been valid before, an issuer is asked only if `may_ask` says so.
+    pub(super) async fn verify(
+        &self,
+        token: &str,
+        client: &ClientId,
+        may_ask: &MayAsk<'_>,
+    ) -> Result<Arc<AccessToken>, TokenError> {
         let (digest, now) = (TokenDigest::of(token), Instant::now());
         loop {
             match self.verified.get_value_or_guard_async(&digest).await {
@@ -125,8 +147,16 @@ impl AccessTokens {
                     self.verified.remove_if(&digest, |known| !known.counts(now));
                 }
                 Err(guard) => {
-                    let verified = self.verify_now(token, client).await?;
+                    let was_valid = self.accepted.get(&digest).is_some();
+                    let verified = self.verify_now(token, client, may_ask, was_valid).await?;
                     let result = verified.token.clone();
+                    match &result {
+                        Ok(_) if !was_valid => self.accepted.insert(digest.clone(), ()),
+                        Ok(_) | Err(TokenError::Unavailable(_)) => {}
+                        Err(_) => {
+                            self.accepted.remove(&digest);
+                        }
+                    }
                     // It fails if it was removed meanwhile: then the next request verifies it again.
                     let _ = guard.insert(verified);
                     return result;
@@ -135,8 +165,15 @@ impl AccessTokens {
         }
     }
 
-    /// Verifies a token now. The outer error is one that is not kept: it costs little to find it again.
-    async fn verify_now(&self, token: &str, client: &ClientId) -> Result<Verified, TokenError> {
+    /// Verifies a token now, which may have been valid before. The outer error is one that is not kept: it costs little to find it again.
+    async fn verify_now(
+        &self,
+        token: &str,
+        client: &ClientId,
+        may_ask: &MayAsk<'_>,
+        was_valid: bool,
+    ) -> Result<Verified, TokenError> {
+        let may_ask = if was_valid { &|| Ok(()) } else { may_ask };
         let form = jwt::form(token);
         let verifier = match &form {
             TokenForm::Jwt(named) => named.as_ref().and_then(|named| self.issuers.get(named)),
@@ -146,10 +183,16 @@ impl AccessTokens {
         };
         let verifier = verifier.ok_or_else(|| unknown(&form))?;
         let is_asked = matches!(verifier.method, Method::Introspection(_));
-        let found = verifier.claims(token, client, &self.audiences).await.and_then(|(claims, keys)| {
+        let found = verifier.claims(token, client, &self.audiences, may_ask).await.and_then(|(claims, keys)| {
             let token = AccessToken::from_claims(&claims, &verifier.issuer, &self.known_groups)?;
             let time = token.expires_in().map_or(CACHE_TIME, |time| time.min(CACHE_TIME));
-            if time.is_zero() { Err(TokenError::Expired) } else { Ok((token, time, keys)) }
+            if time.is_zero() {
+                return Err(TokenError::Expired);
+            }
+            if !was_valid {
+                token.log(&claims);
+            }
+            Ok((token, time, keys))
         });
         let now = Instant::now();
         let until = |time| now.checked_add(time).unwrap_or(now);
@@ -192,13 +235,14 @@ impl IssuerVerifier {
         token: &str,
         client: &ClientId,
         audiences: &[String],
+        may_ask: &MayAsk<'_>,
     ) -> Result<(Claims, UsedKeys), TokenError> {
         let audiences: Vec<_> = audiences.iter().chain(&self.issuer.audiences).cloned().collect();
         let verify = |keys: &KeySet| jwt::verify(token, &self.issuer, &audiences, keys);
         match &self.method {
             Method::Keys(keys) => Ok((verify(keys)?, None)),
             Method::Introspection(introspector) => {
-                Ok((introspector.introspect(token, client, &self.issuer, &audiences).await?, None))
+                Ok((introspector.introspect(token, client, &self.issuer, &audiences, may_ask).await?, None))
             }
             Method::RemoteKeys(remote) => {
                 let mut fetched = remote.get().await?;

@@ -16,6 +16,7 @@ use super::AuthenticationError;
 use super::resource_metadata;
 use crate::config::Config;
 use crate::config::issuer::Scope;
+use crate::server::http::rate_limiter::TooManyRequests;
 
 /// The time after which a client may try again whose issuer could not be asked.
 const RETRY_TIME: HeaderValue = HeaderValue::from_static("5");
@@ -46,6 +47,7 @@ impl Challenge {
             AuthenticationError::Malformed => (StatusCode::BAD_REQUEST, Some("invalid_request")),
             AuthenticationError::InvalidToken(_) => (StatusCode::UNAUTHORIZED, Some("invalid_token")),
             AuthenticationError::InsufficientScope(_) => (StatusCode::FORBIDDEN, Some("insufficient_scope")),
+            AuthenticationError::TooManyFailures(exceeded) => return TooManyRequests(*exceeded).into_response(),
             AuthenticationError::Unavailable => {
                 return (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, RETRY_TIME)], format!("{error}\n"))
                     .into_response();

@@ -6,10 +6,11 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde_json::{Map, Value};
 
-use super::token_error::TokenError;
+use super::token_error::{TokenError, excerpt};
 use crate::access::Principal;
 use crate::config::issuer::{Issuer, Scope};
 use crate::escape::is_unsafe;
+use crate::log_target;
 
 /// The maximum length of the name of a principal without its issuer, in bytes.
 const MAX_NAME_LEN: usize = 190;
@@ -42,8 +43,7 @@ impl AccessToken {
     ) -> Result<Self, TokenError> {
         let name = issuer.principal_claim.find(claims).and_then(Value::as_str).filter(|name| is_name(name));
         let name = name.ok_or_else(|| TokenError::NoPrincipal(issuer.principal_claim.to_string()))?;
-        let mut scopes: BTreeSet<Box<str>> =
-            ["scope", "scp"].iter().flat_map(|claim| words(claims.get(*claim))).map(Into::into).collect();
+        let mut scopes: BTreeSet<Box<str>> = scopes(claims).map(Into::into).collect();
         include_scopes(&mut scopes, issuer);
         let prefix = issuer.name.as_str();
         let of_scopes = scopes.iter().map(|scope| format!("{prefix}/{SCOPE_GROUP}{scope}"));
@@ -63,6 +63,22 @@ impl AccessToken {
             scopes,
             expires: expiry(claims, issuer.clock_skew.duration())?,
         })
+    }
+
+    /// Logs what a token with those claims says, also the groups and scopes that the config does not name: so an admin sees why a
+    /// rule does not apply.
+    pub(super) fn log(&self, claims: &Claims) {
+        if !tracing::enabled!(target: log_target::SERVER, tracing::Level::DEBUG) {
+            return;
+        }
+        let prefix = self.issuer.name.as_str();
+        let of_claims = self.issuer.group_claims.iter().flat_map(|claim| texts(claim.find(claims)));
+        let groups = list(of_claims.map(|group| format!("{prefix}/{}", excerpt(group))));
+        let used_groups = list(self.principal.groups().map(excerpt));
+        let scopes = list(scopes(claims).map(excerpt));
+        let principal = self.principal.name();
+        let expires_in = self.expires_in().map(|time| time.as_secs());
+        tracing::debug!(target: log_target::SERVER, principal, groups, used_groups, scopes, expires_in, "an access token is accepted");
     }
 
     /// Returns whether it has all of those scopes.
@@ -118,6 +134,21 @@ fn texts(value: Option<&Value>) -> impl Iterator<Item = &str> {
         _ => (None, None),
     };
     one.into_iter().chain(list.into_iter().flatten().filter_map(Value::as_str))
+}
+
+/// The scopes of a token: the claim `scope`, or `scp`, as some issuers have it.
+fn scopes(claims: &Claims) -> impl Iterator<Item = &str> {
+    ["scope", "scp"].into_iter().flat_map(|claim| words(claims.get(claim)))
+}
+
+/// The first names of a list, for the log.
+fn list(mut names: impl Iterator<Item = String>) -> String {
+    /// The maximum number of names.
+    const MAX_NAMES: usize = 30;
+    let shown: Vec<_> = names.by_ref().take(MAX_NAMES).collect();
+    let more = names.count();
+    let shown = shown.join(", ");
+    if more == 0 { shown } else { format!("{shown} and {more} more") }
 }
 
 /// The words of a text (RFC 6749, section 3.3), or of a list of texts, as some issuers have it.

@@ -181,3 +181,41 @@ impl fmt::Debug for ClientCertificateVerifier {
         f.write_str("ClientCertificateVerifier")
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rcgen::{BasicConstraints, CertificateParams, DnType, IsCa, Issuer, KeyPair};
+
+    use super::*;
+    use crate::config::grants::CaBundle;
+
+    /// The config of an authority, and a certificate of it for `sensor`.
+    fn issue() -> (Config, ClientCertificate) {
+        let (key, client_key) = (KeyPair::generate().unwrap(), KeyPair::generate().unwrap());
+        let mut authority = CertificateParams::new(Vec::new()).unwrap();
+        authority.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let ca = CaBundle::from_pem(authority.self_signed(&key).unwrap().pem().as_bytes()).unwrap();
+        let mut client = CertificateParams::new(Vec::new()).unwrap();
+        client.distinguished_name.push(DnType::CommonName, "sensor");
+        client.extended_key_usages = vec![rcgen::ExtendedKeyUsagePurpose::ClientAuth];
+        let certificate = client.signed_by(&client_key, &Issuer::new(authority, key)).unwrap();
+        let mut config = Config::new();
+        config.http.client_ca = vec![ClientAuthority::new("devices".parse().unwrap(), ca)];
+        (config, ClientCertificate { chain: vec![certificate.der().clone()], verified: ArcSwapOption::empty() })
+    }
+
+    #[test]
+    fn a_certificate_is_verified_once_for_each_config() {
+        let (config, certificate) = issue();
+        let config = Arc::new(config);
+        let verified = || certificate.verified.load_full().unwrap();
+        for _ in 0..2 {
+            assert_eq!(certificate.principal(&config).unwrap().0.name(), "devices/sensor");
+        }
+        let first = verified();
+        certificate.principal(&config).unwrap();
+        assert!(Arc::ptr_eq(&first, &verified()), "what was found is kept");
+        assert!(certificate.principal(&Arc::new(Config::new())).is_none(), "a config without its authority");
+        assert!(!Arc::ptr_eq(&first, &verified()));
+    }
+}

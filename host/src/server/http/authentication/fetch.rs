@@ -63,6 +63,10 @@ impl FetchError {
             text = format!("{text}: {next}");
             cause = next.source();
         }
+        // What rustls says reads like the issuer of tokens.
+        if text.contains("UnknownIssuer") {
+            text.push_str(" (its certificate is of an authority that this machine does not trust; `ca` can name it)");
+        }
         Self::Exchange(text)
     }
 }

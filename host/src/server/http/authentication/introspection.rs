@@ -1,7 +1,8 @@
 //! Token introspection (RFC 7662): the issuer is asked whether a token is active.
 //!
 //! At most [`MAX_REQUESTS`] questions are asked at a time, and at most [`MAX_CLIENT_REQUESTS`] for one client: so one that sends tokens
-//! at random leaves the others theirs. Without an answer a token is not accepted.
+//! at random leaves the others theirs. A client that has sent too many tokens that are not valid causes no questions
+//! ([`MayAsk`]). Without an answer a token is not accepted.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -15,6 +16,7 @@ use tokio::time::timeout;
 use super::claims::{Claims, numeric_date};
 use super::fetch::{FetchError, Fetcher};
 use super::token_error::{TokenError, excerpt};
+use crate::access::rate::RateExceeded;
 use crate::config::issuer::{Introspection, Issuer};
 use crate::log_target;
 use crate::server::client_id::ClientId;
@@ -28,6 +30,9 @@ const MAX_CLIENT_REQUESTS: usize = 4;
 const MAX_WAIT: Duration = Duration::from_secs(5);
 /// The interval of warnings about failures.
 const WARN_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Returns whether a question may be asked about a token.
+pub(super) type MayAsk<'a> = dyn Fn() -> Result<(), RateExceeded> + Send + Sync + 'a;
 
 /// An introspection endpoint.
 #[derive(Debug)]
@@ -53,14 +58,17 @@ impl Introspector {
         client: &ClientId,
         issuer: &Issuer,
         audiences: &[String],
+        may_ask: &MayAsk<'_>,
     ) -> Result<Claims, TokenError> {
-        let asked = async {
-            let of_client = self.permits_of(client);
-            let permits = async { (of_client.acquire().await, self.permits.acquire().await) };
-            let _permits = timeout(MAX_WAIT, permits).await.map_err(|_| FetchError::Timeout)?;
-            self.fetcher.introspect(&self.endpoint, token).await
+        may_ask()?;
+        let of_client = self.permits_of(client);
+        let permits = async { (of_client.acquire().await, self.permits.acquire().await) };
+        let Ok(_permits) = timeout(MAX_WAIT, permits).await else {
+            return Err(self.failure(FetchError::Timeout.to_string()));
         };
-        let answer = asked.await.map_err(|error| error.to_string());
+        // Others that were asked about meanwhile may have failed.
+        may_ask()?;
+        let answer = self.fetcher.introspect(&self.endpoint, token).await.map_err(|error| error.to_string());
         let claims = answer.and_then(|json| serde_json::from_slice::<Claims>(&json).map_err(|error| error.to_string()));
         let claims = claims.map_err(|reason| self.failure(reason))?;
         if claims.get("active") != Some(&Value::Bool(true)) {

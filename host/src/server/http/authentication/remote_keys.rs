@@ -6,6 +6,8 @@
 //! | older than [`REFRESH_AFTER`] | is verified with them, and they are requested again in the background |
 //! | without the one that it names | waits for new ones, unless they were requested less than [`MIN_INTERVAL`] ago |
 //!
+//! They are requested first when the server starts, or when a reload adds the issuer, so that a wrong URL is logged at once.
+//!
 //! So keys that were removed are used for a bounded time, also when the issuer cannot be reached, and tokens with random key ids
 //! cause two requests a minute. One request is made at a time, and all tokens that wait share it. It is a task of its own: a client
 //! that disconnects does not cancel it.
@@ -89,6 +91,13 @@ impl RemoteKeys {
 
     fn usable(&self) -> Option<Arc<FetchedKeys>> {
         self.current.load_full().filter(|keys| keys.requested.elapsed() < MAX_AGE)
+    }
+
+    /// Requests the keys in the background if there are none yet.
+    pub(super) fn prefetch(self: &Arc<Self>) {
+        if self.usable().is_none() {
+            self.refresh_stale();
+        }
     }
 
     /// Requests the keys once more in the background, unless somebody does.

@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use crate::access::rate::RateExceeded;
+
 /// The reason why an access token of an issuer is not accepted. `Display` is for the log.
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum TokenError {
@@ -55,6 +57,9 @@ pub(super) enum TokenError {
     /// The issuer cannot be reached, or does not answer as it should.
     #[error("its issuer cannot be asked: {0}")]
     Unavailable(Arc<str>),
+    /// Its issuer is not asked, because its client has sent too many tokens that are not valid.
+    #[error("its issuer is not asked: {0}")]
+    TooManyFailures(#[from] RateExceeded),
 }
 
 impl TokenError {
@@ -75,6 +80,7 @@ impl TokenError {
             Self::SenderConstrained => "sender-constrained",
             Self::Inactive => "inactive",
             Self::Unavailable(_) => "unavailable",
+            Self::TooManyFailures(_) => "too many failures",
         }
     }
 

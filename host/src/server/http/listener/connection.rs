@@ -41,9 +41,11 @@ use super::super::charge::ResponseCharge;
 use super::super::client_limiter::{ClientLimiter, ClientLimits, ClientPermit, client_limits};
 use super::super::head::{self, TooManyHeaderFields};
 use super::super::request_body::BodyLimiter;
+use super::super::unread_body;
 use super::activity::Activity;
 use super::delivery::{Delivery, TrackedBody};
 use super::executor::{StreamExecutor, stream_abort};
+use super::handshake_log::HandshakeLog;
 use crate::config::http::Http;
 use crate::host::Host;
 use crate::log_target;
@@ -94,6 +96,7 @@ struct ServerContext {
     closed: Notify,
     /// The throttle of the warning that a client has reached its share.
     rejection_log: Throttle,
+    handshake_log: HandshakeLog,
 }
 
 /// An open connection, until it is dropped.
@@ -113,7 +116,9 @@ impl Connections {
     ) -> Self {
         let (abort, closed, limiter) = (CancellationToken::new(), Notify::new(), ClientLimiter::default());
         let rejection_log = Throttle::new(WARN_INTERVAL);
-        let shared = ServerContext { host, app, tls, budget, limiter, shutdown, abort, closed, rejection_log };
+        let handshake_log = HandshakeLog::default();
+        let shared =
+            ServerContext { host, app, tls, budget, limiter, shutdown, abort, closed, rejection_log, handshake_log };
         Self { shared: Arc::new(shared), tracker: TaskTracker::new() }
     }
 
@@ -214,8 +219,10 @@ impl ServerContext {
                 let certificate = ClientCertificate::of_connection(stream.get_ref().1);
                 self.serve_http(stream, account, certificate).await;
             }
-            Some(Ok(Err(error))) => tracing::debug!(target: log_target::SERVER, %error, "TLS handshake failed"),
-            Some(Err(_)) => tracing::debug!(target: log_target::SERVER, "TLS handshake timed out"),
+            Some(Ok(Err(error))) => self.handshake_log.record(account.client(), &error),
+            Some(Err(_)) => {
+                tracing::debug!(target: log_target::SERVER, client = %account.client(), "TLS handshake timed out");
+            }
             None => {}
         }
     }
@@ -242,6 +249,7 @@ impl ServerContext {
                 request.extensions_mut().insert(certificate.clone());
             }
             request.extensions_mut().insert(bodies.clone());
+            let (request, unread) = unread_body::track(request);
             let answering = reduced.ok().map(|()| app.call(request));
             async move {
                 // A stream of HTTP/2 is aborted by itself. HTTP/1.1 has one response at a time, which is aborted with
@@ -251,6 +259,7 @@ impl ServerContext {
                     Some(answering) => answering.await?,
                     None => TooManyHeaderFields.into_response(),
                 };
+                response = unread.discard_before(response).await;
                 let charge = ResponseCharge::take_from(&mut response);
                 Ok::<_, Infallible>(response.map(|body| TrackedBody::new(body, delivery, busy, charge)))
             }

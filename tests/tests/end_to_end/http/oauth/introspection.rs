@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-use mcp_host_tests::{MockOrigin, Reply, Revision, TIMEOUT, TokenIssuer, unix_time};
-use reqwest::StatusCode;
+use mcp_host_tests::{ConfigFile, HttpServer, MockOrigin, RawHttp, Reply, Revision, TIMEOUT, TokenIssuer, unix_time};
+use reqwest::{Response, StatusCode};
 use serde_json::{Value, json};
 use tempfile::NamedTempFile;
 use tokio::task::JoinSet;
@@ -25,15 +25,20 @@ struct Introspected {
 impl Introspected {
     /// Starts a server whose issuer says that every token is one of `alice`, for an hour.
     async fn start() -> Self {
+        Self::start_with("", |config| config).await
+    }
+
+    /// The same with more in the entry of the issuer, and in the config.
+    async fn start_with(more_of_issuer: &str, more: impl FnOnce(ConfigFile) -> ConfigFile) -> Self {
         let secret = NamedTempFile::new().unwrap();
         std::fs::write(secret.path(), SECRET).unwrap();
         let entry = |issuer: &TokenIssuer| {
             let (url, file) = (issuer.origin().url("/introspect"), secret.path().display());
             format!(
-                "introspection = {{ url = \"{url}\", client-id = \"mcp host\", client-secret = {{ file = \"{file}\" }} }}"
+                "introspection = {{ url = \"{url}\", client-id = \"mcp host\", client-secret = {{ file = \"{file}\" }} }}\n{more_of_issuer}"
             )
         };
-        let resource = ResourceServer::start_with(entry).await;
+        let resource = ResourceServer::start_with_config(entry, more).await;
         let introspected = Self { resource, _secret: secret };
         introspected.answer(&introspected.active());
         introspected
@@ -171,10 +176,7 @@ async fn a_token_that_becomes_inactive_is_refused_and_its_streams_end() {
     let resource = &introspected.resource;
     let session = resource.session(TOKEN).await;
     let events = session.event_stream().await;
-    let filter = json!({ "notifications": { "resourcesListChanged": true } });
-    let mut wire = resource.server.uninitialized(Revision::V_2026_07_28);
-    let listening = wire.request_builder("subscriptions/listen", filter).bearer_auth(TOKEN).send().await.unwrap();
-    assert_eq!(listening.status(), StatusCode::OK);
+    let listening = listen(resource, TOKEN).await;
 
     let begun = Instant::now();
     introspected.answer(&json!({ "active": false }));
@@ -183,5 +185,147 @@ async fn a_token_that_becomes_inactive_is_refused_and_its_streams_end() {
     }
     assert!(begun.elapsed() < CACHED, "{:?}", begun.elapsed());
     resource.assert_invalid(TOKEN, "inactive").await;
+    introspected.resource.server.end().await;
+}
+
+/// Opens the stream of `subscriptions/listen`.
+async fn listen(resource: &ResourceServer, token: &str) -> Response {
+    let filter = json!({ "notifications": { "resourcesListChanged": true } });
+    let mut wire = resource.server.uninitialized(Revision::V_2026_07_28);
+    let listening = wire.request_builder("subscriptions/listen", filter).bearer_auth(token).send().await.unwrap();
+    assert_eq!(listening.status(), StatusCode::OK);
+    listening
+}
+
+#[tokio::test]
+async fn a_verdict_against_a_token_counts_for_a_while_too() {
+    let introspected = Introspected::start().await;
+    let mut of_other = introspected.active();
+    of_other["aud"] = json!("https://other.example.com");
+    introspected.answer(&of_other);
+    for _ in 0..20 {
+        introspected.resource.assert_invalid("token-for-another-server", "audience").await;
+    }
+    assert_eq!(introspected.questions(), 1);
+    introspected.resource.server.end().await;
+}
+
+const SCOPES: &str = "operation-scopes = { subscribe = [\"mcp:subscribe\"] }";
+
+#[tokio::test]
+async fn streams_end_when_only_the_scope_of_subscriptions_is_lost() {
+    let introspected = Introspected::start_with(SCOPES, |config| config).await;
+    let resource = &introspected.resource;
+    let mut session = resource.session(TOKEN).await;
+    let subscribed = session.request("resources/subscribe", json!({ "uri": "faulty://m/f" })).await;
+    assert!(subscribed.message.get("result").is_some(), "{subscribed:?}");
+    let (events, listening) = (session.event_stream().await, listen(resource, TOKEN).await);
+    let begun = Instant::now();
+    let mut narrower = introspected.active();
+    narrower["scope"] = json!("mcp:read");
+    introspected.answer(&narrower);
+    for stream in [events, listening] {
+        timeout(TIMEOUT, stream.bytes()).await.expect("it ends").expect("it ends in order");
+    }
+    assert!(begun.elapsed() < CACHED, "{:?}", begun.elapsed());
+    resource.assert_valid(TOKEN).await;
+    // Without the scope a session still has its stream, on which nothing of subscriptions is sent.
+    drop(session.event_stream().await);
+    introspected.resource.server.end().await;
+}
+
+#[tokio::test]
+async fn a_client_whose_tokens_fail_causes_a_bounded_number_of_questions_and_known_tokens_go_on() {
+    let limited = |config: ConfigFile| config.http_limit("failed-authentications", "20/h");
+    let introspected = Introspected::start_with("", limited).await;
+    let resource = &introspected.resource;
+    resource.assert_valid(TOKEN).await;
+    introspected.answer(&json!({ "active": false }));
+    let mut flood = JoinSet::new();
+    for number in 0..200 {
+        let request = resource.list_request().bearer_auth(format!("random-token-{number}"));
+        flood.spawn(async move { request.send().await.unwrap().status() });
+    }
+    let statuses = flood.join_all().await;
+    let refused = [StatusCode::UNAUTHORIZED, StatusCode::TOO_MANY_REQUESTS];
+    assert!(statuses.iter().all(|status| refused.contains(status)), "{statuses:?}");
+    // A few may be asked about while the last failure is counted.
+    assert!(introspected.questions() <= 1 + 20 + 8, "{}", introspected.questions());
+
+    introspected.answer(&introspected.active());
+    let before = introspected.questions();
+    let unknown = resource.list("token-that-was-not-seen-before").await;
+    assert_eq!(unknown.status(), StatusCode::TOO_MANY_REQUESTS);
+    assert!(unknown.headers().contains_key("retry-after"));
+    assert_eq!(introspected.questions(), before);
+    // The known one is asked about again when what was said about it has lapsed, and stays valid.
+    let lapsed = async {
+        while introspected.questions() == before {
+            resource.assert_valid(TOKEN).await;
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    timeout(TIMEOUT, lapsed).await.expect("it is asked about again");
+    resource.assert_valid(TOKEN).await;
+    let elsewhere = resource.server.uninitialized(Revision::V_2026_07_28).from_address([127, 0, 0, 2].into());
+    let elsewhere = elsewhere_list(elsewhere, "token-of-another-client").await;
+    assert_eq!(elsewhere.status(), StatusCode::OK);
+    resource.server.log_line("http.limits.failed-authentications").await;
+    introspected.resource.server.end().await;
+}
+
+async fn elsewhere_list(mut wire: RawHttp, token: &str) -> Response {
+    wire.request_builder("resources/list", json!({})).bearer_auth(token).send().await.unwrap()
+}
+
+#[tokio::test]
+async fn a_reload_of_a_rule_for_somebody_else_asks_about_no_token_and_ends_no_stream() {
+    const TOKENS: usize = 20;
+    let introspected = Introspected::start().await;
+    let mut streams = Vec::new();
+    for number in 0..TOKENS {
+        streams.push(listen(&introspected.resource, &format!("token-{number}")).await);
+    }
+    let before = introspected.questions();
+    let path = introspected.resource.config.path();
+    let rule = "\n[[rule]]\nprincipals = [\"corp/bob\"]\nallow = [\"faulty://m/g\"]\n";
+    std::fs::write(&path, std::fs::read_to_string(&path).unwrap() + rule).unwrap();
+    introspected.resource.server.log_line("rules=true").await;
+    for number in 0..TOKENS {
+        introspected.resource.assert_valid(&format!("token-{number}")).await;
+    }
+    // On a slow machine what was said about a few of them has lapsed.
+    assert!(introspected.questions() < before + TOKENS / 2, "{} {before}", introspected.questions());
+    introspected.resource.issuer.origin().wait_until_idle().await;
+    for stream in &mut streams {
+        let ended = async { while stream.chunk().await.unwrap().is_some() {} };
+        assert!(timeout(Duration::from_millis(20), ended).await.is_err(), "it is open");
+    }
+    drop(streams);
+    introspected.resource.server.end().await;
+}
+
+#[tokio::test]
+async fn what_a_token_says_is_logged_when_it_is_first_accepted_and_never_the_token() {
+    let introspected = Introspected::start().await;
+    let debugging =
+        HttpServer::start_with(&introspected.resource.config, &["--log", "info,mcp_host::server=debug"]).await;
+    let mut answer = introspected.active();
+    answer["groups"] = json!(["/engineers", "chess\u{202e}\n2026-01-01 FORGED", "engineers"]);
+    introspected.answer(&answer);
+    for _ in 0..3 {
+        let mut wire = debugging.uninitialized(Revision::V_2026_07_28);
+        let listed = wire.request_builder("resources/list", json!({})).bearer_auth(TOKEN).send().await.unwrap();
+        assert_eq!(listed.status(), StatusCode::OK);
+    }
+    let line = debugging.log_line("an access token is accepted").await;
+    for part in
+        ["corp/alice", "corp//engineers, ", "used_groups=\"corp/engineers\"", "mcp:read, mcp:subscribe", "expires_in=3"]
+    {
+        assert!(line.contains(part), "{part}: {line}");
+    }
+    let log = debugging.end().await.log;
+    assert_eq!(log.matches("an access token is accepted").count(), 1, "{log}");
+    assert!(!log.contains(TOKEN) && !log.contains("\n2026-01-01 FORGED") && !log.contains('\u{202e}'), "{log}");
     introspected.resource.server.end().await;
 }

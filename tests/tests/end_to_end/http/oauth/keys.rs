@@ -61,6 +61,50 @@ async fn a_new_key_of_the_issuer_is_fetched_when_a_token_names_it() {
 }
 
 #[tokio::test]
+async fn a_new_key_of_the_issuer_is_fetched_for_a_token_that_names_none() {
+    let resource = ResourceServer::start().await;
+    resource.assert_valid(&resource.token("alice")).await;
+    let next = SigningKey::new("key-2");
+    resource.issuer.serve_keys([&next]);
+    let token = next.sign(&json!({ "alg": "ES256", "typ": "at+jwt" }), &resource.claims("alice"));
+    resource.wait_until_valid(&token).await;
+    resource.assert_invalid(&resource.token("bob"), "of a key that was removed").await;
+    resource.server.end().await;
+}
+
+#[tokio::test]
+async fn a_url_without_keys_is_logged_at_the_start_and_when_a_reload_brings_it() {
+    const FAILURE: &str = "the keys of an issuer cannot be requested";
+    let resource = ResourceServer::start_with(|issuer| {
+        issuer.origin().serve("/jwks", Reply::silent());
+        format!("jwks = \"{}\"", issuer.origin().url("/nothing"))
+    })
+    .await;
+    let line = resource.server.log_line(FAILURE).await;
+    assert!(line.contains("WARN") && line.contains("/nothing") && line.contains("404"), "{line}");
+    resource.issuer.origin().serve("/elsewhere", Reply::ok("text/html", "<title>Sign in</title>"));
+    let entry = format!("jwks = \"{}\"", resource.issuer.origin().url("/elsewhere"));
+    let issuer = super::issuer_entry("corp", &resource.issuer.identifier(), &entry);
+    resource.config.replace(super::base_config(&resource.folder, &resource.port).append(&issuer));
+    let line = resource.server.log_line("/elsewhere").await;
+    assert!(line.contains(FAILURE), "{line}");
+    assert_eq!(resource.fetches(), 0, "no token was needed for that");
+    resource.server.end().await;
+}
+
+#[tokio::test]
+async fn the_start_does_not_wait_for_keys() {
+    let resource = ResourceServer::start_with(|issuer| {
+        issuer.origin().serve("/jwks", Reply::silent());
+        jwks(issuer)
+    })
+    .await;
+    resource.issuer.origin().wait_for_count("/jwks", 1).await;
+    assert_eq!(reqwest::get(resource.server.url_for("/healthz")).await.unwrap().status(), StatusCode::OK);
+    resource.server.end().await;
+}
+
+#[tokio::test]
 async fn the_last_keys_count_while_their_server_is_down() {
     let resource = ResourceServer::start().await;
     resource.assert_valid(&resource.token("alice")).await;

@@ -1,7 +1,7 @@
 //! What a client without a token learns: the challenge, and the metadata of the protected resource (RFC 9728).
 
 use mcp_host_tests::{Revision, TIMEOUT};
-use reqwest::{Client, StatusCode};
+use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -52,6 +52,39 @@ async fn the_metadata_is_for_the_canonical_uri_whatever_the_host_header_says() {
         let foreign = Client::new().get(resource.server.url_for(path)).header("host", "evil.example");
         assert_eq!(foreign.send().await.unwrap().status(), StatusCode::FORBIDDEN);
     }
+    resource.server.end().await;
+}
+
+#[tokio::test]
+async fn the_metadata_can_only_be_read_and_another_method_is_told_which_are_allowed() {
+    let resource = start().await;
+    let url = resource.server.url_for("/.well-known/oauth-protected-resource/mcp");
+    for method in [Method::POST, Method::PUT, Method::DELETE] {
+        let refused = Client::new().request(method.clone(), &url).send().await.unwrap();
+        assert_eq!(refused.status(), StatusCode::METHOD_NOT_ALLOWED, "{method}");
+        assert_eq!(refused.headers()["allow"], "GET, HEAD", "{method}");
+    }
+    assert_eq!(Client::new().head(&url).send().await.unwrap().status(), StatusCode::OK);
+    resource.server.end().await;
+}
+
+#[tokio::test]
+async fn an_issuer_is_announced_and_compared_as_it_is_written() {
+    const WRITTEN: &str = "https://Login.Example.com:443";
+    let resource = ResourceServer::start_with(|issuer| {
+        format!("{}\n{}", jwks(issuer), super::issuer_entry("other", WRITTEN, &jwks(issuer)))
+    })
+    .await;
+    let mut claims = resource.claims("alice");
+    claims["iss"] = json!(WRITTEN);
+    resource.assert_valid(&resource.issuer.sign(&claims)).await;
+    for other in ["https://login.example.com", "https://login.example.com:443", "https://Login.Example.com"] {
+        claims["iss"] = json!(other);
+        resource.assert_invalid(&resource.issuer.sign(&claims), other).await;
+    }
+    let found = Client::new().get(resource.server.url_for("/.well-known/oauth-protected-resource")).send().await;
+    let metadata: Value = found.unwrap().json().await.unwrap();
+    assert_eq!(metadata["authorization_servers"], json!([resource.issuer.identifier(), WRITTEN]));
     resource.server.end().await;
 }
 

@@ -1,8 +1,9 @@
 //! Scopes: what a token may be used for, and the challenge to get one for more (RFC 6750, 3.1).
 
-use mcp_host_tests::{RawHttp, Revision};
+use mcp_host_tests::{RawHttp, Revision, TIMEOUT};
 use reqwest::{Response, StatusCode};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use super::{ResourceServer, jwks};
 
@@ -86,5 +87,18 @@ async fn scopes_are_asked_for_before_anything_is_said_of_resources() {
             resource.server.uninitialized(super::REVISION).request_builder("resources/read", json!({ "uri": uri }));
         assert_insufficient(&read.bearer_auth(&token).send().await.unwrap(), &["mcp:read"], uri);
     }
+    resource.server.end().await;
+}
+
+#[tokio::test]
+async fn a_reload_that_requires_another_scope_ends_the_streams_of_tokens_without_it() {
+    let resource = ResourceServer::start_with(jwks).await;
+    let read = token(&resource, &json!("mcp:read"));
+    let events = resource.session(&read).await.event_stream().await;
+    let entry = format!("{}\n{SCOPES}", jwks(&resource.issuer));
+    let issuer = super::issuer_entry("corp", &resource.issuer.identifier(), &entry);
+    resource.config.replace(super::base_config(&resource.folder, &resource.port).append(&issuer));
+    timeout(TIMEOUT, events.bytes()).await.expect("it ends").expect("it ends in order");
+    resource.assert_valid(&read).await;
     resource.server.end().await;
 }

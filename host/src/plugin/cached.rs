@@ -1,0 +1,174 @@
+//! Calls whose responses are [cached](super::response_cache).
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+
+use super::encoded::{
+    EncodedContents, EncodedPage, EncodedResource, EncodingForm, ListedResource, PageKey, ReadResponse,
+};
+use super::response_cache::{CacheKey, Lookup, expiry};
+use super::validation::FilteredPage;
+use super::{Fault, Plugin};
+use crate::engine::CallOrigin;
+use crate::resource::{Footprint, Resource, ResourceContents};
+use crate::uri::{Path, Uri};
+
+/// The number of access decisions after which the task yields.
+const DECISIONS_BETWEEN_YIELDS: usize = 64;
+
+impl Plugin {
+    /// Reads a resource for a client, as [`read`](Self::read) does, from the cache if it is there. `is_visible` decides which
+    /// contents are returned, and `encode` encodes an array of contents.
+    pub(crate) async fn read_cached<E>(
+        &self,
+        path: &Path,
+        form: EncodingForm,
+        is_visible: impl Fn(&Uri) -> bool + Clone + Send + 'static,
+        encode: impl FnOnce(Vec<ResourceContents>) -> E,
+    ) -> Result<ReadResponse, Fault>
+    where
+        E: Future<Output = Bytes>,
+    {
+        let key = || CacheKey::Contents(path.as_str().into(), form);
+        let filtered = async || {
+            let is_visible = is_visible.clone();
+            self.read(path, move |one| is_visible(&one.entry.uri)).await
+        };
+        let encoded = match self.responses.lookup::<EncodedContents>(key).await {
+            Lookup::Hit(encoded) => encoded,
+            Lookup::Bypass => {
+                let contents = filtered().await?;
+                self.responses.record_ttl(contents_ttl(&contents));
+                return Ok(ReadResponse::Contents(contents));
+            }
+            Lookup::Miss(reservation) => {
+                let contents = match self.read(path, |_| true).await {
+                    Ok(contents) => contents,
+                    Err(fault) => {
+                        reservation.bypass_after_fault();
+                        return Err(fault);
+                    }
+                };
+                let expires = expiry(contents_ttl(&contents));
+                let Some(expires) = expires.filter(|_| self.responses.has_room(contents.footprint())) else {
+                    reservation.bypass();
+                    let contents = retain(contents, |one| is_visible(&one.entry.uri)).await;
+                    return Ok(ReadResponse::Contents(contents));
+                };
+                let uris = contents.iter().map(|one| one.entry.uri.clone()).collect();
+                let len = total_len(&contents);
+                let encoded = Arc::new(EncodedContents { json: encode(contents).await, uris, len, expires });
+                reservation.fill(encoded.clone(), expires);
+                encoded
+            }
+        };
+        // What some may not read is not cut out of what is encoded.
+        match all(&encoded.uris, &is_visible).await {
+            true => Ok(ReadResponse::Encoded(encoded)),
+            false => filtered().await.map(ReadResponse::Contents),
+        }
+    }
+
+    /// Returns one page of its default listing for a client, as [`list`](Self::list) does, from the cache if it is there, and with
+    /// `limit` otherwise. `is_visible` decides which items are returned, and `encode` encodes resources.
+    pub(crate) async fn list_cached<E>(
+        &self,
+        page: PageKey<'_>,
+        limit: u32,
+        is_visible: impl Fn(&Uri) -> bool + Clone + Send + 'static,
+        encode: impl FnOnce(Vec<Resource>) -> E,
+    ) -> Result<FilteredPage<ListedResource>, Fault>
+    where
+        E: Future<Output = Vec<EncodedResource>>,
+    {
+        let PageKey { cursor, size, form } = page;
+        let key = || CacheKey::Page { cursor: cursor.map(Arc::from), size, form };
+        let origin = CallOrigin::Client;
+        let page = match self.responses.lookup::<EncodedPage>(key).await {
+            Lookup::Hit(page) => page,
+            Lookup::Bypass => {
+                let page = self.list(origin, None, cursor, limit, move |entry| is_visible(&entry.uri)).await?;
+                self.responses.record_ttl(Resource::min_ttl(page.items.iter().map(|(_, entry)| entry)));
+                return Ok(page.map(ListedResource::Resource));
+            }
+            Lookup::Miss(reservation) => {
+                let page = match self.list(origin, None, cursor, size, |_| true).await {
+                    Ok(page) => page,
+                    Err(fault) => {
+                        reservation.bypass_after_fault();
+                        return Err(fault);
+                    }
+                };
+                let footprint = page.items.iter().map(|(_, entry)| entry.footprint()).fold(0, usize::saturating_add);
+                let expires = expiry(Resource::min_ttl(page.items.iter().map(|(_, entry)| entry)));
+                let Some(expires) = expires.filter(|_| self.responses.has_room(footprint)) else {
+                    reservation.bypass();
+                    let items = retain(page.items, |(_, entry)| is_visible(&entry.uri)).await;
+                    return Ok(FilteredPage { items, ..page }.map(ListedResource::Resource));
+                };
+                let items = encode(page.items.into_iter().map(|(_, entry)| entry).collect()).await;
+                let page = Arc::new(EncodedPage { items, next_cursor: page.next_cursor, expires });
+                reservation.fill(page.clone(), expires);
+                page
+            }
+        };
+        let items = page.items.iter().enumerate();
+        let items = retain(items, |(_, entry)| is_visible(&entry.uri)).await;
+        let items = items.into_iter();
+        let items = items.map(|(index, entry)| (index, ListedResource::Encoded(entry.clone(), page.expires)));
+        Ok(FilteredPage { items: items.collect(), size: page.items.len(), next_cursor: page.next_cursor.clone() })
+    }
+
+    /// Drops all cached responses. Called before a change is notified.
+    pub(crate) fn clear_cached_responses(&self) {
+        self.responses.clear();
+    }
+
+    /// Sets how many bytes of responses may be cached.
+    pub(crate) fn set_response_cache_capacity(&self, bytes: u64) {
+        self.responses.set_capacity(if self.caches_responses { bytes } else { 0 });
+    }
+
+    /// Whether its responses may be cached.
+    pub(crate) fn caches_responses(&self) -> bool {
+        self.caches_responses
+    }
+}
+
+fn contents_ttl(contents: &[ResourceContents]) -> Duration {
+    Resource::min_ttl(contents.iter().map(|one| &one.entry))
+}
+
+fn total_len(contents: &[ResourceContents]) -> u64 {
+    let len = |one: &ResourceContents| u64::try_from(one.body.as_bytes().len()).unwrap_or(u64::MAX);
+    contents.iter().map(len).fold(0, u64::saturating_add)
+}
+
+/// Returns the items for which the function returns true. It yields in between, as a provider decides how many there are.
+async fn retain<T>(items: impl IntoIterator<Item = T>, is_visible: impl Fn(&T) -> bool) -> Vec<T> {
+    let mut kept = Vec::new();
+    for (index, item) in items.into_iter().enumerate() {
+        if index % DECISIONS_BETWEEN_YIELDS == DECISIONS_BETWEEN_YIELDS - 1 {
+            tokio::task::yield_now().await;
+        }
+        if is_visible(&item) {
+            kept.push(item);
+        }
+    }
+    kept
+}
+
+/// Returns whether all of them are visible; the first, which is nearly always the only one, is decided at once.
+async fn all(uris: &[Uri], is_visible: impl Fn(&Uri) -> bool) -> bool {
+    for (index, uri) in uris.iter().enumerate() {
+        if index % DECISIONS_BETWEEN_YIELDS == DECISIONS_BETWEEN_YIELDS - 1 {
+            tokio::task::yield_now().await;
+        }
+        if !is_visible(uri) {
+            return false;
+        }
+    }
+    true
+}

@@ -1,0 +1,211 @@
+//! What a provider asks for, compared with what its plugin is granted.
+//!
+//! What it asks for and is not granted is no fault of the config: an admin may well refuse it. So these are notes, not warnings.
+//! Grants without a purpose are found by [`Requirements`](crate::plugin::Requirements).
+
+use super::{NeededMode, NeededSetting, Needs};
+use crate::config;
+use crate::config::grants::Mode;
+use crate::escape::{escape, is_unsafe};
+use crate::net::{Origin, OriginPattern};
+
+/// The maximum number of notes about one plugin.
+const MAX_NOTES: usize = 20;
+/// The maximum length of a reason in a note, in characters.
+const MAX_WHY: usize = 200;
+
+impl Needs {
+    /// Returns what the plugin is not granted although its provider asks for it, and settings that differ from what the provider reads:
+    /// one line each, escaped, at most 20 and the number of others.
+    pub fn notes(&self, plugin: &config::Plugin) -> Vec<String> {
+        let mut all = self
+            .http_notes(plugin)
+            .chain(self.dir_notes(plugin))
+            .chain(self.name_notes(plugin))
+            .chain(self.config_notes(plugin));
+        let mut notes: Vec<_> = all.by_ref().take(MAX_NOTES).collect();
+        let more = all.count();
+        if more > 0 {
+            notes.push(format!("and {more} more that it asks for; `mcp-host inspect` prints all of it"));
+        }
+        notes
+    }
+
+    fn http_notes<'a>(&'a self, plugin: &'a config::Plugin) -> impl Iterator<Item = String> + 'a {
+        let missing = self.http.iter().filter(|need| !grants_origin(plugin, &need.origin));
+        missing.map(|need| not_granted("grants.http", &need.origin.to_string(), need.why.as_deref()))
+    }
+
+    fn dir_notes<'a>(&'a self, plugin: &'a config::Plugin) -> impl Iterator<Item = String> + 'a {
+        self.dirs.iter().filter_map(|need| {
+            let path = format!("{} ({})", need.guest, if need.mode == NeededMode::ReadWrite { "rw" } else { "ro" });
+            match plugin.grants.dirs.get(&need.guest).map(|grant| grant.mode) {
+                None => Some(not_granted("grants.dirs", &path, need.why.as_deref())),
+                Some(Mode::ReadOnly) if need.mode == NeededMode::ReadWrite => Some(with_why(
+                    format!("it asks for `{path}` in `grants.dirs`, and is granted it read-only"),
+                    need.why.as_deref(),
+                )),
+                Some(_) => None,
+            }
+        })
+    }
+
+    fn name_notes<'a>(&'a self, plugin: &'a config::Plugin) -> impl Iterator<Item = String> + 'a {
+        let grants = &plugin.grants;
+        let buckets = self.keyvalue.iter().filter(|need| !grants.keyvalue.contains_key(&need.bucket));
+        let variables = self.env.iter().filter(|need| !grants.env.contains_key(&need.name));
+        let buckets = buckets.map(|need| not_granted("grants.keyvalue", need.bucket.as_str(), need.why.as_deref()));
+        buckets.chain(variables.map(|need| not_granted("grants.env", need.name.as_str(), need.why.as_deref())))
+    }
+
+    fn config_notes<'a>(&'a self, plugin: &'a config::Plugin) -> impl Iterator<Item = String> + 'a {
+        let of_declared =
+            self.config.iter().filter_map(|(key, setting)| setting_note(key, setting, plugin.config.get(key)));
+        // A provider that declares nothing may read any key.
+        let unknown = plugin.config.keys().filter(|key| !self.config.is_empty() && !self.config.contains_key(*key));
+        of_declared.chain(unknown.map(|key| {
+            let known: Vec<_> = self.config.keys().take(MAX_NOTES).map(|key| format!("`{key}`")).collect();
+            shown(&format!("it does not say that it reads `config.{key}`; it reads {}", known.join(", ")))
+        }))
+    }
+}
+
+/// What differs between a setting that a provider reads and its value in the config.
+fn setting_note(key: &str, setting: &NeededSetting, value: Option<&String>) -> Option<String> {
+    let kind = setting.kind.name();
+    match value {
+        None if setting.default.is_none() => Some(with_why(
+            format!("it reads `config.{key}` ({kind}), which has no default and is not set"),
+            setting.why.as_deref(),
+        )),
+        Some(text) if !setting.kind.accepts_text(text) => Some(with_why(
+            format!("it reads `config.{key}` as {kind}, and the config has another type"),
+            setting.why.as_deref(),
+        )),
+        _ => None,
+    }
+}
+
+/// Whether a plugin may send requests to all origins of a pattern.
+fn grants_origin(plugin: &config::Plugin, wanted: &OriginPattern) -> bool {
+    let origin = wanted.to_string().parse::<Origin>().ok();
+    let is_granted =
+        |granted: &OriginPattern| granted == wanted || origin.as_ref().is_some_and(|origin| granted.matches(origin));
+    plugin.grants.http.iter().any(|grant| is_granted(&grant.origin))
+}
+
+fn not_granted(key: &str, name: &str, why: Option<&str>) -> String {
+    with_why(format!("it asks for `{name}` in `{key}`, which is not granted"), why)
+}
+
+/// Adds the reason of the publisher.
+fn with_why(note: String, why: Option<&str>) -> String {
+    match why {
+        None => shown(&note),
+        Some(why) => {
+            let mut short: String = why.chars().take(MAX_WHY).collect();
+            if short.len() < why.len() {
+                short.push('…');
+            }
+            shown(&format!("{note} (\"{short}\")"))
+        }
+    }
+}
+
+fn shown(note: &str) -> String {
+    escape(note, is_unsafe).into_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::config::Secret;
+    use crate::config::grants::{DirGrant, HttpGrant, KeyvalueGrant};
+
+    fn plugin() -> config::Plugin {
+        config::Plugin::new("web".parse().unwrap(), "web.wasm", "web://".parse().unwrap())
+    }
+
+    fn needs(value: &serde_json::Value) -> Needs {
+        Needs::parse(value.to_string().as_bytes()).unwrap()
+    }
+
+    #[test]
+    fn what_is_asked_for_and_not_granted_is_noted_with_the_reason() {
+        let needs = needs(&json!({
+            "http": [{ "origin": "https://docs.rs", "why": "pages" }],
+            "dirs": [{ "guest": "/repo" }, { "guest": "/drafts", "mode": "rw" }],
+            "keyvalue": [{ "bucket": "pages" }],
+            "env": [{ "name": "LANG" }],
+            "config": { "rev": { "type": "string" }, "most": { "type": "integer", "default": 1 } },
+        }));
+        assert_eq!(
+            needs.notes(&plugin()),
+            [
+                "it asks for `https://docs.rs` in `grants.http`, which is not granted (\"pages\")",
+                "it asks for `/repo (ro)` in `grants.dirs`, which is not granted",
+                "it asks for `/drafts (rw)` in `grants.dirs`, which is not granted",
+                "it asks for `pages` in `grants.keyvalue`, which is not granted",
+                "it asks for `LANG` in `grants.env`, which is not granted",
+                "it reads `config.rev` (string), which has no default and is not set",
+            ]
+        );
+        let mut granted = plugin();
+        let grants = &mut granted.grants;
+        grants.http.add(HttpGrant::new("https://docs.rs".parse().unwrap())).unwrap();
+        for guest in ["/repo", "/drafts"] {
+            grants.dirs.insert(guest.parse().unwrap(), DirGrant { host: "/srv".into(), mode: Mode::ReadOnly });
+        }
+        grants.keyvalue.insert("pages".parse().unwrap(), KeyvalueGrant::default());
+        grants.env.insert("LANG".parse().unwrap(), Secret::new("ja".to_owned()));
+        granted.config.insert("rev".to_owned(), "main".to_owned());
+        assert_eq!(needs.notes(&granted), ["it asks for `/drafts (rw)` in `grants.dirs`, and is granted it read-only"]);
+    }
+
+    #[test]
+    fn a_pattern_that_covers_an_origin_grants_it() {
+        for (wanted, granted, is_noted) in [
+            ("https://a.example.com", "https://*.example.com", false),
+            ("https://*.example.com", "https://*.example.com", false),
+            ("https://*.example.com", "https://a.example.com", true),
+            ("https://a.example.com:8443", "https://*.example.com", true),
+        ] {
+            let mut plugin = plugin();
+            plugin.grants.http.add(HttpGrant::new(granted.parse().unwrap())).unwrap();
+            let notes = needs(&json!({ "http": [{ "origin": wanted }] })).notes(&plugin);
+            assert_eq!(!notes.is_empty(), is_noted, "{wanted} {granted}");
+        }
+    }
+
+    #[test]
+    fn settings_of_another_type_or_that_nobody_reads_are_noted() {
+        let mut plugin = plugin();
+        plugin.config.insert("most".to_owned(), "many".to_owned());
+        plugin.config.insert("ref".to_owned(), "main".to_owned());
+        let declared = needs(
+            &json!({ "config": { "most": { "type": "integer", "default": 1 }, "rev": { "type": "string", "default": "" } } }),
+        );
+        assert_eq!(
+            declared.notes(&plugin),
+            [
+                "it reads `config.most` as integer, and the config has another type",
+                "it does not say that it reads `config.ref`; it reads `most`, `rev`",
+            ]
+        );
+        assert!(needs(&json!({})).notes(&plugin).is_empty(), "it may read any key");
+    }
+
+    #[test]
+    fn notes_are_bounded_and_escaped() {
+        let buckets: Vec<_> = (0..100)
+            .map(|number| json!({ "bucket": format!("b{number}"), "why": "\u{1b}[2J\n".repeat(1000) }))
+            .collect();
+        let needs = needs(&json!({ "keyvalue": buckets }));
+        let notes = needs.notes(&plugin());
+        assert_eq!(notes.len(), 21);
+        assert_eq!(notes[20], "and 80 more that it asks for; `mcp-host inspect` prints all of it");
+        assert!(notes.iter().all(|note| note.len() < 3000 && !note.contains(char::is_control)), "{notes:?}");
+    }
+}

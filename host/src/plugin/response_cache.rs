@@ -1,0 +1,385 @@
+//! The response cache of a plugin: encoded responses for as long as their provider says that they hold.
+//!
+//! A response is cached if everything in it has a time to live (`ttl-ms`), for the smallest of them and at most [`MAX_TTL`]. What
+//! is cached is unfiltered: access is decided for each request, before and after the lookup, by the caller. Concurrent misses for one key
+//! make one call (single flight). A response that turns out not to be cacheable leaves a *hit-for-miss* entry, so that for a while
+//! requests for it do not wait for each other.
+//!
+//! [`clear`](ResponseCache::clear) drops everything, and what is being fetched at that moment is not cached either. It is called
+//! before a change is notified, and before a subscription becomes active: so after a change notification no older response is served,
+//! and whoever subscribes and then reads gets nothing older than the state from which changes are reported. Which other responses a
+//! change affects (the listing, a parent, another representation) only the provider knows, so one change drops all. A plugin
+//! that is replaced takes its cache with it.
+//!
+//! The memory is bounded by [`set_capacity`](ResponseCache::set_capacity); a new cache has none and stores nothing. Before a plugin has
+//! given its first time to live, nothing is looked up.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use quick_cache::sync::{Cache, DefaultLifecycle, PlaceholderGuard};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
+
+use super::encoded::{EncodedContents, EncodedPage, EncodedResource, EncodingForm};
+use crate::uri::Uri;
+
+/// The maximum time for which a response is cached.
+const MAX_TTL: Duration = Duration::from_secs(60 * 60);
+/// The time for which requests for a response that cannot be cached do not wait for each other.
+const HIT_FOR_MISS_TIME: Duration = Duration::from_secs(10);
+/// The same after a failure.
+const HIT_FOR_MISS_TIME_AFTER_FAULT: Duration = Duration::from_secs(1);
+/// A response whose values take more than this part of the capacity is not cached: JSON escapes up to six-fold.
+const MAX_PART: u64 = 8;
+/// The approximate memory of an entry beside its parts.
+const ENTRY_OVERHEAD: usize = 256;
+/// The size of a response of average size, by which the cache estimates the number of its entries.
+const TYPICAL_RESPONSE: u64 = 4096;
+
+/// What a cached response answers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) enum CacheKey {
+    Contents(Arc<str>, EncodingForm),
+    Page { cursor: Option<Arc<str>>, size: u32, form: EncodingForm },
+}
+
+/// A response that can be cached.
+pub(super) trait Cacheable: Send + Sync + Sized {
+    fn into_value(self: Arc<Self>) -> Value;
+    fn from_value(value: &Value) -> Option<Arc<Self>>;
+    /// The approximate memory that it takes, in bytes.
+    fn weight(&self) -> usize;
+}
+
+#[derive(Clone)]
+pub(super) enum Value {
+    Contents(Arc<EncodedContents>),
+    Page(Arc<EncodedPage>),
+    /// The response cannot be cached.
+    HitForMiss,
+}
+
+#[derive(Clone)]
+struct Entry {
+    value: Value,
+    epoch: u64,
+    expires: Instant,
+    weight: u64,
+}
+
+#[derive(Clone, Debug)]
+struct ByWeight;
+
+type Entries = Cache<CacheKey, Entry, ByWeight>;
+type Guard<'a> = PlaceholderGuard<'a, CacheKey, Entry, ByWeight, DefaultHashBuilder, DefaultLifecycle<CacheKey, Entry>>;
+
+/// The cached responses of one plugin.
+pub(super) struct ResponseCache {
+    entries: Entries,
+    /// The number of times that it was cleared. Entries of an earlier epoch are stale.
+    epoch: AtomicU64,
+    /// Whether the plugin has given a time to live.
+    has_ttls: AtomicBool,
+}
+
+/// The outcome of a lookup.
+pub(super) enum Lookup<'a, T> {
+    /// It is cached.
+    Hit(Arc<T>),
+    /// It is not. Requests for it wait until the reservation is filled or dropped.
+    Miss(Reservation<'a>),
+    /// It is not, and nobody waits for it.
+    Bypass,
+}
+
+/// The place of a response that is being fetched.
+pub(super) struct Reservation<'a> {
+    cache: &'a ResponseCache,
+    key: CacheKey,
+    epoch: u64,
+    guard: Guard<'a>,
+}
+
+impl Weighter<CacheKey, Entry> for ByWeight {
+    fn weight(&self, key: &CacheKey, entry: &Entry) -> u64 {
+        entry.weight.saturating_add(key.len()).max(1)
+    }
+}
+
+impl CacheKey {
+    fn len(&self) -> u64 {
+        let len = match self {
+            Self::Contents(path, _) => path.len(),
+            Self::Page { cursor, .. } => cursor.as_ref().map_or(0, |cursor| cursor.len()),
+        };
+        u64::try_from(len).unwrap_or(u64::MAX)
+    }
+}
+
+impl ResponseCache {
+    /// A cache without capacity.
+    pub(super) fn new() -> Self {
+        Self { entries: entries(0), epoch: AtomicU64::new(0), has_ttls: AtomicBool::new(false) }
+    }
+
+    /// Sets how many bytes it may hold. What does not fit is evicted.
+    pub(super) fn set_capacity(&self, bytes: u64) {
+        self.entries.set_capacity(bytes);
+    }
+
+    /// Returns whether a response whose values take so many bytes may be cached.
+    pub(super) fn has_room(&self, footprint: usize) -> bool {
+        u64::try_from(footprint).is_ok_and(|footprint| footprint <= self.entries.capacity() / MAX_PART)
+    }
+
+    /// Drops all entries, and makes nothing of what is being fetched now an entry.
+    pub(super) fn clear(&self) {
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+        self.entries.clear();
+    }
+
+    /// Records that a response had a time to live: from now on responses are looked up.
+    pub(super) fn record_ttl(&self, ttl: Duration) {
+        if !ttl.is_zero() && !self.has_ttls.load(Ordering::Relaxed) {
+            self.has_ttls.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Looks a response up; waits for one that is being fetched.
+    pub(super) async fn lookup<T: Cacheable>(&self, key: impl FnOnce() -> CacheKey) -> Lookup<'_, T> {
+        if !self.has_ttls.load(Ordering::Relaxed) || self.entries.capacity() == 0 {
+            return Lookup::Bypass;
+        }
+        let key = key();
+        loop {
+            let entry = match self.entries.get_value_or_guard_async(&key).await {
+                Ok(entry) => entry,
+                Err(guard) => {
+                    // What is fetched from now on is at least as new.
+                    let epoch = self.epoch.load(Ordering::Acquire);
+                    return Lookup::Miss(Reservation { cache: self, key, epoch, guard });
+                }
+            };
+            if entry.epoch == self.epoch.load(Ordering::Acquire) && Instant::now() < entry.expires {
+                return T::from_value(&entry.value).map_or(Lookup::Bypass, Lookup::Hit);
+            }
+            self.entries.remove_if(&key, |found| (found.epoch, found.expires) == (entry.epoch, entry.expires));
+        }
+    }
+}
+
+impl Reservation<'_> {
+    /// Stores the response until `expires`, unless the cache was cleared since the reservation.
+    pub(super) fn fill<T: Cacheable>(self, response: Arc<T>, expires: Instant) {
+        let weight = u64::try_from(response.weight().saturating_add(ENTRY_OVERHEAD)).unwrap_or(u64::MAX);
+        self.insert(response.into_value(), expires, weight);
+    }
+
+    /// Lets the requests that wait, and others for a while, make calls of their own.
+    pub(super) fn bypass(self) {
+        self.pass_for(HIT_FOR_MISS_TIME);
+    }
+
+    /// The same after a fault, which would be that of all who wait, one after the other.
+    pub(super) fn bypass_after_fault(self) {
+        self.pass_for(HIT_FOR_MISS_TIME_AFTER_FAULT);
+    }
+
+    fn pass_for(self, time: Duration) {
+        let now = Instant::now();
+        let weight = u64::try_from(ENTRY_OVERHEAD).unwrap_or(u64::MAX);
+        self.insert(Value::HitForMiss, now.checked_add(time).unwrap_or(now), weight);
+    }
+
+    fn insert(self, value: Value, expires: Instant, weight: u64) {
+        let Self { cache, key, epoch, guard } = self;
+        // If the cache was cleared, the place is gone.
+        let _ = guard.insert(Entry { value, epoch, expires, weight });
+        if cache.epoch.load(Ordering::Acquire) != epoch {
+            cache.entries.remove_if(&key, |found| found.epoch == epoch);
+        }
+    }
+}
+
+/// Returns when a response with that time to live stops to hold; none if it cannot be cached.
+pub(super) fn expiry(ttl: Duration) -> Option<Instant> {
+    let ttl = ttl.min(MAX_TTL);
+    (!ttl.is_zero()).then(|| Instant::now().checked_add(ttl)).flatten()
+}
+
+fn entries(capacity: u64) -> Entries {
+    let items = usize::try_from(capacity / TYPICAL_RESPONSE).unwrap_or(usize::MAX).max(16);
+    // One shard, so that a response may be as large as the capacity.
+    let options = OptionsBuilder::new().shards(1).estimated_items_capacity(items).weight_capacity(capacity).build();
+    match options {
+        Ok(options) => {
+            Cache::with_options(options, ByWeight, DefaultHashBuilder::default(), DefaultLifecycle::default())
+        }
+        // All options that have no default are set.
+        Err(_) => Cache::with_weighter(items, capacity, ByWeight),
+    }
+}
+
+impl Cacheable for EncodedContents {
+    fn into_value(self: Arc<Self>) -> Value {
+        Value::Contents(self)
+    }
+
+    fn from_value(value: &Value) -> Option<Arc<Self>> {
+        match value {
+            Value::Contents(contents) => Some(contents.clone()),
+            _ => None,
+        }
+    }
+
+    fn weight(&self) -> usize {
+        let uris = self.uris.iter().map(|uri| uri.as_str().len().saturating_add(size_of::<Uri>()));
+        uris.fold(self.json.len(), usize::saturating_add)
+    }
+}
+
+impl Cacheable for EncodedPage {
+    fn into_value(self: Arc<Self>) -> Value {
+        Value::Page(self)
+    }
+
+    fn from_value(value: &Value) -> Option<Arc<Self>> {
+        match value {
+            Value::Page(page) => Some(page.clone()),
+            _ => None,
+        }
+    }
+
+    fn weight(&self) -> usize {
+        let cursor = self.next_cursor.as_ref().map_or(0, String::len);
+        self.items.iter().map(EncodedResource::memory).fold(cursor, usize::saturating_add)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    const TTL: Duration = Duration::from_secs(60);
+
+    /// A cache in which lookups are made.
+    fn cache(capacity: u64) -> ResponseCache {
+        let cache = ResponseCache::new();
+        cache.set_capacity(capacity);
+        cache.record_ttl(TTL);
+        cache
+    }
+
+    fn key(path: &str) -> impl FnOnce() -> CacheKey {
+        || CacheKey::Contents(path.into(), EncodingForm(0))
+    }
+
+    fn contents(len: usize) -> Arc<EncodedContents> {
+        let json = "x".repeat(len).into();
+        Arc::new(EncodedContents { json, uris: Box::default(), len: 0, expires: Instant::now() })
+    }
+
+    async fn lookup<'a>(cache: &'a ResponseCache, path: &str) -> Lookup<'a, EncodedContents> {
+        cache.lookup(key(path)).await
+    }
+
+    async fn reserve<'a>(cache: &'a ResponseCache, path: &str) -> Reservation<'a> {
+        match lookup(cache, path).await {
+            Lookup::Miss(reservation) => reservation,
+            Lookup::Hit(_) => panic!("{path} is cached"),
+            Lookup::Bypass => panic!("{path} is bypassed"),
+        }
+    }
+
+    async fn is_hit(cache: &ResponseCache, path: &str) -> bool {
+        matches!(lookup(cache, path).await, Lookup::Hit(_))
+    }
+
+    #[tokio::test]
+    async fn what_is_stored_is_found_until_it_expires() {
+        let cache = cache(1 << 20);
+        reserve(&cache, "a").await.fill(contents(10), Instant::now() + TTL);
+        assert!(is_hit(&cache, "a").await);
+        reserve(&cache, "b").await.fill(contents(10), Instant::now());
+        assert!(!is_hit(&cache, "b").await);
+        assert_eq!(expiry(Duration::ZERO), None);
+        assert!(expiry(Duration::MAX).unwrap() <= Instant::now() + MAX_TTL);
+    }
+
+    #[tokio::test]
+    async fn nothing_that_was_fetched_before_it_was_cleared_is_found_after() {
+        let cache = cache(1 << 20);
+        reserve(&cache, "stored").await.fill(contents(10), Instant::now() + TTL);
+        let in_flight = reserve(&cache, "in flight").await;
+        cache.clear();
+        in_flight.fill(contents(10), Instant::now() + TTL);
+        for path in ["stored", "in flight"] {
+            assert!(!is_hit(&cache, path).await, "{path}");
+        }
+        reserve(&cache, "stored").await.fill(contents(10), Instant::now() + TTL);
+        assert!(is_hit(&cache, "stored").await);
+    }
+
+    #[tokio::test]
+    async fn one_request_fetches_what_others_wait_for() {
+        let cache = cache(1 << 20);
+        let first = reserve(&cache, "a").await;
+        let mut second = Box::pin(lookup(&cache, "a"));
+        assert!((&mut second).now_or_never().is_none());
+        // Without a response, another one fetches it.
+        drop(first);
+        let Lookup::Miss(second) = second.await else { panic!("it is not fetched") };
+        let mut third = Box::pin(lookup(&cache, "a"));
+        assert!((&mut third).now_or_never().is_none());
+        second.fill(contents(10), Instant::now() + TTL);
+        assert!(matches!(third.await, Lookup::Hit(_)));
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_for_a_response_that_cannot_be_cached() {
+        for is_fault in [false, true] {
+            let cache = cache(1 << 20);
+            let first = reserve(&cache, "a").await;
+            let mut second = Box::pin(lookup(&cache, "a"));
+            assert!((&mut second).now_or_never().is_none());
+            if is_fault {
+                first.bypass_after_fault()
+            } else {
+                first.bypass()
+            }
+            assert!(matches!(second.await, Lookup::Bypass));
+            assert!(matches!(lookup(&cache, "a").await, Lookup::Bypass));
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_is_looked_up_before_the_first_time_to_live_and_without_capacity() {
+        let cache = ResponseCache::new();
+        cache.set_capacity(1 << 20);
+        assert!(matches!(lookup(&cache, "a").await, Lookup::Bypass));
+        cache.record_ttl(Duration::ZERO);
+        assert!(matches!(lookup(&cache, "a").await, Lookup::Bypass));
+        cache.record_ttl(TTL);
+        reserve(&cache, "a").await.fill(contents(10), Instant::now() + TTL);
+        cache.set_capacity(0);
+        assert!(matches!(lookup(&cache, "a").await, Lookup::Bypass));
+    }
+
+    #[tokio::test]
+    async fn the_memory_is_bounded() {
+        let cache = cache(1 << 20);
+        for number in 0..500 {
+            reserve(&cache, &number.to_string()).await.fill(contents(10_000), Instant::now() + TTL);
+            assert!(cache.entries.weight() <= 1 << 20);
+        }
+        assert!(cache.entries.len() > 50, "{}", cache.entries.len());
+        cache.set_capacity(100_000);
+        assert!(cache.entries.weight() <= 100_000);
+        assert!(cache.has_room(12_500) && !cache.has_room(12_501));
+        reserve(&cache, "large").await.fill(contents(200_000), Instant::now() + TTL);
+        assert!(cache.entries.weight() <= 100_000);
+    }
+}

@@ -1,0 +1,84 @@
+//! The tools that a provider is built with: whether this machine has them, and the commands that install them.
+//!
+//! A tool is looked for as a build looks for it: in PATH, or where a variable of the build says. It is asked for its version. All
+//! of that is bounded in time ([`probe`]), since a tool may hang, and the tools are asked at once.
+
+mod install;
+mod probe;
+mod tool;
+mod version;
+
+use futures::future::join_all;
+use serde::Serialize;
+
+use self::install::System;
+use self::tool::Tool;
+use crate::language::Language;
+
+/// Whether a tool can be used.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Status {
+    /// It is there.
+    Ok,
+    /// It is not there.
+    Missing,
+    /// It is there, in a version that is too old.
+    TooOld,
+    /// It is there, and did not answer in time or failed.
+    Failing,
+}
+
+/// A tool, and what was found of it.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Finding {
+    /// The name of the tool.
+    pub(crate) tool: &'static str,
+    /// The version that is needed.
+    pub(crate) needed: String,
+    /// The version that was found, or the path of what has none.
+    pub(crate) found: Option<String>,
+    /// Whether it can be used.
+    pub(crate) status: Status,
+    /// What is wrong, if it is neither missing nor too old.
+    pub(crate) reason: Option<String>,
+    /// What installs it on this system; none if it can be used.
+    pub(crate) install: Option<String>,
+}
+
+impl Finding {
+    /// Whether the tool can be used.
+    pub(crate) fn is_ok(&self) -> bool {
+        self.status == Status::Ok
+    }
+}
+
+/// The tools of a language.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct Toolchain {
+    /// The language.
+    pub(crate) language: Language,
+    /// Whether all tools can be used.
+    pub(crate) ok: bool,
+    /// The tools.
+    pub(crate) tools: Vec<Finding>,
+}
+
+/// Looks for the tools of a language.
+pub(crate) async fn examine(language: Language) -> Toolchain {
+    let system = System::current();
+    let tools = join_all(tool::tools(language).iter().map(|tool| examine_tool(tool, &system))).await;
+    Toolchain { language, ok: tools.iter().all(Finding::is_ok), tools }
+}
+
+async fn examine_tool(tool: &Tool, system: &System) -> Finding {
+    let found = tool.find().await;
+    let (status, found, reason) = match found {
+        tool::Found::Usable(found) => (Status::Ok, Some(found), None),
+        tool::Found::TooOld(found) => (Status::TooOld, Some(found), None),
+        tool::Found::Missing => (Status::Missing, None, None),
+        tool::Found::Failing(reason) => (Status::Failing, None, Some(reason)),
+    };
+    let install = if status == Status::Ok { None } else { Some(system.install(tool).await) };
+    Finding { tool: tool.name, needed: tool.needed(), found, status, reason, install }
+}

@@ -1,0 +1,147 @@
+//! Runs a tool to ask it something. It has [`TIMEOUT`], and at most [`MAX_OUTPUT`] of what it says are read; then it is killed,
+//! with all processes of its group.
+
+use std::ffi::OsStr;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process_group};
+use tokio::io::{AsyncRead, AsyncReadExt as _};
+use tokio::process::Command;
+use tokio::time::timeout;
+
+/// How long a tool may take: a first run of an interpreter on a slow disk takes seconds.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// The number of bytes that are read of each of its streams.
+const MAX_OUTPUT: u64 = 64 * 1024;
+
+/// The answer of a tool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// It exited with code 0, and printed this.
+    Said(String),
+    /// There is no such program.
+    Missing,
+    /// It was killed, failed, or could not be started.
+    Failed(String),
+}
+
+/// Variables with which tools install nothing by themselves and ask nobody.
+const QUIET: &[(&str, &str)] = &[
+    ("GOTOOLCHAIN", "local"),
+    ("NPM_CONFIG_UPDATE_NOTIFIER", "false"),
+    ("RUSTUP_AUTO_INSTALL", "0"),
+    ("RUST_BACKTRACE", "0"),
+];
+
+/// Runs a program, and returns what it prints.
+pub(super) async fn run(program: &Path, arguments: &[&str]) -> Answer {
+    run_within(TIMEOUT, program, arguments).await
+}
+
+async fn run_within(time: Duration, program: &Path, arguments: &[&str]) -> Answer {
+    let mut command = Command::new(program);
+    command.args(arguments).envs(QUIET.iter().copied()).process_group(0).kill_on_drop(true);
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = match command.spawn() {
+        Ok(child) => child,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Answer::Missing,
+        Err(error) => return Answer::Failed(format!("it cannot be started: {error}")),
+    };
+    let group = child.id().and_then(|id| Pid::from_raw(id.cast_signed()));
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let answer = timeout(time, async { tokio::join!(child.wait(), read(stdout), read(stderr)) }).await;
+    if let Some(group) = group {
+        // Fails if all of them have ended.
+        let _ = kill_process_group(group, Signal::KILL);
+    }
+    match answer {
+        Err(_) => Answer::Failed(format!("it did not answer within {} s", time.as_secs_f32())),
+        Ok((Ok(status), said, _)) if status.success() => Answer::Said(said),
+        Ok((Ok(status), _, reason)) => {
+            let reason = reason.lines().find(|line| !line.trim().is_empty()).unwrap_or_default().to_owned();
+            Answer::Failed(if reason.is_empty() { status.to_string() } else { format!("{status}: {reason}") })
+        }
+        Ok((Err(error), _, _)) => Answer::Failed(error.to_string()),
+    }
+}
+
+/// Reads the beginning of a stream; the rest is discarded, so that the tool is not blocked.
+async fn read(stream: Option<impl AsyncRead + Unpin>) -> String {
+    let Some(mut stream) = stream else { return String::new() };
+    let mut bytes = Vec::new();
+    // What was read before an error is the answer.
+    let _ = (&mut stream).take(MAX_OUTPUT).read_to_end(&mut bytes).await;
+    let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
+    String::from_utf8_lossy(&bytes).into_owned()
+}
+
+/// Returns the path of a program in PATH.
+pub(super) fn find(program: impl AsRef<OsStr>) -> Option<PathBuf> {
+    find_in(&std::env::var_os("PATH")?, program.as_ref())
+}
+
+fn find_in(path: &OsStr, program: &OsStr) -> Option<PathBuf> {
+    let mut files = std::env::split_paths(path).map(|folder| folder.join(program));
+    files.find(|file| file.is_file() && rustix::fs::access(file, rustix::fs::Access::EXEC_OK).is_ok())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::Permissions;
+    use std::os::unix::fs::PermissionsExt as _;
+    use std::time::Instant;
+
+    use super::*;
+
+    async fn shell(time: Duration, script: &str) -> Answer {
+        run_within(time, Path::new("/bin/sh"), &["-c", script]).await
+    }
+
+    #[tokio::test]
+    async fn what_a_tool_prints_is_its_answer() {
+        assert_eq!(shell(TIMEOUT, "echo 1.2; echo oops >&2").await, Answer::Said("1.2\n".to_owned()));
+        let Answer::Failed(reason) = shell(TIMEOUT, "echo; echo broken >&2; exit 3").await else { panic!("it failed") };
+        assert!(reason.ends_with("3: broken"), "{reason}");
+        assert_eq!(run(Path::new("/nonexistent"), &[]).await, Answer::Missing);
+    }
+
+    #[tokio::test]
+    async fn a_tool_that_hangs_is_killed_with_what_it_started() {
+        let started = Instant::now();
+        let dir = tempfile::tempdir().unwrap();
+        let pid = dir.path().join("pid");
+        let script = format!("sleep 600 & echo $! > '{}'; wait", pid.display());
+        let Answer::Failed(reason) = shell(Duration::from_millis(500), &script).await else { panic!("it hangs") };
+        assert!(reason.starts_with("it did not answer"), "{reason}");
+        assert!(started.elapsed() < Duration::from_secs(60));
+        let status = Path::new("/proc").join(std::fs::read_to_string(pid).unwrap().trim()).join("stat");
+        // It is gone, or a zombie that nobody has waited for yet.
+        let gone = || std::fs::read_to_string(&status).map_or(true, |stat| stat.contains(") Z "));
+        while !gone() {
+            assert!(started.elapsed() < Duration::from_secs(60));
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    #[tokio::test]
+    async fn of_a_tool_that_never_stops_printing_the_beginning_is_kept() {
+        let script = "i=0; while [ $i -lt 20000 ]; do echo 0123456789; i=$((i+1)); done";
+        let Answer::Said(said) = shell(TIMEOUT, script).await else { panic!("it ends") };
+        assert_eq!(said.len() as u64, MAX_OUTPUT);
+    }
+
+    #[test]
+    fn only_an_executable_file_in_the_path_is_a_program() {
+        let dir = tempfile::tempdir().unwrap();
+        let tool = dir.path().join("tool");
+        let found = || find_in(dir.path().as_os_str(), OsStr::new("tool"));
+        std::fs::write(&tool, "").unwrap();
+        std::fs::set_permissions(&tool, Permissions::from_mode(0o644)).unwrap();
+        assert_eq!(found(), None);
+        std::fs::set_permissions(&tool, Permissions::from_mode(0o755)).unwrap();
+        assert_eq!(found(), Some(tool));
+    }
+}

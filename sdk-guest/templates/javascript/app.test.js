@@ -1,0 +1,35 @@
+// The provider on Node.js.
+
+import assert from "node:assert/strict";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { after, test } from "node:test";
+
+import { Config, NotFound } from "mcp-host-provider";
+
+import Files from "./app.js";
+
+const dir = mkdtempSync(join(tmpdir(), "files-"));
+after(() => rmSync(dir, { recursive: true }));
+writeFileSync(join(dir, "a.md"), "one\ntwo\nthree\n");
+writeFileSync(join(dir, "b.bin"), Uint8Array.of(255, 0));
+const files = new Files(new Config({ dir, lines: 2 }));
+
+test("files are listed and read", () => {
+  const { entries } = files.listEntries(undefined, undefined, 10);
+  assert.deepEqual(entries.map(({ name }) => name), ["a.md", "b.bin"]);
+  assert.deepEqual([...files.read("b.bin").bytes], [255, 0]);
+  assert.equal(files.read("first/a.md").text, "one\ntwo\n");
+  assert.throws(() => files.read("c.md"), NotFound);
+  assert.deepEqual(files.complete("first/{file}", "file", "a", {}).values, ["a.md"]);
+});
+
+test("a file that is written is reported", () => {
+  const watched = ["first/a.md", "b.bin"];
+  const start = files.changes(watched, undefined);
+  assert.deepEqual(files.changes(watched, start.token).changed, []);
+  writeFileSync(join(dir, "a.md"), "changed\n");
+  const later = files.changes(watched, start.token);
+  assert.deepEqual([later.changed, later.listingChanged], [["first/a.md"], true]);
+});

@@ -1,0 +1,122 @@
+//! `mcp-host new`: a new project in each language, outside of the repository, by its printed instructions.
+//!
+//! The printed commands are run literally, by one shell, with the toolchains of this task in PATH: they build the component, read a
+//! resource of it by the host, run the unit test and test whether it keeps the contract. The component ends up as
+//! `target/plugins/fixtures/new-LANG.wasm`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::{env, fs};
+
+use anyhow::{Context, Result, ensure};
+
+use super::{c, component, files, folder, go, host_program};
+use crate::cargo;
+use crate::install::Stamp;
+use crate::progress::Progress;
+use crate::toolchain::{self, Toolchain};
+use crate::workspace::Workspace;
+
+/// The languages, with the folder of the SDK of each.
+const LANGUAGES: [(&str, &str); 6] =
+    [("rust", "rust"), ("python", "python"), ("typescript", "js"), ("javascript", "js"), ("c", "c"), ("go", "go")];
+
+/// The directory of the project: a name that must be quoted, and of which a package name has to be made.
+const DIRECTORY: &str = "My Notes";
+
+pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
+    for (language, sdk) in LANGUAGES {
+        if language == "rust" && !matches!(toolchain::ensure(workspace, progress)?, Toolchain::Rustup) {
+            progress.print("not tried: `mcp-host new --lang rust`, whose instructions are for rustup's toolchain");
+            continue;
+        }
+        try_instructions(workspace, progress, language, sdk)?;
+    }
+    Ok(())
+}
+
+fn try_instructions(workspace: &Workspace, progress: &Progress, language: &str, sdk: &str) -> Result<()> {
+    let output = component(workspace, &format!("new-{language}"));
+    let below_root = |path: &str| workspace.root().join(path);
+    let sdk = format!("sdk-guest/{sdk}");
+    let mut inputs = files(&["sdk-guest/templates", &sdk, "wit", "host/src/scaffold"].map(below_root))?;
+    inputs.extend(["host/src/scaffold.rs", "host/src/cli/new.rs", "host/build.rs"].map(below_root));
+    let stamp = Stamp::new(&folder(workspace, &format!("new-{language}")), &inputs, "")?;
+    if stamp.is_current() && output.is_file() {
+        return Ok(());
+    }
+    let host = host_program(workspace, progress)?;
+    let mut step = progress.step(format!("following `mcp-host new --lang {language}`"));
+    stamp.clear()?;
+    let parent = TemporaryFolder::new(language)?;
+    let run = |command: &mut Command| {
+        let environment = environment(workspace, progress, language, &host)?;
+        cargo::capture(command.current_dir(&parent.0).envs(environment))
+    };
+    let printed = run(Command::new(&host).args(["new", DIRECTORY, "--lang", language]))?;
+    let script: Vec<_> = printed.lines().filter(|line| line.starts_with("  ")).collect();
+    step.at("its printed commands");
+    let said = run(Command::new("sh").args(["-e", "-x", "-c", &script.join("\n")]))?;
+    for expected in ["my-notes:///square.png", "# Welcome", " 0 failed"] {
+        ensure!(
+            said.contains(expected),
+            "the commands of `mcp-host new --lang {language}` print no `{expected}`:\n{said}"
+        );
+    }
+    let project = parent.0.join(DIRECTORY);
+    let config = fs::read_to_string(project.join("mcp-host.toml")).context("the project has no config")?;
+    let built = config.lines().find_map(|line| line.strip_prefix("component = \"")?.strip_suffix('"'));
+    let built = project.join(built.context("its config names no component")?);
+    fs::copy(&built, &output).with_context(|| format!("cannot copy {}", built.display()))?;
+    stamp.set()?;
+    step.done(&format!("followed `mcp-host new --lang {language}`: {}", workspace.display(&output)));
+    Ok(())
+}
+
+/// Returns the environment in which `mcp-host` and the language's toolchain are in PATH.
+fn environment(
+    workspace: &Workspace,
+    progress: &Progress,
+    language: &str,
+    host: &Path,
+) -> Result<Vec<(&'static str, PathBuf)>> {
+    let mut path: Vec<_> = host.parent().map(Path::to_owned).into_iter().collect();
+    // Components that were compiled here need not be compiled again by the tests.
+    let mut environment = vec![
+        ("XDG_CACHE_HOME", workspace.target().join("test-cache")),
+        ("XDG_STATE_HOME", workspace.target().join("test-state")),
+        ("RUSTUP_AUTO_INSTALL", "0".into()),
+    ];
+    match language {
+        "c" => environment.extend([("CLANG", c::CLANG.into()), ("WASI_SYSROOT", c::sysroot(workspace, progress)?)]),
+        "go" => {
+            let go = go::toolchain(workspace, &workspace.root().join("sdk-guest/go"), progress)?;
+            path.extend(go.parent().map(Path::to_owned));
+            environment.extend(go::environment(workspace));
+        }
+        _ => {}
+    }
+    path.extend(env::split_paths(&env::var_os("PATH").unwrap_or_default()));
+    let path =
+        env::join_paths(path).context("a folder of a toolchain has a `:` in its name, which PATH cannot have")?;
+    environment.push(("PATH", path.into()));
+    Ok(environment)
+}
+
+/// A folder outside of the repository, removed when dropped.
+struct TemporaryFolder(PathBuf);
+
+impl TemporaryFolder {
+    fn new(name: &str) -> Result<Self> {
+        let folder = env::temp_dir().join(format!("mcp-host-new-{name}-{}", std::process::id()));
+        fs::create_dir(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+        Ok(Self(folder))
+    }
+}
+
+impl Drop for TemporaryFolder {
+    fn drop(&mut self) {
+        // What cannot be removed is left to the system.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
