@@ -106,12 +106,16 @@ impl<'a> Opened<'a> {
             return Ok(self.slice_contents(self.source().head()?, true));
         }
         let entry = self.entry(self.probe.mime_type);
-        // The rest of the file may tell more than its beginning.
-        let encoding = self.probe.encoding.and_then(|_| detect(&bytes, true, self.settings.encoding));
-        Ok(match encoding {
+        Ok(match self.probe.encoding.and_then(|probed| self.whole_encoding(probed, &bytes)) {
             Some(encoding) => self.decoded(entry, encoding, bytes),
             None => Contents::blob(entry, bytes),
         })
+    }
+
+    /// Returns the encoding of a whole text: its beginning may be ASCII, and the rest something else.
+    fn whole_encoding(&self, probed: TextEncoding, bytes: &[u8]) -> Option<TextEncoding> {
+        let is_valid = probed != TextEncoding::UTF_8 && probed.decode_part(bytes, true).is_some();
+        if is_valid { Some(probed) } else { detect(bytes, true, self.settings.encoding) }
     }
 
     /// Reads a document as text, with the original beside it.

@@ -7,6 +7,9 @@
 use chardetng::{EncodingDetector, Iso2022JpDetection, Utf8Detection};
 use encoding_rs::{Encoding, ISO_2022_JP, UTF_8, UTF_16BE, UTF_16LE};
 
+/// The number of bytes from the first that is not ASCII by which an encoding is guessed.
+const GUESSED: usize = 16 * 1024;
+
 /// The encoding of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TextEncoding(pub(crate) &'static Encoding);
@@ -90,8 +93,11 @@ pub(crate) fn detect(bytes: &[u8], is_whole: bool, fallback: Option<&'static Enc
     if let Some(encoding) = fallback.filter(|encoding| decodes(encoding, bytes, is_whole)) {
         return Some(TextEncoding(encoding));
     }
+    // What is ASCII tells nothing, and what is not tells enough after some paragraphs.
+    let start = bytes.iter().position(|byte| !byte.is_ascii()).unwrap_or_default();
+    let end = start.saturating_add(GUESSED).min(bytes.len());
     let mut detector = EncodingDetector::new(Iso2022JpDetection::Deny);
-    detector.feed(bytes, is_whole);
+    detector.feed(bytes.get(start..end).unwrap_or_default(), is_whole && end == bytes.len());
     Some(TextEncoding(detector.guess(None, Utf8Detection::Deny)))
 }
 

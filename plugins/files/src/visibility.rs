@@ -5,8 +5,9 @@
 //! of those above it, with git's rules, by the matcher of the crate `ignore`. What is not served is neither listed nor
 //! read. `.git` is never served.
 //!
-//! A file of ignore rules that cannot be read, or is larger than [`MAX_RULES`], makes its folder unreadable: serving what
-//! it may ignore would be worse.
+//! A file of ignore rules that cannot be read, or is larger than [`MAX_RULES`] together with those of the folders above,
+//! makes its folder unreadable: serving what it may ignore would be worse, and compiled rules take up to two hundred
+//! times their size in memory.
 
 use crate::settings::Shown;
 use folder::{Folder, Rules, is_hidden, last_name};
@@ -14,8 +15,8 @@ use ignore::gitignore::{Gitignore, GitignoreBuilder};
 use mcp_provider::{Failure, Result, log};
 use std::rc::Rc;
 
-/// The maximum size of a file of ignore rules, in bytes.
-const MAX_RULES: usize = 256 * 1024;
+/// The maximum size of the ignore rules that apply in one folder, in bytes.
+const MAX_RULES: usize = 64 * 1024;
 
 /// The files of ignore rules, by precedence.
 const RULES_FILES: [&str; 3] = [".ignore", ".gitignore", ".git/info/exclude"];
@@ -28,12 +29,14 @@ pub(crate) struct Visibility {
     parent: Option<Rc<Visibility>>,
     /// The matchers of the folder's own files of rules, in the order of [`RULES_FILES`]; `None` where there are none.
     matchers: [Option<Gitignore>; 3],
+    /// The size of all rules that apply, in bytes.
+    size: usize,
 }
 
 impl Visibility {
     /// Returns the rules above the root folder: nothing is ignored.
     pub(crate) fn new(shown: Shown) -> Self {
-        Self { shown, parent: None, matchers: [None, None, None] }
+        Self { shown, parent: None, matchers: [None, None, None], size: 0 }
     }
 
     /// Returns whether a name is served whatever the ignore rules say.
@@ -71,10 +74,12 @@ impl Visibility {
 impl Rules for Visibility {
     fn enter(self: Rc<Self>, folder: &Folder, names: &str) -> Result<Rc<dyn Rules>> {
         let mut matchers = [None, None, None];
+        let mut size = self.size;
         if !self.shown.ignored {
             for (matcher, file) in matchers.iter_mut().zip(RULES_FILES) {
                 let file = if names.is_empty() { file.to_owned() } else { format!("{names}/{file}") };
-                if let Some(rules) = folder.read_rules(&file, MAX_RULES)? {
+                if let Some(rules) = folder.read_rules(&file, MAX_RULES.saturating_sub(size))? {
+                    size = size.saturating_add(rules.len());
                     *matcher = Some(parse(names, &file, &rules)?);
                 }
             }
@@ -82,7 +87,7 @@ impl Rules for Visibility {
         if matchers.iter().all(Option::is_none) && self.parent.is_some() {
             return Ok(self);
         }
-        Ok(Rc::new(Self { shown: self.shown, parent: Some(self), matchers }))
+        Ok(Rc::new(Self { shown: self.shown, parent: Some(self), matchers, size }))
     }
 
     fn shows(&self, names: &str, is_folder: bool) -> bool {

@@ -1,6 +1,6 @@
 //! Completion of paths.
 
-use crate::{Folder, ItemKind, Walk, WalkBudget};
+use crate::{Folder, Found, ItemKind, Walk, WalkBudget};
 use mcp_provider::{Completion, Result};
 
 /// Completes the names of an item as a shell does: the files and folders in the folder typed so far that begin with the
@@ -24,32 +24,37 @@ pub fn complete(folder: &Folder, typed: &str, value: impl Fn(&str) -> Option<Str
     {
         completion.values.extend(value(item.names()));
     }
-    add(&mut completion, folder.children(parent, rest, budget)?, typed, &value)?;
-    if !completion.has_more {
+    let is_folder = |found: &Found| folder.item(found).is_ok_and(|item| item.kind == ItemKind::Folder);
+    let children = add(&mut completion, folder.children(parent, rest, budget)?, typed, &value)?;
+    // Without folders, the files further down are those that were just seen.
+    if !completion.has_more && (children.iter().any(is_folder) || !rest.is_empty()) {
         add(&mut completion, folder.files(parent, rest, budget)?, typed, &value)?;
     }
     Ok(completion)
 }
 
+/// Adds what a walk shows, and returns it.
 fn add(
     completion: &mut Completion,
     mut walk: Walk<'_>,
     typed: &str,
     value: impl Fn(&str) -> Option<String>,
-) -> Result<()> {
+) -> Result<Vec<Found>> {
+    let mut shown = Vec::new();
     while let Some(found) = walk.next_found()? {
         if !found.names.starts_with(typed) {
-            return Ok(());
+            return Ok(shown);
         }
         let Some(value) = value(&found.names).filter(|value| !completion.values.contains(value)) else { continue };
         if completion.values.len() >= Completion::MAX_VALUES {
             completion.has_more = true;
-            return Ok(());
+            return Ok(shown);
         }
         completion.values.push(value);
+        shown.push(found);
     }
     completion.has_more = completion.has_more || walk.is_paused();
-    Ok(())
+    Ok(shown)
 }
 
 #[cfg(test)]

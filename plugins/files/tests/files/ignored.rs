@@ -85,7 +85,7 @@ fn rules() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(150))]
+    #![proptest_config(ProptestConfig::with_cases(100))]
     #[test]
     fn exactly_what_git_ignores_is_not_served(
         files in proptest::collection::btree_set("((a|b|ab|日|#a|!a|a )/){0,3}(a|b|ab|bb|日|c)", 1..20),

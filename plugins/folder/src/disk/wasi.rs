@@ -9,7 +9,7 @@ use wasip2::filesystem::types::{
     Descriptor, DescriptorFlags, DescriptorStat, DescriptorType, ErrorCode, OpenFlags, PathFlags,
 };
 
-/// The maximum number of faulty entries per directory, so that a persistent fault ends the loop.
+/// The maximum number of unreadable entries per directory, so that a persistent fault ends the loop.
 const MAX_FAULTS: usize = 1000;
 
 /// The root folder.
@@ -44,12 +44,10 @@ impl Root {
             match stream.read_directory_entry() {
                 Ok(Some(entry)) => show(Ok((entry.name, kind(entry.type_)))),
                 Ok(None) => return Ok(()),
+                Err(ErrorCode::IllegalByteSequence) => show(Err("its name is not UTF-8".to_owned())),
                 Err(error) => {
                     faults = faults.saturating_add(1);
-                    show(Err(match error {
-                        ErrorCode::IllegalByteSequence => "its name is not UTF-8".to_owned(),
-                        error => error.message().to_owned(),
-                    }));
+                    show(Err(error.message().to_owned()));
                 }
             }
         }

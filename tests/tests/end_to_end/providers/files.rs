@@ -16,7 +16,8 @@ use rmcp::model::{ErrorCode, ResourceContents};
 const JAPANESE: &str = "日本語の文書です。文字コードは自動で判定します。\n二行目。\n";
 const EUC_JP: &[u8] = b"\xc6\xfc\xcb\xdc\xb8\xec\xa4\xce\xca\xb8\xbd\xf1\xa4\xc7\xa4\xb9\xa1\xa3\xca\xb8\xbb\xfa\xa5\xb3\xa1\xbc\xa5\xc9\xa4\xcf\xbc\xab\xc6\xb0\xa4\xc7\xc8\xbd\xc4\xea\xa4\xb7\xa4\xde\xa4\xb9\xa1\xa3\x0a\xc6\xf3\xb9\xd4\xcc\xdc\xa1\xa3\x0a";
 const SHIFT_JIS: &[u8] = b"\x93\xfa\x96{\x8c\xea\x82\xcc\x95\xb6\x8f\x91\x82\xc5\x82\xb7\x81B\x95\xb6\x8e\x9a\x83R\x81[\x83h\x82\xcd\x8e\xa9\x93\xae\x82\xc5\x94\xbb\x92\xe8\x82\xb5\x82\xdc\x82\xb7\x81B\x0a\x93\xf1\x8ds\x96\xda\x81B\x0a";
-const ISO_2022_JP: &[u8] = b"\x1b$BF|K\x5c8l$NJ8=q$G$9!#J8;z%3!<%I$O<+F0$GH=Dj$7$^$9!#\x1b(B\x0a\x1b$BFs9TL\x5c!#\x1b(B\x0a";
+const ISO_2022_JP: &[u8] =
+    b"\x1b$BF|K\x5c8l$NJ8=q$G$9!#J8;z%3!<%I$O<+F0$GH=Dj$7$^$9!#\x1b(B\x0a\x1b$BFs9TL\x5c!#\x1b(B\x0a";
 
 fn files_config(folder: &Path) -> ConfigFile {
     ConfigFile::new().plugin(Plugin::files("f", folder))
@@ -88,7 +89,8 @@ async fn what_is_ignored_or_hidden_is_neither_listed_nor_read() {
 
 #[tokio::test]
 async fn names_in_both_normalization_forms_and_names_that_are_no_text() {
-    let folder = Folder::with_files([("か\u{3099}.md", "decomposed"), ("ぱ.md", "composed"), ("secret/か\u{3099}.md", "S")]);
+    let folder =
+        Folder::with_files([("か\u{3099}.md", "decomposed"), ("ぱ.md", "composed"), ("secret/か\u{3099}.md", "S")]);
     std::fs::write(folder.path().join(OsStr::from_bytes(b"\xff\xfe.md")), "").unwrap();
     let config = files_config(folder.path()).write();
     let server = StdioServer::start(&config).await;

@@ -28,13 +28,8 @@ async fn drain_updates(wire: &mut RawStdio, folder: &Folder, count: &mut usize) 
 
 #[tokio::test]
 async fn exactly_what_an_edit_concerns_is_told() {
-    let folder = Folder::with_files([
-        (".gitignore", ""),
-        ("a.md", "a"),
-        ("b.log", "b"),
-        ("sub/c.md", "c"),
-        (BARRIER, ""),
-    ]);
+    let folder =
+        Folder::with_files([(".gitignore", ""), ("a.md", "a"), ("b.log", "b"), ("sub/c.md", "c"), (BARRIER, "")]);
     let config = ConfigFile::new().plugin(Plugin::files("f", folder.path()).set("watch-interval", "100ms")).write();
     let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
     for path in SUBSCRIBED {
