@@ -173,6 +173,11 @@ impl Plugin {
         Self(table)
     }
 
+    /// The provider `files` on that directory, mounted at `files://NAME/`.
+    pub fn files(name: &str, directory: &Path) -> Self {
+        Self::new(name, &artifacts::component("files"), &format!("files://{name}/")).dir(directory, "/files")
+    }
+
     /// The provider `git` on that repository, mounted at `git://NAME/`.
     pub fn git(name: &str, repository: &Path) -> Self {
         Self::new(name, &artifacts::component("git"), &format!("git://{name}/")).dir(repository, "/repo")

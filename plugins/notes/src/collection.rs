@@ -3,10 +3,10 @@
 //! There is no index, because instances keep no state: to find the notes with a tag, the front matter of every note is
 //! read. A page of a collection reads only as far as it needs.
 
-use crate::folder::{Folder, WalkBudget};
 use crate::front_matter::FrontMatter;
 use crate::note;
 use crate::route::Route;
+use folder::{Folder, Found, WalkBudget};
 use mcp_provider::{Entry, Result, log};
 use std::collections::BTreeMap;
 
@@ -48,8 +48,8 @@ impl Field {
 pub(crate) fn values(folder: &Folder, field: Field) -> Result<BTreeMap<String, usize>> {
     let mut values = BTreeMap::new();
     let mut walk = folder.files("", "", WalkBudget::UNLIMITED)?;
-    while let Some(names) = walk.next_path()? {
-        for value in front_matter(folder, &names).map(|read| field.values(read)).unwrap_or_default() {
+    while let Some(found) = walk.next_found()? {
+        for value in front_matter(folder, &found).map(|read| field.values(read)).unwrap_or_default() {
             let count: &mut usize = values.entry(value).or_default();
             *count = count.saturating_add(1);
         }
@@ -60,8 +60,8 @@ pub(crate) fn values(folder: &Folder, field: Field) -> Result<BTreeMap<String, u
 /// Returns whether any note has this value.
 pub(crate) fn is_in_use(folder: &Folder, field: Field, value: &str) -> Result<bool> {
     let mut walk = folder.files("", "", WalkBudget::UNLIMITED)?;
-    while let Some(names) = walk.next_path()? {
-        if front_matter(folder, &names).is_some_and(|read| field.matches(&read, value)) {
+    while let Some(found) = walk.next_found()? {
+        if front_matter(folder, &found).is_some_and(|read| field.matches(&read, value)) {
             return Ok(true);
         }
     }
@@ -69,12 +69,12 @@ pub(crate) fn is_in_use(folder: &Folder, field: Field, value: &str) -> Result<bo
 }
 
 /// Reads the front matter of a note; `None` if the file is not a note, or cannot be read.
-pub(crate) fn front_matter(folder: &Folder, names: &str) -> Option<FrontMatter> {
-    if !note::is_note(names) {
+pub(crate) fn front_matter(folder: &Folder, found: &Found) -> Option<FrontMatter> {
+    if !note::is_note(&found.names) {
         return None;
     }
-    let left_out = |failure: &_| log::warn!("{names:?} omitted from collections: {failure}");
-    note::front_matter(folder, names).inspect_err(left_out).ok()
+    let left_out = |failure: &_| log::warn!("{:?} omitted from collections: {failure}", found.names);
+    note::front_matter(folder, found).inspect_err(left_out).ok()
 }
 
 /// Returns the entry of the collection of all values of a field.

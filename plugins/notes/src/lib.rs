@@ -2,27 +2,25 @@
 //!
 //! Notes are `.md` files. Their front matter becomes title, description and annotations; other files in the folder are
 //! served unchanged. The `README.md` of this crate is for users; for the code, see `route` for the meaning of paths,
-//! `front_matter` for the metadata of notes, `folder` for the visible items, and `changes` for tokens.
+//! and `front_matter` for the metadata of notes. The crate `folder` has the visible items, pages and change tokens.
 
-mod changes;
 mod collection;
-mod folder;
 mod front_matter;
-mod index;
-mod listing;
 mod note;
 mod route;
 mod settings;
 
 use collection::Field;
-use folder::{Folder, Item, ItemKind, Walk, WalkBudget};
-use listing::PageCost;
+use folder::changes::{self, Watched};
+use folder::listing::{self, PageCost};
+use folder::{DotNames, Folder, Found, Item, ItemKind, Walk, WalkBudget, index};
 use mcp_provider::{
     Argument, Changes, Completion, Config, Contents, Entry, Failure, Info, Page, Provider, Result, Template, export,
     keyset, log, path,
 };
 use route::Route;
 use settings::Settings;
+use std::rc::Rc;
 
 mcp_provider::needs! {
     "dirs": [{ "guest": "/notes", "mode": "ro", "why": "the folder of notes" }],
@@ -60,7 +58,7 @@ impl Provider for Notes {
 
     fn open(config: &Config) -> Result<Self> {
         let settings = Settings::parse(config)?;
-        Ok(Self { folder: Folder::open(&settings.dir)?, max_file_bytes: settings.max_file_bytes })
+        Ok(Self { folder: Folder::open(&settings.dir, Rc::new(DotNames))?, max_file_bytes: settings.max_file_bytes })
     }
 
     /// Without a parent: every file at any depth, sorted by path.
@@ -75,12 +73,13 @@ impl Provider for Notes {
     }
 
     fn read(&self, path: &str) -> Result<Vec<Contents>> {
-        let place = Route::parse(path)?;
+        let mut place = Route::parse(path)?;
         if let Route::Item(names) = &place {
-            let item = self.folder.stat(names)?;
+            let item = self.folder.find(names)?;
             if item.kind == ItemKind::File {
                 return Ok(vec![note::read(&self.folder, &item, self.max_file_bytes)?]);
             }
+            place = Route::Item(item.found.names);
         }
         let page = self.list_route(&place, None, index::MAX_LINES)?;
         Ok(vec![index::index(self.route_entry(&place)?, &page.entries, page.next_cursor.is_some())])
@@ -122,7 +121,11 @@ impl Provider for Notes {
     }
 
     fn changes(&self, watched: &[String], since: Option<&str>) -> Result<Changes> {
-        changes::changes(&self.folder, watched, since)
+        changes::changes(&self.folder, watched, since, |path| match Route::parse(path) {
+            Ok(Route::Item(names)) => Watched::Item(names),
+            Ok(Route::Tags | Route::Tag(_) | Route::Languages | Route::Language(_)) => Watched::AllFiles,
+            Err(_) => Watched::Nothing,
+        })
     }
 }
 
@@ -134,7 +137,7 @@ impl Notes {
         match place {
             Route::Tags => self.list_values(Field::Tags, cursor, limit),
             Route::Languages => self.list_values(Field::Language, cursor, limit),
-            Route::Item(names) if self.folder.stat(names)?.kind == ItemKind::Folder => {
+            Route::Item(names) if self.folder.find(names)?.kind == ItemKind::Folder => {
                 let behind = listing::parse_cursor(cursor)?;
                 self.list_names(self.folder.children(names, behind, WalkBudget::for_page(limit))?, limit)
             }
@@ -143,17 +146,17 @@ impl Notes {
     }
 
     fn list_names(&self, walk: Walk<'_>, limit: usize) -> Result<Page> {
-        listing::page(walk, limit, |names, cost| self.entry_for_listing(names, cost))
+        listing::page(walk, limit, |found, cost| self.entry_for_listing(found, cost))
     }
 
     fn list_collection(&self, field: Field, value: &str, cursor: Option<&str>, limit: usize) -> Result<Page> {
         let walk =
             self.folder.files("", listing::parse_cursor(cursor)?, WalkBudget::for_page(COLLECTION_READ_AHEAD))?;
-        let page = listing::page(walk, limit, |names, cost| {
-            let front_matter = collection::front_matter(&self.folder, names)?;
-            cost.add_front_matter(&front_matter);
-            let file = Some(names).filter(|_| field.matches(&front_matter, value));
-            Some(note::entry_with_front_matter(&self.folder.stat_for_listing(file?)?, &front_matter))
+        let page = listing::page(walk, limit, |found, cost| {
+            let front_matter = collection::front_matter(&self.folder, found)?;
+            cost.add_parsed(front_matter.cost);
+            let file = Some(found).filter(|_| field.matches(&front_matter, value));
+            Some(note::entry_with_front_matter(&self.folder.item_for_listing(file?)?, &front_matter))
         })?;
         // A collection exists as long as it is not empty.
         let is_nothing = cursor.is_none() && page.next_cursor.is_none() && page.entries.is_empty();
@@ -168,7 +171,7 @@ impl Notes {
 
     fn route_entry(&self, place: &Route) -> Result<Entry> {
         Ok(match place {
-            Route::Item(names) => self.item_entry(&self.folder.stat(names)?)?,
+            Route::Item(names) => self.item_entry(&self.folder.find_exact(names)?)?,
             Route::Tags => collection::all_entry(Field::Tags),
             Route::Languages => collection::all_entry(Field::Language),
             Route::Tag(tag) => collection::entry(Field::Tags, tag),
@@ -177,14 +180,15 @@ impl Notes {
     }
 
     /// Returns the entry of a file for a listing; an unreadable one is omitted, so that the rest is listed.
-    fn entry_for_listing(&self, names: &str, cost: &mut PageCost) -> Option<Entry> {
-        let item = self.folder.stat_for_listing(names)?;
+    fn entry_for_listing(&self, found: &Found, cost: &mut PageCost) -> Option<Entry> {
+        let item = self.folder.item_for_listing(found)?;
+        let names = found.names.as_str();
         if item.kind == ItemKind::Folder || !note::is_note(names) {
             return self.item_entry(&item).ok();
         }
-        match note::front_matter(&self.folder, names) {
+        match note::front_matter(&self.folder, found) {
             Ok(front_matter) => {
-                cost.add_front_matter(&front_matter);
+                cost.add_parsed(front_matter.cost);
                 Some(note::entry_with_front_matter(&item, &front_matter))
             }
             Err(failure @ (Failure::Denied(_) | Failure::NotFound)) => {
@@ -193,7 +197,7 @@ impl Notes {
             }
             Err(failure) => {
                 log::warn!("{names:?} listed without its front matter: {failure}");
-                Some(listing::without_metadata(&item, &failure))
+                Some(note::entry_with_fault(&item, &failure))
             }
         }
     }
@@ -209,8 +213,8 @@ impl Notes {
             Err(_) => return Ok(Vec::new()),
         };
         let mut values = Vec::new();
-        while let Some(names) = walk.next_path()? {
-            values.extend(Route::Item(names).template_value());
+        while let Some(found) = walk.next_found()? {
+            values.extend(Route::Item(found.names).template_value());
         }
         Ok(values)
     }
@@ -224,8 +228,8 @@ impl Notes {
 }
 
 fn folder_entry(folder: &Item) -> Entry {
-    let name = if folder.names.is_empty() { "notes" } else { folder.name() };
-    let entry = Entry::directory(Route::Item(folder.names.clone()).path(), name).subscribable();
+    let name = if folder.names().is_empty() { "notes" } else { folder.name() };
+    let entry = Entry::directory(Route::Item(folder.names().to_owned()).path(), name).subscribable();
     match folder.modified {
         Some(modified) => entry.last_modified(modified),
         None => entry,

@@ -11,6 +11,7 @@
 //! Each file has one path, which equals its path on disk unless its first name is one of the three words. A hidden
 //! name, at any level, is not found.
 
+use folder::is_hidden;
 use mcp_provider::{Failure, Result, path};
 
 const TAG: &str = "tag";
@@ -77,11 +78,6 @@ impl Route {
         let value = path::decode(&self.path()).ok()?;
         (!value.contains(['?', '#', '[', ']', '%'])).then_some(value)
     }
-}
-
-/// Returns whether a name is hidden: it starts with a dot.
-pub(crate) fn is_hidden(name: &str) -> bool {
-    name.starts_with('.')
 }
 
 /// Returns whether a tag or language is usable as a path segment: dots alone would be a dot segment.

@@ -30,7 +30,7 @@ const NAMES: [&str; 15] = [
 #[test]
 fn names_in_any_script_are_listed_and_read_at_their_encoded_paths() {
     let fixture = Fixture::new(NAMES.map(|name| (name, format!("I am {name}"))));
-    let entries = fixture.notes.list(None, None, 100).unwrap().entries;
+    let entries = fixture.provider.list(None, None, 100).unwrap().entries;
     assert_eq!(entries.len(), NAMES.len());
     for entry in entries {
         assert!(entry.path.bytes().all(|byte| byte.is_ascii_graphic()), "{}", entry.path);
@@ -46,7 +46,7 @@ fn folders_in_any_script_are_listed_by_their_encoded_paths() {
     let folder = "%E8%A8%AD%E8%A8%88%20%E3%83%A1%E3%83%A2";
     assert_eq!(fixture.list(Some(""), 5).unwrap(), [folder]);
     let notes = fixture.list(Some(folder), 5).unwrap();
-    assert_eq!(fixture.notes.stat(&notes[0]).unwrap().title.as_deref(), Some("一"));
+    assert_eq!(fixture.provider.stat(&notes[0]).unwrap().title.as_deref(), Some("一"));
 }
 
 #[test]
@@ -72,8 +72,8 @@ fn a_link_that_leads_out_of_the_folder_is_refused_and_not_listed() {
     for path in
         ["relative.md", "folder/deeper.md", "absolute.md", "outside", "outside/secret.md", "twice.md", "etc/passwd"]
     {
-        assert!(matches!(fixture.notes.read(path), Err(Failure::Denied(_))), "{path}");
-        assert!(matches!(fixture.notes.stat(path), Err(Failure::Denied(_))), "{path}");
+        assert!(matches!(fixture.provider.read(path), Err(Failure::Denied(_))), "{path}");
+        assert!(matches!(fixture.provider.stat(path), Err(Failure::Denied(_))), "{path}");
     }
     assert!(matches!(fixture.list(Some("outside"), 5), Err(Failure::Denied(_))));
     assert_eq!(fixture.list(None, 9).unwrap(), ["a.md", "folder/b.md"]);
@@ -101,8 +101,8 @@ fn links_in_circles_and_to_nothing_end_no_listing() {
     symlink("a", fixture.path("b")).unwrap();
     symlink("nowhere", fixture.path("dangling.md")).unwrap();
     assert_eq!(fixture.list(None, 9).unwrap(), ["folder/a.md"]);
-    assert_eq!(fixture.notes.read("dangling.md"), Err(Failure::NotFound));
-    assert!(fixture.notes.read("a").is_err());
+    assert_eq!(fixture.provider.read("dangling.md"), Err(Failure::NotFound));
+    assert!(fixture.provider.read("a").is_err());
 }
 
 #[test]
@@ -110,7 +110,7 @@ fn what_is_neither_file_nor_folder_is_not_there() {
     let fixture = Fixture::new([("a.md", "")]);
     std::os::unix::net::UnixListener::bind(fixture.path("socket.md")).unwrap();
     assert_eq!(fixture.list(None, 9).unwrap(), ["a.md"]);
-    assert_eq!(fixture.notes.read("socket.md"), Err(Failure::NotFound));
+    assert_eq!(fixture.provider.read("socket.md"), Err(Failure::NotFound));
 }
 
 #[test]
@@ -124,7 +124,7 @@ fn what_may_not_be_read_is_left_out_and_the_others_stay() {
     };
     if lock("locked.md") && lock("closed") {
         assert_eq!(fixture.list(None, 9).unwrap(), ["a.md"]);
-        assert!(matches!(fixture.notes.read("locked.md"), Err(Failure::Denied(_))));
+        assert!(matches!(fixture.provider.read("locked.md"), Err(Failure::Denied(_))));
     }
     std::fs::set_permissions(fixture.path("closed"), std::fs::Permissions::from_mode(0o700)).unwrap();
 }

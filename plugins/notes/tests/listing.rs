@@ -30,7 +30,7 @@ fn a_folder_lists_what_is_directly_in_it() {
     let fixture = sample();
     assert_eq!(fixture.list(Some(""), 2).unwrap(), ["a", "a.md", "b.md"]);
     assert_eq!(fixture.list(Some("a"), 2).unwrap(), ["a/deep", "a/picture.png", "a/z.md"]);
-    let folder = fixture.notes.stat("a").unwrap();
+    let folder = fixture.provider.stat("a").unwrap();
     assert_eq!(folder.mime_type.as_deref(), Some("inode/directory"));
     assert!(folder.listable && folder.subscribable && folder.last_modified.is_some());
 }
@@ -57,7 +57,7 @@ fn tags_and_languages_list_their_notes() {
         assert_eq!(fixture.list(Some("lang"), limit).unwrap(), ["lang/en", "lang/ja"]);
     }
     assert_eq!(fixture.list(Some("tag/%E6%97%A5%E6%9C%AC%2F%E8%AA%9E"), 5).unwrap(), ["a/z.md"]);
-    let entry = fixture.notes.stat("tag/x").unwrap();
+    let entry = fixture.provider.stat("tag/x").unwrap();
     assert!(entry.listable && entry.path == "tag/x");
     assert!(fixture.read("lang/ja").unwrap().as_text().unwrap().contains("- [z.md](<../a/z.md>)"));
     assert!(fixture.read("tag").unwrap().as_text().unwrap().contains("- [x](<./tag/x>)"));
@@ -68,18 +68,18 @@ fn what_is_not_there_is_not_found_and_a_file_is_not_listable() {
     let fixture = sample();
     for path in ["no.md", "no", "a/no.md", "b.md/x", "tag/none", "lang/xx"] {
         assert_eq!(fixture.list(Some(path), 5), Err(Failure::NotFound), "{path}");
-        assert_eq!(fixture.notes.stat(path), Err(Failure::NotFound), "{path}");
-        assert_eq!(fixture.notes.read(path), Err(Failure::NotFound), "{path}");
+        assert_eq!(fixture.provider.stat(path), Err(Failure::NotFound), "{path}");
+        assert_eq!(fixture.provider.read(path), Err(Failure::NotFound), "{path}");
     }
     assert!(matches!(fixture.list(Some("b.md"), 5), Err(Failure::InvalidRequest(_))));
-    assert!(matches!(fixture.notes.list(None, Some("not mine"), 5), Err(Failure::InvalidRequest(_))));
+    assert!(matches!(fixture.provider.list(None, Some("not mine"), 5), Err(Failure::InvalidRequest(_))));
 }
 
 #[test]
 fn a_path_that_is_none_is_an_invalid_request() {
     let fixture = sample();
     for path in ["../b.md", "a/%2e%2e/b.md", "a%2Fz.md", "/b.md", "a/", "b.md?x=1", "%zz", "%ff", "a%00"] {
-        assert!(matches!(fixture.notes.read(path), Err(Failure::InvalidRequest(_))), "{path}");
+        assert!(matches!(fixture.provider.read(path), Err(Failure::InvalidRequest(_))), "{path}");
     }
 }
 
@@ -101,7 +101,7 @@ fn hidden_files_are_neither_listed_nor_read_at_any_level() {
     assert_eq!(fixture.list(Some(""), 9).unwrap(), ["a"]);
     assert_eq!(fixture.list(Some("a"), 9).unwrap(), ["a/d.md"]);
     for path in [".env", "%2Eenv", ".git", ".git/config", "a/.hidden/b.md", "a/.c.md"] {
-        assert_eq!(fixture.notes.read(path), Err(Failure::NotFound), "{path}");
+        assert_eq!(fixture.provider.read(path), Err(Failure::NotFound), "{path}");
         assert_eq!(fixture.list(Some(path), 9), Err(Failure::NotFound), "{path}");
     }
 }
@@ -117,9 +117,9 @@ fn an_empty_folder_has_an_empty_listing() {
 #[test]
 fn a_note_that_goes_away_between_two_pages_does_not_end_the_listing() {
     let fixture = sample();
-    let first = fixture.notes.list(None, None, 2).unwrap();
+    let first = fixture.provider.list(None, None, 2).unwrap();
     std::fs::remove_file(fixture.path("a/deep/c.md")).unwrap();
-    let second = fixture.notes.list(None, first.next_cursor.as_deref(), 9).unwrap();
+    let second = fixture.provider.list(None, first.next_cursor.as_deref(), 9).unwrap();
     assert_eq!(
         second.entries.iter().map(|entry| entry.path.as_str()).collect::<Vec<_>>(),
         ["a/picture.png", "a/z.md", "b.md"]
@@ -135,7 +135,7 @@ fn ten_thousand_notes_are_paged_without_reading_their_bodies() {
     // Reading a body of this length would be noticed: it takes no space on disk, but much time to read.
     std::fs::File::options().write(true).open(fixture.path("00/00000.md")).unwrap().set_len(1 << 40).unwrap();
     let started = std::time::Instant::now();
-    let first = fixture.notes.list(None, None, 100).unwrap();
+    let first = fixture.provider.list(None, None, 100).unwrap();
     assert_eq!(first.entries.len(), 100);
     assert_eq!(first.entries[0].size, Some(1 << 40));
     assert_eq!(fixture.list(None, 1000).unwrap().len(), 10_000);
@@ -147,13 +147,13 @@ fn templates_are_completed_with_what_is_there() {
     let fixture = sample();
     fixture.write("a/100%?.md", "");
     let complete = |template: &str, variable: &str, typed: &str| {
-        fixture.notes.complete(template, &Argument::new(variable, typed), &[]).unwrap().values
+        fixture.provider.complete(template, &Argument::new(variable, typed), &[]).unwrap().values
     };
     assert_eq!(complete("tag/{tag}", "tag", ""), ["x", "y", "日本/語"]);
     assert_eq!(complete("tag/{tag}", "tag", "日"), ["日本/語"]);
     assert_eq!(complete("lang/{lang}", "lang", ""), ["ja", "en"]);
     assert_eq!(complete("{+path}", "path", "a/"), ["a/deep/c.md", "a/picture.png", "a/z.md"]);
-    assert_eq!(fixture.notes.templates().len(), 3);
+    assert_eq!(fixture.provider.templates().len(), 3);
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn notes_of_many_short_tags_are_listed_on_more_pages_and_none_is_left_out() {
     let note = format!("---\ntags: [{}]\n---\n", tags.join(","));
     (0..300).for_each(|n| fixture.write(&format!("n{n:03}.md"), &note));
     for parent in [None, Some(""), Some("tag/t7")] {
-        let page = fixture.notes.list(parent, None, 1000).unwrap();
+        let page = fixture.provider.list(parent, None, 1000).unwrap();
         assert!((50..=100).contains(&page.entries.len()) && page.next_cursor.is_some(), "{}", page.entries.len());
         assert_eq!(fixture.list(parent, 1000).unwrap().len(), 300);
         assert_eq!(fixture.list(parent, 1).unwrap().len(), 300);

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Fixture, strings};
+use common::{Fixture, faults, strings};
 use mcp_provider::{Failure, Provider, Role, Timestamp};
 
 const WHOLE: &str = "---
@@ -23,7 +23,7 @@ Text.
 #[test]
 fn front_matter_becomes_title_description_and_annotations() {
     let fixture = Fixture::new([("a.md", WHOLE)]);
-    let entry = fixture.notes.stat("a.md").unwrap();
+    let entry = fixture.provider.stat("a.md").unwrap();
     assert_eq!(entry.name, "a.md");
     assert_eq!(entry.title.as_deref(), Some("Sandboxes"));
     assert_eq!(entry.description.as_deref(), Some("What a provider may touch"));
@@ -33,7 +33,7 @@ fn front_matter_becomes_title_description_and_annotations() {
     assert_eq!(entry.last_modified, Some(Timestamp::from("2025-01-12T00:00:00Z")));
     assert_eq!(entry.meta.get("notes/language").and_then(|language| language.as_str()), Some("en-GB"));
     assert_eq!(strings(&entry, "notes/tags"), ["wasm", "security"]);
-    assert_eq!(fixture.faults("a.md"), Vec::<String>::new());
+    assert_eq!(faults(&fixture, "a.md"), Vec::<String>::new());
     assert!(entry.subscribable && !entry.listable);
 }
 
@@ -42,14 +42,14 @@ fn a_note_is_read_whole_and_unchanged_and_says_the_same_of_itself() {
     let fixture = Fixture::new([("a.md", WHOLE)]);
     let contents = fixture.read("a.md").unwrap();
     assert_eq!(contents.as_text(), Some(WHOLE));
-    assert_eq!(contents.entry, fixture.notes.stat("a.md").unwrap());
+    assert_eq!(contents.entry, fixture.provider.stat("a.md").unwrap());
 }
 
 #[test]
 fn a_note_without_front_matter_has_the_title_of_its_heading_and_the_time_of_its_file() {
     let fixture = Fixture::new([("a.md", "# 見出し\n\ntext")]);
     fixture.touch("a.md", 1_736_694_058);
-    let entry = fixture.notes.stat("a.md").unwrap();
+    let entry = fixture.provider.stat("a.md").unwrap();
     assert_eq!(entry.title.as_deref(), Some("見出し"));
     assert_eq!(entry.last_modified, Some(Timestamp::from("2025-01-12T15:00:58Z")));
     assert_eq!(entry.size, Some(17));
@@ -68,7 +68,7 @@ fn malformed_front_matter_is_served_as_text_with_the_fault() {
         ("b.md", "front matter: it has no closing"),
         ("c.md", "front matter: line 2"),
     ] {
-        let faults = fixture.faults(path);
+        let faults = faults(&fixture, path);
         assert!(faults.len() == 1 && faults[0].starts_with(begin), "{path}: {faults:?}");
         assert_eq!(strings(&fixture.read(path).unwrap().entry, "notes/faults"), faults);
     }
@@ -79,7 +79,7 @@ fn malformed_front_matter_is_served_as_text_with_the_fault() {
 fn a_field_that_makes_no_sense_is_dropped_with_a_fault_and_the_others_stay() {
     let fixture = Fixture::new([("a.md", "---\ntitle: T\npriority: 7\ndate: someday\n---\n")]);
     fixture.touch("a.md", 0);
-    let entry = fixture.notes.stat("a.md").unwrap();
+    let entry = fixture.provider.stat("a.md").unwrap();
     assert_eq!((entry.title.as_deref(), entry.priority), (Some("T"), None));
     assert_eq!(entry.last_modified, Some(Timestamp::from("1970-01-01T00:00:00Z")));
     assert_eq!(strings(&entry, "notes/faults").len(), 2);
@@ -89,11 +89,11 @@ fn a_field_that_makes_no_sense_is_dropped_with_a_fault_and_the_others_stay() {
 fn front_matter_is_found_beyond_the_first_read_but_not_beyond_its_limit() {
     let padding = |bytes: usize| format!("---\npadding: {}\ntitle: T\n---\n", "x".repeat(bytes));
     let fixture = Fixture::new([("long.md", padding(30_000)), ("longer.md", padding(70_000))]);
-    assert_eq!(fixture.notes.stat("long.md").unwrap().title.as_deref(), Some("T"));
-    assert_eq!(fixture.notes.stat("longer.md").unwrap().title, None);
-    assert_eq!(fixture.faults("longer.md").len(), 1);
+    assert_eq!(fixture.provider.stat("long.md").unwrap().title.as_deref(), Some("T"));
+    assert_eq!(fixture.provider.stat("longer.md").unwrap().title, None);
+    assert_eq!(faults(&fixture, "longer.md").len(), 1);
     for path in ["long.md", "longer.md"] {
-        assert_eq!(fixture.read(path).unwrap().entry, fixture.notes.stat(path).unwrap());
+        assert_eq!(fixture.read(path).unwrap().entry, fixture.provider.stat(path).unwrap());
     }
 }
 
@@ -102,7 +102,7 @@ fn a_heading_that_the_first_read_cuts_off_is_read_to_its_end() {
     for bytes in 4060..4110 {
         let text = format!("---\npadding: {}\n---\n# The whole heading\ntext", "x".repeat(bytes - 20));
         let fixture = Fixture::new([("a.md", text)]);
-        assert_eq!(fixture.notes.stat("a.md").unwrap().title.as_deref(), Some("The whole heading"));
+        assert_eq!(fixture.provider.stat("a.md").unwrap().title.as_deref(), Some("The whole heading"));
     }
 }
 
@@ -111,7 +111,7 @@ fn a_note_that_is_no_text_is_served_as_bytes() {
     let fixture = Fixture::new([("a.md", b"---\ntitle: \xff\n---\n".as_slice()), ("b.md", b"text \xff")]);
     let contents = fixture.read("a.md").unwrap();
     assert_eq!((contents.as_text(), contents.entry.title.as_deref()), (None, None));
-    assert!(fixture.faults("a.md")[0].contains("UTF-8"));
+    assert!(faults(&fixture, "a.md")[0].contains("UTF-8"));
     assert_eq!(fixture.read("b.md").unwrap().as_bytes(), b"text \xff");
 }
 
@@ -140,7 +140,7 @@ fn attachments_have_their_own_types() {
 #[test]
 fn a_file_beyond_the_limit_is_listed_but_not_read() {
     let fixture = Fixture::with_config([("a.bin", "123456"), ("b.bin", "12345")], [("max-file-bytes", "5")]);
-    assert_eq!(fixture.notes.stat("a.bin").unwrap().size, Some(6));
+    assert_eq!(fixture.provider.stat("a.bin").unwrap().size, Some(6));
     let Err(Failure::Denied(reason)) = fixture.read("a.bin") else { panic!("expected a refusal") };
     assert_eq!(reason, "the file has 6 bytes, and this folder serves files of at most 5");
     assert_eq!(fixture.read("b.bin").unwrap().as_bytes(), b"12345");

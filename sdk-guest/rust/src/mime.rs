@@ -16,6 +16,7 @@ const BY_EXTENSION: &[(&str, &str)] = &[
     ("h", "text/x-c"),
     ("hpp", "text/x-c++"),
     ("hs", "text/x-haskell"),
+    ("ipynb", "application/x-ipynb+json"),
     ("java", "text/x-java"),
     ("jsx", "text/jsx"),
     ("kt", "text/x-kotlin"),
@@ -78,6 +79,36 @@ pub fn from_name(name: &str) -> Option<&'static str> {
         return None;
     }
     look_up(BY_EXTENSION, extension).or_else(|| mime_guess::from_ext(extension).first_raw())
+}
+
+/// Returns whether content of a MIME type is text, by its type and subtype: `text/*`, and formats such as JSON and XML.
+///
+/// ```
+/// use mcp_provider::mime;
+///
+/// assert!(mime::is_text("text/markdown") && mime::is_text("application/json") && mime::is_text("image/svg+xml"));
+/// assert!(!mime::is_text("image/png"));
+/// ```
+pub fn is_text(mime_type: &str) -> bool {
+    const APPLICATIONS: [&str; 13] = [
+        "ecmascript",
+        "javascript",
+        "json",
+        "sql",
+        "toml",
+        "x-javascript",
+        "x-ndjson",
+        "x-sh",
+        "x-tex",
+        "x-www-form-urlencoded",
+        "xml",
+        "x-yaml",
+        "yaml",
+    ];
+    let (kind, subtype) = mime_type.split_once('/').unwrap_or_default();
+    kind == "text"
+        || kind == "application" && APPLICATIONS.contains(&subtype)
+        || ["+json", "+xml", "+yaml"].iter().any(|suffix| subtype.ends_with(suffix))
 }
 
 fn look_up(table: &[(&str, &'static str)], key: &str) -> Option<&'static str> {

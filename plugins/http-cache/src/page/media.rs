@@ -50,26 +50,9 @@ impl MediaType {
 
     /// Returns how a page of this type is served.
     pub(crate) fn kind(&self) -> Kind {
-        const TEXTS: [&str; 12] = [
-            "json",
-            "xml",
-            "javascript",
-            "ecmascript",
-            "x-javascript",
-            "yaml",
-            "x-yaml",
-            "toml",
-            "sql",
-            "x-sh",
-            "x-ndjson",
-            "x-www-form-urlencoded",
-        ];
-        let (kind, subtype) = self.essence.split_once('/').unwrap_or_default();
-        match (kind, subtype) {
-            ("text", "html") | ("application", "xhtml+xml") => Kind::Html,
-            ("text", _) => Kind::Text,
-            ("application", subtype) if TEXTS.contains(&subtype) => Kind::Text,
-            (_, subtype) if ["+json", "+xml", "+yaml"].iter().any(|suffix| subtype.ends_with(suffix)) => Kind::Text,
+        match self.essence.as_str() {
+            HTML | "application/xhtml+xml" => Kind::Html,
+            essence if mime::is_text(essence) => Kind::Text,
             _ => Kind::Blob,
         }
     }

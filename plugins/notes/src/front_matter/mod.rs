@@ -13,10 +13,10 @@ use serde_json::json;
 use split::Split;
 
 /// The maximum number of bytes of a file that are searched for front matter.
-pub(crate) const MAX_BYTES: u64 = 64 * 1024;
+pub(crate) const MAX_BYTES: usize = 64 * 1024;
 
 /// The size of the first read, in bytes; most front matter ends well within.
-pub(crate) const FIRST_READ_BYTES: u64 = 4 * 1024;
+pub(crate) const FIRST_READ_BYTES: usize = 4 * 1024;
 
 /// The metadata of a note.
 #[derive(Debug, Clone, PartialEq, Default)]

@@ -89,6 +89,12 @@ async fn what_ships_keeps_the_contract_with_its_grants_alone() {
         (format!("{}=/notes", notes.path().display()), format!("echo x >> {}/a.md", notes.path().display()));
     let report = test(&component("notes"), &["--json", "--dir", &grant, "--edit", &edit]).await.success().json();
     assert!(checks(&report, "passed").contains(&"changes-reported"), "{report:#}");
+    let files =
+        Folder::with_files([("a.md", "# A\n"), ("src/b.rs", "fn main() {}\n"), ("big.log", &"line\n".repeat(500_000))]);
+    let (grant, edit) =
+        (format!("{}=/files", files.path().display()), format!("echo x >> {}/a.md", files.path().display()));
+    let report = test(&component("files"), &["--json", "--dir", &grant, "--edit", &edit]).await.success().json();
+    assert!(checks(&report, "passed").contains(&"templates"), "{report:#}");
     let repo = GitRepo::with_files([("README.md", "hello"), ("src/main.rs", "fn main() {}\n")]);
     let grant = format!("{}=/repo", repo.path().display());
     let report = test(&component("git"), &["--json", "--dir", &grant]).await.success().json();

@@ -2,7 +2,7 @@
 //!
 //! A page of a listing starts after the cursor of the previous page, so a walk seeks directly to it: it reads the
 //! names in the folders on that path, once each, and in those after it, as far as the page needs. Only links are
-//! inspected. Names are sorted by their bytes, where a folder whose files are part of the walk compares as if its name
+//! inspected, and the rules are applied only to the names that the page needs. Names are sorted by their bytes, where a folder whose files are part of the walk compares as if its name
 //! ended with a slash; so the full paths of files are sorted, too.
 //!
 //! A walk is bounded by a [`WalkBudget`]: it buffers a limited number of names per folder after its position, and
@@ -10,45 +10,46 @@
 //! [`Walk::is_paused`] holds and another walk continues at [`Walk::position`]. Folders deeper than [`MAX_DEPTH`], and
 //! paths of more than [`MAX_PATH`] bytes, are skipped.
 
-use super::directory::{self, FileKind};
-use super::{Confined, ItemKind, is_hidden, join};
+use crate::disk::FileKind;
+use crate::rules::Rules;
+use crate::tree::{Folder, Found, ItemKind, Place, join};
 use mcp_provider::{Result, log};
 use std::collections::BinaryHeap;
-use std::fs;
+use std::rc::Rc;
 
 /// The maximum nesting depth of folders.
-const MAX_DEPTH: usize = 64;
+pub(crate) const MAX_DEPTH: usize = 64;
 
 /// The maximum length of a path in bytes. Percent-encoded it fits into a URI, even at three times its length.
-const MAX_PATH: usize = 2000;
+pub(crate) const MAX_PATH: usize = 2000;
 
 /// The cost of opening a folder or following a link, in names.
 const FOLDER_COST: usize = 50;
 
 /// The budget of one walk.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct WalkBudget {
+pub struct WalkBudget {
     /// The maximum number of buffered names per folder.
-    pub(crate) ahead: usize,
+    pub ahead: usize,
     /// The number of names after which the walk pauses.
-    pub(crate) names: usize,
+    pub names: usize,
 }
 
 impl WalkBudget {
     /// No limits; each folder is read once.
-    pub(crate) const UNLIMITED: Self = Self { ahead: usize::MAX, names: usize::MAX };
+    pub const UNLIMITED: Self = Self { ahead: usize::MAX, names: usize::MAX };
 
     /// Returns the budget for a page of about `items` items.
-    pub(crate) fn for_page(items: usize) -> Self {
+    pub fn for_page(items: usize) -> Self {
         Self { ahead: items.saturating_add(1).max(1000), names: 200_000 }
     }
 }
 
 /// An iterator over the names in a folder.
-pub(crate) struct Walk<'f> {
-    root: &'f Confined,
+pub struct Walk<'f> {
+    folder: &'f Folder,
     /// The root folder of the walk.
-    folder: String,
+    place: Found,
     /// Whether the walk descends into folders and returns files only.
     is_deep: bool,
     budget: WalkBudget,
@@ -67,6 +68,8 @@ pub(crate) struct Walk<'f> {
 struct Level {
     /// The folder's path below the root; empty, or with a trailing slash.
     path: String,
+    /// The rules inside of the folder.
+    rules: Rc<dyn Rules>,
     /// The next children, in reverse order.
     pending: Vec<Child>,
     /// Whether there are more after `pending`.
@@ -83,44 +86,46 @@ struct Child {
 }
 
 impl<'f> Walk<'f> {
-    /// Walks every file in a folder at any depth. Linked folders are not entered, so that no file occurs twice.
-    pub(crate) fn files(root: &'f Confined, folder: &str, behind: &str, reach: WalkBudget) -> Result<Self> {
-        Self::new(root, folder, true, behind, reach)
-    }
-
-    /// Walks the direct children of a folder.
-    pub(crate) fn children(root: &'f Confined, folder: &str, behind: &str, reach: WalkBudget) -> Result<Self> {
-        Self::new(root, folder, false, behind, reach)
-    }
-
-    fn new(root: &'f Confined, folder: &str, is_deep: bool, behind: &str, reach: WalkBudget) -> Result<Self> {
+    /// Walks every file at any depth (linked folders are not entered, so that no file occurs twice), or the direct
+    /// children of a folder.
+    pub(crate) fn new(
+        folder: &'f Folder,
+        place: Place,
+        is_deep: bool,
+        behind: &str,
+        budget: WalkBudget,
+    ) -> Result<Self> {
         let mut walk = Self {
-            root,
-            folder: folder.to_owned(),
+            folder,
+            place: place.found,
             is_deep,
-            budget: reach,
+            budget,
             levels: Vec::new(),
             position: behind.to_owned(),
             spent: 0,
             has_moved: false,
             is_paused: false,
         };
-        walk.enter(String::new(), behind.to_owned())?;
+        walk.enter(String::new(), place.rules, behind.to_owned())?;
         Ok(walk)
     }
 
     /// Returns the current position, after which another walk continues.
-    pub(crate) fn position(&self) -> &str {
+    pub fn position(&self) -> &str {
         &self.position
     }
 
     /// Returns whether the walk paused before the end.
-    pub(crate) fn is_paused(&self) -> bool {
+    pub fn is_paused(&self) -> bool {
         self.is_paused
     }
 
-    /// Returns the names of the next file or, if folders are not entered, of the next file or folder.
-    pub(crate) fn next_path(&mut self) -> Result<Option<String>> {
+    /// Returns the next file or, if folders are not entered, the next file or folder.
+    ///
+    /// # Errors
+    ///
+    /// The failures of the file system, if a folder that was read before cannot be read again.
+    pub fn next_found(&mut self) -> Result<Option<Found>> {
         loop {
             let Some(level) = self.levels.last_mut() else { return Ok(None) };
             let Some(child) = level.pending.last() else {
@@ -144,15 +149,16 @@ impl<'f> Walk<'f> {
             self.pop();
             match kind {
                 FileKind::Folder if self.is_deep => self.descend(path),
-                FileKind::File | FileKind::Folder => return Ok(self.visit(path)),
+                FileKind::File | FileKind::Folder => {
+                    let real = join(&self.place.real, &path);
+                    return Ok(Some(self.visit(path, real)));
+                }
                 FileKind::Link => {
                     self.spent = self.spent.saturating_add(FOLDER_COST);
-                    let is_shown =
-                        self.resolve_link_kind(&path).is_some_and(|kind| kind == ItemKind::File || !self.is_deep);
-                    if is_shown {
-                        return Ok(self.visit(path));
+                    match self.follow(&path) {
+                        Some(real) => return Ok(Some(self.visit(path, real))),
+                        None => self.move_past(path),
                     }
-                    self.move_past(path);
                 }
                 FileKind::Other => self.move_past(path),
             }
@@ -168,10 +174,10 @@ impl<'f> Walk<'f> {
         }
     }
 
-    fn visit(&mut self, path: String) -> Option<String> {
-        let names = join(&self.folder, &path);
+    fn visit(&mut self, path: String, real: String) -> Found {
+        let names = join(&self.place.names, &path);
         self.move_past(path);
-        Some(names)
+        Found { names, real }
     }
 
     fn move_past(&mut self, path: String) {
@@ -195,47 +201,51 @@ impl<'f> Walk<'f> {
             log::warn!("folder {path:?} skipped: nested more than {MAX_DEPTH} folders deep");
             return self.move_past(path);
         }
-        if let Err(failure) = self.enter(path.clone(), behind) {
+        let Some(Level { rules, .. }) = self.levels.last() else { return };
+        let rules = rules.clone().enter(self.folder, &self.real(&path));
+        if let Err(failure) = rules.and_then(|rules| self.enter(path.clone(), rules, behind)) {
             log::warn!("folder {path:?} skipped: {failure}");
             self.move_past(path);
         }
     }
 
-    fn enter(&mut self, path: String, behind: String) -> Result<()> {
-        let (ahead, goes_on) = self.read(&path, &behind)?;
-        self.levels.push(Level { path, pending: ahead, has_more: goes_on, after: behind });
+    fn enter(&mut self, path: String, rules: Rc<dyn Rules>, behind: String) -> Result<()> {
+        let (pending, has_more) = self.read(&path, rules.as_ref(), &behind)?;
+        self.levels.push(Level { path, rules, pending, has_more, after: behind });
         Ok(())
+    }
+
+    /// Returns the names from the root of a folder below that of the walk.
+    fn real(&self, path: &str) -> String {
+        join(&self.place.real, path).trim_end_matches('/').to_owned()
     }
 
     /// Reads the next names of the innermost folder.
     fn refill(&mut self) -> Result<()> {
-        let Some(Level { path, after: behind, .. }) = self.levels.last() else { return Ok(()) };
+        let Some(level) = self.levels.last() else { return Ok(()) };
+        let (path, rules, behind) = (level.path.clone(), level.rules.clone(), level.after.clone());
         // Everything that starts with the key of a processed folder was processed, too.
-        let (ahead, goes_on) = self.read(&path.clone(), &behind.clone())?;
+        let (pending, has_more) = self.read(&path, rules.as_ref(), &behind)?;
         if let Some(level) = self.levels.last_mut() {
-            (level.pending, level.has_more) = (ahead, goes_on);
+            (level.pending, level.has_more) = (pending, has_more);
         }
         Ok(())
     }
 
-    /// Reads the first children of a folder after a position, in reverse order, and whether there are more.
-    fn read(&mut self, path: &str, behind: &str) -> Result<(Vec<Child>, bool)> {
-        let names = join(&self.folder, path.trim_end_matches('/'));
-        let room = MAX_PATH.saturating_sub(self.folder.len()).saturating_sub(path.len()).saturating_sub(1);
+    /// Reads the first visible children of a folder after a position, in reverse order, and whether there are more.
+    fn read(&mut self, path: &str, rules: &dyn Rules, behind: &str) -> Result<(Vec<Child>, bool)> {
+        let real = self.real(path);
+        let room = MAX_PATH.saturating_sub(self.place.names.len()).saturating_sub(path.len()).saturating_sub(1);
         let (is_deep, most) = (self.is_deep, self.budget.ahead);
         let mut first: BinaryHeap<Child> = BinaryHeap::new();
-        let (mut gone_through, mut goes_on, mut too_long) = (FOLDER_COST, false, 0_usize);
-        directory::for_each(&self.root.resolve(&names)?, |entry| {
+        let (mut gone_through, mut has_more, mut too_long) = (FOLDER_COST, false, 0_usize);
+        self.folder.root().for_each(&real, |entry| {
             gone_through = gone_through.saturating_add(1);
             let (mut key, kind) = match entry {
-                Ok((name, _)) if is_hidden(&name) => return,
-                Ok((name, _)) if name.len() > room => {
-                    too_long = too_long.saturating_add(1);
-                    return;
-                }
                 Ok(entry) => entry,
-                Err(fault) => return log::warn!("entry of the folder {names:?} skipped: {fault}"),
+                Err(fault) => return log::warn!("entry of the folder {real:?} skipped: {fault}"),
             };
+            let name_len = key.len();
             if kind == FileKind::Folder && is_deep {
                 key.push('/');
             }
@@ -243,31 +253,41 @@ impl<'f> Walk<'f> {
             if key.as_str() <= behind && !is_on_the_way {
                 return;
             }
-            if first.len() < most {
-                first.push(Child { key, kind });
-            } else if let Some(mut last) = first.peek_mut() {
-                goes_on = true;
-                if key < last.key {
-                    *last = Child { key, kind };
-                }
+            let is_full = first.len() >= most;
+            if is_full && first.peek().is_none_or(|last| key >= last.key) {
+                // It may turn out to be invisible when it is its turn.
+                has_more = true;
+                return;
             }
+            if !rules.shows(&join(&real, key.trim_end_matches('/')), kind == FileKind::Folder) {
+                return;
+            }
+            if name_len > room {
+                too_long = too_long.saturating_add(1);
+                return;
+            }
+            if is_full {
+                has_more = true;
+                first.pop();
+            }
+            first.push(Child { key, kind });
         })?;
         if too_long > 0 {
-            log::warn!("{too_long} names in the folder {names:?} skipped: their paths exceed {MAX_PATH} bytes");
+            log::warn!("{too_long} names in the folder {real:?} skipped: their paths exceed {MAX_PATH} bytes");
         }
         self.spent = self.spent.saturating_add(gone_through);
         let mut first = first.into_sorted_vec();
         first.reverse();
-        Ok((first, goes_on))
+        Ok((first, has_more))
     }
 
-    /// Returns the type of a link's target.
-    fn resolve_link_kind(&self, path: &str) -> Option<ItemKind> {
-        let names = join(&self.folder, path);
-        match self.root.resolve(&names).and_then(|path| Ok(fs::metadata(path)?)) {
-            Ok(metadata) => ItemKind::from_metadata(&metadata),
+    /// Returns the names of a link's target, if the walk shows it.
+    fn follow(&self, path: &str) -> Option<String> {
+        let real = join(&self.place.real, path);
+        match self.folder.follow(&real) {
+            Ok(item) => (item.kind == ItemKind::File || !self.is_deep).then_some(item.found.real),
             Err(failure) => {
-                log::debug!("link {names:?} skipped: {failure}");
+                log::debug!("link {real:?} skipped: {failure}");
                 None
             }
         }
@@ -277,32 +297,34 @@ impl<'f> Walk<'f> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::DotNames;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
+    use std::fs;
 
-    fn folder(files: &BTreeSet<String>) -> (tempfile::TempDir, Confined) {
+    fn folder(files: &BTreeSet<String>) -> (tempfile::TempDir, Folder) {
         let dir = tempfile::tempdir().unwrap();
         for file in files {
             let path = dir.path().join(file);
             fs::create_dir_all(path.parent().unwrap()).unwrap();
             fs::write(path, "").unwrap();
         }
-        let root = Confined::new(dir.path()).unwrap();
+        let root = Folder::open(dir.path(), Rc::new(DotNames)).unwrap();
         (dir, root)
     }
 
     /// Returns all names, by walks of at most `each` names, and the number of walks.
-    fn walk_all(root: &Confined, reach: WalkBudget, each: usize) -> (Vec<String>, usize) {
+    fn walk_all(root: &Folder, reach: WalkBudget, each: usize) -> (Vec<String>, usize) {
         let (mut all, mut place, mut walks) = (Vec::new(), String::new(), 0);
         loop {
             walks = usize::saturating_add(walks, 1);
             let began = place.clone();
-            let mut walk = Walk::files(root, "", &began, reach).unwrap();
+            let mut walk = root.files("", &began, reach).unwrap();
             let mut on_this: usize = 0;
             loop {
-                match walk.next_path().unwrap() {
+                match walk.next_found().unwrap() {
                     Some(_) if on_this == each => break,
-                    Some(names) => all.push(names),
+                    Some(found) => all.push(found.names),
                     None if walk.is_paused() => {
                         place = walk.position().to_owned();
                         break;
@@ -335,7 +357,7 @@ mod tests {
         let long = format!("{0}/{0}/{0}/{0}/{0}/{0}/{0}", "n".repeat(250));
         fs::create_dir_all(dir.path().join(&long)).unwrap();
         fs::write(dir.path().join(&long).join("m".repeat(240)), "").unwrap();
-        let root = Confined::new(dir.path()).unwrap();
+        let root = Folder::open(dir.path(), Rc::new(DotNames)).unwrap();
         fs::write(dir.path().join(&long).join("short.md"), "").unwrap();
         let (all, _) = walk_all(&root, WalkBudget::for_page(9), 2);
         assert_eq!(

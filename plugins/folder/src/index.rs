@@ -7,10 +7,10 @@ use mcp_provider::{Contents, Entry};
 use std::fmt::Write;
 
 /// The maximum number of entries in an index.
-pub(crate) const MAX_LINES: usize = 500;
+pub const MAX_LINES: usize = 500;
 
 /// Returns the index of `entry` with its `children`; `has_more` adds a note that there are others.
-pub(crate) fn index(entry: Entry, children: &[Entry], has_more: bool) -> Contents {
+pub fn index(entry: Entry, children: &[Entry], has_more: bool) -> Contents {
     let mut text = format!("# {}\n\n", single_line(entry.title.as_deref().unwrap_or(&entry.name)));
     for child in children {
         let title = single_line(child.title.as_deref().unwrap_or(&child.name));

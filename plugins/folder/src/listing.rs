@@ -1,18 +1,16 @@
 //! Pages of files and folders.
 //!
 //! A page starts after the name in its cursor. It ends when it is full, or earlier when its budget is used up:
-//! [`MAX_PARSED`] bytes of front matter, [`MAX_BYTES`] or [`MAX_VALUES`] values of entries, or the names of a
-//! [walk](crate::folder). It processes at least one name, whatever its cost, and the next page continues there; so no
-//! note, however large its metadata, prevents others from being listed. A page that ends early may be empty and still
+//! [`MAX_PARSED`] bytes read of files, [`MAX_BYTES`] or [`MAX_VALUES`] values of entries, or the names of a
+//! [walk](crate::Walk). It processes at least one name, whatever its cost, and the next page continues there; so no
+//! file, however large its metadata, prevents others from being listed. A page that ends early may be empty and still
 //! have a cursor.
 
-use crate::folder::{Item, Walk};
-use crate::front_matter::FrontMatter;
-use crate::note;
+use crate::{Found, Walk};
 use mcp_provider::{Entry, Failure, Page, Result};
 use serde_json::Value;
 
-/// The maximum number of bytes of front matter parsed for one page. The last note may exceed it.
+/// The maximum number of bytes of files that are parsed for one page. The last file may exceed it.
 const MAX_PARSED: usize = 512 * 1024;
 
 /// The approximate maximum size of the entries of one page, in bytes.
@@ -28,16 +26,16 @@ const ENTRY_OVERHEAD: usize = 300;
 
 /// The cost of a page so far.
 #[derive(Debug, Default)]
-pub(crate) struct PageCost {
+pub struct PageCost {
     parsed: usize,
     bytes: usize,
     values: usize,
 }
 
 impl PageCost {
-    /// Adds the cost of reading front matter.
-    pub(crate) fn add_front_matter(&mut self, front_matter: &FrontMatter) {
-        self.parsed = self.parsed.saturating_add(front_matter.cost);
+    /// Adds bytes of a file that were read and parsed.
+    pub fn add_parsed(&mut self, bytes: usize) {
+        self.parsed = self.parsed.saturating_add(bytes);
     }
 
     fn add_entry(&mut self, entry: &Entry) {
@@ -71,7 +69,11 @@ fn values_within(value: &Value) -> usize {
 }
 
 /// Returns the position after which a page starts.
-pub(crate) fn parse_cursor(cursor: Option<&str>) -> Result<&str> {
+///
+/// # Errors
+///
+/// [`Failure::InvalidRequest`] if the cursor was not created by this module.
+pub fn parse_cursor(cursor: Option<&str>) -> Result<&str> {
     match cursor {
         None => Ok(""),
         Some(cursor) => {
@@ -80,24 +82,28 @@ pub(crate) fn parse_cursor(cursor: Option<&str>) -> Result<&str> {
     }
 }
 
-/// Collects a page from a walk. `entry` converts names, and skips those for which it returns `None`.
-pub(crate) fn page(
+/// Collects a page from a walk. `entry` converts items, and skips those for which it returns `None`.
+///
+/// # Errors
+///
+/// The failures of the walk.
+pub fn page(
     mut walk: Walk<'_>,
     limit: usize,
-    mut entry: impl FnMut(&str, &mut PageCost) -> Option<Entry>,
+    mut entry: impl FnMut(&Found, &mut PageCost) -> Option<Entry>,
 ) -> Result<Page> {
     let mut cost = PageCost::default();
     let mut entries = Vec::new();
     loop {
         let place = walk.position().to_owned();
-        let Some(names) = walk.next_path()? else {
+        let Some(found) = walk.next_found()? else {
             let next_cursor = walk.is_paused().then(|| format_cursor(walk.position()));
             return Ok(Page { entries, next_cursor });
         };
         if entries.len() >= limit.max(1) || cost.is_exhausted() {
             return Ok(Page { entries, next_cursor: Some(format_cursor(&place)) });
         }
-        if let Some(entry) = entry(&names, &mut cost) {
+        if let Some(entry) = entry(&found, &mut cost) {
             cost.add_entry(&entry);
             entries.push(entry);
         }
@@ -106,11 +112,6 @@ pub(crate) fn page(
 
 fn format_cursor(place: &str) -> String {
     format!(":{place}")
-}
-
-/// Returns the entry of a file without front matter, with the fault.
-pub(crate) fn without_metadata(file: &Item, fault: &Failure) -> Entry {
-    note::plain_entry(file).meta("notes/faults", vec![format!("its front matter cannot be read: {fault}")])
 }
 
 #[cfg(test)]

@@ -1,0 +1,91 @@
+//! Completion of paths.
+
+use crate::{Folder, Found, ItemKind, Walk, WalkBudget};
+use mcp_provider::{Completion, Result};
+
+/// Completes the names of an item as a shell does: the files and folders in the folder typed so far that begin with the
+/// rest, then files at any depth below it. `value` converts names to a value, and skips those for which it returns
+/// `None`.
+///
+/// # Errors
+///
+/// The failures of the file system. A folder that does not exist has no completions.
+pub fn complete(folder: &Folder, typed: &str, value: impl Fn(&str) -> Option<String>) -> Result<Completion> {
+    let parent = typed.rsplit_once('/').map_or("", |(parent, _)| parent);
+    if folder.find(parent).map_or(true, |item| item.kind != ItemKind::Folder) {
+        return Ok(Completion::default());
+    }
+    let rest = if parent.is_empty() { typed } else { typed.get(parent.len().saturating_add(1)..).unwrap_or_default() };
+    let mut completion = Completion::default();
+    let budget = WalkBudget::for_page(Completion::MAX_VALUES);
+    // A walk starts behind a name; that which was typed completely is the first value.
+    if !rest.is_empty()
+        && let Ok(item) = folder.find(typed)
+    {
+        completion.values.extend(value(item.names()));
+    }
+    let is_folder = |found: &Found| folder.item(found).is_ok_and(|item| item.kind == ItemKind::Folder);
+    let children = add(&mut completion, folder.children(parent, rest, budget)?, typed, &value)?;
+    // Without folders, the files further down are those that were just seen.
+    if !completion.has_more && (children.iter().any(is_folder) || !rest.is_empty()) {
+        add(&mut completion, folder.files(parent, rest, budget)?, typed, &value)?;
+    }
+    Ok(completion)
+}
+
+/// Adds what a walk shows, and returns it.
+fn add(
+    completion: &mut Completion,
+    mut walk: Walk<'_>,
+    typed: &str,
+    value: impl Fn(&str) -> Option<String>,
+) -> Result<Vec<Found>> {
+    let mut shown = Vec::new();
+    while let Some(found) = walk.next_found()? {
+        if !found.names.starts_with(typed) {
+            return Ok(shown);
+        }
+        let Some(value) = value(&found.names).filter(|value| !completion.values.contains(value)) else { continue };
+        if completion.values.len() >= Completion::MAX_VALUES {
+            completion.has_more = true;
+            return Ok(shown);
+        }
+        completion.values.push(value);
+        shown.push(found);
+    }
+    completion.has_more = completion.has_more || walk.is_paused();
+    Ok(shown)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::DotNames;
+    use std::fs;
+    use std::rc::Rc;
+
+    #[test]
+    fn a_path_is_completed_like_in_a_shell_and_then_with_files_further_down() {
+        let dir = tempfile::tempdir().unwrap();
+        for names in ["docs/a.md", "docs/deep/b.md", "dog.md", "docs.md", "x/y.md", ".hidden"] {
+            fs::create_dir_all(dir.path().join(names).parent().unwrap()).unwrap();
+            fs::write(dir.path().join(names), "").unwrap();
+        }
+        let folder = Folder::open(dir.path(), Rc::new(DotNames)).unwrap();
+        let complete = |typed| super::complete(&folder, typed, |names| Some(names.to_owned())).unwrap().values;
+        assert_eq!(complete(""), ["docs", "docs.md", "dog.md", "x", "docs/a.md", "docs/deep/b.md", "x/y.md"]);
+        assert_eq!(complete("docs"), ["docs", "docs.md", "docs/a.md", "docs/deep/b.md"]);
+        assert_eq!(complete("docs/"), ["docs/a.md", "docs/deep", "docs/deep/b.md"]);
+        assert_eq!(complete("none/"), Vec::<String>::new());
+        assert_eq!(complete("docs/deep/b.md"), ["docs/deep/b.md"]);
+    }
+
+    #[test]
+    fn at_most_a_hundred_values_are_given() {
+        let dir = tempfile::tempdir().unwrap();
+        (0..150).for_each(|n| fs::write(dir.path().join(format!("{n:03}")), "").unwrap());
+        let folder = Folder::open(dir.path(), Rc::new(DotNames)).unwrap();
+        let completion = super::complete(&folder, "", |names| Some(names.to_owned())).unwrap();
+        assert_eq!((completion.values.len(), completion.has_more), (100, true));
+    }
+}

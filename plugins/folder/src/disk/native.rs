@@ -1,0 +1,83 @@
+//! The standard library's implementation.
+
+use super::{DirEntry, FileKind, Metadata};
+use mcp_provider::{Failure, Result};
+use std::fs::{self, File};
+use std::io;
+use std::os::unix::fs::{FileExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// The root folder.
+#[derive(Debug)]
+pub(crate) struct Root(PathBuf);
+
+impl Root {
+    pub(crate) fn open(dir: &Path) -> Result<Self> {
+        if fs::metadata(dir)?.is_dir() { Ok(Self(dir.to_owned())) } else { Err(Failure::NotFound) }
+    }
+
+    fn path(&self, real: &str) -> PathBuf {
+        // The dot follows a link that the root itself may be.
+        self.0.join(if real.is_empty() { "." } else { real })
+    }
+
+    pub(crate) fn stat(&self, real: &str) -> Result<Metadata> {
+        Ok(metadata(&fs::symlink_metadata(self.path(real))?))
+    }
+
+    pub(crate) fn read_link(&self, real: &str) -> Result<String> {
+        fs::read_link(self.path(real))?.into_os_string().into_string().map_err(|_| Failure::NotFound)
+    }
+
+    /// Calls `show` for each entry of a directory, in no particular order.
+    pub(crate) fn for_each(&self, real: &str, show: impl FnMut(DirEntry)) -> Result<()> {
+        fs::read_dir(self.path(real))?.map(entry).for_each(show);
+        Ok(())
+    }
+
+    pub(crate) fn open_file(&self, real: &str) -> Result<OpenFile> {
+        Ok(OpenFile(File::open(self.path(real))?))
+    }
+}
+
+/// A file that is open for reading at any position.
+#[derive(Debug)]
+pub struct OpenFile(File);
+
+impl OpenFile {
+    pub(super) fn read_chunk(&self, offset: u64, len: usize) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; len];
+        let read = self.0.read_at(&mut bytes, offset)?;
+        bytes.truncate(read);
+        Ok(bytes)
+    }
+
+    pub(crate) fn stat(&self) -> Result<Metadata> {
+        Ok(metadata(&self.0.metadata()?))
+    }
+}
+
+fn metadata(metadata: &fs::Metadata) -> Metadata {
+    Metadata {
+        kind: kind(metadata.file_type()),
+        size: metadata.len(),
+        modified: metadata.modified().ok(),
+        changed: (metadata.ctime(), metadata.ctime_nsec()),
+    }
+}
+
+fn entry(entry: io::Result<fs::DirEntry>) -> DirEntry {
+    let entry = entry.map_err(|error| error.to_string())?;
+    let name = entry.file_name().into_string().map_err(|name| format!("{name:?} is not UTF-8"))?;
+    let kind = kind(entry.file_type().map_err(|error| format!("{name:?}: {error}"))?);
+    Ok((name, kind))
+}
+
+fn kind(kind: fs::FileType) -> FileKind {
+    match kind {
+        kind if kind.is_file() => FileKind::File,
+        kind if kind.is_dir() => FileKind::Folder,
+        kind if kind.is_symlink() => FileKind::Link,
+        _ => FileKind::Other,
+    }
+}

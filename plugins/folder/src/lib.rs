@@ -1,0 +1,27 @@
+//! A folder on disk, for providers that serve files.
+//!
+//! The code that providers of files share: which items of a folder are visible ([`Rules`]), finding one by its names
+//! ([`Folder::find`]), sorted walks with a position to resume from ([`Walk`]), pages of listings ([`listing`]), indexes
+//! of folders ([`index`]), completion of paths ([`complete`]) and change tokens ([`changes`]).
+//!
+//! Nothing is cached between calls, and no function holds more names in memory than a page needs.
+
+#![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows must fail"))]
+
+pub mod changes;
+mod complete;
+mod disk;
+#[cfg(feature = "fixture")]
+pub mod fixture;
+pub mod index;
+pub mod listing;
+mod rules;
+mod survey;
+mod tree;
+mod walk;
+
+pub use complete::complete;
+pub use disk::OpenFile;
+pub use rules::{DotNames, Rules, is_hidden};
+pub use tree::{Folder, Found, Item, ItemKind, last_name};
+pub use walk::{Walk, WalkBudget};
