@@ -264,7 +264,7 @@ mod tests {
         #[test]
         fn any_text_comes_back_unchanged(text in any::<String>(), key in "[^\\p{Cc}]{1,20}") {
             let line = format!("{} = {}   # {}\n", super::key(&key), string(&text), comment(&text));
-            prop_assert!(!line.trim_end_matches('\n').contains(|c| is_unsafe(c)));
+            prop_assert!(!line.trim_end_matches('\n').contains(is_unsafe));
             let parsed: toml::Table = line.parse().unwrap();
             prop_assert_eq!(parsed.len(), 1);
             prop_assert_eq!(parsed[&key].as_str(), Some(text.as_str()));
