@@ -111,13 +111,13 @@ impl Args {
         let hangup = Hangup::new().context("cannot listen to signals")?;
         let listener = serve::listen(listen_address(&settings.config).into()).await?;
         let address = listener.local_addr().context("the listener has no address")?;
-        let config = serve_locally(settings.servable(), address);
+        let config = serve_locally(settings.servable());
         let scheme = if config.http.tls.is_some() { "https" } else { "http" };
         context.messages.listening(scheme, address);
         let host = Arc::new(context.builder(config).start_loading()?);
         let server = tokio::spawn(server::serve_http(host.clone(), listener, shutdown.clone()));
         let url = format!("{scheme}://{address}/mcp");
-        let session = Session::start(context, project, settings, host.clone(), url, address).await;
+        let session = Session::start(context, project, settings, host.clone(), url).await;
         let ended = session.run(terminal, &shutdown, hangup, server).await;
         context.messages.writer().set_status(None);
         shutdown.cancel();
@@ -140,8 +140,8 @@ fn is_closed(config: &Config) -> bool {
         && config.http.client_ca.is_empty()
 }
 
-/// The config as it is served here: at that address, and to everybody on this machine unless it says to whom.
-fn serve_locally(mut config: Config, address: SocketAddr) -> Config {
+/// The config as it is served here: to everybody on this machine unless it says to whom.
+fn serve_locally(mut config: Config) -> Config {
     // Without plugins the rule would be warned of.
     if is_closed(&config)
         && !config.plugins.is_empty()
@@ -151,7 +151,8 @@ fn serve_locally(mut config: Config, address: SocketAddr) -> Config {
         rule.allow.push(everything);
         config.rules.push(rule);
     }
-    config.server.http = Some(address.into());
+    // The listener is there already. A config without plugins is not warned of as one that shows clients nothing.
+    config.server.http = None;
     config
 }
 
@@ -187,13 +188,11 @@ mod tests {
 
     #[test]
     fn who_may_connect_is_open_only_where_the_config_does_not_say() {
-        let address = "127.0.0.1:8080".parse().unwrap();
         let plugin = Plugin::new("a".parse().unwrap(), "a.wasm", "a:///".parse().unwrap());
-        let served = serve_locally(config("").plugin(plugin).unwrap(), address);
-        assert_eq!(served.server.http, Some(address.into()));
+        let served = serve_locally(config("").plugin(plugin).unwrap());
         assert_eq!((served.rules.len(), served.rules[0].principals[0].as_str()), (1, ANONYMOUS));
         let with_rule = Config::new().rule(Rule::new([PrincipalSelector::Any]));
-        assert_eq!(serve_locally(with_rule.clone(), address).rules, with_rule.rules);
+        assert_eq!(serve_locally(with_rule.clone()).rules, with_rule.rules);
     }
 
     #[test]

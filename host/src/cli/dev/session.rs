@@ -5,7 +5,6 @@
 
 use std::collections::BTreeMap;
 use std::io;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -59,7 +58,6 @@ pub(super) struct Session<'c> {
     host: Arc<Host>,
     /// Where clients connect.
     url: String,
-    address: SocketAddr,
     sources: Sources,
     /// Reloads when the config or a component changes; begins when all files of the config are there.
     config_watcher: Option<AbortOnDropHandle<()>>,
@@ -127,7 +125,6 @@ impl<'c> Session<'c> {
         settings: Settings,
         host: Arc<Host>,
         url: String,
-        address: SocketAddr,
     ) -> Self {
         let messages = context.messages.clone();
         let sources = Sources::watch(source_set(&project, &settings), &messages).await;
@@ -139,7 +136,6 @@ impl<'c> Session<'c> {
             settings,
             host,
             url,
-            address,
             sources,
             config_watcher: None,
             build: None,
@@ -332,9 +328,8 @@ impl<'c> Session<'c> {
             CliError::Config(missing).report(&self.messages);
             return;
         }
-        let address = self.address;
         let watcher = self.host.watch_config(self.project.config_file());
-        let watcher = watcher.map(move |config| super::serve_locally(config, address));
+        let watcher = watcher.map(super::serve_locally);
         self.config_watcher = Some(AbortOnDropHandle::new(tokio::spawn(watcher.run())));
         // Of a component that was there before, the first snapshot of the watcher is the one that the host has loaded.
     }
@@ -361,7 +356,9 @@ impl<'c> Session<'c> {
         }
         let Some(Fetched { generation, listing }) = fetched else { return };
         let diff = ListingDiff::new(&self.listing, &listing);
-        let is_reload = self.listed_generation.is_some_and(|before| before != generation);
+        // Before the first component is loaded, only rules and settings are.
+        let has_plugins = !self.host.config().plugins.is_empty();
+        let is_reload = has_plugins && self.listed_generation.is_some_and(|before| before != generation);
         let is_first = self.listing.items.is_empty() && !listing.items.is_empty();
         self.listed_generation = Some(generation);
         if !diff.is_empty() || is_reload || !listing.errors.is_empty() && listing.errors != self.listing.errors {
