@@ -73,6 +73,7 @@ Examples:
   mcp-host serve --http 127.0.0.1:8080    serve it over HTTP, at http://127.0.0.1:8080/mcp
   mcp-host init                           write a config for the git repository or the notes here
   mcp-host new notes --lang python        start a provider of your own
+  mcp-host dev                            build a provider whenever its sources change, and serve it
   mcp-host check                          validate it, load and try every plugin
   mcp-host list                           what would clients see?
   mcp-host read notes:///welcome.md       the content that a client gets
@@ -130,7 +131,11 @@ pub fn main(start_threads: impl FnOnce()) -> ExitCode {
         Command::Serve(args) => Some(args.load_config(&global.config)),
         _ => None,
     };
-    let confinement = confinement::install(config.as_ref().and_then(|config| config.as_ref().ok()), &global.config);
+    let confinement = match &command {
+        // A build may need what no provider does: containers, another user, a debugger.
+        Command::Dev(_) => Ok(Confinement::none()),
+        _ => confinement::install(config.as_ref().and_then(|config| config.as_ref().ok()), &global.config),
+    };
     start_threads();
     let context = Context::new(&global, times);
     // The system's default is for programs that open a few files. Where it cannot be raised, plugins get fewer.

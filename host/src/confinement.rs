@@ -79,6 +79,17 @@ pub(crate) struct Confinement {
 
 #[cfg(feature = "cli")]
 impl Confinement {
+    /// A process that is not confined.
+    pub(crate) fn none() -> Self {
+        Self {
+            no_new_privs: false,
+            seccomp: false,
+            landlock_abi: None,
+            #[cfg(target_os = "linux")]
+            domain: None,
+        }
+    }
+
     /// Confines this process, to those permissions if there are any. Must be called before there is another thread.
     ///
     /// # Errors

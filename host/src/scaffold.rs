@@ -97,7 +97,7 @@ impl Project {
             Language::TypeScript => &["src", "package.json", "tsconfig.json", "sdk"],
             Language::JavaScript => &["*.js", "package.json", "sdk"],
             Language::C => &["*.c", "*.h", "Makefile", "sdk"],
-            Language::Go => &["*.go", "go.mod", "sdk"],
+            Language::Go => &["*.go", "go.mod", "needs.json", "sdk"],
         }
     }
 
@@ -205,7 +205,7 @@ mod tests {
             let component = dir.path().join(project.component());
             std::fs::create_dir_all(component.parent().unwrap()).unwrap();
             std::fs::write(component, "").unwrap();
-            let config = crate::config::Config::load(&dir.path().join("mcp-host.toml")).unwrap();
+            let config = crate::config::Config::load(dir.path().join("mcp-host.toml")).unwrap();
             assert_eq!(config.plugins[0].mount.as_str(), "my-notes:///");
             assert_eq!(config.dev.unwrap().build.unwrap().as_str(), project.build_command());
         }

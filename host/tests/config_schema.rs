@@ -17,6 +17,7 @@ const NOT_EXPRESSIBLE: &[(&str, &[&str])] = &[
             "audit_directory_missing",
             "audit_file_is_a_directory",
             "component_is_a_directory",
+            "client_ca_of_no_authority",
             "component_missing",
             "cursor_key_too_short",
             "directory_is_a_file",

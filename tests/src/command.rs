@@ -5,11 +5,11 @@ use std::fs::File;
 use std::io::Read;
 use std::process::{ExitStatus, Stdio};
 
-use rustix::pty::{OpenptFlags, grantpt, ioctl_tiocgptpeer, openpt, unlockpt};
 use serde_json::Value;
 use tokio::process::Command;
 use tokio::time::timeout;
 
+use crate::terminal::open_terminal;
 use crate::{TIMEOUT, artifacts};
 
 /// Returns the command `mcp-host`, not started yet, with an empty environment but for the directories of the tests.
@@ -46,10 +46,7 @@ pub async fn run<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Out
 
 /// Runs `mcp-host` with those arguments and a terminal as standard output, and returns what the terminal received.
 pub async fn run_on_terminal<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Output {
-    let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
-    let ours = openpt(flags).and_then(|ours| grantpt(&ours).and_then(|()| unlockpt(&ours)).map(|()| ours));
-    let ours = ours.expect("a pseudoterminal");
-    let theirs = ioctl_tiocgptpeer(&ours, flags).expect("its other end");
+    let (ours, theirs) = open_terminal();
     let mut command = host_command();
     command.args(arguments).stdin(Stdio::null()).stdout(theirs).stderr(Stdio::piped());
     let child = command.spawn().expect("`mcp-host` starts");

@@ -17,6 +17,9 @@
 //! ago is still in the terminal's scrollback, and without a terminal the same lines are plain output. Everything, also what the
 //! build prints, goes through the queue of standard error.
 //!
+//! The process is not confined by the kernel, as other commands are: what a build needs is not known, and its author runs it. Components
+//! run in the same sandbox as ever, and are compiled in a confined process.
+//!
 //! It listens on loopback only. If the config has neither rules nor authentication, `anonymous` may do everything: clients on this
 //! machine connect without credentials, as they would over stdio.
 
@@ -139,7 +142,9 @@ fn is_closed(config: &Config) -> bool {
 
 /// The config as it is served here: at that address, and to everybody on this machine unless it says to whom.
 fn serve_locally(mut config: Config, address: SocketAddr) -> Config {
+    // Without plugins the rule would be warned of.
     if is_closed(&config)
+        && !config.plugins.is_empty()
         && let Ok(everything) = "**".parse()
     {
         let mut rule = Rule::new([PrincipalSelector::Named(ANONYMOUS.to_owned())]);
@@ -164,6 +169,7 @@ fn format_elapsed(elapsed: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Plugin;
 
     fn config(text: &str) -> Config {
         let mut config = Config::new();
@@ -182,7 +188,8 @@ mod tests {
     #[test]
     fn who_may_connect_is_open_only_where_the_config_does_not_say() {
         let address = "127.0.0.1:8080".parse().unwrap();
-        let served = serve_locally(config(""), address);
+        let plugin = Plugin::new("a".parse().unwrap(), "a.wasm", "a:///".parse().unwrap());
+        let served = serve_locally(config("").plugin(plugin).unwrap(), address);
         assert_eq!(served.server.http, Some(address.into()));
         assert_eq!((served.rules.len(), served.rules[0].principals[0].as_str()), (1, ANONYMOUS));
         let with_rule = Config::new().rule(Rule::new([PrincipalSelector::Any]));

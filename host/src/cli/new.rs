@@ -72,7 +72,8 @@ fn next_steps(project: &Project, dir: &Path) -> Vec<String> {
     let width = steps.iter().map(|(command, _)| command.len()).max().unwrap_or_default();
     let title = format!("wrote {name}, a provider in {}, to {}", project.language.title(), dir.display());
     let steps = steps.into_iter().map(|(command, purpose)| format!("  {command:width$}  # {purpose}"));
-    let end = format!("Then edit {}; README.md says more.", project.source());
+    let end =
+        format!("Then edit {}: `mcp-host dev` builds and reloads it on save. README.md says more.", project.source());
     [title, String::new()].into_iter().chain(cd).chain(steps).chain([String::new(), end]).collect()
 }
 

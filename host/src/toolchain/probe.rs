@@ -37,11 +37,11 @@ const QUIET: &[(&str, &str)] = &[
 ];
 
 /// Runs a program, and returns what it prints.
-pub(super) async fn run(program: &Path, arguments: &[&str]) -> Answer {
+pub(super) async fn run(program: &Path, arguments: &[impl AsRef<OsStr>]) -> Answer {
     run_within(TIMEOUT, program, arguments).await
 }
 
-async fn run_within(time: Duration, program: &Path, arguments: &[&str]) -> Answer {
+async fn run_within(time: Duration, program: &Path, arguments: &[impl AsRef<OsStr>]) -> Answer {
     let mut command = Command::new(program);
     command.args(arguments).envs(QUIET.iter().copied()).process_group(0).kill_on_drop(true);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -105,7 +105,7 @@ mod tests {
         assert_eq!(shell(TIMEOUT, "echo 1.2; echo oops >&2").await, Answer::Said("1.2\n".to_owned()));
         let Answer::Failed(reason) = shell(TIMEOUT, "echo; echo broken >&2; exit 3").await else { panic!("it failed") };
         assert!(reason.ends_with("3: broken"), "{reason}");
-        assert_eq!(run(Path::new("/nonexistent"), &[]).await, Answer::Missing);
+        assert_eq!(run(Path::new("/nonexistent"), &[""]).await, Answer::Missing);
     }
 
     #[tokio::test]

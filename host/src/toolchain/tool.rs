@@ -1,6 +1,7 @@
 //! The tools of each language: how they are found, the oldest version that does, and what installs them.
 
 use std::env;
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 
 use super::install::Installer::{self, Apt, Brew, Command, Page, Rustup};
@@ -41,7 +42,7 @@ enum Test {
     /// A program succeeds.
     Succeeds { program: &'static str, arguments: &'static [&'static str] },
     /// A compiler prints the path of a file or directory, which exists, and has what is wanted.
-    Path { programs: fn() -> Vec<PathBuf>, arguments: &'static [&'static str], is_usable: fn(&Path) -> bool },
+    Path { programs: fn() -> Vec<PathBuf>, arguments: fn() -> Vec<String>, is_usable: fn(&Path) -> bool },
     /// A file exists.
     File(fn() -> PathBuf),
 }
@@ -75,7 +76,7 @@ const RUST_TARGET: Tool = Tool {
     installers: &[Rustup("target add wasm32-wasip2"), RUSTUP_PAGE, Page("Rust: https://rustup.rs")],
     test: Test::Path {
         programs: || vec![rustc()],
-        arguments: &["--print", "target-libdir", "--target", "wasm32-wasip2"],
+        arguments: || ["--print", "target-libdir", "--target", "wasm32-wasip2"].map(str::to_owned).to_vec(),
         is_usable: has_standard_library,
     },
 };
@@ -130,7 +131,7 @@ const WASM_LD: Tool = Tool {
     installers: &[Apt("lld-19"), WASI_SDK],
     test: Test::Path {
         programs: clangs,
-        arguments: &["--target=wasm32-wasi", "-print-prog-name=wasm-ld"],
+        arguments: || clang_arguments(&["-print-prog-name=wasm-ld"]),
         is_usable: |path| path.is_absolute() && path.is_file(),
     },
 };
@@ -140,7 +141,7 @@ const COMPILER_RT: Tool = Tool {
     installers: &[Apt("libclang-rt-19-dev-wasm32"), WASI_SDK],
     test: Test::Path {
         programs: clangs,
-        arguments: &["--target=wasm32-wasi", "--rtlib=compiler-rt", "-print-libgcc-file-name"],
+        arguments: || clang_arguments(&["--rtlib=compiler-rt", "-print-libgcc-file-name"]),
         is_usable: Path::is_file,
     },
 };
@@ -148,7 +149,7 @@ const WASI_LIBC: Tool = Tool {
     name: "wasi-libc",
     oldest: None,
     installers: &[Apt("wasi-libc"), WASI_SDK],
-    test: Test::File(|| wasi_sysroot().join("lib/wasm32-wasi/libc.a")),
+    test: Test::File(|| wasi_sysroot().join("lib").join(wasi_target()).join("libc.a")),
 };
 const MAKE: Tool = Tool {
     name: "make",
@@ -207,7 +208,7 @@ impl Tool {
                 Answer::Failed(_) => Found::Missing,
                 answer @ Answer::Missing => Found::of(answer),
             },
-            Test::Path { programs, arguments, is_usable } => match run_first(programs(), arguments).await {
+            Test::Path { programs, arguments, is_usable } => match run_first(programs(), &arguments()).await {
                 Answer::Said(said) if is_usable(Path::new(said.trim())) => Found::Usable(said.trim().to_owned()),
                 // An old compiler does not know the target.
                 Answer::Said(_) | Answer::Failed(_) => Found::Missing,
@@ -241,7 +242,7 @@ impl Found {
 }
 
 /// Runs the first of these programs that exists.
-async fn run_first(programs: Vec<PathBuf>, arguments: &[&str]) -> Answer {
+async fn run_first(programs: Vec<PathBuf>, arguments: &[impl AsRef<OsStr>]) -> Answer {
     match programs.iter().find_map(probe::find) {
         Some(program) => probe::run(&program, arguments).await,
         None => Answer::Missing,
@@ -270,6 +271,17 @@ fn clangs() -> Vec<PathBuf> {
 fn wasi_sysroot() -> PathBuf {
     let of_sdk = || variable("WASI_SDK_PATH").map(|sdk| sdk.join("share/wasi-sysroot"));
     variable("WASI_SYSROOT").or_else(of_sdk).unwrap_or_else(|| "/usr".into())
+}
+
+/// The target that the template's Makefile compiles for: newer releases of the WASI SDK have no `wasm32-wasi`, and distributions nothing
+/// else.
+fn wasi_target() -> &'static str {
+    if variable("WASI_SDK_PATH").is_some() { "wasm32-wasip1" } else { "wasm32-wasi" }
+}
+
+fn clang_arguments(arguments: &[&str]) -> Vec<String> {
+    let target = format!("--target={}", wasi_target());
+    std::iter::once(target).chain(arguments.iter().map(|argument| (*argument).to_owned())).collect()
 }
 
 fn has_standard_library(folder: &Path) -> bool {

@@ -10,8 +10,9 @@ from pathlib import Path
 PROJECT = Path(__file__).resolve().parent
 ENVIRONMENT = PROJECT / ".venv"
 REQUIREMENTS = PROJECT / "requirements.txt"
-# A copy of the requirements that were installed.
+# What was installed: the requirements, and the SDK that they name.
 INSTALLED = ENVIRONMENT / "installed.txt"
+WANTED = REQUIREMENTS.read_text() + (PROJECT / "sdk" / "pyproject.toml").read_text()
 PROGRAMS = ENVIRONMENT / ("Scripts" if sys.platform == "win32" else "bin")
 
 
@@ -21,9 +22,9 @@ def run(*command: object) -> None:
         sys.exit(finished.returncode)
 
 
-if not INSTALLED.is_file() or INSTALLED.read_text() != REQUIREMENTS.read_text():
+if not INSTALLED.is_file() or INSTALLED.read_text() != WANTED:
     print("installing requirements.txt into .venv", file=sys.stderr)
     venv.create(ENVIRONMENT, with_pip=True)
     run(PROGRAMS / "python", "-m", "pip", "--quiet", "--disable-pip-version-check", "install", "-r", REQUIREMENTS)
-    INSTALLED.write_text(REQUIREMENTS.read_text())
+    INSTALLED.write_text(WANTED)
 run(PROGRAMS / "mcp-host-provider", "build", "app.py", "-o", "{{name}}.wasm")

@@ -5,6 +5,7 @@ mod cli;
 mod componentize;
 mod config_warnings;
 mod conformance_of_providers;
+mod dev;
 mod explain;
 mod init;
 mod inspect;

@@ -55,9 +55,9 @@ impl ProjectKind {
             Self::Cargo => "cargo build --target wasm32-wasip2",
             Self::Node => "npm run build",
             Self::Make => "make",
-            Self::Python => "componentize-py --wit-path wit --world provider componentize app -o provider.wasm",
+            Self::Python => ".venv/bin/mcp-host-provider build app.py -o provider.wasm",
             Self::Go => {
-                "GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -o core.wasm && mcp-host componentize core.wasm"
+                "GOOS=wasip1 GOARCH=wasm go build -buildmode=c-shared -o provider.core.wasm . && mcp-host componentize provider.core.wasm"
             }
         }
     }

@@ -149,7 +149,9 @@ mod tests {
     fn a_project_that_nothing_says_how_to_build_is_an_error_that_says_what_to_write() {
         let (_dir, project) = project(&[("mcp-host.toml", PLUGIN), ("pyproject.toml", "")]);
         let error = project.read().unwrap_err();
-        assert!(matches!(error, CliError::NoBuildCommand { example, .. } if example.starts_with("componentize-py")));
+        assert!(
+            matches!(error, CliError::NoBuildCommand { example, .. } if example.contains("mcp-host-provider build"))
+        );
     }
 
     #[test]

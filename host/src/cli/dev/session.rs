@@ -30,6 +30,7 @@ use super::{BAD, GOOD, NEUTRAL, checks, format_elapsed, read};
 use crate::access::Principal;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
+use crate::cli::escape;
 use crate::cli::messages::Messages;
 use crate::cli::signals::Hangup;
 use crate::digest::Digest;
@@ -218,7 +219,7 @@ impl<'c> Session<'c> {
     /// Starts a build because of that, in place of one that is running.
     fn start_build(&mut self, reason: &str) {
         let command = self.settings.build.clone();
-        self.messages.labeled("build", NEUTRAL, &format!("{reason}{command}"));
+        self.messages.labeled("build", NEUTRAL, &format!("{reason}{}", on_one_line(command.as_str())));
         match Build::start(&command, self.project.dir(), &self.messages) {
             Ok(build) => {
                 self.build = Some(build);
@@ -248,6 +249,7 @@ impl<'c> Session<'c> {
         if changed.is_empty() && created.is_empty() && !has_new_settings {
             return;
         }
+        let during = if self.build.is_some() { " during the build" } else { "" };
         let files: Vec<_> = changed.iter().chain(&created).map(|file| self.project.display(file)).collect();
         if let Some(build) = self.build.take() {
             build.cancel().await;
@@ -261,8 +263,11 @@ impl<'c> Session<'c> {
             }
         }
         self.changed_at = Some(at);
-        let reason =
-            if files.is_empty() { "the config changed: ".to_owned() } else { format!("{} changed: ", named(&files)) };
+        let reason = if files.is_empty() {
+            "the config changed: ".to_owned()
+        } else {
+            format!("{} changed{during}: ", named(&files))
+        };
         self.start_build(&reason);
     }
 
@@ -360,7 +365,9 @@ impl<'c> Session<'c> {
         let is_first = self.listing.items.is_empty() && !listing.items.is_empty();
         self.listed_generation = Some(generation);
         if !diff.is_empty() || is_reload || !listing.errors.is_empty() && listing.errors != self.listing.errors {
-            let after = self.changed_at.take().map(|at| format!(", {} after the change", format_elapsed(at.elapsed())));
+            // A change of the data is none of the sources.
+            let at = self.changed_at.take().filter(|_| is_reload || is_first);
+            let after = at.map(|at| format!(", {} after the change", format_elapsed(at.elapsed())));
             let summary = if is_first { String::new() } else { format!(": {}", diff.summary()) };
             let label = if is_reload || is_first { "reload" } else { "listing" };
             let color = if listing.errors.is_empty() { GOOD } else { BAD };
@@ -476,7 +483,7 @@ impl<'c> Session<'c> {
              b  build now: {}\n\
              q  quit, as Ctrl-C does\n\
              Clients connect at {}.\n",
-            crate::cli::escape::line(self.settings.build.as_str()),
+            escape::line(&on_one_line(self.settings.build.as_str())),
             self.url
         ));
     }
@@ -516,6 +523,13 @@ async fn digests(settings: &Settings) -> BTreeMap<PathBuf, Option<Digest>> {
 
 fn is_lock_file(file: &Path) -> bool {
     file.file_name().is_some_and(|name| LOCK_FILES.iter().any(|lock| name == *lock))
+}
+
+/// The first line of a command.
+fn on_one_line(command: &str) -> String {
+    let mut lines = command.trim().lines();
+    let first = lines.next().unwrap_or_default();
+    if lines.next().is_some() { format!("{first} …") } else { first.to_owned() }
 }
 
 /// The first files by name, and how many more there are.
@@ -572,6 +586,12 @@ mod tests {
         let files = |number: usize| (0..number).map(|index| format!("{index}.rs")).collect::<Vec<_>>();
         assert_eq!(named(&files(1)), "0.rs");
         assert_eq!(named(&files(5)), "0.rs, 1.rs, 2.rs and 2 more");
+    }
+
+    #[test]
+    fn of_a_command_of_several_lines_the_first_is_shown() {
+        assert_eq!(on_one_line("make"), "make");
+        assert_eq!(on_one_line("\nset -e\nmake\n"), "set -e …");
     }
 
     #[test]

@@ -29,7 +29,7 @@ const MAX_HASHED: u64 = 1 << 20;
 /// The bytes that one snapshot reads.
 const MAX_HASHED_TOTAL: u64 = 64 << 20;
 /// Directories into which tools write.
-const OUTPUT_DIRS: [&str; 5] = ["target", "node_modules", "dist", "build", "__pycache__"];
+const OUTPUT_DIRS: [&str; 6] = ["target", "node_modules", "dist", "build", "__pycache__", "venv"];
 
 /// Which files are the sources.
 #[derive(Clone, Debug, PartialEq, Eq)]

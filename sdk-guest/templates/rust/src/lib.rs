@@ -3,10 +3,11 @@
 use std::fs;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
+use std::slice;
 
 use mcp_provider::{
-    Argument, Changes, Completion, Config, Contents, Entry, Failure, Info, Page, PathTemplate, Provider, Result,
-    Template, export, keyset, mime, needs, path,
+    Argument, Changes, Completion, Config, Contents, Entry, Failure, Info, Page, PathTemplate,
+    Provider, Result, Template, export, keyset, mime, needs, path,
 };
 
 // What it would like to be granted: `mcp-host inspect` shows it.
@@ -28,7 +29,9 @@ struct Files {
 
 impl Provider for Files {
     fn describe() -> Info {
-        Info::new("{{name}}", env!("CARGO_PKG_VERSION")).description("The files of a folder.").watches(true)
+        Info::new("{{name}}", env!("CARGO_PKG_VERSION"))
+            .description("The files of a folder.")
+            .watches(true)
     }
 
     fn open(config: &Config) -> Result<Self> {
@@ -44,29 +47,41 @@ impl Provider for Files {
             self.stat(parent)?;
             return Err(Failure::invalid("a file has no children"));
         }
-        keyset::page(self.names()?, cursor, limit, |name| name)?.try_map(|name| match self.entry(&name) {
-            // Deleted in the meantime.
-            Err(Failure::NotFound) => Ok(None),
-            entry => entry.map(Some),
+        keyset::page(self.names()?, cursor, limit, |name| name)?.try_map(|name| {
+            match self.entry(&name) {
+                // Deleted in the meantime.
+                Err(Failure::NotFound) => Ok(None),
+                entry => entry.map(Some),
+            }
         })
     }
 
     fn read(&self, path: &str) -> Result<Vec<Contents>> {
         let Some(captures) = self.first_lines.matches(path) else {
             let name = path::decode_segment(path).map_err(|_| Failure::NotFound)?;
-            return Ok(vec![Contents::bytes(self.entry(&name)?, fs::read(self.folder.join(&name))?)]);
+            return Ok(vec![Contents::bytes(
+                self.entry(&name)?,
+                fs::read(self.folder.join(&name))?,
+            )]);
         };
         let name = captures.get("file").ok_or(Failure::NotFound)?;
         self.entry(name)?;
         let bytes = fs::read(self.folder.join(name))?;
-        let text = str::from_utf8(&bytes).map_err(|_| Failure::invalid(format!("a text file; {name} is not UTF-8")))?;
+        let text = str::from_utf8(&bytes)
+            .map_err(|_| Failure::invalid(format!("a text file; {name} is not UTF-8")))?;
         let lines: String = text.split_inclusive('\n').take(self.lines).collect();
-        let entry = Entry::new(path, format!("first lines of {name}")).mime_type("text/plain").subscribable();
+        let entry = Entry::new(path, format!("first lines of {name}"))
+            .mime_type("text/plain")
+            .subscribable();
         Ok(vec![Contents::text(entry, lines)])
     }
 
     fn templates(&self) -> Vec<Template> {
-        vec![Template::new(FIRST_LINES, "first-lines").title("First lines of a file").mime_type("text/plain")]
+        vec![
+            Template::new(FIRST_LINES, "first-lines")
+                .title("First lines of a file")
+                .mime_type("text/plain"),
+        ]
     }
 
     fn complete(&self, _: &str, argument: &Argument, _: &[Argument]) -> Result<Completion> {
@@ -75,11 +90,20 @@ impl Provider for Files {
 
     /// The token has one line for the listing, and one for each watched path.
     fn changes(&self, watched: &[String], since: Option<&str>) -> Result<Changes> {
-        let files: Vec<_> = self.names()?.into_iter().map(|name| (self.state(&name), name)).collect();
+        let files: Vec<_> = self
+            .names()?
+            .into_iter()
+            .map(|name| (self.state(&name), name))
+            .collect();
         let listing = format!("{:x}", hash(&files));
-        let lines: Vec<_> = watched.iter().map(|path| format!("{:x} {:x}", hash(path), self.state_of_path(path))).collect();
-        let mut changes = Changes::none([&[listing.clone()], lines.as_slice()].concat().join("\n"));
-        let Some(since) = since else { return Ok(changes) };
+        let lines: Vec<_> = watched
+            .iter()
+            .map(|path| format!("{:x} {:x}", hash(path), self.state_of_path(path)))
+            .collect();
+        let mut changes = Changes::none([slice::from_ref(&listing), &lines].concat().join("\n"));
+        let Some(since) = since else {
+            return Ok(changes);
+        };
         let has = |line: &String| since.lines().any(|then| then == line);
         changes.listing_changed = !has(&listing);
         for (path, line) in watched.iter().zip(&lines) {
@@ -96,11 +120,15 @@ impl Files {
     fn names(&self) -> Result<Vec<String>> {
         let fault = |error| {
             let folder = self.folder.display();
-            Failure::internal(format!("cannot read the folder {folder}: {error}; does `grants.dirs` grant it?"))
+            Failure::internal(format!(
+                "cannot read the folder {folder}: {error}; does `grants.dirs` grant it?"
+            ))
         };
         let mut names = Vec::new();
         for entry in fs::read_dir(&self.folder).map_err(fault)? {
-            let Ok(name) = entry.map_err(fault)?.file_name().into_string() else { continue };
+            let Ok(name) = entry.map_err(fault)?.file_name().into_string() else {
+                continue;
+            };
             if self.find(&name).is_some() {
                 names.push(name);
             }
@@ -112,12 +140,16 @@ impl Files {
     /// Returns the metadata of a file, if there is one of that name.
     fn find(&self, name: &str) -> Option<fs::Metadata> {
         let is_name = !name.starts_with('.') && !name.contains('/');
-        fs::metadata(self.folder.join(name)).ok().filter(|found| is_name && found.is_file())
+        fs::metadata(self.folder.join(name))
+            .ok()
+            .filter(|found| is_name && found.is_file())
     }
 
     fn entry(&self, name: &str) -> Result<Entry> {
         let found = self.find(name).ok_or(Failure::NotFound)?;
-        let entry = Entry::new(path::encode_segment(name), name).size(found.len()).subscribable();
+        let entry = Entry::new(path::encode_segment(name), name)
+            .size(found.len())
+            .subscribable();
         Ok(match mime::from_name(name) {
             Some(kind) => entry.mime_type(kind),
             None => entry,
@@ -126,7 +158,11 @@ impl Files {
 
     /// Returns what changes when a file does.
     fn state(&self, name: &str) -> u64 {
-        hash(&self.find(name).map(|found| (found.len(), found.modified().ok())))
+        hash(
+            &self
+                .find(name)
+                .map(|found| (found.len(), found.modified().ok())),
+        )
     }
 
     fn state_of_path(&self, path: &str) -> u64 {
@@ -157,12 +193,23 @@ mod tests {
         let files = Files::open(&Config::from_pairs(config)).unwrap();
 
         let page = files.list(None, None, 10).unwrap();
-        assert_eq!(page.entries.iter().map(|entry| entry.name.as_str()).collect::<Vec<_>>(), ["a.md", "b.bin"]);
+        assert_eq!(
+            page.entries
+                .iter()
+                .map(|entry| entry.name.as_str())
+                .collect::<Vec<_>>(),
+            ["a.md", "b.bin"]
+        );
         assert_eq!(files.read("b.bin").unwrap()[0].as_bytes(), b"\xff\x00");
-        assert_eq!(files.read("first/a.md").unwrap()[0].as_text(), Some("one\ntwo\n"));
+        assert_eq!(
+            files.read("first/a.md").unwrap()[0].as_text(),
+            Some("one\ntwo\n")
+        );
         assert_eq!(files.read("c.md"), Err(Failure::NotFound));
 
-        let completed = files.complete(FIRST_LINES, &Argument::new("file", "a"), &[]).unwrap();
+        let completed = files
+            .complete(FIRST_LINES, &Argument::new("file", "a"), &[])
+            .unwrap();
         assert_eq!(completed.values, ["a.md"]);
 
         let watched = ["first/a.md".to_owned(), "b.bin".to_owned()];
@@ -170,6 +217,9 @@ mod tests {
         assert_eq!(files.changes(&watched, Some(&start.token)).unwrap(), start);
         write("a.md", b"changed\n");
         let later = files.changes(&watched, Some(&start.token)).unwrap();
-        assert_eq!((later.changed, later.listing_changed), (vec!["first/a.md".to_owned()], true));
+        assert_eq!(
+            (later.changed, later.listing_changed),
+            (vec!["first/a.md".to_owned()], true)
+        );
     }
 }

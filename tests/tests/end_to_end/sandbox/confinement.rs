@@ -223,10 +223,16 @@ async fn a_confined_server_keeps_its_issuers_and_its_audit_log_if_the_new_ones_n
     assert!(line.contains(&format!("connect to port {}", other.origin().port())), "{line}");
     let listed = list().await;
     assert!(listed.contains("notes://n/a.md") && !listed.contains("notes://n/b.md"), "the new rules apply: {listed}");
+    let absent = Plugin::new("absent", &elsewhere.path().join("absent.wasm"), "absent:///");
+    config.replace(served(&other, &logs, "notes://n/a.md").plugin(absent));
+    let line = server.log_line("and the new ones are tried again").await;
+    assert!(line.contains("keeping the current plugins and the current issuers, and"), "{line}");
+    let listed = list().await;
+    assert!(listed.contains("notes://n/b.md") && !listed.contains("notes://n/a.md"), "the new rules apply: {listed}");
     assert_eq!(other.origin().requests(), []);
     assert!(!elsewhere.path().join("audit.jsonl").exists());
     let exit = server.end().await;
     assert!(!exit.log.contains("audit log cannot"), "{}", exit.log);
     let lines = fs::read_to_string(logs.path().join("audit.jsonl")).unwrap();
-    assert_eq!(lines.lines().count(), 2, "{lines}");
+    assert_eq!(lines.lines().count(), 3, "{lines}");
 }

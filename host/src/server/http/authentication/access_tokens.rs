@@ -43,8 +43,11 @@ pub(super) struct AccessTokens {
     /// The groups of issuers that the config names.
     known_groups: HashSet<String>,
     verified: Arc<Cache<TokenDigest, Verified>>,
-    /// The tokens that have been valid, and have not been found invalid since.
-    accepted: Arc<Cache<TokenDigest, ()>>,
+    /// The tokens that have been valid, also under another config, and have not been found invalid since; with the number of these
+    /// access tokens at that time.
+    accepted: Arc<Cache<TokenDigest, u64>>,
+    /// Another one for each config that tokens are not the same to.
+    number: u64,
 }
 
 /// An issuer, and how its tokens are verified.
@@ -98,12 +101,11 @@ impl AccessTokens {
             issuers: config.issuers.iter().filter_map(verifier).collect(),
             known_groups: in_rules.chain(config.groups.iter().flat_map(|group| &group.groups)).cloned().collect(),
             verified: Arc::new(Cache::new(MAX_TOKENS)),
-            accepted: Arc::new(Cache::new(MAX_TOKENS)),
+            accepted: previous.map_or_else(|| Arc::new(Cache::new(MAX_TOKENS)), |previous| previous.accepted.clone()),
+            number: previous.map_or(0, |previous| previous.number.saturating_add(1)),
         };
         match previous.filter(|previous| previous.is_equal(&tokens)) {
-            Some(previous) => {
-                Self { verified: previous.verified.clone(), accepted: previous.accepted.clone(), ..tokens }
-            }
+            Some(previous) => Self { verified: previous.verified.clone(), number: previous.number, ..tokens },
             None => tokens,
         }
     }
@@ -147,11 +149,13 @@ impl AccessTokens {
                     self.verified.remove_if(&digest, |known| !known.counts(now));
                 }
                 Err(guard) => {
-                    let was_valid = self.accepted.get(&digest).is_some();
-                    let verified = self.verify_now(token, client, may_ask, was_valid).await?;
+                    let accepted = self.accepted.get(&digest);
+                    let may_ask = if accepted.is_some() { &|| Ok(()) } else { may_ask };
+                    let is_logged = accepted == Some(self.number);
+                    let verified = self.verify_now(token, client, may_ask, is_logged).await?;
                     let result = verified.token.clone();
                     match &result {
-                        Ok(_) if !was_valid => self.accepted.insert(digest.clone(), ()),
+                        Ok(_) if !is_logged => self.accepted.insert(digest.clone(), self.number),
                         Ok(_) | Err(TokenError::Unavailable(_)) => {}
                         Err(_) => {
                             self.accepted.remove(&digest);
@@ -165,15 +169,14 @@ impl AccessTokens {
         }
     }
 
-    /// Verifies a token now, which may have been valid before. The outer error is one that is not kept: it costs little to find it again.
+    /// Verifies a token now. What it says is logged unless it has been. The outer error is one that is not kept: it costs little to find it again.
     async fn verify_now(
         &self,
         token: &str,
         client: &ClientId,
         may_ask: &MayAsk<'_>,
-        was_valid: bool,
+        is_logged: bool,
     ) -> Result<Verified, TokenError> {
-        let may_ask = if was_valid { &|| Ok(()) } else { may_ask };
         let form = jwt::form(token);
         let verifier = match &form {
             TokenForm::Jwt(named) => named.as_ref().and_then(|named| self.issuers.get(named)),
@@ -189,7 +192,7 @@ impl AccessTokens {
             if time.is_zero() {
                 return Err(TokenError::Expired);
             }
-            if !was_valid {
+            if !is_logged {
                 token.log(&claims);
             }
             Ok((token, time, keys))
