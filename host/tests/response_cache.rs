@@ -51,6 +51,8 @@ struct Files {
     lists: AtomicUsize,
     /// Whether all listed files have a time to live.
     lists_cacheable: bool,
+    /// Whether `a` is listed with a time to live of a minute.
+    lists_short: bool,
     /// If set, a read takes a permit after it has looked at the version.
     gate: Option<Semaphore>,
 }
@@ -73,8 +75,11 @@ impl Provider for Files {
     async fn list(&self, _: Option<&str>, cursor: Option<&str>, _: usize) -> provider::Result<Page> {
         self.lists.fetch_add(1, Ordering::SeqCst);
         let listed = FILES.into_iter().filter(|(_, ttl, _)| ttl.is_some() || !self.lists_cacheable);
-        let (first, second): (Vec<_>, Vec<_>) =
-            listed.map(|(name, ..)| entry(name).unwrap()).partition(|one| one.path.as_str() < "c");
+        let listed = listed.map(|(name, ..)| match entry(name).unwrap() {
+            entry if name == "a" && self.lists_short => entry.ttl(Duration::from_secs(60)),
+            entry => entry,
+        });
+        let (first, second): (Vec<_>, Vec<_>) = listed.partition(|one| one.path.as_str() < "c");
         Ok(match cursor {
             None => Page { entries: first, next_cursor: Some("c".to_owned()) },
             Some(_) => Page::last(second),
@@ -278,6 +283,26 @@ async fn requests_for_a_response_that_is_being_fetched_wait_for_it() {
 }
 
 #[tokio::test]
+async fn a_request_that_is_cancelled_makes_nobody_wait_for_another() {
+    let server = Server::start(Files { gate: Some(Semaphore::new(1)), ..Files::default() }).await;
+    server.version("b").await;
+    let mut cancelled = Box::pin(server.version("a"));
+    while server.reads() < 2 {
+        assert!(futures::poll!(&mut cancelled).is_pending());
+        tokio::task::yield_now().await;
+    }
+    let mut waiting = Box::pin(server.version("a"));
+    assert!(futures::poll!(&mut waiting).is_pending());
+    let mut next = Box::pin(server.version("a"));
+    assert!(futures::poll!(&mut next).is_pending());
+    drop(cancelled);
+    // Both make calls of their own, so the first is answered although the later one never ends.
+    server.files.gate.as_ref().unwrap().add_permits(1);
+    assert_eq!(timeout(TIMEOUT, waiting).await.unwrap(), "0");
+    drop(next);
+}
+
+#[tokio::test]
 async fn what_a_principal_may_not_read_is_not_in_its_answer_whoever_asked_first() {
     let server = Server::start(Files::default()).await;
     let read = async |user| {
@@ -311,6 +336,17 @@ async fn a_page_of_a_listing_is_cached_if_all_on_it_have_a_time_to_live_and_filt
         assert!(uris(&server.list("eve").await).is_empty());
     }
     assert_eq!(server.lists(), lists);
+}
+
+#[tokio::test]
+async fn how_long_a_hidden_resource_holds_does_not_show_in_a_listing() {
+    let server = Server::start(Files { lists_cacheable: true, lists_short: true, ..Files::default() }).await;
+    for user in ["ada", "ada", "bob", "ada"] {
+        // `b` holds for ten minutes, `a` for a minute.
+        let ttl = server.list(user).await["ttlMs"].as_u64().unwrap();
+        let range = if user == "bob" { 500_000..=600_000 } else { 1..=60_000 };
+        assert!(range.contains(&ttl), "{user}: {ttl}");
+    }
 }
 
 #[tokio::test]

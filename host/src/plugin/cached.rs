@@ -108,16 +108,19 @@ impl Plugin {
                     let items = retain(page.items, |(_, entry)| is_visible(&entry.uri)).await;
                     return Ok(FilteredPage { items, ..page }.map(ListedResource::Resource));
                 };
-                let items = encode(page.items.into_iter().map(|(_, entry)| entry).collect()).await;
-                let page = Arc::new(EncodedPage { items, next_cursor: page.next_cursor, expires });
+                let entries: Vec<Resource> = page.items.into_iter().map(|(_, entry)| entry).collect();
+                // Each of its own: a principal is not told how long what it may not see holds.
+                let ends: Vec<_> = entries.iter().map(|entry| expiry(entry.ttl.unwrap_or_default())).collect();
+                let ends = ends.into_iter().map(|end| end.unwrap_or(expires));
+                let items = encode(entries).await.into_iter().zip(ends).collect();
+                let page = Arc::new(EncodedPage { items, next_cursor: page.next_cursor });
                 reservation.fill(page.clone(), expires);
                 page
             }
         };
         let items = page.items.iter().enumerate();
-        let items = retain(items, |(_, entry)| is_visible(&entry.uri)).await;
-        let items = items.into_iter();
-        let items = items.map(|(index, entry)| (index, ListedResource::Encoded(entry.clone(), page.expires)));
+        let items = retain(items, |(_, (entry, _))| is_visible(&entry.uri)).await.into_iter();
+        let items = items.map(|(index, (entry, expires))| (index, ListedResource::Encoded(entry.clone(), *expires)));
         Ok(FilteredPage { items: items.collect(), size: page.items.len(), next_cursor: page.next_cursor.clone() })
     }
 

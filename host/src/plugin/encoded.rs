@@ -1,5 +1,6 @@
 //! Encoded responses: the JSON of a server, which is opaque here, with what access decisions and cache hints need.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
@@ -26,7 +27,7 @@ pub(crate) enum ReadResponse {
     /// Contents that are not cached.
     Contents(Vec<ResourceContents>),
     /// Contents that are cached, all of which the principal may read.
-    Encoded(std::sync::Arc<EncodedContents>),
+    Encoded(Arc<EncodedContents>),
 }
 
 /// All contents of a read as JSON.
@@ -45,18 +46,17 @@ pub(crate) struct EncodedContents {
 /// A page of a provider's listing as JSON: all its valid items.
 #[derive(Debug)]
 pub(crate) struct EncodedPage {
-    pub(crate) items: Vec<EncodedResource>,
+    /// The items, with the time at which each stops to hold.
+    pub(crate) items: Vec<(EncodedResource, Instant)>,
     /// The provider's cursor of the next page.
     pub(crate) next_cursor: Option<String>,
-    /// When the response stops to hold.
-    pub(crate) expires: Instant,
 }
 
 /// A resource of a listing as JSON.
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub(crate) struct EncodedResource {
-    /// Its URI, for access decisions.
-    pub(crate) uri: Uri,
+    /// Its URI, for access decisions. It is cloned for each page that shows it.
+    pub(crate) uri: Arc<Uri>,
     /// The object.
     pub(crate) json: Bytes,
 }
@@ -65,7 +65,7 @@ pub(crate) struct EncodedResource {
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub(crate) enum ListedResource {
     Resource(Resource),
-    /// With the time at which its page stops to hold.
+    /// With the time at which it stops to hold.
     Encoded(EncodedResource, Instant),
 }
 

@@ -2,8 +2,9 @@
 //!
 //! A response is cached if everything in it has a time to live (`ttl-ms`), for the smallest of them and at most [`MAX_TTL`]. What
 //! is cached is unfiltered: access is decided for each request, before and after the lookup, by the caller. Concurrent misses for one key
-//! make one call (single flight). A response that turns out not to be cacheable leaves a *hit-for-miss* entry, so that for a while
-//! requests for it do not wait for each other.
+//! make one call (single flight). A request waits for the call of another at most once: if that gives nothing that it can use, because it
+//! failed, was cancelled, or is not cacheable, the request makes a call of its own, under the limits of the plugin. A response that
+//! turns out not to be cacheable leaves a *hit-for-miss* entry, so that for a while requests for it do not wait for each other.
 //!
 //! [`clear`](ResponseCache::clear) drops everything, and what is being fetched at that moment is not cached either. It is called
 //! before a change is notified, and before a subscription becomes active: so after a change notification no older response is served,
@@ -21,7 +22,7 @@ use std::time::{Duration, Instant};
 use quick_cache::sync::{Cache, DefaultLifecycle, PlaceholderGuard};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 
-use super::encoded::{EncodedContents, EncodedPage, EncodedResource, EncodingForm};
+use super::encoded::{EncodedContents, EncodedPage, EncodingForm};
 use crate::uri::Uri;
 
 /// The maximum time for which a response is cached.
@@ -89,7 +90,7 @@ pub(super) enum Lookup<'a, T> {
     Hit(Arc<T>),
     /// It is not. Requests for it wait until the reservation is filled or dropped.
     Miss(Reservation<'a>),
-    /// It is not, and nobody waits for it.
+    /// It is not, and nobody waits for what this request gets.
     Bypass,
 }
 
@@ -98,7 +99,8 @@ pub(super) struct Reservation<'a> {
     cache: &'a ResponseCache,
     key: CacheKey,
     epoch: u64,
-    guard: Guard<'a>,
+    /// None once it is filled.
+    guard: Option<Guard<'a>>,
 }
 
 impl Weighter<CacheKey, Entry> for ByWeight {
@@ -152,26 +154,38 @@ impl ResponseCache {
             return Lookup::Bypass;
         }
         let key = key();
-        loop {
-            let entry = match self.entries.get_value_or_guard_async(&key).await {
-                Ok(entry) => entry,
-                Err(guard) => {
-                    // What is fetched from now on is at least as new.
-                    let epoch = self.epoch.load(Ordering::Acquire);
-                    return Lookup::Miss(Reservation { cache: self, key, epoch, guard });
-                }
-            };
-            if entry.epoch == self.epoch.load(Ordering::Acquire) && Instant::now() < entry.expires {
-                return T::from_value(&entry.value).map_or(Lookup::Bypass, Lookup::Hit);
+        if let Some(entry) = self.entries.get(&key) {
+            if self.is_current(&entry) && Instant::now() < entry.expires {
+                return entry.into_lookup();
             }
             self.entries.remove_if(&key, |found| (found.epoch, found.expires) == (entry.epoch, entry.expires));
         }
+        match self.entries.get_value_or_guard_async(&key).await {
+            // It was fetched while this request waited, so it may be used even if it has expired since.
+            Ok(entry) if self.is_current(&entry) => entry.into_lookup(),
+            Ok(_) => Lookup::Bypass,
+            Err(guard) => {
+                // What is fetched from now on is at least as new.
+                let epoch = self.epoch.load(Ordering::Acquire);
+                Lookup::Miss(Reservation { cache: self, key, epoch, guard: Some(guard) })
+            }
+        }
+    }
+
+    fn is_current(&self, entry: &Entry) -> bool {
+        entry.epoch == self.epoch.load(Ordering::Acquire)
+    }
+}
+
+impl Entry {
+    fn into_lookup<'a, T: Cacheable>(self) -> Lookup<'a, T> {
+        T::from_value(&self.value).map_or(Lookup::Bypass, Lookup::Hit)
     }
 }
 
 impl Reservation<'_> {
     /// Stores the response until `expires`, unless the cache was cleared since the reservation.
-    pub(super) fn fill<T: Cacheable>(self, response: Arc<T>, expires: Instant) {
+    pub(super) fn fill<T: Cacheable>(mut self, response: Arc<T>, expires: Instant) {
         let weight = u64::try_from(response.weight().saturating_add(ENTRY_OVERHEAD)).unwrap_or(u64::MAX);
         self.insert(response.into_value(), expires, weight);
     }
@@ -186,19 +200,28 @@ impl Reservation<'_> {
         self.pass_for(HIT_FOR_MISS_TIME_AFTER_FAULT);
     }
 
-    fn pass_for(self, time: Duration) {
+    fn pass_for(mut self, time: Duration) {
         let now = Instant::now();
         let weight = u64::try_from(ENTRY_OVERHEAD).unwrap_or(u64::MAX);
         self.insert(Value::HitForMiss, now.checked_add(time).unwrap_or(now), weight);
     }
 
-    fn insert(self, value: Value, expires: Instant, weight: u64) {
-        let Self { cache, key, epoch, guard } = self;
-        // If the cache was cleared, the place is gone.
+    fn insert(&mut self, value: Value, expires: Instant, weight: u64) {
+        let Some(guard) = self.guard.take() else { return };
+        let epoch = self.epoch;
+        // Those who wait get it in any case. If the cache was cleared, the place is gone.
         let _ = guard.insert(Entry { value, epoch, expires, weight });
-        if cache.epoch.load(Ordering::Acquire) != epoch {
-            cache.entries.remove_if(&key, |found| found.epoch == epoch);
+        if self.cache.epoch.load(Ordering::Acquire) != epoch {
+            self.cache.entries.remove_if(&self.key, |found| found.epoch == epoch);
         }
+    }
+}
+
+impl Drop for Reservation<'_> {
+    /// A request that was cancelled lets all who wait make calls of their own. Otherwise one of them would be next to be waited for,
+    /// and a client that cancels its requests could make the others wait for ever.
+    fn drop(&mut self) {
+        self.insert(Value::HitForMiss, Instant::now(), 0);
     }
 }
 
@@ -253,7 +276,7 @@ impl Cacheable for EncodedPage {
 
     fn weight(&self) -> usize {
         let cursor = self.next_cursor.as_ref().map_or(0, String::len);
-        self.items.iter().map(EncodedResource::memory).fold(cursor, usize::saturating_add)
+        self.items.iter().map(|(item, _)| item.memory()).fold(cursor, usize::saturating_add)
     }
 }
 
@@ -329,13 +352,32 @@ mod tests {
         let first = reserve(&cache, "a").await;
         let mut second = Box::pin(lookup(&cache, "a"));
         assert!((&mut second).now_or_never().is_none());
-        // Without a response, another one fetches it.
+        // It has expired when those who wait look at it.
+        first.fill(contents(10), Instant::now());
+        assert!(matches!(second.await, Lookup::Hit(_)));
+        reserve(&cache, "a").await.fill(contents(10), Instant::now() + TTL);
+        assert!(is_hit(&cache, "a").await);
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_twice() {
+        let cache = cache(1 << 20);
+        let first = reserve(&cache, "a").await;
+        let mut waiting: Vec<_> = (0..3).map(|_| Box::pin(lookup(&cache, "a"))).collect();
+        assert!(waiting.iter_mut().all(|one| one.now_or_never().is_none()));
         drop(first);
-        let Lookup::Miss(second) = second.await else { panic!("it is not fetched") };
-        let mut third = Box::pin(lookup(&cache, "a"));
-        assert!((&mut third).now_or_never().is_none());
-        second.fill(contents(10), Instant::now() + TTL);
-        assert!(matches!(third.await, Lookup::Hit(_)));
+        for one in waiting {
+            assert!(matches!(one.await, Lookup::Bypass), "the request that was waited for was cancelled");
+        }
+        let first = reserve(&cache, "a").await;
+        let mut second = Box::pin(lookup(&cache, "a"));
+        assert!((&mut second).now_or_never().is_none());
+        cache.clear();
+        let third = reserve(&cache, "a").await;
+        first.fill(contents(10), Instant::now() + TTL);
+        assert!(matches!(second.await, Lookup::Bypass), "the response is older than a change");
+        third.fill(contents(10), Instant::now() + TTL);
+        assert!(is_hit(&cache, "a").await);
     }
 
     #[tokio::test]

@@ -3,6 +3,7 @@
 //! Objects have the members that exist in the requested [`Revision`], and no others. They are encoded by a pull encoder
 //! ([`super::json`]), so a result holds the domain's values and one chunk of JSON.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
@@ -118,7 +119,7 @@ pub(super) async fn encode_resources(entries: Vec<Resource>, revision: Revision)
     let mut encoded = Vec::with_capacity(entries.len());
     let mut since_yield: usize = 0;
     for entry in entries {
-        let uri = entry.uri.clone();
+        let uri = Arc::new(entry.uri.clone());
         let mut encoder = Encoder::new(move |writer| resource(writer, entry, revision));
         let mut json = BytesMut::new();
         while let Some(chunk) = encoder.next_chunk() {

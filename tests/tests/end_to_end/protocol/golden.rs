@@ -41,6 +41,8 @@ fn config() -> ConfigFile {
         .server("name", "golden")
         .server("title", "Golden")
         .server("instructions", "Read `all`.")
+        // The time to live of a cached response is what is left of it.
+        .server("response-cache", "0B")
         .page_size(2)
         .plugin(sample)
         .allow_all()
