@@ -94,7 +94,7 @@ impl Drop for Terminal {
 }
 
 fn set_mode(mut mode: Termios) -> io::Result<()> {
-    mode.local_modes -= LocalModes::ICANON | LocalModes::ECHO;
+    mode.local_modes.remove(LocalModes::ICANON | LocalModes::ECHO);
     Ok(tcsetattr(io::stdin(), OptionalActions::Now, &mode)?)
 }
 
