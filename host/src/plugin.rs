@@ -74,6 +74,7 @@ pub(crate) use self::encoded::{EncodedContents, EncodedResource, EncodingForm, L
 pub use self::error::LoadError;
 pub use self::fault::{Fault, FaultKind};
 pub use self::inspect::Inspection;
+#[cfg(feature = "cli")]
 pub(crate) use self::needs::{MAX_LEN as MAX_NEEDS_LEN, SECTION as NEEDS_SECTION};
 pub use self::needs::{
     NeededBucket, NeededDir, NeededMode, NeededOrigin, NeededSetting, NeededVariable, Needs, NeedsError, SettingType,

@@ -74,7 +74,7 @@ impl Provider for Files {
         self.lists.fetch_add(1, Ordering::SeqCst);
         let listed = FILES.into_iter().filter(|(_, ttl, _)| ttl.is_some() || !self.lists_cacheable);
         let (first, second): (Vec<_>, Vec<_>) =
-            listed.map(|(name, ..)| entry(name).unwrap()).partition(|one| one.path < "c".to_owned());
+            listed.map(|(name, ..)| entry(name).unwrap()).partition(|one| one.path.as_str() < "c");
         Ok(match cursor {
             None => Page { entries: first, next_cursor: Some("c".to_owned()) },
             Some(_) => Page::last(second),

@@ -14,6 +14,8 @@
 //! The config, with all files that it names, is read on a separate thread, one at a time, and abandoned after [`DEADLINE`]:
 //! nothing here waits for a disk.
 
+mod kept_settings;
+
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io;
@@ -25,6 +27,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
+use self::kept_settings::{KEEPING_PLUGINS, KeptSettings, SETTINGS_APPLY};
 use super::{Host, ReloadError, ReloadReport};
 use crate::config::{Config, ConfigError};
 use crate::fs_watch::FileWatcher;
@@ -34,13 +37,6 @@ use crate::regular_file::FileThreads;
 
 /// The longest time to read the config with all files that it names, except components.
 const DEADLINE: Duration = Duration::from_secs(10);
-
-/// The part of a log message about plugins that are not replaced.
-const KEEPING_PLUGINS: &str = "keeping the current plugins";
-/// The part about the rest of their config.
-const SETTINGS_APPLY: &str = "rules and settings of the new config apply";
-/// The same if some of the settings are not replaced either.
-const OTHER_SETTINGS_APPLY: &str = "rules and other settings of the new config apply";
 
 /// Reloads a host when its config file, or a file that the config names, changes. Made by [`Host::watch_config`]; works while
 /// [`run`](Self::run) is polled.
@@ -126,48 +122,6 @@ struct RejectedConfig {
     files: BTreeSet<PathBuf>,
     /// The config without the plugins that lack a file.
     usable: Option<(Config, KeptSettings)>,
-}
-
-/// The settings of a refused config that are refused for themselves. They stay as they are.
-#[derive(Clone, Copy, Debug, Default)]
-struct KeptSettings {
-    issuers: bool,
-    audit: bool,
-}
-
-impl KeptSettings {
-    fn new(config: &Config, validate: &Validate) -> Self {
-        let is_refused = |settings: Config| validate(&settings).is_err();
-        Self {
-            issuers: is_refused(Config { issuers: config.issuers.clone(), ..Config::default() }),
-            audit: is_refused(Config { audit: config.audit.clone(), ..Config::default() }),
-        }
-    }
-
-    /// Returns the config with these settings of the current one.
-    fn keep(self, config: Config, current: &Config) -> Config {
-        let mut kept = config;
-        if self.issuers {
-            kept.issuers.clone_from(&current.issuers);
-        }
-        if self.audit {
-            kept.audit.clone_from(&current.audit);
-        }
-        kept
-    }
-
-    /// Returns the parts of a log message about what is kept, and what applies.
-    fn texts(self) -> (String, &'static str) {
-        let names: Vec<_> = [(self.issuers, "issuers"), (self.audit, "audit log")]
-            .iter()
-            .filter(|(is_kept, _)| *is_kept)
-            .map(|(_, name)| *name)
-            .collect();
-        match names.as_slice() {
-            [] => (KEEPING_PLUGINS.to_owned(), SETTINGS_APPLY),
-            names => (format!("{KEEPING_PLUGINS} and the current {}", names.join(" and ")), OTHER_SETTINGS_APPLY),
-        }
-    }
 }
 
 impl RejectedConfig {

@@ -272,7 +272,7 @@ mod tests {
             (json!({ "dirs": [{ "guest": "repo" }] }), "`repo`"),
             (json!({ "dirs": [{ "guest": "/repo", "mode": "rwx" }] }), "unknown variant `rwx`"),
             (json!({ "dirs": [{ "guest": "/a" }, { "guest": "/a", "mode": "rw" }] }), "`dirs` has `/a` twice"),
-            (json!({ "keyvalue": [{ "bucket": "" }] }), "not the name of a bucket"),
+            (json!({ "keyvalue": [{ "bucket": "" }] }), "is not a bucket name"),
             (json!({ "env": [{ "name": "A=B" }] }), "not a valid variable name"),
             (json!({ "env": [{ "name": "A" }, { "name": "A" }] }), "`env` has `A` twice"),
             (json!({ "config": { "a": { "type": "number" } } }), "unknown variant `number`"),

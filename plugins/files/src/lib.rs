@@ -25,3 +25,15 @@ mod visibility;
 pub use provider::Files;
 
 mcp_provider::export!(Files);
+mcp_provider::needs! {
+    "dirs": [{ "guest": "/files", "mode": "ro", "why": "the directory that is served" }],
+    "config": {
+        "dir": { "type": "string", "default": "/files", "why": "the directory, at its guest path" },
+        "dotfiles": { "type": "boolean", "default": false, "why": "serve names that begin with a dot" },
+        "env-files": { "type": "boolean", "default": false, "why": "serve .env and the like" },
+        "ignored": { "type": "boolean", "default": false, "why": "serve what git ignores" },
+        "encoding": { "type": "string", "why": "the encoding of text that is not UTF-8; detected unless set" },
+        "max-read": { "type": "string", "default": "1MiB", "why": "the most that one read returns of a file" },
+        "max-document": { "type": "string", "default": "16MiB", "why": "the largest document that is converted to text" }
+    }
+}

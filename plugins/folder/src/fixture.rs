@@ -1,6 +1,6 @@
 //! The test fixture: a temporary folder and the provider that serves it.
 
-#![allow(clippy::unwrap_used, missing_docs, reason = "code of tests")]
+#![allow(clippy::unwrap_used, clippy::missing_panics_doc, reason = "code of tests")]
 
 use mcp_provider::{Changes, Config, Contents, Page, Provider, Result};
 use std::fs;
@@ -15,6 +15,7 @@ const NAME: &str = "served";
 #[derive(Debug)]
 pub struct Fixture<P> {
     dir: TempDir,
+    /// The provider.
     pub provider: P,
 }
 

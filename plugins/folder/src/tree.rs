@@ -188,7 +188,10 @@ impl Folder {
             Err(failure) => return Err(failure),
         };
         if usize::try_from(metadata.size).map_or(true, |size| size > max) {
-            return Err(Failure::internal(format!("{names:?} has {} bytes, expected at most {max}", metadata.size)));
+            return Err(Failure::denied(format!(
+                "the rules in {names:?} have {} bytes, expected at most {max}: what they may hide is not served",
+                metadata.size
+            )));
         }
         self.root.open_file(names)?.read_at(0, max).map(Some)
     }

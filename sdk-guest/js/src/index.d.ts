@@ -103,10 +103,10 @@ export interface Needs {
   keyvalue?: { bucket: string; why?: string }[];
   /** Environment variables that it reads. */
   env?: { name: string; why?: string }[];
-  /** Keys of its config. One without `default` must be set. */
+  /** Keys of its config. `required` if the provider does not work without one. */
   config?: Record<
     string,
-    { type: "string" | "integer" | "float" | "boolean" | "array" | "table"; default?: unknown; why?: string }
+    { type: "string" | "integer" | "float" | "boolean" | "array" | "table"; default?: unknown; required?: boolean; why?: string }
   >;
 }
 

@@ -24,7 +24,7 @@
 /// | `dirs` | `guest`, the path at which the provider expects the directory, and `mode`: `ro` unless it is `rw` |
 /// | `keyvalue` | `bucket` |
 /// | `env` | `name` |
-/// | `config` | by key: `type` (`string`, `integer`, `float`, `boolean`, `array`, `table`) and `default`, unless the key must be set |
+/// | `config` | by key: `type` (`string`, `integer`, `float`, `boolean`, `array`, `table`), and `default`, or `required` (`true`) |
 ///
 /// Each may have a `why`. The JSON, of at most 64 KiB, becomes the custom section `mcp-host:needs/v1` of the component; on other
 /// targets than WebAssembly there is none.

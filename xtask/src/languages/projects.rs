@@ -25,10 +25,18 @@ const LANGUAGES: [(&str, &str); 6] =
 const DIRECTORY: &str = "My Notes";
 
 pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
-    LANGUAGES.iter().try_for_each(|(language, sdk)| try_project(workspace, progress, language, sdk))
+    let mut host = None;
+    LANGUAGES.iter().try_for_each(|(language, sdk)| try_project(workspace, progress, language, sdk, &mut host))
 }
 
-fn try_project(workspace: &Workspace, progress: &Progress, language: &str, sdk: &str) -> Result<()> {
+/// Tries one language. The host is built by the first that needs it.
+fn try_project(
+    workspace: &Workspace,
+    progress: &Progress,
+    language: &str,
+    sdk: &str,
+    host: &mut Option<PathBuf>,
+) -> Result<()> {
     let output = component(workspace, &format!("new-{language}"));
     let below_root = |path: &str| workspace.root().join(path);
     let sdk = format!("sdk-guest/{sdk}");
@@ -38,15 +46,18 @@ fn try_project(workspace: &Workspace, progress: &Progress, language: &str, sdk: 
     if stamp.is_current() && output.is_file() {
         return Ok(());
     }
-    let host = host_program(workspace, progress)?;
+    let host = match host {
+        Some(host) => &*host,
+        None => host.insert(host_program(workspace, progress)?),
+    };
     let mut step = progress.step(format!("following `mcp-host new --lang {language}`"));
     stamp.clear()?;
     let parent = TemporaryFolder::new(language)?;
     let run = |command: &mut Command| {
-        let environment = environment(workspace, progress, language, &host)?;
+        let environment = environment(workspace, progress, language, host)?;
         cargo::capture(command.current_dir(&parent.0).envs(environment))
     };
-    let printed = run(Command::new(&host).args(["new", DIRECTORY, "--lang", language]))?;
+    let printed = run(Command::new(host).args(["new", DIRECTORY, "--lang", language]))?;
     let project = parent.0.join(DIRECTORY);
     match toolchain::ensure(workspace, progress)? {
         Toolchain::Distribution(overlay) if language == "rust" => {

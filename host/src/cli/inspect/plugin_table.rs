@@ -50,7 +50,10 @@ pub(super) fn render(name: &str, component: &Path, digest: Digest, needs: &Needs
         // The provider has its defaults without the lines.
         match &setting.default {
             Some(default) => table.commented(&format!("# config.{key} = {}", value(default)), Some(&why)),
-            None => table.commented(&format!("# config.{key} ="), Some(&format!("{why} (it must be set)"))),
+            None if setting.required => {
+                table.commented(&format!("# config.{key} ="), Some(&format!("required {why}")));
+            }
+            None => table.commented(&format!("# config.{key} ="), Some(&why)),
         }
     }
     table.0
@@ -168,7 +171,7 @@ mod tests {
                 "config": {
                     "rev": { "type": "string", "default": "HEAD", "why": "the revision" },
                     "seeds": { "type": "array", "default": ["a", { "b c": 1.5 }] },
-                    "token.name": { "type": "string" },
+                    "token.name": { "type": "string", "required": true },
                 },
             }),
         );
@@ -193,7 +196,7 @@ mod tests {
              grants.env.LANG = {{ env = \"LANG\" }}   # titles\n\
              # config.rev = \"HEAD\"   # string: the revision\n\
              # config.seeds = [\"a\", {{ \"b c\" = 1.5 }}]   # array\n\
-             # config.\"token.name\" =   # string (it must be set)\n",
+             # config.\"token.name\" =   # required string\n",
             Digest::compute(b"component")
         );
         assert_eq!(rendered, expected);
@@ -261,7 +264,7 @@ mod tests {
         #[test]
         fn any_text_comes_back_unchanged(text in any::<String>(), key in "[^\\p{Cc}]{1,20}") {
             let line = format!("{} = {}   # {}\n", super::key(&key), string(&text), comment(&text));
-            prop_assert!(!line.trim_end_matches('\n').contains(|c| is_unsafe(c)));
+            prop_assert!(!line.trim_end_matches('\n').contains(is_unsafe));
             let parsed: toml::Table = line.parse().unwrap();
             prop_assert_eq!(parsed.len(), 1);
             prop_assert_eq!(parsed[&key].as_str(), Some(text.as_str()));

@@ -70,7 +70,8 @@ fn resolve(path: &Path) -> PathBuf {
     resolved.unwrap_or_else(|| std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
+#[cfg(unix)]
 mod tests {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::PermissionsExt;

@@ -74,8 +74,8 @@ impl Needs {
 fn setting_note(key: &str, setting: &NeededSetting, value: Option<&String>) -> Option<String> {
     let kind = setting.kind.name();
     match value {
-        None if setting.default.is_none() => Some(with_why(
-            format!("it reads `config.{key}` ({kind}), which has no default and is not set"),
+        None if setting.required => Some(with_why(
+            format!("it reads `config.{key}` ({kind}), which is required and not set"),
             setting.why.as_deref(),
         )),
         Some(text) if !setting.kind.accepts_text(text) => Some(with_why(
@@ -139,7 +139,7 @@ mod tests {
             "dirs": [{ "guest": "/repo" }, { "guest": "/drafts", "mode": "rw" }],
             "keyvalue": [{ "bucket": "pages" }],
             "env": [{ "name": "LANG" }],
-            "config": { "rev": { "type": "string" }, "most": { "type": "integer", "default": 1 } },
+            "config": { "rev": { "type": "string", "required": true }, "a": { "type": "string" }, "most": { "type": "integer", "default": 1 } },
         }));
         assert_eq!(
             needs.notes(&plugin()),
@@ -149,7 +149,7 @@ mod tests {
                 "it asks for `/drafts (rw)` in `grants.dirs`, which is not granted",
                 "it asks for `pages` in `grants.keyvalue`, which is not granted",
                 "it asks for `LANG` in `grants.env`, which is not granted",
-                "it reads `config.rev` (string), which has no default and is not set",
+                "it reads `config.rev` (string), which is required and not set",
             ]
         );
         let mut granted = plugin();

@@ -16,9 +16,12 @@ pub struct NeededSetting {
     /// The type of its value.
     #[serde(rename = "type")]
     pub kind: SettingType,
-    /// What the provider does without it; none if it must be set.
+    /// The value that the provider takes without it, if there is one.
     #[serde(default, deserialize_with = "present", skip_serializing_if = "Option::is_none")]
     pub default: Option<Value>,
+    /// Whether the provider does not work without it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub required: bool,
     /// What for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
@@ -81,6 +84,7 @@ impl NeededSetting {
             return Err(format!("a key has 1 to {MAX_KEY_LEN} bytes without control characters"));
         }
         match &self.default {
+            Some(_) if self.required => Err("it is required, and has a default".to_owned()),
             Some(value) if !self.kind.accepts(value) => {
                 Err(format!("its default is not of the type `{}`", self.kind.name()))
             }
@@ -106,6 +110,10 @@ fn is_toml(value: &Value, levels: usize) -> bool {
     }
 }
 
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
 /// Keeps a `null` apart from a default that is absent: it is no default.
 fn present<'d, D: Deserializer<'d>>(deserializer: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(deserializer).map(Some)
@@ -118,7 +126,7 @@ mod tests {
     use super::*;
 
     fn setting(kind: SettingType, default: Value) -> NeededSetting {
-        NeededSetting { kind, default: Some(default), why: None }
+        NeededSetting { kind, default: Some(default), required: false, why: None }
     }
 
     #[test]
@@ -147,6 +155,7 @@ mod tests {
             assert!(setting(kind, default.clone()).check("key").is_err(), "{default}");
         }
         assert!(setting(SettingType::String, json!("")).check("").is_err());
+        assert!(NeededSetting { required: true, ..setting(SettingType::String, json!("")) }.check("key").is_err());
         assert!(setting(SettingType::String, json!("")).check("a\nb").is_err());
     }
 

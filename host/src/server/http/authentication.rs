@@ -7,6 +7,7 @@
 //! | `Authorization: Bearer TOKEN` with an access token of an `[[issuer]]` | `ISSUER/NAME`, with the groups that it names |
 //! | an access token without a scope that is required | none: 403 `insufficient_scope` |
 //! | an access token whose issuer cannot be asked | none: 503 |
+//! | an access token whose issuer is not asked, as too many tokens of its address were not valid | none: 429 |
 //! | another token, or another scheme | none: 401 `invalid_token` |
 //! | no token, over a connection with a client certificate of `http.client-ca` | `CA/NAME` |
 //! | no credentials, and the config has nobody to authenticate | the default of the [`HttpOptions`](super::HttpOptions) |

@@ -53,7 +53,7 @@ fn rules_that_are_too_large_close_their_folder_and_no_other() {
     let fixture = Fixture::new([("a.md", ""), ("open/b.md", ""), ("closed/c.md", "")]);
     fixture.write("closed/.gitignore", "x\n".repeat(200_000));
     assert_eq!(fixture.list(None, 9).unwrap(), ["a.md", "open/b.md"]);
-    assert!(matches!(fixture.provider.read("closed/c.md"), Err(Failure::Internal(_))));
+    assert!(matches!(fixture.provider.read("closed/c.md"), Err(Failure::Denied(_))));
 }
 
 fn git(fixture: &Fixture, arguments: &[&str]) -> Command {

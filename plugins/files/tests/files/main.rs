@@ -1,6 +1,14 @@
 //! The provider on directories on disk.
 #![cfg(unix)]
-#![allow(clippy::unwrap_used, clippy::arithmetic_side_effects, clippy::indexing_slicing, reason = "tests")]
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::string_slice,
+    clippy::arithmetic_side_effects,
+    reason = "code of tests"
+)]
 
 mod changes;
 mod documents;

@@ -3,8 +3,7 @@
 use super::{DirEntry, FileKind, Metadata};
 use mcp_provider::{Failure, Result};
 use std::fs::{self, File};
-use std::io;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 
 /// The root folder.
@@ -46,9 +45,10 @@ pub struct OpenFile(File);
 
 impl OpenFile {
     pub(super) fn read_chunk(&self, offset: u64, len: usize) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; len];
-        let read = self.0.read_at(&mut bytes, offset)?;
-        bytes.truncate(read);
+        let mut file = &self.0;
+        file.seek(SeekFrom::Start(offset))?;
+        let mut bytes = Vec::new();
+        file.take(u64::try_from(len).unwrap_or(u64::MAX)).read_to_end(&mut bytes)?;
         Ok(bytes)
     }
 
@@ -62,8 +62,21 @@ fn metadata(metadata: &fs::Metadata) -> Metadata {
         kind: kind(metadata.file_type()),
         size: metadata.len(),
         modified: metadata.modified().ok(),
-        changed: (metadata.ctime(), metadata.ctime_nsec()),
+        changed: changed(metadata),
     }
+}
+
+/// Returns the time of the last status change, where there is one.
+#[cfg(unix)]
+fn changed(metadata: &fs::Metadata) -> (i64, i64) {
+    use std::os::unix::fs::MetadataExt;
+    (metadata.ctime(), metadata.ctime_nsec())
+}
+
+/// Returns the time of the last status change, where there is one.
+#[cfg(not(unix))]
+fn changed(_: &fs::Metadata) -> (i64, i64) {
+    (0, 0)
 }
 
 fn entry(entry: io::Result<fs::DirEntry>) -> DirEntry {

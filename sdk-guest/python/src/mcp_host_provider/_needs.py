@@ -42,9 +42,10 @@ class _Setting(_Why):
 
 
 class NeededSetting(_Setting, total=False):
-    """A key of its config. Without `default` it must be set."""
+    """A key of its config. `required` if the provider does not work without it."""
 
     default: object
+    required: bool
 
 
 class Needs(TypedDict, total=False):
