@@ -185,7 +185,8 @@ where
             (self.encode)(entries)
         };
         let limit = u32::try_from(limit).unwrap_or(u32::MAX);
-        let page = PageKey { cursor, size: self.page_size, form: self.form };
+        // A cursor may be from a time with larger pages, and skip more items than one has now.
+        let page = PageKey { cursor, size: self.page_size.max(limit), form: self.form };
         plugin.list_cached(page, limit, is_visible, encode).await
     }
 }

@@ -12,9 +12,11 @@ use super::response_cache::{CacheKey, Lookup, expiry};
 use super::validation::FilteredPage;
 use super::{Fault, Plugin};
 use crate::engine::CallOrigin;
-use crate::resource::{Footprint, Resource, ResourceContents};
+use crate::resource::{Footprint, Resource, ResourceBody, ResourceContents};
 use crate::uri::{Path, Uri};
 
+/// How many bytes of JSON a byte of text becomes at most.
+const MAX_ESCAPE_FACTOR: usize = 6;
 /// The number of access decisions after which the task yields.
 const DECISIONS_BETWEEN_YIELDS: usize = 64;
 
@@ -52,8 +54,14 @@ impl Plugin {
                     }
                 };
                 let expires = expiry(contents_ttl(&contents));
-                let Some(expires) = expires.filter(|_| self.responses.has_room(contents.footprint())) else {
-                    reservation.bypass();
+                let encoding = self.responses.begin_encoding(max_json_len(&contents));
+                let (Some(expires), Some(_encoding)) = (expires, encoding) else {
+                    // Others are being encoded, or it is never cached.
+                    if expires.is_none() {
+                        reservation.bypass()
+                    } else {
+                        drop(reservation)
+                    }
                     let contents = retain(contents, |one| is_visible(&one.entry.uri)).await;
                     return Ok(ReadResponse::Contents(contents));
                 };
@@ -103,8 +111,13 @@ impl Plugin {
                 };
                 let footprint = page.items.iter().map(|(_, entry)| entry.footprint()).fold(0, usize::saturating_add);
                 let expires = expiry(Resource::min_ttl(page.items.iter().map(|(_, entry)| entry)));
-                let Some(expires) = expires.filter(|_| self.responses.has_room(footprint)) else {
-                    reservation.bypass();
+                let encoding = self.responses.begin_encoding(footprint.saturating_mul(MAX_ESCAPE_FACTOR));
+                let (Some(expires), Some(_encoding)) = (expires, encoding) else {
+                    if expires.is_none() {
+                        reservation.bypass()
+                    } else {
+                        drop(reservation)
+                    }
                     let items = retain(page.items, |(_, entry)| is_visible(&entry.uri)).await;
                     return Ok(FilteredPage { items, ..page }.map(ListedResource::Resource));
                 };
@@ -142,6 +155,22 @@ impl Plugin {
 
 fn contents_ttl(contents: &[ResourceContents]) -> Duration {
     Resource::min_ttl(contents.iter().map(|one| &one.entry))
+}
+
+/// An upper bound of the length of contents as JSON.
+fn max_json_len(contents: &[ResourceContents]) -> usize {
+    let is_escaped = |byte: &&u8| **byte < 0x20 || matches!(byte, b'"' | b'\\');
+    let body = |body: &ResourceBody| match body {
+        ResourceBody::Text(text) => {
+            let escaped = text.as_bytes().iter().filter(is_escaped).count();
+            text.len().saturating_add(escaped.saturating_mul(MAX_ESCAPE_FACTOR.saturating_sub(1)))
+        }
+        ResourceBody::Blob(bytes) => bytes.len().div_ceil(3).saturating_mul(4),
+    };
+    let one = |one: &ResourceContents| {
+        one.entry.footprint().saturating_mul(MAX_ESCAPE_FACTOR).saturating_add(body(&one.body))
+    };
+    contents.iter().map(one).fold(0, usize::saturating_add)
 }
 
 fn total_len(contents: &[ResourceContents]) -> u64 {

@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use quick_cache::sync::{Cache, DefaultLifecycle, PlaceholderGuard};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
+use tokio::sync::{Semaphore, SemaphorePermit};
 
 use super::encoded::{EncodedContents, EncodedPage, EncodingForm};
 use crate::uri::Uri;
@@ -31,8 +32,10 @@ const MAX_TTL: Duration = Duration::from_secs(60 * 60);
 const HIT_FOR_MISS_TIME: Duration = Duration::from_secs(10);
 /// The same after a failure.
 const HIT_FOR_MISS_TIME_AFTER_FAULT: Duration = Duration::from_secs(1);
-/// A response whose values take more than this part of the capacity is not cached: JSON escapes up to six-fold.
+/// A response whose JSON may take more than this part of the capacity is not cached.
 const MAX_PART: u64 = 8;
+/// The number of responses that are encoded for the cache at a time. They are beside its capacity.
+const MAX_ENCODINGS: usize = 2;
 /// The approximate memory of an entry beside its parts.
 const ENTRY_OVERHEAD: usize = 256;
 /// The size of a response of average size, by which the cache estimates the number of its entries.
@@ -82,6 +85,7 @@ pub(super) struct ResponseCache {
     epoch: AtomicU64,
     /// Whether the plugin has given a time to live.
     has_ttls: AtomicBool,
+    encodings: Semaphore,
 }
 
 /// The outcome of a lookup.
@@ -122,7 +126,12 @@ impl CacheKey {
 impl ResponseCache {
     /// A cache without capacity.
     pub(super) fn new() -> Self {
-        Self { entries: entries(0), epoch: AtomicU64::new(0), has_ttls: AtomicBool::new(false) }
+        Self {
+            entries: entries(0),
+            epoch: AtomicU64::new(0),
+            has_ttls: AtomicBool::new(false),
+            encodings: Semaphore::new(MAX_ENCODINGS),
+        }
     }
 
     /// Sets how many bytes it may hold. What does not fit is evicted.
@@ -130,9 +139,11 @@ impl ResponseCache {
         self.entries.set_capacity(bytes);
     }
 
-    /// Returns whether a response whose values take so many bytes may be cached.
-    pub(super) fn has_room(&self, footprint: usize) -> bool {
-        u64::try_from(footprint).is_ok_and(|footprint| footprint <= self.entries.capacity() / MAX_PART)
+    /// Returns a permit to encode a response whose JSON takes at most so many bytes; none if it is too large, or if too many
+    /// others are being encoded.
+    pub(super) fn begin_encoding(&self, json_len: usize) -> Option<SemaphorePermit<'_>> {
+        let is_small = u64::try_from(json_len).is_ok_and(|len| len <= self.entries.capacity() / MAX_PART);
+        self.encodings.try_acquire().ok().filter(|_| is_small)
     }
 
     /// Drops all entries, and makes nothing of what is being fetched now an entry.
@@ -191,16 +202,16 @@ impl Reservation<'_> {
     }
 
     /// Lets the requests that wait, and others for a while, make calls of their own.
-    pub(super) fn bypass(self) {
-        self.pass_for(HIT_FOR_MISS_TIME);
+    pub(super) fn bypass(mut self) {
+        self.pass(HIT_FOR_MISS_TIME);
     }
 
     /// The same after a fault, which would be that of all who wait, one after the other.
-    pub(super) fn bypass_after_fault(self) {
-        self.pass_for(HIT_FOR_MISS_TIME_AFTER_FAULT);
+    pub(super) fn bypass_after_fault(mut self) {
+        self.pass(HIT_FOR_MISS_TIME_AFTER_FAULT);
     }
 
-    fn pass_for(mut self, time: Duration) {
+    fn pass(&mut self, time: Duration) {
         let now = Instant::now();
         let weight = u64::try_from(ENTRY_OVERHEAD).unwrap_or(u64::MAX);
         self.insert(Value::HitForMiss, now.checked_add(time).unwrap_or(now), weight);
@@ -221,7 +232,12 @@ impl Drop for Reservation<'_> {
     /// A request that was cancelled lets all who wait make calls of their own. Otherwise one of them would be next to be waited for,
     /// and a client that cancels its requests could make the others wait for ever.
     fn drop(&mut self) {
-        self.insert(Value::HitForMiss, Instant::now(), 0);
+        if self.guard.is_some() {
+            self.pass(Duration::ZERO);
+            // It has told those who wait, and is of no further use.
+            let is_mark = |found: &Entry| matches!(found.value, Value::HitForMiss) && found.epoch == self.epoch;
+            self.cache.entries.remove_if(&self.key, is_mark);
+        }
     }
 }
 
@@ -369,6 +385,7 @@ mod tests {
         for one in waiting {
             assert!(matches!(one.await, Lookup::Bypass), "the request that was waited for was cancelled");
         }
+        assert_eq!(cache.entries.len(), 0, "nothing is left of it");
         let first = reserve(&cache, "a").await;
         let mut second = Box::pin(lookup(&cache, "a"));
         assert!((&mut second).now_or_never().is_none());
@@ -420,7 +437,10 @@ mod tests {
         assert!(cache.entries.len() > 50, "{}", cache.entries.len());
         cache.set_capacity(100_000);
         assert!(cache.entries.weight() <= 100_000);
-        assert!(cache.has_room(12_500) && !cache.has_room(12_501));
+        assert!(cache.begin_encoding(12_500).is_some() && cache.begin_encoding(12_501).is_none());
+        let two: Vec<_> = (0..2).map(|_| cache.begin_encoding(1).unwrap()).collect();
+        assert!(cache.begin_encoding(1).is_none());
+        drop(two);
         reserve(&cache, "large").await.fill(contents(200_000), Instant::now() + TTL);
         assert!(cache.entries.weight() <= 100_000);
     }
