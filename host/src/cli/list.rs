@@ -77,7 +77,8 @@ impl Args {
             };
             warn(&context.messages, page.missing());
             let next = page.next_cursor().map(str::to_owned);
-            let is_empty = page.is_empty();
+            // What is missing has been said.
+            let is_empty = page.is_empty() && page.missing().is_empty();
             printer.print(page)?;
             match next {
                 Some(next) if self.all => cursor = Some(next),

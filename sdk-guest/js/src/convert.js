@@ -72,7 +72,7 @@ export function entry(given, field = "entry") {
     icons: icons(given.icons, `${field}.icons`),
     listable: flag(given.listable ?? false, `${field}.listable`),
     subscribable: flag(given.subscribable ?? false, `${field}.subscribable`),
-    ttlMs: milliseconds(given.ttl, `${field}.ttl`),
+    ttlMs: milliseconds(given.ttlMs, `${field}.ttlMs`),
     meta: meta(given.meta, `${field}.meta`),
   };
 }

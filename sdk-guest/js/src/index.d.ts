@@ -144,7 +144,7 @@ export interface Entry extends Metadata {
   /** Whether `changes` can watch it. */
   subscribable?: boolean | undefined;
   /** How long a reader may assume that it is unchanged, in milliseconds. */
-  ttl?: number | undefined;
+  ttlMs?: number | undefined;
 }
 
 /** The content of a resource. Bytes are binary content, unless `isText` says that they are UTF-8; see `detect`. */

@@ -355,27 +355,40 @@ impl<'c> Session<'c> {
             self.refresh_listing();
         }
         let Some(Fetched { generation, listing }) = fetched else { return };
+        if !listing.errors.is_empty() {
+            self.on_failed_listing(generation, listing.errors);
+            return;
+        }
         let diff = ListingDiff::new(&self.listing, &listing);
         // Before the first component is loaded, only rules and settings are.
         let has_plugins = !self.host.config().plugins.is_empty();
         let is_reload = has_plugins && self.listed_generation.is_some_and(|before| before != generation);
         let is_first = self.listing.items.is_empty() && !listing.items.is_empty();
         self.listed_generation = Some(generation);
-        if !diff.is_empty() || is_reload || !listing.errors.is_empty() && listing.errors != self.listing.errors {
+        if !diff.is_empty() || is_reload || !self.listing.errors.is_empty() {
             // A change of the data is none of the sources.
             let at = self.changed_at.take().filter(|_| is_reload || is_first);
             let after = at.map(|at| format!(", {} after the change", format_elapsed(at.elapsed())));
             let summary = if is_first { String::new() } else { format!(": {}", diff.summary()) };
             let label = if is_reload || is_first { "reload" } else { "listing" };
-            let color = if listing.errors.is_empty() { GOOD } else { BAD };
             let text = format!("{}{}{summary}", listing.count(), after.unwrap_or_default());
-            self.messages.labeled(label, color, &text);
+            self.messages.labeled(label, GOOD, &text);
             self.messages.print_lines(&diff.show(self.messages.is_colored()));
-            for error in &listing.errors {
+        }
+        self.listing = listing;
+    }
+
+    /// Shows why the listing is incomplete. The next one is compared with the last that was complete.
+    fn on_failed_listing(&mut self, generation: u64, errors: Vec<String>) {
+        let is_reload = self.listed_generation.replace(generation).is_some_and(|before| before != generation);
+        if is_reload || errors != self.listing.errors {
+            self.changed_at = None;
+            self.messages.labeled("listing", BAD, "it failed; the last one is kept");
+            for error in &errors {
                 self.messages.error(error);
             }
         }
-        self.listing = listing;
+        self.listing.errors = errors;
     }
 
     /// Handles a key. Returns whether to quit.

@@ -78,7 +78,7 @@ mod tests {
         assert_eq!(
             warnings("0.0.0.0:8443", Rule::new([PrincipalSelector::Any]), scoped),
             [
-                "rule 1 allows `*`, which includes clients without credentials, something, and other machines can reach the server: \
+                "rule 1 allows something to `*`, which includes clients without credentials, and other machines can reach the server: \
               name principals or groups; `corp/scope:mcp:read` is the group of all access tokens with that scope"
             ]
         );
@@ -92,9 +92,12 @@ mod tests {
     fn anonymous_is_told_also_as_a_member_of_a_group() {
         let anonymous = || Rule::new([PrincipalSelector::Named("anonymous".to_owned())]);
         let named = warnings("10.0.0.1:80", anonymous(), |_| {});
-        assert!(named[0].starts_with("rule 1 allows `anonymous`, clients without credentials,"), "{named:?}");
+        assert!(
+            named[0].starts_with("rule 1 allows something to `anonymous`, the clients without credentials,"),
+            "{named:?}"
+        );
         let group = warnings("10.0.0.1:80", Rule::for_groups(["guests"]), |_| {});
-        assert!(group[0].contains("the group `guests`, in which `anonymous` is,"), "{group:?}");
+        assert!(group[0].contains("the group `guests`, which includes `anonymous`,"), "{group:?}");
         let behind_a_proxy = warnings("127.0.0.1:80", anonymous(), |config| {
             config.http.public_url = Some("https://mcp.example.com/mcp".parse().unwrap());
         });

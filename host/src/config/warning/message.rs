@@ -24,11 +24,11 @@ impl fmt::Display for Warning {
             ),
             Self::AnonymousAccess { rule, name, token_group } => {
                 let who = match name.as_str() {
-                    "*" => "`*`, which includes clients without credentials,".to_owned(),
-                    ANONYMOUS => "`anonymous`, clients without credentials,".to_owned(),
-                    group => format!("the group `{group}`, in which `anonymous` is, clients without credentials,"),
+                    "*" => "`*`, which includes clients without credentials".to_owned(),
+                    ANONYMOUS => "`anonymous`, the clients without credentials".to_owned(),
+                    group => format!("the group `{group}`, which includes `anonymous`, the clients without credentials"),
                 };
-                write!(f, "{rule} allows {who} something, and other machines can reach the server: name principals or groups")?;
+                write!(f, "{rule} allows something to {who}, and other machines can reach the server: name principals or groups")?;
                 match token_group {
                     Some(group) => write!(f, "; `{group}` is the group of all access tokens with that scope"),
                     None => Ok(()),

@@ -95,7 +95,7 @@ async fn a_server_that_anybody_may_use_is_warned_of_and_so_is_a_certificate_that
     config.write_certificate(&authority.issue("localhost"));
     let found = warnings(&config).await;
     let expected = [
-        "allows `*`, which includes clients without credentials, something, and other machines can reach the server",
+        "allows something to `*`, which includes clients without credentials, and other machines can reach the server",
         "the certificate of `http.tls` is not for `mcp.example.com`",
         "key.pem holds a secret",
         "no rule names the group `guests`",
