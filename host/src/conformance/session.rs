@@ -16,6 +16,10 @@ pub(super) struct Session<'p> {
     rate_wait: Duration,
 }
 
+/// What to do about a failure of the provider that no check is about.
+const FAILED_BY_ITSELF: &str = "the provider failed by itself: its log has the message, and the stack where its language gives one; a \
+    directory, origin or bucket that it misses is granted by `--dir`, `--http`, `--keyvalue`, or `--plugin NAME` of a config";
+
 /// The outcome of a call that has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NoAnswer {
@@ -35,7 +39,12 @@ impl NoAnswer {
         match self {
             Self::Limited => {}
             Self::Unavailable(fault) => session.report.note(check, format!("{what} could not be tested: {fault}")),
-            Self::Refused(fault) | Self::Broken(fault) => session.report.problem(check, format!("{what}: {fault}")),
+            Self::Refused(fault) | Self::Broken(fault) => {
+                session.report.problem(check, format!("{what}: {fault}"));
+                if matches!(fault, Fault::Internal(_) | Fault::Trap(_) | Fault::Panicked(_)) {
+                    session.report.note(check, FAILED_BY_ITSELF);
+                }
+            }
         }
     }
 }

@@ -29,6 +29,7 @@ mod client_limiter;
 mod endpoint;
 mod guarded_body;
 mod head;
+mod json_response;
 mod layers;
 mod listener;
 mod options;

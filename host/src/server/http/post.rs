@@ -42,6 +42,7 @@ use super::authentication::Authenticated;
 use super::caller::Caller;
 use super::charge::ResponseCharge;
 use super::guarded_body::GuardedBody;
+use super::json_response::{json_response, message_response};
 use super::preflight::{self, PROTOCOL_VERSION_HEADER};
 use super::request_body::BodyLimiter;
 use super::rmcp_service::RmcpService;
@@ -62,7 +63,6 @@ use crate::server::reencode;
 use crate::server::resource_requests::{self, Reply, ResourceRequest};
 use crate::server::revision::Revision;
 
-const JSON: HeaderValue = HeaderValue::from_static("application/json");
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 
@@ -351,7 +351,7 @@ impl DirectRequest {
             false => {
                 let first = stream::iter([first]);
                 let body = Body::from_stream(first.chain(chunks(json, None)).map(Ok::<_, Infallible>));
-                (status, [(CONTENT_TYPE, JSON)], body).into_response()
+                json_response(status, body)
             }
         };
         if let Some(charge) = charge {
@@ -405,15 +405,6 @@ fn rejection_status(message: &Message, rejection: &Rejection) -> StatusCode {
         ErrorCode::METHOD_NOT_FOUND if message.is_stateless() => StatusCode::NOT_FOUND,
         _ => StatusCode::OK,
     }
-}
-
-pub(super) fn message_response(status: StatusCode, message: &impl serde::Serialize) -> Response {
-    json_response(status, serde_json::to_vec(message).unwrap_or_default())
-}
-
-/// Returns the answer to one message.
-fn json_response(status: StatusCode, json: impl Into<Body>) -> Response {
-    (status, [(CONTENT_TYPE, JSON)], json.into()).into_response()
 }
 
 fn sse_response(body: Body) -> Response {

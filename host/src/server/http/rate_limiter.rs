@@ -14,7 +14,7 @@ use axum::http::StatusCode;
 use axum::http::header::RETRY_AFTER;
 use axum::response::{IntoResponse, Response};
 
-use super::post::message_response;
+use super::json_response::message_response;
 use crate::access::rate::{RateClient, RateExceeded};
 use crate::host::Host;
 use crate::log_target;
