@@ -12,7 +12,7 @@
 //! | `deep` | nested arrays in the metadata |
 //! | `path` | control characters in its path |
 //! | `date` | digits of the fraction of a second in its modification time |
-//! | `contents` | contents, all with the same path |
+//! | `contents` | contents, all of one resource below it |
 //! | `blob` | bytes of the content |
 //!
 //! Other paths read as `good`. The config keys `list`, `templates`, `complete` and `describe` select the answers of
@@ -71,7 +71,7 @@ impl Guest for OversizedByPath {
     fn read(path: String) -> Result<Vec<Contents>, Failure> {
         let Some((field, count)) = field_and_count(&path) else { return Ok(vec![good_contents(entry(&path))]) };
         Ok(match field.as_str() {
-            "contents" => (0..count).map(|_| good_contents(entry(&path))).collect(),
+            "contents" => (0..count).map(|_| good_contents(entry(&format!("{path}/below")))).collect(),
             "blob" => vec![Contents { entry: entry(&path), body: Body::Blob(vec![1; count]) }],
             field => vec![good_contents(entry_with(field, count))],
         })
