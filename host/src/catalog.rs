@@ -26,9 +26,9 @@ use crate::plugin::{Fault, PluginSlot};
 use crate::resource::{Error, Footprint, Listing, MissingPlugin};
 
 pub(crate) use self::fingerprint::{ListingFingerprint, fingerprints};
-pub(crate) use self::source::{
-    CachedEntries, Entries, ListingItem, ListingKind, ListingSource, PageSource, Templates, Viewer,
-};
+#[cfg(any(feature = "http", feature = "stdio"))]
+pub(crate) use self::source::CachedEntries;
+pub(crate) use self::source::{Entries, ListingItem, ListingKind, ListingSource, PageSource, Templates, Viewer};
 
 pub use self::key::{CursorKey, KeyError};
 

@@ -24,8 +24,10 @@ mod admission;
 mod backend;
 mod backoff;
 mod breaker;
+#[cfg_attr(not(any(feature = "http", feature = "stdio")), allow(dead_code, reason = "only servers encode responses"))]
 mod cached;
 mod call;
+#[cfg_attr(not(any(feature = "http", feature = "stdio")), allow(dead_code, reason = "only servers encode responses"))]
 mod encoded;
 mod error;
 mod fault;
@@ -35,6 +37,7 @@ mod inspect;
 mod needs;
 mod panics;
 mod requirements;
+#[cfg_attr(not(any(feature = "http", feature = "stdio")), allow(dead_code, reason = "only servers encode responses"))]
 mod response_cache;
 mod slot;
 mod unvalidated;
@@ -70,7 +73,9 @@ use crate::sandbox::memory::{MemoryBudget, Reclaim};
 use crate::uri::{Mount, Path};
 
 pub(crate) use self::backoff::Backoff;
-pub(crate) use self::encoded::{EncodedContents, EncodedResource, EncodingForm, ListedResource, PageKey, ReadResponse};
+#[cfg(any(feature = "http", feature = "stdio"))]
+pub(crate) use self::encoded::{EncodedContents, ReadResponse};
+pub(crate) use self::encoded::{EncodedResource, EncodingForm, ListedResource, PageKey};
 pub use self::error::LoadError;
 pub use self::fault::{Fault, FaultKind};
 pub use self::inspect::Inspection;

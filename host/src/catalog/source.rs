@@ -153,6 +153,7 @@ impl ListingSource for Entries<'_> {
 }
 
 /// Each plugin's default listing, encoded where it is cached.
+#[cfg_attr(not(any(feature = "http", feature = "stdio")), allow(dead_code, reason = "only servers encode responses"))]
 pub(crate) struct CachedEntries<E> {
     /// The number of items of a cached page, whatever room there is for them: the same for every principal.
     pub(crate) page_size: u32,

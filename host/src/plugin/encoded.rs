@@ -63,6 +63,7 @@ pub(crate) struct EncodedResource {
 
 /// A resource of a listing, encoded if its page is cached.
 #[derive(Clone, Debug, PartialEq, Hash)]
+#[allow(clippy::large_enum_variant, reason = "nearly all of them are resources, which are not to be boxed one by one")]
 pub(crate) enum ListedResource {
     Resource(Resource),
     /// With the time at which it stops to hold.
