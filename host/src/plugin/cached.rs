@@ -8,7 +8,7 @@ use bytes::Bytes;
 use super::encoded::{
     EncodedContents, EncodedPage, EncodedResource, EncodingForm, ListedResource, PageKey, ReadResponse,
 };
-use super::response_cache::{CacheKey, Lookup, expiry};
+use super::response_cache::{CacheKey, Lookup, Reservation, expiry};
 use super::validation::FilteredPage;
 use super::{Fault, Plugin};
 use crate::engine::CallOrigin;
@@ -54,14 +54,9 @@ impl Plugin {
                     }
                 };
                 let expires = expiry(contents_ttl(&contents));
-                let encoding = self.responses.begin_encoding(max_json_len(&contents));
-                let (Some(expires), Some(_encoding)) = (expires, encoding) else {
-                    // Others are being encoded, or it is never cached.
-                    if expires.is_none() {
-                        reservation.bypass()
-                    } else {
-                        drop(reservation)
-                    }
+                let expires = expires.filter(|_| self.responses.has_room(max_json_len(&contents)));
+                let (Some(expires), Some(_encoding)) = (expires, self.responses.begin_encoding()) else {
+                    give_up(reservation, expires.is_some());
                     let contents = retain(contents, |one| is_visible(&one.entry.uri)).await;
                     return Ok(ReadResponse::Contents(contents));
                 };
@@ -111,13 +106,10 @@ impl Plugin {
                 };
                 let footprint = page.items.iter().map(|(_, entry)| entry.footprint()).fold(0, usize::saturating_add);
                 let expires = expiry(Resource::min_ttl(page.items.iter().map(|(_, entry)| entry)));
-                let encoding = self.responses.begin_encoding(footprint.saturating_mul(MAX_ESCAPE_FACTOR));
-                let (Some(expires), Some(_encoding)) = (expires, encoding) else {
-                    if expires.is_none() {
-                        reservation.bypass()
-                    } else {
-                        drop(reservation)
-                    }
+                let max_json_len = footprint.saturating_mul(MAX_ESCAPE_FACTOR);
+                let expires = expires.filter(|_| self.responses.has_room(max_json_len));
+                let (Some(expires), Some(_encoding)) = (expires, self.responses.begin_encoding()) else {
+                    give_up(reservation, expires.is_some());
                     let items = retain(page.items, |(_, entry)| is_visible(&entry.uri)).await;
                     return Ok(FilteredPage { items, ..page }.map(ListedResource::Resource));
                 };
@@ -150,6 +142,14 @@ impl Plugin {
     /// Whether its responses may be cached.
     pub(crate) fn caches_responses(&self) -> bool {
         self.caches_responses
+    }
+}
+
+/// Lets the requests that wait make calls of their own, and others too for a while, unless the response may be cached next time.
+fn give_up(reservation: Reservation<'_>, is_cacheable: bool) {
+    match is_cacheable {
+        true => drop(reservation),
+        false => reservation.bypass(),
     }
 }
 

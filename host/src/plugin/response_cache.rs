@@ -139,11 +139,14 @@ impl ResponseCache {
         self.entries.set_capacity(bytes);
     }
 
-    /// Returns a permit to encode a response whose JSON takes at most so many bytes; none if it is too large, or if too many
-    /// others are being encoded.
-    pub(super) fn begin_encoding(&self, json_len: usize) -> Option<SemaphorePermit<'_>> {
-        let is_small = u64::try_from(json_len).is_ok_and(|len| len <= self.entries.capacity() / MAX_PART);
-        self.encodings.try_acquire().ok().filter(|_| is_small)
+    /// Returns whether a response whose JSON takes at most so many bytes may be cached.
+    pub(super) fn has_room(&self, json_len: usize) -> bool {
+        u64::try_from(json_len).is_ok_and(|len| len <= self.entries.capacity() / MAX_PART)
+    }
+
+    /// Returns a permit to encode a response; none if too many others are being encoded.
+    pub(super) fn begin_encoding(&self) -> Option<SemaphorePermit<'_>> {
+        self.encodings.try_acquire().ok()
     }
 
     /// Drops all entries, and makes nothing of what is being fetched now an entry.
@@ -437,9 +440,9 @@ mod tests {
         assert!(cache.entries.len() > 50, "{}", cache.entries.len());
         cache.set_capacity(100_000);
         assert!(cache.entries.weight() <= 100_000);
-        assert!(cache.begin_encoding(12_500).is_some() && cache.begin_encoding(12_501).is_none());
-        let two: Vec<_> = (0..2).map(|_| cache.begin_encoding(1).unwrap()).collect();
-        assert!(cache.begin_encoding(1).is_none());
+        assert!(cache.has_room(12_500) && !cache.has_room(12_501));
+        let two: Vec<_> = (0..2).map(|_| cache.begin_encoding().unwrap()).collect();
+        assert!(cache.begin_encoding().is_none());
         drop(two);
         reserve(&cache, "large").await.fill(contents(200_000), Instant::now() + TTL);
         assert!(cache.entries.weight() <= 100_000);
