@@ -50,7 +50,7 @@ use self::background_loader::BackgroundLoader;
 use self::generation::Generation;
 use self::generation_store::GenerationStore;
 use self::lifecycle::RequestTracker;
-use self::resolve::{not_found_if_empty, route_error, total_len};
+use self::resolve::{not_found_if_empty, route_error};
 #[cfg(any(feature = "http", feature = "stdio"))]
 use crate::access::rate::RequestRates;
 use crate::access::{Policy, Principal};
@@ -206,7 +206,7 @@ impl Host {
             let plugin = target.slot.loaded()?;
             let contents = plugin.read(&target.path, target.read_filter()).await;
             let contents = contents.map_err(|fault| fault.into_client_error(plugin.name(), uri))?;
-            facts.set_bytes(total_len(&contents));
+            facts.set_bytes(ResourceContents::total_len(&contents));
             not_found_if_empty(uri, contents)
         })
         .await
@@ -233,7 +233,7 @@ impl Host {
             let response = plugin.read_cached(&target.path, form, is_visible, encode).await;
             match response.map_err(|fault| fault.into_client_error(plugin.name(), uri))? {
                 ReadResponse::Contents(contents) => {
-                    facts.set_bytes(total_len(&contents));
+                    facts.set_bytes(ResourceContents::total_len(&contents));
                     not_found_if_empty(uri, contents).map(ReadResponse::Contents)
                 }
                 ReadResponse::Encoded(encoded) => {

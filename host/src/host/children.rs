@@ -4,7 +4,7 @@
 //! other, and [`read_strict`](Host::read_strict) returns no contents of others with it.
 
 use super::Host;
-use super::resolve::{not_found_if_empty, total_len};
+use super::resolve::not_found_if_empty;
 use crate::access::Principal;
 use crate::audit::Facts;
 use crate::catalog::{Entries, PageRequest};
@@ -58,7 +58,7 @@ impl Host {
         let mut contents = not_found_if_empty(uri, contents)?;
         let is_own = |one: &ResourceContents| one.entry.uri == target.uri;
         if contents.iter().all(is_own) {
-            facts.set_bytes(total_len(&contents));
+            facts.set_bytes(ResourceContents::total_len(&contents));
             return Ok(contents);
         }
         let listable = match contents.iter().find(|one| is_own(one)) {
@@ -76,7 +76,7 @@ impl Host {
         } else if !target.policy.allows(Operation::List, &target.uri) {
             contents.retain(is_own);
         }
-        facts.set_bytes(total_len(&contents));
+        facts.set_bytes(ResourceContents::total_len(&contents));
         not_found_if_empty(uri, contents)
     }
 

@@ -112,12 +112,6 @@ pub(super) fn not_found_if_empty(
     if contents.is_empty() { Err(Error::NotFound { uri: requested_uri.to_owned() }) } else { Ok(contents) }
 }
 
-/// The size of contents, in bytes.
-pub(super) fn total_len(contents: &[ResourceContents]) -> u64 {
-    let len = |one: &ResourceContents| u64::try_from(one.body.as_bytes().len()).unwrap_or(u64::MAX);
-    contents.iter().map(len).fold(0, u64::saturating_add)
-}
-
 /// The error for a URI or template that cannot be routed.
 pub(super) fn route_error(error: &RouteError, requested_uri: &str) -> Error {
     match error {

@@ -61,7 +61,7 @@ impl Plugin {
                     return Ok(ReadResponse::Contents(contents));
                 };
                 let uris = contents.iter().map(|one| one.entry.uri.clone()).collect();
-                let len = total_len(&contents);
+                let len = ResourceContents::total_len(&contents);
                 let encoded = Arc::new(EncodedContents { json: encode(contents).await, uris, len, expires });
                 reservation.fill(encoded.clone(), expires);
                 encoded
@@ -171,11 +171,6 @@ fn max_json_len(contents: &[ResourceContents]) -> usize {
         one.entry.footprint().saturating_mul(MAX_ESCAPE_FACTOR).saturating_add(body(&one.body))
     };
     contents.iter().map(one).fold(0, usize::saturating_add)
-}
-
-fn total_len(contents: &[ResourceContents]) -> u64 {
-    let len = |one: &ResourceContents| u64::try_from(one.body.as_bytes().len()).unwrap_or(u64::MAX);
-    contents.iter().map(len).fold(0, u64::saturating_add)
 }
 
 /// Returns the items for which the function returns true. It yields in between, as a provider decides how many there are.

@@ -11,6 +11,14 @@ pub struct ResourceContents {
     pub body: ResourceBody,
 }
 
+impl ResourceContents {
+    /// The bytes of the bodies of contents.
+    pub(crate) fn total_len(contents: &[Self]) -> u64 {
+        let len = |one: &Self| u64::try_from(one.body.as_bytes().len()).unwrap_or(u64::MAX);
+        contents.iter().map(len).fold(0, u64::saturating_add)
+    }
+}
+
 /// The body of a content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ResourceBody {
