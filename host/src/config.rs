@@ -63,6 +63,7 @@ mod range;
 mod rate;
 mod reader;
 mod rule;
+pub mod search;
 mod secret;
 mod secret_text;
 mod server;
@@ -118,6 +119,7 @@ use http::Http;
 use issuer::{Issuer, Issuers};
 use principal::{Groups, Principals};
 use reader::{KeyDocs, ReadContext, ReadOutcome, Table};
+use search::Search;
 
 use crate::regular_file;
 
@@ -131,6 +133,8 @@ pub struct Config {
     pub http: Http,
     /// The audit log. None unless set.
     pub audit: Option<Audit>,
+    /// Search. Without it, search is on with its defaults if a plugin is searched.
+    pub search: Option<Search>,
     /// The plugins. A config file has at least one.
     pub plugins: Plugins,
     /// The principals that authenticate with bearer tokens.
@@ -158,6 +162,7 @@ const SECTION_DOCS: KeyDocs = &[
     ("server", "The host as a server: its name, address, pages and directories."),
     ("http", "The HTTP server: TLS, CORS and limits of clients."),
     ("audit", "The audit log: one JSON line per request, to a file or to standard error."),
+    ("search", "Search over the plugins that have a table `search`: the size of the index, and saved searches."),
     ("plugin", "A provider with its mount, config, grants and limits."),
     ("principal", "A principal that authenticates with a bearer token over HTTP."),
     ("issuer", "An issuer of OAuth 2.1 access tokens, which authenticate principals over HTTP."),
@@ -280,6 +285,7 @@ impl Config {
             server,
             http,
             audit: table.optional("audit"),
+            search: Self::search(table),
             plugins: table.or_default("plugin"),
             principals: table.optional("principal").map(|Principals(all)| all).unwrap_or_default(),
             issuers,
@@ -299,6 +305,18 @@ impl Config {
         }
         config.report_exposure(table);
         config
+    }
+
+    /// Returns whether anything is searched: there is `[search]`, or a plugin with a table `search`.
+    pub fn has_search(&self) -> bool {
+        self.search.is_some() || self.plugins.iter().any(|plugin| plugin.search.is_some())
+    }
+
+    /// Reads `[search]`. With it, no plugin may have the mounts of search.
+    fn search(table: &mut Table<'_>) -> Option<Search> {
+        table.requires_feature("search", "search", cfg!(feature = "search"));
+        table.context().declared.borrow_mut().search = table.has("search");
+        table.optional("search")
     }
 
     /// Reads the issuers, whose tokens are issued for the public URL.

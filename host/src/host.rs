@@ -13,6 +13,7 @@
 //! | `check` | loading and trying plugins without serving them |
 //! | `resolve` | from a URI to a plugin and a path, with the access decision |
 //! | `children`, `completion`, `streams`, `subscribe` | listings below a resource, completion, whole listings, subscriptions |
+//! | `search` | search, for one principal |
 //! | `audit` | records of requests: the audit log, and events of the access log |
 //! | `generation`, `generation_store`, `background_loader`, `reload`, `config_watcher` | what is served, and what replaces it |
 //! | `lifecycle` | graceful shutdown |
@@ -34,6 +35,8 @@ mod hint;
 mod lifecycle;
 mod reload;
 mod resolve;
+#[cfg(feature = "search")]
+mod search;
 mod status;
 mod streams;
 mod subscribe;
@@ -63,6 +66,8 @@ use crate::plugin::PluginRuntime;
 #[cfg(any(feature = "http", feature = "stdio"))]
 use crate::plugin::{EncodedResource, EncodingForm, ListedResource, ReadResponse};
 use crate::resource::{Argument, Completion, Error, Listing, Resource, ResourceContents, ResourceTemplate};
+#[cfg(feature = "search")]
+use crate::search::SearchService;
 use crate::uri::{RouteError, Uri};
 use crate::watch::{Hub, Subscriber, WatchStats};
 
@@ -87,6 +92,9 @@ pub struct Host {
     catalog: Catalog,
     hub: Arc<Hub>,
     plugin_runtime: Arc<PluginRuntime>,
+    /// The index, and the tasks that write to it.
+    #[cfg(feature = "search")]
+    search: Arc<SearchService>,
     /// The one place that replaces the generation.
     generation_store: Arc<GenerationStore>,
     /// Loads plugins until it is dropped.
@@ -368,6 +376,8 @@ impl Drop for Host {
     /// Stops polling, and ends the streams of updates: subscribers may outlive the host.
     fn drop(&mut self) {
         self.hub.shutdown();
+        #[cfg(feature = "search")]
+        self.search.shutdown();
     }
 }
 

@@ -49,6 +49,7 @@ const NOT_EXPRESSIBLE: &[(&str, &[&str])] = &[
             "overlapping_mounts",
             "same_mount_twice",
             "same_name_twice",
+            "search_mount",
         ],
     ),
     ("bounds of quantities", &["size_out_of_range", "time_out_of_range"]),

@@ -21,6 +21,8 @@ use crate::engine::{Compiler, Engine, EngineOptions, Progress};
 use crate::log_target;
 use crate::plugin::{self, NotLoaded, PluginRuntime};
 use crate::provider::{NativePlugin, Provider};
+#[cfg(feature = "search")]
+use crate::search::SearchService;
 use crate::uri::Mount;
 
 /// How many warnings about one config are logged.
@@ -170,6 +172,8 @@ impl HostBuilder {
             (None, None) => CursorKey::load_or_create(&dirs.state()?)?,
         };
         let state = dirs.state_for(&self.config)?;
+        #[cfg(feature = "search")]
+        let search_dir = state.clone();
         let native = std::mem::take(&mut self.native);
         let (runtime, config) = self.start_runtime(state)?;
         let native = describe_native(&runtime, &native)?;
@@ -177,7 +181,13 @@ impl HostBuilder {
         let access = Arc::new(Access::new(&config));
         let generation = Generation::new(1, config.clone(), native.clone(), access, |_| Err(NotLoaded::Loading))?;
         let audit = Arc::new(AuditLog::start(config.audit.as_ref())?);
-        let generation_store = Arc::new(GenerationStore::new(generation));
+        #[cfg(feature = "search")]
+        let search = Arc::new(SearchService::new(search_dir));
+        let generation_store = Arc::new(GenerationStore::new(
+            generation,
+            #[cfg(feature = "search")]
+            search.clone(),
+        ));
         let background_loader = BackgroundLoader::new(generation_store.clone(), plugin_runtime.clone());
         for plugin in sorted_by_name(&config) {
             background_loader.start(plugin);
@@ -192,6 +202,8 @@ impl HostBuilder {
             audit,
             #[cfg(any(feature = "http", feature = "stdio"))]
             rates: RequestRates::default(),
+            #[cfg(feature = "search")]
+            search,
             generation_store,
             plugin_runtime,
             background_loader,

@@ -1,0 +1,285 @@
+//! The search service of a host: the index, and a task for each plugin that is searched.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::database::IndexError;
+use super::index::Index;
+use super::indexer::{Indexer, SourceState, now_millis};
+use super::lookup::{Found, Lookup};
+use super::query::Query;
+use super::store::{self, SourceId};
+use super::{SearchHit, SearchRequest, SearchResults, SearchStatus};
+use crate::config::search::Search;
+use crate::log_target;
+use crate::plugin::Plugin;
+use crate::uri::{Mount, Uri};
+
+/// A source that no host has used for so long is removed from the index.
+const UNUSED_AFTER: Duration = Duration::from_hours(30 * 24);
+
+/// Why a search has no result.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum SearchError {
+    /// No plugin is searched.
+    #[error("no plugin is searched")]
+    Off,
+    /// Too many searches run.
+    #[error("too many searches run at the moment")]
+    Busy,
+    /// The index cannot be used.
+    #[error("the search index cannot be used: {0}")]
+    Index(String),
+}
+
+impl From<IndexError> for SearchError {
+    fn from(error: IndexError) -> Self {
+        match error {
+            IndexError::Busy => Self::Busy,
+            error => Self::Index(error.to_string()),
+        }
+    }
+}
+
+/// The index of a host, and the tasks that write to it. Dropping it stops them.
+pub(crate) struct SearchService {
+    state_dir: Option<PathBuf>,
+    state: Mutex<State>,
+    /// Incremented when the sources change.
+    version: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct State {
+    index: Option<Arc<Index>>,
+    max_size: u64,
+    sources: BTreeMap<Mount, RunningSource>,
+}
+
+/// A plugin that is indexed.
+struct RunningSource {
+    plugin: Arc<Plugin>,
+    state: Arc<SourceState>,
+    _task: AbortOnDropHandle<()>,
+}
+
+/// A source that a lookup searches.
+#[derive(Clone)]
+struct SearchedSource {
+    mount: Mount,
+    plugin: Arc<Plugin>,
+    has_lines: bool,
+}
+
+impl SearchService {
+    /// A service without sources, whose index is kept in that directory.
+    pub(crate) fn new(state_dir: Option<PathBuf>) -> Self {
+        Self { state_dir, state: Mutex::default(), version: watch::Sender::new(0) }
+    }
+
+    /// Indexes those of the plugins that are searched, and no others. Must be called on a tokio runtime.
+    pub(crate) fn switch_generation<'a>(
+        &self,
+        plugins: impl Iterator<Item = &'a Arc<Plugin>>,
+        search: Option<&Search>,
+    ) {
+        let searched: Vec<_> = plugins.filter(|plugin| plugin.search_source().is_some()).collect();
+        let mut state = self.state.lock();
+        let mut old = std::mem::take(&mut state.sources);
+        let max_size = search.map(|search| search.max_size).unwrap_or_default().bytes();
+        if state.max_size != max_size {
+            old.clear();
+            state.max_size = max_size;
+        }
+        if searched.is_empty() {
+            return;
+        }
+        let Some(index) = self.open(&mut state) else { return };
+        for plugin in searched {
+            let mount = plugin.mount().clone();
+            let kept = old.remove(&mount).filter(|running| Arc::ptr_eq(&running.plugin, plugin));
+            let running = kept.or_else(|| Some(start(plugin, &index, max_size)?));
+            state.sources.extend(running.map(|running| (mount, running)));
+        }
+        drop(state);
+        self.version.send_modify(|version| *version = version.wrapping_add(1));
+    }
+
+    /// Stops all tasks.
+    pub(crate) fn shutdown(&self) {
+        self.state.lock().sources.clear();
+    }
+
+    fn open(&self, state: &mut State) -> Option<Arc<Index>> {
+        if let Some(index) = &state.index {
+            return Some(index.clone());
+        }
+        let opened = match &self.state_dir {
+            Some(dir) => Index::start(dir).map_err(|error| error.to_string()),
+            None => Err("there is no state directory".to_owned()),
+        };
+        match opened {
+            Ok(index) => {
+                tokio::spawn(remove_unused(index.clone()));
+                state.index = Some(index.clone());
+                Some(index)
+            }
+            Err(error) => {
+                tracing::error!(target: log_target::SEARCH, error, "there is no search index: nothing is searched");
+                None
+            }
+        }
+    }
+
+    /// The state of each source, by the name of its plugin.
+    pub(crate) fn status(&self) -> Vec<SearchStatus> {
+        let state = self.state.lock();
+        let mut all: Vec<_> = state.sources.values().map(|source| source.state.status.borrow().clone()).collect();
+        all.sort_by(|one, other| one.plugin.cmp(&other.plugin));
+        all
+    }
+
+    /// Waits until the whole listing of each source was compared with the index, or that has failed.
+    pub(crate) async fn wait_until_indexed(&self) {
+        let waiting: Vec<_> =
+            self.state.lock().sources.values().map(|source| source.state.status.subscribe()).collect();
+        for mut status in waiting {
+            // It fails if the source is gone.
+            let _ = status.wait_for(|status| status.is_complete || status.error.is_some()).await;
+        }
+    }
+
+    /// Tells when the index has changed; none if there is no index.
+    pub(crate) fn changes(&self) -> Option<watch::Receiver<u64>> {
+        self.state.lock().index.as_ref().map(|index| index.changes())
+    }
+
+    /// Deletes the index; everything is indexed again.
+    pub(crate) async fn rebuild(&self) -> Result<(), SearchError> {
+        let index = self.state.lock().index.clone().ok_or(SearchError::Off)?;
+        Ok(index.rebuild().await?)
+    }
+
+    /// Searches the sources. `is_visible` decides on a URI in normal form: what it rejects is neither ranked nor counted.
+    /// `within` of the request is in normal form.
+    pub(crate) async fn search(
+        &self,
+        request: &SearchRequest,
+        is_visible: impl Fn(&str) -> bool + Send + 'static,
+    ) -> Result<SearchResults, SearchError> {
+        let (index, sources, indexing) = self.searched()?;
+        let searched = sources.clone();
+        let within = request.within.clone();
+        let filter = move |source: SourceId, path: &str| {
+            let SearchedSource { mount, .. } = searched.get(&source)?;
+            let uri = [mount.as_str(), path].concat();
+            let is_within = within.as_deref().is_none_or(|within| is_below(&uri, within));
+            (is_within && is_visible(&uri)).then_some(uri)
+        };
+        let lookup = Lookup {
+            query: Query::parse(&request.query),
+            kind: request.kind.as_deref().map(|kind| kind.trim_end_matches("/*").to_ascii_lowercase()),
+            language: request.language.as_deref().map(str::to_ascii_lowercase),
+            limit: request.limit.min(SearchRequest::MAX_LIMIT),
+            deadline: Index::deadline(),
+            filter,
+        };
+        let result = index.look_up(lookup).await?;
+        let hits = result.found.into_iter().filter_map(|found| to_hit(found, &sources)).collect();
+        Ok(SearchResults { hits, total: result.total, is_partial: result.is_partial, indexing })
+    }
+
+    /// The index, the sources that have an id in it, and the names of the plugins that are not completely indexed.
+    #[allow(clippy::type_complexity, reason = "it is used once")]
+    fn searched(&self) -> Result<(Arc<Index>, Arc<BTreeMap<SourceId, SearchedSource>>, Vec<String>), SearchError> {
+        let state = self.state.lock();
+        let index = state.index.clone().filter(|_| !state.sources.is_empty()).ok_or(SearchError::Off)?;
+        let (mut sources, mut indexing) = (BTreeMap::new(), Vec::new());
+        for (mount, running) in &state.sources {
+            if let Some(id) = *running.state.id.lock() {
+                let has_lines = running.state.has_lines.load(Ordering::Relaxed);
+                let (mount, plugin) = (mount.clone(), running.plugin.clone());
+                sources.insert(id, SearchedSource { mount, plugin, has_lines });
+            }
+            if !running.state.status.borrow().is_complete {
+                indexing.push(running.plugin.name().to_owned());
+            }
+        }
+        indexing.sort_unstable();
+        Ok((index, Arc::new(sources), indexing))
+    }
+}
+
+fn start(plugin: &Arc<Plugin>, index: &Arc<Index>, max_index_size: u64) -> Option<RunningSource> {
+    let state = SourceState::new(plugin.name());
+    let indexer = Indexer {
+        plugin: plugin.clone(),
+        source: plugin.search_source()?.clone(),
+        index: index.clone(),
+        state: state.clone(),
+        max_index_size,
+    };
+    let _task = AbortOnDropHandle::new(tokio::spawn(indexer.run()));
+    Some(RunningSource { plugin: plugin.clone(), state, _task })
+}
+
+/// Removes sources that no host uses any more.
+async fn remove_unused(index: Arc<Index>) {
+    let unused = i64::try_from(UNUSED_AFTER.as_millis()).unwrap_or(i64::MAX);
+    let since = now_millis().saturating_sub(unused);
+    if let Err(error) = index.write(move |connection| store::remove_unused(connection, since)).await {
+        tracing::debug!(target: log_target::SEARCH, error = error.to_string(), "unused sources cannot be removed from the index");
+    }
+}
+
+/// Whether a URI is that one, or below it.
+fn is_below(uri: &str, within: &str) -> bool {
+    match uri.strip_prefix(within) {
+        Some(rest) => rest.is_empty() || within.ends_with('/') || rest.starts_with(['/', '?']),
+        None => false,
+    }
+}
+
+fn to_hit(found: Found, sources: &BTreeMap<SourceId, SearchedSource>) -> Option<SearchHit> {
+    let SearchedSource { mount, plugin, has_lines } = sources.get(&found.source)?;
+    let uri = mount.compose(&found.path).ok()?.uri;
+    let is_plain_text = found.entry.mime_type.as_deref().is_none_or(|kind| kind.starts_with("text/"));
+    let lines = found.snippet.as_ref().filter(|_| *has_lines && is_plain_text && !found.path.contains('?'));
+    let lines_uri = lines.and_then(|snippet| lines_uri(mount, &found.path, snippet.lines));
+    let mut resource = found.entry.into_resource(uri);
+    if let Some(title) = plugin.title() {
+        crate::catalog::ListingItem::prefix_title(&mut resource, title);
+    }
+    Some(SearchHit { resource, snippet: found.snippet, lines_uri })
+}
+
+fn lines_uri(mount: &Mount, path: &str, (first, last): (usize, usize)) -> Option<Uri> {
+    Some(mount.compose(&format!("{path}?lines={first}-{last}")).ok()?.uri)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn below_a_uri_is_what_continues_it_with_a_slash() {
+        for (uri, within, expected) in [
+            ("files:///src/a", "files:///src", true),
+            ("files:///src/a", "files:///src/", true),
+            ("files:///src", "files:///src", true),
+            ("files:///src?as=text", "files:///src", true),
+            ("files:///srcs/a", "files:///src", false),
+            ("files:///a", "files:///", true),
+            ("notes:///a", "files:///", false),
+        ] {
+            assert_eq!(is_below(uri, within), expected, "{uri} in {within}");
+        }
+    }
+}
