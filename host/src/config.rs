@@ -75,6 +75,7 @@ mod syntax;
 #[cfg(all(feature = "http", feature = "keyvalue"))]
 mod tests;
 mod token;
+mod tool;
 mod warning;
 
 /// Diagnostics of an invalid config.
@@ -111,6 +112,7 @@ pub use rule::{ANONYMOUS, LOCAL, Operation, PrincipalSelector, Rule, RuleLine};
 pub use secret::Secret;
 pub use server::{PageBytes, PageSize, ResponseCacheSize, Server};
 pub use token::{TokenDigest, TokenDigestError, TokenDigests};
+pub use tool::Tool;
 pub use warning::{CertificateProblem, RuleRef, SensitiveFile, Warning};
 
 use audit::Audit;
@@ -133,7 +135,7 @@ pub struct Config {
     pub http: Http,
     /// The audit log. None unless set.
     pub audit: Option<Audit>,
-    /// Search. Without it, search is on with its defaults if a plugin is searched.
+    /// Search over the plugins that have a table `search`. Without it: the defaults.
     pub search: Option<Search>,
     /// The plugins. A config file has at least one.
     pub plugins: Plugins,
@@ -279,13 +281,14 @@ impl Config {
 
     fn from_table(table: &mut Table<'_>) -> Self {
         table.requires_feature("http", "http", cfg!(feature = "http"));
+        table.requires_feature("search", "search", cfg!(feature = "search"));
         let (server, http): (Server, Http) = (table.or_default("server"), table.or_default("http"));
         let issuers = Self::issuers(table, &http);
         let config = Self {
             server,
             http,
             audit: table.optional("audit"),
-            search: Self::search(table),
+            search: table.optional("search"),
             plugins: table.or_default("plugin"),
             principals: table.optional("principal").map(|Principals(all)| all).unwrap_or_default(),
             issuers,
@@ -303,20 +306,24 @@ impl Config {
                 "add one:\n[[plugin]]\nname = \"notes\"\ncomponent = \"plugins/notes.wasm\"\nmount = \"notes:///\"",
             ));
         }
+        config.report_tools(table);
         config.report_exposure(table);
         config
     }
 
-    /// Returns whether anything is searched: there is `[search]`, or a plugin with a table `search`.
+    /// Returns whether a plugin is searched.
     pub fn has_search(&self) -> bool {
-        self.search.is_some() || self.plugins.iter().any(|plugin| plugin.search.is_some())
+        self.plugins.iter().any(|plugin| plugin.search.is_some())
     }
 
-    /// Reads `[search]`. With it, no plugin may have the mounts of search.
-    fn search(table: &mut Table<'_>) -> Option<Search> {
-        table.requires_feature("search", "search", cfg!(feature = "search"));
-        table.context().declared.borrow_mut().search = table.has("search");
-        table.optional("search")
+    /// Reports tools that need search, while nothing is searched.
+    fn report_tools(&self, table: &Table<'_>) {
+        let without_search = self.server.tools.iter().find(|tool| tool.needs_search() && !self.has_search());
+        if let Some(tool) = without_search.filter(|_| !table.has_problems()) {
+            let message = format!("the tool `{tool}` requires a plugin that is searched");
+            let help = "add `search = {}` to a [[plugin]], or remove the tool";
+            table.report(Diagnostic::new(message, help).at(table.nested_span("server", "tools")));
+        }
     }
 
     /// Reads the issuers, whose tokens are issued for the public URL.

@@ -13,7 +13,7 @@
 //! | `check` | loading and trying plugins without serving them |
 //! | `resolve` | from a URI to a plugin and a path, with the access decision |
 //! | `children`, `completion`, `streams`, `subscribe` | listings below a resource, completion, whole listings, subscriptions |
-//! | `search` | search, for one principal |
+//! | `search`, `search_resources` | search, for one principal; the mount `search:` |
 //! | `audit` | records of requests: the audit log, and events of the access log |
 //! | `generation`, `generation_store`, `background_loader`, `reload`, `config_watcher` | what is served, and what replaces it |
 //! | `lifecycle` | graceful shutdown |
@@ -37,6 +37,8 @@ mod reload;
 mod resolve;
 #[cfg(feature = "search")]
 mod search;
+#[cfg(feature = "search")]
+mod search_resources;
 mod status;
 mod streams;
 mod subscribe;
@@ -66,8 +68,6 @@ use crate::plugin::PluginRuntime;
 #[cfg(any(feature = "http", feature = "stdio"))]
 use crate::plugin::{EncodedResource, EncodingForm, ListedResource, ReadResponse};
 use crate::resource::{Argument, Completion, Error, Listing, Resource, ResourceContents, ResourceTemplate};
-#[cfg(feature = "search")]
-use crate::search::SearchService;
 use crate::uri::{RouteError, Uri};
 use crate::watch::{Hub, Subscriber, WatchStats};
 
@@ -92,9 +92,6 @@ pub struct Host {
     catalog: Catalog,
     hub: Arc<Hub>,
     plugin_runtime: Arc<PluginRuntime>,
-    /// The index, and the tasks that write to it.
-    #[cfg(feature = "search")]
-    search: Arc<SearchService>,
     /// The one place that replaces the generation.
     generation_store: Arc<GenerationStore>,
     /// Loads plugins until it is dropped.
@@ -211,6 +208,10 @@ impl Host {
         self.audited(principal, Operation::Read.name(), uri, &facts, async {
             let now = self.generation.load_full();
             let target = now.resolve(principal, Operation::Read, uri, &facts)?;
+            #[cfg(feature = "search")]
+            if let Some(contents) = self.read_built_in(principal, &target, &facts).await {
+                return contents;
+            }
             let plugin = target.slot.loaded()?;
             let contents = plugin.read(&target.path, target.read_filter()).await;
             let contents = contents.map_err(|fault| fault.into_client_error(plugin.name(), uri))?;
@@ -233,6 +234,10 @@ impl Host {
         self.audited(principal, Operation::Read.name(), uri, &facts, async {
             let now = self.generation.load_full();
             let target = now.resolve(principal, Operation::Read, uri, &facts)?;
+            #[cfg(feature = "search")]
+            if let Some(contents) = self.read_built_in(principal, &target, &facts).await {
+                return contents.map(ReadResponse::Contents);
+            }
             let plugin = target.slot.loaded()?;
             let policy = target.policy.clone();
             // What the URI of the request resolves to is allowed already.
@@ -377,7 +382,7 @@ impl Drop for Host {
     fn drop(&mut self) {
         self.hub.shutdown();
         #[cfg(feature = "search")]
-        self.search.shutdown();
+        self.generation_store.search.shutdown();
     }
 }
 

@@ -23,6 +23,7 @@ mod database;
 mod document;
 mod index;
 mod indexer;
+mod json;
 mod language;
 mod lookup;
 mod query;
@@ -35,6 +36,9 @@ mod tokens;
 use crate::resource::Resource;
 use crate::uri::Uri;
 
+pub(crate) use self::json::to_json;
+#[cfg(feature = "cli")]
+pub(crate) use self::service::index_status;
 pub(crate) use self::service::{SearchError, SearchService};
 pub(crate) use self::source::SearchSource;
 
@@ -68,12 +72,14 @@ pub struct SearchRequest {
 impl SearchRequest {
     /// The maximum number of hits.
     pub const MAX_LIMIT: usize = 100;
+    /// The number of hits unless set.
+    pub const DEFAULT_LIMIT: usize = 20;
     /// The maximum length of a query in bytes.
     pub const MAX_QUERY_LEN: usize = 4096;
 
     /// A search for those words, for 20 hits.
     pub fn new(query: impl Into<String>) -> Self {
-        Self { query: query.into(), within: None, kind: None, language: None, limit: 20 }
+        Self { query: query.into(), within: None, kind: None, language: None, limit: Self::DEFAULT_LIMIT }
     }
 
     /// Searches only a resource, and those below it.

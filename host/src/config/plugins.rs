@@ -109,7 +109,7 @@ impl FromNode for Plugins {
                 item.report_conflicts(earlier);
             }
         }
-        if node.context.declared.borrow().search || items.iter().any(|item| item.has_entry("search")) {
+        if items.iter().any(|item| item.has_entry("search")) {
             known.iter().for_each(PluginIdentity::report_reserved_mount);
         }
         Some(Self(plugins))

@@ -58,8 +58,6 @@ pub(super) struct DeclaredNames {
     pub(super) principals: Vec<String>,
     pub(super) groups: Vec<String>,
     pub(super) issuers: Vec<String>,
-    /// Whether there is `[search]`.
-    pub(super) search: bool,
 }
 
 impl<'a> ReadContext<'a> {

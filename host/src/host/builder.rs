@@ -11,6 +11,8 @@ use super::data_dirs::DataDirs;
 use super::generation::{Generation, NativePluginConflict, NativePlugins, sorted_by_name};
 use super::generation_store::GenerationStore;
 use super::lifecycle::RequestTracker;
+#[cfg(feature = "search")]
+use super::search_resources::SearchResources;
 use crate::access::Access;
 #[cfg(any(feature = "http", feature = "stdio"))]
 use crate::access::rate::RequestRates;
@@ -174,20 +176,25 @@ impl HostBuilder {
         let state = dirs.state_for(&self.config)?;
         #[cfg(feature = "search")]
         let search_dir = state.clone();
-        let native = std::mem::take(&mut self.native);
+        #[cfg_attr(not(feature = "search"), allow(unused_mut, reason = "searches are a native plugin"))]
+        let mut native = std::mem::take(&mut self.native);
+        #[cfg(feature = "search")]
+        let searches = Arc::<SearchResources>::default();
+        #[cfg(feature = "search")]
+        native.extend(searches.plugin());
         let (runtime, config) = self.start_runtime(state)?;
         let native = describe_native(&runtime, &native)?;
         let (plugin_runtime, config) = (Arc::new(runtime), Arc::new(config));
         let access = Arc::new(Access::new(&config));
         let generation = Generation::new(1, config.clone(), native.clone(), access, |_| Err(NotLoaded::Loading))?;
         let audit = Arc::new(AuditLog::start(config.audit.as_ref())?);
-        #[cfg(feature = "search")]
-        let search = Arc::new(SearchService::new(search_dir));
         let generation_store = Arc::new(GenerationStore::new(
             generation,
             #[cfg(feature = "search")]
-            search.clone(),
+            SearchService::new(search_dir),
         ));
+        #[cfg(feature = "search")]
+        searches.connect(&generation_store);
         let background_loader = BackgroundLoader::new(generation_store.clone(), plugin_runtime.clone());
         for plugin in sorted_by_name(&config) {
             background_loader.start(plugin);
@@ -202,8 +209,6 @@ impl HostBuilder {
             audit,
             #[cfg(any(feature = "http", feature = "stdio"))]
             rates: RequestRates::default(),
-            #[cfg(feature = "search")]
-            search,
             generation_store,
             plugin_runtime,
             background_loader,

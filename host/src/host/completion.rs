@@ -37,6 +37,10 @@ impl Host {
         if !is_allowed {
             return Err(not_found());
         }
+        #[cfg(feature = "search")]
+        if now.is_search(slot) {
+            return super::search_resources::complete(&self.generation_store, principal, &argument).await;
+        }
         let plugin = slot.loaded()?;
         let known = context_arguments(&template, known);
         let value_filter = ValueFilter::new(now.clone(), policy, &template, &argument.name, &known);

@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+#[cfg(feature = "search")]
+use super::search_resources;
 use crate::access::Access;
 use crate::config::{self, Config};
 use crate::plugin::{NotLoaded, Plugin, PluginSlot};
@@ -105,6 +107,12 @@ impl Generation {
         Some(next)
     }
 
+    /// Whether that is the built-in plugin of searches.
+    #[cfg(feature = "search")]
+    pub(super) fn is_search(&self, slot: &PluginSlot) -> bool {
+        has_search(&self.config, &self.native) && slot.name == search_resources::NAME
+    }
+
     /// The loaded plugins.
     pub(super) fn plugins(&self) -> impl Iterator<Item = &Arc<Plugin>> {
         self.slots.iter().filter_map(|slot| slot.plugin.as_ref().ok())
@@ -152,13 +160,26 @@ pub(super) fn check_conflicts(config: &Config, native: &NativePlugins) -> Result
 /// All plugins of a host, ordered by name.
 fn declared<'a>(config: &'a Config, native: &'a NativePlugins) -> Result<Vec<Declared<'a>>, NativePluginConflict> {
     let components = config.plugins.iter().map(Declared::Component);
-    let mut plugins: Vec<_> = components.chain(native.iter().map(Declared::Native)).collect();
+    let native_plugins = native.iter();
+    #[cfg(feature = "search")]
+    let native_plugins = {
+        // Searches are mounted while anything is searched.
+        let has_search = has_search(config, native);
+        native_plugins.filter(move |plugin| has_search || plugin.name() != search_resources::NAME)
+    };
+    let mut plugins: Vec<_> = components.chain(native_plugins.map(Declared::Native)).collect();
     plugins.sort_by_key(Declared::name);
     let mut neighbors = plugins.iter().zip(plugins.iter().skip(1));
     match neighbors.find(|(one, other)| one.name() == other.name()) {
         Some((one, _)) => Err(NativePluginConflict::Names(one.name().to_owned())),
         None => Ok(plugins),
     }
+}
+
+/// Whether any plugin is searched.
+#[cfg(feature = "search")]
+fn has_search(config: &Config, native: &NativePlugins) -> bool {
+    config.has_search() || native.iter().any(|plugin| plugin.search_source().is_some())
 }
 
 /// The router from mounts to indices of the plugins.

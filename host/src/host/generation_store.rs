@@ -20,7 +20,7 @@ pub(super) struct GenerationStore {
     pub(super) generation: Arc<ArcSwap<Generation>>,
     pub(super) hub: Arc<Hub>,
     #[cfg(feature = "search")]
-    pub(super) search: Arc<SearchService>,
+    pub(super) search: SearchService,
     /// The number of replacements.
     version: watch::Sender<u64>,
     replace_lock: Mutex<()>,
@@ -28,7 +28,7 @@ pub(super) struct GenerationStore {
 
 impl GenerationStore {
     /// A store with that generation.
-    pub(super) fn new(generation: Generation, #[cfg(feature = "search")] search: Arc<SearchService>) -> Self {
+    pub(super) fn new(generation: Generation, #[cfg(feature = "search")] search: SearchService) -> Self {
         generation.divide_response_cache();
         #[cfg(feature = "search")]
         search.switch_generation(generation.plugins(), generation.config.search.as_ref());

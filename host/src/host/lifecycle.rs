@@ -49,7 +49,7 @@ impl Host {
         self.background_loader.stop();
         self.hub.shutdown();
         #[cfg(feature = "search")]
-        self.search.shutdown();
+        self.generation_store.search.shutdown();
         if tokio::time::timeout(timeout, self.requests.0.wait()).await.is_err() {
             let requests = self.requests.0.len();
             tracing::warn!(target: log_target::SERVER, requests, "graceful shutdown: requests are still in flight after {timeout:?}");

@@ -6,11 +6,14 @@
 use std::time::Duration;
 
 use super::Host;
+use super::generation_store::GenerationStore;
+use super::resolve::ResolvedTarget;
+use super::search_resources;
 use crate::access::{Policy, Principal};
 use crate::audit::Facts;
 use crate::config::Operation;
 use crate::log_target;
-use crate::resource::Error;
+use crate::resource::{Error, ResourceContents};
 use crate::search::{SearchError, SearchRequest, SearchResults, SearchStatus};
 
 /// The name of a search in records.
@@ -31,54 +34,34 @@ impl Host {
     pub async fn search(&self, principal: &Principal, request: SearchRequest) -> Result<SearchResults, Error> {
         let facts = Facts::default();
         let query = request.query.clone();
-        let searching = self.search_inner(principal, request, &facts);
+        let searching = search(&self.generation_store, principal, request, &facts);
         self.audited(principal, SEARCH, &query, &facts, searching).await
     }
 
-    pub(super) async fn search_inner(
+    /// Reads a resource of search for a principal; none if a plugin has to be read.
+    pub(super) async fn read_built_in(
         &self,
         principal: &Principal,
-        mut request: SearchRequest,
+        target: &ResolvedTarget<'_>,
         facts: &Facts,
-    ) -> Result<SearchResults, Error> {
-        let now = self.generation.load_full();
-        facts.set_generation(now.number);
-        if request.query.len() > SearchRequest::MAX_QUERY_LEN {
-            let (found, max) = (request.query.len(), SearchRequest::MAX_QUERY_LEN);
-            return Err(Error::InvalidRequest { message: format!("the query has {found} bytes, more than {max}") });
+    ) -> Option<Result<Vec<ResourceContents>, Error>> {
+        if !self.generation.load().is_search(target.slot) {
+            return None;
         }
-        request.within = request.within.map(|uri| match now.router.route(&uri) {
-            // A directory is named without its slash as well; both are below.
-            Ok(routed) if !uri.ends_with('/') || routed.uri.as_str().ends_with('/') => routed.uri.into(),
-            Ok(routed) => format!("{}/", routed.uri),
-            Err(_) => uri,
-        });
-        let policy = now.access.policy(principal);
-        let searched = self.search.search(&request, move |uri| may_find(&policy, uri)).await;
-        let mut results = searched.map_err(search_error)?;
-        let now = self.generation.load_full();
-        let policy = now.access.policy(principal);
-        let found = results.hits.len();
-        results.hits.retain(|hit| may_find(&policy, hit.resource.uri.as_str()));
-        let gone = found.saturating_sub(results.hits.len());
-        results.total = results.total.saturating_sub(u64::try_from(gone).unwrap_or(u64::MAX));
-        results.indexing.retain(|plugin| {
-            let slot = now.slot(plugin);
-            slot.is_some_and(|slot| policy.may_allow_below(Operation::List, &slot.mount))
-        });
-        Ok(results)
+        let ResolvedTarget { uri, path, .. } = target;
+        Some(search_resources::read(&self.generation_store, principal, uri, path, facts).await)
     }
 
     /// Returns what the index has of each plugin that is searched, ordered by name.
     pub fn search_status(&self) -> Vec<SearchStatus> {
-        self.search.status()
+        self.generation_store.search.status()
     }
 
     /// Waits until the whole listing of each plugin that is searched and loaded was compared with the index, or that has
     /// failed.
     pub async fn wait_until_indexed(&self) {
         self.wait_until_loaded().await;
-        self.search.wait_until_indexed().await;
+        self.generation_store.search.wait_until_indexed().await;
     }
 
     /// Deletes the search index. Everything is read and indexed again.
@@ -87,12 +70,41 @@ impl Host {
     ///
     /// No plugin is searched, or the index cannot be deleted or created.
     pub async fn rebuild_search_index(&self) -> Result<(), Error> {
-        self.search.rebuild().await.map_err(search_error)
+        self.generation_store.search.rebuild().await.map_err(search_error)
     }
 }
 
+/// Searches for a principal.
+pub(super) async fn search(
+    store: &GenerationStore,
+    principal: &Principal,
+    mut request: SearchRequest,
+    facts: &Facts,
+) -> Result<SearchResults, Error> {
+    let now = store.generation.load_full();
+    facts.set_generation(now.number);
+    if request.query.len() > SearchRequest::MAX_QUERY_LEN {
+        let (found, max) = (request.query.len(), SearchRequest::MAX_QUERY_LEN);
+        return Err(Error::InvalidRequest { message: format!("the query has {found} bytes, more than {max}") });
+    }
+    request.within = request.within.map(|uri| now.router.route(&uri).map_or(uri, |routed| routed.uri.into()));
+    let policy = now.access.policy(principal);
+    let searched = store.search.search(&request, move |uri| may_find(&policy, uri)).await;
+    let mut results = searched.map_err(search_error)?;
+    let now = store.generation.load_full();
+    let policy = now.access.policy(principal);
+    let found = results.hits.len();
+    results.hits.retain(|hit| may_find(&policy, hit.resource.uri.as_str()));
+    let gone = found.saturating_sub(results.hits.len());
+    results.total = results.total.saturating_sub(u64::try_from(gone).unwrap_or(u64::MAX));
+    results
+        .indexing
+        .retain(|plugin| now.slot(plugin).is_some_and(|slot| policy.may_allow_below(Operation::List, &slot.mount)));
+    Ok(results)
+}
+
 /// Whether the policy lets a resource be found, by its URI in normal form.
-fn may_find(policy: &Policy, uri: &str) -> bool {
+pub(super) fn may_find(policy: &Policy, uri: &str) -> bool {
     policy.allows_normalized(Operation::List, uri) && policy.allows_normalized(Operation::Read, uri)
 }
 

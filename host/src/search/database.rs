@@ -131,11 +131,6 @@ impl DatabasePath {
         Self { state_dir: state_dir.to_owned(), file: state_dir.join(DIRECTORY).join(FILE_NAME) }
     }
 
-    /// The database file.
-    pub(super) fn file(&self) -> &Path {
-        &self.file
-    }
-
     /// Opens the index for writing, and creates it if it does not exist.
     pub(super) fn open_writer(&self) -> Result<Connection, IndexError> {
         let dir = PrivateDir::open(&self.state_dir)?.subdirectory(DIRECTORY)?;

@@ -8,6 +8,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -43,7 +44,7 @@ pub(super) struct Index {
     /// The number of times that the database was created anew.
     rebuilds: watch::Sender<u64>,
     /// The number of writes that changed something.
-    changes: watch::Sender<u64>,
+    changes: AtomicU64,
 }
 
 /// Idle connections, of the database that was created by that rebuild.
@@ -81,13 +82,8 @@ impl Index {
             readers: Mutex::default(),
             lookups: Semaphore::new(MAX_LOOKUPS),
             rebuilds,
-            changes: watch::Sender::new(0),
+            changes: AtomicU64::new(0),
         }))
-    }
-
-    /// The database file.
-    pub(super) fn file(&self) -> &Path {
-        self.path.file()
     }
 
     /// Tells when the database was created anew: then nothing is indexed.
@@ -95,14 +91,14 @@ impl Index {
         self.rebuilds.subscribe()
     }
 
-    /// Tells when something has changed.
-    pub(super) fn changes(&self) -> watch::Receiver<u64> {
-        self.changes.subscribe()
+    /// The number of writes that changed something.
+    pub(super) fn change_count(&self) -> u64 {
+        self.changes.load(Ordering::SeqCst)
     }
 
-    /// Says that something has changed.
+    /// Counts a write that changed something.
     pub(super) fn mark_changed(&self) {
-        self.changes.send_modify(|count| *count = count.wrapping_add(1));
+        self.changes.fetch_add(1, Ordering::SeqCst);
     }
 
     /// Runs an operation on the thread that writes. Dropping the future does not stop it.

@@ -9,10 +9,6 @@ const SAMPLE: usize = 4096;
 /// A text with fewer letters has no known language.
 const MIN_LETTERS: usize = 20;
 
-/// The codes of the languages that are known.
-pub(crate) const LANGUAGES: [&str; 16] =
-    ["ar", "de", "en", "es", "fr", "hi", "it", "ja", "ko", "nl", "pt", "ru", "sv", "tr", "vi", "zh"];
-
 /// Returns the code of the language that a text is most likely in; none for a text with few letters.
 pub(super) fn detect(text: &str) -> Option<&'static str> {
     let sample = prefix(text, SAMPLE);

@@ -8,7 +8,7 @@
 //! documents have are left out, unless there are no others, once there are [`MIN_DOCUMENTS`].
 
 use std::cmp::Ordering;
-use std::collections::BinaryHeap;
+use std::collections::{BTreeSet, BinaryHeap};
 use std::time::Instant;
 
 use rusqlite::{Connection, OptionalExtension, params};
@@ -42,7 +42,6 @@ pub(super) struct Lookup<F> {
 /// A match that was found.
 #[derive(Debug)]
 pub(super) struct Found {
-    pub(super) uri: String,
     pub(super) source: SourceId,
     pub(super) path: String,
     pub(super) entry: DocumentEntry,
@@ -186,7 +185,7 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
         candidate: Candidate,
         terms: &[WeightedTerm<'_>],
     ) -> Result<Option<Found>, IndexError> {
-        let Candidate { uri, id, source, path, .. } = candidate;
+        let Candidate { id, source, path, .. } = candidate;
         let mut statement = connection.prepare_cached("SELECT entry FROM details WHERE document = ?1")?;
         let entry: Option<String> =
             retry_interrupted(|| Ok(statement.query_row([id], |row| row.get(0)).optional()?))?;
@@ -196,7 +195,7 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
             true => interruptible(self.snippet(connection, id, terms))?.flatten(),
             false => None,
         };
-        Ok(Some(Found { uri, source, path, entry, snippet }))
+        Ok(Some(Found { source, path, entry, snippet }))
     }
 
     fn snippet(
@@ -218,6 +217,33 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
         }
         Ok(finder.finish())
     }
+}
+
+/// The MIME types, or the languages, of the documents that pass the filter, as far as they are found until the deadline.
+pub(super) fn values(
+    connection: &Connection,
+    are_kinds: bool,
+    deadline: Instant,
+    mut filter: impl FnMut(SourceId, &str) -> bool,
+) -> Result<Vec<String>, IndexError> {
+    let mut statement = connection.prepare_cached(match are_kinds {
+        true => "SELECT source, path, kind FROM documents WHERE kind IS NOT NULL",
+        false => "SELECT source, path, language FROM documents WHERE language IS NOT NULL",
+    })?;
+    let mut rows = statement.query([])?;
+    let mut values = BTreeSet::new();
+    while let Some(Some(row)) = interruptible(rows.next().map_err(IndexError::from))? {
+        let text = |column: usize| Ok::<_, IndexError>(row.get_ref(column)?.as_str().map_err(rusqlite::Error::from)?);
+        let value = text(2)?;
+        // The filter takes longer.
+        if !values.contains(value) && filter(SourceId(row.get(0)?), text(1)?) {
+            values.insert(value.to_owned());
+        }
+        if Instant::now() >= deadline {
+            break;
+        }
+    }
+    Ok(values.into_iter().collect())
 }
 
 /// Returns none if the operation was interrupted.

@@ -1,22 +1,29 @@
 //! The search service of a host: the index, and a task for each plugin that is searched.
 
 use std::collections::BTreeMap;
+#[cfg(feature = "cli")]
+use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use tokio::sync::watch;
 use tokio_util::task::AbortOnDropHandle;
 
+#[cfg(feature = "cli")]
+use super::database::DatabasePath;
 use super::database::IndexError;
 use super::index::Index;
 use super::indexer::{Indexer, SourceState, now_millis};
-use super::lookup::{Found, Lookup};
+use super::lookup::{self, Found, Lookup};
 use super::query::Query;
+#[cfg(feature = "cli")]
+use super::source::SearchSource;
 use super::store::{self, SourceId};
 use super::{SearchHit, SearchRequest, SearchResults, SearchStatus};
+#[cfg(feature = "cli")]
+use crate::config::Config;
 use crate::config::search::Search;
 use crate::log_target;
 use crate::plugin::Plugin;
@@ -52,8 +59,6 @@ impl From<IndexError> for SearchError {
 pub(crate) struct SearchService {
     state_dir: Option<PathBuf>,
     state: Mutex<State>,
-    /// Incremented when the sources change.
-    version: watch::Sender<u64>,
 }
 
 #[derive(Default)]
@@ -81,7 +86,7 @@ struct SearchedSource {
 impl SearchService {
     /// A service without sources, whose index is kept in that directory.
     pub(crate) fn new(state_dir: Option<PathBuf>) -> Self {
-        Self { state_dir, state: Mutex::default(), version: watch::Sender::new(0) }
+        Self { state_dir, state: Mutex::default() }
     }
 
     /// Indexes those of the plugins that are searched, and no others. Must be called on a tokio runtime.
@@ -108,8 +113,6 @@ impl SearchService {
             let running = kept.or_else(|| Some(start(plugin, &index, max_size)?));
             state.sources.extend(running.map(|running| (mount, running)));
         }
-        drop(state);
-        self.version.send_modify(|version| *version = version.wrapping_add(1));
     }
 
     /// Stops all tasks.
@@ -156,9 +159,23 @@ impl SearchService {
         }
     }
 
-    /// Tells when the index has changed; none if there is no index.
-    pub(crate) fn changes(&self) -> Option<watch::Receiver<u64>> {
-        self.state.lock().index.as_ref().map(|index| index.changes())
+    /// The number of changes of the index since the host started.
+    pub(crate) fn change_count(&self) -> u64 {
+        self.state.lock().index.as_ref().map(|index| index.change_count()).unwrap_or_default()
+    }
+
+    /// The MIME types, or the languages, of the documents that are visible, in alphabetical order, as far as they are found in
+    /// time.
+    pub(crate) async fn values(
+        &self,
+        are_kinds: bool,
+        is_visible: impl Fn(&str) -> bool + Send + 'static,
+    ) -> Result<Vec<String>, SearchError> {
+        let (index, sources, _) = self.searched()?;
+        let filter = move |source: SourceId, path: &str| {
+            sources.get(&source).is_some_and(|source| is_visible(&[source.mount.as_str(), path].concat()))
+        };
+        Ok(index.read(move |connection| lookup::values(connection, are_kinds, Index::deadline(), filter)).await?)
     }
 
     /// Deletes the index; everything is indexed again.
@@ -228,6 +245,33 @@ fn start(plugin: &Arc<Plugin>, index: &Arc<Index>, max_index_size: u64) -> Optio
     };
     let _task = AbortOnDropHandle::new(tokio::spawn(indexer.run()));
     Some(RunningSource { plugin: plugin.clone(), state, _task })
+}
+
+/// Returns what the index in a state directory has of the plugins of a config that are searched, ordered by name. Nothing is
+/// created.
+#[cfg(feature = "cli")]
+pub(crate) async fn index_status(state_dir: &Path, config: &Config) -> Vec<SearchStatus> {
+    let mut sources: Vec<_> = config
+        .plugins
+        .iter()
+        .filter_map(|plugin| Some((plugin.name.as_str().to_owned(), *SearchSource::of_component(plugin)?.key())))
+        .collect();
+    sources.sort_unstable();
+    let path = DatabasePath::new(state_dir);
+    let names: Vec<_> = sources.iter().map(|(name, _)| name.clone()).collect();
+    let reading = tokio::task::spawn_blocking(move || {
+        let connection = path.open_reader()?;
+        sources.iter().map(|(_, key)| store::find_source(&connection, key)).collect::<Result<Vec<_>, IndexError>>()
+    });
+    let sizes = reading.await.ok().and_then(Result::ok).unwrap_or_default();
+    let sizes = sizes.into_iter().chain(std::iter::repeat(None)).map(Option::unwrap_or_default);
+    let status = |(plugin, size): (String, store::SourceSize)| SearchStatus {
+        plugin,
+        documents: size.documents,
+        bytes: size.bytes,
+        ..SearchStatus::default()
+    };
+    names.into_iter().zip(sizes).map(status).collect()
 }
 
 /// Removes sources that no host uses any more.

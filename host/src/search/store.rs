@@ -166,6 +166,14 @@ pub(super) fn source_size(connection: &Connection, source: SourceId) -> Result<S
     Ok(statement.query_row([source.0], |row| Ok(SourceSize { documents: row.get(0)?, bytes: row.get(1)? }))?)
 }
 
+/// The size of the source with that key; none if there is no such source.
+#[cfg(feature = "cli")]
+pub(super) fn find_source(connection: &Connection, key: &[u8]) -> Result<Option<SourceSize>, IndexError> {
+    let mut statement = connection.prepare_cached("SELECT documents, bytes FROM sources WHERE key = ?1")?;
+    let size = statement.query_row([key], |row| Ok(SourceSize { documents: row.get(0)?, bytes: row.get(1)? }));
+    Ok(size.optional()?)
+}
+
 fn set_source_size(transaction: &Transaction<'_>, source: SourceId, size: SourceSize) -> Result<(), IndexError> {
     let mut statement = transaction.prepare_cached("UPDATE sources SET documents = ?2, bytes = ?3 WHERE id = ?1")?;
     statement.execute(params![source.0, size.documents, size.bytes])?;

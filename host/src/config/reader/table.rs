@@ -117,11 +117,6 @@ impl<'a> Table<'a> {
         self.context.report(Diagnostic::new(message, help).at(self.span.clone()));
     }
 
-    /// Returns the reading that it is part of.
-    pub(in crate::config) fn context(&self) -> &'a ReadContext<'a> {
-        self.context
-    }
-
     /// Returns its name in messages: `plugin.limits`.
     pub(in crate::config) fn path(&self) -> &str {
         &self.path
