@@ -24,6 +24,7 @@ mod completions;
 mod componentize;
 mod confinement;
 mod context;
+mod context_selection;
 mod dev;
 mod doctor;
 mod error;
@@ -107,6 +108,7 @@ enum Command {
     List(list::Args),
     Read(read::Args),
     Search(search::Args),
+    Context(context_selection::Args),
     Index(search_index::Args),
     Watch(watch::Args),
     Explain(explain::Args),
@@ -192,6 +194,7 @@ fn run(
             Command::List(args) => args.run(context).await,
             Command::Read(args) => args.run(context).await,
             Command::Search(args) => args.run(context).await,
+            Command::Context(args) => args.run(context).await,
             Command::Index(args) => args.run(context).await,
             Command::Watch(args) => args.run(context).await,
             Command::Explain(args) => args.run(context),

@@ -13,7 +13,7 @@
 //! | `check` | loading and trying plugins without serving them |
 //! | `resolve` | from a URI to a plugin and a path, with the access decision |
 //! | `children`, `completion`, `streams`, `subscribe` | listings below a resource, completion, whole listings, subscriptions |
-//! | `search`, `search_resources` | search, for one principal; the mount `search:` |
+//! | `search`, `search_resources`, `context_resources`, `parameters` | search and context, for one principal; the mounts `search:` and `context:` |
 //! | `audit` | records of requests: the audit log, and events of the access log |
 //! | `generation`, `generation_store`, `background_loader`, `reload`, `config_watcher` | what is served, and what replaces it |
 //! | `lifecycle` | graceful shutdown |
@@ -26,6 +26,8 @@ mod check;
 mod children;
 mod completion;
 mod config_watcher;
+#[cfg(feature = "search")]
+mod context_resources;
 mod data_dirs;
 mod explain;
 mod generation;
@@ -33,6 +35,8 @@ mod generation_store;
 #[cfg(feature = "cli")]
 mod hint;
 mod lifecycle;
+#[cfg(feature = "search")]
+mod parameters;
 mod reload;
 mod resolve;
 #[cfg(feature = "search")]

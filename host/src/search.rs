@@ -9,6 +9,7 @@
 //! | `tokens`, `language` | the units of text that are indexed; the language of a text |
 //! | `document`, `snippet` | a resource in the index, and its passages; the part of a text that is shown |
 //! | `database`, `store`, `lookup`, `query` | the file; writing to it; reading from it; what is looked up |
+//! | `context`, `passages` | the best selection of passages within a budget |
 //! | `index` | the thread that writes, and the connections that read |
 //! | `source`, `indexer`, `service` | what is indexed of a plugin; the task that does it; the tasks of all plugins |
 //!
@@ -19,6 +20,7 @@
 //! - Any text is a valid query, and a lookup takes [`LOOKUP_TIME`](index::LOOKUP_TIME) at most: then it is partial.
 //! - The index survives `kill -9` and a full disk. A damaged file is deleted, and everything is indexed again.
 
+mod context;
 mod database;
 mod document;
 mod index;
@@ -26,6 +28,7 @@ mod indexer;
 mod json;
 mod language;
 mod lookup;
+mod passages;
 mod query;
 mod service;
 mod snippet;
@@ -42,6 +45,7 @@ pub(crate) use self::service::index_status;
 pub(crate) use self::service::{SearchError, SearchService};
 pub(crate) use self::source::SearchSource;
 
+pub use self::context::{ContextPassage, ContextRequest, ContextSelection, estimate_tokens};
 pub use self::indexer::SearchStatus;
 pub use self::snippet::Snippet;
 

@@ -50,6 +50,7 @@ const NOT_EXPRESSIBLE: &[(&str, &[&str])] = &[
             "same_mount_twice",
             "same_name_twice",
             "search_mount",
+            "tool_without_search",
         ],
     ),
     ("bounds of quantities", &["size_out_of_range", "time_out_of_range"]),

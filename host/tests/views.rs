@@ -26,7 +26,7 @@ use mcp_resource_host::config::{Config, Operation};
 use mcp_resource_host::engine::{Engine, EngineOptions};
 use mcp_resource_host::provider::NativePlugin;
 use mcp_resource_host::resource::{Argument, Error};
-use mcp_resource_host::search::{SearchRequest, SearchResults};
+use mcp_resource_host::search::{ContextRequest, SearchRequest, SearchResults};
 use mcp_resource_host::{CompleteRequest, Host, ListRequest, Update};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -41,6 +41,9 @@ use self::tree::{EVERYWHERE, NEW, PATHS, TEMPLATES, Tree, WITNESSES};
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// The mounts of the two plugins.
 const MOUNTS: [&str; 2] = ["a://x/", "b:///"];
+
+/// The templates of what is mounted where something is searched.
+const BUILT_IN_TEMPLATES: [&str; 2] = ["context:///{?q,budget,audience}", "search:///{?q,in,kind,lang,limit}"];
 
 /// A host with a tree of resources at each mount.
 struct Fixture {
@@ -116,6 +119,7 @@ impl Fixture {
         }
         self.check_completions(who).await;
         self.check_search(who).await;
+        self.check_context(who).await;
     }
 
     /// All pages of a listing, and their cursors. A page that is not the last one is full.
@@ -166,7 +170,8 @@ impl Fixture {
                 break;
             }
         }
-        let all = MOUNTS.iter().flat_map(|mount| TEMPLATES.map(|template| format!("{mount}{template}")));
+        let own = MOUNTS.iter().flat_map(|mount| TEMPLATES.map(|template| format!("{mount}{template}")));
+        let all = own.chain(BUILT_IN_TEMPLATES.map(str::to_owned));
         let expected: Vec<_> =
             all.filter(|template| who.is_allowed(&self.rules, Operation::Templates, template)).collect();
         assert_eq!(listed, expected, "{:?}", who.principal);
@@ -225,6 +230,22 @@ impl Fixture {
             for hit in &results.hits {
                 let snippet = hit.snippet.as_ref().unwrap();
                 assert!(hit.resource.uri.as_str().ends_with(snippet.text.split(' ').next().unwrap()), "{hit:?}");
+            }
+        }
+    }
+
+    /// A selection of everything, by a word that every resource has and by priority, has what may be found, and nothing else.
+    async fn check_context(&self, who: &Who) {
+        for request in [ContextRequest::new(10_000).query(EVERYWHERE), ContextRequest::new(10_000)] {
+            let selection = self.host.context(&who.principal, request).await;
+            let Ok(selection) = selection else { continue };
+            for passage in &selection.passages {
+                let uri = passage.resource.uri.as_str();
+                assert!(
+                    self.allows(who, Operation::List, uri) && self.allows(who, Operation::Read, uri),
+                    "{passage:?}"
+                );
+                assert!(uri.ends_with(passage.text.split(' ').next().unwrap()), "{passage:?}");
             }
         }
     }

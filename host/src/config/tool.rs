@@ -15,11 +15,13 @@ pub enum Tool {
     Read,
     /// `search_resources`: a search.
     Search,
+    /// `resource_context`: the best selection for a question within a budget.
+    Context,
 }
 
 impl Tool {
     /// All tools.
-    pub const ALL: [Self; 3] = [Self::List, Self::Read, Self::Search];
+    pub const ALL: [Self; 4] = [Self::List, Self::Read, Self::Search, Self::Context];
 
     /// Returns its name in the config.
     pub fn name(self) -> &'static str {
@@ -27,12 +29,13 @@ impl Tool {
             Self::List => "list",
             Self::Read => "read",
             Self::Search => "search",
+            Self::Context => "context",
         }
     }
 
     /// Whether it exists only where something is searched.
     pub(super) fn needs_search(self) -> bool {
-        matches!(self, Self::Search)
+        matches!(self, Self::Search | Self::Context)
     }
 }
 

@@ -7,8 +7,10 @@ use tokio::sync::watch;
 
 use super::Host;
 use super::background_loader::BackgroundLoader;
+#[cfg(feature = "search")]
+use super::context_resources::ContextResources;
 use super::data_dirs::DataDirs;
-use super::generation::{Generation, NativePluginConflict, NativePlugins, sorted_by_name};
+use super::generation::{Generation, NativePluginConflict, NativePlugins, mounted, sorted_by_name};
 use super::generation_store::GenerationStore;
 use super::lifecycle::RequestTracker;
 #[cfg(feature = "search")]
@@ -181,7 +183,7 @@ impl HostBuilder {
         #[cfg(feature = "search")]
         let searches = Arc::<SearchResources>::default();
         #[cfg(feature = "search")]
-        native.extend(searches.plugin());
+        native.extend(searches.plugin().into_iter().chain(ContextResources::plugin()));
         let (runtime, config) = self.start_runtime(state)?;
         let native = describe_native(&runtime, &native)?;
         let (plugin_runtime, config) = (Arc::new(runtime), Arc::new(config));
@@ -245,7 +247,7 @@ pub(super) fn describe_native(runtime: &PluginRuntime, native: &[NativePlugin]) 
 pub(super) fn log_warnings(config: Arc<Config>, native: &NativePlugins) {
     let native = native.clone();
     tokio::task::spawn_blocking(move || {
-        let native: Vec<_> = native.iter().map(|plugin| plugin.mount()).collect();
+        let native: Vec<_> = mounted(&config, &native).map(|plugin| plugin.mount()).collect();
         let (first, more) = config.first_warnings(MAX_WARNINGS, &native);
         for warning in first {
             tracing::warn!(target: log_target::CONFIG, "{warning}");

@@ -6,8 +6,12 @@
 
 use std::collections::BTreeMap;
 
+#[cfg(feature = "search")]
+use super::generation::BuiltIn;
 use super::resolve::{ValueFilter, route_error_for};
 use super::{CompleteRequest, Host};
+#[cfg(feature = "search")]
+use super::{context_resources, search_resources};
 use crate::access::Principal;
 use crate::audit::Facts;
 use crate::config::Operation;
@@ -38,8 +42,12 @@ impl Host {
             return Err(not_found());
         }
         #[cfg(feature = "search")]
-        if now.is_search(slot) {
-            return super::search_resources::complete(&self.generation_store, principal, &argument).await;
+        match now.built_in(slot) {
+            Some(BuiltIn::Search) => {
+                return search_resources::complete(&self.generation_store, principal, &argument).await;
+            }
+            Some(BuiltIn::Context) => return context_resources::complete(&argument),
+            None => {}
         }
         let plugin = slot.loaded()?;
         let known = context_arguments(&template, known);

@@ -7,7 +7,7 @@
 use std::sync::Arc;
 
 #[cfg(feature = "search")]
-use super::search_resources;
+use super::{context_resources, search_resources};
 use crate::access::Access;
 use crate::config::{self, Config};
 use crate::plugin::{NotLoaded, Plugin, PluginSlot};
@@ -53,6 +53,27 @@ impl<'a> Declared<'a> {
         match self {
             Self::Component(plugin) => &plugin.mount,
             Self::Native(plugin) => plugin.mount(),
+        }
+    }
+}
+
+/// A built-in plugin, whose reads the façade answers.
+#[cfg(feature = "search")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BuiltIn {
+    /// `search:`.
+    Search,
+    /// `context:`.
+    Context,
+}
+
+#[cfg(feature = "search")]
+impl BuiltIn {
+    fn named(name: &str) -> Option<Self> {
+        match name {
+            search_resources::NAME => Some(Self::Search),
+            context_resources::NAME => Some(Self::Context),
+            _ => None,
         }
     }
 }
@@ -107,10 +128,10 @@ impl Generation {
         Some(next)
     }
 
-    /// Whether that is the built-in plugin of searches.
+    /// Which of the built-in plugins that is.
     #[cfg(feature = "search")]
-    pub(super) fn is_search(&self, slot: &PluginSlot) -> bool {
-        has_search(&self.config, &self.native) && slot.name == search_resources::NAME
+    pub(super) fn built_in(&self, slot: &PluginSlot) -> Option<BuiltIn> {
+        BuiltIn::named(&slot.name).filter(|_| has_search(&self.config, &self.native))
     }
 
     /// The loaded plugins.
@@ -160,14 +181,7 @@ pub(super) fn check_conflicts(config: &Config, native: &NativePlugins) -> Result
 /// All plugins of a host, ordered by name.
 fn declared<'a>(config: &'a Config, native: &'a NativePlugins) -> Result<Vec<Declared<'a>>, NativePluginConflict> {
     let components = config.plugins.iter().map(Declared::Component);
-    let native_plugins = native.iter();
-    #[cfg(feature = "search")]
-    let native_plugins = {
-        // Searches are mounted while anything is searched.
-        let has_search = has_search(config, native);
-        native_plugins.filter(move |plugin| has_search || plugin.name() != search_resources::NAME)
-    };
-    let mut plugins: Vec<_> = components.chain(native_plugins.map(Declared::Native)).collect();
+    let mut plugins: Vec<_> = components.chain(mounted(config, native).map(Declared::Native)).collect();
     plugins.sort_by_key(Declared::name);
     let mut neighbors = plugins.iter().zip(plugins.iter().skip(1));
     match neighbors.find(|(one, other)| one.name() == other.name()) {
@@ -180,6 +194,21 @@ fn declared<'a>(config: &'a Config, native: &'a NativePlugins) -> Result<Vec<Dec
 #[cfg(feature = "search")]
 fn has_search(config: &Config, native: &NativePlugins) -> bool {
     config.has_search() || native.iter().any(|plugin| plugin.search_source().is_some())
+}
+
+/// The native plugins that are mounted: the built-in ones only while anything is searched.
+pub(super) fn mounted<'a>(config: &Config, native: &'a NativePlugins) -> impl Iterator<Item = &'a Arc<Plugin>> {
+    #[cfg(feature = "search")]
+    let is_mounted = {
+        let has_search = has_search(config, native);
+        move |plugin: &&Arc<Plugin>| has_search || BuiltIn::named(plugin.name()).is_none()
+    };
+    #[cfg(not(feature = "search"))]
+    let is_mounted = {
+        let _ = config;
+        |_: &&Arc<Plugin>| true
+    };
+    native.iter().filter(is_mounted)
 }
 
 /// The router from mounts to indices of the plugins.

@@ -1,4 +1,4 @@
-//! Search, for one principal.
+//! Search and context, for one principal.
 //!
 //! A hit needs both `list` and `read`. They are decided for each match before it is ranked, and once more, under the rules
 //! of that moment, before the hits are returned.
@@ -6,18 +6,21 @@
 use std::time::Duration;
 
 use super::Host;
+use super::generation::BuiltIn;
 use super::generation_store::GenerationStore;
 use super::resolve::ResolvedTarget;
-use super::search_resources;
+use super::{context_resources, search_resources};
 use crate::access::{Policy, Principal};
 use crate::audit::Facts;
 use crate::config::Operation;
 use crate::log_target;
 use crate::resource::{Error, ResourceContents};
-use crate::search::{SearchError, SearchRequest, SearchResults, SearchStatus};
+use crate::search::{ContextRequest, ContextSelection, SearchError, SearchRequest, SearchResults, SearchStatus};
 
 /// The name of a search in records.
 const SEARCH: &str = "search";
+/// The name of a selection of context in records.
+const CONTEXT: &str = "context";
 /// The retry delay while too many searches run.
 const BUSY_RETRY_DELAY: Duration = Duration::from_secs(1);
 
@@ -38,18 +41,35 @@ impl Host {
         self.audited(principal, SEARCH, &query, &facts, searching).await
     }
 
-    /// Reads a resource of search for a principal; none if a plugin has to be read.
+    /// Chooses the best passages for a question within a budget of tokens, from the resources of all plugins that are searched,
+    /// as far as the principal may list and read them. The text is as it was when it was indexed.
+    ///
+    /// The result is the same for the same index. It is partial if the search takes longer than 200 ms.
+    ///
+    /// # Errors
+    ///
+    /// As [`search`](Self::search).
+    pub async fn context(&self, principal: &Principal, request: ContextRequest) -> Result<ContextSelection, Error> {
+        let facts = Facts::default();
+        let query = request.query.clone().unwrap_or_default();
+        let choosing = context(&self.generation_store, principal, request, &facts);
+        self.audited(principal, CONTEXT, &query, &facts, choosing).await
+    }
+
+    /// Reads a resource of search or context for a principal; none if a plugin has to be read.
     pub(super) async fn read_built_in(
         &self,
         principal: &Principal,
         target: &ResolvedTarget<'_>,
         facts: &Facts,
     ) -> Option<Result<Vec<ResourceContents>, Error>> {
-        if !self.generation.load().is_search(target.slot) {
-            return None;
+        let ResolvedTarget { slot, uri, path, .. } = target;
+        let store = &self.generation_store;
+        let built_in = self.generation.load().built_in(slot)?;
+        match built_in {
+            BuiltIn::Search => Some(search_resources::read(store, principal, uri, path, facts).await),
+            BuiltIn::Context => Some(context_resources::read(store, principal, uri, path, facts).await),
         }
-        let ResolvedTarget { uri, path, .. } = target;
-        Some(search_resources::read(&self.generation_store, principal, uri, path, facts).await)
     }
 
     /// Returns what the index has of each plugin that is searched, ordered by name.
@@ -83,10 +103,7 @@ pub(super) async fn search(
 ) -> Result<SearchResults, Error> {
     let now = store.generation.load_full();
     facts.set_generation(now.number);
-    if request.query.len() > SearchRequest::MAX_QUERY_LEN {
-        let (found, max) = (request.query.len(), SearchRequest::MAX_QUERY_LEN);
-        return Err(Error::InvalidRequest { message: format!("the query has {found} bytes, more than {max}") });
-    }
+    check_length(&request.query)?;
     request.within = request.within.map(|uri| now.router.route(&uri).map_or(uri, |routed| routed.uri.into()));
     let policy = now.access.policy(principal);
     let searched = store.search.search(&request, move |uri| may_find(&policy, uri)).await;
@@ -101,6 +118,38 @@ pub(super) async fn search(
         .indexing
         .retain(|plugin| now.slot(plugin).is_some_and(|slot| policy.may_allow_below(Operation::List, &slot.mount)));
     Ok(results)
+}
+
+/// Chooses passages for a principal.
+pub(super) async fn context(
+    store: &GenerationStore,
+    principal: &Principal,
+    request: ContextRequest,
+    facts: &Facts,
+) -> Result<ContextSelection, Error> {
+    let now = store.generation.load_full();
+    facts.set_generation(now.number);
+    request.query.as_deref().map_or(Ok(()), check_length)?;
+    let policy = now.access.policy(principal);
+    let chosen = store.search.context(&request, move |uri| may_find(&policy, uri)).await;
+    let mut selection = chosen.map_err(search_error)?;
+    let now = store.generation.load_full();
+    let policy = now.access.policy(principal);
+    selection.passages.retain(|passage| may_find(&policy, passage.resource.uri.as_str()));
+    selection.tokens = selection.passages.iter().map(|passage| passage.tokens).sum();
+    selection
+        .indexing
+        .retain(|plugin| now.slot(plugin).is_some_and(|slot| policy.may_allow_below(Operation::List, &slot.mount)));
+    Ok(selection)
+}
+
+/// Rejects a query that is too long.
+fn check_length(query: &str) -> Result<(), Error> {
+    let (found, max) = (query.len(), SearchRequest::MAX_QUERY_LEN);
+    if found <= max {
+        return Ok(());
+    }
+    Err(Error::InvalidRequest { message: format!("the query has {found} bytes, more than {max}") })
 }
 
 /// Whether the policy lets a resource be found, by its URI in normal form.

@@ -19,9 +19,9 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock, Weak};
 
 use parking_lot::Mutex;
-use percent_encoding::percent_decode_str;
 
 use super::generation_store::GenerationStore;
+use super::parameters::parameters;
 use super::search::{may_find, search};
 use crate::access::Principal;
 use crate::audit::Facts;
@@ -31,7 +31,7 @@ use crate::config::{Operation, PluginName};
 use crate::provider::{
     ChangeSet, Contents, Entry, Failure, NativePlugin, Page, Provider, ProviderInfo, Result, Template, async_trait,
 };
-use crate::resource::{Annotations, Argument, Completion, Error, Meta, Resource, ResourceBody, ResourceContents};
+use crate::resource::{Argument, Completion, Error, Resource, ResourceBody, ResourceContents};
 use crate::search::{SearchRequest, SearchResults, to_json};
 use crate::uri::{Mount, Path, Uri};
 
@@ -121,10 +121,7 @@ fn parse(path: &str, saved: &[SavedSearch]) -> Result<SearchPath> {
 fn parse_query(query: &str) -> Result<SearchRequest> {
     let mut request = SearchRequest::new("");
     let mut has_query = false;
-    for pair in query.split('&').filter(|pair| !pair.is_empty()) {
-        let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
-        let value = value.replace('+', " ");
-        let value = percent_decode_str(&value).decode_utf8_lossy().into_owned();
+    for (name, value) in parameters(query) {
         match name {
             "q" => (request.query, has_query) = (value, true),
             // An expression of the template without a value.
@@ -290,25 +287,9 @@ pub(super) async fn read(
     let results = search(store, principal, request, facts).await?;
     let text = to_json(results).to_string();
     facts.set_bytes(u64::try_from(text.len()).unwrap_or(u64::MAX));
-    Ok(vec![ResourceContents { entry: json_resource(uri, text.len()), body: ResourceBody::Text(text) }])
-}
-
-/// The resource that a result of so many bytes is.
-fn json_resource(uri: &Uri, len: usize) -> Resource {
-    Resource {
-        uri: uri.clone(),
-        name: "search".to_owned(),
-        title: None,
-        description: None,
-        mime_type: Some(JSON.to_owned()),
-        size: u64::try_from(len).ok(),
-        annotations: Annotations::default(),
-        icons: Vec::new(),
-        listable: false,
-        subscribable: false,
-        ttl: None,
-        meta: Meta::new(),
-    }
+    let (mime_type, size) = (Some(JSON.to_owned()), u64::try_from(text.len()).ok());
+    let entry = Resource { mime_type, size, ..Resource::named(uri.clone(), "search") };
+    Ok(vec![ResourceContents { entry, body: ResourceBody::Text(text) }])
 }
 
 /// Completes a variable of the template of searches for a principal.

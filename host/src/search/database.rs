@@ -43,8 +43,12 @@ const SCHEMA: &str = "
         path TEXT NOT NULL,
         kind TEXT,
         language TEXT,
+        priority REAL,
+        modified TEXT,
+        audience INTEGER NOT NULL,
         UNIQUE (source, path)
     ) STRICT;
+    CREATE INDEX documents_by_priority ON documents (priority DESC, modified DESC, id);
     CREATE TABLE details (
         document INTEGER PRIMARY KEY,
         entry TEXT NOT NULL,

@@ -52,26 +52,26 @@ impl DocumentEntry {
         }
     }
 
+    /// The audience as bits: 1 for people, 2 for models; 0 if it is not specified.
+    pub(super) fn audience(&self) -> u8 {
+        u8::from(self.for_user) | u8::from(self.for_assistant) << 1
+    }
+
     /// The resource at that URI.
     pub(super) fn into_resource(self, uri: Uri) -> Resource {
         let roles = [(self.for_user, Role::User), (self.for_assistant, Role::Assistant)];
+        let audience = roles.into_iter().filter(|(is_there, _)| *is_there).map(|(_, role)| role).collect();
         Resource {
-            uri,
-            name: self.name,
             title: self.title,
             description: self.description,
             mime_type: self.mime_type,
             size: self.size,
             annotations: Annotations {
-                audience: roles.into_iter().filter(|(is_there, _)| *is_there).map(|(_, role)| role).collect(),
+                audience,
                 priority: self.priority.and_then(Priority::new),
                 last_modified: self.last_modified.and_then(Timestamp::new),
             },
-            icons: Vec::new(),
-            listable: false,
-            subscribable: false,
-            ttl: None,
-            meta: serde_json::Map::new(),
+            ..Resource::named(uri, &self.name)
         }
     }
 }

@@ -130,7 +130,15 @@ impl Index {
     where
         F: FnMut(SourceId, &str) -> Option<String> + Send + 'static,
     {
-        let result = self.read(|connection| lookup.run(connection)).await;
+        self.read(|connection| lookup.run(connection)).await
+    }
+
+    /// Runs an operation on a connection that reads. It is interrupted after [`LOOKUP_TIME`]. A damaged index is created anew.
+    pub(super) async fn read<T: Send + 'static>(
+        self: &Arc<Self>,
+        operation: impl FnOnce(&Connection) -> Result<T, IndexError> + Send + 'static,
+    ) -> Result<T, IndexError> {
+        let result = self.read_once(operation).await;
         if let Err(IndexError::Damaged(reason)) = &result {
             tracing::warn!(target: log_target::SEARCH, reason, "the search index is damaged; it is created anew");
             self.rebuild().await?;
@@ -138,8 +146,7 @@ impl Index {
         result
     }
 
-    /// Runs a short operation on a connection that reads. It is interrupted after [`LOOKUP_TIME`].
-    pub(super) async fn read<T: Send + 'static>(
+    async fn read_once<T: Send + 'static>(
         self: &Arc<Self>,
         operation: impl FnOnce(&Connection) -> Result<T, IndexError> + Send + 'static,
     ) -> Result<T, IndexError> {
@@ -274,6 +281,7 @@ mod tests {
             query: Query::parse(query),
             kind: None,
             language: None,
+            audience: 0,
             limit: 10,
             deadline: Instant::now() + Duration::from_secs(60),
             filter: |_, path: &str| (!path.starts_with("hidden")).then(|| format!("a:///{path}")),

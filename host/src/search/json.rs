@@ -19,21 +19,11 @@ pub(crate) fn to_json(results: SearchResults) -> Value {
 
 fn hit_to_json(hit: SearchHit) -> Value {
     let SearchHit { resource, snippet, lines_uri } = hit;
-    let mut members = Map::new();
-    let mut add = |name: &str, value: Option<Value>| {
-        members.extend(value.map(|value| (name.to_owned(), value)));
-    };
-    add("uri", Some(json!(resource.uri)));
-    add("name", Some(json!(resource.name)));
-    add("title", resource.title.map(Value::from));
-    add("description", resource.description.map(Value::from));
-    add("mimeType", resource.mime_type.map(Value::from));
-    add("size", resource.size.map(Value::from));
-    add("lastModified", resource.annotations.last_modified.map(|time| json!(time.as_str())));
+    let mut members = resource.to_json();
     if let Some(snippet) = snippet {
-        add("snippet", Some(json!(snippet.text)));
-        add("lines", Some(json!([snippet.lines.0, snippet.lines.1])));
+        members.insert("snippet".to_owned(), json!(snippet.text));
+        members.insert("lines".to_owned(), json!([snippet.lines.0, snippet.lines.1]));
     }
-    add("linesUri", lines_uri.map(|uri| json!(uri)));
-    Value::Object(members)
+    members.extend(lines_uri.map(|uri| ("linesUri".to_owned(), json!(uri))));
+    members.into()
 }

@@ -15,6 +15,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 
 use super::database::IndexError;
 use super::document::{DocumentEntry, Passage};
+use super::passages::{self, FoundPassage};
 use super::query::{Query, Term};
 use super::snippet::{Snippet, SnippetFinder, WeightedTerm};
 use super::store::SourceId;
@@ -32,6 +33,8 @@ pub(super) struct Lookup<F> {
     /// A MIME type, or its part before the slash.
     pub(super) kind: Option<String>,
     pub(super) language: Option<String>,
+    /// An audience as bits, as documents have it; 0 for all.
+    pub(super) audience: u8,
     /// The number of hits.
     pub(super) limit: usize,
     pub(super) deadline: Instant,
@@ -59,14 +62,33 @@ pub(super) struct LookupResult {
     pub(super) is_partial: bool,
 }
 
+/// The passages that a lookup has found.
+#[derive(Debug, Default)]
+pub(super) struct PassagesResult {
+    pub(super) found: Vec<FoundPassage>,
+    /// Whether the lookup was interrupted.
+    pub(super) is_partial: bool,
+}
+
+/// The best matches of a query.
+#[derive(Default)]
+struct Ranking {
+    /// The best first.
+    best: Vec<Candidate>,
+    /// The weights of the terms.
+    weights: Vec<f64>,
+    total: u64,
+    is_partial: bool,
+}
+
 /// A match, ordered by rank: the best is the smallest.
 #[derive(Debug, PartialEq)]
-struct Candidate {
-    score: f64,
-    uri: String,
-    id: i64,
-    source: SourceId,
-    path: String,
+pub(super) struct Candidate {
+    pub(super) score: f64,
+    pub(super) uri: String,
+    pub(super) id: i64,
+    pub(super) source: SourceId,
+    pub(super) path: String,
 }
 
 impl Eq for Candidate {}
@@ -87,43 +109,64 @@ impl Ord for Candidate {
 impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
     /// Runs the lookup.
     pub(super) fn run(mut self, connection: &Connection) -> Result<LookupResult, IndexError> {
-        let mut result = LookupResult::default();
-        if self.query.is_empty() || self.limit == 0 {
-            return Ok(result);
-        }
-        // Document frequencies, matches and snippets are of one state of the index.
         let transaction = connection.unchecked_transaction()?;
         let terms: Vec<Term> = self.query.terms().cloned().collect();
-        let documents: u64 =
-            transaction.query_row("SELECT coalesce(sum(documents), 0) FROM sources", [], |row| row.get(0))?;
-        let best = match interruptible(self.frequencies(&transaction, &terms))? {
-            Some(frequencies) => {
-                let frequency = |term: &Term| {
-                    let index = terms.iter().position(|other| other == term);
-                    index.and_then(|index| frequencies.get(index).copied()).flatten()
-                };
-                let is_rare = |term: &Term| {
-                    documents < MIN_DOCUMENTS
-                        || frequency(term).is_none_or(|found| found.saturating_mul(FREQUENT) <= documents)
-                };
-                let expression = self.query.expression(is_rare);
-                let best = self.candidates(&transaction, &expression, &mut result)?;
-                let weight = |term: &Term| frequency(term).map_or(1.0, |found| inverse_frequency(found, documents));
-                let weighted: Vec<_> = terms.iter().map(|term| WeightedTerm { term, weight: weight(term) }).collect();
-                (best, weighted)
-            }
-            None => {
-                result.is_partial = true;
-                return Ok(result);
-            }
-        };
-        let (best, weighted) = best;
+        let Ranking { best, weights, total, is_partial } = self.rank(&transaction, &terms)?;
+        let weighted = weighted(&terms, &weights);
+        let mut found = Vec::new();
         for candidate in best {
-            if let Some(found) = self.load(&transaction, candidate, &weighted)? {
-                result.found.push(found);
+            found.extend(self.load(&transaction, candidate, &weighted)?);
+        }
+        Ok(LookupResult { found, total, is_partial })
+    }
+
+    /// Runs the lookup, and returns the passages that match.
+    pub(super) fn run_passages(mut self, connection: &Connection) -> Result<PassagesResult, IndexError> {
+        let transaction = connection.unchecked_transaction()?;
+        let terms: Vec<Term> = self.query.terms().cloned().collect();
+        let Ranking { best, weights, mut is_partial, .. } = self.rank(&transaction, &terms)?;
+        let weighted = weighted(&terms, &weights);
+        let best_score = best.first().map_or(-1.0, |first| first.score);
+        let mut found = Vec::new();
+        for candidate in best {
+            if Instant::now() >= self.deadline {
+                is_partial = true;
+                break;
+            }
+            let rank = candidate.score / best_score;
+            match interruptible(passages::matching(&transaction, &candidate, rank, &weighted))? {
+                Some(passages) => found.extend(passages),
+                None => is_partial = true,
             }
         }
-        Ok(result)
+        Ok(PassagesResult { found, is_partial })
+    }
+
+    /// Finds the best matches, and weighs the terms.
+    fn rank(&mut self, connection: &Connection, terms: &[Term]) -> Result<Ranking, IndexError> {
+        let mut ranking = Ranking::default();
+        if self.query.is_empty() || self.limit == 0 {
+            return Ok(ranking);
+        }
+        // Document frequencies, matches and texts are of one state of the index: the caller has a transaction.
+        let documents: u64 =
+            connection.query_row("SELECT coalesce(sum(documents), 0) FROM sources", [], |row| row.get(0))?;
+        let Some(frequencies) = interruptible(self.frequencies(connection, terms))? else {
+            ranking.is_partial = true;
+            return Ok(ranking);
+        };
+        let frequency = |term: &Term| {
+            let index = terms.iter().position(|other| other == term);
+            index.and_then(|index| frequencies.get(index).copied()).flatten()
+        };
+        let is_rare = |term: &Term| {
+            documents < MIN_DOCUMENTS || frequency(term).is_none_or(|found| found.saturating_mul(FREQUENT) <= documents)
+        };
+        let expression = self.query.expression(is_rare);
+        let weight = |found: &Option<u64>| found.map_or(1.0, |found| inverse_frequency(found, documents));
+        ranking.weights = frequencies.iter().map(weight).collect();
+        ranking.best = self.candidates(connection, &expression, &mut ranking)?;
+        Ok(ranking)
     }
 
     /// The number of documents that each term is in; none where that is not known.
@@ -144,15 +187,16 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
         &mut self,
         connection: &Connection,
         expression: &str,
-        result: &mut LookupResult,
+        result: &mut Ranking,
     ) -> Result<Vec<Candidate>, IndexError> {
         let mut statement = connection.prepare_cached(
             "SELECT t.rowid, bm25(terms, 2.0, 1.0), d.source, d.path FROM terms t CROSS JOIN documents d ON d.id = t.rowid
              WHERE terms MATCH ?1
                AND (?2 IS NULL OR d.kind = ?2 OR substr(d.kind, 1, length(?2) + 1) = ?2 || '/')
-               AND (?3 IS NULL OR d.language = ?3)",
+               AND (?3 IS NULL OR d.language = ?3)
+               AND (?4 = 0 OR d.audience = 0 OR d.audience & ?4 != 0)",
         )?;
-        let mut rows = statement.query(params![expression, self.kind, self.language])?;
+        let mut rows = statement.query(params![expression, self.kind, self.language, self.audience])?;
         let mut best = BinaryHeap::new();
         loop {
             let Some(next) = interruptible(rows.next().map_err(IndexError::from))? else {
@@ -247,7 +291,7 @@ pub(super) fn values(
 }
 
 /// Returns none if the operation was interrupted.
-fn interruptible<T>(result: Result<T, IndexError>) -> Result<Option<T>, IndexError> {
+pub(super) fn interruptible<T>(result: Result<T, IndexError>) -> Result<Option<T>, IndexError> {
     match result {
         Ok(value) => Ok(Some(value)),
         Err(IndexError::Interrupted) => Ok(None),
@@ -261,6 +305,11 @@ fn retry_interrupted<T>(mut operation: impl FnMut() -> Result<T, IndexError>) ->
         Err(IndexError::Interrupted) => operation(),
         result => result,
     }
+}
+
+fn weighted<'a>(terms: &'a [Term], weights: &[f64]) -> Vec<WeightedTerm<'a>> {
+    let weights = weights.iter().copied().chain(std::iter::repeat(1.0));
+    terms.iter().zip(weights).map(|(term, weight)| WeightedTerm { term, weight }).collect()
 }
 
 /// The weight of a term: the logarithm of its inverse document frequency.

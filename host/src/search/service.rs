@@ -11,12 +11,14 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio_util::task::AbortOnDropHandle;
 
+use super::context::{self, Candidate, ContextPassage, ContextRequest, ContextSelection, estimate_tokens};
 #[cfg(feature = "cli")]
 use super::database::DatabasePath;
 use super::database::IndexError;
 use super::index::Index;
 use super::indexer::{Indexer, SourceState, now_millis};
 use super::lookup::{self, Found, Lookup};
+use super::passages::{self, FoundPassage};
 use super::query::Query;
 #[cfg(feature = "cli")]
 use super::source::SearchSource;
@@ -27,10 +29,14 @@ use crate::config::Config;
 use crate::config::search::Search;
 use crate::log_target;
 use crate::plugin::Plugin;
+use crate::resource::Role;
 use crate::uri::{Mount, Uri};
 
 /// A source that no host has used for so long is removed from the index.
 const UNUSED_AFTER: Duration = Duration::from_hours(30 * 24);
+
+/// The number of documents whose passages may be part of a context.
+const MAX_CONTEXT_DOCUMENTS: usize = 50;
 
 /// Why a search has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -164,6 +170,41 @@ impl SearchService {
         self.state.lock().index.as_ref().map(|index| index.change_count()).unwrap_or_default()
     }
 
+    /// Chooses passages within a budget, of the sources' documents that are visible.
+    pub(crate) async fn context(
+        &self,
+        request: &ContextRequest,
+        is_visible: impl Fn(&str) -> bool + Send + 'static,
+    ) -> Result<ContextSelection, SearchError> {
+        let (index, sources, indexing) = self.searched()?;
+        let searched = sources.clone();
+        let filter = move |source: SourceId, path: &str| {
+            let uri = [searched.get(&source)?.mount.as_str(), path].concat();
+            is_visible(&uri).then_some(uri)
+        };
+        let audience = match request.audience {
+            None => 0,
+            Some(Role::User) => 1,
+            Some(Role::Assistant) => 2,
+        };
+        let (deadline, budget) = (Index::deadline(), request.budget);
+        let found = match &request.query {
+            Some(query) => {
+                let (query, limit) = (Query::parse(query), MAX_CONTEXT_DOCUMENTS);
+                let lookup = Lookup { query, kind: None, language: None, audience, limit, deadline, filter };
+                index.read(move |connection| lookup.run_passages(connection)).await
+            }
+            None => {
+                let finding =
+                    index.read(move |connection| passages::by_priority(connection, audience, budget, deadline, filter));
+                finding.await
+            }
+        }?;
+        let is_partial = found.is_partial;
+        let candidates = found.found.into_iter().filter_map(|found| to_candidate(found, &sources)).collect();
+        Ok(ContextSelection { is_partial, indexing, ..context::select(candidates, budget) })
+    }
+
     /// The MIME types, or the languages, of the documents that are visible, in alphabetical order, as far as they are found in
     /// time.
     pub(crate) async fn values(
@@ -180,7 +221,14 @@ impl SearchService {
 
     /// Deletes the index; everything is indexed again.
     pub(crate) async fn rebuild(&self) -> Result<(), SearchError> {
-        let index = self.state.lock().index.clone().ok_or(SearchError::Off)?;
+        let index = {
+            let state = self.state.lock();
+            // Nobody takes what was indexed before for the new index.
+            for source in state.sources.values() {
+                source.state.status.send_modify(|status| (status.is_complete, status.error) = (false, None));
+            }
+            state.index.clone().ok_or(SearchError::Off)?
+        };
         Ok(index.rebuild().await?)
     }
 
@@ -204,6 +252,7 @@ impl SearchService {
             query: Query::parse(&request.query),
             kind: request.kind.as_deref().map(|kind| kind.trim_end_matches("/*").to_ascii_lowercase()),
             language: request.language.as_deref().map(str::to_ascii_lowercase),
+            audience: 0,
             limit: request.limit.min(SearchRequest::MAX_LIMIT),
             deadline: Index::deadline(),
             filter,
@@ -302,6 +351,21 @@ fn to_hit(found: Found, sources: &BTreeMap<SourceId, SearchedSource>) -> Option<
         crate::catalog::ListingItem::prefix_title(&mut resource, title);
     }
     Some(SearchHit { resource, snippet: found.snippet, lines_uri })
+}
+
+fn to_candidate(found: FoundPassage, sources: &BTreeMap<SourceId, SearchedSource>) -> Option<Candidate> {
+    let FoundPassage { source, path, entry, text, line, relevance, words } = found;
+    let SearchedSource { mount, has_lines, .. } = sources.get(&source)?;
+    let uri = mount.compose(&path).ok()?.uri;
+    let lines = (line, line.saturating_add(text.lines().count().saturating_sub(1)));
+    let is_plain_text = entry.mime_type.as_deref().is_none_or(|kind| kind.starts_with("text/"));
+    let has_lines = *has_lines && is_plain_text && !path.contains('?');
+    let lines_uri = if has_lines { lines_uri(mount, &path, lines) } else { None };
+    let priority = entry.priority.map(|priority| format!("priority {priority}"));
+    let matches = (!words.is_empty()).then(|| format!("matches {}", words.join(", ")));
+    let reason = matches.into_iter().chain(priority).collect::<Vec<_>>().join("; ");
+    let (tokens, resource) = (estimate_tokens(&text), entry.into_resource(uri));
+    Some(Candidate { passage: ContextPassage { resource, lines_uri, text, lines, tokens, reason }, relevance })
 }
 
 fn lines_uri(mount: &Mount, path: &str, (first, last): (usize, usize)) -> Option<Uri> {

@@ -46,6 +46,17 @@ fn matches(passage: &str, terms: &[WeightedTerm<'_>]) -> (f64, Matches) {
     (weight_of(&distinct, terms), Matches { found })
 }
 
+/// Returns those of the terms that a passage has.
+pub(super) fn matching_terms<'t, 'q>(passage: &str, terms: &'t [WeightedTerm<'q>]) -> Vec<&'t WeightedTerm<'q>> {
+    let mut found = vec![false; terms.len()];
+    for_each_token(passage, |token, _, _| {
+        for (term, is_found) in terms.iter().zip(&mut found) {
+            *is_found |= term.term.matches(token);
+        }
+    });
+    terms.iter().zip(found).filter(|(_, is_found)| *is_found).map(|(term, _)| term).collect()
+}
+
 fn weight_of(distinct: &BTreeSet<usize>, terms: &[WeightedTerm<'_>]) -> f64 {
     distinct.iter().filter_map(|index| terms.get(*index)).map(|term| term.weight).sum()
 }

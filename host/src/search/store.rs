@@ -6,7 +6,7 @@
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
 use super::database::IndexError;
-use super::document::{Document, passages};
+use super::document::{Document, DocumentEntry, passages};
 
 /// The number of documents that one transaction removes.
 const REMOVAL_BATCH: usize = 256;
@@ -234,11 +234,14 @@ fn put(
         }
     };
     let mut statement = transaction.prepare_cached(
-        "INSERT INTO documents (id, source, path, kind, language) VALUES (?1, ?2, ?3, ?4, ?5) RETURNING id",
+        "INSERT INTO documents (id, source, path, kind, language, priority, modified, audience)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) RETURNING id",
     )?;
-    let kind = document.entry.mime_type.as_deref().map(essence);
-    let id: i64 =
-        statement.query_row(params![id, source.0, document.path, kind, document.language()], |row| row.get(0))?;
+    let DocumentEntry { mime_type, priority, last_modified, .. } = &document.entry;
+    let (kind, language, audience) =
+        (mime_type.as_deref().map(essence), document.language(), document.entry.audience());
+    let columns = params![id, source.0, document.path, kind, language, priority, last_modified, audience];
+    let id: i64 = statement.query_row(columns, |row| row.get(0))?;
     let entry = serde_json::to_string(&document.entry).map_err(|error| IndexError::Failed(error.to_string()))?;
     let mut statement = transaction.prepare_cached(
         "INSERT INTO details (document, entry, entry_hash, text_hash, bytes, checked) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",

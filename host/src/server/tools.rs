@@ -5,6 +5,7 @@
 //! | `list_resources` | `resources/list` | a line and a link for each resource | the page |
 //! | `read_resource` | `resources/read` | the text; other content as an embedded resource | the contents |
 //! | `search_resources` | a search | a paragraph and a link for each hit | the result |
+//! | `resource_context` | a selection within a budget | the passages, and a link for each | the selection |
 //!
 //! A tool calls the façade as the request for resources does: with the same principal, rules, limits and records. A client
 //! that ignores one of both forms of the content misses nothing: the text has what a model needs, and structured content
@@ -15,6 +16,8 @@
 //! that does not exist is an error of the request.
 
 mod call;
+#[cfg(feature = "search")]
+mod context;
 mod definition;
 #[cfg(feature = "search")]
 mod search;

@@ -95,8 +95,10 @@ pub(in crate::server) async fn call(
         Tool::Read => read(host, principal, arguments).await,
         #[cfg(feature = "search")]
         Tool::Search => super::search::call(host, principal, arguments, revision).await,
+        #[cfg(feature = "search")]
+        Tool::Context => super::context::call(host, principal, arguments, revision).await,
         #[cfg(not(feature = "search"))]
-        Tool::Search => Err(ToolError::Arguments("this build has no search".to_owned())),
+        Tool::Search | Tool::Context => Err(ToolError::Arguments("this build has no search".to_owned())),
     };
     Ok(match called {
         Ok(Output { text, items, structured, footprint, missing }) => {
@@ -135,7 +137,10 @@ async fn list(
         text.push_str("There are no resources.\n");
     }
     let mut structured = Map::new();
-    structured.insert("resources".to_owned(), listing.items.iter().map(resource_json).collect());
+    structured.insert(
+        "resources".to_owned(),
+        listing.items.iter().map(|resource| Value::Object(resource.to_json())).collect(),
+    );
     if let Some(cursor) = &listing.next_cursor {
         text.push_str(&format!("\nThere are more; continue with this cursor: {cursor}\n"));
         structured.insert("nextCursor".to_owned(), json!(cursor));
@@ -175,20 +180,6 @@ pub(super) fn summary(resource: &Resource) -> String {
     }
 }
 
-fn resource_json(resource: &Resource) -> Value {
-    let Resource { uri, name, title, description, mime_type, size, annotations, .. } = resource;
-    let optional = [
-        ("title", title.as_ref().map(|title| json!(title))),
-        ("description", description.as_ref().map(|description| json!(description))),
-        ("mimeType", mime_type.as_ref().map(|mime_type| json!(mime_type))),
-        ("size", size.map(Value::from)),
-        ("lastModified", annotations.last_modified.as_ref().map(|time| json!(time.as_str()))),
-    ];
-    let mut members = Map::from_iter([("uri".to_owned(), json!(uri)), ("name".to_owned(), json!(name))]);
-    members.extend(optional.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
-    Value::Object(members)
-}
-
 fn contents_json(contents: &ResourceContents) -> Value {
     let ResourceContents { entry, body } = contents;
     let mut members = Map::from_iter([("uri".to_owned(), json!(entry.uri))]);
@@ -206,12 +197,11 @@ pub(super) fn link(resource: &Resource, revision: Revision) -> Option<Value> {
     if !revision.has_titles() {
         return None;
     }
-    let mut link = resource_json(resource);
-    let members = link.as_object_mut()?;
+    let mut members = resource.to_json();
     // It is part of `annotations` there.
     members.remove("lastModified");
     members.insert("type".to_owned(), json!("resource_link"));
-    Some(link)
+    Some(Value::Object(members))
 }
 
 fn encode(text: String, items: Vec<Value>, structured: Option<Value>, is_error: bool, revision: Revision) -> Encoder {

@@ -31,7 +31,7 @@ pub(in crate::server) fn operations(name: &str) -> &'static [Operation] {
     match tool_named(&Tool::ALL, name) {
         Some(Tool::List) => &[Operation::List],
         Some(Tool::Read) => &[Operation::Read],
-        Some(Tool::Search) => &[Operation::List, Operation::Read],
+        Some(Tool::Search | Tool::Context) => &[Operation::List, Operation::Read],
         None => &[],
     }
 }
@@ -41,6 +41,7 @@ fn tool_name(tool: Tool) -> &'static str {
         Tool::List => "list_resources",
         Tool::Read => "read_resource",
         Tool::Search => "search_resources",
+        Tool::Context => "resource_context",
     }
 }
 
@@ -76,8 +77,10 @@ fn definition(tool: Tool, revision: Revision) -> Option<Value> {
         },
         #[cfg(feature = "search")]
         Tool::Search => super::search::describe(),
+        #[cfg(feature = "search")]
+        Tool::Context => super::context::describe(),
         #[cfg(not(feature = "search"))]
-        Tool::Search => return None,
+        Tool::Search | Tool::Context => return None,
     };
     let mut members = Map::new();
     members.insert("name".to_owned(), json!(tool_name(tool)));
