@@ -177,6 +177,36 @@ async fn keys_read_list_test_and_quit_and_leave_the_terminal_as_it_was() {
 }
 
 #[tokio::test]
+async fn while_the_new_component_is_compiled_and_if_it_does_not_load_answers_are_said_to_be_of_the_last_one() {
+    let project = DevProject::new();
+    // A custom section makes it another component, which takes the host a second to compile.
+    let mut component = fs::read(fixture("sample")).unwrap();
+    let section = format!("x{:?}", std::time::SystemTime::now());
+    component.extend([0, u8::try_from(section.len() + 1).unwrap(), 1]);
+    component.extend(section.as_bytes());
+    project.folder().write(".components/slow.wasm", component);
+    project.folder().write(".components/broken.wasm", "no component");
+    let mut dev = DevOnTerminal::start(&project);
+    dev.wait_for("+ x:///world").await;
+    project.folder().write("choice", "broken");
+    dev.wait_for("reload failed").await;
+    dev.press("rworld\r");
+    dev.wait_for("note: the new component is not loaded; this is of the last one").await;
+    dev.wait_for("Hello, world!").await;
+    project.folder().write("choice", "slow");
+    dev.wait_for("compiling, ").await;
+    dev.press("l");
+    dev.wait_for("note: the new component is being compiled; this is of the last one").await;
+    dev.wait_for("+ x:///plain").await;
+    dev.wait_for("ready │ r read").await;
+    dev.press("rplain\r");
+    dev.wait_for("==> x:///plain").await;
+    dev.press("q");
+    assert_eq!(dev.wait_exit().await, (Some(0), true));
+    assert!(!dev.text().rsplit_once("+ x:///plain").unwrap().1.contains("of the last one"), "{}", dev.text());
+}
+
+#[tokio::test]
 async fn after_it_was_stopped_keys_are_read_as_before() {
     let project = DevProject::new();
     let mut dev = DevOnTerminal::start(&project);
