@@ -141,6 +141,11 @@ impl Builds {
         on_one_line(self.settings.build.as_str())
     }
 
+    /// Returns the digest of a component as the last build left it.
+    pub(super) fn digest_of(&self, component: &Path) -> Option<Digest> {
+        self.components.get(component).copied().flatten()
+    }
+
     /// Takes the time of the change whose effect is about to be shown.
     pub(super) fn take_changed_at(&mut self) -> Option<Instant> {
         self.changed_at.take()

@@ -30,7 +30,7 @@ use crate::cli::messages::Messages;
 use crate::cli::signals::Hangup;
 use crate::host::{Host, PluginState};
 use crate::server::ServeError;
-use crate::watch::Update;
+use crate::watch::{Subscriber, Update};
 
 /// The interval at which the duration of a build is shown.
 const TICK: Duration = Duration::from_secs(1);
@@ -44,14 +44,15 @@ pub(super) struct Session<'c> {
     url: String,
     builds: Builds,
     compilations: Compilations,
-    /// Whether a build has made another component than the one that is served.
-    is_outdated: bool,
     /// Reloads when the config or a component changes; begins when all files of the config are there.
     config_watcher: Option<AbortOnDropHandle<()>>,
     listing: Listing,
     /// The generation that the listing is of.
     listed_generation: Option<u64>,
     fetching: Option<AbortOnDropHandle<Fetched>>,
+    /// Notified when the listing changes, while the one that was fetched last is complete and of what was built last: a listing that
+    /// fails is called once, and not by the watcher, too.
+    follower: Option<Subscriber>,
     /// Whether something changed since the listing is being fetched.
     is_stale: bool,
     /// The test that is running, which is polled by the loop.
@@ -90,11 +91,11 @@ impl<'c> Session<'c> {
             host,
             url,
             compilations,
-            is_outdated: false,
             config_watcher: None,
             listing: Listing::default(),
             listed_generation: None,
             fetching: None,
+            follower: None,
             is_stale: false,
             testing: None,
             editor: None,
@@ -116,8 +117,6 @@ impl<'c> Session<'c> {
     ) -> Result<(), CliError> {
         let host = self.host.clone();
         let mut generations = host.generations();
-        let subscriber = host.subscriber(&Principal::LOCAL);
-        subscriber.watch_listing();
         let mut compilations = self.compilations.subscribe();
         let mut resumed = resumed()?;
         let mut tick = tokio::time::interval(TICK);
@@ -136,7 +135,7 @@ impl<'c> Session<'c> {
                 fetched = joined(&mut self.fetching) => self.on_fetched(fetched),
                 () = tested(&mut self.testing) => self.testing = None,
                 Ok(()) = generations.changed() => self.on_generation(),
-                Update::Listing = subscriber.next() => self.refresh_listing(),
+                () = listing_changed(&self.follower) => self.refresh_listing(),
                 key = next_key(&mut terminal) => if self.on_key(key) { break },
                 _ = resumed.recv() => terminal.iter().for_each(Terminal::resume),
                 _ = tick.tick() => {}
@@ -169,7 +168,9 @@ impl<'c> Session<'c> {
                 self.messages.error(&format!("{failure}; {then}"));
             }
             Outcome::Succeeded { is_changed } => {
-                self.is_outdated |= is_changed && self.listed_generation.is_some();
+                if is_changed {
+                    self.follower = None;
+                }
                 if self.config_watcher.is_none() {
                     self.watch_config().await;
                 }
@@ -178,7 +179,7 @@ impl<'c> Session<'c> {
     }
 
     fn on_generation(&mut self) {
-        self.is_outdated = false;
+        self.follower = None;
         self.refresh_listing();
     }
 
@@ -220,6 +221,7 @@ impl<'c> Session<'c> {
             self.on_failed_listing(generation, listing.errors);
             return;
         }
+        self.follow_listing();
         let diff = ListingDiff::new(&self.listing, &listing);
         // Before the first component is loaded, only rules and settings are.
         let has_plugins = !self.host.config().plugins.is_empty();
@@ -239,6 +241,16 @@ impl<'c> Session<'c> {
         self.listing = listing;
     }
 
+    /// Fetches the listing again when it changes. What changes until the provider has been polled for the first time is shown with the
+    /// next change.
+    fn follow_listing(&mut self) {
+        if self.follower.is_none() && !self.is_outdated() {
+            let follower = self.host.subscriber(&Principal::LOCAL);
+            follower.watch_listing();
+            self.follower = Some(follower);
+        }
+    }
+
     /// Shows why the listing is incomplete. The next one is compared with the last that was complete.
     fn on_failed_listing(&mut self, generation: u64, errors: Vec<String>) {
         let is_reload = self.listed_generation.replace(generation).is_some_and(|before| before != generation);
@@ -250,6 +262,7 @@ impl<'c> Session<'c> {
             }
         }
         self.listing.errors = errors;
+        self.follower = None;
     }
 
     /// Handles a key. Returns whether to quit.
@@ -306,9 +319,18 @@ impl<'c> Session<'c> {
         false
     }
 
-    /// Says whether what is served now is of the component before the one that was built last.
+    /// Whether a build has made another component than the one that is served.
+    fn is_outdated(&self) -> bool {
+        let (config, served) = (self.host.config(), self.host.plugins());
+        served.iter().any(|served| {
+            let plugin = config.plugins.iter().find(|plugin| plugin.name.as_str() == served.name);
+            let built = plugin.and_then(|plugin| self.builds.digest_of(&plugin.component));
+            served.digest.is_some() && built.is_some() && served.digest != built
+        })
+    }
+
     fn note_if_outdated(&self) {
-        if self.is_outdated {
+        if self.is_outdated() {
             let state = if self.compilations.since().is_some() { "being compiled" } else { "not loaded" };
             self.messages.note(&format!("the new component is {state}; this is of the last one"));
         }
@@ -316,6 +338,9 @@ impl<'c> Session<'c> {
 
     fn list(&mut self) {
         self.note_if_outdated();
+        if !self.listing.errors.is_empty() {
+            self.refresh_listing();
+        }
         self.shown.clone_from(&self.listing.uris);
         match self.listing.show(self.messages.is_colored()) {
             Ok(shown) if shown.is_empty() => self.messages.note("the listing is empty"),
@@ -391,6 +416,14 @@ impl<'c> Session<'c> {
 async fn joined<T>(task: &mut Option<AbortOnDropHandle<T>>) -> Option<T> {
     match task {
         Some(task) => task.await.ok(),
+        None => std::future::pending().await,
+    }
+}
+
+/// The next change of the listing, if it is followed.
+async fn listing_changed(follower: &Option<Subscriber>) {
+    match follower {
+        Some(follower) => while follower.next().await != Update::Listing {},
         None => std::future::pending().await,
     }
 }

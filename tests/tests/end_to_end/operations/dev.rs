@@ -101,6 +101,23 @@ async fn a_component_that_does_not_load_is_shown_and_the_last_one_is_served() {
 }
 
 #[tokio::test]
+async fn a_listing_that_fails_is_called_once_by_a_reload() {
+    let project = DevProject::new();
+    project.folder().write(".components/bad.wasm", fs::read(fixture("misbehaving")).unwrap());
+    let file = project.folder().path().join("mcp-host.toml");
+    let config = fs::read_to_string(&file).unwrap();
+    fs::write(&file, config.replace("[dev]", "config = { list = 'panic' }\n\n[dev]")).unwrap();
+    let dev = DevServer::start(&project).await;
+    dev.line("  + x:///world").await;
+    project.folder().write("choice", "bad");
+    dev.line("listing: it failed; the last one is kept").await;
+    project.folder().write("choice", "sample");
+    dev.line("  + x:///plain").await;
+    let text = dev.end().await.log;
+    assert_eq!(text.matches("function=\"list-entries\"").count(), 1, "{text}");
+}
+
+#[tokio::test]
 async fn a_newer_save_ends_the_build_with_all_its_processes() {
     let project = DevProject::new();
     project.folder().write("slow", "");
@@ -303,6 +320,18 @@ async fn a_provider_in_rust_is_built_by_cargo_and_what_was_edited_is_shown() {
     dev.line("error: could not compile `greeting`").await;
     dev.line("the last component is still served").await;
     dev.end().await;
+}
+
+#[tokio::test]
+async fn a_project_that_is_not_built_yet_is_said_to_be_built_by_its_command() {
+    let config = "[[plugin]]\nname = 'a'\ncomponent = 'a.wasm'\nmount = 'a:///'\n\n[dev]\nbuild = 'make all'\n";
+    let folder = Folder::with_files([("mcp-host.toml", config)]);
+    let file = folder.path().join("mcp-host.toml");
+    for command in ["list", "check"] {
+        let output = run([command, "--config", file.to_str().unwrap()]).await;
+        assert_eq!(output.code(), 2);
+        assert!(output.stderr.contains("build it: `make all`, or `mcp-host dev`"), "{command}: {}", output.stderr);
+    }
 }
 
 #[tokio::test]
