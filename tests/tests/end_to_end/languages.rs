@@ -183,6 +183,10 @@ async fn an_error_that_nobody_expected_is_internal_and_its_traceback_is_in_the_l
             assert!(!error.to_string().contains("Error:"), "the client is not told: {error}");
             server.log_line(logged).await;
         }
+        if language == "python" {
+            server.read("f:///import").await.unwrap_err();
+            server.log_line("imports belong at the top of a module").await;
+        }
         let frame = if language == "python" { "failing.py\", line" } else { "at read (failing.js:" };
         server.log_line(frame).await;
         server.end().await;
