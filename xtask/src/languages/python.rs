@@ -83,7 +83,8 @@ fn check_bindings(workspace: &Workspace, environment: &Path, sdk: &Path) -> Resu
         };
         componentize(&["--full-names", "bindings", "bindings"])?;
         let app = made.join("app/empty.py");
-        std::fs::write(&app, "class ResourceProvider: pass\n").with_context(|| format!("cannot write {}", app.display()))?;
+        std::fs::write(&app, "class ResourceProvider: pass\n")
+            .with_context(|| format!("cannot write {}", app.display()))?;
         componentize(&["componentize", "empty", "--python-path", "app", "--output", "../empty.wasm"])?;
         if world == "provider-all" {
             for committed in files(&[sdk.join("bindings")])? {
