@@ -69,10 +69,7 @@ pub(super) enum Outcome {
     /// It failed, with that message.
     Failed(String),
     /// It succeeded.
-    Succeeded {
-        /// Whether it made other components than the last one.
-        is_changed: bool,
-    },
+    Succeeded,
 }
 
 /// The watcher of the sources, on a task of its own.
@@ -273,7 +270,7 @@ impl Builds {
         if is_same {
             self.changed_at = None;
         }
-        Outcome::Succeeded { is_changed: !is_same }
+        Outcome::Succeeded
     }
 
     /// Ends the build that is running, with all its processes.

@@ -167,9 +167,13 @@ impl<'c> Session<'c> {
                 let then = if is_served { "the last component is still served" } else { "nothing is served yet" };
                 self.messages.error(&format!("{failure}; {then}"));
             }
-            Outcome::Succeeded { is_changed } => {
-                if is_changed {
+            Outcome::Succeeded => {
+                if self.is_outdated() {
+                    // Until it is loaded, and if it does not load, changes of the data are not shown.
                     self.follower = None;
+                } else if self.follower.is_none() && self.fetching.is_none() && self.listing.errors.is_empty() {
+                    // It is the served one again, after one that did not load.
+                    self.refresh_listing();
                 }
                 if self.config_watcher.is_none() {
                     self.watch_config().await;
