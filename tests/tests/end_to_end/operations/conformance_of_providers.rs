@@ -63,6 +63,28 @@ async fn each_fault_fails_its_check_and_no_other() {
 }
 
 #[tokio::test]
+async fn a_panic_is_quoted_and_the_advice_is_to_fix_it() {
+    let guest = fixture("misbehaving");
+    let report = test(&guest, &["--json", "--set", "list=panic"]).await.json();
+    let checks = report["checks"].as_array().unwrap();
+    let failed = checks.iter().find(|check| check["name"] == "listing-ends").unwrap();
+    let problem = failed["problems"][0].as_str().unwrap();
+    assert!(problem.contains("; before, it wrote: thread ") && problem.contains("actions.rs:"), "{problem}");
+    assert!(!problem.contains("RUST_BACKTRACE"), "{problem}");
+    let advice = failed["advice"].as_str().unwrap();
+    assert!(advice.starts_with("fix what the message says") && !advice.contains("next-cursor"), "{advice}");
+}
+
+#[tokio::test]
+async fn a_provider_that_fails_without_a_grant_that_it_asks_for_is_to_be_granted_it() {
+    let tested = test(&fixture("csv-c"), &[]).await;
+    assert_eq!(tested.code(), 1);
+    let text = tested.text();
+    assert!(text.contains("to fix:  grant what the provider asks for, by `--dir`"), "{text}");
+    assert!(text.contains("it asks for `/csv (ro)` in `grants.dirs`, which is not granted"), "{text}");
+}
+
+#[tokio::test]
 async fn an_import_that_is_of_no_use_fails_its_check_and_no_other() {
     let import = r#"(import "wasi:keyvalue/store@0.2.0-draft2" "open" (func (param i32 i32 i32)))"#;
     let description =
