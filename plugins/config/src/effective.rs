@@ -79,21 +79,22 @@ impl Effective {
 
     fn add_file(&mut self, folder: &Folder, settings: &Settings, names: &str, budget: &mut usize) -> Result<()> {
         let name = format!("file/{names}");
-        let item = match folder.find(names) {
-            Ok(item) if item.kind == ItemKind::File => item,
-            Ok(_) => {
-                self.add(name, Err("expected a file, found a directory".to_owned()));
-                return Ok(());
-            }
+        let read = folder.find(names).and_then(|item| match item.kind {
+            ItemKind::File => read_values(folder, settings, &item),
+            ItemKind::Folder => Err(Failure::denied("expected a file, found a directory")),
+        });
+        let (value, item) = match read {
+            Ok(read) => read,
             Err(Failure::NotFound) => {
                 self.layers.push(Layer { name, state: State::Absent });
                 return Ok(());
             }
-            Err(failure) => return self.add_unreadable(name, failure),
-        };
-        let (value, item) = match read_values(folder, settings, &item) {
-            Ok(read) => read,
-            Err(failure) => return self.add_unreadable(name, failure),
+            // It is too large, or leads out of the directory. Any other failure is that of the whole.
+            Err(Failure::Denied(reason)) => {
+                self.add(name, Err(reason));
+                return Ok(());
+            }
+            Err(failure) => return Err(failure),
         };
         self.modified = self.modified.max(item.modified);
         let size = usize::try_from(item.size).unwrap_or(usize::MAX);
@@ -103,21 +104,6 @@ impl Effective {
         })?;
         self.add(name, value);
         Ok(())
-    }
-
-    /// Adds a file that is too large, or leads out of the directory. Any other failure is that of the whole.
-    fn add_unreadable(&mut self, name: String, failure: Failure) -> Result<()> {
-        match failure {
-            Failure::Denied(reason) => {
-                self.add(name, Err(reason));
-                Ok(())
-            }
-            Failure::NotFound => {
-                self.add(name, Err("expected a file of a known format; see the config key `formats`".to_owned()));
-                Ok(())
-            }
-            failure => Err(failure),
-        }
     }
 
     /// Returns what is shown at a pointer: the values, redacted, their origins, and the layers.

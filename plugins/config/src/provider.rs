@@ -50,13 +50,12 @@ impl Provider for Configuration {
     /// Without a parent: the effective configuration, the variables, and every file at any depth, sorted by path.
     fn list(&self, parent: Option<&str>, cursor: Option<&str>, limit: usize) -> Result<Page> {
         match parent.map(Route::parse).transpose()? {
-            None => match cursor.map(|cursor| cursor.strip_prefix(HEAD).ok_or(cursor)) {
-                Some(Err(_)) => {
-                    let walk = self.folder.files("", listing::parse_cursor(cursor)?, WalkBudget::for_page(limit))?;
-                    self.list_files(walk, limit)
+            None => match cursor {
+                Some(cursor) if !cursor.starts_with(HEAD) => {
+                    let behind = listing::parse_cursor(Some(cursor))?;
+                    self.list_files(self.folder.files("", behind, WalkBudget::for_page(limit))?, limit)
                 }
-                Some(Ok(cursor)) => self.list_head(Some(cursor), limit),
-                None => self.list_head(None, limit),
+                cursor => self.list_head(cursor.and_then(|cursor| cursor.strip_prefix(HEAD)), limit),
             },
             Some(Route::Variables) => {
                 let page = keyset::page(self.variables.keys(), cursor, limit, |name| name.as_str())?;
@@ -162,6 +161,7 @@ impl Configuration {
         let next_cursor = page.next_cursor.as_ref().map_or_else(|| ":".to_owned(), |next| format!("{HEAD}{next}"));
         let page = page.try_map(|path| match self.stat(&path) {
             Ok(entry) => Ok(Some(entry)),
+            // Of these, only the layers can fail.
             Err(failure) => {
                 log::warn!("{path:?} listed without its size: {failure}");
                 Ok(Some(entries::effective(&Route::Effective(None)).meta(FAULT, failure.to_string())))
@@ -219,7 +219,7 @@ impl Configuration {
             }
             Route::Variables => {
                 let shown = |(name, value): (&String, &String)| {
-                    (name.clone(), Value::String(self.settings.redactor.text(name, value).into_owned()))
+                    (name.clone(), Value::String(self.settings.redactor.text(name, value)))
                 };
                 Ok(json_contents(entries::variables(), &self.variables.iter().map(shown).collect()))
             }

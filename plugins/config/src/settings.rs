@@ -58,6 +58,10 @@ impl Settings {
         if layers.len() > MAX_LAYERS {
             return Err(invalid("layers", &format!("at most {MAX_LAYERS} files"), &layers.len()));
         }
+        let formats = formats(config)?;
+        if let Some(unknown) = layers.iter().find(|names| formats.of(folder::last_name(names)).is_none()) {
+            return Err(invalid("layers", "files of a known format, by name or by the config key `formats`", unknown));
+        }
         let separator = config.get("env-separator").unwrap_or(DEFAULT_SEPARATOR);
         if separator.is_empty() {
             return Err(invalid("env-separator", "a text that is not empty", &separator));
@@ -69,7 +73,7 @@ impl Settings {
             defaults: table(config, "defaults")?,
             layers,
             naming,
-            formats: formats(config)?,
+            formats,
             redactor: match config.parse::<bool>("redact")?.unwrap_or(true) {
                 true => Redactor::new(texts(config, "secret-keys")?, texts(config, "public-keys")?),
                 false => Redactor::disabled(),
@@ -130,6 +134,7 @@ mod tests {
             ("dirr", "/n"),
             ("layers", "\"a\""),
             ("layers", "[1]"),
+            ("layers", "[\"app.conf\"]"),
             ("defaults", "[]"),
             ("env-separator", ""),
             ("formats", r#"{"x":"xml"}"#),

@@ -40,20 +40,10 @@ impl Redactor {
     }
 
     /// Redacts the text with a key, such as the value of a variable.
-    pub(crate) fn text<'t>(&self, key: &str, text: &'t str) -> Cow<'t, str> {
-        let mut value = Value::String(text.to_owned());
-        if self.is_enabled {
-            let mut pointer = crate::pointer::join("", key);
-            let is_secret = self.key(key, &pointer, false);
-            self.value(&mut value, &mut pointer, is_secret.unwrap_or_default());
-            if is_secret.is_none() {
-                return Cow::Borrowed(text);
-            }
-        }
-        match value {
-            Value::String(redacted) if redacted != text => Cow::Owned(redacted),
-            _ => Cow::Borrowed(text),
-        }
+    pub(crate) fn text(&self, key: &str, text: &str) -> String {
+        let mut document = Value::Object(Map::from_iter([(key.to_owned(), text.into())]));
+        self.document(&mut document);
+        document.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
     }
 
     /// Returns whether what is below a key is secret; `None` if it is shown whatever it looks like.
