@@ -15,6 +15,7 @@ use crate::host::{InspectError, StartError};
 use crate::plugin::LoadError;
 use crate::quote::quote;
 use crate::resource::Error;
+use crate::sandbox::keyvalue::admin::AdminError;
 use crate::scaffold::{ArchiveError, NameError, WriteError};
 use crate::server::ServeError;
 use crate::time::saturating_millis;
@@ -214,6 +215,27 @@ pub(super) enum CliError {
         /// The error of the operating system.
         source: io::Error,
     },
+    /// An operation on a bucket failed.
+    #[error(transparent)]
+    Keyvalue(#[from] AdminError),
+    /// A bucket does not have the key.
+    #[error("the bucket `{bucket}` of the plugin `{plugin}` has no key {}", quote(key))]
+    NoKey {
+        /// The plugin.
+        plugin: String,
+        /// The bucket.
+        bucket: String,
+        /// The requested key.
+        key: String,
+    },
+    /// The file of a value cannot be read.
+    #[error("cannot read {}: {source}", file.display())]
+    ValueFile {
+        /// The file.
+        file: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
     /// Standard input cannot be read.
     #[error("cannot read standard input: {0}")]
     StandardInput(#[source] io::Error),
@@ -272,6 +294,7 @@ impl CliError {
             Self::Config(_)
             | Self::Exposure(_)
             | Self::NoPlugin { .. }
+            | Self::Keyvalue(AdminError::NotGranted { .. })
             | Self::NoPrincipal { .. }
             | Self::ProjectDir { .. }
             | Self::NoProject { .. }
@@ -317,6 +340,13 @@ impl CliError {
                 config.display()
             )),
             Self::NoPlugin { known, .. } => Some(format!("it has {}", known.join(", "))),
+            Self::Keyvalue(AdminError::NotGranted { granted, bucket, .. }) if granted.is_empty() => {
+                Some(format!("it is granted no bucket at all: write `grants.keyvalue = [\"{bucket}\"]` below it"))
+            }
+            Self::Keyvalue(AdminError::NotGranted { granted, .. }) => Some(format!("it has {}", granted.join(", "))),
+            Self::NoKey { plugin, bucket, .. } => {
+                Some(format!("`mcp-host keyvalue list {plugin} {bucket}` prints its keys"))
+            }
             Self::NoPrincipal { known, .. } => Some(format!(
                 "it has {}; one that an issuer, a client CA or an application authenticates is named `ISSUER/NAME`",
                 known.join(", ")

@@ -1,6 +1,9 @@
 //! The providers that ship with the host.
 
+mod configuration;
 mod files;
 mod git;
 mod http_cache;
 mod notes;
+mod results;
+mod team;

@@ -117,6 +117,25 @@ async fn what_ships_keeps_the_contract_with_its_grants_alone() {
         (format!("{}=/files", files.path().display()), format!("echo x >> {}/a.md", files.path().display()));
     let report = test(&component("files"), &["--json", "--dir", &grant, "--edit", &edit]).await.success().json();
     assert!(checks(&report, "passed").contains(&"templates"), "{report:#}");
+    let settings = Folder::with_files([("app.toml", "[server]\nport = 80\n"), ("sub/b.yaml", "password: hunter2\n")]);
+    let (grant, edit) = (
+        format!("{}=/config", settings.path().display()),
+        format!("echo x = 1 > {}/app.toml", settings.path().display()),
+    );
+    let set = ["--set", "layers=[\"app.toml\", \"sub/b.yaml\"]"];
+    let report = test(&component("config"), &[&["--json", "--dir", &grant, "--edit", &edit], &set[..]].concat()).await;
+    let report = report.success().json();
+    assert!(checks(&report, "passed").contains(&"changes-reported"), "{report:#}");
+    let results = Folder::with_files([
+        ("a.md", "# A\n"),
+        ("a.meta.json", r#"{"key": "k"}"#),
+        ("b/c.csv", "x\n1\n"),
+        ("b/c.meta.json", "{}"),
+    ]);
+    let (grant, edit) =
+        (format!("{}=/results", results.path().display()), format!("echo x >> {}/a.md", results.path().display()));
+    let report = test(&component("results"), &["--json", "--dir", &grant, "--edit", &edit]).await.success().json();
+    assert!(checks(&report, "passed").contains(&"changes-reported"), "{report:#}");
     let repo = GitRepo::with_files([("README.md", "hello"), ("src/main.rs", "fn main() {}\n")]);
     let grant = format!("{}=/repo", repo.path().display());
     let report = test(&component("git"), &["--json", "--dir", &grant]).await.success().json();
