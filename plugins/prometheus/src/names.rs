@@ -1,0 +1,228 @@
+//! Names and values: metrics, labels, and completion from those of the server.
+//!
+//! Lists of names are read until as many are found as are needed, so a server with a million of them costs what one
+//! with a hundred does.
+
+use crate::api::{Answer, Client, FirstItems, Labels, Refusal, encode};
+use crate::matchers::{escape_regex, is_label, quote, selector};
+use crate::query::label_values;
+use crate::table;
+use crate::window::{api_seconds, millis};
+use mcp_provider::{Completion, Contents, Entry, Failure, Result};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use std::collections::BTreeMap;
+use std::marker::PhantomData;
+use std::time::SystemTime;
+
+/// The maximum number of values of a label, and of series of a metric from which its labels are collected.
+const MAX_NAMES: usize = 1000;
+
+/// The number of values of a label that a metric shows.
+const EXAMPLES: usize = 5;
+
+/// The suffixes of the series of histograms and summaries, whose metadata is that of the name without.
+const SUFFIXES: [&str; 3] = ["_bucket", "_sum", "_count"];
+
+/// A list of which only the beginning is kept.
+#[derive(Debug)]
+struct Beginning<T> {
+    items: Vec<T>,
+    has_more: bool,
+}
+
+/// Requests the beginning of a list.
+fn list<T>(client: &Client<'_>, endpoint: &str, parameters: &[(&str, &str)], most: usize) -> Result<Beginning<T>>
+where
+    T: DeserializeOwned,
+{
+    let first = FirstItems::new(most);
+    match client.get(endpoint, parameters, &Refusal::default(), &first) {
+        Err(failure) if !first.has_more() => Err(failure),
+        _ => Ok(Beginning { has_more: first.has_more(), items: first.into_items() }),
+    }
+}
+
+/// Reads the values of a label.
+pub(crate) fn read_label(client: &Client<'_>, path: &str, label: &str) -> Result<Vec<Contents>> {
+    let values = label_names(client, label, None, MAX_NAMES)?;
+    if values.items.is_empty() {
+        return Err(Failure::NotFound);
+    }
+    let mut entry = Entry::new(path, label).title(format!("Values of the label {label}")).ttl(client.settings.refresh);
+    if values.has_more {
+        entry = entry.meta("prometheus/more", true);
+    }
+    let rows = values.items.iter().map(|value| [value.as_str()]);
+    table::contents(entry, table::csv(["value"], rows)?, &json!({ "label": label, "values": values.items }))
+}
+
+/// Returns values of a label, of all series or of those of a selector.
+fn label_names(client: &Client<'_>, label: &str, selector: Option<&str>, most: usize) -> Result<Beginning<String>> {
+    let endpoint = format!("label/{}/values", encode(label));
+    // Servers since 2.55 send no more than they are asked for.
+    let limit = most.saturating_add(1).to_string();
+    let mut parameters = vec![("limit", limit.as_str())];
+    parameters.extend(selector.map(|selector| ("match[]", selector)));
+    list(client, &endpoint, &parameters, most)
+}
+
+/// Returns whether a metric has any series.
+pub(crate) fn metric_exists(client: &Client<'_>, name: &str) -> Result<bool> {
+    Ok(!label_names(client, "__name__", Some(&selector(name, &[])), 1)?.items.is_empty())
+}
+
+/// Metadata of a metric.
+#[derive(Debug, Default, Clone, Deserialize)]
+struct Metadata {
+    #[serde(rename = "type")]
+    kind: String,
+    #[serde(default)]
+    help: String,
+    #[serde(default)]
+    unit: String,
+}
+
+/// A label of a metric.
+#[derive(Debug, Serialize)]
+struct LabelOfMetric<'a> {
+    name: &'a str,
+    /// The number of its values.
+    values: usize,
+    examples: Vec<&'a str>,
+}
+
+/// Reads what is known of a metric: its metadata and its labels.
+pub(crate) fn read_metric(client: &Client<'_>, path: &str, name: &str, now: SystemTime) -> Result<Vec<Contents>> {
+    let selector = selector(name, &[]);
+    let start = api_seconds(millis(now.checked_sub(client.settings.range).unwrap_or(now)));
+    let limit = MAX_NAMES.saturating_add(1).to_string();
+    let series = |more: &[(&str, &str)]| {
+        let parameters = [&[("match[]", selector.as_str()), ("limit", limit.as_str())], more].concat();
+        list::<Labels>(client, "series", &parameters, MAX_NAMES)
+    };
+    let mut found = series(&[("start", &start)])?;
+    if found.items.is_empty() {
+        // There is none in the range that is usual; perhaps there once was.
+        found = series(&[])?;
+    }
+    if found.items.is_empty() {
+        return Err(Failure::NotFound);
+    }
+    let metadata = metadata(client, name)?;
+    let labels: Vec<LabelOfMetric<'_>> = label_values(&found.items)
+        .into_iter()
+        .map(|(name, values)| LabelOfMetric {
+            name,
+            values: values.len(),
+            examples: values.into_iter().take(EXAMPLES).collect(),
+        })
+        .collect();
+    let rows = labels.iter().map(|label| [label.name.to_owned(), label.values.to_string(), label.examples.join(" ")]);
+    let csv = table::csv(["label", "values", "examples"].map(str::to_owned), rows)?;
+    let mut entry = Entry::new(path, name).title(name).ttl(client.settings.refresh);
+    if !metadata.help.is_empty() {
+        entry = entry.description(metadata.help.as_str());
+    }
+    for (key, value) in [("prometheus/type", &metadata.kind), ("prometheus/unit", &metadata.unit)] {
+        if !value.is_empty() {
+            entry = entry.meta(key, value.as_str());
+        }
+    }
+    entry = entry.meta("prometheus/series", found.items.len());
+    if found.has_more {
+        entry = entry.meta("prometheus/more", true);
+    }
+    let value = json!({
+        "metric": name, "type": metadata.kind, "help": metadata.help, "unit": metadata.unit,
+        "series": found.items.len(), "more": found.has_more, "labels": labels,
+    });
+    table::contents(entry, csv, &value)
+}
+
+/// Returns the metadata of a metric; empty if there is none, as for results of rules.
+fn metadata(client: &Client<'_>, name: &str) -> Result<Metadata> {
+    let family = SUFFIXES.iter().find_map(|suffix| name.strip_suffix(suffix));
+    for name in [Some(name), family].into_iter().flatten() {
+        let seed = PhantomData::<BTreeMap<String, Vec<Metadata>>>;
+        let Answer { mut data, .. } = client.get("metadata", &[("metric", name)], &Refusal::default(), seed)?;
+        if let Some(metadata) = data.remove(name).and_then(|all| all.into_iter().next()) {
+            return Ok(metadata);
+        }
+    }
+    Ok(Metadata::default())
+}
+
+/// Completes the name of a metric: those that begin with the typed text, else those that contain it.
+pub(crate) fn complete_metric(client: &Client<'_>, typed: &str) -> Result<Completion> {
+    let matching = |pattern: String| {
+        let selector = format!("{{__name__=~{}}}", quote(&pattern));
+        label_names(client, "__name__", Some(&selector), Completion::MAX_VALUES)
+    };
+    let typed = escape_regex(typed);
+    if typed.is_empty() {
+        return Ok(completion(label_names(client, "__name__", None, Completion::MAX_VALUES)?));
+    }
+    let names = matching(format!("{typed}.*"))?;
+    Ok(completion(if names.items.is_empty() { matching(format!(".*{typed}.*"))? } else { names }))
+}
+
+/// Completes the name of a label.
+pub(crate) fn complete_label(client: &Client<'_>, metric: Option<&str>, typed: &str) -> Result<Completion> {
+    let selector = metric.map(|metric| selector(metric, &[]));
+    let parameters: Vec<_> = selector.iter().map(|selector| ("match[]", selector.as_str())).collect();
+    let names = list::<String>(client, "labels", &parameters, MAX_NAMES)?;
+    Ok(Completion::matching(names.items, typed))
+}
+
+/// Completes the last matcher of `match`: the name of its label, then its value.
+pub(crate) fn complete_matchers(client: &Client<'_>, metric: Option<&str>, typed: &str) -> Result<Completion> {
+    let (before, last) = typed.rsplit_once(',').map_or(("", typed), |(before, last)| (before, last.trim_start()));
+    let before = if before.is_empty() { String::new() } else { format!("{before},") };
+    let Some((label, value)) = last.split_once('=') else {
+        let mut labels = complete_label(client, metric, last)?;
+        labels.values.retain(|label| label != "__name__");
+        labels.values.iter_mut().for_each(|label| *label = format!("{before}{label}=\""));
+        return Ok(labels);
+    };
+    if !is_label(label) || value.starts_with('~') {
+        return Ok(Completion::default());
+    }
+    let value = value.strip_prefix('"').unwrap_or(value);
+    let name = metric.map_or_else(String::new, |metric| format!("__name__={},", quote(metric)));
+    let pattern = if value.is_empty() { ".+".to_owned() } else { format!("{}.*", escape_regex(value)) };
+    let selector = format!("{{{name}{label}=~{}}}", quote(&pattern));
+    let mut values = completion(label_names(client, label, Some(&selector), Completion::MAX_VALUES)?);
+    values.values.iter_mut().for_each(|value| *value = format!("{before}{label}={}", quote(value)));
+    Ok(values)
+}
+
+/// Completes the name of a metric at the end of a query.
+pub(crate) fn complete_query(client: &Client<'_>, typed: &str) -> Result<Completion> {
+    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':');
+    let start = typed.rfind(|c| !is_name(c)).map_or(0, |at| at.saturating_add(1));
+    let (before, name) = typed.split_at_checked(start).unwrap_or((typed, ""));
+    if name.is_empty() && !before.is_empty() {
+        return Ok(Completion::default());
+    }
+    let mut names = complete_metric(client, name)?;
+    names.values.iter_mut().for_each(|name| *name = format!("{before}{name}"));
+    Ok(names)
+}
+
+/// Completes a time from the usual ones.
+pub(crate) fn complete_time(variable: &str, typed: &str) -> Completion {
+    let values: &[&str] = match variable {
+        "range" => &["15m", "1h", "6h", "1d", "7d", "30d"],
+        "step" => &["15s", "1m", "5m", "1h", "1d"],
+        "end" => &["now", "-1h", "-1d", "-7d"],
+        _ => &[],
+    };
+    Completion::matching(values.iter().copied(), typed)
+}
+
+fn completion(names: Beginning<String>) -> Completion {
+    let total = (!names.has_more).then(|| u32::try_from(names.items.len()).ok()).flatten();
+    Completion { has_more: names.has_more, total, values: names.items }
+}
