@@ -4,3 +4,4 @@ mod files;
 mod git;
 mod http_cache;
 mod notes;
+mod prometheus;
