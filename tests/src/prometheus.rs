@@ -108,7 +108,8 @@ impl PrometheusBuilder {
             .iter()
             .map(|(job, target)| format!("- job_name: {job}\n  static_configs:\n  - targets: ['{target}']\n"))
             .collect();
-        let global = "global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}\nrule_files: [rules.yml]";
+        let global =
+            "global: {scrape_interval: 1s, scrape_timeout: 1s, evaluation_interval: 1s}\nrule_files: [rules.yml]";
         fs::write(&config, format!("{global}\nscrape_configs:\n{jobs}")).expect("the config can be written");
         let port = ReservedPort::new();
         let mut command = Command::new(debian_file("usr/bin/prometheus"));
@@ -142,7 +143,8 @@ impl PrometheusServer {
         let encode = |text: &str| text.bytes().map(|byte| format!("%{byte:02X}")).collect::<String>();
         let query: Vec<String> = parameters.iter().map(|(name, value)| format!("{name}={}", encode(value))).collect();
         let url = format!("{}/api/v1/{endpoint}?{}", self.url, query.join("&"));
-        let response = timeout(TIMEOUT, reqwest::get(&url)).await.expect("Prometheus answers").expect("Prometheus runs");
+        let response =
+            timeout(TIMEOUT, reqwest::get(&url)).await.expect("Prometheus answers").expect("Prometheus runs");
         let mut answer: Value = response.json().await.expect("an answer is JSON");
         assert_eq!(answer["status"], "success", "{url}: {answer}\n{}", self.log.snapshot());
         answer["data"].take()

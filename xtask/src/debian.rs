@@ -13,13 +13,8 @@ use crate::toolchain::apt::Release;
 use crate::toolchain::unpack::unpack;
 use crate::workspace::Workspace;
 
-const PACKAGES: [&str; 5] = [
-    "prometheus",
-    "prometheus-node-exporter",
-    "debian-reference-ja",
-    "developers-reference-ja",
-    "manpages-ja",
-];
+const PACKAGES: [&str; 5] =
+    ["prometheus", "prometheus-node-exporter", "debian-reference-ja", "developers-reference-ja", "manpages-ja"];
 
 /// Unpacks them, unless they are there.
 pub(crate) fn install(workspace: &Workspace, progress: &Progress) -> Result<()> {

@@ -9,7 +9,7 @@ use crate::api::Client;
 use crate::query::Query;
 use crate::route::Route;
 use crate::state::State;
-use crate::window::millis;
+use crate::window::{align, millis};
 use mcp_provider::{Changes, Failure, Result};
 use serde::{Deserialize, Serialize};
 use siphasher::sip::SipHasher;
@@ -42,7 +42,7 @@ type Token = BTreeMap<u64, Watch>;
 
 /// Returns what changed since a token.
 pub(crate) fn changes(client: &Client<'_>, watched: &[String], since: Option<&str>, now: SystemTime) -> Changes {
-    let then: Option<Token> = since.map(|since| serde_json::from_str(since).unwrap_or_default());
+    let then: Option<Token> = since.and_then(|since| serde_json::from_str(since).ok());
     let of_then = |path: &str| then.as_ref().and_then(|then| then.get(&hash(path)).copied());
     let mut token: Token = BTreeMap::new();
     let mut due = Vec::new();
@@ -63,12 +63,20 @@ pub(crate) fn changes(client: &Client<'_>, watched: &[String], since: Option<&st
     }
     let next = token.values().map(|watch| watch.next.saturating_sub(millis(now))).filter(|wait| *wait > 0).min();
     let wait = next.map_or(client.settings.refresh, |wait| Duration::from_millis(wait.unsigned_abs()));
-    let changed = watched.iter().filter(|path| {
-        let state = token.get(&hash(*path)).map(|watch| watch.state);
-        then.is_some() && of_then(path).map(|watch| watch.state) != state
-    });
-    let mut changes = Changes::none(serde_json::to_string(&token).unwrap_or_default());
-    changes.changed.extend(changed.cloned());
+    let now_token = serde_json::to_string(&token).unwrap_or_default();
+    let changes = match &then {
+        Some(_) => {
+            let is_changed = |path: &&String| {
+                let state = token.get(&hash(*path)).map(|watch| watch.state);
+                of_then(path).map(|watch| watch.state) != state
+            };
+            let mut changes = Changes::none(now_token);
+            changes.changed.extend(watched.iter().filter(is_changed).cloned());
+            changes
+        }
+        None if since.is_some() => Changes::all(now_token, watched),
+        None => Changes::none(now_token),
+    };
     changes.poll_after((if is_over { wait } else { wait.min(NEXT_ROUND) }).max(MIN_DELAY))
 }
 
@@ -90,19 +98,15 @@ impl<'a> Target<'a> {
     }
 
     fn check(&self, client: &Client<'_>, before: Watch, now: SystemTime) -> Watch {
-        let (state, freshness) = match self {
-            Self::State(state) => (state.summary(client), Ok(client.settings.refresh)),
+        let refresh = client.settings.refresh;
+        let (state, step) = match self {
+            Self::State(state) => (state.summary(client), refresh),
             Self::Query(query) => {
-                let freshness = query.freshness(client, now);
-                let step = freshness.as_ref().map_or(client.settings.refresh, |step| *step);
-                // The latest step of a range query, so that each is compared with the one before.
-                let since_step = millis(now).checked_rem(duration_millis(step)).unwrap_or_default();
-                (query.values_at(client, millis(now).saturating_sub(since_step)), freshness)
+                let step = query.freshness(client, now).unwrap_or(refresh);
+                (query.values_at(client, align(now, step)), step)
             }
         };
-        let step = duration_millis(freshness.unwrap_or(client.settings.refresh)).max(1);
-        let since_step = millis(now).checked_rem(step).unwrap_or_default();
-        let next = millis(now).saturating_sub(since_step).saturating_add(step);
+        let next = align(now, step).saturating_add(i64::try_from(step.as_millis()).unwrap_or(i64::MAX));
         Watch { state: hash_of(state).unwrap_or(before.state), next }
     }
 }
@@ -114,10 +118,6 @@ fn hash_of(state: Result<impl Hash>) -> Option<u64> {
         Err(Failure::InvalidRequest(_) | Failure::Denied(_) | Failure::NotFound) => Some(REFUSED),
         Err(_) => None,
     }
-}
-
-fn duration_millis(duration: Duration) -> i64 {
-    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
 }
 
 fn hash(value: &(impl Hash + ?Sized)) -> u64 {

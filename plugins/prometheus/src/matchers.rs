@@ -1,7 +1,7 @@
 //! Label matchers: `job="api",code=~"5.."`.
 //!
 //! They are parsed and written anew, so that no value of `match` extends the query beyond the braces of its selector: a
-//! rule for `series/up**` covers that metric alone.
+//! rule for `series/up` covers that metric alone.
 
 use mcp_provider::{Failure, Result};
 

@@ -10,7 +10,7 @@ use crate::duration;
 use crate::route::Times;
 use crate::settings::SavedQuery;
 use crate::table;
-use crate::window::{End, Window, api_seconds, choose_step, rfc3339};
+use crate::window::{End, Window, align, api_seconds, choose_step, rfc3339};
 use mcp_provider::{Contents, Entry, Failure, Result};
 use serde_json::json;
 use std::cell::Cell;
@@ -119,7 +119,10 @@ impl<'a> Query<'a> {
 
     fn read_instant(self, client: &Client<'_>, entry: Entry, now: SystemTime) -> Result<Rendered> {
         let histograms = Cell::new(0);
-        let time = self.times.end.millis(now);
+        let time = match self.times.end {
+            End::Now => align(now, client.settings.refresh),
+            end => end.millis(now),
+        };
         let Answer { data, warnings } = self.run_instant(client, time, &histograms)?;
         let (kind, series, result) = match data {
             QueryResult::Vector(series) => {

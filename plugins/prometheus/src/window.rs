@@ -91,10 +91,7 @@ impl Window {
             )));
         }
         let end = match end {
-            End::Now => {
-                let now = end.millis(now);
-                now.saturating_sub(now.checked_rem(step_millis).unwrap_or_default())
-            }
+            End::Now => align(now, step),
             End::Ago(_) | End::At(_) => end.millis(now),
         };
         // The last point is at the end, so the first may be a little after the start of the range.
@@ -124,6 +121,12 @@ impl Window {
     pub(crate) fn step(self) -> Duration {
         Duration::from_millis(u64::try_from(self.step).unwrap_or_default())
     }
+}
+
+/// Returns the latest multiple of a step, so that what is asked for within a step is the same.
+pub(crate) fn align(now: SystemTime, step: Duration) -> i64 {
+    let now = millis(now);
+    now.saturating_sub(now.checked_rem(duration_millis(step)).unwrap_or_default())
 }
 
 /// Returns the smallest step that gives at most `points` points, beside the one at the start.

@@ -16,7 +16,13 @@ use crate::progress::Step;
 /// Unpacks packages of a suite into one folder below `folder`, and returns it.
 ///
 /// `folder` is emptied first.
-pub(crate) fn unpack(packages: &[&str], release: &Release, suite: &str, folder: &Path, step: &mut Step) -> Result<PathBuf> {
+pub(crate) fn unpack(
+    packages: &[&str],
+    release: &Release,
+    suite: &str,
+    folder: &Path,
+    step: &mut Step,
+) -> Result<PathBuf> {
     if folder.exists() {
         fs::remove_dir_all(folder).with_context(|| format!("cannot empty {}", folder.display()))?;
     }

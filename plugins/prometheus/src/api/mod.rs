@@ -107,7 +107,7 @@ impl<'a> Client<'a> {
         let mut url = format!("{}/api/v1/{endpoint}", self.settings.url);
         for (n, (name, value)) in parameters.iter().enumerate() {
             let separator = if n == 0 { '?' } else { '&' };
-            url.push_str(&format!("{separator}{name}={}", utf8_percent_encode(value, ENCODED)));
+            url.push_str(&format!("{separator}{}={}", encode(name), encode(value)));
         }
         let response = self.transport.get(&url, self.deadline)?;
         let body = BoundedRead::new(response.body, self.settings.max_body, refusal);
@@ -131,7 +131,10 @@ impl<'a> Client<'a> {
         match kind {
             "bad_data" => Failure::invalid(format!("expected a query that Prometheus understands; it says: {text}")),
             "timeout" | "canceled" => too_slow(self.settings.timeout),
-            "execution" => Failure::invalid(format!("Prometheus did not finish the query: {text}; {ADVICE}")),
+            "execution" if text.contains("too many samples") => {
+                Failure::invalid(format!("the query is too heavy for Prometheus: {text}; {ADVICE}"))
+            }
+            "execution" => Failure::invalid(format!("Prometheus cannot execute the query: {text}")),
             _ => Failure::unavailable(format!("Prometheus says: {text}")),
         }
     }

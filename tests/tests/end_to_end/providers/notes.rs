@@ -1,5 +1,6 @@
 //! The provider `notes`, on the example notes and on generated ones.
 
+mod japanese;
 mod limits;
 mod subscriptions;
 

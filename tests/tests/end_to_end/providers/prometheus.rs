@@ -66,7 +66,9 @@ async fn read(server: &StdioServer, uri: &str) -> (Vec<Vec<String>>, Value) {
 
 fn text<'a>(contents: &'a ResourceContents, expected: &str) -> &'a str {
     match contents {
-        ResourceContents::TextResourceContents { text, mime_type, .. } if mime_type.as_deref() == Some(expected) => text,
+        ResourceContents::TextResourceContents { text, mime_type, .. } if mime_type.as_deref() == Some(expected) => {
+            text
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -142,7 +144,7 @@ async fn each_point_is_that_of_the_api() {
         "sum by (job) (rate(requests_total[5m]))",
         "temperature > 20.5",
         "1 / (temperature - temperature)",
-        "label_replace(temperature, \"部屋\", \"$1\", \"room\", \"(.*)\")",
+        "label_replace(temperature, \"place\", \"$1の隣\", \"room\", \"(.*)\")",
         "histogram_quantile(0.9, temperature)",
         "absent(nothing)",
         "nothing",
@@ -248,7 +250,7 @@ async fn a_query_that_is_too_heavy_or_wrong_is_refused_with_what_would_do() {
         ("temperature[5m]", "", "add `range=1h`"),
         ("\"text\"", "", "found a string"),
         ("{__name__=~\".+\"}", "&range=10m", "more than 3 series, the `max-series` of this plugin"),
-        ("temperature", "&range=12h&step=15s", "`step=2m` would do"),
+        ("temperature", "&range=12h&step=15s", "`step=1m30s` would do"),
         ("sum_over_time(temperature[1d])", "&range=1d", "would load too many samples"),
         ("up", "&range=1d&step=1s", "`step=8s` would do"),
         ("up", "&step=1s", "expected a `range` beside `step`"),
@@ -262,12 +264,14 @@ async fn a_query_that_is_too_heavy_or_wrong_is_refused_with_what_would_do() {
 #[tokio::test]
 async fn a_rule_for_a_metric_covers_that_metric_alone() {
     let prometheus = PrometheusServer::builder().blocks(&samples()).start().await;
-    let rule = "[[rule]]\nprincipals = [\"local\"]\nallow = [\"prometheus:///series/requests_total**\"]\n";
+    let rule = "[[rule]]\nprincipals = [\"local\"]\nallow = [\"prometheus:///series/requests_total\"]\n";
     let config = ConfigFile::new().plugin(prometheus_plugin(prometheus.url())).append(rule).write();
     let server = StdioServer::start(&config).await;
     let uri = |text: &str| format!("prometheus:///series/requests_total?match={}&end=1700050000", encode(text));
     assert_eq!(read(&server, &uri("job=\"api\"")).await.0[0].len(), 2);
-    for escape in ["job=\"api\"} or {__name__=\"temperature\"", "} or temperature or {a=\"\"", "job=\"api\\\"} or temperature"] {
+    for escape in
+        ["job=\"api\"} or {__name__=\"temperature\"", "} or temperature or {a=\"\"", "job=\"api\\\"} or temperature"]
+    {
         assert_eq!(server.client().read_error(&uri(escape)).await.code, ErrorCode::INVALID_PARAMS, "{escape}");
     }
     assert_eq!(server.client().read_error("prometheus:///query?q=up").await.code, ErrorCode(-32002));

@@ -24,7 +24,7 @@ async fn servers_that_lie_or_never_end_are_refused_with_a_message_and_the_next_o
     let one = r#"{"metric":{},"value":[1700000000,"1"]}"#;
     for (reply, expected) in [
         (Reply::endless(), "is not what its API says"),
-        (Reply::endless_headers(), "the server's response is invalid"),
+        (Reply::endless_headers(), "the headers are too large"),
         (Reply::drip(Duration::from_millis(10)), ""),
         (Reply::silent(), "did not respond in time"),
         (Reply::ok("text/html", "<html>"), "is not what its API says"),

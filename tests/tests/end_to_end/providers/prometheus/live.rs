@@ -5,8 +5,7 @@ use serde_json::{Value, json};
 
 use super::{assert_same_range, prometheus_plugin, read};
 
-const RULES: &str = "\
-  - alert: Cold
+const RULES: &str = "  - alert: Cold
     expr: degrees < 10
     labels: {severity: page}
     annotations: {summary: It is cold.}
@@ -33,13 +32,16 @@ async fn what_is_scraped_from_an_exporter_is_served_as_the_api_has_it() {
         load = { query = "node_load1", title = "Load", range = "10m" }
         memory = "node_memory_MemTotal_bytes"
     };
-    let config = ConfigFile::new().plugin(prometheus_plugin(prometheus.url()).config("queries", saved)).write();
+    let plugin = prometheus_plugin(prometheus.url()).config("queries", saved).config("refresh", "1s");
+    let config = ConfigFile::new().plugin(plugin).write();
     let server = StdioServer::start(&config).await;
-    let listed = ["alerts", "rules", "saved/load", "saved/memory", "targets"].map(|path| format!("prometheus:///{path}"));
+    let listed =
+        ["alerts", "rules", "saved/load", "saved/memory", "targets"].map(|path| format!("prometheus:///{path}"));
     assert_eq!(server.client().uris().await, listed);
 
     assert_same_range(&prometheus, &server, "prometheus:///saved/load").await;
-    let points = assert_same_range(&prometheus, &server, "prometheus:///series/node_cpu_seconds_total?range=1m&step=1s").await;
+    let points =
+        assert_same_range(&prometheus, &server, "prometheus:///series/node_cpu_seconds_total?range=1m&step=1s").await;
     assert!(points > 0);
     let (_, json) = read(&server, "prometheus:///saved/memory").await;
     let expected = prometheus.api("query", &[("query", "node_memory_MemTotal_bytes")]).await;
