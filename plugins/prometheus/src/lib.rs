@@ -7,6 +7,7 @@
 
 mod api;
 mod changes;
+mod complete;
 mod duration;
 mod matchers;
 mod names;
@@ -179,11 +180,11 @@ impl Provider for Prometheus {
         let typed = argument.value.as_str();
         let metric = known.iter().find(|known| known.name == "metric").map(|known| known.value.as_str());
         match (template, argument.name.as_str()) {
-            (METRIC, _) | (SERIES, "metric") => names::complete_metric(&client, typed),
-            (LABEL, _) => names::complete_label(&client, None, typed),
-            (SERIES, "match") => names::complete_matchers(&client, metric, typed),
-            (QUERY, "q") => names::complete_query(&client, typed),
-            (_, time) => Ok(names::complete_time(time, typed)),
+            (METRIC, _) | (SERIES, "metric") => complete::metric(&client, typed),
+            (LABEL, _) => complete::label(&client, None, typed),
+            (SERIES, "match") => complete::matchers(&client, metric, typed),
+            (QUERY, "q") => complete::query(&client, typed),
+            (_, time) => Ok(complete::time(time, typed)),
         }
     }
 

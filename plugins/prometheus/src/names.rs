@@ -1,23 +1,22 @@
-//! Names and values: metrics, labels, and completion from those of the server.
+//! Names and values: metrics and labels.
 //!
 //! Lists of names are read until as many are found as are needed, so a server with a million of them costs what one
 //! with a hundred does.
 
-use crate::api::{Answer, Client, FirstItems, Labels, Refusal, encode};
-use crate::matchers::{escape_regex, is_label, quote, selector};
-use crate::query::label_values;
+use crate::api::{Answer, Client, FirstItems, Labels, Refusal, bounded_list, bounded_map, encode};
+use crate::matchers::selector;
 use crate::table;
 use crate::window::{api_seconds, millis};
-use mcp_provider::{Completion, Contents, Entry, Failure, Result};
+use mcp_provider::{Contents, Entry, Failure, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::marker::PhantomData;
 use std::time::SystemTime;
 
 /// The maximum number of values of a label, and of series of a metric from which its labels are collected.
-const MAX_NAMES: usize = 1000;
+pub(crate) const MAX_NAMES: usize = 1000;
 
 /// The number of values of a label that a metric shows.
 const EXAMPLES: usize = 5;
@@ -27,13 +26,18 @@ const SUFFIXES: [&str; 3] = ["_bucket", "_sum", "_count"];
 
 /// A list of which only the beginning is kept.
 #[derive(Debug)]
-struct Beginning<T> {
-    items: Vec<T>,
-    has_more: bool,
+pub(crate) struct Beginning<T> {
+    pub(crate) items: Vec<T>,
+    pub(crate) has_more: bool,
 }
 
 /// Requests the beginning of a list.
-fn list<T>(client: &Client<'_>, endpoint: &str, parameters: &[(&str, &str)], most: usize) -> Result<Beginning<T>>
+pub(crate) fn list<T>(
+    client: &Client<'_>,
+    endpoint: &str,
+    parameters: &[(&str, &str)],
+    most: usize,
+) -> Result<Beginning<T>>
 where
     T: DeserializeOwned,
 {
@@ -59,7 +63,12 @@ pub(crate) fn read_label(client: &Client<'_>, path: &str, label: &str) -> Result
 }
 
 /// Returns values of a label, of all series or of those of a selector.
-fn label_names(client: &Client<'_>, label: &str, selector: Option<&str>, most: usize) -> Result<Beginning<String>> {
+pub(crate) fn label_names(
+    client: &Client<'_>,
+    label: &str,
+    selector: Option<&str>,
+    most: usize,
+) -> Result<Beginning<String>> {
     let endpoint = format!("label/{}/values", encode(label));
     // Servers since 2.55 send no more than they are asked for.
     let limit = most.saturating_add(1).to_string();
@@ -72,6 +81,15 @@ fn label_names(client: &Client<'_>, label: &str, selector: Option<&str>, most: u
 pub(crate) fn metric_exists(client: &Client<'_>, name: &str) -> Result<bool> {
     Ok(!label_names(client, "__name__", Some(&selector(name, &[])), 1)?.items.is_empty())
 }
+
+/// The answer of `metadata`: by the name of a metric, what its targets say of it.
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+struct MetadataByName(#[serde(deserialize_with = "bounded_map")] BTreeMap<String, MetadataOfTargets>);
+
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+struct MetadataOfTargets(#[serde(deserialize_with = "bounded_list")] Vec<Metadata>);
 
 /// Metadata of a metric.
 #[derive(Debug, Default, Clone, Deserialize)]
@@ -145,84 +163,20 @@ pub(crate) fn read_metric(client: &Client<'_>, path: &str, name: &str, now: Syst
 fn metadata(client: &Client<'_>, name: &str) -> Result<Metadata> {
     let family = SUFFIXES.iter().find_map(|suffix| name.strip_suffix(suffix));
     for name in [Some(name), family].into_iter().flatten() {
-        let seed = PhantomData::<BTreeMap<String, Vec<Metadata>>>;
+        let seed = PhantomData::<MetadataByName>;
         let Answer { mut data, .. } = client.get("metadata", &[("metric", name)], &Refusal::default(), seed)?;
-        if let Some(metadata) = data.remove(name).and_then(|all| all.into_iter().next()) {
+        if let Some(metadata) = data.0.remove(name).and_then(|all| all.0.into_iter().next()) {
             return Ok(metadata);
         }
     }
     Ok(Metadata::default())
 }
 
-/// Completes the name of a metric: those that begin with the typed text, else those that contain it.
-pub(crate) fn complete_metric(client: &Client<'_>, typed: &str) -> Result<Completion> {
-    let matching = |pattern: String| {
-        let selector = format!("{{__name__=~{}}}", quote(&pattern));
-        label_names(client, "__name__", Some(&selector), Completion::MAX_VALUES)
-    };
-    let typed = escape_regex(typed);
-    if typed.is_empty() {
-        return Ok(completion(label_names(client, "__name__", None, Completion::MAX_VALUES)?));
+/// Returns the labels of series, each with its values.
+fn label_values(series: &[Labels]) -> BTreeMap<&str, BTreeSet<&str>> {
+    let mut labels: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for (label, value) in series.iter().flat_map(|series| &series.0).filter(|(label, _)| *label != "__name__") {
+        labels.entry(label).or_default().insert(value);
     }
-    let names = matching(format!("{typed}.*"))?;
-    Ok(completion(if names.items.is_empty() { matching(format!(".*{typed}.*"))? } else { names }))
-}
-
-/// Completes the name of a label.
-pub(crate) fn complete_label(client: &Client<'_>, metric: Option<&str>, typed: &str) -> Result<Completion> {
-    let selector = metric.map(|metric| selector(metric, &[]));
-    let parameters: Vec<_> = selector.iter().map(|selector| ("match[]", selector.as_str())).collect();
-    let names = list::<String>(client, "labels", &parameters, MAX_NAMES)?;
-    Ok(Completion::matching(names.items, typed))
-}
-
-/// Completes the last matcher of `match`: the name of its label, then its value.
-pub(crate) fn complete_matchers(client: &Client<'_>, metric: Option<&str>, typed: &str) -> Result<Completion> {
-    let (before, last) = typed.rsplit_once(',').map_or(("", typed), |(before, last)| (before, last.trim_start()));
-    let before = if before.is_empty() { String::new() } else { format!("{before},") };
-    let Some((label, value)) = last.split_once('=') else {
-        let mut labels = complete_label(client, metric, last)?;
-        labels.values.retain(|label| label != "__name__");
-        labels.values.iter_mut().for_each(|label| *label = format!("{before}{label}=\""));
-        return Ok(labels);
-    };
-    if !is_label(label) || value.starts_with('~') {
-        return Ok(Completion::default());
-    }
-    let value = value.strip_prefix('"').unwrap_or(value);
-    let name = metric.map_or_else(String::new, |metric| format!("__name__={},", quote(metric)));
-    let pattern = if value.is_empty() { ".+".to_owned() } else { format!("{}.*", escape_regex(value)) };
-    let selector = format!("{{{name}{label}=~{}}}", quote(&pattern));
-    let mut values = completion(label_names(client, label, Some(&selector), Completion::MAX_VALUES)?);
-    values.values.iter_mut().for_each(|value| *value = format!("{before}{label}={}", quote(value)));
-    Ok(values)
-}
-
-/// Completes the name of a metric at the end of a query.
-pub(crate) fn complete_query(client: &Client<'_>, typed: &str) -> Result<Completion> {
-    let is_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | ':');
-    let start = typed.rfind(|c| !is_name(c)).map_or(0, |at| at.saturating_add(1));
-    let (before, name) = typed.split_at_checked(start).unwrap_or((typed, ""));
-    if name.is_empty() && !before.is_empty() {
-        return Ok(Completion::default());
-    }
-    let mut names = complete_metric(client, name)?;
-    names.values.iter_mut().for_each(|name| *name = format!("{before}{name}"));
-    Ok(names)
-}
-
-/// Completes a time from the usual ones.
-pub(crate) fn complete_time(variable: &str, typed: &str) -> Completion {
-    let values: &[&str] = match variable {
-        "range" => &["15m", "1h", "6h", "1d", "7d", "30d"],
-        "step" => &["15s", "1m", "5m", "1h", "1d"],
-        "end" => &["now", "-1h", "-1d", "-7d"],
-        _ => &[],
-    };
-    Completion::matching(values.iter().copied(), typed)
-}
-
-fn completion(names: Beginning<String>) -> Completion {
-    let total = (!names.has_more).then(|| u32::try_from(names.items.len()).ok()).flatten();
-    Completion { has_more: names.has_more, total, values: names.items }
+    labels
 }

@@ -12,7 +12,9 @@ use crate::settings::SavedQuery;
 use crate::table;
 use crate::window::{End, Window, align, api_seconds, choose_step, rfc3339};
 use mcp_provider::{Contents, Entry, Failure, Result};
+use serde::Serialize;
 use serde_json::json;
+use std::borrow::Cow;
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, SystemTime};
@@ -29,6 +31,18 @@ pub(crate) struct Rendered {
     pub(crate) contents: Vec<Contents>,
     /// Whether there is no series.
     pub(crate) is_empty: bool,
+}
+
+/// The JSON of a range query, written without a copy of its samples.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RangeJson<'a> {
+    query: &'a str,
+    start: String,
+    end: String,
+    step: String,
+    result_type: &'static str,
+    result: &'a [Series],
 }
 
 impl<'a> Query<'a> {
@@ -82,9 +96,7 @@ impl<'a> Query<'a> {
             .meta("prometheus/end", end.as_str())
             .meta("prometheus/step", step.as_str())
             .meta("prometheus/series", series.len());
-        let value = json!({
-            "query": self.q, "start": start, "end": end, "step": step, "resultType": "matrix", "result": series,
-        });
+        let value = RangeJson { query: self.q, start, end, step, result_type: "matrix", result: &series };
         Ok(Rendered { contents: table::contents(entry, csv, &value)?, is_empty: series.is_empty() })
     }
 
@@ -183,39 +195,28 @@ fn no_instant(result: &QueryResult) -> Failure {
     ))
 }
 
-/// Returns the rows of a range query.
-fn rows(window: Window, series: &[Series]) -> Result<Vec<Vec<std::borrow::Cow<'_, str>>>> {
-    let width = series.len().saturating_add(1);
-    let mut used = vec![false; window.points()];
-    for sample in series.iter().flat_map(|series| &series.values) {
-        let index = window.index(sample.time).and_then(|index| used.get_mut(index)).ok_or_else(|| {
-            Failure::unavailable(format!(
-                "the Prometheus server returned a sample at {}, which is none of the times that were asked for",
-                rfc3339(sample.time)
-            ))
-        })?;
-        *index = true;
-    }
-    // A time at which no series has a sample has no row.
-    let mut places = vec![None; used.len()];
-    let mut rows: Vec<Vec<std::borrow::Cow<'_, str>>> = Vec::new();
-    for ((time, place), _) in window.times().zip(&mut places).zip(&used).filter(|(_, used)| **used) {
-        *place = Some(rows.len());
-        let mut row = vec![std::borrow::Cow::Borrowed(""); width];
-        if let Some(first) = row.first_mut() {
-            *first = rfc3339(time).into();
-        }
-        rows.push(row);
-    }
-    for (column, series) in (1_usize..).zip(series) {
-        for Sample { time, value } in &series.values {
-            let place = window.index(*time).and_then(|index| places.get(index).copied().flatten());
-            if let Some(cell) = place.and_then(|place| rows.get_mut(place)?.get_mut(column)) {
+/// Returns the rows of a range query. A time at which no series has a sample has no row.
+fn rows(window: Window, series: &[Series]) -> Result<Vec<Vec<Cow<'_, str>>>> {
+    let mut rows: BTreeMap<usize, Vec<Cow<'_, str>>> = BTreeMap::new();
+    let new_row = |time: i64| {
+        let empty = std::iter::repeat_n(Cow::Borrowed(""), series.len());
+        std::iter::once(Cow::from(rfc3339(time))).chain(empty).collect()
+    };
+    for (column, one) in (1_usize..).zip(series) {
+        for Sample { time, value } in &one.values {
+            let index = window.index(*time).ok_or_else(|| {
+                Failure::unavailable(format!(
+                    "the Prometheus server returned a sample at {}, which is none of the times that were asked for",
+                    rfc3339(*time)
+                ))
+            })?;
+            let row = rows.entry(index).or_insert_with(|| new_row(*time));
+            if let Some(cell) = row.get_mut(column) {
                 *cell = value.as_str().into();
             }
         }
     }
-    Ok(rows)
+    Ok(rows.into_values().collect())
 }
 
 /// Writes a vector: a column for each label, and the value.
@@ -236,13 +237,4 @@ fn described(entry: Entry, warnings: &[String], histograms: usize) -> Entry {
 /// The parameter by which Prometheus itself gives up.
 fn timeout(client: &Client<'_>) -> String {
     format!("{}ms", client.time_left().as_millis().max(1))
-}
-
-/// Returns the labels in use and their values, of series.
-pub(crate) fn label_values(series: &[crate::api::Labels]) -> BTreeMap<&str, BTreeSet<&str>> {
-    let mut labels: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for (label, value) in series.iter().flat_map(|series| &series.0).filter(|(label, _)| *label != "__name__") {
-        labels.entry(label).or_default().insert(value);
-    }
-    labels
 }

@@ -11,8 +11,8 @@ use std::marker::PhantomData;
 /// The maximum number of items in a list, so that small items do not become many times their size in memory.
 const MAX_ITEMS: usize = 10_000;
 
-/// The maximum number of labels of a series.
-const MAX_LABELS: usize = 200;
+/// The maximum number of labels of a series, and of members of other objects.
+const MAX_MEMBERS: usize = 200;
 
 /// A body of bounded size.
 pub(super) struct BoundedRead<'a> {
@@ -84,6 +84,36 @@ pub(crate) fn bounded_list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
     deserializer.deserialize_any(List(PhantomData))
 }
 
+/// Deserializes an object of at most [`MAX_MEMBERS`] members.
+pub(crate) fn bounded_map<'de, D, T>(deserializer: D) -> Result<BTreeMap<String, T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    struct Members<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Members<T> {
+        type Value = BTreeMap<String, T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "an object of at most {MAX_MEMBERS} members")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut members = BTreeMap::new();
+            while let Some((name, value)) = map.next_entry()? {
+                members.insert(name, value);
+                if members.len() > MAX_MEMBERS {
+                    return Err(Error::custom(format_args!("expected at most {MAX_MEMBERS} members, found more")));
+                }
+            }
+            Ok(members)
+        }
+    }
+
+    deserializer.deserialize_map(Members(PhantomData))
+}
+
 /// Labels with their values, in order of the labels.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Hash, serde::Serialize)]
 #[serde(transparent)]
@@ -91,28 +121,7 @@ pub(crate) struct Labels(pub(crate) BTreeMap<String, String>);
 
 impl<'de> Deserialize<'de> for Labels {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct LabelsVisitor;
-
-        impl<'de> Visitor<'de> for LabelsVisitor {
-            type Value = Labels;
-
-            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                write!(f, "at most {MAX_LABELS} labels")
-            }
-
-            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Labels, A::Error> {
-                let mut labels = BTreeMap::new();
-                while let Some((label, value)) = map.next_entry()? {
-                    labels.insert(label, value);
-                    if labels.len() > MAX_LABELS {
-                        return Err(Error::custom(format_args!("expected at most {MAX_LABELS} labels, found more")));
-                    }
-                }
-                Ok(Labels(labels))
-            }
-        }
-
-        deserializer.deserialize_map(LabelsVisitor)
+        bounded_map(deserializer).map(Self)
     }
 }
 
