@@ -240,7 +240,7 @@ async fn names_and_values_are_completed_by_the_server() {
 
 #[tokio::test]
 async fn a_query_that_is_too_heavy_or_wrong_is_refused_with_what_would_do() {
-    let prometheus = PrometheusServer::builder().blocks(&samples()).flag("--query.max-samples=20000").start().await;
+    let prometheus = PrometheusServer::builder().blocks(&samples()).flag("--query.max-samples=10000").start().await;
     let plugin = prometheus_plugin(prometheus.url()).config("max-series", 3).config("max-points", 2000);
     let config = ConfigFile::new().plugin(plugin).write();
     let server = StdioServer::start(&config).await;
