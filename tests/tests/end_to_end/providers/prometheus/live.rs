@@ -27,9 +27,10 @@ fn target(origin: &MockOrigin) -> String {
 async fn what_is_scraped_from_an_exporter_is_served_as_the_api_has_it() {
     let exporter = NodeExporter::start().await;
     let prometheus = PrometheusServer::builder().target("node", &exporter.target()).start().await;
-    prometheus.wait_for("count_over_time(node_cpu_seconds_total[1m]) > 2").await;
+    // Samples that are older than a step, and than the moment for which the question is asked below.
+    prometheus.wait_for("count_over_time(node_cpu_seconds_total[1m]) > 4").await;
     let saved = toml::toml! {
-        load = { query = "node_load1", title = "Load", range = "10m" }
+        load = { query = "node_load1", title = "Load", range = "3m" }
         memory = "node_memory_MemTotal_bytes"
     };
     let plugin = prometheus_plugin(prometheus.url()).config("queries", saved).config("refresh", "1s");
@@ -40,7 +41,7 @@ async fn what_is_scraped_from_an_exporter_is_served_as_the_api_has_it() {
     assert_eq!(server.client().uris().await, listed);
 
     let (rows, json) = read(&server, "prometheus:///saved/load").await;
-    assert_eq!((json["query"].as_str(), json["step"].as_str()), (Some("node_load1"), Some("3s")));
+    assert_eq!((json["query"].as_str(), json["step"].as_str()), (Some("node_load1"), Some("1s")));
     assert!(rows.len() > 1, "{rows:?}");
     // What is scraped at this moment may be there for one of two questions only, so the range ends before.
     let now = prometheus.api("query", &[("query", "time()")]).await["result"][0].as_f64().unwrap();
