@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use mcp_host_tests::{
-    ConfigFile, Folder, GitRepo, MockOrigin, Output, Plugin, Reply, WatProvider, component, fixture, run,
+    ConfigFile, Folder, GitRepo, MockOrigin, Output, Plugin, PrometheusServer, Reply, WatProvider, component, fixture,
+    run,
 };
 use serde_json::Value;
 
@@ -144,6 +145,12 @@ async fn what_ships_keeps_the_contract_with_its_grants_alone() {
     origin.serve("/page", Reply::ok("text/html", "<title>Hello</title>"));
     let (set, http) = (format!("plain-http=[\"127.0.0.1:{}\"]", origin.port()), origin.origin());
     test(&component("http-cache"), &["--http", &http, "--keyvalue", "pages", "--set", &set]).await.success();
+    let prometheus = PrometheusServer::builder().blocks("# TYPE up gauge\nup 1 1700000000\n# EOF\n").start().await;
+    let (url, queries) =
+        (format!("url={}", prometheus.url()), r#"queries={"one":"vector(1)","up":{"query":"up","range":"1h"}}"#);
+    let arguments = ["--json", "--http", prometheus.url(), "--set", &url, "--set", queries];
+    let report = test(&component("prometheus"), &arguments).await.success().json();
+    assert!(checks(&report, "passed").contains(&"templates"), "{report:#}");
 }
 
 #[tokio::test]
