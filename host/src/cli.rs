@@ -33,6 +33,7 @@ mod explain;
 mod hint;
 mod init;
 mod inspect;
+mod keyvalue;
 mod list;
 mod log_rate;
 mod logging;
@@ -112,6 +113,7 @@ enum Command {
     Index(search_index::Args),
     Watch(watch::Args),
     Explain(explain::Args),
+    Keyvalue(keyvalue::Args),
     Token(token::Args),
     Schema(schema::Args),
     Completions(completions::Args),
@@ -198,6 +200,7 @@ fn run(
             Command::Index(args) => args.run(context).await,
             Command::Watch(args) => args.run(context).await,
             Command::Explain(args) => args.run(context),
+            Command::Keyvalue(args) => args.run(context),
             Command::Token(args) => args.run(context),
             Command::Schema(args) => args.run(context),
             Command::Completions(args) => args.run(Cli::command(), context),

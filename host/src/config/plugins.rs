@@ -112,6 +112,7 @@ impl FromNode for Plugins {
         if items.iter().any(|item| item.has_entry("search")) {
             known.iter().for_each(PluginIdentity::report_reserved_mount);
         }
+        node.context.declared.borrow_mut().mounts = known.into_iter().filter_map(|plugin| plugin.mount).collect();
         Some(Self(plugins))
     }
 }

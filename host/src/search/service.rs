@@ -35,6 +35,8 @@ use crate::uri::{Mount, Uri};
 /// A source that no host has used for so long is removed from the index.
 const UNUSED_AFTER: Duration = Duration::from_hours(30 * 24);
 
+/// The longest time that a search waits for sources that are being opened.
+const MAX_OPEN_TIME: Duration = Duration::from_secs(1);
 /// The number of documents whose passages may be part of a context.
 const MAX_CONTEXT_DOCUMENTS: usize = 50;
 
@@ -87,6 +89,15 @@ struct SearchedSource {
     mount: Mount,
     plugin: Arc<Plugin>,
     has_lines: bool,
+}
+
+/// What a lookup searches.
+struct Searched {
+    index: Arc<Index>,
+    /// The sources that have an id in the index.
+    sources: Arc<BTreeMap<SourceId, SearchedSource>>,
+    /// The names of the plugins that are not completely indexed.
+    indexing: Vec<String>,
 }
 
 impl SearchService {
@@ -176,7 +187,10 @@ impl SearchService {
         request: &ContextRequest,
         is_visible: impl Fn(&str) -> bool + Send + 'static,
     ) -> Result<ContextSelection, SearchError> {
-        let (index, sources, indexing) = self.searched()?;
+        let Searched { index, sources, indexing } = self.searched().await?;
+        if sources.is_empty() {
+            return Ok(ContextSelection { indexing, ..ContextSelection::default() });
+        }
         let searched = sources.clone();
         let filter = move |source: SourceId, path: &str| {
             let uri = [searched.get(&source)?.mount.as_str(), path].concat();
@@ -212,7 +226,10 @@ impl SearchService {
         are_kinds: bool,
         is_visible: impl Fn(&str) -> bool + Send + 'static,
     ) -> Result<Vec<String>, SearchError> {
-        let (index, sources, _) = self.searched()?;
+        let Searched { index, sources, .. } = self.searched().await?;
+        if sources.is_empty() {
+            return Ok(Vec::new());
+        }
         let filter = move |source: SourceId, path: &str| {
             sources.get(&source).is_some_and(|source| is_visible(&[source.mount.as_str(), path].concat()))
         };
@@ -239,7 +256,10 @@ impl SearchService {
         request: &SearchRequest,
         is_visible: impl Fn(&str) -> bool + Send + 'static,
     ) -> Result<SearchResults, SearchError> {
-        let (index, sources, indexing) = self.searched()?;
+        let Searched { index, sources, indexing } = self.searched().await?;
+        if sources.is_empty() {
+            return Ok(SearchResults { indexing, ..SearchResults::default() });
+        }
         let searched = sources.clone();
         let within = request.within.clone();
         let filter = move |source: SourceId, path: &str| {
@@ -262,9 +282,23 @@ impl SearchService {
         Ok(SearchResults { hits, total: result.total, is_partial: result.is_partial, indexing })
     }
 
-    /// The index, the sources that have an id in it, and the names of the plugins that are not completely indexed.
-    #[allow(clippy::type_complexity, reason = "it is used once")]
-    fn searched(&self) -> Result<(Arc<Index>, Arc<BTreeMap<SourceId, SearchedSource>>, Vec<String>), SearchError> {
+    /// Waits until each source was found or created in the index, or that has failed: right after a start that takes a moment.
+    async fn wait_until_open(&self) {
+        let waiting: Vec<_> = self.state.lock().sources.values().map(|source| source.state.clone()).collect();
+        let opening = async {
+            for state in waiting {
+                let is_open = |status: &SearchStatus| state.id.lock().is_some() || status.error.is_some();
+                // It fails only without a sender, which `state` owns.
+                let _ = state.status.subscribe().wait_for(is_open).await;
+            }
+        };
+        // A search of the sources that are open is better than none.
+        let _ = tokio::time::timeout(MAX_OPEN_TIME, opening).await;
+    }
+
+    /// What a lookup searches.
+    async fn searched(&self) -> Result<Searched, SearchError> {
+        self.wait_until_open().await;
         let state = self.state.lock();
         let index = state.index.clone().filter(|_| !state.sources.is_empty()).ok_or(SearchError::Off)?;
         let (mut sources, mut indexing) = (BTreeMap::new(), Vec::new());
@@ -279,7 +313,7 @@ impl SearchService {
             }
         }
         indexing.sort_unstable();
-        Ok((index, Arc::new(sources), indexing))
+        Ok(Searched { index, sources: Arc::new(sources), indexing })
     }
 }
 
