@@ -1,7 +1,7 @@
 //! Search: a full-text index of what plugins serve.
 //!
 //! The index is one SQLite database with FTS5 in the state directory. Each plugin whose config has a table `search` is a
-//! *source*, and has a task that keeps the index level with its default listing ([`indexer`]). A query is looked up for one
+//! *source*, and has a task that keeps the index level with its default listing (`indexer`). A query is looked up for one
 //! principal: a match is ranked, counted and returned only if the principal may list and read its resource.
 //!
 //! | module | subject |
@@ -17,7 +17,7 @@
 //!
 //! - What a principal may not list and read is not in its results, their number, or snippets. The time of a lookup depends
 //!   on all matches, and ranking on the frequencies of words in the whole index; scores are not returned.
-//! - Any text is a valid query, and a lookup takes [`LOOKUP_TIME`](index::LOOKUP_TIME) at most: then it is partial.
+//! - Any text is a valid query, and a lookup takes 200 ms at most: then it is partial.
 //! - The index survives `kill -9` and a full disk. A damaged file is deleted, and everything is indexed again.
 
 mod context;

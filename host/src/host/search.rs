@@ -16,6 +16,7 @@ use crate::config::Operation;
 use crate::log_target;
 use crate::resource::{Error, ResourceContents};
 use crate::search::{ContextRequest, ContextSelection, SearchError, SearchRequest, SearchResults, SearchStatus};
+use crate::text::prefix;
 
 /// The name of a search in records.
 const SEARCH: &str = "search";
@@ -36,7 +37,7 @@ impl Host {
     /// moment.
     pub async fn search(&self, principal: &Principal, request: SearchRequest) -> Result<SearchResults, Error> {
         let facts = Facts::default();
-        let query = request.query.clone();
+        let query = prefix(&request.query, SearchRequest::MAX_QUERY_LEN).to_owned();
         let searching = search(&self.generation_store, principal, request, &facts);
         self.audited(principal, SEARCH, &query, &facts, searching).await
     }
@@ -51,7 +52,7 @@ impl Host {
     /// As [`search`](Self::search).
     pub async fn context(&self, principal: &Principal, request: ContextRequest) -> Result<ContextSelection, Error> {
         let facts = Facts::default();
-        let query = request.query.clone().unwrap_or_default();
+        let query = prefix(request.query.as_deref().unwrap_or_default(), SearchRequest::MAX_QUERY_LEN).to_owned();
         let choosing = context(&self.generation_store, principal, request, &facts);
         self.audited(principal, CONTEXT, &query, &facts, choosing).await
     }
