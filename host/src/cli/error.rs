@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::escape;
 use super::messages::Messages;
 use crate::componentize::ComponentizeError;
 use crate::config::diagnostics::RenderStyle;
@@ -272,6 +273,9 @@ impl CliError {
                 } else {
                     RenderStyle::Plain
                 }));
+                if let Some(help) = build_help(error) {
+                    messages.help(&help);
+                }
             }
             _ => {
                 messages.error(&self.to_string());
@@ -381,6 +385,18 @@ fn request_help(error: &Error) -> Option<String> {
         | Error::ShuttingDown => return None,
     };
     Some(help)
+}
+
+/// Says how the project is built, if all that its config lacks are files, such as a component before the first build.
+fn build_help(error: &ConfigError) -> Option<String> {
+    let build = error.partial_config()?.dev.as_ref()?.build.as_ref()?;
+    let command = build.as_str().trim();
+    let command = command.lines().next().filter(|first| first.len() == command.len());
+    let command = command.map(|command| format!("`{}`", escape::line(command)));
+    Some(format!(
+        "if it is what this project builds, build it: {}, or `mcp-host dev`, which does so on every save",
+        command.as_deref().unwrap_or("the command of `[dev]`")
+    ))
 }
 
 #[cfg(test)]

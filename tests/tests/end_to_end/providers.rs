@@ -5,5 +5,6 @@ mod files;
 mod git;
 mod http_cache;
 mod notes;
+mod prometheus;
 mod results;
 mod team;

@@ -3,7 +3,8 @@
 use std::path::Path;
 
 use mcp_host_tests::{
-    ConfigFile, Folder, GitRepo, MockOrigin, Output, Plugin, Reply, WatProvider, component, fixture, run,
+    ConfigFile, Folder, GitRepo, MockOrigin, Output, Plugin, PrometheusServer, Reply, WatProvider, component, fixture,
+    run,
 };
 use serde_json::Value;
 
@@ -60,6 +61,28 @@ async fn each_fault_fails_its_check_and_no_other() {
         assert_eq!(checks(&report, "failed"), [*fault], "{report:#}");
         assert_eq!((tested.code(), &report["passed"]), (1, &Value::from(false)));
     }
+}
+
+#[tokio::test]
+async fn a_panic_is_quoted_and_the_advice_is_to_fix_it() {
+    let guest = fixture("misbehaving");
+    let report = test(&guest, &["--json", "--set", "list=panic"]).await.json();
+    let checks = report["checks"].as_array().unwrap();
+    let failed = checks.iter().find(|check| check["name"] == "listing-ends").unwrap();
+    let problem = failed["problems"][0].as_str().unwrap();
+    assert!(problem.contains("; before, it wrote: thread ") && problem.contains("actions.rs:"), "{problem}");
+    assert!(!problem.contains("RUST_BACKTRACE"), "{problem}");
+    let advice = failed["advice"].as_str().unwrap();
+    assert!(advice.starts_with("fix what the message says") && !advice.contains("next-cursor"), "{advice}");
+}
+
+#[tokio::test]
+async fn a_provider_that_fails_without_a_grant_that_it_asks_for_is_to_be_granted_it() {
+    let tested = test(&fixture("csv-c"), &[]).await;
+    assert_eq!(tested.code(), 1);
+    let text = tested.text();
+    assert!(text.contains("to fix:  grant what the provider asks for, by `--dir`"), "{text}");
+    assert!(text.contains("it asks for `/csv (ro)` in `grants.dirs`, which is not granted"), "{text}");
 }
 
 #[tokio::test]
@@ -122,6 +145,12 @@ async fn what_ships_keeps_the_contract_with_its_grants_alone() {
     origin.serve("/page", Reply::ok("text/html", "<title>Hello</title>"));
     let (set, http) = (format!("plain-http=[\"127.0.0.1:{}\"]", origin.port()), origin.origin());
     test(&component("http-cache"), &["--http", &http, "--keyvalue", "pages", "--set", &set]).await.success();
+    let prometheus = PrometheusServer::builder().blocks("# TYPE up gauge\nup 1 1700000000\n# EOF\n").start().await;
+    let (url, queries) =
+        (format!("url={}", prometheus.url()), r#"queries={"one":"vector(1)","up":{"query":"up","range":"1h"}}"#);
+    let arguments = ["--json", "--http", prometheus.url(), "--set", &url, "--set", queries];
+    let report = test(&component("prometheus"), &arguments).await.success().json();
+    assert!(checks(&report, "passed").contains(&"templates"), "{report:#}");
 }
 
 #[tokio::test]
