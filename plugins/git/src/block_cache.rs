@@ -18,7 +18,7 @@ use std::rc::Rc;
 /// The block size in bytes. Blocks start at multiples of it.
 pub(crate) const BLOCK_SIZE: usize = 16 * 1024;
 
-/// The capacity of the cache in bytes.
+/// The default capacity of a cache in bytes.
 const CACHE_SIZE: NonZeroUsize = NonZeroUsize::new(2 * 1024 * 1024).unwrap();
 
 /// The cache key of a block: the file's key and the block number.
@@ -42,9 +42,14 @@ pub(crate) struct BlockCache {
 }
 
 impl BlockCache {
-    /// Creates an empty cache.
+    /// Creates an empty cache of the default capacity.
     pub(crate) fn new() -> Rc<Self> {
-        let blocks = CLruCache::with_config(CLruCacheConfig::new(CACHE_SIZE).with_scale(ByLength));
+        Self::with_capacity(CACHE_SIZE)
+    }
+
+    /// Creates an empty cache, with a capacity in bytes.
+    pub(crate) fn with_capacity(capacity: NonZeroUsize) -> Rc<Self> {
+        let blocks = CLruCache::with_config(CLruCacheConfig::new(capacity).with_scale(ByLength));
         Rc::new(Self { blocks: RefCell::new(blocks), next_key: Cell::new(0), bytes_read: Cell::new(0) })
     }
 

@@ -13,22 +13,30 @@
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows must fail"))]
 
+mod blame;
 mod block_cache;
+mod budget;
 mod changes;
+mod chunks;
+mod commit_graph;
+mod commits;
 mod complete;
 mod error;
 mod files;
 mod history;
+mod id_table;
 mod layout;
 mod list;
 mod odb;
 mod paths;
 mod provider;
 mod refs;
+mod renames;
 mod repo;
 mod resource_entry;
 mod rev;
 mod settings;
+mod similarity;
 mod tree;
 mod view;
 

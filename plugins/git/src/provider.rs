@@ -19,16 +19,18 @@ impl Provider for Git {
             .title("Git repository")
             .description(
                 "A git repository at any revision. `blob/REV/PATH` is a file and `tree/REV/PATH` a directory of it, \
-                 `commit/REV` a commit with its diff, `log/REV?path=PATH&limit=N` a history, `refs` all branches and \
-                 tags. REV is `HEAD`, a branch, a tag or the id of a commit (its beginning will do); slashes in it \
-                 are percent-encoded, as in `blob/feature%2Fx/README.md`.",
+                 `commit/REV` a commit with its diff, `diff/A..B?path=PATH` the differences of two revisions, \
+                 `log/REV?path=PATH&limit=N` a history (`log/A..B`: what B has and A has not), \
+                 `blame/REV/PATH?lines=1-20` the commit that each line of a file comes from, `refs` all branches and \
+                 tags. REV is `HEAD`, a branch, a tag or the id of a commit (its beginning will do), with operators such \
+                 as `main~2`; slashes and `^` in it are percent-encoded, as in `blob/feature%2Fx/README.md`.",
             )
             .watches(true)
     }
 
     fn open(config: &Config) -> Result<Self, Failure> {
         let settings = Settings::parse(config)?;
-        let repository = Repository::open(&settings.dir, settings.max_object())?;
+        let repository = Repository::open(&settings.dir, settings.max_object(), settings.refs.clone())?;
         Ok(Self { settings, repository })
     }
 
@@ -61,7 +63,7 @@ impl Provider for Git {
     }
 
     fn templates(&self) -> Vec<Template> {
-        let rev = "`rev` is `HEAD`, a branch, a tag or the id of a commit";
+        let rev = "`rev` is `HEAD`, a branch, a tag or the id of a commit, also as `main~2`";
         vec![
             Template::new(paths::BLOB, "blob")
                 .title("A file at a revision")
@@ -77,8 +79,23 @@ impl Provider for Git {
             Template::new(paths::LOG, "log")
                 .title("The history of a revision")
                 .description(format!(
-                    "Its commits, newest first, one per line: id, date, author, subject. {rev}; with `path`, those \
-                     that changed it; `limit` is the number of commits, 50 by default and at most 1000."
+                    "Its commits, newest first, one per line: id, date, author, subject. {rev}, or a range `v1..v2`; with \
+                     `path`, those that changed it, and with `follow=true` also under the former names of that file; \
+                     `limit` is the number of commits, 50 by default and at most 1000."
+                ))
+                .mime_type("text/plain"),
+            Template::new(paths::DIFF, "diff")
+                .title("The differences of two revisions")
+                .description(
+                    "The changed files, and their diff from `a` to `b`, which are revisions; with `path`, of that file or \
+                     directory only.",
+                )
+                .mime_type(view::DIFF),
+            Template::new(paths::BLAME, "blame")
+                .title("Where the lines of a file come from")
+                .description(format!(
+                    "One line per line of the file: the commit that it comes from, date, author, number, text. {rev}; \
+                     `lines` is a range such as `1-20`."
                 ))
                 .mime_type("text/plain"),
         ]

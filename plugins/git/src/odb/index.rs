@@ -5,7 +5,7 @@
 
 use crate::block_cache::{BlockCache, BlockFile};
 use crate::error::{Error, Result};
-use crate::odb::table::{FAN_OUT, IdTable};
+use crate::id_table::{FAN_OUT, IdTable};
 use gix_hash::{Kind, ObjectId, Prefix, oid};
 use std::path::Path;
 use std::rc::Rc;
