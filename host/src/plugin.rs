@@ -75,7 +75,7 @@ use crate::uri::{Mount, Path};
 pub(crate) use self::backoff::Backoff;
 #[cfg(any(feature = "http", feature = "stdio"))]
 pub(crate) use self::encoded::{EncodedContents, ReadResponse};
-pub(crate) use self::encoded::{EncodedResource, EncodingForm, ListedResource, PageKey};
+pub(crate) use self::encoded::{EncodedResources, EncodingForm, ListedResources, PageKey, ViewId};
 pub use self::error::LoadError;
 pub use self::fault::{Fault, FaultKind};
 pub use self::inspect::Inspection;
