@@ -5,10 +5,9 @@
 //! no parent takes come from the commit. In a parent that lacks the path, the file is looked for under the name that it
 //! was renamed from. Commits are visited in the order of their dates, the latest first.
 //!
-//! The work is bounded by [`MAX_COMMITS`] and the time of a [`Budget`]; lines that are still on their way then are
+//! The work is bounded by [`MAX_COMMITS`] and the time of a [`Budget`](crate::budget::Budget); lines that are still on their way then are
 //! marked as such.
 
-use crate::budget::Budget;
 use crate::commit_graph::bloom::PathKeys;
 use crate::commits::{Commit, CommitKey, Commits};
 use crate::error::Result;
@@ -28,8 +27,9 @@ use std::ops::Range;
 /// The maximum number of commits visited.
 const MAX_COMMITS: usize = 100_000;
 
-/// The maximum size of a former version of the file that is compared, in bytes. Larger ones are taken for different.
-const MAX_FILE: u64 = 16 * 1024 * 1024;
+/// The maximum size of the versions of a file that are compared, in bytes. A larger former version is taken for one that
+/// differs in every line.
+pub(crate) const MAX_FILE: u64 = 4 * 1024 * 1024;
 
 /// The origins of lines.
 pub(crate) struct Blame {
@@ -105,7 +105,7 @@ impl Blame {
 
 impl Search<'_> {
     fn run(&mut self) -> Result<()> {
-        let mut budget = Budget::new(MAX_COMMITS);
+        let mut budget = self.repository.budget(MAX_COMMITS);
         while let Some((_, _, key)) = self.queue.pop() {
             // A commit may be in the queue several times.
             let Some(suspects) = self.suspects.remove(&key) else { continue };

@@ -1,12 +1,12 @@
-//! The bound of the work for one response: a number of steps, and a time.
+//! The bound of the work for one call: a number of steps, and a time.
 //!
-//! A walk over commits can take any time, and ends the call without a result if it exceeds the plugin's limits. So it
-//! ends by itself before, and what it has found so far is served.
+//! A walk over commits can take any time, and a call that exceeds the plugin's limits ends without a result. So a walk
+//! ends by itself before, and what it has found so far is served. All walks of a call share its time.
 
 use std::time::{Duration, Instant};
 
-/// The maximum time, half of the default of `limits.deadline` at the most.
-const MAX_TIME: Duration = Duration::from_secs(1);
+/// The maximum time, half of the default of the plugin's `limits.cpu`.
+const MAX_TIME: Duration = Duration::from_millis(500);
 
 /// The number of steps after which the clock is read.
 const STEPS_PER_LOOK: usize = 16;
@@ -19,9 +19,9 @@ pub(crate) struct Budget {
 }
 
 impl Budget {
-    /// Creates a budget of some steps, and of [`MAX_TIME`] from now on.
-    pub(crate) fn new(steps: usize) -> Self {
-        Self { left: steps, start: Instant::now(), is_over: false }
+    /// Creates a budget of some steps, and of [`MAX_TIME`] since the call's start.
+    pub(crate) fn new(steps: usize, start: Instant) -> Self {
+        Self { left: steps, start, is_over: false }
     }
 
     /// Takes a step; false if none is left.
@@ -45,9 +45,9 @@ mod tests {
 
     #[test]
     fn a_budget_ends_after_its_steps_or_its_time() {
-        let mut budget = Budget::new(2);
+        let mut budget = Budget::new(2, Instant::now());
         assert_eq!([budget.take(), budget.take(), budget.take()], [true, true, false]);
-        let mut budget = Budget { left: STEPS_PER_LOOK, start: Instant::now() - 2 * MAX_TIME, is_over: false };
+        let mut budget = Budget::new(STEPS_PER_LOOK, Instant::now() - 2 * MAX_TIME);
         assert!(!budget.take() && !budget.take());
     }
 }

@@ -62,6 +62,11 @@ impl<'r> Commits<'r> {
         Ok(Self { repository, graph, shallow, bytes_read: 0, has_ignored_parents: false })
     }
 
+    /// Returns the repository.
+    pub(crate) fn repository(&self) -> &'r Repository {
+        self.repository
+    }
+
     /// Returns the commit-graph, if it is used.
     pub(crate) fn graph(&self) -> Option<&'r CommitGraph> {
         self.graph

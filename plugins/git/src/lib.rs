@@ -48,6 +48,7 @@ mcp_provider::needs! {
     "config": {
         "dir": { "type": "string", "default": "/repo", "why": "the repository, at its guest path" },
         "rev": { "type": "string", "default": "HEAD", "why": "the revision whose files are listed" },
+        "refs": { "type": "table", "why": "the refs that are served: lists `allow` and `hide` of full names" },
         "max-blob": { "type": "string", "default": "16MiB", "why": "the largest file that is served" },
         "max-diff": { "type": "string", "default": "1MiB", "why": "the maximum size of the diff of a commit" }
     }

@@ -13,6 +13,13 @@ pub struct Git {
     repository: Repository,
 }
 
+impl Git {
+    fn begin_call(&self) -> &Repository {
+        self.repository.begin_call();
+        &self.repository
+    }
+}
+
 impl Provider for Git {
     fn describe() -> Info {
         Info::new("git", env!("CARGO_PKG_VERSION"))
@@ -36,11 +43,11 @@ impl Provider for Git {
 
     fn list(&self, parent: Option<&str>, cursor: Option<&str>, limit: usize) -> Result<Page, Failure> {
         let Some(parent) = parent else {
-            return Ok(list::default_files(&self.repository, &self.settings, cursor, limit)?);
+            return Ok(list::default_files(self.begin_call(), &self.settings, cursor, limit)?);
         };
         match Address::parse(parent)? {
             Address::Tree { rev, path } => {
-                Ok(list::children(&self.repository, rev.as_ref(), path.as_ref(), cursor, limit)?)
+                Ok(list::children(self.begin_call(), rev.as_ref(), path.as_ref(), cursor, limit)?)
             }
             _ => {
                 // A missing resource is reported as not found rather than as not listable.
@@ -51,13 +58,13 @@ impl Provider for Git {
     }
 
     fn read(&self, path: &str) -> Result<Vec<Contents>, Failure> {
-        let mut contents = view::read(&self.repository, &self.settings, &Address::parse(path)?)?;
+        let mut contents = view::read(self.begin_call(), &self.settings, &Address::parse(path)?)?;
         contents.entry.path = path.to_owned();
         Ok(vec![contents])
     }
 
     fn stat(&self, path: &str) -> Result<Entry, Failure> {
-        let mut entry = view::stat(&self.repository, &Address::parse(path)?)?;
+        let mut entry = view::stat(self.begin_call(), &Address::parse(path)?)?;
         entry.path = path.to_owned();
         Ok(entry)
     }
@@ -102,10 +109,10 @@ impl Provider for Git {
     }
 
     fn complete(&self, template: &str, argument: &Argument, known: &[Argument]) -> Result<Completion, Failure> {
-        Ok(complete::complete(&self.repository, &self.settings, template, argument, known)?)
+        Ok(complete::complete(self.begin_call(), &self.settings, template, argument, known)?)
     }
 
     fn changes(&self, watched: &[String], since: Option<&str>) -> Result<Changes, Failure> {
-        Ok(changes::changes(&self.repository, &self.settings, watched, since)?)
+        Ok(changes::changes(self.begin_call(), &self.settings, watched, since)?)
     }
 }

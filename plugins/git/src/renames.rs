@@ -4,6 +4,7 @@
 //! ([`similarity`](crate::similarity)), and of several the most similar one, preferably of the same name. Removed files
 //! come before those that still exist, which are considered only for copies.
 
+use crate::budget::Budget;
 use crate::error::Result;
 use crate::repo::Repository;
 use crate::similarity::{MIN_SCORE, Pieces, may_be_similar};
@@ -18,13 +19,14 @@ const MAX_COMPARED: u64 = 32 * 1024 * 1024;
 /// The maximum size of a file that is compared, in bytes. Larger ones match only if they are equal.
 const MAX_FILE: u64 = 4 * 1024 * 1024;
 
-/// The maximum number of removed files that are considered.
-const MAX_REMOVED: usize = 10_000;
+/// The maximum number of files that are considered for one response.
+const MAX_SOURCES: usize = 100_000;
 
 /// Detects renames, within a bound for all of them.
 pub(crate) struct Renames<'r> {
     repository: &'r Repository,
     compared: u64,
+    budget: Budget,
 }
 
 /// An added file.
@@ -48,7 +50,7 @@ struct Source {
 impl<'r> Renames<'r> {
     /// Creates a detection.
     pub(crate) fn new(repository: &'r Repository) -> Self {
-        Self { repository, compared: 0 }
+        Self { repository, compared: 0, budget: repository.budget(MAX_SOURCES) }
     }
 
     /// Returns the removed file that an added file was renamed from.
@@ -58,7 +60,7 @@ impl<'r> Renames<'r> {
             if let (Some(file), None) = (change.before, change.after) {
                 removed.push(Source { path: change.path, file });
             }
-            removed.len() < MAX_REMOVED
+            removed.len() < MAX_SOURCES
         })?;
         self.best(added, removed.into_iter().map(Ok))
     }
@@ -80,7 +82,7 @@ impl<'r> Renames<'r> {
         let name = |path: &BStr| path.rsplit_once_str("/").map_or(path.as_bytes(), |(_, name)| name).to_owned();
         let own_name = name(added.path);
         let (mut exact, mut others): (Option<(bool, BString)>, Vec<Source>) = (None, Vec::new());
-        for source in sources {
+        for source in sources.take(MAX_SOURCES) {
             let source = source?;
             let is_file = source.file.mode.is_blob() && added.file.mode.is_blob();
             if source.file.id == added.file.id && (is_file || source.file.mode == added.file.mode) {
@@ -104,6 +106,9 @@ impl<'r> Renames<'r> {
         let mut pieces = None;
         for source in others {
             let source_size = self.repository.odb.size(&source.file.id)?.unwrap_or_default();
+            if !self.budget.take() {
+                break;
+            }
             if !may_be_similar(size, source_size) || source_size > MAX_FILE || self.compared > MAX_COMPARED {
                 continue;
             }

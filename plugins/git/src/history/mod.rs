@@ -119,7 +119,7 @@ impl<'r> History<'r> {
             queue: BinaryHeap::new(),
             seen: HashSet::new(),
             pending: HashMap::new(),
-            budget: Budget::new(MAX_COMMITS),
+            budget: repository.budget(MAX_COMMITS),
             is_truncated: false,
         };
         history.enqueue(first);

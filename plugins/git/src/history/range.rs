@@ -5,7 +5,6 @@
 //! that are left out remain, since all of their ancestors are left out, too. Dates are not exact, so that as in git some
 //! more commits are visited where they decide ([`SLOP`]).
 
-use crate::budget::Budget;
 use crate::commits::{CommitKey, Commits, Generation};
 use crate::error::{Error, Result};
 use std::cmp::Reverse;
@@ -77,7 +76,7 @@ impl Walk<'_, '_> {
     }
 
     fn run(&mut self) -> Result<()> {
-        let mut budget = Budget::new(MAX_COMMITS);
+        let mut budget = self.commits.repository().budget(MAX_COMMITS);
         let (mut oldest, mut slop) = (i64::MAX, SLOP);
         while let Some((_, date, _, key)) = self.queue.pop() {
             if !budget.take() {

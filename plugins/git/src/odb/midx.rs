@@ -33,7 +33,7 @@ pub(crate) struct Midx {
 impl Midx {
     /// Opens a multi-pack index; `None` if the file does not exist.
     pub(crate) fn open(path: &Path, cache: &Rc<BlockCache>, hash: Kind) -> Result<Option<Self>> {
-        let Some(file) = BlockFile::open(path, cache)? else { return Ok(None) };
+        let Some(file) = BlockFile::open_table(path, cache)? else { return Ok(None) };
         let mut header = [0; HEADER as usize];
         file.read_exact(0, &mut header)?;
         let [b'M', b'I', b'D', b'X', version, id_version, chunks, bases, packs @ ..] = header else {

@@ -38,10 +38,10 @@ pub(crate) enum RefStorage {
     Reftable,
 }
 
-/// Returns the format of the repository whose config is in this directory.
-pub(crate) fn read(common_dir: &Path) -> Result<Format> {
+/// Returns the format of the repository whose config is in this directory; `None` if there is no config.
+pub(crate) fn read(common_dir: &Path) -> Result<Option<Format>> {
     let path = common_dir.join("config");
-    let bytes = files::read(&path, MAX_BYTES)?.unwrap_or_default();
+    let Some(bytes) = files::read(&path, MAX_BYTES)? else { return Ok(None) };
     let config = File::from_bytes_no_includes(&bytes, Metadata::api(), Default::default())
         .map_err(|error| Error::corrupt(path.display(), error))?;
     let version = config
@@ -69,7 +69,14 @@ pub(crate) fn read(common_dir: &Path) -> Result<Format> {
             }
         }
     }
-    Ok(Format { hash, ref_storage, has_commit_graph })
+    Ok(Some(Format { hash, ref_storage, has_commit_graph }))
+}
+
+impl Default for Format {
+    /// Returns the format of a repository without a config.
+    fn default() -> Self {
+        Self { hash: Kind::Sha1, ref_storage: RefStorage::Files, has_commit_graph: true }
+    }
 }
 
 fn unsupported(what: &str) -> Error {
@@ -83,7 +90,7 @@ mod tests {
     fn format_of(config: &str) -> Result<Format> {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("config"), config).unwrap();
-        read(dir.path())
+        read(dir.path()).map(Option::unwrap)
     }
 
     fn hash_of(config: &str) -> Result<Kind> {
@@ -92,7 +99,7 @@ mod tests {
 
     #[test]
     fn the_ids_are_sha1_unless_the_config_says_otherwise() {
-        assert_eq!(read(tempfile::tempdir().unwrap().path()).unwrap().hash, Kind::Sha1);
+        assert_eq!(read(tempfile::tempdir().unwrap().path()).unwrap(), None);
         assert_eq!(hash_of("[core]\n\tbare = true\n").unwrap(), Kind::Sha1);
         let sha256 = "[core]\n\trepositoryformatversion = 1\n[Extensions]\n\tobjectFormat = sha256\n";
         assert_eq!(hash_of(sha256).unwrap(), Kind::Sha256);

@@ -4,6 +4,7 @@ mod format;
 mod reachability;
 
 use crate::block_cache::BlockCache;
+use crate::budget::Budget;
 use crate::commit_graph::CommitGraph;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
@@ -12,10 +13,11 @@ use crate::refs::{RefFilter, Refs};
 use format::Format;
 pub(crate) use format::RefStorage;
 use gix_hash::ObjectId;
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 use std::collections::HashSet;
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Instant;
 
 /// A repository, opened for reading.
 ///
@@ -27,6 +29,8 @@ pub(crate) struct Repository {
     ref_filter: RefFilter,
     blocks: Rc<BlockCache>,
     commit_graph: OnceCell<Option<CommitGraph>>,
+    /// When the current call began.
+    call_start: Cell<Instant>,
     /// The object database.
     pub(crate) odb: Odb,
 }
@@ -34,11 +38,33 @@ pub(crate) struct Repository {
 impl Repository {
     /// Opens the repository in a directory, with a limit for the size of objects in bytes, and the refs that are served.
     pub(crate) fn open(dir: &Path, max_object_size: u64, ref_filter: RefFilter) -> Result<Self> {
-        let layout = Layout::find(dir)?;
-        let format = format::read(&layout.common_dir)?;
+        let layout = Layout::locate(dir)?;
+        let format = match format::read(&layout.common_dir)? {
+            Some(format) => format,
+            // Git writes a config into every repository, and needs none.
+            None => layout.check(dir).map(|()| Format::default())?,
+        };
         let blocks = BlockCache::new();
         let odb = Odb::new(layout.objects(), &blocks, format.hash, max_object_size);
-        Ok(Self { layout, format, ref_filter, blocks, commit_graph: OnceCell::new(), odb })
+        Ok(Self {
+            layout,
+            format,
+            ref_filter,
+            blocks,
+            commit_graph: OnceCell::new(),
+            call_start: Cell::new(Instant::now()),
+            odb,
+        })
+    }
+
+    /// Begins a call of the provider: its time is counted from now on.
+    pub(crate) fn begin_call(&self) {
+        self.call_start.set(Instant::now());
+    }
+
+    /// Returns a budget of some steps, and of what is left of the time for the call.
+    pub(crate) fn budget(&self, steps: usize) -> Budget {
+        Budget::new(steps, self.call_start.get())
     }
 
     /// Returns the hash kind of the object ids.

@@ -7,12 +7,12 @@
 //! The walk from the refs visits no commit whose generation number is that of the commit or less, so that with a
 //! commit-graph it visits those that are newer. Without one, it may visit all commits, up to a limit, where it fails.
 
-use crate::budget::Budget;
 use crate::commits::{CommitKey, Commits, Generation};
 use crate::error::{Error, Result};
 use crate::repo::Repository;
+use crate::rev::MAX_TAG_DEPTH;
 use gix_hash::{ObjectId, oid};
-use gix_object::Kind;
+use gix_object::{Kind, TagRefIter};
 use std::collections::HashSet;
 
 /// The maximum number of commits that are visited.
@@ -59,7 +59,7 @@ impl Repository {
         if queue.contains(&wanted) {
             return Ok(true);
         }
-        let mut budget = Budget::new(MAX_COMMITS);
+        let mut budget = self.budget(MAX_COMMITS);
         while let Some(key) = queue.pop() {
             if !budget.take() {
                 return Err(Error::Unsupported(
@@ -89,9 +89,12 @@ impl Repository {
         let mut is_found = false;
         self.for_each_tip(|tip, _| {
             let mut at = tip;
-            while *at != *id && self.odb.kind(&at)? == Some(Kind::Tag) {
+            for _ in 0..MAX_TAG_DEPTH {
+                if *at == *id || self.odb.kind(&at)? != Some(Kind::Tag) {
+                    break;
+                }
                 let data = self.odb.get(&at, Kind::Tag)?;
-                let target = gix_object::TagRefIter::from_bytes(&data, self.hash()).target_id();
+                let target = TagRefIter::from_bytes(&data, self.hash()).target_id();
                 at = target.map_err(|error| Error::corrupt(format!("tag {at}"), error))?;
             }
             is_found = *at == *id;

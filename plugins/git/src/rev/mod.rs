@@ -5,7 +5,6 @@
 
 mod spec;
 
-use crate::budget::Budget;
 use crate::commits::Commits;
 use crate::error::{Error, Result};
 use crate::repo::Repository;
@@ -19,7 +18,7 @@ use std::rc::Rc;
 const MAX_CANDIDATES: usize = 10;
 
 /// The maximum length of a chain of tags.
-const MAX_TAG_DEPTH: usize = 32;
+pub(crate) const MAX_TAG_DEPTH: usize = 32;
 
 /// A resolved revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -91,7 +90,7 @@ impl Repository {
     fn ancestor(&self, id: ObjectId, generations: usize) -> Result<ObjectId> {
         let mut commits = Commits::new(self)?;
         let mut key = commits.key(&self.commit_of(id)?)?;
-        let mut budget = Budget::new(generations);
+        let mut budget = self.budget(generations);
         for _ in 0..generations {
             if !budget.take() {
                 return Err(Error::Unsupported(format!("~{generations} takes too long; use the commit's id")));

@@ -3,7 +3,7 @@
 //! The commits are those of `git blame`. An id with a leading `^` is that of a commit at which the search ended before
 //! the origin was found: the line is from there, or older. Bytes that are not UTF-8 become replacement characters.
 
-use crate::blame::{Blame, Origin};
+use crate::blame::{Blame, MAX_FILE, Origin};
 use crate::commits;
 use crate::error::{Error, Result};
 use crate::paths::LineRange;
@@ -16,17 +16,17 @@ use gix_object::Kind;
 use mcp_provider::{Contents, Entry};
 use std::collections::HashMap;
 
-/// Reads the origins of some lines of a file of at most `max_size` bytes.
-pub(crate) fn read(
-    repository: &Repository,
-    max_size: u64,
-    rev: &BStr,
-    path: &BStr,
-    lines: LineRange,
-) -> Result<Contents> {
+/// Reads the origins of some lines of a file.
+pub(crate) fn read(repository: &Repository, rev: &BStr, path: &BStr, lines: LineRange) -> Result<Contents> {
     let (resolved, found) = find(repository, rev, path)?;
-    if let Some(size) = repository.odb.size(&found.id)? {
-        crate::odb::check_memory_budget(&found.id, size, max_size)?;
+    if let Some(size) = repository.odb.size(&found.id)?.filter(|size| *size > MAX_FILE) {
+        let what = format!("{:?}", single_line(path));
+        return Err(Error::TooLarge {
+            what,
+            size,
+            limit: MAX_FILE,
+            help: "read the file itself, as blob/{rev}/{path}",
+        });
     }
     let data = repository.odb.get(&found.id, Kind::Blob)?;
     if super::is_binary(&data) {

@@ -45,9 +45,7 @@ pub(crate) fn read(repository: &Repository, settings: &Settings, address: &Addre
         Address::Diff { before, after, path } => {
             diff::read(repository, settings.max_diff, before.as_ref(), after.as_ref(), path.as_ref())
         }
-        Address::Blame { rev, path, lines } => {
-            blame::read(repository, settings.max_blob, rev.as_ref(), path.as_ref(), *lines)
-        }
+        Address::Blame { rev, path, lines } => blame::read(repository, rev.as_ref(), path.as_ref(), *lines),
         Address::Refs { after } => refs::read(repository, after.as_ref()),
     }
 }

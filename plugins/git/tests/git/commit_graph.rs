@@ -97,6 +97,35 @@ fn a_damaged_commit_graph_is_ignored_or_fails_and_never_panics() {
 }
 
 #[test]
+fn a_commit_graph_in_which_commits_are_their_own_parents_hangs_nothing() {
+    let repo = Repo::branched();
+    repo.git(["commit-graph", "write", "--reachable"]);
+    let path = repo.dir.join(".git/objects/info/commit-graph");
+    let mut graph = fs::read(&path).unwrap();
+    let chunk = |name: &[u8]| graph[8..].chunks(12).find(|entry| &entry[..4] == name).unwrap();
+    let start = usize::try_from(u64::from_be_bytes(chunk(b"CDAT")[4..].try_into().unwrap())).unwrap();
+    let count = repo.line(["rev-list", "--all", "--count"]).parse::<usize>().unwrap();
+    for commit in 0..count {
+        let parent = start + commit * (20 + 16) + 20;
+        graph[parent..parent + 4].copy_from_slice(&u32::try_from(commit).unwrap().to_be_bytes());
+    }
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, &graph).unwrap();
+    let git = repo.open_with(&[("refs", r#"{ "hide": ["refs/heads/side-0"] }"#)]);
+    for address in [
+        "log/main",
+        "log/main?path=dir",
+        "log/main?path=a&follow=true",
+        "log/side-1..main",
+        "blame/main/a",
+        "commit/main~9",
+    ] {
+        let _ = (git.read(address), git.stat(address));
+    }
+    let _ = git.stat(&format!("commit/{}", repo.line(["rev-parse", "side-0"])));
+}
+
+#[test]
 fn a_shallow_clone_does_not_use_its_commit_graph() {
     let repo = Repo::branched();
     repo.git(["commit-graph", "write", "--reachable"]);
