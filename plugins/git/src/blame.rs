@@ -115,7 +115,7 @@ impl Search<'_> {
                 if is_within_budget {
                     self.pass(key, &commit, &mut suspect)?;
                 }
-                self.settle(key, &suspect.lines, is_within_budget)?;
+                self.settle(key, &suspect.lines, is_within_budget && !self.renames.is_truncated())?;
             }
         }
         Ok(())

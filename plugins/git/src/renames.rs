@@ -1,11 +1,11 @@
 //! The file that an added file was renamed or copied from, as git detects it.
 //!
 //! First the files of the same content are considered, then those at least half of whose content is the same
-//! ([`similarity`](crate::similarity)), and of several the most similar one, preferably of the same name. Removed files
-//! come before those that still exist, which are considered only for copies.
+//! ([`similarity`](crate::similarity)), and of several the most similar one, preferably of the same name. Both times,
+//! removed files come before those that still exist, which are considered only for copies.
 
 use crate::budget::Budget;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::repo::Repository;
 use crate::similarity::{MIN_SCORE, Pieces, may_be_similar};
 use crate::tree::{FileWalk, Side};
@@ -19,14 +19,18 @@ const MAX_COMPARED: u64 = 32 * 1024 * 1024;
 /// The maximum size of a file that is compared, in bytes. Larger ones match only if they are equal.
 const MAX_FILE: u64 = 4 * 1024 * 1024;
 
-/// The maximum number of files that are considered for one response.
+/// The maximum number of files that are considered for one added file.
 const MAX_SOURCES: usize = 100_000;
+
+/// The maximum number of files whose size or content is compared for one response.
+const MAX_STEPS: usize = 1_000_000;
 
 /// Detects renames, within a bound for all of them.
 pub(crate) struct Renames<'r> {
     repository: &'r Repository,
     compared: u64,
     budget: Budget,
+    is_truncated: bool,
 }
 
 /// An added file.
@@ -50,11 +54,44 @@ struct Source {
 impl<'r> Renames<'r> {
     /// Creates a detection.
     pub(crate) fn new(repository: &'r Repository) -> Self {
-        Self { repository, compared: 0, budget: repository.budget(MAX_SOURCES) }
+        Self { repository, compared: 0, budget: repository.budget(MAX_STEPS), is_truncated: false }
+    }
+
+    /// Returns whether some files were not considered, at a limit.
+    pub(crate) fn is_truncated(&self) -> bool {
+        self.is_truncated
     }
 
     /// Returns the removed file that an added file was renamed from.
     pub(crate) fn renamed_from(&mut self, added: &Added<'_>) -> Result<Option<BString>> {
+        let removed = self.removed(added)?;
+        match equal(added, &removed) {
+            Some(path) => Ok(Some(path)),
+            None => self.most_similar(added, removed),
+        }
+    }
+
+    /// Returns the file that an added file was renamed or copied from.
+    pub(crate) fn copied_from(&mut self, added: &Added<'_>) -> Result<Option<BString>> {
+        let removed = self.removed(added)?;
+        if let Some(path) = equal(added, &removed) {
+            return Ok(Some(path));
+        }
+        let mut all = Vec::new();
+        for found in FileWalk::new(self.repository, &added.before, None)?.take(MAX_SOURCES) {
+            let found = found?;
+            all.push(Source { path: found.path, file: Side { mode: found.entry.mode, id: found.entry.id } });
+        }
+        if let Some(path) = equal(added, &all) {
+            return Ok(Some(path));
+        }
+        match self.most_similar(added, removed)? {
+            Some(path) => Ok(Some(path)),
+            None => self.most_similar(added, all),
+        }
+    }
+
+    fn removed(&self, added: &Added<'_>) -> Result<Vec<Source>> {
         let mut removed = Vec::new();
         self.repository.diff(Some(added.before), Some(added.after), |change| {
             if let (Some(file), None) = (change.before, change.after) {
@@ -62,71 +99,61 @@ impl<'r> Renames<'r> {
             }
             removed.len() < MAX_SOURCES
         })?;
-        self.best(added, removed.into_iter().map(Ok))
-    }
-
-    /// Returns the file that an added file was renamed or copied from.
-    pub(crate) fn copied_from(&mut self, added: &Added<'_>) -> Result<Option<BString>> {
-        if let Some(path) = self.renamed_from(added)? {
-            return Ok(Some(path));
-        }
-        let all = FileWalk::new(self.repository, &added.before, None)?;
-        let all = all.map(|found| found.map(|found| (found.path, found.entry)));
-        let sources =
-            all.map(|found| found.map(|(path, entry)| Source { path, file: Side { mode: entry.mode, id: entry.id } }));
-        self.best(added, sources)
+        Ok(removed)
     }
 
     /// Returns the most similar of some files, if one is similar enough.
-    fn best(&mut self, added: &Added<'_>, sources: impl Iterator<Item = Result<Source>>) -> Result<Option<BString>> {
-        let name = |path: &BStr| path.rsplit_once_str("/").map_or(path.as_bytes(), |(_, name)| name).to_owned();
-        let own_name = name(added.path);
-        let (mut exact, mut others): (Option<(bool, BString)>, Vec<Source>) = (None, Vec::new());
-        for source in sources.take(MAX_SOURCES) {
-            let source = source?;
-            let is_file = source.file.mode.is_blob() && added.file.mode.is_blob();
-            if source.file.id == added.file.id && (is_file || source.file.mode == added.file.mode) {
-                let same_name = name(source.path.as_ref()) == own_name;
-                if exact.as_ref().is_none_or(|(best, _)| same_name && !best) {
-                    exact = Some((same_name, source.path));
-                }
-            } else if is_file && exact.is_none() {
-                others.push(source);
-            }
-        }
-        if let Some((_, path)) = exact {
-            return Ok(Some(path));
-        }
-        let size_of = |id: &ObjectId| self.repository.odb.size(id).map(Option::unwrap_or_default);
-        let size = size_of(&added.file.id)?;
+    fn most_similar(&mut self, added: &Added<'_>, sources: Vec<Source>) -> Result<Option<BString>> {
+        let odb = &self.repository.odb;
+        let size = odb.size(&added.file.id)?.unwrap_or_default();
         if !added.file.mode.is_blob() || size > MAX_FILE {
             return Ok(None);
         }
-        let mut best: Option<((u64, bool), BString)> = None;
-        let mut pieces = None;
-        for source in others {
-            let source_size = self.repository.odb.size(&source.file.id)?.unwrap_or_default();
-            if !self.budget.take() {
+        let mut candidates = Vec::new();
+        for source in sources.into_iter().filter(|source| source.file.mode.is_blob()) {
+            if self.compared > MAX_COMPARED || !self.budget.take() {
+                self.is_truncated = true;
                 break;
             }
-            if !may_be_similar(size, source_size) || source_size > MAX_FILE || self.compared > MAX_COMPARED {
-                continue;
+            let source_size = odb.size(&source.file.id)?.unwrap_or_default();
+            if may_be_similar(size, source_size) && source_size <= MAX_FILE {
+                self.compared = self.compared.saturating_add(source_size);
+                candidates.push(source);
             }
-            self.compared = self.compared.saturating_add(source_size);
-            let read =
-                |id: &ObjectId| Ok::<_, crate::error::Error>(Pieces::new(&self.repository.odb.get(id, Kind::Blob)?));
-            if pieces.is_none() {
-                pieces = Some(read(&added.file.id)?);
+        }
+        if candidates.is_empty() {
+            return Ok(None);
+        }
+        let pieces = |id: &ObjectId| Ok::<_, Error>(Pieces::new(&odb.get(id, Kind::Blob)?));
+        let own = pieces(&added.file.id)?;
+        let mut best: Option<((u64, bool), BString)> = None;
+        for Source { path, file } in candidates {
+            if !self.budget.take() {
+                self.is_truncated = true;
+                break;
             }
-            let score = match &pieces {
-                Some(pieces) => pieces.similarity(&read(&source.file.id)?),
-                None => 0,
-            };
-            let rank = (score, name(source.path.as_ref()) == own_name);
-            if score >= MIN_SCORE && best.as_ref().is_none_or(|(best, _)| rank > *best) {
-                best = Some((rank, source.path));
+            let rank = (own.similarity(&pieces(&file.id)?), name(path.as_ref()) == name(added.path));
+            if rank.0 >= MIN_SCORE && best.as_ref().is_none_or(|(best, _)| rank > *best) {
+                best = Some((rank, path));
             }
         }
         Ok(best.map(|(_, path)| path))
     }
+}
+
+/// Returns a file of the same content, preferably of the same name.
+fn equal(added: &Added<'_>, sources: &[Source]) -> Option<BString> {
+    let is_equal = |source: &&Source| {
+        let both_files = source.file.mode.is_blob() && added.file.mode.is_blob();
+        source.file.id == added.file.id && (both_files || source.file.mode == added.file.mode)
+    };
+    let has_same_name = |source: &&Source| name(source.path.as_ref()) == name(added.path);
+    let mut equal = sources.iter().filter(is_equal);
+    let found = equal.clone().find(has_same_name).or_else(|| equal.next());
+    found.map(|source| source.path.clone())
+}
+
+/// Returns the last component of a path.
+fn name(path: &BStr) -> &[u8] {
+    path.rsplit_once_str("/").map_or(path.as_bytes(), |(_, name)| name)
 }

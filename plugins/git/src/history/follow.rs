@@ -26,6 +26,11 @@ impl<'r> Follow<'r> {
         Self { keys: PathKeys::new(path.as_ref()), path, renames: Renames::new(repository) }
     }
 
+    /// Returns whether a former name may not have been found, at a limit.
+    pub(super) fn is_truncated(&self) -> bool {
+        self.renames.is_truncated()
+    }
+
     /// Returns whether a commit changed the file. If it added the file, the file's path is the former one from now on.
     pub(super) fn shows(
         &mut self,

@@ -129,7 +129,11 @@ impl<'r> History<'r> {
     /// Returns whether there are more commits after those returned so far. With a path, none of them need have changed
     /// it. Iteration also ends before them when the limits for one response are reached.
     pub(crate) fn has_more(&self) -> bool {
-        !self.queue.is_empty() || self.is_truncated || self.commits.has_ignored_parents()
+        let is_followed = match &self.selection {
+            Selection::Follow(follow) => !follow.is_truncated(),
+            Selection::All | Selection::Path(_) => true,
+        };
+        !self.queue.is_empty() || self.is_truncated || !is_followed || self.commits.has_ignored_parents()
     }
 
     fn next_entry(&mut self) -> Option<Entry> {

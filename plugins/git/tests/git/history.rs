@@ -123,6 +123,10 @@ fn renamed() -> Repo {
     repo.commit("Rename with changes, and copy");
     repo.write("dir/three.txt", lines(7));
     repo.commit("Last change");
+    // An equal file is the source, although a removed one is similar.
+    repo.git(["rm", "--quiet", "copy.txt"]);
+    repo.write("equal.txt", lines(7));
+    repo.commit("Copy one file and remove a similar one");
     repo
 }
 
@@ -130,8 +134,8 @@ fn renamed() -> Repo {
 fn a_file_is_followed_across_renames_as_git_follows_it() {
     let repo = renamed();
     let git = repo.open();
-    for file in ["dir/three.txt", "two.txt", "one.txt", "copy.txt", "other.txt", "none"] {
-        for rev in ["main", "main~2", "main~3..main"] {
+    for file in ["dir/three.txt", "two.txt", "one.txt", "copy.txt", "equal.txt", "other.txt", "none"] {
+        for rev in ["main", "main~1", "main~3", "main~4..main"] {
             let log = format!("log/{rev}?follow=true&path={}", path::encode_segment(file));
             assert_eq!(text(&git, &log), expected(&repo, rev, &["--follow", "--", file]), "{rev} {file}");
         }
