@@ -107,7 +107,7 @@ async fn a_diff_and_a_blame_are_what_git_says() {
     let config = repo_config(&repo).write();
     let server = StdioServer::start(&config).await;
     let client = server.client();
-    for path in ["", "?path=d", "?path=change.txt"] {
+    for path in ["", "?path=d", "?path=feature.txt"] {
         let diff = client.text(&format!("git://repo/diff/main~2..main{path}")).await;
         let file = path.strip_prefix("?path=").unwrap_or(".");
         let expected = |format: &str| {
