@@ -1,6 +1,10 @@
 //! The providers that ship with the host.
 
+mod configuration;
 mod files;
 mod git;
 mod http_cache;
 mod notes;
+mod prometheus;
+mod results;
+mod team;
