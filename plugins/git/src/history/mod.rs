@@ -29,7 +29,7 @@ use std::collections::{BinaryHeap, HashMap, HashSet};
 use std::rc::Rc;
 
 /// The maximum number of commits visited for one response; with a path, most of them may be skipped.
-const MAX_COMMITS: usize = 500_000;
+const MAX_COMMITS: usize = 200_000;
 
 /// The maximum number of bytes of commits read for one response. The last commit may exceed it.
 const MAX_BYTES: usize = 64 * 1024 * 1024;
