@@ -64,6 +64,7 @@
 //! | `http` | MCP over streamable HTTP: `server::http_service` and `server::router` to mount in another server, `server::serve_http` with a listener of its own |
 //! | `stdio` | MCP over standard input and output, `server::serve_stdio`, and over any other pair of streams, `server::serve_io` |
 //! | `keyvalue` | key-value buckets for plugins, kept in SQLite |
+//! | `sql` | SQL databases for plugins: PostgreSQL and SQLite |
 //! | `cli` | the command `mcp-host`, with all of the above |
 //!
 //! None is on by default. A config key of a feature that is not enabled is an error that names the feature.

@@ -18,7 +18,7 @@ pub(super) struct Session<'p> {
 
 /// What to do about a failure of the provider that no check is about.
 const FAILED_BY_ITSELF: &str = "the provider failed by itself: its log has the message, and the stack where its language gives one; a \
-    directory, origin or bucket that it misses is granted by `--dir`, `--http`, `--keyvalue`, or `--plugin NAME` of a config";
+    directory, origin, bucket or database that it misses is granted by `--dir`, `--http`, `--keyvalue`, `--sql`, or `--plugin NAME` of a config";
 
 /// The outcome of a call that has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
