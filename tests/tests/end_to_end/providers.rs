@@ -1,5 +1,6 @@
 //! The providers that ship with the host.
 
+mod database;
 mod files;
 mod git;
 mod http_cache;
