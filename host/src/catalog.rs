@@ -20,6 +20,8 @@ mod key;
 mod prefetch;
 mod source;
 
+use std::collections::VecDeque;
+
 use self::cursor::{Binding, CursorCipher, CursorPayload, WalkProgress};
 use self::prefetch::Prefetcher;
 use crate::plugin::{Fault, PluginSlot};
@@ -28,7 +30,9 @@ use crate::resource::{Error, Footprint, Listing, MissingPlugin};
 pub(crate) use self::fingerprint::{ListingFingerprint, fingerprints};
 #[cfg(any(feature = "http", feature = "stdio"))]
 pub(crate) use self::source::CachedEntries;
-pub(crate) use self::source::{Entries, ListingItem, ListingKind, ListingSource, PageSource, Templates, Viewer};
+pub(crate) use self::source::{
+    Entries, ListingItem, ListingKind, ListingSource, PageItem, PageSource, Templates, Viewer,
+};
 
 pub use self::key::{CursorKey, KeyError};
 
@@ -87,36 +91,53 @@ impl Catalog {
         let mut prefetcher = Prefetcher::new(source, request.viewer, slots);
         let mut listing = Listing { items: Vec::new(), next_cursor: None, missing: Vec::new() };
         let may_know_of = |slot: &PluginSlot| request.viewer.policy.may_allow_below(S::KIND.operation(), &slot.mount);
-        let mut bytes: usize = 0;
+        let (mut listed, mut bytes): (usize, usize) = (0, 0);
         let mut is_full = false;
         for _ in 0..MAX_CALLS {
-            let remaining = if is_full { 0 } else { request.size.saturating_sub(listing.items.len()) };
+            let remaining = if is_full { 0 } else { request.size.saturating_sub(listed) };
             let Some(slot) = slots.get(position.plugin).filter(|_| remaining > 0) else { break };
             let page = prefetcher.page(&position, remaining).await;
             let was_client_cursor = std::mem::take(&mut is_client_cursor);
             let next_plugin = PagePosition { plugin: position.plugin.saturating_add(1), ..PagePosition::default() };
             position = match page {
                 Ok(page) => {
-                    let mut items = page.items.into_iter().skip_while(|(index, _)| *index < position.skip).peekable();
+                    let mut items = VecDeque::from(page.items);
                     let mut next_index = position.skip;
-                    while listing.items.len() < request.size
-                        && let Some((_, item)) = items.peek()
+                    while listed < request.size
+                        && let Some((index, mut item)) = items.pop_front()
                     {
-                        bytes = bytes.saturating_add(item.footprint());
-                        is_full = bytes > request.max_bytes;
-                        if is_full && !listing.items.is_empty() {
+                        let before_position = position.skip.saturating_sub(index);
+                        if before_position > 0 {
+                            let rest = item.split_off(before_position).map(|rest| (position.skip, rest));
+                            if let Some(rest) = rest {
+                                items.push_front(rest);
+                            }
+                            continue;
+                        }
+                        let room = request.size.saturating_sub(listed).min(item.count());
+                        let fitting = item.count_within(request.max_bytes.saturating_sub(bytes));
+                        is_full = fitting < room;
+                        let count = fitting.max(usize::from(listed == 0)).min(room);
+                        if count == 0 {
+                            items.push_front((index, item));
                             break;
                         }
-                        if let Some((index, mut item)) = items.next() {
-                            if let Some(title) = slot.title.as_ref().filter(|_| request.scope.is_empty()) {
-                                item.prefix_title(title);
-                            }
-                            next_index = index.saturating_add(1);
-                            listing.items.push(item);
+                        next_index = index.saturating_add(count);
+                        if let Some(rest) = item.split_off(count) {
+                            items.push_front((next_index, rest));
+                        }
+                        if let Some(title) = slot.title.as_ref().filter(|_| request.scope.is_empty()) {
+                            item.prefix_title(title);
+                        }
+                        bytes = bytes.saturating_add(item.footprint());
+                        listed = listed.saturating_add(count);
+                        listing.items.push(item);
+                        if is_full {
+                            break;
                         }
                     }
                     let progress = position.progress.advance(page.size);
-                    if items.peek().is_some() {
+                    if !items.is_empty() {
                         PagePosition { skip: next_index, ..position }
                     } else if page.next_cursor.is_none() {
                         next_plugin

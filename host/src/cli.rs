@@ -32,6 +32,7 @@ mod explain;
 mod hint;
 mod init;
 mod inspect;
+mod keyvalue;
 mod list;
 mod log_rate;
 mod logging;
@@ -105,6 +106,7 @@ enum Command {
     Read(read::Args),
     Watch(watch::Args),
     Explain(explain::Args),
+    Keyvalue(keyvalue::Args),
     Token(token::Args),
     Schema(schema::Args),
     Completions(completions::Args),
@@ -188,6 +190,7 @@ fn run(
             Command::Read(args) => args.run(context).await,
             Command::Watch(args) => args.run(context).await,
             Command::Explain(args) => args.run(context),
+            Command::Keyvalue(args) => args.run(context),
             Command::Token(args) => args.run(context),
             Command::Schema(args) => args.run(context),
             Command::Completions(args) => args.run(Cli::command(), context),

@@ -61,7 +61,7 @@ use crate::catalog::{Catalog, Entries, Templates};
 use crate::config::{Config, Operation};
 use crate::plugin::PluginRuntime;
 #[cfg(any(feature = "http", feature = "stdio"))]
-use crate::plugin::{EncodedResource, EncodingForm, ListedResource, ReadResponse};
+use crate::plugin::{EncodedResources, EncodingForm, ListedResources, ReadResponse};
 use crate::resource::{Argument, Completion, Error, Listing, Resource, ResourceContents, ResourceTemplate};
 use crate::uri::{RouteError, Uri};
 use crate::watch::{Hub, Subscriber, WatchStats};
@@ -248,13 +248,13 @@ impl Host {
     /// Lists one page of the catalog for a server, which encodes resources in that form. Pages of plugins on which all resources
     /// have a time to live are cached.
     #[cfg(any(feature = "http", feature = "stdio"))]
-    pub(crate) async fn list_cached<E: Future<Output = Vec<EncodedResource>>>(
+    pub(crate) async fn list_cached<E: Future<Output = EncodedResources>>(
         &self,
         principal: &Principal,
         cursor: Option<&str>,
         form: EncodingForm,
         encode: impl Fn(Vec<Resource>) -> E,
-    ) -> Result<Listing<ListedResource>, Error> {
+    ) -> Result<Listing<ListedResources>, Error> {
         let facts = Facts::default();
         self.audited(principal, Operation::List.name(), "", &facts, async {
             let now = self.generation.load_full();

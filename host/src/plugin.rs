@@ -75,7 +75,7 @@ use crate::uri::{Mount, Path};
 pub(crate) use self::backoff::Backoff;
 #[cfg(any(feature = "http", feature = "stdio"))]
 pub(crate) use self::encoded::{EncodedContents, ReadResponse};
-pub(crate) use self::encoded::{EncodedResource, EncodingForm, ListedResource, PageKey};
+pub(crate) use self::encoded::{EncodedResources, EncodingForm, ListedResources, PageKey, ViewId};
 pub use self::error::LoadError;
 pub use self::fault::{Fault, FaultKind};
 pub use self::inspect::Inspection;
@@ -99,6 +99,8 @@ pub(crate) struct PluginRuntime {
     open_files: OpenFileLimit,
     loader: Loader,
     state_dir: Option<PathBuf>,
+    /// Whether plugins keep what they wrote last on standard error.
+    keeps_last_errors: bool,
 }
 
 /// Why plugins cannot be loaded.
@@ -127,7 +129,7 @@ impl PluginRuntime {
     ) -> Result<Self, RuntimeError> {
         let loader = Loader::new(engine.clone(), compiler, limits, cache, state_dir.as_deref(), progress)?;
         let open_files = OpenFileLimit::from_rlimit();
-        Ok(Self { engine, tls_roots: Arc::default(), open_files, loader, state_dir })
+        Ok(Self { engine, tls_roots: Arc::default(), open_files, loader, state_dir, keeps_last_errors: false })
     }
 
     /// Loads a plugin: reads, compiles (unless cached), links and checks its component, and calls `describe`.
@@ -143,6 +145,11 @@ impl PluginRuntime {
     /// Keeps the key-value buckets of plugins that are loaded from now on in another directory.
     pub(crate) fn set_bucket_dir(&mut self, dir: PathBuf) {
         self.state_dir = Some(dir);
+    }
+
+    /// Has plugins that are loaded from now on keep what they wrote last on standard error, for [`Plugin::take_last_errors`].
+    pub(crate) fn keep_last_errors(&mut self) {
+        self.keeps_last_errors = true;
     }
 
     /// Returns the digest of a component file; none for a file that cannot be a component.
@@ -164,13 +171,14 @@ impl PluginRuntime {
         let component_type = compiled.component.component_type();
         let imports = component_type.imports(self.engine.wasmtime()).map(|(name, _)| name);
         let name: Arc<str> = config.name.as_str().into();
+        let log = if self.keeps_last_errors { GuestLog::keeping_last_errors } else { GuestLog::new };
         let pool = Pool::from_config(config, &self.engine);
         let sandbox = Sandbox::new(
             config,
             self.state_dir.as_deref(),
             self.tls_roots.clone(),
             self.open_files.clone(),
-            GuestLog::new(name.clone(), config.limits.log.bytes_per_minute()),
+            log(name.clone(), config.limits.log.bytes_per_minute()),
             pool.as_ref().map(|pool| -> Weak<dyn Reclaim> { Arc::<Pool>::downgrade(pool) }),
         );
         let memory = sandbox.memory().clone();
@@ -410,6 +418,12 @@ impl Plugin {
         if let Some(sandbox) = self.call_context.backend.sandbox() {
             sandbox.close().await;
         }
+    }
+
+    /// Takes the last lines that it wrote on standard error, escaped, if they are [kept](PluginRuntime::keep_last_errors). For the
+    /// provider's author only.
+    pub(crate) fn take_last_errors(&self) -> Vec<String> {
+        self.call_context.backend.sandbox().map(Sandbox::take_last_errors).unwrap_or_default()
     }
 
     /// Returns the names of buckets that it opened and that it is not granted, some of them if there are many.

@@ -103,6 +103,11 @@ impl Sandbox {
         self.keyvalue.close().await;
     }
 
+    /// Takes the last lines that the plugin wrote on standard error, if they are kept.
+    pub(crate) fn take_last_errors(&self) -> Vec<String> {
+        self.log.take_last_errors()
+    }
+
     /// Returns the names of buckets that the plugin opened and that it is not granted.
     pub(crate) fn denied_buckets(&self) -> Vec<String> {
         self.keyvalue.denied_buckets()

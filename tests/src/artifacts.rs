@@ -75,6 +75,15 @@ pub fn node() -> PathBuf {
     node.map_or_else(|| "node".into(), |node| client_program(&format!("tools/node_modules/{node}/bin/node")))
 }
 
+/// Returns a path below `target/debian`, where `cargo xtask debian` unpacks packages of Debian: `usr/bin/prometheus`.
+///
+/// # Panics
+///
+/// They have not been unpacked.
+pub fn debian_file(path: &str) -> PathBuf {
+    require_built(&format!("debian/{path}"), "cargo xtask debian")
+}
+
 /// The user's cache directory of the tests: the same for all, so that each component is compiled once.
 pub(crate) fn user_cache() -> PathBuf {
     target_dir().join("test-cache")

@@ -178,6 +178,16 @@ impl Plugin {
         Self::new(name, &artifacts::component("files"), &format!("files://{name}/")).dir(directory, "/files")
     }
 
+    /// The provider `config` on that directory, mounted at `config://NAME/`.
+    pub fn configuration(name: &str, directory: &Path) -> Self {
+        Self::new(name, &artifacts::component("config"), &format!("config://{name}/")).dir(directory, "/config")
+    }
+
+    /// The provider `results` on that directory, mounted at `results://NAME/`.
+    pub fn results(name: &str, directory: &Path) -> Self {
+        Self::new(name, &artifacts::component("results"), &format!("results://{name}/")).dir(directory, "/results")
+    }
+
     /// The provider `git` on that repository, mounted at `git://NAME/`.
     pub fn git(name: &str, repository: &Path) -> Self {
         Self::new(name, &artifacts::component("git"), &format!("git://{name}/")).dir(repository, "/repo")

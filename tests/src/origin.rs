@@ -130,6 +130,11 @@ impl MockOrigin {
         self.serve_with(path, move |_| reply.clone());
     }
 
+    /// Sets the response for requests of that path with any query that has no response of its own.
+    pub fn serve_any_query(&self, path: &str, reply: Reply) {
+        self.serve(&format!("{path}?*"), reply);
+    }
+
     /// Sets a function that responds to requests of that path.
     pub fn serve_with(&self, path: &str, answer: impl Fn(&RecordedRequest) -> Reply + Send + Sync + 'static) {
         self.shared.handlers.lock().expect("no test panics meanwhile").insert(path.to_owned(), Arc::new(answer));

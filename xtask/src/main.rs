@@ -9,6 +9,7 @@
 mod bindings;
 mod cargo;
 mod clients;
+mod debian;
 mod demo;
 mod features;
 mod fuzz;
@@ -70,6 +71,8 @@ enum Task {
     Bindings,
     /// Install the official clients and tools that the tests use, into target/clients
     Clients,
+    /// Unpack the packages of Debian that the tests use, into target/debian
+    Debian,
     /// Build the SDKs as packages, the example provider in each language and a new project in each, with their tests
     Languages,
 }
@@ -97,6 +100,7 @@ fn run(task: Task, progress: &Progress) -> anyhow::Result<()> {
         Task::Soak(task) => task.run(&workspace, progress),
         Task::Bindings => bindings::generate(&workspace, progress),
         Task::Clients => clients::install(&workspace, progress),
+        Task::Debian => debian::install(&workspace, progress),
         Task::Languages => languages::build(&workspace, progress),
     }
 }

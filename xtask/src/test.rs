@@ -1,9 +1,8 @@
 //! `cargo xtask test`: all tests.
 //!
 //! Two parts, each of which can be run by itself: `guests`, the providers and their SDK, natively; and `host`,
-//! everything of the host's workspace, with the components, the SDKs in other languages and the clients that its tests drive. The output is cargo's
-//! own, and its
-//! `test result` lines come last.
+//! everything of the host's workspace, with the components, the SDKs in other languages, the clients that its tests drive
+//! and the servers and documents that these use. The output is cargo's own, and its `test result` lines come last.
 
 use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
@@ -11,7 +10,7 @@ use clap::{Args, ValueEnum};
 use crate::plugins::Plugins;
 use crate::progress::Progress;
 use crate::workspace::Workspace;
-use crate::{bindings, cargo, clients, languages};
+use crate::{bindings, cargo, clients, debian, languages};
 
 #[derive(Debug, Args)]
 pub(crate) struct Test {
@@ -62,6 +61,7 @@ impl Test {
         bindings::check(workspace)?;
         Plugins { fixtures: true }.run(workspace, progress)?;
         clients::install(workspace, progress)?;
+        debian::install(workspace, progress)?;
         languages::build(workspace, progress)?;
         progress.print("testing the host");
         let mut command = workspace.cargo(workspace.root());

@@ -8,6 +8,7 @@
 pub(crate) mod apt;
 mod distribution;
 mod rustup;
+pub(crate) mod unpack;
 pub(crate) mod wasi_libc;
 
 use std::process::Command;

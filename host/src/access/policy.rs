@@ -1,6 +1,7 @@
 //! The policy of one principal: which rules apply to it.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::globs::{MatchedGlob, RuleGlobs, Subject};
 use crate::config::{Operation, Rule};
@@ -9,6 +10,8 @@ use crate::uri::{Mount, Uri, UriTemplate};
 /// The access of one principal to all resources. Principals to which the same rules apply share one.
 #[derive(Debug)]
 pub struct Policy {
+    /// Unique among all policies of the process.
+    id: u64,
     /// The rules of the config.
     all: Arc<[Rule]>,
     globs: Arc<RuleGlobs>,
@@ -66,7 +69,9 @@ impl Policy {
             }
         }
         let applicable = || rules.iter().filter_map(|index| all.get(*index));
+        static NEXT_ID: AtomicU64 = AtomicU64::new(0);
         Self {
+            id: NEXT_ID.fetch_add(1, Ordering::Relaxed),
             has_deny_globs: applicable().any(|rule| !rule.deny.is_empty()),
             has_allow_globs: applicable().any(|rule| !rule.allow.is_empty()),
             operations: operations.into(),
@@ -75,6 +80,11 @@ impl Policy {
             rules,
             default_allow,
         }
+    }
+
+    /// A number that no other policy of the process has. The decisions of a policy never change.
+    pub(crate) fn id(&self) -> u64 {
+        self.id
     }
 
     /// Returns whether the operation is allowed on the resource.

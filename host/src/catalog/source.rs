@@ -6,7 +6,7 @@ use std::sync::Arc;
 use crate::access::{Policy, Principal};
 use crate::config::Operation;
 use crate::engine::CallOrigin;
-use crate::plugin::{EncodedResource, EncodingForm, Fault, FilteredPage, ListedResource, PageKey, Plugin};
+use crate::plugin::{EncodedResources, EncodingForm, Fault, FilteredPage, ListedResources, PageKey, Plugin, ViewId};
 use crate::resource::{Footprint, Resource, ResourceTemplate};
 use crate::uri::{Path, Uri};
 
@@ -44,13 +44,34 @@ pub(crate) struct Viewer {
     pub(crate) principal: Principal,
 }
 
-/// An item of a listing.
-pub(crate) trait ListingItem: Footprint + Hash + Send + 'static {
-    /// Returns whether the viewer may see the item.
-    fn is_visible_to(&self, viewer: &Viewer) -> bool;
-
+/// An item of a page, or several consecutive ones.
+pub(crate) trait PageItem: Footprint + Send {
     /// Puts the title of its plugin in front of its own title, or of its name if it has none.
     fn prefix_title(&mut self, plugin_title: &str);
+
+    /// The number of items.
+    fn count(&self) -> usize {
+        1
+    }
+
+    /// Returns how many of the first items take at most so many bytes.
+    fn count_within(&self, bytes: usize) -> usize {
+        usize::from(self.footprint() <= bytes)
+    }
+
+    /// Keeps the first `count` items, at least one, and returns the others, if there are any.
+    fn split_off(&mut self, _count: usize) -> Option<Self>
+    where
+        Self: Sized,
+    {
+        None
+    }
+}
+
+/// An item of a listing that its provider is asked for each time.
+pub(crate) trait ListingItem: PageItem + Hash + 'static {
+    /// Returns whether the viewer may see the item.
+    fn is_visible_to(&self, viewer: &Viewer) -> bool;
 }
 
 fn prefixed(plugin_title: &str, title: Option<&str>, name: &str) -> String {
@@ -61,7 +82,9 @@ impl ListingItem for Resource {
     fn is_visible_to(&self, viewer: &Viewer) -> bool {
         viewer.policy.allows(Operation::List, &self.uri)
     }
+}
 
+impl PageItem for Resource {
     fn prefix_title(&mut self, plugin_title: &str) {
         self.title = Some(prefixed(plugin_title, self.title.as_deref(), &self.name));
     }
@@ -71,7 +94,9 @@ impl ListingItem for ResourceTemplate {
     fn is_visible_to(&self, viewer: &Viewer) -> bool {
         viewer.policy.allows_template(Operation::Templates, &self.uri_template)
     }
+}
 
+impl PageItem for ResourceTemplate {
     fn prefix_title(&mut self, plugin_title: &str) {
         self.title = Some(prefixed(plugin_title, self.title.as_deref(), &self.name));
     }
@@ -82,7 +107,7 @@ pub(crate) trait PageSource {
     /// The kind of its listing.
     const KIND: ListingKind;
     /// The type of its items.
-    type Item: ListingItem;
+    type Item: PageItem;
 
     /// Requests the items of a page that the viewer may see from one plugin, for a client, at the plugin's own cursor, with `limit`
     /// as the desired number of items.
@@ -164,10 +189,10 @@ pub(crate) struct CachedEntries<E> {
 impl<E, F> PageSource for CachedEntries<E>
 where
     E: Fn(Vec<Resource>) -> F,
-    F: Future<Output = Vec<EncodedResource>>,
+    F: Future<Output = EncodedResources>,
 {
     const KIND: ListingKind = ListingKind::Entries;
-    type Item = ListedResource;
+    type Item = ListedResources;
 
     async fn page(
         &self,
@@ -175,8 +200,8 @@ where
         cursor: Option<&str>,
         limit: usize,
         viewer: &Viewer,
-    ) -> Result<FilteredPage<ListedResource>, Fault> {
-        let policy = viewer.policy.clone();
+    ) -> Result<FilteredPage<ListedResources>, Fault> {
+        let (policy, view) = (viewer.policy.clone(), ViewId(viewer.policy.id()));
         let is_visible = move |uri: &Uri| policy.allows(Operation::List, uri);
         // Titles are prefixed before they are encoded.
         let encode = |mut entries: Vec<Resource>| {
@@ -188,19 +213,36 @@ where
         let limit = u32::try_from(limit).unwrap_or(u32::MAX);
         // A cursor may be from a time with larger pages, and skip more items than one has now.
         let page = PageKey { cursor, size: self.page_size.max(limit), form: self.form };
-        plugin.list_cached(page, limit, is_visible, encode).await
+        plugin.list_cached(page, limit, view, is_visible, encode).await
     }
 }
 
-impl ListingItem for ListedResource {
-    fn is_visible_to(&self, viewer: &Viewer) -> bool {
-        viewer.policy.allows(Operation::List, self.uri())
+impl PageItem for ListedResources {
+    /// Encoded ones have it.
+    fn prefix_title(&mut self, plugin_title: &str) {
+        if let Self::One(entry) = self {
+            entry.prefix_title(plugin_title);
+        }
     }
 
-    /// An encoded resource has it.
-    fn prefix_title(&mut self, plugin_title: &str) {
-        if let Self::Resource(entry) = self {
-            entry.prefix_title(plugin_title);
+    fn count(&self) -> usize {
+        match self {
+            Self::One(_) => 1,
+            Self::Encoded(run) => run.len(),
+        }
+    }
+
+    fn count_within(&self, bytes: usize) -> usize {
+        match self {
+            Self::One(entry) => usize::from(entry.footprint() <= bytes),
+            Self::Encoded(run) => run.count_within(bytes),
+        }
+    }
+
+    fn split_off(&mut self, count: usize) -> Option<Self> {
+        match self {
+            Self::One(_) => None,
+            Self::Encoded(run) => run.split_off(count).map(Self::Encoded),
         }
     }
 }

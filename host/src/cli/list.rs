@@ -14,7 +14,7 @@ use super::output::Output;
 use super::table::{Cell, Table};
 use crate::access::Principal;
 use crate::host::{Host, ListRequest};
-use crate::plugin::ListedResource;
+use crate::plugin::ListedResources;
 use crate::resource::{Error, Listing, MissingPlugin, Resource, ResourceTemplate};
 use crate::server::{Revision, wire};
 
@@ -173,7 +173,7 @@ impl<'a> Printer<'a> {
         match page {
             Page::Entries(page) if self.json => {
                 self.output.document(wire::list_result(
-                    page.map(ListedResource::Resource),
+                    page.map(ListedResources::One),
                     Revision::LATEST_WITH_SESSIONS,
                     false,
                 ))?;

@@ -108,6 +108,7 @@ impl FromNode for Plugins {
                 item.report_conflicts(earlier);
             }
         }
+        node.context.declared.borrow_mut().mounts = known.into_iter().filter_map(|plugin| plugin.mount).collect();
         Some(Self(plugins))
     }
 }

@@ -1,12 +1,14 @@
 //! Calls whose responses are [cached](super::response_cache).
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 
 use super::encoded::{
-    EncodedContents, EncodedPage, EncodedResource, EncodingForm, ListedResource, PageKey, ReadResponse,
+    EncodedContents, EncodedPage, EncodedResources, EncodedRun, EncodingForm, ListedResources, PageKey, ReadResponse,
+    ViewId, yield_between_decisions,
 };
 use super::response_cache::{CacheKey, Lookup, Reservation, expiry};
 use super::validation::FilteredPage;
@@ -17,8 +19,6 @@ use crate::uri::{Path, Uri};
 
 /// How many bytes of JSON a byte of text becomes at most.
 const MAX_ESCAPE_FACTOR: usize = 6;
-/// The number of access decisions after which the task yields.
-const DECISIONS_BETWEEN_YIELDS: usize = 64;
 
 impl Plugin {
     /// Reads a resource for a client, as [`read`](Self::read) does, from the cache if it is there. `is_visible` decides which
@@ -75,16 +75,17 @@ impl Plugin {
     }
 
     /// Returns one page of its default listing for a client, as [`list`](Self::list) does, from the cache if it is there, and with
-    /// `limit` otherwise. `is_visible` decides which items are returned, and `encode` encodes resources.
+    /// `limit` otherwise. `is_visible` decides which items `view` shows, and `encode` encodes resources.
     pub(crate) async fn list_cached<E>(
         &self,
         page: PageKey<'_>,
         limit: u32,
+        view: ViewId,
         is_visible: impl Fn(&Uri) -> bool + Clone + Send + 'static,
         encode: impl FnOnce(Vec<Resource>) -> E,
-    ) -> Result<FilteredPage<ListedResource>, Fault>
+    ) -> Result<FilteredPage<ListedResources>, Fault>
     where
-        E: Future<Output = Vec<EncodedResource>>,
+        E: Future<Output = EncodedResources>,
     {
         let PageKey { cursor, size, form } = page;
         let key = || CacheKey::Page { cursor: cursor.map(Arc::from), size, form };
@@ -94,7 +95,7 @@ impl Plugin {
             Lookup::Bypass => {
                 let page = self.list(origin, None, cursor, limit, move |entry| is_visible(&entry.uri)).await?;
                 self.responses.record_ttl(Resource::min_ttl(page.items.iter().map(|(_, entry)| entry)));
-                return Ok(page.map(ListedResource::Resource));
+                return Ok(page.map(ListedResources::One));
             }
             Lookup::Miss(reservation) => {
                 let page = match self.list(origin, None, cursor, size, |_| true).await {
@@ -111,22 +112,26 @@ impl Plugin {
                 let (Some(expires), Some(_encoding)) = (expires, self.responses.begin_encoding()) else {
                     give_up(reservation, expires.is_some());
                     let items = retain(page.items, |(_, entry)| is_visible(&entry.uri)).await;
-                    return Ok(FilteredPage { items, ..page }.map(ListedResource::Resource));
+                    return Ok(FilteredPage { items, ..page }.map(ListedResources::One));
                 };
                 let entries: Vec<Resource> = page.items.into_iter().map(|(_, entry)| entry).collect();
                 // Each of its own: a principal is not told how long what it may not see holds.
                 let ends: Vec<_> = entries.iter().map(|entry| expiry(entry.ttl.unwrap_or_default())).collect();
                 let ends = ends.into_iter().map(|end| end.unwrap_or(expires));
-                let items = encode(entries).await.into_iter().zip(ends).collect();
-                let page = Arc::new(EncodedPage { items, next_cursor: page.next_cursor });
+                let page = Arc::new(EncodedPage::new(encode(entries).await, ends.collect(), page.next_cursor));
                 reservation.fill(page.clone(), expires);
                 page
             }
         };
-        let items = page.items.iter().enumerate();
-        let items = retain(items, |(_, (entry, _))| is_visible(&entry.uri)).await.into_iter();
-        let items = items.map(|(index, (entry, expires))| (index, ListedResource::Encoded(entry.clone(), *expires)));
-        Ok(FilteredPage { items: items.collect(), size: page.items.len(), next_cursor: page.next_cursor.clone() })
+        let runs = page.visible_runs(view, is_visible).await;
+        let run = |range: &Range<usize>| {
+            (range.start, ListedResources::Encoded(EncodedRun::new(page.clone(), range.clone())))
+        };
+        Ok(FilteredPage {
+            items: runs.iter().map(run).collect(),
+            size: page.len(),
+            next_cursor: page.next_cursor().cloned(),
+        })
     }
 
     /// Drops all cached responses. Called before a change is notified.
@@ -177,9 +182,7 @@ fn max_json_len(contents: &[ResourceContents]) -> usize {
 async fn retain<T>(items: impl IntoIterator<Item = T>, is_visible: impl Fn(&T) -> bool) -> Vec<T> {
     let mut kept = Vec::new();
     for (index, item) in items.into_iter().enumerate() {
-        if index % DECISIONS_BETWEEN_YIELDS == DECISIONS_BETWEEN_YIELDS - 1 {
-            tokio::task::yield_now().await;
-        }
+        yield_between_decisions(index).await;
         if is_visible(&item) {
             kept.push(item);
         }
@@ -190,9 +193,7 @@ async fn retain<T>(items: impl IntoIterator<Item = T>, is_visible: impl Fn(&T) -
 /// Returns whether all of them are visible; the first, which is nearly always the only one, is decided at once.
 async fn all(uris: &[Uri], is_visible: impl Fn(&Uri) -> bool) -> bool {
     for (index, uri) in uris.iter().enumerate() {
-        if index % DECISIONS_BETWEEN_YIELDS == DECISIONS_BETWEEN_YIELDS - 1 {
-            tokio::task::yield_now().await;
-        }
+        yield_between_decisions(index).await;
         if !is_visible(uri) {
             return false;
         }

@@ -14,7 +14,7 @@
 //! }
 //! ```
 //!
-//! All members are optional, and unknown ones are invalid. The section is read at the top level of the component, else in its core
+//! All members are optional; unknown and repeated ones are invalid. The section is read at the top level of the component, else in its core
 //! modules. One that is invalid, or of which there are several, is a warning, and is ignored. Loading a plugin never reads it.
 //!
 //! Everything here was written by the publisher of the component: names are valid by their types, and texts must be escaped before
@@ -22,6 +22,7 @@
 
 mod comparison;
 mod setting;
+mod unique_json;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -31,7 +32,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 pub use self::setting::{NeededSetting, SettingType};
-use super::PluginRuntime;
+use self::unique_json::UniqueJson;
+use super::{Capability, PluginRuntime};
 use crate::config::grants::{BucketName, DatabaseName, EnvName, GuestPath};
 use crate::engine::CustomSectionError;
 use crate::net::OriginPattern;
@@ -174,13 +176,27 @@ impl Needs {
     pub fn parse(section: &[u8]) -> Result<Self, NeedsError> {
         let text = str::from_utf8(section).map_err(|_| NeedsError::NotUtf8)?;
         let syntax_error = |error: serde_json::Error| invalid(&error.to_string());
-        check_objects(&serde_json::from_str(text).map_err(syntax_error)?)?;
+        let UniqueJson(json) = serde_json::from_str(text).map_err(syntax_error)?;
+        check_objects(&json)?;
         let needs: Self = serde_json::from_str(text).map_err(syntax_error)?;
         needs.check_repetitions()?;
         for (key, setting) in &needs.config {
             setting.check(key).map_err(|reason| invalid(&format!("`config` has `{key}`: {reason}")))?;
         }
         Ok(needs)
+    }
+
+    /// Returns whether it asks for something of that kind.
+    pub(crate) fn asks_for(&self, capability: Capability) -> bool {
+        match capability {
+            Capability::Directories => !self.dirs.is_empty(),
+            Capability::Http => !self.http.is_empty(),
+            Capability::Keyvalue => !self.keyvalue.is_empty(),
+            Capability::Sql => !self.sql.is_empty(),
+            Capability::Variables => !self.env.is_empty(),
+            Capability::Config => !self.config.is_empty(),
+            _ => true,
+        }
     }
 
     /// Returns whether it asks for nothing.
@@ -302,6 +318,14 @@ mod tests {
         ] {
             let error = parse(&value).unwrap_err();
             assert!(error.contains(expected), "{value}: {error}");
+        }
+        for repeated in [
+            r#"{"config": {"a": {"type": "string"}, "a": {"type": "integer"}}}"#,
+            r#"{"config": {"t": {"type": "table", "default": {"a": [{"a": 1, "a": 2}]}}}}"#,
+            r#"{"a": {}, "a": {}}"#,
+        ] {
+            let error = Needs::parse(repeated.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains("an object has `a` twice"), "{error}");
         }
         assert!(matches!(Needs::parse(b"{\"http\": \xff}"), Err(NeedsError::NotUtf8)));
         assert!(matches!(Needs::parse(b""), Err(NeedsError::Invalid(_))));

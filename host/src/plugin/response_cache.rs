@@ -294,8 +294,7 @@ impl Cacheable for EncodedPage {
     }
 
     fn weight(&self) -> usize {
-        let cursor = self.next_cursor.as_ref().map_or(0, String::len);
-        self.items.iter().map(|(item, _)| item.memory()).fold(cursor, usize::saturating_add)
+        self.memory()
     }
 }
 

@@ -15,7 +15,8 @@
 //! | no path is longer than operating systems accept | [`files::MAX_PATH`] |
 //! | a directory of any size can be listed | [`entries`]: read in batches; names that are not Unicode are skipped |
 //!
-//! All other functions are wasmtime-wasi's own, called on threads that may block ([`disk`]).
+//! All other functions are wasmtime-wasi's own, called on threads that may block ([`disk`]). The frequent ones are
+//! attempted on the guest's own thread first, in a form that cannot block ([`nonblocking`]).
 //!
 //! Not promised: that a special file which reports itself as a regular one never blocks (below `/proc`, or on an
 //! unreachable network file system), that a hard link which a third party placed in the directory does not refer to a
@@ -26,6 +27,7 @@ mod disk;
 mod entries;
 mod files;
 mod measure;
+mod nonblocking;
 mod open;
 mod quota;
 mod stream;
@@ -36,7 +38,7 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use cap_primitives::ambient_authority;
 use cap_primitives::fs::open_ambient_dir;
@@ -86,6 +88,7 @@ impl DirGrants {
         let granted = granted.iter().map(|(guest, grant)| GrantedDir {
             guest_path: guest.as_str().into(),
             host_path: grant.host.clone(),
+            local_device: OnceLock::new(),
             access: match grant.mode {
                 Mode::ReadOnly => DirAccess::ReadOnly,
                 Mode::ReadWrite { quota } => DirAccess::ReadWrite { quota, usage: Mutex::default() },
@@ -121,8 +124,13 @@ impl DirGrants {
 }
 
 impl DirGrants {
-    /// Opens the directories on a thread that may block: a directory may be on an unreachable network file system.
+    /// Opens the directories: at once those that were found on a local file system before, the others on a thread that
+    /// may block: a directory may be on an unreachable network file system.
     async fn open_all(&self) -> Result<Vec<Preopen>, GrantError> {
+        let at_once = self.granted.iter().map(|granted| granted.try_open(&self.log, &self.disk));
+        if let Some(opened) = at_once.collect() {
+            return Ok(opened);
+        }
         let (granted, log, disk) = (self.granted.clone(), self.log.clone(), self.disk.clone());
         let opened = self.disk.run(move || {
             let open_grant = |granted: &GrantedDir| {
@@ -143,6 +151,8 @@ struct GrantedDir {
     /// The path under which the guest sees the directory.
     guest_path: Arc<str>,
     host_path: PathBuf,
+    /// The device that it was on when it was first opened, if its file system is local.
+    local_device: OnceLock<Option<u64>>,
     access: DirAccess,
 }
 
@@ -161,19 +171,33 @@ type FileId = (u64, u64);
 impl GrantedDir {
     fn open(&self, log: &Arc<GuestLog>, disk: &DiskPool) -> io::Result<Preopen> {
         let dir = open_ambient_dir(&self.host_path, ambient_authority())?;
+        let device = dir.metadata()?.dev();
+        let local_device = *self.local_device.get_or_init(|| nonblocking::is_local(&dir).then_some(device));
+        self.preopen(dir, local_device == Some(device), log, disk)
+    }
+
+    /// Attempts to open it without blocking.
+    fn try_open(&self, log: &Arc<GuestLog>, disk: &DiskPool) -> Option<Preopen> {
+        let device = self.local_device.get().copied().flatten()?;
+        let dir = nonblocking::open_dir(&self.host_path, device)?;
+        self.preopen(dir, true, log, disk).ok()
+    }
+
+    fn preopen(&self, dir: File, is_local: bool, log: &Arc<GuestLog>, disk: &DiskPool) -> io::Result<Preopen> {
         let (perms, mode) = match self.access {
             DirAccess::ReadOnly => (FsPerms::ReadOnly, OpenMode::READ),
             DirAccess::ReadWrite { .. } => (FsPerms::ReadWrite, OpenMode::READ | OpenMode::WRITE),
         };
         let dir = Dir::new(dir, perms, mode, ALLOW_BLOCKING);
-        let quota_handle = match &self.access {
+        let quota = match &self.access {
             DirAccess::ReadOnly => None,
             DirAccess::ReadWrite { quota, usage } => {
                 let usage = self.quota_usage(usage, *quota, &dir.dir, log, disk)?;
                 Some(QuotaHandle::new(usage, dir.dir.clone()))
             }
         };
-        Ok(Preopen { dir, root: Arc::new(GrantRoot { guest_path: self.guest_path.clone(), quota: quota_handle }) })
+        let root = Arc::new(GrantRoot { guest_path: self.guest_path.clone(), quota });
+        Ok(Preopen { dir, root, is_local })
     }
 
     fn quota_usage(
@@ -216,4 +240,27 @@ pub(crate) fn add_to_linker<T: Send + 'static>(
     preopens::add_to_linker::<T, HasFiles>(linker, files)?;
     linker.allow_shadowing(false);
     Ok(())
+}
+
+#[cfg(test)]
+#[cfg(target_os = "linux")]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_local_directory_is_opened_again_without_a_thread_that_may_block() {
+        let dir = tempfile::tempdir().unwrap();
+        let grant = DirGrant { host: dir.path().to_owned(), mode: Mode::ReadOnly };
+        let granted = BTreeMap::from([("/data".parse().unwrap(), grant)]);
+        let log = GuestLog::new("test".into(), 1024);
+        let grants = DirGrants::new(&granted, &Limits::default(), OpenFileLimit::from_rlimit(), &log);
+        let opened = grants.open().await.unwrap();
+        let device = dir.path().metadata().unwrap().dev();
+        let is_supported = nonblocking::open_dir(dir.path(), device).is_some();
+        assert_eq!(opened.preopens[0].is_local, nonblocking::is_local(&opened.preopens[0].dir.dir));
+        let again = grants.open().now_or_never();
+        assert_eq!(again.is_some(), opened.preopens[0].is_local && is_supported);
+    }
 }

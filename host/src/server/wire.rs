@@ -3,7 +3,6 @@
 //! Objects have the members that exist in the requested [`Revision`], and no others. They are encoded by a pull encoder
 //! ([`super::json`]), so a result holds the domain's values and one chunk of JSON.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::{Bytes, BytesMut};
@@ -11,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::json::{Encoder, MAX_CHUNK, Members, Writer};
 use super::revision::Revision;
-use crate::plugin::{EncodedContents, EncodedResource, EncodingForm, ListedResource};
+use crate::plugin::{EncodedContents, EncodedResources, EncodingForm, ListedResources};
 use crate::resource::{
     Annotations, Completion, Listing, Meta, MissingPlugin, Resource, ResourceBody, ResourceContents, ResourceIcon,
     ResourceTemplate, Role, Theme,
@@ -36,7 +35,7 @@ pub(super) struct CacheHints {
 /// Encodes the result of `resources/list`. It is public if it is the same for every principal.
 ///
 /// Its TTL is the smallest of its entries; zero if a plugin is missing.
-pub(crate) fn list_result(listing: Listing<ListedResource>, revision: Revision, is_public: bool) -> Encoder {
+pub(crate) fn list_result(listing: Listing<ListedResources>, revision: Revision, is_public: bool) -> Encoder {
     let now = Instant::now();
     let ttl = listing_ttl(&listing, listing.items.iter().map(|item| item.ttl(now)).min());
     let caching = CacheHints { ttl, is_public };
@@ -44,8 +43,8 @@ pub(crate) fn list_result(listing: Listing<ListedResource>, revision: Revision, 
         writer.object(|members| {
             page_members(members, listing.next_cursor, &listing.missing, revision, caching);
             let write = move |writer: &mut Writer<'_>, item| match item {
-                ListedResource::Resource(entry) => resource(writer, entry, revision),
-                ListedResource::Encoded(encoded, _) => writer.json(encoded.json),
+                ListedResources::One(entry) => resource(writer, entry, revision),
+                ListedResources::Encoded(run) => writer.json(run.json()),
             };
             members.member("resources").array(listing.items, write);
         });
@@ -115,24 +114,26 @@ pub(super) async fn encode_contents(contents: Vec<ResourceContents>, revision: R
 }
 
 /// Encodes resources for the cache, chunk by chunk.
-pub(super) async fn encode_resources(entries: Vec<Resource>, revision: Revision) -> Vec<EncodedResource> {
-    let mut encoded = Vec::with_capacity(entries.len());
-    let mut since_yield: usize = 0;
+pub(super) async fn encode_resources(entries: Vec<Resource>, revision: Revision) -> EncodedResources {
+    let mut json = BytesMut::new();
+    let mut items = Vec::with_capacity(entries.len());
+    let mut next_yield = MAX_CHUNK;
     for entry in entries {
-        let uri = Arc::new(entry.uri.clone());
+        if !json.is_empty() {
+            json.extend_from_slice(b",");
+        }
+        let uri = entry.uri.clone();
         let mut encoder = Encoder::new(move |writer| resource(writer, entry, revision));
-        let mut json = BytesMut::new();
         while let Some(chunk) = encoder.next_chunk() {
             json.extend_from_slice(&chunk);
         }
-        since_yield = since_yield.saturating_add(json.len());
-        if since_yield > MAX_CHUNK {
+        items.push((uri, json.len()));
+        if json.len() > next_yield {
             tokio::task::yield_now().await;
-            since_yield = 0;
+            next_yield = json.len().saturating_add(MAX_CHUNK);
         }
-        encoded.push(EncodedResource { uri, json: json.freeze() });
     }
-    encoded
+    EncodedResources { json: json.freeze(), items }
 }
 
 fn contents_array(writer: &mut Writer<'_>, contents: Vec<ResourceContents>, revision: Revision) {

@@ -1,12 +1,12 @@
 //! What a read returns of a file: the whole, its beginning, a part, or its text.
 
 use crate::convert;
-use crate::encoding::{TextEncoding, detect};
 use crate::entries::{TOTAL_BYTES, plain_entry};
 use crate::probe::{self, Document, Probe};
 use crate::range::{Slice, Source};
 use crate::route::{Part, Route, Span};
 use crate::settings::Settings;
+use folder::encoding::{TextEncoding, detect};
 use folder::{Folder, Item, OpenFile};
 use mcp_provider::{Contents, Entry, Failure, Result};
 

@@ -4,9 +4,9 @@
 //! the whole file (text of more than [`probe::LEN`] bytes, which may not be UTF-8), and where a read returns only the
 //! beginning. Then `files/total-bytes` has the size of the stored file.
 
-use crate::encoding::TextEncoding;
 use crate::probe::{self, Document, Probe};
 use crate::settings::Settings;
+use folder::encoding::TextEncoding;
 use folder::listing::PageCost;
 use folder::{Folder, Found, Item, ItemKind};
 use mcp_provider::{Entry, Failure, Result, log, path};

@@ -13,7 +13,6 @@
 
 mod content;
 mod convert;
-mod encoding;
 mod entries;
 mod probe;
 mod provider;

@@ -3,8 +3,8 @@
 //! The name decides first, then the content: a name of a type that is not text is believed without opening the file.
 //! Otherwise the first [`LEN`] bytes are read. A file named like text that is none has the type of its content.
 
-use crate::encoding::{TextEncoding, detect};
 use encoding_rs::Encoding;
+use folder::encoding::{TextEncoding, detect};
 use mcp_provider::mime;
 
 /// The number of bytes at the beginning of a file that decide.

@@ -4,9 +4,9 @@
 //! between two characters; then it says where the next part begins. To find a line, the lines before it are counted, in
 //! at most [`MAX_SCAN`] bytes; the lines of the whole file are counted up to [`MAX_COUNTED`] bytes.
 
-use crate::encoding::TextEncoding;
 use crate::route::{Part, Span};
 use folder::OpenFile;
+use folder::encoding::TextEncoding;
 use mcp_provider::{Failure, Result};
 
 /// The maximum number of bytes that are searched for a line.

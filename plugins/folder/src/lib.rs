@@ -2,7 +2,8 @@
 //!
 //! The code that providers of files share: which items of a folder are visible ([`Rules`]), finding one by its names
 //! ([`Folder::find`]), sorted walks with a position to resume from ([`Walk`]), pages of listings ([`listing`]), indexes
-//! of folders ([`index`]), completion of paths ([`complete`]) and change tokens ([`changes`]).
+//! of folders ([`index`]), completion of paths ([`complete`]), change tokens ([`changes`]) and the encoding of text
+//! ([`encoding`]).
 //!
 //! Nothing is cached between calls, and no function holds more names in memory than a page needs.
 
@@ -11,6 +12,7 @@
 pub mod changes;
 mod complete;
 mod disk;
+pub mod encoding;
 #[cfg(feature = "fixture")]
 pub mod fixture;
 pub mod index;
@@ -20,7 +22,7 @@ mod survey;
 mod tree;
 mod walk;
 
-pub use complete::complete;
+pub use complete::{complete, template_value};
 pub use disk::OpenFile;
 pub use rules::{DotNames, Rules, is_hidden};
 pub use tree::{Folder, Found, Item, ItemKind, last_name};

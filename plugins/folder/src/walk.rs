@@ -299,6 +299,7 @@ mod tests {
     use super::*;
     use crate::DotNames;
     use proptest::prelude::*;
+    use std::cell::Cell;
     use std::collections::BTreeSet;
     use std::fs;
 
@@ -336,6 +337,35 @@ mod tests {
             }
             assert_ne!(place, began);
         }
+    }
+
+    /// Rules that show everything, and count the folders that are entered.
+    #[derive(Debug, Default)]
+    struct CountedRules(Cell<usize>);
+
+    impl Rules for CountedRules {
+        fn enter(self: Rc<Self>, _: &Folder, _: &str) -> Result<Rc<dyn Rules>> {
+            self.0.set(self.0.get() + 1);
+            Ok(self)
+        }
+
+        fn shows(&self, _: &str, _: bool) -> bool {
+            true
+        }
+    }
+
+    #[test]
+    fn a_walk_enters_the_folders_from_its_start_on_and_no_others() {
+        let files = (0..829).flat_map(|n| (0..5).map(move |m| format!("d{:02}/e{n:03}/n{m}.md", n % 29))).collect();
+        let (dir, _) = folder(&files);
+        let rules = Rc::new(CountedRules::default());
+        let root = Folder::open(dir.path(), rules.clone()).unwrap();
+        let mut walk = root.files("", "d14/e400/n2.md", WalkBudget::for_page(100)).unwrap();
+        for _ in 0..100 {
+            walk.next_found().unwrap().unwrap();
+        }
+        // The root, its parent folder, and those of twenty pages of five files.
+        assert!(rules.0.get() <= 25, "{} folders were entered", rules.0.get());
     }
 
     #[test]

@@ -3,10 +3,12 @@
 //! There is no index, because instances keep no state: to find the notes with a tag, the front matter of every note is
 //! read. A page of a collection reads only as far as it needs.
 
+use crate::Notes;
 use crate::front_matter::FrontMatter;
-use crate::note;
+use crate::markup::Markup;
+use crate::note::{self, Head};
 use crate::route::Route;
-use folder::{Folder, Found, WalkBudget};
+use folder::{Found, WalkBudget};
 use mcp_provider::{Entry, Result, log};
 use std::collections::BTreeMap;
 
@@ -45,11 +47,11 @@ impl Field {
 }
 
 /// Returns all values in use, sorted, with the number of notes of each.
-pub(crate) fn values(folder: &Folder, field: Field) -> Result<BTreeMap<String, usize>> {
+pub(crate) fn values(notes: &Notes, field: Field) -> Result<BTreeMap<String, usize>> {
     let mut values = BTreeMap::new();
-    let mut walk = folder.files("", "", WalkBudget::UNLIMITED)?;
+    let mut walk = notes.folder.files("", "", WalkBudget::UNLIMITED)?;
     while let Some(found) = walk.next_found()? {
-        for value in front_matter(folder, &found).map(|read| field.values(read)).unwrap_or_default() {
+        for value in head(notes, &found).map(|head| field.values(head.front_matter)).unwrap_or_default() {
             let count: &mut usize = values.entry(value).or_default();
             *count = count.saturating_add(1);
         }
@@ -58,23 +60,21 @@ pub(crate) fn values(folder: &Folder, field: Field) -> Result<BTreeMap<String, u
 }
 
 /// Returns whether any note has this value.
-pub(crate) fn is_in_use(folder: &Folder, field: Field, value: &str) -> Result<bool> {
-    let mut walk = folder.files("", "", WalkBudget::UNLIMITED)?;
+pub(crate) fn is_in_use(notes: &Notes, field: Field, value: &str) -> Result<bool> {
+    let mut walk = notes.folder.files("", "", WalkBudget::UNLIMITED)?;
     while let Some(found) = walk.next_found()? {
-        if front_matter(folder, &found).is_some_and(|read| field.matches(&read, value)) {
+        if head(notes, &found).is_some_and(|head| field.matches(&head.front_matter, value)) {
             return Ok(true);
         }
     }
     Ok(false)
 }
 
-/// Reads the front matter of a note; `None` if the file is not a note, or cannot be read.
-pub(crate) fn front_matter(folder: &Folder, found: &Found) -> Option<FrontMatter> {
-    if !note::is_note(&found.names) {
-        return None;
-    }
+/// Reads the beginning of a note; `None` if the file is not a note, or cannot be read.
+pub(crate) fn head(notes: &Notes, found: &Found) -> Option<Head> {
+    Markup::of(&found.names)?;
     let left_out = |failure: &_| log::warn!("{:?} omitted from collections: {failure}", found.names);
-    note::front_matter(folder, found).inspect_err(left_out).ok()
+    note::head(notes, found).inspect_err(left_out).ok()
 }
 
 /// Returns the entry of the collection of all values of a field.

@@ -1,12 +1,15 @@
-//! A provider of a folder of Markdown notes.
+//! A provider of a folder of notes: Markdown, AsciiDoc, reStructuredText.
 //!
-//! Notes are `.md` files. Their front matter becomes title, description and annotations; other files in the folder are
-//! served unchanged. The `README.md` of this crate is for users; for the code, see `route` for the meaning of paths,
-//! and `front_matter` for the metadata of notes. The crate `folder` has the visible items, pages and change tokens.
+//! Their front matter becomes title, description and annotations; other files in the folder are attachments. The
+//! `README.md` of this crate is for users; for the code, see `route` for the meaning of paths, `front_matter` for the
+//! metadata of notes, `note` for encodings, and `reading` for the order of Japanese listings. The crate `folder` has the
+//! visible items, pages and change tokens.
 
 mod collection;
 mod front_matter;
+mod markup;
 mod note;
+mod reading;
 mod route;
 mod settings;
 
@@ -14,19 +17,25 @@ use collection::Field;
 use folder::changes::{self, Watched};
 use folder::listing::{self, PageCost};
 use folder::{DotNames, Folder, Found, Item, ItemKind, Walk, WalkBudget, index};
+use front_matter::FrontMatter;
 use mcp_provider::{
     Argument, Changes, Completion, Config, Contents, Entry, Failure, Info, Page, Provider, Result, Template, export,
     keyset, log, path,
 };
+use note::Head;
 use route::Route;
-use settings::Settings;
+use settings::{Order, Settings};
 use std::rc::Rc;
 
 mcp_provider::needs! {
     "dirs": [{ "guest": "/notes", "mode": "ro", "why": "the folder of notes" }],
     "config": {
         "dir": { "type": "string", "default": "/notes", "why": "the folder, at its guest path" },
-        "max-file-bytes": { "type": "integer", "default": 16777216, "why": "the largest file that is read" }
+        "max-file-bytes": { "type": "integer", "default": 16777216, "why": "the largest file that is read" },
+        "encoding": { "type": "string", "why": "the encoding of text that is not UTF-8; detected unless set" },
+        "priority": { "type": "table", "default": {}, "why": "the priority of files that say none, by folder" },
+        "audience": { "type": "table", "default": {}, "why": "the audience of files that say none, by folder" },
+        "order": { "type": "string", "default": "path", "why": "the order of listings: path or reading" }
     }
 }
 
@@ -41,7 +50,7 @@ const COLLECTION_READ_AHEAD: usize = 20_000;
 #[derive(Debug)]
 pub struct Notes {
     folder: Folder,
-    max_file_bytes: u64,
+    settings: Settings,
 }
 
 impl Provider for Notes {
@@ -49,7 +58,7 @@ impl Provider for Notes {
         Info::new("notes", env!("CARGO_PKG_VERSION"))
             .title("A folder of notes")
             .description(
-                "Markdown notes and their attachments, each at its path in the folder. `tag/{tag}` and `lang/{lang}` \
+                "Notes and their attachments, each at its path in the folder. `tag/{tag}` and `lang/{lang}` \
                  list the notes with a tag and in a language, `tag` and `lang` all tags and languages. Items in a \
                  real folder named `tag`, `lang` or `file` are at `file/…`.",
             )
@@ -58,16 +67,13 @@ impl Provider for Notes {
 
     fn open(config: &Config) -> Result<Self> {
         let settings = Settings::parse(config)?;
-        Ok(Self { folder: Folder::open(&settings.dir, Rc::new(DotNames))?, max_file_bytes: settings.max_file_bytes })
+        Ok(Self { folder: Folder::open(&settings.dir, Rc::new(DotNames))?, settings })
     }
 
     /// Without a parent: every file at any depth, sorted by path.
     fn list(&self, parent: Option<&str>, cursor: Option<&str>, limit: usize) -> Result<Page> {
         match parent.map(Route::parse).transpose()? {
-            None => {
-                let behind = listing::parse_cursor(cursor)?;
-                self.list_names(self.folder.files("", behind, WalkBudget::for_page(limit))?, limit)
-            }
+            None => self.list_names(|behind, budget| self.folder.files("", behind, budget), cursor, limit),
             Some(place) => self.list_route(&place, cursor, limit),
         }
     }
@@ -77,7 +83,7 @@ impl Provider for Notes {
         if let Route::Item(names) = &place {
             let item = self.folder.find(names)?;
             if item.kind == ItemKind::File {
-                return Ok(vec![note::read(&self.folder, &item, self.max_file_bytes)?]);
+                return Ok(vec![note::read(self, &item)?]);
             }
             place = Route::Item(item.found.names);
         }
@@ -88,7 +94,7 @@ impl Provider for Notes {
     fn stat(&self, path: &str) -> Result<Entry> {
         let place = Route::parse(path)?;
         match collection_of(&place) {
-            Some((field, value)) if !collection::is_in_use(&self.folder, field, value)? => Err(Failure::NotFound),
+            Some((field, value)) if !collection::is_in_use(self, field, value)? => Err(Failure::NotFound),
             _ => self.route_entry(&place),
         }
     }
@@ -115,7 +121,7 @@ impl Provider for Notes {
                 return Ok(Completion::matching(self.files_under(&argument.value)?, &argument.value));
             }
         };
-        let mut values: Vec<(String, usize)> = collection::values(&self.folder, field)?.into_iter().collect();
+        let mut values: Vec<(String, usize)> = collection::values(self, field)?.into_iter().collect();
         values.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         Ok(Completion::matching(values.into_iter().map(|(value, _)| value), &argument.value))
     }
@@ -138,33 +144,71 @@ impl Notes {
             Route::Tags => self.list_values(Field::Tags, cursor, limit),
             Route::Languages => self.list_values(Field::Language, cursor, limit),
             Route::Item(names) if self.folder.find(names)?.kind == ItemKind::Folder => {
-                let behind = listing::parse_cursor(cursor)?;
-                self.list_names(self.folder.children(names, behind, WalkBudget::for_page(limit))?, limit)
+                self.list_names(|behind, budget| self.folder.children(names, behind, budget), cursor, limit)
             }
             _ => Err(Failure::invalid("expected a folder or a collection as the parent, found a file")),
         }
     }
 
-    fn list_names(&self, walk: Walk<'_>, limit: usize) -> Result<Page> {
-        listing::page(walk, limit, |found, cost| self.entry_for_listing(found, cost))
+    /// Lists what a walk shows, in the configured order. `walk` begins one behind a position.
+    fn list_names<'n>(
+        &'n self,
+        walk: impl Fn(&str, WalkBudget) -> Result<Walk<'n>>,
+        cursor: Option<&str>,
+        limit: usize,
+    ) -> Result<Page> {
+        let entry = |found: &Found, cost: &mut PageCost| self.entry_for_listing(found, cost);
+        if self.settings.order == Order::Reading {
+            let reading = |found: &Found| Some(self.reading(found));
+            let entry = |found: &Found| entry(found, &mut PageCost::default());
+            let sorted = reading::page(walk("", WalkBudget::UNLIMITED)?, cursor, limit, reading, entry)?;
+            if let Some(page) = sorted {
+                return Ok(page);
+            }
+        }
+        listing::page(walk(listing::parse_cursor(cursor)?, WalkBudget::for_page(limit))?, limit, entry)
+    }
+
+    /// Returns how an item is read: its reading, its title, or its name.
+    fn reading(&self, found: &Found) -> String {
+        let head = collection::head(self, found).map(|head| head.front_matter);
+        let written = head.and_then(|front_matter| front_matter.reading.or(front_matter.title));
+        written.unwrap_or_else(|| found.name().to_owned())
     }
 
     fn list_collection(&self, field: Field, value: &str, cursor: Option<&str>, limit: usize) -> Result<Page> {
-        let walk =
-            self.folder.files("", listing::parse_cursor(cursor)?, WalkBudget::for_page(COLLECTION_READ_AHEAD))?;
-        let page = listing::page(walk, limit, |found, cost| {
-            let front_matter = collection::front_matter(&self.folder, found)?;
-            cost.add_parsed(front_matter.cost);
-            let file = Some(found).filter(|_| field.matches(&front_matter, value));
-            Some(note::entry_with_front_matter(&self.folder.item_for_listing(file?)?, &front_matter))
-        })?;
+        let matching = |found: &Found, cost: &mut PageCost| {
+            let head = collection::head(self, found)?;
+            cost.add_parsed(head.front_matter.cost);
+            field.matches(&head.front_matter, value).then_some(head)
+        };
+        let entry =
+            |found: &Found, head: &Head| Some(note::entry_with_head(self, &self.folder.item_for_listing(found)?, head));
+        let sorted = if self.settings.order == Order::Reading {
+            let reading = |found: &Found| {
+                let FrontMatter { reading, title, .. } = matching(found, &mut PageCost::default())?.front_matter;
+                Some(reading.or(title).unwrap_or_else(|| found.name().to_owned()))
+            };
+            let entry = |found: &Found| entry(found, &collection::head(self, found)?);
+            reading::page(self.folder.files("", "", WalkBudget::UNLIMITED)?, cursor, limit, reading, entry)?
+        } else {
+            None
+        };
+        let page = match sorted {
+            Some(page) => page,
+            None => {
+                let behind = listing::parse_cursor(cursor)?;
+                let walk = self.folder.files("", behind, WalkBudget::for_page(COLLECTION_READ_AHEAD))?;
+                listing::page(walk, limit, |found, cost| entry(found, &matching(found, cost)?))?
+            }
+        };
         // A collection exists as long as it is not empty.
         let is_nothing = cursor.is_none() && page.next_cursor.is_none() && page.entries.is_empty();
         if is_nothing { Err(Failure::NotFound) } else { Ok(page) }
     }
 
     fn list_values(&self, field: Field, cursor: Option<&str>, limit: usize) -> Result<Page> {
-        let values = collection::values(&self.folder, field)?;
+        let values = collection::values(self, field)?;
         let page = keyset::page(values.into_keys(), cursor, limit, String::as_str)?;
         Ok(page.map(|value| collection::entry(field, &value)))
     }
@@ -183,13 +227,13 @@ impl Notes {
     fn entry_for_listing(&self, found: &Found, cost: &mut PageCost) -> Option<Entry> {
         let item = self.folder.item_for_listing(found)?;
         let names = found.names.as_str();
-        if item.kind == ItemKind::Folder || !note::is_note(names) {
+        if item.kind == ItemKind::Folder || !markup::is_text(names) {
             return self.item_entry(&item).ok();
         }
-        match note::front_matter(&self.folder, found) {
-            Ok(front_matter) => {
-                cost.add_parsed(front_matter.cost);
-                Some(note::entry_with_front_matter(&item, &front_matter))
+        match note::head(self, found) {
+            Ok(head) => {
+                cost.add_parsed(head.front_matter.cost);
+                Some(note::entry_with_head(self, &item, &head))
             }
             Err(failure @ (Failure::Denied(_) | Failure::NotFound)) => {
                 log::warn!("{names:?} omitted: {failure}");
@@ -197,7 +241,7 @@ impl Notes {
             }
             Err(failure) => {
                 log::warn!("{names:?} listed without its front matter: {failure}");
-                Some(note::entry_with_fault(&item, &failure))
+                Some(note::entry_with_fault(self, &item, &failure))
             }
         }
     }
@@ -221,7 +265,7 @@ impl Notes {
 
     fn item_entry(&self, item: &Item) -> Result<Entry> {
         match item.kind {
-            ItemKind::File => note::entry(&self.folder, item),
+            ItemKind::File => note::entry(self, item),
             ItemKind::Folder => Ok(folder_entry(item)),
         }
     }

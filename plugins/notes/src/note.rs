@@ -1,60 +1,113 @@
 //! A file as an entry and as contents.
+//!
+//! Text is served as UTF-8, whatever its encoding is, which its first bytes tell. Of a text that is not UTF-8, an entry has
+//! the size that is served only if the whole text was read for it.
 
+use crate::Notes;
 use crate::front_matter::{FIRST_READ_BYTES, FrontMatter, MAX_BYTES};
+use crate::markup::{self, Markup};
 use crate::route::Route;
-use folder::{Folder, Found, Item};
-use mcp_provider::{Contents, Entry, Failure, Result, mime};
+use folder::encoding::{TextEncoding, detect};
+use folder::{Found, Item};
+use mcp_provider::{Contents, Entry, Failure, Result};
 
 /// The number of bytes searched for the end of front matter that cost as much as one parsed byte.
 const SEARCHED_BYTES_PER_COST: usize = 32;
 
-/// The MIME type of files with front matter.
-const MARKDOWN: &str = "text/markdown";
+/// The name of an encoding other than UTF-8, in the metadata.
+const ENCODING: &str = "notes/encoding";
 
-/// Returns whether a file is a note, by its name; other files are attachments.
-pub(crate) fn is_note(names: &str) -> bool {
-    mime::from_name(names) == Some(MARKDOWN)
+/// Whether malformed sequences were replaced by U+FFFD.
+const MALFORMED: &str = "notes/malformed";
+
+/// What the beginning of a text says of the whole.
+#[derive(Debug, Default)]
+pub(crate) struct Head {
+    /// The metadata; that of an attachment is empty.
+    pub(crate) front_matter: FrontMatter,
+    /// The encoding, if it is not UTF-8.
+    encoding: Option<TextEncoding>,
+    /// The size in UTF-8, if the beginning of such a text is all of it.
+    size: Option<u64>,
 }
 
-/// Reads the front matter of a note. The file is read no further than needed, in as few reads as possible: each costs
-/// a call to the host.
-pub(crate) fn front_matter(folder: &Folder, found: &Found) -> Result<FrontMatter> {
-    let file = folder.open_file(found)?;
-    let mut beginning = file.read_at(0, FIRST_READ_BYTES)?;
-    let is_all = beginning.len() < FIRST_READ_BYTES;
-    let front_matter = match FrontMatter::parse_beginning(&beginning, is_all) {
-        Some(front_matter) => front_matter,
-        None => {
-            let offset = u64::try_from(beginning.len()).unwrap_or(u64::MAX);
-            beginning.extend(file.read_at(offset, MAX_BYTES.saturating_sub(beginning.len()))?);
-            FrontMatter::parse_beginning(&beginning, true).unwrap_or_default()
+impl Head {
+    /// Parses the beginning of a file; `None` if more of it is needed, unless this `is_last`. `is_all` states that the file
+    /// ends with it.
+    fn parse(notes: &Notes, names: &str, beginning: &[u8], is_all: bool, is_last: bool) -> Option<Self> {
+        let encoding = detect(beginning, is_all, notes.settings.encoding).filter(|encoding| encoding.name().is_some());
+        let decoded = encoding.map(|encoding| {
+            let end = if is_all { beginning.len() } else { encoding.whole_characters(beginning) };
+            encoding.decode(beginning.get(..end).unwrap_or(beginning).to_vec()).0
+        });
+        let text = decoded.as_ref().map_or(beginning, String::as_bytes);
+        let front_matter = match Markup::of(names) {
+            Some(markup) => FrontMatter::parse_beginning(markup, text, is_last)?,
+            None => FrontMatter::default(),
+        };
+        let size = decoded.filter(|_| is_all).and_then(|text| u64::try_from(text.len()).ok());
+        Some(Self { front_matter, encoding, size })
+    }
+
+    fn describe(&self, entry: Entry) -> Entry {
+        let mut entry = self.front_matter.describe(entry);
+        if let Some(encoding) = self.encoding {
+            entry.size = self.size;
+            entry = with_encoding(entry, encoding);
         }
-    };
-    let searched = beginning.len().checked_div(SEARCHED_BYTES_PER_COST).unwrap_or_default();
-    Ok(FrontMatter { cost: front_matter.cost.saturating_add(searched), ..front_matter })
-}
-
-/// Returns a file as an entry.
-pub(crate) fn entry(folder: &Folder, file: &Item) -> Result<Entry> {
-    if is_note(file.names()) {
-        Ok(entry_with_front_matter(file, &front_matter(folder, &file.found)?))
-    } else {
-        Ok(plain_entry(file))
+        entry
     }
 }
 
-/// Returns a note as an entry, with its front matter.
-pub(crate) fn entry_with_front_matter(file: &Item, front_matter: &FrontMatter) -> Entry {
-    front_matter.describe(plain_entry(file))
+fn with_encoding(entry: Entry, encoding: TextEncoding) -> Entry {
+    match encoding.name() {
+        Some(name) => entry.meta(ENCODING, name),
+        None => entry,
+    }
 }
 
-/// Returns a note as an entry without its front matter, with the fault.
-pub(crate) fn entry_with_fault(file: &Item, fault: &Failure) -> Entry {
-    plain_entry(file).meta("notes/faults", vec![format!("its front matter cannot be read: {fault}")])
+/// Reads the beginning of a text. The file is read no further than needed, in as few reads as possible: each costs a call
+/// to the host.
+pub(crate) fn head(notes: &Notes, found: &Found) -> Result<Head> {
+    let file = notes.folder.open_file(found)?;
+    let mut beginning = file.read_at(0, FIRST_READ_BYTES)?;
+    let is_all = beginning.len() < FIRST_READ_BYTES;
+    let mut head = match Head::parse(notes, &found.names, &beginning, is_all, is_all) {
+        Some(head) => head,
+        None => {
+            let offset = u64::try_from(beginning.len()).unwrap_or(u64::MAX);
+            beginning.extend(file.read_at(offset, MAX_BYTES.saturating_sub(beginning.len()))?);
+            let is_all = beginning.len() < MAX_BYTES;
+            Head::parse(notes, &found.names, &beginning, is_all, true).unwrap_or_default()
+        }
+    };
+    let searched = beginning.len().checked_div(SEARCHED_BYTES_PER_COST).unwrap_or_default();
+    head.front_matter.cost = head.front_matter.cost.saturating_add(searched);
+    Ok(head)
 }
 
-/// Returns a file with its content, complete and unchanged.
-pub(crate) fn read(folder: &Folder, file: &Item, max_size: u64) -> Result<Contents> {
+/// Returns a file as an entry.
+pub(crate) fn entry(notes: &Notes, file: &Item) -> Result<Entry> {
+    if markup::is_text(file.names()) {
+        Ok(entry_with_head(notes, file, &head(notes, &file.found)?))
+    } else {
+        Ok(plain_entry(notes, file))
+    }
+}
+
+/// Returns a text as an entry, with what its beginning says.
+pub(crate) fn entry_with_head(notes: &Notes, file: &Item, head: &Head) -> Entry {
+    head.describe(plain_entry(notes, file))
+}
+
+/// Returns a text as an entry without what its beginning says, with the fault.
+pub(crate) fn entry_with_fault(notes: &Notes, file: &Item, fault: &Failure) -> Entry {
+    plain_entry(notes, file).meta("notes/faults", vec![format!("its front matter cannot be read: {fault}")])
+}
+
+/// Reads a file with its content: text as UTF-8, other files unchanged.
+pub(crate) fn read(notes: &Notes, file: &Item) -> Result<Contents> {
+    let max_size = notes.settings.max_file_bytes;
     let too_large = |size: u64| {
         Failure::denied(format!("the file has {size} bytes, and this folder serves files of at most {max_size}"))
     };
@@ -63,16 +116,27 @@ pub(crate) fn read(folder: &Folder, file: &Item, max_size: u64) -> Result<Conten
     }
     // One extra byte detects a file that grew beyond the limit in the meantime.
     let most = usize::try_from(max_size).unwrap_or(usize::MAX).saturating_add(1);
-    let bytes = folder.open_file(&file.found)?.read_at(0, most)?;
+    let bytes = notes.folder.open_file(&file.found)?.read_at(0, most)?;
     if u64::try_from(bytes.len()).is_ok_and(|size| size > max_size) {
         return Err(too_large(max_size.saturating_add(1)));
     }
-    let mut entry = plain_entry(file);
-    if is_note(file.names()) {
-        let beginning = bytes.get(..MAX_BYTES).unwrap_or(&bytes);
-        entry = FrontMatter::parse_beginning(beginning, true).unwrap_or_default().describe(entry);
+    let entry = plain_entry(notes, file);
+    let encoding =
+        Some(&bytes).filter(|_| markup::is_text(file.names())).and_then(|bytes| whole_encoding(notes, bytes));
+    let mut contents = match encoding {
+        Some(encoding) => {
+            let (text, is_malformed) = encoding.decode(bytes);
+            let entry = with_encoding(entry, encoding);
+            Contents::text(if is_malformed { entry.meta(MALFORMED, true) } else { entry }, text)
+        }
+        None => Contents::bytes(entry, bytes),
+    };
+    if let Some(markup) = Markup::of(file.names()) {
+        let beginning = contents.as_bytes();
+        let beginning = beginning.get(..MAX_BYTES).unwrap_or(beginning);
+        let front_matter = FrontMatter::parse_beginning(markup, beginning, true).unwrap_or_default();
+        contents.entry = front_matter.describe(contents.entry);
     }
-    let mut contents = Contents::bytes(entry, bytes);
     if contents.entry.mime_type.is_none() {
         let mime = if contents.as_text().is_some() { "text/plain" } else { "application/octet-stream" };
         contents.entry.mime_type = Some(mime.to_owned());
@@ -80,14 +144,27 @@ pub(crate) fn read(folder: &Folder, file: &Item, max_size: u64) -> Result<Conten
     Ok(contents)
 }
 
+/// Returns the encoding of a whole text, if it is not UTF-8: the one that its beginning tells, if all of it is in that.
+fn whole_encoding(notes: &Notes, bytes: &[u8]) -> Option<TextEncoding> {
+    let configured = notes.settings.encoding;
+    let beginning = bytes.get(..FIRST_READ_BYTES).unwrap_or(bytes);
+    let probed = detect(beginning, beginning.len() == bytes.len(), configured)?;
+    let is_valid = probed.name().is_some() && probed.decode_part(bytes, true).is_some();
+    let encoding = if is_valid { Some(probed) } else { detect(bytes, true, configured) };
+    encoding.filter(|encoding| encoding.name().is_some())
+}
+
 /// Returns a file as an entry, without reading its content.
-pub(crate) fn plain_entry(file: &Item) -> Entry {
+pub(crate) fn plain_entry(notes: &Notes, file: &Item) -> Entry {
     let mut entry = Entry::new(Route::Item(file.names().to_owned()).path(), file.name()).size(file.size).subscribable();
-    if let Some(mime) = mime::from_name(file.name()) {
+    if let Some(mime) = markup::mime_type(file.name()) {
         entry = entry.mime_type(mime);
     }
     if let Some(modified) = file.modified {
         entry = entry.last_modified(modified);
     }
-    entry
+    if let Some(priority) = notes.settings.priority(file.names()) {
+        entry = entry.priority(priority);
+    }
+    entry.audience(notes.settings.audience(file.names()).iter().copied())
 }

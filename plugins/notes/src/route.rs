@@ -13,6 +13,7 @@
 
 use folder::is_hidden;
 use mcp_provider::{Failure, Result, path};
+use unicode_normalization::UnicodeNormalization;
 
 const TAG: &str = "tag";
 const LANG: &str = "lang";
@@ -26,7 +27,7 @@ pub(crate) enum Route {
     Item(String),
     /// All tags.
     Tags,
-    /// The notes with a tag.
+    /// The notes with a tag, in NFC.
     Tag(String),
     /// All languages.
     Languages,
@@ -43,9 +44,9 @@ impl Route {
         };
         match (path::decode_segment(first)?.as_str(), rest) {
             (TAG, None) => Ok(Self::Tags),
-            (TAG, Some(tag)) => Ok(Self::Tag(path::decode_segment(tag)?)),
+            (TAG, Some(tag)) => Ok(Self::Tag(path::decode_segment(tag)?.nfc().collect())),
             (LANG, None) => Ok(Self::Languages),
-            (LANG, Some(language)) => Ok(Self::Language(path::decode_segment(language)?)),
+            (LANG, Some(language)) => Ok(Self::Language(path::decode_segment(language)?.nfc().collect())),
             (FILE, rest) => {
                 let names = path::decode(rest.unwrap_or_default())?;
                 if is_reserved(&names) { Self::item(names) } else { Err(Failure::NotFound) }
@@ -143,7 +144,7 @@ mod tests {
             names in proptest::collection::vec("tag|lang|file|[^/\0.][^/\0]{0,6}", 0..4), tag in "[^\0]{1,6}",
         ) {
             let places =
-                [item(&names.join("/")), Route::Tags, Route::Tag(tag.clone()), Route::Languages, Route::Language(tag)];
+                [item(&names.join("/")), Route::Tags, Route::Tag(tag.nfc().collect()), Route::Languages, Route::Language(tag.nfc().collect())];
             for place in places {
                 prop_assert_eq!(Route::parse(&place.path()), Ok(place));
             }

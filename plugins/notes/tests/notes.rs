@@ -108,11 +108,11 @@ fn a_heading_that_the_first_read_cuts_off_is_read_to_its_end() {
 
 #[test]
 fn a_note_that_is_no_text_is_served_as_bytes() {
-    let fixture = Fixture::new([("a.md", b"---\ntitle: \xff\n---\n".as_slice()), ("b.md", b"text \xff")]);
+    let fixture = Fixture::new([("a.md", b"---\ntitle: \x01\xff\n---\n".as_slice()), ("b.md", b"text \x01\xff")]);
     let contents = fixture.read("a.md").unwrap();
     assert_eq!((contents.as_text(), contents.entry.title.as_deref()), (None, None));
     assert!(faults(&fixture, "a.md")[0].contains("UTF-8"));
-    assert_eq!(fixture.read("b.md").unwrap().as_bytes(), b"text \xff");
+    assert_eq!(fixture.read("b.md").unwrap().as_bytes(), b"text \x01\xff");
 }
 
 #[test]

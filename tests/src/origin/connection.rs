@@ -45,7 +45,11 @@ async fn handle(stream: impl AsyncRead + AsyncWrite, shared: &SharedState) -> Op
     let mut reader = BufReader::new(reader);
     let request = RecordedRequest::read(&mut reader).await?;
     shared.requests.send_modify(|requests| requests.push(request.clone()));
-    let answer = shared.handlers.lock().expect("no test panics meanwhile").get(&request.path).cloned();
+    let answer = {
+        let handlers = shared.handlers.lock().expect("no test panics meanwhile");
+        let any_query = request.path.split('?').next().map(|path| format!("{path}?*"));
+        handlers.get(&request.path).or_else(|| handlers.get(&any_query?)).cloned()
+    };
     let reply = answer.map_or(Reply::status(404), |answer| answer(&request)).for_request(&request);
     let mut rest = Vec::new();
     tokio::select! {

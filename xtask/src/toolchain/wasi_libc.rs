@@ -1,60 +1,26 @@
 //! The C library of `wasm32-wasip2`, out of Debian's package `wasi-libc`.
 //!
-//! The package is for all architectures and only its files are needed, so it is downloaded and unpacked, never
-//! installed. Debian 13 is the first release whose `wasi-libc` has the target; on an older one it comes from there.
-//! That takes a copy of the machine's own apt sources with the release's name replaced, and package lists apart from
-//! the machine's, all below one folder of ours.
+//! Only the package's files are needed, so it is unpacked ([`unpack`](super::unpack)). Debian 13 is the first release whose
+//! `wasi-libc` has the target; on an older one it comes from there.
 
-use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 
 use super::TARGET;
 use super::apt::Release;
-use crate::cargo;
 use crate::progress::Step;
 
 /// The first release that has the target in its package, and its version.
 const FIRST_RELEASE: (&str, u32) = ("trixie", 13);
 
-/// Unpacks the library and returns the folder of its objects and archives.
-///
-/// `folder` is emptied first. Needs no root, and writes nowhere else.
+/// Unpacks the library and returns the folder of its objects and archives. `folder` is emptied first.
 pub(crate) fn unpack(release: &Release, folder: &Path, step: &mut Step) -> Result<PathBuf> {
-    if folder.exists() {
-        fs::remove_dir_all(folder).with_context(|| format!("cannot empty {}", folder.display()))?;
-    }
-    let suite = suite(release);
-    prepare(Path::new("/etc/apt"), release, suite, folder)?;
-
-    let apt_get = || {
-        let mut command = Command::new("apt-get");
-        command.arg("-q").arg("-c").arg(folder.join("apt.conf")).current_dir(folder).env("LC_ALL", "C");
-        command
-    };
-    step.at(format!("package lists of {suite}"));
-    // One source of several may fail without harm: what matters is that the package is available.
-    let lists = cargo::capture(apt_get().arg("update"));
-    step.at(format!("wasi-libc of {suite}"));
-    cargo::capture(apt_get().args(["download", "wasi-libc"])).with_context(|| match lists {
-        Ok(_) => format!("cannot download the package wasi-libc of {suite}"),
-        Err(error) => format!("cannot download the package wasi-libc of {suite}, after {error:#}"),
-    })?;
-
-    let package = fs::read_dir(folder)?
-        .flatten()
-        .map(|file| file.path())
-        .find(|path| path.extension().is_some_and(|extension| extension == "deb"))
-        .with_context(|| format!("apt-get downloaded no package into {}", folder.display()))?;
-    let unpacked = folder.join("unpacked");
-    cargo::capture(Command::new("dpkg-deb").arg("--extract").arg(&package).arg(&unpacked))?;
+    let unpacked = super::unpack::unpack(&["wasi-libc"], release, suite(release), folder, step)?;
     let library = unpacked.join("usr/lib").join(TARGET);
     ensure!(
         library.join("libc.a").is_file(),
-        "{} has no usr/lib/{TARGET}/libc.a; expected wasi-libc of Debian {} or newer",
-        package.display(),
+        "wasi-libc has no usr/lib/{TARGET}/libc.a; expected that of Debian {} or newer",
         FIRST_RELEASE.1
     );
     Ok(library)
@@ -68,117 +34,18 @@ fn suite(release: &Release) -> &str {
     }
 }
 
-/// Writes sources and configuration for apt into `folder`.
-fn prepare(etc_apt: &Path, release: &Release, suite: &str, folder: &Path) -> Result<()> {
-    for below in ["sources", "lists/partial", "cache/archives/partial"] {
-        let below = folder.join(below);
-        fs::create_dir_all(&below).with_context(|| format!("cannot make {}", below.display()))?;
-    }
-    let mut rewritten = 0_usize;
-    for file in sources(etc_apt) {
-        let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
-        let stanzas = match file.extension().and_then(|extension| extension.to_str()) {
-            Some("sources") => deb822(&text, &release.codename, suite),
-            _ => one_line(&text, &release.codename, suite),
-        };
-        let name = file.file_name().context("a source has no name")?;
-        if !stanzas.is_empty() {
-            fs::write(folder.join("sources").join(name), stanzas)?;
-            rewritten = rewritten.saturating_add(1);
-        }
-    }
-    ensure!(
-        rewritten > 0,
-        "no apt source of {} names the suite {} with the component main, which its mirror would be known by",
-        etc_apt.display(),
-        release.codename
-    );
-    fs::write(folder.join("apt.conf"), configuration(folder))?;
-    Ok(())
-}
-
-/// The machine's source files.
-fn sources(etc_apt: &Path) -> Vec<PathBuf> {
-    let parts = fs::read_dir(etc_apt.join("sources.list.d")).into_iter().flatten().flatten().map(|file| file.path());
-    let mut files: Vec<_> = parts
-        .filter(|path| path.extension().is_some_and(|extension| extension == "sources" || extension == "list"))
-        .chain(Some(etc_apt.join("sources.list")))
-        .filter(|path| path.is_file())
-        .collect();
-    files.sort();
-    files
-}
-
-/// Apt's configuration: everything is written below `folder`, and the machine's hooks are disabled.
-fn configuration(folder: &Path) -> String {
-    let folder = folder.display();
-    format!(
-        "Dir::Etc::SourceList \"/dev/null\";\n\
-         Dir::Etc::SourceParts \"{folder}/sources\";\n\
-         Dir::State::Lists \"{folder}/lists\";\n\
-         Dir::Cache \"{folder}/cache\";\n\
-         #clear APT::Update::Pre-Invoke;\n\
-         #clear APT::Update::Post-Invoke;\n\
-         #clear APT::Update::Post-Invoke-Success;\n\
-         // The user that apt downloads as may not see this folder, which can be below a home.\n\
-         APT::Sandbox::User \"\";\n"
-    )
-}
-
-/// Those stanzas of a `.sources` file that have the suite `from` and the component `main`, for the suite `to`.
-fn deb822(text: &str, from: &str, to: &str) -> String {
-    let lines: Vec<_> = text.lines().filter(|line| !line.starts_with('#')).collect();
-    let stanzas = lines.split(|line| line.trim().is_empty()).filter(|stanza| {
-        let words = |field: &str| {
-            stanza
-                .iter()
-                .filter_map(|line| line.split_once(':'))
-                .find(|(name, _)| name.eq_ignore_ascii_case(field))
-                .map_or_else(Vec::new, |(_, value)| value.split_whitespace().collect())
-        };
-        words("Types").contains(&"deb")
-            && words("Suites").contains(&from)
-            && words("Components").contains(&"main")
-            && !words("Enabled").iter().any(|word| word.eq_ignore_ascii_case("no"))
-    });
-    let mut rewritten = String::new();
-    for stanza in stanzas {
-        for line in stanza {
-            let replaced = match line.split_once(':').map(|(name, _)| name.to_ascii_lowercase()).as_deref() {
-                Some("types") => "Types: deb",
-                Some("suites") => &format!("Suites: {to}"),
-                Some("components") => "Components: main",
-                _ => line,
-            };
-            rewritten.push_str(replaced);
-            rewritten.push('\n');
-        }
-        rewritten.push('\n');
-    }
-    rewritten
-}
-
-/// Those lines of a `sources.list` that have the suite `from` and the component `main`, for the suite `to`.
-fn one_line(text: &str, from: &str, to: &str) -> String {
-    let mut rewritten = String::new();
-    for line in text.lines() {
-        let line = line.split_once('#').map_or(line, |(source, _)| source).trim();
-        let Some(source) = line.strip_prefix("deb").filter(|rest| rest.starts_with([' ', '\t'])) else { continue };
-        let source = source.trim_start();
-        let (options, source) = match source.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
-            Some((options, source)) => (format!("[{options}] "), source),
-            None => (String::new(), source),
-        };
-        let mut words = source.split_whitespace();
-        if let (Some(uri), Some(suite)) = (words.next(), words.next())
-            && suite == from
-            && words.any(|component| component == "main")
-        {
-            rewritten.push_str(&format!("deb {options}{uri} {to} main\n"));
-        }
-    }
-    rewritten
-}
-
 #[cfg(test)]
-mod tests;
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_older_release_takes_the_library_from_the_first_that_has_it() {
+        assert_eq!(suite(&Release { version: Some(12), codename: "bookworm".to_owned() }), "trixie");
+    }
+
+    #[test]
+    fn a_newer_release_takes_its_own() {
+        assert_eq!(suite(&Release { version: Some(13), codename: "trixie".to_owned() }), "trixie");
+        assert_eq!(suite(&Release { version: None, codename: "sid".to_owned() }), "sid");
+    }
+}

@@ -1,9 +1,10 @@
 //! What a provider asks for, compared with what its plugin is granted.
 //!
-//! What it asks for and is not granted is no fault of the config: an admin may well refuse it. So these are notes, not warnings.
+//! What it asks for and is not granted is no fault of the config: an admin may well refuse it. So these are notes, not warnings. A
+//! setting of another type than the provider declares is a mistake, and a warning.
 //! Grants without a purpose are found by [`Requirements`](crate::plugin::Requirements).
 
-use super::{NeededMode, NeededSetting, Needs};
+use super::{NeededMode, Needs};
 use crate::config;
 use crate::config::grants::Mode;
 use crate::escape::{escape, is_unsafe};
@@ -15,8 +16,20 @@ const MAX_NOTES: usize = 20;
 const MAX_WHY: usize = 200;
 
 impl Needs {
-    /// Returns what the plugin is not granted although its provider asks for it, and settings that differ from what the provider reads:
-    /// one line each, escaped, at most 20 and the number of others.
+    /// Returns the settings of the plugin that have another type than its provider declares: one line each, escaped, at most 20.
+    pub fn warnings(&self, plugin: &config::Plugin) -> Vec<String> {
+        let settings = self.config.iter().filter_map(|(key, setting)| {
+            let kind = setting.kind;
+            let is_other = plugin.config.get(key).is_some_and(|text| !kind.accepts_text(text));
+            let text =
+                || format!("the provider reads `config.{key}` as {}, and the config has another type", kind.name());
+            is_other.then(|| with_why(text(), setting.why.as_deref()))
+        });
+        settings.take(MAX_NOTES).collect()
+    }
+
+    /// Returns what the plugin is not granted although its provider asks for it, required settings that are missing, and those that the
+    /// provider does not read: one line each, escaped, at most 20 and the number of others.
     pub fn notes(&self, plugin: &config::Plugin) -> Vec<String> {
         let mut all = self
             .http_notes(plugin)
@@ -63,30 +76,18 @@ impl Needs {
     }
 
     fn config_notes<'a>(&'a self, plugin: &'a config::Plugin) -> impl Iterator<Item = String> + 'a {
-        let of_declared =
-            self.config.iter().filter_map(|(key, setting)| setting_note(key, setting, plugin.config.get(key)));
+        let missing = self.config.iter().filter(|(key, setting)| setting.required && !plugin.config.contains_key(*key));
+        let missing = missing.map(|(key, setting)| {
+            let kind = setting.kind.name();
+            let note = format!("it reads `config.{key}` ({kind}), which is required and not set");
+            with_why(note, setting.why.as_deref())
+        });
         // A provider that declares nothing may read any key.
         let unknown = plugin.config.keys().filter(|key| !self.config.is_empty() && !self.config.contains_key(*key));
-        of_declared.chain(unknown.map(|key| {
+        missing.chain(unknown.map(|key| {
             let known: Vec<_> = self.config.keys().take(MAX_NOTES).map(|key| format!("`{key}`")).collect();
             shown(&format!("it does not say that it reads `config.{key}`; it reads {}", known.join(", ")))
         }))
-    }
-}
-
-/// What differs between a setting that a provider reads and its value in the config.
-fn setting_note(key: &str, setting: &NeededSetting, value: Option<&String>) -> Option<String> {
-    let kind = setting.kind.name();
-    match value {
-        None if setting.required => Some(with_why(
-            format!("it reads `config.{key}` ({kind}), which is required and not set"),
-            setting.why.as_deref(),
-        )),
-        Some(text) if !setting.kind.accepts_text(text) => Some(with_why(
-            format!("it reads `config.{key}` as {kind}, and the config has another type"),
-            setting.why.as_deref(),
-        )),
-        _ => None,
     }
 }
 
@@ -194,12 +195,10 @@ mod tests {
         let declared = needs(
             &json!({ "config": { "most": { "type": "integer", "default": 1 }, "rev": { "type": "string", "default": "" } } }),
         );
+        assert_eq!(declared.notes(&plugin), ["it does not say that it reads `config.ref`; it reads `most`, `rev`"]);
         assert_eq!(
-            declared.notes(&plugin),
-            [
-                "it reads `config.most` as integer, and the config has another type",
-                "it does not say that it reads `config.ref`; it reads `most`, `rev`",
-            ]
+            declared.warnings(&plugin),
+            ["the provider reads `config.most` as integer, and the config has another type"]
         );
         assert!(needs(&json!({})).notes(&plugin).is_empty(), "it may read any key");
     }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
 use wasmtime::component::Resource;
+use wasmtime_wasi::OpenMode;
 use wasmtime_wasi::filesystem::{Descriptor, Dir, File, WasiFilesystemCtxView};
 use wasmtime_wasi::p2::bindings::filesystem::preopens;
 use wasmtime_wasi::p2::bindings::filesystem::types::{
@@ -17,23 +18,29 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{
 use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, FsError, FsResult};
 
 use super::ALLOW_BLOCKING;
+use super::disk;
 use super::entries::{DirectoryListing, READ_DIR_BUFFER};
 use super::files::{FilesView, check_path, error_code, oom_to_fs_error, to_fs_error};
 use super::measure::ENTRY_COST;
+use super::nonblocking;
 use super::open::{OpenRequest, Opened};
 use super::quota::GrowthGuard;
-use super::stream::{Reader, Writer};
+use super::stream::{MAX_CHUNK, Reader, Writer};
 use super::write::{self, WriteAt};
 
 impl preopens::Host for FilesView<'_> {
     fn get_directories(&mut self) -> wasmtime::Result<Vec<(Resource<Descriptor>, String)>> {
-        let granted: Vec<_> =
-            self.files.preopens.iter().map(|preopen| (preopen.dir.clone(), preopen.root.clone())).collect();
+        let granted: Vec<_> = self
+            .files
+            .preopens
+            .iter()
+            .map(|preopen| (preopen.dir.clone(), preopen.root.clone(), preopen.is_local))
+            .collect();
         let mut directories = Vec::with_capacity(granted.len());
-        for (dir, root) in granted {
+        for (dir, root, is_local) in granted {
             let name = root.guest_path.to_string();
             let descriptor = self.wasi.table.push(Descriptor::Dir(dir))?;
-            self.files.track(&descriptor, root, None);
+            self.files.track(&descriptor, root, None, is_local);
             directories.push((descriptor, name));
         }
         Ok(directories)
@@ -78,7 +85,8 @@ impl HostDescriptor for FilesView<'_> {
             Descriptor::Dir(_) => return Err(ErrorCode::IsDirectory.into()),
         };
         let permits = self.acquire_stream(&descriptor)?;
-        let reader: DynInputStream = Box::new(Reader::new(file, self.files.disk.clone(), offset, permits));
+        let is_local = self.files.is_local(&descriptor);
+        let reader: DynInputStream = Box::new(Reader::new(file, is_local, self.files.disk.clone(), offset, permits));
         Ok(self.wasi.table.push(reader)?)
     }
 
@@ -132,20 +140,26 @@ impl HostDescriptor for FilesView<'_> {
             Some(quota) if request.creates() => {
                 quota.grow(move |guard| request.open_or_create(&parent, &path, guard)).await
             }
-            _ => self.files.disk.run(move || request.open_existing(&parent, &path)).await,
-        };
-        let opened = match opened.map_err(to_fs_error)? {
-            Opened::Dir(opened) => Descriptor::Dir(Dir::new(opened, dir.perms, request.mode(), ALLOW_BLOCKING)),
-            Opened::File(opened) => {
-                let file = File::new(opened, dir.perms, request.mode(), ALLOW_BLOCKING);
-                if let Some(quota) = &root.quota {
-                    quota.track_open_file(&file.file);
+            _ => {
+                let attempt = || request.try_open_existing(&parent, &path);
+                match self.files.is_local(&descriptor).then(attempt).flatten() {
+                    Some(opened) => opened,
+                    None => self.files.disk.run(move || request.open_existing(&parent, &path)).await,
                 }
-                Descriptor::File(file)
             }
         };
+        let Opened { file: opened, is_dir, is_local } = opened.map_err(to_fs_error)?;
+        let opened = if is_dir {
+            Descriptor::Dir(Dir::new(opened, dir.perms, request.mode(), ALLOW_BLOCKING))
+        } else {
+            let file = File::new(opened, dir.perms, request.mode(), ALLOW_BLOCKING);
+            if let Some(quota) = &root.quota {
+                quota.track_open_file(&file.file);
+            }
+            Descriptor::File(file)
+        };
         let opened = self.wasi.table.push(opened)?;
-        self.files.track(&opened, root, Some(permit));
+        self.files.track(&opened, root, Some(permit), is_local);
         Ok(opened)
     }
 
@@ -265,11 +279,11 @@ impl HostDescriptor for FilesView<'_> {
     }
 
     async fn get_flags(&mut self, descriptor: Resource<Descriptor>) -> FsResult<DescriptorFlags> {
-        self.on_disk(&descriptor, move |wasi, own| wasi.get_flags(own).boxed_local()).await
+        self.on_open_file(&descriptor, move |wasi, own| wasi.get_flags(own).boxed_local()).await
     }
 
     async fn get_type(&mut self, descriptor: Resource<Descriptor>) -> FsResult<DescriptorType> {
-        self.on_disk(&descriptor, move |wasi, own| wasi.get_type(own).boxed_local()).await
+        self.on_open_file(&descriptor, move |wasi, own| wasi.get_type(own).boxed_local()).await
     }
 
     async fn set_times(
@@ -287,6 +301,9 @@ impl HostDescriptor for FilesView<'_> {
         length: Filesize,
         offset: Filesize,
     ) -> FsResult<(Vec<u8>, bool)> {
+        if let Some(read) = self.try_read(&descriptor, length, offset) {
+            return Ok(read);
+        }
         self.on_disk(&descriptor, move |wasi, own| wasi.read(own, length, offset).boxed_local()).await
     }
 
@@ -295,7 +312,7 @@ impl HostDescriptor for FilesView<'_> {
     }
 
     async fn stat(&mut self, descriptor: Resource<Descriptor>) -> FsResult<DescriptorStat> {
-        self.on_disk(&descriptor, move |wasi, own| wasi.stat(own).boxed_local()).await
+        self.on_open_file(&descriptor, move |wasi, own| wasi.stat(own).boxed_local()).await
     }
 
     async fn stat_at(
@@ -305,6 +322,9 @@ impl HostDescriptor for FilesView<'_> {
         path: String,
     ) -> FsResult<DescriptorStat> {
         check_path(&path)?;
+        if let Some(found) = self.try_open_path(&descriptor, flags, &path) {
+            return disk::call_here([found?], |wasi, [own]| wasi.stat(own).boxed_local());
+        }
         self.on_disk(&descriptor, move |wasi, own| wasi.stat_at(own, flags, path).boxed_local()).await
     }
 
@@ -335,7 +355,7 @@ impl HostDescriptor for FilesView<'_> {
     }
 
     async fn metadata_hash(&mut self, descriptor: Resource<Descriptor>) -> FsResult<MetadataHashValue> {
-        self.on_disk(&descriptor, move |wasi, own| wasi.metadata_hash(own).boxed_local()).await
+        self.on_open_file(&descriptor, move |wasi, own| wasi.metadata_hash(own).boxed_local()).await
     }
 
     async fn metadata_hash_at(
@@ -345,11 +365,63 @@ impl HostDescriptor for FilesView<'_> {
         path: String,
     ) -> FsResult<MetadataHashValue> {
         check_path(&path)?;
+        if let Some(found) = self.try_open_path(&descriptor, flags, &path) {
+            return disk::call_here([found?], |wasi, [own]| wasi.metadata_hash(own).boxed_local());
+        }
         self.on_disk(&descriptor, move |wasi, own| wasi.metadata_hash_at(own, flags, path).boxed_local()).await
     }
 }
 
 impl FilesView<'_> {
+    /// Attempts to read from a file without blocking.
+    fn try_read(
+        &self,
+        descriptor: &Resource<Descriptor>,
+        length: Filesize,
+        offset: Filesize,
+    ) -> Option<(Vec<u8>, bool)> {
+        let Descriptor::File(file) = self.wasi.table.get(descriptor).ok()? else { return None };
+        if !self.files.is_local(descriptor) {
+            return None;
+        }
+        let bytes =
+            nonblocking::read_at(&file.file, usize::try_from(length).unwrap_or(usize::MAX).min(MAX_CHUNK), offset)?;
+        let is_end = bytes.is_empty();
+        Some((bytes, is_end))
+    }
+
+    /// Attempts to open a path for a look at its metadata, without blocking.
+    fn try_open_path(
+        &self,
+        directory: &Resource<Descriptor>,
+        flags: PathFlags,
+        path: &str,
+    ) -> Option<FsResult<Descriptor>> {
+        let dir = self.dir(directory).ok().filter(|_| self.files.is_local(directory))?;
+        let found = nonblocking::open_path(&dir.dir, path, flags.contains(PathFlags::SYMLINK_FOLLOW))?;
+        let descriptor = |found| Descriptor::File(File::new(found, dir.perms, OpenMode::READ, ALLOW_BLOCKING));
+        Some(found.map(descriptor).map_err(to_fs_error))
+    }
+
+    /// Calls a function of wasmtime-wasi that reads the metadata of an open file: at once if it is on a local file
+    /// system, where this never blocks, else on a thread that may block.
+    async fn on_open_file<T: Send + 'static>(
+        &mut self,
+        descriptor: &Resource<Descriptor>,
+        function: impl for<'a> FnOnce(
+            &'a mut WasiFilesystemCtxView<'_>,
+            Resource<Descriptor>,
+        ) -> LocalBoxFuture<'a, FsResult<T>>
+        + Send
+        + 'static,
+    ) -> FsResult<T> {
+        if self.files.is_local(descriptor) {
+            let descriptor = self.wasi.table.get(descriptor)?.clone();
+            return disk::call_here([descriptor], move |wasi, [own]| function(wasi, own));
+        }
+        self.on_disk(descriptor, function).await
+    }
+
     /// Calls a function of wasmtime-wasi for one descriptor, on a thread that may block.
     async fn on_disk<T: Send + 'static>(
         &mut self,

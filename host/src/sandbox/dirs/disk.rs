@@ -51,16 +51,7 @@ impl DiskPool {
         + Send
         + 'static,
     ) -> FsResult<T> {
-        let call = move || {
-            let (mut ctx, mut table) = (WasiFilesystemCtx::default(), ResourceTable::new());
-            let mut pushed = descriptors.map(|descriptor| table.push(descriptor).ok()).into_iter().flatten();
-            let handles = std::array::from_fn(|_| pushed.next().unwrap_or_else(|| Resource::new_own(u32::MAX)));
-            drop(pushed);
-            let mut view = WasiFilesystemCtxView { ctx: &mut ctx, table: &mut table };
-            // The descriptors allow blocking, so the functions block this thread and their futures are never pending.
-            function(&mut view, handles).now_or_never().unwrap_or_else(|| Err(ErrorCode::WouldBlock.into()))
-        };
-        self.spawn(call).await.unwrap_or_else(|error| Err(error.into()))
+        self.spawn(move || call_here(descriptors, function)).await.unwrap_or_else(|error| Err(error.into()))
     }
 
     async fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
@@ -73,6 +64,23 @@ impl DiskPool {
         });
         done.await.map_err(io::Error::other)
     }
+}
+
+/// Calls a function of wasmtime-wasi on this thread, with `descriptors` in a resource table of their own.
+pub(super) fn call_here<const N: usize, T>(
+    descriptors: [Descriptor; N],
+    function: impl for<'a> FnOnce(
+        &'a mut WasiFilesystemCtxView<'_>,
+        [Resource<Descriptor>; N],
+    ) -> LocalBoxFuture<'a, FsResult<T>>,
+) -> FsResult<T> {
+    let (mut ctx, mut table) = (WasiFilesystemCtx::default(), ResourceTable::new());
+    let mut pushed = descriptors.map(|descriptor| table.push(descriptor).ok()).into_iter().flatten();
+    let handles = std::array::from_fn(|_| pushed.next().unwrap_or_else(|| Resource::new_own(u32::MAX)));
+    drop(pushed);
+    let mut view = WasiFilesystemCtxView { ctx: &mut ctx, table: &mut table };
+    // The descriptors allow blocking, so the functions block this thread and their futures are never pending.
+    function(&mut view, handles).now_or_never().unwrap_or_else(|| Err(ErrorCode::WouldBlock.into()))
 }
 
 #[cfg(test)]

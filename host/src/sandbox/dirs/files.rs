@@ -59,6 +59,8 @@ impl GrantRoot {
 pub(super) struct Preopen {
     pub(super) dir: Dir,
     pub(super) root: Arc<GrantRoot>,
+    /// Whether operations on it can be attempted without blocking.
+    pub(super) is_local: bool,
 }
 
 /// The limit of files that all guests together have open: a quarter of the process's limit. A listing takes two of the
@@ -91,6 +93,8 @@ struct OpenHandle {
     root: Arc<GrantRoot>,
     /// `None` for a granted directory itself, which is always open.
     permit: Option<FilePermit>,
+    /// Whether operations on it can be attempted without blocking.
+    is_local: bool,
 }
 
 /// The throttled warnings about an instance's files.
@@ -194,8 +198,9 @@ impl Files {
         descriptor: &Resource<Descriptor>,
         root: Arc<GrantRoot>,
         permit: Option<FilePermit>,
+        is_local: bool,
     ) {
-        self.handles.insert(descriptor.rep(), OpenHandle { root, permit });
+        self.handles.insert(descriptor.rep(), OpenHandle { root, permit, is_local });
     }
 
     /// Stops tracking a descriptor that the guest dropped.
@@ -206,6 +211,11 @@ impl Files {
     /// Returns the grant to which a descriptor belongs.
     pub(super) fn root(&self, descriptor: &Resource<Descriptor>) -> FsResult<Arc<GrantRoot>> {
         self.handle(descriptor).map(|held| held.root.clone())
+    }
+
+    /// Returns whether operations on a descriptor can be attempted without blocking.
+    pub(super) fn is_local(&self, descriptor: &Resource<Descriptor>) -> bool {
+        self.handle(descriptor).is_ok_and(|held| held.is_local)
     }
 
     fn handle(&self, descriptor: &Resource<Descriptor>) -> FsResult<&OpenHandle> {

@@ -16,6 +16,7 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorFlags, ErrorCode,
 use wasmtime_wasi::{FsPerms, OpenMode};
 
 use super::measure::ENTRY_COST;
+use super::nonblocking;
 use super::quota::GrowthGuard;
 
 /// The maximum number of attempts when a path is created or removed concurrently.
@@ -32,9 +33,11 @@ pub(super) struct OpenRequest {
 
 /// An opened file or directory.
 #[derive(Debug)]
-pub(super) enum Opened {
-    File(File),
-    Dir(File),
+pub(super) struct Opened {
+    pub(super) file: File,
+    pub(super) is_dir: bool,
+    /// Whether operations on it can be attempted without blocking: see [`nonblocking::is_local`].
+    pub(super) is_local: bool,
 }
 
 impl OpenRequest {
@@ -81,6 +84,21 @@ impl OpenRequest {
         mode
     }
 
+    /// Attempts to open an existing file or directory below one on a local file system, without blocking.
+    pub(super) fn try_open_existing(self, dir: &File, path: &str) -> Option<io::Result<Opened>> {
+        if self.write || self.oflags.intersects(OpenFlags::CREATE | OpenFlags::TRUNCATE | OpenFlags::EXCLUSIVE) {
+            return None;
+        }
+        let follow = self.follow == FollowSymlinks::Yes;
+        let found = match nonblocking::open_path(dir, path, follow)? {
+            Ok(found) => found,
+            Err(error) => return Some(Err(error)),
+        };
+        self.check_file_type(&Metadata::from_file(&found).ok()?).ok()?;
+        let opened = nonblocking::open_for_reading(dir, path, follow)?.ok()?;
+        Some(self.check_opened(opened, true))
+    }
+
     /// Opens an existing file or directory.
     pub(super) fn open_existing(self, dir: &File, path: &str) -> io::Result<Opened> {
         self.check_file_type(&stat(dir, Path::new(path), self.follow)?)?;
@@ -121,9 +139,15 @@ impl OpenRequest {
             .follow(self.follow)
             .nonblock(true);
         let opened = open(dir, Path::new(path), &options)?;
-        let found = Metadata::from_file(&opened)?;
+        let is_local = nonblocking::is_local(&opened);
+        self.check_opened(opened, is_local)
+    }
+
+    /// Checks the type of what was opened, which may have replaced what was found.
+    fn check_opened(self, file: File, is_local: bool) -> io::Result<Opened> {
+        let found = Metadata::from_file(&file)?;
         self.check_file_type(&found)?;
-        Ok(if found.is_dir() { Opened::Dir(opened) } else { Opened::File(opened) })
+        Ok(Opened { is_dir: found.is_dir(), is_local, file })
     }
 
     /// Rejects anything that is neither a regular file nor a directory, and a file where a directory was requested.

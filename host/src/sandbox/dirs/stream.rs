@@ -16,15 +16,18 @@ use wasmtime_wasi::p2::{InputStream, OutputStream, Pollable, StreamError, Stream
 
 use super::disk::DiskPool;
 use super::files::StreamPermits;
+use super::nonblocking;
 use super::quota::QuotaHandle;
 use super::write::{self, WriteAt};
 
 /// The maximum size of one operation, equal to wasmtime-wasi's.
-const MAX_CHUNK: usize = 64 << 10;
+pub(super) const MAX_CHUNK: usize = 64 << 10;
 
 /// An input stream of a file.
 pub(super) struct Reader {
     file: Arc<File>,
+    /// Whether a read can be attempted without blocking.
+    is_local: bool,
     disk: DiskPool,
     position: u64,
     state: ReadState,
@@ -44,8 +47,17 @@ const READ_AHEAD: usize = 4096;
 
 impl Reader {
     /// Creates a stream that reads from `position`.
-    pub(super) fn new(file: Arc<File>, disk: DiskPool, position: u64, permits: StreamPermits) -> Self {
-        Self { file, disk, position, state: ReadState::Idle, _permits: permits }
+    pub(super) fn new(file: Arc<File>, is_local: bool, disk: DiskPool, position: u64, permits: StreamPermits) -> Self {
+        Self { file, is_local, disk, position, state: ReadState::Idle, _permits: permits }
+    }
+
+    /// Attempts to read a chunk without blocking.
+    fn try_read_chunk(&self, size: usize) -> Option<ReadState> {
+        if !self.is_local {
+            return None;
+        }
+        let bytes = nonblocking::read_at(&self.file, size.min(MAX_CHUNK), self.position)?;
+        Some(if bytes.is_empty() { ReadState::Closed } else { ReadState::Read(bytes.into()) })
     }
 
     /// Reads a chunk. Once started the read runs to completion, even if the caller stops waiting.
@@ -55,7 +67,9 @@ impl Reader {
     }
 
     fn start_read(&mut self, size: usize) {
-        self.state = ReadState::Pending(AbortOnDropHandle::new(tokio::spawn(self.read_chunk(size))));
+        self.state = self
+            .try_read_chunk(size)
+            .unwrap_or_else(|| ReadState::Pending(AbortOnDropHandle::new(tokio::spawn(self.read_chunk(size)))));
     }
 
     async fn finish_read(&mut self) {
@@ -84,11 +98,13 @@ fn read_blocking(file: &File, position: u64, size: usize) -> ReadState {
 impl InputStream for Reader {
     fn read(&mut self, size: usize) -> StreamResult<Bytes> {
         match &mut self.state {
+            ReadState::Idle if size == 0 => Ok(Bytes::new()),
             ReadState::Idle => {
-                if size > 0 {
-                    self.start_read(size);
+                self.start_read(size);
+                match self.state {
+                    ReadState::Pending(_) => Ok(Bytes::new()),
+                    _ => self.read(size),
                 }
-                Ok(Bytes::new())
             }
             ReadState::Pending(_) => Ok(Bytes::new()),
             ReadState::Read(bytes) => {
@@ -109,7 +125,10 @@ impl InputStream for Reader {
     async fn blocking_read(&mut self, size: usize) -> StreamResult<Bytes> {
         self.finish_read().await;
         if matches!(self.state, ReadState::Idle) && size > 0 {
-            self.state = self.read_chunk(size).await;
+            self.state = match self.try_read_chunk(size) {
+                Some(read) => read,
+                None => self.read_chunk(size).await,
+            };
         }
         self.read(size)
     }

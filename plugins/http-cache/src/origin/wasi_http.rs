@@ -4,11 +4,7 @@ use super::{FetchError, Origin, Request, Response};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use mcp_provider::http as sdk;
 use mcp_provider::log;
-use std::io::Read;
-use std::time::{Duration, Instant};
-
-/// The size of one read from the body.
-const CHUNK: usize = 64 * 1024;
+use std::time::Instant;
 
 /// Sends requests through the host.
 #[derive(Debug, Clone, Copy, Default)]
@@ -29,33 +25,13 @@ impl Origin for WasiHttpOrigin {
             if announced.is_some_and(|length: usize| length > request.max_body) {
                 return Err(FetchError::TooLarge(request.max_body));
             }
-            read(response.body, request.max_body, began, request.timeout)?
+            // Also a body that arrives in drips is bounded in total time.
+            let deadline = began.checked_add(request.timeout).unwrap_or(began);
+            response.body.with_deadline(deadline).read_to_limit(request.max_body)?
         } else {
             Vec::new()
         };
         Ok(Response { status, headers, body })
-    }
-}
-
-/// Reads a body, bounded in size and total time, against slow-drip bodies.
-fn read(mut body: sdk::Body, max_body: usize, began: Instant, timeout: Duration) -> Result<Vec<u8>, FetchError> {
-    let mut bytes = Vec::new();
-    let mut chunk = vec![0; CHUNK];
-    loop {
-        if began.elapsed() > timeout {
-            return Err(sdk::Error::Timeout.into());
-        }
-        let read = body.read(&mut chunk).map_err(|error| {
-            let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<sdk::Error>());
-            FetchError::from(cause.cloned().unwrap_or(sdk::Error::Host))
-        })?;
-        if read == 0 {
-            return Ok(bytes);
-        }
-        if bytes.len().saturating_add(read) > max_body {
-            return Err(FetchError::TooLarge(max_body));
-        }
-        bytes.extend_from_slice(chunk.get(..read).unwrap_or_default());
     }
 }
 

@@ -4,14 +4,15 @@
 //! [`MAX_DESCRIPTION`] truncate text, [`MAX_TAGS`] and [`MAX_WORD`] drop words, [`MAX_FAULTS`] bounds the reported
 //! faults.
 
-use super::FrontMatter;
 use super::yaml::Value;
+use super::{FrontMatter, japanese};
 use crate::route::is_expressible;
 use jiff::Timestamp;
 use jiff::civil::{Date, DateTime};
 use jiff::tz::TimeZone;
 use mcp_provider::Role;
 use std::collections::HashSet;
+use unicode_normalization::UnicodeNormalization;
 
 /// The maximum length of a title in characters; the rest is truncated.
 pub(super) const MAX_TITLE: usize = 300;
@@ -36,6 +37,7 @@ pub(super) fn read(fields: Vec<(String, Value)>) -> FrontMatter {
     let mut read = FrontMatter::default();
     let mut seen: HashSet<String> = HashSet::new();
     for (name, value) in fields {
+        let name = japanese::field_name(&name);
         if seen.contains(&name) {
             read.faults.push(format!("`{}`: duplicate; the first is used", truncate(&name, MAX_SHOWN)));
             continue;
@@ -67,14 +69,16 @@ fn field(read: &mut FrontMatter, name: &str, value: Value) -> Result<(), String>
     match name {
         "title" => read.title = text(value)?.map(|text| truncate(&text, MAX_TITLE)),
         "description" => read.description = text(value)?.map(|text| truncate(&text, MAX_DESCRIPTION)),
+        "reading" => read.reading = text(value)?.map(|text| truncate(&text, MAX_TITLE)),
         "language" => read.language = text(value)?.map(check_expressible).transpose()?,
         "priority" => read.priority = text(value)?.map(|text| priority(&text)).transpose()?,
         "date" => read.date = text(value)?.map(|text| date(&text)).transpose()?,
         "tags" => tags(read, value)?,
         "audience" => each_word(read, name, value, |read, word| {
-            let role = role(&word)?;
-            if !read.audience.contains(&role) {
-                read.audience.push(role);
+            for role in roles(&word)? {
+                if !read.audience.contains(&role) {
+                    read.audience.push(role);
+                }
             }
             Ok(())
         })?,
@@ -105,7 +109,7 @@ fn tags(read: &mut FrontMatter, value: Value) -> Result<(), String> {
 
 fn text(value: Value) -> Result<Option<String>, String> {
     match value {
-        Value::Scalar(text) => Ok(Some(text.trim().to_owned()).filter(|text| !text.is_empty())),
+        Value::Scalar(text) => Ok(Some(composed(text.trim())).filter(|text| !text.is_empty())),
         Value::Null => Ok(None),
         Value::List(_) => Err("expected text, found a list".to_owned()),
         Value::Other => Err("expected text, found a mapping or a nested list".to_owned()),
@@ -127,15 +131,20 @@ fn each_word(
     Ok(())
 }
 
-/// Returns the words of a list, or of comma-separated text.
+/// Returns a text in NFC: what is typed in another normalization form is the same tag.
+fn composed(text: &str) -> String {
+    if text.is_ascii() { text.to_owned() } else { text.nfc().collect() }
+}
+
+/// Returns the words of a list, or of text that is separated by commas, Japanese ones included.
 fn words(value: Value) -> Result<Vec<String>, String> {
     let words = match value {
-        Value::Scalar(text) => text.split(',').map(str::to_owned).collect(),
+        Value::Scalar(text) => text.split([',', '、', '，']).map(str::to_owned).collect(),
         Value::List(words) => words,
         Value::Null => Vec::new(),
         Value::Other => return Err("expected a list of words, found a mapping or a nested list".to_owned()),
     };
-    Ok(words.iter().map(|word| word.trim().to_owned()).filter(|word| !word.is_empty()).collect())
+    Ok(words.iter().map(|word| composed(word.trim())).filter(|word| !word.is_empty()).collect())
 }
 
 fn check_expressible(word: String) -> Result<String, String> {
@@ -146,25 +155,30 @@ fn check_expressible(word: String) -> Result<String, String> {
 }
 
 fn priority(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
+    match japanese::nfkc(text).parse::<f64>() {
         Ok(priority) if (0.0..=1.0).contains(&priority) => Ok(priority),
         _ => Err(format!("expected a number from 0.0 to 1.0, found {:?}", truncate(text, MAX_SHOWN))),
     }
 }
 
-fn role(word: &str) -> Result<Role, String> {
-    match word.to_ascii_lowercase().as_str() {
+fn roles(word: &str) -> Result<Vec<Role>, String> {
+    let word_of_role = word.to_ascii_lowercase();
+    let names = japanese::roles(word).map_or_else(|| vec![word_of_role.as_str()], <[&str]>::to_vec);
+    let role = |name: &str| match name {
         "user" => Ok(Role::User),
         "assistant" => Ok(Role::Assistant),
         _ => Err(format!("expected `user` or `assistant`, found {:?}", truncate(word, MAX_SHOWN))),
-    }
+    };
+    names.into_iter().map(role).collect()
 }
 
-/// Parses a date, a date with a time, or a timestamp with an offset. Without an offset it is UTC.
+/// Parses a date, also of the Japanese calendar, a date with a time, or a timestamp with an offset. Without an offset it is
+/// UTC.
 fn date(text: &str) -> Result<String, String> {
-    let timestamp = text.parse::<Timestamp>().ok().or_else(|| {
-        let time =
-            text.parse::<DateTime>().ok().or_else(|| text.parse::<Date>().ok().map(|date| date.at(0, 0, 0, 0)))?;
+    let normalized = japanese::nfkc(text);
+    let timestamp = normalized.parse::<Timestamp>().ok().or_else(|| {
+        let date = || normalized.parse::<Date>().ok().or_else(|| japanese::date(text));
+        let time = normalized.parse::<DateTime>().ok().or_else(|| date().map(|date| date.at(0, 0, 0, 0)))?;
         TimeZone::UTC.to_timestamp(time).ok()
     });
     // A year that RFC 3339 cannot represent is not a valid date of a note.
@@ -193,6 +207,7 @@ mod tests {
             assert!(read.faults.is_empty());
         }
         assert_eq!(one("tags", "日本 語").tags, ["日本 語"]);
+        assert_eq!(one("ﾀｸﾞ", "計画、会議，か\u{3099}").tags, ["計画", "会議", "が"]);
     }
 
     #[test]
@@ -205,6 +220,7 @@ mod tests {
     fn an_audience_is_one_role_or_both() {
         assert_eq!(one("audience", "User").audience, [Role::User]);
         assert_eq!(list("audience", &["assistant", "user"]).audience, [Role::Assistant, Role::User]);
+        assert_eq!(one("対象", "利用者、ＡＩ").audience, [Role::User, Role::Assistant]);
         let read = list("audience", &["everybody", "user"]);
         assert_eq!(read.audience, [Role::User]);
         assert_eq!(read.faults, ["`audience`: expected `user` or `assistant`, found \"everybody\""]);
@@ -213,6 +229,7 @@ mod tests {
     #[test]
     fn a_priority_out_of_range_is_dropped_with_a_fault() {
         assert_eq!(one("priority", "0.8").priority, Some(0.8));
+        assert_eq!(one("優先度", "０．９").priority, Some(0.9));
         for text in ["7", "-0.1", "high", "nan", "inf"] {
             let read = one("priority", text);
             assert_eq!(read.priority, None, "{text}");
@@ -229,6 +246,8 @@ mod tests {
             ("2025-01-12T15:00:58Z", "2025-01-12T15:00:58Z"),
             ("2025-01-12T15:00:58+09:00", "2025-01-12T06:00:58Z"),
             ("2025-01-12 15:00:58+09:00", "2025-01-12T06:00:58Z"),
+            ("２０２５-０１-１２", "2025-01-12T00:00:00Z"),
+            ("令和7年1月12日（日）", "2025-01-12T00:00:00Z"),
         ] {
             assert_eq!(one("date", text).date.as_deref(), Some(expected), "{text}");
         }

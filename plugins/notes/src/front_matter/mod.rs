@@ -1,13 +1,17 @@
-//! Front matter: a note's metadata, in YAML between two lines of `---` at its top.
+//! Front matter: a note's metadata, in YAML between two lines of `---` at its top. Names of fields, digits and dates may be
+//! Japanese ones.
 //!
 //! Only the first [`MAX_BYTES`] of a file are read, with the limits for values, fields and words of `yaml` and
 //! `fields`; front matter that exceeds them is faulty. Faults are never errors: the field, or all of them, is dropped,
 //! and [`FrontMatter::faults`] lists cause and location. Unknown fields are ignored.
 
 mod fields;
+mod japanese;
 mod split;
+mod title;
 mod yaml;
 
+use crate::markup::Markup;
 use mcp_provider::{Entry, Role};
 use serde_json::json;
 use split::Split;
@@ -21,7 +25,7 @@ pub(crate) const FIRST_READ_BYTES: usize = 4 * 1024;
 /// The metadata of a note.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub(crate) struct FrontMatter {
-    /// `title`, or else the first heading, if the note starts with one.
+    /// `title`, or else the heading with which the note begins.
     pub(crate) title: Option<String>,
     /// `description`.
     pub(crate) description: Option<String>,
@@ -35,6 +39,8 @@ pub(crate) struct FrontMatter {
     pub(crate) date: Option<String>,
     /// `language`, such as `ja` or `en-GB`.
     pub(crate) language: Option<String>,
+    /// `reading`: how the title is read, by which listings may be sorted.
+    pub(crate) reading: Option<String>,
     /// The faults found in it.
     pub(crate) faults: Vec<String>,
     /// The number of bytes of YAML that were parsed, which determines the cost.
@@ -44,7 +50,7 @@ pub(crate) struct FrontMatter {
 impl FrontMatter {
     /// Parses the beginning of a note; `None` if more of it is needed. `is_all` states that there is no more, or that
     /// the rest is irrelevant.
-    pub(crate) fn parse_beginning(beginning: &[u8], is_all: bool) -> Option<Self> {
+    pub(crate) fn parse_beginning(markup: Markup, beginning: &[u8], is_all: bool) -> Option<Self> {
         let (mut front_matter, body) = match split::split(beginning) {
             Split::Unclosed if !is_all => return None,
             Split::Unclosed => {
@@ -58,7 +64,7 @@ impl FrontMatter {
         };
         if front_matter.title.is_none() {
             front_matter.title =
-                split::heading(split::first_line(body, is_all)?).map(|text| fields::truncate(&text, fields::MAX_TITLE));
+                title::title(markup, body, is_all)?.map(|text| fields::truncate(&text, fields::MAX_TITLE));
         }
         Some(front_matter)
     }
@@ -89,12 +95,15 @@ impl FrontMatter {
         if let Some(language) = &self.language {
             entry = entry.meta("notes/language", language.as_str());
         }
+        if let Some(reading) = &self.reading {
+            entry = entry.meta("notes/reading", reading.as_str());
+        }
         if !self.tags.is_empty() {
             entry = entry.meta("notes/tags", json!(self.tags));
         }
         if !self.faults.is_empty() {
             entry = entry.meta("notes/faults", json!(self.faults));
         }
-        entry.audience(self.audience.iter().copied())
+        if self.audience.is_empty() { entry } else { entry.audience(self.audience.iter().copied()) }
     }
 }

@@ -5,6 +5,7 @@ use crate::component::bindings::wasi::http::types::{IncomingBody, IncomingRespon
 use crate::component::bindings::wasi::io::streams::StreamError;
 use std::fmt;
 use std::io::{self, Read};
+use std::time::Instant;
 
 /// The maximum size of one read from the body, in bytes.
 const CHUNK: u64 = 64 * 1024;
@@ -29,7 +30,7 @@ impl Response {
         }
         let body = response.consume().map_err(|()| Error::Host)?;
         let stream = body.stream().map_err(|()| Error::Host)?;
-        let body = Body { stream: Some(stream), _body: body };
+        let body = Body { stream: Some(stream), _body: body, deadline: None };
         Ok(Self { status: response.status(), headers, body })
     }
 
@@ -47,9 +48,16 @@ pub struct Body {
     // Declared before the body, since a stream must be dropped before its parent.
     stream: Option<InputStream>,
     _body: IncomingBody,
+    deadline: Option<Instant>,
 }
 
 impl Body {
+    /// Sets the time at which reading fails with [`Error::Timeout`], however steadily bytes arrive.
+    #[must_use]
+    pub fn with_deadline(self, deadline: Instant) -> Self {
+        Self { deadline: Some(deadline), ..self }
+    }
+
     /// Reads the whole body, which may have at most `limit` bytes.
     ///
     /// # Errors
@@ -70,6 +78,9 @@ impl Body {
     fn chunk(&mut self, max_len: u64) -> Result<Option<Vec<u8>>> {
         loop {
             let Some(stream) = &self.stream else { return Ok(None) };
+            if self.deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Err(Error::Timeout);
+            }
             match stream.blocking_read(max_len) {
                 Ok(bytes) if bytes.is_empty() => {}
                 Ok(bytes) => return Ok(Some(bytes)),

@@ -1,5 +1,6 @@
 //! The provider `notes`, on the example notes and on generated ones.
 
+mod japanese;
 mod limits;
 mod subscriptions;
 
@@ -196,6 +197,7 @@ async fn attachments_have_types_of_their_own() {
         ("data.json", b"{}"),
         ("unknown.qqq", b"\xff\xfe"),
         ("latin1.md", b"caf\xe9"),
+        ("no-text.md", b"\x01\xe9"),
     ]);
     let config = notes_config(folder.path()).write();
     let server = StdioServer::start(&config).await;
@@ -203,7 +205,8 @@ async fn attachments_have_types_of_their_own() {
         ("photo.png", "image/png", false),
         ("data.json", "application/json", true),
         ("unknown.qqq", "application/octet-stream", false),
-        ("latin1.md", "text/markdown", false),
+        ("latin1.md", "text/markdown", true),
+        ("no-text.md", "text/markdown", false),
     ] {
         let contents = server.client().read(&format!("notes://diary/{name}")).await.unwrap();
         let found = match &contents[0] {

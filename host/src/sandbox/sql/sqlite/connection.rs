@@ -119,7 +119,10 @@ fn bind(statement: &mut Statement<'_>, parameters: &[Value]) -> Result<(), Query
         let scalar = match number.checked_sub(1).and_then(|position| parameters.get(position)) {
             Some(Value::Scalar(scalar)) => scalar,
             Some(Value::SqlArray(_)) => {
-                return Err(QueryError::rejected("0A000", format!("parameter {number} is an array, which SQLite has not")));
+                return Err(QueryError::rejected(
+                    "0A000",
+                    format!("parameter {number} is an array, which SQLite has not"),
+                ));
             }
             None => return Err(QueryError::rejected("42P02", format!("there is no parameter {number}"))),
         };

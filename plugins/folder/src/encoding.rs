@@ -12,18 +12,19 @@ const GUESSED: usize = 16 * 1024;
 
 /// The encoding of a text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TextEncoding(pub(crate) &'static Encoding);
+pub struct TextEncoding(pub &'static Encoding);
 
 impl TextEncoding {
-    pub(crate) const UTF_8: Self = Self(UTF_8);
+    /// UTF-8.
+    pub const UTF_8: Self = Self(UTF_8);
 
     /// Returns the name of an encoding other than UTF-8.
-    pub(crate) fn name(self) -> Option<&'static str> {
+    pub fn name(self) -> Option<&'static str> {
         (self.0 != UTF_8).then(|| self.0.name())
     }
 
     /// Returns whether lines end with the byte of a line feed.
-    pub(crate) fn has_line_feeds(self) -> bool {
+    pub fn has_line_feeds(self) -> bool {
         self.0.is_ascii_compatible() || self.0 == ISO_2022_JP
     }
 
@@ -34,7 +35,7 @@ impl TextEncoding {
 
     /// Decodes a whole text, without its byte order mark. Malformed sequences become U+FFFD; returns whether there were
     /// any.
-    pub(crate) fn decode(self, bytes: Vec<u8>) -> (String, bool) {
+    pub fn decode(self, bytes: Vec<u8>) -> (String, bool) {
         let mark = Encoding::for_bom(&bytes).filter(|(encoding, _)| *encoding == self.0).map_or(0, |(_, len)| len);
         if self.0 == UTF_8 && mark == 0 {
             return match String::from_utf8(bytes) {
@@ -47,7 +48,7 @@ impl TextEncoding {
     }
 
     /// Decodes a part of a text; `None` if it does not begin and end between characters.
-    pub(crate) fn decode_part(self, bytes: &[u8], is_beginning: bool) -> Option<String> {
+    pub fn decode_part(self, bytes: &[u8], is_beginning: bool) -> Option<String> {
         if self.0 == UTF_8 {
             let bytes = bytes.strip_prefix(b"\xef\xbb\xbf").filter(|_| is_beginning).unwrap_or(bytes);
             return std::str::from_utf8(bytes).ok().map(str::to_owned);
@@ -61,7 +62,7 @@ impl TextEncoding {
     }
 
     /// Returns the length of the longest beginning that ends between characters. At most three bytes are cut off.
-    pub(crate) fn whole_characters(self, bytes: &[u8]) -> usize {
+    pub fn whole_characters(self, bytes: &[u8]) -> usize {
         let len = bytes.len();
         (0..4)
             .map(|cut| len.saturating_sub(cut))
@@ -71,7 +72,7 @@ impl TextEncoding {
 }
 
 /// Detects the encoding of bytes: of a whole file, or of its beginning. Returns `None` if they are no text.
-pub(crate) fn detect(bytes: &[u8], is_whole: bool, fallback: Option<&'static Encoding>) -> Option<TextEncoding> {
+pub fn detect(bytes: &[u8], is_whole: bool, fallback: Option<&'static Encoding>) -> Option<TextEncoding> {
     if let Some((encoding, _)) = Encoding::for_bom(bytes) {
         return Some(TextEncoding(encoding));
     }

@@ -5,17 +5,6 @@ fn bookworm() -> Release {
 }
 
 #[test]
-fn an_older_release_takes_the_library_from_the_first_that_has_it() {
-    assert_eq!(suite(&bookworm()), "trixie");
-}
-
-#[test]
-fn a_newer_release_takes_its_own() {
-    assert_eq!(suite(&Release { version: Some(13), codename: "trixie".to_owned() }), "trixie");
-    assert_eq!(suite(&Release { version: None, codename: "sid".to_owned() }), "sid");
-}
-
-#[test]
 fn the_stanza_of_the_release_is_rewritten_and_others_are_dropped() {
     let text = "\
 Types: deb deb-src

@@ -1,0 +1,89 @@
+//! The order of listings by reading: the front matter field `reading`, else the title, else the name.
+//!
+//! Readings are compared as in a dictionary: katakana as hiragana, and what is voiced or small and long vowel marks only
+//! where everything else is equal. To sort a listing, the beginning of every note of it is read for each page, so that is
+//! for those who ask for it (`order = "reading"`), and for at most [`MAX_SORTED`] files.
+
+use folder::{Found, Walk};
+use mcp_provider::{Entry, Page, Result, keyset};
+use unicode_normalization::UnicodeNormalization;
+
+/// The maximum number of files that are sorted; a listing with more is in order of path.
+pub(crate) const MAX_SORTED: usize = 10_000;
+
+/// An item with the key of its reading.
+struct Sorted {
+    key: String,
+    found: Found,
+}
+
+/// Returns a page of what a walk shows, in order of the readings that `reading` returns; what has none is left out.
+/// Returns `None` if there are too many items.
+pub(crate) fn page(
+    mut walk: Walk<'_>,
+    cursor: Option<&str>,
+    limit: usize,
+    reading: impl Fn(&Found) -> Option<String>,
+    entry: impl Fn(&Found) -> Option<Entry>,
+) -> Result<Option<Page>> {
+    let mut items: Vec<Sorted> = Vec::new();
+    while let Some(found) = walk.next_found()? {
+        if items.len() >= MAX_SORTED {
+            return Ok(None);
+        }
+        // The path makes the key unique.
+        if let Some(reading) = reading(&found) {
+            items.push(Sorted { key: format!("{}\0{}", sort_key(&reading), found.names), found });
+        }
+    }
+    items.sort_unstable_by(|a, b| a.key.cmp(&b.key));
+    let page = keyset::page(items, cursor, limit, |item| item.key.as_str())?;
+    page.try_map(|item| Ok(entry(&item.found))).map(Some)
+}
+
+/// Returns the text by which a reading is sorted.
+fn sort_key(reading: &str) -> String {
+    let hiragana: String = reading.nfkc().flat_map(char::to_lowercase).map(to_hiragana).collect();
+    let letters = hiragana.nfd().filter(|c| !matches!(c, '\u{3099}' | '\u{309a}' | 'ー') && !c.is_whitespace());
+    letters.map(to_large).chain(['\u{1}']).chain(hiragana.chars()).collect()
+}
+
+fn to_hiragana(c: char) -> char {
+    match c {
+        'ァ'..='ヶ' => u32::from(c).checked_sub(0x60).and_then(char::from_u32).unwrap_or(c),
+        c => c,
+    }
+}
+
+/// Returns the full-size form of a small kana.
+fn to_large(c: char) -> char {
+    match c {
+        'ぁ' => 'あ',
+        'ぃ' => 'い',
+        'ぅ' => 'う',
+        'ぇ' => 'え',
+        'ぉ' => 'お',
+        'っ' => 'つ',
+        'ゃ' => 'や',
+        'ゅ' => 'ゆ',
+        'ょ' => 'よ',
+        'ゎ' => 'わ',
+        'ゕ' => 'か',
+        'ゖ' => 'け',
+        c => c,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn readings_are_in_the_order_of_a_dictionary() {
+        let ordered = ["あい", "アイス", "ガス", "かぜ", "きゃく", "きやすめ", "サーバ", "さばく", "ﾊﾟﾝ", "ひと", "わ"];
+        for pair in ordered.windows(2) {
+            assert!(sort_key(pair[0]) < sort_key(pair[1]), "{pair:?}");
+        }
+        assert!(sort_key("かす") < sort_key("がす"), "what is voiced comes behind");
+    }
+}

@@ -1,0 +1,170 @@
+//! Bounds of what is parsed.
+
+use super::Refusal;
+use mcp_provider::{Failure, http};
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::io::{self, Read};
+use std::marker::PhantomData;
+
+/// The maximum number of items in a list, so that small items do not become many times their size in memory.
+const MAX_ITEMS: usize = 10_000;
+
+/// The maximum number of labels of a series, and of members of other objects.
+const MAX_MEMBERS: usize = 200;
+
+/// A body of bounded size.
+pub(super) struct BoundedRead<'a> {
+    body: Box<dyn Read>,
+    left: usize,
+    max: usize,
+    refusal: &'a Refusal,
+}
+
+impl<'a> BoundedRead<'a> {
+    pub(super) fn new(body: Box<dyn Read>, max: usize, refusal: &'a Refusal) -> Self {
+        Self { body, left: max, max, refusal }
+    }
+
+    fn refuse(&self, failure: Failure) -> io::Error {
+        let error: serde_json::Error = self.refusal.refuse(failure);
+        io::Error::other(error)
+    }
+}
+
+impl Read for BoundedRead<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = self.body.read(buffer).map_err(|error| {
+            let cause = error.get_ref().and_then(|cause| cause.downcast_ref::<http::Error>());
+            self.refuse(Failure::from(cause.cloned().unwrap_or(http::Error::Host)))
+        })?;
+        self.left = self.left.checked_sub(read).ok_or_else(|| {
+            self.refuse(Failure::invalid(format!(
+                "the answer of the Prometheus server has more than {} bytes, the `max-body` of this plugin; {}",
+                self.max,
+                super::ADVICE
+            )))
+        })?;
+        Ok(read)
+    }
+}
+
+/// Deserializes a list of at most [`MAX_ITEMS`] items; `null` is an empty one, as Go writes it.
+pub(crate) fn bounded_list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
+    deserializer: D,
+) -> Result<Vec<T>, D::Error> {
+    struct List<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for List<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "a list of at most {MAX_ITEMS} items")
+        }
+
+        fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
+            Ok(Vec::new())
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+            let mut items = Vec::new();
+            while let Some(item) = list.next_element()? {
+                if items.len() >= MAX_ITEMS {
+                    return Err(Error::custom(format_args!(
+                        "expected a list of at most {MAX_ITEMS} items, found more"
+                    )));
+                }
+                items.push(item);
+            }
+            Ok(items)
+        }
+    }
+
+    deserializer.deserialize_any(List(PhantomData))
+}
+
+/// Deserializes an object of at most [`MAX_MEMBERS`] members.
+pub(crate) fn bounded_map<'de, D, T>(deserializer: D) -> Result<BTreeMap<String, T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: Deserialize<'de>,
+{
+    struct Members<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for Members<T> {
+        type Value = BTreeMap<String, T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "an object of at most {MAX_MEMBERS} members")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Self::Value, A::Error> {
+            let mut members = BTreeMap::new();
+            while let Some((name, value)) = map.next_entry()? {
+                members.insert(name, value);
+                if members.len() > MAX_MEMBERS {
+                    return Err(Error::custom(format_args!("expected at most {MAX_MEMBERS} members, found more")));
+                }
+            }
+            Ok(members)
+        }
+    }
+
+    deserializer.deserialize_map(Members(PhantomData))
+}
+
+/// Labels with their values, in order of the labels.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Hash, serde::Serialize)]
+#[serde(transparent)]
+pub(crate) struct Labels(pub(crate) BTreeMap<String, String>);
+
+impl<'de> Deserialize<'de> for Labels {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        bounded_map(deserializer).map(Self)
+    }
+}
+
+/// The notation of PromQL: `up{job="api"}`.
+impl fmt::Display for Labels {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0.get("__name__").map_or("", String::as_str))?;
+        let mut labels = self.0.iter().filter(|(label, _)| *label != "__name__").peekable();
+        if labels.peek().is_none() && self.0.contains_key("__name__") {
+            return Ok(());
+        }
+        f.write_str("{")?;
+        for (n, (label, value)) in labels.enumerate() {
+            let separator = if n == 0 { "" } else { "," };
+            write!(f, "{separator}{label}={}", crate::matchers::quote(value))?;
+        }
+        f.write_str("}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn labels_are_written_as_in_promql() {
+        for (json, text) in [
+            (r#"{"__name__":"up","job":"a\"b","instance":"h:1"}"#, r#"up{instance="h:1",job="a\"b"}"#),
+            (r#"{"__name__":"up"}"#, "up"),
+            (r#"{"job":"a"}"#, r#"{job="a"}"#),
+            ("{}", "{}"),
+        ] {
+            assert_eq!(serde_json::from_str::<Labels>(json).unwrap().to_string(), text);
+        }
+        let many: BTreeMap<String, String> = (0..201).map(|n| (n.to_string(), String::new())).collect();
+        assert!(serde_json::from_str::<Labels>(&serde_json::to_string(&many).unwrap()).is_err());
+    }
+
+    #[test]
+    fn a_list_is_bounded_and_null_is_empty() {
+        let parse = |json: &str| bounded_list::<_, u8>(&mut serde_json::Deserializer::from_str(json));
+        assert_eq!(parse("null").unwrap(), [0_u8; 0]);
+        assert_eq!(parse("[1,2]").unwrap(), [1, 2]);
+        assert!(parse(&format!("[{}1]", "1,".repeat(10_000))).is_err());
+    }
+}

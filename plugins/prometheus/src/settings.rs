@@ -1,0 +1,205 @@
+//! The plugin's configuration: its `config` table.
+
+use crate::duration;
+use bytesize::ByteSize;
+use mcp_provider::{Config, Failure, Result};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+const KNOWN: [&str; 9] =
+    ["url", "queries", "points", "range", "refresh", "timeout", "max-series", "max-points", "max-body"];
+
+/// The maximum number of saved queries.
+const MAX_QUERIES: usize = 500;
+
+/// The parsed config.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// `url`: the address of the server, without a slash at its end.
+    pub(crate) url: String,
+    /// `queries`: the saved queries, by name.
+    pub(crate) queries: BTreeMap<String, SavedQuery>,
+    /// `points`: the number of points for which a step is chosen.
+    pub(crate) points: u64,
+    /// `range`: the range of a series, unless the path says otherwise.
+    pub(crate) range: Duration,
+    /// `refresh`: how long alerts, rules, targets and instant queries are fresh.
+    pub(crate) refresh: Duration,
+    /// `timeout`: the time for all requests of one call together.
+    pub(crate) timeout: Duration,
+    /// `max-series`: the maximum number of series of a result.
+    pub(crate) max_series: usize,
+    /// `max-points`: the maximum number of points of a result.
+    pub(crate) max_points: usize,
+    /// `max-body`: the maximum size of a response, in bytes.
+    pub(crate) max_body: usize,
+}
+
+/// A query that is listed.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub(crate) struct SavedQuery {
+    /// The query, in PromQL.
+    pub(crate) query: String,
+    pub(crate) title: Option<String>,
+    pub(crate) description: Option<String>,
+    /// The range; without one it is an instant query.
+    pub(crate) range: Option<Duration>,
+    /// The step; without one it is chosen.
+    pub(crate) step: Option<Duration>,
+}
+
+/// A query as it is written: its PromQL alone, or a table.
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum WrittenQuery {
+    Alone(String),
+    Table(WrittenTable),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct WrittenTable {
+    query: String,
+    title: Option<String>,
+    description: Option<String>,
+    range: Option<String>,
+    step: Option<String>,
+}
+
+impl Settings {
+    /// Parses the config. Unknown keys are errors.
+    pub(crate) fn parse(config: &Config) -> Result<Self> {
+        if let Some(unknown) = config.keys().find(|key| !KNOWN.contains(key)) {
+            return Err(fault(unknown, &format!("one of {}", KNOWN.join(", ")), unknown));
+        }
+        let duration = |key: &str, default: Duration| {
+            config
+                .get(key)
+                .map_or(Ok(default), |text| duration::parse(text).ok_or_else(|| fault(key, duration::EXPECTED, text)))
+        };
+        let max_body = config.parse::<ByteSize>("max-body")?.unwrap_or(ByteSize::mib(8)).as_u64().max(1);
+        Ok(Self {
+            url: url(config.get("url").unwrap_or_default())?,
+            queries: queries(config)?,
+            points: config.parse::<u64>("points")?.unwrap_or(200).clamp(1, 11_000),
+            range: duration("range", Duration::from_secs(3600))?,
+            refresh: duration("refresh", Duration::from_secs(15))?.max(Duration::from_secs(1)),
+            timeout: duration("timeout", Duration::from_secs(4))?,
+            max_series: config.parse::<usize>("max-series")?.unwrap_or(100).max(1),
+            max_points: config.parse::<usize>("max-points")?.unwrap_or(50_000).max(1),
+            max_body: usize::try_from(max_body).unwrap_or(usize::MAX),
+        })
+    }
+}
+
+/// Parses the address of the server.
+fn url(text: &str) -> Result<String> {
+    let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
+    let is_valid = rest.is_some_and(|rest| {
+        !rest.is_empty() && !rest.starts_with('/') && !rest.contains(['?', '#', '@', ' ']) && rest.is_ascii()
+    });
+    if is_valid {
+        Ok(text.trim_end_matches('/').to_owned())
+    } else {
+        Err(fault("url", "the address of a Prometheus server, such as `http://127.0.0.1:9090`", text))
+    }
+}
+
+/// Parses the saved queries.
+fn queries(config: &Config) -> Result<BTreeMap<String, SavedQuery>> {
+    let Some(table) = config.json("queries")? else { return Ok(BTreeMap::new()) };
+    let written: BTreeMap<String, WrittenQuery> = serde_json::from_value(table).map_err(|error| {
+        fault("queries", "a table of queries, each a PromQL text or a table with `query`", &error.to_string())
+    })?;
+    if written.len() > MAX_QUERIES {
+        return Err(fault("queries", &format!("at most {MAX_QUERIES} queries"), &written.len().to_string()));
+    }
+    written.into_iter().map(|(name, query)| Ok((checked_name(&name)?, saved(&name, query)?))).collect()
+}
+
+/// Returns a name if it can be a segment of a path.
+fn checked_name(name: &str) -> Result<String> {
+    if matches!(name, "" | "." | "..") || name.contains('\0') {
+        return Err(fault("queries", "a name that is neither empty nor dots", name));
+    }
+    Ok(name.to_owned())
+}
+
+fn saved(name: &str, written: WrittenQuery) -> Result<SavedQuery> {
+    let table = match written {
+        WrittenQuery::Alone(query) => return Ok(SavedQuery { query, ..SavedQuery::default() }),
+        WrittenQuery::Table(table) => table,
+    };
+    let key = |key: &str| format!("queries.{name}.{key}");
+    let duration = |name: &str, text: Option<String>| {
+        text.map(|text| duration::parse(&text).ok_or_else(|| fault(&key(name), duration::EXPECTED, &text))).transpose()
+    };
+    let (range, step) = (duration("range", table.range)?, duration("step", table.step)?);
+    if step.is_some() && range.is_none() {
+        return Err(fault(&key("step"), "a `range` beside it", "none"));
+    }
+    if range.zip(step).is_some_and(|(range, step)| step > range) {
+        return Err(fault(&key("step"), "a step of at most the range", &duration::format(step.unwrap_or_default())));
+    }
+    Ok(SavedQuery { query: table.query, title: table.title, description: table.description, range, step })
+}
+
+fn fault(key: &str, expected: &str, found: &str) -> Failure {
+    Failure::internal(format!("config key `{key}`: expected {expected}, found {found:?}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(pairs: &[(&str, &str)]) -> Result<Settings> {
+        let url = Some(("url", "http://127.0.0.1:9090/")).filter(|_| !pairs.iter().any(|(key, _)| *key == "url"));
+        Settings::parse(&Config::from_pairs(pairs.iter().copied().chain(url)))
+    }
+
+    #[test]
+    fn an_address_is_enough() {
+        let settings = parse(&[]).unwrap();
+        assert_eq!((settings.url.as_str(), settings.points), ("http://127.0.0.1:9090", 200));
+        assert_eq!(settings.range, Duration::from_secs(3600));
+        assert!(settings.queries.is_empty());
+    }
+
+    #[test]
+    fn a_saved_query_is_its_text_or_a_table() {
+        let queries = r#"{"up":"up","errors":{"query":"sum(e)","title":"Errors","range":"6h","step":"1m"}}"#;
+        let settings = parse(&[("queries", queries)]).unwrap();
+        assert_eq!(settings.queries["up"], SavedQuery { query: "up".to_owned(), ..SavedQuery::default() });
+        let errors = &settings.queries["errors"];
+        assert_eq!(
+            (errors.title.as_deref(), errors.range, errors.step),
+            (Some("Errors"), Some(Duration::from_secs(21_600)), Some(Duration::from_secs(60)))
+        );
+    }
+
+    #[test]
+    fn an_unknown_or_malformed_key_is_a_fault_that_names_it() {
+        for (key, value) in [
+            ("urll", "http://h"),
+            ("url", ""),
+            ("url", "ftp://h"),
+            ("url", "http://"),
+            ("url", "http://me:secret@h/"),
+            ("url", "http://h/?a"),
+            ("points", "many"),
+            ("range", "long"),
+            ("refresh", "1x"),
+            ("max-body", "much"),
+            ("queries", "[]"),
+            ("queries", r#"{"":"up"}"#),
+            ("queries", r#"{"a":{"query":"up","rang":"1h"}}"#),
+            ("queries", r#"{"a":{"query":"up","range":"soon"}}"#),
+            ("queries", r#"{"a":{"query":"up","step":"1m"}}"#),
+            ("queries", r#"{"a":{"query":"up","range":"1m","step":"1h"}}"#),
+        ] {
+            let fault = parse(&[(key, value)]).unwrap_err().to_string();
+            assert!(fault.starts_with(&format!("internal: config key `{key}")), "{fault}");
+        }
+    }
+}
