@@ -111,7 +111,7 @@ async fn a_role_that_can_write_is_refused_unless_the_config_allows_it() {
         let config = config(Plugin::database("shop", shop.url(role)));
         let output = run(["check", "--config", config.path().to_str().unwrap()]).await;
         assert_ne!(output.code(), 0, "{role}");
-        let text = format!("{}{}", output.stdout, output.stderr);
+        let text = format!("{}{}", output.text(), output.stderr);
         assert!(text.contains(reason) && text.contains("allow-writing-role"), "{role}: {text}");
     }
     let plugin = Plugin::new("shop", &mcp_host_tests::component("database"), "db://shop/").config("free-sql", true);

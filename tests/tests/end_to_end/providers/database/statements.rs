@@ -119,7 +119,6 @@ const REFUSED: &[&str] = &[
     "SELECT 1; COMMIT; DROP TABLE customers",
     "SELECT 1;; SELECT 2",
     "; DELETE FROM customers",
-    "SELECT 1; --",
     "SELECT 1 /* */; COMMIT",
     "",
     "--",
@@ -160,6 +159,10 @@ const WITHOUT_TRACE: &[&str] = &[
     "SELECT pg_export_snapshot()",
     "SELECT setseed(0.5)",
     "SELECT pg_backend_pid()",
+    // Of sessions of its own role, which there are none of.
+    "SELECT pg_terminate_backend(1)",
+    // One statement.
+    "SELECT 1; --",
 ];
 
 /// Functions that reach beyond the database, which a reader may not run. A superuser may: such a role is refused unless
@@ -175,7 +178,6 @@ const BEYOND: &[&str] = &[
     "SELECT pg_rotate_logfile()",
     "SELECT pg_switch_wal()",
     "SELECT pg_create_restore_point('x')",
-    "SELECT pg_terminate_backend(1)",
     "SELECT pg_create_physical_replication_slot('x', true)",
     "SELECT pg_create_logical_replication_slot('x', 'test_decoding')",
     "SELECT pg_promote()",
@@ -214,7 +216,7 @@ async fn no_statement_of_a_reader_has_an_effect() {
     assert!(!std::path::Path::new("/tmp/mcp-host-copied").exists());
     let path =
         server.client().text(&format!("{}&format=csv", statement_uri("SELECT current_setting('search_path')"))).await;
-    assert_eq!(path, "current_setting\r\n\"\"\"public\"\"\"\r\n", "a setting of another query is left");
+    assert_eq!(path, "current_setting\r\npublic\r\n", "a setting of another query is left");
     server.end().await;
 }
 
