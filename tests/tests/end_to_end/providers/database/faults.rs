@@ -20,7 +20,8 @@ async fn a_statement_that_takes_too_long_is_cancelled_at_the_server() {
     let shop = shop();
     let plugin = Plugin::new("shop", &mcp_host_tests::component("database"), "db://shop/").config("free-sql", true);
     let plugin = plugin.sql("shop", shop.url("reader"), [("timeout", "300ms".into()), ("connections", 2.into())]);
-    let server = StdioServer::start(&config(plugin)).await;
+    let config = config(plugin);
+    let server = StdioServer::start(&config).await;
     for sql in [
         "SELECT pg_sleep(60)",
         "SELECT count(*) FROM generate_series(1, 1000000000000)",
@@ -48,7 +49,8 @@ async fn a_statement_that_takes_too_long_is_cancelled_at_the_server() {
 #[tokio::test]
 async fn a_result_that_is_too_large_takes_no_memory() {
     let shop = shop();
-    let server = StdioServer::start(&config(free_sql(shop.url("reader")))).await;
+    let config = config(free_sql(shop.url("reader")));
+    let server = StdioServer::start(&config).await;
     assert!(server.client().read(&statement_uri("SELECT 1")).await.is_ok());
     let before = server.peak_rss();
     for sql in [
@@ -68,7 +70,8 @@ async fn a_result_that_is_too_large_takes_no_memory() {
 #[tokio::test]
 async fn a_server_that_was_killed_is_used_again_when_it_is_back() {
     let shop = shop();
-    let server = StdioServer::start(&config(free_sql(shop.url("reader")))).await;
+    let config = config(free_sql(shop.url("reader")));
+    let server = StdioServer::start(&config).await;
     let client = server.client();
     // Several connections of the pool are dead afterwards.
     let (a, b) = (statement_uri("SELECT pg_sleep(0.2)"), statement_uri("SELECT pg_sleep(0.21)"));
@@ -116,7 +119,8 @@ async fn a_role_that_can_write_is_refused_unless_the_config_allows_it() {
     }
     let plugin = Plugin::new("shop", &mcp_host_tests::component("database"), "db://shop/").config("free-sql", true);
     let plugin = plugin.sql("shop", shop.url("writer"), [("allow-writing-role", true.into())]);
-    let server = StdioServer::start(&config(plugin)).await;
+    let config = config(plugin);
+    let server = StdioServer::start(&config).await;
     assert!(server.client().read(&statement_uri("SELECT 1")).await.is_ok());
     let error = server
         .client()
@@ -151,7 +155,8 @@ async fn a_servers_certificate_is_verified() {
             Some(name) => plugin.sql("shop", url, [("ca", ca(name))]),
             None => plugin.sql("shop", url, []),
         };
-        let server = StdioServer::start(&config(plugin)).await;
+        let config = config(plugin);
+        let server = StdioServer::start(&config).await;
         let ssl = statement_uri("SELECT ssl::text FROM pg_stat_ssl WHERE pid = pg_backend_pid()");
         let answer = server.client().read(&ssl).await;
         assert_eq!(answer.is_ok(), is_trusted, "{host} {ca_file:?} {query}: {answer:?}");
@@ -178,7 +183,8 @@ async fn a_server_that_speaks_nonsense_is_a_failure_and_nothing_else() {
             mcp_host_tests::Folder::with_files([("url", format!("postgres://reader@{address}/shop?sslmode=disable"))]);
         let source: toml::Table =
             [("file".to_owned(), urls.path().join("url").to_str().unwrap().into())].into_iter().collect();
-        let server = StdioServer::start(&config(free_sql(source))).await;
+        let config = config(free_sql(source));
+        let server = StdioServer::start(&config).await;
         assert_unavailable(&server.client().read_error(&statement_uri("SELECT 1")).await);
         let exit = server.end().await;
         assert!(!format!("{exit:?}").contains("panicked"), "{answer:?}: {exit:?}");

@@ -1,5 +1,7 @@
 //! SQLite: the same provider on a file.
 
+use std::sync::mpsc::{self, TryRecvError};
+
 use mcp_host_tests::{Folder, Plugin, RawStdio, Revision, StdioServer, component, run};
 use rusqlite::Connection;
 use serde_json::json;
@@ -35,7 +37,8 @@ fn shop() -> (Folder, Connection, String) {
 #[tokio::test]
 async fn a_file_is_listed_described_and_read_in_pages() {
     let (_folder, writer, url) = shop();
-    let server = StdioServer::start(&config(Plugin::database("shop", url))).await;
+    let config = config(Plugin::database("shop", url));
+    let server = StdioServer::start(&config).await;
     let client = server.client();
     assert_eq!(client.uris().await, ["db://shop/dictionary", "db://shop/main"]);
     let dictionary = json(client, "db://shop/dictionary").await;
@@ -80,13 +83,14 @@ async fn a_live_log_is_read_and_a_change_is_told() {
 #[tokio::test]
 async fn a_writer_that_never_pauses_delays_no_reader() {
     let (folder, _, url) = shop();
-    let server = StdioServer::start(&config(free_sql(url))).await;
+    let config = config(free_sql(url));
+    let server = StdioServer::start(&config).await;
     let file = folder.path().join("shop.db");
-    let (stop, stopped) = std::sync::mpsc::channel::<()>();
+    let (stop, stopped) = mpsc::channel::<()>();
     let writing = std::thread::spawn(move || {
         let writer = Connection::open(file).unwrap();
         let mut written = 0;
-        while stopped.try_recv().is_err() {
+        while stopped.try_recv() == Err(TryRecvError::Empty) {
             // Both tables change together, or not at all.
             let sql = "BEGIN IMMEDIATE; INSERT INTO customers (name) VALUES ('x'); INSERT INTO \"Odd \"\"name\"\"\" VALUES (0); COMMIT";
             writer.execute_batch(sql).unwrap();
@@ -127,7 +131,8 @@ async fn saved_queries_take_numbers_and_texts() {
         parameters = [{ name = "customer" }]
     }
     .into();
-    let server = StdioServer::start(&config(Plugin::database("shop", url).config("queries", saved))).await;
+    let config = config(Plugin::database("shop", url).config("queries", saved));
+    let server = StdioServer::start(&config).await;
     assert_eq!(json(server.client(), "db://shop/query/of?customer=2").await["rows"], json!([[25]]));
     assert_eq!(json(server.client(), "db://shop/query/of?customer=x").await["rows"], json!([[0]]));
     assert!(server.client().read_error("db://shop/sql?q=SELECT%201").await.code.0 == -32002);

@@ -201,7 +201,8 @@ fn plugin(url: Value, more: &[(&str, Value)]) -> Plugin {
 async fn no_statement_of_a_reader_has_an_effect() {
     let shop = Postgresql::start(SHOP);
     let before = shop.dump();
-    let server = StdioServer::start(&config(plugin(shop.url("reader"), &[]))).await;
+    let config = config(plugin(shop.url("reader"), &[]));
+    let server = StdioServer::start(&config).await;
     for sql in REFUSED.iter().chain(BEYOND) {
         let answer = server.client().read(&statement_uri(sql)).await;
         // Writing one WAL message is what any role may do; it is no part of the database.
@@ -225,7 +226,8 @@ async fn no_statement_of_a_superuser_changes_the_database() {
     let shop = Postgresql::start(SHOP);
     let before = shop.dump();
     let plugin = plugin(shop.url("postgres"), &[("allow-writing-role", true.into())]);
-    let server = StdioServer::start(&config(plugin)).await;
+    let config = config(plugin);
+    let server = StdioServer::start(&config).await;
     for sql in REFUSED {
         let answer = server.client().read(&statement_uri(sql)).await;
         assert!(answer.is_err(), "{sql}: {answer:?}");
