@@ -76,3 +76,37 @@ impl Endpoint {
         Ok(Box::new(stream))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn endpoints(url: &str) -> Vec<String> {
+        let config = crate::config::grants::client_config(url).unwrap();
+        let shown = Endpoint::all(&config).into_iter();
+        shown.map(|endpoint| format!("{:?} {:?}", endpoint.address, endpoint.tls_name)).collect()
+    }
+
+    #[test]
+    fn servers_are_tried_in_the_order_of_the_url_each_at_its_port() {
+        assert_eq!(
+            endpoints("postgres://reader@db.example.com,[::1]:5433/shop"),
+            ["Name(\"db.example.com\", 5432) Some(\"db.example.com\")", "Ip(::1, 5433) Some(\"::1\")",]
+        );
+    }
+
+    #[test]
+    fn a_server_has_tls_unless_the_url_says_otherwise_or_it_has_a_socket_here() {
+        assert_eq!(endpoints("postgres://reader@db/shop?sslmode=prefer"), ["Name(\"db\", 5432) Some(\"db\")"]);
+        assert_eq!(endpoints("postgres://reader@db/shop?sslmode=disable"), ["Name(\"db\", 5432) None"]);
+        assert_eq!(
+            endpoints("postgres://reader@/shop?host=/run/postgresql&port=5433"),
+            ["Socket(\"/run/postgresql/.s.PGSQL.5433\") None"]
+        );
+        assert_eq!(
+            endpoints("postgres://reader@db/shop?hostaddr=10.0.0.1"),
+            ["Ip(10.0.0.1, 5432) Some(\"db\")"],
+            "the certificate is for the name"
+        );
+    }
+}
