@@ -201,5 +201,5 @@ async fn subscribers_are_told_what_changed() {
     assert_eq!(changed["params"]["uri"], "db://shop/public/customers/rows");
     shop.sql("CREATE TABLE added (id int); GRANT SELECT ON added TO reader");
     wire.notification("notifications/resources/list_changed").await;
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }

@@ -77,7 +77,7 @@ async fn a_live_log_is_read_and_a_change_is_told() {
     assert_eq!(changed["params"]["uri"], "db://shop/main/customers/rows");
     let text = wire.read("db://shop/main/customers/rows?format=csv").await.unwrap();
     assert!(text.contains("2,Barbara,"), "{text}");
-    wire.wait_clean_exit().await;
+    wire.end().await;
 }
 
 #[tokio::test]
