@@ -382,7 +382,7 @@ fn to_hit(found: Found, sources: &BTreeMap<SourceId, SearchedSource>) -> Option<
     let lines_uri = lines.and_then(|snippet| lines_uri(mount, &found.path, snippet.lines));
     let mut resource = found.entry.into_resource(uri);
     if let Some(title) = plugin.title() {
-        crate::catalog::ListingItem::prefix_title(&mut resource, title);
+        crate::catalog::PageItem::prefix_title(&mut resource, title);
     }
     Some(SearchHit { resource, snippet: found.snippet, lines_uri })
 }
