@@ -30,7 +30,15 @@ const SOURCES: &[&str] = &[
 ];
 
 /// What is in these directories and not for users: the tests of the SDKs, and what tools leave there.
-const EXCLUDED: &[&str] = &["__pycache__", "failing", "provider_test.go", "requirements-build.txt"];
+const EXCLUDED: &[&str] = &[
+    "__pycache__",
+    "failing",
+    "granted",
+    "provider_test.go",
+    "bucket_test.go",
+    "transport_test.go",
+    "requirements-build.txt",
+];
 
 fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed=build.rs");

@@ -100,8 +100,9 @@ pub async fn run(builder: HostBuilder, plugin: &config::Plugin, options: Options
     let state = builder.data_dirs().state().ok();
     let (mut runtime, _) = builder.start_runtime(state)?;
     let mut report = Report::new();
+    runtime.keep_last_errors();
     let inspection = runtime.inspect(plugin).await?;
-    report.set_provider(&inspection);
+    report.set_provider(&inspection, plugin);
     let buckets = tempfile::tempdir().ok();
     if let Some(buckets) = &buckets {
         runtime.set_bucket_dir(buckets.path().to_owned());

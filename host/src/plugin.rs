@@ -70,6 +70,8 @@ use crate::sandbox::dirs::OpenFileLimit;
 use crate::sandbox::guest_log::GuestLog;
 use crate::sandbox::http::TlsRoots;
 use crate::sandbox::memory::{MemoryBudget, Reclaim};
+#[cfg(feature = "search")]
+use crate::search::SearchSource;
 use crate::uri::{Mount, Path};
 
 pub(crate) use self::backoff::Backoff;
@@ -82,7 +84,8 @@ pub use self::inspect::Inspection;
 #[cfg(feature = "cli")]
 pub(crate) use self::needs::{MAX_LEN as MAX_NEEDS_LEN, SECTION as NEEDS_SECTION};
 pub use self::needs::{
-    NeededBucket, NeededDir, NeededMode, NeededOrigin, NeededSetting, NeededVariable, Needs, NeedsError, SettingType,
+    NeededBucket, NeededDatabase, NeededDir, NeededMode, NeededOrigin, NeededSetting, NeededVariable, Needs,
+    NeedsError, SettingType,
 };
 pub use self::requirements::{Capability, GrantStatus, Requirement, Requirements};
 pub(crate) use self::slot::{NotLoaded, PluginSlot};
@@ -98,6 +101,8 @@ pub(crate) struct PluginRuntime {
     open_files: OpenFileLimit,
     loader: Loader,
     state_dir: Option<PathBuf>,
+    /// Whether plugins keep what they wrote last on standard error.
+    keeps_last_errors: bool,
 }
 
 /// Why plugins cannot be loaded.
@@ -126,7 +131,7 @@ impl PluginRuntime {
     ) -> Result<Self, RuntimeError> {
         let loader = Loader::new(engine.clone(), compiler, limits, cache, state_dir.as_deref(), progress)?;
         let open_files = OpenFileLimit::from_rlimit();
-        Ok(Self { engine, tls_roots: Arc::default(), open_files, loader, state_dir })
+        Ok(Self { engine, tls_roots: Arc::default(), open_files, loader, state_dir, keeps_last_errors: false })
     }
 
     /// Loads a plugin: reads, compiles (unless cached), links and checks its component, and calls `describe`.
@@ -135,12 +140,18 @@ impl PluginRuntime {
         let component = self.loader.link(&config.component, &compiled)?;
         let mut plugin = self.build(config, &compiled, component);
         plugin.info = plugin.describe().await.map_err(LoadError::Describe)?;
+        plugin.check_roles().await.map_err(LoadError::Database)?;
         Ok(plugin)
     }
 
     /// Keeps the key-value buckets of plugins that are loaded from now on in another directory.
     pub(crate) fn set_bucket_dir(&mut self, dir: PathBuf) {
         self.state_dir = Some(dir);
+    }
+
+    /// Has plugins that are loaded from now on keep what they wrote last on standard error, for [`Plugin::take_last_errors`].
+    pub(crate) fn keep_last_errors(&mut self) {
+        self.keeps_last_errors = true;
     }
 
     /// Returns the digest of a component file; none for a file that cannot be a component.
@@ -162,13 +173,14 @@ impl PluginRuntime {
         let component_type = compiled.component.component_type();
         let imports = component_type.imports(self.engine.wasmtime()).map(|(name, _)| name);
         let name: Arc<str> = config.name.as_str().into();
+        let log = if self.keeps_last_errors { GuestLog::keeping_last_errors } else { GuestLog::new };
         let pool = Pool::from_config(config, &self.engine);
         let sandbox = Sandbox::new(
             config,
             self.state_dir.as_deref(),
             self.tls_roots.clone(),
             self.open_files.clone(),
-            GuestLog::new(name.clone(), config.limits.log.bytes_per_minute()),
+            log(name.clone(), config.limits.log.bytes_per_minute()),
             pool.as_ref().map(|pool| -> Weak<dyn Reclaim> { Arc::<Pool>::downgrade(pool) }),
         );
         let memory = sandbox.memory().clone();
@@ -179,6 +191,8 @@ impl PluginRuntime {
             digest: Some(compiled.digest),
             requirements: Requirements::new(imports, config),
             caches_responses: config.response_cache,
+            #[cfg(feature = "search")]
+            search: SearchSource::of_component(config).map(Arc::new),
             ..self.plugin(name, &config.mount, &config.limits, config.watch_interval, backend, memory)
         }
     }
@@ -189,13 +203,20 @@ impl PluginRuntime {
     ///
     /// Its `describe` panicked with this message.
     pub(crate) fn native(&self, native: &NativePlugin) -> Result<Plugin, String> {
-        let NativePlugin { name, title, mount, provider, limits, watch_interval, response_cache } = native;
+        let NativePlugin { name, title, mount, provider, limits, watch_interval, response_cache, .. } = native;
         let memory = MemoryBudget::new(limits.memory.bytes(), None);
         let backend = Backend::Native(provider.clone());
         let info = validation::truncate_info(contain_panic(|| provider.describe())?);
         let title = title.clone();
         let plugin = self.plugin(name.as_str().into(), mount, limits, *watch_interval, backend, memory);
-        Ok(Plugin { info, title, caches_responses: *response_cache, ..plugin })
+        Ok(Plugin {
+            info,
+            title,
+            caches_responses: *response_cache,
+            #[cfg(feature = "search")]
+            search: SearchSource::of_native(native).map(Arc::new),
+            ..plugin
+        })
     }
 
     /// A plugin without a description.
@@ -236,6 +257,8 @@ impl PluginRuntime {
             name,
             responses: ResponseCache::new(),
             caches_responses: true,
+            #[cfg(feature = "search")]
+            search: None,
         }
     }
 }
@@ -255,6 +278,9 @@ pub(crate) struct Plugin {
     responses: ResponseCache,
     /// Whether `responses` may get a capacity.
     caches_responses: bool,
+    /// What is indexed of it; none if it is not searched.
+    #[cfg(feature = "search")]
+    search: Option<Arc<SearchSource>>,
 }
 
 impl Plugin {
@@ -286,6 +312,12 @@ impl Plugin {
     /// The interval of `changes` while somebody watches it, unless it hints otherwise.
     pub(crate) fn watch_interval(&self) -> Duration {
         self.watch_interval
+    }
+
+    /// What is indexed of it; none if it is not searched.
+    #[cfg(feature = "search")]
+    pub(crate) fn search_source(&self) -> Option<&Arc<SearchSource>> {
+        self.search.as_ref()
     }
 
     /// The provider's description of itself.
@@ -410,6 +442,12 @@ impl Plugin {
         }
     }
 
+    /// Takes the last lines that it wrote on standard error, escaped, if they are [kept](PluginRuntime::keep_last_errors). For the
+    /// provider's author only.
+    pub(crate) fn take_last_errors(&self) -> Vec<String> {
+        self.call_context.backend.sandbox().map(Sandbox::take_last_errors).unwrap_or_default()
+    }
+
     /// Returns the names of buckets that it opened and that it is not granted, some of them if there are many.
     pub(crate) fn denied_buckets(&self) -> Vec<String> {
         self.call_context.backend.sandbox().map(Sandbox::denied_buckets).unwrap_or_default()
@@ -419,6 +457,15 @@ impl Plugin {
     pub(crate) async fn check_stores(&self) -> Result<(), String> {
         match self.call_context.backend.sandbox() {
             Some(sandbox) => sandbox.check_stores().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Returns why the host refuses the role of a granted database. One that cannot be reached now is checked when it is
+    /// connected to.
+    async fn check_roles(&self) -> Result<(), String> {
+        match self.call_context.backend.sandbox() {
+            Some(sandbox) => sandbox.check_roles().await,
             None => Ok(()),
         }
     }

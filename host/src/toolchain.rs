@@ -79,6 +79,6 @@ async fn examine_tool(tool: &Tool, system: &System) -> Finding {
         tool::Found::Missing => (Status::Missing, None, None),
         tool::Found::Failing(reason) => (Status::Failing, None, Some(reason)),
     };
-    let install = if status == Status::Ok { None } else { Some(system.install(tool).await) };
+    let install = if status == Status::Ok { None } else { Some(system.install(tool.installers, tool.oldest).await) };
     Finding { tool: tool.name, needed: tool.needed(), found, status, reason, install }
 }

@@ -18,6 +18,7 @@ pub struct ConfigFile {
     server: Table,
     http: Table,
     audit: Table,
+    search: Table,
     plugins: Vec<Plugin>,
     rules: Vec<Rule>,
     /// Text appended to the file, for what is not valid TOML or not a valid config.
@@ -79,6 +80,12 @@ impl ConfigFile {
         self
     }
 
+    /// Sets a key of `[search]`.
+    pub fn search(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.search.insert(key.to_owned(), value.into());
+        self
+    }
+
     /// Adds a rule.
     pub fn rule(mut self, rule: Rule) -> Self {
         self.rules.push(rule);
@@ -112,6 +119,9 @@ impl ConfigFile {
         file.insert("http".to_owned(), self.http.into());
         if !self.audit.is_empty() {
             file.insert("audit".to_owned(), self.audit.into());
+        }
+        if !self.search.is_empty() {
+            file.insert("search".to_owned(), self.search.into());
         }
         file.insert("plugin".to_owned(), self.plugins.into_iter().map(|plugin| plugin.0).collect::<Vec<_>>().into());
         // Text that is appended may have the first rule.
@@ -178,6 +188,16 @@ impl Plugin {
         Self::new(name, &artifacts::component("files"), &format!("files://{name}/")).dir(directory, "/files")
     }
 
+    /// The provider `config` on that directory, mounted at `config://NAME/`.
+    pub fn configuration(name: &str, directory: &Path) -> Self {
+        Self::new(name, &artifacts::component("config"), &format!("config://{name}/")).dir(directory, "/config")
+    }
+
+    /// The provider `results` on that directory, mounted at `results://NAME/`.
+    pub fn results(name: &str, directory: &Path) -> Self {
+        Self::new(name, &artifacts::component("results"), &format!("results://{name}/")).dir(directory, "/results")
+    }
+
     /// The provider `git` on that repository, mounted at `git://NAME/`.
     pub fn git(name: &str, repository: &Path) -> Self {
         Self::new(name, &artifacts::component("git"), &format!("git://{name}/")).dir(repository, "/repo")
@@ -186,6 +206,12 @@ impl Plugin {
     /// The provider `notes` on that folder, mounted at `notes://NAME/`.
     pub fn notes(name: &str, folder: &Path) -> Self {
         Self::new(name, &artifacts::component("notes"), &format!("notes://{name}/")).dir(folder, "/notes")
+    }
+
+    /// The provider `database` on the database at that URL, granted as `shop` and mounted at `db://NAME/`. A URL of
+    /// PostgreSQL is the path of a file with it.
+    pub fn database(name: &str, url: impl Into<Value>) -> Self {
+        Self::new(name, &artifacts::component("database"), &format!("db://{name}/")).sql("shop", url, [])
     }
 
     /// The guest `misbehaving`, mounted at `misbehaving://NAME/`.
@@ -221,6 +247,11 @@ impl Plugin {
         Self::new(name, &artifacts::fixture("watched"), &format!("watched://{name}/"))
             .dir(folder, "/data")
             .set("watch-interval", "100ms")
+    }
+
+    /// Is searched, with the defaults.
+    pub fn searched(self) -> Self {
+        self.set("search", Table::new())
     }
 
     /// Sets a key of the plugin.
@@ -302,6 +333,13 @@ impl Plugin {
         grant.insert("quota".to_owned(), quota.into());
         grant.insert("keys".to_owned(), keys.into());
         self.push_grant("keyvalue", grant.into())
+    }
+
+    /// Grants a database of that name: at a URL, or at that in a file.
+    pub fn sql<const N: usize>(self, name: &str, url: impl Into<Value>, more: [(&str, Value); N]) -> Self {
+        let mut grant: Table = [("name".to_owned(), name.into()), ("url".to_owned(), url.into())].into_iter().collect();
+        grant.extend(more.map(|(key, value)| (key.to_owned(), value)));
+        self.push_grant("sql", grant.into())
     }
 
     /// Adds an entry to the list of grants of that kind.

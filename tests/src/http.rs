@@ -2,6 +2,7 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::path::Path;
 
 use reqwest::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE};
 use reqwest::{RequestBuilder, Response};
@@ -38,26 +39,34 @@ impl HttpServer {
 
     /// Starts a server at that address, and waits until it listens and every plugin is loaded or has failed to load.
     pub async fn start_at(config: &WrittenConfig, address: &str) -> Self {
-        let server = Self::start_process(config, address, &[]).await;
+        let server = Self::start_process(&config.path(), address, &[]).await;
         server.process.wait_plugins_loaded().await;
         server
     }
 
     /// Starts a server with further arguments, and waits until it listens and every plugin is loaded or has failed to load.
     pub async fn start_with(config: &WrittenConfig, arguments: &[&str]) -> Self {
-        let server = Self::start_process(config, LOOPBACK, arguments).await;
+        let server = Self::start_process(&config.path(), LOOPBACK, arguments).await;
         server.process.wait_plugins_loaded().await;
         server
     }
 
     /// Starts a server, and waits until it listens, but not for its plugins.
     pub async fn start_before_plugins_load(config: &WrittenConfig) -> Self {
-        Self::start_process(config, LOOPBACK, &[]).await
+        Self::start_process(&config.path(), LOOPBACK, &[]).await
     }
 
-    async fn start_process(config: &WrittenConfig, address: &str, arguments: &[&str]) -> Self {
+    /// Starts a server with a config that is not of a test, and waits until it listens and every plugin is loaded or has
+    /// failed to load.
+    pub async fn start_file(config: &Path) -> Self {
+        let server = Self::start_process(config, LOOPBACK, &[]).await;
+        server.process.wait_plugins_loaded().await;
+        server
+    }
+
+    async fn start_process(config: &Path, address: &str, arguments: &[&str]) -> Self {
         let mut command = host_command();
-        command.args(["serve", "--http", address]).args(arguments).arg("--config").arg(config.path());
+        command.args(["serve", "--http", address]).args(arguments).arg("--config").arg(config);
         let (process, _, stdout) = Process::start(command);
         let stdout = Log::new(stdout);
         let line = process.stderr().wait_for_line("listening on http").await;

@@ -1,10 +1,12 @@
 //! `cargo xtask bindings`: generates the bindings that the C and the Go SDK have committed, from `wit/`.
 //!
 //! The generator, `sdk-guest/bindgen`, is a workspace of its own, which takes most of a minute to build. So it is built on
-//! request only, and what it was run with is known by a digest of `wit/`, which the test command compares.
+//! request only, and what it was run with is known by a digest of `wit/` and of the world of the SDKs, which the test command
+//! compares.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 use sha2::{Digest as _, Sha256};
@@ -17,14 +19,27 @@ use crate::workspace::Workspace;
 pub(crate) fn generate(workspace: &Workspace, progress: &Progress) -> Result<()> {
     let step = progress.step("generating the bindings of the C and Go SDKs");
     let sdks = workspace.root().join("sdk-guest");
-    let mut command = workspace.cargo(&sdks.join("bindgen"));
-    command.args(["run", "--quiet", "--locked", "--target-dir"]).arg(workspace.target().join("bindgen")).arg("--");
-    command.arg(workspace.root().join("wit")).arg(sdks.join("c/bindings")).arg(sdks.join("go/internal/bindings"));
-    cargo::capture(&mut command)?;
+    let mut command = generator(workspace);
+    command.arg("sdk").arg(workspace.root().join("wit"));
+    cargo::capture(command.arg(sdks.join("c/bindings")).arg(sdks.join("go/internal/bindings")))?;
     let file = digest_file(workspace);
     fs::write(&file, digest(workspace)? + "\n").with_context(|| format!("cannot write {}", file.display()))?;
     step.done("generated sdk-guest/c/bindings and sdk-guest/go/internal/bindings");
     Ok(())
+}
+
+/// Generates the bindings of one world of the contract, for C and for Go.
+pub(crate) fn generate_world(workspace: &Workspace, world: &str, c: &Path, go: &Path) -> Result<()> {
+    let mut command = generator(workspace);
+    cargo::capture(command.arg("world").arg(workspace.root().join("wit")).arg(world).arg(c).arg(go))?;
+    Ok(())
+}
+
+/// Returns the command of the generator, which builds it.
+fn generator(workspace: &Workspace) -> Command {
+    let mut command = workspace.cargo(&workspace.root().join("sdk-guest/bindgen"));
+    command.args(["run", "--quiet", "--locked", "--target-dir"]).arg(workspace.target().join("bindgen")).arg("--");
+    command
 }
 
 /// Verifies that the committed bindings were made of these WIT files.
@@ -33,7 +48,7 @@ pub(crate) fn check(workspace: &Workspace) -> Result<()> {
     let committed = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
     ensure!(
         committed.trim() == digest(workspace)?,
-        "the bindings of the C and Go SDKs are those of other WIT files: run `cargo xtask bindings` and commit the result"
+        "the bindings of the C and Go SDKs are those of other WIT files or of another world: run `cargo xtask bindings` and commit the result"
     );
     Ok(())
 }
@@ -42,7 +57,7 @@ fn digest_file(workspace: &Workspace) -> PathBuf {
     workspace.root().join("sdk-guest/bindgen/wit.sha256")
 }
 
-/// The digest of the WIT files, with their names.
+/// The digest of the WIT files, with their names, and of the world of the SDKs.
 fn digest(workspace: &Workspace) -> Result<String> {
     let root = workspace.root().join("wit");
     let mut files = Vec::new();
@@ -52,9 +67,10 @@ fn digest(workspace: &Workspace) -> Result<String> {
     }
     files.retain(|file| file.extension().is_some_and(|extension| extension == "wit"));
     files.sort_unstable();
+    files.push(workspace.root().join("sdk-guest/bindgen/src/sdk.wit"));
     let mut hash = Sha256::new();
     for file in files {
-        let name = file.strip_prefix(&root).unwrap_or(&file).display().to_string();
+        let name = file.strip_prefix(workspace.root()).unwrap_or(&file).display().to_string();
         let text = fs::read(&file).with_context(|| format!("cannot read {}", file.display()))?;
         hash.update(format!("{name} {}\n", text.len()));
         hash.update(text);

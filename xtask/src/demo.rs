@@ -27,7 +27,10 @@ const ADDRESS: &str = "127.0.0.1:8321";
 /// An ephemeral port on loopback.
 const ANY_PORT: &str = "127.0.0.1:0";
 
-/// A URI that the client reads beside one resource of each plugin: the latest commits.
+/// URIs that the client reads beside one resource of each plugin: a file of the checkout, and the newest result.
+const SHOWN: [&str; 2] = ["files:///Cargo.toml?lines=1-4", "results:///latest"];
+
+/// The latest commits, which it reads where there is a repository.
 const HISTORY: &str = "git://mcp-host/log/HEAD?limit=3";
 
 #[derive(Debug, Args)]
@@ -59,7 +62,7 @@ impl Demo {
         let url = host.url()?;
 
         let mut client = Command::new(&programs.client);
-        client.arg(&url).current_dir(workspace.root());
+        client.arg(&url).args(SHOWN).current_dir(workspace.root());
         if lack.is_none() {
             client.arg(HISTORY);
         }
@@ -132,7 +135,7 @@ fn history_missing(workspace: &Workspace) -> Option<String> {
     } else {
         format!("there is no {}: this copy was not made by `git clone`", git.display())
     };
-    Some(format!("no git history will be served, only the notes: {why}; run the demo in a clone to see both"))
+    Some(format!("no git history will be served: {why}; run the demo in a clone to see it"))
 }
 
 fn arguments(command: &Command) -> String {

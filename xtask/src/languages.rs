@@ -12,7 +12,7 @@
 //! example run, types are checked, and the providers are built: `target/plugins/fixtures/csv-LANG.wasm`; one that
 //! fails in every way, `failing-LANG.wasm`; and one that uses each grant, `granted-LANG.wasm`. Last, `mcp-host new` writes a
 //! project in each language, whose printed instructions are followed ([`projects`]). All of that is skipped while its inputs are
-//! the same.
+//! the same. [`worlds`] compiles the bindings of each world of the contract in C and Go; the other languages do so beside their SDK.
 
 mod c;
 mod go;
@@ -20,6 +20,7 @@ mod javascript;
 mod projects;
 mod python;
 mod rust;
+mod worlds;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -37,6 +38,7 @@ pub(crate) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
     javascript::build(workspace, progress)?;
     c::build(workspace, progress)?;
     go::build(workspace, progress)?;
+    worlds::build(workspace, progress)?;
     projects::build(workspace, progress)
 }
 
@@ -63,8 +65,8 @@ fn component(workspace: &Workspace, name: &str) -> PathBuf {
     workspace.target().join("plugins/fixtures").join(format!("{name}.wasm"))
 }
 
-/// Returns the worlds of the contract.
-fn worlds(workspace: &Workspace) -> Result<Vec<String>> {
+/// Returns the names of the worlds of the contract.
+fn world_names(workspace: &Workspace) -> Result<Vec<String>> {
     let file = workspace.root().join("wit/worlds.wit");
     let text = fs::read_to_string(&file).with_context(|| format!("cannot read {}", file.display()))?;
     let worlds = text.lines().filter_map(|line| line.strip_prefix("world ")?.strip_suffix(" {"));

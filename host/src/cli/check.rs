@@ -118,7 +118,10 @@ fn print(
 /// The imports of a plugin's component, compared with its grants. Only the first row has the plugin's name.
 fn grant_rows(one: &PluginCheck) -> impl Iterator<Item = [Cell; 5]> + '_ {
     let names = std::iter::once(one.plugin.name.as_str()).chain(std::iter::repeat(""));
-    let rows = one.provider.iter().flat_map(|provider| requirements::rows(&provider.requirements));
+    let rows = one.provider.iter().flat_map(|provider| {
+        let asked = provider.needs.as_ref().ok().and_then(Option::as_ref);
+        requirements::rows(&provider.requirements, asked)
+    });
     names
         .zip(rows)
         .map(|(name, [grant, imports, granted, status])| [Cell::verbatim(name), grant, imports, granted, status])

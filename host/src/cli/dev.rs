@@ -4,7 +4,9 @@
 //! |---|---|
 //! | `project`, `kind` | the directory, its config, the build command |
 //! | `snapshot`, `sources` | which files are the sources, and which have changed |
+//! | `builds` | the state of builds: what starts one, and what the last one came to |
 //! | `build`, `build_output` | a run of the build command, and its output |
+//! | `compilations` | whether the host is compiling what was built |
 //! | `listing`, `listing_diff` | the listing, and what a reload changed of it |
 //! | `read`, `checks` | what happens at the keys `r` and `t` |
 //! | `terminal`, `line_editor`, `status` | keys, the prompt, and the status line |
@@ -25,7 +27,9 @@
 
 mod build;
 mod build_output;
+mod builds;
 mod checks;
+mod compilations;
 mod kind;
 mod line_editor;
 mod listing;
@@ -47,6 +51,7 @@ use anyhow::Context as _;
 use clap::builder::styling::AnsiColor;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
+use self::compilations::Compilations;
 use self::project::Project;
 use self::session::Session;
 use self::terminal::Terminal;
@@ -114,10 +119,12 @@ impl Args {
         let config = serve_locally(settings.servable());
         let scheme = if config.http.tls.is_some() { "https" } else { "http" };
         context.messages.listening(scheme, address);
-        let host = Arc::new(context.builder(config).start_loading()?);
+        let compilations = Compilations::new();
+        let builder = context.builder(config).progress(compilations.progress(&context.messages));
+        let host = Arc::new(builder.start_loading()?);
         let server = tokio::spawn(server::serve_http(host.clone(), listener, shutdown.clone()));
         let url = format!("{scheme}://{address}/mcp");
-        let session = Session::start(context, project, settings, host.clone(), url).await;
+        let session = Session::start(context, project, settings, host.clone(), compilations, url).await;
         let ended = session.run(terminal, &shutdown, hangup, server).await;
         context.messages.writer().set_status(None);
         shutdown.cancel();

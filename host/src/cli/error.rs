@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::escape;
 use super::messages::Messages;
 use crate::componentize::ComponentizeError;
 use crate::config::diagnostics::RenderStyle;
@@ -14,6 +15,7 @@ use crate::host::{InspectError, StartError};
 use crate::plugin::LoadError;
 use crate::quote::quote;
 use crate::resource::Error;
+use crate::sandbox::keyvalue::admin::AdminError;
 use crate::scaffold::{ArchiveError, NameError, WriteError};
 use crate::server::ServeError;
 use crate::time::saturating_millis;
@@ -213,6 +215,27 @@ pub(super) enum CliError {
         /// The error of the operating system.
         source: io::Error,
     },
+    /// An operation on a bucket failed.
+    #[error(transparent)]
+    Keyvalue(#[from] AdminError),
+    /// A bucket does not have the key.
+    #[error("the bucket `{bucket}` of the plugin `{plugin}` has no key {}", quote(key))]
+    NoKey {
+        /// The plugin.
+        plugin: String,
+        /// The bucket.
+        bucket: String,
+        /// The requested key.
+        key: String,
+    },
+    /// The file of a value cannot be read.
+    #[error("cannot read {}: {source}", file.display())]
+    ValueFile {
+        /// The file.
+        file: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
     /// Standard input cannot be read.
     #[error("cannot read standard input: {0}")]
     StandardInput(#[source] io::Error),
@@ -250,6 +273,9 @@ impl CliError {
                 } else {
                     RenderStyle::Plain
                 }));
+                if let Some(help) = build_help(error) {
+                    messages.help(&help);
+                }
             }
             _ => {
                 messages.error(&self.to_string());
@@ -268,6 +294,7 @@ impl CliError {
             Self::Config(_)
             | Self::Exposure(_)
             | Self::NoPlugin { .. }
+            | Self::Keyvalue(AdminError::NotGranted { .. })
             | Self::NoPrincipal { .. }
             | Self::ProjectDir { .. }
             | Self::NoProject { .. }
@@ -313,6 +340,13 @@ impl CliError {
                 config.display()
             )),
             Self::NoPlugin { known, .. } => Some(format!("it has {}", known.join(", "))),
+            Self::Keyvalue(AdminError::NotGranted { granted, bucket, .. }) if granted.is_empty() => {
+                Some(format!("it is granted no bucket at all: write `grants.keyvalue = [\"{bucket}\"]` below it"))
+            }
+            Self::Keyvalue(AdminError::NotGranted { granted, .. }) => Some(format!("it has {}", granted.join(", "))),
+            Self::NoKey { plugin, bucket, .. } => {
+                Some(format!("`mcp-host keyvalue list {plugin} {bucket}` prints its keys"))
+            }
             Self::NoPrincipal { known, .. } => Some(format!(
                 "it has {}; one that an issuer, a client CA or an application authenticates is named `ISSUER/NAME`",
                 known.join(", ")
@@ -351,6 +385,18 @@ fn request_help(error: &Error) -> Option<String> {
         | Error::ShuttingDown => return None,
     };
     Some(help)
+}
+
+/// Says how the project is built, if all that its config lacks are files, such as a component before the first build.
+fn build_help(error: &ConfigError) -> Option<String> {
+    let build = error.partial_config()?.dev.as_ref()?.build.as_ref()?;
+    let command = build.as_str().trim();
+    let command = command.lines().next().filter(|first| first.len() == command.len());
+    let command = command.map(|command| format!("`{}`", escape::line(command)));
+    Some(format!(
+        "if it is what this project builds, build it: {}, or `mcp-host dev`, which does so on every save",
+        command.as_deref().unwrap_or("the command of `[dev]`")
+    ))
 }
 
 #[cfg(test)]

@@ -132,7 +132,7 @@ fn print(
     print_imports(inspection, output)?;
     if let Some(compared) = compared {
         output.line("")?;
-        let rows = requirements::rows(&inspection.requirements).collect();
+        let rows = requirements::rows(&inspection.requirements, needs(inspection)).collect();
         Table::new(["GRANT", "IMPORTS", "GRANTED", "STATUS"]).print(rows, output)?;
         for warning in compared.warnings(inspection) {
             output.line("")?;

@@ -6,12 +6,18 @@ use bytesize::ByteSize;
 
 use super::escape;
 use super::messages::Messages;
+use super::stderr::Spinner;
 use crate::engine::Progress;
 
 /// Shows progress as spinners on standard error.
 pub(super) fn with_spinners(messages: &Messages) -> Progress {
     let messages = messages.clone();
-    Progress::new(move |file: &Path, size| messages.spin(message(file, size)))
+    Progress::new(move |file: &Path, size| spinner(&messages, file, size))
+}
+
+/// Shows that a component is being compiled, until the spinner is dropped.
+pub(super) fn spinner(messages: &Messages, file: &Path, size: u64) -> Spinner {
+    messages.spin(message(file, size))
 }
 
 fn message(file: &Path, size: u64) -> String {

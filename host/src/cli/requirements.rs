@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::table::Cell;
-use crate::plugin::{self, GrantStatus, Requirements};
+use crate::plugin::{self, GrantStatus, Needs, Requirements};
 
 /// One capability, for programs.
 #[derive(Debug, Serialize)]
@@ -33,9 +33,18 @@ pub(super) fn report(requirements: &Requirements) -> Vec<RequirementReport<'_>> 
     requirements.iter().map(RequirementReport::from).collect()
 }
 
-/// One row per capability that takes a grant: its name, its imports, its grants, the status.
-pub(super) fn rows(requirements: &Requirements) -> impl Iterator<Item = [Cell; 4]> {
-    requirements.iter().filter(|need| need.status != GrantStatus::NotRequired).map(|need| {
+/// One row per capability that takes a grant: its name, its imports, its grants, the status. Of a provider that says what it asks
+/// for, imports that it asks nothing of, and that are not granted, are left out: they are those of its language's runtime.
+pub(super) fn rows<'r>(
+    requirements: &'r Requirements,
+    asked: Option<&'r Needs>,
+) -> impl Iterator<Item = [Cell; 4]> + use<'r> {
+    let is_shown = move |need: &&plugin::Requirement| match need.status {
+        GrantStatus::NotRequired => false,
+        GrantStatus::NotGranted => asked.is_none_or(|needs| needs.asks_for(need.capability)),
+        _ => true,
+    };
+    requirements.iter().filter(is_shown).map(|need| {
         [
             Cell::verbatim(need.capability.key().unwrap_or(need.capability.name())),
             Cell::optional(package(need)),

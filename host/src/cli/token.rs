@@ -26,6 +26,8 @@ Examples:
 
 /// The beginning of a token, by which scanners for leaked secrets find it.
 const PREFIX: &str = "mcp_";
+/// The length of a token, in characters, from which on it is not warned of: 128 bits in hexadecimal digits are 32, in Base64 22.
+const MIN_TOKEN: usize = 20;
 /// The maximum size of a token that is read from standard input.
 const MAX_INPUT: u64 = 64 << 10;
 
@@ -54,7 +56,16 @@ impl Args {
         let mut output = context.output();
         match self.command {
             TokenCommand::New { json } => print_new(&mut output, json)?,
-            TokenCommand::Hash => output.line(&TokenDigest::of(&read_token()?).to_string())?,
+            TokenCommand::Hash => {
+                let token = read_token()?;
+                if token.len() < MIN_TOKEN {
+                    context.messages.warning(&format!(
+                        "a token of {} characters can be found by trying, by whoever sees its digest; `mcp-host token new` makes one of 256 bits",
+                        token.len()
+                    ));
+                }
+                output.line(&TokenDigest::of(&token).to_string())?;
+            }
         }
         Ok(output.flush()?)
     }

@@ -181,13 +181,16 @@ pub enum GlobError {
     TooLong,
 }
 
+/// What to write instead of a glob without scheme.
+fn no_scheme_help(glob: &str, mount: &str) -> String {
+    let below = glob.trim_start_matches('/');
+    format!("write `**/{below}` for any mount, or begin with a mount: `{mount}{below}`")
+}
+
 impl Suggest for GlobError {
     fn suggestion(&self, _: &str) -> String {
         match self {
-            Self::NoScheme(glob) => {
-                let below = glob.trim_start_matches('/');
-                format!("write `**/{below}` for any mount, or begin with a mount: `git://linux/{below}`")
-            }
+            Self::NoScheme(glob) => no_scheme_help(glob, "git://linux/"),
             Self::PartialSegment => {
                 "write `**` between slashes, as in `git://linux/**` or `**/.env`; `*` stays in one segment".into()
             }
@@ -348,7 +351,19 @@ impl FromNode for UriGlob {
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
-        node.parse()
+        let written = node.string::<Self>()?;
+        let error = match written.parse() {
+            Ok(glob) => return Some(glob),
+            Err(error) => error,
+        };
+        // A glob of the example's mount would match nothing here.
+        match (&error, node.context.declared.borrow().mounts.first()) {
+            (GlobError::NoScheme(glob), Some(mount)) => {
+                node.report_error(error.to_string(), no_scheme_help(glob, mount.as_str()));
+            }
+            _ => node.reject(&error),
+        }
+        None
     }
 }
 

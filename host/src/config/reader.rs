@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use super::Environment;
 use super::error::{Diagnostic, Diagnostics};
+use crate::uri::Mount;
 
 pub(super) use node::Node;
 pub(super) use schema::{KeyDocs, Schema, documented};
@@ -58,6 +59,7 @@ pub(super) struct DeclaredNames {
     pub(super) principals: Vec<String>,
     pub(super) groups: Vec<String>,
     pub(super) issuers: Vec<String>,
+    pub(super) mounts: Vec<Mount>,
 }
 
 impl<'a> ReadContext<'a> {

@@ -16,10 +16,6 @@ pub(super) struct Session<'p> {
     rate_wait: Duration,
 }
 
-/// What to do about a failure of the provider that no check is about.
-const FAILED_BY_ITSELF: &str = "the provider failed by itself: its log has the message, and the stack where its language gives one; a \
-    directory, origin or bucket that it misses is granted by `--dir`, `--http`, `--keyvalue`, or `--plugin NAME` of a config";
-
 /// The outcome of a call that has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum NoAnswer {
@@ -40,9 +36,11 @@ impl NoAnswer {
             Self::Limited => {}
             Self::Unavailable(fault) => session.report.note(check, format!("{what} could not be tested: {fault}")),
             Self::Refused(fault) | Self::Broken(fault) => {
-                session.report.problem(check, format!("{what}: {fault}"));
+                let message = format!("{what}: {fault}");
                 if matches!(fault, Fault::Internal(_) | Fault::Trap(_) | Fault::Panicked(_)) {
-                    session.report.note(check, FAILED_BY_ITSELF);
+                    session.report.provider_failure(check, message);
+                } else {
+                    session.report.problem(check, message);
                 }
             }
         }
@@ -88,6 +86,7 @@ impl<'p> Session<'p> {
     ) -> Result<T, NoAnswer> {
         loop {
             self.report.calls = self.report.calls.saturating_add(1);
+            plugin.take_last_errors();
             let fault = match call(plugin.unvalidated()).await {
                 Ok(answer) => return Ok(answer),
                 Err(Fault::RateLimited(wait)) if self.rate_wait.saturating_add(wait) <= MAX_RATE_WAIT => {
@@ -112,8 +111,38 @@ impl<'p> Session<'p> {
                     self.report.problem(Check::Limits, format!("{what}: {fault}"));
                     NoAnswer::Limited
                 }
+                Fault::Trap(message) => {
+                    NoAnswer::Broken(Fault::Trap(with_last_errors(message, &plugin.take_last_errors())))
+                }
                 fault => NoAnswer::Broken(fault),
             });
         }
+    }
+}
+
+/// Adds to the message of a trap what the guest wrote before it: for a panic in Rust, the message and its place.
+fn with_last_errors(trap: String, lines: &[String]) -> String {
+    // A sandboxed guest has no such variable.
+    let lines: Vec<_> =
+        lines.iter().map(|line| line.trim()).filter(|line| !line.contains("`RUST_BACKTRACE=1`")).collect();
+    if lines.is_empty() { trap } else { format!("{trap}; before, it wrote: {}", lines.join(" ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_message_of_a_panic_is_added_to_its_trap() {
+        assert_eq!(with_last_errors("unreachable".to_owned(), &[]), "unreachable");
+        let lines = [
+            "thread '<unnamed>' panicked at src/lib.rs:60:88:",
+            "oops 0",
+            "note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace",
+        ];
+        assert_eq!(
+            with_last_errors("unreachable".to_owned(), &lines.map(str::to_owned)),
+            "unreachable; before, it wrote: thread '<unnamed>' panicked at src/lib.rs:60:88: oops 0"
+        );
     }
 }

@@ -85,17 +85,20 @@ pub enum InspectError {
 }
 
 impl PluginCheck {
-    /// Returns the warnings about a plugin that loads: grants that are missing or unused, and an invalid statement of what it asks
-    /// for.
+    /// Returns the warnings about a plugin that loads: grants that are missing or unused, settings of another type than the provider
+    /// declares, and an invalid statement of what it asks for.
     pub fn warnings(&self) -> Vec<String> {
         let of_provider = |provider: &CheckedProvider| -> Vec<String> {
-            let invalid_needs = provider.needs.as_ref().err().map(NeedsError::warning);
-            provider.requirements.warnings().chain(invalid_needs).collect()
+            let of_needs = match &provider.needs {
+                Ok(needs) => needs.as_ref().map(|needs| needs.warnings(&self.plugin)).unwrap_or_default(),
+                Err(error) => vec![error.warning()],
+            };
+            provider.requirements.warnings().chain(of_needs).collect()
         };
         self.provider.as_ref().map(of_provider).unwrap_or_default()
     }
 
-    /// Returns what the provider asks for and the plugin is not granted, and settings that differ from what it reads. That is the
+    /// Returns what the provider asks for and the plugin is not granted, and settings that it does not read. That is the
     /// admin's choice, and no warning.
     pub fn notes(&self) -> Vec<String> {
         let needs = self.provider.as_ref().and_then(|provider| provider.needs.as_ref().ok()?.as_ref());

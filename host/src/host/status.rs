@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::digest::Digest;
 use crate::plugin::{FaultKind, LoadError, NotLoaded, PluginSlot};
 use crate::uri::Mount;
 
@@ -17,6 +18,8 @@ pub struct PluginStatus {
     pub mount: Mount,
     /// Its state.
     pub state: PluginState,
+    /// The digest of the component that is served; none for a native provider.
+    pub digest: Option<Digest>,
     /// The number of faults since it was loaded, by kind. Kinds without faults are left out.
     pub faults: BTreeMap<FaultKind, u64>,
 }
@@ -38,11 +41,12 @@ pub enum PluginState {
 
 impl PluginStatus {
     pub(super) fn new(slot: &PluginSlot) -> Self {
+        let digest = slot.plugin.as_ref().ok().and_then(|plugin| plugin.digest());
         let (state, faults) = match &slot.plugin {
             Ok(plugin) => (plugin.suspended_for().map_or(PluginState::Ready, PluginState::Suspended), plugin.faults()),
             Err(NotLoaded::Loading) => (PluginState::Loading, BTreeMap::new()),
             Err(NotLoaded::Failed { error, .. }) => (PluginState::LoadFailed(error.clone()), BTreeMap::new()),
         };
-        Self { name: slot.name.clone(), mount: slot.mount.clone(), state, faults }
+        Self { name: slot.name.clone(), mount: slot.mount.clone(), state, digest, faults }
     }
 }

@@ -127,10 +127,13 @@ impl Host {
                 by_plugin.entry(self.slot_index(one.uri)).or_default().push_back(one);
             }
             let groups = by_plugin.into_values().map(|group| self.subscribe_group(subscriber, group));
+            // Boxed: only while there is something to do, which for an idle subscriber is not the rule.
+            let mut attempts = Box::pin(join_all(groups));
             tokio::select! {
-                _ = join_all(groups) => {}
+                _ = &mut attempts => {}
                 _ = reloads.changed() => continue,
             }
+            drop(attempts);
             if reloads.changed().await.is_err() {
                 // The host is being dropped.
                 return std::future::pending().await;

@@ -8,12 +8,13 @@
 //!   "http": [{ "origin": "https://docs.rs", "why": "pages" }],
 //!   "dirs": [{ "guest": "/repo", "mode": "ro", "why": "the repository" }],
 //!   "keyvalue": [{ "bucket": "pages", "why": "the cache" }],
+//!   "sql": [{ "database": "shop", "why": "orders" }],
 //!   "env": [{ "name": "LANG", "why": "the language of titles" }],
 //!   "config": { "rev": { "type": "string", "default": "HEAD", "why": "the revision that is listed" } }
 //! }
 //! ```
 //!
-//! All members are optional, and unknown ones are invalid. The section is read at the top level of the component, else in its core
+//! All members are optional; unknown and repeated ones are invalid. The section is read at the top level of the component, else in its core
 //! modules. One that is invalid, or of which there are several, is a warning, and is ignored. Loading a plugin never reads it.
 //!
 //! Everything here was written by the publisher of the component: names are valid by their types, and texts must be escaped before
@@ -21,6 +22,7 @@
 
 mod comparison;
 mod setting;
+mod unique_json;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -30,8 +32,9 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::Value;
 
 pub use self::setting::{NeededSetting, SettingType};
-use super::PluginRuntime;
-use crate::config::grants::{BucketName, EnvName, GuestPath};
+use self::unique_json::UniqueJson;
+use super::{Capability, PluginRuntime};
+use crate::config::grants::{BucketName, DatabaseName, EnvName, GuestPath};
 use crate::engine::CustomSectionError;
 use crate::net::OriginPattern;
 
@@ -53,6 +56,8 @@ pub struct Needs {
     pub dirs: Vec<NeededDir>,
     /// Key-value buckets that it opens.
     pub keyvalue: Vec<NeededBucket>,
+    /// SQL databases that it queries.
+    pub sql: Vec<NeededDatabase>,
     /// Environment variables that it reads.
     pub env: Vec<NeededVariable>,
     /// Keys of its config.
@@ -114,6 +119,19 @@ pub struct NeededBucket {
     pub why: Option<String>,
 }
 
+/// An SQL database that a provider queries.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct NeededDatabase {
+    /// The name that it asks for.
+    #[serde(serialize_with = "to_text", deserialize_with = "from_text")]
+    pub database: DatabaseName,
+    /// What for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
 /// An environment variable that a provider reads.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -158,13 +176,27 @@ impl Needs {
     pub fn parse(section: &[u8]) -> Result<Self, NeedsError> {
         let text = str::from_utf8(section).map_err(|_| NeedsError::NotUtf8)?;
         let syntax_error = |error: serde_json::Error| invalid(&error.to_string());
-        check_objects(&serde_json::from_str(text).map_err(syntax_error)?)?;
+        let UniqueJson(json) = serde_json::from_str(text).map_err(syntax_error)?;
+        check_objects(&json)?;
         let needs: Self = serde_json::from_str(text).map_err(syntax_error)?;
         needs.check_repetitions()?;
         for (key, setting) in &needs.config {
             setting.check(key).map_err(|reason| invalid(&format!("`config` has `{key}`: {reason}")))?;
         }
         Ok(needs)
+    }
+
+    /// Returns whether it asks for something of that kind.
+    pub(crate) fn asks_for(&self, capability: Capability) -> bool {
+        match capability {
+            Capability::Directories => !self.dirs.is_empty(),
+            Capability::Http => !self.http.is_empty(),
+            Capability::Keyvalue => !self.keyvalue.is_empty(),
+            Capability::Sql => !self.sql.is_empty(),
+            Capability::Variables => !self.env.is_empty(),
+            Capability::Config => !self.config.is_empty(),
+            _ => true,
+        }
     }
 
     /// Returns whether it asks for nothing.
@@ -176,6 +208,7 @@ impl Needs {
         check_unique("http", self.http.iter().map(|need| &need.origin))?;
         check_unique("dirs", self.dirs.iter().map(|need| &need.guest))?;
         check_unique("keyvalue", self.keyvalue.iter().map(|need| &need.bucket))?;
+        check_unique("sql", self.sql.iter().map(|need| &need.database))?;
         check_unique("env", self.env.iter().map(|need| &need.name))
     }
 }
@@ -249,6 +282,7 @@ mod tests {
             "http": [{ "origin": "https://docs.rs", "why": "pages" }, { "origin": "https://*.example.com" }],
             "dirs": [{ "guest": "/repo", "mode": "ro" }, { "guest": "/drafts", "mode": "rw", "why": "yours" }],
             "keyvalue": [{ "bucket": "pages" }],
+            "sql": [{ "database": "shop", "why": "orders" }],
             "env": [{ "name": "LANG", "why": "titles" }],
             "config": { "rev": { "type": "string", "default": "HEAD", "why": "a revision" }, "most": { "type": "integer" } },
         });
@@ -273,6 +307,7 @@ mod tests {
             (json!({ "dirs": [{ "guest": "/repo", "mode": "rwx" }] }), "unknown variant `rwx`"),
             (json!({ "dirs": [{ "guest": "/a" }, { "guest": "/a", "mode": "rw" }] }), "`dirs` has `/a` twice"),
             (json!({ "keyvalue": [{ "bucket": "" }] }), "is not a bucket name"),
+            (json!({ "sql": [{ "database": "a b" }] }), "is not a database name"),
             (json!({ "env": [{ "name": "A=B" }] }), "not a valid variable name"),
             (json!({ "env": [{ "name": "A" }, { "name": "A" }] }), "`env` has `A` twice"),
             (json!({ "config": { "a": { "type": "number" } } }), "unknown variant `number`"),
@@ -283,6 +318,14 @@ mod tests {
         ] {
             let error = parse(&value).unwrap_err();
             assert!(error.contains(expected), "{value}: {error}");
+        }
+        for repeated in [
+            r#"{"config": {"a": {"type": "string"}, "a": {"type": "integer"}}}"#,
+            r#"{"config": {"t": {"type": "table", "default": {"a": [{"a": 1, "a": 2}]}}}}"#,
+            r#"{"a": {}, "a": {}}"#,
+        ] {
+            let error = Needs::parse(repeated.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains("an object has `a` twice"), "{error}");
         }
         assert!(matches!(Needs::parse(b"{\"http\": \xff}"), Err(NeedsError::NotUtf8)));
         assert!(matches!(Needs::parse(b""), Err(NeedsError::Invalid(_))));

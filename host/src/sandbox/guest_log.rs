@@ -26,8 +26,10 @@ use crate::log_target;
 use crate::text::prefix;
 use crate::throttle::Throttle;
 
+mod last_lines;
 mod stream;
 
+use self::last_lines::LastLines;
 pub(crate) use self::stream::GuestStreams;
 
 /// The bytes of one line that are kept.
@@ -52,16 +54,41 @@ pub(crate) struct GuestLog {
     limiter: DefaultDirectRateLimiter,
     dropped: Throttle,
     dropped_bytes: AtomicU64,
+    /// What was written last on standard error, if that is kept.
+    last_errors: Option<LastLines>,
 }
 
 impl GuestLog {
     /// A log for that plugin with an allowance of bytes per minute.
     pub(crate) fn new(plugin: Arc<str>, bytes_per_minute: u64) -> Arc<Self> {
+        Arc::new(Self::without_last_errors(plugin, bytes_per_minute))
+    }
+
+    /// A log that also keeps what was written last on standard error, for the author of the provider.
+    pub(crate) fn keeping_last_errors(plugin: Arc<str>, bytes_per_minute: u64) -> Arc<Self> {
+        let log = Self::without_last_errors(plugin, bytes_per_minute);
+        Arc::new(Self { last_errors: Some(LastLines::default()), ..log })
+    }
+
+    fn without_last_errors(plugin: Arc<str>, bytes_per_minute: u64) -> Self {
         let bytes_per_minute = u32::try_from(bytes_per_minute).unwrap_or(u32::MAX);
         let bytes_per_minute = NonZeroU32::new(bytes_per_minute).unwrap_or(NonZeroU32::MIN);
         let allowance = RateLimiter::direct(Quota::per_minute(bytes_per_minute));
         let (dropped, dropped_bytes) = (Throttle::new(LOG_INTERVAL), AtomicU64::new(0));
-        Arc::new(Self { plugin, bytes_per_minute, limiter: allowance, dropped, dropped_bytes })
+        Self { plugin, bytes_per_minute, limiter: allowance, dropped, dropped_bytes, last_errors: None }
+    }
+
+    /// Takes the last lines of standard error since this was called last, escaped and bounded; none if they are not kept.
+    pub(crate) fn take_last_errors(&self) -> Vec<String> {
+        self.last_errors.as_ref().map(LastLines::take).unwrap_or_default()
+    }
+
+    /// Logs lines of standard error.
+    fn error_lines(&self, lines: &str) {
+        if let Some(last) = &self.last_errors {
+            last.push(lines);
+        }
+        self.message(Level::Warn, "", lines);
     }
 
     /// Logs the lines of a message, as far as the allowance goes.

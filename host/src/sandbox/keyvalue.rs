@@ -9,7 +9,7 @@
 //!
 //! Guests use `wasi:keyvalue` in the standard's newest draft ([`wasi_draft2`]), or in the previous one
 //! ([`wasi_draft1`]), which other hosts implement. Both are thin: [`Keyvalue`] has one method per operation, and
-//! [`store`] performs it.
+//! [`store`] performs it. The command line uses the same operations without a guest (`admin`).
 //!
 //! # Guarantees
 //!
@@ -49,6 +49,8 @@
 
 #[cfg(not(feature = "keyvalue"))]
 mod absent;
+#[cfg(feature = "cli")]
+pub(crate) mod admin;
 mod bindings;
 #[cfg(feature = "keyvalue")]
 mod database;
@@ -133,6 +135,14 @@ pub struct Cas {
     version: KeyVersion,
 }
 
+/// Returns the buckets that are granted to a plugin, with their quotas.
+fn granted_buckets(plugin: &config::Plugin) -> impl Iterator<Item = (&str, Quota)> {
+    plugin.grants.keyvalue.iter().map(|(name, grant)| {
+        let keys = u64::try_from(grant.keys.get()).unwrap_or(u64::MAX);
+        (name.as_str(), Quota { bytes: grant.quota.bytes(), keys })
+    })
+}
+
 impl Keyvalue {
     /// Creates the buckets that are granted to the plugin, stored below `state_dir`.
     pub(crate) fn new(
@@ -141,13 +151,8 @@ impl Keyvalue {
         log: &Arc<GuestLog>,
         memory: Arc<MemoryBudget>,
     ) -> Self {
-        let quota = |grant: &config::grants::KeyvalueGrant| Quota {
-            bytes: grant.quota.bytes(),
-            keys: u64::try_from(grant.keys.get()).unwrap_or(u64::MAX),
-        };
-        let granted = &plugin.grants.keyvalue;
         Self {
-            granted: granted.iter().map(|(name, grant)| (name.as_str().to_owned(), quota(grant))).collect(),
+            granted: granted_buckets(plugin).map(|(name, quota)| (name.to_owned(), quota)).collect(),
             database_path: state_dir.map(|state| DatabasePath::new(state, &plugin.name)),
             database: Arc::default(),
             refusal_log: RefusalLog::new(plugin.name.as_str().into(), log),
@@ -288,9 +293,7 @@ impl Keyvalue {
         match checked {
             // In use by another process.
             Ok(()) | Err(StoreError::Busy) => Ok(()),
-            Err(StoreError::Damaged(reason)) => Err(format!("{} is damaged: {reason}", file.display())),
-            Err(StoreError::Failed(reason)) => Err(format!("{}: {reason}", file.display())),
-            Err(error) => Err(format!("{}: {error}", file.display())),
+            Err(error) => Err(error.for_admin(&file)),
         }
     }
 

@@ -10,6 +10,7 @@
 //! | `initialize` with malformed parameters | rejected: invalid params |
 //! | `server/discover` in a session, of a revision with sessions | rejected: method not found |
 //! | a request for resources, or of an unknown method, whose revision is known and confirmed | direct |
+//! | `subscriptions/listen` whose revision has it and is confirmed | direct over HTTP, forwarded over stdio |
 //! | any other | forwarded: rmcp answers it, or rejects it with a message of its own |
 //!
 //! The revision of a request follows from its `_meta`, by the rules of rmcp:
@@ -24,7 +25,7 @@ use rmcp::model::RequestId;
 
 use super::jsonrpc::{ALREADY_INITIALIZED, DeclaredRevision, Kind, Message, Rejection};
 use super::methods;
-use super::params::InvalidParams;
+use super::params::{InvalidParams, ListenParams, Params};
 use super::resource_requests::ResourceRequest;
 use super::revision::Revision;
 use crate::host::Host;
@@ -48,6 +49,8 @@ pub(super) enum Lifecycle {
 pub(super) enum Dispatch {
     /// The host answers it in this revision.
     Direct(Result<ResourceRequest, InvalidParams>, Revision),
+    /// It is `subscriptions/listen`, which the host can answer. Over stdio rmcp gets it, which ends it when it is cancelled.
+    Listen(ListenParams),
     /// rmcp gets it.
     Forward,
 }
@@ -77,6 +80,11 @@ pub(super) fn dispatch(
         _ => {}
     }
     let revision = request_revision(message, lifecycle).filter(|revision| is_confirmed(*revision));
+    if let (Ok(Params::Listen(listen)), Some(revision)) = (params, revision)
+        && methods::is_supported(host, revision, method)
+    {
+        return Ok(Dispatch::Listen(listen.clone()));
+    }
     let direct =
         revision.and_then(|revision| Some((ResourceRequest::from_message(host, revision, message)?, revision)));
     Ok(direct.map_or(Dispatch::Forward, |(request, revision)| Dispatch::Direct(request, revision)))

@@ -276,7 +276,11 @@ impl ServerHandler for Handler {
     }
 
     fn accepted_subscription_filter(&self, requested: &SubscriptionFilter) -> Option<SubscriptionFilter> {
-        Some(notifications::accept_filter(&self.host, requested))
+        let mut accepted = SubscriptionFilter::new();
+        accepted.resources_list_changed = requested.resources_list_changed;
+        let uris = requested.resource_subscriptions.clone();
+        accepted.resource_subscriptions = uris.map(|uris| notifications::accepted_uris(&self.host, uris));
+        Some(accepted)
     }
 
     async fn listen(&self, stream: SubscriptionContext) -> Result<(), ErrorData> {

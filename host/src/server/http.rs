@@ -31,6 +31,7 @@ mod guarded_body;
 mod head;
 mod json_response;
 mod layers;
+mod listen;
 mod listener;
 mod options;
 mod post;
@@ -40,6 +41,7 @@ mod request_body;
 mod rmcp_service;
 mod service;
 mod sessions;
+mod sse_response;
 mod stream_limiter;
 mod unread_body;
 

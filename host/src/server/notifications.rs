@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use rmcp::RoleServer;
-use rmcp::model::{ResourceUpdatedNotificationParam, SubscriptionFilter};
+use rmcp::model::ResourceUpdatedNotificationParam;
 use rmcp::service::{Peer, SubscriptionContext};
 use tokio::sync::{Mutex, OnceCell};
 #[cfg(feature = "http")]
@@ -111,24 +111,19 @@ async fn deliver_updates(subscriber: Arc<Subscriber>, delivering: Arc<Mutex<()>>
     }
 }
 
-/// Returns the part of a filter that is acknowledged. It depends neither on the principal, which is unknown here, nor on the
+/// Returns the URIs of a filter that are acknowledged. They depend neither on the principal, which rmcp does not tell, nor on the
 /// mounts, whose existence is not public: URIs are acknowledged whether or not there are such resources.
-pub(super) fn accept_filter(host: &Host, requested: &SubscriptionFilter) -> SubscriptionFilter {
-    let mut accepted = SubscriptionFilter::new();
-    accepted.resources_list_changed = requested.resources_list_changed;
-    accepted.resource_subscriptions = requested.resource_subscriptions.as_ref().map(|uris| {
-        let mut bytes = 0_usize;
-        let served = uris.iter().take(MAX_CHECKED_URIS).filter(|uri| host.is_uri(uri));
-        let few_enough = served.take(Subscriber::MAX_RESOURCES).take_while(|uri| {
-            bytes = bytes.saturating_add(uri.len());
-            bytes <= Subscriber::MAX_URI_BYTES
-        });
-        few_enough.cloned().collect()
+pub(super) fn accepted_uris(host: &Host, uris: Vec<String>) -> Vec<String> {
+    let mut bytes = 0_usize;
+    let served = uris.into_iter().take(MAX_CHECKED_URIS).filter(|uri| host.is_uri(uri));
+    let few_enough = served.take(Subscriber::MAX_RESOURCES).take_while(|uri| {
+        bytes = bytes.saturating_add(uri.len());
+        bytes <= Subscriber::MAX_URI_BYTES
     });
-    accepted
+    few_enough.collect()
 }
 
-/// Serves one `subscriptions/listen` until the client cancels it, or until shutdown. It fails if it cannot be recorded.
+/// Serves one `subscriptions/listen` behind rmcp, until the client cancels it, or until shutdown. It fails if it cannot be recorded.
 pub(super) async fn listen(
     host: &Host,
     principal: &Principal,

@@ -3,8 +3,7 @@
 use std::path::Path;
 
 use super::probe::{self, Answer};
-use super::tool::Tool;
-use super::version;
+use super::version::{self, Version};
 
 /// The directory of the package lists of APT.
 const APT_LISTS: &str = "/var/lib/apt/lists";
@@ -51,19 +50,20 @@ impl System {
         }
     }
 
-    /// Returns the command that installs a tool, or what to download.
-    pub(super) async fn install(&self, tool: &Tool) -> String {
-        for installer in tool.installers {
-            if let Some(command) = self.command(*installer, tool).await {
+    /// Returns the command of the first of these installers that this system has, or what to download. A package that is older than
+    /// `oldest` does not do.
+    pub(super) async fn install(&self, installers: &[Installer], oldest: Option<Version>) -> String {
+        for installer in installers {
+            if let Some(command) = self.command(*installer, oldest).await {
                 return command;
             }
         }
         String::new()
     }
 
-    async fn command(&self, installer: Installer, tool: &Tool) -> Option<String> {
+    async fn command(&self, installer: Installer, oldest: Option<Version>) -> Option<String> {
         match installer {
-            Installer::Apt(package) if self.apt && (self.without_lists || has_candidate(package, tool).await) => {
+            Installer::Apt(package) if self.apt && (self.without_lists || has_candidate(package, oldest).await) => {
                 Some(self.apt_command(package))
             }
             Installer::Brew(formula) if self.brew => Some(format!("brew install {formula}")),
@@ -86,20 +86,19 @@ impl System {
 }
 
 /// Whether APT has the package in a version that is recent enough.
-async fn has_candidate(package: &str, tool: &Tool) -> bool {
+async fn has_candidate(package: &str, oldest: Option<Version>) -> bool {
     let Some(apt) = probe::find("apt-cache") else { return false };
     let Answer::Said(said) = probe::run(&apt, &["policy", package]).await else { return false };
-    is_candidate(&said, tool)
+    // The version of `rustup` is not that of Rust.
+    is_candidate(&said, oldest.filter(|_| package != "rustup"))
 }
 
 /// Reads the line `Candidate:` of `apt-cache policy`.
-fn is_candidate(said: &str, tool: &Tool) -> bool {
+fn is_candidate(said: &str, oldest: Option<Version>) -> bool {
     let candidate = said.lines().find_map(|line| line.trim().strip_prefix("Candidate:")).map(str::trim);
-    match (candidate, tool.oldest) {
+    match (candidate, oldest) {
         (None | Some("(none)"), _) => false,
-        // The version of `rustup` is not that of Rust.
         (Some(_), None) => true,
-        (Some(_), Some(_)) if tool.installers.contains(&Installer::Apt("rustup")) => true,
         (Some(candidate), Some(oldest)) => version::find(candidate).is_some_and(|(_, found)| found >= oldest),
     }
 }
@@ -112,35 +111,39 @@ fn has_package_lists(folder: &Path) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::language::Language;
-    use crate::toolchain::tool::tools;
-
-    fn tool(language: Language, name: &str) -> &'static Tool {
-        tools(language).iter().find(|tool| tool.name == name).unwrap()
-    }
 
     #[test]
     fn a_package_that_is_too_old_or_not_there_is_not_offered() {
         let policy = |candidate: &str| format!("golang-go:\n  Installed: (none)\n  Candidate: {candidate}\n");
-        let go = tool(Language::Go, "go");
-        assert!(is_candidate(&policy("2:1.24~2"), go));
+        let oldest = Some(Version(1, 24));
+        assert!(is_candidate(&policy("2:1.24~2"), oldest));
         for candidate in ["2:1.19~1", "(none)"] {
-            assert!(!is_candidate(&policy(candidate), go), "{candidate}");
+            assert!(!is_candidate(&policy(candidate), oldest), "{candidate}");
         }
-        assert!(!is_candidate("", go));
-        assert!(is_candidate(&policy("1.27.1-1"), tool(Language::Rust, "cargo")), "that is the version of rustup");
+        assert!(!is_candidate("", oldest));
+        assert!(is_candidate(&policy("0.1"), None) && !is_candidate(&policy("(none)"), None));
     }
 
     #[tokio::test]
     async fn the_command_is_that_of_the_package_manager_of_the_system() {
         let none = System { apt: false, brew: false, rustup: false, sudo: false, without_lists: false };
-        let venv = tool(Language::Python, "venv");
-        let apt = System { apt: true, sudo: true, without_lists: true, ..none };
-        assert_eq!(apt.install(venv).await, "sudo apt-get update && sudo apt-get install python3-venv");
-        assert_eq!(System { brew: true, ..none }.install(venv).await, "brew install python");
-        let target = tool(Language::Rust, "wasm32-wasip2");
-        assert_eq!(System { rustup: true, ..none }.install(target).await, "rustup target add wasm32-wasip2");
-        assert!(none.install(venv).await.contains("https://www.python.org"));
+        let installers = [
+            Installer::Rustup("target add wasm32-wasip2"),
+            Installer::Apt("python3-venv"),
+            Installer::Brew("python"),
+            Installer::Page("Python: https://www.python.org"),
+        ];
+        for (system, expected) in [
+            (
+                System { apt: true, sudo: true, without_lists: true, ..none },
+                "sudo apt-get update && sudo apt-get install python3-venv",
+            ),
+            (System { brew: true, ..none }, "brew install python"),
+            (System { rustup: true, ..none }, "rustup target add wasm32-wasip2"),
+            (none, "install Python: https://www.python.org"),
+        ] {
+            assert_eq!(system.install(&installers, None).await, expected);
+        }
     }
 
     #[test]

@@ -90,7 +90,7 @@ impl Provider for Files {
 
     fn complete(&self, _: &str, argument: &Argument, _: &[Argument]) -> Result<Completion> {
         match argument.name.as_str() {
-            "path" => folder::complete(&self.folder, &argument.value, route::template_value),
+            "path" => folder::complete(&self.folder, &argument.value, folder::template_value),
             "lines" => Ok(Completion::matching(["1-100", "-100"], &argument.value)),
             "bytes" => Ok(Completion::matching(["0-4095", "-4096"], &argument.value)),
             _ => Ok(Completion::matching(["text"], &argument.value)),

@@ -122,12 +122,6 @@ impl Span {
     }
 }
 
-/// Returns the value of `{+path}` that expands to the path of an item, if there is one: RFC 6570 (section 3.2.3) copies
-/// some characters verbatim that have another meaning in a path.
-pub(crate) fn template_value(names: &str) -> Option<String> {
-    (!names.contains(['?', '#', '[', ']', '%'])).then(|| names.to_owned())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

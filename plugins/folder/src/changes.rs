@@ -29,6 +29,8 @@ pub enum Watched {
     Item(String),
     /// Something that may change with any file.
     AllFiles,
+    /// Something whose state the provider knows: a hash of it, from [`state_hash`].
+    State(u64),
     /// Nothing that can ever exist.
     Nothing,
 }
@@ -47,9 +49,27 @@ pub fn changes(
     since: Option<&str>,
     parse: impl Fn(&str) -> Watched,
 ) -> Result<Changes> {
-    let now = Token::capture(folder, watched, parse)?;
-    let Some(since) = since else { return Ok(Changes::none(now.to_string())) };
-    let Some(then) = Token::parse(since) else { return Ok(Changes::all(now.to_string(), watched)) };
+    let listing = hash_all(folder, "", true)?;
+    let state = |path: &str| match parse(path) {
+        Watched::Item(names) => state_of(folder, &names),
+        Watched::AllFiles => listing,
+        Watched::State(state) => state,
+        Watched::Nothing => 0,
+    };
+    Ok(changes_of_states(listing, watched, since, state))
+}
+
+/// Returns what changed since a token, for a provider that knows all states: that of the listing and, by `state`, those
+/// of paths, as hashes from [`state_hash`].
+pub fn changes_of_states(
+    listing: u64,
+    watched: &[String],
+    since: Option<&str>,
+    state: impl Fn(&str) -> u64,
+) -> Changes {
+    let now = Token::new(listing, watched, state);
+    let Some(since) = since else { return Changes::none(now.to_string()) };
+    let Some(then) = Token::parse(since) else { return Changes::all(now.to_string(), watched) };
     let mut changes = Changes::none(now.to_string());
     if then.listing != now.listing {
         changes = changes.listing_changed();
@@ -62,7 +82,7 @@ pub fn changes(
         _ => false,
     };
     changes.changed.extend(watched.iter().filter(|path| !same(path)).cloned());
-    Ok(changes)
+    changes
 }
 
 /// A decoded token.
@@ -82,16 +102,10 @@ enum States {
 }
 
 impl Token {
-    fn capture(folder: &Folder, watched: &[String], parse: impl Fn(&str) -> Watched) -> Result<Self> {
-        let listing = hash_all(folder, "", true)?;
-        let state = |path: &String| match parse(path) {
-            Watched::Item(names) => state_of(folder, &names),
-            Watched::AllFiles => listing,
-            Watched::Nothing => 0,
-        };
+    fn new(listing: u64, watched: &[String], state: impl Fn(&str) -> u64) -> Self {
         let each: BTreeMap<u64, u64> = watched.iter().map(|path| (hash(path), state(path))).collect();
         let watched = if each.len() <= MAX_WATCHED { States::Each(each) } else { States::Together(hash(&each)) };
-        Ok(Self { listing, watched })
+        Self { listing, watched }
     }
 
     fn parse(token: &str) -> Option<Self> {
@@ -162,6 +176,11 @@ fn hash_all(folder: &Folder, names: &str, is_deep: bool) -> Result<u64> {
 fn fingerprint(item: &Item) -> impl Hash {
     let state = (item.kind == ItemKind::File).then_some((item.size, item.modified, item.changed));
     (item.found.names.clone(), item.kind, state)
+}
+
+/// Returns the hash of a state, for [`Watched::State`] and [`changes_of_states`].
+pub fn state_hash(state: &(impl Hash + ?Sized)) -> u64 {
+    hash(state)
 }
 
 fn hash(value: &(impl Hash + ?Sized)) -> u64 {

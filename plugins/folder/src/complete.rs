@@ -33,6 +33,12 @@ pub fn complete(folder: &Folder, typed: &str, value: impl Fn(&str) -> Option<Str
     Ok(completion)
 }
 
+/// Returns the value of `{+path}` that expands to the path of an item, if there is one: RFC 6570 (section 3.2.3) copies
+/// some characters verbatim that have another meaning in a path.
+pub fn template_value(names: &str) -> Option<String> {
+    (!names.contains(['?', '#', '[', ']', '%'])).then(|| names.to_owned())
+}
+
 /// Adds what a walk shows, and returns it.
 fn add(
     completion: &mut Completion,

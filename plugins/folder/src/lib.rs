@@ -22,7 +22,7 @@ mod survey;
 mod tree;
 mod walk;
 
-pub use complete::complete;
+pub use complete::{complete, template_value};
 pub use disk::OpenFile;
 pub use rules::{DotNames, Rules, is_hidden};
 pub use tree::{Folder, Found, Item, ItemKind, last_name};

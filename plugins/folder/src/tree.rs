@@ -21,6 +21,9 @@ use unicode_normalization::UnicodeNormalization;
 /// The maximum number of links on the way to an item, as Linux has it.
 const MAX_LINKS: usize = 40;
 
+/// How often a file that changes while it is read is read again.
+const MAX_READS: usize = 3;
+
 /// The type of an item.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum ItemKind {
@@ -41,7 +44,7 @@ impl ItemKind {
 }
 
 /// The location of a visible item.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Found {
     /// The names below the folder.
     pub names: String,
@@ -57,7 +60,7 @@ impl Found {
 }
 
 /// A file or folder with its current metadata.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Item {
     /// Where it is.
     pub found: Found,
@@ -174,6 +177,28 @@ impl Folder {
         let file = self.open_file(&item.found)?;
         let item = Item::new(item.found.clone(), file.stat()?)?;
         if item.kind == ItemKind::File { Ok((file, item)) } else { Err(Failure::NotFound) }
+    }
+
+    /// Reads a file of at most `max` bytes as a whole, and returns its bytes with its metadata at that time.
+    ///
+    /// # Errors
+    ///
+    /// As for [`open_file`](Self::open_file); [`Failure::Denied`] if it is larger; [`Failure::Unavailable`] if it changes
+    /// each time while it is read, so that the bytes may be of two states of it.
+    pub fn read_whole(&self, item: &Item, max: usize) -> Result<(Vec<u8>, Item)> {
+        for _ in 0..MAX_READS {
+            let (file, item) = self.open_item(item)?;
+            if usize::try_from(item.size).map_or(true, |size| size > max) {
+                let size = item.size;
+                return Err(Failure::denied(format!("the file has {size} bytes, expected at most {max}")));
+            }
+            // A file that has grown is not unchanged.
+            let bytes = file.read_at(0, max)?;
+            if file.is_unchanged(&item)? {
+                return Ok((bytes, item));
+            }
+        }
+        Err(Failure::unavailable("the file changes while it is read; try again later"))
     }
 
     /// Reads a small file of the folder whether it is visible or not, for [`Rules`]; `None` if there is no such file.

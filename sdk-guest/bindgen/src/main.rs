@@ -1,16 +1,22 @@
-//! Generates the bindings that the C and Go SDKs have committed: `sdk-bindgen WIT_DIR C_DIR GO_DIR`.
+//! Generates bindings by the generators of wit-bindgen, which are used as libraries because their command line takes minutes to
+//! install.
 //!
-//! The generators of wit-bindgen are used as libraries, because their command line takes minutes to install. Files that are
-//! there already are replaced; others are left as they are.
+//! - `sdk-bindgen sdk WIT_DIR C_DIR GO_DIR`: those that the C and Go SDKs have committed, of the world `sdk.wit`.
+//! - `sdk-bindgen world WIT_DIR WORLD C_DIR GO_DIR`: those of a world of the contract, with stubs in Go, which the tests compile.
+//!
+//! Files that are there already are replaced; others are left as they are.
 
 use std::path::{Path, PathBuf};
 use std::{env, fs};
 
-use anyhow::{Context, Result, ensure};
-use wit_bindgen_core::{Files, WorldGenerator, wit_parser::Resolve};
+use anyhow::{Context, Result, bail, ensure};
+use wit_bindgen_core::{
+    Files, WorldGenerator,
+    wit_parser::{Resolve, WorldId},
+};
 
-/// The world of the SDKs. A component imports only what it uses of it.
-const WORLD: &str = "provider";
+/// The world of the SDKs.
+const SDK_WORLD: &str = include_str!("sdk.wit");
 
 /// The Go module of the bindings.
 const GO_PACKAGE: &str = "mcp-host.example/provider/internal/bindings";
@@ -19,19 +25,36 @@ const GO_PACKAGE: &str = "mcp-host.example/provider/internal/bindings";
 const GO_RUNTIME: &str = "mcp-host.example/provider/internal/wit";
 
 fn main() -> Result<()> {
-    let arguments: Vec<PathBuf> = env::args_os().skip(1).map(PathBuf::from).collect();
-    let [wit, c, go] = arguments.as_slice() else {
-        anyhow::bail!("expected: sdk-bindgen WIT_DIR C_DIR GO_DIR");
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let (mut resolve, world, c, go, has_stubs) = match arguments.as_slice() {
+        ["sdk", wit, c, go] => {
+            let mut resolve = Resolve::default();
+            resolve.push_path(wit).with_context(|| format!("{wit} is no WIT package"))?;
+            let package = resolve.push_str("sdk.wit", SDK_WORLD)?;
+            let world = resolve.select_world(&[package], None)?;
+            (resolve, world, c, go, false)
+        }
+        ["world", wit, world, c, go] => {
+            let mut resolve = Resolve::default();
+            let (package, _) = resolve.push_path(wit).with_context(|| format!("{wit} is no WIT package"))?;
+            let world = resolve.select_world(&[package], Some(world))?;
+            (resolve, world, c, go, true)
+        }
+        _ => bail!("expected: sdk-bindgen sdk WIT_DIR C_DIR GO_DIR, or sdk-bindgen world WIT_DIR WORLD C_DIR GO_DIR"),
     };
-    let bindings = wit_bindgen_c::Opts { no_object_file: true, ..Default::default() };
-    write(wit, bindings.build(), c, |bytes| bytes)?;
+    // The same prefix of all names, whatever the world.
+    let bindings =
+        wit_bindgen_c::Opts { no_object_file: true, rename_world: Some("provider".to_owned()), ..Default::default() };
+    write(&mut resolve.clone(), world, bindings.build(), Path::new(c), |bytes| bytes)?;
     let bindings = wit_bindgen_go::Opts {
         format: wit_bindgen_go::Format::False,
+        generate_stubs: has_stubs,
         pkg_name: Some(GO_PACKAGE.to_owned()),
         quiet: true,
         ..Default::default()
     };
-    write(wit, bindings.build(), go, with_own_runtime)
+    write(&mut resolve, world, bindings.build(), Path::new(go), with_own_runtime)
 }
 
 /// Replaces the module of the runtime by the copy of it.
@@ -42,15 +65,18 @@ fn with_own_runtime(bytes: Vec<u8>) -> Vec<u8> {
     }
 }
 
-fn write(wit: &Path, mut generator: Box<dyn WorldGenerator>, into: &Path, edit: fn(Vec<u8>) -> Vec<u8>) -> Result<()> {
-    let mut resolve = Resolve::default();
-    let (package, _) = resolve.push_path(wit).with_context(|| format!("{} is no WIT package", wit.display()))?;
-    let world = resolve.select_world(&[package], Some(WORLD))?;
+fn write(
+    resolve: &mut Resolve,
+    world: WorldId,
+    mut generator: Box<dyn WorldGenerator>,
+    into: &Path,
+    edit: fn(Vec<u8>) -> Vec<u8>,
+) -> Result<()> {
     let mut files = Files::default();
-    generator.generate(&mut resolve, world, &mut files)?;
+    generator.generate(resolve, world, &mut files)?;
     for (name, bytes) in files.iter() {
         ensure!(!name.contains(".."), "the generator names a file outside: {name}");
-        let file = into.join(name);
+        let file: PathBuf = into.join(name);
         fs::create_dir_all(file.parent().unwrap_or(into))?;
         fs::write(&file, edit(bytes.to_vec())).with_context(|| format!("cannot write {}", file.display()))?;
     }

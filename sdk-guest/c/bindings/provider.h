@@ -14,6 +14,531 @@ typedef struct provider_string_t {
   size_t len;
 } provider_string_t;
 
+typedef struct wasi_io_poll_own_pollable_t {
+  int32_t __handle;
+} wasi_io_poll_own_pollable_t;
+
+typedef struct wasi_io_poll_borrow_pollable_t {
+  int32_t __handle;
+} wasi_io_poll_borrow_pollable_t;
+
+typedef struct {
+  wasi_io_poll_borrow_pollable_t *ptr;
+  size_t len;
+} wasi_io_poll_list_borrow_pollable_t;
+
+typedef struct {
+  uint32_t *ptr;
+  size_t len;
+} provider_list_u32_t;
+
+// A point in time, in nanoseconds since an arbitrary one.
+typedef uint64_t wasi_clocks_monotonic_clock_instant_t;
+
+// A duration in nanoseconds.
+typedef uint64_t wasi_clocks_monotonic_clock_duration_t;
+
+typedef wasi_io_poll_own_pollable_t wasi_clocks_monotonic_clock_own_pollable_t;
+
+typedef struct wasi_io_error_own_error_t {
+  int32_t __handle;
+} wasi_io_error_own_error_t;
+
+typedef struct wasi_io_error_borrow_error_t {
+  int32_t __handle;
+} wasi_io_error_borrow_error_t;
+
+typedef wasi_io_error_own_error_t wasi_io_streams_own_error_t;
+
+// The error of an operation on a stream.
+typedef struct wasi_io_streams_stream_error_t {
+  uint8_t tag;
+  union {
+    wasi_io_streams_own_error_t     last_operation_failed;
+  } val;
+} wasi_io_streams_stream_error_t;
+
+// The last operation failed. The stream is unusable.
+#define WASI_IO_STREAMS_STREAM_ERROR_LAST_OPERATION_FAILED 0
+// The stream has ended.
+#define WASI_IO_STREAMS_STREAM_ERROR_CLOSED 1
+
+typedef struct wasi_io_streams_own_input_stream_t {
+  int32_t __handle;
+} wasi_io_streams_own_input_stream_t;
+
+typedef struct wasi_io_streams_borrow_input_stream_t {
+  int32_t __handle;
+} wasi_io_streams_borrow_input_stream_t;
+
+typedef struct wasi_io_streams_own_output_stream_t {
+  int32_t __handle;
+} wasi_io_streams_own_output_stream_t;
+
+typedef struct wasi_io_streams_borrow_output_stream_t {
+  int32_t __handle;
+} wasi_io_streams_borrow_output_stream_t;
+
+typedef struct {
+  uint8_t *ptr;
+  size_t len;
+} provider_list_u8_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    provider_list_u8_t ok;
+    wasi_io_streams_stream_error_t err;
+  } val;
+} wasi_io_streams_result_list_u8_stream_error_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    uint64_t ok;
+    wasi_io_streams_stream_error_t err;
+  } val;
+} wasi_io_streams_result_u64_stream_error_t;
+
+typedef wasi_io_poll_own_pollable_t wasi_io_streams_own_pollable_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    wasi_io_streams_stream_error_t err;
+  } val;
+} wasi_io_streams_result_void_stream_error_t;
+
+typedef wasi_clocks_monotonic_clock_duration_t wasi_http_types_duration_t;
+
+// The request method.
+typedef struct wasi_http_types_method_t {
+  uint8_t tag;
+  union {
+    provider_string_t     other;
+  } val;
+} wasi_http_types_method_t;
+
+#define WASI_HTTP_TYPES_METHOD_GET 0
+#define WASI_HTTP_TYPES_METHOD_HEAD 1
+#define WASI_HTTP_TYPES_METHOD_POST 2
+#define WASI_HTTP_TYPES_METHOD_PUT 3
+#define WASI_HTTP_TYPES_METHOD_DELETE 4
+#define WASI_HTTP_TYPES_METHOD_CONNECT 5
+#define WASI_HTTP_TYPES_METHOD_OPTIONS 6
+#define WASI_HTTP_TYPES_METHOD_TRACE 7
+#define WASI_HTTP_TYPES_METHOD_PATCH 8
+#define WASI_HTTP_TYPES_METHOD_OTHER 9
+
+// The URI scheme.
+typedef struct wasi_http_types_scheme_t {
+  uint8_t tag;
+  union {
+    provider_string_t     other;
+  } val;
+} wasi_http_types_scheme_t;
+
+#define WASI_HTTP_TYPES_SCHEME_HTTP 0
+#define WASI_HTTP_TYPES_SCHEME_HTTPS 1
+#define WASI_HTTP_TYPES_SCHEME_OTHER 2
+
+typedef struct {
+  bool is_some;
+  provider_string_t val;
+} provider_option_string_t;
+
+typedef struct {
+  bool is_some;
+  uint16_t val;
+} provider_option_u16_t;
+
+// The payload of `DNS-error`.
+typedef struct wasi_http_types_dns_error_payload_t {
+  provider_option_string_t   rcode;
+  provider_option_u16_t   info_code;
+} wasi_http_types_dns_error_payload_t;
+
+typedef struct {
+  bool is_some;
+  uint8_t val;
+} provider_option_u8_t;
+
+// The payload of `TLS-alert-received`.
+typedef struct wasi_http_types_tls_alert_received_payload_t {
+  provider_option_u8_t   alert_id;
+  provider_option_string_t   alert_message;
+} wasi_http_types_tls_alert_received_payload_t;
+
+typedef struct {
+  bool is_some;
+  uint32_t val;
+} provider_option_u32_t;
+
+// The field that was too large.
+typedef struct wasi_http_types_field_size_payload_t {
+  provider_option_string_t   field_name;
+  provider_option_u32_t   field_size;
+} wasi_http_types_field_size_payload_t;
+
+typedef struct {
+  bool is_some;
+  uint64_t val;
+} provider_option_u64_t;
+
+typedef struct {
+  bool is_some;
+  wasi_http_types_field_size_payload_t val;
+} wasi_http_types_option_field_size_payload_t;
+
+// The error of an exchange: why there is no response, or no further part of it.
+typedef struct wasi_http_types_error_code_t {
+  uint8_t tag;
+  union {
+    wasi_http_types_dns_error_payload_t     dns_error;
+    wasi_http_types_tls_alert_received_payload_t     tls_alert_received;
+    provider_option_u64_t     http_request_body_size;
+    provider_option_u32_t     http_request_header_section_size;
+    wasi_http_types_option_field_size_payload_t     http_request_header_size;
+    provider_option_u32_t     http_request_trailer_section_size;
+    wasi_http_types_field_size_payload_t     http_request_trailer_size;
+    provider_option_u32_t     http_response_header_section_size;
+    wasi_http_types_field_size_payload_t     http_response_header_size;
+    provider_option_u64_t     http_response_body_size;
+    provider_option_u32_t     http_response_trailer_section_size;
+    wasi_http_types_field_size_payload_t     http_response_trailer_size;
+    provider_option_string_t     http_response_transfer_coding;
+    provider_option_string_t     http_response_content_coding;
+    provider_option_string_t     internal_error;
+  } val;
+} wasi_http_types_error_code_t;
+
+#define WASI_HTTP_TYPES_ERROR_CODE_DNS_TIMEOUT 0
+#define WASI_HTTP_TYPES_ERROR_CODE_DNS_ERROR 1
+#define WASI_HTTP_TYPES_ERROR_CODE_DESTINATION_NOT_FOUND 2
+#define WASI_HTTP_TYPES_ERROR_CODE_DESTINATION_UNAVAILABLE 3
+#define WASI_HTTP_TYPES_ERROR_CODE_DESTINATION_IP_PROHIBITED 4
+#define WASI_HTTP_TYPES_ERROR_CODE_DESTINATION_IP_UNROUTABLE 5
+#define WASI_HTTP_TYPES_ERROR_CODE_CONNECTION_REFUSED 6
+#define WASI_HTTP_TYPES_ERROR_CODE_CONNECTION_TERMINATED 7
+#define WASI_HTTP_TYPES_ERROR_CODE_CONNECTION_TIMEOUT 8
+#define WASI_HTTP_TYPES_ERROR_CODE_CONNECTION_READ_TIMEOUT 9
+#define WASI_HTTP_TYPES_ERROR_CODE_CONNECTION_WRITE_TIMEOUT 10
+#define WASI_HTTP_TYPES_ERROR_CODE_CONNECTION_LIMIT_REACHED 11
+#define WASI_HTTP_TYPES_ERROR_CODE_TLS_PROTOCOL_ERROR 12
+#define WASI_HTTP_TYPES_ERROR_CODE_TLS_CERTIFICATE_ERROR 13
+#define WASI_HTTP_TYPES_ERROR_CODE_TLS_ALERT_RECEIVED 14
+// Returned by the host if the origin is not granted.
+#define WASI_HTTP_TYPES_ERROR_CODE_HTTP_REQUEST_DENIED 15
+#define WASI_HTTP_TYPES_ERROR_CODE_HTTP_REQUEST_LENGTH_REQUIRED 16
+#define WASI_HTTP_TYPES_ERROR_CODE_HTTP_REQUEST_BODY_SIZE 17
+#define WASI_HTTP_TYPES_ERROR_CODE_HTTP_REQUEST_METHOD_INVALID 18
+#define WASI_HTTP_TYPES_ERROR_CODE_HTTP_REQUEST_URI_INVALID 19
+#define WASI_HTTP_TYPES_ERROR_CODE_HTTP_REQUEST_URI_TOO_LONG 20
+#define WASI_HTTP_TYPES_ERROR_CODE_HTTP_REQUEST_HEADER_SECTION_SIZE 21
+#define WASI_HTTP_TYPES_ERROR_CODE_HTTP_REQUEST_HEADER_SIZE 22
+#define WASI_HTTP_TYPES_ERROR_CODE_HTTP_REQUEST_TRAILER_SECTION_SIZE 23
+#define WASI_HTTP_TYPES_ERROR_CODE_HTTP_REQUEST_TRAILER_SIZE 24
+#define WASI_HTTP_TYPES_ERROR_CODE_HTTP_RESPONSE_INCOMPLETE 25
+#define WASI_HTTP_TYPES_ERROR_CODE_HTTP_RESPONSE_HEADER_SECTION_SIZE 26
+#define WASI_HTTP_TYPES_ERROR_CODE_HTTP_RESPONSE_HEADER_SIZE 27
+#define WASI_HTTP_TYPES_ERROR_CODE_HTTP_RESPONSE_BODY_SIZE 28
+#define WASI_HTTP_TYPES_ERROR_CODE_HTTP_RESPONSE_TRAILER_SECTION_SIZE 29
+#define WASI_HTTP_TYPES_ERROR_CODE_HTTP_RESPONSE_TRAILER_SIZE 30
+#define WASI_HTTP_TYPES_ERROR_CODE_HTTP_RESPONSE_TRANSFER_CODING 31
+#define WASI_HTTP_TYPES_ERROR_CODE_HTTP_RESPONSE_CONTENT_CODING 32
+#define WASI_HTTP_TYPES_ERROR_CODE_HTTP_RESPONSE_TIMEOUT 33
+#define WASI_HTTP_TYPES_ERROR_CODE_HTTP_UPGRADE_FAILED 34
+#define WASI_HTTP_TYPES_ERROR_CODE_HTTP_PROTOCOL_ERROR 35
+#define WASI_HTTP_TYPES_ERROR_CODE_LOOP_DETECTED 36
+#define WASI_HTTP_TYPES_ERROR_CODE_CONFIGURATION_ERROR 37
+// Any other error.
+#define WASI_HTTP_TYPES_ERROR_CODE_INTERNAL_ERROR 38
+
+// The error of a change of header fields.
+typedef struct wasi_http_types_header_error_t {
+  uint8_t tag;
+} wasi_http_types_header_error_t;
+
+// The name or value is not valid.
+#define WASI_HTTP_TYPES_HEADER_ERROR_INVALID_SYNTAX 0
+// Only the host may set this field.
+#define WASI_HTTP_TYPES_HEADER_ERROR_FORBIDDEN 1
+// These fields are immutable.
+#define WASI_HTTP_TYPES_HEADER_ERROR_IMMUTABLE 2
+
+// The former name of `field-name`.
+typedef provider_string_t wasi_http_types_field_key_t;
+
+// The case-insensitive name of a header field.
+typedef wasi_http_types_field_key_t wasi_http_types_field_name_t;
+
+// The value of a header field, not necessarily UTF-8.
+typedef struct wasi_http_types_field_value_t {
+  uint8_t   *ptr;
+  size_t len;
+} wasi_http_types_field_value_t;
+
+typedef struct wasi_http_types_own_fields_t {
+  int32_t __handle;
+} wasi_http_types_own_fields_t;
+
+typedef struct wasi_http_types_borrow_fields_t {
+  int32_t __handle;
+} wasi_http_types_borrow_fields_t;
+
+typedef struct wasi_http_types_own_outgoing_request_t {
+  int32_t __handle;
+} wasi_http_types_own_outgoing_request_t;
+
+typedef struct wasi_http_types_borrow_outgoing_request_t {
+  int32_t __handle;
+} wasi_http_types_borrow_outgoing_request_t;
+
+typedef struct wasi_http_types_own_incoming_request_t {
+  int32_t __handle;
+} wasi_http_types_own_incoming_request_t;
+
+typedef struct wasi_http_types_borrow_incoming_request_t {
+  int32_t __handle;
+} wasi_http_types_borrow_incoming_request_t;
+
+typedef struct wasi_http_types_own_request_options_t {
+  int32_t __handle;
+} wasi_http_types_own_request_options_t;
+
+typedef struct wasi_http_types_borrow_request_options_t {
+  int32_t __handle;
+} wasi_http_types_borrow_request_options_t;
+
+typedef struct wasi_http_types_own_response_outparam_t {
+  int32_t __handle;
+} wasi_http_types_own_response_outparam_t;
+
+typedef struct wasi_http_types_borrow_response_outparam_t {
+  int32_t __handle;
+} wasi_http_types_borrow_response_outparam_t;
+
+// A status code, such as 200 or 404.
+typedef uint16_t wasi_http_types_status_code_t;
+
+typedef struct wasi_http_types_own_incoming_response_t {
+  int32_t __handle;
+} wasi_http_types_own_incoming_response_t;
+
+typedef struct wasi_http_types_borrow_incoming_response_t {
+  int32_t __handle;
+} wasi_http_types_borrow_incoming_response_t;
+
+typedef struct wasi_http_types_own_incoming_body_t {
+  int32_t __handle;
+} wasi_http_types_own_incoming_body_t;
+
+typedef struct wasi_http_types_borrow_incoming_body_t {
+  int32_t __handle;
+} wasi_http_types_borrow_incoming_body_t;
+
+typedef struct wasi_http_types_own_future_trailers_t {
+  int32_t __handle;
+} wasi_http_types_own_future_trailers_t;
+
+typedef struct wasi_http_types_borrow_future_trailers_t {
+  int32_t __handle;
+} wasi_http_types_borrow_future_trailers_t;
+
+typedef struct wasi_http_types_own_outgoing_response_t {
+  int32_t __handle;
+} wasi_http_types_own_outgoing_response_t;
+
+typedef struct wasi_http_types_borrow_outgoing_response_t {
+  int32_t __handle;
+} wasi_http_types_borrow_outgoing_response_t;
+
+typedef struct wasi_http_types_own_outgoing_body_t {
+  int32_t __handle;
+} wasi_http_types_own_outgoing_body_t;
+
+typedef struct wasi_http_types_borrow_outgoing_body_t {
+  int32_t __handle;
+} wasi_http_types_borrow_outgoing_body_t;
+
+typedef struct wasi_http_types_own_future_incoming_response_t {
+  int32_t __handle;
+} wasi_http_types_own_future_incoming_response_t;
+
+typedef struct wasi_http_types_borrow_future_incoming_response_t {
+  int32_t __handle;
+} wasi_http_types_borrow_future_incoming_response_t;
+
+typedef struct {
+  wasi_http_types_field_name_t f0;
+  wasi_http_types_field_value_t f1;
+} wasi_http_types_tuple2_field_name_field_value_t;
+
+typedef struct {
+  wasi_http_types_tuple2_field_name_field_value_t *ptr;
+  size_t len;
+} wasi_http_types_list_tuple2_field_name_field_value_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    wasi_http_types_own_fields_t ok;
+    wasi_http_types_header_error_t err;
+  } val;
+} wasi_http_types_result_own_fields_header_error_t;
+
+typedef struct {
+  wasi_http_types_field_value_t *ptr;
+  size_t len;
+} wasi_http_types_list_field_value_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    wasi_http_types_header_error_t err;
+  } val;
+} wasi_http_types_result_void_header_error_t;
+
+typedef wasi_http_types_own_fields_t wasi_http_types_own_headers_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    wasi_http_types_own_outgoing_body_t ok;
+  } val;
+} wasi_http_types_result_own_outgoing_body_void_t;
+
+typedef struct {
+  bool is_err;
+} wasi_http_types_result_void_void_t;
+
+typedef struct {
+  bool is_some;
+  wasi_http_types_scheme_t val;
+} wasi_http_types_option_scheme_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    wasi_http_types_own_incoming_body_t ok;
+  } val;
+} wasi_http_types_result_own_incoming_body_void_t;
+
+typedef struct {
+  bool is_some;
+  wasi_http_types_duration_t val;
+} wasi_http_types_option_duration_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    wasi_http_types_own_outgoing_response_t ok;
+    wasi_http_types_error_code_t err;
+  } val;
+} wasi_http_types_result_own_outgoing_response_error_code_t;
+
+typedef wasi_io_streams_own_input_stream_t wasi_http_types_own_input_stream_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    wasi_http_types_own_input_stream_t ok;
+  } val;
+} wasi_http_types_result_own_input_stream_void_t;
+
+typedef wasi_io_poll_own_pollable_t wasi_http_types_own_pollable_t;
+
+typedef wasi_http_types_own_fields_t wasi_http_types_own_trailers_t;
+
+typedef struct {
+  bool is_some;
+  wasi_http_types_own_trailers_t val;
+} wasi_http_types_option_own_trailers_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    wasi_http_types_option_own_trailers_t ok;
+    wasi_http_types_error_code_t err;
+  } val;
+} wasi_http_types_result_option_own_trailers_error_code_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    wasi_http_types_result_option_own_trailers_error_code_t ok;
+  } val;
+} wasi_http_types_result_result_option_own_trailers_error_code_void_t;
+
+typedef struct {
+  bool is_some;
+  wasi_http_types_result_result_option_own_trailers_error_code_void_t val;
+} wasi_http_types_option_result_result_option_own_trailers_error_code_void_t;
+
+typedef wasi_io_streams_own_output_stream_t wasi_http_types_own_output_stream_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    wasi_http_types_own_output_stream_t ok;
+  } val;
+} wasi_http_types_result_own_output_stream_void_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    wasi_http_types_error_code_t err;
+  } val;
+} wasi_http_types_result_void_error_code_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    wasi_http_types_own_incoming_response_t ok;
+    wasi_http_types_error_code_t err;
+  } val;
+} wasi_http_types_result_own_incoming_response_error_code_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    wasi_http_types_result_own_incoming_response_error_code_t ok;
+  } val;
+} wasi_http_types_result_result_own_incoming_response_error_code_void_t;
+
+typedef struct {
+  bool is_some;
+  wasi_http_types_result_result_own_incoming_response_error_code_void_t val;
+} wasi_http_types_option_result_result_own_incoming_response_error_code_void_t;
+
+typedef wasi_io_error_borrow_error_t wasi_http_types_borrow_io_error_t;
+
+typedef struct {
+  bool is_some;
+  wasi_http_types_error_code_t val;
+} wasi_http_types_option_error_code_t;
+
+typedef wasi_http_types_error_code_t wasi_http_outgoing_handler_error_code_t;
+
+typedef wasi_http_types_own_outgoing_request_t wasi_http_outgoing_handler_own_outgoing_request_t;
+
+typedef wasi_http_types_own_request_options_t wasi_http_outgoing_handler_own_request_options_t;
+
+typedef struct {
+  bool is_some;
+  wasi_http_outgoing_handler_own_request_options_t val;
+} wasi_http_outgoing_handler_option_own_request_options_t;
+
+typedef wasi_http_types_own_future_incoming_response_t wasi_http_outgoing_handler_own_future_incoming_response_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    wasi_http_outgoing_handler_own_future_incoming_response_t ok;
+    wasi_http_outgoing_handler_error_code_t err;
+  } val;
+} wasi_http_outgoing_handler_result_own_future_incoming_response_error_code_t;
+
 // The error of reading the config.
 typedef struct wasi_config_store_error_t {
   uint8_t tag;
@@ -27,11 +552,6 @@ typedef struct wasi_config_store_error_t {
 #define WASI_CONFIG_STORE_ERROR_UPSTREAM 0
 // Reading failed.
 #define WASI_CONFIG_STORE_ERROR_IO 1
-
-typedef struct {
-  bool is_some;
-  provider_string_t val;
-} provider_option_string_t;
 
 typedef struct {
   bool is_err;
@@ -75,6 +595,182 @@ typedef uint8_t wasi_logging_logging_level_t;
 // Faults that end the component's work.
 #define WASI_LOGGING_LOGGING_LEVEL_CRITICAL 5
 
+// The error of an operation.
+typedef struct wasi_keyvalue_store_error_t {
+  uint8_t tag;
+  union {
+    provider_string_t     other;
+  } val;
+} wasi_keyvalue_store_error_t;
+
+// The bucket does not exist.
+#define WASI_KEYVALUE_STORE_ERROR_NO_SUCH_STORE 0
+// The component may not access the bucket.
+#define WASI_KEYVALUE_STORE_ERROR_ACCESS_DENIED 1
+// Any other error.
+#define WASI_KEYVALUE_STORE_ERROR_OTHER 2
+
+typedef struct {
+  provider_string_t *ptr;
+  size_t len;
+} provider_list_string_t;
+
+// One page of the keys of a bucket.
+typedef struct wasi_keyvalue_store_key_response_t {
+  // The keys.
+  provider_list_string_t   keys;
+  // The cursor of the next page; none on the last.
+  provider_option_string_t   cursor;
+} wasi_keyvalue_store_key_response_t;
+
+typedef struct wasi_keyvalue_store_own_bucket_t {
+  int32_t __handle;
+} wasi_keyvalue_store_own_bucket_t;
+
+typedef struct wasi_keyvalue_store_borrow_bucket_t {
+  int32_t __handle;
+} wasi_keyvalue_store_borrow_bucket_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    wasi_keyvalue_store_own_bucket_t ok;
+    wasi_keyvalue_store_error_t err;
+  } val;
+} wasi_keyvalue_store_result_own_bucket_error_t;
+
+typedef struct {
+  bool is_some;
+  provider_list_u8_t val;
+} provider_option_list_u8_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    provider_option_list_u8_t ok;
+    wasi_keyvalue_store_error_t err;
+  } val;
+} wasi_keyvalue_store_result_option_list_u8_error_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    wasi_keyvalue_store_error_t err;
+  } val;
+} wasi_keyvalue_store_result_void_error_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    bool ok;
+    wasi_keyvalue_store_error_t err;
+  } val;
+} wasi_keyvalue_store_result_bool_error_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    wasi_keyvalue_store_key_response_t ok;
+    wasi_keyvalue_store_error_t err;
+  } val;
+} wasi_keyvalue_store_result_key_response_error_t;
+
+typedef wasi_keyvalue_store_error_t wasi_keyvalue_atomics_error_t;
+
+typedef struct wasi_keyvalue_atomics_own_cas_t {
+  int32_t __handle;
+} wasi_keyvalue_atomics_own_cas_t;
+
+typedef struct wasi_keyvalue_atomics_borrow_cas_t {
+  int32_t __handle;
+} wasi_keyvalue_atomics_borrow_cas_t;
+
+// The error of a swap.
+typedef struct wasi_keyvalue_atomics_cas_error_t {
+  uint8_t tag;
+  union {
+    wasi_keyvalue_atomics_error_t     store_error;
+    wasi_keyvalue_atomics_own_cas_t     cas_failed;
+  } val;
+} wasi_keyvalue_atomics_cas_error_t;
+
+// The operation failed.
+#define WASI_KEYVALUE_ATOMICS_CAS_ERROR_STORE_ERROR 0
+// The key was written after the handle was created. The payload is a new handle, created after that write.
+#define WASI_KEYVALUE_ATOMICS_CAS_ERROR_CAS_FAILED 1
+
+typedef wasi_keyvalue_store_borrow_bucket_t wasi_keyvalue_atomics_borrow_bucket_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    wasi_keyvalue_atomics_own_cas_t ok;
+    wasi_keyvalue_atomics_error_t err;
+  } val;
+} wasi_keyvalue_atomics_result_own_cas_error_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    provider_option_list_u8_t ok;
+    wasi_keyvalue_atomics_error_t err;
+  } val;
+} wasi_keyvalue_atomics_result_option_list_u8_error_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    int64_t ok;
+    wasi_keyvalue_atomics_error_t err;
+  } val;
+} wasi_keyvalue_atomics_result_s64_error_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    wasi_keyvalue_atomics_cas_error_t err;
+  } val;
+} wasi_keyvalue_atomics_result_void_cas_error_t;
+
+typedef wasi_keyvalue_store_error_t wasi_keyvalue_batch_error_t;
+
+typedef wasi_keyvalue_store_borrow_bucket_t wasi_keyvalue_batch_borrow_bucket_t;
+
+typedef struct {
+  provider_string_t f0;
+  provider_list_u8_t f1;
+} provider_tuple2_string_list_u8_t;
+
+typedef struct {
+  bool is_some;
+  provider_tuple2_string_list_u8_t val;
+} provider_option_tuple2_string_list_u8_t;
+
+typedef struct {
+  provider_option_tuple2_string_list_u8_t *ptr;
+  size_t len;
+} provider_list_option_tuple2_string_list_u8_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    provider_list_option_tuple2_string_list_u8_t ok;
+    wasi_keyvalue_batch_error_t err;
+  } val;
+} wasi_keyvalue_batch_result_list_option_tuple2_string_list_u8_error_t;
+
+typedef struct {
+  provider_tuple2_string_list_u8_t *ptr;
+  size_t len;
+} provider_list_tuple2_string_list_u8_t;
+
+typedef struct {
+  bool is_err;
+  union {
+    wasi_keyvalue_batch_error_t err;
+  } val;
+} wasi_keyvalue_batch_result_void_error_t;
+
 // The audience of a resource.
 typedef uint8_t exports_mcp_host_provider_resource_provider_role_t;
 
@@ -112,11 +808,6 @@ typedef uint8_t exports_mcp_host_provider_resource_provider_theme_t;
 #define EXPORTS_MCP_HOST_PROVIDER_RESOURCE_PROVIDER_THEME_DARK 1
 
 typedef struct {
-  provider_string_t *ptr;
-  size_t len;
-} provider_list_string_t;
-
-typedef struct {
   bool is_some;
   exports_mcp_host_provider_resource_provider_theme_t val;
 } exports_mcp_host_provider_resource_provider_option_theme_t;
@@ -132,11 +823,6 @@ typedef struct exports_mcp_host_provider_resource_provider_icon_t {
   // The background that it is designed for; none means either.
   exports_mcp_host_provider_resource_provider_option_theme_t   theme;
 } exports_mcp_host_provider_resource_provider_icon_t;
-
-typedef struct {
-  bool is_some;
-  uint64_t val;
-} provider_option_u64_t;
 
 typedef struct {
   bool is_some;
@@ -178,11 +864,6 @@ typedef struct exports_mcp_host_provider_resource_provider_entry_t {
   // dropped.
   provider_option_string_t   meta;
 } exports_mcp_host_provider_resource_provider_entry_t;
-
-typedef struct {
-  uint8_t *ptr;
-  size_t len;
-} provider_list_u8_t;
 
 // The content of a resource.
 typedef struct exports_mcp_host_provider_resource_provider_body_t {
@@ -312,11 +993,6 @@ typedef struct exports_mcp_host_provider_resource_provider_argument_t {
   provider_string_t   value;
 } exports_mcp_host_provider_resource_provider_argument_t;
 
-typedef struct {
-  bool is_some;
-  uint32_t val;
-} provider_option_u32_t;
-
 // The completions of an argument.
 typedef struct exports_mcp_host_provider_resource_provider_completion_t {
   // The values, best first, not percent-encoded. Clients get at most 100.
@@ -397,6 +1073,146 @@ typedef struct {
   } val;
 } exports_mcp_host_provider_resource_provider_result_change_set_failure_t;
 
+// Imported Functions from `wasi:io/poll@0.2.6`
+// Returns whether it is ready.
+extern bool wasi_io_poll_method_pollable_ready(wasi_io_poll_borrow_pollable_t self);
+// Blocks until it is ready.
+extern void wasi_io_poll_method_pollable_block(wasi_io_poll_borrow_pollable_t self);
+// Blocks until at least one is ready, and returns the indices of all ready ones. The list must not be empty.
+extern void wasi_io_poll_poll(wasi_io_poll_list_borrow_pollable_t *in, provider_list_u32_t *ret);
+
+// Imported Functions from `wasi:clocks/monotonic-clock@0.2.6`
+// Returns the current time.
+extern wasi_clocks_monotonic_clock_instant_t wasi_clocks_monotonic_clock_now(void);
+// Returns the resolution of the clock.
+extern wasi_clocks_monotonic_clock_duration_t wasi_clocks_monotonic_clock_resolution(void);
+// Returns a pollable that is ready at a point in time.
+extern wasi_clocks_monotonic_clock_own_pollable_t wasi_clocks_monotonic_clock_subscribe_instant(wasi_clocks_monotonic_clock_instant_t when);
+// Returns a pollable that is ready after a duration.
+extern wasi_clocks_monotonic_clock_own_pollable_t wasi_clocks_monotonic_clock_subscribe_duration(wasi_clocks_monotonic_clock_duration_t when);
+
+// Imported Functions from `wasi:io/error@0.2.6`
+// Returns its text, for a log.
+extern void wasi_io_error_method_error_to_debug_string(wasi_io_error_borrow_error_t self, provider_string_t *ret);
+
+// Imported Functions from `wasi:io/streams@0.2.6`
+// Reads the available bytes, at most `len`. An empty result does not mean the end.
+extern bool wasi_io_streams_method_input_stream_read(wasi_io_streams_borrow_input_stream_t self, uint64_t len, provider_list_u8_t *ret, wasi_io_streams_stream_error_t *err);
+// Like `read`, but blocks until at least one byte is available.
+extern bool wasi_io_streams_method_input_stream_blocking_read(wasi_io_streams_borrow_input_stream_t self, uint64_t len, provider_list_u8_t *ret, wasi_io_streams_stream_error_t *err);
+// Like `read`, but discards the bytes and returns their number.
+extern bool wasi_io_streams_method_input_stream_skip(wasi_io_streams_borrow_input_stream_t self, uint64_t len, uint64_t *ret, wasi_io_streams_stream_error_t *err);
+// Like `skip`, but blocks until at least one byte is available.
+extern bool wasi_io_streams_method_input_stream_blocking_skip(wasi_io_streams_borrow_input_stream_t self, uint64_t len, uint64_t *ret, wasi_io_streams_stream_error_t *err);
+// Returns a pollable that is ready when bytes are available or the stream has ended.
+extern wasi_io_streams_own_pollable_t wasi_io_streams_method_input_stream_subscribe(wasi_io_streams_borrow_input_stream_t self);
+// Returns the maximum size of the next `write`; 0 means none at present.
+extern bool wasi_io_streams_method_output_stream_check_write(wasi_io_streams_borrow_output_stream_t self, uint64_t *ret, wasi_io_streams_stream_error_t *err);
+// Writes bytes, at most as many as `check-write` returned.
+extern bool wasi_io_streams_method_output_stream_write(wasi_io_streams_borrow_output_stream_t self, provider_list_u8_t *contents, wasi_io_streams_stream_error_t *err);
+// Writes up to 4096 bytes and blocks until they are flushed.
+extern bool wasi_io_streams_method_output_stream_blocking_write_and_flush(wasi_io_streams_borrow_output_stream_t self, provider_list_u8_t *contents, wasi_io_streams_stream_error_t *err);
+// Starts a flush; no write is allowed until it has completed.
+extern bool wasi_io_streams_method_output_stream_flush(wasi_io_streams_borrow_output_stream_t self, wasi_io_streams_stream_error_t *err);
+// Like `flush`, but blocks until it has completed.
+extern bool wasi_io_streams_method_output_stream_blocking_flush(wasi_io_streams_borrow_output_stream_t self, wasi_io_streams_stream_error_t *err);
+// Returns a pollable that is ready when a write is allowed or the stream has ended.
+extern wasi_io_streams_own_pollable_t wasi_io_streams_method_output_stream_subscribe(wasi_io_streams_borrow_output_stream_t self);
+// Like `write`, with `len` zero bytes.
+extern bool wasi_io_streams_method_output_stream_write_zeroes(wasi_io_streams_borrow_output_stream_t self, uint64_t len, wasi_io_streams_stream_error_t *err);
+// Like `blocking-write-and-flush`, with `len` zero bytes.
+extern bool wasi_io_streams_method_output_stream_blocking_write_zeroes_and_flush(wasi_io_streams_borrow_output_stream_t self, uint64_t len, wasi_io_streams_stream_error_t *err);
+// Copies at most `len` bytes from another stream, and returns their number.
+extern bool wasi_io_streams_method_output_stream_splice(wasi_io_streams_borrow_output_stream_t self, wasi_io_streams_borrow_input_stream_t src, uint64_t len, uint64_t *ret, wasi_io_streams_stream_error_t *err);
+// Like `splice`, but blocks until both streams are ready.
+extern bool wasi_io_streams_method_output_stream_blocking_splice(wasi_io_streams_borrow_output_stream_t self, wasi_io_streams_borrow_input_stream_t src, uint64_t len, uint64_t *ret, wasi_io_streams_stream_error_t *err);
+
+// Imported Functions from `wasi:http/types@0.2.6`
+// Creates an empty collection.
+extern wasi_http_types_own_fields_t wasi_http_types_constructor_fields(void);
+// Creates a collection of these fields; names may be repeated.
+extern bool wasi_http_types_static_fields_from_list(wasi_http_types_list_tuple2_field_name_field_value_t *entries, wasi_http_types_own_fields_t *ret, wasi_http_types_header_error_t *err);
+// Returns all values of a name.
+extern void wasi_http_types_method_fields_get(wasi_http_types_borrow_fields_t self, wasi_http_types_field_name_t *name, wasi_http_types_list_field_value_t *ret);
+// Returns whether a field of that name exists.
+extern bool wasi_http_types_method_fields_has(wasi_http_types_borrow_fields_t self, wasi_http_types_field_name_t *name);
+// Sets the values of a name, replacing existing ones.
+extern bool wasi_http_types_method_fields_set(wasi_http_types_borrow_fields_t self, wasi_http_types_field_name_t *name, wasi_http_types_list_field_value_t *value, wasi_http_types_header_error_t *err);
+// Removes all values of a name. It is not an error if there are none.
+extern bool wasi_http_types_method_fields_delete(wasi_http_types_borrow_fields_t self, wasi_http_types_field_name_t *name, wasi_http_types_header_error_t *err);
+// Appends a value to a name.
+extern bool wasi_http_types_method_fields_append(wasi_http_types_borrow_fields_t self, wasi_http_types_field_name_t *name, wasi_http_types_field_value_t *value, wasi_http_types_header_error_t *err);
+// Returns all names with their values.
+extern void wasi_http_types_method_fields_entries(wasi_http_types_borrow_fields_t self, wasi_http_types_list_tuple2_field_name_field_value_t *ret);
+// Returns a mutable copy.
+extern wasi_http_types_own_fields_t wasi_http_types_method_fields_clone(wasi_http_types_borrow_fields_t self);
+// Creates a `GET` request without a URI, with these headers.
+extern wasi_http_types_own_outgoing_request_t wasi_http_types_constructor_outgoing_request(wasi_http_types_own_headers_t headers);
+// Returns the body. Succeeds only once.
+extern bool wasi_http_types_method_outgoing_request_body(wasi_http_types_borrow_outgoing_request_t self, wasi_http_types_own_outgoing_body_t *ret);
+extern void wasi_http_types_method_outgoing_request_method(wasi_http_types_borrow_outgoing_request_t self, wasi_http_types_method_t *ret);
+extern bool wasi_http_types_method_outgoing_request_set_method(wasi_http_types_borrow_outgoing_request_t self, wasi_http_types_method_t *method);
+extern bool wasi_http_types_method_outgoing_request_path_with_query(wasi_http_types_borrow_outgoing_request_t self, provider_string_t *ret);
+extern bool wasi_http_types_method_outgoing_request_set_path_with_query(wasi_http_types_borrow_outgoing_request_t self, provider_string_t *maybe_path_with_query);
+extern bool wasi_http_types_method_outgoing_request_scheme(wasi_http_types_borrow_outgoing_request_t self, wasi_http_types_scheme_t *ret);
+extern bool wasi_http_types_method_outgoing_request_set_scheme(wasi_http_types_borrow_outgoing_request_t self, wasi_http_types_scheme_t *maybe_scheme);
+// Returns the host, with the port if it is not the default of the scheme.
+extern bool wasi_http_types_method_outgoing_request_authority(wasi_http_types_borrow_outgoing_request_t self, provider_string_t *ret);
+extern bool wasi_http_types_method_outgoing_request_set_authority(wasi_http_types_borrow_outgoing_request_t self, provider_string_t *maybe_authority);
+// Returns the headers, immutable.
+extern wasi_http_types_own_headers_t wasi_http_types_method_outgoing_request_headers(wasi_http_types_borrow_outgoing_request_t self);
+extern void wasi_http_types_method_incoming_request_method(wasi_http_types_borrow_incoming_request_t self, wasi_http_types_method_t *ret);
+extern bool wasi_http_types_method_incoming_request_path_with_query(wasi_http_types_borrow_incoming_request_t self, provider_string_t *ret);
+extern bool wasi_http_types_method_incoming_request_scheme(wasi_http_types_borrow_incoming_request_t self, wasi_http_types_scheme_t *ret);
+extern bool wasi_http_types_method_incoming_request_authority(wasi_http_types_borrow_incoming_request_t self, provider_string_t *ret);
+extern wasi_http_types_own_headers_t wasi_http_types_method_incoming_request_headers(wasi_http_types_borrow_incoming_request_t self);
+extern bool wasi_http_types_method_incoming_request_consume(wasi_http_types_borrow_incoming_request_t self, wasi_http_types_own_incoming_body_t *ret);
+// Creates options with the host's defaults.
+extern wasi_http_types_own_request_options_t wasi_http_types_constructor_request_options(void);
+// The timeout for the connection.
+extern bool wasi_http_types_method_request_options_connect_timeout(wasi_http_types_borrow_request_options_t self, wasi_http_types_duration_t *ret);
+extern bool wasi_http_types_method_request_options_set_connect_timeout(wasi_http_types_borrow_request_options_t self, wasi_http_types_duration_t *maybe_duration);
+// The timeout for the first byte of the response.
+extern bool wasi_http_types_method_request_options_first_byte_timeout(wasi_http_types_borrow_request_options_t self, wasi_http_types_duration_t *ret);
+extern bool wasi_http_types_method_request_options_set_first_byte_timeout(wasi_http_types_borrow_request_options_t self, wasi_http_types_duration_t *maybe_duration);
+// The timeout between two reads of the body.
+extern bool wasi_http_types_method_request_options_between_bytes_timeout(wasi_http_types_borrow_request_options_t self, wasi_http_types_duration_t *ret);
+extern bool wasi_http_types_method_request_options_set_between_bytes_timeout(wasi_http_types_borrow_request_options_t self, wasi_http_types_duration_t *maybe_duration);
+extern void wasi_http_types_static_response_outparam_set(wasi_http_types_own_response_outparam_t param, wasi_http_types_result_own_outgoing_response_error_code_t *response);
+extern wasi_http_types_status_code_t wasi_http_types_method_incoming_response_status(wasi_http_types_borrow_incoming_response_t self);
+// Returns the headers, immutable.
+extern wasi_http_types_own_headers_t wasi_http_types_method_incoming_response_headers(wasi_http_types_borrow_incoming_response_t self);
+// Returns the body. Succeeds only once.
+extern bool wasi_http_types_method_incoming_response_consume(wasi_http_types_borrow_incoming_response_t self, wasi_http_types_own_incoming_body_t *ret);
+// Returns the stream of its bytes. Succeeds only once.
+extern bool wasi_http_types_method_incoming_body_stream(wasi_http_types_borrow_incoming_body_t self, wasi_http_types_own_input_stream_t *ret);
+// Finishes reading and returns the trailers. The stream must be dropped before.
+extern wasi_http_types_own_future_trailers_t wasi_http_types_static_incoming_body_finish(wasi_http_types_own_incoming_body_t this_);
+// Returns a pollable that is ready when the trailers have arrived or cannot arrive any more.
+extern wasi_http_types_own_pollable_t wasi_http_types_method_future_trailers_subscribe(wasi_http_types_borrow_future_trailers_t self);
+// Returns none while they are pending. Succeeds only once; the outer error means that they were taken already.
+extern bool wasi_http_types_method_future_trailers_get(wasi_http_types_borrow_future_trailers_t self, wasi_http_types_result_result_option_own_trailers_error_code_void_t *ret);
+extern wasi_http_types_own_outgoing_response_t wasi_http_types_constructor_outgoing_response(wasi_http_types_own_headers_t headers);
+extern wasi_http_types_status_code_t wasi_http_types_method_outgoing_response_status_code(wasi_http_types_borrow_outgoing_response_t self);
+extern bool wasi_http_types_method_outgoing_response_set_status_code(wasi_http_types_borrow_outgoing_response_t self, wasi_http_types_status_code_t status_code);
+extern wasi_http_types_own_headers_t wasi_http_types_method_outgoing_response_headers(wasi_http_types_borrow_outgoing_response_t self);
+extern bool wasi_http_types_method_outgoing_response_body(wasi_http_types_borrow_outgoing_response_t self, wasi_http_types_own_outgoing_body_t *ret);
+// Returns the stream to write it to. Succeeds only once.
+extern bool wasi_http_types_method_outgoing_body_write(wasi_http_types_borrow_outgoing_body_t self, wasi_http_types_own_output_stream_t *ret);
+// Marks the body as complete. The stream must be dropped before; a body that is dropped without this is
+// incomplete.
+extern bool wasi_http_types_static_outgoing_body_finish(wasi_http_types_own_outgoing_body_t this_, wasi_http_types_own_trailers_t *maybe_trailers, wasi_http_types_error_code_t *err);
+// Returns a pollable that is ready when the response has arrived or cannot arrive any more.
+extern wasi_http_types_own_pollable_t wasi_http_types_method_future_incoming_response_subscribe(wasi_http_types_borrow_future_incoming_response_t self);
+// Returns none while it is pending. Succeeds only once; the outer error means that it was taken already.
+extern bool wasi_http_types_method_future_incoming_response_get(wasi_http_types_borrow_future_incoming_response_t self, wasi_http_types_result_result_own_incoming_response_error_code_void_t *ret);
+// Returns the HTTP error behind an error of a body's stream, if there is one.
+extern bool wasi_http_types_http_error_code(wasi_http_types_borrow_io_error_t err_, wasi_http_types_error_code_t *ret);
+
+// Imported Functions from `wasi:http/outgoing-handler@0.2.6`
+// Sends a request. Returns at once, with the future of the response or with the error of an invalid request.
+extern bool wasi_http_outgoing_handler_handle(wasi_http_outgoing_handler_own_outgoing_request_t request, wasi_http_outgoing_handler_own_request_options_t *maybe_options, wasi_http_outgoing_handler_own_future_incoming_response_t *ret, wasi_http_outgoing_handler_error_code_t *err);
+
 // Imported Functions from `wasi:config/store@0.2.0-rc.1`
 // Returns the value of a key, or none if there is no such key.
 extern bool wasi_config_store_get(provider_string_t *key, provider_option_string_t *ret, wasi_config_store_error_t *err);
@@ -406,6 +1222,38 @@ extern bool wasi_config_store_get_all(provider_list_tuple2_string_string_t *ret,
 // Imported Functions from `wasi:logging/logging@0.1.0-draft`
 // Writes one message. The context is its source, such as a module; it may be empty.
 extern void wasi_logging_logging_log(wasi_logging_logging_level_t level, provider_string_t *context, provider_string_t *message);
+
+// Imported Functions from `wasi:keyvalue/store@0.2.0-draft2`
+// Opens the bucket of that name.
+extern bool wasi_keyvalue_store_open(provider_string_t *identifier, wasi_keyvalue_store_own_bucket_t *ret, wasi_keyvalue_store_error_t *err);
+// Returns the value of a key, or none if there is no such key.
+extern bool wasi_keyvalue_store_method_bucket_get(wasi_keyvalue_store_borrow_bucket_t self, provider_string_t *key, provider_option_list_u8_t *ret, wasi_keyvalue_store_error_t *err);
+// Sets the value of a key, replacing an existing one.
+extern bool wasi_keyvalue_store_method_bucket_set(wasi_keyvalue_store_borrow_bucket_t self, provider_string_t *key, provider_list_u8_t *value, wasi_keyvalue_store_error_t *err);
+// Deletes a key. It is not an error if there is no such key.
+extern bool wasi_keyvalue_store_method_bucket_delete(wasi_keyvalue_store_borrow_bucket_t self, provider_string_t *key, wasi_keyvalue_store_error_t *err);
+// Returns whether a key exists.
+extern bool wasi_keyvalue_store_method_bucket_exists(wasi_keyvalue_store_borrow_bucket_t self, provider_string_t *key, bool *ret, wasi_keyvalue_store_error_t *err);
+// Lists keys, one page per call, in no particular order.
+extern bool wasi_keyvalue_store_method_bucket_list_keys(wasi_keyvalue_store_borrow_bucket_t self, provider_string_t *maybe_cursor, wasi_keyvalue_store_key_response_t *ret, wasi_keyvalue_store_error_t *err);
+
+// Imported Functions from `wasi:keyvalue/atomics@0.2.0-draft2`
+// Captures the current state of the key.
+extern bool wasi_keyvalue_atomics_static_cas_new(wasi_keyvalue_atomics_borrow_bucket_t bucket, provider_string_t *key, wasi_keyvalue_atomics_own_cas_t *ret, wasi_keyvalue_atomics_error_t *err);
+// Returns the captured value of the key, or none if there is no such key.
+extern bool wasi_keyvalue_atomics_method_cas_current(wasi_keyvalue_atomics_borrow_cas_t self, provider_option_list_u8_t *ret, wasi_keyvalue_atomics_error_t *err);
+// Adds to the number that is the value of a key and returns the sum. A missing key counts as zero.
+extern bool wasi_keyvalue_atomics_increment(wasi_keyvalue_atomics_borrow_bucket_t bucket, provider_string_t *key, int64_t delta, int64_t *ret, wasi_keyvalue_atomics_error_t *err);
+// Sets the value of the handle's key if it was not written after the handle was created. Consumes the handle.
+extern bool wasi_keyvalue_atomics_swap(wasi_keyvalue_atomics_own_cas_t cas, provider_list_u8_t *value, wasi_keyvalue_atomics_cas_error_t *err);
+
+// Imported Functions from `wasi:keyvalue/batch@0.2.0-draft2`
+// Returns the values of the keys, in the order of the keys; none for a missing key.
+extern bool wasi_keyvalue_batch_get_many(wasi_keyvalue_batch_borrow_bucket_t bucket, provider_list_string_t *keys, provider_list_option_tuple2_string_list_u8_t *ret, wasi_keyvalue_batch_error_t *err);
+// Sets the value of each key.
+extern bool wasi_keyvalue_batch_set_many(wasi_keyvalue_batch_borrow_bucket_t bucket, provider_list_tuple2_string_list_u8_t *key_values, wasi_keyvalue_batch_error_t *err);
+// Deletes the keys.
+extern bool wasi_keyvalue_batch_delete_many(wasi_keyvalue_batch_borrow_bucket_t bucket, provider_list_string_t *keys, wasi_keyvalue_batch_error_t *err);
 
 // Exported Functions from `mcp-host:provider/resource-provider@0.1.0`
 void exports_mcp_host_provider_resource_provider_describe(exports_mcp_host_provider_resource_provider_provider_info_t *ret);
@@ -418,9 +1266,193 @@ bool exports_mcp_host_provider_resource_provider_changes(provider_list_string_t 
 
 // Helper Functions
 
-void wasi_config_store_error_free(wasi_config_store_error_t *ptr);
+extern void wasi_io_poll_pollable_drop_own(wasi_io_poll_own_pollable_t handle);
+
+extern void wasi_io_poll_pollable_drop_borrow(wasi_io_poll_borrow_pollable_t handle);
+
+extern wasi_io_poll_borrow_pollable_t wasi_io_poll_borrow_pollable(wasi_io_poll_own_pollable_t handle);
+
+void wasi_io_poll_list_borrow_pollable_free(wasi_io_poll_list_borrow_pollable_t *ptr);
+
+void provider_list_u32_free(provider_list_u32_t *ptr);
+
+extern void wasi_io_error_error_drop_own(wasi_io_error_own_error_t handle);
+
+extern void wasi_io_error_error_drop_borrow(wasi_io_error_borrow_error_t handle);
+
+extern wasi_io_error_borrow_error_t wasi_io_error_borrow_error(wasi_io_error_own_error_t handle);
+
+void wasi_io_streams_stream_error_free(wasi_io_streams_stream_error_t *ptr);
+
+extern void wasi_io_streams_input_stream_drop_own(wasi_io_streams_own_input_stream_t handle);
+
+extern void wasi_io_streams_input_stream_drop_borrow(wasi_io_streams_borrow_input_stream_t handle);
+
+extern wasi_io_streams_borrow_input_stream_t wasi_io_streams_borrow_input_stream(wasi_io_streams_own_input_stream_t handle);
+
+extern void wasi_io_streams_output_stream_drop_own(wasi_io_streams_own_output_stream_t handle);
+
+extern void wasi_io_streams_output_stream_drop_borrow(wasi_io_streams_borrow_output_stream_t handle);
+
+extern wasi_io_streams_borrow_output_stream_t wasi_io_streams_borrow_output_stream(wasi_io_streams_own_output_stream_t handle);
+
+void provider_list_u8_free(provider_list_u8_t *ptr);
+
+void wasi_io_streams_result_list_u8_stream_error_free(wasi_io_streams_result_list_u8_stream_error_t *ptr);
+
+void wasi_io_streams_result_u64_stream_error_free(wasi_io_streams_result_u64_stream_error_t *ptr);
+
+void wasi_io_streams_result_void_stream_error_free(wasi_io_streams_result_void_stream_error_t *ptr);
+
+void wasi_http_types_method_free(wasi_http_types_method_t *ptr);
+
+void wasi_http_types_scheme_free(wasi_http_types_scheme_t *ptr);
 
 void provider_option_string_free(provider_option_string_t *ptr);
+
+void provider_option_u16_free(provider_option_u16_t *ptr);
+
+void wasi_http_types_dns_error_payload_free(wasi_http_types_dns_error_payload_t *ptr);
+
+void provider_option_u8_free(provider_option_u8_t *ptr);
+
+void wasi_http_types_tls_alert_received_payload_free(wasi_http_types_tls_alert_received_payload_t *ptr);
+
+void provider_option_u32_free(provider_option_u32_t *ptr);
+
+void wasi_http_types_field_size_payload_free(wasi_http_types_field_size_payload_t *ptr);
+
+void provider_option_u64_free(provider_option_u64_t *ptr);
+
+void wasi_http_types_option_field_size_payload_free(wasi_http_types_option_field_size_payload_t *ptr);
+
+void wasi_http_types_error_code_free(wasi_http_types_error_code_t *ptr);
+
+void wasi_http_types_header_error_free(wasi_http_types_header_error_t *ptr);
+
+void wasi_http_types_field_key_free(wasi_http_types_field_key_t *ptr);
+
+void wasi_http_types_field_name_free(wasi_http_types_field_name_t *ptr);
+
+void wasi_http_types_field_value_free(wasi_http_types_field_value_t *ptr);
+
+extern void wasi_http_types_fields_drop_own(wasi_http_types_own_fields_t handle);
+
+extern void wasi_http_types_fields_drop_borrow(wasi_http_types_borrow_fields_t handle);
+
+extern wasi_http_types_borrow_fields_t wasi_http_types_borrow_fields(wasi_http_types_own_fields_t handle);
+
+extern void wasi_http_types_outgoing_request_drop_own(wasi_http_types_own_outgoing_request_t handle);
+
+extern void wasi_http_types_outgoing_request_drop_borrow(wasi_http_types_borrow_outgoing_request_t handle);
+
+extern wasi_http_types_borrow_outgoing_request_t wasi_http_types_borrow_outgoing_request(wasi_http_types_own_outgoing_request_t handle);
+
+extern void wasi_http_types_incoming_request_drop_own(wasi_http_types_own_incoming_request_t handle);
+
+extern void wasi_http_types_incoming_request_drop_borrow(wasi_http_types_borrow_incoming_request_t handle);
+
+extern wasi_http_types_borrow_incoming_request_t wasi_http_types_borrow_incoming_request(wasi_http_types_own_incoming_request_t handle);
+
+extern void wasi_http_types_request_options_drop_own(wasi_http_types_own_request_options_t handle);
+
+extern void wasi_http_types_request_options_drop_borrow(wasi_http_types_borrow_request_options_t handle);
+
+extern wasi_http_types_borrow_request_options_t wasi_http_types_borrow_request_options(wasi_http_types_own_request_options_t handle);
+
+extern void wasi_http_types_response_outparam_drop_own(wasi_http_types_own_response_outparam_t handle);
+
+extern void wasi_http_types_response_outparam_drop_borrow(wasi_http_types_borrow_response_outparam_t handle);
+
+extern wasi_http_types_borrow_response_outparam_t wasi_http_types_borrow_response_outparam(wasi_http_types_own_response_outparam_t handle);
+
+extern void wasi_http_types_incoming_response_drop_own(wasi_http_types_own_incoming_response_t handle);
+
+extern void wasi_http_types_incoming_response_drop_borrow(wasi_http_types_borrow_incoming_response_t handle);
+
+extern wasi_http_types_borrow_incoming_response_t wasi_http_types_borrow_incoming_response(wasi_http_types_own_incoming_response_t handle);
+
+extern void wasi_http_types_incoming_body_drop_own(wasi_http_types_own_incoming_body_t handle);
+
+extern void wasi_http_types_incoming_body_drop_borrow(wasi_http_types_borrow_incoming_body_t handle);
+
+extern wasi_http_types_borrow_incoming_body_t wasi_http_types_borrow_incoming_body(wasi_http_types_own_incoming_body_t handle);
+
+extern void wasi_http_types_future_trailers_drop_own(wasi_http_types_own_future_trailers_t handle);
+
+extern void wasi_http_types_future_trailers_drop_borrow(wasi_http_types_borrow_future_trailers_t handle);
+
+extern wasi_http_types_borrow_future_trailers_t wasi_http_types_borrow_future_trailers(wasi_http_types_own_future_trailers_t handle);
+
+extern void wasi_http_types_outgoing_response_drop_own(wasi_http_types_own_outgoing_response_t handle);
+
+extern void wasi_http_types_outgoing_response_drop_borrow(wasi_http_types_borrow_outgoing_response_t handle);
+
+extern wasi_http_types_borrow_outgoing_response_t wasi_http_types_borrow_outgoing_response(wasi_http_types_own_outgoing_response_t handle);
+
+extern void wasi_http_types_outgoing_body_drop_own(wasi_http_types_own_outgoing_body_t handle);
+
+extern void wasi_http_types_outgoing_body_drop_borrow(wasi_http_types_borrow_outgoing_body_t handle);
+
+extern wasi_http_types_borrow_outgoing_body_t wasi_http_types_borrow_outgoing_body(wasi_http_types_own_outgoing_body_t handle);
+
+extern void wasi_http_types_future_incoming_response_drop_own(wasi_http_types_own_future_incoming_response_t handle);
+
+extern void wasi_http_types_future_incoming_response_drop_borrow(wasi_http_types_borrow_future_incoming_response_t handle);
+
+extern wasi_http_types_borrow_future_incoming_response_t wasi_http_types_borrow_future_incoming_response(wasi_http_types_own_future_incoming_response_t handle);
+
+void wasi_http_types_tuple2_field_name_field_value_free(wasi_http_types_tuple2_field_name_field_value_t *ptr);
+
+void wasi_http_types_list_tuple2_field_name_field_value_free(wasi_http_types_list_tuple2_field_name_field_value_t *ptr);
+
+void wasi_http_types_result_own_fields_header_error_free(wasi_http_types_result_own_fields_header_error_t *ptr);
+
+void wasi_http_types_list_field_value_free(wasi_http_types_list_field_value_t *ptr);
+
+void wasi_http_types_result_void_header_error_free(wasi_http_types_result_void_header_error_t *ptr);
+
+void wasi_http_types_result_own_outgoing_body_void_free(wasi_http_types_result_own_outgoing_body_void_t *ptr);
+
+void wasi_http_types_result_void_void_free(wasi_http_types_result_void_void_t *ptr);
+
+void wasi_http_types_option_scheme_free(wasi_http_types_option_scheme_t *ptr);
+
+void wasi_http_types_result_own_incoming_body_void_free(wasi_http_types_result_own_incoming_body_void_t *ptr);
+
+void wasi_http_types_option_duration_free(wasi_http_types_option_duration_t *ptr);
+
+void wasi_http_types_result_own_outgoing_response_error_code_free(wasi_http_types_result_own_outgoing_response_error_code_t *ptr);
+
+void wasi_http_types_result_own_input_stream_void_free(wasi_http_types_result_own_input_stream_void_t *ptr);
+
+void wasi_http_types_option_own_trailers_free(wasi_http_types_option_own_trailers_t *ptr);
+
+void wasi_http_types_result_option_own_trailers_error_code_free(wasi_http_types_result_option_own_trailers_error_code_t *ptr);
+
+void wasi_http_types_result_result_option_own_trailers_error_code_void_free(wasi_http_types_result_result_option_own_trailers_error_code_void_t *ptr);
+
+void wasi_http_types_option_result_result_option_own_trailers_error_code_void_free(wasi_http_types_option_result_result_option_own_trailers_error_code_void_t *ptr);
+
+void wasi_http_types_result_own_output_stream_void_free(wasi_http_types_result_own_output_stream_void_t *ptr);
+
+void wasi_http_types_result_void_error_code_free(wasi_http_types_result_void_error_code_t *ptr);
+
+void wasi_http_types_result_own_incoming_response_error_code_free(wasi_http_types_result_own_incoming_response_error_code_t *ptr);
+
+void wasi_http_types_result_result_own_incoming_response_error_code_void_free(wasi_http_types_result_result_own_incoming_response_error_code_void_t *ptr);
+
+void wasi_http_types_option_result_result_own_incoming_response_error_code_void_free(wasi_http_types_option_result_result_own_incoming_response_error_code_void_t *ptr);
+
+void wasi_http_types_option_error_code_free(wasi_http_types_option_error_code_t *ptr);
+
+void wasi_http_outgoing_handler_error_code_free(wasi_http_outgoing_handler_error_code_t *ptr);
+
+void wasi_http_outgoing_handler_option_own_request_options_free(wasi_http_outgoing_handler_option_own_request_options_t *ptr);
+
+void wasi_http_outgoing_handler_result_own_future_incoming_response_error_code_free(wasi_http_outgoing_handler_result_own_future_incoming_response_error_code_t *ptr);
+
+void wasi_config_store_error_free(wasi_config_store_error_t *ptr);
 
 void wasi_config_store_result_option_string_error_free(wasi_config_store_result_option_string_error_t *ptr);
 
@@ -430,27 +1462,77 @@ void provider_list_tuple2_string_string_free(provider_list_tuple2_string_string_
 
 void wasi_config_store_result_list_tuple2_string_string_error_free(wasi_config_store_result_list_tuple2_string_string_error_t *ptr);
 
+void wasi_keyvalue_store_error_free(wasi_keyvalue_store_error_t *ptr);
+
+void provider_list_string_free(provider_list_string_t *ptr);
+
+void wasi_keyvalue_store_key_response_free(wasi_keyvalue_store_key_response_t *ptr);
+
+extern void wasi_keyvalue_store_bucket_drop_own(wasi_keyvalue_store_own_bucket_t handle);
+
+extern void wasi_keyvalue_store_bucket_drop_borrow(wasi_keyvalue_store_borrow_bucket_t handle);
+
+extern wasi_keyvalue_store_borrow_bucket_t wasi_keyvalue_store_borrow_bucket(wasi_keyvalue_store_own_bucket_t handle);
+
+void wasi_keyvalue_store_result_own_bucket_error_free(wasi_keyvalue_store_result_own_bucket_error_t *ptr);
+
+void provider_option_list_u8_free(provider_option_list_u8_t *ptr);
+
+void wasi_keyvalue_store_result_option_list_u8_error_free(wasi_keyvalue_store_result_option_list_u8_error_t *ptr);
+
+void wasi_keyvalue_store_result_void_error_free(wasi_keyvalue_store_result_void_error_t *ptr);
+
+void wasi_keyvalue_store_result_bool_error_free(wasi_keyvalue_store_result_bool_error_t *ptr);
+
+void wasi_keyvalue_store_result_key_response_error_free(wasi_keyvalue_store_result_key_response_error_t *ptr);
+
+void wasi_keyvalue_atomics_error_free(wasi_keyvalue_atomics_error_t *ptr);
+
+extern void wasi_keyvalue_atomics_cas_drop_own(wasi_keyvalue_atomics_own_cas_t handle);
+
+extern void wasi_keyvalue_atomics_cas_drop_borrow(wasi_keyvalue_atomics_borrow_cas_t handle);
+
+extern wasi_keyvalue_atomics_borrow_cas_t wasi_keyvalue_atomics_borrow_cas(wasi_keyvalue_atomics_own_cas_t handle);
+
+void wasi_keyvalue_atomics_cas_error_free(wasi_keyvalue_atomics_cas_error_t *ptr);
+
+void wasi_keyvalue_atomics_result_own_cas_error_free(wasi_keyvalue_atomics_result_own_cas_error_t *ptr);
+
+void wasi_keyvalue_atomics_result_option_list_u8_error_free(wasi_keyvalue_atomics_result_option_list_u8_error_t *ptr);
+
+void wasi_keyvalue_atomics_result_s64_error_free(wasi_keyvalue_atomics_result_s64_error_t *ptr);
+
+void wasi_keyvalue_atomics_result_void_cas_error_free(wasi_keyvalue_atomics_result_void_cas_error_t *ptr);
+
+void wasi_keyvalue_batch_error_free(wasi_keyvalue_batch_error_t *ptr);
+
+void provider_tuple2_string_list_u8_free(provider_tuple2_string_list_u8_t *ptr);
+
+void provider_option_tuple2_string_list_u8_free(provider_option_tuple2_string_list_u8_t *ptr);
+
+void provider_list_option_tuple2_string_list_u8_free(provider_list_option_tuple2_string_list_u8_t *ptr);
+
+void wasi_keyvalue_batch_result_list_option_tuple2_string_list_u8_error_free(wasi_keyvalue_batch_result_list_option_tuple2_string_list_u8_error_t *ptr);
+
+void provider_list_tuple2_string_list_u8_free(provider_list_tuple2_string_list_u8_t *ptr);
+
+void wasi_keyvalue_batch_result_void_error_free(wasi_keyvalue_batch_result_void_error_t *ptr);
+
 void exports_mcp_host_provider_resource_provider_list_role_free(exports_mcp_host_provider_resource_provider_list_role_t *ptr);
 
 void provider_option_f64_free(provider_option_f64_t *ptr);
 
 void exports_mcp_host_provider_resource_provider_annotations_free(exports_mcp_host_provider_resource_provider_annotations_t *ptr);
 
-void provider_list_string_free(provider_list_string_t *ptr);
-
 void exports_mcp_host_provider_resource_provider_option_theme_free(exports_mcp_host_provider_resource_provider_option_theme_t *ptr);
 
 void exports_mcp_host_provider_resource_provider_icon_free(exports_mcp_host_provider_resource_provider_icon_t *ptr);
-
-void provider_option_u64_free(provider_option_u64_t *ptr);
 
 void exports_mcp_host_provider_resource_provider_option_annotations_free(exports_mcp_host_provider_resource_provider_option_annotations_t *ptr);
 
 void exports_mcp_host_provider_resource_provider_list_icon_free(exports_mcp_host_provider_resource_provider_list_icon_t *ptr);
 
 void exports_mcp_host_provider_resource_provider_entry_free(exports_mcp_host_provider_resource_provider_entry_t *ptr);
-
-void provider_list_u8_free(provider_list_u8_t *ptr);
 
 void exports_mcp_host_provider_resource_provider_body_free(exports_mcp_host_provider_resource_provider_body_t *ptr);
 
@@ -473,10 +1555,6 @@ void exports_mcp_host_provider_resource_provider_list_entry_template_free(export
 void exports_mcp_host_provider_resource_provider_template_page_free(exports_mcp_host_provider_resource_provider_template_page_t *ptr);
 
 void exports_mcp_host_provider_resource_provider_argument_free(exports_mcp_host_provider_resource_provider_argument_t *ptr);
-
-void provider_option_u32_free(provider_option_u32_t *ptr);
-
-void exports_mcp_host_provider_resource_provider_completion_free(exports_mcp_host_provider_resource_provider_completion_t *ptr);
 
 void exports_mcp_host_provider_resource_provider_change_set_free(exports_mcp_host_provider_resource_provider_change_set_t *ptr);
 

@@ -50,7 +50,10 @@ struct mcp_changes {
 /* The number of completions that clients get. */
 enum { MCP_MAX_COMPLETIONS = 100 };
 
-/* Frees the memory of the call. */
+/* Has a handle of the host dropped when the call ends. */
+void mcp_at_end_of_call(void (*drop)(int32_t handle), int32_t handle);
+
+/* Drops the handles of the call, the last one first, and frees its memory. */
 void mcp_end_call(void);
 
 /* Calls the provider's `stat`, or in its place `read`. */

@@ -32,7 +32,22 @@ void *mcp_grow(void *memory, size_t old_size, size_t new_size) {
   return grown;
 }
 
+typedef struct ending {
+  struct ending *next;
+  void (*drop)(int32_t handle);
+  int32_t handle;
+} ending;
+
+static ending *endings;
+
+void mcp_at_end_of_call(void (*drop)(int32_t handle), int32_t handle) {
+  ending *added = mcp_alloc(sizeof(ending));
+  *added = (ending){.next = endings, .drop = drop, .handle = handle};
+  endings = added;
+}
+
 void mcp_end_call(void) {
+  for (; endings != NULL; endings = endings->next) endings->drop(endings->handle);
   while (blocks != NULL) {
     block *next = blocks->next;
     free(blocks);

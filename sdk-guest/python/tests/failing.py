@@ -20,6 +20,10 @@ class Failing(Provider):
                 return Contents(Entry(path, path, mime_type="application/octet-stream"), b"\xff\x00")
             case "bug":
                 return Contents(Entry(path, path), {}["missing"])
+            case "import":
+                import sqlite3  # noqa: PLC0415
+
+                return Contents(Entry(path, path), sqlite3.sqlite_version)
             case "exit":
                 raise SystemExit(3)
             case "deep":

@@ -13,6 +13,9 @@ const LANGUAGES: [&str; 6] = ["rust", "python", "javascript", "typescript", "c",
 /// The languages whose runtime turns errors into exceptions.
 const WITH_EXCEPTIONS: [&str; 2] = ["python", "javascript"];
 
+/// The languages with a provider that uses each grant.
+const WITH_GRANTS: [&str; 4] = ["python", "javascript", "c", "go"];
+
 /// The languages with a provider that fails in every way.
 const WITH_FAILURES: [&str; 3] = ["python", "javascript", "go"];
 
@@ -180,6 +183,10 @@ async fn an_error_that_nobody_expected_is_internal_and_its_traceback_is_in_the_l
             assert!(!error.to_string().contains("Error:"), "the client is not told: {error}");
             server.log_line(logged).await;
         }
+        if language == "python" {
+            server.read("f:///import").await.unwrap_err();
+            server.log_line("imports belong at the top of a module").await;
+        }
         let frame = if language == "python" { "failing.py\", line" } else { "at read (failing.js:" };
         server.log_line(frame).await;
         server.end().await;
@@ -210,7 +217,7 @@ async fn requests_are_sent_to_granted_origins_only_from_every_language() {
     for origin in [&granted, &other] {
         origin.serve_with("/echo", |request| Reply::ok("text/plain", request.body.clone()));
     }
-    for language in WITH_EXCEPTIONS {
+    for language in WITH_GRANTS {
         let config = |origin: &MockOrigin| {
             let plugin = Plugin::new("granted", &fixture(&format!("granted-{language}")), "f:///");
             ConfigFile::new().plugin(plugin.config("url", origin.url("/echo")).origin(&granted.origin())).write()
@@ -228,7 +235,7 @@ async fn requests_are_sent_to_granted_origins_only_from_every_language() {
 
 #[tokio::test]
 async fn buckets_and_variables_are_used_from_every_language() {
-    for language in WITH_EXCEPTIONS {
+    for language in WITH_GRANTS {
         let plugin = Plugin::new("granted", &fixture(&format!("granted-{language}")), "f:///");
         let config = ConfigFile::new().plugin(plugin.bucket("visits").variable("WHO", "me")).write();
         let mut server = start(&config).await;
@@ -236,6 +243,23 @@ async fn buckets_and_variables_are_used_from_every_language() {
         assert_eq!(done, Ok("2 5 0 1 9 None False ['a', 'n']".to_owned()), "{language}");
         assert_eq!(server.read("f:///env").await, Ok("me".to_owned()), "{language}");
         server.end().await;
+    }
+}
+
+#[tokio::test]
+async fn a_component_that_uses_no_grant_imports_none_whatever_its_sdk_can_do() {
+    for language in LANGUAGES {
+        for (provider, expected) in [("csv", false), ("granted", true)] {
+            if provider == "granted" && !WITH_GRANTS.contains(&language) {
+                continue;
+            }
+            let file = fixture(&format!("{provider}-{language}"));
+            let report = run(["inspect".as_ref(), file.as_os_str(), "--json".as_ref()]).await.success().json();
+            for interface in ["wasi:http/", "wasi:keyvalue/"] {
+                let is_imported = report["imports"].to_string().contains(interface);
+                assert_eq!(is_imported, expected, "{provider} in {language}: {interface}");
+            }
+        }
     }
 }
 

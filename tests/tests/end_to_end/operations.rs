@@ -9,6 +9,7 @@ mod dev;
 mod explain;
 mod init;
 mod inspect;
+mod keyvalue_command;
 mod loading;
 mod needs;
 mod reload;

@@ -1,7 +1,11 @@
 //! The providers that ship with the host.
 
+mod configuration;
+mod database;
 mod files;
 mod git;
 mod http_cache;
 mod notes;
 mod prometheus;
+mod results;
+mod team;

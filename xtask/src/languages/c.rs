@@ -1,6 +1,6 @@
 //! The SDK for C.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result};
@@ -22,11 +22,12 @@ const PACKAGES: [&str; 3] = ["clang-19", "lld-19", "libclang-rt-19-dev-wasm32"];
 pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
     let sdk = workspace.root().join("sdk-guest/c");
     let example = workspace.root().join("examples/csv/c");
-    let output = component(workspace, "csv-c");
+    let outputs = ["csv-c", "granted-c"].map(|name| component(workspace, name));
+    let [csv, granted] = &outputs;
     let out = folder(workspace, "c-build");
-    let inputs = files(&[sdk, example.clone(), workspace.root().join("wit")])?;
+    let inputs = files(&[sdk.clone(), example.clone(), workspace.root().join("wit")])?;
     let stamp = Stamp::new(&out, &inputs, "")?;
-    if stamp.is_current() && output.is_file() {
+    if stamp.is_current() && outputs.iter().all(|output| output.is_file()) {
         return Ok(());
     }
     install_compiler(progress)?;
@@ -42,11 +43,33 @@ pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
     };
     step.at("unit tests");
     make(Some("test"))?;
-    step.at(format!("{}", workspace.display(&output)));
+    step.at(format!("{}", workspace.display(csv)));
     make(None)?;
-    std::fs::copy(out.join("csv.wasm"), &output).with_context(|| format!("cannot write {}", output.display()))?;
+    std::fs::copy(out.join("csv.wasm"), csv).with_context(|| format!("cannot write {}", csv.display()))?;
+    step.at(format!("{}", workspace.display(granted)));
+    let mut sources = files(&[sdk.join("bindings"), sdk.join("src")])?;
+    sources.retain(|file| file.extension().is_some_and(|kind| kind == "c") && !file.ends_with("mcp_native.c"));
+    sources.push(sdk.join("test/granted.c"));
+    let core = out.join("granted.core.wasm");
+    compile(&sysroot, &sources, &["-Wall", "-Wextra", "-Werror"], &sdk.join("include"), &core)?;
+    cargo::capture(Command::new(&host).arg("componentize").arg(&core).arg("--output").arg(granted))?;
     stamp.set()?;
-    step.done("built the SDK for C and target/plugins/fixtures/csv-c.wasm");
+    step.done("built the SDK for C, target/plugins/fixtures/csv-c.wasm and granted-c.wasm");
+    Ok(())
+}
+
+/// Compiles sources to a core module.
+pub(super) fn compile(
+    sysroot: &Path,
+    sources: &[PathBuf],
+    flags: &[&str],
+    include: &Path,
+    output: &Path,
+) -> Result<()> {
+    let mut clang = Command::new(CLANG);
+    clang.args(["--target=wasm32-wasi", "-mexec-model=reactor", "-Os", "-std=c11", "-Wl,--strip-debug"]);
+    clang.arg(format!("--sysroot={}", sysroot.display())).args(flags).arg("-I").arg(include).args(sources);
+    cargo::capture(clang.arg("-o").arg(output))?;
     Ok(())
 }
 

@@ -18,7 +18,7 @@ const MIN_GO_MINOR: u32 = 24;
 pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
     let sdk = workspace.root().join("sdk-guest/go");
     let example = workspace.root().join("examples/csv/go");
-    let outputs = [component(workspace, "csv-go"), component(workspace, "failing-go")];
+    let outputs = ["csv-go", "failing-go", "granted-go"].map(|name| component(workspace, name));
     let built = folder(workspace, "go-build");
     let inputs = files(&[sdk.clone(), example.clone(), workspace.root().join("wit")])?;
     let stamp = Stamp::new(&built, &inputs, "")?;
@@ -39,11 +39,12 @@ pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
         cargo::capture(&mut command)
     };
     step.at("unit tests");
-    for module in [&sdk, &example] {
-        run(&["test", "."], module, false)?;
-        run(&["vet", "."], module, true)?;
+    for (module, packages) in [(&sdk, [".", "./keyvalue", "./wasihttp"].as_slice()), (&example, &["."])] {
+        run(&[&["test"], packages].concat(), module, false)?;
+        run(&[&["vet"], packages].concat(), module, true)?;
     }
-    for ((module, package), output) in [(&example, "."), (&sdk, "./internal/failing")].iter().zip(&outputs) {
+    let providers = [(&example, "."), (&sdk, "./internal/failing"), (&sdk, "./internal/granted")];
+    for ((module, package), output) in providers.iter().zip(&outputs) {
         step.at(format!("{}", workspace.display(output)));
         let core = built.join("core.wasm").display().to_string();
         let flags = ["build", "-buildmode=c-shared", "-trimpath", "-ldflags=-s -w", "-o", &core, package];
@@ -57,7 +58,7 @@ pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
         cargo::capture(&mut componentize)?;
     }
     stamp.set()?;
-    step.done("built the SDK for Go, target/plugins/fixtures/csv-go.wasm and failing-go.wasm");
+    step.done("built the SDK for Go, and its providers in target/plugins/fixtures");
     Ok(())
 }
 

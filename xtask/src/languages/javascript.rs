@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result};
 
-use super::{component, copy_folder, files, folder, make_empty, worlds};
+use super::{component, copy_folder, files, folder, make_empty, world_names};
 use crate::cargo;
 use crate::install::{self, Stamp};
 use crate::progress::Progress;
@@ -101,7 +101,8 @@ fn check_worlds(workspace: &Workspace, project: &Path) -> Result<()> {
     let source = project.join("empty.js");
     let empty = "export const resourceProvider = {};\n";
     std::fs::write(&source, empty).with_context(|| format!("cannot write {}", source.display()))?;
-    for world in worlds(workspace)?.iter().filter(|world| !["provider-http", "provider-all"].contains(&world.as_str()))
+    for world in
+        world_names(workspace)?.iter().filter(|world| !["provider-http", "provider-all"].contains(&world.as_str()))
     {
         let mut command = Command::new(project.join("node_modules/.bin/componentize-qjs"));
         command.arg("--wit").arg(workspace.root().join("wit")).args(["--world", world.as_str(), "--sync"]);

@@ -5,7 +5,7 @@ use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::{component, files, folder, make_empty, worlds};
+use super::{component, files, folder, make_empty, world_names};
 use crate::cargo;
 use crate::install::{self, Stamp};
 use crate::progress::Progress;
@@ -70,27 +70,30 @@ fn wheel(workspace: &Workspace, environment: &Path, sdk: &Path) -> Result<PathBu
     made.into_iter().find(|file| file.extension().is_some_and(|kind| kind == "whl")).context("pip made no wheel")
 }
 
-/// Verifies that the tool makes bindings of every world, and that the committed ones are those of `wit/`.
+/// Verifies that the tool builds a component for every world, and that the committed bindings are those of `wit/`.
 fn check_bindings(workspace: &Workspace, environment: &Path, sdk: &Path) -> Result<()> {
-    for world in worlds(workspace)? {
+    for world in world_names(workspace)? {
         let made = folder(workspace, "python-bindings").join(&world);
-        make_empty(&made)?;
-        let mut command = Command::new(install::venv_program(environment, "componentize-py"));
-        command.arg("--wit-path").arg(workspace.root().join("wit")).args([
-            "--world",
-            &world,
-            "--full-names",
-            "bindings",
-        ]);
-        cargo::capture(command.arg(&made)).with_context(|| format!("componentize-py cannot use the world {world}"))?;
+        make_empty(&made.join("app"))?;
+        let componentize = |arguments: &[&str]| {
+            let mut command = Command::new(install::venv_program(environment, "componentize-py"));
+            command.arg("--wit-path").arg(workspace.root().join("wit")).args(["--world", &world]).args(arguments);
+            let run = cargo::capture(command.current_dir(&made));
+            run.with_context(|| format!("componentize-py cannot use the world {world}"))
+        };
+        componentize(&["--full-names", "bindings", "bindings"])?;
+        let app = made.join("app/empty.py");
+        std::fs::write(&app, "class ResourceProvider: pass\n")
+            .with_context(|| format!("cannot write {}", app.display()))?;
+        componentize(&["componentize", "empty", "--python-path", "app", "--output", "../empty.wasm"])?;
         if world == "provider-all" {
             for committed in files(&[sdk.join("bindings")])? {
                 let below = committed.strip_prefix(sdk.join("bindings")).context("it is below its folder")?;
                 ensure!(
-                    std::fs::read(&committed).ok() == std::fs::read(made.join(below)).ok(),
+                    std::fs::read(&committed).ok() == std::fs::read(made.join("bindings").join(below)).ok(),
                     "{} is not what componentize-py makes of wit/; copy it from {}",
                     workspace.display(&committed),
-                    workspace.display(&made.join(below))
+                    workspace.display(&made.join("bindings").join(below))
                 );
             }
         }

@@ -1,78 +1,58 @@
-//! The loop: changes of sources, ends of builds, reloads and keys, one at a time.
+//! The loop: what happens to builds, reloads and keys, one at a time.
 //!
 //! What takes long runs beside it: the build, the listing, reads and the test; of each there is at most one, but for reads, which
 //! are bounded by the limits of the plugin.
 
-use std::collections::BTreeMap;
 use std::io;
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use crossterm::event::{KeyCode, KeyEvent, KeyModifiers};
 use futures::future::LocalBoxFuture;
-use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::build::{Build, Finished};
+use super::builds::{BuildEvent, BuildState, Builds, Outcome};
+use super::compilations::Compilations;
 use super::line_editor::{Edited, LineEditor};
 use super::listing::Listing;
 use super::listing_diff::ListingDiff;
 use super::project::{Project, Settings};
-use super::snapshot::{Difference, MAX_ENTRIES, SourceSet};
-use super::sources::{Change, SourceWatcher};
-use super::status::{self, BuildState};
+use super::status::{self, State};
 use super::terminal::{Key, Terminal};
-use super::{BAD, GOOD, NEUTRAL, checks, format_elapsed, read};
+use super::{BAD, GOOD, checks, format_elapsed, read};
 use crate::access::Principal;
 use crate::cli::context::Context;
 use crate::cli::error::CliError;
 use crate::cli::escape;
 use crate::cli::messages::Messages;
 use crate::cli::signals::Hangup;
-use crate::digest::Digest;
-use crate::host::Host;
+use crate::host::{Host, PluginState};
 use crate::server::ServeError;
-use crate::watch::Update;
+use crate::watch::{Subscriber, Update};
 
 /// The interval at which the duration of a build is shown.
 const TICK: Duration = Duration::from_secs(1);
-/// The files that one message names.
-const MAX_NAMED: usize = 3;
-/// Changes that wait to be handled.
-const MAX_CHANGES: usize = 16;
-/// Builds in a row that a file interrupted, after which it is likely that the build itself writes it.
-const MAX_INTERRUPTIONS: usize = 5;
-/// What package managers write while they build.
-const LOCK_FILES: [&str; 7] =
-    ["Cargo.lock", "package-lock.json", "pnpm-lock.yaml", "yarn.lock", "bun.lock", "go.sum", "uv.lock"];
 
 /// A project that is being developed and served.
 pub(super) struct Session<'c> {
     context: &'c Context,
     messages: Messages,
-    project: Project,
-    settings: Settings,
     host: Arc<Host>,
     /// Where clients connect.
     url: String,
-    sources: Sources,
+    builds: Builds,
+    compilations: Compilations,
     /// Reloads when the config or a component changes; begins when all files of the config are there.
     config_watcher: Option<AbortOnDropHandle<()>>,
-    build: Option<Build>,
-    state: BuildState,
-    /// The builds in a row that were interrupted by a change of the same files.
-    interruptions: usize,
-    /// The components as the last build left them.
-    components: BTreeMap<PathBuf, Option<Digest>>,
-    /// When the change was noticed that is not shown yet.
-    changed_at: Option<Instant>,
     listing: Listing,
     /// The generation that the listing is of.
     listed_generation: Option<u64>,
     fetching: Option<AbortOnDropHandle<Fetched>>,
+    /// Notified when the listing changes, while the one that was fetched last is complete and of what was built last: a listing that
+    /// fails is called once, and not by the watcher, too.
+    follower: Option<Subscriber>,
     /// Whether something changed since the listing is being fetched.
     is_stale: bool,
     /// The test that is running, which is polled by the loop.
@@ -84,37 +64,10 @@ pub(super) struct Session<'c> {
     shown: Vec<String>,
 }
 
-/// The watcher of the sources, on a task of its own.
-struct Sources {
-    set: SourceSet,
-    changes: mpsc::Receiver<Change>,
-    _task: AbortOnDropHandle<()>,
-}
-
 /// A listing, and the generation that was served before it was fetched.
 struct Fetched {
     generation: u64,
     listing: Listing,
-}
-
-impl Sources {
-    /// Watches those sources from now on.
-    async fn watch(set: SourceSet, messages: &Messages) -> Self {
-        let mut watcher = SourceWatcher::new(set.clone()).await;
-        let limits = watcher.limits();
-        if limits.is_truncated {
-            messages.warning(&format!(
-                "the project has more than {MAX_ENTRIES} files, and only these are watched; name the sources: `watch = [\"src\"]` under \
-                 `[dev]` of the config"
-            ));
-        }
-        if limits.is_polling {
-            messages.note("the system reports no changes of the sources; they are compared every second");
-        }
-        let (sender, changes) = mpsc::channel(MAX_CHANGES);
-        let task = tokio::spawn(async move { while sender.send(watcher.changed().await).await.is_ok() {} });
-        Self { set, changes, _task: AbortOnDropHandle::new(task) }
-    }
 }
 
 impl<'c> Session<'c> {
@@ -124,41 +77,33 @@ impl<'c> Session<'c> {
         project: Project,
         settings: Settings,
         host: Arc<Host>,
+        compilations: Compilations,
         url: String,
     ) -> Self {
         let messages = context.messages.clone();
-        let sources = Sources::watch(source_set(&project, &settings), &messages).await;
-        let components = digests(&settings).await;
+        if super::is_closed(&settings.config) {
+            messages.note("the config has no rules: every program on this machine may connect and read everything");
+        }
         let mut session = Self {
             context,
+            builds: Builds::watch(project, settings, messages.clone()).await,
             messages,
-            project,
-            settings,
             host,
             url,
-            sources,
+            compilations,
             config_watcher: None,
-            build: None,
-            state: BuildState::Succeeded,
-            interruptions: 0,
-            components,
-            changed_at: None,
             listing: Listing::default(),
             listed_generation: None,
             fetching: None,
+            follower: None,
             is_stale: false,
             testing: None,
             editor: None,
             last_read: None,
             shown: Vec::new(),
         };
-        if super::is_closed(&session.settings.config) {
-            session
-                .messages
-                .note("the config has no rules: every program on this machine may connect and read everything");
-        }
         session.refresh_listing();
-        session.start_build("");
+        session.builds.start("");
         session
     }
 
@@ -172,8 +117,7 @@ impl<'c> Session<'c> {
     ) -> Result<(), CliError> {
         let host = self.host.clone();
         let mut generations = host.generations();
-        let subscriber = host.subscriber(&Principal::LOCAL);
-        subscriber.watch_listing();
+        let mut compilations = self.compilations.subscribe();
         let mut resumed = resumed()?;
         let mut tick = tokio::time::interval(TICK);
         let mut ended = None;
@@ -186,12 +130,12 @@ impl<'c> Session<'c> {
                     ended = Some(result);
                     break;
                 }
-                Some(change) = self.sources.changes.recv() => self.on_change(change).await,
-                finished = finished(&mut self.build) => self.on_built(finished).await,
+                event = self.builds.event() => self.on_build(event).await,
+                Ok(()) = compilations.changed() => {}
                 fetched = joined(&mut self.fetching) => self.on_fetched(fetched),
                 () = tested(&mut self.testing) => self.testing = None,
-                Ok(()) = generations.changed() => self.refresh_listing(),
-                Update::Listing = subscriber.next() => self.refresh_listing(),
+                Ok(()) = generations.changed() => self.on_generation(),
+                () = listing_changed(&self.follower) => self.refresh_listing(),
                 key = next_key(&mut terminal) => if self.on_key(key) { break },
                 _ = resumed.recv() => terminal.iter().for_each(Terminal::resume),
                 _ = tick.tick() => {}
@@ -200,9 +144,7 @@ impl<'c> Session<'c> {
         // The terminal first: what follows may take a while, and a second signal ends it.
         self.messages.writer().set_status(None);
         drop(terminal);
-        if let Some(build) = self.build.take() {
-            build.cancel().await;
-        }
+        self.builds.cancel().await;
         drop(self);
         shutdown.cancel();
         let ended = match ended {
@@ -212,123 +154,47 @@ impl<'c> Session<'c> {
         Ok(ended.map_err(|error| CliError::Other(error.into()))??)
     }
 
-    /// Starts a build because of that, in place of one that is running.
-    fn start_build(&mut self, reason: &str) {
-        let command = self.settings.build.clone();
-        self.messages.labeled("build", NEUTRAL, &format!("{reason}{}", on_one_line(command.as_str())));
-        match Build::start(&command, self.project.dir(), &self.messages) {
-            Ok(build) => {
-                self.build = Some(build);
-                self.state = BuildState::Running(Instant::now());
+    async fn on_build(&mut self, event: BuildEvent) {
+        let finished = match event {
+            BuildEvent::Changed(change) => {
+                return self.builds.on_change(change, self.config_watcher.is_some()).await;
             }
-            Err(error) => {
-                self.state = BuildState::Failed;
-                self.messages.error(&format!("the shell does not start: {error}"));
-            }
-        }
-    }
-
-    async fn on_change(&mut self, change: Change) {
-        let Change { difference, at } = change;
-        let Difference { mut changed, mut created } = difference;
-        let is_config = |file: &PathBuf| file == self.project.config_file();
-        let has_new_settings = changed.iter().chain(&created).any(is_config) && self.reread().await;
-        let is_config = |file: &PathBuf| file == self.project.config_file();
-        changed.retain(|file| !is_config(file));
-        created.retain(|file| !is_config(file));
-        if self.build.is_some() && !has_new_settings {
-            // New files and lock files are the build's own. A file of the author comes with a change of another, or is built by
-            // the next one.
-            changed.retain(|file| !is_lock_file(file));
-            created.clear();
-        }
-        if changed.is_empty() && created.is_empty() && !has_new_settings {
-            return;
-        }
-        let during = if self.build.is_some() { " during the build" } else { "" };
-        let files: Vec<_> = changed.iter().chain(&created).map(|file| self.project.display(file)).collect();
-        if let Some(build) = self.build.take() {
-            build.cancel().await;
-            self.interruptions = self.interruptions.saturating_add(1);
-            if self.interruptions == MAX_INTERRUPTIONS {
-                self.messages.warning(&format!(
-                    "{} changed in {MAX_INTERRUPTIONS} builds in a row; if the build writes it, name it in `.gitignore`, or name the \
-                     sources: `watch = [\"src\"]` under `[dev]` of the config",
-                    named(&files)
-                ));
-            }
-        }
-        self.changed_at = Some(at);
-        let reason = if files.is_empty() {
-            "the config changed: ".to_owned()
-        } else {
-            format!("{} changed{during}: ", named(&files))
+            BuildEvent::Finished(finished) => finished,
         };
-        self.start_build(&reason);
-    }
-
-    /// Reads the config again. Returns whether the project is built in another way.
-    async fn reread(&mut self) -> bool {
-        let project = self.project.clone();
-        let Ok(read) = tokio::task::spawn_blocking(move || project.read()).await else { return false };
-        let settings = match read {
-            Ok(settings) => settings,
-            Err(error) => {
-                // Otherwise the watcher of the config says so.
-                if self.config_watcher.is_none() || !matches!(error, CliError::Config(_)) {
-                    error.report(&self.messages);
+        match self.builds.on_finished(finished).await {
+            Outcome::Failed(failure) => {
+                let is_served = self.host.plugins().iter().any(|plugin| matches!(plugin.state, PluginState::Ready));
+                let then = if is_served { "the last component is still served" } else { "nothing is served yet" };
+                self.messages.error(&format!("{failure}; {then}"));
+            }
+            Outcome::Succeeded => {
+                if self.is_outdated() {
+                    // Until it is loaded, and if it does not load, changes of the data are not shown.
+                    self.follower = None;
+                } else if self.follower.is_none() && self.fetching.is_none() && self.listing.errors.is_empty() {
+                    // It is the served one again, after one that did not load.
+                    self.refresh_listing();
                 }
-                return false;
+                if self.config_watcher.is_none() {
+                    self.watch_config().await;
+                }
             }
-        };
-        let set = source_set(&self.project, &settings);
-        let is_new_command = settings.build != self.settings.build;
-        if set != self.sources.set {
-            self.sources = Sources::watch(set, &self.messages).await;
         }
-        self.settings = settings;
-        is_new_command
     }
 
-    async fn on_built(&mut self, finished: Finished) {
-        self.build = None;
-        self.interruptions = 0;
-        let elapsed = format_elapsed(finished.elapsed);
-        let failure = match &finished.status {
-            Ok(status) if status.success() => None,
-            Ok(status) => Some(format!("the build failed after {elapsed}: {status}")),
-            Err(error) => Some(format!("the build has no result: {error}")),
-        };
-        if let Some(failure) = failure {
-            self.state = BuildState::Failed;
-            let is_served =
-                self.host.plugins().iter().any(|plugin| matches!(plugin.state, crate::host::PluginState::Ready));
-            let then = if is_served { "the last component is still served" } else { "nothing is served yet" };
-            self.messages.error(&format!("{failure}; {then}"));
-            return;
-        }
-        self.state = BuildState::Succeeded;
-        let components = digests(&self.settings).await;
-        let is_same = components == self.components && !components.is_empty();
-        self.components = components;
-        let same = if is_same { "; the component is the same" } else { "" };
-        self.messages.labeled("build", GOOD, &format!("finished in {elapsed}{same}"));
-        if is_same {
-            self.changed_at = None;
-        }
-        if self.config_watcher.is_none() {
-            self.watch_config().await;
-        }
+    fn on_generation(&mut self) {
+        self.follower = None;
+        self.refresh_listing();
     }
 
     /// Begins to reload on changes, if all files of the config are there.
     async fn watch_config(&mut self) {
-        self.reread().await;
-        if let Some(missing) = self.settings.missing.take() {
+        self.builds.reread(false).await;
+        if let Some(missing) = self.builds.settings().missing.take() {
             CliError::Config(missing).report(&self.messages);
             return;
         }
-        let watcher = self.host.watch_config(self.project.config_file());
+        let watcher = self.host.watch_config(self.builds.project().config_file());
         let watcher = watcher.map(super::serve_locally);
         self.config_watcher = Some(AbortOnDropHandle::new(tokio::spawn(watcher.run())));
         // Of a component that was there before, the first snapshot of the watcher is the one that the host has loaded.
@@ -359,6 +225,7 @@ impl<'c> Session<'c> {
             self.on_failed_listing(generation, listing.errors);
             return;
         }
+        self.follow_listing();
         let diff = ListingDiff::new(&self.listing, &listing);
         // Before the first component is loaded, only rules and settings are.
         let has_plugins = !self.host.config().plugins.is_empty();
@@ -367,7 +234,7 @@ impl<'c> Session<'c> {
         self.listed_generation = Some(generation);
         if !diff.is_empty() || is_reload || !self.listing.errors.is_empty() {
             // A change of the data is none of the sources.
-            let at = self.changed_at.take().filter(|_| is_reload || is_first);
+            let at = self.builds.take_changed_at().filter(|_| is_reload || is_first);
             let after = at.map(|at| format!(", {} after the change", format_elapsed(at.elapsed())));
             let summary = if is_first { String::new() } else { format!(": {}", diff.summary()) };
             let label = if is_reload || is_first { "reload" } else { "listing" };
@@ -378,17 +245,28 @@ impl<'c> Session<'c> {
         self.listing = listing;
     }
 
+    /// Fetches the listing again when it changes. What changes until the provider has been polled for the first time is shown with the
+    /// next change.
+    fn follow_listing(&mut self) {
+        if self.follower.is_none() && !self.is_outdated() {
+            let follower = self.host.subscriber(&Principal::LOCAL);
+            follower.watch_listing();
+            self.follower = Some(follower);
+        }
+    }
+
     /// Shows why the listing is incomplete. The next one is compared with the last that was complete.
     fn on_failed_listing(&mut self, generation: u64, errors: Vec<String>) {
         let is_reload = self.listed_generation.replace(generation).is_some_and(|before| before != generation);
         if is_reload || errors != self.listing.errors {
-            self.changed_at = None;
+            self.builds.take_changed_at();
             self.messages.labeled("listing", BAD, "it failed; the last one is kept");
             for error in &errors {
                 self.messages.error(error);
             }
         }
         self.listing.errors = errors;
+        self.follower = None;
     }
 
     /// Handles a key. Returns whether to quit.
@@ -435,13 +313,8 @@ impl<'c> Session<'c> {
             }
             KeyCode::Char('l') => self.list(),
             KeyCode::Char('t') => self.test(),
-            KeyCode::Char('b') => match self.build {
-                Some(_) => self.messages.note("a build is running"),
-                None => {
-                    self.changed_at = Some(Instant::now());
-                    self.start_build("");
-                }
-            },
+            KeyCode::Char('b') if self.builds.is_running() => self.messages.note("a build is running"),
+            KeyCode::Char('b') => self.builds.start_now(),
             KeyCode::Char('?' | 'h') => self.help(),
             // An empty line, to keep what is above apart.
             KeyCode::Enter => self.messages.print_line(""),
@@ -450,7 +323,28 @@ impl<'c> Session<'c> {
         false
     }
 
+    /// Whether a build has made another component than the one that is served.
+    fn is_outdated(&self) -> bool {
+        let (config, served) = (self.host.config(), self.host.plugins());
+        served.iter().any(|served| {
+            let plugin = config.plugins.iter().find(|plugin| plugin.name.as_str() == served.name);
+            let built = plugin.and_then(|plugin| self.builds.digest_of(&plugin.component));
+            served.digest.is_some() && built.is_some() && served.digest != built
+        })
+    }
+
+    fn note_if_outdated(&self) {
+        if self.is_outdated() {
+            let state = if self.compilations.since().is_some() { "being compiled" } else { "not loaded" };
+            self.messages.note(&format!("the new component is {state}; this is of the last one"));
+        }
+    }
+
     fn list(&mut self) {
+        self.note_if_outdated();
+        if !self.listing.errors.is_empty() {
+            self.refresh_listing();
+        }
         self.shown.clone_from(&self.listing.uris);
         match self.listing.show(self.messages.is_colored()) {
             Ok(shown) if shown.is_empty() => self.messages.note("the listing is empty"),
@@ -462,6 +356,7 @@ impl<'c> Session<'c> {
     fn read(&mut self, uri: String) {
         let (host, messages) = (self.host.clone(), self.messages.clone());
         self.last_read = Some(uri.clone());
+        self.note_if_outdated();
         tokio::spawn(async move { read::read(&host, &uri, &messages).await });
     }
 
@@ -493,9 +388,19 @@ impl<'c> Session<'c> {
              b  build now: {}\n\
              q  quit, as Ctrl-C does\n\
              Clients connect at {}.\n",
-            escape::line(&on_one_line(self.settings.build.as_str())),
+            escape::line(&self.builds.command()),
             self.url
         ));
+    }
+
+    fn state(&self) -> State {
+        match (self.builds.state(), self.compilations.since()) {
+            (BuildState::Running(since), _) => State::Building(since),
+            (_, Some(since)) => State::Compiling(since),
+            (BuildState::Failed, None) => State::BuildFailed,
+            (BuildState::Succeeded, None) if self.testing.is_some() => State::Testing,
+            (BuildState::Succeeded, None) => State::Ready,
+        }
     }
 
     fn show_status(&self, is_interactive: bool) {
@@ -505,57 +410,9 @@ impl<'c> Session<'c> {
         let is_colored = self.messages.is_colored();
         let line = match &self.editor {
             Some(editor) => status::prompt(editor, self.last_read.as_deref(), is_colored),
-            None => status::status_line(self.state, self.testing.is_some(), &self.listing.count(), is_colored),
+            None => status::status_line(self.state(), &self.listing.count(), is_colored),
         };
         self.messages.writer().set_status(Some(line));
-    }
-}
-
-/// The sources of a project.
-fn source_set(project: &Project, settings: &Settings) -> SourceSet {
-    let dir = project.dir().to_owned();
-    let granted =
-        settings.config.plugins.iter().flat_map(|plugin| plugin.grants.dirs.values()).map(|grant| grant.host.clone());
-    // A grant of the whole directory does not make it all data.
-    let granted = granted.filter(|granted| *granted != dir);
-    let excluded = settings.files.iter().cloned().chain(granted).collect();
-    SourceSet { dir, patterns: settings.watch.clone(), excluded, config_file: project.config_file().to_owned() }
-}
-
-/// The digests of the components of a config, as they are now.
-async fn digests(settings: &Settings) -> BTreeMap<PathBuf, Option<Digest>> {
-    let files = settings.files.clone();
-    let digest =
-        |file: &Path| std::fs::File::open(file).and_then(Digest::compute_reader).ok().map(|(digest, _)| digest);
-    let compute = move || files.into_iter().map(|file| (file.clone(), digest(&file))).collect();
-    tokio::task::spawn_blocking(compute).await.unwrap_or_default()
-}
-
-fn is_lock_file(file: &Path) -> bool {
-    file.file_name().is_some_and(|name| LOCK_FILES.iter().any(|lock| name == *lock))
-}
-
-/// The first line of a command.
-fn on_one_line(command: &str) -> String {
-    let mut lines = command.trim().lines();
-    let first = lines.next().unwrap_or_default();
-    if lines.next().is_some() { format!("{first} …") } else { first.to_owned() }
-}
-
-/// The first files by name, and how many more there are.
-fn named(files: &[String]) -> String {
-    let names = files.iter().take(MAX_NAMED).map(String::as_str).collect::<Vec<_>>().join(", ");
-    match files.len().saturating_sub(MAX_NAMED) {
-        0 => names,
-        more => format!("{names} and {more} more"),
-    }
-}
-
-/// The end of the build, if one is running.
-async fn finished(build: &mut Option<Build>) -> Finished {
-    match build {
-        Some(build) => build.finished().await,
-        None => std::future::pending().await,
     }
 }
 
@@ -563,6 +420,14 @@ async fn finished(build: &mut Option<Build>) -> Finished {
 async fn joined<T>(task: &mut Option<AbortOnDropHandle<T>>) -> Option<T> {
     match task {
         Some(task) => task.await.ok(),
+        None => std::future::pending().await,
+    }
+}
+
+/// The next change of the listing, if it is followed.
+async fn listing_changed(follower: &Option<Subscriber>) {
+    match follower {
+        Some(follower) => while follower.next().await != Update::Listing {},
         None => std::future::pending().await,
     }
 }
@@ -585,27 +450,4 @@ async fn next_key(terminal: &mut Option<Terminal>) -> Key {
 /// SIGCONT: the process was stopped, and continues.
 fn resumed() -> io::Result<tokio::signal::unix::Signal> {
     tokio::signal::unix::signal(tokio::signal::unix::SignalKind::from_raw(rustix::process::Signal::CONT.as_raw()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn many_files_are_named_by_the_first() {
-        let files = |number: usize| (0..number).map(|index| format!("{index}.rs")).collect::<Vec<_>>();
-        assert_eq!(named(&files(1)), "0.rs");
-        assert_eq!(named(&files(5)), "0.rs, 1.rs, 2.rs and 2 more");
-    }
-
-    #[test]
-    fn of_a_command_of_several_lines_the_first_is_shown() {
-        assert_eq!(on_one_line("make"), "make");
-        assert_eq!(on_one_line("\nset -e\nmake\n"), "set -e …");
-    }
-
-    #[test]
-    fn lock_files_are_known_by_name() {
-        assert!(is_lock_file(Path::new("/a/Cargo.lock")) && !is_lock_file(Path::new("/a/Cargo.toml")));
-    }
 }

@@ -15,24 +15,29 @@ pub(super) const KEYS: [(char, &str); 6] =
 /// The characters of the prompt's text that are shown: its end.
 const MAX_TYPED: usize = 60;
 
-/// What the last build came to.
+/// What is going on.
 #[derive(Clone, Copy, Debug)]
-pub(super) enum BuildState {
-    /// One is running, since then.
-    Running(Instant),
-    /// It succeeded.
-    Succeeded,
-    /// It failed.
-    Failed,
+pub(super) enum State {
+    /// A build is running, since then.
+    Building(Instant),
+    /// The host is compiling a component, since then: what is served is the last one.
+    Compiling(Instant),
+    /// The last build failed.
+    BuildFailed,
+    /// The provider is tested.
+    Testing,
+    /// Nothing.
+    Ready,
 }
 
 /// The status line of a terminal.
-pub(super) fn status_line(build: BuildState, is_testing: bool, listing: &str, is_colored: bool) -> String {
-    let (color, state) = match build {
-        BuildState::Running(since) => (NEUTRAL, format!("building, {} s", since.elapsed().as_secs())),
-        BuildState::Failed => (BAD, "build failed".to_owned()),
-        BuildState::Succeeded if is_testing => (NEUTRAL, "testing".to_owned()),
-        BuildState::Succeeded => (GOOD, "ready".to_owned()),
+pub(super) fn status_line(state: State, listing: &str, is_colored: bool) -> String {
+    let (color, state) = match state {
+        State::Building(since) => (NEUTRAL, format!("building, {} s", since.elapsed().as_secs())),
+        State::Compiling(since) => (NEUTRAL, format!("compiling, {} s", since.elapsed().as_secs())),
+        State::BuildFailed => (BAD, "build failed".to_owned()),
+        State::Testing => (NEUTRAL, "testing".to_owned()),
+        State::Ready => (GOOD, "ready".to_owned()),
     };
     let keys =
         KEYS.map(|(key, action)| format!("{} {action}", styled(&key.to_string(), Style::new().bold(), is_colored)));
@@ -66,14 +71,15 @@ mod tests {
 
     #[test]
     fn the_status_comes_first_because_a_narrow_terminal_cuts_the_rest() {
-        let line = |build| status_line(build, false, "3 resources, 1 template", false);
+        let line = |state| status_line(state, "3 resources, 1 template", false);
         assert_eq!(
-            line(BuildState::Succeeded),
+            line(State::Ready),
             "ready │ r read · t test · l list · b build · ? help · q quit │ 3 resources, 1 template"
         );
-        assert!(line(BuildState::Failed).starts_with("build failed │"));
+        assert!(line(State::BuildFailed).starts_with("build failed │"));
         let long_ago = Instant::now().checked_sub(Duration::from_secs(75)).unwrap();
-        assert!(line(BuildState::Running(long_ago)).starts_with("building, 75 s │"));
+        assert!(line(State::Building(long_ago)).starts_with("building, 75 s │"));
+        assert!(line(State::Compiling(long_ago)).starts_with("compiling, 75 s │"));
     }
 
     #[test]

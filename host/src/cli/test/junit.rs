@@ -41,6 +41,6 @@ fn test_case(check: Check, result: &CheckResult) -> TestCase {
 
 fn failure_text(check: Check, result: &CheckResult) -> String {
     let more = (result.more_problems > 0).then(|| format!("and {} more", result.more_problems));
-    let advice = format!("to fix: {}", check.advice());
-    result.problems.iter().cloned().chain(more).chain([advice]).collect::<Vec<_>>().join("\n")
+    let advice = result.advice(check).map(|advice| format!("to fix: {advice}"));
+    result.problems.iter().cloned().chain(more).chain(advice).collect::<Vec<_>>().join("\n")
 }

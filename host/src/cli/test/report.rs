@@ -67,8 +67,8 @@ fn print_messages(check: Check, result: &CheckResult, output: &mut Output<'_>) -
     if result.more_problems > 0 {
         output.line(&format!("  and {} more", result.more_problems))?;
     }
-    if is_failed {
-        output.line(&format!("  to fix:  {}", check.advice()))?;
+    for advice in result.advice(check).filter(|_| is_failed) {
+        output.line(&format!("  to fix:  {advice}"))?;
     }
     for note in &result.notes {
         output.text(&format!("  note:    {note}"))?;
@@ -98,7 +98,7 @@ struct JsonCheck<'a> {
     problems: &'a [String],
     more_problems: usize,
     /// Null unless it failed.
-    advice: Option<&'static str>,
+    advice: Option<String>,
     notes: &'a [String],
 }
 
@@ -128,7 +128,7 @@ impl<'a> JsonCheck<'a> {
             reason,
             problems: &result.problems,
             more_problems: result.more_problems,
-            advice: (outcome == "failed").then(|| check.advice()),
+            advice: (outcome == "failed").then(|| result.advice(check).collect::<Vec<_>>().join("\n")),
             notes: &result.notes,
         }
     }

@@ -1,9 +1,10 @@
 //! What a provider asks for, compared with what its plugin is granted.
 //!
-//! What it asks for and is not granted is no fault of the config: an admin may well refuse it. So these are notes, not warnings.
+//! What it asks for and is not granted is no fault of the config: an admin may well refuse it. So these are notes, not warnings. A
+//! setting of another type than the provider declares is a mistake, and a warning.
 //! Grants without a purpose are found by [`Requirements`](crate::plugin::Requirements).
 
-use super::{NeededMode, NeededSetting, Needs};
+use super::{NeededMode, Needs};
 use crate::config;
 use crate::config::grants::Mode;
 use crate::escape::{escape, is_unsafe};
@@ -15,8 +16,20 @@ const MAX_NOTES: usize = 20;
 const MAX_WHY: usize = 200;
 
 impl Needs {
-    /// Returns what the plugin is not granted although its provider asks for it, and settings that differ from what the provider reads:
-    /// one line each, escaped, at most 20 and the number of others.
+    /// Returns the settings of the plugin that have another type than its provider declares: one line each, escaped, at most 20.
+    pub fn warnings(&self, plugin: &config::Plugin) -> Vec<String> {
+        let settings = self.config.iter().filter_map(|(key, setting)| {
+            let kind = setting.kind;
+            let is_other = plugin.config.get(key).is_some_and(|text| !kind.accepts_text(text));
+            let text =
+                || format!("the provider reads `config.{key}` as {}, and the config has another type", kind.name());
+            is_other.then(|| with_why(text(), setting.why.as_deref()))
+        });
+        settings.take(MAX_NOTES).collect()
+    }
+
+    /// Returns what the plugin is not granted although its provider asks for it, required settings that are missing, and those that the
+    /// provider does not read: one line each, escaped, at most 20 and the number of others.
     pub fn notes(&self, plugin: &config::Plugin) -> Vec<String> {
         let mut all = self
             .http_notes(plugin)
@@ -54,35 +67,27 @@ impl Needs {
         let grants = &plugin.grants;
         let buckets = self.keyvalue.iter().filter(|need| !grants.keyvalue.contains_key(&need.bucket));
         let variables = self.env.iter().filter(|need| !grants.env.contains_key(&need.name));
+        let databases = self.sql.iter().filter(|need| !grants.sql.contains_key(&need.database));
         let buckets = buckets.map(|need| not_granted("grants.keyvalue", need.bucket.as_str(), need.why.as_deref()));
-        buckets.chain(variables.map(|need| not_granted("grants.env", need.name.as_str(), need.why.as_deref())))
+        let databases = databases.map(|need| not_granted("grants.sql", need.database.as_str(), need.why.as_deref()));
+        buckets
+            .chain(databases)
+            .chain(variables.map(|need| not_granted("grants.env", need.name.as_str(), need.why.as_deref())))
     }
 
     fn config_notes<'a>(&'a self, plugin: &'a config::Plugin) -> impl Iterator<Item = String> + 'a {
-        let of_declared =
-            self.config.iter().filter_map(|(key, setting)| setting_note(key, setting, plugin.config.get(key)));
+        let missing = self.config.iter().filter(|(key, setting)| setting.required && !plugin.config.contains_key(*key));
+        let missing = missing.map(|(key, setting)| {
+            let kind = setting.kind.name();
+            let note = format!("it reads `config.{key}` ({kind}), which is required and not set");
+            with_why(note, setting.why.as_deref())
+        });
         // A provider that declares nothing may read any key.
         let unknown = plugin.config.keys().filter(|key| !self.config.is_empty() && !self.config.contains_key(*key));
-        of_declared.chain(unknown.map(|key| {
+        missing.chain(unknown.map(|key| {
             let known: Vec<_> = self.config.keys().take(MAX_NOTES).map(|key| format!("`{key}`")).collect();
             shown(&format!("it does not say that it reads `config.{key}`; it reads {}", known.join(", ")))
         }))
-    }
-}
-
-/// What differs between a setting that a provider reads and its value in the config.
-fn setting_note(key: &str, setting: &NeededSetting, value: Option<&String>) -> Option<String> {
-    let kind = setting.kind.name();
-    match value {
-        None if setting.required => Some(with_why(
-            format!("it reads `config.{key}` ({kind}), which is required and not set"),
-            setting.why.as_deref(),
-        )),
-        Some(text) if !setting.kind.accepts_text(text) => Some(with_why(
-            format!("it reads `config.{key}` as {kind}, and the config has another type"),
-            setting.why.as_deref(),
-        )),
-        _ => None,
     }
 }
 
@@ -122,7 +127,7 @@ mod tests {
 
     use super::*;
     use crate::config::Secret;
-    use crate::config::grants::{DirGrant, HttpGrant, KeyvalueGrant};
+    use crate::config::grants::{DirGrant, HttpGrant, KeyvalueGrant, SqlGrant, SqlUrl};
 
     fn plugin() -> config::Plugin {
         config::Plugin::new("web".parse().unwrap(), "web.wasm", "web://".parse().unwrap())
@@ -138,6 +143,7 @@ mod tests {
             "http": [{ "origin": "https://docs.rs", "why": "pages" }],
             "dirs": [{ "guest": "/repo" }, { "guest": "/drafts", "mode": "rw" }],
             "keyvalue": [{ "bucket": "pages" }],
+            "sql": [{ "database": "shop" }],
             "env": [{ "name": "LANG" }],
             "config": { "rev": { "type": "string", "required": true }, "a": { "type": "string" }, "most": { "type": "integer", "default": 1 } },
         }));
@@ -148,6 +154,7 @@ mod tests {
                 "it asks for `/repo (ro)` in `grants.dirs`, which is not granted",
                 "it asks for `/drafts (rw)` in `grants.dirs`, which is not granted",
                 "it asks for `pages` in `grants.keyvalue`, which is not granted",
+                "it asks for `shop` in `grants.sql`, which is not granted",
                 "it asks for `LANG` in `grants.env`, which is not granted",
                 "it reads `config.rev` (string), which is required and not set",
             ]
@@ -159,6 +166,7 @@ mod tests {
             grants.dirs.insert(guest.parse().unwrap(), DirGrant { host: "/srv".into(), mode: Mode::ReadOnly });
         }
         grants.keyvalue.insert("pages".parse().unwrap(), KeyvalueGrant::default());
+        grants.sql.insert("shop".parse().unwrap(), SqlGrant::new(SqlUrl::Sqlite("/srv/shop.db".into())));
         grants.env.insert("LANG".parse().unwrap(), Secret::new("ja".to_owned()));
         granted.config.insert("rev".to_owned(), "main".to_owned());
         assert_eq!(needs.notes(&granted), ["it asks for `/drafts (rw)` in `grants.dirs`, and is granted it read-only"]);
@@ -187,12 +195,10 @@ mod tests {
         let declared = needs(
             &json!({ "config": { "most": { "type": "integer", "default": 1 }, "rev": { "type": "string", "default": "" } } }),
         );
+        assert_eq!(declared.notes(&plugin), ["it does not say that it reads `config.ref`; it reads `most`, `rev`"]);
         assert_eq!(
-            declared.notes(&plugin),
-            [
-                "it reads `config.most` as integer, and the config has another type",
-                "it does not say that it reads `config.ref`; it reads `most`, `rev`",
-            ]
+            declared.warnings(&plugin),
+            ["the provider reads `config.most` as integer, and the config has another type"]
         );
         assert!(needs(&json!({})).notes(&plugin).is_empty(), "it may read any key");
     }

@@ -30,9 +30,10 @@ pub(crate) struct GuestStreams {
 impl GuestStreams {
     /// Streams into that log.
     pub(crate) fn new(log: &Arc<GuestLog>) -> Self {
-        let stream =
-            |level| GuestStream(Arc::new(Mutex::new(LineBuffer { log: log.clone(), level, partial: Vec::new() })));
-        Self { stdout: stream(Level::Debug), stderr: stream(Level::Warn) }
+        let stream = |is_stderr| {
+            GuestStream(Arc::new(Mutex::new(LineBuffer { log: log.clone(), is_stderr, partial: Vec::new() })))
+        };
+        Self { stdout: stream(false), stderr: stream(true) }
     }
 }
 
@@ -90,7 +91,7 @@ impl OutputStream for GuestStream {
 /// Splits a stream of bytes into lines. The last one needs no line feed.
 struct LineBuffer {
     log: Arc<GuestLog>,
-    level: Level,
+    is_stderr: bool,
     /// The beginning of a line, at most one byte more than [`MAX_LINE`], which shows that the line is longer.
     partial: Vec<u8>,
 }
@@ -106,7 +107,7 @@ impl LineBuffer {
         self.append(first);
         self.flush_line();
         let others = others.strip_prefix(b"\n").unwrap_or(others);
-        self.log.message(self.level, "", &String::from_utf8_lossy(others));
+        self.log(others);
         self.append(rest.strip_prefix(b"\n").unwrap_or(rest));
     }
 
@@ -119,7 +120,16 @@ impl LineBuffer {
         let mut line = std::mem::take(&mut self.partial);
         // So an empty line costs as much of the allowance as in a message.
         line.push(b'\n');
-        self.log.message(self.level, "", &String::from_utf8_lossy(&line));
+        self.log(&line);
+    }
+
+    fn log(&self, lines: &[u8]) {
+        let lines = String::from_utf8_lossy(lines);
+        if self.is_stderr {
+            self.log.error_lines(&lines);
+        } else {
+            self.log.message(Level::Debug, "", &lines);
+        }
     }
 }
 

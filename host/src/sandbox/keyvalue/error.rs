@@ -1,5 +1,7 @@
 //! Errors of bucket operations: without internals for the guest and its clients, with all details for the admin.
 
+use std::path::Path;
+
 #[cfg(feature = "keyvalue")]
 use rusqlite::ErrorCode;
 use wasmtime::component::{Resource, ResourceTableError};
@@ -76,6 +78,16 @@ impl StoreError {
 
     pub(super) fn key_quota_exceeded(bucket: &Bucket) -> Self {
         Self::KeyQuotaExceeded { name: bucket.name.to_string(), quota: bucket.quota.keys }
+    }
+
+    /// Returns the text for an admin, with the file if the error is about it.
+    pub(super) fn for_admin(&self, file: &Path) -> String {
+        match self {
+            Self::Damaged(reason) => format!("{} is damaged: {reason}", file.display()),
+            Self::Failed(reason) => format!("{}: {reason}", file.display()),
+            Self::Busy => format!("{}: {self}", file.display()),
+            error => error.to_string(),
+        }
     }
 
     /// Returns whether the error is a fault of the database, not of the request.

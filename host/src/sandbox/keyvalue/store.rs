@@ -109,6 +109,13 @@ pub(super) fn swap(database: &mut Database, cas: Cas, value: Vec<u8>) -> Result<
     tx.commit().map(Ok)
 }
 
+/// Returns the number of keys of a bucket, and the bytes of its keys and values.
+#[cfg(feature = "cli")]
+pub(super) fn usage(database: &Database, bucket: &Bucket) -> Result<(u64, u64)> {
+    let unsigned = |number: i64| u64::try_from(number).unwrap_or_default();
+    Ok(totals(&database.connection, bucket)?.map_or((0, 0), |totals| (unsigned(totals.keys), unsigned(totals.bytes))))
+}
+
 /// Returns one page of the keys.
 pub(super) fn keys(database: &Database, bucket: &Bucket, start: &PageStart) -> Result<Page> {
     let (after, skipped) = match start {

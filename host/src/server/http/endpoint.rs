@@ -68,7 +68,8 @@ impl Endpoint {
         let sessions = Arc::new(Sessions::new(host.clone()));
         let rmcp = Arc::new(RmcpService::new(host.clone(), sessions.clone(), streams.clone(), shutdown.clone()));
         let stream_limiter = Arc::new(StreamLimiter::new(host.clone()));
-        let post_handler = PostHandler::new(host.clone(), rmcp.clone(), sessions.clone(), stream_limiter.clone());
+        let post_handler =
+            PostHandler::new(host.clone(), rmcp.clone(), sessions.clone(), stream_limiter.clone(), shutdown.clone());
         let authenticator = Arc::new(Authenticator::new(host.clone()));
         let key_requests = Handle::try_current().map(|runtime| runtime.spawn(authenticator.request_keys()));
         Self {

@@ -30,12 +30,13 @@ use std::sync::Arc;
 
 use axum::body::{Body, Bytes};
 use axum::extract::Request;
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures::stream::{self, BoxStream, Stream, StreamExt as _};
 use rmcp::model::{ErrorCode, RequestId};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::authentication::Authenticated;
@@ -43,10 +44,12 @@ use super::caller::Caller;
 use super::charge::ResponseCharge;
 use super::guarded_body::GuardedBody;
 use super::json_response::{json_response, message_response};
+use super::listen::ListenRequest;
 use super::preflight::{self, PROTOCOL_VERSION_HEADER};
 use super::request_body::BodyLimiter;
 use super::rmcp_service::RmcpService;
 use super::sessions::{self, SessionGuard, Sessions};
+use super::sse_response::sse_response;
 use super::stream_limiter::StreamLimiter;
 use crate::access::Principal;
 use crate::audit::{RequestContext, TraceId};
@@ -62,9 +65,9 @@ use crate::server::params::InvalidParams;
 use crate::server::reencode;
 use crate::server::resource_requests::{self, Reply, ResourceRequest};
 use crate::server::revision::Revision;
+use crate::server::server_info::ServerInfoCache;
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
-const EVENT_STREAM: HeaderValue = HeaderValue::from_static("text/event-stream");
 
 /// Handles `POST` requests.
 pub(super) struct PostHandler {
@@ -73,6 +76,9 @@ pub(super) struct PostHandler {
     sessions: Arc<Sessions>,
     body_limiter: BodyLimiter,
     stream_limiter: Arc<StreamLimiter>,
+    info: ServerInfoCache,
+    /// Ends the streams of `subscriptions/listen`.
+    shutdown: CancellationToken,
 }
 
 /// The methods that change the state of a session, and would be acknowledged without effect outside of one.
@@ -88,8 +94,8 @@ impl ReceivedRequest {
     /// Returns the operations that its messages request.
     pub(super) fn operations(&self) -> Vec<Operation> {
         match &self.sent {
-            Ok(Incoming::Single(message)) => operation(message).into_iter().collect(),
-            Ok(Incoming::Batch(messages)) => messages.iter().flatten().filter_map(operation).collect(),
+            Ok(Incoming::Single(message)) => operations(message).to_vec(),
+            Ok(Incoming::Batch(messages)) => messages.iter().flatten().flat_map(operations).copied().collect(),
             Err(_) => Vec::new(),
         }
     }
@@ -99,6 +105,8 @@ impl ReceivedRequest {
 enum Dispatch {
     /// It is answered here.
     Direct(Box<DirectRequest>),
+    /// It is answered here by a stream of events. The id is claimed until that ends.
+    Listen(Box<ListenRequest>, Option<Claim>),
     /// It is forwarded to rmcp. The id of a request is claimed until it is answered.
     Forward(Option<Claim>),
     /// Its session does not exist for the caller.
@@ -137,8 +145,10 @@ impl PostHandler {
         rmcp: Arc<RmcpService>,
         sessions: Arc<Sessions>,
         stream_limiter: Arc<StreamLimiter>,
+        shutdown: CancellationToken,
     ) -> Self {
-        Self { host, rmcp, sessions, body_limiter: BodyLimiter::default(), stream_limiter }
+        let info = ServerInfoCache::default();
+        Self { host, rmcp, sessions, body_limiter: BodyLimiter::default(), stream_limiter, info, shutdown }
     }
 
     /// Receives the body of a request of that caller, and parses it.
@@ -157,6 +167,7 @@ impl PostHandler {
         match sent {
             Ok(Incoming::Single(message)) => match self.dispatch(&mut parts, &message, &caller.authenticated) {
                 Ok(Dispatch::Direct(request)) => request.respond(&self.host, &caller.account).await,
+                Ok(Dispatch::Listen(request, claim)) => self.listen(*request, claim, caller).await,
                 Ok(Dispatch::Forward(claim)) => self.forward(parts, claim, &message, caller).await,
                 Ok(Dispatch::UnknownSession) => sessions::not_found(),
                 Err(rejection) => message_response(rejection_status(&message, &rejection), &rejection.into_message()),
@@ -204,6 +215,11 @@ impl PostHandler {
                 let (id, principal) = (id.clone(), authenticated.principal.clone());
                 let direct = DirectRequest { id, request, principal, revision, session, claim, context };
                 Ok(Dispatch::Direct(Box::new(direct)))
+            }
+            dispatch::Dispatch::Listen(params) => {
+                let context = RequestContext::new(session.as_ref().map(SessionGuard::hash), id, trace_id);
+                let (id, principal) = (id.clone(), authenticated.principal.clone());
+                Ok(Dispatch::Listen(Box::new(ListenRequest { id, params, principal, context }), claim))
             }
             dispatch::Dispatch::Forward => {
                 if let Some(trace_id) = trace_id {
@@ -255,6 +271,17 @@ impl PostHandler {
         }
     }
 
+    /// Opens a stream of events, within the limit of streams.
+    async fn listen(&self, request: ListenRequest, claim: Option<Claim>, caller: &Caller) -> Response {
+        match self.stream_limiter.acquire(caller.account.client()) {
+            Ok(permit) => {
+                let response = request.respond(&self.host, &self.info, &self.shutdown).await;
+                response.map(|body| GuardedBody::wrap(body, (claim.map(Arc::new), permit)))
+            }
+            Err(rejected) => rejected.into_response(),
+        }
+    }
+
     async fn batch(&self, parts: Parts, messages: Vec<Result<Message, Rejection>>, caller: &Caller) -> Response {
         let mut rejected = Vec::new();
         let mut streams: Vec<BoxStream<'static, SseEvent>> = Vec::new();
@@ -267,6 +294,11 @@ impl PostHandler {
             let (message, claim) = match dispatched {
                 Ok((message, Dispatch::Forward(claim))) => (message, claim),
                 Ok((_, Dispatch::UnknownSession)) => return sessions::not_found(),
+                Ok((_, Dispatch::Listen(request, claim))) => {
+                    let events = self.listen(*request, claim, caller).await.into_body().into_data_stream();
+                    streams.push(events.map(SseEvent::Encoded).boxed());
+                    continue;
+                }
                 Ok((_, Dispatch::Direct(request))) => {
                     // A task of its own: an answer is charged when it is ready, not when it is sent.
                     let (host, account) = (self.host.clone(), caller.account.clone());
@@ -378,11 +410,11 @@ impl DirectRequest {
     }
 }
 
-/// Returns the operation that a message requests.
-fn operation(message: &Message) -> Option<Operation> {
+/// Returns the operations that a message requests.
+fn operations(message: &Message) -> &'static [Operation] {
     match &message.kind {
-        Kind::Request { method, .. } => methods::operation(method),
-        _ => None,
+        Kind::Request { method, params, .. } => methods::operations(method, params.as_ref().ok()),
+        _ => &[],
     }
 }
 
@@ -405,14 +437,4 @@ fn rejection_status(message: &Message, rejection: &Rejection) -> StatusCode {
         ErrorCode::METHOD_NOT_FOUND if message.is_stateless() => StatusCode::NOT_FOUND,
         _ => StatusCode::OK,
     }
-}
-
-fn sse_response(body: Body) -> Response {
-    let headers = [
-        (CONTENT_TYPE, EVENT_STREAM),
-        (CACHE_CONTROL, HeaderValue::from_static("no-cache")),
-        // Some proxies buffer short responses.
-        (HeaderName::from_static("x-accel-buffering"), HeaderValue::from_static("no")),
-    ];
-    (headers, body).into_response()
 }

@@ -26,6 +26,9 @@ use crate::host::Host;
 use crate::server::budget::Budget;
 use crate::server::client_id::ClientId;
 
+/// The answer at paths where there is nothing.
+const NOT_FOUND: &str = "there is nothing at this path; the MCP endpoint is /mcp\n";
+
 /// The well-known paths of resources with a path.
 const WELL_KNOWN_BELOW: &str = "/.well-known/oauth-protected-resource/{*path}";
 
@@ -151,7 +154,7 @@ impl McpService {
     /// The routes of a server of its own, whose connections provide what [`McpService::call`] provides for others.
     pub(super) fn server_routes(&self) -> Router {
         let (host, options) = (self.endpoint.host(), HttpOptions::new());
-        let not_found = layers::apply(any(async || StatusCode::NOT_FOUND), host, &options);
+        let not_found = layers::apply(any(async || (StatusCode::NOT_FOUND, NOT_FOUND)), host, &options);
         let metadata = resource_metadata_route(host, &options);
         Router::new()
             .route(ENDPOINT_PATH, self.route.clone())

@@ -201,7 +201,7 @@ impl IoTransport {
                 let error = methods::method_not_found(&self.host, Revision::LATEST, method);
                 Err(Rejection::method_not_found(id, error))
             }
-            Ok(Dispatch::Forward) => match to_rmcp(message) {
+            Ok(Dispatch::Forward | Dispatch::Listen(_)) => match to_rmcp(message) {
                 Some(JsonRpcMessage::Request(request)) => Ok(request),
                 _ => Err(message.rejection()),
             },

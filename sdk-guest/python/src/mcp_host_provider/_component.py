@@ -19,6 +19,8 @@ from ._provider import Provider, as_sequence, exported
 
 _TEMPLATES_PER_PAGE = 100
 
+_IMPORTS = "imports belong at the top of a module: they are resolved when the component is built, and later there are no modules"
+
 _log = logging.getLogger("mcp_host_provider")
 
 A = ParamSpec("A")
@@ -38,6 +40,8 @@ def _guarded(function: Callable[A, R]) -> Callable[A, R]:
             failure = wit.Failure_Internal(str(error))
         except BaseException as error:  # Nothing may end as a trap without a word.
             traceback = error.__traceback__ and error.__traceback__.tb_next
+            if isinstance(error, ModuleNotFoundError):
+                error.add_note(_IMPORTS)
             _log.error("%s failed", function.__name__, exc_info=error.with_traceback(traceback))
             failure = wit.Failure_Internal(f"{type(error).__name__}: {error}")
         raise Err(failure)

@@ -117,6 +117,17 @@ async fn a_client_without_a_token_is_anonymous_where_a_rule_says_so() {
 }
 
 #[tokio::test]
+async fn a_path_where_nothing_is_names_the_endpoint() {
+    let folder = folder();
+    let config = config(&folder).await.write();
+    let server = HttpServer::start(&config).await;
+    let answer = reqwest::Client::new().post(server.url().replace("/mcp", "/")).send().await.unwrap();
+    assert_eq!(answer.status(), StatusCode::NOT_FOUND);
+    assert_eq!(answer.text().await.unwrap(), "there is nothing at this path; the MCP endpoint is /mcp\n");
+    server.end().await;
+}
+
+#[tokio::test]
 async fn a_session_is_worth_nothing_with_another_token_or_without_one() {
     let folder = folder();
     let config = config(&folder).await.rule(Rule::for_principal("anonymous").allow(["faulty://m/g"])).write();

@@ -64,6 +64,28 @@ async fn each_fault_fails_its_check_and_no_other() {
 }
 
 #[tokio::test]
+async fn a_panic_is_quoted_and_the_advice_is_to_fix_it() {
+    let guest = fixture("misbehaving");
+    let report = test(&guest, &["--json", "--set", "list=panic"]).await.json();
+    let checks = report["checks"].as_array().unwrap();
+    let failed = checks.iter().find(|check| check["name"] == "listing-ends").unwrap();
+    let problem = failed["problems"][0].as_str().unwrap();
+    assert!(problem.contains("; before, it wrote: thread ") && problem.contains("actions.rs:"), "{problem}");
+    assert!(!problem.contains("RUST_BACKTRACE"), "{problem}");
+    let advice = failed["advice"].as_str().unwrap();
+    assert!(advice.starts_with("fix what the message says") && !advice.contains("next-cursor"), "{advice}");
+}
+
+#[tokio::test]
+async fn a_provider_that_fails_without_a_grant_that_it_asks_for_is_to_be_granted_it() {
+    let tested = test(&fixture("csv-c"), &[]).await;
+    assert_eq!(tested.code(), 1);
+    let text = tested.text();
+    assert!(text.contains("to fix:  grant what the provider asks for, by `--dir`"), "{text}");
+    assert!(text.contains("it asks for `/csv (ro)` in `grants.dirs`, which is not granted"), "{text}");
+}
+
+#[tokio::test]
 async fn an_import_that_is_of_no_use_fails_its_check_and_no_other() {
     let import = r#"(import "wasi:keyvalue/store@0.2.0-draft2" "open" (func (param i32 i32 i32)))"#;
     let description =
@@ -96,6 +118,25 @@ async fn what_ships_keeps_the_contract_with_its_grants_alone() {
         (format!("{}=/files", files.path().display()), format!("echo x >> {}/a.md", files.path().display()));
     let report = test(&component("files"), &["--json", "--dir", &grant, "--edit", &edit]).await.success().json();
     assert!(checks(&report, "passed").contains(&"templates"), "{report:#}");
+    let settings = Folder::with_files([("app.toml", "[server]\nport = 80\n"), ("sub/b.yaml", "password: hunter2\n")]);
+    let (grant, edit) = (
+        format!("{}=/config", settings.path().display()),
+        format!("echo x = 1 > {}/app.toml", settings.path().display()),
+    );
+    let set = ["--set", "layers=[\"app.toml\", \"sub/b.yaml\"]"];
+    let report = test(&component("config"), &[&["--json", "--dir", &grant, "--edit", &edit], &set[..]].concat()).await;
+    let report = report.success().json();
+    assert!(checks(&report, "passed").contains(&"changes-reported"), "{report:#}");
+    let results = Folder::with_files([
+        ("a.md", "# A\n"),
+        ("a.meta.json", r#"{"key": "k"}"#),
+        ("b/c.csv", "x\n1\n"),
+        ("b/c.meta.json", "{}"),
+    ]);
+    let (grant, edit) =
+        (format!("{}=/results", results.path().display()), format!("echo x >> {}/a.md", results.path().display()));
+    let report = test(&component("results"), &["--json", "--dir", &grant, "--edit", &edit]).await.success().json();
+    assert!(checks(&report, "passed").contains(&"changes-reported"), "{report:#}");
     let repo = GitRepo::with_files([("README.md", "hello"), ("src/main.rs", "fn main() {}\n")]);
     let grant = format!("{}=/repo", repo.path().display());
     let report = test(&component("git"), &["--json", "--dir", &grant]).await.success().json();

@@ -101,6 +101,23 @@ async fn a_component_that_does_not_load_is_shown_and_the_last_one_is_served() {
 }
 
 #[tokio::test]
+async fn a_listing_that_fails_is_called_once_by_a_reload() {
+    let project = DevProject::new();
+    project.folder().write(".components/bad.wasm", fs::read(fixture("misbehaving")).unwrap());
+    let file = project.folder().path().join("mcp-host.toml");
+    let config = fs::read_to_string(&file).unwrap();
+    fs::write(&file, config.replace("[dev]", "config = { list = 'panic' }\n\n[dev]")).unwrap();
+    let dev = DevServer::start(&project).await;
+    dev.line("  + x:///world").await;
+    project.folder().write("choice", "bad");
+    dev.line("listing: it failed; the last one is kept").await;
+    project.folder().write("choice", "sample");
+    dev.line("  + x:///plain").await;
+    let text = dev.end().await.log;
+    assert_eq!(text.matches("function=\"list-entries\"").count(), 1, "{text}");
+}
+
+#[tokio::test]
 async fn a_newer_save_ends_the_build_with_all_its_processes() {
     let project = DevProject::new();
     project.folder().write("slow", "");
@@ -174,6 +191,36 @@ async fn keys_read_list_test_and_quit_and_leave_the_terminal_as_it_was() {
     dev.wait_for("the component is the same").await;
     dev.press("q");
     assert_eq!(dev.wait_exit().await, (Some(0), true), "{}", dev.text());
+}
+
+#[tokio::test]
+async fn while_the_new_component_is_compiled_and_if_it_does_not_load_answers_are_said_to_be_of_the_last_one() {
+    let project = DevProject::new();
+    // A custom section makes it another component, which takes the host a second to compile.
+    let mut component = fs::read(fixture("sample")).unwrap();
+    let section = format!("x{:?}", std::time::SystemTime::now());
+    component.extend([0, u8::try_from(section.len() + 1).unwrap(), 1]);
+    component.extend(section.as_bytes());
+    project.folder().write(".components/slow.wasm", component);
+    project.folder().write(".components/broken.wasm", "no component");
+    let mut dev = DevOnTerminal::start(&project);
+    dev.wait_for("+ x:///world").await;
+    project.folder().write("choice", "broken");
+    dev.wait_for("reload failed").await;
+    dev.press("rworld\r");
+    dev.wait_for("note: the new component is not loaded; this is of the last one").await;
+    dev.wait_for("Hello, world!").await;
+    project.folder().write("choice", "slow");
+    dev.wait_for("compiling, ").await;
+    dev.press("l");
+    dev.wait_for("note: the new component is being compiled; this is of the last one").await;
+    dev.wait_for("+ x:///plain").await;
+    dev.wait_for("ready │ r read").await;
+    dev.press("rplain\r");
+    dev.wait_for("==> x:///plain").await;
+    dev.press("q");
+    assert_eq!(dev.wait_exit().await, (Some(0), true));
+    assert!(!dev.text().rsplit_once("+ x:///plain").unwrap().1.contains("of the last one"), "{}", dev.text());
 }
 
 #[tokio::test]
@@ -273,6 +320,18 @@ async fn a_provider_in_rust_is_built_by_cargo_and_what_was_edited_is_shown() {
     dev.line("error: could not compile `greeting`").await;
     dev.line("the last component is still served").await;
     dev.end().await;
+}
+
+#[tokio::test]
+async fn a_project_that_is_not_built_yet_is_said_to_be_built_by_its_command() {
+    let config = "[[plugin]]\nname = 'a'\ncomponent = 'a.wasm'\nmount = 'a:///'\n\n[dev]\nbuild = 'make all'\n";
+    let folder = Folder::with_files([("mcp-host.toml", config)]);
+    let file = folder.path().join("mcp-host.toml");
+    for command in ["list", "check"] {
+        let output = run([command, "--config", file.to_str().unwrap()]).await;
+        assert_eq!(output.code(), 2);
+        assert!(output.stderr.contains("build it: `make all`, or `mcp-host dev`"), "{command}: {}", output.stderr);
+    }
 }
 
 #[tokio::test]

@@ -78,6 +78,32 @@ async fn what_is_not_granted_and_what_nobody_reads_is_a_note_and_no_warning() {
 }
 
 #[tokio::test]
+async fn a_setting_of_another_type_than_the_provider_declares_is_a_warning() {
+    let asking = json!({ "config": { "lines": { "type": "integer", "why": "of a file" } } });
+    let (_folder, file) = with_sections(&[asking.to_string().as_bytes()]);
+    let plugin =
+        |lines: &str| ConfigFile::new().plugin(Plugin::new("hello", &file, "hello:///").config("lines", lines));
+    let config = plugin("two").write();
+    let report = check(&config, &["--json"]).await.success().json();
+    let warning = r#"the provider reads `config.lines` as integer, and the config has another type ("of a file")"#;
+    assert_eq!(report["plugins"][0]["warnings"], json!([warning]));
+    assert_eq!(check(&config, &["--strict"]).await.code(), 1);
+    let config = plugin("2").write();
+    check(&config, &["--strict"]).await.success();
+}
+
+#[tokio::test]
+async fn imports_of_a_runtime_that_nobody_asks_a_grant_for_are_not_shown() {
+    let config = ConfigFile::new().plugin(Plugin::new("hello", &component("hello"), "hello:///")).write();
+    let checked = check(&config, &[]).await.success().text();
+    assert!(!checked.contains("grants.dirs") && !checked.contains("grants.env"), "{checked}");
+    // A provider that does not say what it asks for may need all that it imports.
+    let config = ConfigFile::new().plugin(Plugin::sample("sample")).write();
+    let checked = check(&config, &[]).await.success().text();
+    assert!(checked.contains("grants.env"), "{checked}");
+}
+
+#[tokio::test]
 async fn a_section_that_is_invalid_or_there_twice_is_a_warning_and_the_provider_is_served() {
     let large = [b"{}".to_vec(), vec![b' '; 65 * 1024]].concat();
     let deep = b"[".repeat(60_000);

@@ -184,7 +184,7 @@ impl AccessTokens {
                 self.issuers.values().find(|verifier| matches!(verifier.method, Method::Introspection(_)))
             }
         };
-        let verifier = verifier.ok_or_else(|| unknown(&form))?;
+        let verifier = verifier.ok_or_else(|| self.unknown(&form))?;
         let is_asked = matches!(verifier.method, Method::Introspection(_));
         let found = verifier.claims(token, client, &self.audiences, may_ask).await.and_then(|(claims, keys)| {
             let token = AccessToken::from_claims(&claims, &verifier.issuer, &self.known_groups)?;
@@ -208,14 +208,18 @@ impl AccessTokens {
             Err(error) => Err(error),
         }
     }
-}
 
-/// Returns why a token of that form is of no issuer of the config.
-fn unknown(form: &TokenForm) -> TokenError {
-    match form {
-        TokenForm::Jwt(Some(named)) => TokenError::UnknownIssuer(excerpt(named)),
-        TokenForm::Jwt(None) => TokenError::Claim("iss".to_owned()),
-        TokenForm::Opaque => TokenError::Opaque,
+    /// Returns why a token of that form is of no issuer of the config.
+    fn unknown(&self, form: &TokenForm) -> TokenError {
+        let named = match form {
+            TokenForm::Jwt(Some(named)) => named,
+            TokenForm::Jwt(None) => return TokenError::Claim("iss".to_owned()),
+            TokenForm::Opaque => return TokenError::Opaque,
+        };
+        let bare = |issuer: &str| issuer.trim_end_matches('/').to_ascii_lowercase();
+        let wanted = bare(named);
+        let similar = self.issuers.keys().find(|issuer| bare(issuer) == wanted).cloned();
+        TokenError::UnknownIssuer { named: excerpt(named), similar }
     }
 }
 
@@ -248,6 +252,8 @@ impl IssuerVerifier {
                 Ok((introspector.introspect(token, client, &self.issuer, &audiences, may_ask).await?, None))
             }
             Method::RemoteKeys(remote) => {
+                // No key would help, so that the client is not asked to try again if there are none.
+                jwt::check_header(token, &self.issuer)?;
                 let mut fetched = remote.get().await?;
                 let verified = match verify(&fetched.keys) {
                     Err(unknown @ TokenError::UnknownKey { .. }) => {

@@ -73,6 +73,12 @@ pub(super) fn verify(token: &str, issuer: &Issuer, audiences: &[String], keys: &
     Err(last_error)
 }
 
+/// Checks what no key changes: that the algorithm is one that the issuer may use, and the rest of the header.
+pub(super) fn check_header(token: &str, issuer: &Issuer) -> Result<(), TokenError> {
+    let given = decode_header(token).map_err(|error| header(format!("{error}")))?;
+    accepted_algorithm(&given, issuer).map(drop)
+}
+
 /// Returns the algorithm of a token, if the issuer may use it and nothing else in the header is required to be understood.
 fn accepted_algorithm(given: &Header, issuer: &Issuer) -> Result<SignatureAlgorithm, TokenError> {
     let algorithm = match given.alg {

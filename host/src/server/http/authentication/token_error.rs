@@ -8,8 +8,14 @@ use crate::access::rate::RateExceeded;
 #[derive(Clone, Debug, thiserror::Error)]
 pub(super) enum TokenError {
     /// It names an issuer that the config does not have.
-    #[error("its claim `iss` is `{0}`, which is `issuer` of no `[[issuer]]`")]
-    UnknownIssuer(String),
+    #[error("its claim `iss` is `{named}`, which is `issuer` of no `[[issuer]]`{}", similar_issuer(.similar.as_deref()))]
+    UnknownIssuer {
+        /// The issuer that it names.
+        named: String,
+        /// One of the config that differs from it by case or a slash at the end only. Issuers are compared as they are written (RFC
+        /// 8414), so it is another one.
+        similar: Option<String>,
+    },
     /// It is no JSON Web Token and no token of a principal, and no issuer has an introspection endpoint.
     #[error("it is neither a token of a `[[principal]]` nor a JSON Web Token, and no `[[issuer]]` has `introspection`")]
     Opaque,
@@ -66,7 +72,7 @@ impl TokenError {
     /// The name of the kind of reason, by which log lines are throttled.
     pub(super) fn kind(&self) -> &'static str {
         match self {
-            Self::UnknownIssuer(_) => "unknown issuer",
+            Self::UnknownIssuer { .. } => "unknown issuer",
             Self::Opaque => "opaque",
             Self::Header(_) => "header",
             Self::UnknownKey { .. } => "unknown key",
@@ -95,6 +101,12 @@ impl TokenError {
             _ => "the access token is invalid",
         }
     }
+}
+
+fn similar_issuer(similar: Option<&str>) -> String {
+    similar
+        .map(|similar| format!("; one is `{similar}`, without a difference but for case or a slash"))
+        .unwrap_or_default()
 }
 
 /// The beginning of a text of a token, for the log.

@@ -14,7 +14,6 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -212,12 +211,12 @@ impl ServerContext {
         }
         set_notsent_lowat(&tcp);
         let account = self.budget.account(client);
-        let Some(tls) = &self.tls else { return self.serve_http(tcp, account, None).await };
+        let Some(tls) = &self.tls else { return Box::pin(self.serve_http(tcp, account, None)).await };
         let most = self.host.config().http.limits.read_timeout.duration();
-        match self.shutdown.run_until_cancelled(timeout(most, tls.accept(tcp))).await {
+        match self.shutdown.run_until_cancelled(timeout(most, Box::pin(tls.accept(tcp)))).await {
             Some(Ok(Ok(stream))) => {
                 let certificate = ClientCertificate::of_connection(stream.get_ref().1);
-                self.serve_http(stream, account, certificate).await;
+                Box::pin(self.serve_http(stream, account, certificate)).await;
             }
             Some(Ok(Err(error))) => self.handshake_log.record(account.client(), &error),
             Some(Err(_)) => {
@@ -267,13 +266,15 @@ impl ServerContext {
         let builder = builder(&config.http);
         let limits = &config.http.limits;
         let serving = async {
-            let mut connection = pin!(builder.serve_connection(TokioIo::new(io), service));
+            // Boxed, as are the handshake and the whole of this future by its callers: a future has room for all values that it
+            // moves, and an idle connection would keep several times its size.
+            let mut connection = Box::pin(builder.serve_connection(TokioIo::new(io), service));
             tokio::select! {
                 served = connection.as_mut() => served,
                 () = activity.wait_idle(limits.read_timeout.duration(), limits.idle_timeout.duration()) => {
                     connection.as_mut().graceful_shutdown();
                     tokio::select! {
-                        served = connection => served,
+                        served = connection.as_mut() => served,
                         // A request may have arrived at the last moment.
                         () = activity.wait_idle(CLOSE_TIMEOUT, CLOSE_TIMEOUT) => Ok(()),
                     }

@@ -144,3 +144,14 @@ async fn a_token_of_any_size_and_shape_is_answered() {
     resource.assert_valid(&valid).await;
     resource.server.end().await;
 }
+
+#[tokio::test]
+async fn an_issuer_that_differs_by_a_slash_is_named_in_the_log() {
+    let resource = ResourceServer::start().await;
+    let issuer = resource.issuer.identifier();
+    let mut claims = resource.claims("alice");
+    claims["iss"] = json!(format!("{issuer}/"));
+    resource.assert_invalid(&resource.issuer.sign(&claims), "of an issuer with a slash").await;
+    resource.server.log_line(&format!("one is `{issuer}`, without a difference but for case or a slash")).await;
+    resource.server.end().await;
+}

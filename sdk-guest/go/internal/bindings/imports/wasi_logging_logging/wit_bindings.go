@@ -10,6 +10,7 @@
 //     wasi:http@0.2.6
 //     wasi:keyvalue@0.2.0-draft2
 //     mcp-host:provider@0.1.0
+//     mcp-host:sdk
 
 package wasi_logging_logging
 

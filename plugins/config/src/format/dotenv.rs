@@ -1,0 +1,125 @@
+//! Files of environment variables.
+//!
+//! Values may refer to variables above and to those of the process, so a short file can expand to gigabytes. The parser
+//! reads the file line by line from [`Lines`], which ends with an error before a line could expand to more than
+//! [`MAX_EXPANDED`] bytes.
+
+use super::Fault;
+use serde_json::{Map, Value};
+use std::cell::Cell;
+use std::io::{self, Read};
+
+/// The maximum size of all values, after variables are expanded.
+const MAX_EXPANDED: usize = 4 << 20;
+
+/// Parses a file of variables. The last one of a name counts.
+pub(super) fn parse(text: &str) -> Result<Value, Fault> {
+    let bounds = Bounds::default();
+    bounds.longest.set(std::env::vars().map(|(_, value)| value.len()).max().unwrap_or_default());
+    let mut variables = Map::new();
+    for variable in dotenvy::from_read_iter(Lines { rest: text, bounds: &bounds }) {
+        // The text of the parser's errors has the line.
+        let (name, value) = variable.map_err(|error| match error {
+            dotenvy::Error::Io(_) => format!("{}: {TOO_LARGE}", bounds.place()),
+            _ => format!("{}: expected `NAME=value`, with a value that has spaces in quotes", bounds.place()),
+        })?;
+        if !bounds.add(value.len()) {
+            return Err(format!("{}: {TOO_LARGE}", bounds.place()));
+        }
+        variables.insert(name, Value::String(value));
+    }
+    Ok(Value::Object(variables))
+}
+
+const TOO_LARGE: &str = "expected at most 4 MiB of values after variables are expanded, found more";
+
+/// What has been read, and what it may expand to.
+#[derive(Debug, Default)]
+struct Bounds {
+    /// The number of lines read, with the one that is being read.
+    lines: Cell<usize>,
+    /// Whether the last line is being read.
+    is_in_line: Cell<bool>,
+    /// The size of the lines since the last value, which may be part of the next one.
+    pending: Cell<usize>,
+    /// The number of references in these lines.
+    references: Cell<usize>,
+    /// The size of the longest value.
+    longest: Cell<usize>,
+    /// The size of all values.
+    total: Cell<usize>,
+}
+
+impl Bounds {
+    /// Adds a line, or a part of one. Returns whether what it may expand to is within bounds.
+    fn read(&self, line: &str) -> bool {
+        let references = line.bytes().filter(|byte| *byte == b'$').count();
+        self.lines.set(self.lines.get().saturating_add(usize::from(!self.is_in_line.get())));
+        self.is_in_line.set(!line.ends_with('\n'));
+        self.pending.set(self.pending.get().saturating_add(line.len()));
+        self.references.set(self.references.get().saturating_add(references));
+        let expanded = self.references.get().saturating_mul(self.longest.get());
+        self.pending.get().saturating_add(expanded) <= MAX_EXPANDED
+    }
+
+    /// Adds a value. Returns whether all are within bounds.
+    fn add(&self, len: usize) -> bool {
+        self.pending.set(0);
+        self.references.set(0);
+        self.longest.set(self.longest.get().max(len));
+        self.total.set(self.total.get().saturating_add(len));
+        self.total.get() <= MAX_EXPANDED
+    }
+
+    fn place(&self) -> String {
+        format!("line {}", self.lines.get().max(1))
+    }
+}
+
+/// A reader that returns at most one line at a time, so that the parser is never ahead of [`Bounds`].
+struct Lines<'a> {
+    rest: &'a str,
+    bounds: &'a Bounds,
+}
+
+impl Read for Lines<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let most = self.rest.floor_char_boundary(buffer.len());
+        let part = self.rest.get(..most).unwrap_or_default();
+        let part = part.split_inclusive('\n').next().unwrap_or_default();
+        if !self.bounds.read(part) {
+            return Err(io::Error::other(TOO_LARGE));
+        }
+        let mut unread = part.as_bytes();
+        let read = unread.read(buffer)?;
+        self.rest = self.rest.get(part.len()..).unwrap_or_default();
+        Ok(read)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn quotes_comments_and_references_are_those_of_a_shell() {
+        let text = "# a comment\nA=1\nexport B='$A b' # c\nC=\"${A}2\"\nD=\"two\nlines\"\nE=\nA=3\n";
+        let expected = json!({ "A": "3", "B": "$A b", "C": "12", "D": "two\nlines", "E": "" });
+        assert_eq!(parse(text), Ok(expected));
+    }
+
+    #[test]
+    fn references_that_expand_to_gigabytes_are_refused_in_their_line() {
+        let mut text = "A=xxxxxxxxxx\n".to_owned();
+        for _ in 0..30 {
+            text.push_str("A=$A$A\n");
+        }
+        let fault = parse(&text).unwrap_err();
+        assert!(fault.contains("after variables are expanded"), "{fault}");
+        let wide = format!("A={}\nB={}\n", "x".repeat(100_000), "$A".repeat(100_000));
+        assert!(parse(&wide).unwrap_err().starts_with("line 2: "));
+        let many = format!("A={}\n{}", "x".repeat(100_000), "B=$A\n".repeat(1000));
+        assert!(parse(&many).unwrap_err().contains("after variables are expanded"));
+    }
+}

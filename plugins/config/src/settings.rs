@@ -1,0 +1,149 @@
+//! The plugin's configuration: its `config` table.
+
+use crate::environment::Naming;
+use crate::format::{Format, Formats};
+use crate::redact::Redactor;
+use bytesize::ByteSize;
+use mcp_provider::{Config, Failure, Result};
+use serde_json::{Map, Value};
+use std::path::PathBuf;
+
+/// The directory, by default.
+const DEFAULT_DIR: &str = "/config";
+/// What separates nested keys in the name of a variable, by default.
+const DEFAULT_SEPARATOR: &str = "__";
+/// The maximum size of a file that is parsed, by default.
+const DEFAULT_MAX_FILE: ByteSize = ByteSize::mib(1);
+/// The maximum number of layers that are files.
+const MAX_LAYERS: usize = 32;
+
+/// The parsed config.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// `dir`: the directory, as the plugin sees it.
+    pub(crate) dir: PathBuf,
+    /// `defaults`: the lowest layer.
+    pub(crate) defaults: Option<Map<String, Value>>,
+    /// `layers`: the names of the files of the other layers, lowest first.
+    pub(crate) layers: Vec<String>,
+    /// `env-prefix` and `env-separator`: which variables are the topmost layer.
+    pub(crate) naming: Option<Naming>,
+    /// `formats`: the formats of files.
+    pub(crate) formats: Formats,
+    /// `redact`, `secret-keys`, `public-keys`: what is not shown.
+    pub(crate) redactor: Redactor,
+    /// `max-file`: the maximum size of a file that is parsed.
+    pub(crate) max_file: usize,
+}
+
+impl Settings {
+    /// Parses the config. Unknown keys are errors.
+    pub(crate) fn parse(config: &Config) -> Result<Self> {
+        const KNOWN: [&str; 10] = [
+            "dir",
+            "defaults",
+            "layers",
+            "env-prefix",
+            "env-separator",
+            "formats",
+            "redact",
+            "secret-keys",
+            "public-keys",
+            "max-file",
+        ];
+        if let Some(unknown) = config.keys().find(|key| !KNOWN.contains(key)) {
+            return Err(Failure::internal(format!("config key `{unknown}`: expected one of {}", KNOWN.join(", "))));
+        }
+        let layers = texts(config, "layers")?;
+        if layers.len() > MAX_LAYERS {
+            return Err(invalid("layers", &format!("at most {MAX_LAYERS} files"), &layers.len()));
+        }
+        let formats = formats(config)?;
+        if let Some(unknown) = layers.iter().find(|names| formats.of(folder::last_name(names)).is_none()) {
+            return Err(invalid("layers", "files of a known format, by name or by the config key `formats`", unknown));
+        }
+        let separator = config.get("env-separator").unwrap_or(DEFAULT_SEPARATOR);
+        if separator.is_empty() {
+            return Err(invalid("env-separator", "a text that is not empty", &separator));
+        }
+        let naming = config.get("env-prefix").map(|prefix| Naming::new(prefix, separator));
+        let max_file = config.parse::<ByteSize>("max-file")?.unwrap_or(DEFAULT_MAX_FILE).as_u64();
+        Ok(Self {
+            dir: config.get("dir").unwrap_or(DEFAULT_DIR).into(),
+            defaults: table(config, "defaults")?,
+            layers,
+            naming,
+            formats,
+            redactor: match config.parse::<bool>("redact")?.unwrap_or(true) {
+                true => Redactor::new(texts(config, "secret-keys")?, texts(config, "public-keys")?),
+                false => Redactor::disabled(),
+            },
+            max_file: usize::try_from(max_file).unwrap_or(usize::MAX),
+        })
+    }
+}
+
+fn invalid(key: &str, expected: &str, found: &dyn std::fmt::Debug) -> Failure {
+    Failure::internal(format!("config key `{key}`: expected {expected}, found {found:?}"))
+}
+
+fn table(config: &Config, key: &str) -> Result<Option<Map<String, Value>>> {
+    match config.json(key)? {
+        None => Ok(None),
+        Some(Value::Object(table)) => Ok(Some(table)),
+        Some(other) => Err(invalid(key, "a table", &other)),
+    }
+}
+
+fn texts(config: &Config, key: &str) -> Result<Vec<String>> {
+    let Some(value) = config.json(key)? else { return Ok(Vec::new()) };
+    let expected = |found: &dyn std::fmt::Debug| invalid(key, "a list of strings", found);
+    let Value::Array(items) = value else { return Err(expected(&value)) };
+    items
+        .into_iter()
+        .map(|item| match item {
+            Value::String(text) => Ok(text),
+            other => Err(expected(&other)),
+        })
+        .collect()
+}
+
+fn formats(config: &Config) -> Result<Formats> {
+    let mut formats = Formats::default();
+    for (name, format) in table(config, "formats")?.unwrap_or_default() {
+        let expected = || invalid("formats", &format!("one of {} for `{name}`", Format::NAMES.join(", ")), &format);
+        formats.add(name.clone(), format.as_str().and_then(Format::from_name).ok_or_else(expected)?);
+    }
+    Ok(formats)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_need_be_set() {
+        let settings = Settings::parse(&Config::default()).unwrap();
+        assert_eq!((settings.dir.to_str(), settings.max_file), (Some("/config"), 1 << 20));
+        assert_eq!((settings.naming, settings.layers), (None, Vec::new()));
+    }
+
+    #[test]
+    fn an_unknown_or_malformed_key_is_a_fault_that_names_it() {
+        for (key, value) in [
+            ("dirr", "/n"),
+            ("layers", "\"a\""),
+            ("layers", "[1]"),
+            ("layers", "[\"app.conf\"]"),
+            ("defaults", "[]"),
+            ("env-separator", ""),
+            ("formats", r#"{"x":"xml"}"#),
+            ("redact", "yes"),
+            ("public-keys", "{}"),
+            ("max-file", "much"),
+        ] {
+            let fault = Settings::parse(&Config::from_pairs([(key, value)])).unwrap_err().to_string();
+            assert!(fault.starts_with(&format!("internal: config key `{key}`: expected ")), "{fault}");
+        }
+    }
+}

@@ -1,0 +1,73 @@
+//! Results as entries.
+
+use crate::catalog::Published;
+use crate::route::Route;
+use mcp_provider::Entry;
+use std::time::{Duration, SystemTime};
+
+/// Returns a result. Its time to live ends when it expires.
+pub(crate) fn result(result: &Published, now: SystemTime) -> Entry {
+    let entry = describe(Entry::new(Route::Result(result.id.clone()).path(), name(result)), result, now);
+    match result.files.as_slice() {
+        [only] => entry.size(only.item.size),
+        files => entry.meta("results/types", files.iter().map(|file| file.mime_type).collect::<Vec<_>>()),
+    }
+}
+
+/// Returns the collection whose content is its newest result, such as `latest`.
+pub(crate) fn collection(route: &Route, title: String, newest: &Published) -> Entry {
+    let entry = Entry::new(route.path(), route.path()).title(title).listable().subscribable();
+    let entry = entry.last_modified(newest.created).meta("results/id", newest.id.as_str());
+    match newest.files.first() {
+        Some(file) => entry.mime_type(file.mime_type),
+        None => entry,
+    }
+}
+
+/// Returns the directory of all keys.
+pub(crate) fn keys() -> Entry {
+    Entry::directory(Route::Keys.path(), "by").title("Results by key").subscribable()
+}
+
+fn name(result: &Published) -> &str {
+    folder::last_name(&result.id)
+}
+
+fn describe(mut entry: Entry, result: &Published, now: SystemTime) -> Entry {
+    let metadata = &result.metadata;
+    entry = entry.last_modified(result.created).subscribable();
+    if let Some(file) = result.files.first() {
+        entry = entry.mime_type(file.mime_type);
+    }
+    if let Some(title) = &metadata.title {
+        entry = entry.title(title);
+    }
+    if let Some(description) = &metadata.description {
+        entry = entry.description(description);
+    }
+    if let Some(confidence) = metadata.confidence {
+        entry = entry.priority(confidence);
+    }
+    if let Some(expires) = metadata.expires {
+        entry = entry.ttl(expires.duration_since(now).unwrap_or(Duration::ZERO));
+    }
+    for (name, text) in [
+        ("results/key", &metadata.key),
+        ("results/model", &metadata.model),
+        ("results/superseded-by", &result.superseded_by),
+    ] {
+        if let Some(text) = text {
+            entry = entry.meta(name, text.as_str());
+        }
+    }
+    if let Some(inputs) = &metadata.inputs {
+        entry = entry.meta("results/inputs", inputs.clone());
+    }
+    if !metadata.supersedes.is_empty() {
+        entry = entry.meta("results/supersedes", metadata.supersedes.clone());
+    }
+    if !metadata.faults.is_empty() {
+        entry = entry.meta("results/faults", metadata.faults.clone());
+    }
+    entry
+}

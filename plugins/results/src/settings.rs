@@ -1,0 +1,47 @@
+//! The plugin's configuration: its `config` table.
+
+use bytesize::ByteSize;
+use mcp_provider::{Config, Failure, Result};
+use std::path::PathBuf;
+
+/// The parsed config.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// `dir`: the directory, as the plugin sees it.
+    pub(crate) dir: PathBuf,
+    /// `max-file`: the maximum size of a file that is read.
+    pub(crate) max_file: usize,
+}
+
+impl Settings {
+    /// Parses the config. Unknown keys are errors.
+    pub(crate) fn parse(config: &Config) -> Result<Self> {
+        if let Some(unknown) = config.keys().find(|key| !["dir", "max-file"].contains(key)) {
+            return Err(Failure::internal(format!("config key `{unknown}`: expected `dir` or `max-file`")));
+        }
+        let max_file = config.parse::<ByteSize>("max-file")?.unwrap_or(ByteSize::mib(16)).as_u64();
+        Ok(Self {
+            dir: config.get("dir").unwrap_or("/results").into(),
+            max_file: usize::try_from(max_file).unwrap_or(usize::MAX),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_need_be_set() {
+        let settings = Settings::parse(&Config::default()).unwrap();
+        assert_eq!((settings.dir.to_str(), settings.max_file), (Some("/results"), 16 << 20));
+    }
+
+    #[test]
+    fn an_unknown_or_malformed_key_is_a_fault_that_names_it() {
+        for (key, value) in [("dirr", "/n"), ("max-file", "much")] {
+            let fault = Settings::parse(&Config::from_pairs([(key, value)])).unwrap_err().to_string();
+            assert!(fault.starts_with(&format!("internal: config key `{key}`: expected ")), "{fault}");
+        }
+    }
+}

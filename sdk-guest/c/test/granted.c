@@ -1,0 +1,86 @@
+/* A provider that uses each grant, for the end-to-end tests: `http` sends a request to the URL of the config, `keyvalue` performs
+   every operation on the bucket `visits`, and `env` returns the variable `WHO`. */
+#include <mcp_http.h>
+#include <mcp_keyvalue.h>
+#include <mcp_provider.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define TRY(operation)                             \
+  do {                                             \
+    mcp_result tried = (operation);                \
+    if (tried.code != MCP_OK) return tried;        \
+  } while (0)
+
+static mcp_result fetched(const char **body) {
+  static const mcp_http_header headers[] = {{"x-test", "é"}};
+  mcp_http_request request = {.method = "POST",
+                              .url = mcp_config("url"),
+                              .headers = headers,
+                              .header_count = 1,
+                              .body = "sent",
+                              .body_len = 4,
+                              .timeout_ms = 10000,
+                              .max_body = 1024};
+  mcp_http_response response;
+  TRY(mcp_http_send(&request, &response));
+  const char *type = mcp_http_header_of(&response, "content-type");
+  if (response.status != 200 || type == NULL || strcmp(type, "text/plain") != 0) {
+    return mcp_internal("status %d, type %s", response.status, type == NULL ? "none" : type);
+  }
+  *body = response.body;
+  return mcp_ok();
+}
+
+static mcp_value value(const char *text) { return (mcp_value){.bytes = text, .len = strlen(text)}; }
+
+static int compare(const void *a, const void *b) { return strcmp(*(const char *const *)a, *(const char *const *)b); }
+
+static mcp_result operations(const char **report) {
+  mcp_bucket bucket;
+  TRY(mcp_bucket_open("visits", &bucket));
+  TRY(mcp_bucket_set(bucket, "a", "1", 1));
+  TRY(mcp_bucket_set_many(bucket, (mcp_pair[]){{"b", value("2")}, {"c", value("3")}}, 2));
+  bool first, second;
+  TRY(mcp_bucket_compare_and_swap(bucket, "a", value("0"), value("9"), &first));
+  TRY(mcp_bucket_compare_and_swap(bucket, "a", value("1"), value("9"), &second));
+  TRY(mcp_bucket_delete(bucket, "b"));
+  TRY(mcp_bucket_delete_many(bucket, (const char *const[]){"c"}, 1));
+  mcp_value values[2], deleted;
+  TRY(mcp_bucket_get_many(bucket, (const char *const[]){"a", "b"}, 2, values));
+  TRY(mcp_bucket_get(bucket, "b", &deleted));
+  int64_t two, five;
+  TRY(mcp_bucket_increment(bucket, "n", 2, &two));
+  TRY(mcp_bucket_increment(bucket, "n", 3, &five));
+  mcp_keys page;
+  TRY(mcp_bucket_list(bucket, NULL, &page));
+  if (page.count != 2 || page.next_cursor != NULL) return mcp_internal("%zu keys", page.count);
+  const char *keys[] = {page.keys[0], page.keys[1]};
+  qsort(keys, 2, sizeof(keys[0]), compare);
+  *report = mcp_format("%lld %lld %d %d %s %s %s ['%s', '%s']", (long long)two, (long long)five, first, second,
+                       values[0].bytes, values[1].bytes == NULL ? "None" : values[1].bytes,
+                       deleted.bytes == NULL ? "False" : "True", keys[0], keys[1]);
+  return mcp_ok();
+}
+
+static mcp_result list(const char *parent, const char *cursor, uint32_t limit, mcp_page *page) {
+  (void)parent, (void)cursor, (void)limit, (void)page;
+  return mcp_ok();
+}
+
+static mcp_result read(const char *path, mcp_reading *reading) {
+  const char *text = "";
+  if (strcmp(path, "http") == 0) {
+    TRY(fetched(&text));
+  } else if (strcmp(path, "keyvalue") == 0) {
+    TRY(operations(&text));
+  } else if (strcmp(path, "env") == 0) {
+    text = getenv("WHO") == NULL ? "" : getenv("WHO");
+  } else {
+    return mcp_not_found();
+  }
+  mcp_reading_add_text(reading, (mcp_entry){.path = path, .name = path}, text);
+  return mcp_ok();
+}
+
+const mcp_provider mcp_this_provider = {.info = {.name = "granted", .version = "1.0.0"}, .list = list, .read = read};

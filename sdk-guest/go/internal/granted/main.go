@@ -1,0 +1,119 @@
+// A provider that uses each grant, for the end-to-end tests: `http` sends a request to the URL of the config, `keyvalue` performs every
+// operation on the bucket `visits`, and `env` returns the variable `WHO`.
+package main
+
+import (
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"mcp-host.example/provider"
+	"mcp-host.example/provider/keyvalue"
+	"mcp-host.example/provider/wasihttp"
+)
+
+func init() {
+	provider.Export(provider.Info{Name: "granted", Version: "1.0.0"}, func(config provider.Config) (provider.Provider, error) {
+		return granted{config.String("url", "")}, nil
+	})
+}
+
+func main() {}
+
+type granted struct{ url string }
+
+func (granted) List(provider.ListRequest) (provider.Page, error) { return provider.Page{}, nil }
+
+func (granted granted) Read(path string) ([]provider.Contents, error) {
+	var text string
+	var err error
+	switch path {
+	case "http":
+		text, err = granted.fetched()
+	case "keyvalue":
+		text, err = operations()
+	case "env":
+		text = os.Getenv("WHO")
+	default:
+		err = provider.ErrNotFound
+	}
+	return []provider.Contents{provider.Text(provider.Entry{Path: path, Name: path}, text)}, err
+}
+
+func (granted granted) fetched() (string, error) {
+	client := http.Client{Transport: wasihttp.Transport{}, Timeout: 10 * time.Second}
+	request, err := http.NewRequest(http.MethodPost, granted.url, strings.NewReader("sent"))
+	if err != nil {
+		return "", err
+	}
+	request.Header.Set("x-test", "é")
+	response, err := client.Do(request)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	if kind := response.Header.Get("Content-Type"); response.StatusCode != http.StatusOK || kind != "text/plain" {
+		return "", fmt.Errorf("status %s, type %s", response.Status, kind)
+	}
+	body, err := io.ReadAll(io.LimitReader(response.Body, 1024))
+	return string(body), err
+}
+
+// operations performs them one by one; the first failure ends it.
+func operations() (report string, err error) {
+	defer func() {
+		if failed, ok := recover().(failed); ok {
+			err = failed.error
+		}
+	}()
+	bucket := must(keyvalue.Open("visits"))
+	check(bucket.Set("a", []byte("1")))
+	check(bucket.SetMany(map[string][]byte{"b": []byte("2"), "c": []byte("3")}))
+	swapped := []int{
+		number(must(bucket.CompareAndSwap("a", []byte("0"), []byte("9")))),
+		number(must(bucket.CompareAndSwap("a", []byte("1"), []byte("9")))),
+	}
+	check(bucket.Delete("b"))
+	check(bucket.DeleteMany("c"))
+	values := must(bucket.GetMany("a", "b"))
+	deleted, found := "None", "False"
+	if value, ok := values["b"]; ok {
+		deleted = string(value)
+	}
+	if _, ok, err := bucket.Get("b"); ok || err != nil {
+		found = "True"
+	}
+	two, five := must(bucket.Increment("n", 2)), must(bucket.Increment("n", 3))
+	var keys []string
+	for key, err := range bucket.Keys() {
+		check(err)
+		keys = append(keys, "'"+key+"'")
+	}
+	slices.Sort(keys)
+	return fmt.Sprintf("%d %d %d %d %s %s %s [%s]",
+		two, five, swapped[0], swapped[1], values["a"], deleted, found, strings.Join(keys, ", ")), nil
+}
+
+type failed struct{ error }
+
+func check(err error) {
+	if err != nil {
+		panic(failed{err})
+	}
+}
+
+func must[T any](value T, err error) T {
+	check(err)
+	return value
+}
+
+func number(isTrue bool) int {
+	if isTrue {
+		return 1
+	}
+	return 0
+}
