@@ -11,7 +11,7 @@
 //! | `database`, `store`, `lookup`, `query` | the file; writing to it; reading from it; what is looked up |
 //! | `context`, `passages` | the best selection of passages within a budget |
 //! | `index` | the thread that writes, and the connections that read |
-//! | `source`, `indexer`, `service` | what is indexed of a plugin; the task that does it; the tasks of all plugins |
+//! | `source`, `indexer`, `change_poller`, `service` | what is indexed of a plugin; the task that does it; what has changed; the tasks of all plugins |
 //!
 //! # Guarantees
 //!
@@ -20,6 +20,7 @@
 //! - Any text is a valid query, and a lookup takes 200 ms at most: then it is partial.
 //! - The index survives `kill -9` and a full disk. A damaged file is deleted, and everything is indexed again.
 
+mod change_poller;
 mod context;
 mod database;
 mod document;

@@ -78,8 +78,6 @@ use crate::plugin::{Fault, Plugin};
 use crate::share_limiter::ShareLimits;
 use crate::uri::{Mount, Uri};
 
-#[cfg(feature = "search")]
-pub(crate) use self::groups::PathGroups;
 pub use self::subscriber::{Subscriber, Update};
 
 /// The watchers of all plugins, and the subscriptions.

@@ -12,10 +12,9 @@
 //! | bound | mechanism |
 //! |---|---|
 //! | reads | one at a time, in the queue of clients' calls and within the plugin's limits; `search.reads` |
-//! | memory | a page of the listing, a batch of [`MAX_BATCH_BYTES`] and one read; eight bytes for each listed resource; [`MAX_WATCHED`] paths |
+//! | memory | a page of the listing, a batch of [`MAX_BATCH_BYTES`] and one read; eight bytes for each listed resource; 16,000 watched paths |
 //! | the index | `search.max-bytes` of the plugin, `max-size` of all |
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -25,6 +24,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep, sleep_until};
 
+use super::change_poller::ChangePoller;
 use super::database::IndexError;
 use super::document::{Document, DocumentEntry, hash};
 use super::index::Index;
@@ -32,10 +32,9 @@ use super::source::SearchSource;
 use super::store::{self, Bounds, Change, KnownDocument, SourceId};
 use crate::engine::CallOrigin;
 use crate::log_target;
-use crate::plugin::{Backoff, Fault, FilteredPage, Plugin, WatchedChanges};
+use crate::plugin::{Backoff, Fault, FilteredPage, Plugin};
 use crate::resource::{Resource, ResourceBody, ResourceContents};
 use crate::uri::{Path, Uri};
-use crate::watch::PathGroups;
 
 /// The requested number of entries of a page.
 const PAGE_SIZE: u32 = 1000;
@@ -43,18 +42,14 @@ const PAGE_SIZE: u32 = 1000;
 const MAX_BATCH: usize = 64;
 const MAX_BATCH_BYTES: usize = 2 << 20;
 const MAX_BATCH_AGE: Duration = Duration::from_millis(300);
-/// The number of resources whose changes are asked for one by one. Changes of others show in the listing.
-const MAX_WATCHED: usize = 16_000;
 /// The pause after a walk or a poll, as a multiple of its duration.
 const PAUSE_FACTOR: u32 = 4;
-/// The bounds of a provider's hint when to poll next, unless the interval lies outside of them.
-const MIN_POLL_INTERVAL: Duration = Duration::from_millis(250);
-const MAX_POLL_INTERVAL: Duration = Duration::from_mins(5);
 /// The longest pause after a walk.
 const MAX_PAUSE: Duration = Duration::from_mins(1);
 /// The number of attempts of a call to a plugin that is busy, and the pause between them, unless it is told.
 const MAX_ATTEMPTS: u32 = 4;
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
+const MIN_RETRY_PAUSE: Duration = Duration::from_millis(250);
 const MAX_RETRY_PAUSE: Duration = Duration::from_secs(10);
 /// The number of consecutive empty pages after which a walk fails.
 const MAX_EMPTY_PAGES: usize = 1000;
@@ -116,15 +111,6 @@ pub(super) struct Indexer {
     pub(super) state: Arc<SourceState>,
     /// The bound of the index, in bytes.
     pub(super) max_index_size: u64,
-}
-
-/// The watched resources with their tokens, and those that have changed.
-struct ChangePoller {
-    groups: PathGroups,
-    watched: Vec<(Uri, Path)>,
-    changed: BTreeSet<Path>,
-    listing_changed: bool,
-    hint: Option<Duration>,
 }
 
 /// Changes that are written together.
@@ -196,9 +182,6 @@ impl Indexer {
         loop {
             let began = Instant::now();
             self.find_template_of_lines().await;
-            // Changes from here on are reported by a later poll.
-            poller.poll(&self.plugin).await;
-            poller.listing_changed = false;
             match self.walk(id, &mut poller, is_first).await {
                 Ok(()) => {
                     (*backoff, is_first) = (Backoff::default(), false);
@@ -249,22 +232,15 @@ impl Indexer {
         let status = &self.state.status;
         status.send_modify(|status| (status.omitted, status.without_text, status.failed) = (0, 0, 0));
         let (mut seen, mut cursor, mut items, mut empty_pages) = (Vec::new(), None::<String>, 0_usize, 0_usize);
-        let mut watched = Vec::new();
+        poller.begin_walk(&self.plugin).await;
         loop {
             let page = self.list(cursor.as_deref()).await.map_err(WalkError::Plugin)?;
             items = items.saturating_add(page.size);
             empty_pages = if page.size == 0 { empty_pages.saturating_add(1) } else { 0 };
             let entries: Vec<_> = page.items.into_iter().filter_map(|(_, entry)| self.with_path(entry)).collect();
-            for (entry, path) in entries.iter().filter(|(entry, _)| entry.subscribable) {
-                if watched.len() < MAX_WATCHED {
-                    watched.push((entry.uri.clone(), path.clone()));
-                }
-            }
-            if self.plugin.info().watches {
-                // Before they are read: a change after that is reported.
-                poller.watched.clone_from(&watched);
-                poller.poll(&self.plugin).await;
-            }
+            // Before they are read.
+            let subscribable = entries.iter().filter(|(entry, _)| entry.subscribable);
+            poller.watch(&self.plugin, subscribable.map(|(_, path)| path.clone()).collect()).await;
             self.index_page(id, entries, &mut seen, is_first).await?;
             let max_items = self.plugin.max_listing_items();
             match page.next_cursor {
@@ -275,6 +251,7 @@ impl Indexer {
                 _ => break,
             }
         }
+        poller.end_walk();
         seen.sort_unstable();
         let removing = self.index.write(move |connection| {
             let removed = store::remove_except(connection, id, &seen)?;
@@ -420,7 +397,7 @@ impl Indexer {
                 _ => return Err(fault),
             };
             attempts = attempts.saturating_add(1);
-            sleep(pause.clamp(MIN_POLL_INTERVAL, MAX_RETRY_PAUSE)).await;
+            sleep(pause.clamp(MIN_RETRY_PAUSE, MAX_RETRY_PAUSE)).await;
         }
     }
 
@@ -492,47 +469,6 @@ impl Indexer {
         let mount = self.plugin.mount();
         let path = mount.compose(entry.uri.as_str().strip_prefix(mount.as_str())?).ok()?.path;
         Some((entry, path))
-    }
-}
-
-impl ChangePoller {
-    fn new(plugin: &Plugin) -> Self {
-        Self {
-            groups: PathGroups::new(plugin.max_items()),
-            watched: Vec::new(),
-            changed: BTreeSet::new(),
-            listing_changed: false,
-            hint: None,
-        }
-    }
-
-    /// Asks the provider what has changed. Changes that are not reported because a call fails are reported by a later one.
-    async fn poll(&mut self, plugin: &Plugin) {
-        if !plugin.info().watches {
-            return;
-        }
-        self.groups.set_watched(self.watched.clone());
-        self.hint = None;
-        for index in 0..self.groups.len() {
-            let Some(group) = self.groups.get_mut(index) else { return };
-            let paths: Vec<_> = group.watched.iter().map(|(_, path)| path.clone()).collect();
-            if paths.is_empty() && index > 0 {
-                continue;
-            }
-            let Ok(changes) = plugin.changes(&paths, group.token.as_deref()).await else { return };
-            let WatchedChanges { token, changed, listing_changed, poll_after, .. } = changes;
-            self.changed.extend(changed.into_iter().filter(|path| group.token_paths.contains(path)));
-            self.listing_changed |= listing_changed && group.token.is_some();
-            self.hint = self.hint.into_iter().chain(poll_after).min();
-            group.token = Some(token);
-            group.token_paths = paths.into_iter().collect();
-        }
-    }
-
-    /// The pause before the next poll: the provider's hint, within bounds, else the interval of the config.
-    fn interval(&self, configured: Duration) -> Duration {
-        self.hint
-            .map_or(configured, |hint| hint.clamp(MIN_POLL_INTERVAL.min(configured), MAX_POLL_INTERVAL.max(configured)))
     }
 }
 

@@ -24,6 +24,7 @@ use super::query::Query;
 use super::source::SearchSource;
 use super::store::{self, SourceId};
 use super::{SearchHit, SearchRequest, SearchResults, SearchStatus};
+use crate::catalog::PageItem as _;
 #[cfg(feature = "cli")]
 use crate::config::Config;
 use crate::config::search::Search;
@@ -382,7 +383,7 @@ fn to_hit(found: Found, sources: &BTreeMap<SourceId, SearchedSource>) -> Option<
     let lines_uri = lines.and_then(|snippet| lines_uri(mount, &found.path, snippet.lines));
     let mut resource = found.entry.into_resource(uri);
     if let Some(title) = plugin.title() {
-        crate::catalog::PageItem::prefix_title(&mut resource, title);
+        resource.prefix_title(title);
     }
     Some(SearchHit { resource, snippet: found.snippet, lines_uri })
 }

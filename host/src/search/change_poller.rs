@@ -1,0 +1,135 @@
+//! Asking a provider what has changed of the resources that are indexed.
+//!
+//! Resources are watched in groups, in the order of the listing, each with a token of its own: one call is about a bounded
+//! number of paths. A group is asked about before its resources are read, so that a change after that is reported. A walk
+//! of the same listing makes no calls: it keeps the groups with their tokens.
+//!
+//! A call may take as long as a walk over all that the provider has. So groups are polled in turn, for [`POLL_TIME`] at a time:
+//! with few groups all of them each time, with many each within some intervals.
+
+use std::collections::{BTreeSet, HashSet};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::plugin::{Plugin, WatchedChanges};
+use crate::uri::Path;
+
+/// The number of paths of a group, unless half of `limits.response-items` is less.
+const MAX_GROUP: usize = 1000;
+/// The number of resources that are watched one by one. Changes of others show in the listing.
+const MAX_WATCHED: usize = 16_000;
+/// After so much time the rest of the groups is left to the next poll.
+const POLL_TIME: Duration = Duration::from_millis(250);
+/// The bounds of a provider's hint when to poll next, unless the interval lies outside of them.
+const MIN_INTERVAL: Duration = Duration::from_millis(250);
+const MAX_INTERVAL: Duration = Duration::from_mins(5);
+
+/// Paths that are watched by one call.
+#[derive(Default)]
+struct WatchedGroup {
+    paths: Vec<Path>,
+    /// The state up to which changes are known; none before the first call.
+    token: Option<String>,
+    /// The paths that the token covers. A change of another one only means that it is new.
+    token_paths: HashSet<Path>,
+}
+
+/// The watched resources with their tokens, and what has changed.
+pub(super) struct ChangePoller {
+    /// At least one.
+    groups: Vec<WatchedGroup>,
+    /// The group that the walk is in, and the number of paths so far.
+    current: usize,
+    watched: usize,
+    /// The group with which the next poll begins.
+    next: usize,
+    max_group: usize,
+    hint: Option<Duration>,
+    /// The resources that have changed.
+    pub(super) changed: BTreeSet<Path>,
+    /// Whether the listing has changed since the walk began.
+    pub(super) listing_changed: bool,
+}
+
+impl ChangePoller {
+    /// A poller for that plugin, which watches nothing.
+    pub(super) fn new(plugin: &Plugin) -> Self {
+        Self {
+            groups: vec![WatchedGroup::default()],
+            current: 0,
+            watched: 0,
+            next: 0,
+            max_group: (plugin.max_items() / 2).clamp(1, MAX_GROUP),
+            hint: None,
+            changed: BTreeSet::new(),
+            listing_changed: false,
+        }
+    }
+
+    /// Begins a walk. Changes of the listing from here on are noticed.
+    pub(super) async fn begin_walk(&mut self, plugin: &Plugin) {
+        (self.current, self.watched, self.listing_changed) = (0, 0, false);
+        self.groups.iter_mut().for_each(|group| group.paths.clear());
+        if self.groups.first().is_some_and(|first| first.token.is_none()) {
+            self.poll_group(plugin, 0).await;
+        }
+    }
+
+    /// Watches the next resources of a walk. Changes from here on are noticed.
+    pub(super) async fn watch(&mut self, plugin: &Plugin, paths: Vec<Path>) {
+        let len = self.groups.get(self.current).map_or(0, |group| group.paths.len());
+        self.watched = self.watched.saturating_add(paths.len());
+        if paths.is_empty() || self.watched > MAX_WATCHED {
+            return;
+        }
+        if len > 0 && len.saturating_add(paths.len()) > self.max_group {
+            self.current = self.current.saturating_add(1);
+        }
+        if self.current >= self.groups.len() {
+            self.groups.push(WatchedGroup::default());
+        }
+        let Some(group) = self.groups.get_mut(self.current) else { return };
+        let has_new = paths.iter().any(|path| !group.token_paths.contains(path));
+        group.paths.extend(paths);
+        if has_new {
+            self.poll_group(plugin, self.current).await;
+        }
+    }
+
+    /// Ends a walk: what it has not met is no longer watched.
+    pub(super) fn end_walk(&mut self) {
+        self.groups.truncate(self.current.saturating_add(1));
+    }
+
+    /// Asks about the next groups.
+    pub(super) async fn poll(&mut self, plugin: &Plugin) {
+        let began = Instant::now();
+        self.hint = None;
+        for _ in 0..self.groups.len() {
+            let index = self.next.checked_rem(self.groups.len()).unwrap_or_default();
+            self.next = index.saturating_add(1);
+            self.poll_group(plugin, index).await;
+            if began.elapsed() >= POLL_TIME {
+                return;
+            }
+        }
+    }
+
+    /// Asks about one group. What a call that fails does not report, a later one does.
+    async fn poll_group(&mut self, plugin: &Plugin, index: usize) {
+        let Some(group) = self.groups.get_mut(index).filter(|_| plugin.info().watches) else { return };
+        let Ok(changes) = plugin.changes(&group.paths, group.token.as_deref()).await else { return };
+        let WatchedChanges { token, changed, listing_changed, poll_after } = changes;
+        self.changed.extend(changed.into_iter().filter(|path| group.token_paths.contains(path)));
+        self.listing_changed |= listing_changed && group.token.is_some();
+        self.hint = self.hint.into_iter().chain(poll_after).min();
+        group.token = Some(token);
+        group.token_paths = group.paths.iter().cloned().collect();
+    }
+
+    /// The pause before the next poll: the provider's hint, within bounds, else the interval of the config.
+    pub(super) fn interval(&self, configured: Duration) -> Duration {
+        self.hint.map_or(configured, |hint| hint.clamp(MIN_INTERVAL.min(configured), MAX_INTERVAL.max(configured)))
+    }
+}
