@@ -24,6 +24,7 @@ mod completions;
 mod componentize;
 mod confinement;
 mod context;
+mod context_selection;
 mod dev;
 mod doctor;
 mod error;
@@ -45,6 +46,8 @@ mod provider;
 mod read;
 mod requirements;
 mod schema;
+mod search;
+mod search_index;
 mod serve;
 mod signals;
 mod stderr;
@@ -78,6 +81,7 @@ Examples:
   mcp-host check                          validate it, load and try every plugin
   mcp-host list                           what would clients see?
   mcp-host read notes:///welcome.md       the content that a client gets
+  mcp-host search circuit breaker         what a client finds
 
 Exit codes: 0 success, 1 failure, 2 invalid command line or config.";
 
@@ -104,6 +108,9 @@ enum Command {
     Dev(dev::Args),
     List(list::Args),
     Read(read::Args),
+    Search(search::Args),
+    Context(context_selection::Args),
+    Index(search_index::Args),
     Watch(watch::Args),
     Explain(explain::Args),
     Keyvalue(keyvalue::Args),
@@ -188,6 +195,9 @@ fn run(
             Command::Dev(args) => args.run(context).await,
             Command::List(args) => args.run(context).await,
             Command::Read(args) => args.run(context).await,
+            Command::Search(args) => args.run(context).await,
+            Command::Context(args) => args.run(context).await,
+            Command::Index(args) => args.run(context).await,
             Command::Watch(args) => args.run(context).await,
             Command::Explain(args) => args.run(context),
             Command::Keyvalue(args) => args.run(context),

@@ -63,6 +63,7 @@ mod range;
 mod rate;
 mod reader;
 mod rule;
+pub mod search;
 mod secret;
 mod secret_text;
 mod server;
@@ -74,6 +75,7 @@ mod syntax;
 #[cfg(all(feature = "http", feature = "keyvalue", feature = "sql"))]
 mod tests;
 mod token;
+mod tool;
 mod warning;
 
 /// Diagnostics of an invalid config.
@@ -110,6 +112,7 @@ pub use rule::{ANONYMOUS, LOCAL, Operation, PrincipalSelector, Rule, RuleLine};
 pub use secret::Secret;
 pub use server::{PageBytes, PageSize, ResponseCacheSize, Server};
 pub use token::{TokenDigest, TokenDigestError, TokenDigests};
+pub use tool::Tool;
 pub use warning::{CertificateProblem, RuleRef, SensitiveFile, Warning};
 
 use audit::Audit;
@@ -118,6 +121,7 @@ use http::Http;
 use issuer::{Issuer, Issuers};
 use principal::{Groups, Principals};
 use reader::{KeyDocs, ReadContext, ReadOutcome, Table};
+use search::Search;
 
 use crate::regular_file;
 
@@ -131,6 +135,8 @@ pub struct Config {
     pub http: Http,
     /// The audit log. None unless set.
     pub audit: Option<Audit>,
+    /// Search over the plugins that have a table `search`. Without it: the defaults.
+    pub search: Option<Search>,
     /// The plugins. A config file has at least one.
     pub plugins: Plugins,
     /// The principals that authenticate with bearer tokens.
@@ -158,6 +164,7 @@ const SECTION_DOCS: KeyDocs = &[
     ("server", "The host as a server: its name, address, pages and directories."),
     ("http", "The HTTP server: TLS, CORS and limits of clients."),
     ("audit", "The audit log: one JSON line per request, to a file or to standard error."),
+    ("search", "Search over the plugins that have a table `search`: the size of the index, and saved searches."),
     ("plugin", "A provider with its mount, config, grants and limits."),
     ("principal", "A principal that authenticates with a bearer token over HTTP."),
     ("issuer", "An issuer of OAuth 2.1 access tokens, which authenticate principals over HTTP."),
@@ -274,12 +281,14 @@ impl Config {
 
     fn from_table(table: &mut Table<'_>) -> Self {
         table.requires_feature("http", "http", cfg!(feature = "http"));
+        table.requires_feature("search", "search", cfg!(feature = "search"));
         let (server, http): (Server, Http) = (table.or_default("server"), table.or_default("http"));
         let issuers = Self::issuers(table, &http);
         let config = Self {
             server,
             http,
             audit: table.optional("audit"),
+            search: table.optional("search"),
             plugins: table.or_default("plugin"),
             principals: table.optional("principal").map(|Principals(all)| all).unwrap_or_default(),
             issuers,
@@ -297,8 +306,24 @@ impl Config {
                 "add one:\n[[plugin]]\nname = \"notes\"\ncomponent = \"plugins/notes.wasm\"\nmount = \"notes:///\"",
             ));
         }
+        config.report_tools(table);
         config.report_exposure(table);
         config
+    }
+
+    /// Returns whether a plugin is searched.
+    pub fn has_search(&self) -> bool {
+        self.plugins.iter().any(|plugin| plugin.search.is_some())
+    }
+
+    /// Reports tools that need search, while nothing is searched.
+    fn report_tools(&self, table: &Table<'_>) {
+        let without_search = self.server.tools.iter().find(|tool| tool.needs_search() && !self.has_search());
+        if let Some(tool) = without_search.filter(|_| !table.has_problems()) {
+            let message = format!("the tool `{tool}` requires a plugin that is searched");
+            let help = "add `search = {}` to a [[plugin]], or remove the tool";
+            table.report(Diagnostic::new(message, help).at(table.nested_span("server", "tools")));
+        }
     }
 
     /// Reads the issuers, whose tokens are issued for the public URL.

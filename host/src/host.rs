@@ -13,6 +13,7 @@
 //! | `check` | loading and trying plugins without serving them |
 //! | `resolve` | from a URI to a plugin and a path, with the access decision |
 //! | `children`, `completion`, `streams`, `subscribe` | listings below a resource, completion, whole listings, subscriptions |
+//! | `search`, `search_resources`, `context_resources`, `parameters` | search and context, for one principal; the mounts `search:` and `context:` |
 //! | `audit` | records of requests: the audit log, and events of the access log |
 //! | `generation`, `generation_store`, `background_loader`, `reload`, `config_watcher` | what is served, and what replaces it |
 //! | `lifecycle` | graceful shutdown |
@@ -25,6 +26,8 @@ mod check;
 mod children;
 mod completion;
 mod config_watcher;
+#[cfg(feature = "search")]
+mod context_resources;
 mod data_dirs;
 mod explain;
 mod generation;
@@ -32,8 +35,14 @@ mod generation_store;
 #[cfg(feature = "cli")]
 mod hint;
 mod lifecycle;
+#[cfg(feature = "search")]
+mod parameters;
 mod reload;
 mod resolve;
+#[cfg(feature = "search")]
+mod search;
+#[cfg(feature = "search")]
+mod search_resources;
 mod status;
 mod streams;
 mod subscribe;
@@ -203,6 +212,10 @@ impl Host {
         self.audited(principal, Operation::Read.name(), uri, &facts, async {
             let now = self.generation.load_full();
             let target = now.resolve(principal, Operation::Read, uri, &facts)?;
+            #[cfg(feature = "search")]
+            if let Some(contents) = self.read_built_in(principal, &target, &facts).await {
+                return contents;
+            }
             let plugin = target.slot.loaded()?;
             let contents = plugin.read(&target.path, target.read_filter()).await;
             let contents = contents.map_err(|fault| fault.into_client_error(plugin.name(), uri))?;
@@ -225,6 +238,10 @@ impl Host {
         self.audited(principal, Operation::Read.name(), uri, &facts, async {
             let now = self.generation.load_full();
             let target = now.resolve(principal, Operation::Read, uri, &facts)?;
+            #[cfg(feature = "search")]
+            if let Some(contents) = self.read_built_in(principal, &target, &facts).await {
+                return contents.map(ReadResponse::Contents);
+            }
             let plugin = target.slot.loaded()?;
             let policy = target.policy.clone();
             // What the URI of the request resolves to is allowed already.
@@ -368,6 +385,8 @@ impl Drop for Host {
     /// Stops polling, and ends the streams of updates: subscribers may outlive the host.
     fn drop(&mut self) {
         self.hub.shutdown();
+        #[cfg(feature = "search")]
+        self.generation_store.search.shutdown();
     }
 }
 

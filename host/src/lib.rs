@@ -48,6 +48,7 @@
 //! | [`conformance`] | tests of a provider: does it keep the contract? |
 //! | [`Host`] | the façade: list, read, complete, each for a principal |
 //! | `catalog`, `watch`, [`access`], `audit` | merged listings and cursors; changes and subscriptions; who may do what; the audit log |
+//! | [`search`] | full-text search: the index, and the tasks that keep it level with what plugins serve |
 //! | [`plugin`] | the call path: admission, circuit breaker, calls under limits, validation of answers |
 //! | [`engine`] | wasmtime: compiling and loading components, the instance pool, the threads that calls run on |
 //! | `sandbox` | the WASI context of an instance: directories, HTTP, key-value buckets, the log, memory |
@@ -64,6 +65,7 @@
 //! | `http` | MCP over streamable HTTP: `server::http_service` and `server::router` to mount in another server, `server::serve_http` with a listener of its own |
 //! | `stdio` | MCP over standard input and output, `server::serve_stdio`, and over any other pair of streams, `server::serve_io` |
 //! | `keyvalue` | key-value buckets for plugins, kept in SQLite |
+//! | `search` | full-text search over what plugins serve: `Host::search`, kept in SQLite |
 //! | `sql` | SQL databases for plugins: PostgreSQL and SQLite |
 //! | `cli` | the command `mcp-host`, with all of the above |
 //!
@@ -106,6 +108,8 @@ pub mod resource;
 mod sandbox;
 #[cfg(feature = "cli")]
 mod scaffold;
+#[cfg(feature = "search")]
+pub mod search;
 #[cfg(any(feature = "http", feature = "stdio"))]
 pub mod server;
 mod share_limiter;

@@ -8,6 +8,9 @@
 pub(crate) const SERVER: &str = "mcp_host::server";
 /// Subscriptions, polling for changes, and watched granted directories.
 pub(crate) const WATCH: &str = "mcp_host::watch";
+/// Search: the index, and the plugins that are indexed.
+#[cfg(feature = "search")]
+pub(crate) const SEARCH: &str = "mcp_host::search";
 /// The configuration and its reloads.
 pub(crate) const CONFIG: &str = "mcp_host::config";
 /// Compilation of components, and the cache of compiled ones.

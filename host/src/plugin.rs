@@ -70,6 +70,8 @@ use crate::sandbox::dirs::OpenFileLimit;
 use crate::sandbox::guest_log::GuestLog;
 use crate::sandbox::http::TlsRoots;
 use crate::sandbox::memory::{MemoryBudget, Reclaim};
+#[cfg(feature = "search")]
+use crate::search::SearchSource;
 use crate::uri::{Mount, Path};
 
 pub(crate) use self::backoff::Backoff;
@@ -189,6 +191,8 @@ impl PluginRuntime {
             digest: Some(compiled.digest),
             requirements: Requirements::new(imports, config),
             caches_responses: config.response_cache,
+            #[cfg(feature = "search")]
+            search: SearchSource::of_component(config).map(Arc::new),
             ..self.plugin(name, &config.mount, &config.limits, config.watch_interval, backend, memory)
         }
     }
@@ -199,13 +203,20 @@ impl PluginRuntime {
     ///
     /// Its `describe` panicked with this message.
     pub(crate) fn native(&self, native: &NativePlugin) -> Result<Plugin, String> {
-        let NativePlugin { name, title, mount, provider, limits, watch_interval, response_cache } = native;
+        let NativePlugin { name, title, mount, provider, limits, watch_interval, response_cache, .. } = native;
         let memory = MemoryBudget::new(limits.memory.bytes(), None);
         let backend = Backend::Native(provider.clone());
         let info = validation::truncate_info(contain_panic(|| provider.describe())?);
         let title = title.clone();
         let plugin = self.plugin(name.as_str().into(), mount, limits, *watch_interval, backend, memory);
-        Ok(Plugin { info, title, caches_responses: *response_cache, ..plugin })
+        Ok(Plugin {
+            info,
+            title,
+            caches_responses: *response_cache,
+            #[cfg(feature = "search")]
+            search: SearchSource::of_native(native).map(Arc::new),
+            ..plugin
+        })
     }
 
     /// A plugin without a description.
@@ -246,6 +257,8 @@ impl PluginRuntime {
             name,
             responses: ResponseCache::new(),
             caches_responses: true,
+            #[cfg(feature = "search")]
+            search: None,
         }
     }
 }
@@ -265,6 +278,9 @@ pub(crate) struct Plugin {
     responses: ResponseCache,
     /// Whether `responses` may get a capacity.
     caches_responses: bool,
+    /// What is indexed of it; none if it is not searched.
+    #[cfg(feature = "search")]
+    search: Option<Arc<SearchSource>>,
 }
 
 impl Plugin {
@@ -296,6 +312,12 @@ impl Plugin {
     /// The interval of `changes` while somebody watches it, unless it hints otherwise.
     pub(crate) fn watch_interval(&self) -> Duration {
         self.watch_interval
+    }
+
+    /// What is indexed of it; none if it is not searched.
+    #[cfg(feature = "search")]
+    pub(crate) fn search_source(&self) -> Option<&Arc<SearchSource>> {
+        self.search.as_ref()
     }
 
     /// The provider's description of itself.

@@ -43,6 +43,7 @@ mod revision;
 mod server_info;
 #[cfg(feature = "stdio")]
 mod stdio;
+mod tools;
 pub(crate) mod wire;
 
 use std::time::Duration;

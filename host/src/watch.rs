@@ -58,6 +58,8 @@ mod subscriber;
 mod subscriptions;
 mod watcher;
 
+#[cfg(feature = "search")]
+use std::collections::HashSet;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
 use std::sync::Arc;
@@ -76,6 +78,8 @@ use crate::plugin::{Fault, Plugin};
 use crate::share_limiter::ShareLimits;
 use crate::uri::{Mount, Uri};
 
+#[cfg(feature = "search")]
+pub(crate) use self::groups::PathGroups;
 pub use self::subscriber::{Subscriber, Update};
 
 /// The watchers of all plugins, and the subscriptions.
@@ -305,6 +309,18 @@ impl Hub {
         for watcher in self.watchers().values() {
             watcher.recheck_listing(old.clone());
         }
+    }
+
+    /// Returns the resources below a mount that are subscribed to, with the principals that subscribe to each.
+    #[cfg(feature = "search")]
+    pub(crate) fn principals_below(&self, mount: &Mount) -> Vec<(Uri, HashSet<Principal>)> {
+        self.context.subscription_index().principals_below(mount)
+    }
+
+    /// Notifies those principals' subscribers of a resource.
+    #[cfg(feature = "search")]
+    pub(crate) async fn notify(&self, uri: &Uri, principals: &HashSet<Principal>) {
+        self.context.notify(vec![uri.clone()], |principal, _| principals.contains(principal)).await;
     }
 
     /// Stops the tasks of all watchers, so that no provider is called any more, and ends the streams of updates. It may be

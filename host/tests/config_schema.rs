@@ -54,6 +54,8 @@ const NOT_EXPRESSIBLE: &[(&str, &[&str])] = &[
             "overlapping_mounts",
             "same_mount_twice",
             "same_name_twice",
+            "search_mount",
+            "tool_without_search",
         ],
     ),
     ("bounds of quantities", &["size_out_of_range", "time_out_of_range"]),

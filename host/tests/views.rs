@@ -21,10 +21,12 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use mcp_resource_host::access::Principal;
+use mcp_resource_host::config::search::PluginSearch;
 use mcp_resource_host::config::{Config, Operation};
 use mcp_resource_host::engine::{Engine, EngineOptions};
 use mcp_resource_host::provider::NativePlugin;
 use mcp_resource_host::resource::{Argument, Error};
+use mcp_resource_host::search::{ContextRequest, SearchRequest, SearchResults};
 use mcp_resource_host::{CompleteRequest, Host, ListRequest, Update};
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -33,12 +35,15 @@ use tokio::runtime::Runtime;
 use tokio::time::timeout;
 
 use self::rules::{RuleText, Who, everybody, rule_texts, to_toml, witness};
-use self::tree::{NEW, PATHS, TEMPLATES, Tree, WITNESSES};
+use self::tree::{EVERYWHERE, NEW, PATHS, TEMPLATES, Tree, WITNESSES};
 
 /// Longer than anything here takes.
 const TIMEOUT: Duration = Duration::from_secs(20);
 /// The mounts of the two plugins.
 const MOUNTS: [&str; 2] = ["a://x/", "b:///"];
+
+/// The templates of what is mounted where something is searched.
+const BUILT_IN_TEMPLATES: [&str; 2] = ["context:///{?q,budget,audience}", "search:///{?q,in,kind,lang,limit}"];
 
 /// A host with a tree of resources at each mount.
 struct Fixture {
@@ -70,9 +75,12 @@ impl Fixture {
         let mut builder = Host::builder(config(&rules, page_size, &dir)).engine(engine.clone());
         for ((name, mount), tree) in ["a", "b"].into_iter().zip(MOUNTS).zip(&trees) {
             let plugin = NativePlugin::new(name.parse().unwrap(), mount.parse().unwrap(), tree.clone());
-            builder = builder.native_plugin(plugin.watch_interval("100ms".parse().unwrap()));
+            let plugin = plugin.watch_interval("100ms".parse().unwrap()).search(PluginSearch::default());
+            builder = builder.native_plugin(plugin);
         }
-        Self { host: builder.start().await.unwrap(), rules, trees, page_size, dir }
+        let host = builder.start().await.unwrap();
+        in_time("the index", host.wait_until_indexed()).await;
+        Self { host, rules, trees, page_size, dir }
     }
 
     async fn replace_rules(&mut self, rules: Vec<RuleText>) {
@@ -110,6 +118,8 @@ impl Fixture {
             self.check_reads(who, &uri).await;
         }
         self.check_completions(who).await;
+        self.check_search(who).await;
+        self.check_context(who).await;
     }
 
     /// All pages of a listing, and their cursors. A page that is not the last one is full.
@@ -160,7 +170,8 @@ impl Fixture {
                 break;
             }
         }
-        let all = MOUNTS.iter().flat_map(|mount| TEMPLATES.map(|template| format!("{mount}{template}")));
+        let own = MOUNTS.iter().flat_map(|mount| TEMPLATES.map(|template| format!("{mount}{template}")));
+        let all = own.chain(BUILT_IN_TEMPLATES.map(str::to_owned));
         let expected: Vec<_> =
             all.filter(|template| who.is_allowed(&self.rules, Operation::Templates, template)).collect();
         assert_eq!(listed, expected, "{:?}", who.principal);
@@ -203,6 +214,54 @@ impl Fixture {
                 assert!(total.is_none_or(|total| total == expected.len()), "a total tells what is hidden: {total:?}");
             }
         }
+    }
+
+    /// Searches for a word that every resource has: the limit is larger than their number, and smaller.
+    async fn check_search(&self, who: &Who) {
+        let may_find = |uri: &String| self.allows(who, Operation::List, uri) && self.allows(who, Operation::Read, uri);
+        let expected: BTreeSet<_> = self.uris().into_iter().filter(may_find).collect();
+        let total = u64::try_from(expected.len()).unwrap();
+        for limit in [SearchRequest::MAX_LIMIT, 1] {
+            let results = self.search(who, SearchRequest::new(EVERYWHERE).limit(limit)).await;
+            let found: BTreeSet<_> = results.hits.iter().map(|hit| hit.resource.uri.as_str().to_owned()).collect();
+            assert_eq!(results.total, total, "a total tells what is hidden from {:?}", who.principal);
+            assert_eq!(found.len(), expected.len().min(limit));
+            assert!(found.is_subset(&expected), "{found:?} for {:?}", who.principal);
+            for hit in &results.hits {
+                let snippet = hit.snippet.as_ref().unwrap();
+                assert!(hit.resource.uri.as_str().ends_with(snippet.text.split(' ').next().unwrap()), "{hit:?}");
+            }
+        }
+    }
+
+    /// A selection of everything, by a word that every resource has and by priority, has what may be found, and nothing else.
+    async fn check_context(&self, who: &Who) {
+        for request in [ContextRequest::new(10_000).query(EVERYWHERE), ContextRequest::new(10_000)] {
+            let selection = self.host.context(&who.principal, request).await;
+            let Ok(selection) = selection else { continue };
+            for passage in &selection.passages {
+                let uri = passage.resource.uri.as_str();
+                assert!(
+                    self.allows(who, Operation::List, uri) && self.allows(who, Operation::Read, uri),
+                    "{passage:?}"
+                );
+                assert!(uri.ends_with(passage.text.split(' ').next().unwrap()), "{passage:?}");
+            }
+        }
+    }
+
+    /// Searches, until the machine has time for it.
+    async fn search(&self, who: &Who, request: SearchRequest) -> SearchResults {
+        let searching = async {
+            loop {
+                match self.host.search(&who.principal, request.clone()).await {
+                    Ok(results) if !results.is_partial => return results,
+                    Ok(_) | Err(Error::Unavailable { .. }) => {}
+                    Err(error) => panic!("{error}"),
+                }
+            }
+        };
+        in_time("a search", searching).await
     }
 
     /// Whether changes of a resource are for that principal.

@@ -18,6 +18,7 @@ pub struct ConfigFile {
     server: Table,
     http: Table,
     audit: Table,
+    search: Table,
     plugins: Vec<Plugin>,
     rules: Vec<Rule>,
     /// Text appended to the file, for what is not valid TOML or not a valid config.
@@ -79,6 +80,12 @@ impl ConfigFile {
         self
     }
 
+    /// Sets a key of `[search]`.
+    pub fn search(mut self, key: &str, value: impl Into<Value>) -> Self {
+        self.search.insert(key.to_owned(), value.into());
+        self
+    }
+
     /// Adds a rule.
     pub fn rule(mut self, rule: Rule) -> Self {
         self.rules.push(rule);
@@ -112,6 +119,9 @@ impl ConfigFile {
         file.insert("http".to_owned(), self.http.into());
         if !self.audit.is_empty() {
             file.insert("audit".to_owned(), self.audit.into());
+        }
+        if !self.search.is_empty() {
+            file.insert("search".to_owned(), self.search.into());
         }
         file.insert("plugin".to_owned(), self.plugins.into_iter().map(|plugin| plugin.0).collect::<Vec<_>>().into());
         // Text that is appended may have the first rule.
@@ -237,6 +247,11 @@ impl Plugin {
         Self::new(name, &artifacts::fixture("watched"), &format!("watched://{name}/"))
             .dir(folder, "/data")
             .set("watch-interval", "100ms")
+    }
+
+    /// Is searched, with the defaults.
+    pub fn searched(self) -> Self {
+        self.set("search", Table::new())
     }
 
     /// Sets a key of the plugin.

@@ -2,8 +2,8 @@
 //!
 //! | client | sources | installed to | run as |
 //! |---|---|---|---|
-//! | TypeScript | `tests/clients/typescript` | `target/clients/typescript` | `node target/clients/typescript/walk.mjs …`, or `watch.mjs` |
-//! | Python | `tests/clients/python` | `target/clients/python` | `target/clients/python/bin/python tests/clients/python/walk.py …`, or `watch.py` |
+//! | TypeScript | `tests/clients/typescript` | `target/clients/typescript` | `node target/clients/typescript/walk.mjs …`, `tools.mjs` or `watch.mjs` |
+//! | Python | `tests/clients/python` | `target/clients/python` | `target/clients/python/bin/python tests/clients/python/walk.py …`, `tools.py` or `watch.py` |
 //! | the authorization server `oidc-provider` | `tests/clients/authorization-server` | `target/clients/authorization-server` | with the same Node.js, `target/clients/authorization-server/server.mjs` |
 //! | the conformance suite and MCP Inspector | `tests/clients/tools` | `target/clients/tools` | with the Node.js that is installed beside them, in `node_modules/node-linux-*/bin/node` |
 //! | dynaconf, an application with a layered configuration | `tests/clients/dynaconf` | `target/clients/dynaconf` | `target/clients/dynaconf/bin/dynaconf` |
@@ -32,7 +32,7 @@ fn install_typescript(workspace: &Workspace, progress: &Progress) -> Result<()> 
     let (sources, installed) = client_paths(workspace, "typescript");
     npm_install("ci", &sources, &installed, progress, "the TypeScript client", "target/clients/typescript")?;
     // Node resolves packages relative to the file that imports them, so the programs are copied beside them.
-    ["connect.mjs", "oauth.mjs", "walk.mjs", "watch.mjs"]
+    ["connect.mjs", "oauth.mjs", "tools.mjs", "walk.mjs", "watch.mjs"]
         .iter()
         .try_for_each(|program| copy_into(&sources.join(program), &installed))
 }

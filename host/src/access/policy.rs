@@ -92,6 +92,12 @@ impl Policy {
         self.allows_text(operation, without_query(uri))
     }
 
+    /// Returns whether the operation is allowed on a resource whose URI is in normal form.
+    #[cfg(feature = "search")]
+    pub(crate) fn allows_normalized(&self, operation: Operation, uri: &str) -> bool {
+        self.allows_text(operation, strip_query(uri))
+    }
+
     /// Returns whether a rule denies the operation, regardless of `allow` globs: for a URI that is only a prefix of the one
     /// to be decided, so that `allow` cannot be evaluated yet.
     pub fn denies(&self, operation: Operation, uri: &Uri) -> bool {
@@ -183,8 +189,11 @@ impl Policy {
 }
 
 fn without_query(uri: &Uri) -> &str {
-    let text = uri.as_str();
-    text.split('?').next().unwrap_or(text)
+    strip_query(uri.as_str())
+}
+
+fn strip_query(uri: &str) -> &str {
+    uri.split('?').next().unwrap_or(uri)
 }
 
 /// The URI without the port of its host, and without dots at its end; none if it has neither.

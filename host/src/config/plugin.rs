@@ -12,6 +12,7 @@ use super::instances::InstanceReuse;
 use super::limits::Limits;
 use super::paths::ExistingFile;
 use super::reader::{FromNode, FromTable, Node, Schema, Table, documented};
+use super::search::PluginSearch;
 use super::server::one_line;
 use super::settings::Settings;
 use crate::digest::Digest;
@@ -49,6 +50,8 @@ documented! {
         pub watch_interval: WatchInterval,
         /// Whether its responses with a time to live are cached, within `server.response-cache`. `true` unless set.
         pub response_cache: bool,
+        /// What is indexed for search. Nothing unless set; an empty table selects all defaults.
+        pub search: Option<PluginSearch>,
     }
 }
 
@@ -67,6 +70,7 @@ impl Plugin {
             instances: None,
             watch_interval: WatchInterval::default(),
             response_cache: true,
+            search: None,
         }
     }
 }
@@ -109,10 +113,23 @@ impl FromTable for Plugin {
         let instances = table.optional("instances");
         let watch_interval = table.or_default("watch-interval");
         let response_cache = table.optional("response-cache").unwrap_or(true);
+        table.requires_feature("search", "search", cfg!(feature = "search"));
+        let search = table.optional("search");
         // A problem of the component has been reported; the rest is still compared with other plugins.
         let component = component.map(|ExistingFile(path)| path).unwrap_or_default();
         let plugin = Self::new(name?, component, mount?);
-        Some(Self { title, digest, config, grants, limits, instances, watch_interval, response_cache, ..plugin })
+        Some(Self {
+            title,
+            digest,
+            config,
+            grants,
+            limits,
+            instances,
+            watch_interval,
+            response_cache,
+            search,
+            ..plugin
+        })
     }
 }
 

@@ -5,6 +5,7 @@ use std::ops::Deref;
 use super::error::Diagnostic;
 use super::plugin::{Plugin, PluginName};
 use super::reader::{FromNode, Node, Schema};
+use super::search;
 use crate::uri::Mount;
 
 /// Plugins with unique names and mounts that do not overlap, in insertion order.
@@ -108,6 +109,9 @@ impl FromNode for Plugins {
                 item.report_conflicts(earlier);
             }
         }
+        if items.iter().any(|item| item.has_entry("search")) {
+            known.iter().for_each(PluginIdentity::report_reserved_mount);
+        }
         node.context.declared.borrow_mut().mounts = known.into_iter().filter_map(|plugin| plugin.mount).collect();
         Some(Self(plugins))
     }
@@ -154,6 +158,15 @@ impl<'n, 'a> PluginIdentity<'n, 'a> {
                 "give each plugin a mount that neither is nor begins with another's",
             );
         }
+    }
+
+    /// Reports a mount of a scheme that search uses.
+    fn report_reserved_mount(&self) {
+        let Some(mount) = &self.mount else { return };
+        let Some(scheme) = search::SCHEMES.iter().find(|scheme| mount.as_str().starts_with(**scheme)) else { return };
+        let message = format!("the mount `{mount}` has the scheme `{scheme}`, which search uses");
+        let help = "give the plugin another scheme, or remove every table `search`";
+        self.node.context.report(Diagnostic::new(message, help).at(self.node.entry_span("mount")));
     }
 
     fn report(&self, earlier: &Self, key: &str, message: String, help: &str) {

@@ -12,6 +12,7 @@ use super::paths::CreatableDirectory;
 use super::reader::{FromNode, FromTable, Node, Schema, Table, documented};
 use super::secret::Secret;
 use super::size::{GIB, KIB, MIB, Size};
+use super::tool::Tool;
 
 /// The maximum number of resources on a page of a listing.
 pub type PageSize = Count<1, 1000, 10_000>;
@@ -55,6 +56,8 @@ documented! {
         pub cursor_key: Option<Secret<[u8; 32]>>,
         /// Capabilities that are advertised although the host has no items of them. None unless set.
         pub advertise: Vec<AdvertisedCapability>,
+        /// Tools that are offered to clients that know only tools. None unless set.
+        pub tools: Vec<Tool>,
         /// Extensions of MCP that are enabled. None unless set.
         pub extensions: Vec<Extension>,
     }
@@ -76,6 +79,7 @@ impl Default for Server {
             state: None,
             cursor_key: None,
             advertise: Vec::new(),
+            tools: Vec::new(),
             extensions: Vec::new(),
         }
     }
@@ -104,6 +108,7 @@ impl FromTable for Server {
             state: table.optional("state").map(|CreatableDirectory(path)| path),
             cursor_key: table.optional("cursor-key").map(|cursor_key::CursorKey(key)| key),
             advertise: table.or_default("advertise"),
+            tools: table.or_default("tools"),
             extensions: table.or_default("extensions"),
         })
     }

@@ -18,6 +18,7 @@ use self::redundant_rules::Redundancy;
 pub use self::rule_ref::RuleRef;
 use super::exposure::ExposureError;
 use super::http::HttpAddress;
+use super::search;
 use super::{Config, EndpointUrl, PluginName, PrincipalSelector, UriGlob};
 use crate::uri::Mount;
 
@@ -241,7 +242,8 @@ impl Config {
     fn unmatched_globs<'a>(&'a self, other_mounts: &'a [&Mount]) -> impl Iterator<Item = RuleGlob<'a>> {
         self.rule_globs().filter(|RuleGlob { glob, .. }| {
             let mut mounts = self.plugins.iter().map(|plugin| &plugin.mount).chain(other_mounts.iter().copied());
-            !mounts.any(|mount| glob.reaches(mount))
+            let is_of_search = || search::SCHEMES.iter().any(|scheme| glob.normalized().starts_with(scheme));
+            !mounts.any(|mount| glob.reaches(mount)) && !(self.has_search() && is_of_search())
         })
     }
 

@@ -7,10 +7,14 @@ use tokio::sync::watch;
 
 use super::Host;
 use super::background_loader::BackgroundLoader;
+#[cfg(feature = "search")]
+use super::context_resources::ContextResources;
 use super::data_dirs::DataDirs;
-use super::generation::{Generation, NativePluginConflict, NativePlugins, sorted_by_name};
+use super::generation::{Generation, NativePluginConflict, NativePlugins, mounted, sorted_by_name};
 use super::generation_store::GenerationStore;
 use super::lifecycle::RequestTracker;
+#[cfg(feature = "search")]
+use super::search_resources::SearchResources;
 use crate::access::Access;
 #[cfg(any(feature = "http", feature = "stdio"))]
 use crate::access::rate::RequestRates;
@@ -21,6 +25,8 @@ use crate::engine::{Compiler, Engine, EngineOptions, Progress};
 use crate::log_target;
 use crate::plugin::{self, NotLoaded, PluginRuntime};
 use crate::provider::{NativePlugin, Provider};
+#[cfg(feature = "search")]
+use crate::search::SearchService;
 use crate::uri::Mount;
 
 /// How many warnings about one config are logged.
@@ -170,14 +176,27 @@ impl HostBuilder {
             (None, None) => CursorKey::load_or_create(&dirs.state()?)?,
         };
         let state = dirs.state_for(&self.config)?;
-        let native = std::mem::take(&mut self.native);
+        #[cfg(feature = "search")]
+        let search_dir = state.clone();
+        #[cfg_attr(not(feature = "search"), allow(unused_mut, reason = "searches are a native plugin"))]
+        let mut native = std::mem::take(&mut self.native);
+        #[cfg(feature = "search")]
+        let searches = Arc::<SearchResources>::default();
+        #[cfg(feature = "search")]
+        native.extend(searches.plugin().into_iter().chain(ContextResources::plugin()));
         let (runtime, config) = self.start_runtime(state)?;
         let native = describe_native(&runtime, &native)?;
         let (plugin_runtime, config) = (Arc::new(runtime), Arc::new(config));
         let access = Arc::new(Access::new(&config));
         let generation = Generation::new(1, config.clone(), native.clone(), access, |_| Err(NotLoaded::Loading))?;
         let audit = Arc::new(AuditLog::start(config.audit.as_ref())?);
-        let generation_store = Arc::new(GenerationStore::new(generation));
+        let generation_store = Arc::new(GenerationStore::new(
+            generation,
+            #[cfg(feature = "search")]
+            SearchService::new(search_dir),
+        ));
+        #[cfg(feature = "search")]
+        searches.connect(&generation_store);
         let background_loader = BackgroundLoader::new(generation_store.clone(), plugin_runtime.clone());
         for plugin in sorted_by_name(&config) {
             background_loader.start(plugin);
@@ -228,7 +247,7 @@ pub(super) fn describe_native(runtime: &PluginRuntime, native: &[NativePlugin]) 
 pub(super) fn log_warnings(config: Arc<Config>, native: &NativePlugins) {
     let native = native.clone();
     tokio::task::spawn_blocking(move || {
-        let native: Vec<_> = native.iter().map(|plugin| plugin.mount()).collect();
+        let native: Vec<_> = mounted(&config, &native).map(|plugin| plugin.mount()).collect();
         let (first, more) = config.first_warnings(MAX_WARNINGS, &native);
         for warning in first {
             tracing::warn!(target: log_target::CONFIG, "{warning}");

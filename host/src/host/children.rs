@@ -52,6 +52,10 @@ impl Host {
     ) -> Result<Vec<ResourceContents>, Error> {
         let now = self.generation.load_full();
         let target = now.resolve(principal, Operation::Read, uri, facts)?;
+        #[cfg(feature = "search")]
+        if let Some(contents) = self.read_built_in(principal, &target, facts).await {
+            return contents;
+        }
         let plugin = target.slot.loaded()?;
         let answer = |fault: Fault| fault.into_client_error(plugin.name(), uri);
         let contents = plugin.read(&target.path, target.read_filter()).await.map_err(answer)?;

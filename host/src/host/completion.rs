@@ -6,8 +6,12 @@
 
 use std::collections::BTreeMap;
 
+#[cfg(feature = "search")]
+use super::generation::BuiltIn;
 use super::resolve::{ValueFilter, route_error_for};
 use super::{CompleteRequest, Host};
+#[cfg(feature = "search")]
+use super::{context_resources, search_resources};
 use crate::access::Principal;
 use crate::audit::Facts;
 use crate::config::Operation;
@@ -36,6 +40,14 @@ impl Host {
         facts.set_decision(decision);
         if !is_allowed {
             return Err(not_found());
+        }
+        #[cfg(feature = "search")]
+        match now.built_in(slot) {
+            Some(BuiltIn::Search) => {
+                return search_resources::complete(&self.generation_store, principal, &argument).await;
+            }
+            Some(BuiltIn::Context) => return context_resources::complete(&argument),
+            None => {}
         }
         let plugin = slot.loaded()?;
         let known = context_arguments(&template, known);

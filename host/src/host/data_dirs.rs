@@ -46,9 +46,9 @@ impl DataDirs {
     }
 
     /// The directory of lasting state for the plugins of that config. If there is none, it is an error only if a plugin needs
-    /// it.
+    /// it, or is searched.
     pub(super) fn state_for(&self, config: &Config) -> Result<Option<PathBuf>, StartError> {
-        let is_needed = config.plugins.iter().any(|plugin| !plugin.grants.keyvalue.is_empty());
+        let is_needed = config.plugins.iter().any(|plugin| !plugin.grants.keyvalue.is_empty()) || config.has_search();
         if is_needed { self.state().map(Some) } else { Ok(self.state.clone()) }
     }
 }

@@ -6,6 +6,8 @@
 
 use std::sync::Arc;
 
+#[cfg(feature = "search")]
+use super::{context_resources, search_resources};
 use crate::access::Access;
 use crate::config::{self, Config};
 use crate::plugin::{NotLoaded, Plugin, PluginSlot};
@@ -51,6 +53,27 @@ impl<'a> Declared<'a> {
         match self {
             Self::Component(plugin) => &plugin.mount,
             Self::Native(plugin) => plugin.mount(),
+        }
+    }
+}
+
+/// A built-in plugin, whose reads the façade answers.
+#[cfg(feature = "search")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BuiltIn {
+    /// `search:`.
+    Search,
+    /// `context:`.
+    Context,
+}
+
+#[cfg(feature = "search")]
+impl BuiltIn {
+    fn named(name: &str) -> Option<Self> {
+        match name {
+            search_resources::NAME => Some(Self::Search),
+            context_resources::NAME => Some(Self::Context),
+            _ => None,
         }
     }
 }
@@ -105,6 +128,12 @@ impl Generation {
         Some(next)
     }
 
+    /// Which of the built-in plugins that is.
+    #[cfg(feature = "search")]
+    pub(super) fn built_in(&self, slot: &PluginSlot) -> Option<BuiltIn> {
+        BuiltIn::named(&slot.name).filter(|_| has_search(&self.config, &self.native))
+    }
+
     /// The loaded plugins.
     pub(super) fn plugins(&self) -> impl Iterator<Item = &Arc<Plugin>> {
         self.slots.iter().filter_map(|slot| slot.plugin.as_ref().ok())
@@ -152,13 +181,34 @@ pub(super) fn check_conflicts(config: &Config, native: &NativePlugins) -> Result
 /// All plugins of a host, ordered by name.
 fn declared<'a>(config: &'a Config, native: &'a NativePlugins) -> Result<Vec<Declared<'a>>, NativePluginConflict> {
     let components = config.plugins.iter().map(Declared::Component);
-    let mut plugins: Vec<_> = components.chain(native.iter().map(Declared::Native)).collect();
+    let mut plugins: Vec<_> = components.chain(mounted(config, native).map(Declared::Native)).collect();
     plugins.sort_by_key(Declared::name);
     let mut neighbors = plugins.iter().zip(plugins.iter().skip(1));
     match neighbors.find(|(one, other)| one.name() == other.name()) {
         Some((one, _)) => Err(NativePluginConflict::Names(one.name().to_owned())),
         None => Ok(plugins),
     }
+}
+
+/// Whether any plugin is searched.
+#[cfg(feature = "search")]
+fn has_search(config: &Config, native: &NativePlugins) -> bool {
+    config.has_search() || native.iter().any(|plugin| plugin.search_source().is_some())
+}
+
+/// The native plugins that are mounted: the built-in ones only while anything is searched.
+pub(super) fn mounted<'a>(config: &Config, native: &'a NativePlugins) -> impl Iterator<Item = &'a Arc<Plugin>> {
+    #[cfg(feature = "search")]
+    let is_mounted = {
+        let has_search = has_search(config, native);
+        move |plugin: &&Arc<Plugin>| has_search || BuiltIn::named(plugin.name()).is_none()
+    };
+    #[cfg(not(feature = "search"))]
+    let is_mounted = {
+        let _ = config;
+        |_: &&Arc<Plugin>| true
+    };
+    native.iter().filter(is_mounted)
 }
 
 /// The router from mounts to indices of the plugins.

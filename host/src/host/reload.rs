@@ -97,7 +97,7 @@ pub struct ReloadReport {
     pub rules: bool,
     /// Whether the principals have changed, with their tokens, or the issuers of access tokens.
     pub principals: bool,
-    /// Whether the server's description or page size have changed.
+    /// Whether the server's description or page size have changed, or `[search]`.
     pub server: bool,
     /// Whether HTTP settings have changed: a new certificate, for example.
     pub http: bool,

@@ -40,6 +40,12 @@ impl PluginSlot {
         self.plugin.as_deref().map_err(|_| self.unavailable_error())
     }
 
+    /// Whether it is loaded and searched.
+    #[cfg(feature = "search")]
+    pub(crate) fn is_searched(&self) -> bool {
+        self.plugin.as_ref().is_ok_and(|plugin| plugin.search_source().is_some())
+    }
+
     /// The error for any request to a plugin that is not loaded.
     pub(crate) fn unavailable_error(&self) -> Error {
         let (reason, retry_after) = match &self.plugin {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use super::Provider;
 use crate::config::limits::Limits;
+use crate::config::search::PluginSearch;
 use crate::config::{PluginName, WatchInterval};
 use crate::uri::Mount;
 
@@ -18,6 +19,7 @@ pub struct NativePlugin {
     pub(crate) limits: Limits,
     pub(crate) watch_interval: WatchInterval,
     pub(crate) response_cache: bool,
+    pub(crate) search: Option<PluginSearch>,
 }
 
 impl NativePlugin {
@@ -31,6 +33,7 @@ impl NativePlugin {
             limits: Limits::default(),
             watch_interval: WatchInterval::default(),
             response_cache: true,
+            search: None,
         }
     }
 
@@ -62,11 +65,19 @@ impl NativePlugin {
         self.response_cache = is_on;
         self
     }
+
+    /// Sets what is indexed for search (feature `search`). Nothing unless set; the default of [`PluginSearch`] is everything
+    /// that it lists, within the default bounds.
+    #[must_use]
+    pub fn search(mut self, search: PluginSearch) -> Self {
+        self.search = Some(search);
+        self
+    }
 }
 
 impl fmt::Debug for NativePlugin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, title, mount, provider: _, limits, watch_interval, response_cache } = self;
+        let Self { name, title, mount, provider: _, limits, watch_interval, response_cache, search } = self;
         f.debug_struct("NativePlugin")
             .field("name", name)
             .field("title", title)
@@ -74,6 +85,7 @@ impl fmt::Debug for NativePlugin {
             .field("limits", limits)
             .field("watch_interval", watch_interval)
             .field("response_cache", response_cache)
+            .field("search", search)
             .finish_non_exhaustive()
     }
 }

@@ -2,6 +2,9 @@
 
 use std::time::Duration;
 
+#[cfg(any(feature = "http", feature = "stdio", feature = "search"))]
+use serde_json::{Value, json};
+
 use super::{Annotations, ResourceIcon};
 use crate::uri::Uri;
 
@@ -38,6 +41,41 @@ pub struct Resource {
 }
 
 impl Resource {
+    /// A resource without anything but its URI and its name.
+    #[cfg(feature = "search")]
+    pub(crate) fn named(uri: Uri, name: &str) -> Self {
+        Self {
+            uri,
+            name: name.to_owned(),
+            title: None,
+            description: None,
+            mime_type: None,
+            size: None,
+            annotations: Annotations::default(),
+            icons: Vec::new(),
+            listable: false,
+            subscribable: false,
+            ttl: None,
+            meta: Meta::new(),
+        }
+    }
+
+    /// What programs and models need to know of it, as the members of a JSON object.
+    #[cfg(any(feature = "http", feature = "stdio", feature = "search"))]
+    pub(crate) fn to_json(&self) -> Meta {
+        let Self { uri, name, title, description, mime_type, size, annotations, .. } = self;
+        let optional = [
+            ("title", title.as_ref().map(|title| json!(title))),
+            ("description", description.as_ref().map(|description| json!(description))),
+            ("mimeType", mime_type.as_ref().map(|mime_type| json!(mime_type))),
+            ("size", size.map(Value::from)),
+            ("lastModified", annotations.last_modified.as_ref().map(|time| json!(time.as_str()))),
+        ];
+        let mut members = Meta::from_iter([("uri".to_owned(), json!(uri)), ("name".to_owned(), json!(name))]);
+        members.extend(optional.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
+        members
+    }
+
     /// Returns the smallest time to live; zero if one of the resources has none, or if there are no resources.
     pub(crate) fn min_ttl<'a>(resources: impl Iterator<Item = &'a Self>) -> Duration {
         resources.map(|resource| resource.ttl.unwrap_or_default()).min().unwrap_or_default()

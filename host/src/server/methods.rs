@@ -3,8 +3,12 @@
 use rmcp::ErrorData;
 use rmcp::model::ErrorCode;
 
+#[cfg(feature = "http")]
+use super::params::Params;
 use super::params::truncate;
 use super::revision::Revision;
+#[cfg(feature = "http")]
+use super::tools;
 #[cfg(feature = "http")]
 use crate::config::Operation;
 use crate::config::{AdvertisedCapability, Extension};
@@ -18,18 +22,19 @@ pub(super) fn is_supported(host: &Host, revision: Revision, method: &str) -> boo
     supported_methods(host, revision).any(|name| name == method)
 }
 
-/// Returns the operation on resources that a method is; none for the methods of the protocol itself.
+/// Returns the operations on resources that a request performs; none for the methods of the protocol itself.
 #[cfg(feature = "http")]
-pub(super) fn operation(method: &str) -> Option<Operation> {
-    Some(match method {
-        "resources/list" | "resources/directory/read" => Operation::List,
-        "resources/templates/list" => Operation::Templates,
-        "resources/read" => Operation::Read,
-        "resources/metadata" => Operation::Metadata,
-        "completion/complete" => Operation::Complete,
-        "resources/subscribe" | "subscriptions/listen" => Operation::Subscribe,
-        _ => return None,
-    })
+pub(super) fn operations(method: &str, params: Option<&Params>) -> &'static [Operation] {
+    match (method, params) {
+        ("resources/list" | "resources/directory/read", _) => &[Operation::List],
+        ("resources/templates/list", _) => &[Operation::Templates],
+        ("resources/read", _) => &[Operation::Read],
+        ("resources/metadata", _) => &[Operation::Metadata],
+        ("completion/complete", _) => &[Operation::Complete],
+        ("resources/subscribe" | "subscriptions/listen", _) => &[Operation::Subscribe],
+        ("tools/call", Some(Params::Tool(tool))) => tools::operations(tool.name.as_deref().unwrap_or_default()),
+        _ => &[],
+    }
 }
 
 /// Returns the error for a method that does not exist, which lists those that do.
@@ -61,7 +66,7 @@ fn supported_methods(host: &Host, revision: Revision) -> impl Iterator<Item = &'
     ];
     let announced: [(bool, &[&str]); 2] = [
         (announces(AdvertisedCapability::Prompts), &["prompts/list", "prompts/get"]),
-        (announces(AdvertisedCapability::Tools), &["tools/list", "tools/call"]),
+        (announces(AdvertisedCapability::Tools) || !server.tools.is_empty(), &["tools/list", "tools/call"]),
     ];
     groups.into_iter().chain(announced).filter(|(is_there, _)| *is_there).flat_map(|(_, names)| names.iter().copied())
 }

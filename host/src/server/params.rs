@@ -11,6 +11,7 @@
 //! | the name and value of a variable | [`MAX_URI_LEN`] bytes each | malformed |
 //! | variables of the completion context | [`MAX_CONTEXT_ARGUMENTS`] | malformed |
 //! | the resources of `subscriptions/listen` | [`Subscriber::MAX_RESOURCES`], of [`MAX_FILTER_BYTES`] bytes together | not accepted |
+//! | the arguments of a tool | [`MAX_ARGUMENTS`] bytes | malformed |
 //! | the client's name, title and version, a revision | [`MAX_NAME`], [`MAX_VERSION_NAME`] bytes | truncated |
 //! | its capabilities, `_meta` | whether they are objects | |
 //! | `traceparent` in `_meta` | the trace id, of 16 bytes | ignored |
@@ -45,6 +46,9 @@ const MAX_VERSION_NAME: usize = 64;
 const MAX_TRACEPARENT: usize = 256;
 /// The retained length of a name that `Mcp-Name` repeats.
 const MAX_TARGET_NAME: usize = 1024;
+
+/// The maximum length of the arguments of a tool.
+const MAX_ARGUMENTS: usize = 64 << 10;
 
 /// The keys in `_meta` that a request without a session has.
 pub(super) const PROTOCOL_VERSION_META_KEY: &str = "io.modelcontextprotocol/protocolVersion";
@@ -81,6 +85,8 @@ pub(super) enum Params {
     Listen(ListenParams),
     /// `logging/setLevel`.
     Level(LoggingLevel),
+    /// `tools/call`.
+    Tool(ToolParams),
     /// Any other method with a name, which is in that member.
     Named {
         /// The member.
@@ -116,6 +122,15 @@ pub(super) struct CompleteParams {
     pub(super) argument: (String, String),
     /// The variables that have values already.
     pub(super) context: Vec<(String, String)>,
+}
+
+/// The parameters of `tools/call`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ToolParams {
+    /// The tool; none if it is no text.
+    pub(super) name: Option<String>,
+    /// The arguments, a JSON object.
+    pub(super) arguments: Option<String>,
 }
 
 /// The parameters of a request, and its `_meta`.
@@ -161,6 +176,8 @@ struct Members<'a> {
     level: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     name: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    arguments: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present", rename = "taskId")]
     task_id: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present", rename = "protocolVersion")]
@@ -218,6 +235,7 @@ struct Context {
 
 const PAGE_PARAMS: &str = "{\"cursor\"?: string}";
 const RESOURCE_PARAMS: &str = "{\"uri\": string}";
+pub(super) const TOOL_PARAMS: &str = "{\"name\": string, \"arguments\"?: object}";
 
 /// Parses the parameters of a request with those extensions. Those of an unknown method are always valid.
 pub(super) fn parse(method: &str, params: Option<&RawValue>, on: &[Extension]) -> ParsedParams {
@@ -302,7 +320,7 @@ impl Members<'_> {
                 required("name", self.name)
                     .map(|TruncatedString::<MAX_TARGET_NAME>(name)| Params::Named { member: "name", name: Some(name) }),
             ),
-            "tools/call" => ("", Ok(named_params("name", self.name))),
+            "tools/call" => (TOOL_PARAMS, self.tool()),
             "tasks/get" | "tasks/update" | "tasks/cancel" => ("", Ok(named_params("taskId", self.task_id))),
             _ => ("", Ok(Params::Ignored)),
         };
@@ -328,6 +346,19 @@ impl Members<'_> {
     fn resource(&self, from: Option<&RawValue>) -> Result<Params, String> {
         let BoundedString::<MAX_URI_LEN>(uri) = required("uri", self.uri)?;
         Ok(Params::Resource { uri, cursor: cursor(from)? })
+    }
+
+    fn tool(&self) -> Result<Params, String> {
+        let arguments = self.arguments.map(RawValue::get).filter(|arguments| *arguments != "null");
+        match arguments {
+            Some(arguments) if !arguments.starts_with('{') => Err("expected `arguments` to be an object".to_owned()),
+            Some(arguments) if arguments.len() > MAX_ARGUMENTS => {
+                Err(format!("`arguments` has {} bytes, more than {MAX_ARGUMENTS}", arguments.len()))
+            }
+            arguments => {
+                Ok(Params::Tool(ToolParams { name: name(self.name), arguments: arguments.map(str::to_owned) }))
+            }
+        }
     }
 
     fn level(&self) -> Result<Params, String> {
@@ -380,8 +411,11 @@ fn cursor(raw: Option<&RawValue>) -> Result<Option<String>, String> {
 }
 
 fn named_params(member: &'static str, raw: Option<&RawValue>) -> Params {
-    let name = raw.and_then(|raw| bounded::required(raw).ok()).map(|TruncatedString::<MAX_TARGET_NAME>(name)| name);
-    Params::Named { member, name }
+    Params::Named { member, name: name(raw) }
+}
+
+fn name(raw: Option<&RawValue>) -> Option<String> {
+    raw.and_then(|raw| bounded::required(raw).ok()).map(|TruncatedString::<MAX_TARGET_NAME>(name)| name)
 }
 
 #[cfg(feature = "http")]
@@ -390,7 +424,7 @@ impl Params {
     pub(super) fn name(&self) -> Option<&str> {
         match self {
             Self::Resource { uri, .. } => Some(uri),
-            Self::Named { name, .. } => name.as_deref(),
+            Self::Named { name, .. } | Self::Tool(ToolParams { name, .. }) => name.as_deref(),
             _ => None,
         }
     }

@@ -10,7 +10,9 @@
 use serde_json::{Map, Value, json};
 
 use super::jsonrpc::{Kind, Message};
-use super::params::{CLIENT_CAPABILITIES_META_KEY, ClientInfo, PROTOCOL_VERSION_META_KEY, Params, RequestMeta};
+use super::params::{
+    CLIENT_CAPABILITIES_META_KEY, ClientInfo, PROTOCOL_VERSION_META_KEY, Params, RequestMeta, ToolParams,
+};
 
 /// Encodes a message for rmcp; none if rmcp cannot parse it.
 pub(super) fn to_json(message: &Message) -> Option<Vec<u8>> {
@@ -71,6 +73,7 @@ fn members(params: &Params) -> Map<String, Value> {
             vec![("notifications", Some(Value::Object(notifications)))]
         }
         Params::Level(level) => vec![("level", Some(json!(level)))],
+        Params::Tool(ToolParams { name, arguments: _ }) => vec![("name", name.as_ref().map(|name| json!(name)))],
         Params::Named { member, name } => vec![(member, name.as_ref().map(|name| json!(name)))],
     };
     members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()

@@ -22,8 +22,9 @@ use super::extensions;
 use super::json::Encoder;
 use super::jsonrpc::{self, Kind, Message};
 use super::methods;
-use super::params::{CompleteParams, InvalidParams, Params};
+use super::params::{CompleteParams, InvalidParams, Params, ToolParams};
 use super::revision::Revision;
+use super::tools;
 use super::wire;
 use crate::access::Principal;
 use crate::audit::RequestContext;
@@ -51,6 +52,10 @@ pub(super) enum ResourceRequest {
     Complete(Box<CompleteParams>),
     /// A request of an extension.
     Extension(extensions::ExtensionRequest),
+    /// `tools/list`, from that cursor on.
+    ListTools(Option<String>),
+    /// `tools/call`.
+    CallTool(ToolParams),
     /// A method that does not exist.
     Unknown(String),
 }
@@ -84,6 +89,7 @@ impl ResourceRequest {
             return Some(asked.map(Self::Extension));
         }
         let Kind::Request { method, params, .. } = &message.kind else { return None };
+        let has_tools = !host.config().server.tools.is_empty();
         let request = match (method.as_str(), params) {
             (
                 "resources/list" | "resources/templates/list" | "resources/read" | "completion/complete",
@@ -95,6 +101,9 @@ impl ResourceRequest {
             ("resources/templates/list", Ok(Params::Page { cursor, .. })) => Self::Templates(cursor.clone()),
             ("resources/read", Ok(Params::Resource { uri, .. })) => Self::Read(uri.clone()),
             ("completion/complete", Ok(Params::Complete(complete))) => Self::Complete(complete.clone()),
+            ("tools/list" | "tools/call", Err(malformed)) if has_tools => return Some(Err(malformed.clone())),
+            ("tools/list", Ok(Params::Page { cursor, .. })) if has_tools => Self::ListTools(cursor.clone()),
+            ("tools/call", Ok(Params::Tool(call))) if has_tools => Self::CallTool(call.clone()),
             // A session with the capability `subscribe` retains it when no plugin supports it any more; the handler
             // knows.
             ("resources/subscribe" | "resources/unsubscribe", _) if revision.has_sessions() => return None,
@@ -114,6 +123,8 @@ impl ResourceRequest {
             Self::Read(uri) => ("resources/read", Some(uri)),
             Self::Complete(complete) => ("completion/complete", complete.template.as_ref()),
             Self::Extension(request) => request.method_and_uri(),
+            Self::ListTools(_) => ("tools/list", None),
+            Self::CallTool(call) => ("tools/call", call.name.as_ref()),
             Self::Unknown(_) => ("unknown", None),
         };
         let uri = uri.map(String::as_str);
@@ -268,6 +279,17 @@ async fn execute(
             let completion = complete(host, principal, *request, revision).await?;
             let footprint = completion.footprint();
             Ok(Outcome { result: wire::complete_result(completion, revision), footprint, missing: Vec::new() })
+        }
+        ResourceRequest::ListTools(None) => {
+            let result = tools::list_result(&host.config().server.tools, revision);
+            Ok(Outcome { result, footprint: tools::LIST_FOOTPRINT, missing: Vec::new() })
+        }
+        // There is one page, so no valid cursor exists.
+        ResourceRequest::ListTools(Some(_)) => Err(to_rpc(Error::InvalidCursor)),
+        ResourceRequest::CallTool(call) => {
+            let tools::ToolOutcome { result, footprint, missing } =
+                tools::call(host, principal, call, revision).await?;
+            Ok(Outcome { result, footprint, missing })
         }
         ResourceRequest::Unknown(method) => Err(methods::method_not_found(host, revision, &method)),
         ResourceRequest::Extension(asked) => {

@@ -4,8 +4,8 @@
 //!
 //! | member | since |
 //! |---|---|
-//! | `completions` among the capabilities | 2025-03-26 |
-//! | `title`; `_meta` of resources, templates and contents; `annotations.lastModified` | 2025-06-18 |
+//! | `completions` among the capabilities; `annotations` of tools | 2025-03-26 |
+//! | `title`; `_meta` of resources, templates and contents; `annotations.lastModified`; `outputSchema` of tools, `structuredContent` and links in their results | 2025-06-18 |
 //! | `icons` | 2025-11-25 |
 //! | `resultType`, `ttlMs` and `cacheScope` of results; `extensions` among the capabilities | 2026-07-28 |
 //!
@@ -78,6 +78,11 @@ impl Revision {
 
     /// Returns whether there is a capability `completions`.
     pub(crate) fn has_completions_capability(self) -> bool {
+        self >= Self::V2025_03_26
+    }
+
+    /// Returns whether tools have annotations.
+    pub(crate) fn has_tool_annotations(self) -> bool {
         self >= Self::V2025_03_26
     }
 

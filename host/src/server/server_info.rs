@@ -7,7 +7,7 @@
 //! | `resources` | always; `listChanged` in it always, as a reload may change the listing; `subscribe` when a provider reports changes |
 //! | `completions` | always, from 2025-03-26 on; the method is older than its capability |
 //! | `logging` | in revisions with sessions |
-//! | `prompts`, `tools` | when the config announces them; the lists are empty |
+//! | `prompts`, `tools` | when the config announces them; the lists are empty. `tools` also when the config has tools |
 //! | `experimental` | with `sep-2093` in it, when that extension is enabled: SEP-2093 defines no capability, and this member is for features outside the revisions |
 //! | `extensions` | with `io.modelcontextprotocol/skills` in it, when directories can be read, from 2026-07-28 on |
 
@@ -61,6 +61,9 @@ fn build(host: &Host) -> ServerConfig {
             AdvertisedCapability::Prompts => capabilities.prompts = Some(PromptsCapability::default()),
             AdvertisedCapability::Tools => capabilities.tools = Some(ToolsCapability::default()),
         }
+    }
+    if !server.tools.is_empty() {
+        capabilities.tools = Some(ToolsCapability::default());
     }
     for extension in &server.extensions {
         match extension {

@@ -19,7 +19,7 @@ const MAX_GROUP_PATHS: usize = 1000;
 const MAX_GROUPS: usize = 64;
 
 /// All watched paths of one plugin. There is always at least one group.
-pub(super) struct PathGroups {
+pub(crate) struct PathGroups {
     groups: Vec<PathGroup>,
     /// The approximate number of paths in a group before all groups are split.
     max_paths: usize,
@@ -29,25 +29,25 @@ pub(super) struct PathGroups {
 
 /// The paths of one call of `changes`.
 #[derive(Clone, Default)]
-pub(super) struct PathGroup {
+pub(crate) struct PathGroup {
     /// The state up to which changes are known; `None` before the first poll, and after a time without subscriptions.
-    pub(super) token: Option<String>,
+    pub(crate) token: Option<String>,
     /// The paths that the token covers. A change of any other path only means that the path is new.
-    pub(super) token_paths: HashSet<Path>,
+    pub(crate) token_paths: HashSet<Path>,
     /// The paths of the next poll.
-    pub(super) watched: Vec<(Uri, Path)>,
+    pub(crate) watched: Vec<(Uri, Path)>,
 }
 
 impl PathGroups {
     /// Creates one empty group for a plugin with `max_items` as its `limits.response-items`.
-    pub(super) fn new(max_items: usize) -> Self {
+    pub(crate) fn new(max_items: usize) -> Self {
         // Groups differ in size, but one of twice the average is not to be expected.
         let max_paths = (max_items / 2).clamp(1, MAX_GROUP_PATHS);
         Self { groups: vec![PathGroup::default()], max_paths, hasher: RandomState::new() }
     }
 
     /// Sets the paths of the next poll.
-    pub(super) fn set_watched(&mut self, watched: Vec<(Uri, Path)>) {
+    pub(crate) fn set_watched(&mut self, watched: Vec<(Uri, Path)>) {
         while watched.len() > self.groups.len().saturating_mul(self.max_paths) && self.groups.len() < MAX_GROUPS {
             self.groups.extend_from_within(..);
         }
@@ -63,11 +63,11 @@ impl PathGroups {
         }
     }
 
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.groups.len()
     }
 
-    pub(super) fn get_mut(&mut self, index: usize) -> Option<&mut PathGroup> {
+    pub(crate) fn get_mut(&mut self, index: usize) -> Option<&mut PathGroup> {
         self.groups.get_mut(index)
     }
 }

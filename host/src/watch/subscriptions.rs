@@ -118,6 +118,13 @@ impl SubscriptionIndex {
         None
     }
 
+    /// Returns the watched resources below `mount` with the principals of their subscribers.
+    #[cfg(feature = "search")]
+    pub(super) fn principals_below(&self, mount: &Mount) -> Vec<(Uri, HashSet<Principal>)> {
+        let principals = |watched: &WatchedResource| watched.subscribers.values().map(|one| one.principal()).collect();
+        self.under(mount, None).map(|(uri, watched)| (uri.clone(), principals(watched))).collect()
+    }
+
     /// Returns the principals of all subscribers of the listing.
     pub(super) fn listing_principals(&self) -> HashSet<Principal> {
         self.listing_subscribers.values().map(|mailbox| mailbox.principal()).collect()

@@ -14,6 +14,8 @@ pub(crate) const PATHS: [&str; 11] = [".env", "d", "d/.env", "d/e", "d/e/.env", 
 pub(crate) const WITNESSES: [&str; 2] = ["witness/1", "witness/2"];
 /// A resource that no tree has at first.
 pub(crate) const NEW: &str = "new/f";
+/// A word that the text of every resource has, after its path.
+pub(crate) const EVERYWHERE: &str = "everywhere";
 /// The templates of each tree.
 pub(crate) const TEMPLATES: [&str; 3] = ["{+path}", "d/{name}", "{first}/{second}"];
 /// The size of the provider's own pages.
@@ -112,7 +114,7 @@ impl Provider for Tree {
     }
 
     async fn read(&self, path: &str) -> Result<Vec<Contents>> {
-        Ok(vec![Contents::text(self.entry(path)?, path)])
+        Ok(vec![Contents::text(self.entry(path)?, format!("{path} {EVERYWHERE}"))])
     }
 
     async fn stat(&self, path: &str) -> Result<Entry> {

@@ -20,5 +20,6 @@ mod protocol;
 mod providers;
 mod robustness;
 mod sandbox;
+mod search;
 mod subscriptions;
 mod support;

@@ -118,6 +118,11 @@ impl<'a> Node<'a> {
         self.value.as_table()?.get(key)?.get_ref().as_str()?.parse().ok()
     }
 
+    /// Returns whether the value is a table with that entry.
+    pub(in crate::config) fn has_entry(&self, key: &str) -> bool {
+        self.value.as_table().is_some_and(|table| table.contains_key(key))
+    }
+
     /// Returns the span of an entry of the table; its own span if there is none.
     pub(in crate::config) fn entry_span(&self, key: &str) -> Range<usize> {
         let entry = self.value.as_table().and_then(|table| table.get(key));

@@ -95,7 +95,7 @@ impl SettingsStep {
             let mut report = ReloadReport {
                 rules: rules_changed,
                 principals: config.principals != old.config.principals || config.issuers != old.config.issuers,
-                server: config.server != old.config.server,
+                server: config.server != old.config.server || config.search != old.config.search,
                 http: config.http != old.config.http,
                 audit: config.audit != old.config.audit,
                 generation: old.number,

@@ -94,8 +94,8 @@ impl ReceivedRequest {
     /// Returns the operations that its messages request.
     pub(super) fn operations(&self) -> Vec<Operation> {
         match &self.sent {
-            Ok(Incoming::Single(message)) => operation(message).into_iter().collect(),
-            Ok(Incoming::Batch(messages)) => messages.iter().flatten().filter_map(operation).collect(),
+            Ok(Incoming::Single(message)) => operations(message).to_vec(),
+            Ok(Incoming::Batch(messages)) => messages.iter().flatten().flat_map(operations).copied().collect(),
             Err(_) => Vec::new(),
         }
     }
@@ -410,11 +410,11 @@ impl DirectRequest {
     }
 }
 
-/// Returns the operation that a message requests.
-fn operation(message: &Message) -> Option<Operation> {
+/// Returns the operations that a message requests.
+fn operations(message: &Message) -> &'static [Operation] {
     match &message.kind {
-        Kind::Request { method, .. } => methods::operation(method),
-        _ => None,
+        Kind::Request { method, params, .. } => methods::operations(method, params.as_ref().ok()),
+        _ => &[],
     }
 }
 

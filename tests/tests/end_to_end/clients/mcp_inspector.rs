@@ -49,3 +49,16 @@ async fn inspector_lists_reads_and_pages() {
     let command = [host.to_str().unwrap(), "serve", "--stdio", "--config", path.to_str().unwrap()];
     walk(&home, &[["--"].as_slice(), &command].concat()).await;
 }
+
+#[tokio::test]
+async fn inspector_shows_and_calls_the_tools() {
+    let home = Folder::with_files::<&str, &str>([]);
+    let config = ConfigFile::new().server("tools", vec!["list", "read"]).plugin(Plugin::sample("a")).write();
+    let (host, path) = (host_binary(), config.path());
+    let target = ["--", host.to_str().unwrap(), "serve", "--stdio", "--config", path.to_str().unwrap()];
+    let listed = inspect(&home, &target, &["--method", "tools/list"]).await;
+    assert_eq!(strings(&listed["tools"], "name"), ["list_resources", "read_resource"]);
+    let arguments = ["--method", "tools/call", "--tool-name", "read_resource", "--tool-arg", "uri=sample://a/all"];
+    let called = inspect(&home, &target, &arguments).await;
+    assert_eq!(called["content"][0]["text"], "All of it.\n");
+}

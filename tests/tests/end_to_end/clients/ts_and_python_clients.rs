@@ -132,3 +132,33 @@ async fn the_rust_program_of_the_demo_walks_through_it() {
     assert!(text.contains("connected to walked") && text.contains("resources/read"), "{text}");
     server.end().await;
 }
+
+/// Searches and reads by tools alone, over stdio, in both kinds of lifecycle.
+async fn assert_tools(language: &str) {
+    let folder = Folder::with_files([("guide.md", "The circuit breaker opens after five failures.\n"), ("b.md", "x")]);
+    let config = ConfigFile::new()
+        .server("tools", vec!["list", "read", "search"])
+        .plugin(Plugin::files("f", folder.path()).searched())
+        .write();
+    // Then it is indexed.
+    run(["search", "circuit", "--config", config.path().to_str().unwrap()]).await.success();
+    for stateless in [false, true] {
+        let mut command = program(language, "tools");
+        command.env("WORDS", "circuit breaker").args(stateless.then_some("--stateless"));
+        over_stdio(&mut command, &config);
+        let used = summary(command).await;
+        assert_eq!(used["tools"], json!(["list_resources", "read_resource", "search_resources"]));
+        assert_eq!(used["found"], json!(["files://f/guide.md"]));
+        assert_eq!(used["text"], "The circuit breaker opens after five failures.\n");
+    }
+}
+
+#[tokio::test]
+async fn the_typescript_client_searches_by_tools() {
+    assert_tools("typescript").await;
+}
+
+#[tokio::test]
+async fn the_python_client_searches_by_tools() {
+    assert_tools("python").await;
+}

@@ -82,7 +82,10 @@ async fn effective_values_and_their_origins_are_those_of_an_application_with_the
         ["server.port", "server.host", "server.tls.cert", "limits.rate", "limits.burst", "mail.sender", "tags", "title"]
     {
         let inspected = dynaconf(&folder, &["inspect", "-f", "json", "-k", key]);
-        let winner = inspected["history"][0]["identifier"].as_str().unwrap();
+        // A variable in the same table repeats all values of the table: the winner is where the value began.
+        let history = inspected["history"].as_array().unwrap();
+        let winner = history.iter().take_while(|entry| entry["value"] == inspected["current"]).last().unwrap();
+        let winner = winner["identifier"].as_str().unwrap();
         let pointer = format!("/{}", key.replace('.', "/"));
         let ours = effective["origins"][&pointer]["layer"].as_str().unwrap();
         let is_same = match ours.strip_prefix("file/") {

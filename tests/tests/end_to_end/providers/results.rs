@@ -1,12 +1,14 @@
 //! The provider `results`, with writers by the protocol in its README.
 
 use std::fs;
+use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use mcp_host_tests::{ConfigFile, Folder, Plugin, RawStdio, Revision, StdioServer, TIMEOUT, content_bytes};
 use rmcp::model::{ErrorCode, ResourceContents};
+use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::{Value, json};
 
 const README: &str = include_str!("../../../../plugins/results/README.md");
@@ -44,8 +46,16 @@ fn start_writer(results: &Path, language: &str) -> Child {
         _ => ("sh", protocol("sh").to_owned() + WRITER_IN_SHELL),
     };
     let mut command = Command::new(program);
-    command.args(["-c", &script]).env("RESULTS", results).stdin(Stdio::null());
+    // A process group of its own, so that the programs that a shell has started are killed with it.
+    command.args(["-c", &script]).env("RESULTS", results).stdin(Stdio::null()).process_group(0);
     command.spawn().unwrap()
+}
+
+/// Ends a writer with `kill -9`, at whatever it does.
+fn kill(mut writer: Child) {
+    let group = Pid::from_child(&writer);
+    kill_process_group(group, Signal::KILL).unwrap();
+    writer.wait().unwrap();
 }
 
 /// Returns the number of results of a writer that are published.
@@ -93,15 +103,14 @@ async fn a_result_of_a_writer_that_is_killed_at_any_time_is_whole_or_not_there()
     let mut seen = 0;
     for round in 0..20 {
         let language = if round % 2 == 0 { "python" } else { "shell" };
-        let mut writer = start_writer(folder.path(), language);
+        let writer = start_writer(folder.path(), language);
         let began = Instant::now();
         while published(folder.path(), language) == 0 && began.elapsed() < TIMEOUT {
             // Somewhere in the next result, at a different point each time.
             tokio::time::sleep(Duration::from_millis(1 + round)).await;
         }
         seen += read_all(&server).await;
-        writer.kill().unwrap();
-        writer.wait().unwrap();
+        kill(writer);
         seen += read_all(&server).await;
         // Few results keep the next rounds short.
         let _ = fs::remove_dir_all(folder.path().join(language));

@@ -1,0 +1,193 @@
+//! The resources of context: the built-in mount `context:`, which exists while anything is searched.
+//!
+//! `context:///?q=QUESTION`, with `budget` and `audience`, has the best selection for a question within a budget of tokens:
+//! several contents, each with the URI of its resource, or of its lines where the provider has lines. `_meta` of each says why
+//! it was chosen. Without `q` the selection is by priority alone.
+//!
+//! As with [searches](super::search_resources), a native provider mounts them, and the façade answers reads.
+
+use std::sync::Arc;
+
+use super::generation_store::GenerationStore;
+use super::parameters::parameters;
+use super::search::context;
+use crate::access::Principal;
+use crate::audit::Facts;
+use crate::config::PluginName;
+use crate::provider::{
+    Contents, Entry, Failure, NativePlugin, Page, Provider, ProviderInfo, Result, Template, async_trait,
+};
+use crate::resource::{Argument, Completion, Error, Meta, Resource, ResourceBody, ResourceContents, Role};
+use crate::search::{ContextPassage, ContextRequest, ContextSelection};
+use crate::uri::{Mount, Path, Uri};
+
+/// The name of the plugin in messages.
+pub(super) const NAME: &str = "mcp-host.context";
+/// Its mount.
+const MOUNT: &str = "context:///";
+/// The template of selections.
+const TEMPLATE: &str = "{?q,budget,audience}";
+/// The keys in `_meta` of a content: why it was chosen, its lines, its tokens; and of the first one, what was left out.
+const REASON: &str = "mcp-host/reason";
+const LINES: &str = "mcp-host/lines";
+const TOKENS: &str = "mcp-host/tokens";
+const LEFT_OUT: &str = "mcp-host/left-out";
+
+/// The provider of selections.
+pub(super) struct ContextResources;
+
+impl ContextResources {
+    /// The plugin that mounts the provider.
+    pub(super) fn plugin() -> Option<NativePlugin> {
+        let (name, mount): (PluginName, Mount) = (NAME.parse().ok()?, MOUNT.parse().ok()?);
+        Some(NativePlugin::new(name, mount, Arc::new(Self)).response_cache(false))
+    }
+}
+
+fn parse(path: &str) -> Result<ContextRequest> {
+    let mut request = ContextRequest::new(ContextRequest::DEFAULT_BUDGET);
+    let query = match path.strip_prefix('?') {
+        Some(query) => query,
+        None if path.is_empty() => "",
+        None => return Err(Failure::NotFound),
+    };
+    for (name, value) in parameters(query) {
+        match name {
+            // An expression of the template without a value.
+            _ if value.is_empty() => {}
+            "q" => request.query = Some(value),
+            "budget" => request.budget = parse_budget(&value).map_err(Failure::invalid)?,
+            "audience" => request.audience = Some(parse_audience(&value).map_err(Failure::invalid)?),
+            _ => return Err(Failure::invalid("a context has the parameters `q`, `budget` and `audience`")),
+        }
+    }
+    Ok(request)
+}
+
+fn parse_budget(text: &str) -> std::result::Result<usize, String> {
+    let budget = text.parse().ok().filter(|budget| (1..=ContextRequest::MAX_BUDGET).contains(budget));
+    budget.ok_or_else(|| format!("`budget` is a number of tokens from 1 to {}", ContextRequest::MAX_BUDGET))
+}
+
+fn parse_audience(text: &str) -> std::result::Result<Role, String> {
+    match text {
+        "user" => Ok(Role::User),
+        "assistant" => Ok(Role::Assistant),
+        _ => Err("`audience` is `user` or `assistant`".to_owned()),
+    }
+}
+
+#[async_trait]
+impl Provider for ContextResources {
+    fn describe(&self) -> ProviderInfo {
+        ProviderInfo::new("context", env!("CARGO_PKG_VERSION"))
+            .title("Context")
+            .description("The best selection from the resources of this server within a budget of tokens.")
+    }
+
+    async fn list(&self, parent: Option<&str>, _: Option<&str>, _: usize) -> Result<Page> {
+        match parent {
+            None => Ok(Page::default()),
+            Some(_) => Err(Failure::invalid("a URI of a plugin; selections have no children")),
+        }
+    }
+
+    async fn stat(&self, path: &str) -> Result<Entry> {
+        let request = parse(path)?;
+        Ok(Entry::new(path, request.query.unwrap_or_else(|| "context".to_owned())).mime_type("text/plain"))
+    }
+
+    /// The façade answers reads.
+    async fn read(&self, path: &str) -> Result<Vec<Contents>> {
+        parse(path).and(Err(Failure::internal("a context was read without a principal")))
+    }
+
+    async fn templates(&self) -> Result<Vec<Template>> {
+        let description = "The best passages for a question within a budget of tokens, each with the URI of its resource. `q`: \
+                           the question, without which the selection is by priority; `budget`: the number of tokens; \
+                           `audience`: `user` or `assistant`.";
+        Ok(vec![Template::new(TEMPLATE, "context").title("Context").description(description)])
+    }
+}
+
+/// Reads a selection for a principal.
+pub(super) async fn read(
+    store: &GenerationStore,
+    principal: &Principal,
+    uri: &Uri,
+    path: &Path,
+    facts: &Facts,
+) -> std::result::Result<Vec<ResourceContents>, Error> {
+    let request = parse(path.as_str()).map_err(|failure| match failure {
+        Failure::InvalidRequest(message) => Error::InvalidRequest { message },
+        _ => Error::NotFound { uri: uri.to_string() },
+    })?;
+    let selection = context(store, principal, request, facts).await?;
+    let contents = to_contents(selection, uri);
+    facts.set_bytes(ResourceContents::total_len(&contents));
+    Ok(contents)
+}
+
+/// The passages as contents; an empty content of the selection itself if there are none.
+fn to_contents(selection: ContextSelection, uri: &Uri) -> Vec<ResourceContents> {
+    let left_out = serde_json::json!({
+        "overBudget": selection.over_budget,
+        "nearCopies": selection.near_copies,
+        "partial": selection.is_partial,
+        "indexing": selection.indexing,
+    });
+    let mut contents: Vec<_> = selection.passages.into_iter().map(to_content).collect();
+    if contents.is_empty() {
+        let entry = Resource { mime_type: Some("text/plain".to_owned()), ..Resource::named(uri.clone(), "context") };
+        contents.push(ResourceContents { entry, body: ResourceBody::Text(String::new()) });
+    }
+    if let Some(first) = contents.first_mut() {
+        first.entry.meta.insert(LEFT_OUT.to_owned(), left_out);
+    }
+    contents
+}
+
+fn to_content(passage: ContextPassage) -> ResourceContents {
+    let ContextPassage { resource, lines_uri, text, lines, tokens, reason } = passage;
+    let meta = Meta::from_iter([
+        (REASON.to_owned(), reason.into()),
+        (LINES.to_owned(), vec![lines.0, lines.1].into()),
+        (TOKENS.to_owned(), tokens.into()),
+    ]);
+    let size = u64::try_from(text.len()).ok();
+    let entry = Resource { uri: lines_uri.unwrap_or_else(|| resource.uri.clone()), size, meta, ..resource };
+    ResourceContents { entry, body: ResourceBody::Text(text) }
+}
+
+/// Completes a variable of the template of selections.
+pub(super) fn complete(argument: &Argument) -> std::result::Result<Completion, Error> {
+    match argument.name.as_str() {
+        "audience" => Ok(Completion::matching(["assistant", "user"], &argument.value)),
+        "q" | "budget" => Ok(Completion::default()),
+        _ => {
+            let message = "the template has the variables `q`, `budget` and `audience`".to_owned();
+            Err(Error::InvalidRequest { message })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_selection_is_its_parameters() {
+        let request = ContextRequest::new(100).query("a b").audience(Role::User);
+        assert_eq!(parse("?q=a%20b&budget=100&audience=user"), Ok(request));
+        assert_eq!(parse(""), Ok(ContextRequest::new(ContextRequest::DEFAULT_BUDGET)));
+        for invalid in ["?budget=0", "?budget=x", "?audience=all", "?other=1"] {
+            assert!(matches!(parse(invalid), Err(Failure::InvalidRequest(_))), "{invalid}");
+        }
+        assert_eq!(parse("x"), Err(Failure::NotFound));
+    }
+
+    #[test]
+    fn its_own_plugin_is_valid() {
+        assert!(ContextResources::plugin().is_some());
+    }
+}

@@ -1,0 +1,176 @@
+//! Search and context, for one principal.
+//!
+//! A hit needs both `list` and `read`. They are decided for each match before it is ranked, and once more, under the rules
+//! of that moment, before the hits are returned.
+
+use std::time::Duration;
+
+use super::Host;
+use super::generation::BuiltIn;
+use super::generation_store::GenerationStore;
+use super::resolve::ResolvedTarget;
+use super::{context_resources, search_resources};
+use crate::access::{Policy, Principal};
+use crate::audit::Facts;
+use crate::config::Operation;
+use crate::log_target;
+use crate::resource::{Error, ResourceContents};
+use crate::search::{ContextRequest, ContextSelection, SearchError, SearchRequest, SearchResults, SearchStatus};
+use crate::text::prefix;
+
+/// The name of a search in records.
+const SEARCH: &str = "search";
+/// The name of a selection of context in records.
+const CONTEXT: &str = "context";
+/// The retry delay while too many searches run.
+const BUSY_RETRY_DELAY: Duration = Duration::from_secs(1);
+
+impl Host {
+    /// Searches the text, names, titles, descriptions and paths of the resources of all plugins that are searched
+    /// (`search` of a `[[plugin]]`), as far as the principal may list and read them.
+    ///
+    /// The result is partial if the search takes longer than 200 ms.
+    ///
+    /// # Errors
+    ///
+    /// The query is longer than [`SearchRequest::MAX_QUERY_LEN`], no plugin is searched, or the index cannot be used at the
+    /// moment.
+    pub async fn search(&self, principal: &Principal, request: SearchRequest) -> Result<SearchResults, Error> {
+        let facts = Facts::default();
+        let query = prefix(&request.query, SearchRequest::MAX_QUERY_LEN).to_owned();
+        let searching = search(&self.generation_store, principal, request, &facts);
+        self.audited(principal, SEARCH, &query, &facts, searching).await
+    }
+
+    /// Chooses the best passages for a question within a budget of tokens, from the resources of all plugins that are searched,
+    /// as far as the principal may list and read them. The text is as it was when it was indexed.
+    ///
+    /// The result is the same for the same index. It is partial if the search takes longer than 200 ms.
+    ///
+    /// # Errors
+    ///
+    /// As [`search`](Self::search).
+    pub async fn context(&self, principal: &Principal, request: ContextRequest) -> Result<ContextSelection, Error> {
+        let facts = Facts::default();
+        let query = prefix(request.query.as_deref().unwrap_or_default(), SearchRequest::MAX_QUERY_LEN).to_owned();
+        let choosing = context(&self.generation_store, principal, request, &facts);
+        self.audited(principal, CONTEXT, &query, &facts, choosing).await
+    }
+
+    /// Reads a resource of search or context for a principal; none if a plugin has to be read.
+    pub(super) async fn read_built_in(
+        &self,
+        principal: &Principal,
+        target: &ResolvedTarget<'_>,
+        facts: &Facts,
+    ) -> Option<Result<Vec<ResourceContents>, Error>> {
+        let ResolvedTarget { slot, uri, path, .. } = target;
+        let store = &self.generation_store;
+        let built_in = self.generation.load().built_in(slot)?;
+        match built_in {
+            BuiltIn::Search => Some(search_resources::read(store, principal, uri, path, facts).await),
+            BuiltIn::Context => Some(context_resources::read(store, principal, uri, path, facts).await),
+        }
+    }
+
+    /// Returns what the index has of each plugin that is searched, ordered by name.
+    pub fn search_status(&self) -> Vec<SearchStatus> {
+        self.generation_store.search.status()
+    }
+
+    /// Waits until the whole listing of each plugin that is searched and loaded was compared with the index, or that has
+    /// failed.
+    pub async fn wait_until_indexed(&self) {
+        self.wait_until_loaded().await;
+        self.generation_store.search.wait_until_indexed().await;
+    }
+
+    /// Deletes the search index. Everything is read and indexed again.
+    ///
+    /// # Errors
+    ///
+    /// No plugin is searched, or the index cannot be deleted or created.
+    pub async fn rebuild_search_index(&self) -> Result<(), Error> {
+        self.generation_store.search.rebuild().await.map_err(search_error)
+    }
+}
+
+/// Searches for a principal.
+pub(super) async fn search(
+    store: &GenerationStore,
+    principal: &Principal,
+    mut request: SearchRequest,
+    facts: &Facts,
+) -> Result<SearchResults, Error> {
+    let now = store.generation.load_full();
+    facts.set_generation(now.number);
+    check_length(&request.query)?;
+    request.within = request.within.map(|uri| now.router.route(&uri).map_or(uri, |routed| routed.uri.into()));
+    let policy = now.access.policy(principal);
+    let searched = store.search.search(&request, move |uri| may_find(&policy, uri)).await;
+    let mut results = searched.map_err(search_error)?;
+    let now = store.generation.load_full();
+    let policy = now.access.policy(principal);
+    let found = results.hits.len();
+    results.hits.retain(|hit| may_find(&policy, hit.resource.uri.as_str()));
+    let gone = found.saturating_sub(results.hits.len());
+    results.total = results.total.saturating_sub(u64::try_from(gone).unwrap_or(u64::MAX));
+    results
+        .indexing
+        .retain(|plugin| now.slot(plugin).is_some_and(|slot| policy.may_allow_below(Operation::List, &slot.mount)));
+    Ok(results)
+}
+
+/// Chooses passages for a principal.
+pub(super) async fn context(
+    store: &GenerationStore,
+    principal: &Principal,
+    request: ContextRequest,
+    facts: &Facts,
+) -> Result<ContextSelection, Error> {
+    let now = store.generation.load_full();
+    facts.set_generation(now.number);
+    request.query.as_deref().map_or(Ok(()), check_length)?;
+    let policy = now.access.policy(principal);
+    let chosen = store.search.context(&request, move |uri| may_find(&policy, uri)).await;
+    let mut selection = chosen.map_err(search_error)?;
+    let now = store.generation.load_full();
+    let policy = now.access.policy(principal);
+    selection.passages.retain(|passage| may_find(&policy, passage.resource.uri.as_str()));
+    selection.tokens = selection.passages.iter().map(|passage| passage.tokens).sum();
+    selection
+        .indexing
+        .retain(|plugin| now.slot(plugin).is_some_and(|slot| policy.may_allow_below(Operation::List, &slot.mount)));
+    Ok(selection)
+}
+
+/// Rejects a query that is too long.
+fn check_length(query: &str) -> Result<(), Error> {
+    let (found, max) = (query.len(), SearchRequest::MAX_QUERY_LEN);
+    if found <= max {
+        return Ok(());
+    }
+    Err(Error::InvalidRequest { message: format!("the query has {found} bytes, more than {max}") })
+}
+
+/// Whether the policy lets a resource be found, by its URI in normal form.
+pub(super) fn may_find(policy: &Policy, uri: &str) -> bool {
+    policy.allows_normalized(Operation::List, uri) && policy.allows_normalized(Operation::Read, uri)
+}
+
+fn search_error(error: SearchError) -> Error {
+    match error {
+        SearchError::Off => Error::InvalidRequest {
+            message: "nothing is searched: no plugin of this server has a table `search` in its config".to_owned(),
+        },
+        SearchError::Busy => unavailable("too many searches run at the moment; try again shortly"),
+        SearchError::Index(reason) => {
+            tracing::warn!(target: log_target::SEARCH, reason, "a search failed");
+            unavailable("the index cannot be used; the server's log says why")
+        }
+    }
+}
+
+fn unavailable(reason: &str) -> Error {
+    Error::Unavailable { plugin: SEARCH.to_owned(), reason: reason.to_owned(), retry_after: Some(BUSY_RETRY_DELAY) }
+}

@@ -1,0 +1,357 @@
+//! The resources of search: the built-in mount `search:`, which exists while anything is searched.
+//!
+//! | URI | content |
+//! |---|---|
+//! | `search:///?q=WORDS`, with `in`, `kind`, `lang` and `limit` | the result of a search, as JSON |
+//! | `search:///saved/NAME` | the result of a saved search (`search.saved`); listed, and subscribable |
+//!
+//! A native provider mounts them: it lists the saved searches and the template, and its calls pass the same checks as those of
+//! any plugin. What depends on the principal is not its business, as providers do not know of principals: a read and a
+//! completion are answered by the façade, after the rules for the URI were applied.
+//!
+//! # Subscriptions
+//!
+//! The provider is polled while there are subscriptions. If the index has changed since the last poll, each saved search is
+//! repeated for each principal that subscribes to it, and those whose own result has changed are notified.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::{Arc, OnceLock, Weak};
+
+use parking_lot::Mutex;
+
+use super::generation_store::GenerationStore;
+use super::parameters::parameters;
+use super::search::{may_find, search};
+use crate::access::Principal;
+use crate::audit::Facts;
+use crate::config::limits::Limits;
+use crate::config::search::SavedSearch;
+use crate::config::{Operation, PluginName};
+use crate::provider::{
+    ChangeSet, Contents, Entry, Failure, NativePlugin, Page, Provider, ProviderInfo, Result, Template, async_trait,
+};
+use crate::resource::{Argument, Completion, Error, Resource, ResourceBody, ResourceContents};
+use crate::search::{SearchRequest, SearchResults, to_json};
+use crate::uri::{Mount, Path, Uri};
+
+/// The name of the plugin in messages.
+pub(super) const NAME: &str = "mcp-host.search";
+/// Its mount.
+const MOUNT: &str = "search:///";
+/// The template of searches.
+const TEMPLATE: &str = "{?q,in,kind,lang,limit}";
+/// The part of the paths of saved searches before their names.
+const SAVED: &str = "saved/";
+const JSON: &str = "application/json";
+/// The interval at which subscribed searches are repeated, if the index has changed.
+const WATCH_INTERVAL: &str = "1s";
+/// The longest time that one poll may take.
+const DEADLINE: &str = "1m";
+
+/// What a path of the mount means.
+#[derive(Clone, Debug, PartialEq)]
+enum SearchPath {
+    /// The mount itself.
+    Root,
+    /// A saved search.
+    Saved(SavedSearch),
+    /// A search by its parameters.
+    Request(SearchRequest),
+}
+
+/// The provider of searches.
+#[derive(Default)]
+pub(super) struct SearchResources {
+    /// What is served; none until the host has started.
+    store: OnceLock<Weak<GenerationStore>>,
+    fingerprints: Mutex<Fingerprints>,
+}
+
+/// The results of subscribed searches at the last poll.
+#[derive(Default)]
+struct Fingerprints {
+    /// The number of changes of the index at that time.
+    changes: u64,
+    results: HashMap<(Uri, Principal), u64>,
+}
+
+impl SearchResources {
+    /// The plugin that mounts the provider.
+    pub(super) fn plugin(self: &Arc<Self>) -> Option<NativePlugin> {
+        let (name, mount): (PluginName, Mount) = (NAME.parse().ok()?, MOUNT.parse().ok()?);
+        let limits = Limits { deadline: DEADLINE.parse().ok()?, ..Limits::default() };
+        let plugin = NativePlugin::new(name, mount, self.clone()).limits(limits).response_cache(false);
+        Some(plugin.watch_interval(WATCH_INTERVAL.parse().ok()?))
+    }
+
+    /// Says what is served.
+    pub(super) fn connect(&self, store: &Arc<GenerationStore>) {
+        // It is called once.
+        let _ = self.store.set(Arc::downgrade(store));
+    }
+
+    fn store(&self) -> Result<Arc<GenerationStore>> {
+        let store = self.store.get().and_then(Weak::upgrade);
+        store.ok_or_else(|| Failure::unavailable("the host is starting, or shutting down"))
+    }
+
+    fn parse(&self, path: &str) -> Result<SearchPath> {
+        parse(path, &saved_searches(&*self.store()?))
+    }
+}
+
+/// The saved searches of the config.
+fn saved_searches(store: &GenerationStore) -> Vec<SavedSearch> {
+    store.generation.load().config.search.as_ref().map(|search| search.saved.clone()).unwrap_or_default()
+}
+
+fn parse(path: &str, saved: &[SavedSearch]) -> Result<SearchPath> {
+    if let Some(name) = path.strip_prefix(SAVED) {
+        let found = saved.iter().find(|saved| saved.name.as_str() == name);
+        return found.map(|saved| SearchPath::Saved(saved.clone())).ok_or(Failure::NotFound);
+    }
+    match path.strip_prefix('?') {
+        Some(query) => parse_query(query).map(SearchPath::Request),
+        None if path.is_empty() => Ok(SearchPath::Root),
+        None => Err(Failure::NotFound),
+    }
+}
+
+fn parse_query(query: &str) -> Result<SearchRequest> {
+    let mut request = SearchRequest::new("");
+    let mut has_query = false;
+    for (name, value) in parameters(query) {
+        match name {
+            "q" => (request.query, has_query) = (value, true),
+            // An expression of the template without a value.
+            _ if value.is_empty() => {}
+            "in" => request.within = Some(value),
+            "kind" => request.kind = Some(value),
+            "lang" => request.language = Some(value),
+            "limit" => {
+                let limit = value.parse().ok().filter(|limit| (1..=SearchRequest::MAX_LIMIT).contains(limit));
+                let max = SearchRequest::MAX_LIMIT;
+                request.limit =
+                    limit.ok_or_else(|| Failure::invalid(format!("`limit` is a number from 1 to {max}")))?;
+            }
+            _ => return Err(Failure::invalid("a search has the parameters `q`, `in`, `kind`, `lang` and `limit`")),
+        }
+    }
+    if has_query { Ok(request) } else { Err(Failure::invalid("a search needs words: `search:///?q=WORDS`")) }
+}
+
+impl From<SavedSearch> for SearchRequest {
+    fn from(saved: SavedSearch) -> Self {
+        let SavedSearch { query, within, kind, lang, limit, .. } = saved;
+        Self { query, within, kind, language: lang, limit: limit.get() }
+    }
+}
+
+fn entry(path: &str, meaning: SearchPath) -> Entry {
+    match meaning {
+        SearchPath::Root => Entry::new(path, "search")
+            .title("Search")
+            .description("Full-text search: `search:///?q=WORDS` has the result."),
+        SearchPath::Saved(saved) => {
+            let name = saved.name.as_str().to_owned();
+            let title = saved.title.unwrap_or_else(|| format!("Search: {}", saved.query));
+            let description = format!("The result of a search for {}.", saved.query);
+            Entry::new(path, name).title(title).description(description).mime_type(JSON).subscribable()
+        }
+        SearchPath::Request(request) => Entry::new(path, request.query).mime_type(JSON),
+    }
+}
+
+#[async_trait]
+impl Provider for SearchResources {
+    fn describe(&self) -> ProviderInfo {
+        ProviderInfo::new("search", env!("CARGO_PKG_VERSION"))
+            .title("Search")
+            .description("Full-text search over the resources of this server.")
+            .watches(true)
+    }
+
+    async fn list(&self, parent: Option<&str>, _: Option<&str>, _: usize) -> Result<Page> {
+        if parent.is_some() {
+            return Err(Failure::invalid("a URI of a plugin; searches have no children"));
+        }
+        let saved = saved_searches(&*self.store()?).into_iter();
+        Ok(Page::last(saved.map(|saved| entry(&format!("{SAVED}{}", saved.name), SearchPath::Saved(saved)))))
+    }
+
+    async fn stat(&self, path: &str) -> Result<Entry> {
+        Ok(entry(path, self.parse(path)?))
+    }
+
+    /// The façade answers reads.
+    async fn read(&self, path: &str) -> Result<Vec<Contents>> {
+        self.parse(path).and(Err(Failure::internal("a search was read without a principal")))
+    }
+
+    async fn templates(&self) -> Result<Vec<Template>> {
+        let description = "Finds resources by words in their text, names and descriptions. `q`: the words; `in`: a URI below \
+                           which is searched; `kind`: a MIME type; `lang`: the code of a language; `limit`: the number of \
+                           results.";
+        Ok(vec![Template::new(TEMPLATE, "search").title("Search").description(description).mime_type(JSON)])
+    }
+
+    async fn changes(&self, _: &[String], since: Option<&str>) -> Result<ChangeSet> {
+        let store = self.store()?;
+        let saved = hash(&format!("{:?}", saved_searches(&store))).to_string();
+        self.notify_of_changed_results(&store).await;
+        let changes = ChangeSet::none(saved.clone());
+        Ok(if since.is_some_and(|since| since != saved) { changes.listing_changed() } else { changes })
+    }
+}
+
+impl SearchResources {
+    /// Notifies each principal of the subscribed searches whose result has changed for it.
+    async fn notify_of_changed_results(&self, store: &Arc<GenerationStore>) {
+        let Some(mount) = MOUNT.parse::<Mount>().ok() else { return };
+        let watched = store.hub.principals_below(&mount);
+        let changes = store.search.change_count();
+        let before = {
+            let mut fingerprints = self.fingerprints.lock();
+            let is_watched = |(uri, principal): &(Uri, Principal)| {
+                watched.iter().any(|(other, principals)| other == uri && principals.contains(principal))
+            };
+            fingerprints.results.retain(|key, _| is_watched(key));
+            let has_changed = fingerprints.changes != changes;
+            fingerprints.changes = changes;
+            (has_changed, fingerprints.results.clone())
+        };
+        let (has_changed, before) = before;
+        let saved = saved_searches(store);
+        for (uri, principals) in watched {
+            let Some(path) = uri.as_str().strip_prefix(MOUNT) else { continue };
+            let Ok(SearchPath::Saved(search)) = parse(path, &saved) else { continue };
+            let request = SearchRequest::from(search);
+            let mut concerned = HashSet::new();
+            for principal in principals {
+                let key = (uri.clone(), principal);
+                let known = before.get(&key).copied();
+                if known.is_some() && !has_changed {
+                    continue;
+                }
+                let Some(result) = fingerprint(store, &key.1, request.clone()).await else { continue };
+                if known.is_some_and(|known| known != result) {
+                    concerned.insert(key.1.clone());
+                }
+                self.fingerprints.lock().results.insert(key, result);
+            }
+            store.hub.notify(&uri, &concerned).await;
+        }
+    }
+}
+
+/// The fingerprint of the result for a principal; none if it is not complete.
+async fn fingerprint(store: &GenerationStore, principal: &Principal, request: SearchRequest) -> Option<u64> {
+    let results = search(store, principal, request, &Facts::default()).await.ok()?;
+    if results.is_partial {
+        return None;
+    }
+    let SearchResults { hits, total, .. } = results;
+    let shown: Vec<_> =
+        hits.iter().map(|hit| (&hit.resource, hit.snippet.as_ref().map(|snippet| &snippet.text))).collect();
+    Some(hash(&(shown, total)))
+}
+
+fn hash(value: &impl Hash) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// Reads a search for a principal.
+pub(super) async fn read(
+    store: &GenerationStore,
+    principal: &Principal,
+    uri: &Uri,
+    path: &Path,
+    facts: &Facts,
+) -> std::result::Result<Vec<ResourceContents>, Error> {
+    let not_found = || Error::NotFound { uri: uri.to_string() };
+    let meaning = parse(path.as_str(), &saved_searches(store)).map_err(|failure| match failure {
+        Failure::InvalidRequest(message) => Error::InvalidRequest { message },
+        _ => not_found(),
+    })?;
+    let request = match &meaning {
+        SearchPath::Root => {
+            let message = "a search needs words: `search:///?q=WORDS`".to_owned();
+            return Err(Error::InvalidRequest { message });
+        }
+        SearchPath::Saved(saved) => saved.clone().into(),
+        SearchPath::Request(request) => request.clone(),
+    };
+    let results = search(store, principal, request, facts).await?;
+    let text = to_json(results).to_string();
+    facts.set_bytes(u64::try_from(text.len()).unwrap_or(u64::MAX));
+    let (mime_type, size) = (Some(JSON.to_owned()), u64::try_from(text.len()).ok());
+    let entry = Resource { mime_type, size, ..Resource::named(uri.clone(), "search") };
+    Ok(vec![ResourceContents { entry, body: ResourceBody::Text(text) }])
+}
+
+/// Completes a variable of the template of searches for a principal.
+pub(super) async fn complete(
+    store: &GenerationStore,
+    principal: &Principal,
+    argument: &Argument,
+) -> std::result::Result<Completion, Error> {
+    let generation = store.generation.load_full();
+    let policy = generation.access.policy(principal);
+    let values = match argument.name.as_str() {
+        "in" => {
+            let slots = generation.slots.iter().filter(|slot| slot.is_searched());
+            let visible = slots.filter(|slot| policy.may_allow_below(Operation::List, &slot.mount));
+            visible.map(|slot| slot.mount.to_string()).collect()
+        }
+        "kind" | "lang" => {
+            let rules = policy.clone();
+            let values = store.search.values(argument.name == "kind", move |uri| may_find(&rules, uri)).await;
+            values.unwrap_or_default()
+        }
+        "q" | "limit" => Vec::new(),
+        _ => {
+            let message = "the template has the variables `q`, `in`, `kind`, `lang` and `limit`".to_owned();
+            return Err(Error::InvalidRequest { message });
+        }
+    };
+    Ok(Completion::matching(values, &argument.value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn query(path: &str) -> Result<SearchPath> {
+        let saved = SavedSearch::new("todo".parse().unwrap(), "TODO FIXME");
+        parse(path, &[saved])
+    }
+
+    #[test]
+    fn a_search_is_its_parameters() {
+        let request = SearchRequest::new("a b").within("files:///src/").kind("text").language("en").limit(5);
+        let parsed = query("?q=a%20b&in=files:///src/&kind=text&lang=en&limit=5").unwrap();
+        assert_eq!(parsed, SearchPath::Request(request));
+        assert_eq!(query("?q=a+b&in=&limit=").unwrap(), SearchPath::Request(SearchRequest::new("a b")));
+        assert_eq!(query("?q=").unwrap(), SearchPath::Request(SearchRequest::new("")));
+        for invalid in ["?", "?in=a", "?q=a&limit=0", "?q=a&limit=1000", "?q=a&limit=x", "?q=a&other=1"] {
+            assert!(matches!(query(invalid), Err(Failure::InvalidRequest(_))), "{invalid}");
+        }
+    }
+
+    #[test]
+    fn a_saved_search_is_found_by_its_name() {
+        assert!(matches!(query("saved/todo"), Ok(SearchPath::Saved(_))));
+        for absent in ["saved/other", "saved/", "x"] {
+            assert_eq!(query(absent), Err(Failure::NotFound), "{absent}");
+        }
+        assert_eq!(query(""), Ok(SearchPath::Root));
+    }
+
+    #[test]
+    fn its_own_plugin_is_valid() {
+        assert!(Arc::new(SearchResources::default()).plugin().is_some());
+    }
+}

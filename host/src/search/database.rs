@@ -1,0 +1,220 @@
+//! The database file of the index: its tables, creation, opening and rebuilding.
+//!
+//! The index is derived data. A file that is damaged, or was written by another version, is deleted and created anew, and
+//! its content is indexed again. It is `search/index.sqlite3` below the state directory, accessible to this user only.
+//! Several hosts may share it: each finds its own sources in it.
+
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use rusqlite::{Connection, ErrorCode, OpenFlags};
+
+use crate::private_dir::{PrivateDir, PrivateError};
+
+/// The directory of the index, below the state directory.
+const DIRECTORY: &str = "search";
+const FILE_NAME: &str = "index.sqlite3";
+/// The files that SQLite creates next to the database.
+const AUXILIARY: [&str; 3] = ["-wal", "-shm", "-journal"];
+/// SQLite's application id, which marks the file as an index of this host: `mcps`.
+const APPLICATION_ID: i32 = 0x6d63_7073;
+/// The version of [`SCHEMA`] and of the tokens.
+const SCHEMA_VERSION: i32 = 1;
+/// The longest time that an operation waits for another process that writes.
+const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
+/// The number of prepared statements that are cached: more than exist.
+const STATEMENT_CACHE_SIZE: usize = 32;
+
+/// A source is a plugin with everything that its content depends on, by a digest. `terms` has the tokens of a document, made
+/// by `tokens` and separated by spaces, and no text; `passages` has the text.
+const SCHEMA: &str = "
+    CREATE TABLE sources (
+        id INTEGER PRIMARY KEY,
+        key BLOB NOT NULL UNIQUE,
+        documents INTEGER NOT NULL DEFAULT 0,
+        bytes INTEGER NOT NULL DEFAULT 0,
+        used INTEGER NOT NULL
+    ) STRICT;
+    CREATE TABLE documents (
+        id INTEGER PRIMARY KEY,
+        source INTEGER NOT NULL REFERENCES sources (id),
+        path TEXT NOT NULL,
+        kind TEXT,
+        language TEXT,
+        priority REAL,
+        modified TEXT,
+        audience INTEGER NOT NULL,
+        UNIQUE (source, path)
+    ) STRICT;
+    CREATE INDEX documents_by_priority ON documents (priority DESC, modified DESC, id);
+    CREATE TABLE details (
+        document INTEGER PRIMARY KEY,
+        entry TEXT NOT NULL,
+        entry_hash INTEGER NOT NULL,
+        text_hash INTEGER NOT NULL,
+        bytes INTEGER NOT NULL,
+        checked INTEGER NOT NULL
+    ) STRICT;
+    CREATE TABLE passages (
+        document INTEGER NOT NULL,
+        number INTEGER NOT NULL,
+        line INTEGER NOT NULL,
+        text TEXT NOT NULL,
+        PRIMARY KEY (document, number)
+    ) STRICT, WITHOUT ROWID;
+    CREATE VIRTUAL TABLE terms USING fts5(name, text, content='', contentless_delete=1, tokenize='ascii');
+    CREATE VIRTUAL TABLE vocabulary USING fts5vocab(terms, row);
+";
+
+/// Why an operation on the index failed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(super) enum IndexError {
+    /// The file is damaged, or is no index of this version.
+    #[error("it is damaged: {0}")]
+    Damaged(String),
+    /// The disk is full.
+    #[error("the disk is full")]
+    DiskFull,
+    /// Another process has held the write lock for too long.
+    #[error("another process writes to it")]
+    Busy,
+    /// The operation was interrupted.
+    #[error("interrupted")]
+    Interrupted,
+    /// The file cannot be read or written.
+    #[error("{0}")]
+    Failed(String),
+    /// The host is shutting down.
+    #[error("the host is shutting down")]
+    Closed,
+}
+
+impl From<rusqlite::Error> for IndexError {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy,
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Damaged(error.to_string()),
+            Some(ErrorCode::DiskFull) => Self::DiskFull,
+            Some(ErrorCode::OperationInterrupted) => Self::Interrupted,
+            Some(_) => Self::Failed(error.to_string()),
+            // Not an error of SQLite: a value has a type that is never written here.
+            None => Self::Damaged(error.to_string()),
+        }
+    }
+}
+
+impl From<PrivateError> for IndexError {
+    fn from(error: PrivateError) -> Self {
+        match error {
+            PrivateError::Io(error) => error.into(),
+            error => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+impl From<io::Error> for IndexError {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::DiskFull,
+            _ => Self::Failed(error.to_string()),
+        }
+    }
+}
+
+/// The location of the index.
+#[derive(Clone, Debug)]
+pub(super) struct DatabasePath {
+    state_dir: PathBuf,
+    file: PathBuf,
+}
+
+impl DatabasePath {
+    pub(super) fn new(state_dir: &Path) -> Self {
+        Self { state_dir: state_dir.to_owned(), file: state_dir.join(DIRECTORY).join(FILE_NAME) }
+    }
+
+    /// Opens the index for writing, and creates it if it does not exist.
+    pub(super) fn open_writer(&self) -> Result<Connection, IndexError> {
+        let dir = PrivateDir::open(&self.state_dir)?.subdirectory(DIRECTORY)?;
+        for beside in AUXILIARY {
+            dir.has_file(&format!("{FILE_NAME}{beside}"))?;
+        }
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        if !dir.has_file(FILE_NAME)? {
+            self.create(&dir, flags)?;
+        }
+        let connection = Connection::open_with_flags(&self.file, flags)?;
+        configure(&connection)?;
+        check_schema(&connection)?;
+        connection.pragma_update(None, "journal_mode", "WAL")?;
+        connection.pragma_update(None, "synchronous", "NORMAL")?;
+        // Truncates a log that a large write has extended.
+        connection.pragma_update(None, "journal_size_limit", 16 << 20)?;
+        Ok(connection)
+    }
+
+    /// Opens the index, which exists, for reading.
+    pub(super) fn open_reader(&self) -> Result<Connection, IndexError> {
+        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        let connection = Connection::open_with_flags(&self.file, flags)?;
+        configure(&connection)?;
+        check_schema(&connection)?;
+        connection.pragma_update(None, "query_only", true)?;
+        Ok(connection)
+    }
+
+    /// Deletes the index. A process that has it open keeps the deleted file until it opens it again.
+    pub(super) fn delete(&self) -> Result<(), IndexError> {
+        for beside in AUXILIARY.into_iter().chain([""]) {
+            let mut name = self.file.as_os_str().to_owned();
+            name.push(beside);
+            match fs::remove_file(PathBuf::from(name)) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error.into()),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Creates the index with its tables under a temporary name, so that the file is never one whose creation was
+    /// interrupted.
+    fn create(&self, dir: &PrivateDir, flags: OpenFlags) -> Result<(), IndexError> {
+        let new = dir.new_file()?;
+        let connection = Connection::open_with_flags(new.path(), flags)?;
+        // No journal: the file is not visible under its name before it is complete.
+        connection.pragma_update(None, "journal_mode", "OFF")?;
+        connection.execute_batch(SCHEMA)?;
+        connection.pragma_update(None, "application_id", APPLICATION_ID)?;
+        connection.pragma_update(None, "user_version", SCHEMA_VERSION)?;
+        connection.close().map_err(|(_, error)| error)?;
+        new.as_file().sync_all()?;
+        match new.persist_noclobber(&self.file) {
+            // Another process has created it first, and that one is used.
+            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+            persisted => persisted.map(drop).map_err(|error| error.error.into()),
+        }
+    }
+}
+
+fn configure(connection: &Connection) -> Result<(), IndexError> {
+    connection.busy_timeout(BUSY_TIMEOUT)?;
+    connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE_SIZE);
+    // Code in the file's schema is not executed, and its pages are validated.
+    connection.pragma_update(None, "trusted_schema", false)?;
+    connection.pragma_update(None, "cell_size_check", true)?;
+    connection.pragma_update(None, "cache_size", -4096)?;
+    Ok(())
+}
+
+/// Checks that the tables are those of this version.
+fn check_schema(connection: &Connection) -> Result<(), IndexError> {
+    let number = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i32>(0));
+    match (number("application_id")?, number("user_version")?) {
+        (APPLICATION_ID, SCHEMA_VERSION) => Ok(()),
+        (id, version) => {
+            Err(IndexError::Damaged(format!("it has the application id {id:#x} and the version {version}")))
+        }
+    }
+}

@@ -1,0 +1,29 @@
+//! The result of a search as JSON: the content of `search:` resources, the result of the tool, and of the command line.
+
+use serde_json::{Map, Value, json};
+
+use super::{SearchHit, SearchResults};
+
+/// Encodes a result: the hits, and what is to be known of the search.
+pub(crate) fn to_json(results: SearchResults) -> Value {
+    let SearchResults { hits, total, is_partial, indexing } = results;
+    let mut members = Map::new();
+    members.insert("results".to_owned(), hits.into_iter().map(hit_to_json).collect());
+    members.insert("total".to_owned(), json!(total));
+    members.insert("partial".to_owned(), json!(is_partial));
+    if !indexing.is_empty() {
+        members.insert("indexing".to_owned(), json!(indexing));
+    }
+    Value::Object(members)
+}
+
+fn hit_to_json(hit: SearchHit) -> Value {
+    let SearchHit { resource, snippet, lines_uri } = hit;
+    let mut members = resource.to_json();
+    if let Some(snippet) = snippet {
+        members.insert("snippet".to_owned(), json!(snippet.text));
+        members.insert("lines".to_owned(), json!([snippet.lines.0, snippet.lines.1]));
+    }
+    members.extend(lines_uri.map(|uri| ("linesUri".to_owned(), json!(uri))));
+    members.into()
+}

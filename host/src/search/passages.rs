@@ -1,0 +1,135 @@
+//! The passages of documents that may be part of a context.
+
+use std::time::Instant;
+
+use rusqlite::{Connection, OptionalExtension};
+
+use super::context::estimate_tokens;
+use super::database::IndexError;
+use super::document::DocumentEntry;
+use super::lookup::{Candidate, PassagesResult, interruptible};
+use super::snippet::{WeightedTerm, matching_terms};
+use super::store::SourceId;
+
+/// The number of passages of one document that may be chosen.
+const MAX_OF_DOCUMENT: usize = 6;
+/// The number of passages of a document that are looked at.
+const MAX_PASSAGES: usize = 1024;
+/// The number of documents whose beginnings may be chosen, without a query.
+const MAX_DOCUMENTS: usize = 200;
+/// The number of matching words that a reason names.
+const MAX_REASONS: usize = 8;
+/// The part of the budget that the beginning of one document may take.
+const SHARE_OF_DOCUMENT: usize = 4;
+
+/// A passage that was found.
+#[derive(Debug)]
+pub(super) struct FoundPassage {
+    pub(super) source: SourceId,
+    pub(super) path: String,
+    pub(super) entry: DocumentEntry,
+    pub(super) text: String,
+    /// Its first line.
+    pub(super) line: usize,
+    /// From 0 to 1.
+    pub(super) relevance: f64,
+    /// The words of the query that it has.
+    pub(super) words: Vec<String>,
+}
+
+/// Returns the passages of a document that have most of the query. `rank` is that of the document, from 0 to 1.
+pub(super) fn matching(
+    connection: &Connection,
+    candidate: &Candidate,
+    rank: f64,
+    terms: &[WeightedTerm<'_>],
+) -> Result<Vec<FoundPassage>, IndexError> {
+    let Some(entry) = entry(connection, candidate.id)? else { return Ok(Vec::new()) };
+    let all: f64 = terms.iter().map(|term| term.weight).sum();
+    let mut statement =
+        connection.prepare_cached("SELECT line, text FROM passages WHERE document = ?1 ORDER BY number")?;
+    let mut rows = statement.query([candidate.id])?;
+    let mut found = Vec::new();
+    for _ in 0..MAX_PASSAGES {
+        let Some(row) = rows.next()? else { break };
+        let text = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
+        let matching = matching_terms(text, terms);
+        let weight: f64 = matching.iter().map(|term| term.weight).sum();
+        if weight > 0.0 {
+            let words = matching.iter().take(MAX_REASONS).map(|term| term.term.text.clone()).collect();
+            found.push(FoundPassage {
+                source: candidate.source,
+                path: candidate.path.clone(),
+                entry: entry.clone(),
+                text: text.to_owned(),
+                line: row.get(0)?,
+                relevance: f64::midpoint(rank, weight / all),
+                words,
+            });
+            found.sort_by(|one, other| other.relevance.total_cmp(&one.relevance).then(one.line.cmp(&other.line)));
+            found.truncate(MAX_OF_DOCUMENT);
+        }
+    }
+    Ok(found)
+}
+
+/// Returns the beginnings of the documents with the highest priority, of equal ones those that changed last.
+pub(super) fn by_priority(
+    connection: &Connection,
+    audience: u8,
+    budget: usize,
+    deadline: Instant,
+    mut filter: impl FnMut(SourceId, &str) -> Option<String>,
+) -> Result<PassagesResult, IndexError> {
+    let transaction = connection.unchecked_transaction()?;
+    let mut statement = transaction.prepare_cached(
+        "SELECT id, source, path FROM documents WHERE ?1 = 0 OR audience = 0 OR audience & ?1 != 0
+         ORDER BY priority DESC, modified DESC, id",
+    )?;
+    let mut rows = statement.query([audience])?;
+    let mut result = PassagesResult::default();
+    while result.found.len() < MAX_DOCUMENTS {
+        let Some(next) = interruptible(rows.next().map_err(IndexError::from))? else {
+            result.is_partial = true;
+            break;
+        };
+        let Some(row) = next else { break };
+        let (id, source, path) = (row.get(0)?, SourceId(row.get(1)?), row.get::<_, String>(2)?);
+        if filter(source, &path).is_some()
+            && let Some(entry) = entry(&transaction, id)?
+        {
+            let text = beginning(&transaction, id, budget / SHARE_OF_DOCUMENT)?;
+            if !text.is_empty() {
+                let (line, relevance, words) = (1, 0.0, Vec::new());
+                result.found.push(FoundPassage { source, path, entry, text, line, relevance, words });
+            }
+        }
+        if Instant::now() >= deadline {
+            result.is_partial = true;
+            break;
+        }
+    }
+    Ok(result)
+}
+
+/// The first passages of a document, as far as they fit the budget; the first one in any case.
+fn beginning(connection: &Connection, id: i64, budget: usize) -> Result<String, IndexError> {
+    let mut statement = connection.prepare_cached("SELECT text FROM passages WHERE document = ?1 ORDER BY number")?;
+    let mut rows = statement.query([id])?;
+    let mut text = String::new();
+    while let Some(row) = rows.next()? {
+        let passage = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
+        if !text.is_empty() && estimate_tokens(&text).saturating_add(estimate_tokens(passage)) > budget {
+            break;
+        }
+        text.push_str(passage);
+    }
+    Ok(text)
+}
+
+fn entry(connection: &Connection, id: i64) -> Result<Option<DocumentEntry>, IndexError> {
+    let mut statement = connection.prepare_cached("SELECT entry FROM details WHERE document = ?1")?;
+    let entry: Option<String> = statement.query_row([id], |row| row.get(0)).optional()?;
+    let parse = |entry: String| serde_json::from_str(&entry).map_err(|error| IndexError::Damaged(error.to_string()));
+    entry.map(parse).transpose()
+}

@@ -1,0 +1,427 @@
+//! The search service of a host: the index, and a task for each plugin that is searched.
+
+use std::collections::BTreeMap;
+#[cfg(feature = "cli")]
+use std::path::Path;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::context::{self, Candidate, ContextPassage, ContextRequest, ContextSelection, estimate_tokens};
+#[cfg(feature = "cli")]
+use super::database::DatabasePath;
+use super::database::IndexError;
+use super::index::Index;
+use super::indexer::{Indexer, SourceState, now_millis};
+use super::lookup::{self, Found, Lookup};
+use super::passages::{self, FoundPassage};
+use super::query::Query;
+#[cfg(feature = "cli")]
+use super::source::SearchSource;
+use super::store::{self, SourceId};
+use super::{SearchHit, SearchRequest, SearchResults, SearchStatus};
+#[cfg(feature = "cli")]
+use crate::config::Config;
+use crate::config::search::Search;
+use crate::log_target;
+use crate::plugin::Plugin;
+use crate::resource::Role;
+use crate::uri::{Mount, Uri};
+
+/// A source that no host has used for so long is removed from the index.
+const UNUSED_AFTER: Duration = Duration::from_hours(30 * 24);
+
+/// The longest time that a search waits for sources that are being opened.
+const MAX_OPEN_TIME: Duration = Duration::from_secs(1);
+/// The number of documents whose passages may be part of a context.
+const MAX_CONTEXT_DOCUMENTS: usize = 50;
+
+/// Why a search has no result.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub(crate) enum SearchError {
+    /// No plugin is searched.
+    #[error("no plugin is searched")]
+    Off,
+    /// Too many searches run.
+    #[error("too many searches run at the moment")]
+    Busy,
+    /// The index cannot be used.
+    #[error("the search index cannot be used: {0}")]
+    Index(String),
+}
+
+impl From<IndexError> for SearchError {
+    fn from(error: IndexError) -> Self {
+        match error {
+            IndexError::Busy => Self::Busy,
+            error => Self::Index(error.to_string()),
+        }
+    }
+}
+
+/// The index of a host, and the tasks that write to it. Dropping it stops them.
+pub(crate) struct SearchService {
+    state_dir: Option<PathBuf>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    index: Option<Arc<Index>>,
+    max_size: u64,
+    sources: BTreeMap<Mount, RunningSource>,
+}
+
+/// A plugin that is indexed.
+struct RunningSource {
+    plugin: Arc<Plugin>,
+    state: Arc<SourceState>,
+    _task: AbortOnDropHandle<()>,
+}
+
+/// A source that a lookup searches.
+#[derive(Clone)]
+struct SearchedSource {
+    mount: Mount,
+    plugin: Arc<Plugin>,
+    has_lines: bool,
+}
+
+/// What a lookup searches.
+struct Searched {
+    index: Arc<Index>,
+    /// The sources that have an id in the index.
+    sources: Arc<BTreeMap<SourceId, SearchedSource>>,
+    /// The names of the plugins that are not completely indexed.
+    indexing: Vec<String>,
+}
+
+impl SearchService {
+    /// A service without sources, whose index is kept in that directory.
+    pub(crate) fn new(state_dir: Option<PathBuf>) -> Self {
+        Self { state_dir, state: Mutex::default() }
+    }
+
+    /// Indexes those of the plugins that are searched, and no others. Must be called on a tokio runtime.
+    pub(crate) fn switch_generation<'a>(
+        &self,
+        plugins: impl Iterator<Item = &'a Arc<Plugin>>,
+        search: Option<&Search>,
+    ) {
+        let searched: Vec<_> = plugins.filter(|plugin| plugin.search_source().is_some()).collect();
+        let mut state = self.state.lock();
+        let mut old = std::mem::take(&mut state.sources);
+        let max_size = search.map(|search| search.max_size).unwrap_or_default().bytes();
+        if state.max_size != max_size {
+            old.clear();
+            state.max_size = max_size;
+        }
+        if searched.is_empty() {
+            return;
+        }
+        let Some(index) = self.open(&mut state) else { return };
+        for plugin in searched {
+            let mount = plugin.mount().clone();
+            let kept = old.remove(&mount).filter(|running| Arc::ptr_eq(&running.plugin, plugin));
+            let running = kept.or_else(|| Some(start(plugin, &index, max_size)?));
+            state.sources.extend(running.map(|running| (mount, running)));
+        }
+    }
+
+    /// Stops all tasks.
+    pub(crate) fn shutdown(&self) {
+        self.state.lock().sources.clear();
+    }
+
+    fn open(&self, state: &mut State) -> Option<Arc<Index>> {
+        if let Some(index) = &state.index {
+            return Some(index.clone());
+        }
+        let opened = match &self.state_dir {
+            Some(dir) => Index::start(dir).map_err(|error| error.to_string()),
+            None => Err("there is no state directory".to_owned()),
+        };
+        match opened {
+            Ok(index) => {
+                tokio::spawn(remove_unused(index.clone()));
+                state.index = Some(index.clone());
+                Some(index)
+            }
+            Err(error) => {
+                tracing::error!(target: log_target::SEARCH, error, "there is no search index: nothing is searched");
+                None
+            }
+        }
+    }
+
+    /// The state of each source, by the name of its plugin.
+    pub(crate) fn status(&self) -> Vec<SearchStatus> {
+        let state = self.state.lock();
+        let mut all: Vec<_> = state.sources.values().map(|source| source.state.status.borrow().clone()).collect();
+        all.sort_by(|one, other| one.plugin.cmp(&other.plugin));
+        all
+    }
+
+    /// Waits until the whole listing of each source was compared with the index, or that has failed.
+    pub(crate) async fn wait_until_indexed(&self) {
+        let waiting: Vec<_> =
+            self.state.lock().sources.values().map(|source| source.state.status.subscribe()).collect();
+        for mut status in waiting {
+            // It fails if the source is gone.
+            let _ = status.wait_for(|status| status.is_complete || status.error.is_some()).await;
+        }
+    }
+
+    /// The number of changes of the index since the host started.
+    pub(crate) fn change_count(&self) -> u64 {
+        self.state.lock().index.as_ref().map(|index| index.change_count()).unwrap_or_default()
+    }
+
+    /// Chooses passages within a budget, of the sources' documents that are visible.
+    pub(crate) async fn context(
+        &self,
+        request: &ContextRequest,
+        is_visible: impl Fn(&str) -> bool + Send + 'static,
+    ) -> Result<ContextSelection, SearchError> {
+        let Searched { index, sources, indexing } = self.searched().await?;
+        if sources.is_empty() {
+            return Ok(ContextSelection { indexing, ..ContextSelection::default() });
+        }
+        let searched = sources.clone();
+        let filter = move |source: SourceId, path: &str| {
+            let uri = [searched.get(&source)?.mount.as_str(), path].concat();
+            is_visible(&uri).then_some(uri)
+        };
+        let audience = match request.audience {
+            None => 0,
+            Some(Role::User) => 1,
+            Some(Role::Assistant) => 2,
+        };
+        let (deadline, budget) = (Index::deadline(), request.budget);
+        let found = match &request.query {
+            Some(query) => {
+                let (query, limit) = (Query::parse(query), MAX_CONTEXT_DOCUMENTS);
+                let lookup = Lookup { query, kind: None, language: None, audience, limit, deadline, filter };
+                index.read(move |connection| lookup.run_passages(connection)).await
+            }
+            None => {
+                let finding =
+                    index.read(move |connection| passages::by_priority(connection, audience, budget, deadline, filter));
+                finding.await
+            }
+        }?;
+        let is_partial = found.is_partial;
+        let candidates = found.found.into_iter().filter_map(|found| to_candidate(found, &sources)).collect();
+        Ok(ContextSelection { is_partial, indexing, ..context::select(candidates, budget) })
+    }
+
+    /// The MIME types, or the languages, of the documents that are visible, in alphabetical order, as far as they are found in
+    /// time.
+    pub(crate) async fn values(
+        &self,
+        are_kinds: bool,
+        is_visible: impl Fn(&str) -> bool + Send + 'static,
+    ) -> Result<Vec<String>, SearchError> {
+        let Searched { index, sources, .. } = self.searched().await?;
+        if sources.is_empty() {
+            return Ok(Vec::new());
+        }
+        let filter = move |source: SourceId, path: &str| {
+            sources.get(&source).is_some_and(|source| is_visible(&[source.mount.as_str(), path].concat()))
+        };
+        Ok(index.read(move |connection| lookup::values(connection, are_kinds, Index::deadline(), filter)).await?)
+    }
+
+    /// Deletes the index; everything is indexed again.
+    pub(crate) async fn rebuild(&self) -> Result<(), SearchError> {
+        let index = {
+            let state = self.state.lock();
+            // Nobody takes what was indexed before for the new index.
+            for source in state.sources.values() {
+                source.state.status.send_modify(|status| (status.is_complete, status.error) = (false, None));
+            }
+            state.index.clone().ok_or(SearchError::Off)?
+        };
+        Ok(index.rebuild().await?)
+    }
+
+    /// Searches the sources. `is_visible` decides on a URI in normal form: what it rejects is neither ranked nor counted.
+    /// `within` of the request is in normal form.
+    pub(crate) async fn search(
+        &self,
+        request: &SearchRequest,
+        is_visible: impl Fn(&str) -> bool + Send + 'static,
+    ) -> Result<SearchResults, SearchError> {
+        let Searched { index, sources, indexing } = self.searched().await?;
+        if sources.is_empty() {
+            return Ok(SearchResults { indexing, ..SearchResults::default() });
+        }
+        let searched = sources.clone();
+        let within = request.within.clone();
+        let filter = move |source: SourceId, path: &str| {
+            let SearchedSource { mount, .. } = searched.get(&source)?;
+            let uri = [mount.as_str(), path].concat();
+            let is_within = within.as_deref().is_none_or(|within| is_below(&uri, within));
+            (is_within && is_visible(&uri)).then_some(uri)
+        };
+        let lookup = Lookup {
+            query: Query::parse(&request.query),
+            kind: request.kind.as_deref().map(|kind| kind.trim_end_matches("/*").to_ascii_lowercase()),
+            language: request.language.as_deref().map(str::to_ascii_lowercase),
+            audience: 0,
+            limit: request.limit.min(SearchRequest::MAX_LIMIT),
+            deadline: Index::deadline(),
+            filter,
+        };
+        let result = index.look_up(lookup).await?;
+        let hits = result.found.into_iter().filter_map(|found| to_hit(found, &sources)).collect();
+        Ok(SearchResults { hits, total: result.total, is_partial: result.is_partial, indexing })
+    }
+
+    /// Waits until each source was found or created in the index, or that has failed: right after a start that takes a moment.
+    async fn wait_until_open(&self) {
+        let waiting: Vec<_> = self.state.lock().sources.values().map(|source| source.state.clone()).collect();
+        let opening = async {
+            for state in waiting {
+                let is_open = |status: &SearchStatus| state.id.lock().is_some() || status.error.is_some();
+                // It fails only without a sender, which `state` owns.
+                let _ = state.status.subscribe().wait_for(is_open).await;
+            }
+        };
+        // A search of the sources that are open is better than none.
+        let _ = tokio::time::timeout(MAX_OPEN_TIME, opening).await;
+    }
+
+    /// What a lookup searches.
+    async fn searched(&self) -> Result<Searched, SearchError> {
+        self.wait_until_open().await;
+        let state = self.state.lock();
+        let index = state.index.clone().filter(|_| !state.sources.is_empty()).ok_or(SearchError::Off)?;
+        let (mut sources, mut indexing) = (BTreeMap::new(), Vec::new());
+        for (mount, running) in &state.sources {
+            if let Some(id) = *running.state.id.lock() {
+                let has_lines = running.state.has_lines.load(Ordering::Relaxed);
+                let (mount, plugin) = (mount.clone(), running.plugin.clone());
+                sources.insert(id, SearchedSource { mount, plugin, has_lines });
+            }
+            if !running.state.status.borrow().is_complete {
+                indexing.push(running.plugin.name().to_owned());
+            }
+        }
+        indexing.sort_unstable();
+        Ok(Searched { index, sources: Arc::new(sources), indexing })
+    }
+}
+
+fn start(plugin: &Arc<Plugin>, index: &Arc<Index>, max_index_size: u64) -> Option<RunningSource> {
+    let state = SourceState::new(plugin.name());
+    let indexer = Indexer {
+        plugin: plugin.clone(),
+        source: plugin.search_source()?.clone(),
+        index: index.clone(),
+        state: state.clone(),
+        max_index_size,
+    };
+    let _task = AbortOnDropHandle::new(tokio::spawn(indexer.run()));
+    Some(RunningSource { plugin: plugin.clone(), state, _task })
+}
+
+/// Returns what the index in a state directory has of the plugins of a config that are searched, ordered by name. Nothing is
+/// created.
+#[cfg(feature = "cli")]
+pub(crate) async fn index_status(state_dir: &Path, config: &Config) -> Vec<SearchStatus> {
+    let mut sources: Vec<_> = config
+        .plugins
+        .iter()
+        .filter_map(|plugin| Some((plugin.name.as_str().to_owned(), *SearchSource::of_component(plugin)?.key())))
+        .collect();
+    sources.sort_unstable();
+    let path = DatabasePath::new(state_dir);
+    let names: Vec<_> = sources.iter().map(|(name, _)| name.clone()).collect();
+    let reading = tokio::task::spawn_blocking(move || {
+        let connection = path.open_reader()?;
+        sources.iter().map(|(_, key)| store::find_source(&connection, key)).collect::<Result<Vec<_>, IndexError>>()
+    });
+    let sizes = reading.await.ok().and_then(Result::ok).unwrap_or_default();
+    let sizes = sizes.into_iter().chain(std::iter::repeat(None)).map(Option::unwrap_or_default);
+    let status = |(plugin, size): (String, store::SourceSize)| SearchStatus {
+        plugin,
+        documents: size.documents,
+        bytes: size.bytes,
+        ..SearchStatus::default()
+    };
+    names.into_iter().zip(sizes).map(status).collect()
+}
+
+/// Removes sources that no host uses any more.
+async fn remove_unused(index: Arc<Index>) {
+    let unused = i64::try_from(UNUSED_AFTER.as_millis()).unwrap_or(i64::MAX);
+    let since = now_millis().saturating_sub(unused);
+    if let Err(error) = index.write(move |connection| store::remove_unused(connection, since)).await {
+        tracing::debug!(target: log_target::SEARCH, error = error.to_string(), "unused sources cannot be removed from the index");
+    }
+}
+
+/// Whether a URI is that one, or below it.
+fn is_below(uri: &str, within: &str) -> bool {
+    match uri.strip_prefix(within) {
+        Some(rest) => rest.is_empty() || within.ends_with('/') || rest.starts_with(['/', '?']),
+        None => false,
+    }
+}
+
+fn to_hit(found: Found, sources: &BTreeMap<SourceId, SearchedSource>) -> Option<SearchHit> {
+    let SearchedSource { mount, plugin, has_lines } = sources.get(&found.source)?;
+    let uri = mount.compose(&found.path).ok()?.uri;
+    let is_plain_text = found.entry.mime_type.as_deref().is_none_or(|kind| kind.starts_with("text/"));
+    let lines = found.snippet.as_ref().filter(|_| *has_lines && is_plain_text && !found.path.contains('?'));
+    let lines_uri = lines.and_then(|snippet| lines_uri(mount, &found.path, snippet.lines));
+    let mut resource = found.entry.into_resource(uri);
+    if let Some(title) = plugin.title() {
+        crate::catalog::PageItem::prefix_title(&mut resource, title);
+    }
+    Some(SearchHit { resource, snippet: found.snippet, lines_uri })
+}
+
+fn to_candidate(found: FoundPassage, sources: &BTreeMap<SourceId, SearchedSource>) -> Option<Candidate> {
+    let FoundPassage { source, path, entry, text, line, relevance, words } = found;
+    let SearchedSource { mount, has_lines, .. } = sources.get(&source)?;
+    let uri = mount.compose(&path).ok()?.uri;
+    let lines = (line, line.saturating_add(text.lines().count().saturating_sub(1)));
+    let is_plain_text = entry.mime_type.as_deref().is_none_or(|kind| kind.starts_with("text/"));
+    let has_lines = *has_lines && is_plain_text && !path.contains('?');
+    let lines_uri = if has_lines { lines_uri(mount, &path, lines) } else { None };
+    let priority = entry.priority.map(|priority| format!("priority {priority}"));
+    let matches = (!words.is_empty()).then(|| format!("matches {}", words.join(", ")));
+    let reason = matches.into_iter().chain(priority).collect::<Vec<_>>().join("; ");
+    let (tokens, resource) = (estimate_tokens(&text), entry.into_resource(uri));
+    Some(Candidate { passage: ContextPassage { resource, lines_uri, text, lines, tokens, reason }, relevance })
+}
+
+fn lines_uri(mount: &Mount, path: &str, (first, last): (usize, usize)) -> Option<Uri> {
+    Some(mount.compose(&format!("{path}?lines={first}-{last}")).ok()?.uri)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn below_a_uri_is_what_continues_it_with_a_slash() {
+        for (uri, within, expected) in [
+            ("files:///src/a", "files:///src", true),
+            ("files:///src/a", "files:///src/", true),
+            ("files:///src", "files:///src", true),
+            ("files:///src?as=text", "files:///src", true),
+            ("files:///srcs/a", "files:///src", false),
+            ("files:///a", "files:///", true),
+            ("notes:///a", "files:///", false),
+        ] {
+            assert_eq!(is_below(uri, within), expected, "{uri} in {within}");
+        }
+    }
+}

@@ -1,0 +1,266 @@
+//! Writing to the index: sources and their documents.
+//!
+//! Each function is one transaction, or a sequence of bounded ones, so a process that is killed leaves a consistent index
+//! that lacks its last changes.
+
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+
+use super::database::IndexError;
+use super::document::{Document, DocumentEntry, passages};
+
+/// The number of documents that one transaction removes.
+const REMOVAL_BATCH: usize = 256;
+
+/// The id of a source in the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct SourceId(pub(super) i64);
+
+/// What the index has of a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct KnownDocument {
+    pub(super) id: i64,
+    pub(super) entry_hash: i64,
+    /// When its content was last read, in milliseconds since 1970.
+    pub(super) checked: i64,
+}
+
+/// A change of a source.
+#[derive(Clone, Debug)]
+pub(super) enum Change {
+    Put(Box<Document>),
+    Remove(String),
+}
+
+/// The bounds of the index and of a source in bytes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Bounds {
+    pub(super) index: u64,
+    pub(super) source: u64,
+}
+
+/// The result of applying changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Applied {
+    /// The documents that were put, as far as there was room for them.
+    pub(super) ids: Vec<i64>,
+    /// The number of documents that were added, changed or removed.
+    pub(super) changed: usize,
+    /// The number of documents that were indexed without their text, as the source has no room for it.
+    pub(super) without_text: usize,
+    /// The number of documents that the index has no room for.
+    pub(super) omitted: usize,
+}
+
+/// The size of a source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct SourceSize {
+    pub(super) documents: u64,
+    pub(super) bytes: u64,
+}
+
+/// Returns the source with that key, which is created if it does not exist.
+pub(super) fn open_source(connection: &Connection, key: &[u8], now: i64) -> Result<SourceId, IndexError> {
+    let mut statement = connection.prepare_cached(
+        "INSERT INTO sources (key, used) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET used = ?2 RETURNING id",
+    )?;
+    Ok(SourceId(statement.query_row(params![key, now], |row| row.get(0))?))
+}
+
+/// Removes the sources that were not opened since a time.
+pub(super) fn remove_unused(connection: &mut Connection, since: i64) -> Result<(), IndexError> {
+    let unused: Vec<i64> = {
+        let mut statement = connection.prepare_cached("SELECT id FROM sources WHERE used < ?1")?;
+        statement.query_map([since], |row| row.get(0))?.collect::<Result<_, _>>()?
+    };
+    for source in unused {
+        remove_except(connection, SourceId(source), &[])?;
+        connection.execute("DELETE FROM sources WHERE id = ?1 AND documents = 0", [source])?;
+    }
+    Ok(())
+}
+
+/// Returns what the index has of each of those paths.
+pub(super) fn find_documents(
+    connection: &Connection,
+    source: SourceId,
+    paths: &[String],
+) -> Result<Vec<Option<KnownDocument>>, IndexError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT d.id, e.entry_hash, e.checked FROM documents d JOIN details e ON e.document = d.id
+         WHERE d.source = ?1 AND d.path = ?2",
+    )?;
+    let mut found = Vec::with_capacity(paths.len());
+    for path in paths {
+        let known = statement.query_row(params![source.0, path], |row| {
+            Ok(KnownDocument { id: row.get(0)?, entry_hash: row.get(1)?, checked: row.get(2)? })
+        });
+        found.push(known.optional()?);
+    }
+    Ok(found)
+}
+
+/// Applies changes in one transaction.
+pub(super) fn apply(
+    connection: &mut Connection,
+    source: SourceId,
+    changes: &[Change],
+    bounds: Bounds,
+    now: i64,
+) -> Result<Applied, IndexError> {
+    let has_room = used_bytes(connection)? < bounds.index;
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let (mut applied, mut size) = (Applied::default(), source_size(&transaction, source)?);
+    for change in changes {
+        match change {
+            Change::Remove(path) => {
+                if let Some(known) = find_id(&transaction, source, path)? {
+                    remove(&transaction, known, &mut size)?;
+                    applied.changed = applied.changed.saturating_add(1);
+                }
+            }
+            Change::Put(document) => {
+                put(&transaction, source, document, bounds.source, has_room, now, &mut size, &mut applied)?
+            }
+        }
+    }
+    set_source_size(&transaction, source, size)?;
+    transaction.commit()?;
+    Ok(applied)
+}
+
+/// Removes the documents of a source but those with these ids, which are sorted. Returns how many.
+pub(super) fn remove_except(connection: &mut Connection, source: SourceId, kept: &[i64]) -> Result<usize, IndexError> {
+    let (mut removed, mut after) = (0_usize, i64::MIN);
+    loop {
+        let ids: Vec<i64> = {
+            let mut statement = connection
+                .prepare_cached("SELECT id FROM documents WHERE source = ?1 AND id > ?2 ORDER BY id LIMIT 4096")?;
+            statement.query_map(params![source.0, after], |row| row.get(0))?.collect::<Result<_, _>>()?
+        };
+        let Some(last) = ids.last() else { return Ok(removed) };
+        after = *last;
+        let gone: Vec<_> = ids.into_iter().filter(|id| kept.binary_search(id).is_err()).collect();
+        for batch in gone.chunks(REMOVAL_BATCH) {
+            let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+            let mut size = source_size(&transaction, source)?;
+            for id in batch {
+                remove(&transaction, *id, &mut size)?;
+            }
+            set_source_size(&transaction, source, size)?;
+            transaction.commit()?;
+        }
+        removed = removed.saturating_add(gone.len());
+    }
+}
+
+/// The bytes of the file that are in use.
+pub(super) fn used_bytes(connection: &Connection) -> Result<u64, IndexError> {
+    let number = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, u64>(0));
+    let pages = number("page_count")?.saturating_sub(number("freelist_count")?);
+    Ok(pages.saturating_mul(number("page_size")?))
+}
+
+/// The size of a source.
+pub(super) fn source_size(connection: &Connection, source: SourceId) -> Result<SourceSize, IndexError> {
+    let mut statement = connection.prepare_cached("SELECT documents, bytes FROM sources WHERE id = ?1")?;
+    Ok(statement.query_row([source.0], |row| Ok(SourceSize { documents: row.get(0)?, bytes: row.get(1)? }))?)
+}
+
+/// The size of the source with that key; none if there is no such source.
+#[cfg(feature = "cli")]
+pub(super) fn find_source(connection: &Connection, key: &[u8]) -> Result<Option<SourceSize>, IndexError> {
+    let mut statement = connection.prepare_cached("SELECT documents, bytes FROM sources WHERE key = ?1")?;
+    let size = statement.query_row([key], |row| Ok(SourceSize { documents: row.get(0)?, bytes: row.get(1)? }));
+    Ok(size.optional()?)
+}
+
+fn set_source_size(transaction: &Transaction<'_>, source: SourceId, size: SourceSize) -> Result<(), IndexError> {
+    let mut statement = transaction.prepare_cached("UPDATE sources SET documents = ?2, bytes = ?3 WHERE id = ?1")?;
+    statement.execute(params![source.0, size.documents, size.bytes])?;
+    Ok(())
+}
+
+fn find_id(transaction: &Transaction<'_>, source: SourceId, path: &str) -> Result<Option<i64>, IndexError> {
+    let mut statement = transaction.prepare_cached("SELECT id FROM documents WHERE source = ?1 AND path = ?2")?;
+    Ok(statement.query_row(params![source.0, path], |row| row.get(0)).optional()?)
+}
+
+fn remove(transaction: &Transaction<'_>, id: i64, size: &mut SourceSize) -> Result<(), IndexError> {
+    let mut statement = transaction.prepare_cached("DELETE FROM details WHERE document = ?1 RETURNING bytes")?;
+    let bytes: Option<u64> = statement.query_row([id], |row| row.get(0)).optional()?;
+    transaction.prepare_cached("DELETE FROM passages WHERE document = ?1")?.execute([id])?;
+    transaction.prepare_cached("DELETE FROM terms WHERE rowid = ?1")?.execute([id])?;
+    if transaction.prepare_cached("DELETE FROM documents WHERE id = ?1")?.execute([id])? > 0 {
+        size.documents = size.documents.saturating_sub(1);
+        size.bytes = size.bytes.saturating_sub(bytes.unwrap_or_default());
+    }
+    Ok(())
+}
+
+#[allow(clippy::too_many_arguments, reason = "the parts of one transaction")]
+fn put(
+    transaction: &Transaction<'_>,
+    source: SourceId,
+    document: &Document,
+    max_source_bytes: u64,
+    has_room: bool,
+    now: i64,
+    size: &mut SourceSize,
+    applied: &mut Applied,
+) -> Result<(), IndexError> {
+    let text_hash = document.text_hash();
+    let id = find_id(transaction, source, &document.path)?;
+    if let Some(id) = id {
+        let mut statement = transaction.prepare_cached(
+            "UPDATE details SET checked = ?4 WHERE document = ?1 AND entry_hash = ?2 AND text_hash = ?3",
+        )?;
+        if statement.execute(params![id, document.entry_hash, text_hash, now])? > 0 {
+            applied.ids.push(id);
+            return Ok(());
+        }
+        remove(transaction, id, size)?;
+    }
+    applied.changed = applied.changed.saturating_add(1);
+    if !has_room {
+        applied.omitted = applied.omitted.saturating_add(1);
+        return Ok(());
+    }
+    let bytes = u64::try_from(document.text.len()).unwrap_or(u64::MAX);
+    let (text, bytes) = match size.bytes.saturating_add(bytes) <= max_source_bytes {
+        true => (document.text.as_str(), bytes),
+        false => {
+            applied.without_text = applied.without_text.saturating_add(1);
+            ("", 0)
+        }
+    };
+    let mut statement = transaction.prepare_cached(
+        "INSERT INTO documents (id, source, path, kind, language, priority, modified, audience)
+         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) RETURNING id",
+    )?;
+    let DocumentEntry { mime_type, priority, last_modified, .. } = &document.entry;
+    let (kind, language, audience) =
+        (mime_type.as_deref().map(essence), document.language(), document.entry.audience());
+    let columns = params![id, source.0, document.path, kind, language, priority, last_modified, audience];
+    let id: i64 = statement.query_row(columns, |row| row.get(0))?;
+    let entry = serde_json::to_string(&document.entry).map_err(|error| IndexError::Failed(error.to_string()))?;
+    let mut statement = transaction.prepare_cached(
+        "INSERT INTO details (document, entry, entry_hash, text_hash, bytes, checked) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+    )?;
+    statement.execute(params![id, entry, document.entry_hash, text_hash, bytes, now])?;
+    let mut statement =
+        transaction.prepare_cached("INSERT INTO passages (document, number, line, text) VALUES (?1, ?2, ?3, ?4)")?;
+    for (number, passage) in passages(text).enumerate() {
+        statement.execute(params![id, number, passage.line, passage.text])?;
+    }
+    let mut statement = transaction.prepare_cached("INSERT INTO terms (rowid, name, text) VALUES (?1, ?2, ?3)")?;
+    statement.execute(params![id, document.name_tokens(), super::tokens::index_text(text)])?;
+    applied.ids.push(id);
+    size.documents = size.documents.saturating_add(1);
+    size.bytes = size.bytes.saturating_add(bytes);
+    Ok(())
+}
+
+/// A MIME type without its parameters, in lower case.
+fn essence(mime_type: &str) -> String {
+    mime_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
+}

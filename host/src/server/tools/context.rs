@@ -1,0 +1,117 @@
+//! The tool `resource_context`.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::call::{Output, ToolError, link, parse};
+use super::definition::{Description, object, resource_properties, result};
+use crate::access::Principal;
+use crate::host::Host;
+use crate::search::{ContextPassage, ContextRequest};
+use crate::server::revision::Revision;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Arguments {
+    query: Option<String>,
+    budget: Option<usize>,
+}
+
+/// Describes the tool.
+pub(super) fn describe() -> Description {
+    Description {
+        title: "Context for a question",
+        text: "Returns the passages that are most useful for a question, from all resources, within a budget of tokens, each \
+               with the URI of its resource. Without a question: the most important resources.",
+        input: object(
+            json!({
+                "query": {
+                    "type": "string",
+                    "maxLength": crate::search::SearchRequest::MAX_QUERY_LEN,
+                    "description": "The question, or the words that a useful text would contain.",
+                },
+                "budget": {
+                    "type": "integer",
+                    "minimum": 1,
+                    "maximum": ContextRequest::MAX_BUDGET,
+                    "default": ContextRequest::DEFAULT_BUDGET,
+                    "description": "The maximum number of tokens, estimated.",
+                },
+            }),
+            &[],
+        ),
+        output: output(),
+    }
+}
+
+fn output() -> Value {
+    let mut properties = resource_properties();
+    let more = json!({
+        "text": { "type": "string" },
+        "lines": { "type": "array", "items": { "type": "integer" }, "minItems": 2, "maxItems": 2 },
+        "linesUri": { "type": "string", "description": "The URI of these lines alone." },
+        "tokens": { "type": "integer" },
+        "reason": { "type": "string", "description": "Why it was chosen." },
+    });
+    if let (Some(members), Value::Object(more)) = (properties.as_object_mut(), more) {
+        members.extend(more);
+    }
+    let passage = result(properties, &["uri", "name", "text", "lines", "tokens", "reason"]);
+    result(
+        json!({
+            "passages": { "type": "array", "items": passage },
+            "tokens": { "type": "integer", "description": "The estimated number of tokens of all passages." },
+            "overBudget": { "type": "integer", "description": "The number of passages that do not fit the budget." },
+            "nearCopies": { "type": "integer", "description": "The number of passages that repeat chosen ones." },
+            "partial": { "type": "boolean", "description": "Whether the search was cut short." },
+        }),
+        &["passages", "tokens", "overBudget", "nearCopies", "partial"],
+    )
+}
+
+/// Calls the tool.
+pub(super) async fn call(
+    host: &Host,
+    principal: &Principal,
+    arguments: Option<&str>,
+    revision: Revision,
+) -> Result<Output, ToolError> {
+    let Arguments { query, budget } = parse(arguments)?;
+    let budget = budget.unwrap_or(ContextRequest::DEFAULT_BUDGET);
+    if !(1..=ContextRequest::MAX_BUDGET).contains(&budget) {
+        let max = ContextRequest::MAX_BUDGET;
+        return Err(ToolError::Arguments(format!("`budget` is a number from 1 to {max}, not {budget}")));
+    }
+    let request = ContextRequest { query, ..ContextRequest::new(budget) };
+    let selection = host.context(principal, request).await?;
+    let mut text: String = selection.passages.iter().map(passage_text).collect();
+    if selection.passages.is_empty() {
+        text.push_str("Nothing was found.\n");
+    }
+    let items = selection.passages.iter().filter_map(|passage| link(&passage.resource, revision)).collect();
+    let structured = json!({
+        "passages": selection.passages.iter().map(passage_json).collect::<Vec<_>>(),
+        "tokens": selection.tokens,
+        "overBudget": selection.over_budget,
+        "nearCopies": selection.near_copies,
+        "partial": selection.is_partial,
+    });
+    Ok(Output { footprint: text.len(), text, items, structured: Some(structured), missing: Vec::new() })
+}
+
+fn passage_text(passage: &ContextPassage) -> String {
+    let uri = passage.lines_uri.as_ref().unwrap_or(&passage.resource.uri);
+    let (first, last) = passage.lines;
+    format!("{uri} (lines {first}-{last}):\n{}\n\n", passage.text.trim_end())
+}
+
+fn passage_json(passage: &ContextPassage) -> Value {
+    let ContextPassage { resource, lines_uri, text, lines, tokens, reason } = passage;
+    let mut members = resource.to_json();
+    members.insert("text".to_owned(), json!(text));
+    members.insert("lines".to_owned(), json!([lines.0, lines.1]));
+    members.extend(lines_uri.as_ref().map(|uri| ("linesUri".to_owned(), json!(uri))));
+    members.insert("tokens".to_owned(), json!(tokens));
+    members.insert("reason".to_owned(), json!(reason));
+    Value::Object(members)
+}

@@ -1,0 +1,151 @@
+//! The definitions of tools: names, descriptions, schemas.
+
+use serde_json::{Map, Value, json};
+
+#[cfg(feature = "http")]
+use crate::config::Operation;
+use crate::config::Tool;
+use crate::server::json::Encoder;
+use crate::server::revision::Revision;
+use crate::server::wire;
+
+/// The approximate size of all definitions in bytes.
+pub(in crate::server) const LIST_FOOTPRINT: usize = 8 << 10;
+
+/// What a tool is, and takes, and returns.
+pub(super) struct Description {
+    pub(super) title: &'static str,
+    pub(super) text: &'static str,
+    pub(super) input: Value,
+    pub(super) output: Value,
+}
+
+/// Returns the tool of that name, if the config has it.
+pub(in crate::server) fn tool_named(tools: &[Tool], name: &str) -> Option<Tool> {
+    tools.iter().copied().find(|tool| tool_name(*tool) == name)
+}
+
+/// Returns the operations on resources that a tool performs.
+#[cfg(feature = "http")]
+pub(in crate::server) fn operations(name: &str) -> &'static [Operation] {
+    match tool_named(&Tool::ALL, name) {
+        Some(Tool::List) => &[Operation::List],
+        Some(Tool::Read) => &[Operation::Read],
+        Some(Tool::Search | Tool::Context) => &[Operation::List, Operation::Read],
+        None => &[],
+    }
+}
+
+fn tool_name(tool: Tool) -> &'static str {
+    match tool {
+        Tool::List => "list_resources",
+        Tool::Read => "read_resource",
+        Tool::Search => "search_resources",
+        Tool::Context => "resource_context",
+    }
+}
+
+/// Encodes the result of `tools/list`: all tools, on one page.
+pub(in crate::server) fn list_result(tools: &[Tool], revision: Revision) -> Encoder {
+    let definitions: Vec<_> = tools.iter().filter_map(|tool| definition(*tool, revision)).collect();
+    Encoder::new(move |writer| {
+        writer.object(|members| {
+            wire::result_type(members, revision);
+            let caching = wire::CacheHints { ttl: std::time::Duration::ZERO, is_public: true };
+            wire::cache_hints(members, revision, caching);
+            members.member("tools").value(Value::Array(definitions));
+        });
+    })
+}
+
+/// The definition of a tool; none if this build does not have it.
+fn definition(tool: Tool, revision: Revision) -> Option<Value> {
+    let Description { title, text, input, output } = match tool {
+        Tool::List => Description {
+            title: "List resources",
+            text: "Lists resources with their URIs: a page of all resources, or the direct children of one. Continue with \
+             `cursor` while the result has `nextCursor`. To find resources by their content, search instead if there is a \
+             tool for that.",
+            input: list_input(),
+            output: list_output(),
+        },
+        Tool::Read => Description {
+            title: "Read a resource",
+            text: "Returns the content of a resource by its URI, as the other tools return it.",
+            input: object(json!({ "uri": { "type": "string", "description": "The URI of the resource." } }), &["uri"]),
+            output: read_output(),
+        },
+        #[cfg(feature = "search")]
+        Tool::Search => super::search::describe(),
+        #[cfg(feature = "search")]
+        Tool::Context => super::context::describe(),
+        #[cfg(not(feature = "search"))]
+        Tool::Search | Tool::Context => return None,
+    };
+    let mut members = Map::new();
+    members.insert("name".to_owned(), json!(tool_name(tool)));
+    members.insert("description".to_owned(), json!(text));
+    members.insert("inputSchema".to_owned(), input);
+    if revision.has_titles() {
+        members.insert("title".to_owned(), json!(title));
+        members.insert("outputSchema".to_owned(), output);
+    }
+    if revision.has_tool_annotations() {
+        members.insert(
+            "annotations".to_owned(),
+            json!({ "title": title, "readOnlyHint": true, "idempotentHint": true, "openWorldHint": false }),
+        );
+    }
+    Some(Value::Object(members))
+}
+
+pub(super) fn object(properties: Value, required: &[&str]) -> Value {
+    json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false })
+}
+
+pub(super) fn result(properties: Value, required: &[&str]) -> Value {
+    json!({ "type": "object", "properties": properties, "required": required })
+}
+
+fn list_input() -> Value {
+    object(
+        json!({
+            "uri": { "type": "string", "description": "The resource whose children are listed; without it, everything." },
+            "cursor": { "type": "string", "description": "The `nextCursor` of the page before." },
+        }),
+        &[],
+    )
+}
+
+fn list_output() -> Value {
+    let resource = result(resource_properties(), &["uri", "name"]);
+    result(
+        json!({ "resources": { "type": "array", "items": resource }, "nextCursor": { "type": "string" } }),
+        &["resources"],
+    )
+}
+
+fn read_output() -> Value {
+    let contents = result(
+        json!({
+            "uri": { "type": "string" },
+            "mimeType": { "type": "string" },
+            "text": { "type": "string" },
+            "blob": { "type": "string", "contentEncoding": "base64" },
+        }),
+        &["uri"],
+    );
+    result(json!({ "contents": { "type": "array", "items": contents } }), &["contents"])
+}
+
+pub(super) fn resource_properties() -> Value {
+    json!({
+        "uri": { "type": "string" },
+        "name": { "type": "string" },
+        "title": { "type": "string" },
+        "description": { "type": "string" },
+        "mimeType": { "type": "string" },
+        "size": { "type": "integer" },
+        "lastModified": { "type": "string" },
+    })
+}

@@ -1,0 +1,134 @@
+//! The tool `search_resources`.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use super::call::{Output, ToolError, link, parse, summary};
+use super::definition::{Description, object, resource_properties, result};
+use crate::access::Principal;
+use crate::host::Host;
+use crate::search::{SearchHit, SearchRequest, to_json};
+use crate::server::revision::Revision;
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct SearchArguments {
+    query: String,
+    r#in: Option<String>,
+    kind: Option<String>,
+    lang: Option<String>,
+    limit: Option<usize>,
+}
+
+/// Describes the tool.
+pub(super) fn describe() -> Description {
+    Description {
+        title: "Search resources",
+        text: "Finds resources by words in their text, names and descriptions, and returns their URIs with the passages that \
+               match, the best first. Write the words that a relevant text would contain; put words that must follow each \
+               other in double quotes. Read a result by its URI.",
+        input: search_input(),
+        output: search_output(),
+    }
+}
+
+fn search_input() -> Value {
+    object(
+        json!({
+            "query": {
+                "type": "string",
+                "maxLength": SearchRequest::MAX_QUERY_LEN,
+                "description": "The words to search for.",
+            },
+            "in": { "type": "string", "description": "A URI: only that resource, and those below it, are searched." },
+            "kind": {
+                "type": "string",
+                "description": "A MIME type, or its part before the slash, such as `text`: only resources of it are searched.",
+            },
+            "lang": { "type": "string", "description": "The code of a language, such as `en`: only texts in it are searched." },
+            "limit": {
+                "type": "integer",
+                "minimum": 1,
+                "maximum": SearchRequest::MAX_LIMIT,
+                "default": SearchRequest::DEFAULT_LIMIT,
+                "description": "The maximum number of results.",
+            },
+        }),
+        &["query"],
+    )
+}
+
+fn search_output() -> Value {
+    let mut properties = resource_properties();
+    if let Some(members) = properties.as_object_mut() {
+        members.insert(
+            "snippet".to_owned(),
+            json!({ "type": "string", "description": "The part of its text that matches." }),
+        );
+        members.insert(
+            "lines".to_owned(),
+            json!({
+                "type": "array", "items": { "type": "integer" }, "minItems": 2, "maxItems": 2,
+                "description": "The first and the last line of the snippet.",
+            }),
+        );
+        members
+            .insert("linesUri".to_owned(), json!({ "type": "string", "description": "The URI of these lines alone." }));
+    }
+    let hit = result(properties, &["uri", "name"]);
+    result(
+        json!({
+            "results": { "type": "array", "items": hit },
+            "total": { "type": "integer", "description": "The number of resources that match." },
+            "partial": { "type": "boolean", "description": "Whether the search was cut short: there may be more results." },
+            "indexing": { "type": "array", "items": { "type": "string" }, "description": "What is not searched completely yet." },
+        }),
+        &["results", "total", "partial"],
+    )
+}
+
+/// Calls the tool.
+pub(super) async fn call(
+    host: &Host,
+    principal: &Principal,
+    arguments: Option<&str>,
+    revision: Revision,
+) -> Result<Output, ToolError> {
+    let SearchArguments { query, r#in: within, kind, lang, limit } = parse(arguments)?;
+    let limit = limit.unwrap_or(SearchRequest::DEFAULT_LIMIT);
+    if !(1..=SearchRequest::MAX_LIMIT).contains(&limit) {
+        let max = SearchRequest::MAX_LIMIT;
+        return Err(ToolError::Arguments(format!("`limit` is a number from 1 to {max}, not {limit}")));
+    }
+    let request = SearchRequest { within, kind, language: lang, limit, ..SearchRequest::new(query) };
+    let results = host.search(principal, request).await?;
+    let mut text = String::new();
+    for hit in &results.hits {
+        text.push_str(&hit_text(hit));
+    }
+    if results.hits.is_empty() {
+        text.push_str("Nothing was found.\n");
+    } else if results.total > u64::try_from(results.hits.len()).unwrap_or(u64::MAX) {
+        text.push_str(&format!("These are the best of {} resources that match.\n", results.total));
+    }
+    if results.is_partial {
+        text.push_str("The search was cut short: there may be more results.\n");
+    }
+    if !results.indexing.is_empty() {
+        text.push_str(&format!("Not searched completely yet: {}.\n", results.indexing.join(", ")));
+    }
+    let items = results.hits.iter().filter_map(|hit| link(&hit.resource, revision)).collect();
+    let structured = to_json(results);
+    Ok(Output { footprint: text.len(), text, items, structured: Some(structured), missing: Vec::new() })
+}
+
+fn hit_text(hit: &SearchHit) -> String {
+    let mut text = format!("{}\n", summary(&hit.resource));
+    if let Some(snippet) = &hit.snippet {
+        let (first, last) = snippet.lines;
+        let place = hit.lines_uri.as_ref().map_or_else(String::new, |uri| format!(" ({uri})"));
+        text.push_str(&format!("lines {first}-{last}{place}:\n{}\n", snippet.text));
+    }
+    text.push('\n');
+    text
+}

@@ -1,0 +1,291 @@
+//! Search over a native provider whose resources change: what is indexed, what is found, and what it costs.
+#![allow(
+    clippy::arithmetic_side_effects,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::unwrap_used,
+    reason = "a test fails by panicking"
+)]
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, OnceLock};
+use std::time::{Duration, Instant};
+
+use mcp_resource_host::Host;
+use mcp_resource_host::access::Principal;
+use mcp_resource_host::config::search::PluginSearch;
+use mcp_resource_host::config::{Config, PrincipalSelector, Rule};
+use mcp_resource_host::engine::{Engine, EngineOptions};
+use mcp_resource_host::provider::{
+    ChangeSet, Contents, Entry, Failure, NativePlugin, Page, Provider, ProviderInfo, Result, async_trait,
+};
+use mcp_resource_host::resource::Error;
+use mcp_resource_host::search::{SearchRequest, SearchResults};
+
+/// Longer than anything here takes.
+const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Texts at paths, which tests change.
+#[derive(Default)]
+struct Texts {
+    texts: Mutex<BTreeMap<String, String>>,
+    /// Incremented with each change.
+    version: AtomicUsize,
+    reads: AtomicUsize,
+    mime_type: Option<&'static str>,
+}
+
+impl Texts {
+    fn new(texts: impl IntoIterator<Item = (&'static str, &'static str)>) -> Arc<Self> {
+        let texts = texts.into_iter().map(|(path, text)| (path.to_owned(), text.to_owned())).collect();
+        Arc::new(Self { texts: Mutex::new(texts), ..Self::default() })
+    }
+
+    fn set(&self, path: &str, text: Option<&str>) {
+        let mut texts = self.texts.lock().unwrap();
+        match text {
+            Some(text) => texts.insert(path.to_owned(), text.to_owned()),
+            None => texts.remove(path),
+        };
+        self.version.fetch_add(1, Ordering::SeqCst);
+    }
+
+    fn reads(&self) -> usize {
+        self.reads.load(Ordering::SeqCst)
+    }
+
+    fn entry(&self, path: &str) -> Entry {
+        let entry = Entry::new(path, path).subscribable();
+        match self.mime_type {
+            Some(mime_type) => entry.mime_type(mime_type),
+            None => entry,
+        }
+    }
+}
+
+#[async_trait]
+impl Provider for Texts {
+    fn describe(&self) -> ProviderInfo {
+        ProviderInfo::new("texts", "1.0.0").watches(true)
+    }
+
+    async fn list(&self, _: Option<&str>, _: Option<&str>, _: usize) -> Result<Page> {
+        let texts = self.texts.lock().unwrap();
+        Ok(Page::last(texts.keys().map(|path| self.entry(path))))
+    }
+
+    async fn stat(&self, path: &str) -> Result<Entry> {
+        let texts = self.texts.lock().unwrap();
+        texts.contains_key(path).then(|| self.entry(path)).ok_or(Failure::NotFound)
+    }
+
+    async fn read(&self, path: &str) -> Result<Vec<Contents>> {
+        self.reads.fetch_add(1, Ordering::SeqCst);
+        let texts = self.texts.lock().unwrap();
+        let text = texts.get(path).ok_or(Failure::NotFound)?;
+        Ok(vec![Contents::text(self.entry(path), text.clone())])
+    }
+
+    async fn changes(&self, watched: &[String], since: Option<&str>) -> Result<ChangeSet> {
+        let now = self.version.load(Ordering::SeqCst).to_string();
+        Ok(match since {
+            Some(since) if since != now => ChangeSet::all(now, watched),
+            _ => ChangeSet::none(now),
+        })
+    }
+}
+
+fn engine() -> Arc<Engine> {
+    static ENGINE: OnceLock<Arc<Engine>> = OnceLock::new();
+    ENGINE.get_or_init(|| Engine::new(EngineOptions::new().max_instances(2).worker_threads(2)).unwrap()).clone()
+}
+
+async fn start(texts: &Arc<Texts>, search: Option<PluginSearch>, dir: &Path, rules: Vec<Rule>) -> Host {
+    let mut config = Config::new();
+    config.server.cache = Some(dir.join("cache"));
+    config.server.state = Some(dir.join("state"));
+    config.rules = rules;
+    let plugin = NativePlugin::new("texts".parse().unwrap(), "texts:///".parse().unwrap(), texts.clone());
+    let mut plugin = plugin.watch_interval("100ms".parse().unwrap());
+    if let Some(search) = search {
+        plugin = plugin.search(search);
+    }
+    let host = Host::builder(config).engine(engine()).native_plugin(plugin).start().await.unwrap();
+    host.wait_until_indexed().await;
+    host
+}
+
+/// Searches, until the machine has time for it.
+async fn search(host: &Host, who: &Principal, request: SearchRequest) -> SearchResults {
+    let deadline = Instant::now() + TIMEOUT;
+    loop {
+        match host.search(who, request.clone()).await {
+            Ok(results) if !results.is_partial => return results,
+            Ok(_) | Err(Error::Unavailable { .. }) if Instant::now() < deadline => {}
+            other => panic!("{other:?}"),
+        }
+    }
+}
+
+async fn found(host: &Host, query: &str) -> Vec<String> {
+    let results = search(host, &Principal::LOCAL, SearchRequest::new(query)).await;
+    assert_eq!(results.total, u64::try_from(results.hits.len()).unwrap());
+    results.hits.into_iter().map(|hit| hit.resource.uri.to_string()).collect()
+}
+
+/// Waits until a query finds exactly that.
+async fn wait_until_found(host: &Host, query: &str, expected: &[&str]) {
+    let deadline = Instant::now() + TIMEOUT;
+    loop {
+        let now = found(host, query).await;
+        if now == expected {
+            return;
+        }
+        assert!(Instant::now() < deadline, "{query}: {now:?}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_edit_is_found_and_what_is_gone_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let texts = Texts::new([("a", "the quick brown fox"), ("b", "日本語の文書")]);
+    let host = start(&texts, Some(PluginSearch::default()), dir.path(), Vec::new()).await;
+    assert_eq!(found(&host, "fox").await, ["texts:///a"]);
+    assert_eq!(found(&host, "文書").await, ["texts:///b"]);
+    texts.set("a", Some("a lazy dog"));
+    wait_until_found(&host, "dog", &["texts:///a"]).await;
+    assert!(found(&host, "fox").await.is_empty());
+    texts.set("c", Some("another dog"));
+    texts.set("a", None);
+    wait_until_found(&host, "dog", &["texts:///c"]).await;
+    let status = host.search_status();
+    assert_eq!((status[0].documents, status[0].is_complete), (2, true), "{status:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_snippet_shows_the_lines_that_match() {
+    let dir = tempfile::tempdir().unwrap();
+    let texts = Texts::new([("a", "first\n\nthe needle is here\n")]);
+    let host = start(&texts, Some(PluginSearch::default()), dir.path(), Vec::new()).await;
+    let hit = search(&host, &Principal::LOCAL, SearchRequest::new("needle")).await.hits.remove(0);
+    let snippet = hit.snippet.unwrap();
+    assert_eq!(&snippet.text[snippet.matches[0].clone()], "needle");
+    assert_eq!(snippet.lines, (3, 3));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_is_searched_or_read_unless_the_config_says_so() {
+    let dir = tempfile::tempdir().unwrap();
+    let texts = Texts::new([("a", "fox")]);
+    let host = start(&texts, None, dir.path(), Vec::new()).await;
+    let refused = host.search(&Principal::LOCAL, SearchRequest::new("fox")).await.unwrap_err();
+    assert!(matches!(refused, Error::InvalidRequest { .. }), "{refused:?}");
+    assert_eq!(texts.reads(), 0);
+    assert!(!dir.path().join("state/search").exists());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_config_says_what_is_indexed() {
+    let dir = tempfile::tempdir().unwrap();
+    let texts = Texts::new([("a", "fox"), ("private/b", "fox"), ("long", "fox and so on, for more than one kibibyte")]);
+    texts.set("long", Some(&"fox and so on ".repeat(100)));
+    let mut settings = PluginSearch::default();
+    settings.exclude.push("texts:///private/**".parse().unwrap());
+    settings.max_document = "1KiB".parse().unwrap();
+    let host = start(&texts, Some(settings), dir.path(), Vec::new()).await;
+    assert_eq!(found(&host, "fox").await, ["texts:///a"]);
+    assert_eq!(found(&host, "long").await, ["texts:///long"], "it is found by its name");
+
+    let dir = tempfile::tempdir().unwrap();
+    let images = Arc::new(Texts { mime_type: Some("image/svg+xml"), ..Texts::default() });
+    images.set("drawing", Some("fox"));
+    let host = start(&images, Some(PluginSearch::default()), dir.path(), Vec::new()).await;
+    assert!(found(&host, "fox").await.is_empty());
+    assert_eq!(found(&host, "drawing").await, ["texts:///drawing"]);
+    assert_eq!(images.reads(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn after_a_restart_the_index_is_there_and_nothing_is_read_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let texts = Texts::new([("a", "fox"), ("b", "dog")]);
+    drop(start(&texts, Some(PluginSearch::default()), dir.path(), Vec::new()).await);
+    let before = texts.reads();
+    let host = start(&texts, Some(PluginSearch::default()), dir.path(), Vec::new()).await;
+    assert_eq!(found(&host, "fox").await, ["texts:///a"]);
+    assert_eq!((before, texts.reads()), (2, 2));
+    host.rebuild_search_index().await.unwrap();
+    wait_until_found(&host, "fox", &["texts:///a"]).await;
+    assert!(texts.reads() > 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_damaged_index_is_made_anew_while_the_host_runs() {
+    let dir = tempfile::tempdir().unwrap();
+    let texts = Texts::new([("a", "fox")]);
+    drop(start(&texts, Some(PluginSearch::default()), dir.path(), Vec::new()).await);
+    let file = dir.path().join("state/search/index.sqlite3");
+    let deadline = Instant::now() + TIMEOUT;
+    // The thread that writes closes the database when it is done.
+    while dir.path().join("state/search/index.sqlite3-wal").exists() {
+        assert!(Instant::now() < deadline);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    std::fs::write(&file, "this is no database").unwrap();
+    let host = start(&texts, Some(PluginSearch::default()), dir.path(), Vec::new()).await;
+    wait_until_found(&host, "fox", &["texts:///a"]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_query_is_a_syntax_error_and_a_long_one_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let texts = Texts::new([("a", "fox AND dog")]);
+    let host = start(&texts, Some(PluginSearch::default()), dir.path(), Vec::new()).await;
+    for query in
+        ["\"", "a AND", "NEAR(fox dog)", "text:fox*", "(((", "^fox - dog", "{name text}: fox", "'; DROP", "\0", ""]
+    {
+        search(&host, &Principal::LOCAL, SearchRequest::new(query)).await;
+    }
+    assert_eq!(found(&host, "x\" OR \"fox").await, Vec::<String>::new(), "a phrase is required");
+    let long = SearchRequest::new("x".repeat(10 << 20));
+    let refused = host.search(&Principal::LOCAL, long).await.unwrap_err();
+    assert!(matches!(&refused, Error::InvalidRequest { message } if message.contains("4096")), "{refused:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_search_is_narrowed_to_a_place_and_to_as_many_hits_as_wanted() {
+    let dir = tempfile::tempdir().unwrap();
+    let texts = Texts::new([("src/a", "fox"), ("src/b", "fox"), ("doc/c", "fox fox")]);
+    let host = start(&texts, Some(PluginSearch::default()), dir.path(), Vec::new()).await;
+    let narrowed = SearchRequest::new("fox").within("texts:///src").limit(1);
+    let results = search(&host, &Principal::LOCAL, narrowed).await;
+    let uris: Vec<_> = results.hits.iter().map(|hit| hit.resource.uri.as_str()).collect();
+    assert_eq!((results.total, uris), (2, vec!["texts:///src/a"]));
+    let elsewhere = SearchRequest::new("fox").within("other:///");
+    assert_eq!(search(&host, &Principal::LOCAL, elsewhere).await.total, 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_hit_needs_both_list_and_read() {
+    use mcp_resource_host::config::Operation;
+    let rule = |operations: &[Operation], glob: &str| {
+        let mut rule = Rule::new([PrincipalSelector::Any]);
+        rule.allow.push(glob.parse().unwrap());
+        rule.operations = operations.iter().copied().collect();
+        rule
+    };
+    let rules = vec![
+        rule(&[Operation::List], "texts:///listed"),
+        rule(&[Operation::Read], "texts:///readable"),
+        rule(&[Operation::List, Operation::Read], "texts:///both"),
+    ];
+    let dir = tempfile::tempdir().unwrap();
+    let texts = Texts::new([("listed", "fox"), ("readable", "fox"), ("both", "fox"), ("neither", "fox")]);
+    let host = start(&texts, Some(PluginSearch::default()), dir.path(), rules).await;
+    let results = search(&host, &Principal::new("ada"), SearchRequest::new("fox")).await;
+    let uris: Vec<_> = results.hits.iter().map(|hit| hit.resource.uri.as_str()).collect();
+    assert_eq!((results.total, uris), (1, vec!["texts:///both"]));
+}

@@ -1,0 +1,82 @@
+//! The index follows what is served, and survives what happens to the process.
+
+use std::fs;
+
+use mcp_host_tests::{Folder, RawStdio, Revision, run};
+use rustix::process::Signal;
+
+use super::{search, searched, uris, wait_until_found};
+
+#[tokio::test]
+async fn a_thousand_files_are_found_soon_and_an_edit_shortly_after() {
+    let files = (0..1000)
+        .map(|number| (format!("d{}/{number}.md", number % 10), format!("# File {number}\n\ncommon word{number}\n")));
+    let folder = Folder::with_files(files);
+    let config = searched(&folder).write();
+    let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
+    let took = wait_until_found(&mut wire, "common", 1000).await;
+    println!("1000 files were found after {took:?}");
+    assert_eq!(uris(&search(&mut wire, "word123").await), ["files://f/d3/123.md"]);
+
+    folder.write("d3/123.md", "entirely different");
+    let took = wait_until_found(&mut wire, "entirely different", 1).await;
+    println!("an edit was found after {took:?}");
+    wait_until_found(&mut wire, "word123", 0).await;
+    fs::remove_file(folder.path().join("d4/124.md")).unwrap();
+    wait_until_found(&mut wire, "word124", 0).await;
+    wire.end().await;
+}
+
+#[tokio::test]
+async fn a_host_that_is_killed_while_it_indexes_goes_on_where_it_was() {
+    let text = "some words of no importance, again and again; ".repeat(40);
+    let files = (0..600).map(|number| (format!("{number}.txt"), format!("common word{number} {text}")));
+    let folder = Folder::with_files(files);
+    let config = searched(&folder).write();
+    for _ in 0..3 {
+        let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
+        let indexed = search(&mut wire, "common").await;
+        println!("killed with {} indexed", indexed["total"]);
+        wire.signal(Signal::KILL);
+        wire.wait_exit_unread().await;
+    }
+    let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
+    wait_until_found(&mut wire, "common", 600).await;
+    assert_eq!(uris(&search(&mut wire, "word599").await), ["files://f/599.txt"]);
+    wire.end().await;
+}
+
+#[tokio::test]
+async fn an_index_that_was_damaged_is_made_anew() {
+    let folder = Folder::with_files([("a.md", "needle")]);
+    let config = searched(&folder).write();
+    let path = config.path();
+    let searching = || run(["search", "needle", "--json", "--config", path.to_str().unwrap()]);
+    assert_eq!(uris(&searching().await.success().json()), ["files://f/a.md"]);
+    let index = config.dir().join("state/search/index.sqlite3");
+    for damage in ["", "not a database"] {
+        fs::write(&index, damage).unwrap();
+        assert_eq!(uris(&searching().await.success().json()), ["files://f/a.md"], "{damage:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_command_line_searches_and_tells_what_is_indexed() {
+    let folder = Folder::with_files([("a.md", "# Title\n\nthe needle is here\n"), ("b.md", "nothing")]);
+    let config = searched(&folder).write();
+    let path = config.path();
+    let command = async |arguments: &[&str]| run([arguments, &["--config", path.to_str().unwrap()]].concat()).await;
+    let empty = command(&["index", "status", "--json"]).await.success().json();
+    assert_eq!(empty["plugins"][0]["documents"], 0);
+    let text = command(&["search", "needle", "NOT"]).await.success().text();
+    assert!(text.contains("files://f/a.md?lines=") && text.contains("the needle is here"), "{text}");
+    assert!(text.ends_with("1 result\n"), "{text}");
+    let status = command(&["index", "status", "--json"]).await.success().json();
+    assert_eq!((&status["plugins"][0]["plugin"], &status["plugins"][0]["documents"]), (&"f".into(), &2.into()));
+    let rebuilt = command(&["index", "rebuild"]).await.success().text();
+    assert!(rebuilt.starts_with('f'), "{rebuilt}");
+    let nothing = command(&["search", "absent"]).await.success().text();
+    assert_eq!(nothing, "nothing was found\n");
+    let denied = command(&["search", "needle", "--as", "anonymous", "--json"]).await.success().json();
+    assert_eq!(denied["total"], 0);
+}
