@@ -58,7 +58,9 @@ use self::result::{ChargedRows, ResultBounds, value_size};
 #[cfg(feature = "sql")]
 use self::sqlite::SqliteDatabase;
 use crate::config;
-use crate::config::grants::{SqlGrant, SqlUrl};
+use crate::config::grants::SqlGrant;
+#[cfg(feature = "sql")]
+use crate::config::grants::SqlUrl;
 use crate::sandbox::guest_log::GuestLog;
 use crate::sandbox::http::TlsRoots;
 use crate::sandbox::memory::{MemoryBudget, Reservation};

@@ -1,24 +1,27 @@
 //! Changes: a digest of what each watched path shows.
 //!
 //! The digest of rows is that of the very rows, read again: exact, whatever has changed them, and bounded as every read
-//! is. A saved query may have a cheaper one, its `version`. The token has the digests of the watched paths and of the
-//! listing, by digests of the paths.
+//! is. A saved query may have a cheaper one, its `version`. The listing has schemas and saved queries, which are those of
+//! the config, so it does not change. The token has the digests by those of the watched paths.
 
 use mcp_provider::{Changes, Failure, Result};
 use siphasher::sip::SipHasher13;
 use std::collections::BTreeMap;
 use std::hash::Hasher;
 
-/// The key of the listing in a token.
-const LISTING: &str = "";
+/// The beginning of every token.
+const VERSION: &str = "1|";
+/// The digest of what cannot be read, such as a table that is gone.
+const NOTHING: &str = "-";
 
 /// Digests by path, each as hexadecimal digits.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Token(BTreeMap<String, String>);
 
 impl Token {
+    /// Reads a token; none if it is not one of these.
     fn parse(text: &str) -> Option<Self> {
-        let pairs = text.split(',').map(|pair| {
+        let pairs = text.strip_prefix(VERSION)?.split(',').filter(|pair| !pair.is_empty()).map(|pair| {
             let (path, digest) = pair.split_once(':')?;
             Some((path.to_owned(), digest.to_owned()))
         });
@@ -26,37 +29,37 @@ impl Token {
     }
 
     fn render(&self) -> String {
-        self.0.iter().map(|(path, digest)| format!("{path}:{digest}")).collect::<Vec<_>>().join(",")
+        let pairs: Vec<_> = self.0.iter().map(|(path, digest)| format!("{path}:{digest}")).collect();
+        format!("{VERSION}{}", pairs.join(","))
     }
 }
 
-/// Returns which of the watched paths changed. `show` reads what a path, or the listing, shows.
+/// Returns which of the watched paths changed. `show` reads what a path shows.
 pub(crate) fn changes(
     watched: &[String],
     since: Option<&str>,
-    show: impl Fn(Option<&str>) -> Result<String>,
+    show: impl Fn(&str) -> Result<String>,
 ) -> Result<Changes> {
-    let before = since.and_then(Token::parse).unwrap_or_default();
-    let mut now = Token::default();
-    now.0.insert(digest(LISTING), digest(&show(None)?));
-    let mut changed = Vec::new();
+    let before = since.map(Token::parse);
+    let is_foreign = before == Some(None);
+    let before = before.flatten().unwrap_or_default();
+    let (mut now, mut changed) = (Token::default(), Vec::new());
     for path in watched {
         let key = digest(path);
-        // What is gone shows nothing, which is a change once.
-        let shown = match show(Some(path)) {
+        let shown = match show(path) {
             Ok(text) => digest(&text),
             Err(Failure::Unavailable(retry)) => return Err(Failure::Unavailable(retry)),
-            Err(_) => "0".to_owned(),
+            Err(_) => NOTHING.to_owned(),
         };
         if before.0.get(&key).is_some_and(|digest| *digest != shown) {
             changed.push(path.clone());
         }
         now.0.insert(key, shown);
     }
-    let listing = digest(LISTING);
-    let is_listing_changed = before.0.get(&listing).is_some_and(|digest| now.0.get(&listing) != Some(digest));
-    let changes = changed.into_iter().fold(Changes::none(now.render()), Changes::changed);
-    Ok(if is_listing_changed { changes.listing_changed() } else { changes })
+    if is_foreign {
+        return Ok(Changes::all(now.render(), watched));
+    }
+    Ok(changed.into_iter().fold(Changes::none(now.render()), Changes::changed))
 }
 
 fn digest(text: &str) -> String {
@@ -72,31 +75,36 @@ mod tests {
     #[test]
     fn what_shows_something_else_has_changed_once() {
         let watched = ["a".to_owned(), "b".to_owned()];
-        let show = |a: &str, listing: &str| {
-            let (a, listing) = (a.to_owned(), listing.to_owned());
-            move |path: Option<&str>| match path {
-                None => Ok(listing.clone()),
-                Some("a") => Ok(a.clone()),
-                Some(_) => Err(Failure::NotFound),
-            }
-        };
-        let first = changes(&watched, None, show("1", "x")).unwrap();
+        let show =
+            |a: &'static str| move |path: &str| if path == "a" { Ok(a.to_owned()) } else { Err(Failure::NotFound) };
+        let first = changes(&watched, None, show("1")).unwrap();
         assert!(first.changed.is_empty() && !first.listing_changed);
-        let second = changes(&watched, Some(&first.token), show("2", "x")).unwrap();
-        assert_eq!((second.changed.as_slice(), second.listing_changed), (&["a".to_owned()][..], false));
-        let third = changes(&watched, Some(&second.token), show("2", "y")).unwrap();
-        assert!(third.changed.is_empty() && third.listing_changed);
+        let second = changes(&watched, Some(&first.token), show("2")).unwrap();
+        assert_eq!(second.changed, ["a"]);
+        let third = changes(&watched, Some(&second.token), show("2")).unwrap();
+        assert!(third.changed.is_empty() && !third.listing_changed);
+        let gone = changes(&watched, Some(&third.token), |_| Err(Failure::NotFound)).unwrap();
+        assert_eq!(gone.changed, ["a"]);
+    }
+
+    #[test]
+    fn what_is_watched_from_now_on_has_not_changed() {
+        let first = changes(&[], None, |_| Ok(String::new())).unwrap();
+        let second = changes(&["a".to_owned()], Some(&first.token), |_| Ok(String::new())).unwrap();
+        assert!(second.changed.is_empty());
     }
 
     #[test]
     fn a_database_that_cannot_be_reached_is_no_change() {
-        let show = |_: Option<&str>| Err(Failure::unavailable("down"));
+        let show = |_: &str| Err(Failure::unavailable("down"));
         assert!(matches!(changes(&["a".to_owned()], None, show), Err(Failure::Unavailable(_))));
     }
 
     #[test]
-    fn a_token_of_another_version_begins_anew() {
-        let answer = changes(&["a".to_owned()], Some("x"), |_| Ok(String::new())).unwrap();
-        assert!(answer.changed.is_empty() && !answer.listing_changed);
+    fn after_a_foreign_token_everything_has_changed() {
+        for token in ["", "x", "x:y", "1|x"] {
+            let answer = changes(&["a".to_owned()], Some(token), |_| Ok(String::new())).unwrap();
+            assert!(answer.changed == ["a"] && answer.listing_changed, "{token}");
+        }
     }
 }

@@ -166,10 +166,7 @@ impl Provider for DatabaseProvider {
     }
 
     fn changes(&self, watched: &[String], since: Option<&str>) -> Result<Changes> {
-        changes::changes(watched, since, |path| match path {
-            None => self.listing(),
-            Some(path) => self.shown(path),
-        })
+        changes::changes(watched, since, |path| self.shown(path))
     }
 }
 
@@ -250,13 +247,6 @@ impl DatabaseProvider {
             text.push_str("\nThere are more tables.\n");
         }
         Ok(vec![Contents::text(schema_entry(schema), text)])
-    }
-
-    /// What the listing shows.
-    fn listing(&self) -> Result<String> {
-        let catalog = self.catalog()?;
-        let names: Vec<_> = catalog.all()?.0.into_iter().map(|table| table.name.schema_path()).collect();
-        Ok(names.join("\n"))
     }
 
     /// What a path shows, or something cheaper that changes with it.

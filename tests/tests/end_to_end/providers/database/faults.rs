@@ -78,7 +78,7 @@ async fn a_server_that_was_killed_is_used_again_when_it_is_back() {
     let _ = tokio::join!(client.read(&a), client.read(&b));
     let sleep = statement_uri("SELECT pg_sleep(3)");
     let (killed, ()) = tokio::join!(client.read_error(&sleep), async {
-        let running = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(3)%' AND usename = 'reader'";
+        let running = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND usename = 'reader'";
         while shop.sql(running).trim() == "0" {
             tokio::time::sleep(Duration::from_millis(10)).await;
         }

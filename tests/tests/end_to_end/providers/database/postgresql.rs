@@ -196,10 +196,12 @@ async fn subscribers_are_told_what_changed() {
     let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
     wire.subscribe("db://shop/public/customers/rows").await;
     wire.subscribe("db://shop/public/orders/rows?limit=1").await;
+    wire.subscribe("db://shop/public").await;
     shop.sql("UPDATE customers SET name = 'Barbara' WHERE id = 3");
     let changed = wire.notification("notifications/resources/updated").await;
     assert_eq!(changed["params"]["uri"], "db://shop/public/customers/rows");
     shop.sql("CREATE TABLE added (id int); GRANT SELECT ON added TO reader");
-    wire.notification("notifications/resources/list_changed").await;
+    let changed = wire.notification("notifications/resources/updated").await;
+    assert_eq!(changed["params"]["uri"], "db://shop/public");
     wire.end().await;
 }
