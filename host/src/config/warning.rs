@@ -243,7 +243,7 @@ impl Config {
         self.rule_globs().filter(|RuleGlob { glob, .. }| {
             let mut mounts = self.plugins.iter().map(|plugin| &plugin.mount).chain(other_mounts.iter().copied());
             let is_of_search = || search::SCHEMES.iter().any(|scheme| glob.normalized().starts_with(scheme));
-            !mounts.any(|mount| glob.reaches(mount)) && !(self.has_search() && is_of_search())
+            !(mounts.any(|mount| glob.reaches(mount)) || (self.has_search() && is_of_search()))
         })
     }
 

@@ -128,7 +128,7 @@ impl SearchService {
         for plugin in searched {
             let mount = plugin.mount().clone();
             let kept = old.remove(&mount).filter(|running| Arc::ptr_eq(&running.plugin, plugin));
-            let running = kept.or_else(|| Some(start(plugin, &index, max_size)?));
+            let running = kept.or_else(|| start(plugin, &index, max_size));
             state.sources.extend(running.map(|running| (mount, running)));
         }
     }

@@ -181,7 +181,7 @@ mod tests {
 
     fn tokens(text: &str) -> Vec<(String, String)> {
         let mut tokens = Vec::new();
-        for_each_token(text, |token, range, _| tokens.push((token.to_owned(), text[range].to_owned())));
+        for_each_token(text, |token, range, _| tokens.push((token.to_owned(), text.get(range).unwrap().to_owned())));
         tokens
     }
 
