@@ -72,7 +72,7 @@ mod size;
 mod suggest;
 mod syntax;
 #[cfg(test)]
-#[cfg(all(feature = "http", feature = "keyvalue"))]
+#[cfg(all(feature = "http", feature = "keyvalue", feature = "sql"))]
 mod tests;
 mod token;
 mod tool;

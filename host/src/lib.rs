@@ -66,6 +66,7 @@
 //! | `stdio` | MCP over standard input and output, `server::serve_stdio`, and over any other pair of streams, `server::serve_io` |
 //! | `keyvalue` | key-value buckets for plugins, kept in SQLite |
 //! | `search` | full-text search over what plugins serve: `Host::search`, kept in SQLite |
+//! | `sql` | SQL databases for plugins: PostgreSQL and SQLite |
 //! | `cli` | the command `mcp-host`, with all of the above |
 //!
 //! None is on by default. A config key of a feature that is not enabled is an error that names the feature.

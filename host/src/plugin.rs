@@ -84,7 +84,8 @@ pub use self::inspect::Inspection;
 #[cfg(feature = "cli")]
 pub(crate) use self::needs::{MAX_LEN as MAX_NEEDS_LEN, SECTION as NEEDS_SECTION};
 pub use self::needs::{
-    NeededBucket, NeededDir, NeededMode, NeededOrigin, NeededSetting, NeededVariable, Needs, NeedsError, SettingType,
+    NeededBucket, NeededDatabase, NeededDir, NeededMode, NeededOrigin, NeededSetting, NeededVariable, Needs,
+    NeedsError, SettingType,
 };
 pub use self::requirements::{Capability, GrantStatus, Requirement, Requirements};
 pub(crate) use self::slot::{NotLoaded, PluginSlot};
@@ -139,6 +140,7 @@ impl PluginRuntime {
         let component = self.loader.link(&config.component, &compiled)?;
         let mut plugin = self.build(config, &compiled, component);
         plugin.info = plugin.describe().await.map_err(LoadError::Describe)?;
+        plugin.check_roles().await.map_err(LoadError::Database)?;
         Ok(plugin)
     }
 
@@ -455,6 +457,15 @@ impl Plugin {
     pub(crate) async fn check_stores(&self) -> Result<(), String> {
         match self.call_context.backend.sandbox() {
             Some(sandbox) => sandbox.check_stores().await,
+            None => Ok(()),
+        }
+    }
+
+    /// Returns why the host refuses the role of a granted database. One that cannot be reached now is checked when it is
+    /// connected to.
+    async fn check_roles(&self) -> Result<(), String> {
+        match self.call_context.backend.sandbox() {
+            Some(sandbox) => sandbox.check_roles().await,
             None => Ok(()),
         }
     }

@@ -8,9 +8,9 @@
 //!
 //! Grants have one shape. `config::grants::NAME` parses the file's text into a validated value, and is the reference of
 //! what may be written there; `sandbox::NAME` enforces it for one plugin. It is built once per plugin from that value,
-//! gives each call what the call needs, rejects everything else with the errors of the standard interface that the
-//! guest uses, and logs that, once a minute for each kind of rejection. [`Sandbox`] builds the context of an instance
-//! from all of them.
+//! gives each call what the call needs, rejects everything else with the errors of the interface that the guest uses,
+//! and logs that, once a minute for each kind of rejection. [`Sandbox`] builds the context of an instance from all of
+//! them.
 
 pub(crate) mod bindings;
 pub(crate) mod dirs;
@@ -18,6 +18,7 @@ pub(crate) mod guest_log;
 pub(crate) mod http;
 pub(crate) mod keyvalue;
 pub(crate) mod memory;
+pub(crate) mod sql;
 pub(crate) mod state;
 mod throttled_warning;
 
@@ -33,6 +34,7 @@ use self::guest_log::{GuestLog, GuestStreams};
 use self::http::{OutboundHttp, TlsRoots};
 use self::keyvalue::Keyvalue;
 use self::memory::{MemoryBudget, MemoryMeter, Reclaim};
+use self::sql::SqlDatabases;
 use self::state::GuestState;
 use crate::config;
 
@@ -57,6 +59,7 @@ pub(crate) struct Sandbox {
     http: Arc<OutboundHttp>,
     config: Arc<WasiConfigVariables>,
     keyvalue: Arc<Keyvalue>,
+    sql: Arc<SqlDatabases>,
     memory: Arc<MemoryBudget>,
     /// The maximum number of handles of an instance.
     max_handles: usize,
@@ -84,6 +87,7 @@ impl Sandbox {
                 .iter()
                 .map(|(name, value)| (name.as_str().to_owned(), value.expose().clone()))
                 .collect(),
+            sql: Arc::new(SqlDatabases::new(plugin, &tls_roots, &log, memory.clone())),
             http: OutboundHttp::new(&plugin.grants.http, &plugin.limits.http, tls_roots, log.clone()),
             config: Arc::new(plugin.config.iter().map(|(key, value)| (key.clone(), value.clone())).collect()),
             keyvalue: Arc::new(Keyvalue::new(plugin, state_dir, &log, memory.clone())),
@@ -109,9 +113,15 @@ impl Sandbox {
         self.keyvalue.denied_buckets()
     }
 
-    /// Returns why the plugin's stored data cannot be used, if they cannot.
+    /// Returns why the plugin's stored data, or a database that it may query, cannot be used, if they cannot.
     pub(crate) async fn check_stores(&self) -> Result<(), String> {
-        self.keyvalue.check().await
+        self.keyvalue.check().await?;
+        self.sql.check().await
+    }
+
+    /// Returns why the host refuses the role of a granted database, as far as it can be connected to now.
+    pub(crate) async fn check_roles(&self) -> Result<(), String> {
+        self.sql.check_roles().await
     }
 
     /// The granted directories of the host.
@@ -148,6 +158,7 @@ impl Sandbox {
             config: self.config.clone(),
             http: self.http.new_instance(),
             keyvalue: self.keyvalue.clone(),
+            sql: self.sql.clone(),
             memory,
             log: self.log.clone(),
             _handles: handles,

@@ -22,6 +22,7 @@ const DEPENDENCIES: &[WitFile] = wit_files![
     "deps/io.wit",
     "deps/keyvalue.wit",
     "deps/logging.wit",
+    "deps/sql.wit",
 ];
 
 /// Parses the package and its dependencies.

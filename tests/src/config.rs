@@ -208,6 +208,12 @@ impl Plugin {
         Self::new(name, &artifacts::component("notes"), &format!("notes://{name}/")).dir(folder, "/notes")
     }
 
+    /// The provider `database` on the database at that URL, granted as `shop` and mounted at `db://NAME/`. A URL of
+    /// PostgreSQL is the path of a file with it.
+    pub fn database(name: &str, url: impl Into<Value>) -> Self {
+        Self::new(name, &artifacts::component("database"), &format!("db://{name}/")).sql("shop", url, [])
+    }
+
     /// The guest `misbehaving`, mounted at `misbehaving://NAME/`.
     pub fn misbehaving(name: &str) -> Self {
         Self::new(name, &artifacts::fixture("misbehaving"), &format!("misbehaving://{name}/"))
@@ -327,6 +333,13 @@ impl Plugin {
         grant.insert("quota".to_owned(), quota.into());
         grant.insert("keys".to_owned(), keys.into());
         self.push_grant("keyvalue", grant.into())
+    }
+
+    /// Grants a database of that name: at a URL, or at that in a file.
+    pub fn sql<const N: usize>(self, name: &str, url: impl Into<Value>, more: [(&str, Value); N]) -> Self {
+        let mut grant: Table = [("name".to_owned(), name.into()), ("url".to_owned(), url.into())].into_iter().collect();
+        grant.extend(more.map(|(key, value)| (key.to_owned(), value)));
+        self.push_grant("sql", grant.into())
     }
 
     /// Adds an entry to the list of grants of that kind.

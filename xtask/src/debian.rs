@@ -1,23 +1,31 @@
-//! Packages of Debian whose programs and documents the tests use: unpacked into `target/debian`, never installed.
+//! Packages of Debian whose programs and documents the tests use: unpacked into `target/debian`, and not installed but for one.
 //!
 //! | package | used by the tests of |
 //! |---|---|
 //! | `prometheus` with `promtool`, `prometheus-node-exporter` | the provider `prometheus`: a server, and an exporter that it scrapes |
 //! | `debian-reference-ja`, `developers-reference-ja`, `manpages-ja` | the provider `notes`: documents in Japanese |
+//! | `postgresql`, installed: the server needs libraries, and a user of its own if the tests run as root | the provider `database` |
 
 use anyhow::{Context, Result};
 use std::fs;
+use std::path::Path;
 
 use crate::progress::Progress;
-use crate::toolchain::apt::Release;
+use crate::toolchain::apt::{self, Release};
 use crate::toolchain::unpack::unpack;
 use crate::workspace::Workspace;
 
 const PACKAGES: [&str; 5] =
     ["prometheus", "prometheus-node-exporter", "debian-reference-ja", "developers-reference-ja", "manpages-ja"];
 
-/// Unpacks them, unless they are there.
+/// Where Debian has the programs of PostgreSQL, by version.
+const POSTGRESQL: &str = "/usr/lib/postgresql";
+
+/// Unpacks them, unless they are there, and installs PostgreSQL, unless it is.
 pub(crate) fn install(workspace: &Workspace, progress: &Progress) -> Result<()> {
+    if !Path::new(POSTGRESQL).is_dir() {
+        apt::install(&["postgresql"], "the server for the tests of databases", progress)?;
+    }
     let release = Release::current()?;
     let installed = workspace.target().join("debian");
     // The list of what it was made from is written last.

@@ -11,7 +11,7 @@ use crate::progress::Progress;
 use crate::workspace::Workspace;
 
 /// The sets of features: none, and each that a library user can enable.
-const FEATURE_SETS: [&str; 5] = ["", "http", "stdio", "keyvalue", "search"];
+const FEATURE_SETS: [&str; 6] = ["", "http", "stdio", "keyvalue", "search", "sql"];
 
 #[derive(Debug, Args)]
 pub(crate) struct Features {}

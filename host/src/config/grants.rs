@@ -4,12 +4,15 @@ mod dirs;
 mod env;
 mod http;
 mod keyvalue;
+mod name;
+mod sql;
 
 use std::collections::BTreeMap;
 
 use self::dirs::Dirs;
 use self::env::Env;
 use self::keyvalue::Keyvalue;
+use self::sql::Sql;
 use super::reader::{FromNode, FromTable, Table, documented};
 use super::secret::Secret;
 
@@ -18,6 +21,12 @@ pub use self::http::{
     CaBundle, CaBundleError, CredentialError, CredentialName, CredentialValue, DuplicateOrigin, HttpGrant, HttpGrants,
 };
 pub use self::keyvalue::{BucketKeys, BucketName, BucketNameError, BucketQuota, KeyvalueGrant};
+pub use self::sql::{
+    DatabaseName, DatabaseNameError, SchemaName, SchemaNameError, SqlBytes, SqlConnections, SqlGrant, SqlRows,
+    SqlTimeout, SqlUrl, SqlUrlError,
+};
+#[cfg(feature = "sql")]
+pub(crate) use self::sql::{client_config, server_port};
 pub use super::env_name::{EnvName, EnvNameError};
 pub use super::guest_path::{GuestPath, GuestPathError};
 
@@ -34,6 +43,8 @@ documented! {
         pub http: HttpGrants,
         /// Key-value buckets, by the name that the provider opens.
         pub keyvalue: BTreeMap<BucketName, KeyvalueGrant>,
+        /// SQL databases that it may query, by the name that the provider asks for.
+        pub sql: BTreeMap<DatabaseName, SqlGrant>,
     }
 }
 
@@ -46,11 +57,13 @@ impl FromTable for Grants {
 
     fn from_table(table: &mut Table<'_>) -> Option<Self> {
         table.requires_feature("keyvalue", "keyvalue", cfg!(feature = "keyvalue"));
+        table.requires_feature("sql", "sql", cfg!(feature = "sql"));
         Some(Self {
             dirs: table.optional("dirs").map(|Dirs(dirs)| dirs).unwrap_or_default(),
             env: table.optional("env").map(|Env(env)| env).unwrap_or_default(),
             http: table.or_default("http"),
             keyvalue: table.optional("keyvalue").map(|Keyvalue(buckets)| buckets).unwrap_or_default(),
+            sql: table.optional("sql").map(|Sql(databases)| databases).unwrap_or_default(),
         })
     }
 }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::audit::{AuditDestination, OnFull};
 use super::diagnostics::RenderStyle;
-use super::grants::{CredentialName, DirQuota, EnvName, Grants, GuestPath, Mode};
+use super::grants::{CredentialName, DirQuota, EnvName, Grants, GuestPath, Mode, SchemaName, SqlUrl};
 use super::http::HttpAddress;
 use super::instances::InstanceReuse;
 use super::limits::Limits;

@@ -5,10 +5,11 @@
 //! | read the directories of all files that the config names, and of the config | components, certificates and values in files are replaced by renaming, which gives them another inode |
 //! | read granted directories | `grants.dirs` |
 //! | read and write | `grants.dirs` with `mode = "rw"`; the state directory and the cache; the directory of the audit log |
+//! | read and write the directories of granted databases of SQLite | readers of a write-ahead log record what they use in files beside it |
 //! | execute | this program and the libraries that it is linked with: it starts itself as the compiler |
 //! | listen at a TCP port | `server.http` |
-//! | connect to TCP ports | those of `grants.http` and of the URLs of `[[issuer]]`, and 53 for names |
-//! | read the system's resolver configuration and certificates | if there is a grant of HTTP, or an issuer with a URL |
+//! | connect to TCP ports | those of `grants.http`, of the servers of `grants.sql` and of the URLs of `[[issuer]]`, and 53 for names |
+//! | read the system's resolver configuration and certificates | if there is a grant of HTTP or of a database server, or an issuer with a URL |
 //!
 //! A directory stands for everything below it.
 
@@ -17,7 +18,7 @@ use std::path::{Path, PathBuf};
 
 use crate::config::Config;
 use crate::config::audit::AuditDestination;
-use crate::config::grants::Mode;
+use crate::config::grants::{Mode, SqlUrl};
 use crate::config::issuer::Issuer;
 
 /// DNS over TCP, for answers that do not fit into a datagram.
@@ -100,6 +101,12 @@ impl Permissions {
                 dirs.insert(grant.host.clone());
             }
             permissions.connect.extend(plugin.grants.http.iter().map(|grant| grant.origin.port()));
+            for grant in plugin.grants.sql.values() {
+                match &grant.url {
+                    SqlUrl::Sqlite(file) => permissions.write.extend(file.parent().map(Path::to_owned)),
+                    SqlUrl::Postgresql(_) => permissions.connect.extend(grant.url.ports()),
+                }
+            }
         }
         let urls = config.issuers.iter().flat_map(Issuer::urls);
         permissions.connect.extend(urls.map(|url| url.origin().port()));
@@ -150,7 +157,8 @@ fn mapped_files() -> BTreeSet<PathBuf> {
 mod tests {
     use super::*;
     use crate::config::Plugin;
-    use crate::config::grants::{DirGrant, HttpGrant};
+    use crate::config::Secret;
+    use crate::config::grants::{DirGrant, HttpGrant, SqlGrant};
 
     #[test]
     fn a_config_needs_its_files_its_directories_and_the_ports_of_its_origins() {
@@ -163,10 +171,13 @@ mod tests {
         assert_eq!(without_http.connect, BTreeSet::new());
         plugin.grants.http.add(HttpGrant::new("https://docs.rs".parse().unwrap())).unwrap();
         plugin.grants.http.add(HttpGrant::new("http://*.example.com:8080".parse().unwrap())).unwrap();
+        let server = SqlUrl::Postgresql(Secret::new("postgres://reader@db,[::1]:5433/shop".to_owned()));
+        plugin.grants.sql.insert("a".parse().unwrap(), SqlGrant::new(server));
+        plugin.grants.sql.insert("b".parse().unwrap(), SqlGrant::new(SqlUrl::Sqlite("/db/shop.db".into())));
         let permissions = Permissions::of_config(&Config::new().plugin(plugin).unwrap());
         assert_eq!(permissions.read, BTreeSet::from(["/r".into()]));
-        assert_eq!(permissions.write, BTreeSet::from(["/w".into()]));
-        assert_eq!(permissions.connect, BTreeSet::from([53, 443, 8080]));
+        assert_eq!(permissions.write, BTreeSet::from(["/db".into(), "/w".into()]));
+        assert_eq!(permissions.connect, BTreeSet::from([53, 443, 5432, 5433, 8080]));
     }
 
     #[test]

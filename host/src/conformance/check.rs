@@ -193,7 +193,7 @@ impl Check {
                 "answer in smaller pages, read in parts, or ask the administrator for a higher limit in the documentation"
             }
             Self::Imports => {
-                "take the world of `wit/` that has only what is used, or grant what is imported: `--http`, `--keyvalue`"
+                "take the world of `wit/` that has only what is used, or grant what is imported: `--http`, `--keyvalue`, `--sql`"
             }
         }
     }

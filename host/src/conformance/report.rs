@@ -15,7 +15,7 @@ const MAX_MESSAGES: usize = 5;
 const FAILED_BY_ITSELF: &str = "fix what the message says: the provider failed by itself, so the check did not get as far as what it is \
     about; the log has the stack where the language gives one";
 /// The same, if the provider is not granted what it asks for.
-const NOT_GRANTED: &str = "grant what the provider asks for, by `--dir`, `--http` and `--keyvalue`, set its config by `--set`, or take both \
+const NOT_GRANTED: &str = "grant what the provider asks for, by `--dir`, `--http`, `--keyvalue` and `--sql`, set its config by `--set`, or take both \
     from a config by `--plugin NAME`; if it fails nevertheless, fix what the message says";
 
 /// The result of a test.

@@ -13,6 +13,7 @@ use wasmtime::component::types::{ComponentInstance, ComponentItem};
 /// The supported interfaces: packages with their versions, and the interfaces of each. They are those that
 /// `sandbox::state` links.
 const SUPPORTED_INTERFACES: &[(&str, &str, &[&str])] = &[
+    ("mcp-host:sql", "0.1.0", &["databases"]),
     (
         "wasi:cli",
         "0.2.12",

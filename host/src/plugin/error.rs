@@ -13,6 +13,9 @@ pub enum LoadError {
     /// The component loads, but the provider does not even describe itself.
     #[error("the provider cannot describe itself: it {0}")]
     Describe(#[source] Fault),
+    /// The host refuses the role of a granted database.
+    #[error("{0}")]
+    Database(String),
     /// The host was shut down before the plugin was loaded.
     #[error("the host was shut down before it was loaded")]
     Cancelled,
@@ -24,7 +27,7 @@ impl LoadError {
     pub fn is_transient(&self) -> bool {
         match self {
             Self::Component(error) => error.is_transient(),
-            Self::Describe(_) => true,
+            Self::Describe(_) | Self::Database(_) => true,
             Self::Cancelled => false,
         }
     }

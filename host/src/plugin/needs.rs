@@ -8,6 +8,7 @@
 //!   "http": [{ "origin": "https://docs.rs", "why": "pages" }],
 //!   "dirs": [{ "guest": "/repo", "mode": "ro", "why": "the repository" }],
 //!   "keyvalue": [{ "bucket": "pages", "why": "the cache" }],
+//!   "sql": [{ "database": "shop", "why": "orders" }],
 //!   "env": [{ "name": "LANG", "why": "the language of titles" }],
 //!   "config": { "rev": { "type": "string", "default": "HEAD", "why": "the revision that is listed" } }
 //! }
@@ -33,7 +34,7 @@ use serde_json::Value;
 pub use self::setting::{NeededSetting, SettingType};
 use self::unique_json::UniqueJson;
 use super::{Capability, PluginRuntime};
-use crate::config::grants::{BucketName, EnvName, GuestPath};
+use crate::config::grants::{BucketName, DatabaseName, EnvName, GuestPath};
 use crate::engine::CustomSectionError;
 use crate::net::OriginPattern;
 
@@ -55,6 +56,8 @@ pub struct Needs {
     pub dirs: Vec<NeededDir>,
     /// Key-value buckets that it opens.
     pub keyvalue: Vec<NeededBucket>,
+    /// SQL databases that it queries.
+    pub sql: Vec<NeededDatabase>,
     /// Environment variables that it reads.
     pub env: Vec<NeededVariable>,
     /// Keys of its config.
@@ -111,6 +114,19 @@ pub struct NeededBucket {
     /// Its name.
     #[serde(serialize_with = "to_text", deserialize_with = "from_text")]
     pub bucket: BucketName,
+    /// What for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+/// An SQL database that a provider queries.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct NeededDatabase {
+    /// The name that it asks for.
+    #[serde(serialize_with = "to_text", deserialize_with = "from_text")]
+    pub database: DatabaseName,
     /// What for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
@@ -176,6 +192,7 @@ impl Needs {
             Capability::Directories => !self.dirs.is_empty(),
             Capability::Http => !self.http.is_empty(),
             Capability::Keyvalue => !self.keyvalue.is_empty(),
+            Capability::Sql => !self.sql.is_empty(),
             Capability::Variables => !self.env.is_empty(),
             Capability::Config => !self.config.is_empty(),
             _ => true,
@@ -191,6 +208,7 @@ impl Needs {
         check_unique("http", self.http.iter().map(|need| &need.origin))?;
         check_unique("dirs", self.dirs.iter().map(|need| &need.guest))?;
         check_unique("keyvalue", self.keyvalue.iter().map(|need| &need.bucket))?;
+        check_unique("sql", self.sql.iter().map(|need| &need.database))?;
         check_unique("env", self.env.iter().map(|need| &need.name))
     }
 }
@@ -264,6 +282,7 @@ mod tests {
             "http": [{ "origin": "https://docs.rs", "why": "pages" }, { "origin": "https://*.example.com" }],
             "dirs": [{ "guest": "/repo", "mode": "ro" }, { "guest": "/drafts", "mode": "rw", "why": "yours" }],
             "keyvalue": [{ "bucket": "pages" }],
+            "sql": [{ "database": "shop", "why": "orders" }],
             "env": [{ "name": "LANG", "why": "titles" }],
             "config": { "rev": { "type": "string", "default": "HEAD", "why": "a revision" }, "most": { "type": "integer" } },
         });
@@ -288,6 +307,7 @@ mod tests {
             (json!({ "dirs": [{ "guest": "/repo", "mode": "rwx" }] }), "unknown variant `rwx`"),
             (json!({ "dirs": [{ "guest": "/a" }, { "guest": "/a", "mode": "rw" }] }), "`dirs` has `/a` twice"),
             (json!({ "keyvalue": [{ "bucket": "" }] }), "is not a bucket name"),
+            (json!({ "sql": [{ "database": "a b" }] }), "is not a database name"),
             (json!({ "env": [{ "name": "A=B" }] }), "not a valid variable name"),
             (json!({ "env": [{ "name": "A" }, { "name": "A" }] }), "`env` has `A` twice"),
             (json!({ "config": { "a": { "type": "number" } } }), "unknown variant `number`"),

@@ -9,6 +9,7 @@
 //! | `wasi:config` | `config` | the same: a provider has defaults |
 //! | `wasi:http/outgoing-handler` | `grants.http` | [`Missing`](GrantStatus::Missing): every request will be refused |
 //! | `wasi:keyvalue` | `grants.keyvalue` | [`Missing`](GrantStatus::Missing): no bucket can be opened |
+//! | `mcp-host:sql` | `grants.sql` | [`Missing`](GrantStatus::Missing): no database can be queried |
 //! | `wasi:sockets` | nothing | [`Unsupported`](GrantStatus::Unsupported): they always refuse |
 //! | all other | | [`NotRequired`](GrantStatus::NotRequired): clocks, random numbers, streams, the log |
 //!
@@ -29,6 +30,8 @@ pub enum Capability {
     Http,
     /// Lasting state: `wasi:keyvalue`.
     Keyvalue,
+    /// Databases: `mcp-host:sql`.
+    Sql,
     /// Variables: `wasi:cli/environment`.
     Variables,
     /// The plugin's settings: `wasi:config`.
@@ -48,10 +51,11 @@ pub enum Capability {
 }
 
 impl Capability {
-    const ALL: [Self; 11] = [
+    const ALL: [Self; 12] = [
         Self::Directories,
         Self::Http,
         Self::Keyvalue,
+        Self::Sql,
         Self::Variables,
         Self::Config,
         Self::Sockets,
@@ -70,6 +74,7 @@ impl Capability {
             ("wasi:filesystem", _) => Self::Directories,
             ("wasi:http", _) => Self::Http,
             ("wasi:keyvalue", _) => Self::Keyvalue,
+            ("mcp-host:sql", _) => Self::Sql,
             ("wasi:cli", "environment") => Self::Variables,
             ("wasi:config", _) => Self::Config,
             ("wasi:sockets", _) => Self::Sockets,
@@ -87,6 +92,7 @@ impl Capability {
             Self::Directories => "directories",
             Self::Http => "http",
             Self::Keyvalue => "keyvalue",
+            Self::Sql => "sql",
             Self::Variables => "variables",
             Self::Config => "config",
             Self::Sockets => "sockets",
@@ -104,6 +110,7 @@ impl Capability {
             Self::Directories => Some("grants.dirs"),
             Self::Http => Some("grants.http"),
             Self::Keyvalue => Some("grants.keyvalue"),
+            Self::Sql => Some("grants.sql"),
             Self::Variables => Some("grants.env"),
             Self::Config => Some("config"),
             _ => None,
@@ -116,6 +123,7 @@ impl Capability {
             Self::Directories => "wasi:filesystem",
             Self::Http => "wasi:http/outgoing-handler",
             Self::Keyvalue => "wasi:keyvalue",
+            Self::Sql => "mcp-host:sql",
             Self::Variables => "wasi:cli/environment",
             Self::Config => "wasi:config",
             Self::Sockets => "wasi:sockets",
@@ -140,6 +148,7 @@ impl Capability {
             }
             Self::Http => grants.http.iter().map(|grant| grant.origin.to_string()).collect(),
             Self::Keyvalue => grants.keyvalue.keys().map(ToString::to_string).collect(),
+            Self::Sql => grants.sql.keys().map(ToString::to_string).collect(),
             Self::Variables => grants.env.keys().map(ToString::to_string).collect(),
             Self::Config => plugin.config.keys().cloned().collect(),
             _ => Vec::new(),
@@ -152,7 +161,7 @@ impl Capability {
             (capability, ..) if capability.key().is_none() => GrantStatus::NotRequired,
             (_, true, true) => GrantStatus::Granted,
             (_, false, true) => GrantStatus::Unused,
-            (Self::Http | Self::Keyvalue, true, false) => GrantStatus::Missing,
+            (Self::Http | Self::Keyvalue | Self::Sql, true, false) => GrantStatus::Missing,
             (_, _, false) => GrantStatus::NotGranted,
         }
     }
@@ -197,7 +206,7 @@ pub struct Requirement {
     pub capability: Capability,
     /// The imported interfaces, sorted.
     pub imports: Vec<String>,
-    /// The grants: directories as the provider sees them, origins, buckets, names of variables, keys of settings.
+    /// The grants: directories as the provider sees them, origins, buckets, databases, names of variables, keys of settings.
     pub granted: Vec<String>,
     /// Names of buckets that were opened at run time and are not granted. Known after a check only.
     pub denied: Vec<String>,
@@ -218,6 +227,7 @@ impl Requirement {
                 "it imports `{interface}`, which is of no use without `{key}`: {}",
                 match self.capability {
                     Capability::Http => "every request will be refused",
+                    Capability::Sql => "no database can be queried",
                     _ => "no bucket can be opened",
                 }
             )),
@@ -279,7 +289,7 @@ impl Requirements {
 mod tests {
     use super::*;
     use crate::config::Secret;
-    use crate::config::grants::{DirGrant, DirQuota, HttpGrant, KeyvalueGrant};
+    use crate::config::grants::{DirGrant, DirQuota, HttpGrant, KeyvalueGrant, SqlGrant, SqlUrl};
 
     fn plugin() -> config::Plugin {
         config::Plugin::new("web".parse().unwrap(), "web.wasm", "web://".parse().unwrap())
@@ -295,17 +305,20 @@ mod tests {
         );
         grants.http.add(HttpGrant::new("https://docs.rs".parse().unwrap())).unwrap();
         grants.keyvalue.insert("pages".parse().unwrap(), KeyvalueGrant::default());
+        let database = SqlUrl::Sqlite("/srv/shop.db".into());
+        grants.sql.insert("shop".parse().unwrap(), SqlGrant::new(database));
         grants.env.insert("TOKEN".parse().unwrap(), Secret::new("hunter2".to_owned()));
         plugin
     }
 
     /// One interface for each capability that can be granted.
-    const IMPORTS: [&str; 7] = [
+    const IMPORTS: [&str; 8] = [
         "wasi:filesystem/types@0.2.6",
         "wasi:filesystem/preopens@0.2.6",
         "wasi:http/types@0.2.6",
         "wasi:http/outgoing-handler@0.2.6",
         "wasi:keyvalue/store@0.2.0-draft2",
+        "mcp-host:sql/databases@0.1.0",
         "wasi:cli/environment@0.2.6",
         "wasi:config/store@0.2.0-rc.1",
     ];
@@ -324,7 +337,7 @@ mod tests {
         assert!(needs.iter().all(|need| need.status == GrantStatus::Granted), "{needs:?}");
         assert_eq!(needs.warnings().count(), 0);
         let granted: Vec<_> = needs.iter().flat_map(|need| need.granted.clone()).collect();
-        assert_eq!(granted, ["/cache (rw)", "https://docs.rs", "pages", "TOKEN", "seeds"]);
+        assert_eq!(granted, ["/cache (rw)", "https://docs.rs", "pages", "shop", "TOKEN", "seeds"]);
         assert!(!format!("{needs:?}").contains("hunter2"));
     }
 
@@ -334,6 +347,7 @@ mod tests {
             ("directories", GrantStatus::NotGranted),
             ("http", GrantStatus::Missing),
             ("keyvalue", GrantStatus::Missing),
+            ("sql", GrantStatus::Missing),
             ("variables", GrantStatus::NotGranted),
             ("config", GrantStatus::NotGranted),
         ];
@@ -344,7 +358,8 @@ mod tests {
             [
                 "it imports `wasi:http/outgoing-handler`, which is of no use without `grants.http`: every request will be \
                  refused",
-                "it imports `wasi:keyvalue`, which is of no use without `grants.keyvalue`: no bucket can be opened"
+                "it imports `wasi:keyvalue`, which is of no use without `grants.keyvalue`: no bucket can be opened",
+                "it imports `mcp-host:sql`, which is of no use without `grants.sql`: no database can be queried"
             ]
         );
     }
@@ -352,7 +367,7 @@ mod tests {
     #[test]
     fn what_is_granted_and_not_imported_is_granted_for_nothing() {
         let standings = statuses([], &plugin_with_grants());
-        assert_eq!(standings.len(), 5);
+        assert_eq!(standings.len(), 6);
         assert!(standings.iter().all(|(_, standing)| *standing == GrantStatus::Unused), "{standings:?}");
         let warnings: Vec<_> = Requirements::new([].into_iter(), &plugin_with_grants()).warnings().collect();
         assert_eq!(warnings[0], "`grants.dirs` is granted but unused: it does not import `wasi:filesystem`");

@@ -13,6 +13,7 @@ use super::guest_log::GuestLog;
 use super::http::{self, HttpView, InstanceHttp};
 use super::keyvalue::{self, Keyvalue, KeyvalueView};
 use super::memory::{MemoryMeter, Reservation};
+use super::sql::{self, SqlDatabases, SqlView};
 
 /// The host's state of one instance: its opened grants.
 pub(crate) struct GuestState {
@@ -22,6 +23,7 @@ pub(crate) struct GuestState {
     pub(crate) config: Arc<WasiConfigVariables>,
     pub(crate) http: InstanceHttp,
     pub(crate) keyvalue: Arc<Keyvalue>,
+    pub(crate) sql: Arc<SqlDatabases>,
     pub(crate) memory: MemoryMeter,
     pub(crate) log: Arc<GuestLog>,
     /// The memory of the full table of handles.
@@ -44,6 +46,11 @@ impl GuestState {
     fn keyvalue(&mut self) -> KeyvalueView<'_> {
         KeyvalueView { keyvalue: &self.keyvalue, table: &mut self.table }
     }
+
+    /// The plugin's databases.
+    fn sql(&mut self) -> SqlView<'_> {
+        SqlView { sql: &self.sql }
+    }
 }
 
 impl WasiView for GuestState {
@@ -60,7 +67,7 @@ impl logging::Host for GuestState {
 }
 
 /// Links everything that a component may import: WASI 0.2 with HTTP and nothing granted, its configuration, its
-/// buckets, and the log. `engine::imports` lists it.
+/// buckets, its databases, and the log. `engine::imports` lists it.
 pub(crate) fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<GuestState>> {
     let mut linker = Linker::new(engine);
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
@@ -69,5 +76,6 @@ pub(crate) fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<Guest
     wasmtime_wasi_config::add_to_linker(&mut linker, |state: &mut GuestState| WasiConfig::from(&*state.config))?;
     logging::add_to_linker::<_, HasSelf<GuestState>>(&mut linker, |state| state)?;
     keyvalue::add_to_linker(&mut linker, GuestState::keyvalue)?;
+    sql::add_to_linker(&mut linker, GuestState::sql)?;
     Ok(linker)
 }

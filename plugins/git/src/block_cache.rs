@@ -1,9 +1,9 @@
 //! A block cache for random reads of files.
 //!
 //! Packs and their indexes may be larger than a provider's memory, and a component cannot memory-map a file: it would
-//! be read as a whole. So files are read in blocks of [`BLOCK_SIZE`] bytes, and a [`BlockCache`] retains the most
-//! recently used blocks of all files, up to [`CACHE_SIZE`] bytes in total. The cost of a read depends on the bytes
-//! requested, not on the size of the file.
+//! be read as a whole. So files are read in blocks, of [`SMALL_BLOCK_SIZE`] bytes where single entries of a table are looked
+//! up and of [`BLOCK_SIZE`] bytes elsewhere, and a [`BlockCache`] retains the most recently used blocks of all its files,
+//! up to its capacity. The cost of a read depends on the bytes requested, not on the size of the file.
 
 use crate::error::{Error, Result};
 use crate::files;
@@ -16,9 +16,12 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 /// The block size in bytes. Blocks start at multiples of it.
-pub(crate) const BLOCK_SIZE: usize = 16 * 1024;
+const BLOCK_SIZE: usize = 16 * 1024;
 
-/// The capacity of the cache in bytes.
+/// The block size of files of which single entries are read, in bytes.
+const SMALL_BLOCK_SIZE: usize = 4 * 1024;
+
+/// The default capacity of a cache in bytes.
 const CACHE_SIZE: NonZeroUsize = NonZeroUsize::new(2 * 1024 * 1024).unwrap();
 
 /// The cache key of a block: the file's key and the block number.
@@ -42,9 +45,14 @@ pub(crate) struct BlockCache {
 }
 
 impl BlockCache {
-    /// Creates an empty cache.
+    /// Creates an empty cache of the default capacity.
     pub(crate) fn new() -> Rc<Self> {
-        let blocks = CLruCache::with_config(CLruCacheConfig::new(CACHE_SIZE).with_scale(ByLength));
+        Self::with_capacity(CACHE_SIZE)
+    }
+
+    /// Creates an empty cache, with a capacity in bytes.
+    pub(crate) fn with_capacity(capacity: NonZeroUsize) -> Rc<Self> {
+        let blocks = CLruCache::with_config(CLruCacheConfig::new(capacity).with_scale(ByLength));
         Rc::new(Self { blocks: RefCell::new(blocks), next_key: Cell::new(0), bytes_read: Cell::new(0) })
     }
 
@@ -60,6 +68,7 @@ pub(crate) struct BlockFile {
     path: PathBuf,
     file: RefCell<File>,
     size: u64,
+    block_size: usize,
     key: u32,
     cache: Rc<BlockCache>,
 }
@@ -67,10 +76,27 @@ pub(crate) struct BlockFile {
 impl BlockFile {
     /// Opens a file; `None` if it does not exist.
     pub(crate) fn open(path: &Path, cache: &Rc<BlockCache>) -> Result<Option<Self>> {
+        Self::open_with(path, cache, BLOCK_SIZE)
+    }
+
+    /// Opens a file of which single entries are read, far from each other, in smaller blocks; `None` if it does not
+    /// exist.
+    pub(crate) fn open_table(path: &Path, cache: &Rc<BlockCache>) -> Result<Option<Self>> {
+        Self::open_with(path, cache, SMALL_BLOCK_SIZE)
+    }
+
+    fn open_with(path: &Path, cache: &Rc<BlockCache>, block_size: usize) -> Result<Option<Self>> {
         let Some((file, size)) = files::open(path)? else { return Ok(None) };
         let key = cache.next_key.get();
         cache.next_key.set(key.wrapping_add(1));
-        Ok(Some(Self { path: path.to_owned(), file: RefCell::new(file), size, key, cache: Rc::clone(cache) }))
+        Ok(Some(Self {
+            path: path.to_owned(),
+            file: RefCell::new(file),
+            size,
+            block_size,
+            key,
+            cache: Rc::clone(cache),
+        }))
     }
 
     /// Returns the file's path.
@@ -98,8 +124,8 @@ impl BlockFile {
         if offset >= self.size {
             return Ok(BlockSlice { block: Rc::from([]), start: 0 });
         }
-        let block = BLOCK_SIZE as u64;
-        // `BLOCK_SIZE` is not zero, and the remainder is less than it.
+        let block = self.block_size as u64;
+        // The block size is not zero, and the remainder is less than it.
         let number = offset.checked_div(block).unwrap_or_default();
         let start = offset.checked_rem(block).and_then(|rest| usize::try_from(rest).ok()).unwrap_or_default();
         Ok(BlockSlice { block: self.block(number)?, start })
@@ -134,9 +160,10 @@ impl BlockFile {
         if let Some(block) = self.cache.blocks.borrow_mut().get(&key) {
             return Ok(Rc::clone(block));
         }
-        let offset = number.saturating_mul(BLOCK_SIZE as u64);
-        let length = self.size.saturating_sub(offset).min(BLOCK_SIZE as u64);
-        let mut bytes = vec![0; usize::try_from(length).unwrap_or(BLOCK_SIZE)];
+        let block_size = self.block_size as u64;
+        let offset = number.saturating_mul(block_size);
+        let length = self.size.saturating_sub(offset).min(block_size);
+        let mut bytes = vec![0; usize::try_from(length).unwrap_or(self.block_size)];
         let mut file = self.file.borrow_mut();
         file.seek(SeekFrom::Start(offset))
             .and_then(|_| file.read_exact(&mut bytes))

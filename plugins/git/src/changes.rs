@@ -8,6 +8,7 @@
 use crate::error::Result;
 use crate::paths::Address;
 use crate::repo::Repository;
+use crate::rev::RevSpec;
 use crate::settings::Settings;
 use bstr::{BStr, BString};
 use gix_hash::ObjectId;
@@ -42,6 +43,7 @@ enum Paths {
 }
 
 /// The objects that a revision resolves to.
+#[derive(Clone, Copy)]
 struct Ids {
     /// The object itself, which may be a tag.
     id: ObjectId,
@@ -114,18 +116,26 @@ fn state(repository: &Repository, path: &str, revs: &mut HashMap<BString, Result
         Ok(address) => address,
         Err(failure) => return failure.to_string(),
     };
-    let Some(rev) = address.rev() else { return refs_state(repository) };
-    let ids = revs.entry(rev.to_owned()).or_insert_with(|| ids(repository, rev).map_err(|error| error.to_string()));
-    match (&address, ids) {
-        (_, Err(error)) => error.clone(),
-        (Address::Blob { path, .. } | Address::Tree { path, .. }, Ok(Ids { tree, .. })) => {
-            match repository.entry(*tree, path.as_ref()) {
-                Ok(entry) => entry.map(|entry| format!("{:o} {}", entry.mode, entry.id)).unwrap_or_default(),
-                Err(error) => error.to_string(),
-            }
-        }
+    let mut ids_of = |rev: &BStr| {
+        let known = revs.entry(rev.to_owned());
+        known.or_insert_with(|| ids(repository, rev).map_err(|error| error.to_string())).clone()
+    };
+    let states = address.revs().map(|rev| match (&address, ids_of(rev)) {
+        (_, Err(error)) => error,
+        (
+            Address::Blob { path, .. } | Address::Tree { path, .. } | Address::Diff { path: Some(path), .. },
+            Ok(Ids { tree, .. }),
+        ) => match repository.entry(tree, path.as_ref()) {
+            Ok(entry) => entry.map(|entry| format!("{:o} {}", entry.mode, entry.id)).unwrap_or_default(),
+            Err(error) => error.to_string(),
+        },
+        (Address::Diff { .. }, Ok(Ids { tree, .. })) => tree.to_string(),
         // The tag object, not only its commit: the tag's content is part of the resource.
-        (Address::Commit { .. } | Address::Log { .. } | Address::Refs { .. }, Ok(Ids { id, .. })) => id.to_string(),
+        (_, Ok(Ids { id, .. })) => id.to_string(),
+    });
+    match address {
+        Address::Refs { .. } => refs_state(repository),
+        _ => states.collect::<Vec<_>>().join(" "),
     }
 }
 
@@ -158,7 +168,8 @@ fn ids(repository: &Repository, rev: &BStr) -> Result<Ids> {
 /// object may appear.
 fn depends_on_refs_only(path: &str) -> bool {
     let Ok(address) = Address::parse(path) else { return true };
-    !address.rev().is_some_and(|rev| rev.iter().all(u8::is_ascii_hexdigit))
+    let is_hex = |rev: &BStr| RevSpec::parse(rev).is_ok_and(|spec| spec.name.iter().all(u8::is_ascii_hexdigit));
+    !address.revs().any(is_hex)
 }
 
 impl Paths {

@@ -20,9 +20,10 @@ pub(crate) fn complete(
 ) -> Result<Completion> {
     let typed = argument.value.as_str();
     match argument.name.as_str() {
-        "rev" => Ok(Completion::matching(revisions(repository, settings)?, typed)),
+        "rev" | "a" | "b" => Ok(Completion::matching(revisions(repository, settings)?, typed)),
         "path" => {
-            let rev = known.iter().find(|known| known.name == "rev").map(|known| known.value.as_str());
+            let rev =
+                known.iter().find(|known| matches!(known.name.as_str(), "rev" | "b")).map(|known| known.value.as_str());
             let rev = rev.map_or_else(|| settings.default_rev(), Into::into);
             match names(repository, rev.as_ref(), template, typed) {
                 Ok(names) => Ok(Completion::matching(names, typed)),

@@ -10,23 +10,25 @@ use std::path::{Component, Path, PathBuf};
 
 /// Opens a regular file and returns it with its size; `None` if it does not exist or is a directory.
 ///
-/// The file type is checked before opening, because opening a FIFO blocks until its other end is opened.
+/// In the sandbox, the host opens nothing but regular files and directories, and never blocks. Elsewhere, the file type
+/// is checked first, because opening a FIFO blocks until its other end is opened.
 pub(crate) fn open(path: &Path) -> Result<Option<(File, u64)>> {
-    match fs::metadata(path) {
-        Ok(metadata) if metadata.is_file() => {}
-        Ok(metadata) if metadata.is_dir() => return Ok(None),
-        Ok(_) => {
-            return Err(Error::corrupt(path.display(), "expected a regular file, found a pipe, a socket or a device"));
-        }
-        Err(error) if is_absent(&error) => return Ok(None),
-        Err(error) => return Err(Error::io(path, error)),
+    #[cfg(not(target_family = "wasm"))]
+    if fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
+        return Err(not_regular(path));
     }
-    // The file may have been replaced since the check: the size is that of the opened file.
-    match File::open(path).and_then(|file| file.metadata().map(|metadata| (file, metadata.len()))) {
-        Ok(opened) => Ok(Some(opened)),
-        Err(error) if is_absent(&error) => Ok(None),
+    match File::open(path).and_then(|file| file.metadata().map(|metadata| (file, metadata))) {
+        Ok((file, metadata)) if metadata.is_file() => Ok(Some((file, metadata.len()))),
+        Ok((_, metadata)) if metadata.is_dir() => Ok(None),
+        Ok(_) => Err(not_regular(path)),
+        Err(error) if is_absent(&error) || error.kind() == io::ErrorKind::IsADirectory => Ok(None),
+        Err(_) if fs::metadata(path).is_ok_and(|found| !found.is_file()) => Err(not_regular(path)),
         Err(error) => Err(Error::io(path, error)),
     }
+}
+
+fn not_regular(path: &Path) -> Error {
+    Error::corrupt(path.display(), "expected a regular file, found a pipe, a socket or a device")
 }
 
 /// Reads a file of at most `max_size` bytes; `None` if it does not exist.

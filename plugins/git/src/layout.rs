@@ -26,8 +26,8 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Finds the repository in a directory.
-    pub(crate) fn find(dir: &Path) -> Result<Self> {
+    /// Locates the repository in a directory, which need not contain one.
+    pub(crate) fn locate(dir: &Path) -> Result<Self> {
         let dot_git = dir.join(".git");
         let git_dir = match std::fs::metadata(&dot_git) {
             Ok(found) if found.is_dir() => dot_git,
@@ -38,9 +38,13 @@ impl Layout {
             Some(path) => files::resolve(&git_dir, &path),
             None => git_dir.clone(),
         };
-        let layout = Self { git_dir, common_dir };
-        match layout.missing() {
-            None => Ok(layout),
+        Ok(Self { git_dir, common_dir })
+    }
+
+    /// Checks that the directory, in which this was located, contains a repository.
+    pub(crate) fn check(&self, dir: &Path) -> Result<()> {
+        match self.missing() {
+            None => Ok(()),
             Some(_) if !files::is_directory(dir) => Err(no_repository(
                 dir,
                 "no such directory; grant the plugin the repository's directory under this path, or set the config key \
@@ -102,6 +106,12 @@ mod tests {
     use super::*;
     use std::fs;
 
+    fn find(dir: &Path) -> Result<Layout> {
+        let layout = Layout::locate(dir)?;
+        layout.check(dir)?;
+        Ok(layout)
+    }
+
     fn repository(dir: &Path) {
         fs::create_dir_all(dir.join("objects")).unwrap();
         fs::create_dir_all(dir.join("refs")).unwrap();
@@ -112,10 +122,10 @@ mod tests {
     fn a_bare_repository_and_one_with_a_work_tree_are_both_found() {
         let dir = tempfile::tempdir().unwrap();
         repository(dir.path());
-        assert_eq!(Layout::find(dir.path()).unwrap().git_dir, dir.path());
+        assert_eq!(find(dir.path()).unwrap().git_dir, dir.path());
         let dir = tempfile::tempdir().unwrap();
         repository(&dir.path().join(".git"));
-        assert_eq!(Layout::find(dir.path()).unwrap().git_dir, dir.path().join(".git"));
+        assert_eq!(find(dir.path()).unwrap().git_dir, dir.path().join(".git"));
     }
 
     #[test]
@@ -129,7 +139,7 @@ mod tests {
         let worktree = dir.path().join("linked");
         fs::create_dir(&worktree).unwrap();
         fs::write(worktree.join(".git"), "gitdir: ../main/worktrees/linked\n").unwrap();
-        let layout = Layout::find(&worktree).unwrap();
+        let layout = find(&worktree).unwrap();
         assert_eq!(layout.git_dir, worktree.join("../main/worktrees/linked"));
         assert_eq!(layout.common_dir, layout.git_dir.join("../.."));
     }
@@ -137,12 +147,12 @@ mod tests {
     #[test]
     fn what_is_missing_is_named_with_what_helps() {
         let dir = tempfile::tempdir().unwrap();
-        let error = Layout::find(dir.path()).unwrap_err().to_string();
+        let error = find(dir.path()).unwrap_err().to_string();
         assert!(error.contains("HEAD does not exist"), "{error}");
-        let error = Layout::find(&dir.path().join("none")).unwrap_err().to_string();
+        let error = find(&dir.path().join("none")).unwrap_err().to_string();
         assert!(error.contains("grant the plugin"), "{error}");
         fs::write(dir.path().join(".git"), "gitdir: /nowhere/at/all\n").unwrap();
-        let error = Layout::find(dir.path()).unwrap_err().to_string();
+        let error = find(dir.path()).unwrap_err().to_string();
         assert!(error.contains("/nowhere/at/all/HEAD does not exist"), "{error}");
     }
 
@@ -151,7 +161,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         for content in ["", "gitdir: \n", "somewhere\n"] {
             fs::write(dir.path().join(".git"), content).unwrap();
-            assert!(matches!(Layout::find(dir.path()), Err(Error::Corrupt { .. })), "{content:?}");
+            assert!(matches!(find(dir.path()), Err(Error::Corrupt { .. })), "{content:?}");
         }
     }
 }

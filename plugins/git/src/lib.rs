@@ -13,22 +13,30 @@
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows must fail"))]
 
+mod blame;
 mod block_cache;
+mod budget;
 mod changes;
+mod chunks;
+mod commit_graph;
+mod commits;
 mod complete;
 mod error;
 mod files;
 mod history;
+mod id_table;
 mod layout;
 mod list;
 mod odb;
 mod paths;
 mod provider;
 mod refs;
+mod renames;
 mod repo;
 mod resource_entry;
 mod rev;
 mod settings;
+mod similarity;
 mod tree;
 mod view;
 
@@ -40,6 +48,7 @@ mcp_provider::needs! {
     "config": {
         "dir": { "type": "string", "default": "/repo", "why": "the repository, at its guest path" },
         "rev": { "type": "string", "default": "HEAD", "why": "the revision whose files are listed" },
+        "refs": { "type": "table", "why": "the refs that are served: lists `allow` and `hide` of full names" },
         "max-blob": { "type": "string", "default": "16MiB", "why": "the largest file that is served" },
         "max-diff": { "type": "string", "default": "1MiB", "why": "the maximum size of the diff of a commit" }
     }

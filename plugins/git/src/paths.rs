@@ -5,7 +5,9 @@
 //! | `blob/{rev}/{+path}` | a file, link or submodule |
 //! | `tree/{rev}` and `tree/{rev}/{+path}` | a directory |
 //! | `commit/{rev}` | a commit with its diff |
-//! | `log/{rev}{?path,limit}` | the history of a revision, or the part that changed a path |
+//! | `log/{rev}{?path,limit,follow}` | the history of a revision or a range, or the part that changed a path |
+//! | `diff/{a}..{b}{?path}` | the differences of two revisions |
+//! | `blame/{rev}/{+path}{?lines}` | the commits that the lines of a file come from |
 //! | `refs{?after}` | all branches and tags, or those after one |
 //!
 //! A revision is one segment, so slashes in branch names are percent-encoded; those in file paths are not.
@@ -20,7 +22,11 @@ pub(crate) const TREE: &str = "tree/{rev}/{+path}";
 /// The template of commits.
 pub(crate) const COMMIT: &str = "commit/{rev}";
 /// The template of histories.
-pub(crate) const LOG: &str = "log/{rev}{?path,limit}";
+pub(crate) const LOG: &str = "log/{rev}{?path,limit,follow}";
+/// The template of differences.
+pub(crate) const DIFF: &str = "diff/{a}..{b}{?path}";
+/// The template of the origins of lines.
+pub(crate) const BLAME: &str = "blame/{rev}/{+path}{?lines}";
 
 /// The number of commits in a log, by default.
 const DEFAULT_LOG_LIMIT: usize = 50;
@@ -52,12 +58,34 @@ pub(crate) enum Address {
     },
     /// The history of a revision.
     Log {
+        /// The revision whose history is left out.
+        since: Option<BString>,
         /// The revision.
         rev: BString,
         /// The path whose changes are shown; `None` shows all commits.
         path: Option<BString>,
         /// The maximum number of commits.
         limit: usize,
+        /// Whether renames of the file at the path are followed.
+        follow: bool,
+    },
+    /// The differences of two revisions.
+    Diff {
+        /// The revision before.
+        before: BString,
+        /// The revision after.
+        after: BString,
+        /// The file or directory; `None` shows all.
+        path: Option<BString>,
+    },
+    /// The commits that the lines of a file come from.
+    Blame {
+        /// The revision.
+        rev: BString,
+        /// The file's path.
+        path: BString,
+        /// The lines.
+        lines: LineRange,
     },
     /// All refs.
     Refs {
@@ -72,43 +100,106 @@ impl Address {
         let (location, query) = path::split_query(whole);
         let (family, rest) = location.split_once('/').unwrap_or((location, ""));
         let address = match family {
-            "blob" | "tree" => {
+            "blob" | "tree" | "blame" => {
                 let (rev, names) = rest.split_once('/').unwrap_or((rest, ""));
                 let rev = revision(rev)?;
                 match family {
-                    "blob" if names.is_empty() => {
-                        return Err(Failure::invalid(format!("expected {BLOB}, found no path")));
+                    "blob" | "blame" if names.is_empty() => {
+                        return Err(Failure::invalid(format!("expected {family}/{{rev}}/{{+path}}, found no path")));
                     }
                     "blob" => Self::Blob { rev, path: path::decode_bytes(names)?.into() },
+                    "blame" => {
+                        let lines = query.map_or(Ok(LineRange::All), LineRange::parse)?;
+                        return Ok(Self::Blame { rev, path: path::decode_bytes(names)?.into(), lines });
+                    }
                     // Expanding the template with an empty path leaves a trailing slash, and a directory may have one.
                     _ => Self::Tree { rev, path: path::decode_bytes(names.strip_suffix('/').unwrap_or(names))?.into() },
                 }
             }
             "commit" => Self::Commit { rev: revision(rest)? },
             "log" => {
-                let rev = revision(rest)?;
-                let (path, limit) = log_query(query.unwrap_or_default())?;
-                return Ok(Self::Log { rev, path, limit });
+                let (since, rev) = match range(rest)? {
+                    Some((since, rev)) => (Some(since), rev),
+                    None => (None, revision(rest)?),
+                };
+                let LogQuery { path, limit, follow } = LogQuery::parse(query.unwrap_or_default())?;
+                return Ok(Self::Log { since, rev, path, limit, follow });
+            }
+            "diff" => {
+                let Some((before, after)) = range(rest)? else {
+                    return Err(Failure::invalid(format!("expected {DIFF}, found one revision")));
+                };
+                let path = query.map(diff_query).transpose()?.flatten();
+                return Ok(Self::Diff { before, after, path });
             }
             "refs" if rest.is_empty() && location == family => {
                 let after = query.map(refs_query).transpose()?;
                 return Ok(Self::Refs { after });
             }
-            _ => return Err(Failure::invalid(format!("expected {BLOB}, {TREE}, {COMMIT}, {LOG} or refs"))),
+            _ => {
+                return Err(Failure::invalid(format!(
+                    "expected {BLOB}, {TREE}, {COMMIT}, {LOG}, {DIFF}, {BLAME} or refs"
+                )));
+            }
         };
         match query {
             None => Ok(address),
-            Some(_) => Err(Failure::invalid("expected a query with `log` only")),
+            Some(_) => Err(Failure::invalid("expected a query with `log`, `diff` and `blame` only")),
         }
     }
 
-    /// Returns the revision, if the path has one.
-    pub(crate) fn rev(&self) -> Option<&BStr> {
-        match self {
-            Self::Blob { rev, .. } | Self::Tree { rev, .. } | Self::Commit { rev } | Self::Log { rev, .. } => {
-                Some(rev.as_bstr())
+    /// Returns the revisions in the path.
+    pub(crate) fn revs(&self) -> impl Iterator<Item = &BStr> {
+        let (one, two) = match self {
+            Self::Blob { rev, .. } | Self::Tree { rev, .. } | Self::Commit { rev } | Self::Blame { rev, .. } => {
+                (Some(rev), None)
             }
-            Self::Refs { .. } => None,
+            Self::Log { since, rev, .. } => (Some(rev), since.as_ref()),
+            Self::Diff { before, after, .. } => (Some(after), Some(before)),
+            Self::Refs { .. } => (None, None),
+        };
+        one.into_iter().chain(two).map(|rev| rev.as_bstr())
+    }
+}
+
+/// A range of lines, from one, both ends included.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum LineRange {
+    /// All lines.
+    All,
+    /// `a-b`, or `a-` to the end.
+    From(u32, u32),
+    /// `-n`: the last ones.
+    Last(u32),
+}
+
+impl LineRange {
+    fn parse(query: &str) -> Result<Self> {
+        let expected = || {
+            Failure::invalid(format!(
+                "expected `lines=` and a range such as 1-20, 20- or -20 in the query, found {query:?}"
+            ))
+        };
+        let (start, end) = match query.strip_prefix("lines=") {
+            Some("") => return Ok(Self::All),
+            Some(range) => range.split_once('-').ok_or_else(expected)?,
+            None => return Err(expected()),
+        };
+        let number = |text: &str| text.parse::<u32>().ok().filter(|number| *number > 0).ok_or_else(expected);
+        match (start, end) {
+            ("", last) => Ok(Self::Last(number(last)?)),
+            (start, "") => Ok(Self::From(number(start)?, u32::MAX)),
+            (start, end) if number(start)? <= number(end)? => Ok(Self::From(number(start)?, number(end)?)),
+            _ => Err(expected()),
+        }
+    }
+
+    /// Returns the lines of a file with so many, counted from zero.
+    pub(crate) fn of(self, count: u32) -> std::ops::Range<u32> {
+        match self {
+            Self::All => 0..count,
+            Self::From(start, end) => start.saturating_sub(1).min(count)..end.min(count),
+            Self::Last(number) => count.saturating_sub(number)..count,
         }
     }
 }
@@ -136,24 +227,60 @@ fn revision(segment: &str) -> Result<BString> {
     Ok(path::decode_segment_bytes(segment)?.into())
 }
 
-fn log_query(query: &str) -> Result<(Option<BString>, usize)> {
-    let (mut path, mut limit) = (None, DEFAULT_LOG_LIMIT);
-    for part in query.split('&').filter(|part| !part.is_empty()) {
-        match part.split_once('=') {
-            Some(("path", "")) => {}
-            Some(("path", value)) => path = Some(decode_query_path(value)?),
-            Some(("limit", value)) => match value.parse() {
-                Ok(number @ 1..=MAX_LOG_LIMIT) => limit = number,
+/// Parses a range `a..b` in a segment, either end of which may be missing and is `HEAD` then; `None` if it is none.
+fn range(segment: &str) -> Result<Option<(BString, BString)>> {
+    let Some((start, end)) = segment.split_once("..") else { return Ok(None) };
+    if end.starts_with('.') {
+        return Err(Failure::invalid("expected a range of two dots, `a..b`: merge bases are not computed"));
+    }
+    let end_of_range = |segment: &str| if segment.is_empty() { Ok("HEAD".into()) } else { revision(segment) };
+    Ok(Some((end_of_range(start)?, end_of_range(end)?)))
+}
+
+/// The query of a history.
+struct LogQuery {
+    path: Option<BString>,
+    limit: usize,
+    follow: bool,
+}
+
+impl LogQuery {
+    fn parse(query: &str) -> Result<Self> {
+        let mut parsed = Self { path: None, limit: DEFAULT_LOG_LIMIT, follow: false };
+        for part in query.split('&').filter(|part| !part.is_empty()) {
+            match part.split_once('=') {
+                Some(("path" | "limit" | "follow", "")) => {}
+                Some(("path", value)) => parsed.path = Some(decode_query_path(value)?),
+                Some(("limit", value)) => match value.parse() {
+                    Ok(number @ 1..=MAX_LOG_LIMIT) => parsed.limit = number,
+                    _ => {
+                        return Err(Failure::invalid(format!(
+                            "expected a limit from 1 to {MAX_LOG_LIMIT}, found {value:?}"
+                        )));
+                    }
+                },
+                Some(("follow", "true")) => parsed.follow = true,
+                Some(("follow", "false")) => parsed.follow = false,
                 _ => {
                     return Err(Failure::invalid(format!(
-                        "expected a limit from 1 to {MAX_LOG_LIMIT}, found {value:?}"
+                        "expected `path=`, `limit=` or `follow=true` in the query, found {part:?}"
                     )));
                 }
-            },
-            _ => return Err(Failure::invalid(format!("expected `path=` or `limit=` in the query, found {part:?}"))),
+            }
         }
+        if parsed.follow && parsed.path.is_none() {
+            return Err(Failure::invalid("expected `path=` and a file beside `follow=true`"));
+        }
+        Ok(parsed)
     }
-    Ok((path, limit))
+}
+
+fn diff_query(query: &str) -> Result<Option<BString>> {
+    match query.strip_prefix("path=").filter(|value| !value.contains(['&', '='])) {
+        Some("") => Ok(None),
+        Some(value) => decode_query_path(value).map(Some),
+        None => Err(Failure::invalid(format!("expected `path=` and a path in the query, found {query:?}"))),
+    }
 }
 
 /// Builds the path of the refs after one.
@@ -189,18 +316,49 @@ mod tests {
     fn each_family_is_recognized() {
         let (rev, path) = (BString::from("feature/x"), BString::from("a b/c"));
         let parse = |path: &str| Address::parse(path).unwrap();
+        let log = |path, limit| Address::Log { since: None, rev: rev.clone(), path, limit, follow: false };
         assert_eq!(parse("blob/feature%2Fx/a%20b/c"), Address::Blob { rev: rev.clone(), path: path.clone() });
         assert_eq!(parse("tree/feature%2Fx/a%20b/c"), Address::Tree { rev: rev.clone(), path: path.clone() });
         assert_eq!(parse("commit/feature%2Fx"), Address::Commit { rev: rev.clone() });
-        assert_eq!(parse("log/feature%2Fx"), Address::Log { rev: rev.clone(), path: None, limit: 50 });
+        assert_eq!(parse("log/feature%2Fx"), log(None, 50));
         for path in ["log/feature%2Fx?path=a%20b%2Fc&limit=3", "log/feature%2Fx?limit=3&path=a%20b/c/"] {
-            assert_eq!(parse(path), Address::Log { rev: rev.clone(), path: Some("a b/c".into()), limit: 3 }, "{path}");
+            assert_eq!(parse(path), log(Some("a b/c".into()), 3), "{path}");
         }
         assert_eq!(parse("refs"), Address::Refs { after: None });
         for path in ["refs?after=refs%2Fheads%2Fa%20b", "refs?after=refs/heads/a%20b"] {
             assert_eq!(parse(path), Address::Refs { after: Some("refs/heads/a b".into()) }, "{path}");
         }
         assert_eq!(parse(&refs_after("refs/heads/=&é".into())), Address::Refs { after: Some("refs/heads/=&é".into()) });
+    }
+
+    #[test]
+    fn a_range_has_two_ends_which_are_the_head_if_missing() {
+        let parse = |path: &str| Address::parse(path).unwrap();
+        for (path, before, after) in
+            [("v1..feature%2Fx", "v1", "feature/x"), ("v1..", "v1", "HEAD"), ("..v2", "HEAD", "v2")]
+        {
+            let (before, after) = (BString::from(before), BString::from(after));
+            let diff = Address::Diff { before: before.clone(), after: after.clone(), path: Some("a/b".into()) };
+            assert_eq!(parse(&format!("diff/{path}?path=a%2Fb")), diff);
+            let log = Address::Log { since: Some(before), rev: after, path: None, limit: 50, follow: false };
+            assert_eq!(parse(&format!("log/{path}")), log);
+        }
+        assert_eq!(parse("log/a..b").revs().collect::<Vec<_>>(), ["b", "a"]);
+    }
+
+    #[test]
+    fn lines_are_counted_from_one_and_both_ends_are_included() {
+        for (query, expected) in [
+            ("", 0..9),
+            ("?lines=", 0..9),
+            ("?lines=2-3", 1..3),
+            ("?lines=8-", 7..9),
+            ("?lines=-2", 7..9),
+            ("?lines=20-30", 9..9),
+        ] {
+            let Ok(Address::Blame { lines, .. }) = Address::parse(&format!("blame/main/a{query}")) else { panic!() };
+            assert_eq!(lines.of(9), expected, "{query}");
+        }
     }
 
     #[test]
@@ -230,9 +388,27 @@ mod tests {
         ] {
             assert!(invalid(path), "{path:?}");
         }
-        for path in
-            ["blob/main/a?x=1", "tree/main?limit=1", "log/main?skip=1", "log/main?limit=0", "log/main?limit=1001"]
-        {
+        for path in [
+            "blob/main/a?x=1",
+            "tree/main?limit=1",
+            "log/main?skip=1",
+            "log/main?limit=0",
+            "log/main?limit=1001",
+            "log/main?follow=true",
+            "log/a...b",
+            "log/a..b/c",
+            "diff/main",
+            "diff/a...b",
+            "diff/a..b?limit=1",
+            "diff/a..b?path=a&path=b",
+            "blame/main",
+            "blame/main/",
+            "blame/main/a?lines=0-1",
+            "blame/main/a?lines=3-2",
+            "blame/main/a?lines=3",
+            "blame/main/a?lines=-",
+            "blame/main/a?path=b",
+        ] {
             assert!(invalid(path), "{path:?}");
         }
     }

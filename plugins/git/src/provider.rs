@@ -13,32 +13,41 @@ pub struct Git {
     repository: Repository,
 }
 
+impl Git {
+    fn begin_call(&self) -> &Repository {
+        self.repository.begin_call();
+        &self.repository
+    }
+}
+
 impl Provider for Git {
     fn describe() -> Info {
         Info::new("git", env!("CARGO_PKG_VERSION"))
             .title("Git repository")
             .description(
                 "A git repository at any revision. `blob/REV/PATH` is a file and `tree/REV/PATH` a directory of it, \
-                 `commit/REV` a commit with its diff, `log/REV?path=PATH&limit=N` a history, `refs` all branches and \
-                 tags. REV is `HEAD`, a branch, a tag or the id of a commit (its beginning will do); slashes in it \
-                 are percent-encoded, as in `blob/feature%2Fx/README.md`.",
+                 `commit/REV` a commit with its diff, `diff/A..B?path=PATH` the differences of two revisions, \
+                 `log/REV?path=PATH&limit=N` a history (`log/A..B`: what B has and A has not), \
+                 `blame/REV/PATH?lines=1-20` the commit that each line of a file comes from, `refs` all branches and \
+                 tags. REV is `HEAD`, a branch, a tag or the id of a commit (its beginning will do), with operators such \
+                 as `main~2`; slashes and `^` in it are percent-encoded, as in `blob/feature%2Fx/README.md`.",
             )
             .watches(true)
     }
 
     fn open(config: &Config) -> Result<Self, Failure> {
         let settings = Settings::parse(config)?;
-        let repository = Repository::open(&settings.dir, settings.max_object())?;
+        let repository = Repository::open(&settings.dir, settings.max_object(), settings.refs.clone())?;
         Ok(Self { settings, repository })
     }
 
     fn list(&self, parent: Option<&str>, cursor: Option<&str>, limit: usize) -> Result<Page, Failure> {
         let Some(parent) = parent else {
-            return Ok(list::default_files(&self.repository, &self.settings, cursor, limit)?);
+            return Ok(list::default_files(self.begin_call(), &self.settings, cursor, limit)?);
         };
         match Address::parse(parent)? {
             Address::Tree { rev, path } => {
-                Ok(list::children(&self.repository, rev.as_ref(), path.as_ref(), cursor, limit)?)
+                Ok(list::children(self.begin_call(), rev.as_ref(), path.as_ref(), cursor, limit)?)
             }
             _ => {
                 // A missing resource is reported as not found rather than as not listable.
@@ -49,19 +58,19 @@ impl Provider for Git {
     }
 
     fn read(&self, path: &str) -> Result<Vec<Contents>, Failure> {
-        let mut contents = view::read(&self.repository, &self.settings, &Address::parse(path)?)?;
+        let mut contents = view::read(self.begin_call(), &self.settings, &Address::parse(path)?)?;
         contents.entry.path = path.to_owned();
         Ok(vec![contents])
     }
 
     fn stat(&self, path: &str) -> Result<Entry, Failure> {
-        let mut entry = view::stat(&self.repository, &Address::parse(path)?)?;
+        let mut entry = view::stat(self.begin_call(), &Address::parse(path)?)?;
         entry.path = path.to_owned();
         Ok(entry)
     }
 
     fn templates(&self) -> Vec<Template> {
-        let rev = "`rev` is `HEAD`, a branch, a tag or the id of a commit";
+        let rev = "`rev` is `HEAD`, a branch, a tag or the id of a commit, also as `main~2`";
         vec![
             Template::new(paths::BLOB, "blob")
                 .title("A file at a revision")
@@ -77,18 +86,33 @@ impl Provider for Git {
             Template::new(paths::LOG, "log")
                 .title("The history of a revision")
                 .description(format!(
-                    "Its commits, newest first, one per line: id, date, author, subject. {rev}; with `path`, those \
-                     that changed it; `limit` is the number of commits, 50 by default and at most 1000."
+                    "Its commits, newest first, one per line: id, date, author, subject. {rev}, or a range `v1..v2`; with \
+                     `path`, those that changed it, and with `follow=true` also under the former names of that file; \
+                     `limit` is the number of commits, 50 by default and at most 1000."
+                ))
+                .mime_type("text/plain"),
+            Template::new(paths::DIFF, "diff")
+                .title("The differences of two revisions")
+                .description(
+                    "The changed files, and their diff from `a` to `b`, which are revisions; with `path`, of that file or \
+                     directory only.",
+                )
+                .mime_type(view::DIFF),
+            Template::new(paths::BLAME, "blame")
+                .title("Where the lines of a file come from")
+                .description(format!(
+                    "One line per line of the file: the commit that it comes from, date, author, number, text. {rev}; \
+                     `lines` is a range such as `1-20`."
                 ))
                 .mime_type("text/plain"),
         ]
     }
 
     fn complete(&self, template: &str, argument: &Argument, known: &[Argument]) -> Result<Completion, Failure> {
-        Ok(complete::complete(&self.repository, &self.settings, template, argument, known)?)
+        Ok(complete::complete(self.begin_call(), &self.settings, template, argument, known)?)
     }
 
     fn changes(&self, watched: &[String], since: Option<&str>) -> Result<Changes, Failure> {
-        Ok(changes::changes(&self.repository, &self.settings, watched, since)?)
+        Ok(changes::changes(self.begin_call(), &self.settings, watched, since)?)
     }
 }

@@ -1,5 +1,6 @@
 //! The plugin's configuration: its `config` table.
 
+use crate::refs::RefFilter;
 use bstr::BString;
 use bytesize::ByteSize;
 use mcp_provider::{Config, Failure, Result};
@@ -22,6 +23,8 @@ pub(crate) struct Settings {
     pub(crate) dir: PathBuf,
     /// `rev`: the revision that is listed by default; without it, that of `HEAD`.
     pub(crate) rev: Option<BString>,
+    /// `refs`: the refs that are served.
+    pub(crate) refs: RefFilter,
     /// `max-blob`: the maximum size of a served file, in bytes.
     pub(crate) max_blob: u64,
     /// `max-diff`: the maximum size of a commit's diff, in bytes.
@@ -31,7 +34,7 @@ pub(crate) struct Settings {
 impl Settings {
     /// Parses the config. Unknown keys are errors.
     pub(crate) fn parse(config: &Config) -> Result<Self> {
-        const KNOWN: [&str; 4] = ["dir", "rev", "max-blob", "max-diff"];
+        const KNOWN: [&str; 5] = ["dir", "rev", "refs", "max-blob", "max-diff"];
         if let Some(unknown) = config.keys().find(|key| !KNOWN.contains(key)) {
             return Err(Failure::internal(format!("config key `{unknown}`: expected one of {}", KNOWN.join(", "))));
         }
@@ -39,6 +42,7 @@ impl Settings {
         Ok(Self {
             dir: config.get("dir").unwrap_or(DEFAULT_DIR).into(),
             rev: config.get("rev").map(BString::from),
+            refs: config.json("refs")?.map_or_else(|| Ok(RefFilter::default()), |refs| RefFilter::parse(&refs))?,
             max_blob: size("max-blob", DEFAULT_MAX_BLOB)?.as_u64(),
             max_diff: usize::try_from(size("max-diff", DEFAULT_MAX_DIFF)?.as_u64()).unwrap_or(usize::MAX),
         })
@@ -84,6 +88,6 @@ mod tests {
     #[test]
     fn a_key_that_is_not_known_is_refused_with_those_that_are() {
         let fault = Settings::parse(&Config::from_pairs([("branch", "main")])).unwrap_err().to_string();
-        assert_eq!(fault, "internal: config key `branch`: expected one of dir, rev, max-blob, max-diff");
+        assert_eq!(fault, "internal: config key `branch`: expected one of dir, rev, refs, max-blob, max-diff");
     }
 }

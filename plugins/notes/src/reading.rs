@@ -9,7 +9,10 @@ use mcp_provider::{Entry, Page, Result, keyset};
 use unicode_normalization::UnicodeNormalization;
 
 /// The maximum number of files that are sorted; a listing with more is in order of path.
-pub(crate) const MAX_SORTED: usize = 10_000;
+const MAX_SORTED: usize = 10_000;
+
+/// The maximum number of entries on a page, so that a page has less than the host accepts, whatever its notes say.
+const MAX_PAGE: usize = 100;
 
 /// An item with the key of its reading.
 struct Sorted {
@@ -18,7 +21,7 @@ struct Sorted {
 }
 
 /// Returns a page of what a walk shows, in order of the readings that `reading` returns; what has none is left out.
-/// Returns `None` if there are too many items.
+/// Returns `None` if the walk shows too many items.
 pub(crate) fn page(
     mut walk: Walk<'_>,
     cursor: Option<&str>,
@@ -26,18 +29,21 @@ pub(crate) fn page(
     reading: impl Fn(&Found) -> Option<String>,
     entry: impl Fn(&Found) -> Option<Entry>,
 ) -> Result<Option<Page>> {
-    let mut items: Vec<Sorted> = Vec::new();
+    let mut shown: Vec<Found> = Vec::new();
     while let Some(found) = walk.next_found()? {
-        if items.len() >= MAX_SORTED {
+        if shown.len() >= MAX_SORTED {
             return Ok(None);
         }
-        // The path makes the key unique.
-        if let Some(reading) = reading(&found) {
-            items.push(Sorted { key: format!("{}\0{}", sort_key(&reading), found.names), found });
-        }
+        shown.push(found);
     }
+    let sorted = |found: Found| {
+        // The path makes the key unique.
+        let key = format!("{}\0{}", sort_key(&reading(&found)?), found.names);
+        Some(Sorted { key, found })
+    };
+    let mut items: Vec<Sorted> = shown.into_iter().filter_map(sorted).collect();
     items.sort_unstable_by(|a, b| a.key.cmp(&b.key));
-    let page = keyset::page(items, cursor, limit, |item| item.key.as_str())?;
+    let page = keyset::page(items, cursor, limit.min(MAX_PAGE), |item| item.key.as_str())?;
     page.try_map(|item| Ok(entry(&item.found))).map(Some)
 }
 

@@ -15,7 +15,12 @@ import { build as bundle } from "esbuild";
 export class BuildError extends Error {}
 
 /** The world that has an interface beyond those of the basic one. */
-const WORLDS = { "wasi:filesystem": "provider-dirs", "wasi:cli": "provider-env", "wasi:keyvalue": "provider-keyvalue" };
+const WORLDS = {
+  "wasi:filesystem": "provider-dirs",
+  "wasi:cli": "provider-env",
+  "wasi:keyvalue": "provider-keyvalue",
+  "mcp-host:sql": "provider-sql",
+};
 const BASIC = ["wasi:config", "wasi:logging", "wasi:clocks", "wasi:io"];
 
 /** The WIT files: in the package, or in the repository that it is part of. */

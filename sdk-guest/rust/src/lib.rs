@@ -70,6 +70,7 @@
 //! - Paths: [`path`] encodes and decodes names, [`PathTemplate`] matches and expands paths.
 //! - HTTP, with the feature `http`: the module `http` sends requests.
 //! - Persistent state: [`keyvalue`].
+//! - Databases: [`sql`].
 //! - What it would like to be granted, for whoever writes the config: [`needs!`].
 //! - Helpers: [`mime`] guesses types from names, [`keyset`] paginates.
 
@@ -96,6 +97,7 @@ pub mod path;
 mod path_template;
 mod priority;
 mod provider;
+pub mod sql;
 mod template;
 mod timestamp;
 

@@ -10,6 +10,7 @@
 ///     "http": [{ "origin": "https://docs.rs", "why": "the pages" }],
 ///     "dirs": [{ "guest": "/repo", "mode": "ro", "why": "the repository" }],
 ///     "keyvalue": [{ "bucket": "pages", "why": "the cache" }],
+///     "sql": [{ "database": "shop", "why": "orders" }],
 ///     "env": [{ "name": "LANG", "why": "the language of titles" }],
 ///     "config": {
 ///         "rev": { "type": "string", "default": "HEAD", "why": "the revision that is listed" },
@@ -23,6 +24,7 @@
 /// | `http` | `origin`, as `grants.http` has it: `https://docs.rs`, `https://*.example.com` |
 /// | `dirs` | `guest`, the path at which the provider expects the directory, and `mode`: `ro` unless it is `rw` |
 /// | `keyvalue` | `bucket` |
+/// | `sql` | `database`, the name of a database |
 /// | `env` | `name` |
 /// | `config` | by key: `type` (`string`, `integer`, `float`, `boolean`, `array`, `table`), and `default`, or `required` (`true`) |
 ///

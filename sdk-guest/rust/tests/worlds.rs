@@ -19,6 +19,7 @@ worlds! {
     provider_env = "provider-env",
     provider_http = "provider-http",
     provider_keyvalue = "provider-keyvalue",
+    provider_sql = "provider-sql",
 }
 
 #[test]

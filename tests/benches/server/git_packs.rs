@@ -1,7 +1,8 @@
 //! Reads from git packs of different sizes: time and memory.
 //!
-//! The provider `git` serves through the host, over stdio, with `limits.memory = "64MiB"`. Hosts for all packs run at
-//! the same time and get their requests in turn, so that other load on the machine affects all of them alike. `git
+//! The provider `git` serves through the host, over stdio, with `limits.memory = "64MiB"`, with a fresh instance for each
+//! call and with reused ones. Hosts for all packs run at the same time and get their requests in turn, so that other
+//! load on the machine affects all of them alike. `git
 //! cat-file --batch` serves the same for comparison. The memory that a request needs is found by lowering the limit
 //! until requests fail.
 
@@ -25,14 +26,17 @@ const SIZES: [usize; 3] = [1, 64, 1024];
 const MEMORY_LIMIT: usize = 64;
 /// The memory limits that are tried, in MiB, in descending order.
 const MEMORY_LIMITS: [usize; 7] = [MEMORY_LIMIT, 32, 16, 8, 4, 3, 2];
-const HEADER: [&str; 8] = [
+const HEADER: [&str; 11] = [
     "request",
     "pack MiB",
     "objects",
     "median ms",
     "p99 ms",
     "ratio to 1 MiB",
+    "reused ms",
     "`git cat-file` ms",
+    "ratio to git",
+    "reused",
     "least memory MiB",
 ];
 
@@ -49,6 +53,11 @@ pub(crate) async fn run(options: &Options) {
         for (subject, times) in subjects.iter().zip(measured) {
             let median = percentile(&times.host, 0.5);
             let baseline = *baseline.get_or_insert(median);
+            let reused = percentile(&times.reused, 0.5);
+            let to_git = |show: &dyn Fn(Duration) -> String| match asked.object {
+                Some(_) => show(percentile(&times.git, 0.5)),
+                None => "–".to_owned(),
+            };
             let least = min_memory(&subject.pack, &asked.request).await;
             rows.push(vec![
                 asked.request.name.to_owned(),
@@ -57,7 +66,10 @@ pub(crate) async fn run(options: &Options) {
                 table::millis(median),
                 table::millis(percentile(&times.host, 0.99)),
                 table::ratio(median.as_secs_f64(), baseline.as_secs_f64()),
-                asked.object.map_or_else(|| "–".to_owned(), |_| table::millis(percentile(&times.git, 0.5))),
+                table::millis(reused),
+                to_git(&|git| table::millis(git)),
+                to_git(&|git| table::ratio(median.as_secs_f64(), git.as_secs_f64())),
+                to_git(&|git| table::ratio(reused.as_secs_f64(), git.as_secs_f64())),
                 least.map_or_else(|| format!("more than {MEMORY_LIMIT}"), |mebibytes| mebibytes.to_string()),
             ]);
         }
@@ -65,8 +77,9 @@ pub(crate) async fn run(options: &Options) {
     table::print("Git packs, with `limits.memory = \"64MiB\"`", &HEADER, rows);
     let mut peaks = Vec::new();
     for subject in subjects {
-        peaks.push(format!("{} MiB", table::mebibytes(subject.server.peak_memory())));
-        subject.server.end().await;
+        peaks.push(format!("{} MiB", table::mebibytes(subject.fresh.server.peak_memory())));
+        subject.fresh.end().await;
+        subject.reused.end().await;
         subject.git.end();
     }
     println!("\nPeak memory of the whole host process, by pack: {}.", peaks.join(", "));
@@ -97,22 +110,47 @@ struct PackBench {
     pack: GitPack,
     bytes: u64,
     objects: u64,
-    server: Server,
-    client: StdioClient,
+    fresh: HostBench,
+    reused: HostBench,
     git: CatFile,
-    /// Removed when this is dropped.
-    _config: WrittenConfig,
 }
 
 impl PackBench {
     async fn open(size: usize) -> Self {
         let pack = GitPack::open_or_create(size);
         let (bytes, objects) = pack.size();
-        let config = config(&pack, MEMORY_LIMIT);
+        let fresh = HostBench::start(plugin(&pack, MEMORY_LIMIT)).await;
+        let reused = HostBench::start(plugin(&pack, MEMORY_LIMIT).instances("max-calls", 1_000_000)).await;
+        let git = CatFile::start(&pack);
+        Self { pack, bytes, objects, fresh, reused, git }
+    }
+}
+
+/// A host that serves a pack, and its client.
+struct HostBench {
+    server: Server,
+    client: StdioClient,
+    /// Removed when this is dropped.
+    _config: WrittenConfig,
+}
+
+impl HostBench {
+    async fn start(plugin: Plugin) -> Self {
+        let config = config(plugin);
         let (server, client) = start_host(&config).await;
         assert!(client.send_for_text(&small_request()).await.contains(SMALL_TEXT.trim_end()), "the file has its text");
-        let git = CatFile::start(&pack);
-        Self { pack, bytes, objects, server, client, git, _config: config }
+        Self { server, client, _config: config }
+    }
+
+    /// Sends a request, and returns the time that it took.
+    async fn time(&self, request: &BenchRequest) -> Duration {
+        let start = Instant::now();
+        self.client.send(request).await;
+        start.elapsed()
+    }
+
+    async fn end(self) {
+        self.server.end().await;
     }
 }
 
@@ -120,6 +158,7 @@ impl PackBench {
 #[derive(Clone, Default)]
 struct ReadTimes {
     host: Vec<Duration>,
+    reused: Vec<Duration>,
     git: Vec<Duration>,
 }
 
@@ -127,9 +166,8 @@ async fn measure_times(subjects: &mut [PackBench], asked: &PackRequest, number: 
     let mut all = vec![ReadTimes::default(); subjects.len()];
     for _ in 0..number {
         for (subject, times) in subjects.iter_mut().zip(&mut all) {
-            let start = Instant::now();
-            subject.client.send(&asked.request).await;
-            times.host.push(start.elapsed());
+            times.host.push(subject.fresh.time(&asked.request).await);
+            times.reused.push(subject.reused.time(&asked.request).await);
             if let Some(object) = asked.object {
                 let start = Instant::now();
                 subject.git.read(object);
@@ -139,6 +177,7 @@ async fn measure_times(subjects: &mut [PackBench], asked: &PackRequest, number: 
     }
     for times in &mut all {
         times.host.sort_unstable();
+        times.reused.sort_unstable();
         times.git.sort_unstable();
     }
     all
@@ -148,7 +187,7 @@ async fn measure_times(subjects: &mut [PackBench], asked: &PackRequest, number: 
 async fn min_memory(pack: &GitPack, question: &BenchRequest) -> Option<usize> {
     let mut least = None;
     for limit in MEMORY_LIMITS {
-        let config = config(pack, limit);
+        let config = config(plugin(pack, limit));
         let (server, client) = start_host(&config).await;
         let answer = client.send_for_text(question).await;
         server.end().await;
@@ -160,8 +199,11 @@ async fn min_memory(pack: &GitPack, question: &BenchRequest) -> Option<usize> {
     least
 }
 
-fn config(pack: &GitPack, mebibytes: usize) -> WrittenConfig {
-    let plugin = Plugin::git("pack", pack.path()).limit("memory", format!("{mebibytes}MiB"));
+fn plugin(pack: &GitPack, mebibytes: usize) -> Plugin {
+    Plugin::git("pack", pack.path()).limit("memory", format!("{mebibytes}MiB"))
+}
+
+fn config(plugin: Plugin) -> WrittenConfig {
     ConfigFile::new().page_size(100).allow_all().plugin(plugin).write()
 }
 

@@ -1,6 +1,7 @@
 //! The providers that ship with the host.
 
 mod configuration;
+mod database;
 mod files;
 mod git;
 mod http_cache;

@@ -40,6 +40,12 @@ pub(super) fn render(name: &str, component: &Path, digest: Digest, needs: &Needs
     table.list("grants.http", needs.http.iter().map(|need| (string(&need.origin.to_string()), need.why.as_deref())));
     table
         .list("grants.keyvalue", needs.keyvalue.iter().map(|need| (string(need.bucket.as_str()), need.why.as_deref())));
+    table.list(
+        "grants.sql",
+        needs.sql.iter().map(|need| {
+            (format!("{{ name = {}, url = {{ env = \"URL\" }} }}", string(need.database.as_str())), need.why.as_deref())
+        }),
+    );
     for need in &needs.env {
         let (key, value) = (key(need.name.as_str()), string(need.name.as_str()));
         table.commented(&format!("grants.env.{key} = {{ env = {value} }}"), need.why.as_deref());
@@ -167,6 +173,7 @@ mod tests {
                 "http": [{ "origin": "https://docs.rs", "why": "pages" }, { "origin": "https://*.example.com" }],
                 "dirs": [{ "guest": "/repo", "why": "the repository" }, { "guest": "/drafts", "mode": "rw" }],
                 "keyvalue": [{ "bucket": "pages" }],
+                "sql": [{ "database": "shop", "why": "orders" }],
                 "env": [{ "name": "LANG", "why": "titles" }],
                 "config": {
                     "rev": { "type": "string", "default": "HEAD", "why": "the revision" },
@@ -192,6 +199,9 @@ mod tests {
              ]\n\
              grants.keyvalue = [\n    \
                  \"pages\",\n\
+             ]\n\
+             grants.sql = [\n    \
+                 {{ name = \"shop\", url = {{ env = \"URL\" }} }},   # orders\n\
              ]\n\
              grants.env.LANG = {{ env = \"LANG\" }}   # titles\n\
              # config.rev = \"HEAD\"   # string: the revision\n\

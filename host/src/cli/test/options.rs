@@ -1,9 +1,11 @@
 //! The options of a provider: what it is granted and configured with.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::config;
-use crate::config::grants::{BucketName, DirGrant, GuestPath, HttpGrant, KeyvalueGrant, Mode};
+use crate::config::grants::{
+    BucketName, DatabaseName, DirGrant, GuestPath, HttpGrant, KeyvalueGrant, Mode, SqlGrant, SqlUrl,
+};
 use crate::net::OriginPattern;
 
 /// What a provider is granted and configured with.
@@ -25,6 +27,10 @@ pub(in crate::cli) struct ProviderOptions {
     #[arg(long, value_name = "BUCKET")]
     keyvalue: Vec<BucketName>,
 
+    /// Grant an SQL database, such as `shop=sqlite:shop.db`; may be repeated. A URL with a password belongs in a config
+    #[arg(long, value_name = "NAME=URL", value_parser = parse_database)]
+    sql: Vec<(DatabaseName, SqlUrl)>,
+
     /// Begin with the grants, the config and the limits of that plugin of the config
     #[arg(long, value_name = "NAME")]
     plugin: Option<String>,
@@ -41,6 +47,7 @@ impl ProviderOptions {
         plugin.config.extend(self.set.iter().cloned());
         plugin.grants.dirs.extend(self.dirs.iter().cloned());
         plugin.grants.keyvalue.extend(self.keyvalue.iter().map(|name| (name.clone(), KeyvalueGrant::default())));
+        plugin.grants.sql.extend(self.sql.iter().map(|(name, url)| (name.clone(), SqlGrant::new(url.clone()))));
         for origin in &self.http {
             // An origin that is granted already keeps its grant, which may have a credential.
             let _ = plugin.grants.http.add(HttpGrant::new(origin.clone()));
@@ -54,6 +61,12 @@ fn parse_setting(text: &str) -> Result<(String, String), String> {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => Err("expected KEY=VALUE, such as `rev=main`".to_owned()),
     }
+}
+
+fn parse_database(text: &str) -> Result<(DatabaseName, SqlUrl), String> {
+    let (name, url) = text.split_once('=').ok_or("expected NAME=URL, such as `shop=sqlite:shop.db`")?;
+    let name = name.parse::<DatabaseName>().map_err(|error| error.to_string())?;
+    Ok((name, SqlUrl::parse(url, Path::new("")).map_err(|error| error.to_string())?))
 }
 
 fn parse_dir(text: &str) -> Result<(GuestPath, DirGrant), String> {

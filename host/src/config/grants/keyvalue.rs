@@ -39,6 +39,7 @@ use std::str::FromStr;
 
 use toml::de::DeValue;
 
+use super::name;
 use crate::config::count::Count;
 use crate::config::error::{Diagnostic, Suggest, quote};
 use crate::config::reader::{Documented, FromNode, KeyDocs, Node, Schema, Table};
@@ -63,8 +64,6 @@ pub struct KeyvalueGrant {
 pub struct BucketName(String);
 
 impl BucketName {
-    const MAX_LEN: usize = 64;
-
     /// Returns the name as text.
     pub fn as_str(&self) -> &str {
         &self.0
@@ -81,7 +80,7 @@ impl Suggest for BucketNameError {
         format!(
             "write the name that the provider opens: 1 to {} of a-z, A-Z, 0-9, `-`, `_` and `.`, beginning with a letter \
              or digit, such as {}",
-            BucketName::MAX_LEN,
+            name::MAX_LEN,
             BucketName::example()
         )
     }
@@ -91,13 +90,7 @@ impl FromStr for BucketName {
     type Err = BucketNameError;
 
     fn from_str(text: &str) -> Result<Self, BucketNameError> {
-        let begins_well = text.starts_with(|c: char| c.is_ascii_alphanumeric());
-        let is_plain = text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
-        if begins_well && is_plain && text.len() <= Self::MAX_LEN {
-            Ok(Self(text.to_owned()))
-        } else {
-            Err(BucketNameError(text.to_owned()))
-        }
+        if name::is_valid(text) { Ok(Self(text.to_owned())) } else { Err(BucketNameError(text.to_owned())) }
     }
 }
 
@@ -115,7 +108,7 @@ impl FromNode for BucketName {
     }
 
     fn schema() -> Schema {
-        Schema::pattern("^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$")
+        Schema::pattern(name::PATTERN)
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {

@@ -255,6 +255,20 @@ fn buckets_are_granted_with_their_quotas() {
 }
 
 #[test]
+fn databases_are_granted_with_their_bounds() {
+    let config = valid("everything.toml");
+    let databases = &config.plugins[0].grants.sql;
+    let shop = &databases[&"shop".parse().unwrap()];
+    let schemas: Vec<_> = shop.schemas.iter().map(SchemaName::as_str).collect();
+    assert_eq!((schemas, shop.ca.is_some(), shop.allow_writing_role), (vec!["api", "public"], true, true));
+    assert_eq!((shop.max_rows.get(), shop.max_bytes.bytes(), shop.connections.get()), (500, MIB, 2));
+    assert!(matches!(shop.url, SqlUrl::Postgresql(_)) && !format!("{shop:?}").contains("hunter2"));
+    let local = &databases[&"local".parse().unwrap()];
+    assert!(matches!(&local.url, SqlUrl::Sqlite(file) if file.is_absolute() && file.ends_with("shop.db")));
+    assert!(config.plugins[1].grants.sql.is_empty());
+}
+
+#[test]
 fn limits_are_read_as_people_write_them() {
     let config = valid("everything.toml");
     let limits = &config.plugins[0].limits;

@@ -67,8 +67,12 @@ impl Needs {
         let grants = &plugin.grants;
         let buckets = self.keyvalue.iter().filter(|need| !grants.keyvalue.contains_key(&need.bucket));
         let variables = self.env.iter().filter(|need| !grants.env.contains_key(&need.name));
+        let databases = self.sql.iter().filter(|need| !grants.sql.contains_key(&need.database));
         let buckets = buckets.map(|need| not_granted("grants.keyvalue", need.bucket.as_str(), need.why.as_deref()));
-        buckets.chain(variables.map(|need| not_granted("grants.env", need.name.as_str(), need.why.as_deref())))
+        let databases = databases.map(|need| not_granted("grants.sql", need.database.as_str(), need.why.as_deref()));
+        buckets
+            .chain(databases)
+            .chain(variables.map(|need| not_granted("grants.env", need.name.as_str(), need.why.as_deref())))
     }
 
     fn config_notes<'a>(&'a self, plugin: &'a config::Plugin) -> impl Iterator<Item = String> + 'a {
@@ -123,7 +127,7 @@ mod tests {
 
     use super::*;
     use crate::config::Secret;
-    use crate::config::grants::{DirGrant, HttpGrant, KeyvalueGrant};
+    use crate::config::grants::{DirGrant, HttpGrant, KeyvalueGrant, SqlGrant, SqlUrl};
 
     fn plugin() -> config::Plugin {
         config::Plugin::new("web".parse().unwrap(), "web.wasm", "web://".parse().unwrap())
@@ -139,6 +143,7 @@ mod tests {
             "http": [{ "origin": "https://docs.rs", "why": "pages" }],
             "dirs": [{ "guest": "/repo" }, { "guest": "/drafts", "mode": "rw" }],
             "keyvalue": [{ "bucket": "pages" }],
+            "sql": [{ "database": "shop" }],
             "env": [{ "name": "LANG" }],
             "config": { "rev": { "type": "string", "required": true }, "a": { "type": "string" }, "most": { "type": "integer", "default": 1 } },
         }));
@@ -149,6 +154,7 @@ mod tests {
                 "it asks for `/repo (ro)` in `grants.dirs`, which is not granted",
                 "it asks for `/drafts (rw)` in `grants.dirs`, which is not granted",
                 "it asks for `pages` in `grants.keyvalue`, which is not granted",
+                "it asks for `shop` in `grants.sql`, which is not granted",
                 "it asks for `LANG` in `grants.env`, which is not granted",
                 "it reads `config.rev` (string), which is required and not set",
             ]
@@ -160,6 +166,7 @@ mod tests {
             grants.dirs.insert(guest.parse().unwrap(), DirGrant { host: "/srv".into(), mode: Mode::ReadOnly });
         }
         grants.keyvalue.insert("pages".parse().unwrap(), KeyvalueGrant::default());
+        grants.sql.insert("shop".parse().unwrap(), SqlGrant::new(SqlUrl::Sqlite("/srv/shop.db".into())));
         grants.env.insert("LANG".parse().unwrap(), Secret::new("ja".to_owned()));
         granted.config.insert("rev".to_owned(), "main".to_owned());
         assert_eq!(needs.notes(&granted), ["it asks for `/drafts (rw)` in `grants.dirs`, and is granted it read-only"]);

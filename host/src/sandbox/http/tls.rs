@@ -37,10 +37,23 @@ impl TlsRoots {
     }
 
     async fn new_client(&self, more: &[CertificateDer<'static>]) -> Result<TlsClient, ExchangeError> {
+        let mut config = self.client_config(more).await.map_err(ExchangeError::Tls)?;
+        config.alpn_protocols = vec![b"http/1.1".to_vec()];
+        Ok(TlsClient(TlsConnector::from(Arc::new(config))))
+    }
+
+    /// Creates the configuration of a client that trusts `more` in addition to this machine's authorities.
+    pub(crate) async fn client_config(&self, more: &[CertificateDer<'static>]) -> Result<ClientConfig, rustls::Error> {
         let system_certificates = self.system_certificates.get_or_init(system_certificates::load).await;
-        let mut store = RootCertStore::empty();
-        store.add_parsable_certificates(system_certificates.iter().chain(more).cloned());
-        TlsClient::new(store)
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(system_certificates.iter().chain(more).cloned());
+        let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        // A resumed session would reveal to a server that two plugins run on one machine.
+        config.resumption = Resumption::disabled();
+        Ok(config)
     }
 }
 
@@ -48,18 +61,6 @@ impl TlsRoots {
 pub(super) struct TlsClient(TlsConnector);
 
 impl TlsClient {
-    fn new(roots: RootCertStore) -> Result<Self, ExchangeError> {
-        let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
-            .with_safe_default_protocol_versions()
-            .map_err(ExchangeError::Tls)?
-            .with_root_certificates(roots)
-            .with_no_client_auth();
-        config.alpn_protocols = vec![b"http/1.1".to_vec()];
-        // A resumed session would reveal to a server that two plugins run on one machine.
-        config.resumption = Resumption::disabled();
-        Ok(Self(TlsConnector::from(Arc::new(config))))
-    }
-
     /// Performs the TLS handshake, which verifies that the server is `host`.
     pub(super) async fn handshake(
         &self,

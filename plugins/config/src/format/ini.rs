@@ -4,6 +4,7 @@
 use super::Fault;
 use configparser::ini::Ini;
 use serde_json::{Map, Value};
+use std::collections::HashMap;
 
 /// The section of keys before the first section: a name that no section can have.
 const ROOT: &str = "\n";
@@ -14,19 +15,14 @@ pub(super) fn parse(text: &str) -> Result<Value, Fault> {
     ini.set_default_section(ROOT);
     ini.set_inline_comment_symbols(Some(&[]));
     ini.set_multiline(true);
-    let sections = ini.read(text.to_owned()).map_err(|error| fault(&error))?;
-    let mut root = Map::new();
+    let mut sections = ini.read(text.to_owned()).map_err(|error| fault(&error))?;
+    let values = |keys: HashMap<String, Option<String>>| -> Map<String, Value> {
+        keys.into_iter().map(|(key, value)| (key, value.map_or(Value::Null, Value::String))).collect()
+    };
+    let mut root = values(sections.remove(ROOT).unwrap_or_default());
     for (name, keys) in sections {
-        let keys = keys.into_iter().map(|(key, value)| (key, value.map_or(Value::Null, Value::String)));
-        if name == ROOT {
-            root.extend(keys);
-        } else {
-            let section: Map<String, Value> = keys.collect();
-            if root.insert(name, Value::Object(section)).is_some() {
-                return Err(
-                    "line 1: expected different names for sections and for keys before the first one".to_owned()
-                );
-            }
+        if root.insert(name, Value::Object(values(keys))).is_some() {
+            return Err("line 1: expected different names for sections and for keys before the first one".to_owned());
         }
     }
     Ok(Value::Object(root))

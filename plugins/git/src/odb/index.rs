@@ -5,7 +5,7 @@
 
 use crate::block_cache::{BlockCache, BlockFile};
 use crate::error::{Error, Result};
-use crate::odb::table::{FAN_OUT, IdTable};
+use crate::id_table::{FAN_OUT, IdTable};
 use gix_hash::{Kind, ObjectId, Prefix, oid};
 use std::path::Path;
 use std::rc::Rc;
@@ -34,7 +34,7 @@ enum Offsets {
 impl Index {
     /// Opens an index; `None` if the file does not exist.
     pub(crate) fn open(path: &Path, cache: &Rc<BlockCache>, hash: Kind) -> Result<Option<Self>> {
-        let Some(file) = BlockFile::open(path, cache)? else { return Ok(None) };
+        let Some(file) = BlockFile::open_table(path, cache)? else { return Ok(None) };
         let ids = hash.len_in_bytes() as u64;
         let index = if file.u32(0)? == MAGIC {
             match file.u32(4)? {

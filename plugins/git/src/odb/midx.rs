@@ -4,9 +4,10 @@
 //! every pack. The caller ignores a damaged or incremental (chained) one: the packs' own indexes contain the same.
 
 use crate::block_cache::{BlockCache, BlockFile};
+use crate::chunks::Chunks;
 use crate::error::{Error, Result};
+use crate::id_table::{FAN_OUT, IdTable};
 use crate::odb::index::resolve_offset;
-use crate::odb::table::{FAN_OUT, IdTable};
 use gix_hash::{Kind, ObjectId, Prefix, oid};
 use std::ops::Range;
 use std::path::Path;
@@ -14,9 +15,6 @@ use std::rc::Rc;
 
 /// The size of the header before the chunk table, in bytes.
 const HEADER: u64 = 12;
-
-/// The size of a chunk table entry in bytes: a 4-byte name and an 8-byte offset.
-const CHUNK: u64 = 12;
 
 /// The maximum size of the pack names, in bytes.
 const MAX_NAMES_SIZE: u64 = 4 * 1024 * 1024;
@@ -35,7 +33,7 @@ pub(crate) struct Midx {
 impl Midx {
     /// Opens a multi-pack index; `None` if the file does not exist.
     pub(crate) fn open(path: &Path, cache: &Rc<BlockCache>, hash: Kind) -> Result<Option<Self>> {
-        let Some(file) = BlockFile::open(path, cache)? else { return Ok(None) };
+        let Some(file) = BlockFile::open_table(path, cache)? else { return Ok(None) };
         let mut header = [0; HEADER as usize];
         file.read_exact(0, &mut header)?;
         let [b'M', b'I', b'D', b'X', version, id_version, chunks, bases, packs @ ..] = header else {
@@ -49,7 +47,7 @@ impl Midx {
                 path.display()
             )));
         }
-        let chunks = Chunks::read(&file, chunks)?;
+        let chunks = Chunks::read(&file, HEADER, chunks)?;
         let fan_out = chunks.require(&file, *b"OIDF", FAN_OUT)?.start;
         let count = file.u32(fan_out.saturating_add(FAN_OUT).saturating_sub(4))?;
         let stride = hash.len_in_bytes() as u64;
@@ -82,41 +80,6 @@ impl Midx {
     /// Calls `take` for each object whose id starts with a prefix, until it returns false.
     pub(crate) fn for_each_with_prefix(&self, prefix: &Prefix, take: impl FnMut(ObjectId) -> bool) -> Result<()> {
         self.table.for_each_with_prefix(&self.file, prefix, take)
-    }
-}
-
-/// The chunks of the file, by name.
-struct Chunks(Vec<([u8; 4], Range<u64>)>);
-
-impl Chunks {
-    fn read(file: &BlockFile, count: u8) -> Result<Self> {
-        let entry = |n: u8| {
-            let at = HEADER.saturating_add(CHUNK.saturating_mul(n.into()));
-            Ok::<_, Error>((file.u32(at)?.to_be_bytes(), file.u64(at.saturating_add(4))?))
-        };
-        let mut chunks = Vec::with_capacity(count.into());
-        for n in 0..count {
-            let (name, start) = entry(n)?;
-            // The entry after the last has no name; its offset is the end of the last chunk.
-            let (_, end) = entry(n.saturating_add(1))?;
-            if start > end || end > file.size() {
-                return Err(file.corrupt(format!("chunk {n} spans {start} to {end} of {} bytes", file.size())));
-            }
-            chunks.push((name, start..end));
-        }
-        Ok(Self(chunks))
-    }
-
-    fn find(&self, name: [u8; 4]) -> Option<Range<u64>> {
-        self.0.iter().find(|(other, _)| *other == name).map(|(_, chunk)| chunk.clone())
-    }
-
-    fn require(&self, file: &BlockFile, name: [u8; 4], size: u64) -> Result<Range<u64>> {
-        match self.find(name) {
-            Some(chunk) if chunk.end.saturating_sub(chunk.start) >= size => Ok(chunk),
-            Some(_) => Err(file.corrupt(format!("chunk {} is too short", name.escape_ascii()))),
-            None => Err(file.corrupt(format!("it has no chunk {}", name.escape_ascii()))),
-        }
     }
 }
 

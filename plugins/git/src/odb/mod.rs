@@ -13,7 +13,6 @@ mod loose;
 mod midx;
 mod pack;
 mod packs;
-mod table;
 
 use crate::block_cache::BlockCache;
 use crate::error::{Error, Result};
@@ -126,22 +125,32 @@ impl Odb {
         Ok(object.data)
     }
 
-    /// Returns up to `limit` objects whose ids start with a prefix.
-    pub(crate) fn find_by_prefix(&self, prefix: &Prefix, limit: usize) -> Result<Candidates> {
+    /// Returns up to `limit` objects whose ids start with a prefix, of those that are wanted.
+    pub(crate) fn find_by_prefix(
+        &self,
+        prefix: &Prefix,
+        limit: usize,
+        is_wanted: impl Fn(&oid) -> Result<bool>,
+    ) -> Result<Candidates> {
         let mut candidates = Candidates::default();
-        let mut take = |id| {
-            if candidates.ids.len() < limit || candidates.ids.contains(&id) {
-                candidates.ids.insert(id);
-            } else {
-                candidates.has_more = true;
+        let mut fault = None;
+        let mut take = |id: ObjectId| {
+            if candidates.ids.contains(&id) {
+                return true;
             }
-            !candidates.has_more
+            match is_wanted(&id) {
+                Ok(true) if candidates.ids.len() < limit => drop(candidates.ids.insert(id)),
+                Ok(true) => candidates.has_more = true,
+                Ok(false) => {}
+                Err(error) => fault = Some(error),
+            }
+            !candidates.has_more && fault.is_none()
         };
         for directory in [&self.own].into_iter().chain(self.alternates()?) {
             directory.packs.for_each_with_prefix(prefix, &mut take)?;
             loose::for_each_with_prefix(&directory.path, prefix, self.hash, &mut take)?;
         }
-        Ok(candidates)
+        fault.map_or(Ok(candidates), Err)
     }
 
     fn locate(&self, id: &oid) -> Result<Option<ObjectLocation>> {

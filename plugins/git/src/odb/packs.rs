@@ -17,6 +17,9 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::time::SystemTime;
 
+/// The file name of the multi-pack index.
+const MULTI_PACK_INDEX: &str = "multi-pack-index";
+
 /// The packs of one object directory.
 pub(crate) struct Packs {
     directory: PathBuf,
@@ -24,7 +27,7 @@ pub(crate) struct Packs {
     cache: Rc<BlockCache>,
     pack_set: RefCell<Option<Rc<PackSet>>>,
     last_hit: RefCell<Option<Rc<Pack>>>,
-    /// The directory's modification time at the last scan.
+    /// The directory's modification time before the last scan, once a lookup has failed.
     scanned_mtime: Cell<Option<SystemTime>>,
 }
 
@@ -96,9 +99,14 @@ impl Packs {
 
     /// Rescans the directory if its entries changed. Packs that still exist stay open.
     pub(crate) fn rescan_if_changed(&self) -> Result<()> {
-        let before = self.scanned_mtime.get();
-        let is_same = self.pack_set.borrow().is_some() && before.is_some() && before == self.mtime();
-        if is_same { Ok(()) } else { self.scan() }
+        let mtime = self.mtime();
+        let is_same = self.pack_set.borrow().is_some() && mtime.is_some() && mtime == self.scanned_mtime.get();
+        if is_same {
+            return Ok(());
+        }
+        self.scan()?;
+        self.scanned_mtime.set(mtime);
+        Ok(())
     }
 
     fn mtime(&self) -> Option<SystemTime> {
@@ -106,13 +114,15 @@ impl Packs {
     }
 
     fn scan(&self) -> Result<()> {
-        self.scanned_mtime.set(self.mtime());
         let listed = files::list(&self.directory)?;
-        let midx =
-            Midx::open(&self.directory.join("multi-pack-index"), &self.cache, self.hash).unwrap_or_else(|error| {
-                log::warn!("multi-pack index ignored: {error}");
-                None
-            });
+        let midx = match listed.iter().any(|file| file.name == MULTI_PACK_INDEX) {
+            true => Midx::open(&self.directory.join(MULTI_PACK_INDEX), &self.cache, self.hash),
+            false => Ok(None),
+        };
+        let midx = midx.unwrap_or_else(|error| {
+            log::warn!("multi-pack index ignored: {error}");
+            None
+        });
         let before = self.pack_set.borrow_mut().take();
         let pack = |name: &str| {
             let stem = self.directory.join(name);

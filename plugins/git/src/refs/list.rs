@@ -1,13 +1,15 @@
-//! Iteration over all refs below `refs/`, sorted by name, from any name on.
+//! Iteration over all refs below `refs/` that are served, sorted by name, from any name on.
 //!
 //! Everything is read lazily. Loose refs are one file each: names are read and sorted one directory at a time, and a
 //! ref's file is read only when the iterator reaches it; `packed-refs` is read from the position of the start name. So
 //! the cost depends on the number of refs consumed.
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::files;
 use crate::refs::packed::PackedIter;
+use crate::refs::reftable::StackIter;
 use crate::refs::{MAX_LOOSE_SIZE, PER_WORKTREE, Reference, Refs};
+use crate::repo::RefStorage;
 use bstr::{BStr, BString, ByteSlice};
 use std::cmp::Ordering;
 use std::iter::Peekable;
@@ -21,9 +23,20 @@ const MAX_BUFFERED_NAMES: usize = 100_000;
 /// An iterator over the refs after a name. Damaged refs are skipped with a warning.
 pub(crate) struct RefIter<'a> {
     refs: &'a Refs<'a>,
-    loose: Peekable<LooseNames<'a>>,
-    packed: Option<Peekable<PackedIter<'a>>>,
+    source: Source<'a>,
     loose_reads: usize,
+}
+
+/// Where the refs come from.
+enum Source<'a> {
+    Files { loose: Peekable<LooseNames<'a>>, packed: Option<Peekable<PackedIter<'a>>> },
+    Tables(Tables),
+}
+
+/// The refs in reftables: those of the repository, and those of the worktree alone.
+pub(super) struct Tables {
+    shared: Peekable<StackIter>,
+    own: Option<Peekable<StackIter>>,
 }
 
 /// An iterator over the names of loose refs, sorted, whether or not the file contains a ref.
@@ -45,9 +58,14 @@ struct Level {
 impl<'a> RefIter<'a> {
     /// Creates an iterator over the refs after a name, with the current `packed-refs`; an empty name starts at the
     /// beginning.
-    pub(super) fn new(refs: &'a Refs<'a>, packed: Option<PackedIter<'a>>, behind: &BStr) -> Self {
+    pub(super) fn of_files(refs: &'a Refs<'a>, packed: Option<PackedIter<'a>>, behind: &BStr) -> Self {
         let loose = LooseNames::new(refs, behind).peekable();
-        Self { refs, loose, packed: packed.map(Iterator::peekable), loose_reads: 0 }
+        Self { refs, source: Source::Files { loose, packed: packed.map(Iterator::peekable) }, loose_reads: 0 }
+    }
+
+    /// Creates an iterator over the refs in reftables.
+    pub(super) fn of_tables(refs: &'a Refs<'a>, tables: Tables) -> Self {
+        Self { refs, source: Source::Tables(tables), loose_reads: 0 }
     }
 
     /// Returns the number of loose ref files read so far.
@@ -55,29 +73,30 @@ impl<'a> RefIter<'a> {
         self.loose_reads
     }
 
-    /// Finds the next valid packed ref, and returns the order of its name relative to the next loose one.
-    fn next_order(&mut self) -> Option<Ordering> {
-        let packed = loop {
-            match self.packed.as_mut().and_then(Peekable::peek) {
-                Some(Err(error)) => log::warn!("ref skipped: {error}"),
-                Some(Ok(packed)) => break Some(packed),
-                None => break None,
-            }
-            self.packed.as_mut().and_then(Iterator::next);
+    /// Returns the next ref, whether or not it is served.
+    fn next_ref(&mut self) -> Option<Reference> {
+        let (loose, packed) = match &mut self.source {
+            Source::Tables(tables) => return tables.next_ref(),
+            Source::Files { loose, packed } => (loose, packed),
         };
-        match (packed, self.loose.peek()) {
-            (None, None) => None,
-            (Some(_), None) => Some(Ordering::Less),
-            (None, Some(_)) => Some(Ordering::Greater),
-            (Some(packed), Some(loose)) => Some(packed.name.as_bytes().cmp(loose.as_bytes())),
+        loop {
+            let order = next_order(loose, packed)?;
+            let packed = match order {
+                Ordering::Less | Ordering::Equal => packed.as_mut().and_then(Iterator::next).and_then(Result::ok),
+                Ordering::Greater => None,
+            };
+            if order == Ordering::Less {
+                return packed;
+            }
+            // If a ref is in both places, the loose one takes precedence, unless it is damaged.
+            let name = loose.next()?;
+            self.loose_reads = self.loose_reads.saturating_add(1);
+            let found = self.refs.find(name.as_str().into());
+            let found = found.inspect_err(|error| log::warn!("ref skipped: {error}")).ok().flatten();
+            if let Some(found) = found.or(packed) {
+                return Some(found);
+            }
         }
-    }
-
-    /// Reads the loose ref with a name; `None` if it was just deleted.
-    fn loose(&mut self, name: &str) -> Option<Reference> {
-        self.loose_reads = self.loose_reads.saturating_add(1);
-        let found = self.refs.find(name.into());
-        found.inspect_err(|error| log::warn!("ref skipped: {error}")).ok().flatten()
     }
 }
 
@@ -86,19 +105,47 @@ impl Iterator for RefIter<'_> {
 
     fn next(&mut self) -> Option<Reference> {
         loop {
-            let order = self.next_order()?;
-            let packed = match order {
-                Ordering::Less | Ordering::Equal => self.packed.as_mut().and_then(Iterator::next).and_then(Result::ok),
-                Ordering::Greater => None,
-            };
-            if order == Ordering::Less {
-                return packed;
-            }
-            // If a ref is in both places, the loose one takes precedence, unless it is damaged.
-            let name = self.loose.next()?;
-            if let Some(found) = self.loose(&name).or(packed) {
+            let found = self.next_ref()?;
+            if self.refs.filter.allows(found.name.as_ref()) {
                 return Some(found);
             }
+        }
+    }
+}
+
+/// Finds the next valid packed ref, and returns the order of its name relative to the next loose one.
+fn next_order(loose: &mut Peekable<LooseNames<'_>>, packed: &mut Option<Peekable<PackedIter<'_>>>) -> Option<Ordering> {
+    let packed = loop {
+        match packed.as_mut().and_then(Peekable::peek) {
+            Some(Err(error)) => log::warn!("ref skipped: {error}"),
+            Some(Ok(packed)) => break Some(packed),
+            None => break None,
+        }
+        packed.as_mut().and_then(Iterator::next);
+    };
+    match (packed, loose.peek()) {
+        (None, None) => None,
+        (Some(_), None) => Some(Ordering::Less),
+        (None, Some(_)) => Some(Ordering::Greater),
+        (Some(packed), Some(loose)) => Some(packed.name.as_bytes().cmp(loose.as_bytes())),
+    }
+}
+
+impl Tables {
+    /// Returns the next ref below `refs/`. A ref is in the tables of the repository or in those of the worktree,
+    /// according to its name.
+    fn next_ref(&mut self) -> Option<Reference> {
+        let is_per_worktree = |found: &Reference| PER_WORKTREE.iter().any(|prefix| found.name.starts_with_str(prefix));
+        let is_below_refs = |found: &Reference| found.name.starts_with_str("refs/");
+        let Some(own) = &mut self.own else {
+            return self.shared.find(is_below_refs);
+        };
+        while self.shared.next_if(|found| !is_below_refs(found) || is_per_worktree(found)).is_some() {}
+        while own.next_if(|found| !is_per_worktree(found)).is_some() {}
+        match (self.shared.peek(), own.peek()) {
+            (Some(shared), Some(own_ref)) if own_ref.name < shared.name => own.next(),
+            (None, _) => own.next(),
+            _ => self.shared.next(),
         }
     }
 }
@@ -194,11 +241,22 @@ impl Refs<'_> {
         LooseNames::new(self, BStr::new(""))
     }
 
-    /// Returns the names of all refs, sorted.
+    /// Returns the refs in reftables after a name.
+    pub(super) fn tables_after(&self, name: &BStr) -> Result<Tables> {
+        let after = |top: &str| Ok::<_, Error>(self.stack(top.into())?.iter_after(name)?.peekable());
+        let is_linked = self.layout.git_dir != self.layout.common_dir;
+        Ok(Tables { shared: after("refs/heads/")?, own: is_linked.then(|| after("refs/worktree/")).transpose()? })
+    }
+
+    /// Returns the names of all refs that are served, sorted.
     pub(crate) fn names(&self) -> Result<Vec<BString>> {
+        if self.storage == RefStorage::Reftable {
+            return self.with_refs_after("".into(), |all| Ok(all.map(|found| found.name).collect()));
+        }
         let packed = self.packed()?;
         let packed = packed.iter().flat_map(|packed| packed.iter()).filter_map(Result::ok).map(|found| found.name);
         let mut names: Vec<BString> = packed.chain(self.loose_names().map(BString::from)).collect();
+        names.retain(|name| self.filter.allows(name.as_ref()));
         names.sort_unstable();
         names.dedup();
         Ok(names)
@@ -218,7 +276,8 @@ impl Refs<'_> {
 mod tests {
     use crate::block_cache::BlockCache;
     use crate::layout::Layout;
-    use crate::refs::Refs;
+    use crate::refs::{RefFilter, Refs};
+    use crate::repo::RefStorage;
     use gix_hash::Kind;
     use proptest::prelude::*;
     use std::collections::BTreeSet;
@@ -252,7 +311,8 @@ mod tests {
             fs::write(dir.path().join("packed-refs"), packed).unwrap();
             let layout = Layout { git_dir: dir.path().to_owned(), common_dir: dir.path().to_owned() };
             let blocks = BlockCache::new();
-            let refs = Refs::new(&layout, &blocks, Kind::Sha1);
+            let filter = RefFilter::default();
+            let refs = Refs::new(&layout, &blocks, Kind::Sha1, RefStorage::Files, &filter);
             for at in 0..=all.len() {
                 let behind = at.checked_sub(1).map_or("", |last| all[last].as_str());
                 let found = refs.with_refs_after(behind.into(), |all| Ok(all.map(|found| found.name.to_string()).collect::<Vec<_>>()));

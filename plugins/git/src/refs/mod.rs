@@ -2,23 +2,29 @@
 //!
 //! A ref is a file below `refs/` (loose), or else a line of `packed-refs` ([`packed`]). It names an object, or another
 //! ref. Names are validated by git's own rules (`git check-ref-format`) before a file is opened, so none escapes the
-//! repository.
+//! repository. In a repository of the format `reftable`, all refs are in tables instead ([`reftable`]). Refs that the
+//! plugin's config hides do not exist for any caller ([`filter`]).
 //!
 //! Git may change refs concurrently. It writes a ref to `packed-refs` before it deletes the loose file, so the current
 //! `packed-refs` is read last: a ref that is being packed is found in one of the two.
 
+mod filter;
 mod list;
 mod packed;
+mod reftable;
 mod state;
 
 use crate::block_cache::BlockCache;
 use crate::error::{Error, Result};
 use crate::files;
 use crate::layout::Layout;
+use crate::repo::RefStorage;
 use bstr::{BStr, BString, ByteSlice};
+pub(crate) use filter::RefFilter;
 use gix_hash::{Kind, ObjectId};
 pub(crate) use list::RefIter;
 use packed::PackedRefs;
+use reftable::Stack;
 use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -43,6 +49,9 @@ const SEARCH_RULES: [(&str, &str); 6] = [
 
 /// The refs that each worktree has separately, in addition to `HEAD` and similar names.
 const PER_WORKTREE: [&str; 3] = ["refs/bisect/", "refs/worktree/", "refs/rewritten/"];
+
+/// The refs that are files in a repository with reftables, too.
+const ALWAYS_FILES: [&str; 2] = ["FETCH_HEAD", "MERGE_HEAD"];
 
 /// The target of a ref.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
@@ -82,7 +91,11 @@ pub(crate) struct Refs<'r> {
     layout: &'r Layout,
     blocks: &'r Rc<BlockCache>,
     hash: Kind,
+    storage: RefStorage,
+    filter: &'r RefFilter,
     packed: RefCell<Option<CachedPackedRefs>>,
+    /// The last opened reftables, of the repository and of the worktree.
+    stacks: RefCell<[Option<Rc<Stack>>; 2]>,
 }
 
 /// The last opened `packed-refs`.
@@ -97,8 +110,14 @@ type Stamp = Option<(u64, Option<SystemTime>)>;
 
 impl<'r> Refs<'r> {
     /// Creates the refs of a repository.
-    pub(crate) fn new(layout: &'r Layout, blocks: &'r Rc<BlockCache>, hash: Kind) -> Self {
-        Self { layout, blocks, hash, packed: RefCell::new(None) }
+    pub(crate) fn new(
+        layout: &'r Layout,
+        blocks: &'r Rc<BlockCache>,
+        hash: Kind,
+        storage: RefStorage,
+        filter: &'r RefFilter,
+    ) -> Self {
+        Self { layout, blocks, hash, storage, filter, packed: RefCell::new(None), stacks: RefCell::default() }
     }
 
     /// Resolves a short or full name by git's search order.
@@ -130,26 +149,59 @@ impl<'r> Refs<'r> {
         ))
     }
 
-    /// Returns the ref with a full name, unresolved.
+    /// Returns the ref with a full name, unresolved; `None` if it is hidden.
     pub(crate) fn find(&self, name: &BStr) -> Result<Option<Reference>> {
-        if !is_valid(name) {
+        // Whether `HEAD` is served depends on its target.
+        if !is_valid(name) || (name != "HEAD" && !self.filter.allows(name)) {
             return Ok(None);
         }
+        let found = match self.storage {
+            RefStorage::Reftable if !ALWAYS_FILES.iter().any(|file| name == file) => self.stack(name)?.find(name)?,
+            _ => self.find_file(name)?,
+        };
+        let is_hidden_head = |found: &Reference| {
+            name == "HEAD" && matches!(found.target, Target::Object(_)) && !self.filter.allows(name)
+        };
+        Ok(found.filter(|found| !is_hidden_head(found)))
+    }
+
+    fn find_file(&self, name: &BStr) -> Result<Option<Reference>> {
         if let Some(bytes) = self.path(name).map_or(Ok(None), |path| files::read(&path, MAX_LOOSE_SIZE))? {
             return self.parse(name, &bytes).map(Some);
         }
         self.packed()?.map_or(Ok(None), |packed| packed.find(name))
     }
 
-    /// Calls a function with an iterator over the refs after a name; an empty name starts at the beginning.
+    /// Calls a function with an iterator over the refs after a name that are served; an empty name starts at the
+    /// beginning.
     pub(crate) fn with_refs_after<T>(
         &self,
         name: &BStr,
         show: impl FnOnce(&mut RefIter<'_>) -> Result<T>,
     ) -> Result<T> {
+        if self.storage == RefStorage::Reftable {
+            return show(&mut RefIter::of_tables(self, self.tables_after(name)?));
+        }
         let packed = self.packed()?;
         let packed = packed.as_ref().map(|packed| packed.iter_after(name)).transpose()?;
-        show(&mut RefIter::new(self, packed, name))
+        show(&mut RefIter::of_files(self, packed, name))
+    }
+
+    /// Returns the current reftables that contain a ref.
+    fn stack(&self, name: &BStr) -> Result<Rc<Stack>> {
+        let directory = self.directory(name);
+        let mut stacks = self.stacks.borrow_mut();
+        let [of_repository, of_worktree] = &mut *stacks;
+        let is_shared = directory == self.layout.common_dir;
+        let stack = if is_shared { of_repository } else { of_worktree };
+        if let Some(open) = stack
+            && open.is_current(directory)?
+        {
+            return Ok(Rc::clone(open));
+        }
+        let opened = Stack::open(directory, self.blocks, self.hash, stack.as_deref())?;
+        *stack = Some(Rc::clone(&opened));
+        Ok(opened)
     }
 
     /// Parses the content of a loose ref.
@@ -208,6 +260,7 @@ mod tests {
         dir: tempfile::TempDir,
         layout: Layout,
         blocks: Rc<BlockCache>,
+        filter: RefFilter,
     }
 
     fn fixture(files: &[(&str, &str)]) -> Fixture {
@@ -218,12 +271,12 @@ mod tests {
             fs::write(path, content).unwrap();
         }
         let layout = Layout { git_dir: dir.path().to_owned(), common_dir: dir.path().to_owned() };
-        Fixture { dir, layout, blocks: BlockCache::new() }
+        Fixture { dir, layout, blocks: BlockCache::new(), filter: RefFilter::default() }
     }
 
     impl Fixture {
         fn refs(&self) -> Refs<'_> {
-            Refs::new(&self.layout, &self.blocks, Kind::Sha1)
+            Refs::new(&self.layout, &self.blocks, Kind::Sha1, RefStorage::Files, &self.filter)
         }
 
         fn name_of(&self, short: &str) -> Option<String> {

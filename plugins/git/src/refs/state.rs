@@ -3,6 +3,7 @@
 use crate::error::{Error, Result};
 use crate::files;
 use crate::refs::{MAX_LOOSE_SIZE, Refs};
+use crate::repo::RefStorage;
 use std::hash::{DefaultHasher, Hasher};
 use std::io::BufRead;
 use std::time::SystemTime;
@@ -21,6 +22,14 @@ impl Refs<'_> {
             digest.write_usize(bytes.len());
             digest.write(bytes);
         };
+        if self.storage == RefStorage::Reftable {
+            add(self.stack("refs/heads/".into())?.list());
+            if self.layout.git_dir != self.layout.common_dir {
+                add(self.stack("refs/worktree/".into())?.list());
+            }
+            add(&self.layout.shallow()?);
+            return Ok(digest.finish());
+        }
         let mut last = String::new();
         for (number, name) in self.loose_names().enumerate() {
             add(name.as_bytes());

@@ -18,10 +18,30 @@ const MAX_BYTES: u64 = 1024 * 1024;
 const IGNORED_EXTENSIONS: [&str; 6] =
     ["noop", "noop-v1", "preciousobjects", "partialclone", "worktreeconfig", "relativeworktrees"];
 
-/// Returns the hash kind of the repository whose config is in this directory.
-pub(crate) fn hash(common_dir: &Path) -> Result<Kind> {
+/// The format of a repository.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Format {
+    /// The hash kind of the ids.
+    pub(crate) hash: Kind,
+    /// Where refs are stored.
+    pub(crate) ref_storage: RefStorage,
+    /// Whether the commit-graph is used.
+    pub(crate) has_commit_graph: bool,
+}
+
+/// Where refs are stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum RefStorage {
+    /// In one file each, and in `packed-refs`.
+    Files,
+    /// In reftables.
+    Reftable,
+}
+
+/// Returns the format of the repository whose config is in this directory; `None` if there is no config.
+pub(crate) fn read(common_dir: &Path) -> Result<Option<Format>> {
     let path = common_dir.join("config");
-    let bytes = files::read(&path, MAX_BYTES)?.unwrap_or_default();
+    let Some(bytes) = files::read(&path, MAX_BYTES)? else { return Ok(None) };
     let config = File::from_bytes_no_includes(&bytes, Metadata::api(), Default::default())
         .map_err(|error| Error::corrupt(path.display(), error))?;
     let version = config
@@ -31,7 +51,8 @@ pub(crate) fn hash(common_dir: &Path) -> Result<Kind> {
     if !matches!(version, 0 | 1) {
         return Err(unsupported(&format!("repository format version {version}")));
     }
-    let mut hash = Kind::Sha1;
+    let has_commit_graph = config.boolean("core.commitGraph").ok().flatten().unwrap_or(true);
+    let (mut hash, mut ref_storage) = (Kind::Sha1, RefStorage::Files);
     for section in config.sections_by_name("extensions").into_iter().flatten() {
         for name in section.value_names() {
             let name = name.to_string().to_ascii_lowercase();
@@ -39,10 +60,8 @@ pub(crate) fn hash(common_dir: &Path) -> Result<Kind> {
             match (name.as_str(), value.as_str()) {
                 ("objectformat", "sha1") => hash = Kind::Sha1,
                 ("objectformat", "sha256") => hash = Kind::Sha256,
-                ("refstorage", "files") => {}
-                ("refstorage", "reftable") => {
-                    return Err(unsupported("reftable refs; convert them with `git refs migrate`"));
-                }
+                ("refstorage", "files") => ref_storage = RefStorage::Files,
+                ("refstorage", "reftable") => ref_storage = RefStorage::Reftable,
                 (name, _) if IGNORED_EXTENSIONS.contains(&name) => {}
                 // Before version 1, extensions had no meaning.
                 _ if version == 0 => {}
@@ -50,7 +69,14 @@ pub(crate) fn hash(common_dir: &Path) -> Result<Kind> {
             }
         }
     }
-    Ok(hash)
+    Ok(Some(Format { hash, ref_storage, has_commit_graph }))
+}
+
+impl Default for Format {
+    /// Returns the format of a repository without a config.
+    fn default() -> Self {
+        Self { hash: Kind::Sha1, ref_storage: RefStorage::Files, has_commit_graph: true }
+    }
 }
 
 fn unsupported(what: &str) -> Error {
@@ -61,15 +87,19 @@ fn unsupported(what: &str) -> Error {
 mod tests {
     use super::*;
 
-    fn hash_of(config: &str) -> Result<Kind> {
+    fn format_of(config: &str) -> Result<Format> {
         let dir = tempfile::tempdir().unwrap();
         std::fs::write(dir.path().join("config"), config).unwrap();
-        hash(dir.path())
+        read(dir.path()).map(Option::unwrap)
+    }
+
+    fn hash_of(config: &str) -> Result<Kind> {
+        format_of(config).map(|format| format.hash)
     }
 
     #[test]
     fn the_ids_are_sha1_unless_the_config_says_otherwise() {
-        assert_eq!(hash(tempfile::tempdir().unwrap().path()).unwrap(), Kind::Sha1);
+        assert_eq!(read(tempfile::tempdir().unwrap().path()).unwrap(), None);
         assert_eq!(hash_of("[core]\n\tbare = true\n").unwrap(), Kind::Sha1);
         let sha256 = "[core]\n\trepositoryformatversion = 1\n[Extensions]\n\tobjectFormat = sha256\n";
         assert_eq!(hash_of(sha256).unwrap(), Kind::Sha256);
@@ -79,12 +109,19 @@ mod tests {
     fn what_is_not_understood_is_refused_by_name() {
         let with =
             |extension: &str| hash_of(&format!("[core]\n\trepositoryformatversion = 1\n[extensions]\n\t{extension}\n"));
-        assert!(with("refstorage = reftable").unwrap_err().to_string().contains("reftable"));
+        assert!(with("refstorage = cloud").unwrap_err().to_string().contains("refstorage = cloud"));
         assert!(with("brandNew = 7").unwrap_err().to_string().contains("brandnew = 7"));
         assert!(with("objectformat = sha512").is_err());
         assert!(with("worktreeConfig").is_ok());
         assert!(hash_of("[core]\n\trepositoryformatversion = 2\n").is_err());
         assert!(hash_of("[extensions]\n\tbrandnew = 7\n").is_ok());
+    }
+
+    #[test]
+    fn refs_are_files_unless_the_config_says_otherwise() {
+        assert_eq!(format_of("").unwrap().ref_storage, RefStorage::Files);
+        let reftable = "[core]\n\trepositoryformatversion = 1\n[extensions]\n\trefStorage = reftable\n";
+        assert_eq!(format_of(reftable).unwrap().ref_storage, RefStorage::Reftable);
     }
 
     #[test]

@@ -1,16 +1,23 @@
 //! A repository, opened for reading.
 
 mod format;
+mod reachability;
 
 use crate::block_cache::BlockCache;
+use crate::budget::Budget;
+use crate::commit_graph::CommitGraph;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
 use crate::odb::Odb;
-use crate::refs::Refs;
+use crate::refs::{RefFilter, Refs};
+use format::Format;
+pub(crate) use format::RefStorage;
 use gix_hash::ObjectId;
+use std::cell::{Cell, OnceCell};
 use std::collections::HashSet;
 use std::path::Path;
 use std::rc::Rc;
+use std::time::Instant;
 
 /// A repository, opened for reading.
 ///
@@ -18,19 +25,46 @@ use std::rc::Rc;
 /// and the rest are read again each time.
 pub(crate) struct Repository {
     layout: Layout,
+    format: Format,
+    ref_filter: RefFilter,
     blocks: Rc<BlockCache>,
+    commit_graph: OnceCell<Option<CommitGraph>>,
+    /// When the current call began.
+    call_start: Cell<Instant>,
     /// The object database.
     pub(crate) odb: Odb,
 }
 
 impl Repository {
-    /// Opens the repository in a directory, with a limit for the size of objects in bytes.
-    pub(crate) fn open(dir: &Path, max_object_size: u64) -> Result<Self> {
-        let layout = Layout::find(dir)?;
-        let hash = format::hash(&layout.common_dir)?;
+    /// Opens the repository in a directory, with a limit for the size of objects in bytes, and the refs that are served.
+    pub(crate) fn open(dir: &Path, max_object_size: u64, ref_filter: RefFilter) -> Result<Self> {
+        let layout = Layout::locate(dir)?;
+        let format = match format::read(&layout.common_dir)? {
+            Some(format) => format,
+            // Git writes a config into every repository, and needs none.
+            None => layout.check(dir).map(|()| Format::default())?,
+        };
         let blocks = BlockCache::new();
-        let odb = Odb::new(layout.objects(), &blocks, hash, max_object_size);
-        Ok(Self { layout, blocks, odb })
+        let odb = Odb::new(layout.objects(), &blocks, format.hash, max_object_size);
+        Ok(Self {
+            layout,
+            format,
+            ref_filter,
+            blocks,
+            commit_graph: OnceCell::new(),
+            call_start: Cell::new(Instant::now()),
+            odb,
+        })
+    }
+
+    /// Begins a call of the provider: its time is counted from now on.
+    pub(crate) fn begin_call(&self) {
+        self.call_start.set(Instant::now());
+    }
+
+    /// Returns a budget of some steps, and of what is left of the time for the call.
+    pub(crate) fn budget(&self, steps: usize) -> Budget {
+        Budget::new(steps, self.call_start.get())
     }
 
     /// Returns the hash kind of the object ids.
@@ -40,7 +74,13 @@ impl Repository {
 
     /// Returns the current refs.
     pub(crate) fn refs(&self) -> Refs<'_> {
-        Refs::new(&self.layout, &self.blocks, self.hash())
+        Refs::new(&self.layout, &self.blocks, self.format.hash, self.format.ref_storage, &self.ref_filter)
+    }
+
+    /// Returns the commit-graph, which is opened on first use.
+    pub(crate) fn commit_graph(&self) -> Option<&CommitGraph> {
+        let open = || CommitGraph::open(&self.layout.objects(), self.format.hash);
+        self.commit_graph.get_or_init(|| if self.format.has_commit_graph { open() } else { None }).as_ref()
     }
 
     /// Returns the current shallow commits, whose parents are not in the repository.
@@ -102,7 +142,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let ids = large(dir.path(), 2000, 16 * 1024);
         for id in [ids[0], ids[1234], ids[1999]] {
-            let repository = Repository::open(dir.path(), 1 << 20).unwrap();
+            let repository = Repository::open(dir.path(), 1 << 20, RefFilter::default()).unwrap();
             assert_eq!(repository.odb.size(&id).unwrap(), Some(16 * 1024));
             assert_eq!(repository.odb.get(&id, Kind::Blob).unwrap().len(), 16 * 1024);
             let read = repository.bytes_read();

@@ -5,14 +5,13 @@
 //! skip the text before the first header. The diff is against the first parent, and for a root commit against the
 //! empty tree; a renamed file is shown as one removed and one added.
 
+use crate::commits;
 use crate::error::Result;
-use crate::history;
 use crate::repo::Repository;
 use crate::resource_entry;
 use crate::rev::Rev;
-use crate::tree::Change;
-use crate::view::patch::{self, patch};
-use crate::view::text::{BoundedText, Signature, iso8601, quote, single_line};
+use crate::view::changes::{Changes, MAX_HEAD};
+use crate::view::text::{Signature, iso8601, single_line};
 use bstr::{BStr, ByteSlice};
 use gix_hash::ObjectId;
 use gix_object::{CommitRef, Kind, TagRef};
@@ -23,15 +22,6 @@ use std::rc::Rc;
 /// The MIME type of a commit.
 pub(crate) const MIME_TYPE: &str = "text/x-diff";
 
-/// The maximum number of changed files listed.
-const MAX_FILES: usize = 10_000;
-
-/// The maximum size of the part before the diff, in bytes.
-const MAX_HEAD: usize = 1024 * 1024;
-
-/// The maximum number of bytes compared for one diff. The last file may exceed it.
-const MAX_COMPARED: u64 = 32 * 1024 * 1024;
-
 /// The contents of the tags on the way to a commit.
 type Tags = Vec<Rc<Vec<u8>>>;
 
@@ -39,7 +29,7 @@ type Tags = Vec<Rc<Vec<u8>>>;
 pub(crate) fn read(repository: &Repository, max_diff: usize, rev: &BStr) -> Result<Contents> {
     let (resolved, id, tags) = find(repository, rev)?;
     let data = repository.odb.get(&id, Kind::Commit)?;
-    let commit = history::decode(&data, &id, repository.hash())?;
+    let commit = commits::decode(&data, &id, repository.hash())?;
     let is_cut_off = !commit.parents.is_empty() && repository.shallow()?.contains(&id);
     let parent = commit.parents().next().filter(|_| !is_cut_off);
     let before = parent.map(|parent| repository.tree_of_commit(&parent)).transpose()?;
@@ -49,68 +39,30 @@ pub(crate) fn read(repository: &Repository, max_diff: usize, rev: &BStr) -> Resu
         write_tag(&mut head, repository, tag);
     }
     write_head(&mut head, &id, &commit);
-    let mut changes = Vec::new();
-    let mut more = false;
-    repository.diff(before, Some(commit.tree()), |change| {
-        more = changes.len() >= MAX_FILES;
-        if !more {
-            changes.push(change);
-        }
-        !more
-    })?;
+    let changes = Changes::between(repository, before, Some(commit.tree()))?;
     if commit.parents.len() > 1 {
         head += "Below: the differences from its first parent.\n";
     }
     if is_cut_off {
         head += "Below: all its files, because the clone is shallow and its parents are not in the repository.\n";
     }
-    let mut text = BoundedText::new(MAX_HEAD);
-    text.push(&truncate_head(head));
-    for change in &changes {
-        text.push(&format!("{}\t{}\n", status(change), quote("", change.path.as_ref())));
-    }
-    let unnamed = text.omitted();
-    let mut whole = text.into_string();
-    if unnamed > 0 || more {
-        whole += "... and more files\n";
-    }
-
-    let mut diff = BoundedText::new(max_diff);
-    let (mut compared, mut left_out) = (0_u64, 0_usize);
-    for change in &changes {
-        // Omitted patches are not computed.
-        if left_out == 0 && compared < MAX_COMPARED {
-            compared = compared.saturating_add(patch::cost(repository, change)?);
-            diff.push(&patch(repository, change)?);
-            left_out = diff.omitted();
-        } else {
-            left_out = left_out.saturating_add(1);
-        }
-    }
-    if !changes.is_empty() {
-        whole.push('\n');
-        whole += &diff.into_string();
-    }
-    if left_out > 0 {
-        let _ = writeln!(
-            whole,
-            "\nThe diff is truncated to at most {max_diff} bytes: {left_out} of the files listed above are omitted. \
-             Read them as blob/{id}/PATH{}",
-            parent.map(|parent| format!(" and blob/{parent}/PATH")).unwrap_or_default()
-        );
-    }
+    let help = || {
+        let parent = parent.map(|parent| format!(" and blob/{parent}/PATH")).unwrap_or_default();
+        format!("Read them as blob/{id}/PATH{parent}")
+    };
+    let written = changes.write(repository, &truncate_head(head), max_diff, help)?;
     let mut entry = entry(&resolved, rev, &id, &commit, is_cut_off);
-    if unnamed > 0 || more || left_out > 0 {
+    if written.is_truncated {
         entry = entry.meta(super::TRUNCATED, true);
     }
-    Ok(Contents::text(entry, whole))
+    Ok(Contents::text(entry, written.text))
 }
 
 /// Returns the metadata of a commit.
 pub(crate) fn stat(repository: &Repository, rev: &BStr) -> Result<Entry> {
     let (resolved, id, _) = find(repository, rev)?;
     let data = repository.odb.get(&id, Kind::Commit)?;
-    let commit = history::decode(&data, &id, repository.hash())?;
+    let commit = commits::decode(&data, &id, repository.hash())?;
     let is_cut_off = !commit.parents.is_empty() && repository.shallow()?.contains(&id);
     Ok(entry(&resolved, rev, &id, &commit, is_cut_off))
 }
@@ -188,15 +140,4 @@ fn truncate_head(mut head: String) -> String {
         head += "\n\n    ... message truncated\n\n";
     }
     head
-}
-
-/// Returns the status letter of `git diff --name-status`.
-fn status(change: &Change) -> char {
-    let file_type = |side: crate::tree::Side| side.mode.value() & 0o170_000;
-    match (change.before, change.after) {
-        (None, _) => 'A',
-        (_, None) => 'D',
-        (Some(before), Some(after)) if file_type(before) != file_type(after) => 'T',
-        _ => 'M',
-    }
 }

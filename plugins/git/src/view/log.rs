@@ -4,22 +4,36 @@
 //! --format='%H%x09%aI%x09%an%x09%s'`. The order and selection of commits are documented in [`crate::history`]. An
 //! unreadable commit is shown with its id, the date `unknown`, and the reason in parentheses in place of the subject.
 
+use crate::commits;
 use crate::error::{Error, Result};
-use crate::history::{self, Commit, History};
+use crate::history::{self, History};
 use crate::repo::Repository;
-use crate::resource_entry;
 use crate::rev::Rev;
 use crate::view::text::{BoundedText, Signature, single_line};
-use bstr::{BStr, BString};
+use bstr::BString;
+use gix_hash::ObjectId;
 use mcp_provider::{Contents, Entry};
 
+/// A request for a history.
+pub(crate) struct Query<'q> {
+    /// The revision whose history is left out.
+    pub(crate) since: Option<&'q BString>,
+    /// The revision.
+    pub(crate) rev: &'q BString,
+    /// The path whose changes are shown.
+    pub(crate) path: Option<&'q BString>,
+    /// Whether renames of the file at the path are followed.
+    pub(crate) follow: bool,
+}
+
 /// Reads the history of a revision.
-pub(crate) fn read(repository: &Repository, rev: &BStr, path: Option<&BString>, limit: usize) -> Result<Contents> {
-    let resolved = repository.rev(rev)?;
-    let mut history = History::new(repository, repository.commit_of(resolved.id)?, path.cloned())?;
+pub(crate) fn read(repository: &Repository, query: &Query<'_>, limit: usize) -> Result<Contents> {
+    let Resolved { rev, commit, excluded } = resolve(repository, query)?;
+    let path = query.path.cloned();
+    let mut history = History::new(repository, history::Query { commit, excluded, path, follow: query.follow })?;
     let mut text = BoundedText::new(super::MAX_TEXT);
-    for Commit { id, data } in history.by_ref().take(limit) {
-        let decoded = data.as_ref().ok().map(|data| history::decode(data, &id, repository.hash()));
+    for history::Entry { id, data } in history.by_ref().take(limit) {
+        let decoded = data.as_ref().ok().map(|data| commits::decode(data, &id, repository.hash()));
         text.push(&match (&data, decoded) {
             (Ok(_), Some(Ok(commit))) => {
                 let (author, subject) = (Signature::parse(commit.author), single_line(&commit.message_summary()));
@@ -30,7 +44,7 @@ pub(crate) fn read(repository: &Repository, rev: &BStr, path: Option<&BString>, 
             _ => format!("{id}\tunknown\t\t(not read: damaged)\n"),
         });
     }
-    let mut contents = super::bounded_contents(entry(repository, &resolved, rev, path)?, text);
+    let mut contents = super::bounded_contents(entry(repository, &rev, query)?, text);
     if history.has_more() {
         contents.entry = contents.entry.meta(super::MORE, true);
     }
@@ -38,22 +52,44 @@ pub(crate) fn read(repository: &Repository, rev: &BStr, path: Option<&BString>, 
 }
 
 /// Returns the metadata of a history.
-pub(crate) fn stat(repository: &Repository, rev: &BStr, path: Option<&BString>) -> Result<Entry> {
-    let resolved = repository.rev(rev)?;
-    repository.commit_of(resolved.id)?;
-    entry(repository, &resolved, rev, path)
+pub(crate) fn stat(repository: &Repository, query: &Query<'_>) -> Result<Entry> {
+    entry(repository, &resolve(repository, query)?.rev, query)
 }
 
-fn entry(repository: &Repository, resolved: &Rev, rev: &BStr, path: Option<&BString>) -> Result<Entry> {
-    let title = match path {
-        Some(path) => format!("History of {} at {}", single_line(path), single_line(rev)),
-        None => format!("History of {}", single_line(rev)),
+/// The commits of a query.
+struct Resolved {
+    rev: Rev,
+    commit: ObjectId,
+    excluded: Option<ObjectId>,
+}
+
+fn resolve(repository: &Repository, query: &Query<'_>) -> Result<Resolved> {
+    let mut rev = repository.rev(query.rev.as_ref())?;
+    let commit = repository.commit_of(rev.id)?;
+    let excluded = match query.since {
+        Some(since) => {
+            let since = repository.rev(since.as_ref())?;
+            rev.is_full_id &= since.is_full_id;
+            Some(repository.commit_of(since.id)?)
+        }
+        None => None,
     };
-    let entry = Entry::new("", format!("log of {}", single_line(rev))).title(title).mime_type("text/plain");
-    // A shallow history may be deepened, so even that of a full id may change.
-    Ok(if repository.shallow()?.is_empty() {
-        resource_entry::with_mutability(entry, resolved)
-    } else {
-        entry.subscribable()
-    })
+    if let Some(path) = query.path.filter(|_| query.follow)
+        && let Some(found) = repository.entry(repository.tree_of_commit(&commit)?, path.as_ref())?
+        && found.mode.is_tree()
+    {
+        return Err(Error::Invalid(format!("{:?} is a directory: `follow=true` is for files", single_line(path))));
+    }
+    Ok(Resolved { rev, commit, excluded })
+}
+
+fn entry(repository: &Repository, resolved: &Rev, query: &Query<'_>) -> Result<Entry> {
+    let rev = single_line(query.rev);
+    let range = query.since.map_or_else(|| rev.clone(), |since| format!("{}..{rev}", single_line(since)));
+    let title = match query.path {
+        Some(path) => format!("History of {} at {range}", single_line(path)),
+        None => format!("History of {range}"),
+    };
+    let entry = Entry::new("", format!("log of {range}")).title(title).mime_type("text/plain");
+    super::with_history_mutability(repository, entry, resolved)
 }

@@ -1,7 +1,10 @@
 //! Contents and metadata of resources.
 
+mod blame;
 mod blob;
+mod changes;
 mod commit;
+mod diff;
 mod hunks;
 mod log;
 mod patch;
@@ -12,8 +15,11 @@ mod tree;
 use crate::error::Result;
 use crate::paths::Address;
 use crate::repo::Repository;
+use crate::resource_entry;
+use crate::rev::Rev;
 use crate::settings::Settings;
 pub(crate) use commit::MIME_TYPE as COMMIT;
+pub(crate) use diff::MIME_TYPE as DIFF;
 use mcp_provider::{Contents, Entry};
 use text::BoundedText;
 
@@ -32,7 +38,14 @@ pub(crate) fn read(repository: &Repository, settings: &Settings, address: &Addre
         Address::Blob { rev, path } => blob::read(repository, settings.max_blob, rev.as_ref(), path.as_ref()),
         Address::Tree { rev, path } => tree::read(repository, rev.as_ref(), path.as_ref()),
         Address::Commit { rev } => commit::read(repository, settings.max_diff, rev.as_ref()),
-        Address::Log { rev, path, limit } => log::read(repository, rev.as_ref(), path.as_ref(), *limit),
+        Address::Log { since, rev, path, limit, follow } => {
+            let query = log::Query { since: since.as_ref(), rev, path: path.as_ref(), follow: *follow };
+            log::read(repository, &query, *limit)
+        }
+        Address::Diff { before, after, path } => {
+            diff::read(repository, settings.max_diff, before.as_ref(), after.as_ref(), path.as_ref())
+        }
+        Address::Blame { rev, path, lines } => blame::read(repository, rev.as_ref(), path.as_ref(), *lines),
         Address::Refs { after } => refs::read(repository, after.as_ref()),
     }
 }
@@ -43,9 +56,30 @@ pub(crate) fn stat(repository: &Repository, address: &Address) -> Result<Entry> 
         Address::Blob { rev, path } => blob::stat(repository, rev.as_ref(), path.as_ref()),
         Address::Tree { rev, path } => tree::stat(repository, rev.as_ref(), path.as_ref()),
         Address::Commit { rev } => commit::stat(repository, rev.as_ref()),
-        Address::Log { rev, path, .. } => log::stat(repository, rev.as_ref(), path.as_ref()),
+        Address::Log { since, rev, path, follow, .. } => {
+            log::stat(repository, &log::Query { since: since.as_ref(), rev, path: path.as_ref(), follow: *follow })
+        }
+        Address::Diff { before, after, path } => diff::stat(repository, before.as_ref(), after.as_ref(), path.as_ref()),
+        Address::Blame { rev, path, .. } => blame::stat(repository, rev.as_ref(), path.as_ref()),
         Address::Refs { .. } => Ok(refs::stat()),
     }
+}
+
+/// The number of leading bytes without NUL that make a file count as text.
+const BINARY_CHECK_BYTES: usize = 8000;
+
+/// Returns whether a file is not text.
+pub(crate) fn is_binary(data: &[u8]) -> bool {
+    data.get(..BINARY_CHECK_BYTES).unwrap_or(data).contains(&0)
+}
+
+/// Marks an entry that depends on history as immutable or as subscribable. A shallow history may be deepened, so even
+/// that of a full id may change.
+fn with_history_mutability(repository: &Repository, entry: Entry, rev: &Rev) -> Result<Entry> {
+    Ok(match repository.shallow()?.is_empty() {
+        true => resource_entry::with_mutability(entry, rev),
+        false => entry.subscribable(),
+    })
 }
 
 /// Creates text contents, marked if the text was truncated.

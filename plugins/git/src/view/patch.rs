@@ -14,9 +14,6 @@ use std::rc::Rc;
 /// The maximum size of a file that is compared line by line, in bytes.
 const MAX_FILE: u64 = 1024 * 1024;
 
-/// The number of leading bytes without NUL that make a file count as text.
-const BINARY_CHECK_BYTES: usize = 8000;
-
 /// The content of one side of a change.
 enum Content {
     Text(Rc<Vec<u8>>),
@@ -113,6 +110,5 @@ fn content(repository: &Repository, side: Option<&Side>) -> Result<Content> {
         Some(_) => {}
     }
     let data = repository.odb.get(&id, gix_object::Kind::Blob)?;
-    let is_binary = data.get(..BINARY_CHECK_BYTES).unwrap_or(&data).contains(&0);
-    Ok(if is_binary { Content::Binary } else { Content::Text(data) })
+    Ok(if super::is_binary(&data) { Content::Binary } else { Content::Text(data) })
 }

@@ -41,6 +41,11 @@ fn call_everything(dir: &Path) -> Vec<Failure> {
         "log/main?path=dir/file",
         "blob/v1/a",
         "commit/abcd",
+        "commit/main~1%5E%7B%7D",
+        "log/v1..main",
+        "log/main?path=dir/file&follow=true",
+        "diff/v1..main",
+        "blame/main/dir/file",
     ] {
         failures.extend(git.read(path).err());
         failures.extend(git.stat(path).err());

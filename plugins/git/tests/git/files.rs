@@ -179,15 +179,25 @@ fn what_is_not_there_is_not_found_and_what_makes_no_sense_is_invalid() {
         "tree/main/none",
         "commit/none",
         "log/none",
-        "blob/main~1/README.md",
-        "commit/HEAD%5E",
-        "commit/@%7B1%7D",
+        "blob/main~100/README.md",
+        "commit/HEAD%5E2",
+        "blame/main/none",
+        "diff/none..main",
     ] {
         assert_eq!(git.read(path), Err(Failure::NotFound), "{path}");
         assert_eq!(git.stat(path), Err(Failure::NotFound), "{path}");
         assert_eq!(git.list(Some(path), None, 10), Err(Failure::NotFound), "{path}");
     }
-    for path in ["", "x", "blob/main/../x", "blob/main/a%2Fb", "blob/main/%00", "blob/main/a?b=c", "refs/heads/main"] {
+    for path in [
+        "",
+        "x",
+        "blob/main/../x",
+        "blob/main/a%2Fb",
+        "blob/main/%00",
+        "blob/main/a?b=c",
+        "refs/heads/main",
+        "commit/@%7B1%7D",
+    ] {
         assert!(is_invalid(git.read(path)) && is_invalid(git.stat(path)), "{path}");
     }
     for path in ["blob/main/README.md", "refs", "commit/main", "log/main"] {

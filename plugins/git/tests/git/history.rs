@@ -1,7 +1,8 @@
 //! Histories, compared with `git log`.
 
-use crate::repo::{Repo, open, read, text};
+use crate::repo::{Repo, is_invalid, open, read, text};
 use mcp_provider::{Provider, path};
+use std::fs;
 
 const FORMAT: &str = "--format=%H%x09%aI%x09%an%x09%s";
 
@@ -9,38 +10,9 @@ fn expected(repo: &Repo, rev: &str, args: &[&str]) -> String {
     String::from_utf8(repo.git([&["log", FORMAT, rev], args].concat())).unwrap()
 }
 
-/// Creates a history with merged branches, with and without conflicts in the same file.
-fn branched() -> Repo {
-    let repo = Repo::new();
-    repo.write("a", "a\n");
-    repo.write("dir/b", "b\n");
-    repo.commit("Root");
-    for round in 0..4 {
-        repo.git(["checkout", "--quiet", "-b", &format!("side-{round}")]);
-        for n in 0..3 {
-            repo.write("dir/b", format!("side {round} {n}\n"));
-            repo.commit(&format!("Side {round} {n}"));
-        }
-        repo.write("dir/c", format!("{round}\n"));
-        repo.commit(&format!("Another file {round}"));
-        repo.git(["checkout", "--quiet", "main"]);
-        for n in 0..2 {
-            repo.write("a", format!("main {round} {n}\n"));
-            repo.commit(&format!("Main {round} {n}"));
-        }
-        let ours: &[&str] = if round == 2 { &["--strategy=ours"] } else { &[] };
-        let side = format!("side-{round}");
-        repo.git([&["merge", "--quiet", "--no-ff", "--no-edit"], ours, &[side.as_str()]].concat());
-    }
-    repo.git(["rm", "--quiet", "dir/c"]);
-    repo.commit("Remove a file");
-    repo.git(["merge", "--quiet", "--no-ff", "-m", "Nothing new", "side-1"].map(str::to_owned));
-    repo
-}
-
 #[test]
 fn a_history_is_that_of_git_log() {
-    for repo in [Repo::varied(), Repo::sha256().filled(), branched()] {
+    for repo in [Repo::varied(), Repo::sha256().filled(), Repo::branched()] {
         let git = repo.open();
         for rev in ["main", "HEAD"] {
             assert_eq!(text(&git, &format!("log/{rev}?limit=1000")), expected(&repo, rev, &[]));
@@ -51,7 +23,7 @@ fn a_history_is_that_of_git_log() {
 
 #[test]
 fn a_history_of_a_path_is_that_of_git_log_with_it() {
-    for repo in [Repo::varied(), branched()] {
+    for repo in [Repo::varied(), Repo::branched()] {
         let git = repo.open();
         for file in
             ["a", "dir", "dir/b", "dir/c", "grows.txt", "many", "many/file-007.txt", "README.md", "vendor/sub", "none"]
@@ -88,6 +60,91 @@ fn commits_of_the_same_second_and_of_odd_clocks_come_as_git_has_them() {
 }
 
 #[test]
+fn a_range_has_what_git_log_has_of_it() {
+    let repo = Repo::branched();
+    let git = repo.open();
+    let revs = ["main", "side-0", "side-1", "side-3", "main~3", "main~1", "side-2~2"];
+    for (a, b) in revs.iter().flat_map(|a| revs.iter().map(move |b| (a, b))) {
+        let range = format!("{a}..{b}");
+        assert_eq!(text(&git, &format!("log/{range}?limit=1000")), expected(&repo, &range, &[]), "{range}");
+        for file in ["dir/b", "a", "dir"] {
+            let log = format!("log/{range}?path={}", path::encode_segment(file));
+            assert_eq!(text(&git, &log), expected(&repo, &range, &["--", file]), "{range} {file}");
+        }
+    }
+    assert_eq!(text(&git, "log/side-3.."), expected(&repo, "side-3..", &[]));
+    assert_eq!(text(&git, "log/..side-3"), expected(&repo, "..side-3", &[]));
+    let (one, other) = (repo.line(["rev-parse", "main~3"]), repo.head());
+    let stat = |path: &str| git.stat(path).unwrap();
+    assert!(stat(&format!("log/{one}..{other}")).ttl.is_some() && stat(&format!("log/{one}..main")).ttl.is_none());
+    assert!(is_invalid(git.read("log/main...side-3")));
+}
+
+#[test]
+fn a_range_of_odd_clocks_is_that_of_git() {
+    let repo = Repo::new();
+    for (n, clock) in [500, 100, 900, 50, 400, 10, 800].into_iter().enumerate() {
+        repo.clock.set(1_700_000_000 + clock);
+        repo.git(["commit", "--quiet", "--allow-empty", "-m", &n.to_string()]);
+        repo.git(["branch", &format!("b{n}")]);
+        if n % 2 == 1 {
+            repo.git(["checkout", "--quiet", "--detach", "HEAD~1"]);
+        }
+    }
+    let git = repo.open();
+    for (a, b) in (0..7).flat_map(|a| (0..7).map(move |b| (a, b))) {
+        let range = format!("b{a}..b{b}");
+        assert_eq!(text(&git, &format!("log/{range}")), expected(&repo, &range, &[]), "{range}");
+    }
+}
+
+/// Creates a repository in which files are renamed, copied, and changed meanwhile.
+fn renamed() -> Repo {
+    let repo = Repo::new();
+    let lines = |n: usize| (0..40).map(|line| format!("line {line} {}\n", line % n)).collect::<String>();
+    repo.write("one.txt", lines(7));
+    repo.write("other.txt", "something else\n");
+    repo.commit("Add");
+    repo.write("one.txt", lines(7) + "more\n");
+    repo.commit("Change");
+    repo.git(["mv", "one.txt", "two.txt"]);
+    repo.commit("Rename");
+    repo.git(["checkout", "--quiet", "-b", "side"]);
+    repo.write("two.txt", "first\n".to_owned() + &lines(7) + "more\n");
+    repo.commit("Change on a branch");
+    repo.git(["checkout", "--quiet", "main"]);
+    repo.write("other.txt", "something new\n");
+    repo.commit("Unrelated");
+    repo.git(["merge", "--quiet", "--no-ff", "--no-edit", "side"]);
+    fs::create_dir(repo.dir.join("dir")).unwrap();
+    repo.git(["mv", "two.txt", "dir/three.txt"]);
+    repo.write("dir/three.txt", "first\n".to_owned() + &lines(7) + "more and more\n");
+    repo.write("copy.txt", "first\n".to_owned() + &lines(7) + "copied\n");
+    repo.commit("Rename with changes, and copy");
+    repo.write("dir/three.txt", lines(7));
+    repo.commit("Last change");
+    // An equal file is the source, although a removed one is similar.
+    repo.git(["rm", "--quiet", "copy.txt"]);
+    repo.write("equal.txt", lines(7));
+    repo.commit("Copy one file and remove a similar one");
+    repo
+}
+
+#[test]
+fn a_file_is_followed_across_renames_as_git_follows_it() {
+    let repo = renamed();
+    let git = repo.open();
+    for file in ["dir/three.txt", "two.txt", "one.txt", "copy.txt", "equal.txt", "other.txt", "none"] {
+        for rev in ["main", "main~1", "main~3", "main~4..main"] {
+            let log = format!("log/{rev}?follow=true&path={}", path::encode_segment(file));
+            assert_eq!(text(&git, &log), expected(&repo, rev, &["--follow", "--", file]), "{rev} {file}");
+        }
+    }
+    assert_eq!(text(&git, "log/main?path=dir%2Fthree.txt").lines().count(), 2);
+    assert!(is_invalid(git.read("log/main?follow=true&path=dir")));
+}
+
+#[test]
 fn a_history_that_goes_on_says_so() {
     let repo = Repo::varied();
     let git = repo.open();
@@ -115,7 +172,7 @@ fn odd_subjects_and_names_stay_on_their_line() {
 
 #[test]
 fn a_shallow_clone_ends_where_it_was_cut_off() {
-    let origin = branched();
+    let origin = Repo::branched();
     let url = format!("file://{}", origin.dir.display());
     let clone = origin.root.path().join("clone");
     origin.git(["clone", "--quiet", "--depth=3", &url, clone.to_str().unwrap()]);

@@ -12,12 +12,18 @@
     reason = "a test that panics fails, as it should"
 )]
 
+mod blame;
 mod changes;
+mod commit_graph;
 mod commits;
 mod completion;
 mod damage;
+mod diffs;
 mod files;
+mod hidden_refs;
 mod history;
+mod real_repository;
+mod reftables;
 mod repo;
 mod revisions;
 mod storage;

@@ -31,6 +31,40 @@ impl Repo {
         Self::init(&["--initial-branch=main", "--object-format=sha256"])
     }
 
+    /// Creates an empty repository whose refs are in reftables.
+    pub(crate) fn reftable(object_format: &str) -> Self {
+        Self::init(&["--initial-branch=main", "--ref-format=reftable", &format!("--object-format={object_format}")])
+    }
+
+    /// Creates a history with merged branches, with and without conflicts in the same file.
+    pub(crate) fn branched() -> Self {
+        let repo = Self::new();
+        repo.write("a", "a\n");
+        repo.write("dir/b", "b\n");
+        repo.commit("Root");
+        for round in 0..4 {
+            repo.git(["checkout", "--quiet", "-b", &format!("side-{round}")]);
+            for n in 0..3 {
+                repo.write("dir/b", format!("side {round} {n}\n"));
+                repo.commit(&format!("Side {round} {n}"));
+            }
+            repo.write("dir/c", format!("{round}\n"));
+            repo.commit(&format!("Another file {round}"));
+            repo.git(["checkout", "--quiet", "main"]);
+            for n in 0..2 {
+                repo.write("a", format!("main {round} {n}\n"));
+                repo.commit(&format!("Main {round} {n}"));
+            }
+            let ours: &[&str] = if round == 2 { &["--strategy=ours"] } else { &[] };
+            let side = format!("side-{round}");
+            repo.git([&["merge", "--quiet", "--no-ff", "--no-edit"], ours, &[side.as_str()]].concat());
+        }
+        repo.git(["rm", "--quiet", "dir/c"]);
+        repo.commit("Remove a file");
+        repo.git(["merge", "--quiet", "--no-ff", "-m", "Nothing new", "side-1"].map(str::to_owned));
+        repo
+    }
+
     fn init(args: &[&str]) -> Self {
         let root = tempfile::tempdir().unwrap();
         let dir = root.path().join("repo");

@@ -53,6 +53,48 @@ fn a_revision_is_what_git_takes_it_for() {
 }
 
 #[test]
+fn operators_lead_where_git_has_them_lead() {
+    let repo = Repo::branched();
+    repo.git(["tag", "-a", "v1", "-m", "One", "main~1"]);
+    repo.git(["tag", "-a", "v1-again", "-m", "A tag of a tag", "v1"]);
+    let head = repo.head();
+    for graph in [false, true] {
+        if graph {
+            repo.git(["commit-graph", "write", "--reachable"]);
+        }
+        let git = repo.open();
+        for rev in [
+            "main~2",
+            "main~",
+            "HEAD^",
+            "@",
+            "@~^2",
+            "main^^",
+            "main~1^2~1",
+            "main^0",
+            "v1^{}",
+            "v1-again^{}~1",
+            "v1^{commit}^",
+            "side-1~0",
+            &format!("{head}~4"),
+            &format!("{}~1^2", &head[..9]),
+        ] {
+            assert_eq!(commit(&git, rev), Ok(expected(&repo, rev)), "{rev}");
+        }
+        for rev in ["main~100", "main^2", "v1^{tree}", "v1^{blob}", "main^{tag}", "none~1"] {
+            assert_eq!(commit(&git, rev), Err(Failure::NotFound), "{rev}");
+        }
+        assert_eq!(text(&git, "tree/main~2%5E%7Btree%7D/dir"), text(&git, "tree/main~2/dir"));
+    }
+    let git = repo.open();
+    for rev in ["main@{yesterday}", "@{u}", "main@{1}", "main:a", "main^{/Root}", "main^!"] {
+        assert!(is_invalid(commit(&git, rev)), "{rev}");
+    }
+    assert!(git.stat(&format!("commit/{head}~1")).unwrap().ttl.is_some());
+    assert!(git.stat("commit/main~1").unwrap().subscribable);
+}
+
+#[test]
 fn a_name_of_several_refs_is_the_one_that_git_takes() {
     let repo = Repo::varied();
     let names = ["refs/both", "refs/tags/both", "refs/heads/both", "refs/remotes/both"];

@@ -219,8 +219,4 @@ fn what_is_no_repository_is_said_to_be_none() {
     };
     assert!(reason(dir.path()).contains("no git repository"));
     assert!(reason(&dir.path().join("none")).contains("no such directory"));
-    let reftable = Repo::new();
-    if reftable.succeeds(["init", "--quiet", "--ref-format=reftable", "../reftable"]) {
-        assert!(reason(&reftable.root.path().join("reftable")).contains("reftable"));
-    }
 }

@@ -15,7 +15,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-WORLDS = ("provider", "provider-keyvalue", "provider-http", "provider-all")
+WORLDS = ("provider", "provider-keyvalue", "provider-http", "provider-sql", "provider-all")
 
 # Named as the bindings name the exported interface.
 _ENTRY = """\

@@ -9,6 +9,7 @@ wit_bindgen::generate!({
         world sdk {
             include mcp-host:provider/provider-http@0.1.0;
             include mcp-host:provider/provider-keyvalue@0.1.0;
+            include mcp-host:provider/provider-sql@0.1.0;
         }
     ",
     world: "mcp-host:sdk/sdk",

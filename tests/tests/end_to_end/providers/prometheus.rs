@@ -240,7 +240,7 @@ async fn names_and_values_are_completed_by_the_server() {
 
 #[tokio::test]
 async fn a_query_that_is_too_heavy_or_wrong_is_refused_with_what_would_do() {
-    let prometheus = PrometheusServer::builder().blocks(&samples()).flag("--query.max-samples=10000").start().await;
+    let prometheus = PrometheusServer::builder().blocks(&samples()).flag("--query.max-samples=5000").start().await;
     let plugin = prometheus_plugin(prometheus.url()).config("max-series", 3).config("max-points", 2000);
     let config = ConfigFile::new().plugin(plugin).write();
     let server = StdioServer::start(&config).await;
@@ -250,7 +250,7 @@ async fn a_query_that_is_too_heavy_or_wrong_is_refused_with_what_would_do() {
         ("temperature[5m]", "", "add `range=1h`"),
         ("\"text\"", "", "found a string"),
         ("{__name__=~\".+\"}", "&range=10m", "more than 3 series, the `max-series` of this plugin"),
-        ("temperature", "&range=12h&step=15s", "`step=1m30s` would do"),
+        ("temperature", "&range=6h&step=15s", "`step=45s` would do"),
         ("sum_over_time(temperature[1d])", "&range=1d", "would load too many samples"),
         ("up", "&range=1d&step=1s", "`step=8s` would do"),
         ("up", "&step=1s", "expected a `range` beside `step`"),

@@ -40,6 +40,7 @@ async fn the_example_for_teams_serves_every_provider_to_each_client_by_its_rules
         "notes:///start-here.md",
         "results:///builds/sizes",
         "results:///latest",
+        "prometheus:///saved/up",
         "web://docs.rs/rmcp/latest/rmcp/",
     ] {
         assert!(all.contains(uri) && some.contains(uri), "{uri}: {some:?}");

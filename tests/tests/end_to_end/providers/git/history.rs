@@ -1,6 +1,6 @@
 //! Revisions, logs, commits and refs.
 
-use mcp_host_tests::{GitRepo, StdioServer};
+use mcp_host_tests::{ConfigFile, GitRepo, Plugin, StdioServer};
 use rmcp::model::ErrorCode;
 
 use super::{assert_same_files, git_log, lines, repo_config, repo_with_history};
@@ -77,6 +77,91 @@ async fn a_commit_says_what_git_show_says_of_files_and_people() {
     ] {
         assert!(last.contains(part), "{part}:\n{last}");
     }
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_range_and_the_commits_behind_operators_are_what_git_says() {
+    let repo = repo_with_history();
+    let config = repo_config(&repo).write();
+    let server = StdioServer::start(&config).await;
+    let client = server.client();
+    for (uri, range) in
+        [("feature%2Fx..main", "feature/x..main"), ("main~2..", "main~2.."), ("main~..main", "main~..main")]
+    {
+        assert_eq!(client.text(&format!("git://repo/log/{uri}")).await, git_log(&repo, &[range]), "{range}");
+    }
+    for (uri, rev) in [("main~1%5E2", "main~1^2"), ("HEAD%5E", "HEAD^"), ("main%5E0", "main^0")] {
+        let commit = client.text(&format!("git://repo/commit/{uri}")).await;
+        assert!(commit.starts_with(&format!("commit {}\n", repo.git_line(["rev-parse", rev]))), "{rev}: {commit}");
+    }
+    let error = client.read_error("git://repo/commit/main@%7Byesterday%7D").await;
+    assert_eq!(error.code, ErrorCode::INVALID_PARAMS);
+    assert!(error.message.contains("reflog"), "{}", error.message);
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_diff_and_a_blame_are_what_git_says() {
+    let repo = repo_with_history();
+    let config = repo_config(&repo).write();
+    let server = StdioServer::start(&config).await;
+    let client = server.client();
+    for path in ["", "?path=d", "?path=feature.txt"] {
+        let diff = client.text(&format!("git://repo/diff/main~2..main{path}")).await;
+        let file = path.strip_prefix("?path=").unwrap_or(".");
+        let expected = |format: &str| {
+            repo.git_line(["diff", "--no-renames", "--full-index", format, "main~2", "main", "--", file])
+        };
+        assert_eq!(diff.trim_end(), format!("{}\n\n{}", expected("--name-status"), expected("--patch")), "{path}");
+    }
+    let blame = client.text("git://repo/blame/main/d/e.txt?lines=1-2").await;
+    let expected = repo.git_line(["blame", "-s", "-l", "--root", "main", "--", "d/e.txt"]);
+    for (line, expected) in blame.lines().zip(lines(&expected)) {
+        let fields: Vec<_> = line.split('\t').collect();
+        let [id, _, author, number, text] = fields.as_slice() else { panic!("five fields: {line}") };
+        assert_eq!(format!("{id} {number}) {text}"), expected);
+        assert!(!author.is_empty());
+    }
+    assert_eq!(blame.lines().count(), 2);
+    server.end().await;
+}
+
+#[tokio::test]
+async fn what_only_a_hidden_branch_reaches_does_not_exist() {
+    let repo = repo_with_history();
+    repo.git(["switch", "--quiet", "--create", "secret"]);
+    repo.worktree().write("secret.txt", "a secret\n");
+    repo.commit("a secret");
+    repo.git(["switch", "--quiet", "main"]);
+    let secret = repo.git_line(["rev-parse", "secret"]);
+    let hide = toml::Table::from_iter([("hide".to_owned(), toml::Value::from(vec!["refs/heads/secret"]))]);
+    let config = ConfigFile::new().plugin(Plugin::git("repo", repo.path()).config("refs", hide)).write();
+    let server = StdioServer::start(&config).await;
+    let client = server.client();
+    for rev in ["secret", "refs%2Fheads%2Fsecret", &secret, &secret[..8]] {
+        for uri in [format!("git://repo/commit/{rev}"), format!("git://repo/blob/{rev}/secret.txt")] {
+            assert_eq!(client.read_error(&uri).await.code, ErrorCode(-32002), "{uri}");
+        }
+    }
+    assert!(!client.text("git://repo/refs").await.contains("secret"));
+    let shown = repo.git_line(["rev-parse", "feature/x"]);
+    assert!(client.text(&format!("git://repo/commit/{shown}")).await.contains("a feature"));
+    server.end().await;
+}
+
+#[tokio::test]
+async fn refs_in_reftables_are_what_git_show_ref_says() {
+    let repo = GitRepo::init(&["--initial-branch=main", "--ref-format=reftable"]);
+    repo.worktree().write("a.txt", "a\n");
+    repo.commit("first");
+    repo.git(["tag", "--annotate", "--message", "a release", "v1"]);
+    repo.git(["branch", "feature/x"]);
+    let config = repo_config(&repo).write();
+    let server = StdioServer::start(&config).await;
+    let refs = server.client().text("git://repo/refs").await;
+    assert_eq!(refs.trim_end(), repo.git_line(["show-ref", "--head", "--dereference"]));
+    assert_eq!(server.client().text("git://repo/blob/feature%2Fx/a.txt").await, "a\n");
     server.end().await;
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mcp_host_tests::{ConfigFile, MockOrigin, Reply, StdioServer};
+use mcp_host_tests::{ConfigFile, MockOrigin, Reply, ReservedPort, StdioServer};
 
 use super::prometheus_plugin;
 
@@ -59,9 +59,10 @@ async fn a_server_that_is_down_or_not_granted_says_so() {
     server.end().await;
     assert!(other.requests().is_empty());
 
-    let config = ConfigFile::new().plugin(prometheus_plugin(&origin.origin())).write();
+    // Nobody listens there.
+    let down = ReservedPort::new();
+    let config = ConfigFile::new().plugin(prometheus_plugin(&format!("http://{}", down.address()))).write();
     let server = StdioServer::start(&config).await;
-    origin.take_down().await;
     let error = server.client().read_error(QUERY).await;
     assert!(error.message.contains("unreachable"), "{error:?}");
     server.end().await;

@@ -1,47 +1,103 @@
 //! Resolution of revisions: names and ids in a path.
 //!
 //! A revision is a full id, the name of a ref, or an abbreviated id, tried in this order, which is git's
-//! (`gitrevisions`). Operators such as `main~2` are not supported.
+//! (`gitrevisions`), followed by any number of operators ([`spec`]): `main~2`, `HEAD^`, `v1.0^{}`.
 
+mod spec;
+
+use crate::commits::Commits;
 use crate::error::{Error, Result};
 use crate::repo::Repository;
-use bstr::{BStr, BString, ByteSlice};
+use bstr::{BStr, ByteSlice};
 use gix_hash::{ObjectId, Prefix, oid};
 use gix_object::{Kind, TagRefIter};
+pub(crate) use spec::{Operator, RevSpec};
 use std::rc::Rc;
 
 /// The maximum number of candidates listed for an ambiguous id.
 const MAX_CANDIDATES: usize = 10;
 
 /// The maximum length of a chain of tags.
-const MAX_TAG_DEPTH: usize = 32;
+pub(crate) const MAX_TAG_DEPTH: usize = 32;
 
 /// A resolved revision.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Rev {
     /// The object, which may be a tag.
     pub(crate) id: ObjectId,
-    /// Whether the revision is a full id, and therefore immutable.
+    /// Whether the revision begins with a full id, and is therefore immutable.
     pub(crate) is_full_id: bool,
-    /// The full name of the ref, if the revision is one.
-    pub(crate) name: Option<BString>,
 }
 
 impl Repository {
     /// Resolves a revision.
     pub(crate) fn rev(&self, rev: &BStr) -> Result<Rev> {
-        let is_hex = rev.iter().all(u8::is_ascii_hexdigit);
-        if is_hex && rev.len() == self.hash().len_in_hex() {
-            let id = ObjectId::from_hex(rev).map_err(|_| Error::NotFound)?;
-            return Ok(Rev { id, is_full_id: true, name: None });
+        let spec = RevSpec::parse(rev)?;
+        let mut resolved = self.named(spec.name)?;
+        for operator in &spec.operators {
+            resolved.id = self.apply(resolved.id, operator)?;
         }
-        if let Some(resolved) = self.refs().resolve_short_name(rev)? {
-            return Ok(Rev { id: resolved.id, is_full_id: false, name: Some(resolved.name) });
+        Ok(resolved)
+    }
+
+    /// Resolves a revision without operators.
+    fn named(&self, name: &BStr) -> Result<Rev> {
+        let is_hex = name.iter().all(u8::is_ascii_hexdigit);
+        if is_hex && name.len() == self.hash().len_in_hex() {
+            let id = ObjectId::from_hex(name).map_err(|_| Error::NotFound)?;
+            if !self.is_visible(&id)? {
+                return Err(Error::NotFound);
+            }
+            return Ok(Rev { id, is_full_id: true });
         }
-        if is_hex && rev.len() < self.hash().len_in_hex() {
-            return Ok(Rev { id: self.resolve_short_id(rev)?, is_full_id: false, name: None });
+        if let Some(resolved) = self.refs().resolve_short_name(name)? {
+            return Ok(Rev { id: resolved.id, is_full_id: false });
+        }
+        if is_hex && name.len() < self.hash().len_in_hex() {
+            return Ok(Rev { id: self.resolve_short_id(name)?, is_full_id: false });
         }
         Err(Error::NotFound)
+    }
+
+    /// Applies an operator to an object.
+    fn apply(&self, id: ObjectId, operator: &Operator) -> Result<ObjectId> {
+        match operator {
+            Operator::Ancestor(generations) => self.ancestor(id, *generations),
+            Operator::Parent(0) => self.commit_of(id),
+            Operator::Parent(number) => {
+                let mut commits = Commits::new(self)?;
+                let key = commits.key(&self.commit_of(id)?)?;
+                let parents = commits.get(key)?.parents;
+                let parent = number.checked_sub(1).and_then(|index| parents.get(index));
+                commits.id(*parent.ok_or(Error::NotFound)?)
+            }
+            Operator::Peel(None) => Ok(self.peel(id, |_| {})?.0),
+            Operator::Peel(Some(Kind::Commit)) => self.commit_of(id),
+            Operator::Peel(Some(Kind::Tree)) => self.tree_of(id),
+            Operator::Peel(Some(Kind::Blob)) => match self.peel(id, |_| {})? {
+                (id, Kind::Blob) => Ok(id),
+                _ => Err(Error::NotFound),
+            },
+            Operator::Peel(Some(Kind::Tag)) => match self.odb.kind(&id)? {
+                Some(Kind::Tag) => Ok(id),
+                _ => Err(Error::NotFound),
+            },
+            Operator::Exists => self.odb.kind(&id)?.map(|_| id).ok_or(Error::NotFound),
+        }
+    }
+
+    /// Follows the first parents of a commit.
+    fn ancestor(&self, id: ObjectId, generations: usize) -> Result<ObjectId> {
+        let mut commits = Commits::new(self)?;
+        let mut key = commits.key(&self.commit_of(id)?)?;
+        let mut budget = self.budget(generations);
+        for _ in 0..generations {
+            if !budget.take() {
+                return Err(Error::Unsupported(format!("~{generations} takes too long; use the commit's id")));
+            }
+            key = *commits.get(key)?.parents.first().ok_or(Error::NotFound)?;
+        }
+        commits.id(key)
     }
 
     /// Returns the tree of the revision that is listed by default; `None` while there is no commit yet.
@@ -105,7 +161,7 @@ impl Repository {
 
     fn resolve_short_id(&self, hex: &BStr) -> Result<ObjectId> {
         let prefix = hex.to_str().ok().and_then(|hex| Prefix::from_hex(hex).ok()).ok_or(Error::NotFound)?;
-        let candidates = self.odb.find_by_prefix(&prefix, MAX_CANDIDATES)?;
+        let candidates = self.odb.find_by_prefix(&prefix, MAX_CANDIDATES, |id| self.is_visible(id))?;
         let mut ids = candidates.ids.iter();
         match (ids.next(), ids.next()) {
             (None, _) => Err(Error::NotFound),

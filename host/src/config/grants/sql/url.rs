@@ -1,0 +1,192 @@
+//! The URL of a database.
+
+use std::path::{Path, PathBuf, absolute};
+
+use toml::de::DeValue;
+use zeroize::Zeroizing;
+
+use crate::config::error::Diagnostic;
+use crate::config::reader::{FromNode, Node, Schema};
+use crate::config::secret::{Secret, SecretSource};
+
+/// The scheme of URLs of SQLite.
+const SQLITE: &str = "sqlite:";
+/// The port of PostgreSQL.
+#[cfg(feature = "sql")]
+const DEFAULT_PORT: u16 = 5432;
+/// The schemes of URLs of PostgreSQL.
+const POSTGRESQL: [&str; 2] = ["postgres://", "postgresql://"];
+
+/// Where a database is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum SqlUrl {
+    /// A server of PostgreSQL: a connection URL as libpq has it, with the password.
+    Postgresql(Secret<String>),
+    /// A file of SQLite.
+    Sqlite(PathBuf),
+}
+
+/// Why a text is not the URL of a database. No variant contains it: it may have a password.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum SqlUrlError {
+    /// It begins with no known scheme.
+    #[error("the URL begins with neither `postgres://` nor `sqlite:`")]
+    Scheme,
+    /// It is not a valid connection URL.
+    #[error("the URL is not a valid connection URL of PostgreSQL")]
+    Postgresql,
+    /// It names no host, or no user.
+    #[error("the URL has no {0}")]
+    Incomplete(&'static str),
+    /// There is no file at the path.
+    #[error("there is no database file at `{}`", .0.display())]
+    NoFile(PathBuf),
+}
+
+impl SqlUrlError {
+    fn help(&self) -> &'static str {
+        match self {
+            Self::Scheme | Self::Incomplete(_) => {
+                "write `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, or `sqlite:PATH`, in the variable or file"
+            }
+            Self::Postgresql => {
+                "write `postgres://USER:PASSWORD@HOST:PORT/DATABASE` with `%` escapes for the characters `/?#@:%` of a \
+                 password, and only parameters that PostgreSQL has, such as `?sslmode=disable`"
+            }
+            Self::NoFile(_) => "create the database, or correct the path; it is relative to the config file",
+        }
+    }
+}
+
+impl SqlUrl {
+    /// Parses a URL. A relative path of SQLite is relative to `base_dir`.
+    ///
+    /// # Errors
+    ///
+    /// It is not valid, or there is no such file of SQLite.
+    pub fn parse(text: &str, base_dir: &Path) -> Result<Self, SqlUrlError> {
+        if let Some(path) = text.strip_prefix(SQLITE) {
+            let path = base_dir.join(path.strip_prefix("//").unwrap_or(path));
+            if !path.is_file() {
+                return Err(SqlUrlError::NoFile(path));
+            }
+            return Ok(Self::Sqlite(absolute(&path).unwrap_or(path)));
+        }
+        if !POSTGRESQL.iter().any(|scheme| text.starts_with(scheme)) {
+            return Err(SqlUrlError::Scheme);
+        }
+        #[cfg(feature = "sql")]
+        client_config(text)?;
+        Ok(Self::Postgresql(Secret::new(text.to_owned())))
+    }
+}
+
+#[cfg(feature = "cli")]
+impl SqlUrl {
+    /// The TCP ports of its servers. None for SQLite, and for Unix sockets.
+    pub(crate) fn ports(&self) -> Vec<u16> {
+        let Self::Postgresql(url) = self else { return Vec::new() };
+        let Ok(config) = client_config(url.expose()) else { return Vec::new() };
+        let hosts = config.get_hosts().iter().enumerate();
+        let tcp = hosts.filter(|(_, host)| matches!(host, tokio_postgres::config::Host::Tcp(_)));
+        tcp.map(|(index, _)| server_port(&config, index)).collect()
+    }
+}
+
+/// The port of that server of a URL, which has one for each or one for all.
+#[cfg(feature = "sql")]
+pub(crate) fn server_port(config: &tokio_postgres::Config, index: usize) -> u16 {
+    let ports = config.get_ports();
+    ports.get(index).or(ports.first()).copied().unwrap_or(DEFAULT_PORT)
+}
+
+/// Returns what a connection URL says, for the client library. The server's certificate is verified unless the URL says
+/// `sslmode=disable`, so the values of `sslmode` by which libpq distinguishes how thoroughly are one.
+#[cfg(feature = "sql")]
+pub(crate) fn client_config(url: &str) -> Result<tokio_postgres::Config, SqlUrlError> {
+    let url = Zeroizing::new(url.replace("sslmode=verify-full", "sslmode=require"));
+    let config: tokio_postgres::Config = url.parse().map_err(|_| SqlUrlError::Postgresql)?;
+    match (config.get_hosts().is_empty(), config.get_user().is_none()) {
+        (true, _) => Err(SqlUrlError::Incomplete("host")),
+        (_, true) => Err(SqlUrlError::Incomplete("user")),
+        (false, false) => Ok(config),
+    }
+}
+
+impl FromNode for SqlUrl {
+    const TYPE_NAME: &'static str = SecretSource::TYPE_NAME;
+
+    fn example() -> String {
+        "{ env = \"SHOP_URL\" }".into()
+    }
+
+    fn schema() -> Schema {
+        Schema::any_of([Schema::pattern("^sqlite:.+"), SecretSource::schema()])
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        let text = match node.value {
+            DeValue::String(text) if text.starts_with(SQLITE) => Zeroizing::new(text.to_string()),
+            _ => SecretSource::from_node(node)?.0,
+        };
+        match Self::parse(&text, node.context.base_dir) {
+            Ok(url) => Some(url),
+            Err(error) => {
+                let problem = Diagnostic::new(error.to_string(), error.help()).at(node.span.clone());
+                node.context.report(problem);
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+#[cfg(feature = "sql")]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<SqlUrl, SqlUrlError> {
+        SqlUrl::parse(text, Path::new("/"))
+    }
+
+    #[test]
+    fn a_connection_url_names_a_host_and_a_user() {
+        for text in [
+            "postgres://reader:a%2Fb@db.example.com:5433/shop",
+            "postgresql://reader@[::1]/shop?sslmode=disable",
+            "postgres://reader@/shop?host=/run/postgresql",
+            "postgres://reader@a,b/shop?sslmode=verify-full&connect_timeout=3",
+        ] {
+            assert!(matches!(parse(text), Ok(SqlUrl::Postgresql(_))), "{text}");
+        }
+        assert_eq!(parse("postgres://reader@/shop"), Err(SqlUrlError::Incomplete("host")));
+        assert_eq!(parse("postgres://db.example.com/shop"), Err(SqlUrlError::Incomplete("user")));
+        assert_eq!(parse("postgres://reader@a:port/shop"), Err(SqlUrlError::Postgresql));
+        assert_eq!(parse("postgres://reader@a/shop?sslmode=maybe"), Err(SqlUrlError::Postgresql));
+        for text in ["", "shop.db", "mysql://a", "host=a user=b", "POSTGRES://a@b"] {
+            assert_eq!(parse(text), Err(SqlUrlError::Scheme), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_file_of_sqlite_is_relative_to_the_config_or_absolute() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("a b?.db");
+        std::fs::write(&file, "").unwrap();
+        for text in ["sqlite:a b?.db".to_owned(), format!("sqlite://{}", file.display())] {
+            assert_eq!(SqlUrl::parse(&text, dir.path()), Ok(SqlUrl::Sqlite(file.clone())), "{text}");
+        }
+        assert!(matches!(parse("sqlite:"), Err(SqlUrlError::NoFile(_))));
+        assert!(matches!(parse("sqlite:absent.db"), Err(SqlUrlError::NoFile(_))));
+    }
+
+    #[test]
+    fn no_message_quotes_the_url() {
+        for text in ["hunter2", "postgres://u:hunter2@h:x/d", "postgres://:hunter2@h/d?hunter2=1"] {
+            let error = parse(text).unwrap_err();
+            assert!(!format!("{error} {error:?} {}", error.help()).contains("hunter2"), "{error}");
+        }
+    }
+}

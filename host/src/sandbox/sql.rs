@@ -1,0 +1,307 @@
+//! SQL grants: the host's implementation of `mcp-host:sql` for one plugin.
+//!
+//! A guest names a granted database and sends the text of one query with parameters. The host has the address and the
+//! password, connects, and returns typed rows.
+//!
+//! # Guarantees
+//!
+//! - A database that is not granted does not exist: a query of it returns `not-granted`.
+//! - A guest only reads. [`postgresql`] and [`sqlite`] have the means, which are several for each: none relies on the
+//!   text of a query.
+//! - Each query is a transaction of its own, which is always rolled back, on a connection that no other query uses.
+//!   Nothing of a query is left on it.
+//! - A query ends by its timeout, and with the call: the server is told to cancel it, or SQLite to interrupt it.
+//! - Messages to the guest have names of the database's objects, and neither stored data nor the address. What only an
+//!   admin can repair is logged, with the reason.
+//!
+//! # Without the feature `sql`
+//!
+//! The interface is linked, so that components which import it load, and no database is granted: a config that grants
+//! one is rejected. Queries of a database that an application grants in code fail.
+//!
+//! # Bounds
+//!
+//! | bound | mechanism |
+//! |---|---|
+//! | rows of a result | `max-rows`: more are not fetched |
+//! | bytes of a result | `max-bytes`: a larger one is an error |
+//! | memory: the query, what was received, and the result | `limits.memory` |
+//! | time, with the wait for a connection | `timeout` of the grant, and `limits.deadline` of the call |
+//! | connections, and so queries at once | `connections` |
+//! | the text of a query, and parameters | [`MAX_SQL`], [`MAX_PARAMETERS`] |
+
+#![cfg_attr(not(feature = "sql"), allow(dead_code, reason = "only databases use it"))]
+
+mod bindings;
+mod error;
+mod interface;
+#[cfg(feature = "sql")]
+mod postgresql;
+mod refusal_log;
+mod result;
+#[cfg(feature = "sql")]
+mod sqlite;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout, timeout_at};
+use wasmtime::component::{HasData, Linker};
+
+use self::bindings::databases::{self, DatabaseInfo, Rows, Value};
+use self::error::QueryError;
+#[cfg(feature = "sql")]
+use self::postgresql::PostgresqlDatabase;
+use self::refusal_log::RefusalLog;
+use self::result::{ChargedRows, ResultBounds, value_size};
+#[cfg(feature = "sql")]
+use self::sqlite::SqliteDatabase;
+use crate::config;
+use crate::config::grants::SqlGrant;
+#[cfg(feature = "sql")]
+use crate::config::grants::SqlUrl;
+use crate::sandbox::guest_log::GuestLog;
+use crate::sandbox::http::TlsRoots;
+use crate::sandbox::memory::{MemoryBudget, Reservation};
+
+/// The maximum length of the text of a query in bytes.
+const MAX_SQL: usize = 256 << 10;
+/// The maximum number of parameters of a query.
+const MAX_PARAMETERS: usize = 1000;
+/// How long a plugin that is loaded waits for a database, to check its role.
+const ROLE_TIMEOUT: Duration = Duration::from_secs(2);
+/// The maximum length of a name in a message.
+const MAX_NAME: usize = 64;
+
+/// The databases of one plugin.
+pub(crate) struct SqlDatabases {
+    granted: BTreeMap<String, Database>,
+    refusal_log: RefusalLog,
+    memory: Arc<MemoryBudget>,
+}
+
+/// A granted database.
+struct Database {
+    backend: Backend,
+    bounds: ResultBounds,
+    timeout: Duration,
+}
+
+/// How a database is queried.
+enum Backend {
+    #[cfg(feature = "sql")]
+    Postgresql(PostgresqlDatabase),
+    #[cfg(feature = "sql")]
+    Sqlite(SqliteDatabase),
+    /// This build has neither.
+    #[cfg(not(feature = "sql"))]
+    Absent,
+}
+
+/// One query, which the backends run.
+struct Query {
+    sql: String,
+    parameters: Vec<Value>,
+    bounds: ResultBounds,
+    deadline: Instant,
+    /// The memory of the query, and later that of the result.
+    memory: Reservation,
+    /// The memory of the plugin.
+    budget: Arc<MemoryBudget>,
+}
+
+impl SqlDatabases {
+    /// The databases that are granted to the plugin. Connects to none.
+    pub(crate) fn new(
+        plugin: &config::Plugin,
+        tls_roots: &Arc<TlsRoots>,
+        log: &Arc<GuestLog>,
+        memory: Arc<MemoryBudget>,
+    ) -> Self {
+        let granted = plugin.grants.sql.iter();
+        let granted = granted.map(|(name, grant)| (name.as_str().to_owned(), Database::new(grant, tls_roots)));
+        let refusal_log = RefusalLog::new(plugin.name.as_str().into(), log);
+        Self { granted: granted.collect(), refusal_log, memory }
+    }
+
+    /// The names of the granted databases, sorted.
+    fn names(&self) -> Vec<String> {
+        self.granted.keys().cloned().collect()
+    }
+
+    async fn describe(&self, name: &str) -> Result<DatabaseInfo, QueryError> {
+        let described = match self.database(name) {
+            Ok(database) => database.describe().await,
+            Err(error) => Err(error),
+        };
+        self.log_failure(name, described)
+    }
+
+    async fn query(
+        &self,
+        name: &str,
+        sql: String,
+        parameters: Vec<Value>,
+        max_rows: Option<u32>,
+    ) -> Result<Rows, QueryError> {
+        let result = match self.prepare(name, sql, parameters, max_rows) {
+            Ok((database, query)) => database.query(query).await,
+            Err(error) => Err(error),
+        };
+        self.log_failure(name, result).map(|result| result.rows)
+    }
+
+    /// Checks that the databases can be reached, and that the host accepts their roles. The error is for the admin.
+    pub(crate) async fn check(&self) -> Result<(), String> {
+        for (name, database) in &self.granted {
+            let reason = match database.describe().await {
+                Ok(_) => continue,
+                Err(QueryError::Refused(reason) | QueryError::Unreachable(reason) | QueryError::Failed(reason)) => {
+                    reason
+                }
+                Err(error) => error.to_string(),
+            };
+            return Err(admin_message(name, &reason));
+        }
+        Ok(())
+    }
+
+    /// Checks that the host accepts the roles of the databases, as far as they can be reached within [`ROLE_TIMEOUT`].
+    /// The error is for the admin.
+    pub(crate) async fn check_roles(&self) -> Result<(), String> {
+        for (name, database) in &self.granted {
+            if let Ok(Err(QueryError::Refused(reason))) = timeout(ROLE_TIMEOUT, database.describe()).await {
+                return Err(admin_message(name, &reason));
+            }
+        }
+        Ok(())
+    }
+
+    fn database(&self, name: &str) -> Result<&Database, QueryError> {
+        self.granted.get(name).ok_or_else(|| QueryError::NotGranted(short(name).to_owned()))
+    }
+
+    fn prepare(
+        &self,
+        name: &str,
+        sql: String,
+        parameters: Vec<Value>,
+        max_rows: Option<u32>,
+    ) -> Result<(&Database, Query), QueryError> {
+        let database = self.database(name)?;
+        if sql.contains('\0') {
+            return Err(QueryError::rejected("42601", "the statement contains a NUL"));
+        }
+        if sql.len() > MAX_SQL {
+            return Err(QueryError::rejected(
+                "54000",
+                format!("a query has at most {MAX_SQL} bytes, not {}", sql.len()),
+            ));
+        }
+        if parameters.len() > MAX_PARAMETERS {
+            let message = format!("a query has at most {MAX_PARAMETERS} parameters, not {}", parameters.len());
+            return Err(QueryError::rejected("54023", message));
+        }
+        let bytes = parameters.iter().fold(sql.len(), |sum, value| sum.saturating_add(value_size(value)));
+        let memory = self.memory.try_reserve(bytes).ok_or(QueryError::OutOfMemory)?;
+        let asked_for = max_rows.map_or(usize::MAX, |rows| usize::try_from(rows).unwrap_or(usize::MAX));
+        let bounds = ResultBounds { rows: database.bounds.rows.min(asked_for), ..database.bounds };
+        let deadline = Instant::now().checked_add(database.timeout).unwrap_or_else(Instant::now);
+        Ok((database, Query { sql, parameters, bounds, deadline, memory, budget: self.memory.clone() }))
+    }
+
+    fn log_failure<T>(&self, name: &str, result: Result<T, QueryError>) -> Result<T, QueryError> {
+        result.inspect_err(|error| self.refusal_log.record(short(name), error))
+    }
+}
+
+impl Database {
+    fn new(grant: &SqlGrant, tls_roots: &Arc<TlsRoots>) -> Self {
+        let bounds = ResultBounds { rows: grant.max_rows.get(), bytes: grant.max_bytes.bytes() };
+        Self { backend: Backend::new(grant, tls_roots), bounds, timeout: grant.timeout.duration() }
+    }
+
+    async fn describe(&self) -> Result<DatabaseInfo, QueryError> {
+        let deadline = Instant::now().checked_add(self.timeout).unwrap_or_else(Instant::now);
+        let described = timeout_at(deadline, self.backend.describe(self.bounds, deadline));
+        described.await.unwrap_or(Err(QueryError::Timeout))
+    }
+
+    async fn query(&self, query: Query) -> Result<ChargedRows, QueryError> {
+        timeout_at(query.deadline, self.backend.query(query)).await.unwrap_or(Err(QueryError::Timeout))
+    }
+}
+
+#[cfg(feature = "sql")]
+impl Backend {
+    fn new(grant: &SqlGrant, tls_roots: &Arc<TlsRoots>) -> Self {
+        match &grant.url {
+            SqlUrl::Postgresql(url) => Self::Postgresql(PostgresqlDatabase::new(url, grant, tls_roots.clone())),
+            SqlUrl::Sqlite(file) => Self::Sqlite(SqliteDatabase::new(file, grant)),
+        }
+    }
+
+    async fn describe(&self, bounds: ResultBounds, deadline: Instant) -> Result<DatabaseInfo, QueryError> {
+        match self {
+            Self::Postgresql(database) => database.describe(bounds, deadline).await,
+            Self::Sqlite(database) => database.describe(bounds, deadline).await,
+        }
+    }
+
+    async fn query(&self, query: Query) -> Result<ChargedRows, QueryError> {
+        match self {
+            Self::Postgresql(database) => database.query(query).await,
+            Self::Sqlite(database) => database.query(query).await,
+        }
+    }
+}
+
+#[cfg(not(feature = "sql"))]
+impl Backend {
+    fn new(_: &SqlGrant, _: &Arc<TlsRoots>) -> Self {
+        Self::Absent
+    }
+
+    async fn describe(&self, _: ResultBounds, _: Instant) -> Result<DatabaseInfo, QueryError> {
+        Err(Self::unsupported())
+    }
+
+    async fn query(&self, _: Query) -> Result<ChargedRows, QueryError> {
+        Err(Self::unsupported())
+    }
+
+    fn unsupported() -> QueryError {
+        QueryError::Failed("this build has no databases: it lacks the feature `sql`".to_owned())
+    }
+}
+
+/// What an admin is told about a database.
+fn admin_message(name: &str, reason: &str) -> String {
+    format!("the database `{name}` of `grants.sql` cannot be used: {reason}")
+}
+
+/// The beginning of a name that a guest wrote.
+fn short(name: &str) -> &str {
+    name.get(..name.floor_char_boundary(MAX_NAME)).unwrap_or(name)
+}
+
+/// One instance's access to the databases of its plugin.
+pub(crate) struct SqlView<'a> {
+    pub(crate) sql: &'a SqlDatabases,
+}
+
+/// Stands for [`SqlView`] where wasmtime wants a type without lifetimes.
+struct HasSql;
+
+impl HasData for HasSql {
+    type Data<'a> = SqlView<'a>;
+}
+
+/// Links `mcp-host:sql`.
+pub(crate) fn add_to_linker<T: Send + 'static>(
+    linker: &mut Linker<T>,
+    sql: fn(&mut T) -> SqlView<'_>,
+) -> wasmtime::Result<()> {
+    databases::add_to_linker::<_, HasSql>(linker, sql)
+}

@@ -1,0 +1,70 @@
+//! Errors of queries: without data and addresses for the guest and its clients, with all details for the admin.
+
+/// The reason why a query has no result. Its text is returned to the guest, which may pass it on to a client.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(unreachable_pub, reason = "the generated code re-exports it")]
+pub enum QueryError {
+    /// No database of that name is granted.
+    #[error("the database `{0}` is not granted")]
+    NotGranted(String),
+    /// The database refused the statement.
+    #[error("{sqlstate}: {message}")]
+    Rejected {
+        /// The SQLSTATE.
+        sqlstate: String,
+        /// What it means, without stored data.
+        message: String,
+        /// The position in the statement, in characters from 1.
+        position: Option<u32>,
+    },
+    /// The result is larger than the grant allows.
+    #[error("the result has more than {}, the `max-bytes` of the grant", bytesize::ByteSize(*.0))]
+    TooLarge(u64),
+    /// `limits.memory` is exhausted.
+    #[error("out of memory: the query and its result exceed `limits.memory`")]
+    OutOfMemory,
+    /// The query took longer than the grant allows.
+    #[error("the query took longer than the `timeout` of the grant")]
+    Timeout,
+    /// All connections were in use until the timeout.
+    #[error("all {0} connections to the database are in use; try again")]
+    Busy(usize),
+    /// The host refuses to connect with the role of the grant. The text is the reason, for the admin.
+    #[error("the host refuses to use the database; see its log")]
+    Refused(String),
+    /// The database cannot be reached. The text is the reason, for the admin.
+    #[error("the database cannot be reached; see the log of the host")]
+    Unreachable(String),
+    /// The query failed in the host. The text is the reason, for the admin.
+    #[error("the query failed; see the log of the host")]
+    Failed(String),
+}
+
+impl QueryError {
+    /// A statement that the database refused.
+    pub(super) fn rejected(sqlstate: &str, message: impl Into<String>) -> Self {
+        Self::Rejected { sqlstate: sqlstate.to_owned(), message: message.into(), position: None }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_guest_is_told_has_no_word_of_the_address() {
+        for error in [
+            QueryError::Refused("secret".into()),
+            QueryError::Unreachable("secret".into()),
+            QueryError::Failed("secret".into()),
+        ] {
+            assert!(!error.to_string().contains("secret"), "{error}");
+        }
+    }
+
+    #[test]
+    fn the_bound_is_told_as_it_is_written() {
+        let text = "the result has more than 4.0 MiB, the `max-bytes` of the grant";
+        assert_eq!(QueryError::TooLarge(4 << 20).to_string(), text);
+    }
+}

@@ -1,0 +1,153 @@
+//! Databases of PostgreSQL: a pool of connections to a server, on which guests read.
+//!
+//! # Why a guest only reads
+//!
+//! `BEGIN READ ONLY` is not enough: a statement of the transaction can switch it off, end it, or run another statement
+//! behind a semicolon. So a query passes these:
+//!
+//! | means | against |
+//! |---|---|
+//! | the statement stands in `DECLARE … CURSOR FOR`, prepared by the extended protocol | everything that is no query: `SET`, `COMMIT`, `COPY`, `DO`, `CALL`, a second statement |
+//! | `BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY` before it | a `WITH` that writes, `FOR UPDATE`, sequences, functions that write |
+//! | the first statement is the host's, in that isolation level | a function that sets the transaction to read-write |
+//! | `ROLLBACK`, always, and advisory locks are released | what a function leaves: settings, notifications, large objects |
+//! | the [role] is no superuser and cannot write, or it is not used | functions that reach beyond the transaction: files, programs, other servers |
+//!
+//! # Schemas
+//!
+//! A relation that a statement uses, in whatever way, is locked by its transaction until its end: those of the text,
+//! of views, of functions, of SQL that a function such as `query_to_xml` runs. So behind the last row, and before any
+//! row reaches the guest, the host reads the locks. A relation outside of the granted schemas, that the role may read
+//! itself, fails the query. What the role may *not* read itself can only have been reached by a view or a function that
+//! the database's owner made for that, and is no failure. The catalogs can be read without their statistics, which
+//! contain values of tables.
+//!
+//! # Bounds
+//!
+//! Rows are fetched up to the bound and one more. The client library holds a message of any size, so the [stream] below
+//! it counts the bytes, charges them to the plugin, and fails when there are more than a result can have.
+//! `statement_timeout` ends a statement at the server; at the deadline of the query, and when its caller is gone, a
+//! `CancelRequest` does, and the connection is closed. A connection that the server has closed is replaced by another.
+
+mod array;
+mod connector;
+mod endpoint;
+mod failure;
+mod parameter;
+mod role;
+mod session;
+mod stream;
+mod text;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use deadpool::managed::{Object, Pool, PoolError};
+use tokio::time::{Instant, timeout_at};
+
+use self::connector::Connector;
+use self::session::Session;
+use super::Query;
+use super::bindings::databases::{DatabaseInfo, DatabaseKind};
+use super::error::QueryError;
+use super::result::{ChargedRows, ResultBounds};
+use crate::config::Secret;
+use crate::config::grants::SqlGrant;
+use crate::sandbox::http::TlsRoots;
+
+/// The shortest `statement_timeout`: 0 stands for none.
+const MIN_STATEMENT_TIMEOUT: Duration = Duration::from_millis(1);
+
+/// One database, and the connections to it.
+pub(super) struct PostgresqlDatabase {
+    /// None if the pool cannot be built.
+    pool: Option<Pool<Connector>>,
+    max_connections: usize,
+    schemas: Vec<String>,
+}
+
+/// A connection that is in use. Unless it is [released](Self::release), its statement is cancelled and it is closed.
+struct Lease(Option<Object<Connector>>);
+
+impl PostgresqlDatabase {
+    /// The database at that URL. Does not connect.
+    pub(super) fn new(url: &Secret<String>, grant: &SqlGrant, tls_roots: Arc<TlsRoots>) -> Self {
+        let schemas: Vec<_> = grant.schemas.iter().map(|schema| schema.as_str().to_owned()).collect();
+        let max_connections = grant.connections.get();
+        let connector = Connector::new(url.clone(), grant, &schemas, tls_roots);
+        Self { pool: Pool::builder(connector).max_size(max_connections).build().ok(), max_connections, schemas }
+    }
+
+    /// Returns its version, once it was connected to and its role was checked.
+    pub(super) async fn describe(&self, bounds: ResultBounds, deadline: Instant) -> Result<DatabaseInfo, QueryError> {
+        let lease = self.lease(deadline).await?;
+        let version = lease.session()?.server_version().to_owned();
+        lease.release();
+        Ok(DatabaseInfo {
+            kind: DatabaseKind::Postgresql,
+            version,
+            schemas: self.schemas.clone(),
+            max_rows: u32::try_from(bounds.rows).unwrap_or(u32::MAX),
+            max_bytes: bounds.bytes,
+        })
+    }
+
+    /// Runs a query.
+    pub(super) async fn query(&self, query: Query) -> Result<ChargedRows, QueryError> {
+        let deadline = query.deadline;
+        let mut transaction = query.into();
+        loop {
+            let lease = self.lease(deadline).await?;
+            let left = deadline.saturating_duration_since(Instant::now()).max(MIN_STATEMENT_TIMEOUT);
+            let session = lease.session()?;
+            let result = match session.begin(&mut transaction, left).await {
+                Ok(statement) => session.query(transaction, &statement).await,
+                // The server has closed the connection meanwhile. There are as many of them as the pool has, at most.
+                Err(_) if session.is_closed() && lease.is_reused() => continue,
+                Err(error) => Err(error),
+            };
+            // A statement that failed is over, and the connection as good as before.
+            if session.end(result.is_err()).await {
+                lease.release();
+            }
+            return result;
+        }
+    }
+
+    async fn lease(&self, deadline: Instant) -> Result<Lease, QueryError> {
+        let Some(pool) = &self.pool else {
+            return Err(QueryError::Failed("the pool of connections cannot be built".to_owned()));
+        };
+        match timeout_at(deadline, pool.get()).await {
+            Ok(Ok(object)) => Ok(Lease(Some(object))),
+            Ok(Err(PoolError::Backend(error))) => Err(error),
+            Ok(Err(error)) => Err(QueryError::Failed(error.to_string())),
+            Err(_) if pool.status().size >= self.max_connections => Err(QueryError::Busy(self.max_connections)),
+            Err(_) => Err(QueryError::Unreachable("the server does not answer".to_owned())),
+        }
+    }
+}
+
+impl Lease {
+    fn session(&self) -> Result<&Session, QueryError> {
+        self.0.as_deref().ok_or_else(|| QueryError::Failed("the connection was released".to_owned()))
+    }
+
+    /// Returns whether the connection has served another query.
+    fn is_reused(&self) -> bool {
+        self.0.as_ref().is_some_and(|object| Object::metrics(object).recycle_count > 0)
+    }
+
+    /// Returns the connection to the pool.
+    fn release(mut self) {
+        self.0 = None;
+    }
+}
+
+impl Drop for Lease {
+    fn drop(&mut self) {
+        if let Some(object) = self.0.take() {
+            Object::take(object).cancel();
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The result of a query while it is read: bounded in rows and bytes, its memory charged to the plugin.
+
+use super::bindings::databases::{Column, Row, Rows, Scalar, SqlArray, Value};
+use super::error::QueryError;
+use crate::sandbox::memory::Reservation;
+
+/// What a query may return.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ResultBounds {
+    /// The maximum number of rows.
+    pub(super) rows: usize,
+    /// The maximum size in bytes.
+    pub(super) bytes: u64,
+}
+
+/// A result with its memory.
+pub(super) struct ChargedRows {
+    pub(super) rows: Rows,
+    /// Held until the guest has the result.
+    pub(super) _memory: Reservation,
+}
+
+/// The result of a query, to which rows are added.
+pub(super) struct ResultBuilder {
+    rows: Rows,
+    bounds: ResultBounds,
+    bytes: u64,
+    /// The memory of the query, to which that of the result is added.
+    memory: Reservation,
+    /// Its bytes without the result.
+    base: usize,
+}
+
+impl ResultBuilder {
+    /// A result without rows. `memory` is what the query holds beside the result.
+    pub(super) fn new(columns: Vec<Column>, bounds: ResultBounds, memory: Reservation) -> Result<Self, QueryError> {
+        let bytes = columns.iter().fold(0, |sum: usize, column| {
+            let text = column.name.len().saturating_add(column.type_name.len());
+            sum.saturating_add(text).saturating_add(size_of::<Column>())
+        });
+        let (rows, base) = (Rows { columns, rows: Vec::new(), has_more: false }, memory.bytes());
+        let mut result = Self { rows, bounds, bytes: 0, memory, base };
+        result.charge(bytes)?;
+        Ok(result)
+    }
+
+    /// Adds a row. Returns false, and adds nothing, if the result has its maximum of rows: the query has more.
+    pub(super) fn push(&mut self, values: Vec<Value>) -> Result<bool, QueryError> {
+        if self.rows.rows.len() >= self.bounds.rows {
+            self.rows.has_more = true;
+            return Ok(false);
+        }
+        self.charge(values.iter().fold(size_of::<Row>(), |sum, value| sum.saturating_add(value_size(value))))?;
+        self.rows.rows.push(Row { values });
+        Ok(true)
+    }
+
+    /// Ends the result.
+    pub(super) fn finish(self) -> ChargedRows {
+        ChargedRows { rows: self.rows, _memory: self.memory }
+    }
+
+    fn charge(&mut self, bytes: usize) -> Result<(), QueryError> {
+        self.bytes = self.bytes.saturating_add(bytes as u64);
+        if self.bytes > self.bounds.bytes {
+            return Err(QueryError::TooLarge(self.bounds.bytes));
+        }
+        let held = self.base.saturating_add(usize::try_from(self.bytes).unwrap_or(usize::MAX));
+        if self.memory.try_resize(held) { Ok(()) } else { Err(QueryError::OutOfMemory) }
+    }
+}
+
+/// The bytes of a value in memory.
+pub(super) fn value_size(value: &Value) -> usize {
+    let heap = match value {
+        Value::Scalar(scalar) => scalar_heap(scalar),
+        Value::SqlArray(SqlArray { dimensions, elements }) => {
+            elements.iter().fold(size_of_val(&**dimensions), |sum, scalar| {
+                sum.saturating_add(size_of::<Scalar>()).saturating_add(scalar_heap(scalar))
+            })
+        }
+    };
+    heap.saturating_add(size_of::<Value>())
+}
+
+fn scalar_heap(scalar: &Scalar) -> usize {
+    match scalar {
+        Scalar::Null | Scalar::Boolean(_) | Scalar::Integer(_) | Scalar::Float(_) => 0,
+        Scalar::Bytes(bytes) => bytes.len(),
+        Scalar::Decimal(text)
+        | Scalar::Text(text)
+        | Scalar::Date(text)
+        | Scalar::Time(text)
+        | Scalar::Timestamp(text)
+        | Scalar::Instant(text)
+        | Scalar::Uuid(text)
+        | Scalar::Json(text)
+        | Scalar::Other(text) => text.len(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sandbox::memory::MemoryBudget;
+
+    fn builder(rows: usize, bytes: u64, memory: u64) -> ResultBuilder {
+        let memory = MemoryBudget::new(memory, None).try_reserve(0).unwrap();
+        ResultBuilder::new(Vec::new(), ResultBounds { rows, bytes }, memory).unwrap()
+    }
+
+    fn text(length: usize) -> Vec<Value> {
+        vec![Value::Scalar(Scalar::Text("x".repeat(length)))]
+    }
+
+    #[test]
+    fn rows_beyond_the_bound_are_more() {
+        let mut result = builder(2, 10_000, 10_000);
+        assert_eq!((result.push(text(1)), result.push(text(1))), (Ok(true), Ok(true)));
+        assert!(!result.rows.has_more);
+        assert_eq!(result.push(text(1)), Ok(false));
+        let rows = result.finish().rows;
+        assert_eq!((rows.rows.len(), rows.has_more), (2, true));
+    }
+
+    #[test]
+    fn a_result_that_is_too_large_fails_by_the_bound_or_by_the_memory_of_the_plugin() {
+        assert_eq!(builder(9, 1000, 10_000).push(text(1000)), Err(QueryError::TooLarge(1000)));
+        assert_eq!(builder(9, 10_000, 1000).push(text(1000)), Err(QueryError::OutOfMemory));
+    }
+}

@@ -1,0 +1,136 @@
+//! The commits of a repository as a graph: tree, parents, date and generation number of each.
+//!
+//! They are read from the commit-graph, if the commit is in it, and otherwise from the commit itself. A shallow clone's
+//! commit-graph is not used, because its commits have parents that the clone lacks.
+
+use crate::commit_graph::{CommitGraph, Position};
+use crate::error::{Error, Result};
+use crate::repo::Repository;
+use gix_hash::{ObjectId, oid};
+use gix_object::{CommitRef, Kind};
+use std::collections::HashSet;
+
+/// The maximum number of parents that are followed per commit. Octopus merges have a few; hundreds occur in
+/// experiments only.
+const MAX_PARENTS: usize = 1000;
+
+/// The identity of a commit. A commit that is in the commit-graph always has its position in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum CommitKey {
+    /// The position in the commit-graph.
+    Graph(Position),
+    /// The id of a commit that is not in it.
+    Object(ObjectId),
+}
+
+/// The generation number of a commit, greater than that of all its ancestors.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Generation {
+    /// In the commit-graph.
+    Known(u64),
+    /// Not known, and greater than those that are, because the commit-graph has no descendants of other commits.
+    Unknown,
+}
+
+/// A commit.
+#[derive(Debug, Clone)]
+pub(crate) struct Commit {
+    /// The root tree.
+    pub(crate) tree: ObjectId,
+    /// The parents.
+    pub(crate) parents: Vec<CommitKey>,
+    /// The committer's date, in seconds since the epoch.
+    pub(crate) date: i64,
+    /// The generation number.
+    pub(crate) generation: Generation,
+}
+
+/// Reads commits, and counts what is read.
+pub(crate) struct Commits<'r> {
+    repository: &'r Repository,
+    graph: Option<&'r CommitGraph>,
+    shallow: HashSet<ObjectId>,
+    bytes_read: usize,
+    has_ignored_parents: bool,
+}
+
+impl<'r> Commits<'r> {
+    /// Creates a reader of the repository's commits.
+    pub(crate) fn new(repository: &'r Repository) -> Result<Self> {
+        let shallow = repository.shallow()?;
+        let graph = if shallow.is_empty() { repository.commit_graph() } else { None };
+        Ok(Self { repository, graph, shallow, bytes_read: 0, has_ignored_parents: false })
+    }
+
+    /// Returns the repository.
+    pub(crate) fn repository(&self) -> &'r Repository {
+        self.repository
+    }
+
+    /// Returns the commit-graph, if it is used.
+    pub(crate) fn graph(&self) -> Option<&'r CommitGraph> {
+        self.graph
+    }
+
+    /// Returns the number of bytes of commits that were read, apart from the commit-graph.
+    pub(crate) fn bytes_read(&self) -> usize {
+        self.bytes_read
+    }
+
+    /// Returns whether a commit had more than [`MAX_PARENTS`] parents.
+    pub(crate) fn has_ignored_parents(&self) -> bool {
+        self.has_ignored_parents
+    }
+
+    /// Returns the identity of a commit, which need not exist.
+    pub(crate) fn key(&self, id: &oid) -> Result<CommitKey> {
+        let position = self.graph.map_or(Ok(None), |graph| graph.find(id))?;
+        Ok(position.map_or_else(|| CommitKey::Object(id.to_owned()), CommitKey::Graph))
+    }
+
+    /// Returns the id of a commit.
+    pub(crate) fn id(&self, key: CommitKey) -> Result<ObjectId> {
+        match key {
+            CommitKey::Object(id) => Ok(id),
+            CommitKey::Graph(position) => self.the_graph()?.id(position),
+        }
+    }
+
+    /// Reads a commit.
+    pub(crate) fn get(&mut self, key: CommitKey) -> Result<Commit> {
+        match key {
+            CommitKey::Object(id) => self.read(&id),
+            CommitKey::Graph(position) => {
+                let commit = self.the_graph()?.commit(position)?;
+                Ok(Commit {
+                    tree: commit.tree,
+                    parents: commit.parents.into_iter().map(CommitKey::Graph).collect(),
+                    date: commit.date,
+                    generation: commit.generation.map_or(Generation::Unknown, Generation::Known),
+                })
+            }
+        }
+    }
+
+    fn read(&mut self, id: &oid) -> Result<Commit> {
+        let data = self.repository.odb.get(id, Kind::Commit)?;
+        self.bytes_read = self.bytes_read.saturating_add(data.len());
+        let commit = decode(&data, id, self.repository.hash())?;
+        // A commit with an unreadable date sorts as the oldest, as in git.
+        let date = commit.committer().map(|committer| committer.seconds()).unwrap_or_default();
+        self.has_ignored_parents |= commit.parents.len() > MAX_PARENTS;
+        let is_cut_off = self.shallow.contains(id);
+        let parents = commit.parents().take(if is_cut_off { 0 } else { MAX_PARENTS });
+        let parents = parents.map(|parent| self.key(&parent)).collect::<Result<_>>()?;
+        Ok(Commit { tree: commit.tree(), parents, date, generation: Generation::Unknown })
+    }
+
+    fn the_graph(&self) -> Result<&'r CommitGraph> {
+        self.graph.ok_or_else(|| Error::corrupt("the commit-graph", "it is not used"))
+    }
+}
+
+/// Decodes a commit.
+pub(crate) fn decode<'d>(data: &'d [u8], id: &oid, hash: gix_hash::Kind) -> Result<CommitRef<'d>> {
+    CommitRef::from_bytes(data, hash).map_err(|error| Error::corrupt(format!("commit {id}"), error))
+}

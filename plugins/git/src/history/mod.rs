@@ -1,0 +1,272 @@
+//! The history of a revision, newest first, in the order of `git log`.
+//!
+//! The next commit is always the pending one with the latest commit date, and of several with the same date the first
+//! discovered. A range omits what is reachable from another commit ([`range`]). With a path, history is simplified as
+//! `git log -- PATH` does by default: a commit with the same content at the path as one of its parents is skipped and
+//! only that parent is followed; a commit that differs there from all of its parents is shown, and all are followed. The
+//! path is one file or directory, taken literally. Renames of a file are followed on request ([`follow`]).
+//!
+//! An unreadable commit (too large, damaged, missing) is returned like any other, with the error in [`Entry::data`],
+//! and its parents are not followed. An unreadable tree differs from all others. The work for one response is bounded
+//! by [`MAX_COMMITS`], [`MAX_BYTES`] and the time of a [`Budget`].
+
+mod follow;
+mod range;
+
+use crate::budget::Budget;
+use crate::commit_graph::bloom::PathKeys;
+use crate::commits::{Commit, CommitKey, Commits};
+use crate::error::Result;
+use crate::repo::Repository;
+use bstr::{BStr, BString, ByteSlice};
+use follow::Follow;
+use gix_hash::ObjectId;
+use gix_object::Kind;
+use gix_object::tree::EntryMode;
+use range::Excluded;
+use std::cmp::Reverse;
+use std::collections::{BinaryHeap, HashMap, HashSet};
+use std::rc::Rc;
+
+/// The maximum number of commits visited for one response; with a path, most of them may be skipped.
+const MAX_COMMITS: usize = 200_000;
+
+/// The maximum number of bytes of commits read for one response. The last commit may exceed it.
+const MAX_BYTES: usize = 64 * 1024 * 1024;
+
+/// What a history consists of.
+pub(crate) struct Query {
+    /// The commit whose history it is.
+    pub(crate) commit: ObjectId,
+    /// The commit whose history is left out.
+    pub(crate) excluded: Option<ObjectId>,
+    /// The path; without it, all commits are shown.
+    pub(crate) path: Option<BString>,
+    /// Whether renames of the file at the path are followed.
+    pub(crate) follow: bool,
+}
+
+/// A commit of the history.
+pub(crate) struct Entry {
+    /// The commit's id.
+    pub(crate) id: ObjectId,
+    /// The commit's data, or why it cannot be read.
+    pub(crate) data: Result<Rc<Vec<u8>>>,
+}
+
+/// The entry at a path in one commit; `None` if there is none.
+type PathEntry = Option<(EntryMode, ObjectId)>;
+
+/// An iterator over the history of a commit.
+pub(crate) struct History<'r> {
+    repository: &'r Repository,
+    commits: Commits<'r>,
+    selection: Selection<'r>,
+    excluded: Excluded,
+    /// The pending commits: latest date first, then first discovered.
+    queue: BinaryHeap<(i64, Reverse<usize>, CommitKey)>,
+    /// The commits that are or were in the queue.
+    seen: HashSet<CommitKey>,
+    /// The commits in the queue; `None` for those that cannot be read.
+    pending: HashMap<CommitKey, Option<Commit>>,
+    budget: Budget,
+    /// Whether some parents of the returned commits are not followed.
+    is_truncated: bool,
+}
+
+/// Which commits are shown.
+enum Selection<'r> {
+    All,
+    Path(PathFilter),
+    Follow(Follow<'r>),
+}
+
+/// The commits that changed a path.
+struct PathFilter {
+    path: BString,
+    keys: PathKeys,
+    /// The entries of commits that will be visited.
+    entries: HashMap<CommitKey, Option<PathEntry>>,
+}
+
+impl<'r> History<'r> {
+    /// Creates a history.
+    pub(crate) fn new(repository: &'r Repository, query: Query) -> Result<Self> {
+        let mut commits = Commits::new(repository)?;
+        // The requested commit itself must exist.
+        repository.odb.get(&query.commit, Kind::Commit)?;
+        let first = commits.key(&query.commit)?;
+        let excluded = match query.excluded {
+            Some(excluded) => {
+                let excluded = commits.key(&excluded)?;
+                Excluded::new(&mut commits, first, excluded)?
+            }
+            None => Excluded::default(),
+        };
+        let selection = match query.path {
+            None => Selection::All,
+            Some(path) if query.follow => Selection::Follow(Follow::new(repository, path)),
+            Some(path) => {
+                let keys = PathKeys::new(path.as_ref());
+                Selection::Path(PathFilter { path, keys, entries: HashMap::new() })
+            }
+        };
+        let mut history = Self {
+            repository,
+            commits,
+            selection,
+            excluded,
+            queue: BinaryHeap::new(),
+            seen: HashSet::new(),
+            pending: HashMap::new(),
+            budget: repository.budget(MAX_COMMITS),
+            is_truncated: false,
+        };
+        history.enqueue(first);
+        Ok(history)
+    }
+
+    /// Returns whether there are more commits after those returned so far. With a path, none of them need have changed
+    /// it. Iteration also ends before them when the limits for one response are reached.
+    pub(crate) fn has_more(&self) -> bool {
+        let is_followed = match &self.selection {
+            Selection::Follow(follow) => !follow.is_truncated(),
+            Selection::All | Selection::Path(_) => true,
+        };
+        !self.queue.is_empty() || self.is_truncated || !is_followed || self.commits.has_ignored_parents()
+    }
+
+    fn next_entry(&mut self) -> Option<Entry> {
+        while self.commits.bytes_read() < MAX_BYTES
+            && !self.queue.is_empty()
+            && self.budget.take()
+            && let Some((_, _, key)) = self.queue.pop()
+        {
+            let (shown, parents) = match self.pending.remove(&key).flatten() {
+                Some(commit) => self.select(key, commit),
+                None => (true, Vec::new()),
+            };
+            for parent in parents {
+                self.enqueue(parent);
+            }
+            if shown {
+                match self.commits.id(key) {
+                    Ok(id) => return Some(Entry { id, data: self.repository.odb.get(&id, Kind::Commit) }),
+                    Err(error) => self.truncate(&error),
+                }
+            }
+        }
+        None
+    }
+
+    /// Returns whether a commit is shown, and which of its parents are followed.
+    fn select(&mut self, key: CommitKey, commit: Commit) -> (bool, Vec<CommitKey>) {
+        let Self { repository, commits, selection, excluded, .. } = self;
+        match selection {
+            Selection::All => (true, commit.parents),
+            Selection::Follow(follow) => (follow.shows(repository, commits, key, &commit), commit.parents),
+            Selection::Path(filter) => filter.simplify(repository, commits, excluded, key, commit, &self.pending),
+        }
+    }
+
+    /// Adds a commit to the queue when it is first discovered.
+    fn enqueue(&mut self, key: CommitKey) {
+        if self.excluded.contains(key) || !self.seen.insert(key) {
+            return;
+        }
+        let commit = self.commits.get(key).inspect_err(|error| self.truncate(error)).ok();
+        let date = commit.as_ref().map_or(i64::MIN, |commit| commit.date);
+        self.queue.push((date, Reverse(self.seen.len()), key));
+        self.pending.insert(key, commit);
+    }
+
+    fn truncate(&mut self, error: &crate::error::Error) {
+        log::warn!("history truncated: {error}");
+        self.is_truncated = true;
+    }
+}
+
+impl PathFilter {
+    fn simplify(
+        &mut self,
+        repository: &Repository,
+        commits: &mut Commits<'_>,
+        excluded: &Excluded,
+        key: CommitKey,
+        commit: Commit,
+        pending: &HashMap<CommitKey, Option<Commit>>,
+    ) -> (bool, Vec<CommitKey>) {
+        let mut here = self.entries.remove(&key);
+        let is_unchanged = is_unchanged(commits, key, &self.keys);
+        if commit.parents.is_empty() {
+            let here = if is_unchanged { Some(None) } else { look_up(repository, commit.tree, self.path.as_ref()) };
+            return (here.is_none_or(|here| here.is_some()), Vec::new());
+        }
+        let (mut has_relevant_parent, mut relevant_change, mut irrelevant_change) = (false, false, false);
+        for (number, parent) in commit.parents.iter().enumerate() {
+            // A parent that the range excludes does not stand for the commit, unless it is where the range begins.
+            let is_relevant = !excluded.contains(*parent) || excluded.is_bottom(*parent);
+            has_relevant_parent |= is_relevant;
+            let is_same = (number == 0 && is_unchanged) || {
+                let here = *here.get_or_insert_with(|| look_up(repository, commit.tree, self.path.as_ref()));
+                here.is_some() && here == self.entry_of(repository, commits, *parent, pending)
+            };
+            match (is_same, is_relevant) {
+                (true, true) => return (false, vec![*parent]),
+                (true, false) => {}
+                (false, true) => relevant_change = true,
+                (false, false) => irrelevant_change = true,
+            }
+        }
+        let is_changed = if has_relevant_parent { relevant_change } else { irrelevant_change };
+        (is_changed, commit.parents)
+    }
+
+    /// Returns the entry of a parent; `None` if its tree cannot be read.
+    fn entry_of(
+        &mut self,
+        repository: &Repository,
+        commits: &mut Commits<'_>,
+        key: CommitKey,
+        pending: &HashMap<CommitKey, Option<Commit>>,
+    ) -> Option<PathEntry> {
+        if let Some(known) = self.entries.get(&key) {
+            return *known;
+        }
+        let tree = match pending.get(&key) {
+            Some(commit) => commit.as_ref().map(|commit| commit.tree),
+            None => commits.get(key).ok().map(|commit| commit.tree),
+        };
+        let entry = tree.and_then(|tree| look_up(repository, tree, self.path.as_ref()));
+        self.entries.insert(key, entry);
+        entry
+    }
+}
+
+/// Returns whether the commit-graph says that a commit did not change a path, compared with its first parent.
+pub(crate) fn is_unchanged(commits: &Commits<'_>, key: CommitKey, keys: &PathKeys) -> bool {
+    let (CommitKey::Graph(position), Some(graph)) = (key, commits.graph()) else { return false };
+    graph.leaves_unchanged(position, keys).unwrap_or_else(|error| {
+        log::warn!("changed-path filter ignored: {error}");
+        false
+    })
+}
+
+/// Looks up the entry at a path; `None` if the tree cannot be read.
+fn look_up(repository: &Repository, tree: ObjectId, path: &BStr) -> Option<PathEntry> {
+    match repository.entry(tree, path) {
+        Ok(entry) => Some(entry.map(|entry| (entry.mode, entry.id))),
+        Err(error) => {
+            log::warn!("cannot look up {:?} in the tree {tree}: {error}", path.as_bstr());
+            None
+        }
+    }
+}
+
+impl Iterator for History<'_> {
+    type Item = Entry;
+
+    fn next(&mut self) -> Option<Entry> {
+        self.next_entry()
+    }
+}

@@ -1,0 +1,86 @@
+//! The provider `database`, on PostgreSQL and SQLite, and the grant that it needs.
+
+mod faults;
+mod postgresql;
+mod sqlite;
+mod statements;
+
+use mcp_host_tests::{Client, ConfigFile, Plugin, Postgresql};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use rmcp::model::ResourceContents;
+use toml::Value;
+
+/// A shop, with a role that may only read it.
+const SHOP: &str = "
+    CREATE ROLE reader LOGIN;
+    CREATE TABLE customers (id int PRIMARY KEY, name text NOT NULL, email text UNIQUE);
+    CREATE TYPE state AS ENUM ('new', 'paid', 'sent');
+    CREATE TABLE orders (
+        id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, customer int NOT NULL REFERENCES customers,
+        state state NOT NULL DEFAULT 'new', price numeric(10, 2), placed timestamptz
+    );
+    COMMENT ON TABLE orders IS 'What customers have ordered.';
+    COMMENT ON COLUMN orders.price IS 'In euros, with tax.';
+    CREATE INDEX orders_by_customer ON orders (customer);
+    CREATE VIEW paid AS SELECT id, price FROM orders WHERE state = 'paid';
+    CREATE TABLE \"Odd | \"\"name\"\"\" (\"a b\" int, c text);
+    INSERT INTO customers VALUES (1, 'Ada', 'ada@example.com'), (2, 'Grace', NULL), (3, 'Ken', 'ken@example.com');
+    INSERT INTO orders (customer, state, price, placed)
+    SELECT 1 + n % 3, CASE WHEN n % 2 = 0 THEN 'paid' ELSE 'new' END::state, CASE WHEN n % 5 > 0 THEN n % 7 + 0.5 END,
+        '2026-11-22T12:00:00Z'::timestamptz + n * interval '1 hour' FROM generate_series(1, 103) n;
+    INSERT INTO \"Odd | \"\"name\"\"\" VALUES (1, 'a|b'), (2, NULL), (3, 'c');
+    CREATE SCHEMA private;
+    CREATE TABLE private.salaries (name text, amount int);
+    INSERT INTO private.salaries VALUES ('Ada', 4711);
+    CREATE VIEW names AS SELECT name FROM private.salaries;
+    CREATE FUNCTION touch() RETURNS int LANGUAGE plpgsql AS $$ BEGIN UPDATE customers SET name = 'x'; RETURN 1; END $$;
+    CREATE FUNCTION owned() RETURNS int LANGUAGE plpgsql SECURITY DEFINER AS $$
+        BEGIN UPDATE customers SET name = 'x'; RETURN 1; END $$;
+    CREATE SEQUENCE counter;
+    GRANT USAGE ON SCHEMA public, private TO reader;
+    GRANT SELECT ON ALL TABLES IN SCHEMA public, private TO reader;
+    GRANT USAGE ON SEQUENCE counter TO reader;
+";
+
+fn shop() -> Postgresql {
+    Postgresql::start(SHOP)
+}
+
+/// The provider with statements of clients, and with a time that tests can wait for.
+fn free_sql(url: impl Into<Value>) -> Plugin {
+    Plugin::database("shop", url).config("free-sql", true).config("formats", vec![Value::from("json")])
+}
+
+fn config(plugin: Plugin) -> mcp_host_tests::WrittenConfig {
+    ConfigFile::new().plugin(plugin).write()
+}
+
+/// The URI of a client's statement.
+fn statement_uri(sql: &str) -> String {
+    format!("db://shop/sql?q={}", utf8_percent_encode(sql, NON_ALPHANUMERIC))
+}
+
+/// The JSON of a result.
+async fn json(client: &Client, uri: &str) -> serde_json::Value {
+    let contents = client.read(uri).await.unwrap_or_else(|error| panic!("{uri}: {error:?}"));
+    let texts = contents.iter().filter_map(|content| match content {
+        ResourceContents::TextResourceContents { text, mime_type, .. } => Some((text, mime_type.as_deref())),
+        _ => None,
+    });
+    let (text, _) = texts.into_iter().find(|(_, kind)| *kind == Some("application/json")).expect("it has JSON");
+    serde_json::from_str(text).expect("it is valid")
+}
+
+/// All rows of a table, page by page.
+async fn all_rows(client: &Client, first: &str) -> (Vec<serde_json::Value>, usize) {
+    let (mut uri, mut rows, mut pages) = (first.to_owned(), Vec::new(), 0);
+    loop {
+        let page = json(client, &uri).await;
+        rows.extend(page["rows"].as_array().unwrap().iter().cloned());
+        pages += 1;
+        match page["next"].as_str() {
+            Some(next) => uri = format!("db://shop/{next}"),
+            None => return (rows, pages),
+        }
+    }
+}
