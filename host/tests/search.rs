@@ -9,7 +9,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -34,6 +34,8 @@ struct Texts {
     /// Incremented with each change.
     version: AtomicUsize,
     reads: AtomicUsize,
+    /// Whether its listing fails.
+    is_failing: AtomicBool,
     mime_type: Option<&'static str>,
 }
 
@@ -72,6 +74,9 @@ impl Provider for Texts {
     }
 
     async fn list(&self, _: Option<&str>, _: Option<&str>, _: usize) -> Result<Page> {
+        if self.is_failing.load(Ordering::SeqCst) {
+            return Err(Failure::Internal("it fails".to_owned()));
+        }
         let texts = self.texts.lock().unwrap();
         Ok(Page::last(texts.keys().map(|path| self.entry(path))))
     }
@@ -220,6 +225,33 @@ async fn after_a_restart_the_index_is_there_and_nothing_is_read_again() {
     host.rebuild_search_index().await.unwrap();
     wait_until_found(&host, "fox", &["texts:///a"]).await;
     assert!(texts.reads() > 2);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_the_config_excludes_now_is_not_found_in_an_index_that_has_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let texts = Texts::new([("a", "fox"), ("private/b", "fox")]);
+    drop(start(&texts, Some(PluginSearch::default()), dir.path(), Vec::new()).await);
+    texts.is_failing.store(true, Ordering::SeqCst);
+    let mut settings = PluginSearch::default();
+    settings.exclude.push("texts:///private/**".parse().unwrap());
+    let host = start(&texts, Some(settings), dir.path(), Vec::new()).await;
+    assert_eq!(found(&host, "fox").await, ["texts:///a"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn how_frequent_a_word_is_elsewhere_does_not_change_what_is_found() {
+    use mcp_resource_host::config::Operation;
+    let mut rule = Rule::new([PrincipalSelector::Any]);
+    rule.allow.push("texts:///public/**".parse().unwrap());
+    rule.operations = [Operation::List, Operation::Read].into_iter().collect();
+    let dir = tempfile::tempdir().unwrap();
+    let texts = Texts::new([("public/z", "zebra"), ("public/l", "lion")]);
+    for index in 0..1100 {
+        texts.set(&format!("hidden/{index}"), Some(if index % 2 == 0 { "zebra" } else { "other" }));
+    }
+    let host = start(&texts, Some(PluginSearch::default()), dir.path(), vec![rule]).await;
+    assert_eq!(search(&host, &Principal::new("ada"), SearchRequest::new("zebra lion")).await.total, 2);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

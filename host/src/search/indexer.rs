@@ -321,7 +321,7 @@ impl Indexer {
             let read = async {
                 let entry = self.attempt(|| self.plugin.stat_as(CallOrigin::Host, &path)).await?;
                 let entry_hash = hash(&entry);
-                match self.source.includes(&entry) {
+                match self.source.includes(entry.uri.as_str()) {
                     true => self.read(entry, entry_hash, &path).await.map(Some),
                     false => Ok(None),
                 }
@@ -367,7 +367,7 @@ impl Indexer {
 
     async fn list(&self, cursor: Option<&str>) -> Result<FilteredPage<Resource>, Fault> {
         let source = self.source.clone();
-        let filter = move |entry: &Resource| source.includes(entry);
+        let filter = move |entry: &Resource| source.includes(entry.uri.as_str());
         self.attempt(|| self.plugin.list(CallOrigin::Host, None, cursor, PAGE_SIZE, filter.clone())).await
     }
 

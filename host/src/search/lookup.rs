@@ -4,8 +4,7 @@
 //! ranked nor counted. A lookup that takes too long is interrupted, and returns what it has found so far.
 //!
 //! Documents are ranked by BM25, with a match in the name, the title, the description or the path counted twice. The
-//! frequencies of terms are those of the whole index. Of a query with several words, those that more than a fifth of all
-//! documents have are left out, unless there are no others, once there are [`MIN_DOCUMENTS`].
+//! frequencies of terms are those of the whole index; they decide on the order, never on what matches.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeSet, BinaryHeap};
@@ -20,10 +19,6 @@ use super::query::{Query, Term};
 use super::snippet::{Snippet, SnippetFinder, WeightedTerm};
 use super::store::SourceId;
 
-/// The number of documents from which on frequent words are left out.
-const MIN_DOCUMENTS: u64 = 1000;
-/// A word is frequent if more than one in so many documents has it.
-const FREQUENT: u64 = 5;
 /// The number of passages of a document that its snippet is searched for in.
 const MAX_PASSAGES: usize = 1024;
 
@@ -155,14 +150,7 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
             ranking.is_partial = true;
             return Ok(ranking);
         };
-        let frequency = |term: &Term| {
-            let index = terms.iter().position(|other| other == term);
-            index.and_then(|index| frequencies.get(index).copied()).flatten()
-        };
-        let is_rare = |term: &Term| {
-            documents < MIN_DOCUMENTS || frequency(term).is_none_or(|found| found.saturating_mul(FREQUENT) <= documents)
-        };
-        let expression = self.query.expression(is_rare);
+        let expression = self.query.expression();
         let weight = |found: &Option<u64>| found.map_or(1.0, |found| inverse_frequency(found, documents));
         ranking.weights = frequencies.iter().map(weight).collect();
         ranking.best = self.candidates(connection, &expression, &mut ranking)?;

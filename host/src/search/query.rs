@@ -82,19 +82,15 @@ impl Query {
         })
     }
 
-    /// The expression of FTS5, without the words that are not `wanted`, unless there is nothing else.
-    pub(super) fn expression(&self, wanted: impl Fn(&Term) -> bool) -> String {
+    /// The expression of FTS5.
+    pub(super) fn expression(&self) -> String {
         let mut required: Vec<String> = Vec::new();
         for clause in &self.clauses {
             if let Clause::Phrase(terms) = clause {
                 required.push(quoted(terms));
             }
         }
-        let expression = |word: &Term| quoted(std::slice::from_ref(word));
-        let mut words: Vec<String> = self.words().filter(|word| wanted(word)).map(expression).collect();
-        if words.is_empty() && required.is_empty() {
-            words = self.words().map(expression).collect();
-        }
+        let words: Vec<String> = self.words().map(|word| quoted(std::slice::from_ref(word))).collect();
         if !words.is_empty() {
             required.push(format!("({})", words.join(" OR ")));
         }
@@ -157,7 +153,7 @@ mod tests {
     use super::*;
 
     fn expression(text: &str) -> String {
-        Query::parse(text).expression(|_| true)
+        Query::parse(text).expression()
     }
 
     #[test]
@@ -180,14 +176,6 @@ mod tests {
     }
 
     #[test]
-    fn frequent_words_are_left_out_unless_there_are_no_others() {
-        let rare = |term: &Term| term.text != "the";
-        assert_eq!(Query::parse("the host").expression(rare), r#"("host")"#);
-        assert_eq!(Query::parse("the").expression(rare), r#"("the")"#);
-        assert_eq!(Query::parse("the \"a b\"").expression(rare), r#""a b""#);
-    }
-
-    #[test]
     fn a_query_has_few_terms_however_long_it_is() {
         let long: String = (0..10_000).map(|number| format!("w{number} ")).collect();
         assert_eq!(Query::parse(&long).terms().count(), MAX_TERMS);
@@ -198,7 +186,7 @@ mod tests {
         #[test]
         fn any_text_is_a_query(text in "[\\PC\"*():^{}+-]{0,60}") {
             let query = Query::parse(&text);
-            prop_assert_eq!(query.is_empty(), query.expression(|_| true).is_empty());
+            prop_assert_eq!(query.is_empty(), query.expression().is_empty());
         }
     }
 }

@@ -92,6 +92,14 @@ struct SearchedSource {
     has_lines: bool,
 }
 
+impl SearchedSource {
+    /// The URI of a document; none if the config does not include it any more, and the index still has it.
+    fn uri(&self, path: &str) -> Option<String> {
+        let uri = [self.mount.as_str(), path].concat();
+        self.plugin.search_source()?.includes(&uri).then_some(uri)
+    }
+}
+
 /// What a lookup searches.
 struct Searched {
     index: Arc<Index>,
@@ -194,7 +202,7 @@ impl SearchService {
         }
         let searched = sources.clone();
         let filter = move |source: SourceId, path: &str| {
-            let uri = [searched.get(&source)?.mount.as_str(), path].concat();
+            let uri = searched.get(&source)?.uri(path)?;
             is_visible(&uri).then_some(uri)
         };
         let audience = match request.audience {
@@ -232,7 +240,7 @@ impl SearchService {
             return Ok(Vec::new());
         }
         let filter = move |source: SourceId, path: &str| {
-            sources.get(&source).is_some_and(|source| is_visible(&[source.mount.as_str(), path].concat()))
+            sources.get(&source).and_then(|source| source.uri(path)).is_some_and(|uri| is_visible(&uri))
         };
         Ok(index.read(move |connection| lookup::values(connection, are_kinds, Index::deadline(), filter)).await?)
     }
@@ -264,8 +272,7 @@ impl SearchService {
         let searched = sources.clone();
         let within = request.within.clone();
         let filter = move |source: SourceId, path: &str| {
-            let SearchedSource { mount, .. } = searched.get(&source)?;
-            let uri = [mount.as_str(), path].concat();
+            let uri = searched.get(&source)?.uri(path)?;
             let is_within = within.as_deref().is_none_or(|within| is_below(&uri, within));
             (is_within && is_visible(&uri)).then_some(uri)
         };

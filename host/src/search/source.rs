@@ -52,9 +52,8 @@ impl SearchSource {
         &self.reads
     }
 
-    /// Whether a resource is indexed.
-    pub(super) fn includes(&self, resource: &Resource) -> bool {
-        let uri = resource.uri.as_str();
+    /// Whether a resource is indexed, by its URI, and found: the index may be older than the config.
+    pub(super) fn includes(&self, uri: &str) -> bool {
         let uri = uri.split_once('?').map_or(uri, |(uri, _)| uri);
         let PluginSearch { include, exclude, .. } = &self.settings;
         (include.is_empty() || include.iter().any(|glob| glob.matches(uri)))

@@ -111,6 +111,7 @@ fn with_keep_alive(events: impl Stream<Item = Bytes> + Send, interval: Duration)
         let next = timeout(interval, events.next()).await.unwrap_or(Some(KEEP_ALIVE_COMMENT))?;
         Some((next, (events, interval)))
     })
+    .fuse()
 }
 
 /// What is acknowledged of a filter.

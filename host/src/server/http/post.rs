@@ -355,7 +355,8 @@ impl SseEvent {
 }
 
 /// Returns the chunks of a document, each encoded when it is polled for; the charge is dropped with the stream. The
-/// task yields between two chunks, so that a client that reads as fast as they are encoded does not starve others.
+/// task yields between two chunks, so that a client that reads as fast as they are encoded does not starve others. The stream is
+/// fused: a compressing layer polls it again after its end.
 fn chunks(json: Encoder, charge: Option<Charge>) -> impl Stream<Item = Bytes> + Send + 'static {
     stream::unfold((json, charge, false), async |(mut json, charge, is_begun)| {
         if is_begun {
@@ -364,6 +365,7 @@ fn chunks(json: Encoder, charge: Option<Charge>) -> impl Stream<Item = Bytes> + 
         let piece = json.next_chunk()?;
         Some((piece, (json, charge, true)))
     })
+    .fuse()
 }
 
 impl DirectRequest {

@@ -8,8 +8,15 @@ use serde_json::{Value, json};
 
 const LARGE: &str = "a line of a text that is long enough to be worth it\n";
 
+/// The lines of an answer that is encoded in several chunks of 64 KiB.
+const HUGE: usize = 10_000;
+
 async fn start() -> ((Folder, WrittenConfig), HttpServer) {
-    let folder = Folder::with_files([("large.md", LARGE.repeat(100).as_str()), ("small.md", "small")]);
+    let folder = Folder::with_files([
+        ("huge.md", LARGE.repeat(HUGE).as_str()),
+        ("large.md", LARGE.repeat(100).as_str()),
+        ("small.md", "small"),
+    ]);
     let config = ConfigFile::new().plugin(Plugin::notes("n", folder.path())).allow_all().write();
     let server = HttpServer::start(&config).await;
     ((folder, config), server)
@@ -58,6 +65,25 @@ async fn an_answer_is_compressed_as_the_client_prefers() {
     let mut answer = Vec::new();
     brotli_decompressor::BrotliDecompress(&mut &compressed[..], &mut answer).unwrap();
     assert_eq!(text(&answer), text(&plain));
+    server.end().await;
+}
+
+#[tokio::test]
+async fn an_answer_of_several_chunks_is_compressed_to_its_end() {
+    let (_sources, server) = start().await;
+    for revision in [Revision::V_2025_11_25, Revision::V_2026_07_28] {
+        let (encoding, compressed) = read(&server, revision.clone(), "huge.md", Some("gzip")).await;
+        assert_eq!(encoding.as_deref(), Some("gzip"));
+        let mut answer = Vec::new();
+        flate2::read::GzDecoder::new(&compressed[..]).read_to_end(&mut answer).unwrap();
+        assert_eq!(text(&answer), LARGE.repeat(HUGE));
+
+        let (encoding, compressed) = read(&server, revision, "huge.md", Some("br")).await;
+        assert_eq!(encoding.as_deref(), Some("br"));
+        let mut answer = Vec::new();
+        brotli_decompressor::BrotliDecompress(&mut &compressed[..], &mut answer).unwrap();
+        assert_eq!(text(&answer), LARGE.repeat(HUGE));
+    }
     server.end().await;
 }
 
