@@ -60,7 +60,6 @@ enum KeyvalueCommand {
         #[command(flatten)]
         place: Place,
         /// The key
-        #[arg(allow_hyphen_values = true)]
         key: String,
         /// Write the value to this file
         #[arg(long, short, value_name = "FILE", conflicts_with = "json")]
@@ -74,10 +73,8 @@ enum KeyvalueCommand {
         #[command(flatten)]
         place: Place,
         /// The key
-        #[arg(allow_hyphen_values = true)]
         key: String,
         /// The value; without it and `--file`, it is read from standard input
-        #[arg(allow_hyphen_values = true)]
         value: Option<String>,
         /// Read the value from this file
         #[arg(long, short, value_name = "FILE", conflicts_with = "value")]
@@ -88,7 +85,7 @@ enum KeyvalueCommand {
         #[command(flatten)]
         place: Place,
         /// The keys, at most 1000
-        #[arg(required = true, value_name = "KEY", allow_hyphen_values = true)]
+        #[arg(required = true, value_name = "KEY")]
         keys: Vec<String>,
     },
 }

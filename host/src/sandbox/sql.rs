@@ -11,7 +11,8 @@
 //! - Each query is a transaction of its own, which is always rolled back, on a connection that no other query uses.
 //!   Nothing of a query is left on it.
 //! - A query ends by its timeout, and with the call: the server is told to cancel it, or SQLite to interrupt it.
-//! - Messages to the guest have names of the database's objects, and neither stored data nor the address. What only an
+//! - Messages to the guest have the words of the statement and names of the database's objects, and neither stored data
+//!   nor the address. What only an
 //!   admin can repair is logged, with the reason.
 //!
 //! # Without the feature `sql`
@@ -26,6 +27,7 @@
 //! | rows of a result | `max-rows`: more are not fetched |
 //! | bytes of a result | `max-bytes`: a larger one is an error |
 //! | memory: the query, what was received, and the result | `limits.memory` |
+//! | memory of SQLite while it computes rows | 512 MiB for all databases of the process: [`sqlite`] |
 //! | time, with the wait for a connection | `timeout` of the grant, and `limits.deadline` of the call |
 //! | connections, and so queries at once | `connections` |
 //! | the text of a query, and parameters | [`MAX_SQL`], [`MAX_PARAMETERS`] |

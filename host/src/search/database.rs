@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -123,6 +124,9 @@ impl From<io::Error> for IndexError {
     }
 }
 
+/// The device and inode number of a file.
+pub(super) type FileId = (u64, u64);
+
 /// The location of the index.
 #[derive(Clone, Debug)]
 pub(super) struct DatabasePath {
@@ -153,6 +157,11 @@ impl DatabasePath {
         // Truncates a log that a large write has extended.
         connection.pragma_update(None, "journal_size_limit", 16 << 20)?;
         Ok(connection)
+    }
+
+    /// The device and inode number of the file; none if there is none.
+    pub(super) fn file_id(&self) -> Option<FileId> {
+        fs::metadata(&self.file).ok().map(|found| (found.dev(), found.ino()))
     }
 
     /// Opens the index, which exists, for reading.

@@ -4,7 +4,9 @@
 //! Lookups run on the runtime's blocking threads, [`MAX_LOOKUPS`] at a time, and are interrupted after [`LOOKUP_TIME`].
 //!
 //! A damaged file is deleted and created anew by whoever notices, and everything is indexed again:
-//! [`rebuilds`](Index::rebuilds) tells those who write.
+//! [`rebuilds`](Index::rebuilds) tells those who write. Another process may do the same (`mcp-host index rebuild`, another host with
+//! that state directory): the thread that writes notices that the file is another one, and then it is as if it had been created
+//! anew here. Until then lookups find nothing, as ids of sources are random.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +19,7 @@ use rusqlite::{Connection, InterruptHandle};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::{sleep, timeout};
 
-use super::database::{DatabasePath, IndexError};
+use super::database::{DatabasePath, FileId, IndexError};
 use super::lookup::{Lookup, LookupResult};
 use super::store::SourceId;
 use crate::{log_target, thread_priority};
@@ -58,6 +60,8 @@ struct Readers {
 struct Writer {
     path: DatabasePath,
     connection: Option<Connection>,
+    /// The file that the connection has open.
+    file: Option<FileId>,
     rebuilds: watch::Sender<u64>,
 }
 
@@ -67,7 +71,7 @@ impl Index {
         let path = DatabasePath::new(state_dir);
         let (jobs, mut waiting) = mpsc::channel::<Job>(MAX_QUEUED);
         let rebuilds = watch::Sender::new(0);
-        let mut writer = Writer { path: path.clone(), connection: None, rebuilds: rebuilds.clone() };
+        let mut writer = Writer { path: path.clone(), connection: None, file: None, rebuilds: rebuilds.clone() };
         let thread = thread::Builder::new().name("mcp-search".to_owned());
         let started = thread.spawn(move || {
             thread_priority::lower_priority(NICE);
@@ -229,9 +233,18 @@ impl Writer {
     }
 
     fn open(&mut self) -> Result<&mut Connection, IndexError> {
+        if self.connection.is_some() && self.path.file_id() != self.file {
+            // Another process has created it anew.
+            self.connection = None;
+            self.rebuilds.send_modify(|count| *count = count.wrapping_add(1));
+        }
         match &mut self.connection {
             Some(connection) => Ok(connection),
-            connection => Ok(connection.insert(self.path.open_writer()?)),
+            connection => {
+                let opened = connection.insert(self.path.open_writer()?);
+                self.file = self.path.file_id();
+                Ok(opened)
+            }
         }
     }
 
@@ -292,6 +305,22 @@ mod tests {
         let result = index.look_up(lookup(query)).await.unwrap();
         assert_eq!(result.total, u64::try_from(result.found.len()).unwrap());
         result.found.into_iter().map(|found| found.path).collect()
+    }
+
+    #[tokio::test]
+    async fn an_index_that_another_process_creates_anew_is_opened_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let (ours, other) = (Index::start(dir.path()).unwrap(), Index::start(dir.path()).unwrap());
+        let open = |index: Arc<Index>, key: u8| async move {
+            index.write(move |connection| store::open_source(connection, &[key], 0)).await.unwrap()
+        };
+        let (a, b) = (open(ours.clone(), 1).await, open(ours.clone(), 2).await);
+        let mut rebuilds = ours.rebuilds();
+        other.rebuild().await.unwrap();
+        let again = [open(other.clone(), 2).await, open(other, 1).await];
+        assert!(!again.contains(&a) && !again.contains(&b), "an id is never that of another source");
+        assert_eq!(open(ours, 1).await, again[1]);
+        assert!(rebuilds.has_changed().unwrap() && *rebuilds.borrow_and_update() == 1);
     }
 
     #[tokio::test]

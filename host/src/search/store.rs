@@ -58,10 +58,11 @@ pub(super) struct SourceSize {
     pub(super) bytes: u64,
 }
 
-/// Returns the source with that key, which is created if it does not exist.
+/// Returns the source with that key, which is created if it does not exist. Its id is random: another process may replace the file
+/// of the index, and an id of the old one must not be that of another source in the new one.
 pub(super) fn open_source(connection: &Connection, key: &[u8], now: i64) -> Result<SourceId, IndexError> {
     let mut statement = connection.prepare_cached(
-        "INSERT INTO sources (key, used) VALUES (?1, ?2) ON CONFLICT (key) DO UPDATE SET used = ?2 RETURNING id",
+        "INSERT INTO sources (id, key, used) VALUES (random(), ?1, ?2) ON CONFLICT (key) DO UPDATE SET used = ?2 RETURNING id",
     )?;
     Ok(SourceId(statement.query_row(params![key, now], |row| row.get(0))?))
 }

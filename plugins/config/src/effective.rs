@@ -5,6 +5,7 @@
 
 use crate::environment::{self, Variables};
 use crate::merge::{Merged, Origin, Source};
+use crate::redact::Secrets;
 use crate::settings::Settings;
 use folder::{Folder, Item, ItemKind};
 use mcp_provider::{Failure, Result};
@@ -22,6 +23,8 @@ const MAX_FULL_LAYERS: usize = 4;
 pub(crate) struct Effective {
     merged: Merged,
     layers: Vec<Layer>,
+    /// The secrets of all layers, of which one may be copied below another key while it is overridden itself.
+    secrets: Secrets,
     /// The time of the newest file among them.
     pub(crate) modified: Option<SystemTime>,
 }
@@ -42,11 +45,14 @@ enum State {
 }
 
 impl Effective {
-    /// Reads and merges the layers: the defaults, the files in order, and the environment.
-    pub(crate) fn read(folder: &Folder, settings: &Settings, variables: &Variables) -> Result<Self> {
-        let mut effective = Self { merged: Merged::new(), layers: Vec::new(), modified: None };
+    /// Reads and merges the layers: the defaults, the files in order, and the environment, with its secrets.
+    pub(crate) fn read(folder: &Folder, settings: &Settings, variables: &Variables, secrets: &Secrets) -> Result<Self> {
+        let mut effective =
+            Self { merged: Merged::new(), layers: Vec::new(), secrets: secrets.clone(), modified: None };
         if let Some(defaults) = &settings.defaults {
-            effective.add("defaults".to_owned(), Ok(Value::Object(defaults.clone())));
+            let mut defaults = Value::Object(defaults.clone());
+            settings.redactor.keys(&mut defaults);
+            effective.add(settings, "defaults".to_owned(), Ok(defaults));
         }
         let mut budget = settings.max_file.saturating_mul(MAX_FULL_LAYERS);
         for names in &settings.layers {
@@ -56,14 +62,19 @@ impl Effective {
             let source = |name: &str| Source { layer: effective.layers.len(), variable: Some(name.into()) };
             for (name, text) in variables {
                 let Some(keys) = naming.keys(name) else { continue };
-                effective.merged.merge_at(&keys, environment::value(text), &source(name));
+                let mut value = environment::value(text);
+                settings.redactor.keys(&mut value);
+                effective.merged.merge_at(&keys, value, &source(name));
             }
             effective.layers.push(Layer { name: format!("env {}*", naming.prefix()), state: State::Merged });
         }
         Ok(effective)
     }
 
-    fn add(&mut self, name: String, value: std::result::Result<Value, String>) {
+    fn add(&mut self, settings: &Settings, name: String, value: std::result::Result<Value, String>) {
+        if let Ok(value) = &value {
+            settings.redactor.collect(value, &mut self.secrets);
+        }
         let state = match value {
             Ok(table @ Value::Object(_)) => {
                 self.merged.merge(table, &Source { layer: self.layers.len(), variable: None });
@@ -91,7 +102,7 @@ impl Effective {
             }
             // It is too large, or leads out of the directory. Any other failure is that of the whole.
             Err(Failure::Denied(reason)) => {
-                self.add(name, Err(reason));
+                self.add(settings, name, Err(reason));
                 return Ok(());
             }
             Err(failure) => return Err(failure),
@@ -102,7 +113,7 @@ impl Effective {
             let most = settings.max_file.saturating_mul(MAX_FULL_LAYERS);
             Failure::denied(format!("expected layers of at most {most} bytes together, found more at `{name}`"))
         })?;
-        self.add(name, value);
+        self.add(settings, name, value);
         Ok(())
     }
 
@@ -113,7 +124,7 @@ impl Effective {
     /// [`Failure::NotFound`] if there is no value, [`Failure::Denied`] if there are too many.
     pub(crate) fn show(&self, settings: &Settings, pointer: &str) -> Result<Value> {
         let mut values = self.merged.to_value();
-        settings.redactor.document(&mut values);
+        settings.redactor.document(&mut values, &self.secrets);
         let values = values.pointer_mut(pointer).ok_or(Failure::NotFound)?.take();
         let mut origins = Map::new();
         let mut bytes: usize = 0;
@@ -153,7 +164,7 @@ fn layer(layer: &Layer) -> Value {
     }
 }
 
-/// Reads the values of a file, or why it has none, with its metadata at that time.
+/// Reads the values of a file, or why it has none, with its metadata at that time. Keys are redacted.
 ///
 /// # Errors
 ///
@@ -165,5 +176,9 @@ pub(crate) fn read_values(
 ) -> Result<(std::result::Result<Value, String>, Item)> {
     let format = settings.formats.of(item.name()).ok_or(Failure::NotFound)?;
     let (bytes, item) = folder.read_whole(item, settings.max_file)?;
-    Ok((format.parse(&bytes), item))
+    let mut values = format.parse(&bytes);
+    if let Ok(values) = &mut values {
+        settings.redactor.keys(values);
+    }
+    Ok((values, item))
 }

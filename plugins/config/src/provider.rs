@@ -4,6 +4,7 @@ use crate::effective::{Effective, read_values};
 use crate::entries::{self, FAULT};
 use crate::environment::Variables;
 use crate::pointer;
+use crate::redact::Secrets;
 use crate::route::{self, Route};
 use crate::settings::Settings;
 use crate::visibility::Visibility;
@@ -26,6 +27,8 @@ pub struct Configuration {
     folder: Folder,
     settings: Settings,
     variables: Variables,
+    /// The secrets among the variables, which files may copy.
+    secrets: Secrets,
 }
 
 impl Provider for Configuration {
@@ -44,7 +47,10 @@ impl Provider for Configuration {
         let settings = Settings::parse(config)?;
         let visibility = Visibility::new(settings.formats.clone());
         let folder = Folder::open(&settings.dir, Rc::new(visibility))?;
-        Ok(Self { folder, settings, variables: std::env::vars().collect() })
+        let variables: Variables = std::env::vars().collect();
+        let mut secrets = Secrets::default();
+        settings.redactor.collect(&document(&variables), &mut secrets);
+        Ok(Self { folder, settings, variables, secrets })
     }
 
     /// Without a parent: the effective configuration, the variables, and every file at any depth, sorted by path.
@@ -120,7 +126,7 @@ impl Provider for Configuration {
             (route::VARIABLE, _) => Ok(Completion::matching(self.variables.keys().cloned(), &argument.value)),
             (_, "path") => folder::complete(&self.folder, &argument.value, folder::template_value),
             (route::EFFECTIVE, _) => {
-                let effective = Effective::read(&self.folder, &self.settings, &self.variables)?;
+                let effective = self.effective()?;
                 let values = effective.show(&self.settings, "")?;
                 Ok(complete_pointer(values.get("values").unwrap_or(&Value::Null), &argument.value))
             }
@@ -202,14 +208,18 @@ impl Configuration {
 
     fn variable(&self, name: &str) -> Result<Contents> {
         let value = self.variables.get(name).ok_or(Failure::NotFound)?;
-        Ok(Contents::text(entries::variable(name), self.settings.redactor.text(name, value)))
+        Ok(Contents::text(entries::variable(name), self.settings.redactor.text(name, value, &self.secrets)))
+    }
+
+    fn effective(&self) -> Result<Effective> {
+        Effective::read(&self.folder, &self.settings, &self.variables, &self.secrets)
     }
 
     /// Reads what is no file.
     fn part(&self, route: &Route) -> Result<Contents> {
         match route {
             Route::Effective(pointer) => {
-                let effective = Effective::read(&self.folder, &self.settings, &self.variables)?;
+                let effective = self.effective()?;
                 let values = effective.show(&self.settings, pointer.as_deref().unwrap_or_default())?;
                 let mut entry = entries::effective(route);
                 if let Some(modified) = effective.modified {
@@ -218,10 +228,9 @@ impl Configuration {
                 Ok(json_contents(entry, &values))
             }
             Route::Variables => {
-                let shown = |(name, value): (&String, &String)| {
-                    (name.clone(), Value::String(self.settings.redactor.text(name, value)))
-                };
-                Ok(json_contents(entries::variables(), &self.variables.iter().map(shown).collect()))
+                let mut variables = document(&self.variables);
+                self.settings.redactor.document(&mut variables, &self.secrets);
+                Ok(json_contents(entries::variables(), &variables))
             }
             Route::Variable(name) => self.variable(name),
             Route::File(..) => Err(Failure::NotFound),
@@ -232,10 +241,15 @@ impl Configuration {
     fn file(&self, item: &Item, pointer: Option<&str>) -> Result<Contents> {
         let (values, item) = read_values(&self.folder, &self.settings, item)?;
         let mut values = values.map_err(Failure::Denied)?;
-        self.settings.redactor.document(&mut values);
+        self.settings.redactor.document(&mut values, &self.secrets);
         let value = values.pointer(pointer.unwrap_or_default()).ok_or(Failure::NotFound)?;
         Ok(json_contents(entries::file(&item, pointer), value))
     }
+}
+
+/// Returns variables as a document.
+fn document(variables: &Variables) -> Value {
+    variables.iter().map(|(name, value)| (name.clone(), Value::String(value.clone()))).collect()
 }
 
 fn json_contents(entry: Entry, value: &Value) -> Contents {

@@ -139,6 +139,34 @@ fn secrets_are_present_and_not_shown_in_files_parts_and_layers() {
 }
 
 #[test]
+fn a_secret_that_is_in_a_key_or_copied_is_not_shown_in_values_origins_and_completions() {
+    let config = [("layers", r#"["a.yaml", "b.env", "c.yaml"]"#)];
+    let fixture = Fixture::with_config(
+        [
+            ("a.yaml", "urls: {\"https://u:hunter2key@h/\": 1}\nx: {password: &p hunter2alias}\ncopy: *p\n"),
+            ("b.env", "DB_PASSWORD=hunter2env\nGREETING=\"hello $DB_PASSWORD!\"\n"),
+            // The copy is still the password of the layer below.
+            ("c.yaml", "DB_PASSWORD: other\n"),
+            ("d.ini", "[url \"https://u:hunter2ini@github.com/\"]\na = b\n"),
+        ],
+        config,
+    );
+    for path in ["file/a.yaml", "file/b.env", "file/d.ini", "effective", "effective?pointer=/urls"] {
+        let text = fixture.read(path).unwrap().as_text().unwrap().to_owned();
+        assert!(!text.contains("hunter2") && text.contains("<redacted: "), "{path}: {text}");
+    }
+    let known = [Argument::new("path", "a.yaml")];
+    for (template, known) in [("file/{+path}{?pointer}", &known[..]), ("effective{?pointer}", &[])] {
+        let completion = fixture.provider.complete(template, &Argument::new("pointer", "/urls/"), known).unwrap();
+        let shown = "/urls/https:~1~1u:<redacted: 8 to 15 characters>@h~1";
+        assert_eq!(completion.values, [shown], "{template}");
+    }
+    let shown = "effective?pointer=/urls/https:~1~1u:%3Credacted:%208%20to%2015%20characters%3E@h~1";
+    let part = value(&fixture, shown);
+    assert_eq!((&part["values"], part["origins"].as_object().unwrap().len()), (&json!(1), 1));
+}
+
+#[test]
 fn exactly_what_an_edit_concerns_has_changed() {
     let config = [("layers", r#"["a.toml", "b.toml"]"#)];
     let fixture =

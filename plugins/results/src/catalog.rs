@@ -64,6 +64,11 @@ impl Published {
         let created = self.created.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_millis();
         format!("{:020}/{}", u64::MAX.saturating_sub(u64::try_from(created).unwrap_or(u64::MAX)), self.id)
     }
+
+    /// Returns whether no file is larger than the largest that is read.
+    fn is_readable(&self, settings: &Settings) -> bool {
+        self.files.iter().all(|file| usize::try_from(file.item.size).is_ok_and(|size| size <= settings.max_file))
+    }
 }
 
 impl Catalog {
@@ -99,9 +104,10 @@ impl Catalog {
         self.all().filter(|result| result.superseded_by.is_none())
     }
 
-    /// Returns the newest current result for which a condition holds.
-    pub(crate) fn newest(&self, is_wanted: impl Fn(&Published) -> bool) -> Option<&Published> {
-        self.current().filter(|result| is_wanted(result)).max_by_key(|result| (result.created, &result.id))
+    /// Returns the newest current result for which a condition holds, of those that can be read if there are any.
+    pub(crate) fn newest(&self, settings: &Settings, is_wanted: impl Fn(&Published) -> bool) -> Option<&Published> {
+        let wanted = self.current().filter(|result| is_wanted(result));
+        wanted.max_by_key(|result| (result.is_readable(settings), result.created, &result.id))
     }
 
     /// Returns when the next result expires.
@@ -124,7 +130,7 @@ fn content_files(folder: &Folder) -> Result<Files> {
     while let Some(found) = walk.next_found()? {
         if let Some(id) = found.names.strip_suffix(METADATA) {
             if !is_valid(id) {
-                log::warn!("{:?} omitted: expected an id that does not begin with `latest` or `by/`", found.names);
+                log::debug!("{:?} omitted: expected an id that does not begin with `latest` or `by/`", found.names);
                 continue;
             }
             files.metadata.insert(id.to_owned(), found);

@@ -51,11 +51,11 @@ impl Provider for Results {
                 let mut paths: Vec<String> = routes.iter().map(Route::path).collect();
                 paths.sort_unstable();
                 let page = keyset::page(paths, cursor, limit, String::as_str)?;
-                page.try_map(|path| Ok(entry(&catalog, &Route::parse(&path)?, now)))
+                page.try_map(|path| Ok(entry(&catalog, &self.settings, &Route::parse(&path)?, now)))
             }
             Some(Route::Keys) => {
                 let keys = keyset::page(keys(&catalog), cursor, limit, |key| *key)?;
-                keys.try_map(|key| Ok(entry(&catalog, &Route::Key(key.to_owned()), now)))
+                keys.try_map(|key| Ok(entry(&catalog, &self.settings, &Route::Key(key.to_owned()), now)))
             }
             Some(Route::Latest) => newest_first(catalog.current(), now, cursor, limit),
             Some(Route::Key(key)) => {
@@ -76,7 +76,7 @@ impl Provider for Results {
             return Ok(vec![index::index(entries::keys(), &page.entries, page.next_cursor.is_some())]);
         }
         // The content has the path of its result, so that a rule for that path holds, however it was found.
-        let result = find(&catalog, &route).ok_or(Failure::NotFound)?;
+        let result = find(&catalog, &self.settings, &route).ok_or(Failure::NotFound)?;
         let entry = entries::result(result, now);
         let files = read_files(&self.folder, &self.settings, result)?;
         Ok(files
@@ -87,7 +87,7 @@ impl Provider for Results {
 
     fn stat(&self, path: &str) -> Result<Entry> {
         let now = SystemTime::now();
-        entry(&Catalog::read(&self.folder, now)?, &Route::parse(path)?, now).ok_or(Failure::NotFound)
+        entry(&Catalog::read(&self.folder, now)?, &self.settings, &Route::parse(path)?, now).ok_or(Failure::NotFound)
     }
 
     fn templates(&self) -> Vec<Template> {
@@ -118,7 +118,7 @@ impl Provider for Results {
             Ok(Route::Key(key)) => {
                 state_hash(&catalog.all().filter(|result| result.metadata.has_key(&key)).map(state).collect::<Vec<_>>())
             }
-            Ok(route) => find(&catalog, &route).map(state).unwrap_or_default(),
+            Ok(route) => find(&catalog, &self.settings, &route).map(state).unwrap_or_default(),
             Err(_) => 0,
         };
         let changes = changes_of_states(listing, watched, since, state_of);
@@ -131,21 +131,21 @@ impl Provider for Results {
 }
 
 /// Returns the result that a route refers to.
-fn find<'c>(catalog: &'c Catalog, route: &Route) -> Option<&'c Published> {
+fn find<'c>(catalog: &'c Catalog, settings: &Settings, route: &Route) -> Option<&'c Published> {
     match route {
-        Route::Latest => catalog.newest(|_| true),
-        Route::Key(key) => catalog.newest(|result| result.metadata.has_key(key)),
+        Route::Latest => catalog.newest(settings, |_| true),
+        Route::Key(key) => catalog.newest(settings, |result| result.metadata.has_key(key)),
         Route::Result(id) => catalog.get(id),
         Route::Keys => None,
     }
 }
 
-fn entry(catalog: &Catalog, route: &Route, now: SystemTime) -> Option<Entry> {
+fn entry(catalog: &Catalog, settings: &Settings, route: &Route, now: SystemTime) -> Option<Entry> {
     match route {
         Route::Keys => Some(entries::keys()),
         Route::Result(id) => Some(entries::result(catalog.get(id)?, now)),
-        Route::Latest => Some(entries::collection(route, "Latest result".to_owned(), find(catalog, route)?)),
-        Route::Key(key) => Some(entries::collection(route, key.clone(), find(catalog, route)?)),
+        Route::Latest => Some(entries::collection(route, "Latest result".to_owned(), find(catalog, settings, route)?)),
+        Route::Key(key) => Some(entries::collection(route, key.clone(), find(catalog, settings, route)?)),
     }
 }
 

@@ -113,6 +113,17 @@ fn reserved_ids_and_files_of_other_types_are_no_results() {
 }
 
 #[test]
+fn the_newest_result_is_one_that_can_be_read_if_there_is_one() {
+    let fixture = Fixture::with_config(EMPTY, [("max-file", "10B")]);
+    publish(&fixture, "huge-result", &json!({ "key": "k", "created": "2025-01-02T00:00:00Z" }));
+    assert!(fixture.read("latest").unwrap_err().to_string().contains("expected at most 10"));
+    publish(&fixture, "small", &json!({ "key": "k", "created": "2025-01-01T00:00:00Z" }));
+    for path in ["latest", "by/k"] {
+        assert_eq!(fixture.read(path).unwrap().as_text(), Some("# small\n"), "{path}");
+    }
+}
+
+#[test]
 fn exactly_what_a_writer_did_has_changed() {
     let fixture = Fixture::new(EMPTY);
     publish(&fixture, "a", &json!({ "key": "k", "created": "2025-01-01T00:00:00Z" }));

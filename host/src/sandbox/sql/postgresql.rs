@@ -16,11 +16,19 @@
 //! # Schemas
 //!
 //! A relation that a statement uses, in whatever way, is locked by its transaction until its end: those of the text,
-//! of views, of functions, of SQL that a function such as `query_to_xml` runs. So behind the last row, and before any
-//! row reaches the guest, the host reads the locks. A relation outside of the granted schemas, that the role may read
+//! of views, of functions, of SQL that a function such as `query_to_xml` runs. So before the first row, and behind
+//! the last one and before any row reaches the guest, the host reads the locks. A TOAST table counts as the table that it
+//! belongs to. A relation outside of the granted schemas, that the role may read
 //! itself, fails the query. What the role may *not* read itself can only have been reached by a view or a function that
 //! the database's owner made for that, and is no failure. The catalogs can be read without their statistics, which
 //! contain values of tables.
+//!
+//! # Messages
+//!
+//! The server's messages are passed on from the parser only. What a statement has read it can put into a message, so of an
+//! error after the parser the guest gets the SQLSTATE and its meaning. A statement that runs SQL by a function
+//! such as `query_to_xml` learns in this way one fact per query about what it may not read: whether, and with which
+//! SQLSTATE, it failed.
 //!
 //! # Bounds
 //!
@@ -28,6 +36,9 @@
 //! it counts the bytes, charges them to the plugin, and fails when there are more than a result can have.
 //! `statement_timeout` ends a statement at the server; at the deadline of the query, and when its caller is gone, a
 //! `CancelRequest` does, and the connection is closed. A connection that the server has closed is replaced by another.
+//!
+//! The client library looks up types that it does not know, and those that they are made of, by nested calls. The stream
+//! bounds the requests of a query, and so the stack; types that are nested over more than 32 levels are refused.
 
 mod array;
 mod connector;
@@ -103,7 +114,7 @@ impl PostgresqlDatabase {
             let result = match session.begin(&mut transaction, left).await {
                 Ok(statement) => session.query(transaction, &statement).await,
                 // The server has closed the connection meanwhile. There are as many of them as the pool has, at most.
-                Err(_) if session.is_closed() && lease.is_reused() => continue,
+                Err(QueryError::Unreachable(_)) if session.is_closed() && lease.is_reused() => continue,
                 Err(error) => Err(error),
             };
             // A statement that failed is over, and the connection as good as before.

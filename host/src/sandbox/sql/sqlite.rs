@@ -14,8 +14,14 @@
 //!
 //! SQLite blocks, so it is called on the runtime's blocking threads, one per query under way; a query waits for one of
 //! the grant's `connections` before it takes such a thread. A progress handler ends the query at its deadline, and soon
-//! after its caller is gone. Between two calls of the handler SQLite works on values of at most `max-bytes`. Sorting and
-//! temporary tables use [`CACHE_KIB`] of memory each, and temporary files beyond that.
+//! after its caller is gone. Between two calls of the handler are 20 steps at most, and a step, such as the call of a
+//! function, is not interrupted. Functions take time in proportion to their values, which have at most `max-bytes`; some
+//! take the product of two lengths, so in statements that call these, values are shorter (see [authorizer]).
+//!
+//! Sorting and temporary tables use [`CACHE_KIB`] of memory each, and temporary files beyond that. SQLite does not count
+//! the memory of one connection, and a statement has many values at once. So [`MAX_HEAP`] bounds all connections of the
+//! process, those of the host's own databases included: a statement that needs more fails, and so may another one in the
+//! meantime. What of it a query holds beside its result is not charged to `limits.memory`.
 //!
 //! # Writers
 //!
@@ -48,6 +54,8 @@ use crate::config::grants::SqlGrant;
 
 /// The cache of a connection, and of each temporary table of a query.
 const CACHE_KIB: i64 = 2048;
+/// The memory of all of SQLite in this process, in bytes.
+const MAX_HEAP: i64 = 512 << 20;
 /// The maximum time for which a reader waits for a writer.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 

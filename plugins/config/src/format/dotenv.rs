@@ -3,6 +3,9 @@
 //! Values may refer to variables above and to those of the process, so a short file can expand to gigabytes. The parser
 //! reads the file line by line from [`Lines`], which ends with an error before a line could expand to more than
 //! [`MAX_EXPANDED`] bytes.
+//!
+//! The parser ends a name without braces at its first `_`, and takes the quote behind one for a part of the value, so names
+//! are put in braces first.
 
 use super::Fault;
 use serde_json::{Map, Value};
@@ -17,7 +20,8 @@ pub(super) fn parse(text: &str) -> Result<Value, Fault> {
     let bounds = Bounds::default();
     bounds.longest.set(std::env::vars().map(|(_, value)| value.len()).max().unwrap_or_default());
     let mut variables = Map::new();
-    for variable in dotenvy::from_read_iter(Lines { rest: text, bounds: &bounds }) {
+    let text = with_braces(text);
+    for variable in dotenvy::from_read_iter(Lines { rest: &text, bounds: &bounds }) {
         // The text of the parser's errors has the line.
         let (name, value) = variable.map_err(|error| match error {
             dotenvy::Error::Io(_) => format!("{}: {TOO_LARGE}", bounds.place()),
@@ -29,6 +33,39 @@ pub(super) fn parse(text: &str) -> Result<Value, Fault> {
         variables.insert(name, Value::String(value));
     }
     Ok(Value::Object(variables))
+}
+
+/// Returns a file with `${NAME}` for each `$NAME` that is expanded: outside of single quotes and of comments.
+fn with_braces(text: &str) -> String {
+    let mut braced = String::with_capacity(text.len());
+    let mut quote = None;
+    let mut before = '\n';
+    let mut characters = text.chars().peekable();
+    while let Some(character) = characters.next() {
+        braced.push(character);
+        match character {
+            '\\' if quote != Some('\'') => braced.extend(characters.next()),
+            '"' | '\'' if quote.is_none() => quote = Some(character),
+            '"' | '\'' if quote == Some(character) => quote = None,
+            '#' if quote.is_none() && (before.is_whitespace() || before == '=') => {
+                while let Some(comment) = characters.next_if(|next| *next != '\n') {
+                    braced.push(comment);
+                }
+            }
+            '$' if quote != Some('\'')
+                && characters.peek().is_some_and(|next| next.is_ascii_alphabetic() || *next == '_') =>
+            {
+                braced.push('{');
+                while let Some(name) = characters.next_if(|next| next.is_ascii_alphanumeric() || *next == '_') {
+                    braced.push(name);
+                }
+                braced.push('}');
+            }
+            _ => {}
+        }
+        before = character;
+    }
+    braced
 }
 
 const TOO_LARGE: &str = "expected at most 4 MiB of values after variables are expanded, found more";
@@ -106,6 +143,18 @@ mod tests {
     fn quotes_comments_and_references_are_those_of_a_shell() {
         let text = "# a comment\nA=1\nexport B='$A b' # c\nC=\"${A}2\"\nD=\"two\nlines\"\nE=\nA=3\n";
         let expected = json!({ "A": "3", "B": "$A b", "C": "12", "D": "two\nlines", "E": "" });
+        assert_eq!(parse(text), Ok(expected));
+    }
+
+    #[test]
+    fn a_name_has_underscores_and_ends_at_what_is_no_part_of_one() {
+        let text = "# don't\nDB_PASSWORD=x # isn't $DB_PASSWORD\nPLAIN=$DB_PASSWORD\nCONN=\"app/$DB_PASSWORD at db\"\n\
+                    END=\"$DB_PASSWORD\"\nTWO=$DB_PASSWORD$PLAIN\nNONE='$DB_PASSWORD'\nESCAPED=\\$DB_PASSWORD\n\
+                    BRACED=${DB_PASSWORD}_\n";
+        let expected = json!({
+            "DB_PASSWORD": "x", "PLAIN": "x", "CONN": "app/x at db", "END": "x", "TWO": "xx", "NONE": "$DB_PASSWORD",
+            "ESCAPED": "$DB_PASSWORD", "BRACED": "x_",
+        });
         assert_eq!(parse(text), Ok(expected));
     }
 

@@ -1,9 +1,12 @@
 //! Keys whose values are secret, by the words in them: `dbPassword`, `API_KEY` and `client-secret`.
 //!
-//! A key that names a property of a secret is not one: `tokenUrl`, `password_file`, `max_tokens`.
+//! A key that names a property of a secret is not one: `tokenUrl`, `password_file`, `max_tokens`. Keys are compared in
+//! Unicode's compatibility form (NFKC), and without the numbers behind words: `ｐａｓｓｗｏｒｄ`, `password1`.
 
-/// Words that name a secret.
-const SECRETS: [&str; 22] = [
+use unicode_normalization::UnicodeNormalization;
+
+/// Words that name a secret, also if two words of a key together are one: `pass_phrase`.
+const SECRETS: [&str; 26] = [
     "apikey",
     "authorization",
     "authtoken",
@@ -11,6 +14,8 @@ const SECRETS: [&str; 22] = [
     "cookie",
     "credential",
     "credentials",
+    "cvc",
+    "cvv",
     "jwt",
     "otp",
     "passcode",
@@ -18,7 +23,9 @@ const SECRETS: [&str; 22] = [
     "passwd",
     "password",
     "passwords",
+    "pincode",
     "privatekey",
+    "pw",
     "pwd",
     "secret",
     "secretkey",
@@ -28,11 +35,41 @@ const SECRETS: [&str; 22] = [
     "webhook",
 ];
 
+/// Endings of words that name a secret, as in `pgpassword`; Japanese has no spaces between words.
+const ENDINGS: [&str; 22] = [
+    "accesskey",
+    "apikey",
+    "credential",
+    "credentials",
+    "passphrase",
+    "passwd",
+    "password",
+    "privatekey",
+    "pwd",
+    "secret",
+    "secretkey",
+    "signingkey",
+    "token",
+    "webhook",
+    "webhookurl",
+    "シークレット",
+    "トークン",
+    "パスワード",
+    "合言葉",
+    "暗証番号",
+    "秘密",
+    "秘密鍵",
+];
+
+/// Pairs of last words that name a secret, although the last one is in [`PROPERTIES`]: the password of Vault's AppRole,
+/// and URLs that whoever knows them may use.
+const SECRET_PROPERTIES: [(&str, &str); 3] = [("secret", "id"), ("webhook", "uri"), ("webhook", "url")];
+
 /// Words that name a secret if they are the last one.
 const LAST: [&str; 4] = ["auth", "pass", "pin", "salt"];
 
 /// Words that name a secret in front of `key`.
-const KINDS_OF_KEY: [&str; 12] = [
+const KINDS_OF_KEY: [&str; 13] = [
     "access",
     "account",
     "api",
@@ -45,10 +82,11 @@ const KINDS_OF_KEY: [&str; 12] = [
     "secret",
     "shared",
     "signing",
+    "ssh",
 ];
 
 /// Last words that name a property of a secret.
-const PROPERTIES: [&str; 42] = [
+const PROPERTIES: [&str; 43] = [
     "age",
     "alg",
     "algorithm",
@@ -85,6 +123,7 @@ const PROPERTIES: [&str; 42] = [
     "required",
     "rotation",
     "size",
+    "stdin",
     "store",
     "timeout",
     "ttl",
@@ -98,18 +137,25 @@ const AMOUNTS: [&str; 4] = ["max", "min", "num", "total"];
 
 /// Returns whether the value of a key is secret by the key's words.
 pub(super) fn is_secret(key: &str) -> bool {
-    let words = words(key);
-    let last = words.last().map(String::as_str).unwrap_or_default();
-    let first = words.first().map(String::as_str).unwrap_or_default();
+    let words = words(&key.nfkc().collect::<String>());
+    let words = words.iter().map(|word| word.trim_end_matches(|c: char| c.is_ascii_digit()));
+    let words: Vec<&str> = words.filter(|word| !word.is_empty()).collect();
+    let last = words.last().copied().unwrap_or_default();
+    let first = words.first().copied().unwrap_or_default();
+    let pairs = || words.iter().copied().zip(words.iter().copied().skip(1));
+    if pairs().next_back().is_some_and(|pair| SECRET_PROPERTIES.contains(&pair)) {
+        return true;
+    }
     if PROPERTIES.contains(&last) || words.len() > 1 && AMOUNTS.contains(&first) {
         return false;
     }
-    let is_kind_of_key = |(kind, key): (&String, &String)| {
-        KINDS_OF_KEY.contains(&kind.as_str()) && matches!(key.as_str(), "key" | "keys")
+    let is_secret_pair = |(first, second): (&str, &str)| {
+        KINDS_OF_KEY.contains(&first) && matches!(second, "key" | "keys")
+            || SECRETS.iter().any(|secret| secret.strip_prefix(first) == Some(second))
     };
-    words.iter().any(|word| SECRETS.contains(&word.as_str()))
+    words.iter().any(|word| SECRETS.contains(word) || ENDINGS.iter().any(|ending| word.ends_with(ending)))
         || LAST.contains(&last)
-        || words.iter().zip(words.iter().skip(1)).any(is_kind_of_key)
+        || pairs().any(is_secret_pair)
 }
 
 /// Splits a key into words in lower case: at what is no letter or digit, and where the case says so.
@@ -166,6 +212,23 @@ mod tests {
             "session.cookie",
             "GITHUB_TOKEN",
             "credentials",
+            "PGPASSWORD",
+            "dbpassword",
+            "password1",
+            "userPassword2",
+            "db_pass2",
+            "password_2",
+            "pass_phrase",
+            "pw",
+            "accesskey",
+            "sshKey",
+            "cvv",
+            "pinCode",
+            "VAULT_SECRET_ID",
+            "SLACK_WEBHOOK_URL",
+            "パスワード",
+            "データベースのﾊﾟｽﾜｰﾄﾞ",
+            "ｐａｓｓｗｏｒｄ",
         ] {
             assert!(is_secret(key), "{key}");
         }
@@ -184,6 +247,12 @@ mod tests {
             "author",
             "passwordRequired",
             "cache",
+            "token_id",
+            "webhook_port",
+            "password-stdin",
+            "パスワードファイル",
+            "pass_through",
+            "x509",
         ] {
             assert!(!is_secret(key), "{key}");
         }

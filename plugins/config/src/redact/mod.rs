@@ -1,15 +1,25 @@
 //! What looks secret is not shown.
 //!
 //! A value is replaced by a text that says that it is there, and how long it is, as one of six classes; never by a hash,
-//! from which a short secret could be guessed. It looks secret by its key (`password`, `apiKey`, `DB_TOKEN`: [`keys`]) or
-//! by its shape (a private key, a token, a password in a URL: [`shapes`]). Booleans and null never do, nor does an empty
-//! text.
+//! from which a short secret could be guessed. It looks secret by its key (`password`, `apiKey`, `DB_TOKEN`: [`keys`]), by
+//! its shape (a private key, a token, a password in a URL: [`shapes`]), or because a text that is secret by its key is in it
+//! ([`copies`]). Booleans and null never do, nor does an empty text. A text that is JSON is redacted as the values in it.
+//!
+//! Keys are redacted by their shape. That is done when a document is read, so that pointers are those that are shown.
 
+mod address;
+mod copies;
 mod keys;
 mod shapes;
 
+pub(crate) use copies::Secrets;
+
+use copies::Finder;
 use serde_json::{Map, Value};
 use std::borrow::Cow;
+
+/// How deep JSON in a text of JSON is redacted as values; deeper, it is a text.
+const MAX_NESTED: usize = 3;
 
 /// What is secret.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -19,6 +29,23 @@ pub(crate) struct Redactor {
     secret: Vec<String>,
     /// Keys whose values are shown whatever they look like.
     public: Vec<String>,
+}
+
+/// A walk over the values of a document.
+struct Walk<'a> {
+    pass: Pass<'a>,
+    /// The pointer of the value.
+    pointer: String,
+    /// In how many texts the value is nested.
+    nested: usize,
+}
+
+/// What a walk is for.
+enum Pass<'a> {
+    /// To find texts that are secret by their keys.
+    Collect(&'a mut Secrets),
+    /// To replace what looks secret.
+    Redact(&'a Finder),
 }
 
 impl Redactor {
@@ -32,68 +59,157 @@ impl Redactor {
         Self { is_enabled: false, secret: Vec::new(), public: Vec::new() }
     }
 
-    /// Redacts all values of a document.
-    pub(crate) fn document(&self, value: &mut Value) {
+    /// Redacts all keys of a document, and numbers those that are the same then.
+    pub(crate) fn keys(&self, value: &mut Value) {
+        if !self.is_enabled {
+            return;
+        }
+        match value {
+            Value::Array(items) => items.iter_mut().for_each(|item| self.keys(item)),
+            Value::Object(members) => {
+                members.values_mut().for_each(|value| self.keys(value));
+                let is_shown =
+                    |key: &str| is_named(&self.public, key, "") || matches!(shapes::redact(key), Cow::Borrowed(_));
+                if members.keys().all(|key| is_shown(key)) {
+                    return;
+                }
+                let (shown, secret): (Vec<_>, Vec<_>) =
+                    std::mem::take(members).into_iter().partition(|(key, _)| is_shown(key));
+                members.extend(shown);
+                for (number, (key, value)) in (1_usize..).zip(secret) {
+                    let mut redacted = shapes::redact(&key).into_owned();
+                    if members.contains_key(&redacted) {
+                        redacted.push_str(&format!(" ({number})"));
+                    }
+                    members.insert(redacted, value);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Adds the texts of a document that are secret by their keys.
+    pub(crate) fn collect(&self, value: &Value, secrets: &mut Secrets) {
         if self.is_enabled {
-            self.value(value, &mut String::new(), false);
+            let mut walk = Walk { pass: Pass::Collect(secrets), pointer: String::new(), nested: 0 };
+            self.value(&mut value.clone(), &mut walk, false);
+        }
+    }
+
+    /// Redacts all values of a document, and the copies of its secrets and of others.
+    pub(crate) fn document(&self, value: &mut Value, others: &Secrets) {
+        if self.is_enabled {
+            let mut secrets = others.clone();
+            self.collect(value, &mut secrets);
+            let finder = secrets.finder();
+            self.value(value, &mut Walk { pass: Pass::Redact(&finder), pointer: String::new(), nested: 0 }, false);
         }
     }
 
     /// Redacts the text with a key, such as the value of a variable.
-    pub(crate) fn text(&self, key: &str, text: &str) -> String {
+    pub(crate) fn text(&self, key: &str, text: &str, others: &Secrets) -> String {
         let mut document = Value::Object(Map::from_iter([(key.to_owned(), text.into())]));
-        self.document(&mut document);
+        self.document(&mut document, others);
         document.get(key).and_then(Value::as_str).unwrap_or_default().to_owned()
     }
 
     /// Returns whether what is below a key is secret; `None` if it is shown whatever it looks like.
     fn key(&self, key: &str, pointer: &str, is_inside_secret: bool) -> Option<bool> {
-        let is_named = |names: &[String]| {
-            names.iter().any(|name| if name.starts_with('/') { name == pointer } else { *name == key.to_lowercase() })
-        };
-        if is_named(&self.public) {
+        if is_named(&self.public, key, pointer) {
             return None;
         }
-        Some(is_inside_secret || is_named(&self.secret) || keys::is_secret(key))
+        Some(is_inside_secret || is_named(&self.secret, key, pointer) || keys::is_secret(key))
     }
 
-    fn value(&self, value: &mut Value, pointer: &mut String, is_secret: bool) {
+    fn value(&self, value: &mut Value, walk: &mut Walk<'_>, is_secret: bool) {
         match value {
             Value::Null | Value::Bool(_) => {}
-            Value::Number(number) if is_secret => *value = Value::String(placeholder(&number.to_string())),
+            Value::Number(number) if is_secret && matches!(walk.pass, Pass::Redact(_)) => {
+                *value = Value::String(placeholder(&number.to_string()));
+            }
             Value::Number(_) => {}
             Value::String(text) if text.is_empty() => {}
-            Value::String(text) if is_secret => *text = placeholder(text),
-            Value::String(text) => {
-                if let Cow::Owned(redacted) = shapes::redact(text) {
-                    *text = redacted;
+            Value::String(text) => self.leaf(text, walk, is_secret),
+            Value::Array(items) => {
+                // `["--password", "…"]`, as lists of arguments have it.
+                let mut option = None;
+                for item in items {
+                    let text = item.as_str().map(str::to_owned);
+                    let is_argument = option
+                        .zip(text.as_deref())
+                        .is_some_and(|(option, text): (String, _)| shapes::takes_secret(&option, text));
+                    option = text;
+                    self.value(item, walk, is_secret || is_argument);
                 }
             }
-            Value::Array(items) => items.iter_mut().for_each(|item| self.value(item, pointer, is_secret)),
-            Value::Object(members) => self.members(members, pointer, is_secret),
+            Value::Object(members) => self.members(members, walk, is_secret),
         }
     }
 
-    fn members(&self, members: &mut Map<String, Value>, pointer: &mut String, is_secret: bool) {
-        // `{ name = "DB_PASSWORD", value = "…" }`, as lists of variables have it.
-        let name = ["name", "key"].iter().find_map(|key| members.get(*key)?.as_str());
-        let is_secret_pair = name.is_some_and(|name| self.key(name, pointer, false) == Some(true));
-        let len = pointer.len();
-        for (key, value) in members {
-            pointer.truncate(len);
-            let of_key = crate::pointer::join("", key);
-            pointer.push_str(&of_key);
-            if let Some(is_secret) = self.key(key, pointer, is_secret || is_secret_pair && key == "value") {
-                self.value(value, pointer, is_secret);
+    fn leaf(&self, text: &mut String, walk: &mut Walk<'_>, is_secret: bool) {
+        match &mut walk.pass {
+            Pass::Collect(secrets) if is_secret => return secrets.add(text),
+            Pass::Redact(_) if is_secret => {
+                *text = placeholder(text);
+                return;
+            }
+            _ => {}
+        }
+        if let Some(original) = json(text).filter(|_| walk.nested < MAX_NESTED) {
+            let mut nested = original.clone();
+            self.keys(&mut nested);
+            walk.nested = walk.nested.saturating_add(1);
+            self.value(&mut nested, walk, false);
+            walk.nested = walk.nested.saturating_sub(1);
+            if nested != original {
+                *text = nested.to_string();
+            }
+        } else if let Pass::Redact(finder) = &walk.pass {
+            finder.redact(text);
+            if let Cow::Owned(redacted) = shapes::redact(text) {
+                *text = redacted;
             }
         }
-        pointer.truncate(len);
     }
+
+    fn members(&self, members: &mut Map<String, Value>, walk: &mut Walk<'_>, is_secret: bool) {
+        // `{ name = "DB_PASSWORD", value = "…" }`, as lists of variables have it.
+        let is_one_of = |key: &str, names: &[&str]| names.iter().any(|name| key.eq_ignore_ascii_case(name));
+        let names = members.iter().filter(|(key, _)| is_one_of(key, &["name", "key"]));
+        let mut names = names.filter_map(|(_, name)| name.as_str());
+        let is_secret_pair = names.any(|name| self.key(name, &walk.pointer, false) == Some(true));
+        let len = walk.pointer.len();
+        for (key, value) in members {
+            walk.pointer.truncate(len);
+            walk.pointer.push_str(&crate::pointer::join("", key));
+            let is_value = is_secret_pair && is_one_of(key, &["value", "val"]);
+            if let Some(is_secret) = self.key(key, &walk.pointer, is_secret || is_value) {
+                self.value(value, walk, is_secret);
+            }
+        }
+        walk.pointer.truncate(len);
+    }
+}
+
+/// Returns the value of a text that is an object or a list in JSON.
+fn json(text: &str) -> Option<Value> {
+    if !text.trim_start().starts_with(['{', '[']) {
+        return None;
+    }
+    serde_json::from_str(text).ok()
+}
+
+/// Returns whether names or pointers have a key.
+fn is_named(names: &[String], key: &str, pointer: &str) -> bool {
+    names.iter().any(|name| if name.starts_with('/') { name == pointer } else { *name == key.to_lowercase() })
 }
 
 fn normalized(names: Vec<String>) -> Vec<String> {
     names.into_iter().map(|name| if name.starts_with('/') { name } else { name.to_lowercase() }).collect()
 }
+
+/// What a secret is replaced by begins with this.
+const PLACEHOLDER: &str = "<redacted: ";
 
 /// Returns what is shown of a secret: that it is there, and the class of its length.
 fn placeholder(secret: &str) -> String {
@@ -105,7 +221,7 @@ fn placeholder(secret: &str) -> String {
         64..=255 => "64 to 255",
         _ => "256 or more",
     };
-    format!("<redacted: {class} characters>")
+    format!("{PLACEHOLDER}{class} characters>")
 }
 
 #[cfg(test)]
@@ -115,8 +231,13 @@ mod tests {
     use serde_json::json;
 
     fn redacted(redactor: &Redactor, mut value: Value) -> Value {
-        redactor.document(&mut value);
+        redactor.keys(&mut value);
+        redactor.document(&mut value, &Secrets::default());
         value
+    }
+
+    fn shown(redactor: &Redactor, name: &str, text: &str) -> String {
+        redactor.text(name, text, &Secrets::default())
     }
 
     fn default() -> Redactor {
@@ -157,11 +278,58 @@ mod tests {
 
     #[test]
     fn a_variable_is_redacted_by_its_name_and_its_shape() {
-        assert_eq!(default().text("DB_PASSWORD", "hunter2"), "<redacted: 1 to 7 characters>");
-        assert_eq!(default().text("URL", "http://a:b@c/"), "http://a:<redacted: 1 to 7 characters>@c/");
-        assert_eq!(default().text("LANG", "ja"), "ja");
+        assert_eq!(shown(&default(), "DB_PASSWORD", "hunter2"), "<redacted: 1 to 7 characters>");
+        assert_eq!(shown(&default(), "URL", "http://a:b@c/"), "http://a:<redacted: 1 to 7 characters>@c/");
+        assert_eq!(shown(&default(), "LANG", "ja"), "ja");
         let public = Redactor::new(Vec::new(), vec!["db_password".to_owned()]);
-        assert_eq!(public.text("DB_PASSWORD", "hunter2"), "hunter2");
+        assert_eq!(shown(&public, "DB_PASSWORD", "hunter2"), "hunter2");
+    }
+
+    #[test]
+    fn a_secret_in_a_text_of_json_a_list_of_arguments_or_a_pair_is_not_shown() {
+        let deep = json!({ "a": json!({ "b": json!({ "password": "hunter2" }).to_string() }).to_string() });
+        for value in [
+            json!({ "SHOP_DB": r#"{"password":"hunter2"}"# }),
+            json!({ "x": deep.to_string() }),
+            json!({ "x": json!({ "y": deep.to_string() }).to_string() }),
+            json!({ "args": ["--password", "hunter2"] }),
+            json!({ "args": ["-u", "user:hunter2"] }),
+            json!([{ "Name": "DB_PASSWORD", "Value": "hunter2" }]),
+            json!([{ "name": "db", "key": "password", "value": "hunter2" }]),
+            json!([{ "key": "password", "val": "hunter2" }]),
+        ] {
+            let shown = redacted(&default(), value).to_string();
+            assert!(shown.contains("<redacted: ") && !shown.contains("hunter2"), "{shown}");
+        }
+        let ordinary = json!({ "args": ["--password-file", "f", "--user", "u"], "json": r#"{"b": 1,  "a": 2}"# });
+        assert_eq!(redacted(&default(), ordinary.clone()), ordinary);
+    }
+
+    #[test]
+    fn a_secret_in_a_key_is_not_shown_and_no_value_is_lost() {
+        let value = json!({ "urls": { "https://u:hunter2@h/": 1, "https://u:hunter3@h/": 2, "https://h/": 3 } });
+        let expected = json!({ "urls": {
+            "https://u:<redacted: 1 to 7 characters>@h/": 1,
+            "https://u:<redacted: 1 to 7 characters>@h/ (2)": 2,
+            "https://h/": 3,
+        } });
+        assert_eq!(redacted(&default(), value.clone()), expected);
+        assert_eq!(redacted(&Redactor::disabled(), value.clone()), value);
+    }
+
+    #[test]
+    fn a_copy_of_a_secret_is_not_shown_unless_its_key_is_public() {
+        let value =
+            json!({ "password": "hunter2", "copy": "hunter2", "url": "x/hunter2/", "note": "hunter2", "n": "ja" });
+        let secret = "<redacted: 1 to 7 characters>";
+        let expected = json!({
+            "password": secret, "copy": secret, "url": format!("x/{secret}/"), "note": "hunter2", "n": "ja",
+        });
+        let redactor = Redactor::new(Vec::new(), vec!["note".to_owned()]);
+        assert_eq!(redacted(&redactor, value), expected);
+        let mut secrets = Secrets::default();
+        default().collect(&json!({ "TOKEN": "hunter2host" }), &mut secrets);
+        assert_eq!(default().text("GREETING", "hunter2host", &secrets), "<redacted: 8 to 15 characters>");
     }
 
     proptest! {

@@ -4,11 +4,12 @@
 //! |---|---|
 //! | a private key in PEM | nothing |
 //! | a token with a known prefix, a JSON Web Token, 20 or more random letters and digits | nothing |
-//! | a password in a URL: `postgres://user:password@host/` | the rest of the URL |
-//! | a pair with a secret key: `?token=…`, `Password=…;` | the rest of the text |
-//! | `Bearer …`, `Basic …` | the scheme |
+//! | a password in a URL or another address of a database: [`address`] | the rest of the text |
+//! | a pair with a secret key: `?token=…`, `Password=…;`, `X-Api-Key: …` | the rest of the text |
+//! | an option of a command: `--password …`, `-u user:…` | the rest of the text |
+//! | `Bearer …`, `Basic …`, and `token …` as the whole text | the scheme |
 
-use super::{keys, placeholder};
+use super::{PLACEHOLDER, address, keys, placeholder};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
@@ -51,9 +52,25 @@ pub(super) fn redact(text: &str) -> Cow<'_, str> {
     if is_private_key || text.split(is_separator).any(is_token) {
         return Cow::Owned(placeholder(text));
     }
-    let text = replace_all(text, in_url);
-    let text = chain(text, in_pair);
-    chain(text, in_header)
+    let finders: [Find; 7] = [
+        address::in_url,
+        address::in_go_dsn,
+        address::in_oracle,
+        in_header,
+        |text, from| in_pair(text, from, ':'),
+        |text, from| in_pair(text, from, '='),
+        in_option,
+    ];
+    finders.into_iter().fold(Cow::Borrowed(text), chain)
+}
+
+/// Returns whether an argument of a command is the secret of the option in front of it.
+pub(super) fn takes_secret(option: &str, argument: &str) -> bool {
+    let is_secret = option.starts_with('-') && !option.contains(['=', ' ']) && keys::is_secret(option);
+    // The other pair behind such an option is that of a user's and a group's number.
+    let is_user = |(_, password): (&str, &str)| password.contains(|c: char| !c.is_ascii_digit());
+    is_secret && !argument.starts_with('-')
+        || matches!(option, "-u" | "--user") && argument.split_once(':').is_some_and(is_user)
 }
 
 /// Finds the range of a secret at or after an offset.
@@ -82,62 +99,125 @@ fn replace_all(text: &str, find: Find) -> Cow<'_, str> {
     Cow::Owned(redacted)
 }
 
-/// Finds the password in a URL.
-fn in_url(text: &str, from: usize) -> Option<(usize, usize)> {
+/// Finds the value of a pair with a secret key: behind `=` as queries and connection strings have it, and behind `:` as
+/// headers, YAML and JSON do.
+fn in_pair(text: &str, from: usize, sign: char) -> Option<(usize, usize)> {
+    let is_quote = |c: char| matches!(c, '"' | '\'');
     let mut from = from;
     loop {
-        let start = find(text, "://", from)?;
-        let rest = text.get(start..)?;
-        let len = rest.find(|c: char| matches!(c, '/' | '?' | '#' | '"' | '\'') || c.is_whitespace());
-        let authority = rest.get(..len.unwrap_or(rest.len()))?;
-        if let Some((user_info, _)) = authority.rsplit_once('@')
-            && let Some((user, password)) = user_info.split_once(':')
-            && !password.is_empty()
-            && !password.starts_with('<')
-        {
-            let start = start.saturating_add(user.len()).saturating_add(1);
-            return Some((start, start.saturating_add(password.len())));
+        let at = from.saturating_add(text.get(from..)?.find(sign)?);
+        from = at.saturating_add(1);
+        let rest = text.get(from..)?;
+        // A name in an image's tag or in a URN is no key: `secret-store:1.0`.
+        if sign == ':' && !rest.starts_with([' ', '\t', '"', '\'']) {
+            continue;
         }
-        from = start;
+        let before = text.get(..at)?.trim_end_matches(|c: char| is_quote(c) || c.is_whitespace());
+        let key = before.rsplit(|c: char| is_end_of_pair(c) || c.is_whitespace()).next().unwrap_or_default();
+        let value = rest.trim_start_matches([' ', '\t']);
+        let scheme = ["bearer ", "basic ", "token "].into_iter().find(|scheme| starts_with(value, scheme));
+        let is_redacted = |value: &str| value.starts_with(PLACEHOLDER);
+        if is_redacted(value) || scheme.is_some_and(|scheme| value.get(scheme.len()..).is_some_and(is_redacted)) {
+            continue;
+        }
+        if !keys::is_secret(key) {
+            continue;
+        }
+        let quote_of_pair = text.get(..before.len().saturating_sub(key.len()))?.chars().next_back();
+        let len = match value.chars().next()? {
+            quote @ ('"' | '\'') => closing(value, quote),
+            '{' if sign == '=' => closing(value, '}'),
+            // A value behind `:` may have spaces and commas.
+            _ if sign == ':' => {
+                value.find(|c: char| c == '\n' || is_quote(c) && quote_of_pair == Some(c)).unwrap_or(value.len())
+            }
+            _ => value
+                .find(|c: char| matches!(c, ';' | '&' | ',' | '"' | '\'') || c.is_whitespace())
+                .unwrap_or(value.len()),
+        };
+        if len > 0 {
+            let start = from.saturating_add(rest.len().saturating_sub(value.len()));
+            return Some((start, start.saturating_add(len)));
+        }
     }
 }
 
-/// Finds the value of a pair with a secret key, as queries and connection strings have them.
-fn in_pair(text: &str, from: usize) -> Option<(usize, usize)> {
-    let mut from = from;
-    loop {
-        let start = find(text, "=", from)?;
-        let key = text.get(..start.saturating_sub(1))?.trim_end();
-        let key = key.rsplit(|c: char| matches!(c, ';' | '&' | '?' | ',' | '"' | '\'') || c.is_whitespace()).next()?;
-        let rest = text.get(start..)?;
-        let value = rest.trim_start_matches(' ');
-        let start_of_value = start.saturating_add(rest.len().saturating_sub(value.len()));
-        let len = match value.chars().next().filter(|first| matches!(first, '"' | '\'')) {
-            Some(quote) => value.get(1..)?.find(quote).map(|end| end.saturating_add(2)),
-            None => value.find(|c: char| matches!(c, ';' | '&' | ',' | '"' | '\'') || c.is_whitespace()),
-        };
-        let len = len.unwrap_or(value.len());
-        if len > 0 && !value.starts_with('<') && keys::is_secret(key) {
-            return Some((start_of_value, start_of_value.saturating_add(len)));
+/// Returns whether a character is no part of a key of a pair, beside white space.
+fn is_end_of_pair(character: char) -> bool {
+    matches!(character, ';' | '&' | '?' | ',' | '"' | '\'' | '=' | ':' | '<' | '{' | '(' | '[')
+}
+
+/// Returns the length of a text in quotes, or in the braces of ODBC. A closing one that is doubled, or a quote behind a
+/// backslash, is part of the text.
+fn closing(text: &str, closing: char) -> usize {
+    let mut characters = text.char_indices().skip(1).peekable();
+    while let Some((at, character)) = characters.next() {
+        if character == '\\' && closing != '}' {
+            characters.next();
+        } else if character == closing && characters.next_if(|(_, next)| *next == closing).is_none() {
+            return at.saturating_add(1);
         }
-        from = start;
     }
+    text.len()
 }
 
 /// Finds the credentials in the value of a header `Authorization`.
 fn in_header(text: &str, from: usize) -> Option<(usize, usize)> {
-    let lower = text.to_ascii_lowercase();
-    let start = ["bearer ", "basic "].iter().filter_map(|scheme| find(&lower, scheme, from)).min()?;
-    let rest = text.get(start..)?;
-    let len = rest.find(|c: char| matches!(c, '"' | '\'' | ',' | ';') || c.is_whitespace()).unwrap_or(rest.len());
-    let is_credentials = len >= 8 && !rest.starts_with('<');
-    if is_credentials { Some((start, start.saturating_add(len))) } else { in_header(text, start) }
+    let mut from = from;
+    loop {
+        let at = from.saturating_add(text.get(from..)?.find(' ')?);
+        from = at.saturating_add(1);
+        let scheme = text.get(..at)?.as_bytes();
+        let is_scheme = [&b"bearer"[..], b"basic"].iter().any(|known| {
+            let end = scheme.len().checked_sub(known.len()).and_then(|start| scheme.get(start..));
+            end.is_some_and(|end| end.eq_ignore_ascii_case(known))
+        });
+        // GitHub's scheme is a word like any other, so only a whole text is one.
+        let is_token = scheme.eq_ignore_ascii_case(b"token");
+        if !is_scheme && !is_token {
+            continue;
+        }
+        let rest = text.get(from..)?;
+        let len = rest.find(|c: char| matches!(c, '"' | '\'' | ',' | ';') || c.is_whitespace()).unwrap_or(rest.len());
+        let is_whole = len == rest.len() && rest.contains(|c: char| c.is_ascii_digit());
+        if len >= 8 && !rest.starts_with(PLACEHOLDER) && (is_scheme || is_whole) {
+            return Some((from, from.saturating_add(len)));
+        }
+    }
 }
 
-/// Returns the offset behind the next occurrence of a text.
-fn find(text: &str, what: &str, from: usize) -> Option<usize> {
-    let found = text.get(from..)?.find(what)?;
-    Some(from.saturating_add(found).saturating_add(what.len()))
+/// Finds the secret behind an option of a command.
+fn in_option(text: &str, from: usize) -> Option<(usize, usize)> {
+    let mut from = from;
+    loop {
+        let at = from.saturating_add(text.get(from..)?.find(char::is_whitespace)?);
+        let rest = text.get(at..)?;
+        let value = rest.trim_start();
+        let start = at.saturating_add(rest.len().saturating_sub(value.len()));
+        from = start;
+        let option = text.get(..at)?.rsplit(char::is_whitespace).next().unwrap_or_default();
+        if !option.starts_with('-') || value.starts_with(PLACEHOLDER) {
+            continue;
+        }
+        let len = match value.chars().next()? {
+            quote @ ('"' | '\'') => closing(value, quote),
+            _ => value.find(char::is_whitespace).unwrap_or(value.len()),
+        };
+        let argument = value.get(..len)?;
+        let is_user = matches!(option, "-u" | "--user");
+        if takes_secret(option, argument) && !argument.contains(PLACEHOLDER.trim_end()) {
+            // The name in front of the password is shown.
+            let name = argument.find(':').filter(|_| is_user).map_or(0, |colon| colon.saturating_add(1));
+            if len > name {
+                return Some((start.saturating_add(name), start.saturating_add(len)));
+            }
+        }
+    }
+}
+
+/// Returns whether a text starts with another in any case.
+fn starts_with(text: &str, start: &str) -> bool {
+    text.get(..start.len()).is_some_and(|text| text.eq_ignore_ascii_case(start))
 }
 
 /// Separates parts of a text that may be tokens.
@@ -197,6 +277,20 @@ mod tests {
             ("Server=s;User=u;Password=abc;", format!("Server=s;User=u;Password={secret};")),
             ("host=h password = 'a b' user=u", format!("host=h password = {secret} user=u")),
             ("Authorization: Bearer abcdefg.", "Authorization: Bearer <redacted: 8 to 15 characters>".to_owned()),
+            ("//u:hunter2@host/", format!("//u:{secret}@host/")),
+            ("https://u:hun/er2@host/", format!("https://u:{secret}@host/")),
+            ("https://TOKEN1@github.com/", format!("https://{secret}@github.com/")),
+            ("app:hunter2@tcp(db:3306)/shop", format!("app:{secret}@tcp(db:3306)/shop")),
+            ("jdbc:oracle:thin:scott/tiger5@db", format!("jdbc:oracle:thin:scott/{secret}@db")),
+            ("Password={hu;}}er2};User=u", "Password=<redacted: 8 to 15 characters>;User=u".to_owned()),
+            ("password='a''b\\'c' user=u", "password=<redacted: 8 to 15 characters> user=u".to_owned()),
+            ("password: hunter2", format!("password: {secret}")),
+            ("user: a\npassword: b, c\nport: 1", format!("user: a\npassword: {secret}\nport: 1")),
+            ("x = {\"password\":\"a\\\"b\"}", format!("x = {{\"password\":{secret}}}")),
+            ("-H 'X-Api-Key: abc' -v", format!("-H 'X-Api-Key: {secret}' -v")),
+            ("token hunter2tk", "token <redacted: 8 to 15 characters>".to_owned()),
+            ("mysql --password hunter2 -h h", format!("mysql --password {secret} -h h")),
+            ("curl -u user:hunter2 h", format!("curl -u user:{secret} h")),
         ] {
             assert_eq!(redact(text), expected, "{text}");
         }
@@ -230,6 +324,15 @@ mod tests {
             "550e8400-e29b-41d4-a716-446655440000",
             "com.example.VeryLongClassNameOfAnApplication",
             "a basic test",
+            "registry.example:5000/secret-store:1.0",
+            "https://h:8080/a@b",
+            "https://[::1]/u:p@b",
+            "http://localhost:8080/x:y@z",
+            "// see a:b",
+            "mysql --password -h h",
+            "docker run --user 1000:1000 x",
+            "run --token-file f --user u",
+            "the token expired",
             "日本語のとても長い説明文はそのまま表示されます",
             "00000000000000000000000000000000",
         ] {
@@ -237,9 +340,20 @@ mod tests {
         }
     }
 
+    #[test]
+    fn time_is_linear_in_the_size_of_a_text() {
+        let started = std::time::Instant::now();
+        for part in
+            ["basic ", "a=", "a: ", "//a:b", "//a:b@", "@tcp(", "-u ", "jdbc:oracle:", "a\": ", "token=\"", "{="]
+        {
+            redact(&part.repeat((1 << 17) / part.len()));
+        }
+        assert!(started.elapsed().as_secs() < 20, "{:?}", started.elapsed());
+    }
+
     proptest! {
         #[test]
-        fn redaction_never_panics_and_is_done_once(text in "[a-zA-Z0-9:/@=;&? '\"<>日]{0,60}") {
+        fn redaction_never_panics_and_is_done_once(text in "(password|token|//| -u |jdbc:oracle:|@tcp[(]|[a-zA-Z0-9:/@=;&? '\"<>{}日]){0,40}") {
             let once = redact(&text).into_owned();
             prop_assert_eq!(redact(&once).into_owned(), once);
         }

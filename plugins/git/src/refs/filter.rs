@@ -36,13 +36,19 @@ impl RefFilter {
                  \"refs/heads/main\" or \"refs/tags/v*\", found {found}"
             ))
         };
+        let pattern_fault = |key: &str, found: &Value| {
+            Failure::internal(format!(
+                "config key `refs.{key}`: expected full names of refs such as \"refs/heads/main\", with at most one `*`, \
+                 found {found}"
+            ))
+        };
         let table = value.as_object().ok_or_else(|| fault(&value.to_string()))?;
         let mut filter = Self::default();
         for (key, list) in table {
             let list = list.as_array().ok_or_else(|| fault(&list.to_string()))?;
             let patterns = list
                 .iter()
-                .map(|value| value.as_str().and_then(Pattern::parse).ok_or_else(|| fault(&value.to_string())));
+                .map(|value| value.as_str().and_then(Pattern::parse).ok_or_else(|| pattern_fault(key, value)));
             let patterns = patterns.collect::<Result<Vec<_>>>()?;
             match key.as_str() {
                 "allow" => filter.allow = Some(patterns),
@@ -121,6 +127,14 @@ mod tests {
     fn one_branch_only_and_what_is_hidden_of_it_stays_hidden() {
         let filter = json!({ "allow": ["refs/heads/main", "refs/heads/s*"], "hide": ["refs/heads/secret/"] });
         assert_eq!(allowed(filter, &NAMES), [true, false, false, true, false, false]);
+    }
+
+    #[test]
+    fn a_short_name_is_refused_with_the_list_that_it_is_in() {
+        let fault = RefFilter::parse(&json!({ "hide": ["secret"] })).unwrap_err().to_string();
+        let expected = "config key `refs.hide`: expected full names of refs such as \"refs/heads/main\", with at most one `*`, \
+                        found \"secret\"";
+        assert_eq!(fault, format!("internal: {expected}"));
     }
 
     #[test]

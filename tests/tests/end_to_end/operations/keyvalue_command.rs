@@ -13,7 +13,9 @@ fn config() -> WrittenConfig {
 }
 
 fn arguments<'a>(config: &'a str, arguments: &[&'a str]) -> Vec<&'a str> {
-    ["keyvalue"].iter().chain(arguments).chain(&["--config", config]).copied().collect()
+    let options_end = arguments.iter().position(|argument| *argument == "--").unwrap_or(arguments.len());
+    let (options, rest) = arguments.split_at(options_end);
+    ["keyvalue"].iter().chain(options).chain(&["--config", config]).chain(rest).copied().collect()
 }
 
 async fn keyvalue(config: &WrittenConfig, words: &[&str]) -> Output {
@@ -55,14 +57,14 @@ async fn a_value_is_any_bytes_from_an_argument_a_file_or_standard_input() {
     assert!(put.wait().await.unwrap().success());
     assert_eq!(keyvalue(&config, &["get", "a", "pages", "stdin"]).await.success().stdout, b"\xff\0\n");
 
-    keyvalue(&config, &["put", "a", "pages", "--key", "--value"]).await.success();
-    assert_eq!(keyvalue(&config, &["get", "a", "pages", "--key"]).await.success().stdout, b"--value");
+    keyvalue(&config, &["put", "a", "pages", "--", "--key", "--value"]).await.success();
+    assert_eq!(keyvalue(&config, &["get", "a", "pages", "--", "--key"]).await.success().stdout, b"--value");
     keyvalue(&config, &["put", "a", "pages", "empty", ""]).await.success();
     assert_eq!(keyvalue(&config, &["get", "a", "pages", "empty"]).await.success().stdout, b"");
 
     let json = keyvalue(&config, &["get", "a", "pages", "stdin", "--json"]).await.success().json();
     assert_eq!(json, json!({ "key": "stdin", "base64": "/wAK" }));
-    let json = keyvalue(&config, &["get", "a", "pages", "--key", "--json"]).await.success().json();
+    let json = keyvalue(&config, &["get", "a", "pages", "--json", "--", "--key"]).await.success().json();
     assert_eq!(json, json!({ "key": "--key", "text": "--value" }));
     let shown = run_on_terminal(arguments(config.path().to_str().unwrap(), &["get", "a", "pages", "stdin"])).await;
     assert_eq!(shown.code(), 1);

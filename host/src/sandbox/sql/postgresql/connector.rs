@@ -2,6 +2,7 @@
 
 use std::error::Error as _;
 use std::fmt::Write as _;
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -92,7 +93,7 @@ impl Connector {
         let stream = endpoint.open().await.map_err(|error| unreachable(&error))?;
         let meter = ByteMeter::new();
         let connected = config.connect_raw(MeteredStream::new(stream, meter.clone()), tls).await;
-        let (client, connection) = connected.map_err(|error| match error.as_db_error() {
+        let (client, mut connection) = connected.map_err(|error| match error.as_db_error() {
             // Its message names the user and the database, for the admin.
             Some(error) => QueryError::Unreachable(error.message().to_owned()),
             None => unreachable(error.source().unwrap_or(&error)),
@@ -100,8 +101,9 @@ impl Connector {
         let server_version = connection.parameter("server_version").unwrap_or_default().to_owned();
         let runtime = Handle::current();
         let task = runtime.spawn(async move {
-            // Its error is that of the request under way.
-            let _ = connection.await;
+            // Notices are dropped: their texts, as many as a statement causes, are the server's and may have values of tables. An
+            // error is that of the request under way.
+            while let Some(Ok(_)) = poll_fn(|context| connection.poll_message(context)).await {}
         });
         Ok(Session {
             client,

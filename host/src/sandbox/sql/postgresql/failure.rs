@@ -8,12 +8,31 @@ use super::stream::Exceeded;
 use crate::sandbox::sql::error::QueryError;
 use crate::sandbox::sql::result::ResultBounds;
 
-/// The classes of SQLSTATE whose messages have names and the words of the statement only. Those of other classes quote
-/// stored values, as in `invalid input syntax for type integer: "…"`.
+/// What refused the statement. The messages of the server are passed on from the parser only: it has seen names and the
+/// words of the statement, and no row. A statement that runs can put any value that it has read into a message, such as
+/// `relation "…" does not exist` by a cast to `regclass`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Phase {
+    /// The parser, with the length of what the host wrote in front of the statement, in characters.
+    Parse { prefix: usize },
+    /// The planner, or the statement as it ran.
+    Run,
+}
+
+/// The classes of SQLSTATE whose messages have names and the words of the statement only, if they are of the parser.
+/// Those of other classes quote values, as in `invalid input syntax for type integer: "…"`.
 const CLASSES_WITHOUT_DATA: [&str; 8] = ["0A", "25", "26", "34", "3D", "3F", "42", "54"];
 
-/// What other classes mean.
-const CLASS_MEANINGS: [(&str, &str); 8] = [
+/// What classes mean, and codes, which stand first.
+const MEANINGS: [(&str, &str); 16] = [
+    ("25006", "the transaction is read-only: the statement, or a function that it calls, writes"),
+    ("42501", "permission denied: the role has no right to what the statement uses"),
+    ("0A", "the statement, or a function that it calls, does what is not supported"),
+    ("25", "the statement, or a function that it calls, does what the transaction does not allow"),
+    ("3D", "a name that the statement has computed does not exist"),
+    ("3F", "a name that the statement has computed does not exist"),
+    ("42", "a name or an expression that the statement has computed is not valid"),
+    ("54", "the statement exceeds a limit of the server"),
     ("08", "the connection failed, or the parameters do not fit the statement"),
     ("21", "a subquery returned more than one row"),
     ("22", "a value cannot be converted, or is out of range"),
@@ -24,22 +43,28 @@ const CLASS_MEANINGS: [(&str, &str); 8] = [
     ("55", "an object is not in the state that the statement needs"),
 ];
 
-/// The error of a query. `prefix` is the length of what the host wrote in front of the statement, in characters.
+/// The error of a query.
 pub(super) fn query_error(
     error: &tokio_postgres::Error,
     exceeded: Option<Exceeded>,
     bounds: ResultBounds,
-    prefix: usize,
+    phase: Phase,
 ) -> QueryError {
     match (exceeded, error.as_db_error()) {
         (Some(Exceeded::Bytes), _) => QueryError::TooLarge(bounds.bytes),
         (Some(Exceeded::Memory), _) => QueryError::OutOfMemory,
-        (None, Some(error)) => server_error(error, prefix),
+        (Some(Exceeded::Requests), _) => nested_types(),
+        (None, Some(error)) => server_error(error, phase),
         (None, None) => QueryError::Unreachable(with_cause(error)),
     }
 }
 
-fn server_error(error: &DbError, prefix: usize) -> QueryError {
+/// The result has types that are nested too deeply, or too many.
+pub(super) fn nested_types() -> QueryError {
+    QueryError::rejected("54001", "the columns and parameters have too many types, or types that are nested too deeply")
+}
+
+fn server_error(error: &DbError, phase: Phase) -> QueryError {
     let code = error.code();
     if *code == SqlState::QUERY_CANCELED {
         return QueryError::Timeout;
@@ -47,23 +72,26 @@ fn server_error(error: &DbError, prefix: usize) -> QueryError {
     let class = code.code().get(..2).unwrap_or_default();
     // Operator intervention: the server is stopped, or the administrator ended the connection.
     if class == "57" {
-        return QueryError::Unreachable(error.message().to_owned());
+        return QueryError::Unreachable("the server was stopped, or its administrator ended the connection".to_owned());
     }
-    let message = match CLASSES_WITHOUT_DATA.contains(&class) {
-        true => error.message(),
-        false => CLASS_MEANINGS
-            .iter()
-            .find(|(known, _)| *known == class)
-            .map_or("the statement failed on the data", |(_, meaning)| *meaning),
-    };
-    let position = match error.position() {
-        Some(ErrorPosition::Original(position)) => {
-            let prefix = u32::try_from(prefix).unwrap_or(u32::MAX);
-            position.checked_sub(prefix).filter(|position| *position > 0)
-        }
-        _ => None,
+    let (message, position) = match phase {
+        Phase::Parse { prefix } if CLASSES_WITHOUT_DATA.contains(&class) => (error.message(), position(error, prefix)),
+        Phase::Parse { prefix } => (meaning(code.code()), position(error, prefix)),
+        Phase::Run => (meaning(code.code()), None),
     };
     QueryError::Rejected { sqlstate: code.code().to_owned(), message: message.to_owned(), position }
+}
+
+/// The position in the statement, in characters from 1.
+fn position(error: &DbError, prefix: usize) -> Option<u32> {
+    let Some(ErrorPosition::Original(position)) = error.position() else { return None };
+    let prefix = u32::try_from(prefix).unwrap_or(u32::MAX);
+    position.checked_sub(prefix).filter(|position| *position > 0)
+}
+
+fn meaning(code: &str) -> &'static str {
+    let known = MEANINGS.iter().find(|(known, _)| code.starts_with(known));
+    known.map_or("the statement failed on the data", |(_, meaning)| *meaning)
 }
 
 /// The text of an error with its causes, for the admin.
@@ -79,4 +107,16 @@ pub(super) fn with_cause(error: &dyn Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_code_has_its_own_meaning_or_that_of_its_class() {
+        assert!(meaning("42501").starts_with("permission denied"));
+        assert!(meaning("42P01").contains("computed"));
+        assert_eq!(meaning("P0001"), "the statement failed on the data");
+    }
 }

@@ -1,4 +1,5 @@
-//! The stream below the client library: counts what is received, and fails when that is too much.
+//! The stream below the client library: counts what is received and how often something is sent, and fails when that is
+//! too much.
 
 use std::io;
 use std::pin::Pin;
@@ -14,11 +15,19 @@ use crate::sandbox::memory::Reservation;
 /// Bytes that a server may send while no query is under way: to connect, and notices.
 const IDLE_BYTES: u64 = 256 << 10;
 
+/// Requests of a query, of which the client library sends one or two for each type that it does not know yet. It looks
+/// up a nested type by a nested call, so this bounds its stack.
+const MAX_REQUESTS: u32 = 200;
+
 /// What a connection may still receive.
 pub(super) struct ByteMeter(Mutex<Allowance>);
 
 struct Allowance {
     left: u64,
+    /// The requests that may still be sent.
+    requests: u32,
+    /// Whether the last that happened was that bytes were received: what is sent next is another request.
+    has_received: bool,
     /// The plugin's memory, to which received bytes are charged.
     memory: Option<Reservation>,
     exceeded: Option<Exceeded>,
@@ -31,23 +40,31 @@ pub(super) enum Exceeded {
     Bytes,
     /// The memory of the plugin.
     Memory,
+    /// The requests that types take.
+    Requests,
+}
+
+impl Allowance {
+    fn new(left: u64, memory: Option<Reservation>) -> Self {
+        Self { left, requests: MAX_REQUESTS, has_received: false, memory, exceeded: None }
+    }
 }
 
 impl ByteMeter {
     /// A meter for a connection without a query.
     pub(super) fn new() -> Arc<Self> {
-        Arc::new(Self(Mutex::new(Allowance { left: IDLE_BYTES, memory: None, exceeded: None })))
+        Arc::new(Self(Mutex::new(Allowance::new(IDLE_BYTES, None))))
     }
 
     /// Allows a query to receive that many bytes.
     pub(super) fn allow(&self, bytes: u64, memory: Reservation) {
-        *self.0.lock() = Allowance { left: bytes.saturating_add(IDLE_BYTES), memory: Some(memory), exceeded: None };
+        *self.0.lock() = Allowance::new(bytes.saturating_add(IDLE_BYTES), Some(memory));
     }
 
     /// Ends the query, and releases its memory.
     pub(super) fn settle(&self) {
         let mut allowance = self.0.lock();
-        (allowance.left, allowance.memory) = (IDLE_BYTES, None);
+        (allowance.left, allowance.requests, allowance.memory) = (IDLE_BYTES, MAX_REQUESTS, None);
     }
 
     /// Returns the bound that was exceeded, if one was.
@@ -55,8 +72,28 @@ impl ByteMeter {
         self.0.lock().exceeded
     }
 
+    /// Counts a request: what is sent after something was received.
+    fn record_sent(&self) -> io::Result<()> {
+        let mut allowance = self.0.lock();
+        if !std::mem::take(&mut allowance.has_received) {
+            return Ok(());
+        }
+        match allowance.requests.checked_sub(1) {
+            Some(left) => {
+                allowance.requests = left;
+                Ok(())
+            }
+            None => {
+                allowance.has_received = true;
+                allowance.exceeded = Some(Exceeded::Requests);
+                Err(io::Error::other("the types of a result take more requests than are allowed"))
+            }
+        }
+    }
+
     fn record(&self, bytes: usize) -> io::Result<()> {
         let mut allowance = self.0.lock();
+        allowance.has_received = true;
         let left = allowance.left.checked_sub(bytes as u64);
         let is_charged = allowance.memory.as_mut().is_none_or(|memory| {
             let held = memory.bytes().saturating_add(bytes);
@@ -98,6 +135,7 @@ impl AsyncRead for MeteredStream {
 
 impl AsyncWrite for MeteredStream {
     fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        self.meter.record_sent()?;
         Pin::new(&mut self.stream).poll_write(context, bytes)
     }
 
@@ -122,6 +160,20 @@ mod tests {
         assert!(meter.record(1000 + (256 << 10)).is_ok() && meter.exceeded().is_none());
         assert!(meter.record(1).is_err());
         assert_eq!(meter.exceeded(), Some(Exceeded::Bytes));
+    }
+
+    #[test]
+    fn a_query_has_a_maximum_of_requests_however_they_are_cut_up() {
+        let (meter, budget) = (ByteMeter::new(), MemoryBudget::new(1 << 30, None));
+        meter.allow(1 << 20, budget.try_reserve(0).unwrap());
+        for _ in 0..MAX_REQUESTS {
+            assert!(meter.record(1).is_ok() && meter.record_sent().is_ok() && meter.record_sent().is_ok());
+        }
+        assert!(meter.record(1).is_ok() && meter.exceeded().is_none());
+        assert!(meter.record_sent().is_err() && meter.record_sent().is_err());
+        assert_eq!(meter.exceeded(), Some(Exceeded::Requests));
+        meter.allow(1 << 20, budget.try_reserve(0).unwrap());
+        assert!(meter.record(1).is_ok() && meter.record_sent().is_ok());
     }
 
     #[test]

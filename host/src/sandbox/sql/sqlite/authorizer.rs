@@ -12,6 +12,28 @@ const READ_PRAGMAS: [&str; 2] = ["data_version", "page_size"];
 /// Functions that do more than compute a value.
 const DENIED_FUNCTIONS: [&str; 2] = ["fts3_tokenizer", "load_extension"];
 
+/// Functions that take time in the product of the lengths of two values, and how long values may be beside them. SQLite
+/// does not interrupt a call of a function: each of these takes about half a second at most.
+const QUADRATIC_FUNCTIONS: [(&str, i32); 8] = [
+    ("instr", 256 << 10),
+    ("replace", 256 << 10),
+    ("json_patch", 64 << 10),
+    ("jsonb_patch", 64 << 10),
+    ("trim", 16 << 10),
+    ("ltrim", 16 << 10),
+    ("rtrim", 16 << 10),
+    ("unhex", 16 << 10),
+];
+/// The least of them.
+pub(super) const MIN_VALUE: i32 = 16 << 10;
+
+/// The maximum length of values in a statement that does this, if it bounds them.
+pub(super) fn max_value(action: AuthAction<'_>) -> Option<i32> {
+    let AuthAction::Function { function_name } = action else { return None };
+    let known = QUADRATIC_FUNCTIONS.iter().find(|(name, _)| function_name.eq_ignore_ascii_case(name));
+    known.map(|(_, max_value)| *max_value)
+}
+
 /// Decides about one action.
 pub(super) fn authorize(context: AuthContext<'_>) -> Authorization {
     let is_allowed = match context.action {

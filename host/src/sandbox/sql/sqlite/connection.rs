@@ -2,9 +2,10 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 
 use rusqlite::config::DbConfig;
+use rusqlite::hooks::AuthContext;
 use rusqlite::limits::Limit;
 use rusqlite::types::{Null, ValueRef};
 use rusqlite::{Connection, ErrorCode, OpenFlags, Statement};
@@ -14,10 +15,11 @@ use super::super::bindings::databases::{Column, Scalar, Value};
 use super::super::error::QueryError;
 use super::super::result::{ChargedRows, ResultBuilder};
 use super::super::{MAX_PARAMETERS, MAX_SQL, Query};
-use super::{BUSY_TIMEOUT, CACHE_KIB, authorizer};
+use super::{BUSY_TIMEOUT, CACHE_KIB, MAX_HEAP, authorizer};
 
-/// The steps of SQLite's virtual machine between two looks at the clock: about 0.1 ms.
-const STEPS: i32 = 10_000;
+/// The steps of SQLite's virtual machine between two looks at the clock. Each may call a function, which takes its time:
+/// so there are few of them.
+const STEPS: i32 = 20;
 /// What a statement may consist of: enough for any query that a person writes.
 const LIMITS: [(Limit, i32); 8] = [
     (Limit::SQLITE_LIMIT_ATTACHED, 0),
@@ -53,6 +55,8 @@ fn open_connection(file: &Path, max_value: u64) -> rusqlite::Result<Connection> 
     connection.pragma_update(None, "cell_size_check", true)?;
     connection.pragma_update(None, "mmap_size", 0)?;
     connection.pragma_update(None, "cache_size", CACHE_KIB.saturating_neg())?;
+    // For all connections of the process together, which is what SQLite can bound.
+    connection.pragma_update(None, "hard_heap_limit", MAX_HEAP)?;
     connection.authorizer(Some(authorizer::authorize))?;
     Ok(connection)
 }
@@ -81,10 +85,44 @@ pub(super) fn check(connection: &mut Connection) -> Result<(), QueryError> {
     tables.map(drop).map_err(|error| run_error(&error, 0))
 }
 
-/// Runs one query.
+/// Runs one query. Values have at most the length that was set when the connection was opened, and less beside
+/// functions that take long for long values.
 pub(super) fn query(connection: &mut Connection, query: Query) -> Result<ChargedRows, QueryError> {
+    // Reads the schema, if it has changed, while a text of it may still be long.
+    check(connection)?;
+    let failed = |error: rusqlite::Error| QueryError::Failed(error.to_string());
+    let longest = Arc::new(AtomicI32::new(i32::MAX));
+    let recorded = longest.clone();
+    let authorize = move |context: AuthContext<'_>| {
+        if let Some(max_value) = authorizer::max_value(context.action) {
+            recorded.fetch_min(max_value, Ordering::Relaxed);
+        }
+        authorizer::authorize(context)
+    };
+    connection.authorizer(Some(authorize)).map_err(failed)?;
+    // The planner computes values, too.
+    let usual = connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, authorizer::MIN_VALUE).map_err(failed)?;
+    let result = run(connection, query, usual, &longest);
+    connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, usual).map_err(failed)?;
+    let longest = longest.load(Ordering::Relaxed);
+    match result {
+        Err(QueryError::TooLarge(_)) if longest < usual => Err(QueryError::rejected(
+            "54000",
+            format!(
+                "a value has more than {longest} bytes, or the result more than `max-bytes`: the statement calls a \
+                 function that takes too long for longer values (instr, replace, trim, unhex, json_patch)"
+            ),
+        )),
+        result => result,
+    }
+}
+
+fn run(connection: &Connection, query: Query, usual: i32, longest: &AtomicI32) -> Result<ChargedRows, QueryError> {
     let Query { sql, parameters, bounds, memory, .. } = query;
     let mut statement = connection.prepare(&sql).map_err(|error| compile_error(&error, bounds.bytes))?;
+    let max_value = usual.min(longest.load(Ordering::Relaxed));
+    let is_set = connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, max_value);
+    is_set.map_err(|error| QueryError::Failed(error.to_string()))?;
     if !statement.readonly() || statement.column_count() == 0 {
         return Err(QueryError::rejected("25006", "the statement is not a query"));
     }

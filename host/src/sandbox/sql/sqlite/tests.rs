@@ -235,7 +235,7 @@ async fn values_that_are_too_large_fail_before_they_take_memory() {
         "SELECT randomblob(2000000)",
         "SELECT zeroblob(1073741824)",
         "SELECT printf('%1000000000d', 1)",
-        "SELECT replace(hex(zeroblob(400000)), '0', 'xxxxxxxx')",
+        "SELECT hex(zeroblob(400000)) || hex(zeroblob(400000))",
         "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n LIMIT 400000) SELECT group_concat(i) FROM n",
         "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n LIMIT 90) SELECT randomblob(50000) FROM n",
     ] {
@@ -243,6 +243,54 @@ async fn values_that_are_too_large_fail_before_they_take_memory() {
         assert_eq!(error, QueryError::TooLarge(1 << 20), "{sql}");
     }
     assert!(fixture.budget.try_reserve(64 << 20).is_some(), "the memory is free again");
+}
+
+#[tokio::test]
+async fn values_of_one_row_together_take_a_bounded_memory() {
+    let fixture = Fixture::with(|grant| grant.max_bytes = "4MiB".parse().unwrap());
+    let columns: Vec<_> = (0..400).map(|index| format!("hex(randomblob(2000000)) a{index}")).collect();
+    let lengths: Vec<_> = (0..150).map(|index| format!("length(a{index})")).collect();
+    let inner = format!("SELECT {} FROM (SELECT {} LIMIT 1)", lengths.join(" + "), columns.join(", "));
+    for sql in [format!("SELECT {}", columns.join(", ")), inner] {
+        let query = Query { deadline: Instant::now() + Duration::from_secs(60), ..fixture.request(&sql, Vec::new()) };
+        assert_eq!(fixture.database.query(query).await.map(|_| ()), Err(QueryError::OutOfMemory), "{sql:.40}");
+    }
+    assert_eq!(fixture.texts("SELECT 1").await.len(), 1);
+}
+
+#[tokio::test]
+async fn a_call_of_a_function_does_not_outlast_the_deadline() {
+    let fixture = Fixture::with(|grant| grant.max_bytes = "4MiB".parse().unwrap());
+    let zeros = |length: usize| format!("hex(zeroblob({}))", length / 2);
+    for sql in [
+        format!("instr({}, {} || '1')", zeros(4_000_000), zeros(2_000_000)),
+        format!("InStr({}, {} || '1')", zeros(260_000), zeros(130_000)),
+        format!("replace({}, {} || '1', '')", zeros(260_000), zeros(130_000)),
+        format!("rtrim({}, replace({}, '0', 'b') || '0')", zeros(2_000_000), zeros(2_000_000)),
+        format!("trim({}, replace({}, '0', 'b') || '0')", zeros(16_000), zeros(16_000)),
+    ] {
+        let begun = Instant::now();
+        let endless =
+            format!("WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT max({sql} || i) FROM n");
+        let query = Query { deadline: begun + Duration::from_millis(100), ..fixture.request(&endless, Vec::new()) };
+        let _ = fixture.database.query(query).await;
+        assert!(begun.elapsed() < Duration::from_secs(20), "{sql}: {:?}", begun.elapsed());
+    }
+}
+
+#[tokio::test]
+async fn values_are_shorter_only_beside_functions_that_take_long() {
+    let fixture = Fixture::with(|grant| grant.max_bytes = "1MiB".parse().unwrap());
+    let long = "SELECT length(hex(zeroblob(200000)))";
+    let (trimmed, replaced) =
+        ("SELECT length(trim(hex(zeroblob(200000))))", "SELECT replace(hex(zeroblob(20000)), '0', 'xxxxxxxx')");
+    assert_eq!(fixture.texts(long).await, ["[Value::Scalar(Scalar::Integer(400000))]"]);
+    let error = fixture.query(trimmed).await.unwrap_err();
+    assert!(error.to_string().contains("54000: a value has more than 16384 bytes"), "{error}");
+    let error = fixture.query(replaced).await.unwrap_err();
+    assert!(error.to_string().contains("54000: a value has more than 262144 bytes"), "{error}");
+    assert_eq!(fixture.texts(long).await.len(), 1, "the bound of one statement is left to the next");
+    assert_eq!(fixture.texts("SELECT replace('a.b', '.', ','), trim(' x ')").await.len(), 1);
 }
 
 #[tokio::test]

@@ -68,6 +68,23 @@ async fn a_result_that_is_too_large_takes_no_memory() {
 }
 
 #[tokio::test]
+async fn types_that_are_nested_without_end_are_an_error_of_the_query() {
+    let shop = shop();
+    let nested: String = (1..=2000).map(|level| format!("CREATE TYPE c{level} AS (a c{});", level - 1)).collect();
+    shop.sql(&format!("CREATE TYPE c0 AS (a int); {nested}"));
+    let config = config(free_sql(shop.url("reader")));
+    let server = StdioServer::start(&config).await;
+    // Each could refer to the types of the ones before.
+    for level in [2000, 90, 150, 210, 270, 2000] {
+        let error = server.client().read_error(&statement_uri(&format!("SELECT NULL::c{level} AS x"))).await;
+        assert!(error.message.contains("54001"), "{level}: {error:?}");
+    }
+    assert_eq!(json(server.client(), &statement_uri("SELECT ROW(1)::c0 AS x, 1")).await["rows"][0][1], 1);
+    assert_eq!(json(server.client(), &statement_uri("SELECT NULL::c20 AS x, 1")).await["rows"][0][1], 1);
+    server.end().await;
+}
+
+#[tokio::test]
 async fn a_server_that_was_killed_is_used_again_when_it_is_back() {
     let shop = shop();
     let config = config(free_sql(shop.url("reader")));

@@ -190,6 +190,62 @@ async fn a_schema_that_is_not_granted_is_not_read_by_any_way() {
 }
 
 #[tokio::test]
+async fn no_message_has_a_value_that_the_statement_has_read() {
+    let shop = shop();
+    let config = config(free_sql(shop.url("reader")));
+    let server = StdioServer::start(&config).await;
+    let (stored, private) = ("(SELECT name FROM customers WHERE id = 1)", "(SELECT name FROM private.salaries)");
+    let xml = "(xpath('//name/text()', query_to_xml('SELECT name FROM private.salaries', true, true, '')))[1]::text";
+    for (value, is_refused_before_it_runs) in [(stored, false), (private, true), (xml, false)] {
+        for sql in [
+            format!("SELECT {value}::regclass"),
+            format!("SELECT {value}::text::regtype"),
+            format!("SELECT current_setting({value})"),
+            format!("SELECT {value}::int"),
+            format!("SELECT to_regclass({value}), nextval({value}::text::regclass)"),
+            format!("SELECT 1 / (CASE WHEN {value} LIKE 'A%' THEN 0 ELSE 1 END)"),
+        ] {
+            let error = server.client().read_error(&statement_uri(&sql)).await;
+            assert!(!format!("{error:?}").to_lowercase().contains("\"ada"), "{sql}: {error:?}");
+            assert_eq!(error.message.contains("schema is not granted"), is_refused_before_it_runs, "{sql}: {error:?}");
+        }
+    }
+    // The parser's message has the words of the statement.
+    let error = server.client().read_error(&statement_uri("SELECT 1 FROM nothing")).await;
+    assert!(error.message.contains("relation \"nothing\" does not exist"), "{error:?}");
+    let exit = server.end().await;
+    assert!(!exit.log.to_lowercase().contains("\"ada"), "{exit:?}");
+}
+
+#[tokio::test]
+async fn the_toast_table_of_a_table_that_is_not_granted_is_not_read() {
+    let shop = shop();
+    shop.sql(
+        "CREATE TABLE private.letters (id int, text text); ALTER TABLE private.letters ALTER text SET STORAGE EXTERNAL; \
+         CREATE TABLE letters (id int, text text); ALTER TABLE letters ALTER text SET STORAGE EXTERNAL; \
+         INSERT INTO private.letters VALUES (1, repeat('secret ', 4000)); \
+         INSERT INTO letters VALUES (1, repeat('public ', 4000)); \
+         CREATE ROLE everything LOGIN; GRANT pg_read_all_data TO everything; \
+         CREATE VIEW opened AS SELECT text FROM private.letters; \
+         GRANT SELECT ON letters, opened TO reader",
+    );
+    let toast = shop.sql("SELECT reltoastrelid::regclass FROM pg_class WHERE oid = 'private.letters'::regclass");
+    let sql = format!("SELECT convert_from(substr(chunk_data, 1, 60), 'UTF8') FROM {} LIMIT 1", toast.trim());
+    let everything = config(free_sql(shop.url("everything")));
+    let server = StdioServer::start(&everything).await;
+    let error = server.client().read_error(&statement_uri(&sql)).await;
+    assert!(error.message.contains("42501"), "{error:?}");
+    server.end().await;
+    // Long values of tables that are granted, and of views onto others, are read from such tables as well.
+    let reader = config(free_sql(shop.url("reader")));
+    let server = StdioServer::start(&reader).await;
+    for sql in ["SELECT length(text || '') FROM letters", "SELECT length(text || '') FROM opened"] {
+        assert_eq!(json(server.client(), &statement_uri(sql)).await["rows"], json!([[28_000]]), "{sql}");
+    }
+    server.end().await;
+}
+
+#[tokio::test]
 async fn subscribers_are_told_what_changed() {
     let shop = shop();
     let config = config(Plugin::database("shop", shop.url("reader")).set("watch-interval", "100ms"));
