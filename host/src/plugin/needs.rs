@@ -187,6 +187,7 @@ impl Needs {
     }
 
     /// Returns whether it asks for something of that kind.
+    #[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "only the command line gives advice"))]
     pub(crate) fn asks_for(&self, capability: Capability) -> bool {
         match capability {
             Capability::Directories => !self.dirs.is_empty(),

@@ -50,7 +50,7 @@ pub(super) enum Dispatch {
     /// The host answers it in this revision.
     Direct(Result<ResourceRequest, InvalidParams>, Revision),
     /// It is `subscriptions/listen`, which the host can answer. Over stdio rmcp gets it, which ends it when it is cancelled.
-    Listen(ListenParams),
+    Listen(#[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only HTTP answers it here"))] ListenParams),
     /// rmcp gets it.
     Forward,
 }

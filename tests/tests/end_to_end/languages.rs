@@ -135,7 +135,7 @@ async fn the_example_asks_for_the_same_in_every_language() {
         let file = fixture(&format!("csv-{language}"));
         let report = run(["inspect".as_ref(), file.as_os_str(), "--json".as_ref()]).await.success().json();
         let expected = json!({
-            "http": [], "keyvalue": [], "env": [],
+            "http": [], "keyvalue": [], "sql": [], "env": [],
             "dirs": [{ "guest": "/csv", "mode": "ro", "why": "the folder of CSV files" }],
             "config": {
                 "dir": { "type": "string", "default": "/csv", "why": "the folder, at its guest path" },

@@ -135,7 +135,7 @@ impl Session {
         self.meter.allow(query.bounds.bytes.saturating_mul(RECEIVED_PER_BYTE), memory);
         let begin = format!("{}{}", self.statements.begin, limit.as_millis());
         // Both are sent at once; the server runs them in this order.
-        let (begun, prepared) = futures::join!(self.client.batch_execute(&begin), self.prepare(&query.declare));
+        let (begun, prepared) = tokio::join!(self.client.batch_execute(&begin), self.prepare(&query.declare));
         begun.map_err(|error| self.error(&error, query.bounds, Phase::Run))?;
         let phase = Phase::Parse { prefix: DECLARE.len() };
         let statement = prepared.map_err(|error| self.error(&error, query.bounds, phase))?;
@@ -155,7 +155,7 @@ impl Session {
         // The relations that the statement names are locked by now: it does not run on one that is not granted.
         let Statements { find_ungranted, set_path, .. } = &*self.statements;
         let check = format!("{find_ungranted}; {set_path}");
-        let (declared, checked, described) = futures::join!(
+        let (declared, checked, described) = tokio::join!(
             self.client.execute_raw(statement, parameters),
             self.client.simple_query(&check),
             self.prepare(&fetch)
