@@ -12,9 +12,9 @@ use std::time::{Duration, SystemTime};
 const MAX_POINTS: u64 = 11_000;
 
 /// The steps to choose from, in seconds; beyond the last one, multiples of it.
-const STEPS: [u64; 32] = [
+const STEPS: [u64; 33] = [
     1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 30, 45, 60, 90, 120, 180, 240, 300, 360, 480, 600, 900, 1200, 1800, 2700,
-    3600, 5400, 7200, 14_400, 28_800, 86_400,
+    3600, 5400, 7200, 14_400, 28_800, 43_200, 86_400,
 ];
 
 /// The latest time, in the year 9999.
