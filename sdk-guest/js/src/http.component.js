@@ -72,13 +72,18 @@ function options(timeout) {
   return made;
 }
 
+/** Writes the body. When it is not taken, as when the request is denied, what becomes of the request says why. */
 function write(body, bytes = new Uint8Array()) {
-  if (bytes.length > 0) {
-    const stream = body.write();
-    for (let at = 0; at < bytes.length; at += 4096) stream.blockingWriteAndFlush(bytes.subarray(at, at + 4096));
-    drop(stream);
+  try {
+    if (bytes.length > 0) {
+      const stream = body.write();
+      for (let at = 0; at < bytes.length; at += 4096) stream.blockingWriteAndFlush(bytes.subarray(at, at + 4096));
+      drop(stream);
+    }
+    OutgoingBody.finish(body, undefined);
+  } catch (error) {
+    if (error instanceof TypeError) throw error;
   }
-  OutgoingBody.finish(body, undefined);
 }
 
 /** The result within the nested ones of a settled future. */

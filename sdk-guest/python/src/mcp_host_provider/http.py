@@ -11,6 +11,7 @@ A request that is not granted raises `Denied`, a server that does not answer `Un
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Mapping
 from typing import Any
@@ -89,7 +90,9 @@ def request(
         outgoing.set_path_with_query((parts.path or "/") + (f"?{parts.query}" if parts.query else ""))
         sent = outgoing.body()
         future = handler.handle(outgoing, _options(timeout))
-        _write(sent, body)
+        # A body that is not taken, as when the request is denied: what becomes of the request says why.
+        with contextlib.suppress(Err):
+            _write(sent, body)
         with future.subscribe() as settled:
             settled.block()
         result: Any = future.get()
