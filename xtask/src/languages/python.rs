@@ -74,6 +74,7 @@ fn wheel(workspace: &Workspace, environment: &Path, sdk: &Path) -> Result<PathBu
 fn check_bindings(workspace: &Workspace, environment: &Path, sdk: &Path) -> Result<()> {
     for world in world_names(workspace)? {
         let made = folder(workspace, "python-bindings").join(&world);
+        make_empty(&made)?;
         make_empty(&made.join("app"))?;
         let componentize = |arguments: &[&str]| {
             let mut command = Command::new(install::venv_program(environment, "componentize-py"));
