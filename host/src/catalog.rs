@@ -108,9 +108,8 @@ impl Catalog {
                     {
                         let before_position = position.skip.saturating_sub(index);
                         if before_position > 0 {
-                            let rest = item.split_off(before_position).map(|rest| (position.skip, rest));
-                            if let Some(rest) = rest {
-                                items.push_front(rest);
+                            if let Some(rest) = item.split_off(before_position) {
+                                items.push_front((position.skip, rest));
                             }
                             continue;
                         }

@@ -1,6 +1,7 @@
 //! The handler behind rmcp: one for every revision and both transports.
 //!
-//! [Requests for resources](super::resource_requests) are answered before rmcp, and do not reach it.
+//! [Requests for resources](super::resource_requests), and `subscriptions/listen` over HTTP, are answered before rmcp, and do not
+//! reach it.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;

@@ -1,7 +1,7 @@
 //! The functions of `wasi:filesystem`.
 //!
 //! Most delegate to wasmtime-wasi on a thread that may block. Functions that open a file or make a directory grow are
-//! the host's own.
+//! the host's own. Opening, reading and metadata are attempted without blocking first ([`nonblocking`]).
 
 use std::sync::Arc;
 

@@ -44,14 +44,14 @@ pub(super) fn is_local(file: &File) -> bool {
 /// Opens the directory at `path`, as wasmtime-wasi opens a granted one (`O_PATH`), if it is on `device`.
 #[cfg(target_os = "linux")]
 pub(super) fn open_dir(path: &Path, device: u64) -> Option<File> {
-    use std::os::unix::fs::MetadataExt;
+    use rustix::fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags, makedev, openat2, statx};
 
-    use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
-
-    // `O_PATH` calls nothing of the file system that the directory is on; and `fstat` only if the device is local.
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir = File::from(openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED).ok()?);
-    (dir.metadata().ok()?.dev() == device).then_some(dir)
+    // Another file system may be mounted there now, whose server would be asked by `fstat`.
+    let cached = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
+    let found = statx(&dir, "", cached, StatxFlags::empty()).ok()?;
+    (makedev(found.stx_dev_major, found.stx_dev_minor) == device).then_some(dir)
 }
 
 /// Opens whatever is at `path` below a directory on a local file system, for `fstat` alone (`O_PATH`). Nothing else
@@ -143,10 +143,12 @@ mod tests {
 
     /// A directory on the disk of the machine, open; `None` where the kernel or a sandbox refuses such attempts.
     fn directory() -> Option<(tempfile::TempDir, File)> {
+        use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("file"), "content").unwrap();
         let open = File::open(dir.path()).unwrap();
-        let is_supported = open_path(&open, "file", true).is_some();
+        let is_supported = openat2(CWD, dir.path(), OFlags::PATH, Mode::empty(), ResolveFlags::CACHED).is_ok();
         is_supported.then_some((dir, open))
     }
 

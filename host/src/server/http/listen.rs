@@ -15,7 +15,7 @@ use axum::body::{Body, Bytes};
 use axum::http::StatusCode;
 use axum::response::Response;
 use futures::stream::{self, Stream, StreamExt as _};
-use rmcp::model::{ErrorData, RequestId, ServerJsonRpcMessage, SubscriptionsListenResult};
+use rmcp::model::{RequestId, ServerJsonRpcMessage, SubscriptionsListenResult};
 use serde_json::{Map, Value, json};
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -64,7 +64,8 @@ impl ListenRequest {
     ) -> Response {
         let Self { id, params, principal, context } = self;
         if let Err(error) = context.clone().scope(async { host.record_listen(&principal) }).await {
-            return message_response(StatusCode::OK, &error_message(to_rpc(&error, Revision::LATEST), id));
+            let error = ServerJsonRpcMessage::error(to_rpc(&error, Revision::LATEST), Some(id));
+            return message_response(StatusCode::OK, &error);
         }
         let subscriber = Arc::new(host.subscriber(&principal));
         let listing = params.list_changed == Some(true);
@@ -125,10 +126,6 @@ fn filter(listing: bool, uris: &[String]) -> Map<String, Value> {
 fn notification(method: &str, id: &RequestId, mut params: Map<String, Value>) -> Value {
     params.insert("_meta".to_owned(), json!({ SUBSCRIPTION_ID_META_KEY: id }));
     json!({ "jsonrpc": "2.0", "method": format!("notifications/{method}"), "params": params })
-}
-
-fn error_message(error: ErrorData, id: RequestId) -> ServerJsonRpcMessage {
-    ServerJsonRpcMessage::error(error, Some(id))
 }
 
 fn event(message: &Value) -> Bytes {

@@ -1,4 +1,5 @@
-//! `POST` requests: requests for resources are answered here, all other messages are forwarded to rmcp. They are
+//! `POST` requests: requests for resources are answered here, and so is [`subscriptions/listen`](super::listen); all other
+//! messages are forwarded to rmcp. They are
 //! validated before that, because rmcp answers malformed JSON with 415, and does not support batches.
 //!
 //! | request | status | body |
@@ -276,7 +277,7 @@ impl PostHandler {
         match self.stream_limiter.acquire(caller.account.client()) {
             Ok(permit) => {
                 let response = request.respond(&self.host, &self.info, &self.shutdown).await;
-                response.map(|body| GuardedBody::wrap(body, (claim.map(Arc::new), permit)))
+                response.map(|body| GuardedBody::wrap(body, (claim, permit)))
             }
             Err(rejected) => rejected.into_response(),
         }
