@@ -119,9 +119,9 @@ fn refs_in_tables_are_hidden_likewise() {
 #[test]
 fn what_is_no_list_of_refs_is_refused_with_what_is_expected() {
     let repo = Repo::new();
-    for refs in ["main", r#"["main"]"#, r#"{ "hide": ["main"] }"#] {
+    for (refs, key) in [("main", "refs"), (r#"["main"]"#, "refs"), (r#"{ "hide": ["main"] }"#, "refs.hide")] {
         let Err(failure) = try_open(&repo.dir, &[("refs", refs)]) else { panic!("{refs} was accepted") };
-        assert!(failure.to_string().contains("config key `refs`"), "{failure}");
+        assert!(failure.to_string().contains(&format!("config key `{key}`: expected")), "{failure}");
     }
     drop(open(&repo.dir, &[("refs", "{}")]));
 }
