@@ -1,6 +1,7 @@
 //! The host and the guests are two cargo workspaces; a dependency that both name has the same version in both.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::process::Command;
 
@@ -121,15 +122,43 @@ fn every_guest_is_a_member_of_the_guests_workspace() {
     }
 }
 
-/// Features of dev-dependencies do not count for `cargo build`, so a normal dependency has to ask for them.
-#[test]
-fn a_plain_build_at_the_root_has_the_features_of_the_binary() {
-    let tree = Command::new(env!("CARGO"))
-        .args(["tree", "--offline", "--workspace", "--edges", "no-dev", "--invert", "mcp-resource-host"])
-        .args(["--depth", "0", "--format", "{f}"])
+/// Runs `cargo tree` on the workspace and returns its lines.
+fn tree(arguments: &[&str]) -> Vec<String> {
+    let output = Command::new(env!("CARGO"))
+        .args(["tree", "--offline", "--workspace", "--prefix", "none"])
+        .args(arguments)
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
         .output()
         .unwrap();
-    let features = String::from_utf8(tree.stdout).unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap().lines().map(str::to_owned).collect()
+}
+
+/// Features of dev-dependencies do not count for `cargo build`, so a normal dependency has to ask for them.
+#[test]
+fn a_plain_build_at_the_root_has_the_features_of_the_binary() {
+    let features =
+        tree(&["--edges", "no-dev", "--invert", "mcp-resource-host", "--depth", "0", "--format", "{f}"]).join("\n");
     assert!(features.trim().split(',').any(|feature| feature == "cli"), "{features:?}");
+}
+
+/// Returns the features of each package, for each way in which it is built.
+fn features(edges: &str) -> BTreeMap<String, BTreeSet<String>> {
+    let mut features = BTreeMap::<_, BTreeSet<_>>::new();
+    for line in tree(&["--edges", edges, "--format", "{p}|{f}"]) {
+        let Some((package, of_package)) = line.split_once('|') else { continue };
+        let of_package = of_package.trim_end_matches(" (*)").to_owned();
+        features.entry(package.to_owned()).or_default().insert(of_package);
+    }
+    features
+}
+
+/// Else a `cargo test` after a `cargo build` would compile Wasmtime again.
+#[test]
+fn tests_are_built_on_the_dependencies_of_a_plain_build() {
+    let of_tests = features("normal,build,dev");
+    for (package, of_build) in features("no-dev") {
+        let missing: Vec<_> = of_tests[&package].difference(&of_build).collect();
+        assert!(missing.is_empty(), "{package} is built once more for tests, with {missing:?}: see tests/Cargo.toml");
+    }
 }

@@ -104,13 +104,10 @@ struct Programs {
 }
 
 /// Builds the host and the client.
-///
-/// One example with them, because cargo includes the features that tests need of dependencies only when it builds an example or
-/// a test: without it, a `cargo test` that follows would compile wasmtime again.
 fn build(workspace: &Workspace, progress: &Progress) -> Result<Programs> {
     let mut step = progress.step("building the host (a few minutes the first time)");
     let mut command = workspace.cargo(workspace.root());
-    command.args(["build", "--workspace", "--bins", "--example", "embed-minimal"]);
+    command.args(["build", "--workspace", "--bins"]);
     let artifacts = cargo::build(command, progress, &mut step)?;
     let programs = Programs { host: program(&artifacts, "mcp-host")?, client: program(&artifacts, "smoke_client")? };
     step.done(&format!("built {}", workspace.display(&programs.host)));

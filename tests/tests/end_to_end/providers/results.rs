@@ -13,11 +13,10 @@ use serde_json::{Value, json};
 
 const README: &str = include_str!("../../../../plugins/results/README.md");
 
-/// Publishes until it is killed: each result has a Markdown file of some 100 KB, whose first line is its number of lines.
+/// Publishes at most 100 results, until it is killed: each has a Markdown file of some 100 KB, whose first line is its number of
+/// lines.
 const WRITER_IN_PYTHON: &str = r#"
-n = 0
-while True:
-    n += 1
+for n in range(100):
     lines = 5000 + n % 100
     content = (f"{lines}\n" + "a line of this result\n" * (lines - 1)).encode()
     publish(os.environ["RESULTS"], f"python/{os.getpid()}-{n}", "md", content, {"title": f"{lines}", "files": {"md": len(content)}})
@@ -26,7 +25,7 @@ while True:
 /// The same, in the shell.
 const WRITER_IN_SHELL: &str = r#"
 n=0
-while :; do
+while [ $n -lt 100 ]; do
     n=$((n + 1))
     lines=$((5000 + n))
     { echo $lines; yes 'a line of this result' | head -n $((lines - 1)); } > "$RESULTS/.input.$$.md"
@@ -40,22 +39,28 @@ fn protocol(language: &str) -> &'static str {
     rest.split_once("```").unwrap().0
 }
 
-fn start_writer(results: &Path, language: &str) -> Child {
-    let (program, script) = match language {
-        "python" => ("python3", protocol("python").to_owned() + WRITER_IN_PYTHON),
-        _ => ("sh", protocol("sh").to_owned() + WRITER_IN_SHELL),
-    };
-    let mut command = Command::new(program);
-    // A process group of its own, so that the programs that a shell has started are killed with it.
-    command.args(["-c", &script]).env("RESULTS", results).stdin(Stdio::null()).process_group(0);
-    command.spawn().unwrap()
+/// A writer, which is killed when it is dropped.
+struct Writer(Child);
+
+impl Writer {
+    fn start(results: &Path, language: &str) -> Self {
+        let (program, script) = match language {
+            "python" => ("python3", protocol("python").to_owned() + WRITER_IN_PYTHON),
+            _ => ("sh", protocol("sh").to_owned() + WRITER_IN_SHELL),
+        };
+        let mut command = Command::new(program);
+        // A process group of its own, so that the programs that a shell has started are killed with it.
+        command.args(["-c", &script]).env("RESULTS", results).stdin(Stdio::null()).process_group(0);
+        Self(command.spawn().unwrap())
+    }
 }
 
-/// Ends a writer with `kill -9`, at whatever it does.
-fn kill(mut writer: Child) {
-    let group = Pid::from_child(&writer);
-    kill_process_group(group, Signal::KILL).unwrap();
-    writer.wait().unwrap();
+/// By `kill -9`, at whatever it does.
+impl Drop for Writer {
+    fn drop(&mut self) {
+        let _ = kill_process_group(Pid::from_child(&self.0), Signal::KILL);
+        let _ = self.0.wait();
+    }
 }
 
 /// Returns the number of results of a writer that are published.
@@ -103,14 +108,14 @@ async fn a_result_of_a_writer_that_is_killed_at_any_time_is_whole_or_not_there()
     let mut seen = 0;
     for round in 0..20 {
         let language = if round % 2 == 0 { "python" } else { "shell" };
-        let writer = start_writer(folder.path(), language);
+        let writer = Writer::start(folder.path(), language);
         let began = Instant::now();
         while published(folder.path(), language) == 0 && began.elapsed() < TIMEOUT {
             // Somewhere in the next result, at a different point each time.
             tokio::time::sleep(Duration::from_millis(1 + round)).await;
         }
         seen += read_all(&server).await;
-        kill(writer);
+        drop(writer);
         seen += read_all(&server).await;
         // Few results keep the next rounds short.
         let _ = fs::remove_dir_all(folder.path().join(language));
