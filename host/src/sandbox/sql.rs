@@ -41,6 +41,7 @@ mod interface;
 mod postgresql;
 mod refusal_log;
 mod result;
+mod scalar;
 #[cfg(feature = "sql")]
 mod sqlite;
 
