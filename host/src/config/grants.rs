@@ -18,7 +18,9 @@ use super::secret::Secret;
 
 pub use self::dirs::{DirGrant, DirQuota, Mode};
 pub use self::http::{
-    CaBundle, CaBundleError, CredentialError, CredentialName, CredentialValue, DuplicateOrigin, HttpGrant, HttpGrants,
+    AuthorizationGrant, CaBundle, CaBundleError, ClientAuthentication, CredentialError, CredentialName,
+    CredentialValue, DuplicateOrigin, HttpGrant, HttpGrants, OAuth, OAuthClient, ServiceAccountKey,
+    ServiceAccountKeyError,
 };
 pub use self::keyvalue::{BucketKeys, BucketName, BucketNameError, BucketQuota, KeyvalueGrant};
 pub use self::sql::{
