@@ -24,8 +24,8 @@ pub use self::http::{
 };
 pub use self::keyvalue::{BucketKeys, BucketName, BucketNameError, BucketQuota, KeyvalueGrant};
 pub use self::sql::{
-    DatabaseName, DatabaseNameError, SchemaName, SchemaNameError, SqlBytes, SqlConnections, SqlGrant, SqlRows,
-    SqlTimeout, SqlUrl, SqlUrlError,
+    ChannelName, ChannelNameError, DatabaseName, DatabaseNameError, SchemaName, SchemaNameError, SqlBytes,
+    SqlConnections, SqlGrant, SqlRows, SqlTimeout, SqlUrl, SqlUrlError,
 };
 #[cfg(feature = "sql")]
 pub(crate) use self::sql::{client_config, server_port};

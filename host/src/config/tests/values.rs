@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use super::super::grants::{AuthorizationGrant, ClientAuthentication};
+use super::super::grants::{AuthorizationGrant, ChannelName, ClientAuthentication};
 use super::super::size::{GIB, KIB, MIB};
 use super::*;
 
@@ -285,6 +285,7 @@ fn databases_are_granted_with_their_bounds() {
     let schemas: Vec<_> = shop.schemas.iter().map(SchemaName::as_str).collect();
     assert_eq!((schemas, shop.ca.is_some(), shop.allow_writing_role), (vec!["api", "public"], true, true));
     assert_eq!((shop.max_rows.get(), shop.max_bytes.bytes(), shop.connections.get()), (500, MIB, 2));
+    assert_eq!(shop.listen.as_ref().map(ChannelName::as_str), Some("shop_changed"));
     assert!(matches!(shop.url, SqlUrl::Postgresql(_)) && !format!("{shop:?}").contains("hunter2"));
     let local = &databases[&"local".parse().unwrap()];
     assert!(matches!(&local.url, SqlUrl::Sqlite(file) if file.is_absolute() && file.ends_with("shop.db")));

@@ -8,7 +8,7 @@
 //! |---|---|
 //! | several requests need a token | one of them requests it, and the others wait for it (a mutex) |
 //! | the call that requests a token ends | the request for the token goes on, on a task of its own, so that a token server that is slower than the calls still serves the next one |
-//! | the token server fails or refuses | requests fail at once, without being sent, until the [`backoff`] is over |
+//! | the token server fails or refuses | requests fail at once, without being sent, until a backoff is over, which grows up to [`MAX_BACKOFF`] |
 //! | the origin answers 401 | the cached token is replaced, at most once in [`MIN_REPLACEMENT_INTERVAL`] |
 //! | the token server sends another refresh token (rotation) | it is used from then on, and kept in memory only |
 //!
@@ -32,6 +32,7 @@ use self::answer::TokenAnswer;
 use self::endpoint::TokenEndpoint;
 use super::connect::Network;
 use super::tls::TlsRoots;
+use crate::backoff::Backoff;
 use crate::config::Secret;
 use crate::config::grants::{AuthorizationGrant, OAuth};
 use crate::net::Origin;
@@ -41,9 +42,7 @@ use crate::net::Origin;
 const MIN_REPLACEMENT_INTERVAL: Duration = Duration::from_secs(5);
 /// A token is used until this time before its expiry, or until a fifth of its lifetime is left if that is shorter.
 const EXPIRY_MARGIN: Duration = Duration::from_secs(60);
-/// The backoff after the first failure of the token server. Each further failure doubles it.
-const MIN_BACKOFF: Duration = Duration::from_secs(1);
-/// The maximum backoff, and the maximum `Retry-After` that is honored.
+/// The maximum backoff after failures of the token server, and the maximum `Retry-After` that is honored.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
 
 /// The reason why there is no access token. Its text is for the log: it has nothing that a server sent.
@@ -70,14 +69,22 @@ pub(super) struct AccessTokens {
     cache: Arc<Mutex<Cache>>,
 }
 
-#[derive(Default)]
 struct Cache {
     current: Option<CachedToken>,
     /// The refresh token that replaces the one of the config.
     refresh_token: Option<Secret<String>>,
     /// When a token was last replaced because the origin rejected it.
     replaced_at: Option<Instant>,
+    /// The last failure, if there was no success after it.
     failure: Option<Failure>,
+    backoff: Backoff,
+}
+
+impl Default for Cache {
+    fn default() -> Self {
+        let backoff = Backoff::up_to(MAX_BACKOFF);
+        Self { current: None, refresh_token: None, replaced_at: None, failure: None, backoff }
+    }
 }
 
 struct CachedToken {
@@ -85,11 +92,8 @@ struct CachedToken {
     usable_until: Instant,
 }
 
-/// The last failure, after which there was no success.
 struct Failure {
     error: TokenError,
-    /// How many there were without a success in between.
-    count: u32,
     retry_at: Instant,
 }
 
@@ -159,7 +163,7 @@ impl AccessTokens {
         let requested_at = Instant::now();
         match self.request(cache.refresh_token.as_ref()).await {
             Ok(answer) => {
-                cache.failure = None;
+                (cache.failure, cache.backoff) = (None, Backoff::up_to(MAX_BACKOFF));
                 if answer.refresh_token.is_some()
                     && matches!(self.config.grant, AuthorizationGrant::RefreshToken { .. })
                 {
@@ -170,10 +174,9 @@ impl AccessTokens {
                 Ok(AccessToken { authorization: answer.authorization, is_cached: false })
             }
             Err(error) => {
-                let count = cache.failure.as_ref().map_or(0, |failure| failure.count).saturating_add(1);
-                let now = Instant::now();
-                let retry_at = now.checked_add(backoff(count, &error)).unwrap_or(now);
-                cache.failure = Some(Failure { error: error.clone(), count, retry_at });
+                let (now, delay) = (Instant::now(), cache.backoff.next_delay().max(retry_after(&error)));
+                let retry_at = now.checked_add(delay).unwrap_or(now);
+                cache.failure = Some(Failure { error: error.clone(), retry_at });
                 Err(error)
             }
         }
@@ -190,16 +193,12 @@ fn usable_time(lifetime: Duration) -> Duration {
     lifetime.saturating_sub(EXPIRY_MARGIN.min(lifetime.checked_div(5).unwrap_or_default()))
 }
 
-/// Returns the time without requests after that many failures: exponential, with jitter, and at least as long as the token
-/// server asks for.
-fn backoff(failures: u32, error: &TokenError) -> Duration {
-    let exponential = MIN_BACKOFF.saturating_mul(2_u32.saturating_pow(failures.saturating_sub(1))).min(MAX_BACKOFF);
-    let jittered = exponential.mul_f64(0.75 + 0.25 * fastrand::f64());
-    let asked = match error {
+/// Returns how long the token server asks not to be asked, as far as that is honored.
+fn retry_after(error: &TokenError) -> Duration {
+    match error {
         TokenError::Refused { retry_after, .. } => retry_after.unwrap_or_default().min(MAX_BACKOFF),
         _ => Duration::ZERO,
-    };
-    jittered.max(asked)
+    }
 }
 
 #[cfg(test)]

@@ -157,14 +157,17 @@ async fn a_token_server_that_fails_is_not_asked_again_at_once() {
 }
 
 #[test]
-fn the_backoff_grows_up_to_a_minute_and_follows_the_server() {
-    let refused = |retry_after| TokenError::Refused { status: StatusCode::TOO_MANY_REQUESTS, code: None, retry_after };
-    for (failures, most) in [(1, 1.0), (2, 2.0), (6, 32.0), (7, 60.0), (1000, 60.0)] {
-        let backoff = backoff(failures, &refused(None)).as_secs_f64();
-        assert!((most * 0.75..=most).contains(&backoff), "{failures}: {backoff}");
-    }
-    assert_eq!(backoff(1, &refused(Some(Duration::from_secs(30)))), Duration::from_secs(30));
-    assert_eq!(backoff(1, &refused(Some(Duration::from_secs(86_400)))), MAX_BACKOFF);
+fn a_token_server_is_left_alone_as_long_as_it_asks_for_up_to_a_minute() {
+    let refused = |seconds: Option<u64>| {
+        let retry_after = seconds.map(Duration::from_secs);
+        retry_after_of(TokenError::Refused { status: StatusCode::TOO_MANY_REQUESTS, code: None, retry_after })
+    };
+    assert_eq!([refused(None), refused(Some(30)), refused(Some(86_400))], [0, 30, 60]);
+    assert_eq!(retry_after_of(TokenError::Timeout), 0);
+}
+
+fn retry_after_of(error: TokenError) -> u64 {
+    retry_after(&error).as_secs()
 }
 
 #[tokio::test]
