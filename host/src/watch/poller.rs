@@ -101,7 +101,8 @@ impl Poller {
                 () = self.state.unwatched.notified() => self.linger().await,
                 // Events do not shorten the back-off of a failing provider.
                 () = events.changed(), if self.failures == 0 => sleep(DEBOUNCE.max(min_pause)).await,
-                () = notifications.received(), if self.failures == 0 => sleep(DEBOUNCE.max(min_pause)).await,
+                // A notification may tell that the database is back, which is why the provider failed.
+                () = notifications.received() => sleep(DEBOUNCE.max(min_pause)).await,
             }
             directories = Some(events);
         }

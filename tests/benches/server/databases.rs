@@ -55,7 +55,7 @@ pub(crate) async fn run(options: &Options) {
         let uri = format!("db://shop/public/orders/rows?limit={PAGE}&after=%5B{after}%5D&format=json");
         let request = BenchRequest::read(name, &uri, 5000);
         let times = measure(options, [&fresh, &reused], &request, &library, (&library.page, after)).await;
-        let baseline = first.get_or_insert_with(|| times.clone());
+        let baseline = &*first.get_or_insert_with(|| times.clone());
         table.push(times.row(name, Some(baseline)));
     }
     let request = BenchRequest::read("saved query", "db://shop/query/order?id=4711&format=json", 100);
