@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-const USAGE: &str = "usage: cargo bench -p mcp-host-tests -- [--quick] [requests] [audit] [authentication] [startup] [git-packs] [pagination] [noisy-neighbor] [plugin-count]";
+const USAGE: &str = "usage: cargo bench -p mcp-host-tests -- [--quick] [requests] [audit] [authentication] [startup] [git-packs] [git-history] [listeners] [pagination] [noisy-neighbor] [plugin-count]";
 
 /// Command-line options: the parts to run, and their duration.
 pub(crate) struct Options {
@@ -19,6 +19,8 @@ pub(crate) enum Part {
     Startup,
     Authentication,
     GitPacks,
+    GitHistory,
+    Listeners,
     Pagination,
     NoisyNeighbor,
     PluginCount,
@@ -38,6 +40,8 @@ impl Options {
                 "authentication" => options.parts.push(Part::Authentication),
                 "startup" => options.parts.push(Part::Startup),
                 "git-packs" => options.parts.push(Part::GitPacks),
+                "git-history" => options.parts.push(Part::GitHistory),
+                "listeners" => options.parts.push(Part::Listeners),
                 "pagination" => options.parts.push(Part::Pagination),
                 "noisy-neighbor" => options.parts.push(Part::NoisyNeighbor),
                 "plugin-count" => options.parts.push(Part::PluginCount),
@@ -54,6 +58,8 @@ impl Options {
                 Part::Authentication,
                 Part::Startup,
                 Part::GitPacks,
+                Part::GitHistory,
+                Part::Listeners,
                 Part::Pagination,
                 Part::NoisyNeighbor,
                 Part::PluginCount,
