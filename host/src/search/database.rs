@@ -12,17 +12,20 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use crate::private_dir::{PrivateDir, PrivateError};
+use super::space::Space;
+use crate::private_dir::{PrivateDir, PrivateError, SECRET_LEN};
 
 /// The directory of the index, below the state directory.
 const DIRECTORY: &str = "search";
 const FILE_NAME: &str = "index.sqlite3";
+/// The key of the sources' keys, which depend on secret values of the config.
+const SECRET_FILE: &str = "sources.key";
 /// The files that SQLite creates next to the database.
 const AUXILIARY: [&str; 3] = ["-wal", "-shm", "-journal"];
 /// SQLite's application id, which marks the file as an index of this host: `mcps`.
 const APPLICATION_ID: i32 = 0x6d63_7073;
 /// The version of [`SCHEMA`] and of the tokens.
-const SCHEMA_VERSION: i32 = 1;
+const SCHEMA_VERSION: i32 = 2;
 /// The longest time that an operation waits for another process that writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 /// The number of prepared statements that are cached: more than exist.
@@ -36,7 +39,9 @@ const SCHEMA: &str = "
         key BLOB NOT NULL UNIQUE,
         documents INTEGER NOT NULL DEFAULT 0,
         bytes INTEGER NOT NULL DEFAULT 0,
-        used INTEGER NOT NULL
+        without_text INTEGER NOT NULL DEFAULT 0,
+        used INTEGER NOT NULL,
+        report TEXT NOT NULL DEFAULT '{}'
     ) STRICT;
     CREATE TABLE documents (
         id INTEGER PRIMARY KEY,
@@ -56,6 +61,7 @@ const SCHEMA: &str = "
         entry_hash INTEGER NOT NULL,
         text_hash INTEGER NOT NULL,
         bytes INTEGER NOT NULL,
+        is_without_text INTEGER NOT NULL,
         checked INTEGER NOT NULL
     ) STRICT;
     CREATE TABLE passages (
@@ -154,9 +160,18 @@ impl DatabasePath {
         check_schema(&connection)?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "NORMAL")?;
-        // Truncates a log that a large write has extended.
-        connection.pragma_update(None, "journal_size_limit", 16 << 20)?;
         Ok(connection)
+    }
+
+    /// The secret that the keys of sources are computed with. It is created if it does not exist.
+    pub(super) fn source_secret(&self) -> Result<[u8; SECRET_LEN], IndexError> {
+        Ok(PrivateDir::open(&self.state_dir)?.subdirectory(DIRECTORY)?.load_or_create_secret(SECRET_FILE)?)
+    }
+
+    /// Whether there is an index.
+    #[cfg(feature = "cli")]
+    pub(super) fn exists(&self) -> bool {
+        self.file.exists()
     }
 
     /// The device and inode number of the file; none if there is none.
@@ -205,6 +220,16 @@ impl DatabasePath {
             persisted => persisted.map(drop).map_err(|error| error.error.into()),
         }
     }
+}
+
+/// Keeps the write-ahead log within the space of the index.
+pub(super) fn limit_log(connection: &Connection, space: Space) -> Result<(), IndexError> {
+    let page_size: u64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
+    let pages = space.checkpoint_size().checked_div(page_size).unwrap_or_default().max(1);
+    connection.pragma_update(None, "wal_autocheckpoint", pages)?;
+    // Truncates a log that a large write has extended.
+    connection.pragma_update(None, "journal_size_limit", space.log_limit())?;
+    Ok(())
 }
 
 fn configure(connection: &Connection) -> Result<(), IndexError> {

@@ -16,13 +16,17 @@ use super::context::{self, Candidate, ContextPassage, ContextRequest, ContextSel
 use super::database::DatabasePath;
 use super::database::IndexError;
 use super::index::Index;
-use super::indexer::{Indexer, SourceState, now_millis};
+use super::indexer::Indexer;
 use super::lookup::{self, Found, Lookup};
 use super::passages::{self, FoundPassage};
 use super::query::Query;
 #[cfg(feature = "cli")]
 use super::source::SearchSource;
+use super::source_reader::SourceReader;
+use super::space::Space;
+use super::status::SourceState;
 use super::store::{self, SourceId};
+use super::walk::now_millis;
 use super::{SearchHit, SearchRequest, SearchResults, SearchStatus};
 use crate::catalog::PageItem as _;
 #[cfg(feature = "cli")]
@@ -72,9 +76,23 @@ pub(crate) struct SearchService {
 
 #[derive(Default)]
 struct State {
-    index: Option<Arc<Index>>,
+    /// None before anything is searched; an error if there can be no index.
+    index: Option<Result<Arc<Index>, String>>,
     max_size: u64,
     sources: BTreeMap<Mount, RunningSource>,
+    /// The plugins that the config searches and that are not loaded.
+    not_loaded: Vec<String>,
+}
+
+impl State {
+    /// The index.
+    fn index(&self) -> Result<&Arc<Index>, SearchError> {
+        match &self.index {
+            Some(Ok(index)) => Ok(index),
+            Some(Err(reason)) => Err(SearchError::Index(reason.clone())),
+            None => Err(SearchError::Off),
+        }
+    }
 }
 
 /// A plugin that is indexed.
@@ -105,8 +123,8 @@ struct Searched {
     index: Arc<Index>,
     /// The sources that have an id in the index.
     sources: Arc<BTreeMap<SourceId, SearchedSource>>,
-    /// The names of the plugins that are not completely indexed.
-    indexing: Vec<String>,
+    /// The names of the plugins of which the index does not have everything.
+    incomplete: Vec<String>,
 }
 
 impl SearchService {
@@ -115,10 +133,12 @@ impl SearchService {
         Self { state_dir, state: Mutex::default() }
     }
 
-    /// Indexes those of the plugins that are searched, and no others. Must be called on a tokio runtime.
+    /// Indexes those of the plugins that are searched, and no others. `not_loaded` are the names of those that the config
+    /// searches and that are not loaded. Must be called on a tokio runtime.
     pub(crate) fn switch_generation<'a>(
         &self,
         plugins: impl Iterator<Item = &'a Arc<Plugin>>,
+        not_loaded: Vec<String>,
         search: Option<&Search>,
     ) {
         let searched: Vec<_> = plugins.filter(|plugin| plugin.search_source().is_some()).collect();
@@ -129,7 +149,8 @@ impl SearchService {
             old.clear();
             state.max_size = max_size;
         }
-        if searched.is_empty() {
+        state.not_loaded = not_loaded;
+        if searched.is_empty() && state.not_loaded.is_empty() {
             return;
         }
         let Some(index) = self.open(&mut state) else { return };
@@ -147,7 +168,7 @@ impl SearchService {
     }
 
     fn open(&self, state: &mut State) -> Option<Arc<Index>> {
-        if let Some(index) = &state.index {
+        if let Some(Ok(index)) = &state.index {
             return Some(index.clone());
         }
         let opened = match &self.state_dir {
@@ -157,11 +178,12 @@ impl SearchService {
         match opened {
             Ok(index) => {
                 tokio::spawn(remove_unused(index.clone()));
-                state.index = Some(index.clone());
+                state.index = Some(Ok(index.clone()));
                 Some(index)
             }
             Err(error) => {
                 tracing::error!(target: log_target::SEARCH, error, "there is no search index: nothing is searched");
+                state.index = Some(Err(error));
                 None
             }
         }
@@ -187,7 +209,7 @@ impl SearchService {
 
     /// The number of changes of the index since the host started.
     pub(crate) fn change_count(&self) -> u64 {
-        self.state.lock().index.as_ref().map(|index| index.change_count()).unwrap_or_default()
+        self.state.lock().index().map(|index| index.change_count()).unwrap_or_default()
     }
 
     /// Chooses passages within a budget, of the sources' documents that are visible.
@@ -196,9 +218,9 @@ impl SearchService {
         request: &ContextRequest,
         is_visible: impl Fn(&str) -> bool + Send + 'static,
     ) -> Result<ContextSelection, SearchError> {
-        let Searched { index, sources, indexing } = self.searched().await?;
+        let Searched { index, sources, incomplete } = self.searched().await?;
         if sources.is_empty() {
-            return Ok(ContextSelection { indexing, ..ContextSelection::default() });
+            return Ok(ContextSelection { incomplete, ..ContextSelection::default() });
         }
         let searched = sources.clone();
         let filter = move |source: SourceId, path: &str| {
@@ -225,7 +247,7 @@ impl SearchService {
         }?;
         let is_partial = found.is_partial;
         let candidates = found.found.into_iter().filter_map(|found| to_candidate(found, &sources)).collect();
-        Ok(ContextSelection { is_partial, indexing, ..context::select(candidates, budget) })
+        Ok(ContextSelection { is_partial, incomplete, ..context::select(candidates, budget) })
     }
 
     /// The MIME types, or the languages, of the documents that are visible, in alphabetical order, as far as they are found in
@@ -253,7 +275,7 @@ impl SearchService {
             for source in state.sources.values() {
                 source.state.status.send_modify(|status| (status.is_complete, status.error) = (false, None));
             }
-            state.index.clone().ok_or(SearchError::Off)?
+            state.index()?.clone()
         };
         Ok(index.rebuild().await?)
     }
@@ -265,9 +287,9 @@ impl SearchService {
         request: &SearchRequest,
         is_visible: impl Fn(&str) -> bool + Send + 'static,
     ) -> Result<SearchResults, SearchError> {
-        let Searched { index, sources, indexing } = self.searched().await?;
+        let Searched { index, sources, incomplete } = self.searched().await?;
         if sources.is_empty() {
-            return Ok(SearchResults { indexing, ..SearchResults::default() });
+            return Ok(SearchResults { incomplete, ..SearchResults::default() });
         }
         let searched = sources.clone();
         let within = request.within.clone();
@@ -287,7 +309,7 @@ impl SearchService {
         };
         let result = index.look_up(lookup).await?;
         let hits = result.found.into_iter().filter_map(|found| to_hit(found, &sources)).collect();
-        Ok(SearchResults { hits, total: result.total, is_partial: result.is_partial, indexing })
+        Ok(SearchResults { hits, total: result.total, is_partial: result.is_partial, incomplete })
     }
 
     /// Waits until each source was found or created in the index, or that has failed: right after a start that takes a moment.
@@ -308,32 +330,31 @@ impl SearchService {
     async fn searched(&self) -> Result<Searched, SearchError> {
         self.wait_until_open().await;
         let state = self.state.lock();
-        let index = state.index.clone().filter(|_| !state.sources.is_empty()).ok_or(SearchError::Off)?;
-        let (mut sources, mut indexing) = (BTreeMap::new(), Vec::new());
+        if state.sources.is_empty() && state.not_loaded.is_empty() {
+            return Err(SearchError::Off);
+        }
+        let index = state.index()?.clone();
+        let (mut sources, mut incomplete) = (BTreeMap::new(), state.not_loaded.clone());
         for (mount, running) in &state.sources {
             if let Some(id) = *running.state.id.lock() {
                 let has_lines = running.state.has_lines.load(Ordering::Relaxed);
                 let (mount, plugin) = (mount.clone(), running.plugin.clone());
                 sources.insert(id, SearchedSource { mount, plugin, has_lines });
             }
-            if !running.state.status.borrow().is_complete {
-                indexing.push(running.plugin.name().to_owned());
+            if !running.state.status.borrow().has_everything() {
+                incomplete.push(running.plugin.name().to_owned());
             }
         }
-        indexing.sort_unstable();
-        Ok(Searched { index, sources: Arc::new(sources), indexing })
+        incomplete.sort_unstable();
+        Ok(Searched { index, sources: Arc::new(sources), incomplete })
     }
 }
 
 fn start(plugin: &Arc<Plugin>, index: &Arc<Index>, max_index_size: u64) -> Option<RunningSource> {
     let state = SourceState::new(plugin.name());
-    let indexer = Indexer {
-        plugin: plugin.clone(),
-        source: plugin.search_source()?.clone(),
-        index: index.clone(),
-        state: state.clone(),
-        max_index_size,
-    };
+    let reader = SourceReader { plugin: plugin.clone(), source: plugin.search_source()?.clone() };
+    let (index, space) = (index.clone(), Space::new(max_index_size));
+    let indexer = Indexer { reader, index, state: state.clone(), space };
     let _task = AbortOnDropHandle::new(tokio::spawn(indexer.run()));
     Some(RunningSource { plugin: plugin.clone(), state, _task })
 }
@@ -342,27 +363,31 @@ fn start(plugin: &Arc<Plugin>, index: &Arc<Index>, max_index_size: u64) -> Optio
 /// created.
 #[cfg(feature = "cli")]
 pub(crate) async fn index_status(state_dir: &Path, config: &Config) -> Vec<SearchStatus> {
-    let mut sources: Vec<_> = config
-        .plugins
-        .iter()
-        .filter_map(|plugin| Some((plugin.name.as_str().to_owned(), *SearchSource::of_component(plugin)?.key())))
-        .collect();
-    sources.sort_unstable();
-    let path = DatabasePath::new(state_dir);
-    let names: Vec<_> = sources.iter().map(|(name, _)| name.clone()).collect();
-    let reading = tokio::task::spawn_blocking(move || {
-        let connection = path.open_reader()?;
-        sources.iter().map(|(_, key)| store::find_source(&connection, key)).collect::<Result<Vec<_>, IndexError>>()
+    let searched = config.plugins.iter().filter_map(|plugin| {
+        Some((plugin.name.as_str().to_owned(), SearchSource::of_component(plugin)?))
     });
-    let sizes = reading.await.ok().and_then(Result::ok).unwrap_or_default();
-    let sizes = sizes.into_iter().chain(std::iter::repeat(None)).map(Option::unwrap_or_default);
-    let status = |(plugin, size): (String, store::SourceSize)| SearchStatus {
-        plugin,
-        documents: size.documents,
-        bytes: size.bytes,
-        ..SearchStatus::default()
+    let mut searched: Vec<_> = searched.collect();
+    searched.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
+    let path = DatabasePath::new(state_dir);
+    let names: Vec<_> = searched.iter().map(|(name, _)| name.clone()).collect();
+    let reading = tokio::task::spawn_blocking(move || {
+        if !path.exists() {
+            return Ok(Vec::new());
+        }
+        let (secret, connection) = (path.source_secret()?, path.open_reader()?);
+        let find = |(_, source): &(_, SearchSource)| store::find_source(&connection, &source.key(&secret));
+        searched.iter().map(find).collect::<Result<Vec<_>, IndexError>>()
+    });
+    let (stored, error) = match reading.await.unwrap_or(Err(IndexError::Closed)) {
+        Ok(stored) => (stored, None),
+        Err(error) => (Vec::new(), Some(format!("the index cannot be read: {error}"))),
     };
-    names.into_iter().zip(sizes).map(status).collect()
+    let stored = stored.into_iter().chain(std::iter::repeat(None)).map(Option::unwrap_or_default);
+    let status = |(plugin, (size, report))| {
+        let status = SearchStatus::stored(plugin, size, report);
+        SearchStatus { error: error.clone().or(status.error), ..status }
+    };
+    names.into_iter().zip(stored).map(status).collect()
 }
 
 /// Removes sources that no host uses any more.
