@@ -11,7 +11,8 @@
 //! | `database`, `store`, `space`, `lookup`, `query` | the file; writing to it; its size; reading from it; what is looked up |
 //! | `context`, `passages` | the best selection of passages within a budget |
 //! | `index` | the thread that writes, and the connections that read |
-//! | `source`, `source_reader`, `status` | what is indexed of a plugin; reading that; what of it is in the index |
+//! | `source`, `source_reader` | what is indexed of a plugin; reading that |
+//! | `status`, `stored_status` | what of it is in the index; the same for another process |
 //! | `indexer`, `walk`, `change_poller`, `batch` | the task that indexes a plugin; comparing its listing with the index; what has changed; what is written |
 //! | `service` | the tasks of all plugins, and searches |
 //!
@@ -42,6 +43,8 @@ mod source_reader;
 mod space;
 mod status;
 mod store;
+#[cfg(feature = "cli")]
+mod stored_status;
 mod tokens;
 mod walk;
 
@@ -49,10 +52,10 @@ use crate::resource::Resource;
 use crate::uri::Uri;
 
 pub(crate) use self::json::to_json;
-#[cfg(feature = "cli")]
-pub(crate) use self::service::index_status;
 pub(crate) use self::service::{SearchError, SearchService};
 pub(crate) use self::source::SearchSource;
+#[cfg(feature = "cli")]
+pub(crate) use self::stored_status::index_status;
 
 pub use self::context::{ContextPassage, ContextRequest, ContextSelection, estimate_tokens};
 pub use self::snippet::Snippet;

@@ -31,7 +31,11 @@ impl GenerationStore {
     pub(super) fn new(generation: Generation, #[cfg(feature = "search")] search: SearchService) -> Self {
         generation.divide_response_cache();
         #[cfg(feature = "search")]
-        search.switch_generation(generation.plugins(), generation.searched_and_not_loaded(), generation.config.search.as_ref());
+        search.switch_generation(
+            generation.plugins(),
+            generation.searched_and_not_loaded(),
+            generation.config.search.as_ref(),
+        );
         Self {
             #[cfg(feature = "search")]
             search,

@@ -168,6 +168,7 @@ fn search_error(error: SearchError) -> Error {
         SearchError::Off => Error::InvalidRequest {
             message: "nothing is searched: no plugin of this server has a table `search` in its config".to_owned(),
         },
+        SearchError::NoIndex(_) => unavailable("there is no search index; the server's log says why"),
         SearchError::Busy => unavailable("too many searches run at the moment; try again shortly"),
         SearchError::Index(reason) => {
             tracing::warn!(target: log_target::SEARCH, reason, "a search failed");

@@ -19,9 +19,10 @@ use rusqlite::{Connection, InterruptHandle};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::{sleep, timeout};
 
-use super::database::{DatabasePath, FileId, IndexError};
+use super::database::{DatabasePath, FileId, IndexError, limit_log};
 use super::lookup::{Lookup, LookupResult};
 use super::source::SearchSource;
+use super::space::Space;
 use super::store::SourceId;
 use crate::{log_target, thread_priority};
 
@@ -48,6 +49,8 @@ pub(super) struct Index {
     rebuilds: watch::Sender<u64>,
     /// The number of writes that changed something.
     changes: AtomicU64,
+    /// The bound of the index in bytes.
+    max_size: Arc<AtomicU64>,
 }
 
 /// Idle connections, of the database that was created by that rebuild.
@@ -63,16 +66,27 @@ struct Writer {
     connection: Option<Connection>,
     /// The file that the connection has open.
     file: Option<FileId>,
+    /// The bound of the index, and the one that the connection's log has been limited by.
+    max_size: Arc<AtomicU64>,
+    limited_by: Option<Space>,
     rebuilds: watch::Sender<u64>,
 }
 
 impl Index {
     /// Starts the thread. The database is opened by the first write.
-    pub(super) fn start(state_dir: &Path) -> Result<Arc<Self>, IndexError> {
+    pub(super) fn start(state_dir: &Path, space: Space) -> Result<Arc<Self>, IndexError> {
         let path = DatabasePath::new(state_dir);
         let (jobs, mut waiting) = mpsc::channel::<Job>(MAX_QUEUED);
         let rebuilds = watch::Sender::new(0);
-        let mut writer = Writer { path: path.clone(), connection: None, file: None, rebuilds: rebuilds.clone() };
+        let max_size = Arc::new(AtomicU64::new(space.max()));
+        let mut writer = Writer {
+            path: path.clone(),
+            connection: None,
+            file: None,
+            max_size: max_size.clone(),
+            limited_by: None,
+            rebuilds: rebuilds.clone(),
+        };
         let thread = thread::Builder::new().name("mcp-search".to_owned());
         let started = thread.spawn(move || {
             thread_priority::lower_priority(NICE);
@@ -88,7 +102,18 @@ impl Index {
             lookups: Semaphore::new(MAX_LOOKUPS),
             rebuilds,
             changes: AtomicU64::new(0),
+            max_size,
         }))
+    }
+
+    /// The bound of the index.
+    pub(super) fn space(&self) -> Space {
+        Space::new(self.max_size.load(Ordering::SeqCst))
+    }
+
+    /// Sets the bound of the index, from the next write on.
+    pub(super) fn set_space(&self, space: Space) {
+        self.max_size.store(space.max(), Ordering::SeqCst);
     }
 
     /// Tells when the database was created anew: then nothing is indexed.
@@ -246,14 +271,20 @@ impl Writer {
             self.connection = None;
             self.rebuilds.send_modify(|count| *count = count.wrapping_add(1));
         }
-        match &mut self.connection {
-            Some(connection) => Ok(connection),
+        let connection = match &mut self.connection {
+            Some(connection) => connection,
             connection => {
                 let opened = connection.insert(self.path.open_writer()?);
-                self.file = self.path.file_id();
-                Ok(opened)
+                (self.file, self.limited_by) = (self.path.file_id(), None);
+                opened
             }
+        };
+        let space = Space::new(self.max_size.load(Ordering::SeqCst));
+        if self.limited_by != Some(space) {
+            limit_log(connection, space)?;
+            self.limited_by = Some(space);
         }
+        Ok(connection)
     }
 
     fn rebuild(&mut self) -> Result<(), IndexError> {

@@ -28,10 +28,9 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::batch::Batch;
 use super::change_poller::ChangePoller;
-use super::database::{self, IndexError};
+use super::database::IndexError;
 use super::index::Index;
 use super::source_reader::SourceReader;
-use super::space::Space;
 use super::status::{Gaps, SourceState};
 use super::store::{self, Bounds, SourceId, SourceSize};
 use super::walk::{Pass, Until, now_millis};
@@ -60,8 +59,6 @@ pub(super) struct Indexer {
     pub(super) reader: SourceReader,
     pub(super) index: Arc<Index>,
     pub(super) state: Arc<SourceState>,
-    /// The bound of the index.
-    pub(super) space: Space,
 }
 
 /// What the task knows, whatever happens to the index.
@@ -100,9 +97,7 @@ impl Indexer {
 
     async fn open(&self) -> Result<SourceId, IndexError> {
         let key = self.index.source_key(&self.reader.source).await?;
-        let space = self.space;
         let opened = self.index.write(move |connection| {
-            database::limit_log(connection, space)?;
             let id = store::open_source(connection, &key, now_millis())?;
             Ok((id, store::source_size(connection, id)?))
         });
@@ -149,6 +144,7 @@ impl Indexer {
         let pause = began.elapsed().saturating_mul(PAUSE_FACTOR).min(MAX_PAUSE);
         if has_more {
             self.state.set_incomplete(gaps);
+            self.save_report().await;
         }
         self.read_changed(id, poller).await?;
         if has_more {
@@ -203,21 +199,16 @@ impl Indexer {
 
     /// An empty batch.
     pub(super) fn new_batch(&self) -> Batch {
-        Batch::new(self.space.batch_size())
+        Batch::new(self.index.space().batch_size())
     }
 
     /// Writes a batch, and returns the ids of the documents that were put. Counts those that there is no room for.
-    pub(super) async fn apply(
-        &self,
-        id: SourceId,
-        batch: &mut Batch,
-        gaps: &mut Gaps,
-    ) -> Result<Vec<i64>, IndexError> {
+    pub(super) async fn apply(&self, id: SourceId, batch: &mut Batch, gaps: &mut Gaps) -> Result<Vec<i64>, IndexError> {
         let changes = batch.take();
         if changes.is_empty() {
             return Ok(Vec::new());
         }
-        let bounds = Bounds { index: self.space, source: self.reader.source.settings().max_bytes.bytes() };
+        let bounds = Bounds { index: self.index.space(), source: self.reader.source.settings().max_bytes.bytes() };
         let writing = self.index.write(move |connection| {
             let applied = store::apply(connection, id, &changes, bounds, now_millis())?;
             Ok((applied, store::source_size(connection, id)?))

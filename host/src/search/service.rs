@@ -1,8 +1,6 @@
 //! The search service of a host: the index, and a task for each plugin that is searched.
 
 use std::collections::BTreeMap;
-#[cfg(feature = "cli")]
-use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,16 +10,12 @@ use parking_lot::Mutex;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::context::{self, Candidate, ContextPassage, ContextRequest, ContextSelection, estimate_tokens};
-#[cfg(feature = "cli")]
-use super::database::DatabasePath;
 use super::database::IndexError;
 use super::index::Index;
 use super::indexer::Indexer;
 use super::lookup::{self, Found, Lookup};
 use super::passages::{self, FoundPassage};
 use super::query::Query;
-#[cfg(feature = "cli")]
-use super::source::SearchSource;
 use super::source_reader::SourceReader;
 use super::space::Space;
 use super::status::SourceState;
@@ -29,8 +23,6 @@ use super::store::{self, SourceId};
 use super::walk::now_millis;
 use super::{SearchHit, SearchRequest, SearchResults, SearchStatus};
 use crate::catalog::PageItem as _;
-#[cfg(feature = "cli")]
-use crate::config::Config;
 use crate::config::search::Search;
 use crate::log_target;
 use crate::plugin::Plugin;
@@ -51,6 +43,9 @@ pub(crate) enum SearchError {
     /// No plugin is searched.
     #[error("no plugin is searched")]
     Off,
+    /// There is no index, which has been logged.
+    #[error("there is no search index: {0}")]
+    NoIndex(String),
     /// Too many searches run.
     #[error("too many searches run at the moment")]
     Busy,
@@ -78,7 +73,7 @@ pub(crate) struct SearchService {
 struct State {
     /// None before anything is searched; an error if there can be no index.
     index: Option<Result<Arc<Index>, String>>,
-    max_size: u64,
+    space: Space,
     sources: BTreeMap<Mount, RunningSource>,
     /// The plugins that the config searches and that are not loaded.
     not_loaded: Vec<String>,
@@ -89,7 +84,7 @@ impl State {
     fn index(&self) -> Result<&Arc<Index>, SearchError> {
         match &self.index {
             Some(Ok(index)) => Ok(index),
-            Some(Err(reason)) => Err(SearchError::Index(reason.clone())),
+            Some(Err(reason)) => Err(SearchError::NoIndex(reason.clone())),
             None => Err(SearchError::Off),
         }
     }
@@ -144,20 +139,21 @@ impl SearchService {
         let searched: Vec<_> = plugins.filter(|plugin| plugin.search_source().is_some()).collect();
         let mut state = self.state.lock();
         let mut old = std::mem::take(&mut state.sources);
-        let max_size = search.map(|search| search.max_size).unwrap_or_default().bytes();
-        if state.max_size != max_size {
+        let space = Space::new(search.map(|search| search.max_size).unwrap_or_default().bytes());
+        if state.space != space {
             old.clear();
-            state.max_size = max_size;
+            state.space = space;
         }
         state.not_loaded = not_loaded;
         if searched.is_empty() && state.not_loaded.is_empty() {
             return;
         }
         let Some(index) = self.open(&mut state) else { return };
+        index.set_space(space);
         for plugin in searched {
             let mount = plugin.mount().clone();
             let kept = old.remove(&mount).filter(|running| Arc::ptr_eq(&running.plugin, plugin));
-            let running = kept.or_else(|| start(plugin, &index, max_size));
+            let running = kept.or_else(|| start(plugin, &index));
             state.sources.extend(running.map(|running| (mount, running)));
         }
     }
@@ -172,7 +168,7 @@ impl SearchService {
             return Some(index.clone());
         }
         let opened = match &self.state_dir {
-            Some(dir) => Index::start(dir).map_err(|error| error.to_string()),
+            Some(dir) => Index::start(dir, state.space).map_err(|error| error.to_string()),
             None => Err("there is no state directory".to_owned()),
         };
         match opened {
@@ -350,44 +346,12 @@ impl SearchService {
     }
 }
 
-fn start(plugin: &Arc<Plugin>, index: &Arc<Index>, max_index_size: u64) -> Option<RunningSource> {
+fn start(plugin: &Arc<Plugin>, index: &Arc<Index>) -> Option<RunningSource> {
     let state = SourceState::new(plugin.name());
     let reader = SourceReader { plugin: plugin.clone(), source: plugin.search_source()?.clone() };
-    let (index, space) = (index.clone(), Space::new(max_index_size));
-    let indexer = Indexer { reader, index, state: state.clone(), space };
+    let indexer = Indexer { reader, index: index.clone(), state: state.clone() };
     let _task = AbortOnDropHandle::new(tokio::spawn(indexer.run()));
     Some(RunningSource { plugin: plugin.clone(), state, _task })
-}
-
-/// Returns what the index in a state directory has of the plugins of a config that are searched, ordered by name. Nothing is
-/// created.
-#[cfg(feature = "cli")]
-pub(crate) async fn index_status(state_dir: &Path, config: &Config) -> Vec<SearchStatus> {
-    let searched = config.plugins.iter().filter_map(|plugin| {
-        Some((plugin.name.as_str().to_owned(), SearchSource::of_component(plugin)?))
-    });
-    let mut searched: Vec<_> = searched.collect();
-    searched.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-    let path = DatabasePath::new(state_dir);
-    let names: Vec<_> = searched.iter().map(|(name, _)| name.clone()).collect();
-    let reading = tokio::task::spawn_blocking(move || {
-        if !path.exists() {
-            return Ok(Vec::new());
-        }
-        let (secret, connection) = (path.source_secret()?, path.open_reader()?);
-        let find = |(_, source): &(_, SearchSource)| store::find_source(&connection, &source.key(&secret));
-        searched.iter().map(find).collect::<Result<Vec<_>, IndexError>>()
-    });
-    let (stored, error) = match reading.await.unwrap_or(Err(IndexError::Closed)) {
-        Ok(stored) => (stored, None),
-        Err(error) => (Vec::new(), Some(format!("the index cannot be read: {error}"))),
-    };
-    let stored = stored.into_iter().chain(std::iter::repeat(None)).map(Option::unwrap_or_default);
-    let status = |(plugin, (size, report))| {
-        let status = SearchStatus::stored(plugin, size, report);
-        SearchStatus { error: error.clone().or(status.error), ..status }
-    };
-    names.into_iter().zip(stored).map(status).collect()
 }
 
 /// Removes sources that no host uses any more.

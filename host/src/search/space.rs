@@ -13,7 +13,7 @@ const GROWTH: u64 = 6;
 const OVERHEAD: u64 = 2048;
 
 /// The bound of the index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Space {
     max: u64,
 }
@@ -21,6 +21,11 @@ pub(super) struct Space {
 impl Space {
     pub(super) const fn new(max: u64) -> Self {
         Self { max }
+    }
+
+    /// The size in bytes.
+    pub(super) fn max(self) -> u64 {
+        self.max
     }
 
     /// The bytes that are reserved for the log.

@@ -133,15 +133,16 @@ pub(super) fn apply(
     let used = used_bytes(connection)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
     let size = source_size(&transaction, source)?;
-    let mut batch = Batch { transaction, source, bounds, now, used, growth: 0, size, applied: Applied::default() };
+    let mut writer =
+        ChangeWriter { transaction, source, bounds, now, used, growth: 0, size, applied: Applied::default() };
     for change in changes {
         match change {
-            Change::Remove(path) => batch.remove(path)?,
-            Change::Expire(path) => batch.expire(path)?,
-            Change::Put(document) => batch.put(document)?,
+            Change::Remove(path) => writer.remove(path)?,
+            Change::Expire(path) => writer.expire(path)?,
+            Change::Put(document) => writer.put(document)?,
         }
     }
-    batch.commit()
+    writer.commit()
 }
 
 /// Removes the documents of a source but those with these ids, which are sorted. Returns how many.
@@ -178,7 +179,8 @@ pub(super) fn used_bytes(connection: &Connection) -> Result<u64, IndexError> {
 
 /// The size of a source.
 pub(super) fn source_size(connection: &Connection, source: SourceId) -> Result<SourceSize, IndexError> {
-    let mut statement = connection.prepare_cached("SELECT documents, bytes, without_text FROM sources WHERE id = ?1")?;
+    let mut statement =
+        connection.prepare_cached("SELECT documents, bytes, without_text FROM sources WHERE id = ?1")?;
     Ok(statement.query_row([source.0], SourceSize::from_row)?)
 }
 
@@ -199,8 +201,8 @@ pub(super) fn set_report(connection: &Connection, key: &[u8], report: &Report) -
 }
 
 fn set_source_size(transaction: &Transaction<'_>, source: SourceId, size: SourceSize) -> Result<(), IndexError> {
-    let mut statement = transaction
-        .prepare_cached("UPDATE sources SET documents = ?2, bytes = ?3, without_text = ?4 WHERE id = ?1")?;
+    let mut statement =
+        transaction.prepare_cached("UPDATE sources SET documents = ?2, bytes = ?3, without_text = ?4 WHERE id = ?1")?;
     statement.execute(params![source.0, size.documents, size.bytes, size.without_text])?;
     Ok(())
 }
@@ -219,7 +221,7 @@ fn remove(transaction: &Transaction<'_>, id: i64, size: &mut SourceSize) -> Resu
 }
 
 /// Changes of a source in one transaction.
-struct Batch<'a> {
+struct ChangeWriter<'a> {
     transaction: Transaction<'a>,
     source: SourceId,
     bounds: Bounds,
@@ -231,7 +233,7 @@ struct Batch<'a> {
     applied: Applied,
 }
 
-impl Batch<'_> {
+impl ChangeWriter<'_> {
     fn find(&self, path: &str) -> Result<Option<i64>, IndexError> {
         let mut statement =
             self.transaction.prepare_cached("SELECT id FROM documents WHERE source = ?1 AND path = ?2")?;
@@ -248,8 +250,9 @@ impl Batch<'_> {
 
     fn expire(&mut self, path: &str) -> Result<(), IndexError> {
         if let Some(id) = self.find(path)? {
-            let mut statement =
-                self.transaction.prepare_cached("UPDATE details SET entry_hash = 0, checked = 0 WHERE document = ?1")?;
+            let mut statement = self
+                .transaction
+                .prepare_cached("UPDATE details SET entry_hash = 0, checked = 0 WHERE document = ?1")?;
             statement.execute([id])?;
         }
         Ok(())
@@ -300,8 +303,7 @@ impl Batch<'_> {
         let DocumentEntry { mime_type, priority, last_modified, .. } = &document.entry;
         let (kind, language, audience) =
             (mime_type.as_deref().map(essence), document.language(), document.entry.audience());
-        let columns =
-            params![id, self.source.0, document.path, kind, language, priority, last_modified, audience];
+        let columns = params![id, self.source.0, document.path, kind, language, priority, last_modified, audience];
         let id: i64 = statement.query_row(columns, |row| row.get(0))?;
         let entry = serde_json::to_string(&document.entry).map_err(|error| IndexError::Failed(error.to_string()))?;
         let mut statement = self.transaction.prepare_cached(

@@ -211,7 +211,7 @@ impl Indexer {
     /// Finds what the index has of the resources of a page.
     async fn find(&self, id: SourceId, page: Vec<Listed>) -> Result<ComparedPage, IndexError> {
         let paths: Vec<_> = page.iter().map(|listed| listed.path.as_str().to_owned()).collect();
-        let space = self.space;
+        let space = self.index.space();
         let finding = self.index.write(move |connection| {
             let known = store::find_documents(connection, id, &paths)?;
             Ok((known, space.has_room(store::used_bytes(connection)?)))

@@ -1,11 +1,14 @@
 use super::*;
 use crate::search::document::{Document, DocumentEntry};
-use crate::search::database::limit_log;
 use crate::search::query::Query;
 use crate::search::space::Space;
 use crate::search::store::{self, Bounds, Change};
 
 const BOUNDS: Bounds = Bounds { index: Space::new(u64::MAX), source: u64::MAX };
+
+fn start(dir: &Path) -> Arc<Index> {
+    Index::start(dir, BOUNDS.index).unwrap()
+}
 
 fn document(path: &str, text: &str) -> Change {
     let entry = DocumentEntry {
@@ -51,7 +54,7 @@ async fn paths(index: &Arc<Index>, query: &str) -> Vec<String> {
 #[tokio::test]
 async fn an_index_that_another_process_creates_anew_is_opened_again() {
     let dir = tempfile::tempdir().unwrap();
-    let (ours, other) = (Index::start(dir.path()).unwrap(), Index::start(dir.path()).unwrap());
+    let (ours, other) = (start(dir.path()), start(dir.path()));
     let open = |index: Arc<Index>, key: u8| async move {
         index.write(move |connection| store::open_source(connection, &[key], 0)).await.unwrap()
     };
@@ -67,7 +70,7 @@ async fn an_index_that_another_process_creates_anew_is_opened_again() {
 #[tokio::test]
 async fn what_was_put_is_found_and_what_was_removed_is_not() {
     let dir = tempfile::tempdir().unwrap();
-    let index = Index::start(dir.path()).unwrap();
+    let index = start(dir.path());
     put(
         &index,
         vec![
@@ -92,7 +95,7 @@ async fn what_was_put_is_found_and_what_was_removed_is_not() {
 #[tokio::test]
 async fn kinds_and_languages_narrow_a_lookup() {
     let dir = tempfile::tempdir().unwrap();
-    let index = Index::start(dir.path()).unwrap();
+    let index = start(dir.path());
     put(&index, vec![document("a", "The host owns everything that must be right, and nothing else does.")]).await;
     for (kind, language, count) in [
         (Some("text"), None, 1),
@@ -111,7 +114,7 @@ async fn kinds_and_languages_narrow_a_lookup() {
 async fn a_damaged_file_is_created_anew() {
     let dir = tempfile::tempdir().unwrap();
     {
-        let index = Index::start(dir.path()).unwrap();
+        let index = start(dir.path());
         put(&index, vec![document("a", "fox")]).await;
     }
     let file = dir.path().join("search/index.sqlite3");
@@ -119,7 +122,7 @@ async fn a_damaged_file_is_created_anew() {
     for byte in damaged.iter_mut().skip(100) {
         *byte = 0x55;
     }
-    let index = Index::start(dir.path()).unwrap();
+    let index = start(dir.path());
     // The thread of the index before may still close the file.
     for beside in ["-wal", "-shm"] {
         let _ = std::fs::remove_file(dir.path().join(format!("search/index.sqlite3{beside}")));
@@ -136,7 +139,7 @@ async fn a_damaged_file_is_created_anew() {
 #[tokio::test]
 async fn what_there_is_no_room_for_is_left_out() {
     let dir = tempfile::tempdir().unwrap();
-    let index = Index::start(dir.path()).unwrap();
+    let index = start(dir.path());
     let apply = |bounds, name: &'static str| {
         index.write(move |connection| {
             let source = store::open_source(connection, b"key", 1)?;
@@ -158,7 +161,7 @@ async fn what_there_is_no_room_for_is_left_out() {
 #[tokio::test]
 async fn documents_that_are_not_kept_are_removed() {
     let dir = tempfile::tempdir().unwrap();
-    let index = Index::start(dir.path()).unwrap();
+    let index = start(dir.path());
     put(&index, (0..1000).map(|number| document(&format!("f{number}"), "fox")).collect()).await;
     let removed = index.write(|connection| {
         let source = store::open_source(connection, b"key", 2)?;
@@ -175,8 +178,8 @@ async fn documents_that_are_not_kept_are_removed() {
 async fn the_files_of_an_index_never_take_more_than_its_bound() {
     const MAX: u64 = 2 << 20;
     let dir = tempfile::tempdir().unwrap();
-    let (index, space) = (Index::start(dir.path()).unwrap(), Space::new(MAX));
-    index.write(move |connection| limit_log(connection, space)).await.unwrap();
+    let (index, space) = (start(dir.path()), Space::new(MAX));
+    index.set_space(space);
     let (mut omitted, mut largest, mut number) = (0, 0, 0_u32);
     // Long after it is full.
     while omitted < 500 {
@@ -201,7 +204,7 @@ async fn the_files_of_an_index_never_take_more_than_its_bound() {
 #[tokio::test]
 async fn after_a_full_disk_the_next_write_succeeds() {
     let dir = tempfile::tempdir().unwrap();
-    let index = Index::start(dir.path()).unwrap();
+    let index = start(dir.path());
     put(&index, vec![document("a", "fox")]).await;
     let full = index.write(|connection| {
         let pages: u32 = connection.pragma_query_value(None, "page_count", |row| row.get(0))?;
@@ -218,7 +221,7 @@ async fn after_a_full_disk_the_next_write_succeeds() {
 #[tokio::test]
 async fn an_expired_document_is_found_and_is_not_current() {
     let dir = tempfile::tempdir().unwrap();
-    let index = Index::start(dir.path()).unwrap();
+    let index = start(dir.path());
     put(&index, vec![document("a", "fox")]).await;
     put(&index, vec![Change::Expire("a".to_owned()), Change::Expire("unknown".to_owned())]).await;
     assert_eq!(paths(&index, "fox").await, ["a"]);

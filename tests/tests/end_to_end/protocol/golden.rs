@@ -193,8 +193,11 @@ async fn nothing_shows_of_an_extension_that_is_off() {
 fn every_golden_file_has_its_subject() {
     for folder in std::fs::read_dir(root()).expect("a folder").map(|folder| folder.expect("an entry").path()) {
         for found in std::fs::read_dir(&folder).expect("a folder").map(|file| file.expect("an entry").path()) {
-            let mut files =
-                SUBJECTS.iter().chain(&EXTENSIONS).chain([&TOOLS]).flat_map(|subject| REVISIONS.map(|it| file(&it, subject)));
+            let mut files = SUBJECTS
+                .iter()
+                .chain(&EXTENSIONS)
+                .chain([&TOOLS])
+                .flat_map(|subject| REVISIONS.map(|it| file(&it, subject)));
             assert!(files.any(|file| file == found), "no test reads {}", found.display());
         }
     }

@@ -64,7 +64,8 @@ async fn a_client_that_knows_only_tools_asks_over_files_git_notes_and_the_web() 
         let answer = ask(language, &config, question).await;
         let passages = answer["passages"].as_array().expect("a list").clone();
         let found = passages.iter().find(|passage| {
-            let (uri, passage) = (passage["uri"].as_str().unwrap_or_default(), passage["text"].as_str().unwrap_or_default());
+            let (uri, passage) =
+                (passage["uri"].as_str().unwrap_or_default(), passage["text"].as_str().unwrap_or_default());
             uri.starts_with(mount) && passage.to_lowercase().contains(text)
         });
         assert!(found.is_some(), "{question}: {answer}");

@@ -27,8 +27,7 @@ async fn what_a_full_disk_leaves_out_makes_results_partial_until_there_is_space(
     let folder = Folder::with_files([("a.md", "needle")]);
     let config = searched(&folder).write();
     let directory = config.dir().join("state/search");
-    let mut wire =
-        RawStdio::start_with_disk_at(&directory, "8M", &config, Revision::V_2025_11_25).await;
+    let mut wire = RawStdio::start_with_disk_at(&directory, "8M", &config, Revision::V_2025_11_25).await;
     wait_until_found(&mut wire, "needle", 1).await;
     let status = async |wire: &RawStdio| {
         let path = config.path();

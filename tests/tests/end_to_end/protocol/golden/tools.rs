@@ -64,9 +64,13 @@ fn cases(revision: &Revision) -> Vec<Case> {
         ("a read without a URI", "read_resource", json!({})),
         ("a read with an argument that is unknown", "read_resource", json!({ "uri": "sample://a/all", "other": 1 })),
         ("a search", "search_resources", json!({ "query": "all of it" })),
-        ("a search that is narrowed", "search_resources", json!({
-            "query": EVERYTHING, "in": "sample://a/all", "kind": "text", "lang": "en", "limit": 1,
-        })),
+        (
+            "a search that is narrowed",
+            "search_resources",
+            json!({
+                "query": EVERYTHING, "in": "sample://a/all", "kind": "text", "lang": "en", "limit": 1,
+            }),
+        ),
         ("a search that finds nothing", "search_resources", json!({ "query": "absent" })),
         ("a search with syntax of FTS5", "search_resources", json!({ "query": "\"a\" AND NEAR(b c) OR text:d*" })),
         ("a search without words", "search_resources", json!({})),
@@ -79,7 +83,11 @@ fn cases(revision: &Revision) -> Vec<Case> {
         builder.push(what, "tools/call", json!({ "name": name, "arguments": arguments }));
     }
     builder.push("a call without arguments", "tools/call", json!({ "name": "list_resources" }));
-    builder.push("a call with arguments that are no object", "tools/call", json!({ "name": "list_resources", "arguments": [] }));
+    builder.push(
+        "a call with arguments that are no object",
+        "tools/call",
+        json!({ "name": "list_resources", "arguments": [] }),
+    );
     builder.push("a call without a name", "tools/call", json!({ "arguments": {} }));
     builder.push_raw("a call with parameters that are no object", "tools/call", json!(["x"]));
     builder.cases
