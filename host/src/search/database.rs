@@ -5,19 +5,21 @@
 //! Several hosts may share it: each finds its own sources in it.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use super::space::Space;
+use super::space::{BALLAST, Space};
 use crate::private_dir::{PrivateDir, PrivateError, SECRET_LEN};
 
 /// The directory of the index, below the state directory.
 const DIRECTORY: &str = "search";
 const FILE_NAME: &str = "index.sqlite3";
+/// A file of zeros that is deleted when the disk is full.
+const BALLAST_FILE: &str = "ballast";
 /// The key of the sources' keys, which depend on secret values of the config.
 const SECRET_FILE: &str = "sources.key";
 /// The files that SQLite creates next to the database.
@@ -100,6 +102,10 @@ pub(super) enum IndexError {
 
 impl From<rusqlite::Error> for IndexError {
     fn from(error: rusqlite::Error) -> Self {
+        // Without space, the memory that processes share cannot be extended either.
+        if error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE) {
+            return Self::DiskFull;
+        }
         match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy,
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Damaged(error.to_string()),
@@ -172,6 +178,24 @@ impl DatabasePath {
     #[cfg(feature = "cli")]
     pub(super) fn exists(&self) -> bool {
         self.file.exists()
+    }
+
+    /// Creates the ballast, if it does not exist.
+    pub(super) fn create_ballast(&self) -> Result<(), IndexError> {
+        let dir = PrivateDir::open(&self.state_dir)?.subdirectory(DIRECTORY)?;
+        if dir.has_file(BALLAST_FILE)? {
+            return Ok(());
+        }
+        let mut file = dir.new_file()?;
+        io::copy(&mut io::repeat(0).take(BALLAST), file.as_file_mut())?;
+        file.persist(dir.path().join(BALLAST_FILE)).map_err(|error| error.error)?;
+        Ok(())
+    }
+
+    /// Deletes the ballast, so that there is space for what has to be written now.
+    pub(super) fn release_ballast(&self) {
+        // It does not exist if the disk is full for longer.
+        let _ = fs::remove_file(self.file.with_file_name(BALLAST_FILE));
     }
 
     /// The device and inode number of the file; none if there is none.

@@ -69,6 +69,8 @@ struct Writer {
     /// The bound of the index, and the one that the connection's log has been limited by.
     max_size: Arc<AtomicU64>,
     limited_by: Option<Space>,
+    /// Whether there is a file to delete when the disk is full.
+    has_ballast: bool,
     rebuilds: watch::Sender<u64>,
 }
 
@@ -85,6 +87,7 @@ impl Index {
             file: None,
             max_size: max_size.clone(),
             limited_by: None,
+            has_ballast: false,
             rebuilds: rebuilds.clone(),
         };
         let thread = thread::Builder::new().name("mcp-search".to_owned());
@@ -259,7 +262,13 @@ impl Writer {
                 self.rebuild()?;
             }
             // The next operation opens the database again.
-            Err(IndexError::Failed(_) | IndexError::DiskFull) => self.connection = None,
+            Err(IndexError::Failed(_)) => self.connection = None,
+            Err(IndexError::DiskFull) => {
+                (self.connection, self.has_ballast) = (None, false);
+                self.path.release_ballast();
+            }
+            // Without space for it, the next operation tries again.
+            Ok(_) if !self.has_ballast => self.has_ballast = self.path.create_ballast().is_ok(),
             _ => {}
         }
         result

@@ -1,9 +1,14 @@
 //! The space of the index on disk: how `search.max-size` is divided between the database and its write-ahead log.
 //!
 //! A quarter is reserved for the log, at most 32 MiB. The log is written back and begun again at a quarter of that, and a batch is
-//! so small that its pages fit as well. The rest is for the database. What a text takes there is estimated before it is
-//! written, and its actual size counts from the next batch on.
+//! so small that its pages fit as well. Further [`BALLAST`] is kept in a file that is deleted when the disk is full, so that this
+//! can be recorded. The rest is for the database. What a text takes there is estimated before it is written, and its actual
+//! size counts from the next batch on.
 
+/// The size of the file that is deleted when the disk is full.
+pub(super) const BALLAST: u64 = 128 << 10;
+/// The size of the log's index in shared memory, at most, with a log of [`MAX_LOG`].
+const SHARED_MEMORY: u64 = 96 << 10;
 /// The largest part that is reserved for the log.
 const MAX_LOG: u64 = 32 << 20;
 /// The largest text of a batch.
@@ -55,7 +60,8 @@ impl Space {
 
     /// Whether there is room for so many bytes, which are written in one transaction, beside what is in use.
     pub(super) fn fits(self, used: u64, growth: u64) -> bool {
-        used.saturating_add(growth).saturating_add(growth.max(self.log())) <= self.max
+        let reserved = growth.max(self.log()).saturating_add(BALLAST).saturating_add(SHARED_MEMORY);
+        used.saturating_add(growth).saturating_add(reserved) <= self.max
     }
 }
 

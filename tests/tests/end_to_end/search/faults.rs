@@ -59,7 +59,7 @@ async fn what_a_full_disk_leaves_out_makes_results_partial_until_there_is_space(
 #[tokio::test]
 async fn what_the_index_has_no_room_for_is_told_wherever_it_is_searched() {
     let line = "needle in a haystack of words\n";
-    let folder = Folder::with_files((0..40).map(|number| (format!("{number}.md"), line.repeat(2000))));
+    let folder = Folder::with_files((0..40).map(|number| (format!("{number}.md"), line.repeat(1000))));
     let config = searched(&folder).search("max-size", "1MiB").write();
     let path = config.path();
     let command = async |arguments: &[&str]| run([arguments, &["--config", path.to_str().unwrap()]].concat()).await;
