@@ -20,12 +20,11 @@ fn config(repository: &GitRepo, web: &MockOrigin) -> WrittenConfig {
     for plugin in example["plugin"].as_array().expect("it has plugins") {
         let mut plugin = plugin.as_table().expect("a plugin is a table").clone();
         plugin["component"] = absolute(plugin["component"].as_str().expect("a path"));
+        let is_git = plugin["name"].as_str() == Some("git");
         if let Some(directories) = plugin["grants"].get_mut("dirs") {
             let host = directories[0]["host"].as_str().expect("a path").to_owned();
-            directories[0]["host"] = match plugin["name"].as_str() {
-                Some("git") => repository.path().to_str().expect("it is UTF-8").into(),
-                _ => absolute(&host),
-            };
+            directories[0]["host"] =
+                if is_git { repository.path().to_str().expect("it is UTF-8").into() } else { absolute(&host) };
         } else {
             let address = format!("127.0.0.1:{}", web.port());
             plugin["grants"]["http"] = vec![web.origin()].into();
