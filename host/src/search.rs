@@ -9,6 +9,7 @@
 //! | `tokens`, `language` | the units of text that are indexed; the language of a text |
 //! | `document`, `snippet` | a resource in the index, and its passages; the part of a text that is shown |
 //! | `database`, `store`, `lookup`, `query` | the file; writing to it; reading from it; what is looked up |
+//! | `embeddings` | vectors of passages, and the documents that are nearest to a query |
 //! | `context`, `passages` | the best selection of passages within a budget |
 //! | `index` | the thread that writes, and the connections that read |
 //! | `source`, `indexer`, `change_poller`, `service` | what is indexed of a plugin; the task that does it; what has changed; the tasks of all plugins |
@@ -24,6 +25,7 @@ mod change_poller;
 mod context;
 mod database;
 mod document;
+mod embeddings;
 mod index;
 mod indexer;
 mod json;
@@ -126,6 +128,8 @@ pub struct SearchResults {
     pub total: u64,
     /// Whether the search was interrupted: there may be better hits, and more.
     pub is_partial: bool,
+    /// Whether the query was looked up by its embedding as well. If not, all hits have words of it.
+    pub is_hybrid: bool,
     /// The plugins that are searched and not completely indexed yet.
     pub indexing: Vec<String>,
 }

@@ -261,6 +261,7 @@ impl Writer {
 mod tests {
     use super::*;
     use crate::search::document::{Document, DocumentEntry};
+    use crate::search::lookup::Conditions;
     use crate::search::query::Query;
     use crate::search::store::{self, Bounds, Change};
 
@@ -292,9 +293,8 @@ mod tests {
     fn lookup(query: &str) -> Lookup<impl FnMut(SourceId, &str) -> Option<String> + Send + use<>> {
         Lookup {
             query: Query::parse(query),
-            kind: None,
-            language: None,
-            audience: 0,
+            nearest: None,
+            conditions: Conditions::default(),
             limit: 10,
             deadline: Instant::now() + Duration::from_secs(60),
             filter: |_, path: &str| (!path.starts_with("hidden")).then(|| format!("a:///{path}")),
@@ -360,8 +360,9 @@ mod tests {
             (Some("image"), None, 0),
             (None, Some("ja"), 0),
         ] {
-            let narrowed =
-                Lookup { kind: kind.map(str::to_owned), language: language.map(str::to_owned), ..lookup("host") };
+            let (kind_owned, language_owned) = (kind.map(str::to_owned), language.map(str::to_owned));
+            let conditions = Conditions { kind: kind_owned, language: language_owned, audience: 0 };
+            let narrowed = Lookup { conditions, ..lookup("host") };
             assert_eq!(index.look_up(narrowed).await.unwrap().total, count, "{kind:?} {language:?}");
         }
     }

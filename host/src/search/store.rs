@@ -7,6 +7,7 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, 
 
 use super::database::IndexError;
 use super::document::{Document, DocumentEntry, passages};
+use super::embeddings::vector_store;
 
 /// The number of documents that one transaction removes.
 const REMOVAL_BATCH: usize = 256;
@@ -116,6 +117,7 @@ pub(super) fn apply(
             Change::Remove(path) => {
                 if let Some(known) = find_id(&transaction, source, path)? {
                     remove(&transaction, known, &mut size)?;
+                    vector_store::remove(&transaction, known)?;
                     applied.changed = applied.changed.saturating_add(1);
                 }
             }
@@ -146,6 +148,7 @@ pub(super) fn remove_except(connection: &mut Connection, source: SourceId, kept:
             let mut size = source_size(&transaction, source)?;
             for id in batch {
                 remove(&transaction, *id, &mut size)?;
+                vector_store::remove(&transaction, *id)?;
             }
             set_source_size(&transaction, source, size)?;
             transaction.commit()?;
@@ -220,6 +223,10 @@ fn put(
             return Ok(());
         }
         remove(transaction, id, size)?;
+        match has_room {
+            true => vector_store::mark_changed(transaction, id)?,
+            false => vector_store::remove(transaction, id)?,
+        }
     }
     applied.changed = applied.changed.saturating_add(1);
     if !has_room {
