@@ -35,6 +35,7 @@ mod command;
 mod config;
 mod connection;
 mod dev;
+mod embedding_endpoint;
 mod example;
 mod folder;
 mod git;
@@ -59,6 +60,7 @@ pub use command::{Output, has_user_namespaces, host_command, run, run_on_termina
 pub use config::{ConfigFile, Plugin, Rule, WrittenConfig};
 pub use connection::Connection;
 pub use dev::{DevOnTerminal, DevProject, DevServer};
+pub use embedding_endpoint::EmbeddingEndpoint;
 pub use example::HttpExample;
 pub use folder::Folder;
 pub use git::GitRepo;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `prometheus` with `promtool`, `prometheus-node-exporter` | the provider `prometheus`: a server, and an exporter that it scrapes |
 //! | `debian-reference-ja`, `developers-reference-ja`, `manpages-ja` | the provider `notes`: documents in Japanese |
+//! | `manpages-ja`, `manpages-ja-dev`, `manpages-dev`, `ripgrep` | the quality of search: judged texts, and another engine |
 //! | `postgresql`, installed: the server needs libraries, and a user of its own if the tests run as root | the provider `database` |
 
 use anyhow::{Context, Result};
@@ -15,8 +16,16 @@ use crate::toolchain::apt::{self, Release};
 use crate::toolchain::unpack::unpack;
 use crate::workspace::Workspace;
 
-const PACKAGES: [&str; 5] =
-    ["prometheus", "prometheus-node-exporter", "debian-reference-ja", "developers-reference-ja", "manpages-ja"];
+const PACKAGES: [&str; 8] = [
+    "prometheus",
+    "prometheus-node-exporter",
+    "debian-reference-ja",
+    "developers-reference-ja",
+    "manpages-ja",
+    "manpages-ja-dev",
+    "manpages-dev",
+    "ripgrep",
+];
 
 /// Where Debian has the programs of PostgreSQL, by version.
 const POSTGRESQL: &str = "/usr/lib/postgresql";

@@ -26,6 +26,8 @@ mod endpoint;
 pub(super) mod fusion;
 pub(super) mod nearest;
 mod query_vectors;
+#[cfg(test)]
+mod tests;
 mod vector;
 pub(super) mod vector_store;
 

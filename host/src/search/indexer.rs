@@ -64,6 +64,8 @@ pub struct SearchStatus {
     pub documents: u64,
     /// The size of their text in bytes.
     pub bytes: u64,
+    /// The number of resources with embeddings.
+    pub embedded: u64,
     /// Whether the whole listing was compared with the index since the host started.
     pub is_complete: bool,
     /// The number of resources without their text in the index, as `search.max-bytes` leaves no room for it.

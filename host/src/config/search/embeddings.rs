@@ -68,6 +68,10 @@ documented! {
         pub query_prefix: String,
         /// The text before each passage, for models that require one: `passage: `. Empty unless set.
         pub passage_prefix: String,
+        /// The member `input_type` of requests with a query, for endpoints that have one: `query`. None unless set.
+        pub query_input_type: Option<String>,
+        /// The member `input_type` of requests with passages, for endpoints that have one: `passage`, `document`. None unless set.
+        pub passage_input_type: Option<String>,
         /// The rate limit of the text of resources that is sent, in tokens, which are estimated: a quarter of the ASCII bytes,
         /// and one for each other character. 1000000/h unless set; 1/h to 1000000000/h.
         pub tokens: TokenRate,
@@ -98,6 +102,8 @@ impl Embeddings {
             queries: false,
             query_prefix: String::new(),
             passage_prefix: String::new(),
+            query_input_type: None,
+            passage_input_type: None,
             tokens: TokenRate::default(),
             query_rate: QueryRate::default(),
             batch: BatchSize::default(),
@@ -126,6 +132,8 @@ impl FromTable for Embeddings {
         let queries = table.or_default("queries");
         let query_prefix = prefix(table.optional("query-prefix"));
         let passage_prefix = prefix(table.optional("passage-prefix"));
+        let query_input_type = table.optional("query-input-type").map(|InputType(text)| text);
+        let passage_input_type = table.optional("passage-input-type").map(|InputType(text)| text);
         let tokens = table.or_default("tokens");
         let query_rate = table.or_default("query-rate");
         let batch = table.or_default("batch");
@@ -139,6 +147,8 @@ impl FromTable for Embeddings {
             queries,
             query_prefix,
             passage_prefix,
+            query_input_type,
+            passage_input_type,
             tokens,
             query_rate,
             batch,
@@ -191,6 +201,25 @@ impl FromNode for Model {
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
         one_line::<Self>(node, "the name of the model").map(Self)
+    }
+}
+
+/// The kind of a text, as an endpoint names it.
+struct InputType(String);
+
+impl FromNode for InputType {
+    const TYPE_NAME: &'static str = "a string";
+
+    fn example() -> String {
+        "\"query\"".into()
+    }
+
+    fn schema() -> Schema {
+        Schema::pattern(r"\S")
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        one_line::<Self>(node, "the kind of a text").map(Self)
     }
 }
 

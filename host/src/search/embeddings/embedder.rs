@@ -25,7 +25,7 @@ use governor::{DefaultDirectRateLimiter, RateLimiter};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::endpoint::{Endpoint, EndpointError};
+use super::endpoint::{Endpoint, EndpointError, InputForm};
 use super::vector_store::{self, DocumentId, PassageSelection, PendingDocument, PendingPage, Space};
 use crate::config::search::Embeddings;
 use crate::log_target;
@@ -74,9 +74,9 @@ pub(super) struct Embedder {
     max_index_size: u64,
     space: Space,
     selection: PassageSelection,
-    /// The number of texts of a request, and the time for it.
+    /// The number of texts of a request, and their form.
     batch: usize,
-    timeout: Duration,
+    form: InputForm,
     tokens: DefaultDirectRateLimiter,
     /// The largest number of tokens that the rate permits at once.
     max_tokens: NonZeroU32,
@@ -106,7 +106,7 @@ impl Embedder {
                 max_passages: settings.passages.get(),
             },
             batch: settings.batch.get(),
-            timeout: settings.timeout.duration(),
+            form: InputForm::of_passages(settings),
             tokens: RateLimiter::direct(settings.tokens.quota()),
             max_tokens: settings.tokens.count(),
             backoff: Backoff::default(),
@@ -120,13 +120,15 @@ impl Embedder {
     pub(super) async fn run(mut self, mut sources: watch::Receiver<Vec<Arc<SourceState>>>, size: watch::Sender<u64>) {
         loop {
             let (changes, began) = (self.index.change_count(), Instant::now());
+            let current = sources.borrow_and_update().clone();
             // None while one of them is being opened.
-            let ids: Option<Vec<_>> = sources.borrow_and_update().iter().map(|source| *source.id.lock()).collect();
+            let ids: Option<Vec<_>> = current.iter().map(|source| *source.id.lock()).collect();
             let Some(ids) = ids else {
                 sleep(INTERVAL).await;
                 continue;
             };
-            match self.pass(&ids).await {
+            let opened: Vec<_> = current.iter().zip(ids).collect();
+            match self.pass(&opened).await {
                 Ok(bytes) => {
                     size.send_replace(bytes);
                     sleep(began.elapsed().saturating_mul(PAUSE_FACTOR).min(MAX_PAUSE)).await;
@@ -151,20 +153,24 @@ impl Embedder {
     }
 
     /// Computes the vectors that are missing. Returns the size of all of them in bytes.
-    async fn pass(&mut self, sources: &[SourceId]) -> Result<u64, PassError> {
+    async fn pass(&mut self, sources: &[(&Arc<SourceState>, SourceId)]) -> Result<u64, PassError> {
         if sources.is_empty() {
             return Ok(0);
         }
         self.use_space().await?;
-        for source in sources {
+        let space = self.space;
+        for (state, source) in sources {
             let mut after = Some(i64::MIN);
             while let Some(last) = after {
                 let PendingPage { documents, next } = self.find_pending(*source, last).await?;
                 self.embed(documents).await?;
                 after = next;
             }
+            let source = *source;
+            let counting = self.index.write(move |connection| vector_store::count(connection, source, space));
+            let count = counting.await?;
+            state.status.send_modify(|status| status.embedded = count);
         }
-        let space = self.space;
         Ok(self.index.write(move |connection| vector_store::size(connection, space)).await?)
     }
 
@@ -212,17 +218,19 @@ impl Embedder {
         Ok(requested?)
     }
 
-    /// Requests the vectors that documents lack.
+    /// Requests the vectors that documents lack. A text that several have is sent once.
     async fn request(&mut self, documents: &mut [PendingDocument]) -> Result<(), EndpointError> {
         let passages = documents.iter_mut().flat_map(|document| &mut document.passages);
         let mut missing: Vec<_> = passages.filter(|passage| passage.vector.is_none()).collect();
-        for batch in missing.chunks_mut(self.batch) {
-            let texts: Vec<_> = batch.iter().map(|passage| passage.text.clone()).collect();
+        missing.sort_by(|one, other| one.digest.cmp(&other.digest));
+        let mut groups: Vec<_> = missing.chunk_by_mut(|one, other| one.digest == other.digest).collect();
+        for batch in groups.chunks_mut(self.batch) {
+            let texts: Vec<_> = batch.iter().filter_map(|group| Some(group.first()?.text.clone())).collect();
             self.wait_for_tokens(&texts).await;
-            let vectors = self.endpoint.embed(&texts, self.timeout).await?;
+            let vectors = self.endpoint.embed(&texts, &self.form).await?;
             self.backoff = Backoff::default();
-            for (passage, vector) in batch.iter_mut().zip(vectors) {
-                passage.vector = Some(vector);
+            for (group, vector) in batch.iter_mut().zip(vectors) {
+                group.iter_mut().for_each(|passage| passage.vector = Some(vector.clone()));
             }
         }
         Ok(())

@@ -27,7 +27,7 @@ const JSON: HeaderValue = HeaderValue::from_static("application/json");
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(super) enum EndpointError {
     /// There is no answer, or it is not a success.
-    #[error("{0}{}", advice(.0))]
+    #[error("{}{}", .0, advice(.0))]
     Exchange(#[from] ExchangeError),
     /// The answer is not an object with `data`, a list of embeddings.
     #[error("the answer is not a list of embeddings: {0}")]
@@ -92,6 +92,8 @@ struct RequestBody<'a> {
     input: &'a [String],
     #[serde(skip_serializing_if = "Option::is_none")]
     dimensions: Option<usize>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    input_type: Option<&'a str>,
 }
 
 /// The body of an answer.
@@ -105,6 +107,33 @@ struct Embedding {
     /// The place of its text; that of the embedding in the list unless set.
     index: Option<usize>,
     embedding: Vec<f32>,
+}
+
+/// How texts of one kind are sent: passages, or queries.
+#[derive(Clone, Debug)]
+pub(super) struct InputForm {
+    /// The text before each.
+    pub(super) prefix: String,
+    /// The name of the kind, if the endpoint has one.
+    pub(super) input_type: Option<String>,
+    /// The time for a request.
+    pub(super) timeout: Duration,
+}
+
+impl InputForm {
+    /// Of passages.
+    pub(super) fn of_passages(settings: &Embeddings) -> Self {
+        let Embeddings { passage_prefix, passage_input_type, timeout, .. } = settings;
+        let timeout = timeout.duration();
+        Self { prefix: passage_prefix.clone(), input_type: passage_input_type.clone(), timeout }
+    }
+
+    /// Of queries.
+    pub(super) fn of_queries(settings: &Embeddings) -> Self {
+        let Embeddings { query_prefix, query_input_type, query_timeout, .. } = settings;
+        let timeout = query_timeout.duration();
+        Self { prefix: query_prefix.clone(), input_type: query_input_type.clone(), timeout }
+    }
 }
 
 /// The endpoint of the config.
@@ -139,10 +168,11 @@ impl Endpoint {
         }
     }
 
-    /// Returns a vector for each text, in their order.
-    pub(super) async fn embed(&self, texts: &[String], timeout: Duration) -> Result<Vec<Vector>, EndpointError> {
+    /// Returns a vector for each of the texts, in their order.
+    pub(super) async fn embed(&self, texts: &[String], form: &InputForm) -> Result<Vec<Vector>, EndpointError> {
         let dimensions = self.shorten.then_some(self.dimensions);
-        let body = RequestBody { model: &self.model, input: texts, dimensions };
+        let input_type = form.input_type.as_deref();
+        let body = RequestBody { model: &self.model, input: texts, dimensions, input_type };
         let body = serde_json::to_vec(&body).map_err(|error| ExchangeError::failed(&error))?;
         let mut request = Request::builder().method(Method::POST).uri(self.url.as_str()).header(CONTENT_TYPE, JSON);
         if let Some(authorization) = &self.authorization {
@@ -151,7 +181,7 @@ impl Endpoint {
         let request = request.body(Full::from(body)).map_err(|error| ExchangeError::failed(&error))?;
         let components = texts.len().saturating_mul(self.dimensions);
         let max_body = components.saturating_mul(MAX_COMPONENT_LEN).saturating_add(MAX_REST);
-        let answer = self.client.exchange(request, ExchangeBounds { timeout, max_body }).await?;
+        let answer = self.client.exchange(request, ExchangeBounds { timeout: form.timeout, max_body }).await?;
         let (expected, dimensions) = (texts.len(), self.dimensions);
         // An answer of many texts has megabytes.
         let parsing = tokio::task::spawn_blocking(move || parse(&answer, expected, dimensions));

@@ -15,7 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
 use super::breaker::CircuitBreaker;
-use super::endpoint::Endpoint;
+use super::endpoint::{Endpoint, InputForm};
 use super::vector::Vector;
 use crate::config::search::Embeddings;
 use crate::log_target;
@@ -30,8 +30,7 @@ const WARN_INTERVAL: Duration = Duration::from_mins(1);
 pub(super) struct QueryVectors {
     endpoint: Arc<Endpoint>,
     is_enabled: bool,
-    prefix: String,
-    timeout: Duration,
+    form: InputForm,
     rate: DefaultDirectRateLimiter,
     permits: Semaphore,
     breaker: CircuitBreaker,
@@ -49,8 +48,7 @@ impl QueryVectors {
         Self {
             endpoint,
             is_enabled: settings.queries,
-            prefix: settings.query_prefix.clone(),
-            timeout: settings.query_timeout.duration(),
+            form: InputForm::of_queries(settings),
             rate: RateLimiter::direct(settings.query_rate.quota()),
             permits: Semaphore::new(MAX_REQUESTS),
             breaker: CircuitBreaker::default(),
@@ -76,8 +74,8 @@ impl QueryVectors {
         let permit = self.breaker.acquire().ok()?;
         let _slot = self.permits.try_acquire().ok()?;
         self.rate.check().ok()?;
-        let text = [self.prefix.as_str(), query].concat();
-        match self.endpoint.embed(&[text], self.timeout).await {
+        let text = [self.form.prefix.as_str(), query].concat();
+        match self.endpoint.embed(&[text], &self.form).await {
             Ok(vectors) => {
                 permit.succeed();
                 let vector = vectors.into_iter().next()?;

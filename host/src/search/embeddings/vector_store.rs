@@ -41,15 +41,16 @@ const REMOVAL_BATCH: usize = 1000;
 /// The number of documents of which the passages are read at a time.
 const MAX_DOCUMENTS: usize = 64;
 
-/// Everything that a vector depends on but the text: the endpoint and the model.
+/// Everything that the vectors of a document depend on but its text: the endpoint, the model, and what is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::search) struct Space(i64);
 
 impl Space {
     /// The space of a config.
     pub(super) fn of(settings: &Embeddings) -> Self {
-        let Embeddings { url, model, dimensions, shorten, passages, .. } = settings;
-        let digest = Sha256::digest(format!("{url}\n{model}\n{dimensions}\n{shorten}\n{passages}"));
+        let Embeddings { url, model, dimensions, shorten, passages, passage_prefix, passage_input_type, .. } = settings;
+        let identity = (url.as_str(), model, dimensions.get(), shorten, passages.get(), passage_prefix, passage_input_type);
+        let digest = Sha256::digest(format!("{identity:?}"));
         let id = digest.first_chunk().map_or(0, |bytes| i64::from_le_bytes(*bytes));
         Self(id)
     }
@@ -78,7 +79,8 @@ pub(super) struct DocumentId {
 #[derive(Debug)]
 pub(super) struct PendingPassage {
     number: i64,
-    digest: Vec<u8>,
+    /// The digest of the text.
+    pub(super) digest: Vec<u8>,
     /// What is sent.
     pub(super) text: String,
     pub(super) vector: Option<Vector>,
@@ -238,6 +240,14 @@ pub(super) fn use_space(connection: &mut Connection, space: Space, now: i64, sin
         connection.execute("DELETE FROM spaces WHERE id = ?1", [space])?;
     }
     Ok(())
+}
+
+/// The number of documents of a source that are embedded.
+pub(super) fn count(connection: &Connection, source: SourceId, space: Space) -> Result<u64, IndexError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT count(*) FROM documents d JOIN embedded e ON e.document = d.id AND e.space = ?2 WHERE d.source = ?1",
+    )?;
+    Ok(statement.query_row(params![source.0, space.0], |row| row.get(0))?)
 }
 
 /// The size of all vectors of a space in bytes.
