@@ -261,10 +261,10 @@ impl SearchResources {
     }
 }
 
-/// Whether the result for a principal is hybrid, and its fingerprint; none if it is not complete.
+/// Whether the result for a principal is hybrid, and its fingerprint; none if the search was interrupted.
 async fn fingerprint(store: &GenerationStore, principal: &Principal, request: SearchRequest) -> Option<(bool, u64)> {
     let results = search(store, principal, request, &Facts::default()).await.ok()?;
-    if results.is_partial {
+    if results.is_partial && results.incomplete.is_empty() {
         return None;
     }
     let SearchResults { hits, total, is_hybrid, .. } = results;

@@ -40,9 +40,9 @@ use self::embedder::Embedder;
 use self::endpoint::Endpoint;
 use self::nearest::NearestQuery;
 use self::query_vectors::QueryVectors;
-use self::vector_store::Space;
+use self::vector_store::VectorSpace;
 use super::index::Index;
-use super::indexer::SourceState;
+use super::status::SourceState;
 use super::store::SourceId;
 use crate::config::search::{Embeddings, Search};
 
@@ -50,7 +50,7 @@ use crate::config::search::{Embeddings, Search};
 pub(super) struct EmbeddingService {
     settings: Embeddings,
     queries: QueryVectors,
-    space: Space,
+    space: VectorSpace,
     /// The plugins whose text is sent.
     sources: watch::Sender<Vec<Arc<SourceState>>>,
     /// The size of all vectors of the space, in bytes, when it was last counted.
@@ -63,9 +63,9 @@ impl EmbeddingService {
     pub(super) fn start(index: &Arc<Index>, search: &Search) -> Option<Self> {
         let settings = search.embeddings.clone()?;
         let endpoint = Arc::new(Endpoint::new(&settings));
-        let space = Space::of(&settings);
+        let space = VectorSpace::of(&settings);
         let (sources, size) = (watch::Sender::default(), watch::Sender::new(0));
-        let embedder = Embedder::new(&settings, endpoint.clone(), index.clone(), space, search.max_size.bytes());
+        let embedder = Embedder::new(&settings, endpoint.clone(), index.clone(), space);
         let task = embedder.run(sources.subscribe(), size.clone());
         Some(Self {
             queries: QueryVectors::new(&settings, endpoint, search.saved.iter().map(|saved| saved.query.as_str())),

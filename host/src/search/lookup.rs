@@ -299,9 +299,8 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
         terms: &[WeightedTerm<'_>],
     ) -> Result<Option<Snippet>, IndexError> {
         // The first of passages with as many words is shown: the nearest one, if there is one.
-        let mut statement = connection.prepare_cached(
-            "SELECT line, text FROM passages WHERE document = ?1 ORDER BY number IS NOT ?2, number",
-        )?;
+        let mut statement = connection
+            .prepare_cached("SELECT line, text FROM passages WHERE document = ?1 ORDER BY number IS NOT ?2, number")?;
         let mut rows = statement.query(params![id, nearest_passage])?;
         let mut finder = SnippetFinder::new(terms);
         for _ in 0..MAX_PASSAGES {

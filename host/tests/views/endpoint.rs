@@ -1,7 +1,7 @@
 //! An endpoint of embeddings in this process, for which every text is near to every other.
 
+use axum::Router;
 use axum::routing::post;
-use axum::{Json, Router};
 use mcp_resource_host::config::search::{Embeddings, Search};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;
@@ -32,12 +32,13 @@ async fn start() -> String {
 }
 
 /// Vectors that differ by the lengths of the texts.
-async fn embed(Json(request): Json<Value>) -> Json<Value> {
+async fn embed(request: String) -> String {
+    let request: Value = serde_json::from_str(&request).unwrap();
     let texts = request["input"].as_array().unwrap();
     let vector = |text: &Value| {
         let mut vector = vec![100; DIMENSIONS];
         vector[text.as_str().unwrap().len() % DIMENSIONS] = 101;
         json!({ "embedding": vector })
     };
-    Json(json!({ "data": texts.iter().map(vector).collect::<Vec<_>>() }))
+    json!({ "data": texts.iter().map(vector).collect::<Vec<_>>() }).to_string()
 }

@@ -50,7 +50,8 @@ impl JudgedSet {
         let place = |index: usize| kept.iter().position(|kept| *kept == index);
         self.documents = kept.iter().map(|index| self.documents[*index].clone()).collect();
         self.queries.retain_mut(|query| {
-            query.relevant = query.relevant.iter().filter_map(|(index, grade)| Some((place(*index)?, *grade))).collect();
+            query.relevant =
+                query.relevant.iter().filter_map(|(index, grade)| Some((place(*index)?, *grade))).collect();
             !query.relevant.is_empty()
         });
     }
@@ -63,7 +64,9 @@ impl JudgedSet {
         let mut sum = Quality { reciprocal_rank: 0.0, recall: 0.0, gain: 0.0 };
         for (query, ranking) in self.queries.iter().zip(rankings) {
             let counted: Vec<_> = ranking.iter().filter(|index| query.excluded != Some(**index)).take(DEPTH).collect();
-            let grade = |index: usize| query.relevant.iter().find(|(other, _)| *other == index).map_or(0.0, |(_, grade)| *grade);
+            let grade = |index: usize| {
+                query.relevant.iter().find(|(other, _)| *other == index).map_or(0.0, |(_, grade)| *grade)
+            };
             let grades: Vec<f64> = counted.iter().map(|index| grade(**index)).collect();
             let found = grades.iter().filter(|grade| **grade > 0.0).count();
             let first = grades.iter().position(|grade| *grade > 0.0);

@@ -27,7 +27,8 @@ pub(crate) fn similar_news() -> JudgedSet {
 }
 
 fn read(name: &str) -> String {
-    let libraries = fs::read_dir(target("clients/search-quality/lib")).expect("`cargo xtask search-quality` installs it");
+    let libraries =
+        fs::read_dir(target("clients/search-quality/lib")).expect("`cargo xtask search-quality` installs it");
     let files = libraries.map(|python| python.unwrap().path().join("site-packages/gensim/test/test_data").join(name));
     let file: PathBuf = files.into_iter().find(|file| file.is_file()).expect("gensim has the corpus");
     // ISO 8859-1.

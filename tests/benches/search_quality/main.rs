@@ -55,7 +55,13 @@ async fn main() {
     }
     let model = Model::start().await;
     for set in &sets {
-        println!("\n{}: {} documents, {} queries\n\n{}", set.name, set.documents.len(), set.queries.len(), table(set, &model).await);
+        println!(
+            "\n{}: {} documents, {} queries\n\n{}",
+            set.name,
+            set.documents.len(),
+            set.queries.len(),
+            table(set, &model).await
+        );
     }
 }
 

@@ -9,9 +9,9 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use axum::Router;
 use axum::extract::State;
 use axum::routing::post;
-use axum::{Json, Router};
 use mcp_host_tests::ReservedPort;
 use mcp_resource_host::config::search::Embeddings;
 use serde_json::{Value, json};
@@ -131,10 +131,12 @@ impl CachingServer {
     }
 }
 
-async fn answer(State(server): State<Arc<CachingServer>>, Json(request): Json<Value>) -> Json<Value> {
-    let texts: Vec<_> = request["input"].as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect();
+async fn answer(State(server): State<Arc<CachingServer>>, request: String) -> String {
+    let request: Value = serde_json::from_str(&request).expect("the host sends JSON");
+    let texts: Vec<_> =
+        request["input"].as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect();
     let vectors = server.embed(Kind::of(&request["input_type"]), &texts).await;
-    Json(json!({ "data": vectors.into_iter().map(|vector| json!({ "embedding": vector })).collect::<Vec<_>>() }))
+    json!({ "data": vectors.into_iter().map(|vector| json!({ "embedding": vector })).collect::<Vec<_>>() }).to_string()
 }
 
 /// The vectors of earlier runs, and the file that more are added to.
@@ -144,7 +146,9 @@ fn read_known() -> (HashMap<(Kind, String), Vec<f64>>, File) {
     let lines = fs::read_to_string(&path).unwrap_or_default();
     // The last line may be torn.
     let parsed = lines.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
-    let entry = |line: Value| ((Kind::of(&line["kind"]), line["text"].as_str().unwrap().to_owned()), components(&line["vector"]));
+    let entry = |line: Value| {
+        ((Kind::of(&line["kind"]), line["text"].as_str().unwrap().to_owned()), components(&line["vector"]))
+    };
     let file = OpenOptions::new().create(true).append(true).open(&path).expect("the file of vectors can be written");
     (parsed.map(entry).collect(), file)
 }

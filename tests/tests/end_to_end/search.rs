@@ -2,6 +2,8 @@
 
 mod context;
 mod embeddings;
+mod example;
+mod faults;
 mod index;
 mod resources;
 mod tools;

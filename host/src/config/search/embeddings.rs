@@ -118,7 +118,8 @@ impl FromTable for Embeddings {
     const TYPE_NAME: &'static str = "a table with `url`, `model` and `dimensions`";
 
     fn example() -> String {
-        "{ url = \"https://api.openai.com/v1/embeddings\", model = \"text-embedding-3-small\", dimensions = 1536 }".into()
+        "{ url = \"https://api.openai.com/v1/embeddings\", model = \"text-embedding-3-small\", dimensions = 1536 }"
+            .into()
     }
 
     fn from_table(table: &mut Table<'_>) -> Option<Self> {

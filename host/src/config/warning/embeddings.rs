@@ -9,12 +9,13 @@ impl Config {
         let settings = self.search.as_ref().and_then(|search| search.embeddings.as_ref());
         let mut of_plugins = self.plugins.iter().filter_map(|plugin| plugin.search.as_ref());
         let is_sent = of_plugins.any(|search| search.embeddings);
-        settings.and_then(|settings| match (is_sent, settings.queries) {
-            (false, _) => Some(Warning::UnusedEmbeddings),
-            (true, false) => Some(Warning::EmbeddingsWithoutQueries),
-            (true, true) => None,
-        })
-        .into_iter()
+        settings
+            .and_then(|settings| match (is_sent, settings.queries) {
+                (false, _) => Some(Warning::UnusedEmbeddings),
+                (true, false) => Some(Warning::EmbeddingsWithoutQueries),
+                (true, true) => None,
+            })
+            .into_iter()
     }
 }
 

@@ -26,15 +26,16 @@ use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
 use super::endpoint::{Endpoint, EndpointError, InputForm};
-use super::vector_store::{self, DocumentId, PassageSelection, PendingDocument, PendingPage, Space};
+use super::vector_store::{self, DocumentId, PassageSelection, PendingDocument, PendingPage, VectorSpace};
 use crate::config::search::Embeddings;
 use crate::log_target;
 use crate::plugin::Backoff;
 use crate::search::context::estimate_tokens;
 use crate::search::database::IndexError;
 use crate::search::index::Index;
-use crate::search::indexer::{SourceState, now_millis};
+use crate::search::status::SourceState;
 use crate::search::store::{self, SourceId};
+use crate::search::walk::now_millis;
 use crate::throttle::Throttle;
 
 /// The interval at which the number of changes of the index is compared.
@@ -70,10 +71,9 @@ enum PassError {
 pub(super) struct Embedder {
     endpoint: Arc<Endpoint>,
     index: Arc<Index>,
-    /// The bound of the index, in bytes.
-    max_index_size: u64,
-    space: Space,
+    space: VectorSpace,
     selection: PassageSelection,
+    dimensions: usize,
     /// The number of texts of a request, and their form.
     batch: usize,
     form: InputForm,
@@ -89,22 +89,16 @@ pub(super) struct Embedder {
 }
 
 impl Embedder {
-    pub(super) fn new(
-        settings: &Embeddings,
-        endpoint: Arc<Endpoint>,
-        index: Arc<Index>,
-        space: Space,
-        max_index_size: u64,
-    ) -> Self {
+    pub(super) fn new(settings: &Embeddings, endpoint: Arc<Endpoint>, index: Arc<Index>, space: VectorSpace) -> Self {
         Self {
             endpoint,
             index,
-            max_index_size,
             space,
             selection: PassageSelection {
                 prefix: settings.passage_prefix.clone(),
                 max_passages: settings.passages.get(),
             },
+            dimensions: settings.dimensions.get(),
             batch: settings.batch.get(),
             form: InputForm::of_passages(settings),
             tokens: RateLimiter::direct(settings.tokens.quota()),
@@ -194,10 +188,13 @@ impl Embedder {
             Ok((page, store::used_bytes(connection)?))
         });
         let (page, used) = finding.await?;
-        if !page.documents.is_empty() && used >= self.max_index_size {
-            return Err(PassError::Full);
+        let passages = page.documents.iter().map(|document| document.passages.len()).sum();
+        match page.documents.is_empty()
+            || self.index.space().fits(used, vector_store::growth(passages, self.dimensions))
+        {
+            true => Ok(page),
+            false => Err(PassError::Full),
         }
-        Ok(page)
     }
 
     /// Requests the vectors of documents, and stores those of documents that have all.

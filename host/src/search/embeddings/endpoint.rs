@@ -77,7 +77,9 @@ fn advice(error: &ExchangeError) -> &'static str {
     match error {
         ExchangeError::Status { status, .. } => match *status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => "; check `search.embeddings.key`",
-            StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => "; check `url` and `model` of `search.embeddings`",
+            StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => {
+                "; check `url` and `model` of `search.embeddings`"
+            }
             status if status.is_redirection() => "; write the URL that it redirects to",
             _ => "",
         },
@@ -254,6 +256,8 @@ mod tests {
             status(StatusCode::UNAUTHORIZED).to_string(),
             "the answer has the status 401 Unauthorized; check `search.embeddings.key`"
         );
-        assert!(status(StatusCode::BAD_REQUEST).is_rejection() && !status(StatusCode::TOO_MANY_REQUESTS).is_rejection());
+        assert!(
+            status(StatusCode::BAD_REQUEST).is_rejection() && !status(StatusCode::TOO_MANY_REQUESTS).is_rejection()
+        );
     }
 }

@@ -13,7 +13,7 @@ use std::time::Instant;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::vector::Vector;
-use super::vector_store::Space;
+use super::vector_store::VectorSpace;
 use crate::search::database::IndexError;
 use crate::search::lookup::{Candidate, Conditions, interruptible};
 use crate::search::store::SourceId;
@@ -29,7 +29,7 @@ const CHECK_INTERVAL: usize = 1024;
 #[derive(Clone, Debug)]
 pub(in crate::search) struct NearestQuery {
     pub(super) vector: Vector,
-    pub(super) space: Space,
+    pub(super) space: VectorSpace,
     /// The sources whose documents have vectors.
     pub(super) sources: Vec<SourceId>,
     /// The size of all vectors of the space, in bytes.

@@ -8,7 +8,7 @@ use tempfile::TempDir;
 
 use super::nearest::{MAX_NEAREST, NearestQuery};
 use super::vector::Vector;
-use super::vector_store::{self, PassageSelection, PendingPage, Space};
+use super::vector_store::{self, PassageSelection, PendingPage, VectorSpace};
 use crate::config::search::Embeddings;
 use crate::resource::Resource;
 use crate::search::database::IndexError;
@@ -16,22 +16,23 @@ use crate::search::document::{Document, DocumentEntry};
 use crate::search::index::Index;
 use crate::search::lookup::{Conditions, Found, Lookup};
 use crate::search::query::Query;
+use crate::search::space::Space;
 use crate::search::store::{self, Bounds, Change, SourceId};
 use crate::uri::Mount;
 
-const BOUNDS: Bounds = Bounds { index: u64::MAX, source: u64::MAX };
+const BOUNDS: Bounds = Bounds { index: Space::new(u64::MAX), source: u64::MAX };
 
 /// An index with one source.
 struct Fixture {
     index: Arc<Index>,
     source: SourceId,
-    space: Space,
+    space: VectorSpace,
     _dir: TempDir,
 }
 
-fn space(model: &str) -> Space {
+fn space(model: &str) -> VectorSpace {
     let url = "https://embeddings.example.com/v1/embeddings".parse().unwrap();
-    Space::of(&Embeddings::new(url, model, 2.try_into().unwrap()))
+    VectorSpace::of(&Embeddings::new(url, model, 2.try_into().unwrap()))
 }
 
 /// The vector at that angle in degrees.
@@ -49,7 +50,7 @@ fn document(path: &str, text: &str) -> Change {
 impl Fixture {
     async fn start() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let index = Index::start(dir.path()).unwrap();
+        let index = Index::start(dir.path(), BOUNDS.index).unwrap();
         let source = index.write(|connection| store::open_source(connection, b"key", 1)).await.unwrap();
         Self { index, source, space: space("small"), _dir: dir }
     }
@@ -66,7 +67,7 @@ impl Fixture {
         self.write(move |connection, source| store::apply(connection, source, &changes, BOUNDS, 1)).await;
     }
 
-    async fn pending(&self, space: Space) -> PendingPage {
+    async fn pending(&self, space: VectorSpace) -> PendingPage {
         let selection = PassageSelection { prefix: "> ".to_owned(), max_passages: 2 };
         self.write(move |connection, source| {
             vector_store::find_pending(connection, source, space, i64::MIN, 1000, &selection)
@@ -75,7 +76,7 @@ impl Fixture {
     }
 
     /// Gives each passage that lacks a vector one whose angle is the number in its text. Returns the texts.
-    async fn embed(&self, space: Space) -> Vec<String> {
+    async fn embed(&self, space: VectorSpace) -> Vec<String> {
         let PendingPage { mut documents, .. } = self.pending(space).await;
         let mut sent = Vec::new();
         for passage in documents.iter_mut().flat_map(|document| &mut document.passages) {
@@ -128,7 +129,11 @@ async fn both_rankings_count_and_no_result_counts_twice() {
     let both = fixture.found_by("needle", 90.0, 0, Conditions::default()).await;
     assert_eq!(both, (["c", "a", "b"].map(str::to_owned).into(), 3));
     let beyond_the_bound = fixture.found_by("needle", 90.0, u64::MAX, Conditions::default()).await;
-    assert_eq!(beyond_the_bound, (["a", "c"].map(str::to_owned).into(), 2), "only what matches by its words is compared");
+    assert_eq!(
+        beyond_the_bound,
+        (["a", "c"].map(str::to_owned).into(), 2),
+        "only what matches by its words is compared"
+    );
     let conditions = Conditions { kind: Some("image".to_owned()), ..Conditions::default() };
     assert_eq!(fixture.found_by("needle", 90.0, 0, conditions).await, (Vec::new(), 0));
 }

@@ -9,6 +9,11 @@ const MAX: f64 = 127.0;
 /// The bytes before the components: the inverse of the length, a little-endian `f32`.
 const HEADER_LEN: usize = size_of::<f32>();
 
+/// The length of a stored vector.
+pub(super) fn stored_len(dimensions: usize) -> usize {
+    dimensions.saturating_add(HEADER_LEN)
+}
+
 /// A vector, as it is stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Vector(Vec<u8>);

@@ -7,7 +7,7 @@
 use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 use sha2::{Digest as _, Sha256};
 
-use super::vector::Vector;
+use super::vector::{Vector, stored_len};
 use crate::config::search::Embeddings;
 use crate::search::database::IndexError;
 use crate::search::store::SourceId;
@@ -36,6 +36,8 @@ pub(in crate::search) const SCHEMA: &str = "
 
 /// The bytes of a digest of a text.
 const DIGEST_LEN: usize = 16;
+/// The bytes that a vector takes in the index besides its own.
+const OVERHEAD: usize = 128;
 /// The number of vectors that one transaction removes.
 const REMOVAL_BATCH: usize = 1000;
 /// The number of documents of which the passages are read at a time.
@@ -43,13 +45,14 @@ const MAX_DOCUMENTS: usize = 64;
 
 /// Everything that the vectors of a document depend on but its text: the endpoint, the model, and what is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::search) struct Space(i64);
+pub(in crate::search) struct VectorSpace(i64);
 
-impl Space {
+impl VectorSpace {
     /// The space of a config.
     pub(super) fn of(settings: &Embeddings) -> Self {
         let Embeddings { url, model, dimensions, shorten, passages, passage_prefix, passage_input_type, .. } = settings;
-        let identity = (url.as_str(), model, dimensions.get(), shorten, passages.get(), passage_prefix, passage_input_type);
+        let identity =
+            (url.as_str(), model, dimensions.get(), shorten, passages.get(), passage_prefix, passage_input_type);
         let digest = Sha256::digest(format!("{identity:?}"));
         let id = digest.first_chunk().map_or(0, |bytes| i64::from_le_bytes(*bytes));
         Self(id)
@@ -115,7 +118,7 @@ impl PassageSelection {
 pub(super) fn find_pending(
     connection: &Connection,
     source: SourceId,
-    space: Space,
+    space: VectorSpace,
     after: i64,
     min_passages: usize,
     selection: &PassageSelection,
@@ -145,7 +148,7 @@ pub(super) fn find_pending(
 fn pending_document(
     connection: &Connection,
     id: DocumentId,
-    space: Space,
+    space: VectorSpace,
     title: Option<&str>,
     selection: &PassageSelection,
 ) -> Result<PendingDocument, IndexError> {
@@ -171,7 +174,7 @@ fn pending_document(
 /// how many.
 pub(super) fn put(
     connection: &mut Connection,
-    space: Space,
+    space: VectorSpace,
     documents: &[PendingDocument],
 ) -> Result<usize, IndexError> {
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
@@ -187,20 +190,18 @@ pub(super) fn put(
 
 fn put_document(
     transaction: &Transaction<'_>,
-    space: Space,
+    space: VectorSpace,
     PendingDocument { id, passages }: &PendingDocument,
 ) -> Result<bool, IndexError> {
-    let mut statement = transaction.prepare_cached(
-        "SELECT 1 FROM details WHERE document = ?1 AND entry_hash = ?2 AND text_hash = ?3",
-    )?;
+    let mut statement = transaction
+        .prepare_cached("SELECT 1 FROM details WHERE document = ?1 AND entry_hash = ?2 AND text_hash = ?3")?;
     let is_unchanged = statement.exists(params![id.document, id.entry_hash, id.text_hash])?;
     let vectors: Option<Vec<_>> = passages.iter().map(|passage| Some((passage, passage.vector.as_ref()?))).collect();
     let Some(vectors) = vectors.filter(|_| is_unchanged) else { return Ok(false) };
     let mut statement = transaction.prepare_cached("DELETE FROM vectors WHERE document = ?1 AND space = ?2")?;
     statement.execute(params![id.document, space.0])?;
-    let mut statement = transaction.prepare_cached(
-        "INSERT INTO vectors (document, space, passage, digest, vector) VALUES (?1, ?2, ?3, ?4, ?5)",
-    )?;
+    let mut statement = transaction
+        .prepare_cached("INSERT INTO vectors (document, space, passage, digest, vector) VALUES (?1, ?2, ?3, ?4, ?5)")?;
     for (passage, vector) in vectors {
         statement.execute(params![id.document, space.0, passage.number, passage.digest, vector.as_bytes()])?;
     }
@@ -224,7 +225,12 @@ pub(in crate::search) fn remove(transaction: &Transaction<'_>, document: i64) ->
 }
 
 /// Says that a space is used, and removes those that were not used since a time.
-pub(super) fn use_space(connection: &mut Connection, space: Space, now: i64, since: i64) -> Result<(), IndexError> {
+pub(super) fn use_space(
+    connection: &mut Connection,
+    space: VectorSpace,
+    now: i64,
+    since: i64,
+) -> Result<(), IndexError> {
     connection.execute(
         "INSERT INTO spaces (id, used) VALUES (?1, ?2) ON CONFLICT (id) DO UPDATE SET used = ?2",
         params![space.0, now],
@@ -243,15 +249,20 @@ pub(super) fn use_space(connection: &mut Connection, space: Space, now: i64, sin
 }
 
 /// The number of documents of a source that are embedded.
-pub(super) fn count(connection: &Connection, source: SourceId, space: Space) -> Result<u64, IndexError> {
+pub(super) fn count(connection: &Connection, source: SourceId, space: VectorSpace) -> Result<u64, IndexError> {
     let mut statement = connection.prepare_cached(
         "SELECT count(*) FROM documents d JOIN embedded e ON e.document = d.id AND e.space = ?2 WHERE d.source = ?1",
     )?;
     Ok(statement.query_row(params![source.0, space.0], |row| row.get(0))?)
 }
 
+/// The estimated growth of the index by so many vectors, in bytes.
+pub(super) fn growth(vectors: usize, dimensions: usize) -> u64 {
+    u64::try_from(stored_len(dimensions).saturating_add(OVERHEAD).saturating_mul(vectors)).unwrap_or(u64::MAX)
+}
+
 /// The size of all vectors of a space in bytes.
-pub(super) fn size(connection: &Connection, space: Space) -> Result<u64, IndexError> {
+pub(super) fn size(connection: &Connection, space: VectorSpace) -> Result<u64, IndexError> {
     let mut statement =
         connection.prepare_cached("SELECT coalesce(sum(length(vector)), 0) FROM vectors WHERE space = ?1")?;
     Ok(statement.query_row([space.0], |row| row.get(0))?)

@@ -4,7 +4,9 @@ use std::fs;
 use std::time::{Duration, Instant};
 
 use futures::future::join_all;
-use mcp_host_tests::{ConfigFile, EmbeddingEndpoint, Folder, Plugin, RawStdio, Reply, Revision, TIMEOUT, WrittenConfig};
+use mcp_host_tests::{
+    ConfigFile, EmbeddingEndpoint, Folder, Plugin, RawStdio, Reply, Revision, TIMEOUT, WrittenConfig,
+};
 use serde_json::{Value, json};
 use tokio::time::sleep;
 
@@ -52,7 +54,10 @@ async fn a_text_is_found_by_other_words_than_its_own() {
 
     let answer = wire.request("resources/read", json!({ "uri": "context:///?q=car&budget=20" })).await;
     let chosen = &answer.result()["contents"][0];
-    assert_eq!((&chosen["text"], &chosen["_meta"]["mcp-host/reason"]), (&TEXTS[0].1.into(), &"near to the question".into()));
+    assert_eq!(
+        (&chosen["text"], &chosen["_meta"]["mcp-host/reason"]),
+        (&TEXTS[0].1.into(), &"near to the question".into())
+    );
     wire.end().await;
 }
 
@@ -176,7 +181,8 @@ async fn is_lexical_until_it_is_repaired(name: &str, fault: Reply, message: &str
 #[tokio::test]
 async fn results_are_lexical_while_the_endpoint_fails() {
     let faults = faults();
-    join_all(faults.into_iter().map(|(name, fault, message)| is_lexical_until_it_is_repaired(name, fault, message))).await;
+    join_all(faults.into_iter().map(|(name, fault, message)| is_lexical_until_it_is_repaired(name, fault, message)))
+        .await;
 }
 
 #[tokio::test]

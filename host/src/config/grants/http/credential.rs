@@ -99,17 +99,18 @@ impl fmt::Display for CredentialName {
 }
 
 impl CredentialValue {
-    /// Returns the value as text.
-    pub(crate) fn as_str(&self) -> &str {
-        &self.0
-    }
-
     /// Returns the value as a header that `Debug` does not show. It was validated when it was parsed, so this does not
     /// fail.
     pub(crate) fn header(&self) -> Result<HeaderValue, InvalidHeaderValue> {
         let mut value = HeaderValue::from_str(&self.0)?;
         value.set_sensitive(true);
         Ok(value)
+    }
+
+    /// Returns the value.
+    #[cfg(feature = "search")]
+    pub(crate) fn as_str(&self) -> &str {
+        &self.0
     }
 }
 
