@@ -12,7 +12,6 @@ mod faults;
 #[path = "search/texts.rs"]
 mod texts;
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -76,7 +75,7 @@ async fn the_config_says_what_is_indexed() {
     assert_eq!(found(&host, "long").await, ["texts:///long"], "it is found by its name");
 
     let dir = tempfile::tempdir().unwrap();
-    let images = Arc::new(Texts { mime_type: Some("image/svg+xml"), ..Texts::default() });
+    let images = Texts::of_type("image/svg+xml");
     images.set("drawing", Some("fox"));
     let host = start(&images, Some(PluginSearch::default()), dir.path(), Vec::new()).await;
     assert!(found(&host, "fox").await.is_empty());

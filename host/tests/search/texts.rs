@@ -33,13 +33,18 @@ pub(crate) struct Texts {
     pub(crate) is_unreadable: AtomicBool,
     /// Whether everything changes with each poll.
     pub(crate) is_restless: AtomicBool,
-    pub(crate) mime_type: Option<&'static str>,
+    mime_type: Option<&'static str>,
 }
 
 impl Texts {
     pub(crate) fn new(texts: impl IntoIterator<Item = (&'static str, &'static str)>) -> Arc<Self> {
         let texts = texts.into_iter().map(|(path, text)| (path.to_owned(), text.to_owned())).collect();
         Arc::new(Self { texts: Mutex::new(texts), ..Self::default() })
+    }
+
+    /// None yet; each that is added has that MIME type.
+    pub(crate) fn of_type(mime_type: &'static str) -> Arc<Self> {
+        Arc::new(Self { mime_type: Some(mime_type), ..Self::default() })
     }
 
     pub(crate) fn set(&self, path: &str, text: Option<&str>) {
