@@ -23,6 +23,8 @@ pub struct SearchStatus {
     pub documents: u64,
     /// The size of their text in bytes.
     pub bytes: u64,
+    /// The number of resources with embeddings, when that was last counted.
+    pub embedded: u64,
     /// Whether the whole listing was compared with the index, and what differed was read, since the host started.
     pub is_complete: bool,
     /// The number of resources without their text in the index, as `search.max-bytes` left no room for it.
@@ -61,7 +63,7 @@ impl SearchStatus {
     pub(super) fn stored(plugin: String, size: SourceSize, report: Report) -> Self {
         let SourceSize { documents, bytes, without_text } = size;
         let Report { is_complete, omitted, failed, error } = report;
-        Self { plugin, documents, bytes, is_complete, without_text, omitted, failed, error }
+        Self { plugin, documents, bytes, is_complete, without_text, omitted, failed, error, ..Self::default() }
     }
 }
 
