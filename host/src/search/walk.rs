@@ -19,10 +19,13 @@ use super::status::Gaps;
 use super::store::{self, Change, KnownDocument, SourceId};
 use crate::log_target;
 use crate::plugin::Fault;
+use crate::resource::Resource;
 use crate::uri::Path;
 
 /// The time after which a comparison leaves reads to the second pass.
 const MAX_COMPARE_READS: Duration = Duration::from_secs(5);
+/// The coarsest unit of times of the last change, in milliseconds: that of FAT.
+const TIME_RESOLUTION: u64 = 2000;
 
 /// The result of a pass.
 #[derive(Debug, Default)]
@@ -59,10 +62,17 @@ impl Indexer {
         let reads_until = later(Instant::now(), MAX_COMPARE_READS);
         let plugin = &self.reader.plugin;
         poller.begin_walk(plugin).await;
-        while let Some(page) = self.reader.next_page(&mut position).await.map_err(WalkError::Plugin)? {
-            // Before they are read.
+        loop {
+            let before = position.clone();
+            let next_page = self.reader.next_page(&mut position).await;
+            let Some(mut page) = next_page.map_err(WalkError::Plugin)? else { break };
             let subscribable = page.iter().filter(|listed| listed.entry.subscribable);
-            poller.watch(plugin, subscribable.map(|listed| listed.path.clone()).collect()).await;
+            if poller.watch(plugin, subscribable.map(|listed| listed.path.clone()).collect()).await {
+                // A change between the listing and the first token would be in neither.
+                position = before;
+                let next_page = self.reader.next_page(&mut position).await;
+                page = next_page.map_err(WalkError::Plugin)?.unwrap_or_default();
+            }
             let ComparedPage { resources, has_room } = self.find(id, page).await?;
             let mut batch = self.new_batch();
             for (listed, known) in resources {
@@ -226,10 +236,9 @@ impl Indexer {
         let source = &self.reader.source;
         let refresh = i64::try_from(source.settings().refresh.duration().as_millis()).unwrap_or(i64::MAX);
         let is_recent = now_millis().saturating_sub(known.checked) < refresh;
-        let tells_changes = entry.annotations.last_modified.is_some()
-            || (self.reader.plugin.info().watches && entry.subscribable && !is_first)
-            || !source.reads_content_of(entry);
-        known.entry_hash == *entry_hash && (tells_changes || is_recent)
+        let is_watched = self.reader.plugin.info().watches && entry.subscribable && !is_first;
+        let tells_changes = entry.annotations.last_modified.is_some() || is_watched || !source.reads_content_of(entry);
+        known.entry_hash == *entry_hash && (tells_changes || is_recent) && (is_watched || !is_racy(entry, known))
     }
 
     fn record_failure(&self, path: &Path, fault: &Fault, gaps: &mut Gaps) {
@@ -237,6 +246,14 @@ impl Indexer {
         let (plugin, path) = (self.reader.plugin.name(), path.as_str());
         tracing::debug!(target: log_target::SEARCH, plugin, path, error = fault.to_string(), "a resource cannot be indexed");
     }
+}
+
+/// Whether the resource may have changed after it was read, in the same unit of its time of the last change: then the entry
+/// does not tell.
+fn is_racy(entry: &Resource, known: KnownDocument) -> bool {
+    let modified = entry.annotations.last_modified.as_ref();
+    let modified = modified.and_then(|time| time.as_str().parse::<jiff::Timestamp>().ok());
+    modified.is_some_and(|time| known.checked.abs_diff(time.as_millisecond()) < TIME_RESOLUTION)
 }
 
 /// The time, in milliseconds since 1970.
