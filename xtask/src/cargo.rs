@@ -7,7 +7,9 @@ use std::thread;
 use anyhow::{Context, Result, bail};
 use cargo_metadata::{Artifact, Message, Metadata};
 
+use crate::build_times::{BuildTime, BuildTimes};
 use crate::progress::{Progress, Step};
+use crate::workspace::Workspace;
 
 /// The number of lines of a tool's output that a failure shows, from its end.
 const MAX_TAIL_LINES: usize = 200;
@@ -44,9 +46,16 @@ pub(crate) fn metadata(mut cargo: Command) -> Result<Metadata> {
 /// Runs `cargo build …` and returns the artifacts that it built or found up to date.
 ///
 /// `cargo` comes with its arguments, all but those about its output. Its own output is shown when it fails, or as it comes
-/// when `progress` is verbose.
-pub(crate) fn build(mut cargo: Command, progress: &Progress, step: &mut Step) -> Result<Vec<Artifact>> {
+/// when `progress` is verbose. The step says how far it is, and how long it took when more was to be compiled.
+pub(crate) fn build(
+    mut cargo: Command,
+    workspace: &Workspace,
+    progress: &Progress,
+    step: &mut Step,
+) -> Result<Vec<Artifact>> {
     let name = display(&cargo);
+    let times = BuildTimes::new(workspace);
+    let longest = times.longest(&name).map(|longest| format!("; {longest}")).unwrap_or_default();
     cargo.arg("--message-format=json-render-diagnostics");
     if progress.is_terminal() && !progress.is_verbose() {
         cargo.arg("--color=always");
@@ -75,7 +84,7 @@ pub(crate) fn build(mut cargo: Command, progress: &Progress, step: &mut Step) ->
         if let Message::CompilerArtifact(artifact) = message {
             if !artifact.fresh {
                 compiled = compiled.saturating_add(1);
-                step.at(format!("{compiled} compiled, last {}", artifact.target.name));
+                step.at(format!("{compiled} compiled, last {}{longest}", artifact.target.name));
             }
             artifacts.push(artifact);
         }
@@ -86,6 +95,7 @@ pub(crate) fn build(mut cargo: Command, progress: &Progress, step: &mut Step) ->
     if !status.success() {
         bail!("`{name}` failed ({status})\n{}", tail(&said));
     }
+    times.record(&name, BuildTime { crates: compiled, time: step.elapsed() });
     Ok(artifacts)
 }
 

@@ -105,10 +105,10 @@ struct Programs {
 
 /// Builds the host and the client.
 fn build(workspace: &Workspace, progress: &Progress) -> Result<Programs> {
-    let mut step = progress.step("building the host (a few minutes the first time)");
+    let mut step = progress.step("building the host (the first time about 8 minutes on two processors)");
     let mut command = workspace.cargo(workspace.root());
     command.args(["build", "--workspace", "--bins"]);
-    let artifacts = cargo::build(command, progress, &mut step)?;
+    let artifacts = cargo::build(command, workspace, progress, &mut step)?;
     let programs = Programs { host: program(&artifacts, "mcp-host")?, client: program(&artifacts, "smoke_client")? };
     step.done(&format!("built {}", workspace.display(&programs.host)));
     Ok(programs)

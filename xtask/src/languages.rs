@@ -48,7 +48,7 @@ fn host_program(workspace: &Workspace, progress: &Progress) -> Result<PathBuf> {
     let mut command = workspace.cargo(workspace.root());
     // As the test command builds it, with the features of dev-dependencies: otherwise its dependencies would be built twice.
     command.args(["test", "--workspace", "--no-run"]);
-    let artifacts = cargo::build(command, progress, &mut step)?;
+    let artifacts = cargo::build(command, workspace, progress, &mut step)?;
     let host = artifacts.into_iter().filter(|artifact| artifact.target.name == "mcp-host" && !artifact.profile.test);
     let host = host.filter_map(|artifact| artifact.executable).next_back().context("cargo built no mcp-host")?;
     step.done("built mcp-host");

@@ -7,6 +7,7 @@
 //! A task that fails exits with code 1, and its message says what is missing, where it looked and what to do.
 
 mod bindings;
+mod build_times;
 mod cargo;
 mod clients;
 mod debian;

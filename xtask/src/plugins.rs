@@ -51,7 +51,7 @@ impl Plugins {
             command.args(["--package", provider.package.as_str()]);
         }
         toolchain.configure(&mut command)?;
-        let artifacts = cargo::build(command, progress, &mut step)?;
+        let artifacts = cargo::build(command, workspace, progress, &mut step)?;
 
         let mut changed = Vec::new();
         for provider in &providers {

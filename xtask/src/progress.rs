@@ -84,6 +84,11 @@ impl Step {
         }
     }
 
+    /// Returns how long the step has taken so far.
+    pub(crate) fn elapsed(&self) -> Duration {
+        self.started.elapsed()
+    }
+
     /// Ends the step with its result, and the time that it took.
     pub(crate) fn done(self, outcome: &str) {
         if let Some(bar) = &self.bar {
@@ -102,7 +107,7 @@ impl Drop for Step {
 }
 
 /// Formats a duration for people: `0.4 s`, `1 min 32 s`.
-fn seconds(time: Duration) -> String {
+pub(crate) fn seconds(time: Duration) -> String {
     match time.as_secs() {
         0..60 => format!("{:.1} s", time.as_secs_f64()),
         whole => format!("{} min {} s", whole / 60, whole % 60),

@@ -20,6 +20,12 @@ impl BenchRequest {
         Self { name: what.to_owned(), method: "resources/read", params: json!({ "uri": uri }), min_size: least }
     }
 
+    /// Listens for changes of a resource.
+    pub(crate) fn listen(uri: &str) -> Self {
+        let params = json!({ "notifications": { "resourceSubscriptions": [uri] } });
+        Self { name: "listen".to_owned(), method: "subscriptions/listen", params, min_size: 1 }
+    }
+
     /// Lists the first page of resources, in at least so many bytes.
     pub(crate) fn list(what: &str, least: usize) -> Self {
         Self { name: what.to_owned(), method: "resources/list", params: json!({}), min_size: least }

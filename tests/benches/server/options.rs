@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-const USAGE: &str = "usage: cargo bench -p mcp-host-tests -- [--quick] [requests] [audit] [authentication] [startup] [git-packs] [pagination] [noisy-neighbor] [plugin-count]";
+const USAGE: &str = "usage: cargo bench -p mcp-host-tests -- [--quick] [requests] [audit] [authentication] [startup] [git-packs] [git-history] [listeners] [databases] [pagination] [noisy-neighbor] [plugin-count]";
 
 /// Command-line options: the parts to run, and their duration.
 pub(crate) struct Options {
@@ -19,6 +19,9 @@ pub(crate) enum Part {
     Startup,
     Authentication,
     GitPacks,
+    GitHistory,
+    Listeners,
+    Databases,
     Pagination,
     NoisyNeighbor,
     PluginCount,
@@ -38,6 +41,9 @@ impl Options {
                 "authentication" => options.parts.push(Part::Authentication),
                 "startup" => options.parts.push(Part::Startup),
                 "git-packs" => options.parts.push(Part::GitPacks),
+                "git-history" => options.parts.push(Part::GitHistory),
+                "listeners" => options.parts.push(Part::Listeners),
+                "databases" => options.parts.push(Part::Databases),
                 "pagination" => options.parts.push(Part::Pagination),
                 "noisy-neighbor" => options.parts.push(Part::NoisyNeighbor),
                 "plugin-count" => options.parts.push(Part::PluginCount),
@@ -54,6 +60,9 @@ impl Options {
                 Part::Authentication,
                 Part::Startup,
                 Part::GitPacks,
+                Part::GitHistory,
+                Part::Listeners,
+                Part::Databases,
                 Part::Pagination,
                 Part::NoisyNeighbor,
                 Part::PluginCount,
@@ -82,7 +91,7 @@ impl Options {
         if self.quick { 5 } else { 25 }
     }
 
-    /// The number of reads of each file of a pack.
+    /// The number of reads of each file of a pack, and of each page of a table.
     pub(crate) fn reads(&self) -> usize {
         if self.quick { 50 } else { 300 }
     }

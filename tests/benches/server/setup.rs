@@ -29,6 +29,11 @@ pub(crate) fn cache_dir() -> PathBuf {
     root().join("target/bench")
 }
 
+/// This repository.
+pub(crate) fn repository() -> PathBuf {
+    root().to_owned()
+}
+
 /// The notes that ship as an example.
 pub(crate) fn example_notes() -> PathBuf {
     root().join("examples/notes")
