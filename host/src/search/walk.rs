@@ -44,6 +44,33 @@ pub(super) struct Until {
     pub(super) at_most: Instant,
 }
 
+/// Following changes during the second pass.
+struct Following<'a> {
+    poller: &'a mut ChangePoller,
+    until: &'a Until,
+    /// None if the provider does not report changes.
+    next_poll: Option<Instant>,
+}
+
+impl Following<'_> {
+    /// Whether it is time to ask for changes.
+    fn is_due(&self) -> bool {
+        self.next_poll.is_some_and(|next| Instant::now() >= next)
+    }
+
+    /// Whether the listing is to be compared again.
+    fn is_over(&self) -> bool {
+        let now = Instant::now();
+        now >= self.until.at_most || (self.poller.listing_changed && now >= self.until.if_changed)
+    }
+
+    /// A pause that ends when there is something else to do.
+    fn limit(&self, pause: Duration) -> Duration {
+        let next = self.next_poll.unwrap_or(self.until.at_most).min(self.until.at_most);
+        pause.min(next.saturating_duration_since(Instant::now()))
+    }
+}
+
 /// A page of the listing, with what the index has of each resource.
 struct ComparedPage {
     resources: Vec<(Listed, Option<KnownDocument>)>,
@@ -113,7 +140,8 @@ impl Indexer {
         until: &Until,
     ) -> Result<Pass, WalkError> {
         let (mut pass, mut position) = (Pass::default(), Position::default());
-        let mut next_poll = Instant::now();
+        let next_poll = self.reader.plugin.info().watches.then(Instant::now);
+        let mut following = Following { poller, until, next_poll };
         while let Some(page) = self.reader.next_page(&mut position).await.map_err(WalkError::Plugin)? {
             let ComparedPage { resources, has_room } = self.find(id, page).await?;
             let mut batch = self.new_batch();
@@ -126,22 +154,19 @@ impl Indexer {
                     continue;
                 }
                 loop {
-                    let now = Instant::now();
-                    if now >= until.at_most || (poller.listing_changed && now >= until.if_changed) {
+                    if following.is_due() {
+                        // What was read before is older.
+                        self.apply(id, &mut batch, &mut pass.gaps).await?;
+                        self.follow_changes(id, &mut following).await?;
+                    }
+                    if following.is_over() {
                         self.apply(id, &mut batch, &mut pass.gaps).await?;
                         pass.has_more = true;
                         return Ok(pass);
                     }
-                    if self.reader.plugin.info().watches && now >= next_poll {
-                        self.apply(id, &mut batch, &mut pass.gaps).await?;
-                        next_poll = self.poll(id, poller).await?;
-                        // Half of the time, at least, is for the rest of the listing.
-                        next_poll = next_poll.max(later(Instant::now(), now.elapsed()));
-                    }
                     let Err(wait) = self.reader.take_read(&listed.entry) else { break };
                     self.apply(id, &mut batch, &mut pass.gaps).await?;
-                    let next = if self.reader.plugin.info().watches { next_poll } else { until.at_most };
-                    sleep(wait.min(next.min(until.at_most).saturating_duration_since(Instant::now()))).await;
+                    sleep(following.limit(wait)).await;
                 }
                 self.read_into(&mut batch, listed, known, &mut pass.gaps).await;
                 if batch.is_due() {
@@ -151,6 +176,15 @@ impl Indexer {
             self.apply(id, &mut batch, &mut pass.gaps).await?;
         }
         Ok(pass)
+    }
+
+    /// Reads what has changed during the second pass.
+    async fn follow_changes(&self, id: SourceId, following: &mut Following<'_>) -> Result<(), IndexError> {
+        let began = Instant::now();
+        let next = self.poll(id, following.poller).await?;
+        // Half of the time, at least, is for the rest of the listing.
+        following.next_poll = Some(next.max(later(Instant::now(), began.elapsed())));
+        Ok(())
     }
 
     /// Reads the resources that have changed, after those that are gone were removed. What cannot be stored stays changed.
