@@ -243,8 +243,11 @@ impl Indexer {
         match self.reader.read(listed).await {
             Ok(document) => batch.push(Change::Put(Box::new(document))),
             Err(fault) => {
-                self.record_failure(&path, &fault, gaps);
-                // It is listed, so it exists; it is found by what it was until it can be read.
+                // What is gone since it was listed is not missing.
+                if !matches!(fault, Fault::NotFound) {
+                    self.record_failure(&path, &fault, gaps);
+                }
+                // Else it is found by what it was until it can be read.
                 if known.is_some() && !fault.is_transient() {
                     batch.push(Change::Remove(path.as_str().to_owned()));
                 }
