@@ -379,7 +379,9 @@ impl SearchService {
                 let (mount, plugin) = (mount.clone(), running.plugin.clone());
                 sources.insert(id, SearchedSource { mount, plugin, has_lines });
             }
-            if !running.state.status.borrow().has_everything() {
+            // After a damage there is nothing, until the source is opened again.
+            let is_open = running.state.rebuild.load(Ordering::SeqCst) == index.rebuild_count();
+            if !is_open || !running.state.status.borrow().has_everything() {
                 incomplete.push(running.plugin.name().to_owned());
             }
         }

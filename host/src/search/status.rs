@@ -4,7 +4,7 @@
 //! runs in another process. On a full disk that may fail as well; it is repeated with each attempt to index the plugin.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -76,6 +76,13 @@ pub(super) struct Report {
     error: Option<String>,
 }
 
+impl Report {
+    /// The report of a walk that has met everything.
+    pub(super) fn complete(gaps: Gaps) -> Self {
+        Self { is_complete: true, omitted: gaps.omitted, failed: gaps.failed, error: None }
+    }
+}
+
 /// What a walk has met and the index does not have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Gaps {
@@ -88,6 +95,8 @@ pub(super) struct Gaps {
 /// The state of a source that others see.
 pub(super) struct SourceState {
     pub(super) id: Mutex<Option<SourceId>>,
+    /// The number of times that the index had been created anew when the source was opened.
+    pub(super) rebuild: AtomicU64,
     /// Whether the provider has parts of each text, by `?lines=`.
     pub(super) has_lines: AtomicBool,
     pub(super) status: watch::Sender<SearchStatus>,
@@ -96,13 +105,15 @@ pub(super) struct SourceState {
 impl SourceState {
     pub(super) fn new(plugin: &str) -> Arc<Self> {
         let status = SearchStatus { plugin: plugin.to_owned(), ..SearchStatus::default() };
-        Arc::new(Self { id: Mutex::default(), has_lines: AtomicBool::new(false), status: watch::Sender::new(status) })
+        let (rebuild, has_lines) = (AtomicU64::new(0), AtomicBool::new(false));
+        Arc::new(Self { id: Mutex::default(), rebuild, has_lines, status: watch::Sender::new(status) })
     }
 
-    /// The source was found, or created, in the index.
-    pub(super) fn set_open(&self, id: SourceId, size: SourceSize) {
+    /// The source was found, or created, in the index that was created anew so many times.
+    pub(super) fn set_open(&self, id: SourceId, size: SourceSize, rebuild: u64) {
         *self.id.lock() = Some(id);
         self.status.send_modify(|status| status.is_complete = false);
+        self.rebuild.store(rebuild, Ordering::SeqCst);
         self.set_size(size);
     }
 
