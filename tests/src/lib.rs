@@ -35,6 +35,7 @@ mod command;
 mod config;
 mod connection;
 mod dev;
+mod drive;
 mod example;
 mod folder;
 mod git;
@@ -60,6 +61,7 @@ pub use command::{Output, has_user_namespaces, host_command, run, run_on_termina
 pub use config::{ConfigFile, Plugin, Rule, WrittenConfig};
 pub use connection::Connection;
 pub use dev::{DevOnTerminal, DevProject, DevServer};
+pub use drive::DriveServer;
 pub use example::HttpExample;
 pub use folder::Folder;
 pub use git::GitRepo;

@@ -75,21 +75,18 @@ pub(crate) async fn run(options: &Options) {
 fn requests(path: &str) -> [HistoryRequest; 5] {
     let folder = Path::new(path).parent().and_then(Path::to_str).unwrap_or_default();
     let tree = if folder.is_empty() { String::new() } else { format!("/{folder}") };
-    let of = |name: &str, request: BenchRequest, arguments: &[&str]| HistoryRequest {
-        request: BenchRequest { name: name.to_owned(), ..request },
+    let of = |request: BenchRequest, arguments: &[&str]| HistoryRequest {
+        request,
         git: arguments.iter().map(|&argument| argument.to_owned()).collect(),
     };
-    let read = |path: String| BenchRequest::read("", &format!("git://r/{path}"), 200);
+    let read = |name: &str, path: &str| BenchRequest::read(name, &format!("git://r/{path}"), 200);
+    let log = ["log", "-50", "--format=%H%x09%aI%x09%an%x09%s", "HEAD", "--", path];
     [
-        of("first page of the files", BenchRequest::list("", 1000), &["ls-tree", "-r", "HEAD"]),
-        of("tree of a directory", read(format!("tree/HEAD{tree}")), &["ls-tree", &format!("HEAD:{folder}")]),
-        of("a file", read(format!("blob/HEAD/{path}")), &["cat-file", "blob", &format!("HEAD:{path}")]),
-        of("log of 50", read("log/HEAD?limit=50".to_owned()), &["log", "-50", "--format=%H%x09%aI%x09%an%x09%s"]),
-        of(
-            "log of a path",
-            read(format!("log/HEAD?path={path}&limit=50")),
-            &["log", "-50", "--format=%H%x09%aI%x09%an%x09%s", "HEAD", "--", path],
-        ),
+        of(BenchRequest::list("first page of the files", 1000), &["ls-tree", "-r", "HEAD"]),
+        of(read("tree of a directory", &format!("tree/HEAD{tree}")), &["ls-tree", &format!("HEAD:{folder}")]),
+        of(read("a file", &format!("blob/HEAD/{path}")), &["cat-file", "blob", &format!("HEAD:{path}")]),
+        of(read("log of 50", "log/HEAD?limit=50"), &log[..3]),
+        of(read("log of a path", &format!("log/HEAD?path={path}&limit=50")), &log),
     ]
 }
 
