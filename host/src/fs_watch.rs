@@ -5,7 +5,7 @@
 //! | [`FileWatcher`] | single files, wherever their paths lead through links | the config, components, secrets in files |
 //! | [`DirectoryWatcher`] | whole trees | granted directories |
 //!
-//! Both work on [`EventSource`], which drops events of mere access. Neither promises an event for each change: both tell only
+//! Both work on [`EventSource`], which asks for events of changes only, not of opens and reads. Neither promises an event for each change: both tell only
 //! that it is worth looking.
 
 mod directories;

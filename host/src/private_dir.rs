@@ -22,8 +22,10 @@ use std::path::{Path, PathBuf};
 
 use chacha20poly1305::Key;
 use chacha20poly1305::aead::Generate;
+use hmac::{Hmac, KeyInit};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use sha2::Sha256;
 use tempfile::NamedTempFile;
 
 /// The length of a secret in bytes.
@@ -42,10 +44,15 @@ pub enum PrivateError {
     Io(#[from] io::Error),
     /// The directory does not belong to this user only.
     #[error(
-        "expected a directory of this user that nobody else may write to, found {0}; find out who wrote to it, then \
-         `chmod go-w` it, or configure another one"
+        "expected {} to be a directory of this user that nobody else may write to, found {found}; find out who wrote to it, \
+         then `chmod go-w` it, or configure another one", path.display()
     )]
-    Directory(String),
+    Directory {
+        /// The directory, which may be one above that of the file that is wanted.
+        path: PathBuf,
+        /// What it is.
+        found: String,
+    },
     /// The file does not belong to this user only.
     #[error(
         "expected a regular file of this user that nobody else may write to, found {0}; find out who wrote to it, then \
@@ -79,13 +86,15 @@ impl PrivateDir {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let dir = match rustix::fs::open(&path, flags, Mode::empty()) {
             Ok(dir) => File::from(dir),
-            Err(Errno::LOOP | Errno::NOTDIR) => return Err(PrivateError::Directory("a symbolic link".to_owned())),
+            Err(Errno::LOOP | Errno::NOTDIR) => {
+                return Err(PrivateError::Directory { path, found: "a symbolic link".to_owned() });
+            }
             Err(error) => return Err(io::Error::from(error).into()),
         };
         let metadata = dir.metadata()?;
         match is_private(&metadata, GROUP_OTHER_WRITE) {
             true => Ok(Self { path, dir }),
-            false => Err(PrivateError::Directory(describe_file(&metadata))),
+            false => Err(PrivateError::Directory { path, found: describe_file(&metadata) }),
         }
     }
 
@@ -169,6 +178,14 @@ impl PrivateDir {
     }
 }
 
+/// A message authentication code, HMAC-SHA256, with a secret as its key.
+pub(crate) fn mac(secret: &[u8; SECRET_LEN]) -> Hmac<Sha256> {
+    // A shorter key is padded with zeros to a block of the hash function (RFC 2104, section 2).
+    let mut block = hmac::digest::Key::<Hmac<Sha256>>::default();
+    block.iter_mut().zip(secret).for_each(|(byte, key)| *byte = *key);
+    Hmac::new(&block)
+}
+
 /// Generates a secret from the operating system's random numbers.
 pub(crate) fn random_secret() -> [u8; SECRET_LEN] {
     Key::generate().into()
@@ -234,7 +251,11 @@ mod tests {
         let link = parent.path().join("link");
         symlink(dir.path(), &link).unwrap();
         for spelling in [link.clone(), link.join(""), link.join(".")] {
-            assert!(matches!(PrivateDir::open(&spelling), Err(PrivateError::Directory(_))), "{}", spelling.display());
+            assert!(
+                matches!(PrivateDir::open(&spelling), Err(PrivateError::Directory { .. })),
+                "{}",
+                spelling.display()
+            );
         }
     }
 

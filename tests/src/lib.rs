@@ -50,6 +50,7 @@ mod stdio;
 mod template;
 mod terminal;
 mod token_issuer;
+mod token_server;
 mod wat_provider;
 mod wire;
 
@@ -74,6 +75,7 @@ pub use rmcp::model::ProtocolVersion as Revision;
 pub use stdio::{RawStdio, StdioServer};
 pub use template::reserved_expansion;
 pub use token_issuer::{SigningKey, TokenIssuer, sign_hs256, unix_time, unsigned_token};
+pub use token_server::TokenServer;
 pub use wat_provider::{ComponentFile, WatProvider};
 pub use wire::{RpcResponse, initialize_params, initialized_notification, request};
 

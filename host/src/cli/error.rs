@@ -188,12 +188,12 @@ pub(super) enum CliError {
         /// Its type and size.
         kind_and_size: String,
     },
-    /// The response has several resources below the requested one, and only one can be written.
-    #[error("{uri} has {} resources below it in its response, and only one can be written", children.len())]
+    /// The response has the contents of none or several resources below the requested one, and only one can be written.
+    #[error("{uri} has the contents of {} resources in its response, and only one can be written", children.len())]
     Collection {
         /// The requested resource.
         uri: String,
-        /// The resources below it.
+        /// The resources in the response.
         children: Vec<String>,
     },
     /// The address cannot be bound.

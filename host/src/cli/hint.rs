@@ -20,9 +20,11 @@ pub(super) async fn for_read(host: &Host, principal: &Principal, uri: &str, erro
         return Some(hint);
     }
     if host.is_listable(principal, uri).await == Some(true) {
-        return Some(format!("it can be listed: `mcp-host list {}`", escape::line(uri)));
+        // A collection may return one of its resources, which the rules may deny although they allow others.
+        let uri = escape::line(uri);
+        return Some(format!("it can be listed, as far as the rules allow what is in it: `mcp-host list {uri}`"));
     }
-    templates(host, principal, uri).await
+    for_unknown(host, principal, uri, error).await
 }
 
 /// Returns a hint for a URI that could not be listed: read it, if it exists, else the templates of its plugin.
@@ -36,7 +38,7 @@ pub(super) async fn for_list(host: &Host, principal: &Principal, uri: &str, erro
     if host.is_listable(principal, uri).await == Some(false) {
         return Some(format!("it can be read: `mcp-host read {}`", escape::line(uri)));
     }
-    templates(host, principal, uri).await
+    for_unknown(host, principal, uri, error).await
 }
 
 /// Returns a hint for a URI that the rules deny the principal. Whoever runs the command may read the config; for a client such a
@@ -56,8 +58,11 @@ fn is_about_uri(error: &Error) -> bool {
     matches!(error, Error::NotFound { .. } | Error::InvalidRequest { .. })
 }
 
-/// The templates of the plugin whose mount owns the URI.
-async fn templates(host: &Host, principal: &Principal, uri: &str) -> Option<String> {
+/// The templates of the plugin whose mount owns the URI. An invalid request is answered with what is expected already.
+async fn for_unknown(host: &Host, principal: &Principal, uri: &str, error: &Error) -> Option<String> {
+    if !matches!(error, Error::NotFound { .. }) {
+        return None;
+    }
     let (plugin, templates) = host.templates_at(principal, uri, MAX_TEMPLATES).await?;
     if templates.is_empty() {
         return None;

@@ -18,7 +18,7 @@ use super::error::CliError;
 use super::output::{Destination, Output};
 use super::table::{Cell, Table};
 use crate::host::DataDirs;
-use crate::sandbox::keyvalue::admin::{MAX_VALUE_BYTES, PluginBuckets};
+use crate::sandbox::keyvalue::admin::{BucketUsage, MAX_VALUE_BYTES, PluginBuckets};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -103,7 +103,11 @@ impl Args {
         let mut output = context.output();
         match self.command {
             KeyvalueCommand::List { plugin, bucket: None, json, .. } => {
-                list_buckets(&open(context, &plugin)?, json, &mut output)?;
+                let usage = open(context, &plugin)?.usage()?;
+                if usage.is_empty() {
+                    context.messages.note(&format!("the plugin `{plugin}` is granted no bucket (`grants.keyvalue`)"));
+                }
+                list_buckets(&usage, json, &mut output)?;
             }
             KeyvalueCommand::List { plugin, bucket: Some(bucket), prefix, json } => {
                 let buckets = open(context, &plugin)?;
@@ -121,7 +125,12 @@ impl Args {
             }
             KeyvalueCommand::Put { place, key, value, file } => {
                 let buckets = open(context, &place.plugin)?;
-                buckets.put(&place.bucket, key, read_value(value, file)?)?;
+                let is_given = value.is_some() || file.is_some();
+                let value = read_value(value, file)?;
+                if value.is_empty() && !is_given {
+                    context.messages.note("the value is empty: standard input has no bytes");
+                }
+                buckets.put(&place.bucket, key, value)?;
             }
             KeyvalueCommand::Delete { place, keys } => {
                 let deleted = open(context, &place.plugin)?.delete(&place.bucket, keys.clone())?;
@@ -145,8 +154,7 @@ fn open(context: &Context, name: &str) -> Result<PluginBuckets, CliError> {
     Ok(PluginBuckets::new(plugin, &state))
 }
 
-fn list_buckets(buckets: &PluginBuckets, as_json: bool, output: &mut Output<'_>) -> Result<(), CliError> {
-    let usage = buckets.usage()?;
+fn list_buckets(usage: &[BucketUsage], as_json: bool, output: &mut Output<'_>) -> Result<(), CliError> {
     if as_json {
         let buckets: Vec<Value> = usage
             .iter()

@@ -19,6 +19,9 @@ Examples:
   mcp-host new providers/notes --lang go  the last segment is the name
   mcp-host new . --lang rust              write into the current directory";
 
+/// The name of the value: a missing option is named with it.
+const LANGUAGES: &str = "rust|python|typescript|javascript|c|go";
+
 /// Write a project for a provider: sources, SDK, unit test and config
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
@@ -28,7 +31,7 @@ pub(super) struct Args {
     dir: PathBuf,
 
     /// The language
-    #[arg(long, value_name = "LANG")]
+    #[arg(long, value_name = LANGUAGES)]
     lang: Language,
 }
 
@@ -97,6 +100,11 @@ mod tests {
         assert_eq!(directory_name(Path::new("/")), None);
         let here = std::env::current_dir().unwrap();
         assert_eq!(directory_name(Path::new(".")).as_deref(), here.file_name().unwrap().to_str());
+    }
+
+    #[test]
+    fn a_missing_language_is_answered_with_all() {
+        assert_eq!(LANGUAGES.split('|').collect::<Vec<_>>(), Language::ALL.map(Language::as_str));
     }
 
     #[test]

@@ -6,11 +6,14 @@
 //! |---|---|---|
 //! | text | shown, with control characters escaped | the bytes unchanged |
 //! | binary | rejected | the bytes unchanged |
-//! | several formats of the resource | all text, each under its URI and type | the first, which is the preferred one |
-//! | contents of resources below it | the same | rejected, because only one can be written |
+//! | several formats of one resource | all text, each under its URI and type | the first, which is the preferred one |
+//! | contents of several resources below it | the same | rejected, because only one can be written |
+//!
+//! The one resource is the requested one, or the only one in the response, as the newest of a collection is.
 //!
 //! With `--json` it is the MCP result object, everywhere.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use bytesize::ByteSize;
@@ -118,10 +121,12 @@ impl<'a> OutputMode<'a> {
                 }
             }
             Destination::Pipe => {
-                let one = contents.iter().find(|one| one.entry.uri.as_str() == requested_uri);
+                let children: BTreeSet<_> = contents.iter().map(|one| one.entry.uri.as_str()).collect();
+                let is_written = |uri: &str| uri == requested_uri || children.len() == 1;
+                let one = contents.iter().find(|one| is_written(one.entry.uri.as_str()));
                 one.map(Self::Raw).ok_or_else(|| CliError::Collection {
                     uri: requested_uri.to_owned(),
-                    children: contents.iter().map(|one| one.entry.uri.to_string()).collect(),
+                    children: children.into_iter().map(str::to_owned).collect(),
                 })
             }
         }
@@ -222,6 +227,12 @@ mod tests {
         assert!(
             matches!(refused, CliError::Collection { children, .. } if children == ["notes:///x.md", "notes:///y.md"])
         );
+    }
+
+    #[test]
+    fn a_pipe_gets_the_only_resource_of_a_collection_in_its_preferred_format() {
+        let contents = [text("newest.md", "preferred"), blob("newest.md")];
+        assert_eq!(OutputMode::select(&contents, REQUESTED, Destination::Pipe).unwrap(), OutputMode::Raw(&contents[0]));
     }
 
     #[test]

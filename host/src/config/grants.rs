@@ -18,12 +18,14 @@ use super::secret::Secret;
 
 pub use self::dirs::{DirGrant, DirQuota, Mode};
 pub use self::http::{
-    CaBundle, CaBundleError, CredentialError, CredentialName, CredentialValue, DuplicateOrigin, HttpGrant, HttpGrants,
+    AuthorizationGrant, CaBundle, CaBundleError, ClientAuthentication, CredentialError, CredentialName,
+    CredentialValue, DuplicateOrigin, HttpGrant, HttpGrants, OAuth, OAuthClient, ServiceAccountKey,
+    ServiceAccountKeyError,
 };
 pub use self::keyvalue::{BucketKeys, BucketName, BucketNameError, BucketQuota, KeyvalueGrant};
 pub use self::sql::{
-    DatabaseName, DatabaseNameError, SchemaName, SchemaNameError, SqlBytes, SqlConnections, SqlGrant, SqlRows,
-    SqlTimeout, SqlUrl, SqlUrlError,
+    ChannelName, ChannelNameError, DatabaseName, DatabaseNameError, SchemaName, SchemaNameError, SqlBytes,
+    SqlConnections, SqlGrant, SqlRows, SqlTimeout, SqlUrl, SqlUrlError,
 };
 #[cfg(feature = "sql")]
 pub(crate) use self::sql::{client_config, server_port};
@@ -45,6 +47,21 @@ documented! {
         pub keyvalue: BTreeMap<BucketName, KeyvalueGrant>,
         /// SQL databases that it may query, by the name that the provider asks for.
         pub sql: BTreeMap<DatabaseName, SqlGrant>,
+    }
+}
+
+impl Grants {
+    /// The values of secrets, in the order of the config's names. `Debug` shows everything else.
+    #[cfg(feature = "search")]
+    pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
+        let Self { dirs: _, env, http, keyvalue: _, sql } = self;
+        let variables = env.values().map(|value| value.expose().as_str());
+        let headers = http.iter().flat_map(|grant| grant.headers.values()).map(|value| value.expose().as_str());
+        let urls = sql.values().filter_map(|grant| match &grant.url {
+            SqlUrl::Postgresql(url) => Some(url.expose().as_str()),
+            SqlUrl::Sqlite(_) => None,
+        });
+        variables.chain(headers).chain(urls)
     }
 }
 

@@ -1,19 +1,35 @@
 //! Change events of the directory trees that a plugin is granted, as far as the operating system reports them.
 //!
 //! Where it does not (too many directories for inotify, a network file system, a missing directory), changes are only found by
-//! polling at the plugin's interval, and the log says so. After events were lost, or when a granted directory was replaced,
-//! all trees are watched anew.
+//! polling at the plugin's interval, and the log says so.
+//!
+//! All trees are watched anew when a granted directory was replaced, and when events were lost because the kernel's queue was
+//! full: a new directory may be among them. That costs a pass over all directories, so it waits for [`OverflowBackoff`]; until
+//! then the events that still come and the interval find the changes.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use notify::event::ModifyKind;
 use notify::{ErrorKind, Event, EventKind};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::time::{Instant, timeout_at};
 
 use super::event_source::{Depth, EventSource};
 use crate::log_target;
+use crate::throttle::Throttle;
+
+/// The delay between a first overflow and watching anew.
+const MIN_OVERFLOW_DELAY: Duration = Duration::from_secs(1);
+/// The longest delay after further ones.
+const MAX_OVERFLOW_DELAY: Duration = Duration::from_mins(1);
+/// The time without an overflow after which the next one counts as a first.
+const OVERFLOW_MEMORY: Duration = Duration::from_mins(2);
+/// The shortest time between two log lines about overflows.
+const OVERFLOW_LOG_INTERVAL: Duration = Duration::from_mins(1);
 
 /// A watcher of the granted directories of one plugin.
 pub(crate) struct DirectoryWatcher {
@@ -27,8 +43,22 @@ struct FsEvents {
     /// The granted directories.
     roots: Vec<PathBuf>,
     changed: Notify,
-    needs_rewatch: AtomicBool,
+    /// When all of them are to be watched anew.
+    rewatch_at: Mutex<Option<Instant>>,
+    history: Arc<History>,
+}
+
+/// The state that is kept when the directories are watched anew.
+struct History {
     has_warned: AtomicBool,
+    overflow_backoff: Mutex<OverflowBackoff>,
+    overflow_log: Throttle,
+}
+
+/// The delay after an overflow, which doubles with each further one.
+#[derive(Default)]
+struct OverflowBackoff {
+    last: Option<(Instant, Duration)>,
 }
 
 impl DirectoryWatcher {
@@ -36,33 +66,35 @@ impl DirectoryWatcher {
     /// its time.
     pub(crate) async fn watch(plugin: &str, roots: impl Iterator<Item = &Path>, before: Option<Self>) -> Self {
         let roots = roots.map(Path::to_owned).collect();
-        let has_warned = before.is_some_and(|before| before.events.has_warned.load(Ordering::Relaxed));
-        let events = Arc::new(FsEvents::new(plugin, roots, has_warned));
+        let history = before.map_or_else(Arc::default, |before| before.events.history.clone());
+        let events = Arc::new(FsEvents::new(plugin, roots, history));
         let watched = events.clone();
         let watching = tokio::task::spawn_blocking(move || watched.watch()).await;
         Self { events, _source: watching.ok().flatten() }
     }
 
-    /// Waits until something changed.
+    /// Waits until something changed, or until the directories should be watched anew.
     pub(crate) async fn changed(&self) {
-        self.events.changed.notified().await;
+        let changed = self.events.changed.notified();
+        let rewatch_at = *self.events.rewatch_at.lock();
+        match rewatch_at {
+            // Both outcomes lead to a poll.
+            Some(at) => {
+                let _ = timeout_at(at, changed).await;
+            }
+            None => changed.await,
+        }
     }
 
     /// Returns whether they should be watched anew.
     pub(crate) fn needs_rewatch(&self) -> bool {
-        self.events.needs_rewatch.load(Ordering::Relaxed)
+        self.events.rewatch_at.lock().is_some_and(|at| at <= Instant::now())
     }
 }
 
 impl FsEvents {
-    fn new(plugin: &str, roots: Vec<PathBuf>, has_warned: bool) -> Self {
-        Self {
-            plugin: plugin.to_owned(),
-            roots,
-            changed: Notify::new(),
-            needs_rewatch: AtomicBool::new(false),
-            has_warned: AtomicBool::new(has_warned),
-        }
+    fn new(plugin: &str, roots: Vec<PathBuf>, history: Arc<History>) -> Self {
+        Self { plugin: plugin.to_owned(), roots, changed: Notify::new(), rewatch_at: Mutex::new(None), history }
     }
 
     fn watch(self: &Arc<Self>) -> Option<EventSource> {
@@ -76,7 +108,7 @@ impl FsEvents {
             if let Err(error) = source.watch(root, Depth::Tree) {
                 // A missing directory may exist the next time.
                 if !matches!(error.kind, ErrorKind::MaxFilesWatch) {
-                    self.needs_rewatch.store(true, Ordering::Relaxed);
+                    self.rewatch_at_next_poll();
                 }
                 self.warn_once(&error);
             }
@@ -86,14 +118,8 @@ impl FsEvents {
 
     fn on_event(&self, event: notify::Result<Event>) {
         match event {
-            Ok(event) if event.need_rescan() => {
-                tracing::warn!(
-                    target: log_target::WATCH, plugin = self.plugin,
-                    "event queue overflow: events of a granted directory were lost; all of it is rescanned"
-                );
-                self.needs_rewatch.store(true, Ordering::Relaxed);
-            }
-            Ok(event) if self.affects_root(&event) => self.needs_rewatch.store(true, Ordering::Relaxed),
+            Ok(event) if event.need_rescan() => self.on_overflow(),
+            Ok(event) if self.affects_root(&event) => self.rewatch_at_next_poll(),
             Ok(_) => {}
             // Something below changed and is no longer watched.
             Err(error) => self.warn_once(&error),
@@ -107,14 +133,61 @@ impl FsEvents {
         is_going && event.paths.iter().any(|path| self.roots.contains(path))
     }
 
+    fn rewatch_at_next_poll(&self) {
+        *self.rewatch_at.lock() = Some(Instant::now());
+    }
+
+    fn on_overflow(&self) {
+        {
+            let mut rewatch_at = self.rewatch_at.lock();
+            if rewatch_at.is_none() {
+                let now = Instant::now();
+                let delay = self.history.overflow_backoff.lock().delay_after(now);
+                *rewatch_at = now.checked_add(delay);
+            }
+        }
+        if let Some(suppressed) = self.history.overflow_log.record() {
+            tracing::warn!(
+                target: log_target::WATCH, plugin = self.plugin, times = suppressed.saturating_add(1),
+                "event queue overflow: events of a granted directory were lost, and all of it is watched anew. Files below it \
+                 change faster than they are read: grant less of it (of a repository: its `.git`), or raise the sysctl \
+                 `fs.inotify.max_queued_events`"
+            );
+        }
+    }
+
     /// Warns once that some changes are only found by polling.
     fn warn_once(&self, error: &notify::Error) {
-        if !self.has_warned.swap(true, Ordering::Relaxed) {
+        if !self.history.has_warned.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 target: log_target::WATCH, plugin = self.plugin, %error,
                 "some changes of a granted directory are found only by polling (`watch-interval`)"
             );
         }
+    }
+}
+
+impl Default for History {
+    fn default() -> Self {
+        Self {
+            has_warned: AtomicBool::new(false),
+            overflow_backoff: Mutex::default(),
+            overflow_log: Throttle::new(OVERFLOW_LOG_INTERVAL),
+        }
+    }
+}
+
+impl OverflowBackoff {
+    /// Returns the delay after an overflow at that time.
+    fn delay_after(&mut self, now: Instant) -> Duration {
+        let delay = match self.last {
+            Some((last, delay)) if now.saturating_duration_since(last) < OVERFLOW_MEMORY => {
+                delay.saturating_mul(2).min(MAX_OVERFLOW_DELAY)
+            }
+            _ => MIN_OVERFLOW_DELAY,
+        };
+        self.last = Some((now, delay));
+        delay
     }
 }
 
@@ -126,38 +199,63 @@ mod tests {
     use super::*;
 
     fn fs_events() -> FsEvents {
-        FsEvents::new("p", vec!["/data".into()], false)
+        FsEvents::new("p", vec!["/data".into()], Arc::default())
     }
 
     fn is_changed(events: &FsEvents) -> bool {
         events.changed.notified().now_or_never().is_some()
     }
 
+    fn overflow() -> notify::Result<Event> {
+        Ok(Event::new(EventKind::Other).set_flag(Flag::Rescan))
+    }
+
     #[test]
     fn a_change_is_a_change_and_leaves_the_watching_as_it_is() {
         let events = fs_events();
         events.on_event(Ok(Event::new(EventKind::Create(CreateKind::File)).add_path("/data/a".into())));
-        assert!(is_changed(&events) && !events.needs_rewatch.load(Ordering::Relaxed));
+        assert!(is_changed(&events) && events.rewatch_at.lock().is_none());
     }
 
     #[test]
-    fn after_an_overflow_everything_changed_and_is_watched_anew() {
+    fn after_an_overflow_everything_changed_and_is_watched_anew_a_second_later() {
         let events = fs_events();
-        events.on_event(Ok(Event::new(EventKind::Other).set_flag(Flag::Rescan)));
-        assert!(is_changed(&events) && events.needs_rewatch.load(Ordering::Relaxed));
+        let before = Instant::now();
+        events.on_event(overflow());
+        assert!(is_changed(&events));
+        let rewatch_at = *events.rewatch_at.lock();
+        assert!(rewatch_at.is_some_and(|at| at >= before + MIN_OVERFLOW_DELAY), "{rewatch_at:?}");
+        // A further one before that changes nothing.
+        events.on_event(overflow());
+        assert_eq!(*events.rewatch_at.lock(), rewatch_at);
+    }
+
+    #[test]
+    fn when_overflows_recur_everything_is_watched_anew_once_a_minute_at_most() {
+        let mut backoff = OverflowBackoff::default();
+        let mut now = Instant::now();
+        let delays: Vec<_> = (0..9)
+            .map(|_| {
+                let delay = backoff.delay_after(now);
+                now += delay;
+                delay.as_secs()
+            })
+            .collect();
+        assert_eq!(delays, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
+        assert_eq!(backoff.delay_after(now + OVERFLOW_MEMORY), MIN_OVERFLOW_DELAY, "a first one again");
     }
 
     #[test]
     fn a_granted_directory_that_goes_away_is_watched_anew() {
         let events = fs_events();
         events.on_event(Ok(Event::new(EventKind::Remove(RemoveKind::Folder)).add_path("/data".into())));
-        assert!(is_changed(&events) && events.needs_rewatch.load(Ordering::Relaxed));
+        assert!(is_changed(&events) && events.rewatch_at.lock().is_some());
     }
 
     #[test]
     fn at_the_limit_of_inotify_what_was_noticed_counts_and_the_interval_does_the_rest() {
         let events = fs_events();
         events.on_event(Err(notify::Error::new(ErrorKind::MaxFilesWatch)));
-        assert!(is_changed(&events) && events.has_warned.load(Ordering::Relaxed));
+        assert!(is_changed(&events) && events.history.has_warned.load(Ordering::Relaxed));
     }
 }

@@ -1,8 +1,11 @@
 //! Events of the operating system about paths: one watcher of the crate `notify`.
+//!
+//! The kernel is asked for changes only. With opens and reads, everybody who builds or searches in a watched tree would
+//! fill the event queue, and so would the guests that read it after each event.
 
 use std::path::Path;
 
-use notify::{Event, RecommendedWatcher, RecursiveMode, Watcher};
+use notify::{Config, Event, EventKindMask, RecommendedWatcher, RecursiveMode, Watcher};
 
 /// A source of events, which ends when it is dropped.
 pub(crate) struct EventSource(RecommendedWatcher);
@@ -17,14 +20,10 @@ pub(crate) enum Depth {
 }
 
 impl EventSource {
-    /// Calls `handler` for each event that is more than an access. An error means that events were lost.
+    /// Calls `handler` for each event of a change: creation, removal, rename, data or metadata. An error means that events
+    /// were lost.
     pub(crate) fn new(handler: impl Fn(notify::Result<Event>) + Send + 'static) -> notify::Result<Self> {
-        let watcher = notify::recommended_watcher(move |event: notify::Result<Event>| {
-            if !event.as_ref().is_ok_and(|event| event.kind.is_access()) {
-                handler(event);
-            }
-        });
-        watcher.map(Self)
+        RecommendedWatcher::new(handler, Config::default().with_event_kinds(EventKindMask::CORE)).map(Self)
     }
 
     /// Watches a directory. A large tree takes its time.
@@ -44,21 +43,60 @@ impl EventSource {
 
 #[cfg(test)]
 mod tests {
+    use std::fs::{self, File};
     use std::sync::mpsc;
     use std::time::Duration;
 
     use super::*;
 
+    const TIMEOUT: Duration = Duration::from_secs(60);
+
     #[test]
     fn reading_a_file_is_no_change() {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("a"), "one").unwrap();
+        fs::write(dir.path().join("a"), "one").unwrap();
         let (sender, events) = mpsc::channel();
         let mut source = EventSource::new(move |event| sender.send(event).unwrap()).unwrap();
         source.watch(dir.path(), Depth::Tree).unwrap();
-        std::fs::read(dir.path().join("a")).unwrap();
-        std::fs::write(dir.path().join("b"), "two").unwrap();
-        let event = events.recv_timeout(Duration::from_secs(60)).unwrap().unwrap();
+        fs::read(dir.path().join("a")).unwrap();
+        fs::write(dir.path().join("b"), "two").unwrap();
+        let event = events.recv_timeout(TIMEOUT).unwrap().unwrap();
         assert!(event.paths.iter().all(|path| path.ends_with("b")), "{event:?}");
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn however_many_files_others_open_and_read_the_event_queue_does_not_overflow() {
+        let queue = fs::read_to_string("/proc/sys/fs/inotify/max_queued_events").unwrap();
+        let queue: usize = queue.trim().parse().unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        let read = ["a", "b"].map(|name| dir.path().join(name));
+        for file in &read {
+            fs::write(file, "one").unwrap();
+        }
+        // The handler is stuck in the first event, so the kernel queues all that follow.
+        let (is_called, called) = mpsc::channel();
+        let (release, released) = mpsc::channel::<()>();
+        let mut source = EventSource::new(move |event| {
+            let _ = is_called.send(event);
+            let _ = released.recv_timeout(TIMEOUT);
+        })
+        .unwrap();
+        source.watch(dir.path(), Depth::Tree).unwrap();
+        fs::write(dir.path().join("first"), "").unwrap();
+        called.recv_timeout(TIMEOUT).unwrap().unwrap();
+        // Alternately, since the kernel merges equal events.
+        for file in read.iter().cycle().take(queue) {
+            File::open(file).unwrap();
+        }
+        fs::remove_file(dir.path().join("first")).unwrap();
+        drop(release);
+        loop {
+            let event = called.recv_timeout(TIMEOUT).unwrap().unwrap();
+            assert!(!event.need_rescan(), "events were lost");
+            if event.kind.is_remove() {
+                break;
+            }
+        }
     }
 }

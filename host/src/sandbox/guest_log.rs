@@ -11,7 +11,8 @@
 //! | one message | its first [`MAX_MESSAGE`] bytes and [`MAX_LINES`] lines are read |
 //! | dropped lines | the rest of a message is dropped in one step, with the first line that exceeds the allowance |
 //!
-//! One line per [`LOG_INTERVAL`] reports how much was dropped.
+//! One line per [`LOG_INTERVAL`] reports how much was dropped. A warning that repeats is logged once for a time ([`repeats`]),
+//! except for the author of a provider, who wants to see each.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -27,9 +28,11 @@ use crate::text::prefix;
 use crate::throttle::Throttle;
 
 mod last_lines;
+mod repeats;
 mod stream;
 
 use self::last_lines::LastLines;
+use self::repeats::Repeats;
 pub(crate) use self::stream::GuestStreams;
 
 /// The bytes of one line that are kept.
@@ -56,6 +59,7 @@ pub(crate) struct GuestLog {
     dropped_bytes: AtomicU64,
     /// What was written last on standard error, if that is kept.
     last_errors: Option<LastLines>,
+    repeats: Repeats,
 }
 
 impl GuestLog {
@@ -75,7 +79,15 @@ impl GuestLog {
         let bytes_per_minute = NonZeroU32::new(bytes_per_minute).unwrap_or(NonZeroU32::MIN);
         let allowance = RateLimiter::direct(Quota::per_minute(bytes_per_minute));
         let (dropped, dropped_bytes) = (Throttle::new(LOG_INTERVAL), AtomicU64::new(0));
-        Self { plugin, bytes_per_minute, limiter: allowance, dropped, dropped_bytes, last_errors: None }
+        Self {
+            plugin,
+            bytes_per_minute,
+            limiter: allowance,
+            dropped,
+            dropped_bytes,
+            last_errors: None,
+            repeats: Repeats::default(),
+        }
     }
 
     /// Takes the last lines of standard error since this was called last, escaped and bounded; none if they are not kept.
@@ -91,8 +103,20 @@ impl GuestLog {
         self.message(Level::Warn, "", lines);
     }
 
+    /// Logs a message of `wasi:logging`. A warning that repeats is logged once for a time, with the number of times.
+    pub(crate) fn guest_message(&self, level: Level, context: &str, message: &str) {
+        if level != Level::Warn || self.last_errors.is_some() || !is_enabled(level) {
+            return self.message(level, context, message);
+        }
+        match self.repeats.record(context, prefix(message, MAX_MESSAGE)) {
+            Some(1) => self.message(level, context, message),
+            Some(times) => self.message(level, context, &format!("{message} ({times} times)")),
+            None => {}
+        }
+    }
+
     /// Logs the lines of a message, as far as the allowance goes.
-    pub(crate) fn message(&self, level: Level, context: &str, message: &str) {
+    fn message(&self, level: Level, context: &str, message: &str) {
         if !is_enabled(level) {
             return;
         }

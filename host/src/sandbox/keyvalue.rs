@@ -172,7 +172,10 @@ impl Keyvalue {
                 denied.insert(name.to_owned());
             }
         }
-        self.log_refusal(bucket.ok_or_else(|| StoreError::NotGranted(name.to_owned())))
+        self.log_refusal(bucket.ok_or_else(|| StoreError::NotGranted {
+            name: name.to_owned(),
+            granted: self.granted.keys().map(ToString::to_string).collect(),
+        }))
     }
 
     /// Returns the names of buckets that were opened and are not granted.

@@ -61,7 +61,7 @@ impl WasiView for GuestState {
 
 impl logging::Host for GuestState {
     fn log(&mut self, level: Level, context: String, message: String) -> wasmtime::Result<()> {
-        self.log.message(level, &context, &message);
+        self.log.guest_message(level, &context, &message);
         Ok(())
     }
 }

@@ -11,6 +11,9 @@
 //! Each subscription requests a poll, so clients could request polls continuously. So a poll that took longer than
 //! [`QUICK_POLL`] is followed by a pause of the same duration, up to [`MAX_POLL_PAUSE`], regardless of who requests the next
 //! one; and while a provider is failing, subscriptions cause at most one poll per [`MAX_POLL_PAUSE`].
+//!
+//! A build in a granted directory is a continuous stream of events. After them the pause is [`EVENT_PAUSE_FACTOR`] times the
+//! duration of the last poll, so they cause polls for at most a fifth of the time.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,7 +26,7 @@ use super::groups::PathGroups;
 use super::notify::BATCH_SIZE;
 use super::state::{PollOutcome, WatcherState};
 use crate::fs_watch::DirectoryWatcher;
-use crate::plugin::{Fault, WatchedChanges};
+use crate::plugin::{DatabaseNotifications, Fault, WatchedChanges};
 use crate::uri::{Path, Uri};
 
 /// The bounds of a provider's hint, unless the interval of the config lies outside of them.
@@ -33,7 +36,7 @@ const MAX_POLL_INTERVAL: Duration = Duration::from_mins(5);
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
 /// The longest time for which a plugin without subscribers is still watched.
 const MAX_LINGER: Duration = Duration::from_secs(2);
-/// The debounce time of file system events: a poll starts this long after the first event of a burst, and covers the
+/// The debounce time of file system events and of notifications of databases: a poll starts this long after the first event of a burst, and covers the
 /// whole burst.
 const DEBOUNCE: Duration = Duration::from_millis(50);
 
@@ -41,6 +44,8 @@ const DEBOUNCE: Duration = Duration::from_millis(50);
 const QUICK_POLL: Duration = Duration::from_millis(5);
 /// The longest pause after a poll before a new subscription causes the next.
 const MAX_POLL_PAUSE: Duration = Duration::from_secs(1);
+/// The pause between a poll and the next that an event causes, in durations of the first.
+const EVENT_PAUSE_FACTOR: u32 = 4;
 
 /// The longest time after a failed poll at which subscribers retry, which requests another poll.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(5);
@@ -68,11 +73,12 @@ impl Poller {
 
     pub(super) async fn run(mut self) {
         let mut directories: Option<DirectoryWatcher> = None;
+        let mut databases: Option<DatabaseNotifications> = None;
         loop {
             let requested = self.state.requested_polls.load(Ordering::SeqCst);
             let Some(watched) = self.watched_paths().await else {
                 // Watching ends before the plugin is reported as idle.
-                directories = None;
+                (directories, databases) = (None, None);
                 self.go_idle(requested);
                 self.state.wake.notified().await;
                 continue;
@@ -85,20 +91,29 @@ impl Poller {
                     DirectoryWatcher::watch(plugin.name(), plugin.granted_directories(), before).await
                 }
             };
+            let notifications = databases.get_or_insert_with(|| self.state.plugin.listen_to_databases());
             let began = Instant::now();
             self.groups.set_watched(watched);
             let pause = self.poll_once(requested).await;
-            let min_pause = match began.elapsed() {
+            let took = began.elapsed();
+            let min_pause = match took {
                 _ if self.failures > 0 => pause.min(MAX_POLL_PAUSE),
                 took if took > QUICK_POLL => took.min(MAX_POLL_PAUSE),
                 _ => Duration::ZERO,
+            };
+            let event_pause = sleep(took.saturating_mul(EVENT_PAUSE_FACTOR));
+            let after_event = async {
+                events.changed().await;
+                tokio::join!(sleep(DEBOUNCE), event_pause);
             };
             tokio::select! {
                 () = sleep(pause) => {}
                 () = async { tokio::join!(self.state.wake.notified(), sleep(min_pause)); } => {}
                 () = self.state.unwatched.notified() => self.linger().await,
                 // Events do not shorten the back-off of a failing provider.
-                () = events.changed(), if self.failures == 0 => sleep(DEBOUNCE.max(min_pause)).await,
+                () = after_event, if self.failures == 0 => {}
+                // A notification may tell that the database is back, which is why the provider failed.
+                () = notifications.received() => sleep(DEBOUNCE.max(min_pause)).await,
             }
             directories = Some(events);
         }

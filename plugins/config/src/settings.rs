@@ -56,15 +56,19 @@ impl Settings {
         }
         let layers = texts(config, "layers")?;
         if layers.len() > MAX_LAYERS {
-            return Err(invalid("layers", &format!("at most {MAX_LAYERS} files"), &layers.len()));
+            return Err(invalid("layers", &format!("at most {MAX_LAYERS} files"), layers.len()));
         }
         let formats = formats(config)?;
         if let Some(unknown) = layers.iter().find(|names| formats.of(folder::last_name(names)).is_none()) {
-            return Err(invalid("layers", "files of a known format, by name or by the config key `formats`", unknown));
+            return Err(invalid(
+                "layers",
+                "files of a known format, by name or by the config key `formats`",
+                unknown.as_str(),
+            ));
         }
         let separator = config.get("env-separator").unwrap_or(DEFAULT_SEPARATOR);
         if separator.is_empty() {
-            return Err(invalid("env-separator", "a text that is not empty", &separator));
+            return Err(invalid("env-separator", "a text that is not empty", separator));
         }
         let naming = config.get("env-prefix").map(|prefix| Naming::new(prefix, separator));
         let max_file = config.parse::<ByteSize>("max-file")?.unwrap_or(DEFAULT_MAX_FILE).as_u64();
@@ -83,27 +87,27 @@ impl Settings {
     }
 }
 
-fn invalid(key: &str, expected: &str, found: &dyn std::fmt::Debug) -> Failure {
-    Failure::internal(format!("config key `{key}`: expected {expected}, found {found:?}"))
+fn invalid(key: &str, expected: &str, found: impl Into<Value>) -> Failure {
+    Failure::internal(format!("config key `{key}`: expected {expected}, found {}", found.into()))
 }
 
 fn table(config: &Config, key: &str) -> Result<Option<Map<String, Value>>> {
     match config.json(key)? {
         None => Ok(None),
         Some(Value::Object(table)) => Ok(Some(table)),
-        Some(other) => Err(invalid(key, "a table", &other)),
+        Some(other) => Err(invalid(key, "a table", other)),
     }
 }
 
 fn texts(config: &Config, key: &str) -> Result<Vec<String>> {
     let Some(value) = config.json(key)? else { return Ok(Vec::new()) };
-    let expected = |found: &dyn std::fmt::Debug| invalid(key, "a list of strings", found);
-    let Value::Array(items) = value else { return Err(expected(&value)) };
+    let expected = |found: Value| invalid(key, "a list of strings", found);
+    let Value::Array(items) = value else { return Err(expected(value)) };
     items
         .into_iter()
         .map(|item| match item {
             Value::String(text) => Ok(text),
-            other => Err(expected(&other)),
+            other => Err(expected(other)),
         })
         .collect()
 }
@@ -111,7 +115,8 @@ fn texts(config: &Config, key: &str) -> Result<Vec<String>> {
 fn formats(config: &Config) -> Result<Formats> {
     let mut formats = Formats::default();
     for (name, format) in table(config, "formats")?.unwrap_or_default() {
-        let expected = || invalid("formats", &format!("one of {} for `{name}`", Format::NAMES.join(", ")), &format);
+        let expected =
+            || invalid("formats", &format!("one of {} for `{name}`", Format::NAMES.join(", ")), format.clone());
         formats.add(name.clone(), format.as_str().and_then(Format::from_name).ok_or_else(expected)?);
     }
     Ok(formats)

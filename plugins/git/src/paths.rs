@@ -5,7 +5,7 @@
 //! | `blob/{rev}/{+path}` | a file, link or submodule |
 //! | `tree/{rev}` and `tree/{rev}/{+path}` | a directory |
 //! | `commit/{rev}` | a commit with its diff |
-//! | `log/{rev}{?path,limit,follow}` | the history of a revision or a range, or the part that changed a path |
+//! | `log/{rev}{?path,limit,skip,follow}` | the history of a revision or a range, or the part that changed a path |
 //! | `diff/{a}..{b}{?path}` | the differences of two revisions |
 //! | `blame/{rev}/{+path}{?lines}` | the commits that the lines of a file come from |
 //! | `refs{?after}` | all branches and tags, or those after one |
@@ -13,6 +13,7 @@
 //! A revision is one segment, so slashes in branch names are percent-encoded; those in file paths are not.
 
 use bstr::{BStr, BString, ByteSlice};
+use gix_hash::ObjectId;
 use mcp_provider::{Failure, Result, path};
 
 /// The template of files. The other templates follow.
@@ -22,7 +23,7 @@ pub(crate) const TREE: &str = "tree/{rev}/{+path}";
 /// The template of commits.
 pub(crate) const COMMIT: &str = "commit/{rev}";
 /// The template of histories.
-pub(crate) const LOG: &str = "log/{rev}{?path,limit,follow}";
+pub(crate) const LOG: &str = "log/{rev}{?path,limit,skip,follow}";
 /// The template of differences.
 pub(crate) const DIFF: &str = "diff/{a}..{b}{?path}";
 /// The template of the origins of lines.
@@ -33,6 +34,9 @@ const DEFAULT_LOG_LIMIT: usize = 50;
 
 /// The maximum number of commits in a log.
 const MAX_LOG_LIMIT: usize = 1000;
+
+/// The maximum number of commits that a log skips: as many as one response visits.
+const MAX_LOG_SKIP: usize = 200_000;
 
 /// A parsed path.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -64,8 +68,8 @@ pub(crate) enum Address {
         rev: BString,
         /// The path whose changes are shown; `None` shows all commits.
         path: Option<BString>,
-        /// The maximum number of commits.
-        limit: usize,
+        /// Which of its commits are shown.
+        range: LogRange,
         /// Whether renames of the file at the path are followed.
         follow: bool,
     },
@@ -122,8 +126,8 @@ impl Address {
                     Some((since, rev)) => (Some(since), rev),
                     None => (None, revision(rest)?),
                 };
-                let LogQuery { path, limit, follow } = LogQuery::parse(query.unwrap_or_default())?;
-                return Ok(Self::Log { since, rev, path, limit, follow });
+                let LogQuery { path, range, follow } = LogQuery::parse(query.unwrap_or_default())?;
+                return Ok(Self::Log { since, rev, path, range, follow });
             }
             "diff" => {
                 let Some((before, after)) = range(rest)? else {
@@ -159,6 +163,28 @@ impl Address {
             Self::Refs { .. } => (None, None),
         };
         one.into_iter().chain(two).map(|rev| rev.as_bstr())
+    }
+}
+
+/// Some of the commits of a history.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct LogRange {
+    /// The number of commits before the first that is shown.
+    pub(crate) skip: usize,
+    /// The maximum number of commits that are shown.
+    pub(crate) limit: usize,
+}
+
+impl Default for LogRange {
+    fn default() -> Self {
+        Self { skip: 0, limit: DEFAULT_LOG_LIMIT }
+    }
+}
+
+impl LogRange {
+    /// Returns the commits that follow.
+    fn next(self) -> Self {
+        Self { skip: self.skip.saturating_add(self.limit), ..self }
     }
 }
 
@@ -240,22 +266,30 @@ fn range(segment: &str) -> Result<Option<(BString, BString)>> {
 /// The query of a history.
 struct LogQuery {
     path: Option<BString>,
-    limit: usize,
+    range: LogRange,
     follow: bool,
 }
 
 impl LogQuery {
     fn parse(query: &str) -> Result<Self> {
-        let mut parsed = Self { path: None, limit: DEFAULT_LOG_LIMIT, follow: false };
+        let mut parsed = Self { path: None, range: LogRange::default(), follow: false };
         for part in query.split('&').filter(|part| !part.is_empty()) {
             match part.split_once('=') {
-                Some(("path" | "limit" | "follow", "")) => {}
+                Some(("path" | "limit" | "skip" | "follow", "")) => {}
                 Some(("path", value)) => parsed.path = Some(decode_query_path(value)?),
                 Some(("limit", value)) => match value.parse() {
-                    Ok(number @ 1..=MAX_LOG_LIMIT) => parsed.limit = number,
+                    Ok(number @ 1..=MAX_LOG_LIMIT) => parsed.range.limit = number,
                     _ => {
                         return Err(Failure::invalid(format!(
                             "expected a limit from 1 to {MAX_LOG_LIMIT}, found {value:?}"
+                        )));
+                    }
+                },
+                Some(("skip", value)) => match value.parse() {
+                    Ok(number @ 0..=MAX_LOG_SKIP) => parsed.range.skip = number,
+                    _ => {
+                        return Err(Failure::invalid(format!(
+                            "expected a number of skipped commits from 0 to {MAX_LOG_SKIP}, found {value:?}"
                         )));
                     }
                 },
@@ -263,7 +297,7 @@ impl LogQuery {
                 Some(("follow", "false")) => parsed.follow = false,
                 _ => {
                     return Err(Failure::invalid(format!(
-                        "expected `path=`, `limit=` or `follow=true` in the query, found {part:?}"
+                        "expected `path=`, `limit=`, `skip=` or `follow=true` in the query, found {part:?}"
                     )));
                 }
             }
@@ -283,9 +317,29 @@ fn diff_query(query: &str) -> Result<Option<BString>> {
     }
 }
 
+/// Builds the path of the commits that follow some of a history; `None` if they are out of reach. `history` are the ids
+/// of the commit and of the one whose history is left out: they do not move, as a branch does.
+pub(crate) fn log_after(
+    history: (&ObjectId, Option<&ObjectId>),
+    path: Option<&BStr>,
+    shown: LogRange,
+    follow: bool,
+) -> Option<String> {
+    let LogRange { skip, limit } = shown.next();
+    let (commit, since) = history;
+    let rev = since.map_or_else(|| commit.to_string(), |since| format!("{since}..{commit}"));
+    let path = path.map(|path| format!("path={}&", encode_query_value(path))).unwrap_or_default();
+    let follow = if follow { "&follow=true" } else { "" };
+    (skip <= MAX_LOG_SKIP).then(|| format!("log/{rev}?{path}limit={limit}&skip={skip}{follow}"))
+}
+
 /// Builds the path of the refs after one.
 pub(crate) fn refs_after(name: &BStr) -> String {
-    format!("refs?after={}", path::encode_segment(name).replace('&', "%26").replace('=', "%3D"))
+    format!("refs?after={}", encode_query_value(name))
+}
+
+fn encode_query_value(value: &BStr) -> String {
+    path::encode_segment(value).replace('&', "%26").replace('=', "%3D")
 }
 
 fn refs_query(query: &str) -> Result<BString> {
@@ -316,7 +370,10 @@ mod tests {
     fn each_family_is_recognized() {
         let (rev, path) = (BString::from("feature/x"), BString::from("a b/c"));
         let parse = |path: &str| Address::parse(path).unwrap();
-        let log = |path, limit| Address::Log { since: None, rev: rev.clone(), path, limit, follow: false };
+        let log = |path, limit| {
+            let range = LogRange { skip: 0, limit };
+            Address::Log { since: None, rev: rev.clone(), path, range, follow: false }
+        };
         assert_eq!(parse("blob/feature%2Fx/a%20b/c"), Address::Blob { rev: rev.clone(), path: path.clone() });
         assert_eq!(parse("tree/feature%2Fx/a%20b/c"), Address::Tree { rev: rev.clone(), path: path.clone() });
         assert_eq!(parse("commit/feature%2Fx"), Address::Commit { rev: rev.clone() });
@@ -340,7 +397,8 @@ mod tests {
             let (before, after) = (BString::from(before), BString::from(after));
             let diff = Address::Diff { before: before.clone(), after: after.clone(), path: Some("a/b".into()) };
             assert_eq!(parse(&format!("diff/{path}?path=a%2Fb")), diff);
-            let log = Address::Log { since: Some(before), rev: after, path: None, limit: 50, follow: false };
+            let range = LogRange::default();
+            let log = Address::Log { since: Some(before), rev: after, path: None, range, follow: false };
             assert_eq!(parse(&format!("log/{path}")), log);
         }
         assert_eq!(parse("log/a..b").revs().collect::<Vec<_>>(), ["b", "a"]);
@@ -391,7 +449,8 @@ mod tests {
         for path in [
             "blob/main/a?x=1",
             "tree/main?limit=1",
-            "log/main?skip=1",
+            "log/main?skip=-1",
+            "log/main?skip=200001",
             "log/main?limit=0",
             "log/main?limit=1001",
             "log/main?follow=true",

@@ -88,7 +88,7 @@ impl Provider for Git {
                 .description(format!(
                     "Its commits, newest first, one per line: id, date, author, subject. {rev}, or a range `v1..v2`; with \
                      `path`, those that changed it, and with `follow=true` also under the former names of that file; \
-                     `limit` is the number of commits, 50 by default and at most 1000."
+                     `limit` is the number of commits, 50 by default and at most 1000, after the first `skip`."
                 ))
                 .mime_type("text/plain"),
             Template::new(paths::DIFF, "diff")

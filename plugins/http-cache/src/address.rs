@@ -110,6 +110,12 @@ impl Address {
         &self.authority
     }
 
+    /// Returns whether it is requested with TLS at another port than the usual one, as a server on a developer's machine may be by
+    /// mistake.
+    pub(crate) fn is_tls_at_own_port(&self) -> bool {
+        !self.is_plain && self.authority.rsplit(':').next().is_some_and(|port| port.parse::<u16>().is_ok())
+    }
+
     /// Returns the programmatic name: the last segment of the path, or the host.
     pub(crate) fn name(&self) -> String {
         let (path, _) = path::split_query(&self.rest);
@@ -207,6 +213,19 @@ mod tests {
             ("plain.example/x", "http://plain.example/x"),
         ] {
             assert_eq!(url(path).as_deref(), Some(expected), "{path}");
+        }
+    }
+
+    #[test]
+    fn tls_at_a_port_of_its_own_is_told_from_the_usual_one_and_from_plain_http() {
+        for (path, expected) in [
+            ("docs.rs:8443/a", true),
+            ("[::1]:9/a", true),
+            ("docs.rs/a", false),
+            ("[::1]/a", false),
+            ("127.0.0.1:8080/a", false),
+        ] {
+            assert_eq!(parse(path).unwrap().is_tls_at_own_port(), expected, "{path}");
         }
     }
 

@@ -69,6 +69,10 @@ pub(crate) fn label_names(
     selector: Option<&str>,
     most: usize,
 ) -> Result<Beginning<String>> {
+    // A server that decodes `%2F` before it routes would resolve them to another endpoint.
+    if label.split('/').any(|segment| matches!(segment, "." | "..")) {
+        return Err(Failure::invalid("expected the name of a label without `.` and `..` between slashes"));
+    }
     let endpoint = format!("label/{}/values", encode(label));
     // Servers since 2.55 send no more than they are asked for.
     let limit = most.saturating_add(1).to_string();

@@ -4,6 +4,7 @@ use crate::duration;
 use bytesize::ByteSize;
 use mcp_provider::{Config, Failure, Result};
 use serde::Deserialize;
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -49,17 +50,10 @@ pub(crate) struct SavedQuery {
     pub(crate) step: Option<Duration>,
 }
 
-/// A query as it is written: its PromQL alone, or a table.
-#[derive(Deserialize)]
-#[serde(untagged)]
-enum WrittenQuery {
-    Alone(String),
-    Table(WrittenTable),
-}
-
+/// A query as it is written in a table.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenTable {
+struct WrittenQuery {
     query: String,
     title: Option<String>,
     description: Option<String>,
@@ -109,13 +103,17 @@ fn url(text: &str) -> Result<String> {
 /// Parses the saved queries.
 fn queries(config: &Config) -> Result<BTreeMap<String, SavedQuery>> {
     let Some(table) = config.json("queries")? else { return Ok(BTreeMap::new()) };
-    let written: BTreeMap<String, WrittenQuery> = serde_json::from_value(table).map_err(|error| {
-        fault("queries", "a table of queries, each a PromQL text or a table with `query`", &error.to_string())
-    })?;
-    if written.len() > MAX_QUERIES {
-        return Err(fault("queries", &format!("at most {MAX_QUERIES} queries"), &written.len().to_string()));
+    let Value::Object(table) = table else {
+        return Err(fault(
+            "queries",
+            "a table of queries, each a PromQL text or a table with `query`",
+            &table.to_string(),
+        ));
+    };
+    if table.len() > MAX_QUERIES {
+        return Err(fault("queries", &format!("at most {MAX_QUERIES} queries"), &table.len().to_string()));
     }
-    written.into_iter().map(|(name, query)| Ok((checked_name(&name)?, saved(&name, query)?))).collect()
+    table.into_iter().map(|(name, query)| Ok((checked_name(&name)?, saved(&name, query)?))).collect()
 }
 
 /// Returns a name if it can be a segment of a path.
@@ -126,10 +124,15 @@ fn checked_name(name: &str) -> Result<String> {
     Ok(name.to_owned())
 }
 
-fn saved(name: &str, written: WrittenQuery) -> Result<SavedQuery> {
-    let table = match written {
-        WrittenQuery::Alone(query) => return Ok(SavedQuery { query, ..SavedQuery::default() }),
-        WrittenQuery::Table(table) => table,
+/// Parses a query: its PromQL alone, or a table.
+fn saved(name: &str, written: Value) -> Result<SavedQuery> {
+    let table: WrittenQuery = match written {
+        Value::String(query) => return Ok(SavedQuery { query, ..SavedQuery::default() }),
+        Value::Object(_) => serde_json::from_value(written)
+            .map_err(|error| Failure::internal(format!("config key `queries.{name}`: {error}")))?,
+        other => {
+            return Err(fault(&format!("queries.{name}"), "a PromQL text or a table with `query`", &other.to_string()));
+        }
     };
     let key = |key: &str| format!("queries.{name}.{key}");
     let duration = |name: &str, text: Option<String>| {
@@ -176,6 +179,18 @@ mod tests {
             (errors.title.as_deref(), errors.range, errors.step),
             (Some("Errors"), Some(Duration::from_secs(21_600)), Some(Duration::from_secs(60)))
         );
+    }
+
+    #[test]
+    fn a_mistake_in_one_query_names_that_query_and_what_is_wrong_with_it() {
+        for (query, expected) in [
+            (r#"{"query":"up","rnage":"1h"}"#, "unknown field `rnage`, expected one of `query`, `title`"),
+            (r#"{"title":"Up"}"#, "missing field `query`"),
+            ("5", "expected a PromQL text or a table with `query`, found \"5\""),
+        ] {
+            let fault = parse(&[("queries", &format!(r#"{{"up":"up","errors":{query}}}"#))]).unwrap_err().to_string();
+            assert!(fault.starts_with(&format!("internal: config key `queries.errors`: {expected}")), "{fault}");
+        }
     }
 
     #[test]

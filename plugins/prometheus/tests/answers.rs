@@ -257,6 +257,10 @@ fn what_has_no_series_is_a_table_without_rows_and_an_unknown_metric_is_not_found
     assert_eq!(server.read("metric/nothing"), Err(Failure::NotFound));
     server.answer("label/nothing/values", 200, &success("[]"));
     assert_eq!(server.read("label/nothing"), Err(Failure::NotFound));
+    // Not sent: a server that decodes `%2F` before it routes would take it for another endpoint.
+    for label in ["..%2F..%2Fadmin%2Ftsdb", "%2E%2E", "a%2F."] {
+        assert!(matches!(server.read(&format!("label/{label}")), Err(Failure::InvalidRequest(_))), "{label}");
+    }
 }
 
 #[test]

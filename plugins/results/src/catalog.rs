@@ -15,10 +15,13 @@ use crate::settings::Settings;
 use folder::{Folder, Found, Item, WalkBudget};
 use mcp_provider::{Failure, Result, log};
 use std::collections::BTreeMap;
-use std::time::SystemTime;
+use std::time::{Duration, SystemTime};
 
 /// The maximum number of results in a directory.
 const MAX_RESULTS: usize = 20_000;
+
+/// The age of metadata up to which their result may still be in the middle of being replaced.
+const REPLACEMENT_TIME: Duration = Duration::from_secs(60);
 
 /// The suffix of metadata files.
 const METADATA: &str = ".meta.json";
@@ -81,7 +84,7 @@ impl Catalog {
         let files = content_files(folder)?;
         let mut results = BTreeMap::new();
         for (id, found) in &files.metadata {
-            let Some(result) = published(folder, id, found, &files) else { continue };
+            let Some(result) = published(folder, id, found, &files, now) else { continue };
             results.insert(id.clone(), result);
         }
         supersede(&mut results);
@@ -130,7 +133,7 @@ fn content_files(folder: &Folder) -> Result<Files> {
     while let Some(found) = walk.next_found()? {
         if let Some(id) = found.names.strip_suffix(METADATA) {
             if !is_valid(id) {
-                log::debug!("{:?} omitted: expected an id that does not begin with `latest` or `by/`", found.names);
+                log::warn!("{:?} omitted: expected an id that does not begin with `latest` or `by/`", found.names);
                 continue;
             }
             files.metadata.insert(id.to_owned(), found);
@@ -153,42 +156,50 @@ fn is_valid(id: &str) -> bool {
     !folder::last_name(id).is_empty() && !is_reserved(id)
 }
 
-/// Returns a result if it is published and complete. Why it is not is logged.
-fn published(folder: &Folder, id: &str, found: &Found, files: &Files) -> Option<Published> {
+/// Returns a result if it is published and complete. Why it is not is logged as a warning: the host logs one that repeats in each
+/// call once.
+fn published(folder: &Folder, id: &str, found: &Found, files: &Files, now: SystemTime) -> Option<Published> {
     let of_result = TYPES.iter().enumerate().filter_map(|(number, (extension, mime_type))| {
         let found = files.contents.get(&(id.to_owned(), number))?;
         Some((*extension, File { item: folder.item(found).ok()?, mime_type }))
     });
     let of_result: Vec<(&str, File)> = of_result.collect();
-    let result = read_metadata(folder, found).and_then(|metadata| {
-        check_sizes(&metadata, &of_result)?;
-        let created = match metadata.created {
-            Some(created) => created,
-            None => folder.item(found).map_err(|failure| failure.to_string())?.modified.ok_or("it has no time")?,
-        };
-        let files = of_result.into_iter().map(|(_, file)| file).collect();
-        Ok(Published { id: id.to_owned(), metadata, created, files, superseded_by: None })
-    });
-    result.inspect_err(|reason| log::debug!("result {id:?} is not published: {reason}")).ok()
+    let metadata = read_metadata(folder, id, found)?;
+    let written = folder.item(found).ok()?.modified?;
+    if let Err(reason) = check_files(&metadata, &of_result) {
+        match now.duration_since(written) {
+            Ok(age) if age >= REPLACEMENT_TIME => log::warn!("result {id:?} is not published: {reason}"),
+            _ => log::debug!("result {id:?} is not published yet: {reason}"),
+        }
+        return None;
+    }
+    let created = metadata.created.unwrap_or(written);
+    let files = of_result.into_iter().map(|(_, file)| file).collect();
+    Some(Published { id: id.to_owned(), metadata, created, files, superseded_by: None })
 }
 
-fn read_metadata(folder: &Folder, found: &Found) -> std::result::Result<Metadata, String> {
-    let file = folder.open_file(found).map_err(|failure| failure.to_string())?;
-    let bytes = file.read_at(0, metadata::MAX_BYTES.saturating_add(1)).map_err(|failure| failure.to_string())?;
-    Metadata::parse(&bytes)
+/// Reads the metadata of a result; `None` if they are not valid, or have just been deleted.
+fn read_metadata(folder: &Folder, id: &str, found: &Found) -> Option<Metadata> {
+    let bytes = folder.open_file(found).and_then(|file| file.read_at(0, metadata::MAX_BYTES.saturating_add(1)));
+    let metadata = match bytes {
+        Ok(bytes) => Metadata::parse(&bytes),
+        Err(Failure::NotFound) => return None,
+        Err(failure) => Err(failure.to_string()),
+    };
+    metadata.inspect_err(|reason| log::warn!("result {id:?} is not published: {reason}")).ok()
 }
 
-/// Fails unless the files are those that the metadata declares.
-fn check_sizes(metadata: &Metadata, files: &[(&str, File)]) -> std::result::Result<(), String> {
+/// Fails unless there are files, and they are those that the metadata declares.
+fn check_files(metadata: &Metadata, files: &[(&str, File)]) -> std::result::Result<(), &'static str> {
     if files.is_empty() {
-        return Err("it has no `.md`, `.json` or `.csv` file".to_owned());
+        return Err("it has no `.md`, `.json` or `.csv` file");
     }
     let Some(sizes) = &metadata.files else { return Ok(()) };
     let is_as_declared = |(extension, file): &(&str, File)| sizes.get(*extension) == Some(&file.item.size);
     if sizes.len() == files.len() && files.iter().all(is_as_declared) {
         Ok(())
     } else {
-        Err("its files are not those with the sizes in `files`".to_owned())
+        Err("its files are not those with the sizes in `files`")
     }
 }
 

@@ -45,6 +45,8 @@ class Sample(Provider):
         self.depth = config.integer("depth", 1)
 
     def list_entries(self, parent: str | None, cursor: str | None, limit: int) -> Page:
+        if parent == "wrong":
+            return Page([Entry("a", "a"), Entry("b", "b", size="79")])  # type: ignore[arg-type]
         return paginate(["b", "a", "c"], cursor, limit, lambda name: Entry(name, name))
 
     def read(self, path: str) -> Contents | list[Contents]:
@@ -61,6 +63,8 @@ class Sample(Provider):
                 return Contents(Entry(path, path, title=3), "")  # type: ignore[arg-type]
             case "nothing":
                 return []
+            case "none":
+                return None  # type: ignore[return-value]
         result = super().read(path)
         assert isinstance(result, Contents)
         return result
@@ -108,8 +112,14 @@ class Component(unittest.TestCase):
         self.assertTrue(any('raise ValueError("a bug")' in line for line in lines), lines)
 
     def test_a_value_of_a_wrong_type_is_internal_and_names_its_field(self) -> None:
-        self.assertEqual(self.failure("wrong"), wit.Failure_Internal("TypeError: Entry.title: expected str, found 3"))
+        wrong = "`read` returned a value of a wrong type: contents.entry.title: expected str, found 3 (the path is 'wrong')"
+        self.assertEqual(self.failure("wrong"), wit.Failure_Internal(wrong))
+        self.assertIn("contents: expected a list, found None", str(self.failure("none")))
         self.assertIn("no content", str(self.failure("nothing")))
+        with self.assertRaises(Err) as raised:
+            self.component.list_entries("wrong", None, 10)
+        self.assertIn("entries[1].size: expected int, found '79' (the path is 'b')", str(raised.exception.value))
+        self.log.assert_not_called()
 
     def test_templates_are_read_and_completed_by_their_methods(self) -> None:
         self.assertEqual(self.component.read("item/a%2Fb?lang=en")[0].entry.name, "a/b")

@@ -47,16 +47,18 @@ impl Config {
         value.parse().map(Some).map_err(|error| fault::<T>(key, value, &error))
     }
 
-    /// Parses the value of a key as JSON, for lists and tables.
+    /// Parses the value of a key as JSON: lists, tables and numbers are in it as JSON, texts as they are.
     ///
     /// # Errors
     ///
-    /// [`Failure::Internal`], which names the key, if the value is not valid JSON.
+    /// [`Failure::Internal`], which names the key, if the value is a text that is no JSON.
     pub fn json(&self, key: &str) -> Result<Option<serde_json::Value>> {
         let Some(value) = self.get(key) else {
             return Ok(None);
         };
-        serde_json::from_str(value).map(Some).map_err(|error| fault::<serde_json::Value>(key, value, &error))
+        let expected =
+            |_| Failure::Internal(format!("config key `{key}`: expected a list or a table, found {value:?}"));
+        serde_json::from_str(value).map(Some).map_err(expected)
     }
 
     /// Returns all keys, sorted.
@@ -66,8 +68,16 @@ impl Config {
 }
 
 fn fault<T>(key: &str, value: &str, error: &dyn Display) -> Failure {
-    let kind = std::any::type_name::<T>().rsplit("::").next().unwrap_or_default();
-    Failure::Internal(format!("config key `{key}`: expected {kind}, found {value:?}: {error}"))
+    let expected = match std::any::type_name::<T>().rsplit("::").next().unwrap_or_default() {
+        "u8" | "u16" | "u32" | "u64" | "u128" | "usize" => "a whole number from 0 up, not too large",
+        "i8" | "i16" | "i32" | "i64" | "i128" | "isize" => "a whole number",
+        "f32" | "f64" => "a number",
+        "bool" => "`true` or `false`",
+        // Of the crate `bytesize`, which most providers use for sizes.
+        "ByteSize" => "a size such as `16MiB`",
+        _ => return Failure::Internal(format!("config key `{key}`: found {value:?}: {error}")),
+    };
+    Failure::Internal(format!("config key `{key}`: expected {expected}, found {value:?}"))
 }
 
 #[cfg(test)]
@@ -78,7 +88,9 @@ mod tests {
     fn a_value_that_does_not_parse_is_an_internal_failure_that_names_its_key() {
         let config = Config::from_pairs([("depth", "deep")]);
         let Err(Failure::Internal(fault)) = config.parse::<u32>("depth") else { panic!("expected a fault") };
-        assert_eq!(fault, "config key `depth`: expected u32, found \"deep\": invalid digit found in string");
+        assert_eq!(fault, "config key `depth`: expected a whole number from 0 up, not too large, found \"deep\"");
+        let Err(Failure::Internal(fault)) = config.parse::<char>("depth") else { panic!("expected a fault") };
+        assert_eq!(fault, "config key `depth`: found \"deep\": too many characters in string");
     }
 
     #[test]

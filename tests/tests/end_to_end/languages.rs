@@ -174,7 +174,11 @@ async fn an_error_that_nobody_expected_is_internal_and_its_traceback_is_in_the_l
             ("bug", if language == "python" { "KeyError: 'missing'" } else { "TypeError: cannot read property" }),
             (
                 "wrong",
-                if language == "python" { "Entry.size: expected int" } else { "entry.size: expected a whole number" },
+                if language == "python" {
+                    "contents.entry.size: expected int"
+                } else {
+                    "entry.size: expected a whole number"
+                },
             ),
             ("internal", "corrupt"),
         ] {

@@ -33,6 +33,7 @@ impl Needs {
     pub fn notes(&self, plugin: &config::Plugin) -> Vec<String> {
         let mut all = self
             .http_notes(plugin)
+            .chain(self.address_notes(plugin))
             .chain(self.dir_notes(plugin))
             .chain(self.name_notes(plugin))
             .chain(self.config_notes(plugin));
@@ -47,6 +48,15 @@ impl Needs {
     fn http_notes<'a>(&'a self, plugin: &'a config::Plugin) -> impl Iterator<Item = String> + 'a {
         let missing = self.http.iter().filter(|need| !grants_origin(plugin, &need.origin));
         missing.map(|need| not_granted("grants.http", &need.origin.to_string(), need.why.as_deref()))
+    }
+
+    /// Addresses in the settings that the provider reads, to which it may send no request.
+    fn address_notes<'a>(&'a self, plugin: &'a config::Plugin) -> impl Iterator<Item = String> + 'a {
+        self.config.keys().filter_map(|key| {
+            let origin = origin_of(plugin.config.get(key)?)?;
+            let is_granted = plugin.grants.http.iter().any(|grant| grant.origin.matches(&origin));
+            (!is_granted).then(|| shown(&format!("`config.{key}` is at `{origin}`, which `grants.http` does not list")))
+        })
     }
 
     fn dir_notes<'a>(&'a self, plugin: &'a config::Plugin) -> impl Iterator<Item = String> + 'a {
@@ -97,6 +107,13 @@ fn grants_origin(plugin: &config::Plugin, wanted: &OriginPattern) -> bool {
     let is_granted =
         |granted: &OriginPattern| granted == wanted || origin.as_ref().is_some_and(|origin| granted.matches(origin));
     plugin.grants.http.iter().any(|grant| is_granted(&grant.origin))
+}
+
+/// Returns the origin of a URL; none of any other text.
+fn origin_of(url: &str) -> Option<Origin> {
+    let (scheme, rest) = url.split_once("://")?;
+    let authority = rest.split(['/', '?', '#']).next()?;
+    format!("{scheme}://{authority}").parse().ok()
 }
 
 fn not_granted(key: &str, name: &str, why: Option<&str>) -> String {
@@ -170,6 +187,24 @@ mod tests {
         grants.env.insert("LANG".parse().unwrap(), Secret::new("ja".to_owned()));
         granted.config.insert("rev".to_owned(), "main".to_owned());
         assert_eq!(needs.notes(&granted), ["it asks for `/drafts (rw)` in `grants.dirs`, and is granted it read-only"]);
+    }
+
+    #[test]
+    fn the_address_of_a_server_in_the_config_has_to_be_granted() {
+        let needs = needs(&json!({ "config": { "url": { "type": "string" } } }));
+        let mut plugin = plugin();
+        plugin.grants.http.add(HttpGrant::new("http://localhost:9090".parse().unwrap())).unwrap();
+        for (url, notes) in [
+            (
+                "http://127.0.0.1:9090/x",
+                &["`config.url` is at `http://127.0.0.1:9090`, which `grants.http` does not list"][..],
+            ),
+            ("http://localhost:9090/x", &[]),
+            ("no address", &[]),
+        ] {
+            plugin.config.insert("url".to_owned(), url.to_owned());
+            assert_eq!(needs.notes(&plugin), notes);
+        }
     }
 
     #[test]

@@ -53,6 +53,20 @@ fn one_line_says_how_much_was_dropped() {
 }
 
 #[test]
+fn a_warning_that_repeats_is_logged_once_and_anything_else_each_time() {
+    let lines = capture(LevelFilter::INFO, || {
+        let log = GuestLog::new("a".into(), 1 << 20);
+        for level in [Level::Warn, Level::Info, Level::Warn, Level::Info] {
+            log.guest_message(level, "", "skipped");
+        }
+        let log = GuestLog::keeping_last_errors("dev".into(), 1 << 20);
+        (0..2).for_each(|_| log.guest_message(Level::Warn, "", "skipped"));
+    });
+    let levels: Vec<_> = lines.iter().map(|line| line.split(' ').next().unwrap_or_default()).collect();
+    assert_eq!(levels, ["WARN", "INFO", "INFO", "WARN", "WARN"], "{lines:?}");
+}
+
+#[test]
 fn of_a_message_with_nothing_but_line_feeds_as_much_is_looked_at_as_there_is_allowance() {
     let message = "\n".repeat(10 << 20);
     let log = GuestLog::new("a".into(), 1 << 20);

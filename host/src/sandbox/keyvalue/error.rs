@@ -14,8 +14,13 @@ use super::{Bucket, Cas, MAX_KEY, MAX_KEYS, MAX_VALUE};
 #[cfg_attr(not(feature = "keyvalue"), allow(dead_code, reason = "only operations on a database fail so"))]
 pub(super) enum StoreError {
     /// The bucket does not exist, as it is not granted.
-    #[error("the bucket `{0}` is not granted")]
-    NotGranted(String),
+    #[error("the bucket `{name}` is not granted; {}", list_granted(.granted))]
+    NotGranted {
+        /// The requested bucket.
+        name: String,
+        /// The granted buckets.
+        granted: Vec<String>,
+    },
     /// The key is empty or too long.
     #[error("a key has 1 to {MAX_KEY} bytes, not {0}")]
     InvalidKeyLength(usize),
@@ -68,6 +73,13 @@ pub(super) enum StoreError {
     /// The file cannot be read or written.
     #[error("the store of this plugin cannot be used; see the log of the host")]
     Failed(String),
+}
+
+fn list_granted(granted: &[String]) -> String {
+    match granted {
+        [] => "none is".to_owned(),
+        granted => format!("granted are `{}`", granted.join("`, `")),
+    }
 }
 
 #[cfg_attr(not(feature = "keyvalue"), allow(dead_code, reason = "only operations on a database fail so"))]

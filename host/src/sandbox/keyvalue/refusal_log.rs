@@ -40,7 +40,7 @@ impl RefusalLog {
     /// Records an error.
     pub(super) fn record(&self, error: &StoreError, path: Option<&DatabasePath>) {
         let warning = match error {
-            StoreError::NotGranted(_) => &self.not_granted,
+            StoreError::NotGranted { .. } => &self.not_granted,
             StoreError::ByteQuotaExceeded { .. } | StoreError::KeyQuotaExceeded { .. } => &self.quota,
             StoreError::Busy => &self.busy,
             StoreError::Damaged(reason) => return self.database.log(path, reason, DAMAGED_MESSAGE),

@@ -25,7 +25,7 @@ pub(super) fn add_to_linker<T: Send + 'static>(
 impl From<StoreError> for store::Error {
     fn from(error: StoreError) -> Self {
         match error {
-            StoreError::NotGranted(_) => Self::NoSuchStore,
+            StoreError::NotGranted { .. } => Self::NoSuchStore,
             other => Self::Other(other.to_string()),
         }
     }

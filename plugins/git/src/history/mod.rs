@@ -136,7 +136,13 @@ impl<'r> History<'r> {
         !self.queue.is_empty() || self.is_truncated || !is_followed || self.commits.has_ignored_parents()
     }
 
-    fn next_entry(&mut self) -> Option<Entry> {
+    /// Skips that many commits, and returns how many there were within the limits.
+    pub(crate) fn skip_commits(&mut self, number: usize) -> usize {
+        (0..number).take_while(|_| self.next_id().is_some()).count()
+    }
+
+    /// Returns the id of the next commit.
+    fn next_id(&mut self) -> Option<ObjectId> {
         while self.commits.bytes_read() < MAX_BYTES
             && !self.queue.is_empty()
             && self.budget.take()
@@ -151,7 +157,7 @@ impl<'r> History<'r> {
             }
             if shown {
                 match self.commits.id(key) {
-                    Ok(id) => return Some(Entry { id, data: self.repository.odb.get(&id, Kind::Commit) }),
+                    Ok(id) => return Some(id),
                     Err(error) => self.truncate(&error),
                 }
             }
@@ -267,6 +273,7 @@ impl Iterator for History<'_> {
     type Item = Entry;
 
     fn next(&mut self) -> Option<Entry> {
-        self.next_entry()
+        let id = self.next_id()?;
+        Some(Entry { id, data: self.repository.odb.get(&id, Kind::Commit) })
     }
 }

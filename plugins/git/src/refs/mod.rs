@@ -165,6 +165,15 @@ impl<'r> Refs<'r> {
         Ok(found.filter(|found| !is_hidden_head(found)))
     }
 
+    /// Returns whether `HEAD` is there, but not served, or leads to a branch that is not.
+    pub(crate) fn hides_head(&self) -> Result<bool> {
+        Ok(match self.find("HEAD".into())?.map(|head| head.target) {
+            Some(Target::Symbolic(branch)) => !self.filter.allows(branch.as_ref()),
+            Some(Target::Object(_)) => false,
+            None => !self.filter.allows("HEAD".into()),
+        })
+    }
+
     fn find_file(&self, name: &BStr) -> Result<Option<Reference>> {
         if let Some(bytes) = self.path(name).map_or(Ok(None), |path| files::read(&path, MAX_LOOSE_SIZE))? {
             return self.parse(name, &bytes).map(Some);

@@ -56,6 +56,7 @@ impl Repository {
         if is_hex && name.len() < self.hash().len_in_hex() {
             return Ok(Rev { id: self.resolve_short_id(name)?, is_full_id: false });
         }
+        log::debug!("{name:?} is not a branch, tag or commit that is served");
         Err(Error::NotFound)
     }
 
@@ -104,7 +105,14 @@ impl Repository {
     pub(crate) fn default_tree(&self, rev: &BStr) -> Result<Option<ObjectId>> {
         match self.rev(rev).and_then(|rev| self.tree_of(rev.id)) {
             Ok(tree) => Ok(Some(tree)),
-            Err(Error::NotFound) if self.refs().resolve("HEAD".into())?.is_none() => Ok(None),
+            Err(Error::NotFound) if self.refs().resolve("HEAD".into())?.is_none() => {
+                if self.refs().hides_head()? {
+                    log::warn!(
+                        "nothing is listed: `HEAD` is hidden by the config key `refs`; name a revision in `rev`"
+                    );
+                }
+                Ok(None)
+            }
             Err(Error::NotFound) => Err(Error::Unsupported(format!(
                 "{rev} is not a branch, tag or commit of the repository; correct the plugin's config key `rev`"
             ))),

@@ -34,6 +34,9 @@ pub(crate) fn read(repository: &Repository, rev: &BStr, path: &BStr, lines: Line
     }
     let all: Vec<&[u8]> = data.lines_with_terminator().collect();
     let shown = lines.of(u32::try_from(all.len()).unwrap_or(u32::MAX));
+    if shown.is_empty() && !all.is_empty() {
+        return Err(Error::Invalid(format!("expected `lines` of {:?}, which has {}", single_line(path), all.len())));
+    }
     let commit = repository.commit_of(resolved.id)?;
     let blame = Blame::new(repository, commit, path.to_owned(), found.id, shown.clone())?;
     let mut people = HashMap::new();
@@ -68,9 +71,9 @@ pub(crate) fn stat(repository: &Repository, rev: &BStr, path: &BStr) -> Result<E
 /// Finds the file. Links and submodules have no lines.
 fn find(repository: &Repository, rev: &BStr, path: &BStr) -> Result<(Rev, tree::Entry)> {
     let resolved = repository.rev(rev)?;
-    match repository.entry(repository.tree_of(resolved.id)?, path)? {
-        Some(found) if found.mode.is_blob() => Ok((resolved, found)),
-        _ => Err(Error::NotFound),
+    match super::entry_at(repository, repository.tree_of(resolved.id)?, path)? {
+        found if found.mode.is_blob() => Ok((resolved, found)),
+        _ => Err(super::wrong_kind(path, "no file", "only files have lines")),
     }
 }
 

@@ -5,6 +5,7 @@
 
 use crate::error::{Error, Result};
 use crate::odb::check_memory_budget;
+use crate::paths;
 use crate::repo::Repository;
 use crate::resource_entry;
 use crate::rev::Rev;
@@ -67,9 +68,12 @@ pub(crate) fn submodule(found: &tree::Entry) -> String {
 fn find(repository: &Repository, rev: &BStr, path: &BStr) -> Result<(Rev, tree::Entry)> {
     let resolved = repository.rev(rev)?;
     let tree = repository.tree_of(resolved.id)?;
-    match repository.entry(tree, path)? {
-        Some(found) if !found.mode.is_tree() => Ok((resolved, found)),
-        _ => Err(Error::NotFound),
+    match super::entry_at(repository, tree, path)? {
+        found if found.mode.is_tree() => {
+            let help = format!("read {}", paths::tree(rev, path));
+            Err(super::wrong_kind(path, "a directory", &help))
+        }
+        found => Ok((resolved, found)),
     }
 }
 

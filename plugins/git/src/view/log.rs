@@ -7,10 +7,11 @@
 use crate::commits;
 use crate::error::{Error, Result};
 use crate::history::{self, History};
+use crate::paths::{LogRange, log_after};
 use crate::repo::Repository;
 use crate::rev::Rev;
 use crate::view::text::{BoundedText, Signature, single_line};
-use bstr::BString;
+use bstr::{BString, ByteSlice};
 use gix_hash::ObjectId;
 use mcp_provider::{Contents, Entry};
 
@@ -27,12 +28,15 @@ pub(crate) struct Query<'q> {
 }
 
 /// Reads the history of a revision.
-pub(crate) fn read(repository: &Repository, query: &Query<'_>, limit: usize) -> Result<Contents> {
+pub(crate) fn read(repository: &Repository, query: &Query<'_>, range: LogRange) -> Result<Contents> {
     let Resolved { rev, commit, excluded } = resolve(repository, query)?;
     let path = query.path.cloned();
     let mut history = History::new(repository, history::Query { commit, excluded, path, follow: query.follow })?;
     let mut text = BoundedText::new(super::MAX_TEXT);
-    for history::Entry { id, data } in history.by_ref().take(limit) {
+    let skipped = history.skip_commits(range.skip);
+    let mut shown = 0_usize;
+    for history::Entry { id, data } in history.by_ref().take(range.limit) {
+        shown = shown.saturating_add(1);
         let decoded = data.as_ref().ok().map(|data| commits::decode(data, &id, repository.hash()));
         text.push(&match (&data, decoded) {
             (Ok(_), Some(Ok(commit))) => {
@@ -47,6 +51,12 @@ pub(crate) fn read(repository: &Repository, query: &Query<'_>, limit: usize) -> 
     let mut contents = super::bounded_contents(entry(repository, &rev, query)?, text);
     if history.has_more() {
         contents.entry = contents.entry.meta(super::MORE, true);
+        // A history that ended earlier did so at a limit for one response, at which the next would end, too.
+        let is_full = skipped == range.skip && shown == range.limit;
+        let path = query.path.map(|path| path.as_bstr());
+        if let Some(next) = log_after((&commit, excluded.as_ref()), path, range, query.follow).filter(|_| is_full) {
+            contents.entry = contents.entry.meta(super::NEXT, next);
+        }
     }
     Ok(contents)
 }

@@ -12,22 +12,28 @@ mod refs;
 mod text;
 mod tree;
 
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::paths::Address;
 use crate::repo::Repository;
 use crate::resource_entry;
 use crate::rev::Rev;
 use crate::settings::Settings;
+use crate::tree::Entry as TreeEntry;
+use bstr::BStr;
 pub(crate) use commit::MIME_TYPE as COMMIT;
 pub(crate) use diff::MIME_TYPE as DIFF;
+use gix_hash::ObjectId;
 use mcp_provider::{Contents, Entry};
-use text::BoundedText;
+use text::{BoundedText, single_line};
 
 /// The metadata key that marks truncated text.
 const TRUNCATED: &str = "git/truncated";
 
-/// The metadata key that marks a log or refs with further items.
+/// The metadata key that marks a log, a blame or refs with further items.
 const MORE: &str = "git/more";
+
+/// The metadata key of the path at which a log or the refs continue.
+const NEXT: &str = "git/next";
 
 /// The maximum size of a directory, a log or the refs as text, in bytes.
 const MAX_TEXT: usize = 4 * 1024 * 1024;
@@ -38,9 +44,9 @@ pub(crate) fn read(repository: &Repository, settings: &Settings, address: &Addre
         Address::Blob { rev, path } => blob::read(repository, settings.max_blob, rev.as_ref(), path.as_ref()),
         Address::Tree { rev, path } => tree::read(repository, rev.as_ref(), path.as_ref()),
         Address::Commit { rev } => commit::read(repository, settings.max_diff, rev.as_ref()),
-        Address::Log { since, rev, path, limit, follow } => {
+        Address::Log { since, rev, path, range, follow } => {
             let query = log::Query { since: since.as_ref(), rev, path: path.as_ref(), follow: *follow };
-            log::read(repository, &query, *limit)
+            log::read(repository, &query, *range)
         }
         Address::Diff { before, after, path } => {
             diff::read(repository, settings.max_diff, before.as_ref(), after.as_ref(), path.as_ref())
@@ -63,6 +69,19 @@ pub(crate) fn stat(repository: &Repository, address: &Address) -> Result<Entry> 
         Address::Blame { rev, path, .. } => blame::stat(repository, rev.as_ref(), path.as_ref()),
         Address::Refs { .. } => Ok(refs::stat()),
     }
+}
+
+/// Returns what is at a path of a tree.
+fn entry_at(repository: &Repository, tree: ObjectId, path: &BStr) -> Result<TreeEntry> {
+    repository.entry(tree, path)?.ok_or_else(|| {
+        ::log::debug!("{:?} is not in the tree {tree}", single_line(path));
+        Error::NotFound
+    })
+}
+
+/// The error for a resource of another kind than the path asks for.
+fn wrong_kind(path: &BStr, found: &str, help: &str) -> Error {
+    Error::Invalid(format!("{:?} is {found}: {help}", single_line(path)))
 }
 
 /// The number of leading bytes without NUL that make a file count as text.

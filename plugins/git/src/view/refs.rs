@@ -17,9 +17,6 @@ use std::collections::HashMap;
 /// The maximum number of ref files that are read, and of objects that are inspected to detect tags.
 const MAX_READ: usize = 2000;
 
-/// The metadata key of the path at which the refs continue.
-const NEXT: &str = "git/next";
-
 /// Reads all refs, or those after one, up to the limits.
 pub(crate) fn read(repository: &Repository, after: Option<&BString>) -> Result<Contents> {
     let refs = repository.refs();
@@ -50,7 +47,7 @@ pub(crate) fn read(repository: &Repository, after: Option<&BString>) -> Result<C
     let mut contents = Contents::text(stat(), text.into_string());
     if let Some(next) = next {
         let next = paths::refs_after(next.as_ref());
-        contents.entry = contents.entry.meta(super::TRUNCATED, true).meta(super::MORE, true).meta(NEXT, next);
+        contents.entry = contents.entry.meta(super::TRUNCATED, true).meta(super::MORE, true).meta(super::NEXT, next);
     }
     Ok(contents)
 }

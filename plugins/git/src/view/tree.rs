@@ -1,6 +1,7 @@
 //! Directories, in the format of `git ls-tree`: mode, kind, id and name of each entry, one per line.
 
-use crate::error::{Error, Result};
+use crate::error::Result;
+use crate::paths;
 use crate::repo::Repository;
 use crate::resource_entry;
 use crate::rev::Rev;
@@ -37,8 +38,8 @@ pub(crate) fn stat(repository: &Repository, rev: &BStr, path: &BStr) -> Result<E
 fn find(repository: &Repository, rev: &BStr, path: &BStr) -> Result<(Rev, tree::Entry)> {
     let resolved = repository.rev(rev)?;
     let tree = repository.tree_of(resolved.id)?;
-    match repository.entry(tree, path)? {
-        Some(found) if found.mode.is_tree() => Ok((resolved, found)),
-        _ => Err(Error::NotFound),
+    match super::entry_at(repository, tree, path)? {
+        found if found.mode.is_tree() => Ok((resolved, found)),
+        _ => Err(super::wrong_kind(path, "no directory", &format!("read {}", paths::blob(rev, path)))),
     }
 }

@@ -128,7 +128,7 @@ fn a_submodule_is_shown_as_the_commit_that_it_stands_at() {
     assert_eq!(submodule.as_text(), Some(&*format!("Subproject commit {id}\n")));
     assert_eq!(submodule.entry.mime_type.as_deref(), Some("text/x-git-submodule"));
     assert_eq!(submodule.entry.meta["git/object"], *id);
-    assert_eq!(git.read("tree/main/vendor/sub"), Err(Failure::NotFound));
+    assert!(is_invalid(git.read("tree/main/vendor/sub")));
     assert_eq!(git.read("blob/main/vendor/sub/file"), Err(Failure::NotFound));
 }
 
@@ -167,15 +167,28 @@ fn a_file_of_an_id_lasts_and_one_of_a_branch_can_be_watched() {
 }
 
 #[test]
+fn a_path_to_another_kind_of_object_is_refused_with_the_path_that_is_right() {
+    let repo = Repo::varied();
+    let git = repo.open();
+    for (path, help) in [
+        ("blob/main/src", "\"src\" is a directory: read tree/main/src"),
+        ("tree/main/README.md", "\"README.md\" is no directory: read blob/main/README.md"),
+        ("blame/main/src", "\"src\" is no file: only files have lines"),
+    ] {
+        assert_eq!(git.read(path), Err(Failure::invalid(help)));
+        assert_eq!(git.stat(path), Err(Failure::invalid(help)));
+        assert!(is_invalid(git.list(Some(path), None, 10)), "{path}");
+    }
+}
+
+#[test]
 fn what_is_not_there_is_not_found_and_what_makes_no_sense_is_invalid() {
     let repo = Repo::varied();
     let git = repo.open();
     for path in [
         "blob/main/none",
         "blob/none/README.md",
-        "blob/main/src",
         "blob/main/README.md/x",
-        "tree/main/README.md",
         "tree/main/none",
         "commit/none",
         "log/none",

@@ -22,6 +22,26 @@ fn a_history_is_that_of_git_log() {
 }
 
 #[test]
+fn a_history_in_parts_is_the_whole_history_even_while_the_branch_moves_on() {
+    let repo = Repo::branched();
+    for query in ["main?", "main?path=dir&", "side-0..main?", "HEAD?path=dir%2Fb&follow=true&"] {
+        let whole = text(&repo.open(), &format!("log/{query}limit=1000"));
+        let (mut parts, mut next) = (Vec::new(), Some(format!("log/{query}limit=2")));
+        while let Some(path) = next {
+            let git = repo.open();
+            let part = read(&git, &path);
+            parts.push(part.as_text().unwrap().to_owned());
+            next = part.entry.meta.get("git/next").map(|next| next.as_str().unwrap().to_owned());
+            repo.write("later.txt", format!("{}\n", parts.len()));
+            repo.git(["add", "--all"]);
+            repo.commit("later");
+        }
+        assert_eq!(parts.concat(), whole, "{query}");
+        assert!(parts.len() > 1, "{query}");
+    }
+}
+
+#[test]
 fn a_history_of_a_path_is_that_of_git_log_with_it() {
     for repo in [Repo::varied(), Repo::branched()] {
         let git = repo.open();

@@ -197,7 +197,13 @@ impl Cache {
             Err(FetchError::Unreachable(reason)) => {
                 return self.serve_stale(at, usable, Retry::new(format!("{}: {reason}", at.url())));
             }
-            Err(FetchError::Denied(reason)) => return Err(Failure::denied(format!("{}: {reason}", at.url()))),
+            Err(FetchError::Denied(reason)) => {
+                let help = match at.is_tls_at_own_port() {
+                    true => format!("; for HTTP without TLS, name {:?} in the config key `plain-http`", at.authority()),
+                    false => String::new(),
+                };
+                return Err(Failure::denied(format!("{}: {reason}{help}", at.url())));
+            }
             Err(trouble @ FetchError::TooLarge(_)) => return Err(Failure::denied(trouble.to_string())),
             Err(FetchError::Host(fault)) => return Err(Failure::internal(format!("{}: {fault}", at.url()))),
         };

@@ -16,6 +16,7 @@ from ._config import Config, ConfigError
 from ._failures import Failure, Internal, InvalidRequest
 from ._logging import install
 from ._provider import Provider, as_sequence, exported
+from ._types import Contents
 
 _TEMPLATES_PER_PAGE = 100
 
@@ -28,7 +29,8 @@ R = TypeVar("R")
 
 
 def _guarded(function: Callable[A, R]) -> Callable[A, R]:
-    """Turns exceptions into failures. One that is no failure is internal, with its traceback in the host's log."""
+    """Turns exceptions into failures. One that is no failure is internal, with its traceback in the host's log; for a result of a
+    wrong type the text says where it is."""
 
     @wraps(function)
     def call(*arguments: A.args, **more: A.kwargs) -> R:
@@ -36,6 +38,8 @@ def _guarded(function: Callable[A, R]) -> Callable[A, R]:
             return function(*arguments, **more)
         except Failure as error:
             failure = convert.failure(error)
+        except convert.InvalidResult as error:
+            failure = wit.Failure_Internal(f"`{function.__name__}` returned a value of a wrong type: {error}")
         except ConfigError as error:
             failure = wit.Failure_Internal(str(error))
         except BaseException as error:  # Nothing may end as a trap without a word.
@@ -79,12 +83,19 @@ class ResourceProvider:
             raise InvalidRequest("expected a cursor that this provider returned")
         start = int(cursor or 0)
         end = start + _TEMPLATES_PER_PAGE
-        page = [convert.template(template) for template in templates[start:end]]
+        page = [
+            convert.template(template, f"templates[{index}]")
+            for index, template in enumerate(templates[start:end], start)
+        ]
         return wit.TemplatePage(page, str(end) if end < len(templates) else None)
 
     @_guarded
     def read(self, path: str) -> list[wit.Contents]:
-        contents = [convert.contents(one) for one in as_sequence(self._provider().read(path))]
+        result = self._provider().read(path)
+        contents = [
+            convert.contents(one, "contents" if one is result else f"contents[{index}]")
+            for index, one in enumerate(convert.sequence(as_sequence(result), Contents, "contents"))
+        ]
         if not contents:
             raise Internal(f"`read` returned no content for {path!r}; raise NotFound if there is no such resource")
         return contents

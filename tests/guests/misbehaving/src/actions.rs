@@ -35,7 +35,7 @@ pub(crate) fn run(action: &str) -> Result<()> {
         "internal" => Err(Failure::internal("the secret is at /very/secret/place")),
         "unavailable" => Err(Failure::from(Retry::new("the well is dry").after(Duration::from_secs(7)))),
         "flood-log" => {
-            (0..FLOOD_LINES).for_each(|_| log::warn!("{}", "l".repeat(99)));
+            (0..FLOOD_LINES).for_each(|line| log::warn!("{line:099}"));
             Ok(())
         }
         "flood-stdout" => {

@@ -123,6 +123,8 @@ async fn a_mistake_is_told_with_what_there_is() {
         (&["get", "a", "pages", "key"], 1, &["has no key `key`", "mcp-host keyvalue list a pages"]),
         (&["put", "a", "pages", "key", "--file", "/nowhere"], 1, &["cannot read /nowhere"]),
         (&["list", "a", "--prefix", "x"], 2, &["<BUCKET>"]),
+        (&["list", "bare"], 0, &["the plugin `bare` is granted no bucket"]),
+        (&["put", "a", "small", "key"], 0, &["the value is empty: standard input has no bytes"]),
     ] {
         let output = keyvalue(&config, words).await;
         assert_eq!(output.code(), code, "{words:?}: {}", output.stderr);

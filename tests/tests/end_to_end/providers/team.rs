@@ -45,7 +45,7 @@ async fn the_example_for_teams_serves_every_provider_to_each_client_by_its_rules
     ] {
         assert!(all.contains(uri) && some.contains(uri), "{uri}: {some:?}");
     }
-    for uri in ["config://shop/effective", "files:///examples/team/config/shop.toml", "results:///private/review"] {
+    for uri in ["config://shop/effective", "files:///examples/team/config/shop.toml", "results://reviews/review"] {
         assert!(all.contains(uri) && !some.contains(uri), "{uri}");
         assert!(read(&mut developer, uri).await.is_some(), "{uri}");
         assert_eq!(read(&mut agent, uri).await, None, "{uri}");
