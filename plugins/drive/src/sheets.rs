@@ -38,7 +38,7 @@ pub(crate) fn sheets(workbook: Vec<u8>, max: usize) -> Result<Vec<Sheet>, String
                     break;
                 }
             }
-            if !table.is_cut {
+            if !table.is_cut && !table.row.is_empty() {
                 table.end_row();
             }
             left = left.saturating_sub(table.csv.len());
