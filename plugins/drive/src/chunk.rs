@@ -257,7 +257,7 @@ mod tests {
     #[test]
     fn a_section_is_one_chunk_with_what_is_below_it_if_that_fits() {
         let (a, b) = (format!("intro {}\n\n", prose(5)), "# One\n\nshort\n\n## Below\n\nshort too\n\n");
-        let c = format!("# *Two* `x`\n\n{}\n\n## Small\n\nend\n", prose(12));
+        let c = format!("# *Two* `x`\n\n{}\n\n## Small\n\nend\n", prose(20));
         let text = format!("{a}{b}{c}");
         let chunks = chunks(&text, true, SIZES);
         let headings: Vec<_> = chunks.iter().map(|chunk| chunk.headings.join(" / ")).collect();

@@ -1,11 +1,14 @@
-//! Completion of template variables: ids by the name of the file, numbers of chunks and sheets.
+//! Completion of template variables: ids by the name of the file, the text of a search by names, numbers of chunks and
+//! sheets.
 
 use crate::content::Document;
 use crate::id::Id;
-use crate::route::{CHUNK, FOLDER, SHEET};
+use crate::query;
+use crate::route::{CHUNK, FOLDER, SEARCH, SHEET};
+use crate::search::{self, Found};
 use crate::session::Session;
-use crate::{query, search};
 use mcp_provider::{Argument, Completion, Failure, Result};
+use std::collections::BTreeSet;
 
 /// Completes a variable. The text that was typed is the beginning of an id, or of a word of the name.
 pub(crate) fn complete(
@@ -17,6 +20,7 @@ pub(crate) fn complete(
     let typed = argument.value.as_str();
     match (template, argument.name.as_str()) {
         (FOLDER, _) => folder(session, typed),
+        (SEARCH, _) => title(session, typed),
         (_, "id") => file(session, typed),
         (CHUNK, "n") => numbers(session, known, typed, |document| document.chunk_count()),
         (SHEET, "n") => numbers(session, known, typed, |document| document.sheet_count()),
@@ -35,11 +39,23 @@ fn folder(session: &Session<'_>, typed: &str) -> Result<Completion> {
 
 fn file(session: &Session<'_>, typed: &str) -> Result<Completion> {
     let by_id = Id::parse(typed).and_then(|id| session.served(&id).ok()).map(|served| served.file.id.to_string());
-    let condition = Some(typed.trim()).filter(|typed| !typed.is_empty()).map(query::name_begins_with);
-    let found = search::find(session, condition.as_deref(), Completion::MAX_VALUES)?;
+    let found = named(session, typed)?;
     let by_name = found.entries.iter().filter_map(|entry| entry.path.strip_prefix("file/").map(str::to_owned));
     let values: Vec<String> = by_id.into_iter().chain(by_name).take(Completion::MAX_VALUES).collect();
     Ok(Completion { values, total: None, has_more: found.is_incomplete })
+}
+
+/// Completes the text of a search: a file is found by its name, too.
+fn title(session: &Session<'_>, typed: &str) -> Result<Completion> {
+    let found = named(session, typed)?;
+    let titles: BTreeSet<String> = found.entries.into_iter().filter_map(|entry| entry.title).collect();
+    Ok(Completion { values: titles.into_iter().collect(), total: None, has_more: found.is_incomplete })
+}
+
+/// Returns the files of which a word of the name begins with the text.
+fn named(session: &Session<'_>, typed: &str) -> Result<Found> {
+    let condition = Some(typed.trim()).filter(|typed| !typed.is_empty()).map(query::name_begins_with);
+    search::find(session, condition.as_deref(), Completion::MAX_VALUES)
 }
 
 /// Completes the number of a chunk or a sheet of the file that is known.

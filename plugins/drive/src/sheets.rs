@@ -38,7 +38,7 @@ pub(crate) fn sheets(workbook: Vec<u8>, max: usize) -> Result<Vec<Sheet>, String
                     break;
                 }
             }
-            if !table.is_cut {
+            if !table.is_cut && !table.row.is_empty() {
                 table.end_row();
             }
             left = left.saturating_sub(table.csv.len());
@@ -129,5 +129,49 @@ fn time_text(time: ExcelDateTime) -> String {
         days if (0.0..1.0).contains(&days) => clock,
         _ if is_midnight => format!("{year:04}-{month:02}-{day:02}"),
         _ => format!("{year:04}-{month:02}-{day:02}T{clock}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use calamine::ExcelDateTimeType;
+
+    #[test]
+    fn dates_and_times_are_written_as_in_iso_8601() {
+        for (serial, kind, expected) in [
+            (46_082.0, ExcelDateTimeType::DateTime, "2026-03-01"),
+            (46_082.395_833_333_336, ExcelDateTimeType::DateTime, "2026-03-01T09:30:00"),
+            (0.5, ExcelDateTimeType::DateTime, "12:00:00"),
+            (1.104_166_666_666_666_7, ExcelDateTimeType::TimeDelta, "26:30:00"),
+        ] {
+            assert_eq!(time_text(ExcelDateTime::new(serial, kind, false)), expected);
+        }
+    }
+
+    #[test]
+    fn cells_that_are_far_apart_take_no_more_than_the_maximum() {
+        for position in [(1_000_000, 0), (0, 16_383), (1_048_575, 16_383)] {
+            let mut table = Table { max: 1000, ..Table::default() };
+            table.add(&Cell::new((0, 0), DataRef::Int(1)));
+            table.add(&Cell::new(position, DataRef::SharedString("far")));
+            table.end_row();
+            assert!(table.is_cut && table.csv.len() <= 1000, "{position:?}");
+        }
+    }
+
+    #[test]
+    fn rows_end_with_their_last_value_and_none_is_left_out() {
+        let mut table = Table { max: 1000, ..Table::default() };
+        for (position, value) in [
+            ((0, 1), DataRef::SharedString("a,\"b\"")),
+            ((2, 0), DataRef::Float(0.5)),
+            ((2, 2), DataRef::Bool(true)),
+            ((2, 3), DataRef::Empty),
+        ] {
+            table.add(&Cell::new(position, value));
+        }
+        table.end_row();
+        assert_eq!((table.csv.as_str(), table.is_cut), (",\"a,\"\"b\"\"\"\n\n0.5,,TRUE\n", false));
     }
 }

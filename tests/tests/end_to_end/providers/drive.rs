@@ -1,6 +1,7 @@
 //! The provider `drive`, held against a stand-in for Google Drive, and against what Google's own client finds there.
 
 mod changes;
+mod credentials;
 mod failures;
 mod scope;
 
