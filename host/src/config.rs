@@ -35,6 +35,7 @@
 mod advertise;
 pub mod audit;
 mod boolean;
+mod client_id;
 pub mod compile;
 mod count;
 mod cursor_key;

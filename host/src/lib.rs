@@ -76,6 +76,7 @@
 
 pub mod access;
 mod audit;
+mod backoff;
 #[cfg(all(test, feature = "cli"))]
 mod captured_log;
 mod catalog;

@@ -22,7 +22,6 @@
 
 mod admission;
 mod backend;
-mod backoff;
 mod breaker;
 #[cfg_attr(not(any(feature = "http", feature = "stdio")), allow(dead_code, reason = "only servers encode responses"))]
 mod cached;
@@ -74,7 +73,6 @@ use crate::sandbox::memory::{MemoryBudget, Reclaim};
 use crate::search::SearchSource;
 use crate::uri::{Mount, Path};
 
-pub(crate) use self::backoff::Backoff;
 #[cfg(any(feature = "http", feature = "stdio"))]
 pub(crate) use self::encoded::{EncodedContents, ReadResponse};
 pub(crate) use self::encoded::{EncodedResources, EncodingForm, ListedResources, PageKey, ViewId};
@@ -93,6 +91,8 @@ pub(crate) use self::unvalidated::Unvalidated;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use self::validation::fuzzing;
 pub(crate) use self::validation::{FilteredPage, HOST_PREFIX, WatchedChanges, is_icon_size, is_mime_type};
+pub(crate) use crate::backoff::Backoff;
+pub(crate) use crate::sandbox::sql::DatabaseNotifications;
 
 /// Loads plugins on an engine.
 pub(crate) struct PluginRuntime {
@@ -473,6 +473,11 @@ impl Plugin {
     /// The directories of the host that it was granted.
     pub(crate) fn granted_directories(&self) -> impl Iterator<Item = &FilePath> {
         self.call_context.backend.sandbox().into_iter().flat_map(Sandbox::granted_directories)
+    }
+
+    /// Listens to notifications of the databases that it was granted.
+    pub(crate) fn listen_to_databases(&self) -> DatabaseNotifications {
+        self.call_context.backend.sandbox().map(Sandbox::listen_to_databases).unwrap_or_default()
     }
 
     async fn describe(&self) -> Result<ProviderInfo, Fault> {

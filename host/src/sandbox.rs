@@ -34,7 +34,7 @@ use self::guest_log::{GuestLog, GuestStreams};
 use self::http::{OutboundHttp, TlsRoots};
 use self::keyvalue::Keyvalue;
 use self::memory::{MemoryBudget, MemoryMeter, Reclaim};
-use self::sql::SqlDatabases;
+use self::sql::{DatabaseNotifications, SqlDatabases};
 use self::state::GuestState;
 use crate::config;
 
@@ -127,6 +127,11 @@ impl Sandbox {
     /// The granted directories of the host.
     pub(crate) fn granted_directories(&self) -> impl Iterator<Item = &Path> {
         self.dirs.host_paths()
+    }
+
+    /// Listens to notifications of the granted databases.
+    pub(crate) fn listen_to_databases(&self) -> DatabaseNotifications {
+        self.sql.listen()
     }
 
     /// The memory budget that all calls of the plugin share.

@@ -4,7 +4,7 @@
 //! polls its provider: `changes(watched, since)` returns which of the watched paths changed since the token of the
 //! previous poll. The token is stored here, so changes that happen while a provider is failing are notified once it has
 //! recovered. A poll starts when the interval is over (the provider's hint, within bounds, else `watch-interval`), at
-//! once when a granted directory changes, and whenever a subscription is added; a failing provider is polled with
+//! once when a granted directory changes or a granted database notifies (`listen`), and whenever a subscription is added; a failing provider is polled with
 //! exponential back-off. A plugin without subscribers is not polled.
 //!
 //! # How a subscription becomes active

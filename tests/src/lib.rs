@@ -35,6 +35,7 @@ mod command;
 mod config;
 mod connection;
 mod dev;
+mod drive;
 mod example;
 mod folder;
 mod git;
@@ -49,6 +50,7 @@ mod stdio;
 mod template;
 mod terminal;
 mod token_issuer;
+mod token_server;
 mod wat_provider;
 mod wire;
 
@@ -59,6 +61,7 @@ pub use command::{Output, has_user_namespaces, host_command, run, run_on_termina
 pub use config::{ConfigFile, Plugin, Rule, WrittenConfig};
 pub use connection::Connection;
 pub use dev::{DevOnTerminal, DevProject, DevServer};
+pub use drive::DriveServer;
 pub use example::HttpExample;
 pub use folder::Folder;
 pub use git::GitRepo;
@@ -72,6 +75,7 @@ pub use rmcp::model::ProtocolVersion as Revision;
 pub use stdio::{RawStdio, StdioServer};
 pub use template::reserved_expansion;
 pub use token_issuer::{SigningKey, TokenIssuer, sign_hs256, unix_time, unsigned_token};
+pub use token_server::TokenServer;
 pub use wat_provider::{ComponentFile, WatProvider};
 pub use wire::{RpcResponse, initialize_params, initialized_notification, request};
 

@@ -79,6 +79,14 @@ impl Postgresql {
         self.psql("shop", sql)
     }
 
+    /// Runs SQL of any length in the database as the superuser.
+    pub fn load(&self, sql: &str) {
+        let file = self.dir.path().join("load.sql");
+        fs::write(&file, sql).expect("SQL can be written");
+        let mut psql = self.psql_command("shop");
+        self.run(psql.arg("-f").arg(file));
+    }
+
     /// The contents of the database with its roles, as SQL.
     pub fn dump(&self) -> String {
         let mut dump = self.command("pg_dumpall");
@@ -88,6 +96,11 @@ impl Postgresql {
             .filter(|line| !line.starts_with("\\restrict") && !line.starts_with("\\unrestrict"))
             .collect::<Vec<_>>()
             .join("\n")
+    }
+
+    /// The Unix socket that the server listens on.
+    pub fn socket(&self) -> PathBuf {
+        self.socket_dir().join(format!(".s.PGSQL.{}", self.port()))
     }
 
     /// The value of `url` in a grant: a file with the URL for that role.
@@ -118,9 +131,14 @@ impl Postgresql {
     }
 
     fn psql(&self, database: &str, sql: &str) -> String {
+        self.run(self.psql_command(database).args(["-c", sql]))
+    }
+
+    fn psql_command(&self, database: &str) -> Command {
         let mut psql = self.command("psql");
         psql.arg("-h").arg(self.socket_dir()).args(["-p", self.port(), "-U", "postgres", "-d", database]);
-        self.run(psql.args(["-v", "ON_ERROR_STOP=1", "-X", "-q", "-A", "-t", "-c", sql]))
+        psql.args(["-v", "ON_ERROR_STOP=1", "-X", "-q", "-A", "-t"]);
+        psql
     }
 
     fn data(&self) -> PathBuf {

@@ -7,6 +7,7 @@
 //! | the authorization server `oidc-provider` | `tests/clients/authorization-server` | `target/clients/authorization-server` | with the same Node.js, `target/clients/authorization-server/server.mjs` |
 //! | the conformance suite and MCP Inspector | `tests/clients/tools` | `target/clients/tools` | with the Node.js that is installed beside them, in `node_modules/node-linux-*/bin/node` |
 //! | dynaconf, an application with a layered configuration | `tests/clients/dynaconf` | `target/clients/dynaconf` | `target/clients/dynaconf/bin/dynaconf` |
+//! | Google's client for Drive, and a stand-in for Drive | `tests/clients/google` | `target/clients/google` | `target/clients/google/bin/python tests/clients/google/server.py …` or `walk.py` |
 //!
 //! Versions are locked in the sources. A stamp beside each installation has the digest of its inputs, so that it is
 //! installed again only when these change.
@@ -25,7 +26,8 @@ pub(crate) fn install(workspace: &Workspace, progress: &Progress) -> Result<()> 
     install_tools(workspace, progress)?;
     install_authorization_server(workspace, progress)?;
     install_python(workspace, progress)?;
-    install_dynaconf(workspace, progress)
+    install_dynaconf(workspace, progress)?;
+    install_google(workspace, progress)
 }
 
 fn install_typescript(workspace: &Workspace, progress: &Progress) -> Result<()> {
@@ -59,6 +61,12 @@ fn install_dynaconf(workspace: &Workspace, progress: &Progress) -> Result<()> {
     let (sources, installed) = client_paths(workspace, "dynaconf");
     let requirements = sources.join("requirements.txt");
     pip_install(&requirements, &installed, progress, "dynaconf", "target/clients/dynaconf")
+}
+
+fn install_google(workspace: &Workspace, progress: &Progress) -> Result<()> {
+    let (sources, installed) = client_paths(workspace, "google");
+    let requirements = sources.join("requirements.txt");
+    pip_install(&requirements, &installed, progress, "Google's client", "target/clients/google")
 }
 
 /// The sources of a client, and its installation.

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `prometheus` with `promtool`, `prometheus-node-exporter` | the provider `prometheus`: a server, and an exporter that it scrapes |
 //! | `debian-reference-ja`, `developers-reference-ja`, `manpages-ja` | the provider `notes`: documents in Japanese |
+//! | `zabbix-server-pgsql` | the provider `database`: a schema of 173 tables with data, made by others |
 //! | `postgresql`, installed: the server needs libraries, and a user of its own if the tests run as root | the provider `database` |
 
 use anyhow::{Context, Result};
@@ -15,8 +16,14 @@ use crate::toolchain::apt::{self, Release};
 use crate::toolchain::unpack::unpack;
 use crate::workspace::Workspace;
 
-const PACKAGES: [&str; 5] =
-    ["prometheus", "prometheus-node-exporter", "debian-reference-ja", "developers-reference-ja", "manpages-ja"];
+const PACKAGES: [&str; 6] = [
+    "prometheus",
+    "prometheus-node-exporter",
+    "debian-reference-ja",
+    "developers-reference-ja",
+    "manpages-ja",
+    "zabbix-server-pgsql",
+];
 
 /// Where Debian has the programs of PostgreSQL, by version.
 const POSTGRESQL: &str = "/usr/lib/postgresql";

@@ -18,12 +18,14 @@ use super::secret::Secret;
 
 pub use self::dirs::{DirGrant, DirQuota, Mode};
 pub use self::http::{
-    CaBundle, CaBundleError, CredentialError, CredentialName, CredentialValue, DuplicateOrigin, HttpGrant, HttpGrants,
+    AuthorizationGrant, CaBundle, CaBundleError, ClientAuthentication, CredentialError, CredentialName,
+    CredentialValue, DuplicateOrigin, HttpGrant, HttpGrants, OAuth, OAuthClient, ServiceAccountKey,
+    ServiceAccountKeyError,
 };
 pub use self::keyvalue::{BucketKeys, BucketName, BucketNameError, BucketQuota, KeyvalueGrant};
 pub use self::sql::{
-    DatabaseName, DatabaseNameError, SchemaName, SchemaNameError, SqlBytes, SqlConnections, SqlGrant, SqlRows,
-    SqlTimeout, SqlUrl, SqlUrlError,
+    ChannelName, ChannelNameError, DatabaseName, DatabaseNameError, SchemaName, SchemaNameError, SqlBytes,
+    SqlConnections, SqlGrant, SqlRows, SqlTimeout, SqlUrl, SqlUrlError,
 };
 #[cfg(feature = "sql")]
 pub(crate) use self::sql::{client_config, server_port};

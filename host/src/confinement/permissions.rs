@@ -8,7 +8,7 @@
 //! | read and write the directories of granted databases of SQLite | readers of a write-ahead log record what they use in files beside it |
 //! | execute | this program and the libraries that it is linked with: it starts itself as the compiler |
 //! | listen at a TCP port | `server.http` |
-//! | connect to TCP ports | those of `grants.http`, of the servers of `grants.sql` and of the URLs of `[[issuer]]`, and 53 for names |
+//! | connect to TCP ports | those of `grants.http` and of its token endpoints, of the servers of `grants.sql` and of the URLs of `[[issuer]]`, and 53 for names |
 //! | read the system's resolver configuration and certificates | if there is a grant of HTTP or of a database server, or an issuer with a URL |
 //!
 //! A directory stands for everything below it.
@@ -100,7 +100,10 @@ impl Permissions {
                 };
                 dirs.insert(grant.host.clone());
             }
-            permissions.connect.extend(plugin.grants.http.iter().map(|grant| grant.origin.port()));
+            for grant in plugin.grants.http.iter() {
+                permissions.connect.insert(grant.origin.port());
+                permissions.connect.extend(grant.oauth.iter().map(|oauth| oauth.token_uri.origin().port()));
+            }
             for grant in plugin.grants.sql.values() {
                 match &grant.url {
                     SqlUrl::Sqlite(file) => permissions.write.extend(file.parent().map(Path::to_owned)),
@@ -158,7 +161,7 @@ mod tests {
     use super::*;
     use crate::config::Plugin;
     use crate::config::Secret;
-    use crate::config::grants::{DirGrant, HttpGrant, SqlGrant};
+    use crate::config::grants::{AuthorizationGrant, DirGrant, HttpGrant, OAuth, OAuthClient, SqlGrant};
 
     #[test]
     fn a_config_needs_its_files_its_directories_and_the_ports_of_its_origins() {
@@ -170,14 +173,17 @@ mod tests {
         let without_http = Permissions::of_config(&Config::new().plugin(plugin.clone()).unwrap());
         assert_eq!(without_http.connect, BTreeSet::new());
         plugin.grants.http.add(HttpGrant::new("https://docs.rs".parse().unwrap())).unwrap();
-        plugin.grants.http.add(HttpGrant::new("http://*.example.com:8080".parse().unwrap())).unwrap();
+        let mut api = HttpGrant::new("http://*.example.com:8080".parse().unwrap());
+        let client = AuthorizationGrant::ClientCredentials(OAuthClient::new("a", None));
+        api.oauth = Some(OAuth::new(client, "https://login.example.com:8443/token".parse().unwrap()));
+        plugin.grants.http.add(api).unwrap();
         let server = SqlUrl::Postgresql(Secret::new("postgres://reader@db,[::1]:5433/shop".to_owned()));
         plugin.grants.sql.insert("a".parse().unwrap(), SqlGrant::new(server));
         plugin.grants.sql.insert("b".parse().unwrap(), SqlGrant::new(SqlUrl::Sqlite("/db/shop.db".into())));
         let permissions = Permissions::of_config(&Config::new().plugin(plugin).unwrap());
         assert_eq!(permissions.read, BTreeSet::from(["/r".into()]));
         assert_eq!(permissions.write, BTreeSet::from(["/db".into(), "/w".into()]));
-        assert_eq!(permissions.connect, BTreeSet::from([53, 443, 5432, 5433, 8080]));
+        assert_eq!(permissions.connect, BTreeSet::from([53, 443, 5432, 5433, 8080, 8443]));
     }
 
     #[test]

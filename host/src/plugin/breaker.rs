@@ -27,8 +27,8 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use super::backoff;
 use super::fault::Fault;
+use crate::backoff;
 
 /// Consecutive failures before a probe.
 pub(super) const FAILURE_THRESHOLD: u32 = 5;

@@ -9,6 +9,7 @@
 //! | the origin is granted | scheme, host and port | `HTTP-request-denied` |
 //! | the request is within its size limits, and its method is allowed | [`headers`], `limits.http.headers`, `limits.http.body` | `HTTP-request-header-section-size`, `HTTP-request-body-size`, `HTTP-request-method-invalid` |
 //! | concurrency limit (a semaphore) and rate limit | `limits.http.concurrency`, `limits.http.rate` | `connection-limit-reached`, at once |
+//! | an access token is there, if the grant has a source of them | [`oauth`] | `internal-error`, for SDKs one that may pass |
 //! | the name is resolved, once, and non-public addresses are filtered out (SSRF protection) | [`address`] | `destination-IP-prohibited` |
 //! | a connection to one of the validated addresses is established | [`connect`] | `connection-refused` and similar |
 //! | over TLS, the server's certificate is verified for the name | [`tls`] | `TLS-certificate-error` |
@@ -33,6 +34,7 @@ mod connect;
 mod error;
 mod exchange;
 mod headers;
+mod oauth;
 mod resources;
 #[cfg(test)]
 mod tests;
@@ -51,6 +53,7 @@ use wasmtime_wasi_http::{
 
 use self::connect::{Network, SystemNetwork};
 use self::error::RefusalLog;
+use self::oauth::AccessTokens;
 use self::resources::ResourceReservations;
 use self::tls::TlsClient;
 use crate::config::grants::HttpGrants;
@@ -83,6 +86,8 @@ pub(crate) struct OutboundHttp {
     tls_roots: Arc<TlsRoots>,
     /// TLS clients of the grants with certificate authorities of their own, created at first use.
     per_grant_tls: BTreeMap<OriginPattern, OnceCell<TlsClient>>,
+    /// The access tokens of the grants with a source of them.
+    access_tokens: BTreeMap<OriginPattern, Arc<AccessTokens>>,
 }
 
 impl OutboundHttp {
@@ -104,8 +109,13 @@ impl OutboundHttp {
         log: Arc<GuestLog>,
     ) -> Self {
         let with_own_roots = grants.iter().filter(|grant| grant.ca.is_some());
+        let access_tokens = grants.iter().filter_map(|grant| {
+            let tokens = AccessTokens::new(grant.oauth.as_ref()?, network.clone(), tls_roots.clone());
+            Some((grant.origin.clone(), tokens))
+        });
         Self {
             per_grant_tls: with_own_roots.map(|grant| (grant.origin.clone(), OnceCell::new())).collect(),
+            access_tokens: access_tokens.collect(),
             grants: grants.clone(),
             limits: limits.clone(),
             permits: Arc::new(Semaphore::new(limits.concurrency.get())),

@@ -37,10 +37,12 @@
 mod bindings;
 mod error;
 mod interface;
+mod notifications;
 #[cfg(feature = "sql")]
 mod postgresql;
 mod refusal_log;
 mod result;
+mod scalar;
 #[cfg(feature = "sql")]
 mod sqlite;
 
@@ -53,8 +55,9 @@ use wasmtime::component::{HasData, Linker};
 
 use self::bindings::databases::{self, DatabaseInfo, Rows, Value};
 use self::error::QueryError;
+pub(crate) use self::notifications::DatabaseNotifications;
 #[cfg(feature = "sql")]
-use self::postgresql::PostgresqlDatabase;
+use self::postgresql::{Listener, PostgresqlDatabase};
 use self::refusal_log::RefusalLog;
 use self::result::{ChargedRows, ResultBounds, value_size};
 #[cfg(feature = "sql")]
@@ -79,7 +82,7 @@ const MAX_NAME: usize = 64;
 /// The databases of one plugin.
 pub(crate) struct SqlDatabases {
     granted: BTreeMap<String, Database>,
-    refusal_log: RefusalLog,
+    refusal_log: Arc<RefusalLog>,
     memory: Arc<MemoryBudget>,
 }
 
@@ -123,7 +126,7 @@ impl SqlDatabases {
     ) -> Self {
         let granted = plugin.grants.sql.iter();
         let granted = granted.map(|(name, grant)| (name.as_str().to_owned(), Database::new(grant, tls_roots)));
-        let refusal_log = RefusalLog::new(plugin.name.as_str().into(), log);
+        let refusal_log = Arc::new(RefusalLog::new(plugin.name.as_str().into(), log));
         Self { granted: granted.collect(), refusal_log, memory }
     }
 
@@ -178,6 +181,20 @@ impl SqlDatabases {
             }
         }
         Ok(())
+    }
+
+    /// Listens to the channels of the databases that have one (`listen`), until the value is dropped.
+    pub(crate) fn listen(&self) -> DatabaseNotifications {
+        let notifications = DatabaseNotifications::default();
+        #[cfg(feature = "sql")]
+        let notifications = self.granted.iter().fold(notifications, |mut notifications, (name, database)| {
+            if let Some(listener) = database.backend.listener() {
+                let (name, log) = (name.clone(), self.refusal_log.clone());
+                notifications.add(move |received| listener.run(received, move |error| log.record(&name, &error)));
+            }
+            notifications
+        });
+        notifications
     }
 
     fn database(&self, name: &str) -> Result<&Database, QueryError> {
@@ -255,6 +272,13 @@ impl Backend {
         match self {
             Self::Postgresql(database) => database.query(query).await,
             Self::Sqlite(database) => database.query(query).await,
+        }
+    }
+
+    fn listener(&self) -> Option<Listener> {
+        match self {
+            Self::Postgresql(database) => database.listener(),
+            Self::Sqlite(_) => None,
         }
     }
 }

@@ -26,6 +26,7 @@ mod authentication;
 mod caller;
 mod charge;
 mod client_limiter;
+mod document;
 mod endpoint;
 mod guarded_body;
 mod head;

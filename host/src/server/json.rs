@@ -23,6 +23,9 @@ pub(crate) const MAX_CHUNK: usize = 64 << 10;
 /// The room for the small parts between two values: with less room, a list is deferred.
 const MIN_FREE: usize = 64;
 
+/// The minimum length of shared JSON that is passed on in place: copying less costs less than a chunk of its own.
+const MIN_SHARED: usize = 8 << 10;
+
 /// A JSON document that is encoded chunk by chunk.
 pub(crate) struct Encoder {
     /// The pending steps, in reverse order: the next one is the last element.
@@ -35,7 +38,7 @@ enum Step {
     Static(&'static str),
     /// JSON, from that offset on.
     Bytes(Vec<u8>, usize),
-    /// JSON that is shared. Whole chunks of it are not copied.
+    /// JSON that is shared: at least [`MIN_SHARED`] bytes of it are passed on in place.
     Shared(Bytes),
     /// The rest of a string, from that offset on, and its closing quote.
     Text(String, usize),
@@ -104,23 +107,42 @@ impl Encoder {
         self.steps.is_empty()
     }
 
+    /// Returns the length of what has not been encoded yet, if that is known: it is for JSON that is there already.
+    #[cfg(any(feature = "http", test))]
+    pub(crate) fn known_len(&self) -> Option<usize> {
+        self.steps.iter().try_fold(0_usize, |sum, step| Some(sum.saturating_add(step.known_len()?)))
+    }
+
+    /// Returns whether the next chunk is shared JSON, which costs nothing to encode.
+    #[cfg(any(feature = "http", test))]
+    pub(crate) fn next_is_shared(&self) -> bool {
+        self.steps.last().is_some_and(|step| matches!(step, Step::Shared(json) if json.len() >= MIN_SHARED))
+    }
+
     /// Encodes the next chunk, of at least one byte and at most [`MAX_CHUNK`]; none at the end.
     pub(crate) fn next_chunk(&mut self) -> Option<Bytes> {
         let (mut piece, mut deferred) = (Vec::new(), Vec::new());
-        while deferred.is_empty()
-            && let Some(mut step) = self.steps.pop()
-        {
+        while let Some(mut step) = self.steps.pop() {
             if let Step::Shared(json) = &mut step
-                && piece.is_empty()
-                && json.len() >= MAX_CHUNK
+                && json.len() >= MIN_SHARED
             {
-                let chunk = json.split_to(MAX_CHUNK);
-                self.steps.push(step);
-                return Some(chunk);
+                let chunk = piece.is_empty().then(|| json.split_to(json.len().min(MAX_CHUNK)));
+                if !json.is_empty() {
+                    self.steps.push(step);
+                }
+                match chunk {
+                    Some(chunk) => return Some(chunk),
+                    None => break,
+                }
             }
             Writer { chunk: &mut piece, deferred: &mut deferred }.run(step);
+            if !deferred.is_empty() {
+                self.steps.extend(deferred.drain(..).rev());
+                if !piece.is_empty() {
+                    break;
+                }
+            }
         }
-        self.steps.extend(deferred.into_iter().rev());
         (!piece.is_empty()).then(|| piece.into())
     }
 
@@ -138,6 +160,19 @@ impl Encoder {
 impl std::fmt::Debug for Encoder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Encoder").field("steps", &self.steps.len()).finish()
+    }
+}
+
+impl Step {
+    /// The length of its JSON, if that is known before it is encoded.
+    #[cfg(any(feature = "http", test))]
+    fn known_len(&self) -> Option<usize> {
+        match self {
+            Self::Static(text) => Some(text.len()),
+            Self::Bytes(bytes, written) => Some(bytes.len().saturating_sub(*written)),
+            Self::Shared(json) => Some(json.len()),
+            Self::Text(..) | Self::Base64(..) | Self::Then(_) => None,
+        }
     }
 }
 
@@ -177,12 +212,10 @@ impl Writer<'_> {
     }
 
     /// Writes JSON that is encoded already.
-    pub(crate) fn json(&mut self, mut json: Bytes) {
-        if self.is_direct() {
-            let next = json.split_to(json.len().min(self.remaining()));
-            self.chunk.extend_from_slice(&next);
-        }
-        if !json.is_empty() {
+    pub(crate) fn json(&mut self, json: Bytes) {
+        if self.is_direct() && json.len() < MIN_SHARED && json.len() <= self.remaining() {
+            self.chunk.extend_from_slice(&json);
+        } else {
             self.deferred.push(Step::Shared(json));
         }
     }
@@ -437,8 +470,8 @@ mod tests {
     }
 
     #[test]
-    fn shared_json_of_any_length_is_written_as_it_is_and_whole_chunks_of_it_are_not_copied() {
-        for length in [0, 1, 65_000, 65_535, 65_536, 65_537, 200_000] {
+    fn shared_json_of_any_length_is_written_as_it_is_and_copied_only_if_it_is_short() {
+        for length in [0, 1, 8_000, 8_190, 8_191, 10_000, 65_000, 65_534, 65_535, 65_536, 65_537, 70_000, 200_000] {
             let shared = Bytes::from(format!("\"{}\"", "a".repeat(length)));
             let write = |shared: Bytes| {
                 Encoder::new(move |writer| {
@@ -455,9 +488,26 @@ mod tests {
                 "{length}"
             );
             let mut encoder = write(shared.clone());
+            let first = encoder.next_chunk().unwrap();
+            let known = encoder.known_len().unwrap();
             let chunks: Vec<Bytes> = std::iter::from_fn(|| encoder.next_chunk()).collect();
-            let is_part = |chunk: &Bytes| shared.as_ptr_range().contains(&chunk.as_ptr());
-            assert!(length < 200_000 || chunks.iter().filter(|chunk| is_part(chunk)).count() >= 4, "{}", chunks.len());
+            assert_eq!(known, chunks.iter().map(Bytes::len).sum::<usize>(), "after {} bytes", first.len());
+            let is_part = |chunk: &&Bytes| shared.as_ptr_range().contains(&chunk.as_ptr());
+            let in_place: usize = chunks.iter().filter(is_part).map(Bytes::len).sum();
+            let copied = 2 * shared.len() - in_place;
+            assert!(copied < 2 * MIN_SHARED, "{copied} of twice {}", shared.len());
+        }
+    }
+
+    #[test]
+    fn shared_json_alone_is_a_document() {
+        for length in [MIN_SHARED, 3 * MAX_CHUNK] {
+            let shared = Bytes::from("1".repeat(length));
+            let encoder = Encoder::new({
+                let shared = shared.clone();
+                move |writer| writer.json(shared)
+            });
+            assert_eq!(encode_all(encoder), str::from_utf8(&shared).unwrap());
         }
     }
 

@@ -26,7 +26,7 @@ use super::groups::PathGroups;
 use super::notify::BATCH_SIZE;
 use super::state::{PollOutcome, WatcherState};
 use crate::fs_watch::DirectoryWatcher;
-use crate::plugin::{Fault, WatchedChanges};
+use crate::plugin::{DatabaseNotifications, Fault, WatchedChanges};
 use crate::uri::{Path, Uri};
 
 /// The bounds of a provider's hint, unless the interval of the config lies outside of them.
@@ -36,7 +36,7 @@ const MAX_POLL_INTERVAL: Duration = Duration::from_mins(5);
 const MAX_BACKOFF: Duration = Duration::from_secs(30);
 /// The longest time for which a plugin without subscribers is still watched.
 const MAX_LINGER: Duration = Duration::from_secs(2);
-/// The debounce time of file system events: a poll starts this long after the first event of a burst, and covers the
+/// The debounce time of file system events and of notifications of databases: a poll starts this long after the first event of a burst, and covers the
 /// whole burst.
 const DEBOUNCE: Duration = Duration::from_millis(50);
 
@@ -73,11 +73,12 @@ impl Poller {
 
     pub(super) async fn run(mut self) {
         let mut directories: Option<DirectoryWatcher> = None;
+        let mut databases: Option<DatabaseNotifications> = None;
         loop {
             let requested = self.state.requested_polls.load(Ordering::SeqCst);
             let Some(watched) = self.watched_paths().await else {
                 // Watching ends before the plugin is reported as idle.
-                directories = None;
+                (directories, databases) = (None, None);
                 self.go_idle(requested);
                 self.state.wake.notified().await;
                 continue;
@@ -90,6 +91,7 @@ impl Poller {
                     DirectoryWatcher::watch(plugin.name(), plugin.granted_directories(), before).await
                 }
             };
+            let notifications = databases.get_or_insert_with(|| self.state.plugin.listen_to_databases());
             let began = Instant::now();
             self.groups.set_watched(watched);
             let pause = self.poll_once(requested).await;
@@ -110,6 +112,8 @@ impl Poller {
                 () = self.state.unwatched.notified() => self.linger().await,
                 // Events do not shorten the back-off of a failing provider.
                 () = after_event, if self.failures == 0 => {}
+                // A notification may tell that the database is back, which is why the provider failed.
+                () = notifications.received() => sleep(DEBOUNCE.max(min_pause)).await,
             }
             directories = Some(events);
         }

@@ -7,16 +7,14 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use mcp_host_tests::{ConfigFile, Plugin, WrittenConfig};
-use rmcp::model::ProtocolVersion;
+use mcp_host_tests::Plugin;
 
 use crate::bench_request::BenchRequest;
 use crate::git_pack_fixture::git;
 use crate::load::percentile;
 use crate::options::Options;
-use crate::process::{Program, Server};
 use crate::setup;
-use crate::stdio_client::StdioClient;
+use crate::stdio_host::StdioHost;
 use crate::table;
 
 const HEADER: [&str; 7] =
@@ -32,8 +30,8 @@ struct HistoryRequest {
 pub(crate) async fn run(options: &Options) {
     let repository = std::env::var_os("MCP_HOST_BENCH_REPOSITORY").map_or_else(setup::repository, PathBuf::from);
     let path = std::env::var("MCP_HOST_BENCH_PATH").unwrap_or_else(|_| "Cargo.toml".to_owned());
-    let fresh = HostProcess::start(plugin(&repository)).await;
-    let reused = HostProcess::start(plugin(&repository).instances("max-calls", 1_000_000)).await;
+    let fresh = StdioHost::start(plugin(&repository)).await;
+    let reused = StdioHost::start(plugin(&repository).instances("max-calls", 1_000_000)).await;
     let mut rows = Vec::new();
     for asked in requests(&path) {
         let [mut of_git, mut of_fresh, mut of_reused] = [const { Vec::new() }; 3];
@@ -77,21 +75,18 @@ pub(crate) async fn run(options: &Options) {
 fn requests(path: &str) -> [HistoryRequest; 5] {
     let folder = Path::new(path).parent().and_then(Path::to_str).unwrap_or_default();
     let tree = if folder.is_empty() { String::new() } else { format!("/{folder}") };
-    let of = |name: &str, request: BenchRequest, arguments: &[&str]| HistoryRequest {
-        request: BenchRequest { name: name.to_owned(), ..request },
+    let of = |request: BenchRequest, arguments: &[&str]| HistoryRequest {
+        request,
         git: arguments.iter().map(|&argument| argument.to_owned()).collect(),
     };
-    let read = |path: String| BenchRequest::read("", &format!("git://r/{path}"), 200);
+    let read = |name: &str, path: &str| BenchRequest::read(name, &format!("git://r/{path}"), 200);
+    let log = ["log", "-50", "--format=%H%x09%aI%x09%an%x09%s", "HEAD", "--", path];
     [
-        of("first page of the files", BenchRequest::list("", 1000), &["ls-tree", "-r", "HEAD"]),
-        of("tree of a directory", read(format!("tree/HEAD{tree}")), &["ls-tree", &format!("HEAD:{folder}")]),
-        of("a file", read(format!("blob/HEAD/{path}")), &["cat-file", "blob", &format!("HEAD:{path}")]),
-        of("log of 50", read("log/HEAD?limit=50".to_owned()), &["log", "-50", "--format=%H%x09%aI%x09%an%x09%s"]),
-        of(
-            "log of a path",
-            read(format!("log/HEAD?path={path}&limit=50")),
-            &["log", "-50", "--format=%H%x09%aI%x09%an%x09%s", "HEAD", "--", path],
-        ),
+        of(BenchRequest::list("first page of the files", 1000), &["ls-tree", "-r", "HEAD"]),
+        of(read("tree of a directory", &format!("tree/HEAD{tree}")), &["ls-tree", &format!("HEAD:{folder}")]),
+        of(read("a file", &format!("blob/HEAD/{path}")), &["cat-file", "blob", &format!("HEAD:{path}")]),
+        of(read("log of 50", "log/HEAD?limit=50"), &log[..3]),
+        of(read("log of a path", &format!("log/HEAD?path={path}&limit=50")), &log),
     ]
 }
 
@@ -103,29 +98,12 @@ fn time_git(repository: &Path, arguments: &[String]) -> Duration {
 }
 
 /// Sends a request; its CPU time is added.
-async fn time(host: &HostProcess, request: &BenchRequest, cpu: &mut Duration) -> Duration {
+async fn time(host: &StdioHost, request: &BenchRequest, cpu: &mut Duration) -> Duration {
     let (before, start) = (host.server.cpu_time(), Instant::now());
     host.client.send(request).await;
     let time = start.elapsed();
     *cpu += host.server.cpu_time().saturating_sub(before);
     time
-}
-
-/// A host, and its client.
-struct HostProcess {
-    server: Server,
-    client: StdioClient,
-    /// Removed when this is dropped.
-    _config: WrittenConfig,
-}
-
-impl HostProcess {
-    async fn start(plugin: Plugin) -> Self {
-        let config = ConfigFile::new().page_size(100).allow_all().plugin(plugin).write();
-        let (server, stdin, stdout) = Program::Host(&config).over_stdio();
-        let client = StdioClient::connect(stdin, stdout, ProtocolVersion::V_2025_11_25).await;
-        Self { server, client, _config: config }
-    }
 }
 
 fn plugin(repository: &Path) -> Plugin {

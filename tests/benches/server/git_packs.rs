@@ -8,16 +8,14 @@
 
 use std::time::{Duration, Instant};
 
-use mcp_host_tests::{ConfigFile, Plugin, WrittenConfig};
-use rmcp::model::ProtocolVersion;
+use mcp_host_tests::Plugin;
 
 use crate::bench_request::BenchRequest;
 use crate::git_cat_file::CatFile;
 use crate::git_pack_fixture::{GitPack, SMALL_TEXT};
 use crate::load::percentile;
 use crate::options::Options;
-use crate::process::{Program, Server};
-use crate::stdio_client::StdioClient;
+use crate::stdio_host::StdioHost;
 use crate::table;
 
 /// The sizes of the packs, in MiB. Ratios are relative to the first.
@@ -110,8 +108,8 @@ struct PackBench {
     pack: GitPack,
     bytes: u64,
     objects: u64,
-    fresh: HostBench,
-    reused: HostBench,
+    fresh: StdioHost,
+    reused: StdioHost,
     git: CatFile,
 }
 
@@ -119,39 +117,18 @@ impl PackBench {
     async fn open(size: usize) -> Self {
         let pack = GitPack::open_or_create(size);
         let (bytes, objects) = pack.size();
-        let fresh = HostBench::start(plugin(&pack, MEMORY_LIMIT)).await;
-        let reused = HostBench::start(plugin(&pack, MEMORY_LIMIT).instances("max-calls", 1_000_000)).await;
+        let fresh = start_host(plugin(&pack, MEMORY_LIMIT)).await;
+        let reused = start_host(plugin(&pack, MEMORY_LIMIT).instances("max-calls", 1_000_000)).await;
         let git = CatFile::start(&pack);
         Self { pack, bytes, objects, fresh, reused, git }
     }
 }
 
-/// A host that serves a pack, and its client.
-struct HostBench {
-    server: Server,
-    client: StdioClient,
-    /// Removed when this is dropped.
-    _config: WrittenConfig,
-}
-
-impl HostBench {
-    async fn start(plugin: Plugin) -> Self {
-        let config = config(plugin);
-        let (server, client) = start_host(&config).await;
-        assert!(client.send_for_text(&small_request()).await.contains(SMALL_TEXT.trim_end()), "the file has its text");
-        Self { server, client, _config: config }
-    }
-
-    /// Sends a request, and returns the time that it took.
-    async fn time(&self, request: &BenchRequest) -> Duration {
-        let start = Instant::now();
-        self.client.send(request).await;
-        start.elapsed()
-    }
-
-    async fn end(self) {
-        self.server.end().await;
-    }
+/// Starts a host that serves a pack.
+async fn start_host(plugin: Plugin) -> StdioHost {
+    let host = StdioHost::start(plugin).await;
+    assert!(host.client.send_for_text(&small_request()).await.contains(SMALL_TEXT.trim_end()), "the file has its text");
+    host
 }
 
 /// The times of each kind of read, sorted.
@@ -187,10 +164,9 @@ async fn measure_times(subjects: &mut [PackBench], asked: &PackRequest, number: 
 async fn min_memory(pack: &GitPack, question: &BenchRequest) -> Option<usize> {
     let mut least = None;
     for limit in MEMORY_LIMITS {
-        let config = config(plugin(pack, limit));
-        let (server, client) = start_host(&config).await;
-        let answer = client.send_for_text(question).await;
-        server.end().await;
+        let host = StdioHost::start(plugin(pack, limit)).await;
+        let answer = host.client.send_for_text(question).await;
+        host.end().await;
         if answer.contains("\"error\"") || answer.len() < question.min_size {
             break;
         }
@@ -201,13 +177,4 @@ async fn min_memory(pack: &GitPack, question: &BenchRequest) -> Option<usize> {
 
 fn plugin(pack: &GitPack, mebibytes: usize) -> Plugin {
     Plugin::git("pack", pack.path()).limit("memory", format!("{mebibytes}MiB"))
-}
-
-fn config(plugin: Plugin) -> WrittenConfig {
-    ConfigFile::new().page_size(100).allow_all().plugin(plugin).write()
-}
-
-async fn start_host(config: &WrittenConfig) -> (Server, StdioClient) {
-    let (server, stdin, stdout) = Program::Host(config).over_stdio();
-    (server, StdioClient::connect(stdin, stdout, ProtocolVersion::V_2025_11_25).await)
 }

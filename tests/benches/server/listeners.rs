@@ -26,6 +26,8 @@ const URI: &str = "files://f/a.txt";
 const UPDATED: &[u8] = b"notifications/resources/updated";
 /// The pause after which what was allocated for a moment is free again.
 const SETTLE: Duration = Duration::from_secs(3);
+/// The pause before an edit.
+const PAUSE: Duration = Duration::from_millis(500);
 /// The interval of edits while streams are opened again.
 const EDIT_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -47,6 +49,8 @@ pub(crate) async fn run(options: &Options) {
 
     let mut times = Vec::new();
     for edit in 0..edits {
+        // The host polls a plugin that changes all the time less often.
+        sleep(PAUSE).await;
         let start = Instant::now();
         folder.write("a.txt", format!("edit {edit}"));
         streams = updated(streams).await;

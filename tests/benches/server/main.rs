@@ -11,6 +11,7 @@
 //! | [`git_packs`] | reading out of git packs of 1 MiB to 1 GiB: time, memory | the smallest pack; `git cat-file` |
 //! | [`git_history`] | pages, trees and histories of a real repository | `git`, with the start of its process |
 //! | [`listeners`] | idle event streams: memory, the time of an update, reconnecting | the idle server |
+//! | [`databases`] | pages of a table of ten million rows in PostgreSQL, and a saved query: time, memory | the client library alone; the first page |
 //! | [`noisy_neighbor`] | latency of a good plugin beside a hostile one | the good plugin alone |
 //! | [`pagination`] | each page of a listing of a million entries, memory on the way | the first pages |
 //! | [`plugin_count`] | start and memory of a host with up to 1,000 plugins | a host with one |
@@ -29,6 +30,7 @@
 
 mod bare_axum;
 mod bench_request;
+mod databases;
 mod git_cat_file;
 mod git_history;
 mod git_pack_fixture;
@@ -46,6 +48,7 @@ mod requests;
 mod setup;
 mod startup;
 mod stdio_client;
+mod stdio_host;
 mod table;
 
 use self::options::{Options, Part};
@@ -67,6 +70,7 @@ fn main() {
                 Part::GitPacks => git_packs::run(&options).await,
                 Part::GitHistory => git_history::run(&options).await,
                 Part::Listeners => listeners::run(&options).await,
+                Part::Databases => databases::run(&options).await,
                 Part::Pagination => pagination::run(&options).await,
                 Part::NoisyNeighbor => noisy_neighbor::run(&options).await,
                 Part::PluginCount => plugin_count::run(&options).await,

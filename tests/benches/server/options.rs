@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-const USAGE: &str = "usage: cargo bench -p mcp-host-tests -- [--quick] [requests] [audit] [authentication] [startup] [git-packs] [git-history] [listeners] [pagination] [noisy-neighbor] [plugin-count]";
+const USAGE: &str = "usage: cargo bench -p mcp-host-tests -- [--quick] [requests] [audit] [authentication] [startup] [git-packs] [git-history] [listeners] [databases] [pagination] [noisy-neighbor] [plugin-count]";
 
 /// Command-line options: the parts to run, and their duration.
 pub(crate) struct Options {
@@ -21,6 +21,7 @@ pub(crate) enum Part {
     GitPacks,
     GitHistory,
     Listeners,
+    Databases,
     Pagination,
     NoisyNeighbor,
     PluginCount,
@@ -42,6 +43,7 @@ impl Options {
                 "git-packs" => options.parts.push(Part::GitPacks),
                 "git-history" => options.parts.push(Part::GitHistory),
                 "listeners" => options.parts.push(Part::Listeners),
+                "databases" => options.parts.push(Part::Databases),
                 "pagination" => options.parts.push(Part::Pagination),
                 "noisy-neighbor" => options.parts.push(Part::NoisyNeighbor),
                 "plugin-count" => options.parts.push(Part::PluginCount),
@@ -60,6 +62,7 @@ impl Options {
                 Part::GitPacks,
                 Part::GitHistory,
                 Part::Listeners,
+                Part::Databases,
                 Part::Pagination,
                 Part::NoisyNeighbor,
                 Part::PluginCount,
@@ -88,7 +91,7 @@ impl Options {
         if self.quick { 5 } else { 25 }
     }
 
-    /// The number of reads of each file of a pack.
+    /// The number of reads of each file of a pack, and of each page of a table.
     pub(crate) fn reads(&self) -> usize {
         if self.quick { 50 } else { 300 }
     }

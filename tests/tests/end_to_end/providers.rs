@@ -2,6 +2,7 @@
 
 mod configuration;
 mod database;
+mod drive;
 mod files;
 mod git;
 mod http_cache;

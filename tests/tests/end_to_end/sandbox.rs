@@ -1,5 +1,6 @@
 //! The sandbox of a plugin: grants, limits, instances and processor time.
 
+mod access_tokens;
 mod confinement;
 mod directories;
 mod guest_log;

@@ -14,6 +14,7 @@
 //! | key in addition to `origin` | meaning |
 //! |---|---|
 //! | `headers-from` | headers that the host adds to each request to that origin, from a [variable or a file](super::super::Secret). The provider never sees them, and headers of the same names that it sends are dropped |
+//! | `oauth` | a source of access tokens, which the host adds as `Authorization: Bearer …`: the key of a service account, a refresh token, or client credentials ([`OAuth`]) |
 //! | `ca` | a PEM file of certificate authorities that are trusted for the origin, in addition to those of the machine. Only for `https` |
 //!
 //! **Grammar.** `("https" | "http") "://" ["*."] host [":" port]`. Scheme and host are converted to lower case; an
@@ -53,9 +54,11 @@
 
 mod ca_bundle;
 mod credential;
+mod oauth;
 
 use std::collections::BTreeMap;
 
+use hyper::header::AUTHORIZATION;
 use toml::de::DeValue;
 
 use self::credential::Credentials;
@@ -67,6 +70,9 @@ use crate::net::{Origin, OriginError, OriginPattern, Scheme};
 
 pub use self::ca_bundle::{CaBundle, CaBundleError};
 pub use self::credential::{CredentialError, CredentialName, CredentialValue};
+pub use self::oauth::{
+    AuthorizationGrant, ClientAuthentication, OAuth, OAuthClient, ServiceAccountKey, ServiceAccountKeyError,
+};
 
 /// The origins that a plugin may send requests to. No two entries have the same origin.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -80,6 +86,9 @@ pub struct HttpGrant {
     pub origin: OriginPattern,
     /// Headers that the host adds to each request to the origin. The provider never sees them.
     pub headers: BTreeMap<CredentialName, Secret<CredentialValue>>,
+    /// Where the host gets the access token that it adds to each request to the origin. It takes precedence over a header
+    /// `Authorization` of `headers`.
+    pub oauth: Option<OAuth>,
     /// Certificate authorities that are trusted for the origin, in addition to those of the machine. Ignored for plain
     /// HTTP.
     pub ca: Option<CaBundle>,
@@ -93,7 +102,7 @@ pub struct DuplicateOrigin(OriginPattern);
 impl HttpGrant {
     /// A grant of that origin without credentials and certificate authorities.
     pub fn new(origin: OriginPattern) -> Self {
-        Self { origin, headers: BTreeMap::new(), ca: None }
+        Self { origin, headers: BTreeMap::new(), oauth: None, ca: None }
     }
 }
 
@@ -174,6 +183,11 @@ impl Documented for HttpGrant {
              them.",
         ),
         (
+            "oauth",
+            "A source of access tokens (OAuth 2.0), which the host adds to each request to the origin as `Authorization`. The \
+             provider never sees them.",
+        ),
+        (
             "ca",
             "A PEM file of certificate authorities that are trusted for the origin, in addition to those of the machine.",
         ),
@@ -184,13 +198,20 @@ impl HttpGrant {
     fn from_table(table: &mut Table<'_>) -> Option<Self> {
         let origin = table.required::<OriginPattern>("origin");
         let headers = table.optional("headers-from").map(|Credentials(headers)| headers).unwrap_or_default();
+        let oauth = table.optional::<OAuth>("oauth");
         let ca = table.optional::<CaBundle>("ca");
+        if table.has("oauth") && headers.keys().any(|name| *name.header() == AUTHORIZATION) {
+            let help = "write one of them: remove `Authorization` from `headers-from`, or remove `oauth`";
+            let problem = Diagnostic::new("`Authorization` is set by both `headers-from` and `oauth`", help);
+            let other = table.entry_span("headers-from");
+            table.report(problem.at(table.entry_span("oauth")).secondary(other, "the other one"));
+        }
         let origin = origin?;
         if table.has("ca") && origin.scheme() == Scheme::Http {
             let help = "remove `ca`, or write the origin with `https://`";
             table.report_error(format!("`{origin}` is plain HTTP, which has no certificates"), help);
         }
-        Some(Self { origin, headers, ca })
+        Some(Self { origin, headers, oauth, ca })
     }
 }
 

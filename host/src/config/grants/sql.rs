@@ -12,6 +12,7 @@
 //! | `max-bytes` | the maximum size of a result; a larger one fails |
 //! | `timeout` | the maximum time of a query, with the wait for a connection |
 //! | `connections` | the maximum number of connections, which is that of queries at once |
+//! | `listen` | PostgreSQL: a channel. When something notifies it (`NOTIFY`), what clients watch is checked for changes at once |
 //! | `ca` | PostgreSQL: a PEM file of certificate authorities that are trusted in addition to those of the machine |
 //! | `allow-writing-role` | PostgreSQL: also connect as a superuser, or as a role that can write. Such a role is refused otherwise |
 //!
@@ -38,6 +39,7 @@
 //! # }
 //! ```
 
+mod channel;
 mod url;
 
 use std::collections::BTreeMap;
@@ -52,6 +54,7 @@ use crate::config::error::{Diagnostic, Suggest, quote};
 use crate::config::reader::{Documented, FromNode, FromTable, KeyDocs, Node, Schema, Table};
 use crate::config::size::{KIB, MIB, Size};
 
+pub use self::channel::{ChannelName, ChannelNameError};
 pub use self::url::{SqlUrl, SqlUrlError};
 #[cfg(feature = "sql")]
 pub(crate) use self::url::{client_config, server_port};
@@ -81,6 +84,8 @@ pub struct SqlGrant {
     pub timeout: SqlTimeout,
     /// The maximum number of connections. 4 unless set; 1 to 64.
     pub connections: SqlConnections,
+    /// The channel whose notifications (`NOTIFY`) cause a check for changes. Ignored for SQLite.
+    pub listen: Option<ChannelName>,
     /// Certificate authorities that are trusted in addition to those of the machine. Ignored for SQLite.
     pub ca: Option<CaBundle>,
     /// Whether to connect as a superuser or a role that can write, too. Ignored for SQLite.
@@ -97,6 +102,7 @@ impl SqlGrant {
             max_bytes: SqlBytes::default(),
             timeout: SqlTimeout::default(),
             connections: SqlConnections::default(),
+            listen: None,
             ca: None,
             allow_writing_role: false,
         }
@@ -276,6 +282,10 @@ impl Documented for Database {
         ("timeout", "The maximum time of a query, with the wait for a connection. 5 s unless set; 10 ms to 10 min."),
         ("connections", "The maximum number of connections. 4 unless set; 1 to 64."),
         (
+            "listen",
+            "PostgreSQL: a channel. When something notifies it (`NOTIFY`), what clients watch is checked for changes at once.",
+        ),
+        (
             "ca",
             "PostgreSQL: a PEM file of certificate authorities that are trusted in addition to those of the machine.",
         ),
@@ -299,10 +309,11 @@ impl FromTable for Database {
         let schemas = table.optional::<Vec<SchemaName>>("schemas");
         let (max_rows, max_bytes) = (table.or_default("max-rows"), table.or_default("max-bytes"));
         let (timeout, connections) = (table.or_default("timeout"), table.or_default("connections"));
-        let (ca, allow_writing_role) = (table.optional("ca"), table.or_default("allow-writing-role"));
+        let (listen, ca) = (table.optional("listen"), table.optional("ca"));
+        let allow_writing_role = table.or_default("allow-writing-role");
         let url = url?;
         if let SqlUrl::Sqlite(_) = url {
-            for key in ["schemas", "ca", "allow-writing-role"].into_iter().filter(|key| table.has(key)) {
+            for key in ["schemas", "listen", "ca", "allow-writing-role"].into_iter().filter(|key| table.has(key)) {
                 let message = format!("`{key}` is for PostgreSQL, and this database is of SQLite");
                 table.report(Diagnostic::new(message, format!("remove `{key}`")).at(table.entry_span(key)));
             }
@@ -313,7 +324,8 @@ impl FromTable for Database {
             table.report(problem.at(table.entry_span("schemas")));
         }
         let schemas = schemas.unwrap_or_else(SchemaName::defaults);
-        let grant = SqlGrant { url, schemas, max_rows, max_bytes, timeout, connections, ca, allow_writing_role };
+        let grant =
+            SqlGrant { url, schemas, max_rows, max_bytes, timeout, connections, listen, ca, allow_writing_role };
         Some(Self { name: name?, grant })
     }
 }

@@ -1,7 +1,8 @@
 //! Introspection endpoints (RFC 7662).
 
+use crate::config::client_id::ClientId;
 use crate::config::endpoint_url::EndpointUrl;
-use crate::config::reader::{FromNode, FromTable, Node, Schema, Table, documented};
+use crate::config::reader::{FromTable, Table, documented};
 use crate::config::secret::{Secret, SecretSource};
 
 documented! {
@@ -39,29 +40,5 @@ impl FromTable for Introspection {
         let client_id = table.required::<ClientId>("client-id");
         let client_secret = table.required::<SecretSource>("client-secret");
         Some(Self { url: url?, client_id: client_id?.0, client_secret: Secret::new(client_secret?.0.to_string()) })
-    }
-}
-
-/// The id of a client: any text that is not empty.
-struct ClientId(String);
-
-impl FromNode for ClientId {
-    const TYPE_NAME: &'static str = "a string";
-
-    fn example() -> String {
-        "\"mcp-host\"".into()
-    }
-
-    fn schema() -> Schema {
-        Schema::string().with("minLength", 1)
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        let id = node.string::<Self>()?;
-        if id.is_empty() {
-            node.report_error("the id of the client is empty", "write the id that the issuer gave this server");
-            return None;
-        }
-        Some(Self(id.to_owned()))
     }
 }

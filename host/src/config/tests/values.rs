@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
+use super::super::grants::{AuthorizationGrant, ChannelName, ClientAuthentication};
 use super::super::size::{GIB, KIB, MIB};
 use super::*;
 
@@ -240,9 +241,31 @@ fn origins_are_granted_with_what_stands_beside_them() {
     let origins: Vec<_> = grants(0).map(|grant| grant.origin.to_string()).collect();
     assert_eq!(origins, ["http://[::1]:8080", "https://docs.rs", "https://*.example.com:8443"]);
     assert!(grants(0).all(|grant| grant.headers.is_empty() && grant.ca.is_none()));
-    let [api] = grants(1).collect::<Vec<_>>()[..] else { panic!("one origin") };
+    let api = grants(1).find(|grant| !grant.headers.is_empty()).unwrap();
     let names: Vec<_> = api.headers.keys().map(CredentialName::as_str).collect();
-    assert_eq!((names, api.ca.is_some()), (vec!["authorization", "x-api-key"], true));
+    assert_eq!((names, api.ca.is_some(), &api.oauth), (vec!["authorization", "x-api-key"], true, &None));
+}
+
+#[test]
+fn access_tokens_come_from_a_token_endpoint() {
+    let config = valid("everything.toml");
+    let source = |origin: &str| {
+        config.plugins[1].grants.http.grant_for(&origin.parse().unwrap()).and_then(|grant| grant.oauth.clone()).unwrap()
+    };
+    let google = source("https://www.googleapis.com");
+    assert_eq!(google.token_uri.as_str(), "https://oauth2.googleapis.com/token");
+    assert_eq!(google.scopes, ["https://www.googleapis.com/auth/drive.readonly".parse().unwrap()]);
+    let AuthorizationGrant::ServiceAccount { key, subject } = &google.grant else { panic!("{google:?}") };
+    assert_eq!((key.email(), subject.as_deref()), ("reader@example.iam.gserviceaccount.com", Some("user@example.com")));
+    let user = source("https://api.example.org");
+    let AuthorizationGrant::RefreshToken { token, client } = &user.grant else { panic!("{user:?}") };
+    assert_eq!((token.expose().as_str(), client.id.as_str()), ("from a variable", "mcp-host"));
+    assert_eq!((client.authentication, user.ca.is_some()), (ClientAuthentication::Post, true));
+    let own = source("https://api.example.net");
+    let AuthorizationGrant::ClientCredentials(client) = &own.grant else { panic!("{own:?}") };
+    assert_eq!(client.secret.as_ref().unwrap().expose(), "from a file");
+    assert_eq!((own.token_uri.as_str(), own.scopes.len()), ("http://127.0.0.1:8080/token", 0));
+    assert!(!format!("{google:?} {user:?} {own:?}").contains("from a"), "secrets are not shown");
 }
 
 #[test]
@@ -262,6 +285,7 @@ fn databases_are_granted_with_their_bounds() {
     let schemas: Vec<_> = shop.schemas.iter().map(SchemaName::as_str).collect();
     assert_eq!((schemas, shop.ca.is_some(), shop.allow_writing_role), (vec!["api", "public"], true, true));
     assert_eq!((shop.max_rows.get(), shop.max_bytes.bytes(), shop.connections.get()), (500, MIB, 2));
+    assert_eq!(shop.listen.as_ref().map(ChannelName::as_str), Some("shop_changed"));
     assert!(matches!(shop.url, SqlUrl::Postgresql(_)) && !format!("{shop:?}").contains("hunter2"));
     let local = &databases[&"local".parse().unwrap()];
     assert!(matches!(&local.url, SqlUrl::Sqlite(file) if file.is_absolute() && file.ends_with("shop.db")));

@@ -9,6 +9,7 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use http_body::{Body, Frame, SizeHint};
+use http_body_util::{BodyExt as _, Empty};
 use hyper::body::{Bytes, Incoming};
 use tokio::time::{Instant, Sleep, sleep, sleep_until};
 use wasmtime_wasi_http::{Error, WasiBody};
@@ -27,6 +28,11 @@ pub(super) struct RequestBody {
 impl RequestBody {
     pub(super) fn new(body: WasiBody, limit: u64) -> Self {
         Self { body, remaining: limit, limit }
+    }
+
+    /// The body of a request that has none.
+    pub(super) fn empty() -> Self {
+        Self::new(Empty::new().map_err(|never| match never {}).boxed_unsync(), 0)
     }
 }
 

@@ -50,10 +50,20 @@ pub(super) trait IoStream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> IoStream for T {}
 
+/// The addresses that a name may resolve to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum AddressPolicy {
+    /// Those of the public internet, for requests of guests.
+    Public,
+    /// All, for requests of the host to a name that the admin chose.
+    Any,
+}
+
 /// Connects to an origin until `deadline`, over TLS if a client is given.
 pub(super) async fn connect(
     network: &Arc<dyn Network>,
     origin: &Origin,
+    policy: AddressPolicy,
     tls: Option<&TlsClient>,
     permit: &ExchangePermit,
     deadline: Instant,
@@ -62,7 +72,8 @@ pub(super) async fn connect(
         UrlHost::Address(address) => vec![*address],
         UrlHost::Name(name) => {
             let answer = resolve(network, name, permit);
-            filter_public(timeout_at(deadline, answer).await.map_err(|_| ExchangeError::ResolveTimeout)??)?
+            let addresses = timeout_at(deadline, answer).await.map_err(|_| ExchangeError::ResolveTimeout)??;
+            select(addresses, policy)?
         }
     };
     let stream = connect_any(network, &addresses, origin.port(), deadline).await?;
@@ -96,11 +107,12 @@ async fn resolve(
         .map_err(|error| ExchangeError::Resolve(error.to_string()))
 }
 
-/// Returns the public addresses. Fails if there are none.
-fn filter_public(addresses: Vec<IpAddr>) -> Result<Vec<IpAddr>, ExchangeError> {
-    let (public, non_public): (Vec<_>, Vec<_>) = addresses.into_iter().partition(|address| is_public(*address));
-    match (public.is_empty(), non_public.first()) {
-        (false, _) => Ok(public),
+/// Returns the addresses that the policy allows. Fails if there are none.
+fn select(addresses: Vec<IpAddr>, policy: AddressPolicy) -> Result<Vec<IpAddr>, ExchangeError> {
+    let is_allowed = |address: &IpAddr| policy == AddressPolicy::Any || is_public(*address);
+    let (allowed, other): (Vec<_>, Vec<_>) = addresses.into_iter().partition(is_allowed);
+    match (allowed.is_empty(), other.first()) {
+        (false, _) => Ok(allowed),
         (true, Some(address)) => Err(ExchangeError::PrivateAddress(*address)),
         (true, None) => Err(ExchangeError::Resolve("the name has no address".to_owned())),
     }

@@ -15,6 +15,7 @@ use humantime::format_duration;
 use rustls::AlertDescription;
 use wasmtime_wasi_http::Error;
 
+use super::oauth::TokenError;
 use crate::config::limits::HttpRate;
 use crate::net::Origin;
 use crate::sandbox::guest_log::GuestLog;
@@ -33,6 +34,8 @@ pub(super) enum ExchangeError {
     RateLimited(HttpRate),
     #[error("`limits.http.concurrency` ({0}) is reached")]
     ConcurrencyLimit(usize),
+    #[error("there is no access token from {server}: {error}")]
+    Token { server: Origin, error: TokenError },
     #[error("the request's headers are larger than `limits.http.headers`")]
     RequestHeadersTooLarge(u64),
     #[error("the request's body is larger than `limits.http.body` ({})", ByteSize(*.0))]
@@ -104,6 +107,8 @@ impl ExchangeError {
             Self::InvalidUri => Error::HttpRequestUriInvalid,
             Self::ForbiddenMethod => Error::HttpRequestMethodInvalid,
             Self::RateLimited(_) | Self::ConcurrencyLimit(_) => Error::ConnectionLimitReached,
+            // The reason is the admin's, and nothing of it is for the guest.
+            Self::Token { .. } => Error::InternalError(Some("the host has no access token for the origin".to_owned())),
             Self::RequestHeadersTooLarge(most) => Error::HttpRequestHeaderSectionSize(u32::try_from(*most).ok()),
             Self::RequestBodyTooLarge(most) => Error::HttpRequestBodySize(Some(*most)),
             Self::PrivateAddress(_) => Error::DestinationIpProhibited,
@@ -142,6 +147,7 @@ pub(super) struct RefusalLog {
     private_address: ThrottledWarning,
     rate: ThrottledWarning,
     concurrency: ThrottledWarning,
+    token: ThrottledWarning,
     size: ThrottledWarning,
     timeout: ThrottledWarning,
     certificate: ThrottledWarning,
@@ -155,6 +161,7 @@ impl RefusalLog {
             private_address: warning(),
             rate: warning(),
             concurrency: warning(),
+            token: warning(),
             size: warning(),
             timeout: warning(),
             certificate: warning(),
@@ -168,6 +175,7 @@ impl RefusalLog {
             ExchangeError::PrivateAddress(_) => Some(&self.private_address),
             ExchangeError::RateLimited(_) => Some(&self.rate),
             ExchangeError::ConcurrencyLimit(_) => Some(&self.concurrency),
+            ExchangeError::Token { .. } => Some(&self.token),
             ExchangeError::RequestHeadersTooLarge(_)
             | ExchangeError::RequestBodyTooLarge(_)
             | ExchangeError::ResponseHeadersTooLarge

@@ -1,4 +1,8 @@
 //! One HTTP exchange: validation of the request, its connection, the response.
+//!
+//! A request to an origin with access tokens is sent with one. If the origin answers 401, the token may have expired or been
+//! revoked early: it is replaced, and the request is sent once more if that is safe, which is so for `GET`, `HEAD` and
+//! `OPTIONS` without a body.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -16,8 +20,9 @@ use tokio::time::{Instant, timeout, timeout_at};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
 
 use super::body::{ExchangeContext, RequestBody, ResponseBody};
-use super::connect::{IoStream, connect};
+use super::connect::{AddressPolicy, IoStream, connect};
 use super::error::ExchangeError;
+use super::oauth::{AccessToken, AccessTokens};
 use super::tls::TlsClient;
 use super::{ExchangePermit, OutboundHttp, headers};
 use crate::config::grants::HttpGrant;
@@ -59,11 +64,12 @@ impl OutboundHttp {
         let time = self.limits.timeout.duration();
         let began = Instant::now();
         let deadline = began.checked_add(time).unwrap_or(began);
+        let attempt = Attempt { http: self, origin, grant, options: &options, permit: &permit, deadline };
         let answer = async {
-            let connect_deadline = options.connect_timeout.and_then(|most| began.checked_add(most)).unwrap_or(deadline);
-            let tls = self.tls(grant).await?;
-            let stream = connect(&self.network, origin, tls, &permit, connect_deadline.min(deadline)).await?;
-            self.send(stream, request, &options, deadline).await
+            match self.access_tokens.get(&grant.origin) {
+                Some(tokens) => attempt.send_with_token(request, tokens).await,
+                None => attempt.send(request).await,
+            }
         };
         let (response, driver) = timeout_at(deadline, answer).await.map_err(|_| ExchangeError::Timeout(time))??;
         let response = self.check_response(response)?;
@@ -130,6 +136,7 @@ impl OutboundHttp {
         }
     }
 
+    /// Sends a request over that connection.
     async fn send(
         &self,
         stream: Box<dyn IoStream>,
@@ -188,6 +195,67 @@ impl OutboundHttp {
             Ok(response)
         }
     }
+}
+
+/// The circumstances in which a request is sent, once or twice.
+struct Attempt<'a> {
+    http: &'a OutboundHttp,
+    origin: &'a Origin,
+    grant: &'a HttpGrant,
+    options: &'a RequestOptions,
+    permit: &'a ExchangePermit,
+    deadline: Instant,
+}
+
+impl Attempt<'_> {
+    /// Connects and sends the request.
+    async fn send(&self, request: Request<RequestBody>) -> Result<(Response<Incoming>, Driver), ExchangeError> {
+        let connect_timeout = self.options.connect_timeout.and_then(|most| Instant::now().checked_add(most));
+        let connect_deadline = connect_timeout.unwrap_or(self.deadline).min(self.deadline);
+        let http = self.http;
+        let tls = http.tls(self.grant).await?;
+        let stream =
+            connect(&http.network, self.origin, AddressPolicy::Public, tls, self.permit, connect_deadline).await?;
+        http.send(stream, request, self.options, self.deadline).await
+    }
+
+    /// Sends the request with an access token, and once more if the origin does not accept it any more.
+    async fn send_with_token(
+        &self,
+        request: Request<RequestBody>,
+        tokens: &Arc<AccessTokens>,
+    ) -> Result<(Response<Incoming>, Driver), ExchangeError> {
+        let failed = |error| ExchangeError::Token { server: tokens.server().clone(), error };
+        let token = tokens.token().await.map_err(failed)?;
+        let repeated = repeat(&request);
+        let answer = self.send(authorize(request, &token)).await?;
+        if answer.0.status() != StatusCode::UNAUTHORIZED || !tokens.reject(&token).await {
+            return Ok(answer);
+        }
+        let Some(repeated) = repeated else { return Ok(answer) };
+        drop(answer);
+        let token = tokens.token().await.map_err(failed)?;
+        self.send(authorize(repeated, &token)).await
+    }
+}
+
+/// Adds an access token, which replaces the guest's own.
+fn authorize(mut request: Request<RequestBody>, token: &AccessToken) -> Request<RequestBody> {
+    request.headers_mut().insert(header::AUTHORIZATION, token.header());
+    request
+}
+
+/// Returns a copy of a request that may be sent twice: its method is safe (RFC 9110, section 9.2.1), and it has no body.
+fn repeat(request: &Request<RequestBody>) -> Option<Request<RequestBody>> {
+    let is_safe = [Method::GET, Method::HEAD, Method::OPTIONS].contains(request.method());
+    if !is_safe || !request.body().is_end_stream() {
+        return None;
+    }
+    let mut copy = Request::new(RequestBody::empty());
+    *copy.method_mut() = request.method().clone();
+    *copy.uri_mut() = request.uri().clone();
+    *copy.headers_mut() = request.headers().clone();
+    Some(copy)
 }
 
 /// Returns the origin of a request's URI.

@@ -44,6 +44,7 @@ mod array;
 mod connector;
 mod endpoint;
 mod failure;
+mod listener;
 mod parameter;
 mod role;
 mod session;
@@ -57,13 +58,14 @@ use deadpool::managed::{Object, Pool, PoolError};
 use tokio::time::{Instant, timeout_at};
 
 use self::connector::Connector;
+pub(super) use self::listener::Listener;
 use self::session::Session;
 use super::Query;
 use super::bindings::databases::{DatabaseInfo, DatabaseKind};
 use super::error::QueryError;
 use super::result::{ChargedRows, ResultBounds};
 use crate::config::Secret;
-use crate::config::grants::SqlGrant;
+use crate::config::grants::{ChannelName, SqlGrant};
 use crate::sandbox::http::TlsRoots;
 
 /// The shortest `statement_timeout`: 0 stands for none.
@@ -75,6 +77,7 @@ pub(super) struct PostgresqlDatabase {
     pool: Option<Pool<Connector>>,
     max_connections: usize,
     schemas: Vec<String>,
+    channel: Option<ChannelName>,
 }
 
 /// A connection that is in use. Unless it is [released](Self::release), its statement is cancelled and it is closed.
@@ -86,7 +89,13 @@ impl PostgresqlDatabase {
         let schemas: Vec<_> = grant.schemas.iter().map(|schema| schema.as_str().to_owned()).collect();
         let max_connections = grant.connections.get();
         let connector = Connector::new(url.clone(), grant, &schemas, tls_roots);
-        Self { pool: Pool::builder(connector).max_size(max_connections).build().ok(), max_connections, schemas }
+        let pool = Pool::builder(connector).max_size(max_connections).build().ok();
+        Self { pool, max_connections, schemas, channel: grant.listen.clone() }
+    }
+
+    /// Returns the listener to its channel, if it has one.
+    pub(super) fn listener(&self) -> Option<Listener> {
+        Some(Listener::new(self.pool.clone()?, self.channel.as_ref()?))
     }
 
     /// Returns its version, once it was connected to and its role was checked.

@@ -2,6 +2,7 @@
 
 use super::bindings::databases::{Column, Row, Rows, Scalar, SqlArray, Value};
 use super::error::QueryError;
+use super::scalar::ScalarContent;
 use crate::sandbox::memory::Reservation;
 
 /// What a query may return.
@@ -84,18 +85,10 @@ pub(super) fn value_size(value: &Value) -> usize {
 }
 
 fn scalar_heap(scalar: &Scalar) -> usize {
-    match scalar {
-        Scalar::Null | Scalar::Boolean(_) | Scalar::Integer(_) | Scalar::Float(_) => 0,
-        Scalar::Bytes(bytes) => bytes.len(),
-        Scalar::Decimal(text)
-        | Scalar::Text(text)
-        | Scalar::Date(text)
-        | Scalar::Time(text)
-        | Scalar::Timestamp(text)
-        | Scalar::Instant(text)
-        | Scalar::Uuid(text)
-        | Scalar::Json(text)
-        | Scalar::Other(text) => text.len(),
+    match scalar.into() {
+        ScalarContent::Null | ScalarContent::Boolean(_) | ScalarContent::Integer(_) | ScalarContent::Float(_) => 0,
+        ScalarContent::Bytes(bytes) => bytes.len(),
+        ScalarContent::Text(text) => text.len(),
     }
 }
 

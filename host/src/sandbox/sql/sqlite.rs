@@ -16,7 +16,8 @@
 //! the grant's `connections` before it takes such a thread. A progress handler ends the query at its deadline, and soon
 //! after its caller is gone. Between two calls of the handler are 20 steps at most, and a step, such as the call of a
 //! function, is not interrupted. Functions take time in proportion to their values, which have at most `max-bytes`; some
-//! take the product of two lengths, so in statements that call these, values are shorter (see [authorizer]).
+//! take the product of two lengths, so in statements that call these, values are shorter (see [authorizer] and
+//! [generated_columns]).
 //!
 //! Sorting and temporary tables use [`CACHE_KIB`] of memory each, and temporary files beyond that. SQLite does not count
 //! the memory of one connection, and a statement has many values at once. So [`MAX_HEAP`] bounds all connections of the
@@ -32,6 +33,7 @@
 mod authorizer;
 mod connection;
 mod file_id;
+mod generated_columns;
 #[cfg(test)]
 mod tests;
 

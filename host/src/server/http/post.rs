@@ -25,7 +25,6 @@
 //! Batches are of revision 2025-03-26, whose clients do not send `MCP-Protocol-Version`: in a request that names
 //! another revision there they are rejected.
 
-use std::convert::Infallible;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 
@@ -35,7 +34,7 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, StatusCode};
 use axum::response::{IntoResponse, Response};
-use futures::stream::{self, BoxStream, Stream, StreamExt as _};
+use futures::stream::{self, BoxStream, StreamExt as _};
 use rmcp::model::{ErrorCode, RequestId};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
@@ -43,8 +42,9 @@ use tokio_util::task::AbortOnDropHandle;
 use super::authentication::Authenticated;
 use super::caller::Caller;
 use super::charge::ResponseCharge;
+use super::document::{chunks, document_response};
 use super::guarded_body::GuardedBody;
-use super::json_response::{json_response, message_response};
+use super::json_response::message_response;
 use super::listen::ListenRequest;
 use super::preflight::{self, PROTOCOL_VERSION_HEADER};
 use super::request_body::BodyLimiter;
@@ -56,7 +56,7 @@ use crate::access::Principal;
 use crate::audit::{RequestContext, TraceId};
 use crate::config::Operation;
 use crate::host::Host;
-use crate::server::budget::{Account, Charge};
+use crate::server::budget::Account;
 use crate::server::dispatch::{self, Lifecycle};
 use crate::server::in_flight::Claim;
 use crate::server::json::Encoder;
@@ -351,22 +351,8 @@ impl SseEvent {
             Self::Rejection(json) => (Encoder::from_json(json), None),
             Self::Reply(Reply { json, charge, .. }) => (json, charge),
         };
-        chunks(json.wrap("data: ", "\n\n"), charge).map(Ok).boxed()
+        chunks(json.wrap("data: ", "\n\n"), charge, 0).map(Ok).boxed()
     }
-}
-
-/// Returns the chunks of a document, each encoded when it is polled for; the charge is dropped with the stream. The
-/// task yields between two chunks, so that a client that reads as fast as they are encoded does not starve others. The stream is
-/// fused: a compressing layer polls it again after its end.
-fn chunks(json: Encoder, charge: Option<Charge>) -> impl Stream<Item = Bytes> + Send + 'static {
-    stream::unfold((json, charge, false), async |(mut json, charge, is_begun)| {
-        if is_begun {
-            tokio::task::yield_now().await;
-        }
-        let piece = json.next_chunk()?;
-        Some((piece, (json, charge, true)))
-    })
-    .fuse()
 }
 
 impl DirectRequest {
@@ -378,17 +364,9 @@ impl DirectRequest {
         if is_unknown && is_of_session {
             return sse_response(Body::from_stream(SseEvent::Reply(answer).into_chunks()));
         }
-        let Reply { mut json, charge, .. } = answer;
+        let Reply { json, charge, .. } = answer;
         let status = if is_unknown { StatusCode::NOT_FOUND } else { StatusCode::OK };
-        let first = json.next_chunk().unwrap_or_default();
-        let mut response = match json.is_finished() {
-            true => json_response(status, first),
-            false => {
-                let first = stream::iter([first]);
-                let body = Body::from_stream(first.chain(chunks(json, None)).map(Ok::<_, Infallible>));
-                json_response(status, body)
-            }
-        };
+        let mut response = document_response(status, json);
         if let Some(charge) = charge {
             ResponseCharge::attach(&mut response, charge);
         }

@@ -3,10 +3,10 @@
 use std::path::Path;
 
 use mcp_host_tests::{
-    ConfigFile, Folder, GitRepo, MockOrigin, Output, Plugin, PrometheusServer, Reply, WatProvider, component, fixture,
-    run,
+    ConfigFile, DriveServer, Folder, GitRepo, MockOrigin, Output, Plugin, PrometheusServer, Reply, WatProvider,
+    component, fixture, run,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// The faults of the guest `nonconforming`, each of the name of the check that it must fail.
 const FAULTS: [&str; 22] = [
@@ -151,6 +151,20 @@ async fn what_ships_keeps_the_contract_with_its_grants_alone() {
     let arguments = ["--json", "--http", prometheus.url(), "--set", &url, "--set", queries];
     let report = test(&component("prometheus"), &arguments).await.success().json();
     assert!(checks(&report, "passed").contains(&"templates"), "{report:#}");
+    let (folder, document) = ("application/vnd.google-apps.folder", "application/vnd.google-apps.document");
+    let drive = DriveServer::start([
+        json!({ "do": "create", "id": "F", "name": "Team", "mimeType": folder }),
+        json!({ "do": "create", "id": "S", "name": "Specs", "mimeType": folder, "parents": ["F"] }),
+        json!({ "do": "create", "id": "a", "name": "a.txt", "parents": ["S"], "content": "text" }),
+        json!({ "do": "create", "id": "d", "name": "Plan", "mimeType": document, "parents": ["F"], "content": "# Plan\n" }),
+    ])
+    .await;
+    let config = ConfigFile::new().plugin(drive.plugin().bucket("drive").config("folders", vec!["F"])).write();
+    let config_file = config.path();
+    let arguments = ["--json", "--config", config_file.to_str().unwrap(), "--plugin", "drive"];
+    let report = test(&component("drive"), &arguments).await.success().json();
+    assert!(checks(&report, "passed").contains(&"templates"), "{report:#}");
+    drive.requests();
 }
 
 #[tokio::test]

@@ -1,9 +1,11 @@
 //! The provider `database`, on PostgreSQL and SQLite, and the grant that it needs.
 
 mod faults;
+mod listen;
 mod postgresql;
 mod sqlite;
 mod statements;
+mod zabbix;
 
 use mcp_host_tests::{Client, ConfigFile, Plugin, Postgresql};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};

@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use deadpool::managed::{Manager, Metrics, RecycleError, RecycleResult};
 use tokio::runtime::Handle;
-use tokio::sync::OnceCell;
+use tokio::sync::{Notify, OnceCell};
 use tokio::time::timeout;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::tls::{MakeTlsConnect, NoTls, TlsConnect};
-use tokio_postgres::{Config, SimpleQueryMessage};
+use tokio_postgres::{AsyncMessage, Config, SimpleQueryMessage};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::endpoint::Endpoint;
@@ -53,15 +53,15 @@ impl Connector {
         }
     }
 
-    /// Connects to the first server that answers.
-    async fn connect(&self) -> Result<Session, QueryError> {
+    /// Connects to the first server that answers. Notifications are counted as received by `on_notification`, if there is one.
+    async fn connect(&self, on_notification: Option<&Arc<Notify>>) -> Result<Session, QueryError> {
         let mut config =
             client_config(self.url.expose()).map_err(|error| QueryError::Unreachable(error.to_string()))?;
         config.application_name(APPLICATION_NAME);
         let limit = config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT).min(CONNECT_TIMEOUT);
         let mut reasons = String::new();
         for endpoint in Endpoint::all(&config) {
-            let reason = match timeout(limit, self.connect_to(endpoint, &config)).await {
+            let reason = match timeout(limit, self.connect_to(endpoint, &config, on_notification)).await {
                 Ok(Ok(session)) => return Ok(session),
                 Ok(Err(QueryError::Unreachable(reason))) => reason,
                 Ok(Err(error)) => return Err(error),
@@ -73,19 +73,31 @@ impl Connector {
         Err(QueryError::Unreachable(reasons))
     }
 
-    async fn connect_to(&self, endpoint: Endpoint, config: &Config) -> Result<Session, QueryError> {
+    async fn connect_to(
+        &self,
+        endpoint: Endpoint,
+        config: &Config,
+        on_notification: Option<&Arc<Notify>>,
+    ) -> Result<Session, QueryError> {
         let mut config = config.clone();
         let Some(name) = endpoint.tls_name.clone() else {
             config.ssl_mode(SslMode::Disable);
-            return self.handshake(endpoint, NoTls, &config).await;
+            return self.handshake(endpoint, NoTls, &config, on_notification).await;
         };
         config.ssl_mode(SslMode::Require);
         let mut tls = self.tls.get_or_try_init(|| self.tls_connector()).await?.clone();
         let tls = MakeTlsConnect::<MeteredStream>::make_tls_connect(&mut tls, &name);
-        self.handshake(endpoint, tls.map_err(|error| QueryError::Unreachable(error.to_string()))?, &config).await
+        let tls = tls.map_err(|error| QueryError::Unreachable(error.to_string()))?;
+        self.handshake(endpoint, tls, &config, on_notification).await
     }
 
-    async fn handshake<T>(&self, endpoint: Endpoint, tls: T, config: &Config) -> Result<Session, QueryError>
+    async fn handshake<T>(
+        &self,
+        endpoint: Endpoint,
+        tls: T,
+        config: &Config,
+        on_notification: Option<&Arc<Notify>>,
+    ) -> Result<Session, QueryError>
     where
         T: TlsConnect<MeteredStream, Stream: Send + 'static>,
     {
@@ -100,10 +112,17 @@ impl Connector {
         })?;
         let server_version = connection.parameter("server_version").unwrap_or_default().to_owned();
         let runtime = Handle::current();
+        let on_notification = on_notification.map(|received| (received.clone(), meter.clone()));
         let task = runtime.spawn(async move {
-            // Notices are dropped: their texts, as many as a statement causes, are the server's and may have values of tables. An
-            // error is that of the request under way.
-            while let Some(Ok(_)) = poll_fn(|context| connection.poll_message(context)).await {}
+            // Notices are dropped: their texts, as many as a statement causes, are the server's and may have values of tables. So
+            // are the texts of notifications. An error is that of the request under way.
+            while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
+                if let (AsyncMessage::Notification(_), Some((received, meter))) = (message, &on_notification) {
+                    received.notify_one();
+                    // It is no part of an answer, and nothing of it is kept.
+                    meter.settle();
+                }
+            }
         });
         Ok(Session {
             client,
@@ -115,6 +134,13 @@ impl Connector {
             server_version,
             statements: self.statements.clone(),
         })
+    }
+
+    /// Connects for notifications, as the role that queries have.
+    pub(super) async fn connect_to_listen(&self, received: &Arc<Notify>) -> Result<Session, QueryError> {
+        let session = self.connect(Some(received)).await?;
+        self.check_role(&session).await?;
+        Ok(session)
     }
 
     async fn tls_connector(&self) -> Result<MakeRustlsConnect, QueryError> {
@@ -149,7 +175,7 @@ impl Manager for Connector {
     type Error = QueryError;
 
     async fn create(&self) -> Result<Session, QueryError> {
-        let session = self.connect().await?;
+        let session = self.connect(None).await?;
         self.check_role(&session).await?;
         Ok(session)
     }

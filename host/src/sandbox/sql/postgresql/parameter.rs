@@ -8,6 +8,7 @@ use tokio_postgres::types::{Format, IsNull, ToSql, Type, to_sql_checked};
 
 use super::array;
 use crate::sandbox::sql::bindings::databases::{Scalar, Value};
+use crate::sandbox::sql::scalar::ScalarContent;
 
 /// A value of a parameter.
 #[derive(Debug)]
@@ -41,15 +42,15 @@ impl ToSql for Parameter {
 
 /// The text form of a value; none of NULL.
 pub(super) fn scalar_text(scalar: &Scalar) -> Option<String> {
-    Some(match scalar {
-        Scalar::Null => return None,
-        Scalar::Boolean(value) => value.to_string(),
-        Scalar::Integer(value) => value.to_string(),
-        Scalar::Float(value) if value.is_infinite() => {
+    Some(match scalar.into() {
+        ScalarContent::Null => return None,
+        ScalarContent::Boolean(value) => value.to_string(),
+        ScalarContent::Integer(value) => value.to_string(),
+        ScalarContent::Float(value) if value.is_infinite() => {
             if value.is_sign_positive() { "Infinity" } else { "-Infinity" }.to_owned()
         }
-        Scalar::Float(value) => value.to_string(),
-        Scalar::Bytes(bytes) => {
+        ScalarContent::Float(value) => value.to_string(),
+        ScalarContent::Bytes(bytes) => {
             let mut text = String::with_capacity(bytes.len().saturating_mul(2).saturating_add(2));
             text.push_str("\\x");
             for byte in bytes {
@@ -58,14 +59,6 @@ pub(super) fn scalar_text(scalar: &Scalar) -> Option<String> {
             }
             text
         }
-        Scalar::Decimal(text)
-        | Scalar::Text(text)
-        | Scalar::Date(text)
-        | Scalar::Time(text)
-        | Scalar::Timestamp(text)
-        | Scalar::Instant(text)
-        | Scalar::Uuid(text)
-        | Scalar::Json(text)
-        | Scalar::Other(text) => text.clone(),
+        ScalarContent::Text(text) => text.to_owned(),
     })
 }

@@ -129,6 +129,16 @@ impl Session {
         self.client.is_closed()
     }
 
+    /// Waits until the connection has ended. Not to be called again after that.
+    pub(super) async fn closed(&mut self) {
+        let _ = (&mut self.task).await;
+    }
+
+    /// Closes the connection.
+    pub(super) fn close(self) {
+        self.task.abort();
+    }
+
     /// Begins the transaction, and prepares its statement.
     pub(super) async fn begin(&self, query: &mut Transaction, limit: Duration) -> Result<Statement, QueryError> {
         let memory = query.budget.try_reserve(0).ok_or(QueryError::OutOfMemory)?;

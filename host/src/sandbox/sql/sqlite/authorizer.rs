@@ -30,7 +30,12 @@ pub(super) const MIN_VALUE: i32 = 16 << 10;
 /// The maximum length of values in a statement that does this, if it bounds them.
 pub(super) fn max_value(action: AuthAction<'_>) -> Option<i32> {
     let AuthAction::Function { function_name } = action else { return None };
-    let known = QUADRATIC_FUNCTIONS.iter().find(|(name, _)| function_name.eq_ignore_ascii_case(name));
+    max_value_beside(function_name)
+}
+
+/// The maximum length of values beside a function, if it bounds them.
+pub(super) fn max_value_beside(function: &str) -> Option<i32> {
+    let known = QUADRATIC_FUNCTIONS.iter().find(|(name, _)| function.eq_ignore_ascii_case(name));
     known.map(|(_, max_value)| *max_value)
 }
 

@@ -14,7 +14,9 @@ use tokio::time::Instant;
 use super::super::bindings::databases::{Column, Scalar, Value};
 use super::super::error::QueryError;
 use super::super::result::{ChargedRows, ResultBuilder};
+use super::super::scalar::ScalarContent;
 use super::super::{MAX_PARAMETERS, MAX_SQL, Query};
+use super::generated_columns::GeneratedColumns;
 use super::{BUSY_TIMEOUT, CACHE_KIB, MAX_HEAP, authorizer};
 
 /// The steps of SQLite's virtual machine between two looks at the clock. Each may call a function, which takes its time:
@@ -91,10 +93,11 @@ pub(super) fn query(connection: &mut Connection, query: Query) -> Result<Charged
     // Reads the schema, if it has changed, while a text of it may still be long.
     check(connection)?;
     let failed = |error: rusqlite::Error| QueryError::Failed(error.to_string());
+    let generated = GeneratedColumns::read(connection).map_err(|error| run_error(&error, query.bounds.bytes))?;
     let longest = Arc::new(AtomicI32::new(i32::MAX));
     let recorded = longest.clone();
     let authorize = move |context: AuthContext<'_>| {
-        if let Some(max_value) = authorizer::max_value(context.action) {
+        if let Some(max_value) = authorizer::max_value(context.action).or_else(|| generated.max_value(context.action)) {
             recorded.fetch_min(max_value, Ordering::Relaxed);
         }
         authorizer::authorize(context)
@@ -164,21 +167,13 @@ fn bind(statement: &mut Statement<'_>, parameters: &[Value]) -> Result<(), Query
             }
             None => return Err(QueryError::rejected("42P02", format!("there is no parameter {number}"))),
         };
-        let bound = match scalar {
-            Scalar::Null => statement.raw_bind_parameter(index, Null),
-            Scalar::Boolean(value) => statement.raw_bind_parameter(index, value),
-            Scalar::Integer(value) => statement.raw_bind_parameter(index, value),
-            Scalar::Float(value) => statement.raw_bind_parameter(index, value),
-            Scalar::Bytes(value) => statement.raw_bind_parameter(index, value),
-            Scalar::Decimal(text)
-            | Scalar::Text(text)
-            | Scalar::Date(text)
-            | Scalar::Time(text)
-            | Scalar::Timestamp(text)
-            | Scalar::Instant(text)
-            | Scalar::Uuid(text)
-            | Scalar::Json(text)
-            | Scalar::Other(text) => statement.raw_bind_parameter(index, text),
+        let bound = match scalar.into() {
+            ScalarContent::Null => statement.raw_bind_parameter(index, Null),
+            ScalarContent::Boolean(value) => statement.raw_bind_parameter(index, value),
+            ScalarContent::Integer(value) => statement.raw_bind_parameter(index, value),
+            ScalarContent::Float(value) => statement.raw_bind_parameter(index, value),
+            ScalarContent::Bytes(value) => statement.raw_bind_parameter(index, value),
+            ScalarContent::Text(value) => statement.raw_bind_parameter(index, value),
         };
         bound.map_err(|error| run_error(&error, 0))?;
     }

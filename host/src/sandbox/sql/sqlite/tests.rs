@@ -294,6 +294,30 @@ async fn values_are_shorter_only_beside_functions_that_take_long() {
 }
 
 #[tokio::test]
+async fn values_are_shorter_beside_views_and_generated_columns_that_call_such_functions() {
+    let fixture = Fixture::with(|grant| grant.max_bytes = "1MiB".parse().unwrap());
+    let writer = Connection::open(fixture.file()).unwrap();
+    writer
+        .execute_batch(
+            "CREATE TABLE texts (a TEXT, size AS (length(a)), place AS (instr(a, a || '1')), end AS (\"RTrim\"(a, 'x')) STORED);
+             CREATE TABLE plain (a TEXT, trim TEXT);
+             CREATE TABLE sized (a TEXT, instructions AS (length(a)));
+             CREATE VIEW trimmed AS SELECT trim(a) AS a FROM plain;
+             WITH long(a) AS (SELECT hex(zeroblob(200000))) INSERT INTO texts SELECT a FROM long;
+             INSERT INTO plain SELECT a, '' FROM texts; INSERT INTO sized SELECT a FROM texts;",
+        )
+        .unwrap();
+    writer.close().unwrap();
+    for sql in ["SELECT place FROM texts", "SELECT length(a) FROM texts", "SELECT length(a) FROM trimmed"] {
+        let error = fixture.query(sql).await.unwrap_err();
+        assert!(error.to_string().contains("54000: a value has more than 16384 bytes"), "{sql}: {error}");
+    }
+    for sql in ["SELECT length(a) FROM plain", "SELECT instructions FROM sized"] {
+        assert_eq!(fixture.texts(sql).await, ["[Value::Scalar(Scalar::Integer(400000))]"], "{sql}");
+    }
+}
+
+#[tokio::test]
 async fn statements_that_are_too_complex_are_refused() {
     let fixture = Fixture::new();
     let deep = format!("SELECT {}1{}", "1 + (".repeat(300), ")".repeat(300));

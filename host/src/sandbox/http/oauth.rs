@@ -1,0 +1,205 @@
+//! Access tokens that the host adds to requests: `oauth` of an entry of `grants.http`.
+//!
+//! [`AccessTokens`] belong to one entry of one plugin. A token is requested from the token endpoint when a request needs
+//! it, cached, and used until shortly before its expiry. It never enters the guest: the host adds it when the request is
+//! sent, and no error, log line or message has a part of it or of the credentials.
+//!
+//! | event | mechanism |
+//! |---|---|
+//! | several requests need a token | one of them requests it, and the others wait for it (a mutex) |
+//! | the call that requests a token ends | the request for the token goes on, on a task of its own, so that a token server that is slower than the calls still serves the next one |
+//! | the token server fails or refuses | requests fail at once, without being sent, until a backoff is over, which grows up to [`MAX_BACKOFF`] |
+//! | the origin answers 401 | the cached token is replaced, at most once in [`MIN_REPLACEMENT_INTERVAL`] |
+//! | the token server sends another refresh token (rotation) | it is used from then on, and kept in memory only |
+//!
+//! The clock of this machine matters for nothing but the times in the assertion of a service account: expiry is measured
+//! from when the token was requested.
+
+mod answer;
+mod assertion;
+mod endpoint;
+mod token_request;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::StatusCode;
+use hyper::header::HeaderValue;
+use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::time::Instant;
+
+use self::answer::TokenAnswer;
+use self::endpoint::TokenEndpoint;
+use super::connect::Network;
+use super::tls::TlsRoots;
+use crate::backoff::Backoff;
+use crate::config::Secret;
+use crate::config::grants::{AuthorizationGrant, OAuth};
+use crate::net::Origin;
+
+/// The minimum time between two replacements of a token that the origin answered 401 to, so that an origin that always does
+/// causes no flood of requests to the token server.
+const MIN_REPLACEMENT_INTERVAL: Duration = Duration::from_secs(5);
+/// A token is used until this time before its expiry, or until a fifth of its lifetime is left if that is shorter.
+const EXPIRY_MARGIN: Duration = Duration::from_secs(60);
+/// The maximum backoff after failures of the token server, and the maximum `Retry-After` that is honored.
+const MAX_BACKOFF: Duration = Duration::from_secs(60);
+
+/// The reason why there is no access token. Its text is for the log: it has nothing that a server sent.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(super) enum TokenError {
+    #[error("cannot reach the token server: {0}")]
+    Unreachable(String),
+    #[error("the token server did not answer within {} s", endpoint::TIMEOUT.as_secs())]
+    Timeout,
+    #[error("the exchange with the token server failed: {0}")]
+    Exchange(String),
+    #[error("the token server answered {status}, {}", .code.unwrap_or("without an error code that is known"))]
+    Refused { status: StatusCode, code: Option<&'static str>, retry_after: Option<Duration> },
+    #[error("the answer of the token server {0}")]
+    InvalidAnswer(&'static str),
+    #[error("the request for a token cannot be made: {0}")]
+    Request(&'static str),
+}
+
+/// The access tokens of one entry of `grants.http`.
+pub(super) struct AccessTokens {
+    config: OAuth,
+    endpoint: TokenEndpoint,
+    cache: Arc<Mutex<Cache>>,
+}
+
+struct Cache {
+    current: Option<CachedToken>,
+    /// The refresh token that replaces the one of the config.
+    refresh_token: Option<Secret<String>>,
+    /// When a token was last replaced because the origin rejected it.
+    replaced_at: Option<Instant>,
+    /// The last failure, if there was no success after it.
+    failure: Option<Failure>,
+    backoff: Backoff,
+}
+
+impl Default for Cache {
+    fn default() -> Self {
+        let backoff = Backoff::up_to(MAX_BACKOFF);
+        Self { current: None, refresh_token: None, replaced_at: None, failure: None, backoff }
+    }
+}
+
+struct CachedToken {
+    authorization: HeaderValue,
+    usable_until: Instant,
+}
+
+struct Failure {
+    error: TokenError,
+    retry_at: Instant,
+}
+
+/// An access token, as the value of `Authorization`.
+#[derive(Clone, Debug)]
+pub(super) struct AccessToken {
+    authorization: HeaderValue,
+    /// Whether it was requested for an earlier request, and so may have become invalid.
+    is_cached: bool,
+}
+
+impl AccessToken {
+    /// Returns the header, which `Debug` does not show.
+    pub(super) fn header(&self) -> HeaderValue {
+        self.authorization.clone()
+    }
+}
+
+impl AccessTokens {
+    pub(super) fn new(config: &OAuth, network: Arc<dyn Network>, tls_roots: Arc<TlsRoots>) -> Arc<Self> {
+        let endpoint = TokenEndpoint::new(config.token_uri.clone(), config.ca.clone(), network, tls_roots);
+        Arc::new(Self { config: config.clone(), endpoint, cache: Arc::default() })
+    }
+
+    /// Returns the origin of the token endpoint.
+    pub(super) fn server(&self) -> &Origin {
+        self.config.token_uri.origin()
+    }
+
+    /// Returns a token: the cached one, or a new one.
+    pub(super) async fn token(self: &Arc<Self>) -> Result<AccessToken, TokenError> {
+        let cache = self.cache.clone().lock_owned().await;
+        let now = Instant::now();
+        if let Some(token) = cache.current.as_ref().filter(|token| token.usable_until > now) {
+            return Ok(AccessToken { authorization: token.authorization.clone(), is_cached: true });
+        }
+        if let Some(failure) = cache.failure.as_ref().filter(|failure| failure.retry_at > now) {
+            return Err(failure.error.clone());
+        }
+        let tokens = self.clone();
+        let refresh = tokio::spawn(async move { tokens.refresh(cache).await });
+        refresh.await.unwrap_or(Err(TokenError::Request("its task was aborted")))
+    }
+
+    /// Drops a token that the origin answered 401 to. Returns whether [`token`](Self::token) may now return another one.
+    pub(super) async fn reject(&self, rejected: &AccessToken) -> bool {
+        if !rejected.is_cached {
+            return false;
+        }
+        let mut cache = self.cache.lock().await;
+        let is_current = cache.current.as_ref().is_some_and(|token| token.authorization == rejected.authorization);
+        if !is_current {
+            return true;
+        }
+        let now = Instant::now();
+        let is_too_early = |replaced_at| now.saturating_duration_since(replaced_at) < MIN_REPLACEMENT_INTERVAL;
+        if cache.replaced_at.is_some_and(is_too_early) {
+            return false;
+        }
+        cache.replaced_at = Some(now);
+        cache.current = None;
+        true
+    }
+
+    /// Requests a token, and records the outcome.
+    async fn refresh(&self, mut cache: OwnedMutexGuard<Cache>) -> Result<AccessToken, TokenError> {
+        let requested_at = Instant::now();
+        match self.request(cache.refresh_token.as_ref()).await {
+            Ok(answer) => {
+                (cache.failure, cache.backoff) = (None, Backoff::up_to(MAX_BACKOFF));
+                if answer.refresh_token.is_some()
+                    && matches!(self.config.grant, AuthorizationGrant::RefreshToken { .. })
+                {
+                    cache.refresh_token = answer.refresh_token;
+                }
+                let usable_until = requested_at.checked_add(usable_time(answer.lifetime)).unwrap_or(requested_at);
+                cache.current = Some(CachedToken { authorization: answer.authorization.clone(), usable_until });
+                Ok(AccessToken { authorization: answer.authorization, is_cached: false })
+            }
+            Err(error) => {
+                let (now, delay) = (Instant::now(), cache.backoff.next_delay().max(retry_after(&error)));
+                let retry_at = now.checked_add(delay).unwrap_or(now);
+                cache.failure = Some(Failure { error: error.clone(), retry_at });
+                Err(error)
+            }
+        }
+    }
+
+    async fn request(&self, refresh_token: Option<&Secret<String>>) -> Result<TokenAnswer, TokenError> {
+        let request = token_request::build(&self.config, refresh_token)?;
+        self.endpoint.exchange(request).await
+    }
+}
+
+/// Returns how long a token of that lifetime is used.
+fn usable_time(lifetime: Duration) -> Duration {
+    lifetime.saturating_sub(EXPIRY_MARGIN.min(lifetime.checked_div(5).unwrap_or_default()))
+}
+
+/// Returns how long the token server asks not to be asked, as far as that is honored.
+fn retry_after(error: &TokenError) -> Duration {
+    match error {
+        TokenError::Refused { retry_after, .. } => retry_after.unwrap_or_default().min(MAX_BACKOFF),
+        _ => Duration::ZERO,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,157 @@
+//! Answers of a token endpoint (RFC 6749, sections 5.1 and 5.2).
+
+use std::time::Duration;
+
+use hyper::StatusCode;
+use hyper::header::HeaderValue;
+use serde::Deserialize;
+use serde_json::Value;
+use zeroize::Zeroizing;
+
+use super::TokenError;
+use crate::config::Secret;
+
+/// The lifetime of a token whose answer names none.
+const DEFAULT_LIFETIME: Duration = Duration::from_secs(600);
+/// The longest time for which a token is cached.
+const MAX_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// The error codes that the log names: those of RFC 6749 and its extensions, and those of Google. Any other text of a server is
+/// not repeated, since it could be a part of what was sent to it.
+const ERROR_CODES: [&str; 13] = [
+    "access_denied",
+    "admin_policy_enforced",
+    "invalid_client",
+    "invalid_grant",
+    "invalid_request",
+    "invalid_scope",
+    "invalid_target",
+    "org_internal",
+    "rate_limit_exceeded",
+    "slow_down",
+    "temporarily_unavailable",
+    "unauthorized_client",
+    "unsupported_grant_type",
+];
+
+/// An access token, as a token server issued it.
+#[derive(Debug)]
+pub(super) struct TokenAnswer {
+    /// The value of `Authorization`.
+    pub(super) authorization: HeaderValue,
+    pub(super) lifetime: Duration,
+    /// Replaces the refresh token that was presented.
+    pub(super) refresh_token: Option<Secret<String>>,
+}
+
+#[derive(Deserialize)]
+struct Issued {
+    access_token: Option<String>,
+    token_type: Option<String>,
+    expires_in: Option<Value>,
+    refresh_token: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Refused {
+    error: Option<String>,
+}
+
+/// Parses an answer.
+pub(super) fn parse(status: StatusCode, retry_after: Option<Duration>, body: &[u8]) -> Result<TokenAnswer, TokenError> {
+    if !status.is_success() {
+        let error = serde_json::from_slice(body).ok().and_then(|Refused { error }| error);
+        let code = error.and_then(|error| ERROR_CODES.into_iter().find(|code| *code == error));
+        return Err(TokenError::Refused { status, code, retry_after });
+    }
+    let invalid = TokenError::InvalidAnswer;
+    let issued: Issued = serde_json::from_slice(body).map_err(|_| invalid("is not the JSON of a token"))?;
+    let token = issued.access_token.map(Zeroizing::new).ok_or(invalid("has no `access_token`"))?;
+    if issued.token_type.is_some_and(|kind| !kind.eq_ignore_ascii_case("bearer")) {
+        return Err(invalid("has a `token_type` other than `Bearer`"));
+    }
+    // The syntax of RFC 6750 is narrower, and not kept by all servers.
+    if token.is_empty() || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+        return Err(invalid("has an `access_token` that is not printable ASCII"));
+    }
+    let authorization = Zeroizing::new(format!("Bearer {}", *token));
+    let mut authorization =
+        HeaderValue::from_str(&authorization).map_err(|_| invalid("has no valid `access_token`"))?;
+    authorization.set_sensitive(true);
+    let lifetime = match &issued.expires_in {
+        None | Some(Value::Null) => DEFAULT_LIFETIME,
+        Some(value) => seconds(value).ok_or(invalid("has an `expires_in` that is not a number of seconds"))?,
+    };
+    let refresh_token = issued.refresh_token.filter(|token| !token.is_empty()).map(Secret::new);
+    Ok(TokenAnswer { authorization, lifetime: lifetime.min(MAX_LIFETIME), refresh_token })
+}
+
+/// Some servers write the number as a text.
+fn seconds(value: &Value) -> Option<Duration> {
+    match value {
+        Value::Number(number) => number.as_u64(),
+        Value::String(text) => text.parse().ok(),
+        _ => None,
+    }
+    .map(Duration::from_secs)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn ok(body: &Value) -> Result<TokenAnswer, TokenError> {
+        parse(StatusCode::OK, None, body.to_string().as_bytes())
+    }
+
+    #[test]
+    fn a_token_has_a_lifetime_within_bounds() {
+        for (expires_in, lifetime) in
+            [(json!(3599), 3599), (json!("3599"), 3599), (json!(0), 0), (json!(null), 600), (json!(u64::MAX), 86_400)]
+        {
+            let answer =
+                ok(&json!({ "access_token": "ya29.a", "token_type": "Bearer", "expires_in": expires_in })).unwrap();
+            assert_eq!(
+                (answer.lifetime.as_secs(), answer.authorization.to_str().unwrap()),
+                (lifetime, "Bearer ya29.a")
+            );
+            assert!(answer.authorization.is_sensitive() && answer.refresh_token.is_none());
+        }
+        let answer = ok(&json!({ "access_token": "a", "token_type": "bearer", "refresh_token": "next" })).unwrap();
+        assert_eq!(answer.refresh_token.unwrap().expose(), "next");
+    }
+
+    #[test]
+    fn an_answer_without_a_usable_token_is_invalid() {
+        for body in [
+            json!({}),
+            json!([]),
+            json!({ "access_token": 7 }),
+            json!({ "access_token": "" }),
+            json!({ "access_token": "a\r\nHost: evil" }),
+            json!({ "access_token": "a b" }),
+            json!({ "access_token": "é" }),
+            json!({ "access_token": "a", "token_type": "mac" }),
+            json!({ "access_token": "a", "expires_in": -1 }),
+            json!({ "access_token": "a", "expires_in": "soon" }),
+        ] {
+            assert!(matches!(ok(&body), Err(TokenError::InvalidAnswer(_))), "{body}");
+        }
+        assert!(matches!(parse(StatusCode::OK, None, b"<html>"), Err(TokenError::InvalidAnswer(_))));
+    }
+
+    #[test]
+    fn a_refusal_is_told_by_its_code_and_never_in_the_words_of_the_server() {
+        let refusal = |body: &str| parse(StatusCode::BAD_REQUEST, None, body.as_bytes()).unwrap_err().to_string();
+        assert_eq!(
+            refusal(r#"{ "error": "invalid_grant", "error_description": "hunter2" }"#),
+            "the token server answered 400 Bad Request, invalid_grant"
+        );
+        for body in [r#"{ "error": "hunter2" }"#, r#"{ "error": { "code": "hunter2" } }"#, "hunter2", ""] {
+            let text = refusal(body);
+            assert_eq!(text, "the token server answered 400 Bad Request, without an error code that is known");
+        }
+    }
+}

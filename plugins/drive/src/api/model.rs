@@ -1,0 +1,203 @@
+//! The answers of the API, as far as they are used.
+
+use crate::id::Id;
+use serde::de::{Deserializer, Error, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::marker::PhantomData;
+
+/// The maximum number of items of a list: the largest page of the API.
+pub(super) const MAX_ITEMS: usize = 1000;
+
+/// The fields of a file that are requested.
+pub(super) const FILE_FIELDS: &str = "id,name,mimeType,description,size,modifiedTime,trashed,parents,driveId,webViewLink,\
+                                      shortcutDetails(targetId,targetMimeType)";
+pub(super) const DRIVE_FIELDS: &str = "name";
+
+/// The type of folders.
+pub(crate) const FOLDER: &str = "application/vnd.google-apps.folder";
+/// The type of shortcuts.
+pub(crate) const SHORTCUT: &str = "application/vnd.google-apps.shortcut";
+/// The beginning of Google's own types.
+const GOOGLE_APPS: &str = "application/vnd.google-apps.";
+
+/// The metadata of a file or a folder.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct File {
+    pub(crate) id: Id,
+    pub(crate) name: String,
+    pub(crate) mime_type: String,
+    #[serde(default)]
+    pub(crate) description: Option<String>,
+    /// The size in bytes, in decimal digits.
+    #[serde(default)]
+    size: Option<String>,
+    /// RFC 3339, with milliseconds.
+    #[serde(default)]
+    pub(crate) modified_time: Option<String>,
+    #[serde(default)]
+    pub(crate) trashed: bool,
+    #[serde(default, deserialize_with = "bounded_list")]
+    pub(crate) parents: Vec<Id>,
+    /// The shared drive that it is in.
+    #[serde(default)]
+    pub(crate) drive_id: Option<Id>,
+    #[serde(default)]
+    pub(crate) web_view_link: Option<String>,
+    #[serde(default)]
+    pub(crate) shortcut_details: Option<Shortcut>,
+}
+
+/// What a shortcut refers to.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Shortcut {
+    pub(crate) target_id: Id,
+    #[serde(default)]
+    pub(crate) target_mime_type: String,
+}
+
+impl File {
+    /// Returns the size in bytes of a file that is stored as it is; documents of Google's own types have none.
+    pub(crate) fn size(&self) -> Option<u64> {
+        self.size.as_ref().filter(|_| !self.is_google_type())?.parse().ok()
+    }
+
+    pub(crate) fn is_folder(&self) -> bool {
+        self.mime_type == FOLDER
+    }
+
+    pub(crate) fn is_shortcut(&self) -> bool {
+        self.mime_type == SHORTCUT
+    }
+
+    /// Returns whether the content has to be exported.
+    pub(crate) fn is_google_type(&self) -> bool {
+        self.mime_type.starts_with(GOOGLE_APPS)
+    }
+}
+
+/// A page of files.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct FileList {
+    #[serde(default, deserialize_with = "bounded_list")]
+    pub(crate) files: Vec<File>,
+    #[serde(default)]
+    pub(crate) next_page_token: Option<String>,
+    /// Whether not everything was searched.
+    #[serde(default)]
+    pub(crate) incomplete_search: bool,
+}
+
+/// A page of changes.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ChangeList {
+    #[serde(default, deserialize_with = "bounded_list")]
+    pub(crate) changes: Vec<Change>,
+    #[serde(default)]
+    pub(crate) next_page_token: Option<String>,
+    /// Only on the last page.
+    #[serde(default)]
+    pub(crate) new_start_page_token: Option<String>,
+}
+
+/// A change of a file, or of a shared drive.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct Change {
+    /// The file; none if a shared drive changed.
+    #[serde(default)]
+    pub(crate) file_id: Option<Id>,
+    /// Whether the file was deleted, or the account lost its access.
+    #[serde(default)]
+    pub(crate) removed: bool,
+    /// Its state after the change; none if it is gone.
+    #[serde(default)]
+    pub(crate) file: Option<ChangedFile>,
+}
+
+/// The state of a file after a change.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct ChangedFile {
+    #[serde(default)]
+    pub(crate) mime_type: String,
+}
+
+/// The formats of exports, by Google's types.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(transparent)]
+pub(crate) struct ExportFormats(pub(crate) BTreeMap<String, Vec<String>>);
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct About {
+    #[serde(default)]
+    pub(super) export_formats: ExportFormats,
+}
+
+#[derive(Deserialize)]
+pub(super) struct SharedDrive {
+    pub(super) name: String,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct StartPageToken {
+    pub(super) start_page_token: String,
+}
+
+/// Deserializes a list of at most [`MAX_ITEMS`] items, so that small items do not become many times their size in
+/// memory.
+fn bounded_list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    struct List<T>(PhantomData<T>);
+
+    impl<'de, T: Deserialize<'de>> Visitor<'de> for List<T> {
+        type Value = Vec<T>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            write!(f, "a list of at most {MAX_ITEMS} items")
+        }
+
+        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+            let mut items = Vec::new();
+            while let Some(item) = list.next_element()? {
+                if items.len() >= MAX_ITEMS {
+                    return Err(Error::custom(format_args!(
+                        "expected a list of at most {MAX_ITEMS} items, found more"
+                    )));
+                }
+                items.push(item);
+            }
+            Ok(items)
+        }
+    }
+
+    deserializer.deserialize_seq(List(PhantomData))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_list_is_bounded_and_an_id_that_is_none_refuses_the_answer() {
+        let parse = |files: &str| serde_json::from_str::<FileList>(&format!("{{\"files\":[{files}]}}"));
+        let file = r#"{"id":"a","name":"A","mimeType":"text/plain","size":"12"}"#;
+        assert_eq!(parse(file).unwrap().files[0].size(), Some(12));
+        assert!(parse(&vec![file; 1000].join(",")).is_ok());
+        assert!(parse(&vec![file; 1001].join(",")).is_err());
+        assert!(parse(&file.replace("\"a\"", "\"../a\"")).is_err());
+        assert!(parse("[]").is_err());
+    }
+
+    #[test]
+    fn documents_of_googles_types_have_no_size() {
+        let json = r#"{"id":"a","name":"A","mimeType":"application/vnd.google-apps.document","size":"12"}"#;
+        assert_eq!(serde_json::from_str::<File>(json).unwrap().size(), None);
+    }
+}

@@ -1,0 +1,226 @@
+//! What a read of a file returns.
+
+use crate::entries;
+use crate::format::{CSV, Format, WORKBOOK};
+use crate::id::Id;
+use crate::route::Bytes;
+use crate::session::{Served, Session};
+use crate::sheets::{self, Sheet};
+use crate::text::{Text, export_first};
+use mcp_provider::{Contents, Entry, Failure, Page, Result, mime};
+
+/// A file with the format in which it is served.
+pub(crate) struct Document<'s> {
+    session: &'s Session<'s>,
+    served: Served,
+    format: Format,
+}
+
+impl<'s> Document<'s> {
+    /// Opens a file that is served.
+    pub(crate) fn open(session: &'s Session<'s>, id: &Id) -> Result<Self> {
+        let served = session.served(id)?;
+        let format = if served.target.is_google_type() {
+            Format::of(&served.target, session.export_formats()?)
+        } else {
+            Some(Format::Stored)
+        };
+        let format = format.ok_or_else(|| {
+            let kind = &served.target.mime_type;
+            Failure::denied(format!("Drive exports files of type `{kind}` to no format that can be served"))
+        })?;
+        Ok(Self { session, served, format })
+    }
+
+    /// Returns the entry of the file.
+    pub(crate) fn entry(&self) -> Result<Entry> {
+        entries::file(self.session, &self.served, &self.format)
+    }
+
+    /// Reads the file, or a part of it.
+    pub(crate) fn read(&self, path: &str, bytes: Option<Bytes>) -> Result<Vec<Contents>> {
+        let mut entry = self.entry()?;
+        path.clone_into(&mut entry.path);
+        let contents = match &self.format {
+            Format::Stored => self.read_stored(entry, bytes)?,
+            Format::Text(_) => {
+                let text = self.text()?;
+                let entry = text_meta(entry, &text);
+                self.part_of(entry, text.text.into_bytes(), bytes)?
+            }
+            Format::Other(format) => {
+                let exported = self.session.client.export(&self.served.target.id, format)?;
+                self.part_of(entry, exported, bytes)?
+            }
+            Format::Sheets(_) if bytes.is_some() => {
+                return Err(Failure::invalid("expected no range of bytes; a spreadsheet is read by its sheets"));
+            }
+            Format::Sheets(_) => return self.read_sheets(),
+        };
+        Ok(vec![contents])
+    }
+
+    /// Reads a chunk.
+    pub(crate) fn read_chunk(&self, number: usize) -> Result<Contents> {
+        let text = self.chunked()?;
+        let chunk = text.header.chunks.get(number.saturating_sub(1)).ok_or(Failure::NotFound)?;
+        let entry = entries::chunk(self.session, &self.served, &text, chunk, number);
+        Ok(Contents::text(entry, chunk.text(&text.text)))
+    }
+
+    /// Reads a sheet.
+    pub(crate) fn read_sheet(&self, number: usize) -> Result<Contents> {
+        let contents = self.read_sheets()?.into_iter().nth(number.saturating_sub(1));
+        contents.ok_or(Failure::NotFound)
+    }
+
+    /// Lists the chunks or sheets.
+    pub(crate) fn list(&self, cursor: Option<&str>, limit: usize) -> Result<Page> {
+        let entries = match &self.format {
+            Format::Sheets(_) => self.read_sheets()?.into_iter().map(|contents| contents.entry).collect(),
+            _ => {
+                let text = self.chunked()?;
+                let chunks = text.header.chunks.iter().zip(1..);
+                chunks.map(|(chunk, number)| entries::chunk(self.session, &self.served, &text, chunk, number)).collect()
+            }
+        };
+        numbered_page(entries, cursor, limit)
+    }
+
+    /// Returns the number of chunks.
+    pub(crate) fn chunk_count(&self) -> Result<usize> {
+        Ok(self.chunked()?.header.chunks.len())
+    }
+
+    /// Returns the number of sheets.
+    pub(crate) fn sheet_count(&self) -> Result<usize> {
+        Ok(self.read_sheets()?.len())
+    }
+
+    /// Returns the text, if it has one that is divided into chunks.
+    fn chunked(&self) -> Result<Text> {
+        if !self.format.is_text(&self.served.target, self.session.settings.max_read) {
+            return Err(Failure::invalid(
+                "expected a file with a text of at most `max-read` bytes: others have no chunks",
+            ));
+        }
+        self.text()
+    }
+
+    fn text(&self) -> Result<Text> {
+        Text::load(self.session, &self.served.target, &self.format)
+    }
+
+    /// Reads a stored file, at most `max-read` bytes of it.
+    fn read_stored(&self, entry: Entry, bytes: Option<Bytes>) -> Result<Contents> {
+        let (client, target, max) = (&self.session.client, &self.served.target, self.session.settings.max_read);
+        let size = target.size().ok_or_else(|| Failure::unavailable("Drive does not say how large the file is"))?;
+        let (first, len) = wanted(bytes, size, max)?;
+        let part = client.media(&target.id, size, first, len)?;
+        // Several responses may be of several versions.
+        if part.requests > 1 && client.file(&target.id)?.modified_time != target.modified_time {
+            return Err(Failure::unavailable("the file changed while it was read"));
+        }
+        Ok(contents(entry, part.bytes, first, size))
+    }
+
+    /// Returns a part of what was exported.
+    fn part_of(&self, entry: Entry, exported: Vec<u8>, bytes: Option<Bytes>) -> Result<Contents> {
+        let size = u64::try_from(exported.len()).unwrap_or(u64::MAX);
+        let (first, len) = wanted(bytes, size, self.session.settings.max_read)?;
+        let start = usize::try_from(first).unwrap_or(usize::MAX);
+        let part = exported.get(start..start.saturating_add(len)).unwrap_or_default().to_vec();
+        Ok(contents(entry, part, first, size))
+    }
+
+    /// Reads the sheets: a content for each, at most `max-read` bytes together.
+    fn read_sheets(&self) -> Result<Vec<Contents>> {
+        let Format::Sheets(formats) = &self.format else {
+            return Err(Failure::invalid("expected a spreadsheet: other files have no sheets"));
+        };
+        let max = self.session.settings.max_read;
+        let (format, exported) = export_first(self.session, &self.served.target, formats)?;
+        let sheets = if format == WORKBOOK {
+            let fault = |fault| Failure::unavailable(format!("Drive's answer cannot be used: {fault}"));
+            sheets::sheets(exported, max).map_err(fault)?
+        } else {
+            // All that there is of a workbook that is too large.
+            let csv = String::from_utf8_lossy(&exported).replace("\r\n", "\n");
+            vec![Sheet { name: self.served.file.name.clone(), csv, is_cut: false }]
+        };
+        if sheets.is_empty() {
+            return Err(Failure::denied("the spreadsheet has no sheet with cells"));
+        }
+        let mut contents = Vec::new();
+        for (sheet, number) in sheets.into_iter().zip(1..) {
+            let mut entry = entries::sheet(self.session, &self.served, &sheet.name, number);
+            if sheet.is_cut {
+                entry = entry.meta("drive/cut", true);
+            }
+            if format == CSV {
+                entry = entry.meta("drive/first-sheet-only", true);
+            }
+            contents.push(Contents::text(entry, sheet.csv));
+        }
+        Ok(contents)
+    }
+}
+
+/// Returns the first byte and the number of bytes that are read of `size` bytes.
+fn wanted(bytes: Option<Bytes>, size: u64, max: usize) -> Result<(u64, usize)> {
+    let Bytes { first, last } = bytes.unwrap_or(Bytes { first: 0, last: None });
+    if first >= size && first > 0 {
+        return Err(Failure::invalid(format!("the file has {size} bytes, numbered from 0")));
+    }
+    let end = last.map_or(size, |last| last.saturating_add(1).min(size));
+    let len = usize::try_from(end.saturating_sub(first)).unwrap_or(usize::MAX);
+    Ok((first, len.min(max)))
+}
+
+/// Returns a part as contents. It says what it is, and where the next one begins, unless it is everything.
+fn contents(mut entry: Entry, mut part: Vec<u8>, first: u64, size: u64) -> Contents {
+    let end = |part: &[u8]| first.saturating_add(u64::try_from(part.len()).unwrap_or(u64::MAX));
+    let is_text = entry.mime_type.as_deref().is_some_and(mime::is_text);
+    if is_text && end(&part) < size {
+        // A character that is cut off would make it a blob.
+        let valid = std::str::from_utf8(&part).map_or_else(|error| error.valid_up_to(), str::len);
+        if valid > 0 && part.len().saturating_sub(valid) < 4 {
+            part.truncate(valid);
+        }
+    }
+    let end = end(&part);
+    if first > 0 || end < size {
+        entry = entry
+            .meta("drive/range", format!("bytes={first}-{}", end.saturating_sub(1)))
+            .meta("drive/total-bytes", size);
+    }
+    if end < size {
+        entry = entry.meta("drive/next-range", format!("bytes={end}-"));
+    }
+    Contents::bytes(entry, part)
+}
+
+/// Adds what was made of the text of a document.
+fn text_meta(mut entry: Entry, text: &Text) -> Entry {
+    if entry.mime_type.as_deref() != Some(text.header.format.as_str()) {
+        let preferred = entry.mime_type.take().unwrap_or_default();
+        entry = entry.mime_type(text.header.format.as_str()).meta("drive/too-large-for", preferred);
+    }
+    if text.header.images > 0 {
+        entry = entry.meta("drive/images-omitted", text.header.images);
+    }
+    entry.meta("drive/chunks", text.header.chunks.len())
+}
+
+/// Returns a page of entries; the cursor is the number of those before.
+fn numbered_page(entries: Vec<Entry>, cursor: Option<&str>, limit: usize) -> Result<Page> {
+    let given = match cursor {
+        None => 0,
+        Some(cursor) => {
+            cursor.parse::<usize>().ok().filter(|given| *given > 0).ok_or_else(crate::listing::foreign_cursor)?
+        }
+    };
+    let end = given.saturating_add(limit);
+    let next_cursor = (end < entries.len()).then(|| end.to_string());
+    Ok(Page { entries: entries.into_iter().skip(given).take(limit).collect(), next_cursor })
+}

@@ -1,0 +1,105 @@
+//! Entries of files, folders, chunks and sheets.
+
+use crate::api::File;
+use crate::chunk::Chunk;
+use crate::format::{Format, fits};
+use crate::id::Id;
+use crate::route::Route;
+use crate::session::{Served, Session};
+use crate::text::Text;
+use crate::tree::Folder;
+use mcp_provider::{Entry, Result};
+
+/// The maximum length of a description, in characters.
+const MAX_DESCRIPTION: usize = 500;
+
+/// Returns the entry of a folder of the tree.
+pub(crate) fn folder(session: &Session<'_>, id: &Id, folder: &Folder) -> Entry {
+    Entry::new(Route::folder(id), name(&folder.name, id))
+        .title(name(&folder.name, id))
+        .mime_type("text/markdown")
+        .listable()
+        .subscribable()
+        .ttl(session.settings.refresh)
+}
+
+/// Returns the entry of a file in this format.
+pub(crate) fn file(session: &Session<'_>, served: &Served, format: &Format) -> Result<Entry> {
+    let Served { file, target } = served;
+    let max_read = session.settings.max_read;
+    let mut entry = common(Entry::new(Route::file(&file.id), name(&file.name, &file.id)), session, served)
+        .title(name(&file.name, &file.id))
+        .mime_type(format.mime_type(target));
+    if let Some(description) = target.description.as_deref().map(str::trim).filter(|text| !text.is_empty()) {
+        entry = entry.description(description.chars().take(MAX_DESCRIPTION).collect::<String>());
+    }
+    // A listing does not know how large the target of a shortcut is.
+    if !file.is_shortcut() && (matches!(format, Format::Sheets(_)) || format.is_text(target, max_read)) {
+        entry = entry.listable();
+    }
+    if let (Format::Stored, Some(size), false) = (format, target.size(), file.is_shortcut()) {
+        entry = if fits(size, max_read) { entry.size(size) } else { entry.meta("drive/total-bytes", size) };
+    }
+    if *format != Format::Stored {
+        entry = entry.meta("drive/type", target.mime_type.as_str());
+    }
+    if let Some(link) = target.web_view_link.as_deref().filter(|link| link.starts_with("https://")) {
+        entry = entry.meta("drive/link", link);
+    }
+    let tree = session.tree()?;
+    if let Some(parent) = tree.parent_of(file) {
+        entry = entry.meta("drive/folder", tree.path(parent));
+    }
+    Ok(entry)
+}
+
+/// Returns the entry of a chunk, which has this number.
+pub(crate) fn chunk(session: &Session<'_>, served: &Served, text: &Text, chunk: &Chunk, number: usize) -> Entry {
+    let file = &served.file;
+    let title = std::iter::once(name(&file.name, &file.id)).chain(chunk.headings.iter().map(String::as_str));
+    let title = title.collect::<Vec<_>>().join(" › ");
+    let entry = Entry::new(Route::chunk(&file.id, number), format!("{} #{number}", name(&file.name, &file.id)));
+    common(entry, session, served)
+        .title(title)
+        .mime_type(text.header.format.as_str())
+        .meta("drive/chunk", number)
+        .meta("drive/chunks", text.header.chunks.len())
+        .meta("drive/chunk-id", chunk.id.as_str())
+        .meta("drive/overlap", chunk.overlap())
+        .meta("drive/headings", chunk.headings.clone())
+}
+
+/// Returns the entry of a sheet, which has this number.
+pub(crate) fn sheet(session: &Session<'_>, served: &Served, sheet: &str, number: usize) -> Entry {
+    let file = &served.file;
+    let entry = Entry::new(Route::sheet(&file.id, number), sheet);
+    common(entry, session, served)
+        .title(format!("{} › {sheet}", name(&file.name, &file.id)))
+        .mime_type(crate::format::CSV)
+        .meta("drive/sheet", number)
+}
+
+/// Adds what a file, its chunks and its sheets have in common. The changes of a shortcut are not those of its target, so
+/// it cannot be watched.
+fn common(mut entry: Entry, session: &Session<'_>, served: &Served) -> Entry {
+    entry = entry.ttl(session.settings.refresh);
+    if let Some(time) = &served.target.modified_time {
+        entry = entry.last_modified(time.as_str());
+    }
+    if served.file.is_shortcut() { entry.meta("drive/target", served.target.id.as_str()) } else { entry.subscribable() }
+}
+
+/// Returns a name, or the id of what has none.
+fn name<'n>(name: &'n str, id: &'n Id) -> &'n str {
+    if name.trim().is_empty() { id.as_str() } else { name }
+}
+
+/// Returns the file of a shortcut as far as the shortcut knows it, for a listing.
+pub(crate) fn listed(file: File) -> Option<Served> {
+    let mut target = file.clone();
+    if let Some(shortcut) = &file.shortcut_details {
+        target.id = shortcut.target_id.clone();
+        target.mime_type.clone_from(&shortcut.target_mime_type);
+    }
+    (!target.is_folder() && !target.is_shortcut()).then_some(Served { file, target })
+}

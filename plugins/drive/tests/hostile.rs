@@ -1,0 +1,280 @@
+//! Servers whose answers never end, contradict themselves, or are loops.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    clippy::arithmetic_side_effects,
+    clippy::string_slice,
+    reason = "a test fails by panicking"
+)]
+
+use drive_provider::{Drive, Response, Store, Transport};
+use mcp_provider::{Config, Failure, Provider, Result};
+use serde_json::{Value, json};
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::io::{Cursor, Read};
+use std::rc::Rc;
+use std::time::{Duration, Instant, SystemTime};
+
+const FOLDER: &str = "application/vnd.google-apps.folder";
+
+/// Answers a path below `/drive/v3/` with the value of a function of the path, the query, and the number of the request.
+struct Server<F> {
+    answer: F,
+    asked: Rc<RefCell<Vec<String>>>,
+}
+
+impl<F: Fn(&str, &str, usize) -> Value> Transport for Server<F> {
+    fn get(&self, url: &str, range: Option<&str>, _: Instant) -> Result<Response> {
+        let path = url.strip_prefix("http://d/drive/v3/").unwrap();
+        let (path, query) = path.split_once('?').unwrap_or((path, ""));
+        let number = self.asked.borrow().len();
+        self.asked.borrow_mut().push(url.to_owned());
+        let answer = (self.answer)(path, query, number);
+        let status = answer["status"].as_u64().and_then(|status| u16::try_from(status).ok()).unwrap_or(200);
+        let body: Box<dyn Read> = match answer["endless"].as_str() {
+            Some(text) => Box::new(Repeated(text.as_bytes().to_vec(), 0)),
+            None => Box::new(Cursor::new(answer.to_string())),
+        };
+        let content_range = range.map(|range| format!("{}/9", range.replace('=', " ")));
+        Ok(Response { status, retry_after: None, content_range, body })
+    }
+
+    fn sleep(&self, _: Duration) {}
+}
+
+/// A text again and again.
+struct Repeated(Vec<u8>, usize);
+
+impl Read for Repeated {
+    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
+        for byte in buffer.iter_mut() {
+            *byte = self.0[self.1 % self.0.len()];
+            self.1 += 1;
+        }
+        Ok(buffer.len())
+    }
+}
+
+#[derive(Default)]
+struct Map(RefCell<HashMap<String, Vec<u8>>>);
+
+impl Store for Map {
+    fn get(&self, key: &str) -> Result<Option<Vec<u8>>> {
+        Ok(self.0.borrow().get(key).cloned())
+    }
+
+    fn set(&self, key: &str, value: &[u8]) -> Result<()> {
+        self.0.borrow_mut().insert(key.to_owned(), value.to_vec());
+        Ok(())
+    }
+
+    fn delete(&self, key: &str) -> Result<()> {
+        self.0.borrow_mut().remove(key);
+        Ok(())
+    }
+
+    fn clear(&self) -> Result<()> {
+        self.0.borrow_mut().clear();
+        Ok(())
+    }
+}
+
+fn now() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000)
+}
+
+type Asked = Rc<RefCell<Vec<String>>>;
+
+/// A provider of the folder `F` of a server, and the URLs that it asks for.
+fn provider(answer: impl Fn(&str, &str, usize) -> Value + 'static, more: &[(&str, &str)]) -> (Drive, Asked) {
+    let asked = Asked::default();
+    let server = Server { answer, asked: Rc::clone(&asked) };
+    let pairs = [("url", "http://d"), ("folders", r#"["F"]"#)].into_iter().chain(more.iter().copied());
+    let drive = Drive::with(&Config::from_pairs(pairs), Box::new(server), Box::new(Map::default()), now).unwrap();
+    (drive, asked)
+}
+
+fn file(id: &str, kind: &str, parent: &str) -> Value {
+    json!({ "id": id, "name": id, "mimeType": kind, "parents": [parent], "size": "9", "modifiedTime": "2026-01-01T00:00:00.000Z" })
+}
+
+fn is_folder_query(query: &str) -> bool {
+    query.contains("mimeType%20%3D%20%27application%2Fvnd.google-apps.folder")
+}
+
+/// All pages of the default listing.
+fn walk(drive: &Drive) -> Result<Vec<String>> {
+    let (mut paths, mut cursor): (Vec<String>, Option<String>) = (Vec::new(), None);
+    for _ in 0..10_000 {
+        let page = drive.list(None, cursor.as_deref(), 100)?;
+        paths.extend(page.entries.into_iter().map(|entry| entry.path));
+        match page.next_cursor {
+            Some(next) => cursor = Some(next),
+            None => return Ok(paths),
+        }
+    }
+    panic!("the listing does not end: {} files", paths.len());
+}
+
+#[test]
+fn a_listing_without_end_ends_after_max_files() {
+    for page in [100, 1] {
+        let answer = move |path: &str, query: &str, number: usize| match path {
+            "files/F" => file("F", FOLDER, "R"),
+            "files" if is_folder_query(query) => json!({ "files": [] }),
+            _ => {
+                let files: Vec<_> = (0..page).map(|n| file(&format!("f{number}-{n}"), "text/plain", "F")).collect();
+                json!({ "files": files, "nextPageToken": format!("t{number}") })
+            }
+        };
+        let (drive, _) = provider(answer, &[("max-files", "1000")]);
+        assert_eq!(walk(&drive).unwrap().len(), 1001);
+    }
+}
+
+#[test]
+fn empty_pages_without_end_are_bounded() {
+    let answer = |path: &str, query: &str, number: usize| match path {
+        "files/F" => file("F", FOLDER, "R"),
+        "files" if is_folder_query(query) => json!({ "files": [] }),
+        _ => json!({ "files": [], "nextPageToken": format!("t{number}") }),
+    };
+    let (drive, asked) = provider(answer, &[("max-files", "100")]);
+    assert_eq!(walk(&drive), Ok(vec!["folder/F".to_owned()]));
+    assert!(asked.borrow().len() < 200, "{}", asked.borrow().len());
+}
+
+#[test]
+fn a_tree_without_end_has_at_most_max_folders() {
+    // Each folder has itself, its parent and two others.
+    let answer = |path: &str, query: &str, number: usize| match path {
+        "files/F" => file("F", FOLDER, "F"),
+        "files" if is_folder_query(query) => {
+            let ids = query.split("%28%27").skip(1).map(|part| part.split("%27").next().unwrap().to_owned());
+            let files: Vec<Value> = ids
+                .flat_map(|id| {
+                    let new = |n: usize| file(&format!("{number}-{n}-{}", &id[..id.len().min(20)]), FOLDER, &id);
+                    [file(&id, FOLDER, &id), file("F", FOLDER, &id), new(1), new(2)]
+                })
+                .collect();
+            json!({ "files": files })
+        }
+        _ => json!({ "files": [] }),
+    };
+    let (drive, asked) = provider(answer, &[("max-folders", "60")]);
+    assert_eq!(walk(&drive), Ok(vec!["folder/F".to_owned()]));
+    assert!(asked.borrow().len() < 40, "{}", asked.borrow().len());
+}
+
+#[test]
+fn a_tree_whose_pages_never_end_is_unavailable() {
+    let answer = |path: &str, _: &str, number: usize| match path {
+        "files/F" => file("F", FOLDER, "R"),
+        _ => json!({ "files": [], "nextPageToken": format!("t{number}") }),
+    };
+    let (drive, asked) = provider(answer, &[]);
+    let failure = walk(&drive).unwrap_err();
+    assert!(failure.to_string().contains("more than 200 requests"), "{failure}");
+    assert_eq!(asked.borrow().len(), 200);
+}
+
+#[test]
+fn files_that_were_not_asked_for_are_not_served() {
+    let answer = |path: &str, query: &str, _: usize| match path {
+        "files/F" => file("F", FOLDER, "R"),
+        "files" if is_folder_query(query) => json!({ "files": [file("X", FOLDER, "Y")] }),
+        "files/other" => file("another", "text/plain", "F"),
+        _ => json!({ "files": [file("a", "text/plain", "F"), file("b", "text/plain", "X")] }),
+    };
+    let (drive, _) = provider(answer, &[]);
+    assert_eq!(walk(&drive), Ok(vec!["folder/F".to_owned(), "file/a".to_owned()]));
+    assert_eq!(drive.read("file/other").unwrap_err(), Failure::NotFound);
+    assert_eq!(drive.stat("folder/X").unwrap_err(), Failure::NotFound);
+}
+
+#[test]
+fn answers_without_end_are_refused() {
+    for endless in ["{\"files\":[", "{\"files\":[{}],", "[", "\"", " ", "9"] {
+        let answer = move |path: &str, _: &str, _: usize| match path {
+            "files/F" => file("F", FOLDER, "R"),
+            _ => json!({ "endless": endless }),
+        };
+        let (drive, _) = provider(answer, &[]);
+        let failure = walk(&drive).unwrap_err();
+        assert!(failure.to_string().contains("not what its API says"), "{endless}: {failure}");
+    }
+}
+
+#[test]
+fn errors_that_are_nonsense_are_told_by_their_status() {
+    for (error, expected) in [
+        (json!({ "status": 403 }), "denied"),
+        (json!({ "status": 403, "error": { "message": "x".repeat(5000) } }), "denied"),
+        (json!({ "status": 403, "error": { "errors": [{ "reason": 5 }] } }), "denied"),
+        (json!({ "status": 418, "error": [] }), "unavailable"),
+        (json!({ "status": 503, "endless": "x" }), "unavailable"),
+        (json!({ "status": 401, "endless": "{" }), "denied"),
+    ] {
+        let (drive, _) = provider(move |_, _, _| error.clone(), &[]);
+        let failure = walk(&drive).unwrap_err().to_string();
+        assert!(failure.starts_with(expected) && failure.len() < 1000, "{failure}");
+    }
+}
+
+#[test]
+fn a_workbook_that_is_none_is_told() {
+    let spreadsheet = "application/vnd.google-apps.spreadsheet";
+    let workbook = "application/vnd.openxmlformats-officedocument.spreadsheetml.sheet";
+    let answer = move |path: &str, query: &str, _: usize| match path {
+        "files/F" => file("F", FOLDER, "R"),
+        "files/s" => file("s", spreadsheet, "F"),
+        "about" => json!({ "exportFormats": { spreadsheet: [workbook] } }),
+        "files" if is_folder_query(query) => json!({ "files": [] }),
+        _ => json!("no workbook"),
+    };
+    let (drive, _) = provider(answer, &[]);
+    let failure = drive.read("file/s").unwrap_err();
+    assert!(failure.to_string().contains("is not a readable workbook"), "{failure}");
+}
+
+#[test]
+fn changes_that_never_end_are_told_in_rounds() {
+    let answer = |path: &str, _: &str, number: usize| match path {
+        "changes/startPageToken" => json!({ "startPageToken": "1" }),
+        _ => json!({ "changes": [{ "fileId": "a" }], "nextPageToken": format!("{number}") }),
+    };
+    let (drive, asked) = provider(answer, &[]);
+    let watched = ["file/a/chunk/2".to_owned(), "file/b".to_owned(), "folder/F".to_owned(), "x".to_owned()];
+    let first = drive.changes(&watched, None).unwrap();
+    assert!(first.changed.is_empty() && !first.listing_changed);
+    let second = drive.changes(&watched, Some(&first.token)).unwrap();
+    assert_eq!(second.changed, ["file/a/chunk/2", "folder/F"]);
+    assert_eq!((second.poll_after, asked.borrow().len()), (Some(Duration::from_secs(1)), 11));
+    let foreign = drive.changes(&watched, Some("of somebody else")).unwrap();
+    assert_eq!((foreign.changed.len(), foreign.listing_changed), (4, true));
+}
+
+#[test]
+fn a_clock_that_is_set_back_makes_nothing_fresh_for_long() {
+    // What was stored in the future is fetched again.
+    let stored = json!({ "at": 4_000_000_000_000_u64, "formats": {} });
+    let store = Map::default();
+    store.set("export-formats", stored.to_string().as_bytes()).unwrap();
+    let asked = Asked::default();
+    let document = "application/vnd.google-apps.document";
+    let answer = move |path: &str, query: &str, _: usize| match path {
+        "files/F" => file("F", FOLDER, "R"),
+        "files/d" => file("d", document, "F"),
+        "about" => json!({ "exportFormats": { document: ["text/plain"] } }),
+        "files" if is_folder_query(query) => json!({ "files": [] }),
+        _ => json!("text"),
+    };
+    let server = Server { answer, asked: Rc::clone(&asked) };
+    let config = Config::from_pairs([("url", "http://d"), ("folders", r#"["F"]"#)]);
+    let drive = Drive::with(&config, Box::new(server), Box::new(store), now).unwrap();
+    assert_eq!(drive.read("file/d").unwrap()[0].as_text(), Some("\"text\""));
+    assert!(asked.borrow().iter().any(|url| url.contains("about?fields=exportFormats")));
+}

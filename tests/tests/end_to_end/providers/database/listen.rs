@@ -1,0 +1,62 @@
+//! Changes of PostgreSQL that `NOTIFY` tells of: a subscriber learns of them long before the watch interval is over.
+
+use mcp_host_tests::{Plugin, Postgresql, RawStdio, Revision, wait_until};
+
+use super::{SHOP, config};
+
+/// A row, and a trigger that notifies a channel whose name has to be quoted.
+const TRIGGER: &str = "
+    CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS $$
+        BEGIN PERFORM pg_notify('Shop \"changed\"', 'a text that nobody reads'); RETURN NULL; END $$;
+    CREATE TRIGGER told AFTER INSERT OR UPDATE OR DELETE ON customers FOR EACH STATEMENT EXECUTE FUNCTION tell();
+";
+const ROWS: &str = "db://shop/public/customers/rows";
+
+/// The provider `database`, which is polled once an hour.
+fn listening(shop: &Postgresql) -> mcp_host_tests::WrittenConfig {
+    let plugin = Plugin::new("shop", &mcp_host_tests::component("database"), "db://shop/").set("watch-interval", "1h");
+    config(plugin.sql("shop", shop.url("reader"), [("listen", "Shop \"changed\"".into())]))
+}
+
+/// The number of connections that listen.
+fn listeners(shop: &Postgresql) -> usize {
+    let count = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'reader' AND query LIKE 'LISTEN %'";
+    shop.sql(count).trim().parse().unwrap()
+}
+
+async fn assert_updated(wire: &mut RawStdio) {
+    let changed = wire.notification("notifications/resources/updated").await;
+    assert_eq!(changed["params"]["uri"], ROWS);
+}
+
+#[tokio::test]
+async fn a_subscriber_is_told_at_once_what_was_notified() {
+    let shop = Postgresql::start(&format!("{SHOP}{TRIGGER}"));
+    let mut wire = RawStdio::start(&listening(&shop), Revision::V_2025_11_25).await;
+    wire.subscribe(ROWS).await;
+    wait_until("the host listens", || listeners(&shop) == 1).await;
+    for name in ["Barbara", "Frances"] {
+        shop.sql(&format!("UPDATE customers SET name = '{name}' WHERE id = 3"));
+        assert_updated(&mut wire).await;
+    }
+    // A flood, of which all but one notification count as nothing.
+    shop.sql("DO $$ BEGIN FOR n IN 1..20000 LOOP PERFORM pg_notify('Shop \"changed\"', n::text); END LOOP; END $$");
+    shop.sql("UPDATE customers SET name = 'Ada' WHERE id = 3");
+    assert_updated(&mut wire).await;
+    wire.end().await;
+    wait_until("the host listens no more", || listeners(&shop) == 0).await;
+}
+
+#[tokio::test]
+async fn what_changes_while_the_connection_is_lost_is_told_after_it() {
+    let shop = Postgresql::start(&format!("{SHOP}{TRIGGER}"));
+    let mut wire = RawStdio::start(&listening(&shop), Revision::V_2025_11_25).await;
+    wire.subscribe(ROWS).await;
+    wait_until("the host listens", || listeners(&shop) == 1).await;
+    shop.kill();
+    wire.log_line("a database of a plugin cannot be used").await;
+    shop.begin();
+    shop.sql("UPDATE customers SET name = 'Barbara' WHERE id = 3");
+    assert_updated(&mut wire).await;
+    wire.end().await;
+}
