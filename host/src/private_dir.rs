@@ -22,8 +22,10 @@ use std::path::{Path, PathBuf};
 
 use chacha20poly1305::Key;
 use chacha20poly1305::aead::Generate;
+use hmac::{Hmac, KeyInit};
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
+use sha2::Sha256;
 use tempfile::NamedTempFile;
 
 /// The length of a secret in bytes.
@@ -174,6 +176,14 @@ impl PrivateDir {
             false => Err(refusal(describe_file(&metadata))),
         }
     }
+}
+
+/// A message authentication code, HMAC-SHA256, with a secret as its key.
+pub(crate) fn mac(secret: &[u8; SECRET_LEN]) -> Hmac<Sha256> {
+    // A shorter key is padded with zeros to a block of the hash function (RFC 2104, section 2).
+    let mut block = hmac::digest::Key::<Hmac<Sha256>>::default();
+    block.iter_mut().zip(secret).for_each(|(byte, key)| *byte = *key);
+    Hmac::new(&block)
 }
 
 /// Generates a secret from the operating system's random numbers.

@@ -8,18 +8,23 @@
 //! |---|---|
 //! | `tokens`, `language` | the units of text that are indexed; the language of a text |
 //! | `document`, `snippet` | a resource in the index, and its passages; the part of a text that is shown |
-//! | `database`, `store`, `lookup`, `query` | the file; writing to it; reading from it; what is looked up |
+//! | `database`, `store`, `space`, `lookup`, `query` | the file; writing to it; its size; reading from it; what is looked up |
 //! | `context`, `passages` | the best selection of passages within a budget |
 //! | `index` | the thread that writes, and the connections that read |
-//! | `source`, `indexer`, `change_poller`, `service` | what is indexed of a plugin; the task that does it; what has changed; the tasks of all plugins |
+//! | `source`, `source_reader` | what is indexed of a plugin; reading that |
+//! | `status`, `stored_status` | what of it is in the index; the same for another process |
+//! | `indexer`, `walk`, `change_poller`, `batch` | the task that indexes a plugin; comparing its listing with the index; what has changed; what is written |
+//! | `service` | the tasks of all plugins, and searches |
 //!
 //! # Guarantees
 //!
 //! - What a principal may not list and read is not in its results, their number, or snippets. The time of a lookup depends
 //!   on all matches, and ranking on the frequencies of words in the whole index; scores are not returned.
-//! - Any text is a valid query, and a lookup takes 200 ms at most: then it is partial.
+//! - Any text is a valid query, and a lookup takes 200 ms at most: then it is partial. It is partial as well if the index does not
+//!   have everything of a plugin that the principal may find something of.
 //! - The index survives `kill -9` and a full disk. A damaged file is deleted, and everything is indexed again.
 
+mod batch;
 mod change_poller;
 mod context;
 mod database;
@@ -34,21 +39,27 @@ mod query;
 mod service;
 mod snippet;
 mod source;
+mod source_reader;
+mod space;
+mod status;
 mod store;
+#[cfg(feature = "cli")]
+mod stored_status;
 mod tokens;
+mod walk;
 
 use crate::resource::Resource;
 use crate::uri::Uri;
 
 pub(crate) use self::json::to_json;
-#[cfg(feature = "cli")]
-pub(crate) use self::service::index_status;
 pub(crate) use self::service::{SearchError, SearchService};
 pub(crate) use self::source::SearchSource;
+#[cfg(feature = "cli")]
+pub(crate) use self::stored_status::index_status;
 
 pub use self::context::{ContextPassage, ContextRequest, ContextSelection, estimate_tokens};
-pub use self::indexer::SearchStatus;
 pub use self::snippet::Snippet;
+pub use self::status::SearchStatus;
 
 /// A request to search.
 ///
@@ -124,10 +135,11 @@ pub struct SearchResults {
     pub hits: Vec<SearchHit>,
     /// The number of resources that match, of which `hits` are the best.
     pub total: u64,
-    /// Whether the search was interrupted: there may be better hits, and more.
+    /// Whether there may be better hits, and more: the search was interrupted, or plugins are `incomplete`.
     pub is_partial: bool,
-    /// The plugins that are searched and not completely indexed yet.
-    pub indexing: Vec<String>,
+    /// The plugins that are searched, and of which the index does not have everything: they are being loaded or indexed, or
+    /// something could not be indexed.
+    pub incomplete: Vec<String>,
 }
 
 /// A resource that was found.

@@ -35,13 +35,8 @@ pub fn has_user_namespaces() -> bool {
 /// Runs `mcp-host` with those arguments and a pipe as standard output.
 pub async fn run<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Output {
     let mut command = host_command();
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let output = timeout(TIMEOUT, command.output()).await.expect("`mcp-host` ends").expect("`mcp-host` starts");
-    Output {
-        status: output.status,
-        stdout: output.stdout,
-        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
-    }
+    command.args(arguments).stdin(Stdio::null());
+    Output::of(&mut command).await
 }
 
 /// Runs `mcp-host` with those arguments and a terminal as standard output, and returns what the terminal received.
@@ -76,6 +71,14 @@ pub struct Output {
 }
 
 impl Output {
+    /// Runs a command to its end.
+    pub(crate) async fn of(command: &mut Command) -> Self {
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let output = timeout(TIMEOUT, command.output()).await.expect("`mcp-host` ends").expect("`mcp-host` starts");
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        Self { status: output.status, stdout: output.stdout, stderr }
+    }
+
     /// Returns the exit code.
     pub fn code(&self) -> i32 {
         self.status.code().unwrap_or_else(|| panic!("it was ended by a signal: {}\n{}", self.status, self.stderr))

@@ -224,6 +224,11 @@ impl Plugin {
         Self::new(name, &artifacts::fixture("sample"), &format!("sample://{name}/"))
     }
 
+    /// A plugin as it stands in a config.
+    pub fn from_table(table: Table) -> Self {
+        Self(table)
+    }
+
     /// Pins the digest of the component.
     pub fn digest(mut self, digest: &str) -> Self {
         self.0.insert("digest".to_owned(), digest.into());

@@ -1,6 +1,8 @@
 //! A server that speaks over its standard streams, as desktop clients start it.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 
 use rustix::process::Signal;
 use serde_json::{Value, json};
@@ -10,7 +12,7 @@ use tokio::time::timeout;
 
 use crate::process::{Exit, Process};
 use crate::wire::{self, RpcResponse};
-use crate::{Client, Revision, TIMEOUT, WrittenConfig, host_command};
+use crate::{Client, Output, Revision, TIMEOUT, WrittenConfig, host_command};
 
 /// A server with the official client on its standard streams.
 #[derive(Debug)]
@@ -116,10 +118,24 @@ impl RawStdio {
 
     /// The same with a disk of that size, which only the server sees, at the directory `disk` beside the config.
     pub async fn start_with_disk(size: &str, config: &WrittenConfig, revision: Revision) -> Self {
-        let directory = config.dir().join("disk");
-        std::fs::create_dir(&directory).expect("a directory to mount the disk at");
-        let mount = format!("mount -t tmpfs -o size={size} tmpfs '{}'", directory.display());
+        Self::start_with_disk_at(&config.dir().join("disk"), size, config, revision).await
+    }
+
+    /// The same at that directory, which is created.
+    pub async fn start_with_disk_at(directory: &Path, size: &str, config: &WrittenConfig, revision: Revision) -> Self {
+        std::fs::create_dir(directory).expect("a directory to mount the disk at");
+        let mount = format!("mount -t tmpfs -o size={size},mode=700 tmpfs '{}'", directory.display());
         Self::start_in_namespace(&mount, config, revision).await
+    }
+
+    /// Runs `mcp-host` with those arguments where the server runs.
+    pub async fn run_in_namespace<A: AsRef<OsStr>>(&self, arguments: impl IntoIterator<Item = A>) -> Output {
+        let host = host_command();
+        let mut command = Command::new("nsenter");
+        command.args(["--user", "--mount", "--preserve-credentials", "--target", &self.process.id().to_string()]);
+        command.arg(host.as_std().get_program()).args(arguments).stdin(Stdio::null()).kill_on_drop(true);
+        inherit_environment(&mut command, &host);
+        Output::of(&mut command).await
     }
 
     /// A path as the server sees it.
@@ -135,8 +151,7 @@ impl RawStdio {
         command.args(["--user", "--map-root-user", "--mount", "sh", "-c"]);
         command.arg(format!("{setup} && exec \"$0\" \"$@\""));
         command.arg(host.as_std().get_program()).kill_on_drop(true);
-        let set = host.as_std().get_envs().filter_map(|(name, value)| Some((name, value?)));
-        command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).envs(set).current_dir("/");
+        inherit_environment(&mut command, &host);
         Self::uninitialized_with(command, &config.path(), &[], revision).initialize_when_loaded().await
     }
 
@@ -323,6 +338,12 @@ impl RawStdio {
         while self.message().await.is_some() {}
         self.process.wait_exit().await
     }
+}
+
+/// Gives a command of the system the environment of `mcp-host`.
+fn inherit_environment(command: &mut Command, host: &Command) {
+    let set = host.as_std().get_envs().filter_map(|(name, value)| Some((name, value?)));
+    command.env_clear().env("PATH", std::env::var_os("PATH").unwrap_or_default()).envs(set).current_dir("/");
 }
 
 fn spawn(config: &Path, options: &[&str]) -> (Process, ChildStdin, ChildStdout) {

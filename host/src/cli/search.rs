@@ -94,7 +94,10 @@ fn print(results: &SearchResults, output: &mut Output<'_>) -> Result<(), CliErro
         1 => "1 result".to_owned(),
         total => format!("{total} results"),
     })?;
-    if results.is_partial {
+    if !results.incomplete.is_empty() {
+        let plugins = results.incomplete.join(", ");
+        output.line(&format!("there may be more results: not everything is indexed of {plugins}"))?;
+    } else if results.is_partial {
         output.line("the search was cut short: there may be more results")?;
     }
     Ok(())

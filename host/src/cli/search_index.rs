@@ -81,9 +81,9 @@ pub(super) async fn wait_until_indexed(host: &Host, context: &Context) {
     let spinner = context.messages.spin(format!("indexing {}", names.join(", ")));
     host.wait_until_indexed().await;
     drop(spinner);
-    for SearchStatus { plugin, error, .. } in host.search_status() {
-        if let Some(error) = error {
-            context.messages.warning(&format!("plugin `{plugin}` is not completely indexed: {error}"));
+    for status in host.search_status() {
+        for gap in status.gaps() {
+            context.messages.warning(&format!("plugin `{}`: {gap}", status.plugin));
         }
     }
 }
@@ -91,11 +91,25 @@ pub(super) async fn wait_until_indexed(host: &Host, context: &Context) {
 fn print(statuses: &[SearchStatus], output: &mut Output<'_>) -> Result<(), CliError> {
     let rows = statuses.iter().map(|status| {
         let (documents, bytes) = (status.documents.to_string(), ByteSize(status.bytes).to_string());
-        [Cell::verbatim(&status.plugin), Cell::text(&documents), Cell::text(&bytes)]
+        let state = match status.gaps().as_slice() {
+            [] => Cell::ok("complete"),
+            gaps => Cell::warning(&gaps.join("; ")),
+        };
+        [Cell::verbatim(&status.plugin), Cell::text(&documents), Cell::text(&bytes), state]
     });
-    Ok(Table::new(["PLUGIN", "RESOURCES", "TEXT"]).print(rows.collect(), output)?)
+    Ok(Table::new(["PLUGIN", "RESOURCES", "TEXT", "STATE"]).print(rows.collect(), output)?)
 }
 
 fn to_json(status: &SearchStatus) -> serde_json::Value {
-    serde_json::json!({ "plugin": status.plugin, "documents": status.documents, "bytes": status.bytes })
+    let SearchStatus { plugin, documents, bytes, is_complete, without_text, omitted, failed, error } = status;
+    serde_json::json!({
+        "plugin": plugin,
+        "documents": documents,
+        "bytes": bytes,
+        "complete": is_complete,
+        "withoutText": without_text,
+        "omitted": omitted,
+        "failed": failed,
+        "error": error,
+    })
 }

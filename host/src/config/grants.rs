@@ -50,6 +50,21 @@ documented! {
     }
 }
 
+impl Grants {
+    /// The values of secrets, in the order of the config's names. `Debug` shows everything else.
+    #[cfg(feature = "search")]
+    pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
+        let Self { dirs: _, env, http, keyvalue: _, sql } = self;
+        let variables = env.values().map(|value| value.expose().as_str());
+        let headers = http.iter().flat_map(|grant| grant.headers.values()).map(|value| value.expose().as_str());
+        let urls = sql.values().filter_map(|grant| match &grant.url {
+            SqlUrl::Postgresql(url) => Some(url.expose().as_str()),
+            SqlUrl::Sqlite(_) => None,
+        });
+        variables.chain(headers).chain(urls)
+    }
+}
+
 impl FromTable for Grants {
     const TYPE_NAME: &'static str = "a table of grants";
 

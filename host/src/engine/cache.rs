@@ -22,7 +22,7 @@ use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hmac::{Hmac, KeyInit, Mac};
+use hmac::{Hmac, Mac};
 use sha2::Sha256;
 use tempfile::NamedTempFile;
 use wasmtime::component::Component;
@@ -30,7 +30,7 @@ use wasmtime::component::Component;
 use super::error::ComponentError;
 use crate::digest::Digest;
 use crate::log_target;
-use crate::private_dir::{PrivateDir, PrivateError, SECRET_LEN, random_secret};
+use crate::private_dir::{self, PrivateDir, PrivateError, SECRET_LEN, random_secret};
 
 /// The name of the key file in the state directory.
 const KEY_FILE: &str = "compiled.key";
@@ -173,10 +173,7 @@ impl Cache {
     }
 
     fn new_mac(&self) -> Hmac<Sha256> {
-        // A shorter key is padded with zeros to a block of the hash function (RFC 2104, section 2).
-        let mut block = hmac::digest::Key::<Hmac<Sha256>>::default();
-        block.iter_mut().zip(self.key).for_each(|(byte, key)| *byte = key);
-        Hmac::new(&block)
+        private_dir::mac(&self.key)
     }
 
     /// Returns the name of a file. It includes the key as an authentication code of its own.

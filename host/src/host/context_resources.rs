@@ -134,7 +134,7 @@ fn to_contents(selection: ContextSelection, uri: &Uri) -> Vec<ResourceContents> 
         "overBudget": selection.over_budget,
         "nearCopies": selection.near_copies,
         "partial": selection.is_partial,
-        "indexing": selection.indexing,
+        "incomplete": selection.incomplete,
     });
     let mut contents: Vec<_> = selection.passages.into_iter().map(to_content).collect();
     if contents.is_empty() {

@@ -159,6 +159,14 @@ impl Generation {
         self.slots.iter().find(|slot| slot.name == name)
     }
 
+    /// The names of the plugins that the config searches and that are not loaded.
+    #[cfg(feature = "search")]
+    pub(super) fn searched_and_not_loaded(&self) -> Vec<String> {
+        let searched = self.config.plugins.iter().filter(|plugin| plugin.search.is_some());
+        let names = searched.map(|plugin| plugin.name.as_str());
+        names.filter(|name| self.slot(name).is_none_or(|slot| slot.plugin.is_err())).map(str::to_owned).collect()
+    }
+
     /// The names of the plugins that are being loaded.
     pub(super) fn loading(&self) -> impl Iterator<Item = &str> {
         let loading = self.slots.iter().filter(|slot| matches!(slot.plugin, Err(NotLoaded::Loading)));

@@ -31,7 +31,11 @@ impl GenerationStore {
     pub(super) fn new(generation: Generation, #[cfg(feature = "search")] search: SearchService) -> Self {
         generation.divide_response_cache();
         #[cfg(feature = "search")]
-        search.switch_generation(generation.plugins(), generation.config.search.as_ref());
+        search.switch_generation(
+            generation.plugins(),
+            generation.searched_and_not_loaded(),
+            generation.config.search.as_ref(),
+        );
         Self {
             #[cfg(feature = "search")]
             search,
@@ -58,7 +62,7 @@ impl GenerationStore {
             self.generation.store(next.clone());
             self.hub.switch_generation(next.plugins(), next.access.clone(), snapshot);
             #[cfg(feature = "search")]
-            self.search.switch_generation(next.plugins(), next.config.search.as_ref());
+            self.search.switch_generation(next.plugins(), next.searched_and_not_loaded(), next.config.search.as_ref());
             if !Arc::ptr_eq(&next.access, &old.access) {
                 self.hub.recheck_listings(&old.access);
             }

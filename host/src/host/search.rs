@@ -6,7 +6,7 @@
 use std::time::Duration;
 
 use super::Host;
-use super::generation::BuiltIn;
+use super::generation::{BuiltIn, Generation};
 use super::generation_store::GenerationStore;
 use super::resolve::ResolvedTarget;
 use super::{context_resources, search_resources};
@@ -29,7 +29,7 @@ impl Host {
     /// Searches the text, names, titles, descriptions and paths of the resources of all plugins that are searched
     /// (`search` of a `[[plugin]]`), as far as the principal may list and read them.
     ///
-    /// The result is partial if the search takes longer than 200 ms.
+    /// The result is partial if the search takes longer than 200 ms, or if the index does not have everything.
     ///
     /// # Errors
     ///
@@ -45,7 +45,8 @@ impl Host {
     /// Chooses the best passages for a question within a budget of tokens, from the resources of all plugins that are searched,
     /// as far as the principal may list and read them. The text is as it was when it was indexed.
     ///
-    /// The result is the same for the same index. It is partial if the search takes longer than 200 ms.
+    /// The result is the same for the same index. It is partial if the search takes longer than 200 ms, or if the index does not
+    /// have everything.
     ///
     /// # Errors
     ///
@@ -115,9 +116,8 @@ pub(super) async fn search(
     results.hits.retain(|hit| may_find(&policy, hit.resource.uri.as_str()));
     let gone = found.saturating_sub(results.hits.len());
     results.total = results.total.saturating_sub(u64::try_from(gone).unwrap_or(u64::MAX));
-    results
-        .indexing
-        .retain(|plugin| now.slot(plugin).is_some_and(|slot| policy.may_allow_below(Operation::List, &slot.mount)));
+    results.incomplete.retain(|plugin| may_find_some_of(&now, &policy, plugin));
+    results.is_partial |= !results.incomplete.is_empty();
     Ok(results)
 }
 
@@ -138,9 +138,8 @@ pub(super) async fn context(
     let policy = now.access.policy(principal);
     selection.passages.retain(|passage| may_find(&policy, passage.resource.uri.as_str()));
     selection.tokens = selection.passages.iter().map(|passage| passage.tokens).sum();
-    selection
-        .indexing
-        .retain(|plugin| now.slot(plugin).is_some_and(|slot| policy.may_allow_below(Operation::List, &slot.mount)));
+    selection.incomplete.retain(|plugin| may_find_some_of(&now, &policy, plugin));
+    selection.is_partial |= !selection.incomplete.is_empty();
     Ok(selection)
 }
 
@@ -158,11 +157,18 @@ pub(super) fn may_find(policy: &Policy, uri: &str) -> bool {
     policy.allows_normalized(Operation::List, uri) && policy.allows_normalized(Operation::Read, uri)
 }
 
+/// Whether the policy may let resources of a plugin be found.
+fn may_find_some_of(generation: &Generation, policy: &Policy, plugin: &str) -> bool {
+    let may = |operation, mount| policy.may_allow_below(operation, mount);
+    generation.slot(plugin).is_some_and(|slot| may(Operation::List, &slot.mount) && may(Operation::Read, &slot.mount))
+}
+
 fn search_error(error: SearchError) -> Error {
     match error {
         SearchError::Off => Error::InvalidRequest {
             message: "nothing is searched: no plugin of this server has a table `search` in its config".to_owned(),
         },
+        SearchError::NoIndex(_) => unavailable("there is no search index; the server's log says why"),
         SearchError::Busy => unavailable("too many searches run at the moment; try again shortly"),
         SearchError::Index(reason) => {
             tracing::warn!(target: log_target::SEARCH, reason, "a search failed");

@@ -245,10 +245,10 @@ impl SearchResources {
     }
 }
 
-/// The fingerprint of the result for a principal; none if it is not complete.
+/// The fingerprint of the result for a principal; none if the search was interrupted.
 async fn fingerprint(store: &GenerationStore, principal: &Principal, request: SearchRequest) -> Option<u64> {
     let results = search(store, principal, request, &Facts::default()).await.ok()?;
-    if results.is_partial {
+    if results.is_partial && results.incomplete.is_empty() {
         return None;
     }
     let SearchResults { hits, total, .. } = results;

@@ -81,10 +81,10 @@ pub struct ContextSelection {
     pub over_budget: usize,
     /// The number of candidates that were left out, as they are near-copies of chosen ones.
     pub near_copies: usize,
-    /// Whether the search was interrupted: there may be better passages.
+    /// Whether there may be better passages: the search was interrupted, or plugins are `incomplete`.
     pub is_partial: bool,
-    /// The plugins that are searched and not completely indexed yet.
-    pub indexing: Vec<String>,
+    /// The plugins that are searched, and of which the index does not have everything.
+    pub incomplete: Vec<String>,
 }
 
 /// A passage of a selection.

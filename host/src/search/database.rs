@@ -5,24 +5,29 @@
 //! Several hosts may share it: each finds its own sources in it.
 
 use std::fs;
-use std::io;
+use std::io::{self, Read as _};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
-use crate::private_dir::{PrivateDir, PrivateError};
+use super::space::{BALLAST, Space};
+use crate::private_dir::{PrivateDir, PrivateError, SECRET_LEN};
 
 /// The directory of the index, below the state directory.
 const DIRECTORY: &str = "search";
 const FILE_NAME: &str = "index.sqlite3";
+/// A file of zeros that is deleted when the disk is full.
+const BALLAST_FILE: &str = "ballast";
+/// The key of the sources' keys, which depend on secret values of the config.
+const SECRET_FILE: &str = "sources.key";
 /// The files that SQLite creates next to the database.
 const AUXILIARY: [&str; 3] = ["-wal", "-shm", "-journal"];
 /// SQLite's application id, which marks the file as an index of this host: `mcps`.
 const APPLICATION_ID: i32 = 0x6d63_7073;
 /// The version of [`SCHEMA`] and of the tokens.
-const SCHEMA_VERSION: i32 = 1;
+const SCHEMA_VERSION: i32 = 2;
 /// The longest time that an operation waits for another process that writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 /// The number of prepared statements that are cached: more than exist.
@@ -36,7 +41,9 @@ const SCHEMA: &str = "
         key BLOB NOT NULL UNIQUE,
         documents INTEGER NOT NULL DEFAULT 0,
         bytes INTEGER NOT NULL DEFAULT 0,
-        used INTEGER NOT NULL
+        without_text INTEGER NOT NULL DEFAULT 0,
+        used INTEGER NOT NULL,
+        report TEXT NOT NULL DEFAULT '{}'
     ) STRICT;
     CREATE TABLE documents (
         id INTEGER PRIMARY KEY,
@@ -56,6 +63,7 @@ const SCHEMA: &str = "
         entry_hash INTEGER NOT NULL,
         text_hash INTEGER NOT NULL,
         bytes INTEGER NOT NULL,
+        is_without_text INTEGER NOT NULL,
         checked INTEGER NOT NULL
     ) STRICT;
     CREATE TABLE passages (
@@ -94,6 +102,10 @@ pub(super) enum IndexError {
 
 impl From<rusqlite::Error> for IndexError {
     fn from(error: rusqlite::Error) -> Self {
+        // Without space, the memory that processes share cannot be extended either.
+        if error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE) {
+            return Self::DiskFull;
+        }
         match error.sqlite_error_code() {
             Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy,
             Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Damaged(error.to_string()),
@@ -154,9 +166,36 @@ impl DatabasePath {
         check_schema(&connection)?;
         connection.pragma_update(None, "journal_mode", "WAL")?;
         connection.pragma_update(None, "synchronous", "NORMAL")?;
-        // Truncates a log that a large write has extended.
-        connection.pragma_update(None, "journal_size_limit", 16 << 20)?;
         Ok(connection)
+    }
+
+    /// The secret that the keys of sources are computed with. It is created if it does not exist.
+    pub(super) fn source_secret(&self) -> Result<[u8; SECRET_LEN], IndexError> {
+        Ok(PrivateDir::open(&self.state_dir)?.subdirectory(DIRECTORY)?.load_or_create_secret(SECRET_FILE)?)
+    }
+
+    /// Whether there is an index.
+    #[cfg(feature = "cli")]
+    pub(super) fn exists(&self) -> bool {
+        self.file.exists()
+    }
+
+    /// Creates the ballast, if it does not exist.
+    pub(super) fn create_ballast(&self) -> Result<(), IndexError> {
+        let dir = PrivateDir::open(&self.state_dir)?.subdirectory(DIRECTORY)?;
+        if dir.has_file(BALLAST_FILE)? {
+            return Ok(());
+        }
+        let mut file = dir.new_file()?;
+        io::copy(&mut io::repeat(0).take(BALLAST), file.as_file_mut())?;
+        file.persist(dir.path().join(BALLAST_FILE)).map_err(|error| error.error)?;
+        Ok(())
+    }
+
+    /// Deletes the ballast, so that there is space for what has to be written now.
+    pub(super) fn release_ballast(&self) {
+        // It does not exist if the disk is full for longer.
+        let _ = fs::remove_file(self.file.with_file_name(BALLAST_FILE));
     }
 
     /// The device and inode number of the file; none if there is none.
@@ -205,6 +244,16 @@ impl DatabasePath {
             persisted => persisted.map(drop).map_err(|error| error.error.into()),
         }
     }
+}
+
+/// Keeps the write-ahead log within the space of the index.
+pub(super) fn limit_log(connection: &Connection, space: Space) -> Result<(), IndexError> {
+    let page_size: u64 = connection.pragma_query_value(None, "page_size", |row| row.get(0))?;
+    let pages = space.checkpoint_size().checked_div(page_size).unwrap_or_default().max(1);
+    connection.pragma_update(None, "wal_autocheckpoint", pages)?;
+    // Truncates a log that a large write has extended.
+    connection.pragma_update(None, "journal_size_limit", space.log_limit())?;
+    Ok(())
 }
 
 fn configure(connection: &Connection) -> Result<(), IndexError> {

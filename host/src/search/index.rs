@@ -19,8 +19,10 @@ use rusqlite::{Connection, InterruptHandle};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::{sleep, timeout};
 
-use super::database::{DatabasePath, FileId, IndexError};
+use super::database::{DatabasePath, FileId, IndexError, limit_log};
 use super::lookup::{Lookup, LookupResult};
+use super::source::SearchSource;
+use super::space::Space;
 use super::store::SourceId;
 use crate::{log_target, thread_priority};
 
@@ -47,6 +49,8 @@ pub(super) struct Index {
     rebuilds: watch::Sender<u64>,
     /// The number of writes that changed something.
     changes: AtomicU64,
+    /// The bound of the index in bytes.
+    max_size: Arc<AtomicU64>,
 }
 
 /// Idle connections, of the database that was created by that rebuild.
@@ -62,16 +66,30 @@ struct Writer {
     connection: Option<Connection>,
     /// The file that the connection has open.
     file: Option<FileId>,
+    /// The bound of the index, and the one that the connection's log has been limited by.
+    max_size: Arc<AtomicU64>,
+    limited_by: Option<Space>,
+    /// Whether there is a file to delete when the disk is full.
+    has_ballast: bool,
     rebuilds: watch::Sender<u64>,
 }
 
 impl Index {
     /// Starts the thread. The database is opened by the first write.
-    pub(super) fn start(state_dir: &Path) -> Result<Arc<Self>, IndexError> {
+    pub(super) fn start(state_dir: &Path, space: Space) -> Result<Arc<Self>, IndexError> {
         let path = DatabasePath::new(state_dir);
         let (jobs, mut waiting) = mpsc::channel::<Job>(MAX_QUEUED);
         let rebuilds = watch::Sender::new(0);
-        let mut writer = Writer { path: path.clone(), connection: None, file: None, rebuilds: rebuilds.clone() };
+        let max_size = Arc::new(AtomicU64::new(space.max()));
+        let mut writer = Writer {
+            path: path.clone(),
+            connection: None,
+            file: None,
+            max_size: max_size.clone(),
+            limited_by: None,
+            has_ballast: false,
+            rebuilds: rebuilds.clone(),
+        };
         let thread = thread::Builder::new().name("mcp-search".to_owned());
         let started = thread.spawn(move || {
             thread_priority::lower_priority(NICE);
@@ -87,7 +105,18 @@ impl Index {
             lookups: Semaphore::new(MAX_LOOKUPS),
             rebuilds,
             changes: AtomicU64::new(0),
+            max_size,
         }))
+    }
+
+    /// The bound of the index.
+    pub(super) fn space(&self) -> Space {
+        Space::new(self.max_size.load(Ordering::SeqCst))
+    }
+
+    /// Sets the bound of the index, from the next write on.
+    pub(super) fn set_space(&self, space: Space) {
+        self.max_size.store(space.max(), Ordering::SeqCst);
     }
 
     /// Tells when the database was created anew: then nothing is indexed.
@@ -117,6 +146,13 @@ impl Index {
         });
         self.jobs.send(job).await.map_err(|_| IndexError::Closed)?;
         receiver.await.map_err(|_| IndexError::Closed)?
+    }
+
+    /// The key of a source in the index.
+    pub(super) async fn source_key(&self, source: &Arc<SearchSource>) -> Result<[u8; 32], IndexError> {
+        let (path, source) = (self.path.clone(), source.clone());
+        let computing = tokio::task::spawn_blocking(move || Ok(source.key(&path.source_secret()?)));
+        computing.await.map_err(|_| IndexError::Closed)?
     }
 
     /// Deletes the index and creates it anew.
@@ -226,7 +262,13 @@ impl Writer {
                 self.rebuild()?;
             }
             // The next operation opens the database again.
-            Err(IndexError::Failed(_) | IndexError::DiskFull) => self.connection = None,
+            Err(IndexError::Failed(_)) => self.connection = None,
+            Err(IndexError::DiskFull) => {
+                (self.connection, self.has_ballast) = (None, false);
+                self.path.release_ballast();
+            }
+            // Without space for it, the next operation tries again.
+            Ok(_) if !self.has_ballast => self.has_ballast = self.path.create_ballast().is_ok(),
             _ => {}
         }
         result
@@ -238,14 +280,20 @@ impl Writer {
             self.connection = None;
             self.rebuilds.send_modify(|count| *count = count.wrapping_add(1));
         }
-        match &mut self.connection {
-            Some(connection) => Ok(connection),
+        let connection = match &mut self.connection {
+            Some(connection) => connection,
             connection => {
                 let opened = connection.insert(self.path.open_writer()?);
-                self.file = self.path.file_id();
-                Ok(opened)
+                (self.file, self.limited_by) = (self.path.file_id(), None);
+                opened
             }
+        };
+        let space = Space::new(self.max_size.load(Ordering::SeqCst));
+        if self.limited_by != Some(space) {
+            limit_log(connection, space)?;
+            self.limited_by = Some(space);
         }
+        Ok(connection)
     }
 
     fn rebuild(&mut self) -> Result<(), IndexError> {
@@ -258,170 +306,4 @@ impl Writer {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::search::document::{Document, DocumentEntry};
-    use crate::search::query::Query;
-    use crate::search::store::{self, Bounds, Change};
-
-    const BOUNDS: Bounds = Bounds { index: u64::MAX, source: u64::MAX };
-
-    fn document(path: &str, text: &str) -> Change {
-        let entry = DocumentEntry {
-            name: path.to_owned(),
-            title: None,
-            description: None,
-            mime_type: Some("text/markdown; charset=utf-8".to_owned()),
-            size: None,
-            priority: None,
-            last_modified: None,
-            for_user: false,
-            for_assistant: false,
-        };
-        Change::Put(Box::new(Document { path: path.to_owned(), entry, entry_hash: 1, text: text.to_owned() }))
-    }
-
-    async fn put(index: &Index, changes: Vec<Change>) -> store::Applied {
-        let applied = index.write(move |connection| {
-            let source = store::open_source(connection, b"key", 1)?;
-            store::apply(connection, source, &changes, BOUNDS, 1)
-        });
-        applied.await.unwrap()
-    }
-
-    fn lookup(query: &str) -> Lookup<impl FnMut(SourceId, &str) -> Option<String> + Send + use<>> {
-        Lookup {
-            query: Query::parse(query),
-            kind: None,
-            language: None,
-            audience: 0,
-            limit: 10,
-            deadline: Instant::now() + Duration::from_secs(60),
-            filter: |_, path: &str| (!path.starts_with("hidden")).then(|| format!("a:///{path}")),
-        }
-    }
-
-    async fn paths(index: &Arc<Index>, query: &str) -> Vec<String> {
-        let result = index.look_up(lookup(query)).await.unwrap();
-        assert_eq!(result.total, u64::try_from(result.found.len()).unwrap());
-        result.found.into_iter().map(|found| found.path).collect()
-    }
-
-    #[tokio::test]
-    async fn an_index_that_another_process_creates_anew_is_opened_again() {
-        let dir = tempfile::tempdir().unwrap();
-        let (ours, other) = (Index::start(dir.path()).unwrap(), Index::start(dir.path()).unwrap());
-        let open = |index: Arc<Index>, key: u8| async move {
-            index.write(move |connection| store::open_source(connection, &[key], 0)).await.unwrap()
-        };
-        let (a, b) = (open(ours.clone(), 1).await, open(ours.clone(), 2).await);
-        let mut rebuilds = ours.rebuilds();
-        other.rebuild().await.unwrap();
-        let again = [open(other.clone(), 2).await, open(other, 1).await];
-        assert!(!again.contains(&a) && !again.contains(&b), "an id is never that of another source");
-        assert_eq!(open(ours, 1).await, again[1]);
-        assert!(rebuilds.has_changed().unwrap() && *rebuilds.borrow_and_update() == 1);
-    }
-
-    #[tokio::test]
-    async fn what_was_put_is_found_and_what_was_removed_is_not() {
-        let dir = tempfile::tempdir().unwrap();
-        let index = Index::start(dir.path()).unwrap();
-        put(
-            &index,
-            vec![
-                document("a", "the quick brown fox\njumps"),
-                document("b", "全文検索エンジンの使い方"),
-                document("hidden", "the quick brown fox"),
-            ],
-        )
-        .await;
-        assert_eq!(paths(&index, "FOX").await, ["a"]);
-        assert_eq!(paths(&index, "検索").await, ["b"]);
-        assert_eq!(paths(&index, "方").await, ["b"]);
-        assert_eq!(paths(&index, "\"quick brown\"").await, ["a"]);
-        assert!(paths(&index, "\"brown quick\"").await.is_empty());
-        put(&index, vec![document("a", "a lazy dog"), Change::Remove("b".to_owned())]).await;
-        assert!(paths(&index, "fox").await.is_empty());
-        assert!(paths(&index, "検索").await.is_empty());
-        assert_eq!(paths(&index, "dog").await, ["a"]);
-        assert_eq!(put(&index, vec![document("a", "a lazy dog")]).await.changed, 0, "nothing is written twice");
-    }
-
-    #[tokio::test]
-    async fn kinds_and_languages_narrow_a_lookup() {
-        let dir = tempfile::tempdir().unwrap();
-        let index = Index::start(dir.path()).unwrap();
-        put(&index, vec![document("a", "The host owns everything that must be right, and nothing else does.")]).await;
-        for (kind, language, count) in [
-            (Some("text"), None, 1),
-            (Some("text/markdown"), Some("en"), 1),
-            (Some("tex"), None, 0),
-            (Some("image"), None, 0),
-            (None, Some("ja"), 0),
-        ] {
-            let narrowed =
-                Lookup { kind: kind.map(str::to_owned), language: language.map(str::to_owned), ..lookup("host") };
-            assert_eq!(index.look_up(narrowed).await.unwrap().total, count, "{kind:?} {language:?}");
-        }
-    }
-
-    #[tokio::test]
-    async fn a_damaged_file_is_created_anew() {
-        let dir = tempfile::tempdir().unwrap();
-        {
-            let index = Index::start(dir.path()).unwrap();
-            put(&index, vec![document("a", "fox")]).await;
-        }
-        let file = dir.path().join("search/index.sqlite3");
-        let mut damaged = std::fs::read(&file).unwrap();
-        for byte in damaged.iter_mut().skip(100) {
-            *byte = 0x55;
-        }
-        let index = Index::start(dir.path()).unwrap();
-        // The thread of the index before may still close the file.
-        for beside in ["-wal", "-shm"] {
-            let _ = std::fs::remove_file(dir.path().join(format!("search/index.sqlite3{beside}")));
-        }
-        std::fs::write(&file, damaged).unwrap();
-        let rebuilds = index.rebuilds();
-        let written = index.write(|connection| store::open_source(connection, b"key", 1)).await;
-        assert!(matches!(written, Err(IndexError::Damaged(_))), "{written:?}");
-        assert_eq!(*rebuilds.borrow(), 1);
-        put(&index, vec![document("a", "fox")]).await;
-        assert_eq!(paths(&index, "fox").await, ["a"]);
-    }
-
-    #[tokio::test]
-    async fn what_there_is_no_room_for_is_left_out() {
-        let dir = tempfile::tempdir().unwrap();
-        let index = Index::start(dir.path()).unwrap();
-        let apply = |bounds, name: &'static str| {
-            index.write(move |connection| {
-                let source = store::open_source(connection, b"key", 1)?;
-                store::apply(connection, source, &[document(name, "some words about foxes")], bounds, 1)
-            })
-        };
-        let applied = apply(Bounds { index: 1, source: u64::MAX }, "a").await.unwrap();
-        assert_eq!((applied.omitted, paths(&index, "foxes").await.len()), (1, 0));
-        let applied = apply(Bounds { index: u64::MAX, source: 10 }, "b").await.unwrap();
-        assert_eq!((applied.without_text, paths(&index, "foxes").await.len()), (1, 0));
-        assert_eq!(paths(&index, "b").await, ["b"], "it is found by its name");
-    }
-
-    #[tokio::test]
-    async fn documents_that_are_not_kept_are_removed() {
-        let dir = tempfile::tempdir().unwrap();
-        let index = Index::start(dir.path()).unwrap();
-        put(&index, (0..1000).map(|number| document(&format!("f{number}"), "fox")).collect()).await;
-        let removed = index.write(|connection| {
-            let source = store::open_source(connection, b"key", 2)?;
-            let kept = store::find_documents(connection, source, &["f500".to_owned(), "g".to_owned()])?;
-            let kept: Vec<_> = kept.into_iter().flatten().map(|known| known.id).collect();
-            let removed = store::remove_except(connection, source, &kept)?;
-            Ok((removed, store::source_size(connection, source)?.documents))
-        });
-        assert_eq!(removed.await.unwrap(), (999, 1));
-        assert_eq!(paths(&index, "fox").await, ["f500"]);
-    }
-}
+mod tests;

@@ -6,13 +6,13 @@ use super::{SearchHit, SearchResults};
 
 /// Encodes a result: the hits, and what is to be known of the search.
 pub(crate) fn to_json(results: SearchResults) -> Value {
-    let SearchResults { hits, total, is_partial, indexing } = results;
+    let SearchResults { hits, total, is_partial, incomplete } = results;
     let mut members = Map::new();
     members.insert("results".to_owned(), hits.into_iter().map(hit_to_json).collect());
     members.insert("total".to_owned(), json!(total));
     members.insert("partial".to_owned(), json!(is_partial));
-    if !indexing.is_empty() {
-        members.insert("indexing".to_owned(), json!(indexing));
+    if !incomplete.is_empty() {
+        members.insert("incomplete".to_owned(), json!(incomplete));
     }
     Value::Object(members)
 }

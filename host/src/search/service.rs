@@ -1,8 +1,6 @@
 //! The search service of a host: the index, and a task for each plugin that is searched.
 
 use std::collections::BTreeMap;
-#[cfg(feature = "cli")]
-use std::path::Path;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,21 +10,19 @@ use parking_lot::Mutex;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::context::{self, Candidate, ContextPassage, ContextRequest, ContextSelection, estimate_tokens};
-#[cfg(feature = "cli")]
-use super::database::DatabasePath;
 use super::database::IndexError;
 use super::index::Index;
-use super::indexer::{Indexer, SourceState, now_millis};
+use super::indexer::Indexer;
 use super::lookup::{self, Found, Lookup};
 use super::passages::{self, FoundPassage};
 use super::query::Query;
-#[cfg(feature = "cli")]
-use super::source::SearchSource;
+use super::source_reader::SourceReader;
+use super::space::Space;
+use super::status::SourceState;
 use super::store::{self, SourceId};
+use super::walk::now_millis;
 use super::{SearchHit, SearchRequest, SearchResults, SearchStatus};
 use crate::catalog::PageItem as _;
-#[cfg(feature = "cli")]
-use crate::config::Config;
 use crate::config::search::Search;
 use crate::log_target;
 use crate::plugin::Plugin;
@@ -47,6 +43,9 @@ pub(crate) enum SearchError {
     /// No plugin is searched.
     #[error("no plugin is searched")]
     Off,
+    /// There is no index, which has been logged.
+    #[error("there is no search index: {0}")]
+    NoIndex(String),
     /// Too many searches run.
     #[error("too many searches run at the moment")]
     Busy,
@@ -72,9 +71,23 @@ pub(crate) struct SearchService {
 
 #[derive(Default)]
 struct State {
-    index: Option<Arc<Index>>,
-    max_size: u64,
+    /// None before anything is searched; an error if there can be no index.
+    index: Option<Result<Arc<Index>, String>>,
+    space: Space,
     sources: BTreeMap<Mount, RunningSource>,
+    /// The plugins that the config searches and that are not loaded.
+    not_loaded: Vec<String>,
+}
+
+impl State {
+    /// The index.
+    fn index(&self) -> Result<&Arc<Index>, SearchError> {
+        match &self.index {
+            Some(Ok(index)) => Ok(index),
+            Some(Err(reason)) => Err(SearchError::NoIndex(reason.clone())),
+            None => Err(SearchError::Off),
+        }
+    }
 }
 
 /// A plugin that is indexed.
@@ -105,8 +118,8 @@ struct Searched {
     index: Arc<Index>,
     /// The sources that have an id in the index.
     sources: Arc<BTreeMap<SourceId, SearchedSource>>,
-    /// The names of the plugins that are not completely indexed.
-    indexing: Vec<String>,
+    /// The names of the plugins of which the index does not have everything.
+    incomplete: Vec<String>,
 }
 
 impl SearchService {
@@ -115,28 +128,32 @@ impl SearchService {
         Self { state_dir, state: Mutex::default() }
     }
 
-    /// Indexes those of the plugins that are searched, and no others. Must be called on a tokio runtime.
+    /// Indexes those of the plugins that are searched, and no others. `not_loaded` are the names of those that the config
+    /// searches and that are not loaded. Must be called on a tokio runtime.
     pub(crate) fn switch_generation<'a>(
         &self,
         plugins: impl Iterator<Item = &'a Arc<Plugin>>,
+        not_loaded: Vec<String>,
         search: Option<&Search>,
     ) {
         let searched: Vec<_> = plugins.filter(|plugin| plugin.search_source().is_some()).collect();
         let mut state = self.state.lock();
         let mut old = std::mem::take(&mut state.sources);
-        let max_size = search.map(|search| search.max_size).unwrap_or_default().bytes();
-        if state.max_size != max_size {
+        let space = Space::new(search.map(|search| search.max_size).unwrap_or_default().bytes());
+        if state.space != space {
             old.clear();
-            state.max_size = max_size;
+            state.space = space;
         }
-        if searched.is_empty() {
+        state.not_loaded = not_loaded;
+        if searched.is_empty() && state.not_loaded.is_empty() {
             return;
         }
         let Some(index) = self.open(&mut state) else { return };
+        index.set_space(space);
         for plugin in searched {
             let mount = plugin.mount().clone();
             let kept = old.remove(&mount).filter(|running| Arc::ptr_eq(&running.plugin, plugin));
-            let running = kept.or_else(|| start(plugin, &index, max_size));
+            let running = kept.or_else(|| start(plugin, &index));
             state.sources.extend(running.map(|running| (mount, running)));
         }
     }
@@ -147,21 +164,22 @@ impl SearchService {
     }
 
     fn open(&self, state: &mut State) -> Option<Arc<Index>> {
-        if let Some(index) = &state.index {
+        if let Some(Ok(index)) = &state.index {
             return Some(index.clone());
         }
         let opened = match &self.state_dir {
-            Some(dir) => Index::start(dir).map_err(|error| error.to_string()),
+            Some(dir) => Index::start(dir, state.space).map_err(|error| error.to_string()),
             None => Err("there is no state directory".to_owned()),
         };
         match opened {
             Ok(index) => {
                 tokio::spawn(remove_unused(index.clone()));
-                state.index = Some(index.clone());
+                state.index = Some(Ok(index.clone()));
                 Some(index)
             }
             Err(error) => {
                 tracing::error!(target: log_target::SEARCH, error, "there is no search index: nothing is searched");
+                state.index = Some(Err(error));
                 None
             }
         }
@@ -187,7 +205,7 @@ impl SearchService {
 
     /// The number of changes of the index since the host started.
     pub(crate) fn change_count(&self) -> u64 {
-        self.state.lock().index.as_ref().map(|index| index.change_count()).unwrap_or_default()
+        self.state.lock().index().map(|index| index.change_count()).unwrap_or_default()
     }
 
     /// Chooses passages within a budget, of the sources' documents that are visible.
@@ -196,9 +214,9 @@ impl SearchService {
         request: &ContextRequest,
         is_visible: impl Fn(&str) -> bool + Send + 'static,
     ) -> Result<ContextSelection, SearchError> {
-        let Searched { index, sources, indexing } = self.searched().await?;
+        let Searched { index, sources, incomplete } = self.searched().await?;
         if sources.is_empty() {
-            return Ok(ContextSelection { indexing, ..ContextSelection::default() });
+            return Ok(ContextSelection { incomplete, ..ContextSelection::default() });
         }
         let searched = sources.clone();
         let filter = move |source: SourceId, path: &str| {
@@ -225,7 +243,7 @@ impl SearchService {
         }?;
         let is_partial = found.is_partial;
         let candidates = found.found.into_iter().filter_map(|found| to_candidate(found, &sources)).collect();
-        Ok(ContextSelection { is_partial, indexing, ..context::select(candidates, budget) })
+        Ok(ContextSelection { is_partial, incomplete, ..context::select(candidates, budget) })
     }
 
     /// The MIME types, or the languages, of the documents that are visible, in alphabetical order, as far as they are found in
@@ -253,7 +271,7 @@ impl SearchService {
             for source in state.sources.values() {
                 source.state.status.send_modify(|status| (status.is_complete, status.error) = (false, None));
             }
-            state.index.clone().ok_or(SearchError::Off)?
+            state.index()?.clone()
         };
         Ok(index.rebuild().await?)
     }
@@ -265,9 +283,9 @@ impl SearchService {
         request: &SearchRequest,
         is_visible: impl Fn(&str) -> bool + Send + 'static,
     ) -> Result<SearchResults, SearchError> {
-        let Searched { index, sources, indexing } = self.searched().await?;
+        let Searched { index, sources, incomplete } = self.searched().await?;
         if sources.is_empty() {
-            return Ok(SearchResults { indexing, ..SearchResults::default() });
+            return Ok(SearchResults { incomplete, ..SearchResults::default() });
         }
         let searched = sources.clone();
         let within = request.within.clone();
@@ -287,7 +305,7 @@ impl SearchService {
         };
         let result = index.look_up(lookup).await?;
         let hits = result.found.into_iter().filter_map(|found| to_hit(found, &sources)).collect();
-        Ok(SearchResults { hits, total: result.total, is_partial: result.is_partial, indexing })
+        Ok(SearchResults { hits, total: result.total, is_partial: result.is_partial, incomplete })
     }
 
     /// Waits until each source was found or created in the index, or that has failed: right after a start that takes a moment.
@@ -308,61 +326,32 @@ impl SearchService {
     async fn searched(&self) -> Result<Searched, SearchError> {
         self.wait_until_open().await;
         let state = self.state.lock();
-        let index = state.index.clone().filter(|_| !state.sources.is_empty()).ok_or(SearchError::Off)?;
-        let (mut sources, mut indexing) = (BTreeMap::new(), Vec::new());
+        if state.sources.is_empty() && state.not_loaded.is_empty() {
+            return Err(SearchError::Off);
+        }
+        let index = state.index()?.clone();
+        let (mut sources, mut incomplete) = (BTreeMap::new(), state.not_loaded.clone());
         for (mount, running) in &state.sources {
             if let Some(id) = *running.state.id.lock() {
                 let has_lines = running.state.has_lines.load(Ordering::Relaxed);
                 let (mount, plugin) = (mount.clone(), running.plugin.clone());
                 sources.insert(id, SearchedSource { mount, plugin, has_lines });
             }
-            if !running.state.status.borrow().is_complete {
-                indexing.push(running.plugin.name().to_owned());
+            if !running.state.status.borrow().has_everything() {
+                incomplete.push(running.plugin.name().to_owned());
             }
         }
-        indexing.sort_unstable();
-        Ok(Searched { index, sources: Arc::new(sources), indexing })
+        incomplete.sort_unstable();
+        Ok(Searched { index, sources: Arc::new(sources), incomplete })
     }
 }
 
-fn start(plugin: &Arc<Plugin>, index: &Arc<Index>, max_index_size: u64) -> Option<RunningSource> {
+fn start(plugin: &Arc<Plugin>, index: &Arc<Index>) -> Option<RunningSource> {
     let state = SourceState::new(plugin.name());
-    let indexer = Indexer {
-        plugin: plugin.clone(),
-        source: plugin.search_source()?.clone(),
-        index: index.clone(),
-        state: state.clone(),
-        max_index_size,
-    };
+    let reader = SourceReader { plugin: plugin.clone(), source: plugin.search_source()?.clone() };
+    let indexer = Indexer { reader, index: index.clone(), state: state.clone() };
     let _task = AbortOnDropHandle::new(tokio::spawn(indexer.run()));
     Some(RunningSource { plugin: plugin.clone(), state, _task })
-}
-
-/// Returns what the index in a state directory has of the plugins of a config that are searched, ordered by name. Nothing is
-/// created.
-#[cfg(feature = "cli")]
-pub(crate) async fn index_status(state_dir: &Path, config: &Config) -> Vec<SearchStatus> {
-    let mut sources: Vec<_> = config
-        .plugins
-        .iter()
-        .filter_map(|plugin| Some((plugin.name.as_str().to_owned(), *SearchSource::of_component(plugin)?.key())))
-        .collect();
-    sources.sort_unstable();
-    let path = DatabasePath::new(state_dir);
-    let names: Vec<_> = sources.iter().map(|(name, _)| name.clone()).collect();
-    let reading = tokio::task::spawn_blocking(move || {
-        let connection = path.open_reader()?;
-        sources.iter().map(|(_, key)| store::find_source(&connection, key)).collect::<Result<Vec<_>, IndexError>>()
-    });
-    let sizes = reading.await.ok().and_then(Result::ok).unwrap_or_default();
-    let sizes = sizes.into_iter().chain(std::iter::repeat(None)).map(Option::unwrap_or_default);
-    let status = |(plugin, size): (String, store::SourceSize)| SearchStatus {
-        plugin,
-        documents: size.documents,
-        bytes: size.bytes,
-        ..SearchStatus::default()
-    };
-    names.into_iter().zip(sizes).map(status).collect()
 }
 
 /// Removes sources that no host uses any more.

@@ -1,10 +1,13 @@
 //! Sources: what is indexed of one plugin.
 
 use governor::{DefaultDirectRateLimiter, RateLimiter};
+use hmac::Mac;
+use zeroize::Zeroizing;
 
 use crate::config;
+use crate::config::Secret;
 use crate::config::search::PluginSearch;
-use crate::digest::Digest;
+use crate::private_dir::{self, SECRET_LEN};
 use crate::provider::NativePlugin;
 use crate::resource::Resource;
 
@@ -15,8 +18,9 @@ const BINARY_KINDS: [&str; 4] = ["image/", "audio/", "video/", "font/"];
 #[derive(Debug)]
 pub(crate) struct SearchSource {
     settings: PluginSearch,
-    /// The digest of everything that the content depends on, as far as the config says.
-    key: Digest,
+    /// Everything that the content depends on, as far as the config says, with the values of secrets: another password may
+    /// open another database.
+    identity: Secret<String>,
     /// The budget of reads.
     reads: DefaultDirectRateLimiter,
 }
@@ -25,27 +29,33 @@ impl SearchSource {
     /// The source of a plugin; none if it is not searched.
     pub(crate) fn of_component(plugin: &config::Plugin) -> Option<Self> {
         let config::Plugin { component, mount, config, grants, .. } = plugin;
-        let settings = plugin.search.as_ref()?;
-        Some(Self::new(settings, &format!("{component:?} {mount} {config:?} {grants:?}")))
+        let secrets: Vec<_> = grants.secrets().collect();
+        let identity = format!("{component:?} {mount} {config:?} {grants:?} {secrets:?}");
+        Some(Self::new(plugin.search.as_ref()?, identity))
     }
 
     /// The source of a native plugin; none if it is not searched.
     pub(crate) fn of_native(plugin: &NativePlugin) -> Option<Self> {
-        Some(Self::new(plugin.search.as_ref()?, &format!("{} {}", plugin.name, plugin.mount)))
+        Some(Self::new(plugin.search.as_ref()?, format!("{} {}", plugin.name, plugin.mount)))
     }
 
-    fn new(settings: &PluginSearch, identity: &str) -> Self {
+    fn new(settings: &PluginSearch, identity: String) -> Self {
         let PluginSearch { types, max_document, .. } = settings;
-        let key = Digest::compute(format!("{identity} {types:?} {max_document:?}").as_bytes());
-        Self { settings: settings.clone(), key, reads: RateLimiter::direct(settings.reads.quota()) }
+        let identity = Zeroizing::new(identity);
+        let identity = Secret::new(format!("{} {types:?} {max_document:?}", *identity));
+        Self { settings: settings.clone(), identity, reads: RateLimiter::direct(settings.reads.quota()) }
+    }
+
+    /// The key of the source in an index with that secret: an authentication code, which tells nothing about the values of
+    /// secrets.
+    pub(super) fn key(&self, secret: &[u8; SECRET_LEN]) -> [u8; 32] {
+        let mut mac = private_dir::mac(secret);
+        mac.update(self.identity.expose().as_bytes());
+        mac.finalize().into_bytes().into()
     }
 
     pub(super) fn settings(&self) -> &PluginSearch {
         &self.settings
-    }
-
-    pub(super) fn key(&self) -> &[u8; 32] {
-        self.key.bytes()
     }
 
     pub(super) fn reads(&self) -> &DefaultDirectRateLimiter {
@@ -73,5 +83,26 @@ impl SearchSource {
             (Some(kind), types) => types.iter().any(|range| range.includes(kind)),
         };
         is_small && is_text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Plugin;
+
+    #[test]
+    fn a_source_is_another_one_with_another_secret_and_shows_none() {
+        let source = |value: &str| {
+            let mut plugin = Plugin::new("shop".parse().unwrap(), "shop.wasm", "shop:///".parse().unwrap());
+            plugin.search = Some(PluginSearch::default());
+            plugin.grants.env.insert("TOKEN".parse().unwrap(), Secret::new(value.to_owned()));
+            SearchSource::of_component(&plugin).unwrap()
+        };
+        let (one, other) = (source("tulip"), source("rose"));
+        assert_eq!(one.key(&[1; 32]), source("tulip").key(&[1; 32]));
+        assert_ne!(one.key(&[1; 32]), other.key(&[1; 32]));
+        assert_ne!(one.key(&[1; 32]), one.key(&[2; 32]), "without the key of the index it tells nothing");
+        assert!(!format!("{one:?}").contains("tulip"));
     }
 }

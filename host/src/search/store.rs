@@ -3,10 +3,12 @@
 //! Each function is one transaction, or a sequence of bounded ones, so a process that is killed leaves a consistent index
 //! that lacks its last changes.
 
-use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
 
 use super::database::IndexError;
 use super::document::{Document, DocumentEntry, passages};
+use super::space::{self, Space};
+use super::status::Report;
 
 /// The number of documents that one transaction removes.
 const REMOVAL_BATCH: usize = 256;
@@ -29,24 +31,24 @@ pub(super) struct KnownDocument {
 pub(super) enum Change {
     Put(Box<Document>),
     Remove(String),
+    /// It has changed and could not be read: the next walk reads it, and until then it is found by what it was.
+    Expire(String),
 }
 
-/// The bounds of the index and of a source in bytes.
+/// The bounds of the index and of the text of a source in bytes.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bounds {
-    pub(super) index: u64,
+    pub(super) index: Space,
     pub(super) source: u64,
 }
 
 /// The result of applying changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Applied {
-    /// The documents that were put, as far as there was room for them.
+    /// The ids of the documents that were put, as far as there was room for them.
     pub(super) ids: Vec<i64>,
     /// The number of documents that were added, changed or removed.
     pub(super) changed: usize,
-    /// The number of documents that were indexed without their text, as the source has no room for it.
-    pub(super) without_text: usize,
     /// The number of documents that the index has no room for.
     pub(super) omitted: usize,
 }
@@ -56,6 +58,26 @@ pub(super) struct Applied {
 pub(super) struct SourceSize {
     pub(super) documents: u64,
     pub(super) bytes: u64,
+    /// The number of documents without their text, as the source had no room for it.
+    pub(super) without_text: u64,
+}
+
+impl SourceSize {
+    fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self { documents: row.get(0)?, bytes: row.get(1)?, without_text: row.get(2)? })
+    }
+
+    fn add(&mut self, bytes: u64, is_without_text: bool) {
+        self.documents = self.documents.saturating_add(1);
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.without_text = self.without_text.saturating_add(u64::from(is_without_text));
+    }
+
+    fn subtract(&mut self, bytes: u64, is_without_text: bool) {
+        self.documents = self.documents.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(bytes);
+        self.without_text = self.without_text.saturating_sub(u64::from(is_without_text));
+    }
 }
 
 /// Returns the source with that key, which is created if it does not exist. Its id is random: another process may replace the file
@@ -108,25 +130,19 @@ pub(super) fn apply(
     bounds: Bounds,
     now: i64,
 ) -> Result<Applied, IndexError> {
-    let has_room = used_bytes(connection)? < bounds.index;
+    let used = used_bytes(connection)?;
     let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-    let (mut applied, mut size) = (Applied::default(), source_size(&transaction, source)?);
+    let size = source_size(&transaction, source)?;
+    let mut writer =
+        ChangeWriter { transaction, source, bounds, now, used, growth: 0, size, applied: Applied::default() };
     for change in changes {
         match change {
-            Change::Remove(path) => {
-                if let Some(known) = find_id(&transaction, source, path)? {
-                    remove(&transaction, known, &mut size)?;
-                    applied.changed = applied.changed.saturating_add(1);
-                }
-            }
-            Change::Put(document) => {
-                put(&transaction, source, document, bounds.source, has_room, now, &mut size, &mut applied)?
-            }
+            Change::Remove(path) => writer.remove(path)?,
+            Change::Expire(path) => writer.expire(path)?,
+            Change::Put(document) => writer.put(document)?,
         }
     }
-    set_source_size(&transaction, source, size)?;
-    transaction.commit()?;
-    Ok(applied)
+    writer.commit()
 }
 
 /// Removes the documents of a source but those with these ids, which are sorted. Returns how many.
@@ -163,102 +179,156 @@ pub(super) fn used_bytes(connection: &Connection) -> Result<u64, IndexError> {
 
 /// The size of a source.
 pub(super) fn source_size(connection: &Connection, source: SourceId) -> Result<SourceSize, IndexError> {
-    let mut statement = connection.prepare_cached("SELECT documents, bytes FROM sources WHERE id = ?1")?;
-    Ok(statement.query_row([source.0], |row| Ok(SourceSize { documents: row.get(0)?, bytes: row.get(1)? }))?)
+    let mut statement =
+        connection.prepare_cached("SELECT documents, bytes, without_text FROM sources WHERE id = ?1")?;
+    Ok(statement.query_row([source.0], SourceSize::from_row)?)
 }
 
-/// The size of the source with that key; none if there is no such source.
+/// The size of the source with that key, and what the host knows that indexed it last; none if there is no such source.
 #[cfg(feature = "cli")]
-pub(super) fn find_source(connection: &Connection, key: &[u8]) -> Result<Option<SourceSize>, IndexError> {
-    let mut statement = connection.prepare_cached("SELECT documents, bytes FROM sources WHERE key = ?1")?;
-    let size = statement.query_row([key], |row| Ok(SourceSize { documents: row.get(0)?, bytes: row.get(1)? }));
-    Ok(size.optional()?)
+pub(super) fn find_source(connection: &Connection, key: &[u8]) -> Result<Option<(SourceSize, Report)>, IndexError> {
+    let mut statement =
+        connection.prepare_cached("SELECT documents, bytes, without_text, report FROM sources WHERE key = ?1")?;
+    let found = statement.query_row([key], |row| Ok((SourceSize::from_row(row)?, row.get::<_, String>(3)?)));
+    Ok(found.optional()?.map(|(size, report)| (size, serde_json::from_str(&report).unwrap_or_default())))
+}
+
+/// Stores what the host knows of a source.
+pub(super) fn set_report(connection: &Connection, key: &[u8], report: &Report) -> Result<(), IndexError> {
+    let report = serde_json::to_string(report).map_err(|error| IndexError::Failed(error.to_string()))?;
+    connection.prepare_cached("UPDATE sources SET report = ?2 WHERE key = ?1")?.execute(params![key, report])?;
+    Ok(())
 }
 
 fn set_source_size(transaction: &Transaction<'_>, source: SourceId, size: SourceSize) -> Result<(), IndexError> {
-    let mut statement = transaction.prepare_cached("UPDATE sources SET documents = ?2, bytes = ?3 WHERE id = ?1")?;
-    statement.execute(params![source.0, size.documents, size.bytes])?;
+    let mut statement =
+        transaction.prepare_cached("UPDATE sources SET documents = ?2, bytes = ?3, without_text = ?4 WHERE id = ?1")?;
+    statement.execute(params![source.0, size.documents, size.bytes, size.without_text])?;
     Ok(())
-}
-
-fn find_id(transaction: &Transaction<'_>, source: SourceId, path: &str) -> Result<Option<i64>, IndexError> {
-    let mut statement = transaction.prepare_cached("SELECT id FROM documents WHERE source = ?1 AND path = ?2")?;
-    Ok(statement.query_row(params![source.0, path], |row| row.get(0)).optional()?)
 }
 
 fn remove(transaction: &Transaction<'_>, id: i64, size: &mut SourceSize) -> Result<(), IndexError> {
-    let mut statement = transaction.prepare_cached("DELETE FROM details WHERE document = ?1 RETURNING bytes")?;
-    let bytes: Option<u64> = statement.query_row([id], |row| row.get(0)).optional()?;
+    let mut statement =
+        transaction.prepare_cached("DELETE FROM details WHERE document = ?1 RETURNING bytes, is_without_text")?;
+    let details = statement.query_row([id], |row| Ok((row.get(0)?, row.get(1)?))).optional()?;
     transaction.prepare_cached("DELETE FROM passages WHERE document = ?1")?.execute([id])?;
     transaction.prepare_cached("DELETE FROM terms WHERE rowid = ?1")?.execute([id])?;
     if transaction.prepare_cached("DELETE FROM documents WHERE id = ?1")?.execute([id])? > 0 {
-        size.documents = size.documents.saturating_sub(1);
-        size.bytes = size.bytes.saturating_sub(bytes.unwrap_or_default());
+        let (bytes, is_without_text) = details.unwrap_or_default();
+        size.subtract(bytes, is_without_text);
     }
     Ok(())
 }
 
-#[allow(clippy::too_many_arguments, reason = "the parts of one transaction")]
-fn put(
-    transaction: &Transaction<'_>,
+/// Changes of a source in one transaction.
+struct ChangeWriter<'a> {
+    transaction: Transaction<'a>,
     source: SourceId,
-    document: &Document,
-    max_source_bytes: u64,
-    has_room: bool,
+    bounds: Bounds,
     now: i64,
-    size: &mut SourceSize,
-    applied: &mut Applied,
-) -> Result<(), IndexError> {
-    let text_hash = document.text_hash();
-    let id = find_id(transaction, source, &document.path)?;
-    if let Some(id) = id {
-        let mut statement = transaction.prepare_cached(
-            "UPDATE details SET checked = ?4 WHERE document = ?1 AND entry_hash = ?2 AND text_hash = ?3",
-        )?;
-        if statement.execute(params![id, document.entry_hash, text_hash, now])? > 0 {
-            applied.ids.push(id);
+    /// The bytes of the file that were in use before, and the estimated bytes that the batch adds.
+    used: u64,
+    growth: u64,
+    size: SourceSize,
+    applied: Applied,
+}
+
+impl ChangeWriter<'_> {
+    fn find(&self, path: &str) -> Result<Option<i64>, IndexError> {
+        let mut statement =
+            self.transaction.prepare_cached("SELECT id FROM documents WHERE source = ?1 AND path = ?2")?;
+        Ok(statement.query_row(params![self.source.0, path], |row| row.get(0)).optional()?)
+    }
+
+    fn remove(&mut self, path: &str) -> Result<(), IndexError> {
+        if let Some(id) = self.find(path)? {
+            remove(&self.transaction, id, &mut self.size)?;
+            self.applied.changed = self.applied.changed.saturating_add(1);
+        }
+        Ok(())
+    }
+
+    fn expire(&mut self, path: &str) -> Result<(), IndexError> {
+        if let Some(id) = self.find(path)? {
+            let mut statement = self
+                .transaction
+                .prepare_cached("UPDATE details SET entry_hash = 0, checked = 0 WHERE document = ?1")?;
+            statement.execute([id])?;
+        }
+        Ok(())
+    }
+
+    fn put(&mut self, document: &Document) -> Result<(), IndexError> {
+        let text_hash = document.text_hash();
+        let id = self.find(&document.path)?;
+        if let Some(id) = id {
+            let mut statement = self.transaction.prepare_cached(
+                "UPDATE details SET checked = ?4 WHERE document = ?1 AND entry_hash = ?2 AND text_hash = ?3",
+            )?;
+            if statement.execute(params![id, document.entry_hash, text_hash, self.now])? > 0 {
+                self.applied.ids.push(id);
+                return Ok(());
+            }
+            remove(&self.transaction, id, &mut self.size)?;
+        }
+        self.applied.changed = self.applied.changed.saturating_add(1);
+        let bytes = u64::try_from(document.text.len()).unwrap_or(u64::MAX);
+        let is_without_text = self.size.bytes.saturating_add(bytes) > self.bounds.source;
+        let (text, bytes) = if is_without_text { ("", 0) } else { (document.text.as_str(), bytes) };
+        let growth = self.growth.saturating_add(space::growth(bytes));
+        if !self.bounds.index.fits(self.used, growth) {
+            self.applied.omitted = self.applied.omitted.saturating_add(1);
             return Ok(());
         }
-        remove(transaction, id, size)?;
+        self.growth = growth;
+        let id = self.insert(id, document, text, text_hash, is_without_text)?;
+        self.applied.ids.push(id);
+        self.size.add(bytes, is_without_text);
+        Ok(())
     }
-    applied.changed = applied.changed.saturating_add(1);
-    if !has_room {
-        applied.omitted = applied.omitted.saturating_add(1);
-        return Ok(());
-    }
-    let bytes = u64::try_from(document.text.len()).unwrap_or(u64::MAX);
-    let (text, bytes) = match size.bytes.saturating_add(bytes) <= max_source_bytes {
-        true => (document.text.as_str(), bytes),
-        false => {
-            applied.without_text = applied.without_text.saturating_add(1);
-            ("", 0)
+
+    /// Inserts a document with that text, under that id if it had one.
+    fn insert(
+        &self,
+        id: Option<i64>,
+        document: &Document,
+        text: &str,
+        text_hash: i64,
+        is_without_text: bool,
+    ) -> Result<i64, IndexError> {
+        let mut statement = self.transaction.prepare_cached(
+            "INSERT INTO documents (id, source, path, kind, language, priority, modified, audience)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) RETURNING id",
+        )?;
+        let DocumentEntry { mime_type, priority, last_modified, .. } = &document.entry;
+        let (kind, language, audience) =
+            (mime_type.as_deref().map(essence), document.language(), document.entry.audience());
+        let columns = params![id, self.source.0, document.path, kind, language, priority, last_modified, audience];
+        let id: i64 = statement.query_row(columns, |row| row.get(0))?;
+        let entry = serde_json::to_string(&document.entry).map_err(|error| IndexError::Failed(error.to_string()))?;
+        let mut statement = self.transaction.prepare_cached(
+            "INSERT INTO details (document, entry, entry_hash, text_hash, bytes, is_without_text, checked)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+        )?;
+        let entry_hash = document.entry_hash;
+        statement.execute(params![id, entry, entry_hash, text_hash, text.len(), is_without_text, self.now])?;
+        let mut statement = self
+            .transaction
+            .prepare_cached("INSERT INTO passages (document, number, line, text) VALUES (?1, ?2, ?3, ?4)")?;
+        for (number, passage) in passages(text).enumerate() {
+            statement.execute(params![id, number, passage.line, passage.text])?;
         }
-    };
-    let mut statement = transaction.prepare_cached(
-        "INSERT INTO documents (id, source, path, kind, language, priority, modified, audience)
-         VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8) RETURNING id",
-    )?;
-    let DocumentEntry { mime_type, priority, last_modified, .. } = &document.entry;
-    let (kind, language, audience) =
-        (mime_type.as_deref().map(essence), document.language(), document.entry.audience());
-    let columns = params![id, source.0, document.path, kind, language, priority, last_modified, audience];
-    let id: i64 = statement.query_row(columns, |row| row.get(0))?;
-    let entry = serde_json::to_string(&document.entry).map_err(|error| IndexError::Failed(error.to_string()))?;
-    let mut statement = transaction.prepare_cached(
-        "INSERT INTO details (document, entry, entry_hash, text_hash, bytes, checked) VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
-    )?;
-    statement.execute(params![id, entry, document.entry_hash, text_hash, bytes, now])?;
-    let mut statement =
-        transaction.prepare_cached("INSERT INTO passages (document, number, line, text) VALUES (?1, ?2, ?3, ?4)")?;
-    for (number, passage) in passages(text).enumerate() {
-        statement.execute(params![id, number, passage.line, passage.text])?;
+        let mut statement =
+            self.transaction.prepare_cached("INSERT INTO terms (rowid, name, text) VALUES (?1, ?2, ?3)")?;
+        statement.execute(params![id, document.name_tokens(), super::tokens::index_text(text)])?;
+        Ok(id)
     }
-    let mut statement = transaction.prepare_cached("INSERT INTO terms (rowid, name, text) VALUES (?1, ?2, ?3)")?;
-    statement.execute(params![id, document.name_tokens(), super::tokens::index_text(text)])?;
-    applied.ids.push(id);
-    size.documents = size.documents.saturating_add(1);
-    size.bytes = size.bytes.saturating_add(bytes);
-    Ok(())
+
+    fn commit(self) -> Result<Applied, IndexError> {
+        set_source_size(&self.transaction, self.source, self.size)?;
+        self.transaction.commit()?;
+        Ok(self.applied)
+    }
 }
 
 /// A MIME type without its parameters, in lower case.

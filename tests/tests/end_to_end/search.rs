@@ -1,6 +1,8 @@
 //! Search: the index of a running server, searches as resources, and tools.
 
 mod context;
+mod example;
+mod faults;
 mod index;
 mod resources;
 mod tools;

@@ -63,7 +63,10 @@ fn output() -> Value {
             "tokens": { "type": "integer", "description": "The estimated number of tokens of all passages." },
             "overBudget": { "type": "integer", "description": "The number of passages that do not fit the budget." },
             "nearCopies": { "type": "integer", "description": "The number of passages that repeat chosen ones." },
-            "partial": { "type": "boolean", "description": "Whether the search was cut short." },
+            "partial": {
+                "type": "boolean",
+                "description": "Whether there may be better passages: the search was cut short, or not everything is indexed.",
+            },
         }),
         &["passages", "tokens", "overBudget", "nearCopies", "partial"],
     )
@@ -87,6 +90,10 @@ pub(super) async fn call(
     let mut text: String = selection.passages.iter().map(passage_text).collect();
     if selection.passages.is_empty() {
         text.push_str("Nothing was found.\n");
+    }
+    if !selection.incomplete.is_empty() {
+        let plugins = selection.incomplete.join(", ");
+        text.push_str(&format!("There may be better passages: not everything is indexed of {plugins}.\n"));
     }
     let items = selection.passages.iter().filter_map(|passage| link(&passage.resource, revision)).collect();
     let structured = json!({

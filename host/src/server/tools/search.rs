@@ -80,8 +80,11 @@ fn search_output() -> Value {
         json!({
             "results": { "type": "array", "items": hit },
             "total": { "type": "integer", "description": "The number of resources that match." },
-            "partial": { "type": "boolean", "description": "Whether the search was cut short: there may be more results." },
-            "indexing": { "type": "array", "items": { "type": "string" }, "description": "What is not searched completely yet." },
+            "partial": {
+                "type": "boolean",
+                "description": "Whether there may be more results: the search was cut short, or not everything is indexed.",
+            },
+            "incomplete": { "type": "array", "items": { "type": "string" }, "description": "What is not completely indexed." },
         }),
         &["results", "total", "partial"],
     )
@@ -111,11 +114,11 @@ pub(super) async fn call(
     } else if results.total > u64::try_from(results.hits.len()).unwrap_or(u64::MAX) {
         text.push_str(&format!("These are the best of {} resources that match.\n", results.total));
     }
-    if results.is_partial {
+    if !results.incomplete.is_empty() {
+        let plugins = results.incomplete.join(", ");
+        text.push_str(&format!("There may be more results: not everything is indexed of {plugins}.\n"));
+    } else if results.is_partial {
         text.push_str("The search was cut short: there may be more results.\n");
-    }
-    if !results.indexing.is_empty() {
-        text.push_str(&format!("Not searched completely yet: {}.\n", results.indexing.join(", ")));
     }
     let items = results.hits.iter().filter_map(|hit| link(&hit.resource, revision)).collect();
     let structured = to_json(results);

@@ -2,7 +2,7 @@
 
 use std::process::Stdio;
 
-use mcp_host_tests::{ConfigFile, Folder, HttpServer, Plugin, TIMEOUT, client_program, host_binary, node};
+use mcp_host_tests::{ConfigFile, Folder, HttpServer, Plugin, TIMEOUT, client_program, host_binary, node, run};
 use serde_json::Value;
 use tokio::process::Command;
 use tokio::time::timeout;
@@ -53,12 +53,28 @@ async fn inspector_lists_reads_and_pages() {
 #[tokio::test]
 async fn inspector_shows_and_calls_the_tools() {
     let home = Folder::with_files::<&str, &str>([]);
-    let config = ConfigFile::new().server("tools", vec!["list", "read"]).plugin(Plugin::sample("a")).write();
+    let folder = Folder::with_files([("guide.md", "The circuit breaker opens after five failures.\n")]);
+    let tools = vec!["list", "read", "search", "context"];
+    let config = ConfigFile::new().server("tools", tools).plugin(Plugin::files("f", folder.path()).searched()).write();
+    // Then it is indexed.
+    run(["search", "circuit", "--config", config.path().to_str().unwrap()]).await.success();
     let (host, path) = (host_binary(), config.path());
     let target = ["--", host.to_str().unwrap(), "serve", "--stdio", "--config", path.to_str().unwrap()];
     let listed = inspect(&home, &target, &["--method", "tools/list"]).await;
-    assert_eq!(strings(&listed["tools"], "name"), ["list_resources", "read_resource"]);
-    let arguments = ["--method", "tools/call", "--tool-name", "read_resource", "--tool-arg", "uri=sample://a/all"];
-    let called = inspect(&home, &target, &arguments).await;
-    assert_eq!(called["content"][0]["text"], "All of it.\n");
+    let names = ["list_resources", "read_resource", "search_resources", "resource_context"];
+    assert_eq!(strings(&listed["tools"], "name"), names);
+    let call = async |name, argument: Option<&str>| {
+        let argument = argument.map(|argument| ["--tool-arg", argument]);
+        let call = ["--method", "tools/call", "--tool-name", name];
+        let arguments = call.into_iter().chain(argument.into_iter().flatten()).collect::<Vec<_>>();
+        inspect(&home, &target, &arguments).await
+    };
+    let listed = call("list_resources", None).await;
+    assert_eq!(strings(&listed["structuredContent"]["resources"], "uri"), ["files://f/guide.md"]);
+    let read = call("read_resource", Some("uri=files://f/guide.md")).await;
+    assert_eq!(read["content"][0]["text"], "The circuit breaker opens after five failures.\n");
+    let found = call("search_resources", Some("query=circuit")).await;
+    assert_eq!(strings(&found["structuredContent"]["results"], "uri"), ["files://f/guide.md"]);
+    let chosen = call("resource_context", Some("query=when does the breaker open")).await;
+    assert_eq!(strings(&chosen["structuredContent"]["passages"], "linesUri"), ["files://f/guide.md?lines=1-1"]);
 }

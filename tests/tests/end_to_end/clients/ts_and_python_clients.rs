@@ -51,12 +51,12 @@ pub(crate) fn program(language: &str, name: &str) -> Command {
 }
 
 /// Connects it to a server of its own over stdio.
-fn over_stdio(command: &mut Command, config: &WrittenConfig) {
+pub(crate) fn over_stdio(command: &mut Command, config: &WrittenConfig) {
     command.arg("stdio").arg(host_binary()).args(["serve", "--stdio", "--config"]).arg(config.path());
 }
 
 /// Runs a walk and returns its summary.
-async fn summary(mut command: Command) -> Value {
+pub(crate) async fn summary(mut command: Command) -> Value {
     let output = timeout(TIMEOUT, command.output()).await.expect("the walk ends").expect("the walk starts");
     let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success(), "{command:?}\n{out}\n{err}");
@@ -133,23 +133,26 @@ async fn the_rust_program_of_the_demo_walks_through_it() {
     server.end().await;
 }
 
-/// Searches and reads by tools alone, over stdio, in both kinds of lifecycle.
+/// Uses all tools and nothing else, over stdio, in both kinds of lifecycle.
 async fn assert_tools(language: &str) {
     let folder = Folder::with_files([("guide.md", "The circuit breaker opens after five failures.\n"), ("b.md", "x")]);
     let config = ConfigFile::new()
-        .server("tools", vec!["list", "read", "search"])
+        .server("tools", vec!["list", "read", "search", "context"])
+        .page_size(1)
         .plugin(Plugin::files("f", folder.path()).searched())
         .write();
-    // Then it is indexed.
-    run(["search", "circuit", "--config", config.path().to_str().unwrap()]).await.success();
     for stateless in [false, true] {
         let mut command = program(language, "tools");
         command.env("WORDS", "circuit breaker").args(stateless.then_some("--stateless"));
         over_stdio(&mut command, &config);
         let used = summary(command).await;
-        assert_eq!(used["tools"], json!(["list_resources", "read_resource", "search_resources"]));
-        assert_eq!(used["found"], json!(["files://f/guide.md"]));
-        assert_eq!(used["text"], "The circuit breaker opens after five failures.\n");
+        let text = "The circuit breaker opens after five failures.\n";
+        let tools = ["list_resources", "read_resource", "search_resources", "resource_context"];
+        assert_eq!(used["tools"], json!(tools));
+        assert_eq!(used["listed"], json!(["files://f/b.md", "files://f/guide.md"]));
+        assert_eq!((&used["found"], &used["text"]), (&json!(["files://f/guide.md"]), &json!(text)));
+        let passage = json!({ "uri": "files://f/guide.md?lines=1-1", "text": text, "read": text });
+        assert_eq!(used["passages"], json!([passage]));
     }
 }
 

@@ -1,6 +1,6 @@
 //! The official conformance suite, in both kinds of lifecycle, against the ordinary binary.
 //!
-//! The guest `conformance` serves what the suite requests. Scenarios that are not for a server of resources are listed
+//! The guest `conformance` serves what the suite requests, and the host's tools are on. Scenarios that are not for a server of resources are listed
 //! with their reasons in `tests/tests/conformance.toml`; each of them must exist and must fail, so that no exception
 //! outlives its reason.
 
@@ -16,8 +16,9 @@ use tokio::time::timeout;
 fn config() -> WrittenConfig {
     ConfigFile::new()
         .server("name", "conformance")
-        .server("advertise", vec!["prompts", "tools"])
-        .plugin(Plugin::new("conformance", &fixture("conformance"), "test://"))
+        .server("advertise", vec!["prompts"])
+        .server("tools", vec!["list", "read", "search", "context"])
+        .plugin(Plugin::new("conformance", &fixture("conformance"), "test://").searched())
         .allow_all()
         .write()
 }

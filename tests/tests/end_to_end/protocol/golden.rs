@@ -20,6 +20,7 @@ mod exchange;
 mod extensions;
 mod overrides;
 mod snapshot;
+mod tools;
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -30,6 +31,7 @@ use serde_json::Value;
 use self::cases::{Case, SUBJECTS, Subject};
 use self::exchange::{CursorRedactor, over_http, over_stdio};
 use self::extensions::EXTENSIONS;
+use self::tools::{TOOLS, wait_until_indexed};
 
 /// The revision that the others are compared with.
 const BASE: Revision = Revision::V_2025_11_25;
@@ -64,13 +66,22 @@ fn has_http(revision: &Revision) -> bool {
 }
 
 /// Sends the cases in their order, over stdio and over HTTP, and records each exchange.
-async fn exchanges(config: &WrittenConfig, http: &HttpServer, revision: &Revision, cases: &[Case]) -> Vec<Value> {
+async fn exchanges(
+    config: &WrittenConfig,
+    http: &HttpServer,
+    revision: &Revision,
+    cases: &[Case],
+    is_searched: bool,
+) -> Vec<Value> {
     let http = Some(http).filter(|_| has_http(revision));
     let mut session = None;
     let mut posts = match http {
         Some(http) => Some(http.raw_client(revision.clone()).await),
         None => None,
     };
+    if let Some(posts) = posts.as_mut().filter(|_| is_searched) {
+        wait_until_indexed(posts).await;
+    }
     let (mut lines_cursors, mut posts_cursors) = (CursorRedactor::default(), CursorRedactor::default());
     let mut exchanges = Vec::new();
     for case in cases {
@@ -84,7 +95,11 @@ async fn exchanges(config: &WrittenConfig, http: &HttpServer, revision: &Revisio
             }
             _ => {
                 if session.is_none() {
-                    session = Some(RawStdio::start(config, revision.clone()).await);
+                    let mut started = RawStdio::start(config, revision.clone()).await;
+                    if is_searched {
+                        wait_until_indexed(&mut started).await;
+                    }
+                    session = Some(started);
                 }
                 let session = session.as_mut().expect("it was started");
                 Some(over_stdio(session, case, &mut lines_cursors).await)
@@ -110,11 +125,12 @@ async fn assert_as_recorded(config: &WrittenConfig, subjects: &[Subject]) {
     let http = HttpServer::start(config).await;
     let mut differences = String::new();
     for subject in subjects {
-        let base = exchanges(config, &http, &BASE, &subject.cases_in(&BASE)).await;
+        let is_searched = subject.name == TOOLS.name;
+        let base = exchanges(config, &http, &BASE, &subject.cases_in(&BASE), is_searched).await;
         let base = overrides::redact_revision(&base, &BASE);
         differences += &snapshot::difference(&file(&BASE, subject), &base);
         for revision in REVISIONS.iter().filter(|revision| **revision != BASE) {
-            let own = exchanges(config, &http, revision, &subject.cases_in(revision)).await;
+            let own = exchanges(config, &http, revision, &subject.cases_in(revision), is_searched).await;
             let own = overrides::redact_revision(&own, revision);
             let overrides = overrides::between(&base, own, has_http(revision));
             differences += &snapshot::difference(&file(revision, subject), &overrides);
@@ -138,6 +154,19 @@ async fn every_exchange_of_an_extension_is_as_its_file_says() {
     }
 }
 
+#[tokio::test]
+async fn every_exchange_of_tools_is_as_its_file_says() {
+    let searched: toml::Table = toml::from_str("include = ['sample://a/{all,album,plain}']").expect("it is TOML");
+    let sample = Plugin::sample("a").limit("deadline", "30s").set("search", searched);
+    let config = ConfigFile::new()
+        .server("name", "golden")
+        .server("response-cache", "0B")
+        .server("tools", vec!["list", "read", "search", "context"])
+        .plugin(sample)
+        .allow_all();
+    assert_as_recorded(&config.write(), std::slice::from_ref(&TOOLS)).await;
+}
+
 /// An extension that is off changes nothing: its methods are answered as any unknown method is, and its members of
 /// other requests are ignored as any unknown member is.
 #[tokio::test]
@@ -148,8 +177,8 @@ async fn nothing_shows_of_an_extension_that_is_off() {
         for revision in &REVISIONS {
             let cases = subject.cases_in(revision);
             let plain: Vec<_> = cases.iter().map(extensions::without_extension).collect();
-            let answers = exchanges(&config, &http, revision, &cases).await;
-            let expected = exchanges(&config, &http, revision, &plain).await;
+            let answers = exchanges(&config, &http, revision, &cases, false).await;
+            let expected = exchanges(&config, &http, revision, &plain, false).await;
             assert_eq!(answers.len(), expected.len());
             for (answer, expected) in answers.iter().zip(&expected) {
                 let expected = extensions::as_answer_to(expected, answer);
@@ -164,8 +193,11 @@ async fn nothing_shows_of_an_extension_that_is_off() {
 fn every_golden_file_has_its_subject() {
     for folder in std::fs::read_dir(root()).expect("a folder").map(|folder| folder.expect("an entry").path()) {
         for found in std::fs::read_dir(&folder).expect("a folder").map(|file| file.expect("an entry").path()) {
-            let mut files =
-                SUBJECTS.iter().chain(&EXTENSIONS).flat_map(|subject| REVISIONS.map(|it| file(&it, subject)));
+            let mut files = SUBJECTS
+                .iter()
+                .chain(&EXTENSIONS)
+                .chain([&TOOLS])
+                .flat_map(|subject| REVISIONS.map(|it| file(&it, subject)));
             assert!(files.any(|file| file == found), "no test reads {}", found.display());
         }
     }
@@ -174,7 +206,7 @@ fn every_golden_file_has_its_subject() {
 /// Overrides name their cases.
 #[test]
 fn no_two_cases_of_a_subject_have_the_same_name() {
-    for subject in SUBJECTS.iter().chain(&EXTENSIONS) {
+    for subject in SUBJECTS.iter().chain(&EXTENSIONS).chain([&TOOLS]) {
         for revision in &REVISIONS {
             let mut names = HashSet::new();
             for case in subject.cases_in(revision) {

@@ -106,6 +106,12 @@ impl CredentialValue {
         value.set_sensitive(true);
         Ok(value)
     }
+
+    /// Returns the value.
+    #[cfg(feature = "search")]
+    pub(in crate::config) fn as_str(&self) -> &str {
+        &self.0
+    }
 }
 
 impl Zeroize for CredentialValue {

@@ -1,0 +1,246 @@
+//! Walks: comparing the whole listing with the index.
+//!
+//! A walk has two passes. [`compare`](Indexer::compare) meets each listed resource, and removes from the index what is no longer
+//! listed. It reads what the index lacks as long as that takes less than [`MAX_COMPARE_READS`] and the budget allows it, so that
+//! it ends soon whatever reads cost. What is left over then is read by [`read_deferred`](Indexer::read_deferred), which may take
+//! hours, with a small budget. It follows what changes meanwhile, and ends early for another comparison if the listing has
+//! changed.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use tokio::time::{Instant, sleep};
+
+use super::batch::Batch;
+use super::change_poller::ChangePoller;
+use super::database::IndexError;
+use super::indexer::{Indexer, WalkError, later};
+use super::source_reader::{Listed, Position};
+use super::status::Gaps;
+use super::store::{self, Change, KnownDocument, SourceId};
+use crate::log_target;
+use crate::plugin::Fault;
+use crate::uri::Path;
+
+/// The time after which a comparison leaves reads to the second pass.
+const MAX_COMPARE_READS: Duration = Duration::from_secs(5);
+
+/// The result of a pass.
+#[derive(Debug, Default)]
+pub(super) struct Pass {
+    /// What the index does not have.
+    pub(super) gaps: Gaps,
+    /// Whether there are resources that were not read yet.
+    pub(super) has_more: bool,
+}
+
+/// How long the second pass may take.
+pub(super) struct Until {
+    /// When the listing is to be compared again, if it has changed.
+    pub(super) if_changed: Instant,
+    /// When it is to be compared again in any case.
+    pub(super) at_most: Instant,
+}
+
+/// A page of the listing, with what the index has of each resource.
+struct ComparedPage {
+    resources: Vec<(Listed, Option<KnownDocument>)>,
+    has_room: bool,
+}
+
+impl Indexer {
+    /// Compares the listing with the index, removes what is not listed, and reads some of what the index does not have.
+    pub(super) async fn compare(
+        &self,
+        id: SourceId,
+        poller: &mut ChangePoller,
+        is_first: bool,
+    ) -> Result<Pass, WalkError> {
+        let (mut pass, mut position, mut seen) = (Pass::default(), Position::default(), Vec::new());
+        let reads_until = later(Instant::now(), MAX_COMPARE_READS);
+        let plugin = &self.reader.plugin;
+        poller.begin_walk(plugin).await;
+        while let Some(page) = self.reader.next_page(&mut position).await.map_err(WalkError::Plugin)? {
+            // Before they are read.
+            let subscribable = page.iter().filter(|listed| listed.entry.subscribable);
+            poller.watch(plugin, subscribable.map(|listed| listed.path.clone()).collect()).await;
+            let ComparedPage { resources, has_room } = self.find(id, page).await?;
+            let mut batch = self.new_batch();
+            for (listed, known) in resources {
+                seen.extend(known.map(|known| known.id));
+                if known.is_some_and(|known| self.is_current(&listed, known, is_first)) {
+                    continue;
+                }
+                if known.is_none() && !has_room {
+                    pass.gaps.omitted = pass.gaps.omitted.saturating_add(1);
+                } else if Instant::now() >= reads_until || self.reader.take_read(&listed.entry).is_err() {
+                    pass.has_more = true;
+                } else {
+                    self.read_into(&mut batch, listed, known, &mut pass.gaps).await;
+                }
+                if batch.is_due() {
+                    seen.extend(self.apply(id, &mut batch, &mut pass.gaps).await?);
+                }
+            }
+            seen.extend(self.apply(id, &mut batch, &mut pass.gaps).await?);
+        }
+        poller.end_walk();
+        seen.sort_unstable();
+        let removing = self.index.write(move |connection| {
+            let removed = store::remove_except(connection, id, &seen)?;
+            Ok((removed, store::source_size(connection, id)?))
+        });
+        let (removed, size) = removing.await?;
+        self.record(size, removed);
+        Ok(pass)
+    }
+
+    /// Reads what the index does not have, as the budget allows, and follows changes meanwhile. It has more if it ended early.
+    pub(super) async fn read_deferred(
+        &self,
+        id: SourceId,
+        poller: &mut ChangePoller,
+        is_first: bool,
+        until: &Until,
+    ) -> Result<Pass, WalkError> {
+        let (mut pass, mut position) = (Pass::default(), Position::default());
+        let mut next_poll = Instant::now();
+        while let Some(page) = self.reader.next_page(&mut position).await.map_err(WalkError::Plugin)? {
+            let ComparedPage { resources, has_room } = self.find(id, page).await?;
+            let mut batch = self.new_batch();
+            for (listed, known) in resources {
+                if known.is_some_and(|known| self.is_current(&listed, known, is_first)) {
+                    continue;
+                }
+                if known.is_none() && !has_room {
+                    pass.gaps.omitted = pass.gaps.omitted.saturating_add(1);
+                    continue;
+                }
+                loop {
+                    let now = Instant::now();
+                    if now >= until.at_most || (poller.listing_changed && now >= until.if_changed) {
+                        self.apply(id, &mut batch, &mut pass.gaps).await?;
+                        pass.has_more = true;
+                        return Ok(pass);
+                    }
+                    if self.reader.plugin.info().watches && now >= next_poll {
+                        self.apply(id, &mut batch, &mut pass.gaps).await?;
+                        next_poll = self.poll(id, poller).await?;
+                        // Half of the time, at least, is for the rest of the listing.
+                        next_poll = next_poll.max(later(Instant::now(), now.elapsed()));
+                    }
+                    let Err(wait) = self.reader.take_read(&listed.entry) else { break };
+                    self.apply(id, &mut batch, &mut pass.gaps).await?;
+                    let next = if self.reader.plugin.info().watches { next_poll } else { until.at_most };
+                    sleep(wait.min(next.min(until.at_most).saturating_duration_since(Instant::now()))).await;
+                }
+                self.read_into(&mut batch, listed, known, &mut pass.gaps).await;
+                if batch.is_due() {
+                    self.apply(id, &mut batch, &mut pass.gaps).await?;
+                }
+            }
+            self.apply(id, &mut batch, &mut pass.gaps).await?;
+        }
+        Ok(pass)
+    }
+
+    /// Reads the resources that have changed, after those that are gone were removed. What cannot be stored stays changed.
+    pub(super) async fn read_changed(&self, id: SourceId, poller: &mut ChangePoller) -> Result<(), IndexError> {
+        let changed = std::mem::take(&mut poller.changed);
+        let result = self.store_changed(id, changed.iter()).await;
+        if result.is_err() {
+            poller.changed.extend(changed);
+        }
+        result
+    }
+
+    async fn store_changed(&self, id: SourceId, changed: impl Iterator<Item = &Path>) -> Result<(), IndexError> {
+        let (mut batch, mut gaps, mut listed) = (self.new_batch(), Gaps::default(), Vec::new());
+        for path in changed {
+            match self.reader.stat(path).await {
+                Ok(found) => listed.extend(found),
+                Err(fault) => batch.push(self.change_of(path, &fault, &mut gaps)),
+            }
+            if batch.is_due() {
+                self.apply(id, &mut batch, &mut gaps).await?;
+            }
+        }
+        for listed in listed {
+            if self.reader.take_read(&listed.entry).is_err() {
+                self.apply(id, &mut batch, &mut gaps).await?;
+                self.reader.wait_for_read(&listed.entry).await;
+            }
+            let path = listed.path.clone();
+            match self.reader.read(listed).await {
+                Ok(document) => batch.push(Change::Put(Box::new(document))),
+                Err(fault) => batch.push(self.change_of(&path, &fault, &mut gaps)),
+            }
+            if batch.is_due() {
+                self.apply(id, &mut batch, &mut gaps).await?;
+            }
+        }
+        self.apply(id, &mut batch, &mut gaps).await?;
+        self.state.add_gaps(gaps);
+        Ok(())
+    }
+
+    /// What becomes of a changed resource that cannot be read.
+    fn change_of(&self, path: &Path, fault: &Fault, gaps: &mut Gaps) -> Change {
+        if fault.is_transient() {
+            self.record_failure(path, fault, gaps);
+            Change::Expire(path.as_str().to_owned())
+        } else {
+            Change::Remove(path.as_str().to_owned())
+        }
+    }
+
+    /// Reads a listed resource, for which there is a read in the budget.
+    async fn read_into(&self, batch: &mut Batch, listed: Listed, known: Option<KnownDocument>, gaps: &mut Gaps) {
+        let path = listed.path.clone();
+        match self.reader.read(listed).await {
+            Ok(document) => batch.push(Change::Put(Box::new(document))),
+            Err(fault) => {
+                self.record_failure(&path, &fault, gaps);
+                // It is listed, so it exists; it is found by what it was until it can be read.
+                if known.is_some() && !fault.is_transient() {
+                    batch.push(Change::Remove(path.as_str().to_owned()));
+                }
+            }
+        }
+    }
+
+    /// Finds what the index has of the resources of a page.
+    async fn find(&self, id: SourceId, page: Vec<Listed>) -> Result<ComparedPage, IndexError> {
+        let paths: Vec<_> = page.iter().map(|listed| listed.path.as_str().to_owned()).collect();
+        let space = self.index.space();
+        let finding = self.index.write(move |connection| {
+            let known = store::find_documents(connection, id, &paths)?;
+            Ok((known, space.has_room(store::used_bytes(connection)?)))
+        });
+        let (known, has_room) = finding.await?;
+        Ok(ComparedPage { resources: page.into_iter().zip(known).collect(), has_room })
+    }
+
+    /// Whether the index has the resource as it is.
+    fn is_current(&self, listed: &Listed, known: KnownDocument, is_first: bool) -> bool {
+        let Listed { entry, entry_hash, .. } = listed;
+        let source = &self.reader.source;
+        let refresh = i64::try_from(source.settings().refresh.duration().as_millis()).unwrap_or(i64::MAX);
+        let is_recent = now_millis().saturating_sub(known.checked) < refresh;
+        let tells_changes = entry.annotations.last_modified.is_some()
+            || (self.reader.plugin.info().watches && entry.subscribable && !is_first)
+            || !source.reads_content_of(entry);
+        known.entry_hash == *entry_hash && (tells_changes || is_recent)
+    }
+
+    fn record_failure(&self, path: &Path, fault: &Fault, gaps: &mut Gaps) {
+        gaps.failed = gaps.failed.saturating_add(1);
+        let (plugin, path) = (self.reader.plugin.name(), path.as_str());
+        tracing::debug!(target: log_target::SEARCH, plugin, path, error = fault.to_string(), "a resource cannot be indexed");
+    }
+}
+
+/// The time, in milliseconds since 1970.
+pub(super) fn now_millis() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
+}
