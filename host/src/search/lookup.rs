@@ -180,7 +180,8 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
     fn scan_nearest(&mut self, connection: &Connection, ranking: &mut Ranking) -> Result<Vec<Nearest>, IndexError> {
         let Some(query) = self.nearest.as_ref().filter(|query| query.is_exact()) else { return Ok(Vec::new()) };
         let now = Instant::now();
-        let half = now.checked_add(self.deadline.saturating_duration_since(now) / 2).unwrap_or(now);
+        let left = self.deadline.saturating_duration_since(now);
+        let half = left.checked_div(2).and_then(|half| now.checked_add(half)).unwrap_or(now);
         let nearest = query.find(connection, &self.conditions, half, &mut self.filter)?;
         ranking.is_partial |= nearest.is_partial;
         Ok(nearest.found)
