@@ -44,8 +44,9 @@ pub(crate) async fn run(options: &Options) {
          CREATE TABLE orders (id bigint PRIMARY KEY, name text NOT NULL, amount numeric(10, 2), placed timestamptz);
          INSERT INTO orders SELECT n, 'customer ' || n % 1000, n % 997 + 0.25, '2026-01-01Z'::timestamptz + n * interval '1 s'
          FROM generate_series(1, {rows}) n;
-         GRANT SELECT ON orders TO reader; VACUUM ANALYZE orders;"
+         GRANT SELECT ON orders TO reader;"
     ));
+    server.sql("VACUUM ANALYZE orders");
     let fresh = StdioHost::start(plugin(&server)).await;
     let reused = StdioHost::start(plugin(&server).instances("max-calls", 1_000_000)).await;
     let library = Library::connect(server.socket()).await;

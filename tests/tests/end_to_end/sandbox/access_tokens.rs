@@ -158,7 +158,7 @@ async fn a_token_server_that_comes_back_is_asked_again() {
     let (tokens, api) = (TokenServer::start().await, MockOrigin::http().await);
     tokens.protect(&api, "/", "welcome");
     tokens.origin().take_down().await;
-    let config = config_with_limits(&api, tokens.client_credentials(), [("rate", "100000/s".into())]);
+    let config = config_with_limits(&api, tokens.client_credentials(), [("rate", "100000/m".into())]);
     let server = StdioServer::start(&config).await;
     assert_eq!(get(&server, &api.url("/")).await, no_token());
     server.log_line("cannot reach the token server").await;
