@@ -165,7 +165,10 @@ const SECTION_DOCS: KeyDocs = &[
     ("server", "The host as a server: its name, address, pages and directories."),
     ("http", "The HTTP server: TLS, CORS and limits of clients."),
     ("audit", "The audit log: one JSON line per request, to a file or to standard error."),
-    ("search", "Search over the plugins that have a table `search`: the size of the index, and saved searches."),
+    (
+        "search",
+        "Search over the plugins that have a table `search`: the size of the index, saved searches, and embeddings.",
+    ),
     ("plugin", "A provider with its mount, config, grants and limits."),
     ("principal", "A principal that authenticates with a bearer token over HTTP."),
     ("issuer", "An issuer of OAuth 2.1 access tokens, which authenticate principals over HTTP."),
@@ -308,6 +311,7 @@ impl Config {
             ));
         }
         config.report_tools(table);
+        config.report_embeddings(table);
         config.report_exposure(table);
         config
     }
@@ -324,6 +328,21 @@ impl Config {
             let message = format!("the tool `{tool}` requires a plugin that is searched");
             let help = "add `search = {}` to a [[plugin]], or remove the tool";
             table.report(Diagnostic::new(message, help).at(table.nested_span("server", "tools")));
+        }
+    }
+
+    /// Reports a plugin whose text is sent to an endpoint that the config does not have.
+    fn report_embeddings(&self, table: &Table<'_>) {
+        let is_sent = |plugin: &&Plugin| plugin.search.as_ref().is_some_and(|search| search.embeddings);
+        if table.has_nested("search", "embeddings") {
+            return;
+        }
+        if let Some(plugin) = self.plugins.iter().find(is_sent).filter(|_| !table.has_problems()) {
+            let message =
+                format!("plugin `{}` has `search.embeddings`, and there is no endpoint for them", plugin.name);
+            let help = "add the endpoint, or remove the key:\n[search.embeddings]\nurl = \"https://api.openai.com/v1/embeddings\"\n\
+                        model = \"text-embedding-3-small\"\ndimensions = 1536";
+            table.report(Diagnostic::new(message, help).at(table.entry_span("plugin")));
         }
     }
 

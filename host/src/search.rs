@@ -9,6 +9,7 @@
 //! | `tokens`, `language` | the units of text that are indexed; the language of a text |
 //! | `document`, `snippet` | a resource in the index, and its passages; the part of a text that is shown |
 //! | `database`, `store`, `space`, `lookup`, `query` | the file; writing to it; its size; reading from it; what is looked up |
+//! | `embeddings` | vectors of passages, and the documents that are nearest to a query |
 //! | `context`, `passages` | the best selection of passages within a budget |
 //! | `index` | the thread that writes, and the connections that read |
 //! | `source`, `source_reader` | what is indexed of a plugin; reading that |
@@ -29,6 +30,7 @@ mod change_poller;
 mod context;
 mod database;
 mod document;
+mod embeddings;
 mod index;
 mod indexer;
 mod json;
@@ -137,6 +139,8 @@ pub struct SearchResults {
     pub total: u64,
     /// Whether there may be better hits, and more: the search was interrupted, or plugins are `incomplete`.
     pub is_partial: bool,
+    /// Whether the query was looked up by its embedding as well. If not, all hits have words of it.
+    pub is_hybrid: bool,
     /// The plugins that are searched, and of which the index does not have everything: they are being loaded or indexed, or
     /// something could not be indexed.
     pub incomplete: Vec<String>,

@@ -47,6 +47,7 @@ const NOT_EXPRESSIBLE: &[(&str, &[&str])] = &[
             "database_keys_of_postgresql",
             "database_twice",
             "database_without_schemas",
+            "embeddings_without_endpoint",
             "guest_path_twice",
             "http_bodies_without_body",
             "http_limits_of_bodies",

@@ -9,6 +9,8 @@
     reason = "a test fails by panicking"
 )]
 
+#[path = "views/endpoint.rs"]
+mod endpoint;
 #[path = "views/rules.rs"]
 mod rules;
 #[path = "views/tree.rs"]
@@ -32,10 +34,10 @@ use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
-use tokio::time::timeout;
+use tokio::time::{sleep, timeout};
 
 use self::rules::{RuleText, Who, everybody, rule_texts, to_toml, witness};
-use self::tree::{EVERYWHERE, NEW, PATHS, TEMPLATES, Tree, WITNESSES};
+use self::tree::{EVERYWHERE, NEW, NOWHERE, PATHS, TEMPLATES, Tree, WITNESSES};
 
 /// Longer than anything here takes.
 const TIMEOUT: Duration = Duration::from_secs(20);
@@ -54,13 +56,14 @@ struct Fixture {
     dir: TempDir,
 }
 
-fn config(rules: &[RuleText], page_size: usize, dir: &TempDir) -> Config {
+async fn config(rules: &[RuleText], page_size: usize, dir: &TempDir) -> Config {
     std::fs::write(dir.path().join("x.wasm"), "").unwrap();
     let parsed = Config::parse(&to_toml(rules), &dir.path().join("mcp-host.toml")).unwrap();
     let mut config = Config::new();
     config.server.cache = Some(dir.path().join("cache"));
     config.server.state = Some(dir.path().join("state"));
     config.server.page_size = page_size.try_into().unwrap();
+    config.search = Some(endpoint::search().await);
     (config.rules, config.groups, config.file) = (parsed.rules, parsed.groups, parsed.file);
     config
 }
@@ -72,19 +75,28 @@ impl Fixture {
             ENGINE.get_or_init(|| Engine::new(EngineOptions::new().max_instances(2).worker_threads(2)).unwrap());
         let dir = tempfile::tempdir().unwrap();
         let trees = paths.map(Tree::new);
-        let mut builder = Host::builder(config(&rules, page_size, &dir)).engine(engine.clone());
+        let config = config(&rules, page_size, &dir).await;
+        let mut builder = Host::builder(config).engine(engine.clone());
         for ((name, mount), tree) in ["a", "b"].into_iter().zip(MOUNTS).zip(&trees) {
             let plugin = NativePlugin::new(name.parse().unwrap(), mount.parse().unwrap(), tree.clone());
-            let plugin = plugin.watch_interval("100ms".parse().unwrap()).search(PluginSearch::default());
+            let mut search = PluginSearch::default();
+            search.embeddings = true;
+            let plugin = plugin.watch_interval("100ms".parse().unwrap()).search(search);
             builder = builder.native_plugin(plugin);
         }
         let host = builder.start().await.unwrap();
         in_time("the index", host.wait_until_indexed()).await;
+        in_time("the embeddings", async {
+            while host.search_status().iter().any(|status| status.embedded != status.documents) {
+                sleep(Duration::from_millis(20)).await;
+            }
+        })
+        .await;
         Self { host, rules, trees, page_size, dir }
     }
 
     async fn replace_rules(&mut self, rules: Vec<RuleText>) {
-        self.host.reload(config(&rules, self.page_size, &self.dir)).await.unwrap();
+        self.host.reload(config(&rules, self.page_size, &self.dir).await).await.unwrap();
         self.rules = rules;
     }
 
@@ -216,13 +228,16 @@ impl Fixture {
         }
     }
 
-    /// Searches for a word that every resource has: the limit is larger than their number, and smaller.
+    /// Searches for a word that every resource has, and for one that none has, to which all are near by their vectors: the limit
+    /// is larger than their number, and smaller.
     async fn check_search(&self, who: &Who) {
         let may_find = |uri: &String| self.allows(who, Operation::List, uri) && self.allows(who, Operation::Read, uri);
         let expected: BTreeSet<_> = self.uris().into_iter().filter(may_find).collect();
         let total = u64::try_from(expected.len()).unwrap();
-        for limit in [SearchRequest::MAX_LIMIT, 1] {
-            let results = self.search(who, SearchRequest::new(EVERYWHERE).limit(limit)).await;
+        let limits = [SearchRequest::MAX_LIMIT, 1];
+        for (query, limit) in [EVERYWHERE, NOWHERE].into_iter().flat_map(|query| limits.map(|limit| (query, limit))) {
+            let results = self.search(who, SearchRequest::new(query).limit(limit)).await;
+            assert!(results.is_hybrid);
             let found: BTreeSet<_> = results.hits.iter().map(|hit| hit.resource.uri.as_str().to_owned()).collect();
             assert_eq!(results.total, total, "a total tells what is hidden from {:?}", who.principal);
             assert_eq!(found.len(), expected.len().min(limit));
@@ -236,7 +251,8 @@ impl Fixture {
 
     /// A selection of everything, by a word that every resource has and by priority, has what may be found, and nothing else.
     async fn check_context(&self, who: &Who) {
-        for request in [ContextRequest::new(10_000).query(EVERYWHERE), ContextRequest::new(10_000)] {
+        let by_query = |query| ContextRequest::new(10_000).query(query);
+        for request in [by_query(EVERYWHERE), by_query(NOWHERE), ContextRequest::new(10_000)] {
             let selection = self.host.context(&who.principal, request).await;
             let Ok(selection) = selection else { continue };
             for passage in &selection.passages {

@@ -259,6 +259,11 @@ impl Plugin {
         self.set("search", Table::new())
     }
 
+    /// Is searched, and its text is sent to the endpoint of embeddings.
+    pub fn embedded(self) -> Self {
+        self.set("search", Table::from_iter([("embeddings".to_owned(), true.into())]))
+    }
+
     /// Sets a key of the plugin.
     pub fn set(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.0.insert(key.to_owned(), value.into());

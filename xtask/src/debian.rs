@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `prometheus` with `promtool`, `prometheus-node-exporter` | the provider `prometheus`: a server, and an exporter that it scrapes |
 //! | `debian-reference-ja`, `developers-reference-ja`, `manpages-ja` | the provider `notes`: documents in Japanese |
+//! | `manpages-ja`, `manpages-ja-dev`, `manpages-dev`, `ripgrep` | the quality of search: judged texts, and another engine |
 //! | `zabbix-server-pgsql` | the provider `database`: a schema of 173 tables with data, made by others |
 //! | `postgresql`, installed: the server needs libraries, and a user of its own if the tests run as root | the provider `database` |
 
@@ -16,12 +17,15 @@ use crate::toolchain::apt::{self, Release};
 use crate::toolchain::unpack::unpack;
 use crate::workspace::Workspace;
 
-const PACKAGES: [&str; 6] = [
+const PACKAGES: [&str; 9] = [
     "prometheus",
     "prometheus-node-exporter",
     "debian-reference-ja",
     "developers-reference-ja",
     "manpages-ja",
+    "manpages-ja-dev",
+    "manpages-dev",
+    "ripgrep",
     "zabbix-server-pgsql",
 ];
 

@@ -18,6 +18,7 @@ mod install;
 mod languages;
 mod plugins;
 mod progress;
+mod search_quality;
 mod soak;
 mod test;
 mod toolchain;
@@ -32,6 +33,7 @@ use crate::features::Features;
 use crate::fuzz::Fuzz;
 use crate::plugins::Plugins;
 use crate::progress::Progress;
+use crate::search_quality::SearchQuality;
 use crate::soak::Soak;
 use crate::test::Test;
 use crate::workspace::Workspace;
@@ -68,6 +70,8 @@ enum Task {
     Fuzz(Fuzz),
     /// Run a soak test: thousands of subscribers, no lost notifications, constant memory
     Soak(Soak),
+    /// Print how well search finds, beside other engines
+    SearchQuality(SearchQuality),
     /// Generate the committed bindings of the C and Go SDKs, after a change of wit/
     Bindings,
     /// Install the official clients and tools that the tests use, into target/clients
@@ -99,6 +103,7 @@ fn run(task: Task, progress: &Progress) -> anyhow::Result<()> {
         Task::Features(task) => task.run(&workspace, progress),
         Task::Fuzz(task) => task.run(&workspace, progress),
         Task::Soak(task) => task.run(&workspace, progress),
+        Task::SearchQuality(task) => task.run(&workspace, progress),
         Task::Bindings => bindings::generate(&workspace, progress),
         Task::Clients => clients::install(&workspace, progress),
         Task::Debian => debian::install(&workspace, progress),

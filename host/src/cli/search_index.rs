@@ -101,7 +101,7 @@ fn print(statuses: &[SearchStatus], output: &mut Output<'_>) -> Result<(), CliEr
 }
 
 fn to_json(status: &SearchStatus) -> serde_json::Value {
-    let SearchStatus { plugin, documents, bytes, is_complete, without_text, omitted, failed, error } = status;
+    let SearchStatus { plugin, documents, bytes, is_complete, without_text, omitted, failed, error, .. } = status;
     serde_json::json!({
         "plugin": plugin,
         "documents": documents,

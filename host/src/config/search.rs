@@ -18,9 +18,14 @@
 //! # }
 //! ```
 
+mod embeddings;
+
 use std::fmt;
 use std::str::FromStr;
 
+pub use self::embeddings::{
+    BatchSize, Dimensions, EmbeddedPassages, EmbeddingTimeout, Embeddings, QueryRate, QueryTimeout, TokenRate,
+};
 use super::UriGlob;
 use super::count::Count;
 use super::duration::{BoundedDuration, DAY, MINUTE, SECOND};
@@ -56,6 +61,8 @@ documented! {
         pub max_size: IndexSize,
         /// Searches that are listed as resources, `search:///saved/NAME`, and can be subscribed to.
         pub saved: Vec<SavedSearch>,
+        /// The endpoint that computes embeddings of passages, by which searches find what has other words. None unless set.
+        pub embeddings: Option<Embeddings>,
     }
 }
 
@@ -82,6 +89,8 @@ documented! {
         /// The rate limit of reads for the index, which count towards the limits of the plugin as well. 500/s unless set; 1/h to
         /// 1000000/s.
         pub reads: IndexReads,
+        /// Whether the text is sent to the endpoint of `[search.embeddings]`. `false` unless set.
+        pub embeddings: bool,
     }
 }
 
@@ -118,6 +127,7 @@ impl FromTable for Search {
         Some(Self {
             max_size: table.or_default("max-size"),
             saved: table.optional("saved").map(|SavedSearches(saved)| saved).unwrap_or_default(),
+            embeddings: table.optional("embeddings"),
         })
     }
 }
@@ -138,6 +148,7 @@ impl FromTable for PluginSearch {
             max_bytes: table.or_default("max-bytes"),
             refresh: table.or_default("refresh"),
             reads: table.or_default("reads"),
+            embeddings: table.or_default("embeddings"),
         })
     }
 }

@@ -2,6 +2,7 @@
 
 mod anonymous_access;
 mod certificate;
+mod embeddings;
 mod encoded_slashes;
 mod files;
 mod message;
@@ -67,6 +68,10 @@ pub enum Warning {
         /// The URL.
         url: EndpointUrl,
     },
+    /// `search.embeddings` has no effect: the text of no plugin is sent.
+    UnusedEmbeddings,
+    /// Vectors are computed, and no search uses them: `search.embeddings.queries` is not set.
+    EmbeddingsWithoutQueries,
     /// A plugin may read, or change, a file that is none of its business.
     GrantedFile {
         /// The plugin with the grant.
@@ -181,7 +186,7 @@ impl Config {
             self.exposure_warnings().chain(self.anonymous_access_warnings()).chain(self.certificate_warnings());
         let of_files = self.secret_warnings().chain(self.file_warnings());
         let of_rules = self.unused_name_warnings().chain(self.redundancy_warnings());
-        let first = of_server.chain(of_files).chain(of_rules);
+        let first = of_server.chain(self.embedding_warnings()).chain(of_files).chain(of_rules);
         first.map(|warning| deferred(move || warning)).chain(unmatched)
     }
 

@@ -8,8 +8,8 @@
 //! | read and write the directories of granted databases of SQLite | readers of a write-ahead log record what they use in files beside it |
 //! | execute | this program and the libraries that it is linked with: it starts itself as the compiler |
 //! | listen at a TCP port | `server.http` |
-//! | connect to TCP ports | those of `grants.http` and of its token endpoints, of the servers of `grants.sql` and of the URLs of `[[issuer]]`, and 53 for names |
-//! | read the system's resolver configuration and certificates | if there is a grant of HTTP or of a database server, or an issuer with a URL |
+//! | connect to TCP ports | those of `grants.http` and of its token endpoints, of the servers of `grants.sql` and of the URLs of `[[issuer]]` and of `[search.embeddings]`, and 53 for names |
+//! | read the system's resolver configuration and certificates | if there is a grant of HTTP or of a database server, or an issuer with a URL, or an endpoint of embeddings |
 //!
 //! A directory stands for everything below it.
 
@@ -112,6 +112,8 @@ impl Permissions {
             }
         }
         let urls = config.issuers.iter().flat_map(Issuer::urls);
+        let embeddings = config.search.as_ref().and_then(|search| search.embeddings.as_ref());
+        let urls = urls.chain(embeddings.map(|embeddings| &embeddings.url));
         permissions.connect.extend(urls.map(|url| url.origin().port()));
         // Rotation renames files in the directory.
         if let Some(AuditDestination::File(audit)) = config.audit.as_ref().map(|audit| &audit.destination) {
@@ -162,6 +164,7 @@ mod tests {
     use crate::config::Plugin;
     use crate::config::Secret;
     use crate::config::grants::{AuthorizationGrant, DirGrant, HttpGrant, OAuth, OAuthClient, SqlGrant};
+    use crate::config::search::{Embeddings, Search};
 
     #[test]
     fn a_config_needs_its_files_its_directories_and_the_ports_of_its_origins() {
@@ -180,10 +183,14 @@ mod tests {
         let server = SqlUrl::Postgresql(Secret::new("postgres://reader@db,[::1]:5433/shop".to_owned()));
         plugin.grants.sql.insert("a".parse().unwrap(), SqlGrant::new(server));
         plugin.grants.sql.insert("b".parse().unwrap(), SqlGrant::new(SqlUrl::Sqlite("/db/shop.db".into())));
-        let permissions = Permissions::of_config(&Config::new().plugin(plugin).unwrap());
+        let url = "https://embeddings.example.com:9443/v1/embeddings".parse().unwrap();
+        let mut config = Config::new().plugin(plugin).unwrap();
+        let embeddings = Embeddings::new(url, "small", 384.try_into().unwrap());
+        config.search = Some(Search { embeddings: Some(embeddings), ..Search::default() });
+        let permissions = Permissions::of_config(&config);
         assert_eq!(permissions.read, BTreeSet::from(["/r".into()]));
         assert_eq!(permissions.write, BTreeSet::from(["/db".into(), "/w".into()]));
-        assert_eq!(permissions.connect, BTreeSet::from([53, 443, 5432, 5433, 8080, 8443]));
+        assert_eq!(permissions.connect, BTreeSet::from([53, 443, 5432, 5433, 8080, 8443, 9443]));
     }
 
     #[test]

@@ -56,7 +56,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         fs::write(dir.path().join("a"), "one").unwrap();
         let (sender, events) = mpsc::channel();
-        let mut source = EventSource::new(move |event| sender.send(event).unwrap()).unwrap();
+        let mut source = EventSource::new(move |event| {
+            let _ = sender.send(event);
+        })
+        .unwrap();
         source.watch(dir.path(), Depth::Tree).unwrap();
         fs::read(dir.path().join("a")).unwrap();
         fs::write(dir.path().join("b"), "two").unwrap();

@@ -73,7 +73,22 @@ pub(super) struct SearchResources {
 struct Fingerprints {
     /// The number of changes of the index at that time.
     changes: u64,
-    results: HashMap<(Uri, Principal), u64>,
+    results: HashMap<(Uri, Principal), ResultHashes>,
+}
+
+/// The hashes of the results of one search with embeddings, and without: that an endpoint fails, or answers again, is no change.
+#[derive(Clone, Copy, Default)]
+struct ResultHashes {
+    hybrid: Option<u64>,
+    lexical: Option<u64>,
+}
+
+impl ResultHashes {
+    /// Records a result. Returns whether it differs from the one before.
+    fn record(&mut self, is_hybrid: bool, result: u64) -> bool {
+        let last = if is_hybrid { &mut self.hybrid } else { &mut self.lexical };
+        last.replace(result).is_some_and(|last| last != result)
+    }
 }
 
 impl SearchResources {
@@ -234,27 +249,28 @@ impl SearchResources {
                 if known.is_some() && !has_changed {
                     continue;
                 }
-                let Some(result) = fingerprint(store, &key.1, request.clone()).await else { continue };
-                if known.is_some_and(|known| known != result) {
+                let Some((is_hybrid, result)) = fingerprint(store, &key.1, request.clone()).await else { continue };
+                let mut hashes = known.unwrap_or_default();
+                if hashes.record(is_hybrid, result) {
                     concerned.insert(key.1.clone());
                 }
-                self.fingerprints.lock().results.insert(key, result);
+                self.fingerprints.lock().results.insert(key, hashes);
             }
             store.hub.notify(&uri, &concerned).await;
         }
     }
 }
 
-/// The fingerprint of the result for a principal; none if the search was interrupted.
-async fn fingerprint(store: &GenerationStore, principal: &Principal, request: SearchRequest) -> Option<u64> {
+/// Whether the result for a principal is hybrid, and its fingerprint; none if the search was interrupted.
+async fn fingerprint(store: &GenerationStore, principal: &Principal, request: SearchRequest) -> Option<(bool, u64)> {
     let results = search(store, principal, request, &Facts::default()).await.ok()?;
     if results.is_partial && results.incomplete.is_empty() {
         return None;
     }
-    let SearchResults { hits, total, .. } = results;
+    let SearchResults { hits, total, is_hybrid, .. } = results;
     let shown: Vec<_> =
         hits.iter().map(|hit| (&hit.resource, hit.snippet.as_ref().map(|snippet| &snippet.text))).collect();
-    Some(hash(&(shown, total)))
+    Some((is_hybrid, hash(&(shown, total))))
 }
 
 fn hash(value: &impl Hash) -> u64 {

@@ -76,12 +76,13 @@ impl ChangePoller {
         }
     }
 
-    /// Watches the next resources of a walk. Changes from here on are noticed.
-    pub(super) async fn watch(&mut self, plugin: &Plugin, paths: Vec<Path>) {
+    /// Watches the next resources of a walk. Changes from here on are noticed. Returns whether some of them were not watched
+    /// before.
+    pub(super) async fn watch(&mut self, plugin: &Plugin, paths: Vec<Path>) -> bool {
         let len = self.groups.get(self.current).map_or(0, |group| group.paths.len());
         self.watched = self.watched.saturating_add(paths.len());
-        if paths.is_empty() || self.watched > MAX_WATCHED {
-            return;
+        if paths.is_empty() || self.watched > MAX_WATCHED || !plugin.info().watches {
+            return false;
         }
         if len > 0 && len.saturating_add(paths.len()) > self.max_group {
             self.current = self.current.saturating_add(1);
@@ -89,12 +90,13 @@ impl ChangePoller {
         if self.current >= self.groups.len() {
             self.groups.push(WatchedGroup::default());
         }
-        let Some(group) = self.groups.get_mut(self.current) else { return };
+        let Some(group) = self.groups.get_mut(self.current) else { return false };
         let has_new = paths.iter().any(|path| !group.token_paths.contains(path));
         group.paths.extend(paths);
         if has_new {
             self.poll_group(plugin, self.current).await;
         }
+        has_new
     }
 
     /// Ends a walk: what it has not met is no longer watched.

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use rusqlite::{Connection, ErrorCode, OpenFlags};
 
+use super::embeddings::vector_store;
 use super::space::{BALLAST, Space};
 use crate::private_dir::{PrivateDir, PrivateError, SECRET_LEN};
 
@@ -26,7 +27,7 @@ const SECRET_FILE: &str = "sources.key";
 const AUXILIARY: [&str; 3] = ["-wal", "-shm", "-journal"];
 /// SQLite's application id, which marks the file as an index of this host: `mcps`.
 const APPLICATION_ID: i32 = 0x6d63_7073;
-/// The version of [`SCHEMA`] and of the tokens.
+/// The version of [`SCHEMA`], of the tables of vectors, and of the tokens.
 const SCHEMA_VERSION: i32 = 2;
 /// The longest time that an operation waits for another process that writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
@@ -234,6 +235,7 @@ impl DatabasePath {
         // No journal: the file is not visible under its name before it is complete.
         connection.pragma_update(None, "journal_mode", "OFF")?;
         connection.execute_batch(SCHEMA)?;
+        connection.execute_batch(vector_store::SCHEMA)?;
         connection.pragma_update(None, "application_id", APPLICATION_ID)?;
         connection.pragma_update(None, "user_version", SCHEMA_VERSION)?;
         connection.close().map_err(|(_, error)| error)?;

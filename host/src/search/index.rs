@@ -124,6 +124,11 @@ impl Index {
         self.rebuilds.subscribe()
     }
 
+    /// The number of times that the database was created anew.
+    pub(super) fn rebuild_count(&self) -> u64 {
+        *self.rebuilds.borrow()
+    }
+
     /// The number of writes that changed something.
     pub(super) fn change_count(&self) -> u64 {
         self.changes.load(Ordering::SeqCst)

@@ -31,7 +31,7 @@ use super::change_poller::ChangePoller;
 use super::database::IndexError;
 use super::index::Index;
 use super::source_reader::SourceReader;
-use super::status::{Gaps, SourceState};
+use super::status::{Gaps, Report, SourceState};
 use super::store::{self, Bounds, SourceId, SourceSize};
 use super::walk::{Pass, Until, now_millis};
 use crate::log_target;
@@ -76,9 +76,9 @@ impl Indexer {
         let mut progress = Progress { poller, is_first: true, backoff: Backoff::default() };
         loop {
             let mut rebuilds = self.index.rebuilds();
-            rebuilds.mark_unchanged();
+            let rebuild = *rebuilds.borrow_and_update();
             let session = async {
-                let id = self.open().await?;
+                let id = self.open(rebuild).await?;
                 self.keep_indexed(id, &mut progress).await
             };
             let ended = tokio::select! {
@@ -86,23 +86,27 @@ impl Indexer {
                 Err(error) = session => error,
                 _ = rebuilds.changed() => continue,
             };
-            if ended == IndexError::Closed {
-                return;
+            match ended {
+                IndexError::Closed => return,
+                // It was created anew, which has been logged.
+                IndexError::Damaged(_) => {}
+                error => {
+                    self.state.set_error(&error.to_string());
+                    self.save(self.state.report()).await;
+                }
             }
-            self.state.set_error(&ended.to_string());
-            self.save_report().await;
             sleep(progress.backoff.next_delay()).await;
         }
     }
 
-    async fn open(&self) -> Result<SourceId, IndexError> {
+    async fn open(&self, rebuild: u64) -> Result<SourceId, IndexError> {
         let key = self.index.source_key(&self.reader.source).await?;
         let opened = self.index.write(move |connection| {
             let id = store::open_source(connection, &key, now_millis())?;
             Ok((id, store::source_size(connection, id)?))
         });
         let (id, size) = opened.await?;
-        self.state.set_open(id, size);
+        self.state.set_open(id, size, rebuild);
         Ok(id)
     }
 
@@ -115,9 +119,11 @@ impl Indexer {
                 self.state.has_lines.store(has_lines, Ordering::Relaxed);
             }
             match self.walk(id, poller, *is_first, began).await {
-                Ok(Some(pause)) => {
+                Ok(Some((gaps, pause))) => {
                     (*backoff, *is_first) = (Backoff::default(), false);
-                    self.save_report().await;
+                    // A process that waits for the end of the walk may exit then.
+                    self.save(Report::complete(gaps)).await;
+                    self.state.set_complete(gaps);
                     self.poll_until_listing_changes(id, poller, began, pause).await?;
                 }
                 // It is compared again, with what has been read.
@@ -125,26 +131,27 @@ impl Indexer {
                 Err(WalkError::Index(error)) => return Err(error),
                 Err(WalkError::Plugin(fault)) => {
                     self.state.set_error(&fault.to_string());
-                    self.save_report().await;
+                    self.save(self.state.report()).await;
                     sleep(backoff.next_delay()).await;
                 }
             }
         }
     }
 
-    /// Makes the index level with the listing. Returns the pause until the next walk; none if this one is to be repeated at once.
+    /// Makes the index level with the listing. Returns what it does not have all the same, and the pause until the next walk;
+    /// none if this one is to be repeated at once.
     async fn walk(
         &self,
         id: SourceId,
         poller: &mut ChangePoller,
         is_first: bool,
         began: Instant,
-    ) -> Result<Option<Duration>, WalkError> {
+    ) -> Result<Option<(Gaps, Duration)>, WalkError> {
         let Pass { mut gaps, has_more } = self.compare(id, poller, is_first).await?;
         let pause = began.elapsed().saturating_mul(PAUSE_FACTOR).min(MAX_PAUSE);
         if has_more {
             self.state.set_incomplete(gaps);
-            self.save_report().await;
+            self.save(self.state.report()).await;
         }
         self.read_changed(id, poller).await?;
         if has_more {
@@ -155,8 +162,7 @@ impl Indexer {
             }
             gaps = rest.gaps;
         }
-        self.state.set_complete(gaps);
-        Ok(Some(pause))
+        Ok(Some((gaps, pause)))
     }
 
     /// When a walk that began at that time is followed by another in any case.
@@ -228,8 +234,7 @@ impl Indexer {
     }
 
     /// Stores what others are to know of the source, if the index can be written.
-    async fn save_report(&self) {
-        let report = self.state.report();
+    async fn save(&self, report: Report) {
         let saving = async {
             let key = self.index.source_key(&self.reader.source).await?;
             self.index.write(move |connection| store::set_report(connection, &key, &report)).await

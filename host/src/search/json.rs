@@ -6,7 +6,7 @@ use super::{SearchHit, SearchResults};
 
 /// Encodes a result: the hits, and what is to be known of the search.
 pub(crate) fn to_json(results: SearchResults) -> Value {
-    let SearchResults { hits, total, is_partial, incomplete } = results;
+    let SearchResults { hits, total, is_partial, incomplete, is_hybrid: _ } = results;
     let mut members = Map::new();
     members.insert("results".to_owned(), hits.into_iter().map(hit_to_json).collect());
     members.insert("total".to_owned(), json!(total));

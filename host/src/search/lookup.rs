@@ -5,15 +5,20 @@
 //!
 //! Documents are ranked by BM25, with a match in the name, the title, the description or the path counted twice. The
 //! frequencies of terms are those of the whole index; they decide on the order, never on what matches.
+//!
+//! With the vector of a query, the documents that are nearest to it match as well, and the two rankings are merged
+//! (`embeddings`).
 
 use std::cmp::Ordering;
-use std::collections::{BTreeSet, BinaryHeap};
+use std::collections::{BTreeSet, BinaryHeap, HashSet};
 use std::time::Instant;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::database::IndexError;
 use super::document::{DocumentEntry, Passage};
+use super::embeddings::fusion::fuse;
+use super::embeddings::nearest::{MAX_NEAREST, Nearest, NearestQuery};
 use super::passages::{self, FoundPassage};
 use super::query::{Query, Term};
 use super::snippet::{Snippet, SnippetFinder, WeightedTerm};
@@ -25,16 +30,24 @@ const MAX_PASSAGES: usize = 1024;
 /// A lookup.
 pub(super) struct Lookup<F> {
     pub(super) query: Query,
-    /// A MIME type, or its part before the slash.
-    pub(super) kind: Option<String>,
-    pub(super) language: Option<String>,
-    /// An audience as bits, as documents have it; 0 for all.
-    pub(super) audience: u8,
+    /// The vector of the query. None if it has a phrase, which a result has to have as it is written.
+    pub(super) nearest: Option<NearestQuery>,
+    pub(super) conditions: Conditions,
     /// The number of hits.
     pub(super) limit: usize,
     pub(super) deadline: Instant,
     /// Returns the URI of a path of a source, if it is to be found.
     pub(super) filter: F,
+}
+
+/// The conditions on documents.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Conditions {
+    /// A MIME type, or its part before the slash.
+    pub(super) kind: Option<String>,
+    pub(super) language: Option<String>,
+    /// An audience as bits, as documents have it; 0 for all.
+    pub(super) audience: u8,
 }
 
 /// A match that was found.
@@ -84,6 +97,8 @@ pub(super) struct Candidate {
     pub(super) id: i64,
     pub(super) source: SourceId,
     pub(super) path: String,
+    /// The number of the passage that is nearest to the query, if it was found by its vector.
+    pub(super) nearest_passage: Option<i64>,
 }
 
 impl Eq for Candidate {}
@@ -140,21 +155,62 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
     /// Finds the best matches, and weighs the terms.
     fn rank(&mut self, connection: &Connection, terms: &[Term]) -> Result<Ranking, IndexError> {
         let mut ranking = Ranking::default();
-        if self.query.is_empty() || self.limit == 0 {
+        if self.limit == 0 {
             return Ok(ranking);
         }
-        // Document frequencies, matches and texts are of one state of the index: the caller has a transaction.
-        let documents: u64 =
-            connection.query_row("SELECT coalesce(sum(documents), 0) FROM sources", [], |row| row.get(0))?;
-        let Some(frequencies) = interruptible(self.frequencies(connection, terms))? else {
-            ranking.is_partial = true;
-            return Ok(ranking);
+        let mut nearest = self.scan_nearest(connection, &mut ranking)?;
+        let matching = self.rank_by_words(connection, terms, &nearest, &mut ranking)?;
+        let Self { nearest: query, conditions, filter, deadline, .. } = self;
+        ranking.best = match query {
+            None => matching,
+            Some(query) => {
+                if !query.is_exact() {
+                    let among = query.find_among(connection, &matching, conditions, *deadline, filter)?;
+                    ranking.is_partial |= among.is_partial;
+                    nearest = among.found;
+                }
+                fuse(matching, nearest)
+            }
         };
-        let expression = self.query.expression();
-        let weight = |found: &Option<u64>| found.map_or(1.0, |found| inverse_frequency(found, documents));
-        ranking.weights = frequencies.iter().map(weight).collect();
-        ranking.best = self.candidates(connection, &expression, &mut ranking)?;
+        ranking.best.truncate(self.limit);
         Ok(ranking)
+    }
+
+    /// The documents that are nearest to the query of all, in half of the time.
+    fn scan_nearest(&mut self, connection: &Connection, ranking: &mut Ranking) -> Result<Vec<Nearest>, IndexError> {
+        let Some(query) = self.nearest.as_ref().filter(|query| query.is_exact()) else { return Ok(Vec::new()) };
+        let now = Instant::now();
+        let half = now.checked_add(self.deadline.saturating_duration_since(now) / 2).unwrap_or(now);
+        let nearest = query.find(connection, &self.conditions, half, &mut self.filter)?;
+        ranking.is_partial |= nearest.is_partial;
+        Ok(nearest.found)
+    }
+
+    /// The documents that match by their words, best first. Counts them, and the nearest ones that do not.
+    fn rank_by_words(
+        &mut self,
+        connection: &Connection,
+        terms: &[Term],
+        nearest: &[Nearest],
+        ranking: &mut Ranking,
+    ) -> Result<Vec<Candidate>, IndexError> {
+        let mut others: HashSet<i64> = nearest.iter().map(|nearest| nearest.id).collect();
+        let mut best = Vec::new();
+        if !self.query.is_empty() {
+            // Document frequencies, matches and texts are of one state of the index: the caller has a transaction.
+            let documents: u64 =
+                connection.query_row("SELECT coalesce(sum(documents), 0) FROM sources", [], |row| row.get(0))?;
+            match interruptible(self.frequencies(connection, terms))? {
+                Some(frequencies) => {
+                    let weight = |found: &Option<u64>| found.map_or(1.0, |found| inverse_frequency(found, documents));
+                    ranking.weights = frequencies.iter().map(weight).collect();
+                    best = self.candidates(connection, &mut others, ranking)?;
+                }
+                None => ranking.is_partial = true,
+            }
+        }
+        ranking.total = ranking.total.saturating_add(u64::try_from(others.len()).unwrap_or(u64::MAX));
+        Ok(best)
     }
 
     /// The number of documents that each term is in; none where that is not known.
@@ -170,13 +226,15 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
         Ok(frequencies)
     }
 
-    /// The best matches, best first.
+    /// The best matches, best first. Removes all matches from `others`.
     fn candidates(
         &mut self,
         connection: &Connection,
-        expression: &str,
+        others: &mut HashSet<i64>,
         result: &mut Ranking,
     ) -> Result<Vec<Candidate>, IndexError> {
+        // The place in the other ranking may lift a match that is not among the first.
+        let depth = if self.nearest.is_some() { self.limit.max(MAX_NEAREST) } else { self.limit };
         let mut statement = connection.prepare_cached(
             "SELECT t.rowid, bm25(terms, 2.0, 1.0), d.source, d.path FROM terms t CROSS JOIN documents d ON d.id = t.rowid
              WHERE terms MATCH ?1
@@ -184,7 +242,8 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
                AND (?3 IS NULL OR d.language = ?3)
                AND (?4 = 0 OR d.audience = 0 OR d.audience & ?4 != 0)",
         )?;
-        let mut rows = statement.query(params![expression, self.kind, self.language, self.audience])?;
+        let Conditions { kind, language, audience } = &self.conditions;
+        let mut rows = statement.query(params![self.query.expression(), kind, language, audience])?;
         let mut best = BinaryHeap::new();
         loop {
             let Some(next) = interruptible(rows.next().map_err(IndexError::from))? else {
@@ -195,8 +254,10 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
             let (source, path) = (SourceId(row.get(2)?), row.get_ref(3)?.as_str().map_err(rusqlite::Error::from)?);
             if let Some(uri) = (self.filter)(source, path) {
                 result.total = result.total.saturating_add(1);
-                let candidate = Candidate { score: row.get(1)?, uri, id: row.get(0)?, source, path: path.to_owned() };
-                if best.len() < self.limit {
+                let (id, score, path) = (row.get(0)?, row.get(1)?, path.to_owned());
+                others.remove(&id);
+                let candidate = Candidate { score, uri, id, source, path, nearest_passage: None };
+                if best.len() < depth {
                     best.push(candidate);
                 } else if best.peek().is_some_and(|worst| candidate < *worst) {
                     best.pop();
@@ -217,14 +278,14 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
         candidate: Candidate,
         terms: &[WeightedTerm<'_>],
     ) -> Result<Option<Found>, IndexError> {
-        let Candidate { id, source, path, .. } = candidate;
+        let Candidate { id, source, path, nearest_passage, .. } = candidate;
         let mut statement = connection.prepare_cached("SELECT entry FROM details WHERE document = ?1")?;
         let entry: Option<String> =
             retry_interrupted(|| Ok(statement.query_row([id], |row| row.get(0)).optional()?))?;
         let Some(entry) = entry else { return Ok(None) };
         let entry = serde_json::from_str(&entry).map_err(|error| IndexError::Damaged(error.to_string()))?;
         let snippet = match Instant::now() < self.deadline {
-            true => interruptible(self.snippet(connection, id, terms))?.flatten(),
+            true => interruptible(self.snippet(connection, id, nearest_passage, terms))?.flatten(),
             false => None,
         };
         Ok(Some(Found { source, path, entry, snippet }))
@@ -234,11 +295,13 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
         &self,
         connection: &Connection,
         id: i64,
+        nearest_passage: Option<i64>,
         terms: &[WeightedTerm<'_>],
     ) -> Result<Option<Snippet>, IndexError> {
-        let mut statement =
-            connection.prepare_cached("SELECT line, text FROM passages WHERE document = ?1 ORDER BY number")?;
-        let mut rows = statement.query([id])?;
+        // The first of passages with as many words is shown: the nearest one, if there is one.
+        let mut statement = connection
+            .prepare_cached("SELECT line, text FROM passages WHERE document = ?1 ORDER BY number IS NOT ?2, number")?;
+        let mut rows = statement.query(params![id, nearest_passage])?;
         let mut finder = SnippetFinder::new(terms);
         for _ in 0..MAX_PASSAGES {
             let Some(row) = rows.next()? else { break };

@@ -19,6 +19,8 @@ const MAX_PASSAGES: usize = 1024;
 const MAX_DOCUMENTS: usize = 200;
 /// The number of matching words that a reason names.
 const MAX_REASONS: usize = 8;
+/// The part of a query that the passage counts as having that is nearest to it.
+const SHARE_OF_NEAREST: f64 = 0.5;
 /// The part of the budget that the beginning of one document may take.
 const SHARE_OF_DOCUMENT: usize = 4;
 
@@ -35,9 +37,12 @@ pub(super) struct FoundPassage {
     pub(super) relevance: f64,
     /// The words of the query that it has.
     pub(super) words: Vec<String>,
+    /// Whether its vector is near to that of the query.
+    pub(super) is_nearest: bool,
 }
 
-/// Returns the passages of a document that have most of the query. `rank` is that of the document, from 0 to 1.
+/// Returns the passages of a document that have most of the query. `rank` is that of the document, from 0 to 1. The passage that
+/// is nearest to the query by its vector counts as one that has at least half of it.
 pub(super) fn matching(
     connection: &Connection,
     candidate: &Candidate,
@@ -47,7 +52,7 @@ pub(super) fn matching(
     let Some(entry) = entry(connection, candidate.id)? else { return Ok(Vec::new()) };
     let all: f64 = terms.iter().map(|term| term.weight).sum();
     let mut statement =
-        connection.prepare_cached("SELECT line, text FROM passages WHERE document = ?1 ORDER BY number")?;
+        connection.prepare_cached("SELECT line, text, number FROM passages WHERE document = ?1 ORDER BY number")?;
     let mut rows = statement.query([candidate.id])?;
     let mut found = Vec::new();
     for _ in 0..MAX_PASSAGES {
@@ -55,7 +60,10 @@ pub(super) fn matching(
         let text = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
         let matching = matching_terms(text, terms);
         let weight: f64 = matching.iter().map(|term| term.weight).sum();
-        if weight > 0.0 {
+        let is_nearest = candidate.nearest_passage == Some(row.get(2)?);
+        let share = if weight > 0.0 { weight / all } else { 0.0 };
+        let share = if is_nearest { share.max(SHARE_OF_NEAREST) } else { share };
+        if share > 0.0 {
             let words = matching.iter().take(MAX_REASONS).map(|term| term.term.text.clone()).collect();
             found.push(FoundPassage {
                 source: candidate.source,
@@ -63,7 +71,8 @@ pub(super) fn matching(
                 entry: entry.clone(),
                 text: text.to_owned(),
                 line: row.get(0)?,
-                relevance: f64::midpoint(rank, weight / all),
+                relevance: f64::midpoint(rank, share),
+                is_nearest,
                 words,
             });
             found.sort_by(|one, other| other.relevance.total_cmp(&one.relevance).then(one.line.cmp(&other.line)));
@@ -100,8 +109,8 @@ pub(super) fn by_priority(
         {
             let text = beginning(&transaction, id, budget / SHARE_OF_DOCUMENT)?;
             if !text.is_empty() {
-                let (line, relevance, words) = (1, 0.0, Vec::new());
-                result.found.push(FoundPassage { source, path, entry, text, line, relevance, words });
+                let (line, relevance, words, is_nearest) = (1, 0.0, Vec::new(), false);
+                result.found.push(FoundPassage { source, path, entry, text, line, relevance, words, is_nearest });
             }
         }
         if Instant::now() >= deadline {

@@ -66,6 +66,11 @@ impl Query {
         self.clauses.is_empty()
     }
 
+    /// Whether it has a phrase.
+    pub(super) fn has_phrase(&self) -> bool {
+        self.clauses.iter().any(|clause| matches!(clause, Clause::Phrase(_)))
+    }
+
     /// The terms, those of phrases included.
     pub(super) fn terms(&self) -> impl Iterator<Item = &Term> {
         self.clauses.iter().flat_map(|clause| match clause {

@@ -11,9 +11,11 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::context::{self, Candidate, ContextPassage, ContextRequest, ContextSelection, estimate_tokens};
 use super::database::IndexError;
+use super::embeddings::EmbeddingService;
+use super::embeddings::nearest::NearestQuery;
 use super::index::Index;
 use super::indexer::Indexer;
-use super::lookup::{self, Found, Lookup};
+use super::lookup::{self, Conditions, Found, Lookup};
 use super::passages::{self, FoundPassage};
 use super::query::Query;
 use super::source_reader::SourceReader;
@@ -75,6 +77,7 @@ struct State {
     index: Option<Result<Arc<Index>, String>>,
     space: Space,
     sources: BTreeMap<Mount, RunningSource>,
+    embeddings: Option<Arc<EmbeddingService>>,
     /// The plugins that the config searches and that are not loaded.
     not_loaded: Vec<String>,
 }
@@ -87,6 +90,21 @@ impl State {
             Some(Err(reason)) => Err(SearchError::NoIndex(reason.clone())),
             None => Err(SearchError::Off),
         }
+    }
+
+    /// Computes embeddings as the config says, of the plugins that say so.
+    fn switch_embeddings(&mut self, index: &Arc<Index>, search: Option<&Search>) {
+        let Some(search) = search.filter(|search| search.embeddings.is_some()) else {
+            self.embeddings = None;
+            return;
+        };
+        let kept = self.embeddings.take().filter(|embeddings| embeddings.is_of(search));
+        let embeddings = kept.or_else(|| EmbeddingService::start(index, search).map(Arc::new));
+        let is_sent =
+            |source: &&RunningSource| source.plugin.search_source().is_some_and(|it| it.settings().embeddings);
+        let sent = self.sources.values().filter(is_sent).map(|source| source.state.clone()).collect();
+        embeddings.iter().for_each(|embeddings| embeddings.set_sources(Vec::clone(&sent)));
+        self.embeddings = embeddings;
     }
 }
 
@@ -146,6 +164,7 @@ impl SearchService {
         }
         state.not_loaded = not_loaded;
         if searched.is_empty() && state.not_loaded.is_empty() {
+            state.embeddings = None;
             return;
         }
         let Some(index) = self.open(&mut state) else { return };
@@ -156,11 +175,14 @@ impl SearchService {
             let running = kept.or_else(|| start(plugin, &index));
             state.sources.extend(running.map(|running| (mount, running)));
         }
+        state.switch_embeddings(&index, search);
     }
 
     /// Stops all tasks.
     pub(crate) fn shutdown(&self) {
-        self.state.lock().sources.clear();
+        let mut state = self.state.lock();
+        state.sources.clear();
+        state.embeddings = None;
     }
 
     fn open(&self, state: &mut State) -> Option<Arc<Index>> {
@@ -228,11 +250,16 @@ impl SearchService {
             Some(Role::User) => 1,
             Some(Role::Assistant) => 2,
         };
+        let nearest = match &request.query {
+            Some(query) => self.nearest_query(query).await,
+            None => None,
+        };
         let (deadline, budget) = (Index::deadline(), request.budget);
         let found = match &request.query {
             Some(query) => {
-                let (query, limit) = (Query::parse(query), MAX_CONTEXT_DOCUMENTS);
-                let lookup = Lookup { query, kind: None, language: None, audience, limit, deadline, filter };
+                let (query, nearest, limit) = (Query::parse(query), nearest, MAX_CONTEXT_DOCUMENTS);
+                let conditions = Conditions { audience, ..Conditions::default() };
+                let lookup = Lookup { query, nearest, conditions, limit, deadline, filter };
                 index.read(move |connection| lookup.run_passages(connection)).await
             }
             None => {
@@ -294,18 +321,33 @@ impl SearchService {
             let is_within = within.as_deref().is_none_or(|within| is_below(&uri, within));
             (is_within && is_visible(&uri)).then_some(uri)
         };
+        let nearest = self.nearest_query(&request.query).await;
+        let is_hybrid = nearest.is_some();
         let lookup = Lookup {
             query: Query::parse(&request.query),
-            kind: request.kind.as_deref().map(|kind| kind.trim_end_matches("/*").to_ascii_lowercase()),
-            language: request.language.as_deref().map(str::to_ascii_lowercase),
-            audience: 0,
+            nearest,
+            conditions: Conditions {
+                kind: request.kind.as_deref().map(|kind| kind.trim_end_matches("/*").to_ascii_lowercase()),
+                language: request.language.as_deref().map(str::to_ascii_lowercase),
+                audience: 0,
+            },
             limit: request.limit.min(SearchRequest::MAX_LIMIT),
             deadline: Index::deadline(),
             filter,
         };
         let result = index.look_up(lookup).await?;
         let hits = result.found.into_iter().filter_map(|found| to_hit(found, &sources)).collect();
-        Ok(SearchResults { hits, total: result.total, is_partial: result.is_partial, incomplete })
+        Ok(SearchResults { hits, total: result.total, is_partial: result.is_partial, is_hybrid, incomplete })
+    }
+
+    /// The vector of a query, and where it is looked up. None if the query is not sent to an endpoint, or it has a phrase, which a
+    /// result has to have as it is written.
+    async fn nearest_query(&self, query: &str) -> Option<NearestQuery> {
+        let embeddings = self.state.lock().embeddings.clone()?;
+        if Query::parse(query).has_phrase() {
+            return None;
+        }
+        embeddings.query(query).await
     }
 
     /// Waits until each source was found or created in the index, or that has failed: right after a start that takes a moment.
@@ -337,7 +379,9 @@ impl SearchService {
                 let (mount, plugin) = (mount.clone(), running.plugin.clone());
                 sources.insert(id, SearchedSource { mount, plugin, has_lines });
             }
-            if !running.state.status.borrow().has_everything() {
+            // After a damage there is nothing, until the source is opened again.
+            let is_open = running.state.rebuild.load(Ordering::SeqCst) == index.rebuild_count();
+            if !is_open || !running.state.status.borrow().has_everything() {
                 incomplete.push(running.plugin.name().to_owned());
             }
         }
@@ -385,7 +429,7 @@ fn to_hit(found: Found, sources: &BTreeMap<SourceId, SearchedSource>) -> Option<
 }
 
 fn to_candidate(found: FoundPassage, sources: &BTreeMap<SourceId, SearchedSource>) -> Option<Candidate> {
-    let FoundPassage { source, path, entry, text, line, relevance, words } = found;
+    let FoundPassage { source, path, entry, text, line, relevance, words, is_nearest } = found;
     let SearchedSource { mount, has_lines, .. } = sources.get(&source)?;
     let uri = mount.compose(&path).ok()?.uri;
     let lines = (line, line.saturating_add(text.lines().count().saturating_sub(1)));
@@ -394,7 +438,8 @@ fn to_candidate(found: FoundPassage, sources: &BTreeMap<SourceId, SearchedSource
     let lines_uri = if has_lines { lines_uri(mount, &path, lines) } else { None };
     let priority = entry.priority.map(|priority| format!("priority {priority}"));
     let matches = (!words.is_empty()).then(|| format!("matches {}", words.join(", ")));
-    let reason = matches.into_iter().chain(priority).collect::<Vec<_>>().join("; ");
+    let near = is_nearest.then(|| "near to the question".to_owned());
+    let reason = matches.into_iter().chain(near).chain(priority).collect::<Vec<_>>().join("; ");
     let (tokens, resource) = (estimate_tokens(&text), entry.into_resource(uri));
     Some(Candidate { passage: ContextPassage { resource, lines_uri, text, lines, tokens, reason }, relevance })
 }

@@ -40,7 +40,7 @@ pub(super) struct Listed {
 }
 
 /// The position in a listing.
-#[derive(Default)]
+#[derive(Clone, Default)]
 pub(super) struct Position {
     cursor: Option<String>,
     items: usize,

@@ -4,7 +4,7 @@
 //! runs in another process. On a full disk that may fail as well; it is repeated with each attempt to index the plugin.
 
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -23,6 +23,8 @@ pub struct SearchStatus {
     pub documents: u64,
     /// The size of their text in bytes.
     pub bytes: u64,
+    /// The number of resources with embeddings, when that was last counted.
+    pub embedded: u64,
     /// Whether the whole listing was compared with the index, and what differed was read, since the host started.
     pub is_complete: bool,
     /// The number of resources without their text in the index, as `search.max-bytes` left no room for it.
@@ -61,7 +63,7 @@ impl SearchStatus {
     pub(super) fn stored(plugin: String, size: SourceSize, report: Report) -> Self {
         let SourceSize { documents, bytes, without_text } = size;
         let Report { is_complete, omitted, failed, error } = report;
-        Self { plugin, documents, bytes, is_complete, without_text, omitted, failed, error }
+        Self { plugin, documents, bytes, is_complete, without_text, omitted, failed, error, ..Self::default() }
     }
 }
 
@@ -72,6 +74,13 @@ pub(super) struct Report {
     omitted: u64,
     failed: u64,
     error: Option<String>,
+}
+
+impl Report {
+    /// The report of a walk that has met everything.
+    pub(super) fn complete(gaps: Gaps) -> Self {
+        Self { is_complete: true, omitted: gaps.omitted, failed: gaps.failed, error: None }
+    }
 }
 
 /// What a walk has met and the index does not have.
@@ -86,6 +95,8 @@ pub(super) struct Gaps {
 /// The state of a source that others see.
 pub(super) struct SourceState {
     pub(super) id: Mutex<Option<SourceId>>,
+    /// The number of times that the index had been created anew when the source was opened.
+    pub(super) rebuild: AtomicU64,
     /// Whether the provider has parts of each text, by `?lines=`.
     pub(super) has_lines: AtomicBool,
     pub(super) status: watch::Sender<SearchStatus>,
@@ -94,13 +105,15 @@ pub(super) struct SourceState {
 impl SourceState {
     pub(super) fn new(plugin: &str) -> Arc<Self> {
         let status = SearchStatus { plugin: plugin.to_owned(), ..SearchStatus::default() };
-        Arc::new(Self { id: Mutex::default(), has_lines: AtomicBool::new(false), status: watch::Sender::new(status) })
+        let (rebuild, has_lines) = (AtomicU64::new(0), AtomicBool::new(false));
+        Arc::new(Self { id: Mutex::default(), rebuild, has_lines, status: watch::Sender::new(status) })
     }
 
-    /// The source was found, or created, in the index.
-    pub(super) fn set_open(&self, id: SourceId, size: SourceSize) {
+    /// The source was found, or created, in the index that was created anew so many times.
+    pub(super) fn set_open(&self, id: SourceId, size: SourceSize, rebuild: u64) {
         *self.id.lock() = Some(id);
         self.status.send_modify(|status| status.is_complete = false);
+        self.rebuild.store(rebuild, Ordering::SeqCst);
         self.set_size(size);
     }
 

@@ -7,6 +7,7 @@ use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehav
 
 use super::database::IndexError;
 use super::document::{Document, DocumentEntry, passages};
+use super::embeddings::vector_store;
 use super::space::{self, Space};
 use super::status::Report;
 
@@ -162,6 +163,7 @@ pub(super) fn remove_except(connection: &mut Connection, source: SourceId, kept:
             let mut size = source_size(&transaction, source)?;
             for id in batch {
                 remove(&transaction, *id, &mut size)?;
+                vector_store::remove(&transaction, *id)?;
             }
             set_source_size(&transaction, source, size)?;
             transaction.commit()?;
@@ -243,6 +245,7 @@ impl ChangeWriter<'_> {
     fn remove(&mut self, path: &str) -> Result<(), IndexError> {
         if let Some(id) = self.find(path)? {
             remove(&self.transaction, id, &mut self.size)?;
+            vector_store::remove(&self.transaction, id)?;
             self.applied.changed = self.applied.changed.saturating_add(1);
         }
         Ok(())
@@ -270,6 +273,7 @@ impl ChangeWriter<'_> {
                 return Ok(());
             }
             remove(&self.transaction, id, &mut self.size)?;
+            vector_store::mark_changed(&self.transaction, id)?;
         }
         self.applied.changed = self.applied.changed.saturating_add(1);
         let bytes = u64::try_from(document.text.len()).unwrap_or(u64::MAX);
@@ -278,7 +282,7 @@ impl ChangeWriter<'_> {
         let growth = self.growth.saturating_add(space::growth(bytes));
         if !self.bounds.index.fits(self.used, growth) {
             self.applied.omitted = self.applied.omitted.saturating_add(1);
-            return Ok(());
+            return id.map_or(Ok(()), |id| vector_store::remove(&self.transaction, id));
         }
         self.growth = growth;
         let id = self.insert(id, document, text, text_hash, is_without_text)?;

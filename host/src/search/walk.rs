@@ -19,10 +19,13 @@ use super::status::Gaps;
 use super::store::{self, Change, KnownDocument, SourceId};
 use crate::log_target;
 use crate::plugin::Fault;
+use crate::resource::Resource;
 use crate::uri::Path;
 
 /// The time after which a comparison leaves reads to the second pass.
 const MAX_COMPARE_READS: Duration = Duration::from_secs(5);
+/// The coarsest unit of times of the last change, in milliseconds: that of FAT.
+const TIME_RESOLUTION: u64 = 2000;
 
 /// The result of a pass.
 #[derive(Debug, Default)]
@@ -39,6 +42,33 @@ pub(super) struct Until {
     pub(super) if_changed: Instant,
     /// When it is to be compared again in any case.
     pub(super) at_most: Instant,
+}
+
+/// Following changes during the second pass.
+struct Following<'a> {
+    poller: &'a mut ChangePoller,
+    until: &'a Until,
+    /// None if the provider does not report changes.
+    next_poll: Option<Instant>,
+}
+
+impl Following<'_> {
+    /// Whether it is time to ask for changes.
+    fn is_due(&self) -> bool {
+        self.next_poll.is_some_and(|next| Instant::now() >= next)
+    }
+
+    /// Whether the listing is to be compared again.
+    fn is_over(&self) -> bool {
+        let now = Instant::now();
+        now >= self.until.at_most || (self.poller.listing_changed && now >= self.until.if_changed)
+    }
+
+    /// A pause that ends when there is something else to do.
+    fn limit(&self, pause: Duration) -> Duration {
+        let next = self.next_poll.unwrap_or(self.until.at_most).min(self.until.at_most);
+        pause.min(next.saturating_duration_since(Instant::now()))
+    }
 }
 
 /// A page of the listing, with what the index has of each resource.
@@ -59,10 +89,17 @@ impl Indexer {
         let reads_until = later(Instant::now(), MAX_COMPARE_READS);
         let plugin = &self.reader.plugin;
         poller.begin_walk(plugin).await;
-        while let Some(page) = self.reader.next_page(&mut position).await.map_err(WalkError::Plugin)? {
-            // Before they are read.
+        loop {
+            let before = position.clone();
+            let next_page = self.reader.next_page(&mut position).await;
+            let Some(mut page) = next_page.map_err(WalkError::Plugin)? else { break };
             let subscribable = page.iter().filter(|listed| listed.entry.subscribable);
-            poller.watch(plugin, subscribable.map(|listed| listed.path.clone()).collect()).await;
+            if poller.watch(plugin, subscribable.map(|listed| listed.path.clone()).collect()).await {
+                // A change between the listing and the first token would be in neither.
+                position = before;
+                let next_page = self.reader.next_page(&mut position).await;
+                page = next_page.map_err(WalkError::Plugin)?.unwrap_or_default();
+            }
             let ComparedPage { resources, has_room } = self.find(id, page).await?;
             let mut batch = self.new_batch();
             for (listed, known) in resources {
@@ -103,7 +140,8 @@ impl Indexer {
         until: &Until,
     ) -> Result<Pass, WalkError> {
         let (mut pass, mut position) = (Pass::default(), Position::default());
-        let mut next_poll = Instant::now();
+        let next_poll = self.reader.plugin.info().watches.then(Instant::now);
+        let mut following = Following { poller, until, next_poll };
         while let Some(page) = self.reader.next_page(&mut position).await.map_err(WalkError::Plugin)? {
             let ComparedPage { resources, has_room } = self.find(id, page).await?;
             let mut batch = self.new_batch();
@@ -116,22 +154,19 @@ impl Indexer {
                     continue;
                 }
                 loop {
-                    let now = Instant::now();
-                    if now >= until.at_most || (poller.listing_changed && now >= until.if_changed) {
+                    if following.is_due() {
+                        // What was read before is older.
+                        self.apply(id, &mut batch, &mut pass.gaps).await?;
+                        self.follow_changes(id, &mut following).await?;
+                    }
+                    if following.is_over() {
                         self.apply(id, &mut batch, &mut pass.gaps).await?;
                         pass.has_more = true;
                         return Ok(pass);
                     }
-                    if self.reader.plugin.info().watches && now >= next_poll {
-                        self.apply(id, &mut batch, &mut pass.gaps).await?;
-                        next_poll = self.poll(id, poller).await?;
-                        // Half of the time, at least, is for the rest of the listing.
-                        next_poll = next_poll.max(later(Instant::now(), now.elapsed()));
-                    }
                     let Err(wait) = self.reader.take_read(&listed.entry) else { break };
                     self.apply(id, &mut batch, &mut pass.gaps).await?;
-                    let next = if self.reader.plugin.info().watches { next_poll } else { until.at_most };
-                    sleep(wait.min(next.min(until.at_most).saturating_duration_since(Instant::now()))).await;
+                    sleep(following.limit(wait)).await;
                 }
                 self.read_into(&mut batch, listed, known, &mut pass.gaps).await;
                 if batch.is_due() {
@@ -141,6 +176,15 @@ impl Indexer {
             self.apply(id, &mut batch, &mut pass.gaps).await?;
         }
         Ok(pass)
+    }
+
+    /// Reads what has changed during the second pass.
+    async fn follow_changes(&self, id: SourceId, following: &mut Following<'_>) -> Result<(), IndexError> {
+        let began = Instant::now();
+        let next = self.poll(id, following.poller).await?;
+        // Half of the time, at least, is for the rest of the listing.
+        following.next_poll = Some(next.max(later(Instant::now(), began.elapsed())));
+        Ok(())
     }
 
     /// Reads the resources that have changed, after those that are gone were removed. What cannot be stored stays changed.
@@ -199,8 +243,11 @@ impl Indexer {
         match self.reader.read(listed).await {
             Ok(document) => batch.push(Change::Put(Box::new(document))),
             Err(fault) => {
-                self.record_failure(&path, &fault, gaps);
-                // It is listed, so it exists; it is found by what it was until it can be read.
+                // What is gone since it was listed is not missing.
+                if !matches!(fault, Fault::NotFound) {
+                    self.record_failure(&path, &fault, gaps);
+                }
+                // Else it is found by what it was until it can be read.
                 if known.is_some() && !fault.is_transient() {
                     batch.push(Change::Remove(path.as_str().to_owned()));
                 }
@@ -226,10 +273,9 @@ impl Indexer {
         let source = &self.reader.source;
         let refresh = i64::try_from(source.settings().refresh.duration().as_millis()).unwrap_or(i64::MAX);
         let is_recent = now_millis().saturating_sub(known.checked) < refresh;
-        let tells_changes = entry.annotations.last_modified.is_some()
-            || (self.reader.plugin.info().watches && entry.subscribable && !is_first)
-            || !source.reads_content_of(entry);
-        known.entry_hash == *entry_hash && (tells_changes || is_recent)
+        let is_watched = self.reader.plugin.info().watches && entry.subscribable && !is_first;
+        let tells_changes = entry.annotations.last_modified.is_some() || is_watched || !source.reads_content_of(entry);
+        known.entry_hash == *entry_hash && (tells_changes || is_recent) && (is_watched || !is_racy(entry, known))
     }
 
     fn record_failure(&self, path: &Path, fault: &Fault, gaps: &mut Gaps) {
@@ -237,6 +283,14 @@ impl Indexer {
         let (plugin, path) = (self.reader.plugin.name(), path.as_str());
         tracing::debug!(target: log_target::SEARCH, plugin, path, error = fault.to_string(), "a resource cannot be indexed");
     }
+}
+
+/// Whether the resource may have changed after it was read, in the same unit of its time of the last change: then the entry
+/// does not tell.
+fn is_racy(entry: &Resource, known: KnownDocument) -> bool {
+    let modified = entry.annotations.last_modified.as_ref();
+    let modified = modified.and_then(|time| time.as_str().parse::<jiff::Timestamp>().ok());
+    modified.is_some_and(|time| known.checked.abs_diff(time.as_millisecond()) < TIME_RESOLUTION)
 }
 
 /// The time, in milliseconds since 1970.

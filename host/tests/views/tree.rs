@@ -16,6 +16,8 @@ pub(crate) const WITNESSES: [&str; 2] = ["witness/1", "witness/2"];
 pub(crate) const NEW: &str = "new/f";
 /// A word that the text of every resource has, after its path.
 pub(crate) const EVERYWHERE: &str = "everywhere";
+/// A word that the text of no resource has.
+pub(crate) const NOWHERE: &str = "nowhere";
 /// The templates of each tree.
 pub(crate) const TEMPLATES: [&str; 3] = ["{+path}", "d/{name}", "{first}/{second}"];
 /// The size of the provider's own pages.

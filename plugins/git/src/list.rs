@@ -49,7 +49,7 @@ pub(crate) fn children(
     let resolved = repository.rev(rev)?;
     let found = repository.entry(repository.tree_of(resolved.id)?, directory)?.ok_or(Error::NotFound)?;
     if !found.mode.is_tree() {
-        return Err(Error::Invalid(format!("{:?} is no directory", directory)));
+        return Err(Error::Invalid(format!("{directory:?} is no directory")));
     }
     let mut entries = repository.entries(&found.id)?;
     let children = std::iter::from_fn(|| {

@@ -1,6 +1,7 @@
 //! Search: the index of a running server, searches as resources, and tools.
 
 mod context;
+mod embeddings;
 mod example;
 mod faults;
 mod index;

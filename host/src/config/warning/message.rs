@@ -53,6 +53,13 @@ impl fmt::Display for Warning {
                 url.path(),
                 url.origin()
             ),
+            Self::UnusedEmbeddings => f.write_str(
+                "`search.embeddings` has no effect, as the text of no plugin is sent; add `embeddings = true` to `search` of a \
+                 [[plugin]], or remove it",
+            ),
+            Self::EmbeddingsWithoutQueries => f.write_str(
+                "`search.embeddings` has no `queries = true`: vectors of texts are computed, and no search uses them",
+            ),
             Self::GrantedFile { plugin, file, kind } => {
                 let file = file.display();
                 match kind {

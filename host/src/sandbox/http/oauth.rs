@@ -8,7 +8,7 @@
 //! |---|---|
 //! | several requests need a token | one of them requests it, and the others wait for it (a mutex) |
 //! | the call that requests a token ends | the request for the token goes on, on a task of its own, so that a token server that is slower than the calls still serves the next one |
-//! | the token server fails or refuses | requests fail at once, without being sent, until a backoff is over, which grows up to [`MAX_BACKOFF`] |
+//! | the token server fails or refuses | the cached token is used until its expiry; then requests fail at once, without being sent, until a backoff is over, which grows up to [`MAX_BACKOFF`] |
 //! | the origin answers 401 | the cached token is replaced, at most once in [`MIN_REPLACEMENT_INTERVAL`] |
 //! | the token server sends another refresh token (rotation) | it is used from then on, and kept in memory only |
 //!
@@ -89,7 +89,21 @@ impl Default for Cache {
 
 struct CachedToken {
     authorization: HeaderValue,
+    /// From then on another one is requested.
     usable_until: Instant,
+    expires_at: Instant,
+}
+
+impl Cache {
+    /// Returns the token if it needs no replacement yet.
+    fn usable(&self, now: Instant) -> Option<AccessToken> {
+        self.current.as_ref().filter(|token| token.usable_until > now).map(AccessToken::cached)
+    }
+
+    /// Returns the token if it is still valid, for when another one cannot be had.
+    fn unexpired(&self, now: Instant) -> Option<AccessToken> {
+        self.current.as_ref().filter(|token| token.expires_at > now).map(AccessToken::cached)
+    }
 }
 
 struct Failure {
@@ -106,6 +120,10 @@ pub(super) struct AccessToken {
 }
 
 impl AccessToken {
+    fn cached(token: &CachedToken) -> Self {
+        Self { authorization: token.authorization.clone(), is_cached: true }
+    }
+
     /// Returns the header, which `Debug` does not show.
     pub(super) fn header(&self) -> HeaderValue {
         self.authorization.clone()
@@ -127,11 +145,11 @@ impl AccessTokens {
     pub(super) async fn token(self: &Arc<Self>) -> Result<AccessToken, TokenError> {
         let cache = self.cache.clone().lock_owned().await;
         let now = Instant::now();
-        if let Some(token) = cache.current.as_ref().filter(|token| token.usable_until > now) {
-            return Ok(AccessToken { authorization: token.authorization.clone(), is_cached: true });
+        if let Some(token) = cache.usable(now) {
+            return Ok(token);
         }
         if let Some(failure) = cache.failure.as_ref().filter(|failure| failure.retry_at > now) {
-            return Err(failure.error.clone());
+            return cache.unexpired(now).ok_or_else(|| failure.error.clone());
         }
         let tokens = self.clone();
         let refresh = tokio::spawn(async move { tokens.refresh(cache).await });
@@ -169,15 +187,19 @@ impl AccessTokens {
                 {
                     cache.refresh_token = answer.refresh_token;
                 }
-                let usable_until = requested_at.checked_add(usable_time(answer.lifetime)).unwrap_or(requested_at);
-                cache.current = Some(CachedToken { authorization: answer.authorization.clone(), usable_until });
+                let after = |time| requested_at.checked_add(time).unwrap_or(requested_at);
+                cache.current = Some(CachedToken {
+                    authorization: answer.authorization.clone(),
+                    usable_until: after(usable_time(answer.lifetime)),
+                    expires_at: after(answer.lifetime),
+                });
                 Ok(AccessToken { authorization: answer.authorization, is_cached: false })
             }
             Err(error) => {
                 let (now, delay) = (Instant::now(), cache.backoff.next_delay().max(retry_after(&error)));
                 let retry_at = now.checked_add(delay).unwrap_or(now);
                 cache.failure = Some(Failure { error: error.clone(), retry_at });
-                Err(error)
+                cache.unexpired(now).ok_or(error)
             }
         }
     }

@@ -1,5 +1,6 @@
 use super::*;
 use crate::search::document::{Document, DocumentEntry};
+use crate::search::lookup::Conditions;
 use crate::search::query::Query;
 use crate::search::space::Space;
 use crate::search::store::{self, Bounds, Change};
@@ -36,9 +37,8 @@ async fn put(index: &Index, changes: Vec<Change>) -> store::Applied {
 fn lookup(query: &str) -> Lookup<impl FnMut(SourceId, &str) -> Option<String> + Send + use<>> {
     Lookup {
         query: Query::parse(query),
-        kind: None,
-        language: None,
-        audience: 0,
+        nearest: None,
+        conditions: Conditions::default(),
         limit: 10,
         deadline: Instant::now() + Duration::from_secs(60),
         filter: |_, path: &str| (!path.starts_with("hidden")).then(|| format!("a:///{path}")),
@@ -104,8 +104,9 @@ async fn kinds_and_languages_narrow_a_lookup() {
         (Some("image"), None, 0),
         (None, Some("ja"), 0),
     ] {
-        let narrowed =
-            Lookup { kind: kind.map(str::to_owned), language: language.map(str::to_owned), ..lookup("host") };
+        let (owned_kind, owned_language) = (kind.map(str::to_owned), language.map(str::to_owned));
+        let conditions = Conditions { kind: owned_kind, language: owned_language, audience: 0 };
+        let narrowed = Lookup { conditions, ..lookup("host") };
         assert_eq!(index.look_up(narrowed).await.unwrap().total, count, "{kind:?} {language:?}");
     }
 }

@@ -35,7 +35,11 @@ pub(crate) fn read(repository: &Repository, rev: &BStr, path: &BStr, lines: Line
     let all: Vec<&[u8]> = data.lines_with_terminator().collect();
     let shown = lines.of(u32::try_from(all.len()).unwrap_or(u32::MAX));
     if shown.is_empty() && !all.is_empty() {
-        return Err(Error::Invalid(format!("expected `lines` of {:?}, which has {}", single_line(path), all.len())));
+        return Err(Error::Invalid(format!(
+            "{:?} has {} lines, found others in `lines`",
+            single_line(path),
+            all.len()
+        )));
     }
     let commit = repository.commit_of(resolved.id)?;
     let blame = Blame::new(repository, commit, path.to_owned(), found.id, shown.clone())?;

@@ -193,8 +193,9 @@ async fn what_cannot_be_read_has_a_hint_of_what_can() {
     let config = ConfigFile::new().plugin(Plugin::git("repo", repo.path())).write();
     let served = CliFixture { _repo: repo, config };
     for (arguments, hint) in [
-        (["read", "git://repo/"], "git://repo/tree/{rev}/{+path}  (A directory at a revision)"),
-        (["read", "git://repo/blob/HEAD/docs"], "git://repo/tree/{rev}/{+path}  (A directory at a revision)"),
+        (["read", "git://repo/"], "expected blob/{rev}/{+path}, tree/{rev}/{+path}"),
+        (["read", "git://repo/blob/HEAD/docs"], "\"docs\" is a directory: read tree/HEAD/docs"),
+        (["read", "git://repo/blob/HEAD/none"], "git://repo/tree/{rev}/{+path}  (A directory at a revision)"),
         (["read", "git://elsewhere/"], "`mcp-host list` shows the resources"),
         (
             ["list", "git://repo/blob/HEAD/docs/a.txt"],

@@ -52,7 +52,8 @@ async fn what_a_full_disk_leaves_out_makes_results_partial_until_there_is_space(
     wait_until_found(&mut wire, "needle", 2).await;
     let log = wire.log();
     assert_eq!(log.lines().filter(|line| line.contains("the disk is full")).count(), 1, "{log}");
-    assert_eq!(status(&wire).await["error"], Value::Null);
+    let told = status(&wire).await;
+    assert_eq!((&told["error"], &told["complete"]), (&Value::Null, &json!(true)));
     wire.end().await;
 }
 

@@ -109,7 +109,7 @@ impl CredentialValue {
 
     /// Returns the value.
     #[cfg(feature = "search")]
-    pub(in crate::config) fn as_str(&self) -> &str {
+    pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 }

@@ -156,6 +156,23 @@ async fn a_token_server_that_fails_is_not_asked_again_at_once() {
     assert!(tokens.cache.lock().await.failure.is_none());
 }
 
+#[tokio::test]
+async fn a_token_that_cannot_be_replaced_is_used_until_it_expires() {
+    let server = TokenServer::start(false, |number| match number {
+        1 => issued("t", 3600),
+        _ => http("503 Service Unavailable", ""),
+    })
+    .await;
+    let tokens = server.tokens();
+    assert_eq!(text(&tokens.token().await), "Bearer t");
+    tokens.cache.lock().await.current.as_mut().unwrap().usable_until = Instant::now();
+    for _ in 0..2 {
+        assert_eq!((text(&tokens.token().await), server.request_count()), ("Bearer t", 2));
+    }
+    tokens.cache.lock().await.current.as_mut().unwrap().expires_at = Instant::now();
+    assert!(matches!(tokens.token().await, Err(TokenError::Refused { .. })));
+}
+
 #[test]
 fn a_token_server_is_left_alone_as_long_as_it_asks_for_up_to_a_minute() {
     let refused = |seconds: Option<u64>| {

@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 
 use super::claims::{Claims, numeric_date};
-use super::fetch::{FetchError, Fetcher};
+use super::fetch::{BOUNDS, FetchError, Fetcher};
 use super::token_error::{TokenError, excerpt};
 use crate::access::rate::RateExceeded;
 use crate::config::issuer::{Introspection, Issuer};
@@ -64,7 +64,7 @@ impl Introspector {
         let of_client = self.permits_of(client);
         let permits = async { (of_client.acquire().await, self.permits.acquire().await) };
         let Ok(_permits) = timeout(MAX_WAIT, permits).await else {
-            return Err(self.failure(FetchError::Timeout.to_string()));
+            return Err(self.failure(FetchError::Timeout(BOUNDS.timeout).to_string()));
         };
         // Others that were asked about meanwhile may have failed.
         may_ask()?;

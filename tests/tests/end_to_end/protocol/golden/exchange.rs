@@ -27,8 +27,9 @@ impl CursorRedactor {
         match value {
             Value::Array(values) => values.iter_mut().for_each(|value| self.redact(value)),
             Value::Object(members) => {
-                if let Some(cursor) = members.get_mut("nextCursor") {
-                    self.0 = Some(cursor.as_str().expect("a cursor is a string").to_owned());
+                // Of a schema of a tool it is a property.
+                if let Some(cursor) = members.get_mut("nextCursor").filter(|cursor| cursor.is_string()) {
+                    self.0 = cursor.as_str().map(str::to_owned);
                     *cursor = json!(CURSOR);
                 }
                 if members.contains_key("name") && members.contains_key("version") {

@@ -1,0 +1,275 @@
+//! Embeddings for search: `[search.embeddings]`.
+//!
+//! An endpoint of the OpenAI-compatible form `POST …/v1/embeddings` computes a vector of each passage. The text of a plugin is
+//! sent only if its table `search` has `embeddings = true`, and queries are sent only with `queries = true`.
+//!
+//! ```
+//! use mcp_resource_host::config::search::{Embeddings, Search};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let url = "http://127.0.0.1:8080/v1/embeddings".parse()?;
+//! let mut embeddings = Embeddings::new(url, "multilingual-e5-small", 384.try_into()?);
+//! embeddings.queries = true;
+//! embeddings.tokens = "200000/h".parse()?;
+//! let mut search = Search::default();
+//! search.embeddings = Some(embeddings);
+//! # Ok(())
+//! # }
+//! ```
+
+use crate::config::count::Count;
+use crate::config::duration::{BoundedDuration, MINUTE, SECOND};
+use crate::config::endpoint_url::EndpointUrl;
+use crate::config::grants::{CaBundle, CredentialValue};
+use crate::config::rate::Rate;
+use crate::config::reader::{FromNode, FromTable, Node, Schema, Table, documented};
+use crate::config::secret::{Secret, SecretSource};
+use crate::config::server::one_line;
+
+/// The number of dimensions of a vector.
+pub type Dimensions = Count<1, 384, 8192>;
+/// The rate limit of the text that is sent, in estimated tokens.
+pub type TokenRate = Rate<1_000_000, 1_000_000_000, 3600>;
+/// The rate limit of queries that are sent.
+pub type QueryRate = Rate<10, 10_000, 1>;
+/// The number of texts of a request.
+pub type BatchSize = Count<1, 32, 256>;
+/// The number of passages of a resource of which a vector is computed.
+pub type EmbeddedPassages = Count<1, 16, 1024>;
+/// The time for a request with texts.
+pub type EmbeddingTimeout = BoundedDuration<SECOND, { 30 * SECOND }, { 5 * MINUTE }>;
+/// The time for a request with a query.
+pub type QueryTimeout = BoundedDuration<10, 300, { 10 * SECOND }>;
+
+/// The maximum length of a prefix, in bytes.
+const MAX_PREFIX_LEN: usize = 1024;
+
+documented! {
+    /// The endpoint that computes embeddings: `[search.embeddings]`.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub struct Embeddings {
+        /// The URL that requests are sent to (`POST`), such as `https://api.openai.com/v1/embeddings`. `http://` is for this
+        /// machine only.
+        pub url: EndpointUrl,
+        /// A PEM file of certificate authorities that are trusted for the URL, in addition to those of this machine.
+        pub ca: Option<CaBundle>,
+        /// The key that requests are authenticated with (`Authorization: Bearer`): from a variable or a file. None unless set.
+        pub key: Option<Secret<CredentialValue>>,
+        /// The name of the model.
+        pub model: String,
+        /// The number of dimensions of its vectors; others are rejected. 1 to 8192.
+        pub dimensions: Dimensions,
+        /// Whether requests have the member `dimensions`, for models that can shorten their vectors. `false` unless set.
+        pub shorten: bool,
+        /// Whether queries are sent as well. Without it nothing is ranked by vectors. `false` unless set.
+        pub queries: bool,
+        /// The text before each query, for models that require one: `query: `. Empty unless set.
+        pub query_prefix: String,
+        /// The text before each passage, for models that require one: `passage: `. Empty unless set.
+        pub passage_prefix: String,
+        /// The member `input_type` of requests with a query, for endpoints that have one: `query`. None unless set.
+        pub query_input_type: Option<String>,
+        /// The member `input_type` of requests with passages, for endpoints that have one: `passage`, `document`. None unless set.
+        pub passage_input_type: Option<String>,
+        /// The rate limit of the text of resources that is sent, in tokens, which are estimated: a quarter of the ASCII bytes,
+        /// and one for each other character. 1000000/h unless set; 1/h to 1000000000/h.
+        pub tokens: TokenRate,
+        /// The rate limit of queries that are sent. Others have lexical results. 10/s unless set; 1/h to 10000/s.
+        pub query_rate: QueryRate,
+        /// The number of texts of a request. 32 unless set; 1 to 256.
+        pub batch: BatchSize,
+        /// The number of passages of a resource of which vectors are computed: the first ones. 16 unless set; 1 to 1024.
+        pub passages: EmbeddedPassages,
+        /// The time for a request with texts of resources. 30 s unless set; 1 s to 5 min.
+        pub timeout: EmbeddingTimeout,
+        /// The time for a request with a query, by which a search may take longer. Without an answer its results are lexical.
+        /// 300 ms unless set; 10 ms to 10 s.
+        pub query_timeout: QueryTimeout,
+    }
+}
+
+impl Embeddings {
+    /// The endpoint at that URL, with defaults.
+    pub fn new(url: EndpointUrl, model: impl Into<String>, dimensions: Dimensions) -> Self {
+        Self {
+            url,
+            ca: None,
+            key: None,
+            model: model.into(),
+            dimensions,
+            shorten: false,
+            queries: false,
+            query_prefix: String::new(),
+            passage_prefix: String::new(),
+            query_input_type: None,
+            passage_input_type: None,
+            tokens: TokenRate::default(),
+            query_rate: QueryRate::default(),
+            batch: BatchSize::default(),
+            passages: EmbeddedPassages::default(),
+            timeout: EmbeddingTimeout::default(),
+            query_timeout: QueryTimeout::default(),
+        }
+    }
+}
+
+impl FromTable for Embeddings {
+    const TYPE_NAME: &'static str = "a table with `url`, `model` and `dimensions`";
+
+    fn example() -> String {
+        "{ url = \"https://api.openai.com/v1/embeddings\", model = \"text-embedding-3-small\", dimensions = 1536 }"
+            .into()
+    }
+
+    fn from_table(table: &mut Table<'_>) -> Option<Self> {
+        let url = table.required::<RequestUrl>("url");
+        let ca = table.optional("ca");
+        let key = table.optional::<Key>("key").map(|Key(key)| key);
+        let model = table.required::<Model>("model");
+        let dimensions = table.required("dimensions");
+        let prefix = |prefix: Option<Prefix>| prefix.map(|Prefix(text)| text).unwrap_or_default();
+        let shorten = table.or_default("shorten");
+        let queries = table.or_default("queries");
+        let query_prefix = prefix(table.optional("query-prefix"));
+        let passage_prefix = prefix(table.optional("passage-prefix"));
+        let query_input_type = table.optional("query-input-type").map(|InputType(text)| text);
+        let passage_input_type = table.optional("passage-input-type").map(|InputType(text)| text);
+        let tokens = table.or_default("tokens");
+        let query_rate = table.or_default("query-rate");
+        let batch = table.or_default("batch");
+        let passages = table.or_default("passages");
+        let timeout = table.or_default("timeout");
+        let query_timeout = table.or_default("query-timeout");
+        Some(Self {
+            ca,
+            key,
+            shorten,
+            queries,
+            query_prefix,
+            passage_prefix,
+            query_input_type,
+            passage_input_type,
+            tokens,
+            query_rate,
+            batch,
+            passages,
+            timeout,
+            query_timeout,
+            ..Self::new(url?.0, model?.0, dimensions?)
+        })
+    }
+}
+
+/// The URL of the endpoint, which has a path: a base URL is not enough.
+struct RequestUrl(EndpointUrl);
+
+impl FromNode for RequestUrl {
+    const TYPE_NAME: &'static str = EndpointUrl::TYPE_NAME;
+
+    fn example() -> String {
+        "\"https://api.openai.com/v1/embeddings\"".into()
+    }
+
+    fn schema() -> Schema {
+        EndpointUrl::schema()
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        let url = EndpointUrl::from_node(node)?;
+        if matches!(url.path(), "" | "/" | "/v1" | "/v1/") {
+            let help = format!("write the URL that requests are sent to: `url = \"{}/v1/embeddings\"`", url.origin());
+            node.report_error(format!("`{}` is not the URL of an endpoint of embeddings", url.as_written()), help);
+            return None;
+        }
+        Some(Self(url))
+    }
+}
+
+/// The name of a model.
+struct Model(String);
+
+impl FromNode for Model {
+    const TYPE_NAME: &'static str = "a string";
+
+    fn example() -> String {
+        "\"text-embedding-3-small\"".into()
+    }
+
+    fn schema() -> Schema {
+        Schema::pattern(r"\S")
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        one_line::<Self>(node, "the name of the model").map(Self)
+    }
+}
+
+/// The kind of a text, as an endpoint names it.
+struct InputType(String);
+
+impl FromNode for InputType {
+    const TYPE_NAME: &'static str = "a string";
+
+    fn example() -> String {
+        "\"query\"".into()
+    }
+
+    fn schema() -> Schema {
+        Schema::pattern(r"\S")
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        one_line::<Self>(node, "the kind of a text").map(Self)
+    }
+}
+
+/// A text before other texts.
+struct Prefix(String);
+
+impl FromNode for Prefix {
+    const TYPE_NAME: &'static str = "a string";
+
+    fn example() -> String {
+        "\"query: \"".into()
+    }
+
+    fn schema() -> Schema {
+        Schema::string().with("maxLength", MAX_PREFIX_LEN)
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        let text = node.string::<Self>()?;
+        if text.len() > MAX_PREFIX_LEN {
+            let message = format!("the prefix has {} bytes, more than {MAX_PREFIX_LEN}", text.len());
+            node.report_error(message, "write what the documentation of the model says, such as `query: `");
+            return None;
+        }
+        Some(Self(text.to_owned()))
+    }
+}
+
+/// A key that can be the value of a header.
+struct Key(Secret<CredentialValue>);
+
+impl FromNode for Key {
+    const TYPE_NAME: &'static str = SecretSource::TYPE_NAME;
+
+    fn example() -> String {
+        "{ env = \"EMBEDDINGS_KEY\" }".into()
+    }
+
+    fn schema() -> Schema {
+        SecretSource::schema()
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        match SecretSource::from_node(node)?.0.parse() {
+            Ok(key) => Some(Self(Secret::new(key))),
+            Err(error) => {
+                node.reject(&error);
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! Embeddings: vectors of passages, by which a search finds what has other words than the query.
+//!
+//! An endpoint of the config computes them (`[search.embeddings]`). They are kept in the database of the index, quantised to a
+//! byte for each dimension, and belong to a *space*: a digest of everything that a vector depends on but the text. Vectors of
+//! two spaces are never compared.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `endpoint`, `breaker` | a request to the endpoint; whether one is made |
+//! | `vector` | a quantised vector, and the similarity of two |
+//! | `vector_store` | the vectors in the index |
+//! | `embedder` | the task that computes vectors of what was indexed |
+//! | `query_vectors` | vectors of queries |
+//! | `nearest` | the documents whose vectors are nearest to that of a query |
+//! | `fusion` | one ranking of two |
+//!
+//! # Guarantees
+//!
+//! - The text of a plugin is sent only if its config says so, and a query only if `queries` says so.
+//! - Text that has not changed is not sent again: a vector is found by the digest of its text.
+//! - Without an answer of the endpoint, searches have the lexical results, after `query-timeout` at most.
+
+mod breaker;
+mod embedder;
+mod endpoint;
+pub(super) mod fusion;
+pub(super) mod nearest;
+mod query_vectors;
+#[cfg(test)]
+mod tests;
+mod vector;
+pub(super) mod vector_store;
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+use tokio_util::task::AbortOnDropHandle;
+
+use self::embedder::Embedder;
+use self::endpoint::Endpoint;
+use self::nearest::NearestQuery;
+use self::query_vectors::QueryVectors;
+use self::vector_store::VectorSpace;
+use super::index::Index;
+use super::status::SourceState;
+use super::store::SourceId;
+use crate::config::search::{Embeddings, Search};
+
+/// The embeddings of a host. Dropping it stops the task.
+pub(super) struct EmbeddingService {
+    settings: Embeddings,
+    queries: QueryVectors,
+    space: VectorSpace,
+    /// The plugins whose text is sent.
+    sources: watch::Sender<Vec<Arc<SourceState>>>,
+    /// The size of all vectors of the space, in bytes, when it was last counted.
+    size: watch::Receiver<u64>,
+    _task: AbortOnDropHandle<()>,
+}
+
+impl EmbeddingService {
+    /// Starts the task, if the config has an endpoint. Must be called on a tokio runtime.
+    pub(super) fn start(index: &Arc<Index>, search: &Search) -> Option<Self> {
+        let settings = search.embeddings.clone()?;
+        let endpoint = Arc::new(Endpoint::new(&settings));
+        let space = VectorSpace::of(&settings);
+        let (sources, size) = (watch::Sender::default(), watch::Sender::new(0));
+        let embedder = Embedder::new(&settings, endpoint.clone(), index.clone(), space);
+        let task = embedder.run(sources.subscribe(), size.clone());
+        Some(Self {
+            queries: QueryVectors::new(&settings, endpoint, search.saved.iter().map(|saved| saved.query.as_str())),
+            settings,
+            space,
+            sources,
+            size: size.subscribe(),
+            _task: AbortOnDropHandle::new(tokio::spawn(task)),
+        })
+    }
+
+    /// Whether it is that of a config.
+    pub(super) fn is_of(&self, search: &Search) -> bool {
+        search.embeddings.as_ref() == Some(&self.settings)
+            && self.queries.are_kept(search.saved.iter().map(|saved| saved.query.as_str()))
+    }
+
+    /// Sets the plugins whose text is sent.
+    pub(super) fn set_sources(&self, sources: Vec<Arc<SourceState>>) {
+        self.sources.send_if_modified(|old| {
+            let is_same = old.len() == sources.len() && old.iter().zip(&sources).all(|(a, b)| Arc::ptr_eq(a, b));
+            *old = sources;
+            !is_same
+        });
+    }
+
+    /// The vector of a query and where it is looked up; none if the query is not sent, or there is no answer in time.
+    pub(super) async fn query(&self, query: &str) -> Option<NearestQuery> {
+        let sources: Vec<SourceId> = self.sources.borrow().iter().filter_map(|source| *source.id.lock()).collect();
+        if sources.is_empty() {
+            return None;
+        }
+        let vector = self.queries.get(query).await?;
+        Some(NearestQuery { vector, space: self.space, sources, size: *self.size.borrow() })
+    }
+}

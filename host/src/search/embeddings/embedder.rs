@@ -1,0 +1,274 @@
+//! The task that computes vectors of what was indexed.
+//!
+//! A *pass* goes over the documents of the plugins whose text is sent, requests vectors of the passages that have none yet, in
+//! batches, and stores them. There is one request at a time. The next pass begins when the index has changed, after a pause of
+//! [`PAUSE_FACTOR`] times the last one.
+//!
+//! | bound | mechanism |
+//! |---|---|
+//! | cost | `tokens`: before a request there is a wait until its estimated tokens are within the rate |
+//! | time | `timeout` of a request; back-off after failures, or the time that the endpoint says (`Retry-After`) |
+//! | memory | the passages and vectors of a batch |
+//! | the index | `search.max-size`: without room nothing is sent |
+//!
+//! A text that the endpoint rejects (400, 413, 422) does not keep the others from being sent: a batch that is rejected is sent
+//! again document by document, and a document that is rejected alone is left out until it changes, or the host is started
+//! again.
+
+use std::collections::HashSet;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use governor::clock::{Clock as _, DefaultClock};
+use governor::{DefaultDirectRateLimiter, RateLimiter};
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+
+use super::endpoint::{Endpoint, EndpointError, InputForm};
+use super::vector_store::{self, DocumentId, PassageSelection, PendingDocument, PendingPage, VectorSpace};
+use crate::config::search::Embeddings;
+use crate::log_target;
+use crate::plugin::Backoff;
+use crate::search::context::estimate_tokens;
+use crate::search::database::IndexError;
+use crate::search::index::Index;
+use crate::search::status::SourceState;
+use crate::search::store::{self, SourceId};
+use crate::search::walk::now_millis;
+use crate::throttle::Throttle;
+
+/// The interval at which the number of changes of the index is compared.
+const INTERVAL: Duration = Duration::from_millis(500);
+/// The pause after a pass, as a multiple of its duration, and the longest one.
+const PAUSE_FACTOR: u32 = 4;
+const MAX_PAUSE: Duration = Duration::from_mins(1);
+/// The longest pause that the endpoint may ask for.
+const MAX_RETRY_PAUSE: Duration = Duration::from_mins(5);
+/// The interval at which the space is marked as used, and the time after which another one that is not used is removed.
+const USE_INTERVAL: Duration = Duration::from_hours(1);
+const UNUSED_AFTER: Duration = Duration::from_hours(24);
+/// The number of documents that may be left out. After more of them it is the endpoint that fails.
+const MAX_REJECTED: usize = 4096;
+/// The interval of warnings about failures.
+const WARN_INTERVAL: Duration = Duration::from_mins(1);
+
+/// Why a pass ended early.
+#[derive(Debug, thiserror::Error)]
+enum PassError {
+    /// The index cannot be read or written.
+    #[error("the search index: {0}")]
+    Index(#[from] IndexError),
+    /// The endpoint has not answered with vectors.
+    #[error("{0}")]
+    Endpoint(#[from] EndpointError),
+    /// The index has no room for vectors.
+    #[error("the search index is full (`search.max-size`)")]
+    Full,
+}
+
+/// The task.
+pub(super) struct Embedder {
+    endpoint: Arc<Endpoint>,
+    index: Arc<Index>,
+    space: VectorSpace,
+    selection: PassageSelection,
+    dimensions: usize,
+    /// The number of texts of a request, and their form.
+    batch: usize,
+    form: InputForm,
+    tokens: DefaultDirectRateLimiter,
+    /// The largest number of tokens that the rate permits at once.
+    max_tokens: NonZeroU32,
+    backoff: Backoff,
+    failure_log: Throttle,
+    /// The documents that are left out.
+    rejected: HashSet<DocumentId>,
+    /// When the space was last marked as used.
+    used: Option<Instant>,
+}
+
+impl Embedder {
+    pub(super) fn new(settings: &Embeddings, endpoint: Arc<Endpoint>, index: Arc<Index>, space: VectorSpace) -> Self {
+        Self {
+            endpoint,
+            index,
+            space,
+            selection: PassageSelection {
+                prefix: settings.passage_prefix.clone(),
+                max_passages: settings.passages.get(),
+            },
+            dimensions: settings.dimensions.get(),
+            batch: settings.batch.get(),
+            form: InputForm::of_passages(settings),
+            tokens: RateLimiter::direct(settings.tokens.quota()),
+            max_tokens: settings.tokens.count(),
+            backoff: Backoff::default(),
+            failure_log: Throttle::new(WARN_INTERVAL),
+            rejected: HashSet::new(),
+            used: None,
+        }
+    }
+
+    /// Computes vectors until it is dropped. Publishes the size of all vectors after each pass.
+    pub(super) async fn run(mut self, mut sources: watch::Receiver<Vec<Arc<SourceState>>>, size: watch::Sender<u64>) {
+        loop {
+            let (changes, began) = (self.index.change_count(), Instant::now());
+            let current = sources.borrow_and_update().clone();
+            // None while one of them is being opened.
+            let ids: Option<Vec<_>> = current.iter().map(|source| *source.id.lock()).collect();
+            let Some(ids) = ids else {
+                sleep(INTERVAL).await;
+                continue;
+            };
+            let opened: Vec<_> = current.iter().zip(ids).collect();
+            match self.pass(&opened).await {
+                Ok(bytes) => {
+                    size.send_replace(bytes);
+                    sleep(began.elapsed().saturating_mul(PAUSE_FACTOR).min(MAX_PAUSE)).await;
+                    while self.index.change_count() == changes
+                        && !sources.has_changed().unwrap_or(true)
+                        && began.elapsed() < USE_INTERVAL
+                    {
+                        sleep(INTERVAL).await;
+                    }
+                }
+                Err(PassError::Index(IndexError::Closed)) => return,
+                Err(error) => {
+                    self.report(&error);
+                    let asked = match &error {
+                        PassError::Endpoint(error) => error.retry_after().unwrap_or_default().min(MAX_RETRY_PAUSE),
+                        _ => Duration::ZERO,
+                    };
+                    sleep(self.backoff.next_delay().max(asked)).await;
+                }
+            }
+        }
+    }
+
+    /// Computes the vectors that are missing. Returns the size of all of them in bytes.
+    async fn pass(&mut self, sources: &[(&Arc<SourceState>, SourceId)]) -> Result<u64, PassError> {
+        if sources.is_empty() {
+            return Ok(0);
+        }
+        self.use_space().await?;
+        let space = self.space;
+        for (state, source) in sources {
+            let mut after = Some(i64::MIN);
+            while let Some(last) = after {
+                let PendingPage { documents, next } = self.find_pending(*source, last).await?;
+                self.embed(documents).await?;
+                after = next;
+            }
+            let source = *source;
+            let counting = self.index.write(move |connection| vector_store::count(connection, source, space));
+            let count = counting.await?;
+            state.status.send_modify(|status| status.embedded = count);
+        }
+        Ok(self.index.write(move |connection| vector_store::size(connection, space)).await?)
+    }
+
+    /// Marks the space as used, if that is due, and removes others that are not.
+    async fn use_space(&mut self) -> Result<(), IndexError> {
+        if self.used.is_some_and(|used| used.elapsed() < USE_INTERVAL) {
+            return Ok(());
+        }
+        let (space, now) = (self.space, now_millis());
+        let since = now.saturating_sub(i64::try_from(UNUSED_AFTER.as_millis()).unwrap_or(i64::MAX));
+        self.index.write(move |connection| vector_store::use_space(connection, space, now, since)).await?;
+        self.used = Some(Instant::now());
+        Ok(())
+    }
+
+    /// The next documents that are not embedded.
+    async fn find_pending(&self, source: SourceId, after: i64) -> Result<PendingPage, PassError> {
+        let (space, batch, selection) = (self.space, self.batch, self.selection.clone());
+        let finding = self.index.write(move |connection| {
+            let page = vector_store::find_pending(connection, source, space, after, batch, &selection)?;
+            Ok((page, store::used_bytes(connection)?))
+        });
+        let (page, used) = finding.await?;
+        let passages = page.documents.iter().map(|document| document.passages.len()).sum();
+        match page.documents.is_empty()
+            || self.index.space().fits(used, vector_store::growth(passages, self.dimensions))
+        {
+            true => Ok(page),
+            false => Err(PassError::Full),
+        }
+    }
+
+    /// Requests the vectors of documents, and stores those of documents that have all.
+    async fn embed(&mut self, mut documents: Vec<PendingDocument>) -> Result<(), PassError> {
+        documents.retain(|document| !self.rejected.contains(&document.id));
+        if documents.is_empty() {
+            return Ok(());
+        }
+        let requested = match self.request(&mut documents).await {
+            Err(error) if error.is_rejection() => self.request_one_by_one(&mut documents).await,
+            result => result,
+        };
+        let space = self.space;
+        let stored = self.index.write(move |connection| vector_store::put(connection, space, &documents)).await?;
+        if stored > 0 {
+            self.index.mark_changed();
+        }
+        Ok(requested?)
+    }
+
+    /// Requests the vectors that documents lack. A text that several have is sent once.
+    async fn request(&mut self, documents: &mut [PendingDocument]) -> Result<(), EndpointError> {
+        let passages = documents.iter_mut().flat_map(|document| &mut document.passages);
+        let mut missing: Vec<_> = passages.filter(|passage| passage.vector.is_none()).collect();
+        missing.sort_by(|one, other| one.digest.cmp(&other.digest));
+        let mut groups: Vec<_> = missing.chunk_by_mut(|one, other| one.digest == other.digest).collect();
+        for batch in groups.chunks_mut(self.batch) {
+            let texts: Vec<_> = batch.iter().filter_map(|group| Some(group.first()?.text.clone())).collect();
+            self.wait_for_tokens(&texts).await;
+            let vectors = self.endpoint.embed(&texts, &self.form).await?;
+            self.backoff = Backoff::default();
+            for (group, vector) in batch.iter_mut().zip(vectors) {
+                group.iter_mut().for_each(|passage| passage.vector = Some(vector.clone()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Requests the vectors of each document alone. Those that the endpoint rejects are left out.
+    async fn request_one_by_one(&mut self, documents: &mut [PendingDocument]) -> Result<(), EndpointError> {
+        for document in documents {
+            match self.request(std::slice::from_mut(document)).await {
+                Err(error) if error.is_rejection() && self.rejected.len() < MAX_REJECTED => {
+                    if let Some(suppressed) = self.failure_log.record() {
+                        let error = error.to_string();
+                        tracing::warn!(
+                            target: log_target::SEARCH, error, suppressed,
+                            "the endpoint of embeddings rejects a resource, which is left out"
+                        );
+                    }
+                    self.rejected.insert(document.id);
+                }
+                result => result?,
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until the rate permits to send these texts.
+    async fn wait_for_tokens(&self, texts: &[String]) {
+        let count = texts.iter().map(|text| estimate_tokens(text)).fold(0, usize::saturating_add);
+        let count = u32::try_from(count).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN);
+        while let Ok(Err(early)) = self.tokens.check_n(count.min(self.max_tokens)) {
+            sleep(early.wait_time_from(DefaultClock::default().now())).await;
+        }
+    }
+
+    fn report(&self, error: &PassError) {
+        if let Some(suppressed) = self.failure_log.record() {
+            let error = error.to_string();
+            tracing::warn!(
+                target: log_target::SEARCH, error, suppressed,
+                "embeddings cannot be computed; that is retried with back-off, and searches have lexical results meanwhile"
+            );
+        }
+    }
+}

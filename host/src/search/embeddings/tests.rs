@@ -1,0 +1,186 @@
+//! Vectors in an index: which are stored, which are found, and for whom.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+use super::nearest::{MAX_NEAREST, NearestQuery};
+use super::vector::Vector;
+use super::vector_store::{self, PassageSelection, PendingPage, VectorSpace};
+use crate::config::search::Embeddings;
+use crate::resource::Resource;
+use crate::search::database::IndexError;
+use crate::search::document::{Document, DocumentEntry};
+use crate::search::index::Index;
+use crate::search::lookup::{Conditions, Found, Lookup};
+use crate::search::query::Query;
+use crate::search::space::Space;
+use crate::search::store::{self, Bounds, Change, SourceId};
+use crate::uri::Mount;
+
+const BOUNDS: Bounds = Bounds { index: Space::new(u64::MAX), source: u64::MAX };
+
+/// An index with one source.
+struct Fixture {
+    index: Arc<Index>,
+    source: SourceId,
+    space: VectorSpace,
+    _dir: TempDir,
+}
+
+fn space(model: &str) -> VectorSpace {
+    let url = "https://embeddings.example.com/v1/embeddings".parse().unwrap();
+    VectorSpace::of(&Embeddings::new(url, model, 2.try_into().unwrap()))
+}
+
+/// The vector at that angle in degrees.
+fn vector(degrees: f32) -> Vector {
+    let (sine, cosine) = degrees.to_radians().sin_cos();
+    Vector::quantise(&[cosine, sine]).unwrap()
+}
+
+fn document(path: &str, text: &str) -> Change {
+    let uri = "a:///".parse::<Mount>().unwrap().compose(path).unwrap().uri;
+    let entry = DocumentEntry::new(&Resource::named(uri, path));
+    Change::Put(Box::new(Document { path: path.to_owned(), entry, entry_hash: 1, text: text.to_owned() }))
+}
+
+impl Fixture {
+    async fn start() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let index = Index::start(dir.path(), BOUNDS.index).unwrap();
+        let source = index.write(|connection| store::open_source(connection, b"key", 1)).await.unwrap();
+        Self { index, source, space: space("small"), _dir: dir }
+    }
+
+    async fn write<T: Send + 'static>(
+        &self,
+        operation: impl FnOnce(&mut Connection, SourceId) -> Result<T, IndexError> + Send + 'static,
+    ) -> T {
+        let source = self.source;
+        self.index.write(move |connection| operation(connection, source)).await.unwrap()
+    }
+
+    async fn apply(&self, changes: Vec<Change>) {
+        self.write(move |connection, source| store::apply(connection, source, &changes, BOUNDS, 1)).await;
+    }
+
+    async fn pending(&self, space: VectorSpace) -> PendingPage {
+        let selection = PassageSelection { prefix: "> ".to_owned(), max_passages: 2 };
+        self.write(move |connection, source| {
+            vector_store::find_pending(connection, source, space, i64::MIN, 1000, &selection)
+        })
+        .await
+    }
+
+    /// Gives each passage that lacks a vector one whose angle is the number in its text. Returns the texts.
+    async fn embed(&self, space: VectorSpace) -> Vec<String> {
+        let PendingPage { mut documents, .. } = self.pending(space).await;
+        let mut sent = Vec::new();
+        for passage in documents.iter_mut().flat_map(|document| &mut document.passages) {
+            if passage.vector.is_none() {
+                let digits: String = passage.text.chars().filter(char::is_ascii_digit).take(3).collect();
+                passage.vector = Some(vector(digits.parse().unwrap_or_default()));
+                sent.push(passage.text.clone());
+            }
+        }
+        self.write(move |connection, _| vector_store::put(connection, space, &documents)).await;
+        sent
+    }
+
+    /// The paths that are found by a vector, and the number of results.
+    async fn found_by(&self, query: &str, degrees: f32, size: u64, conditions: Conditions) -> (Vec<String>, u64) {
+        let nearest = NearestQuery { vector: vector(degrees), space: self.space, sources: vec![self.source], size };
+        let lookup = Lookup {
+            query: Query::parse(query),
+            nearest: Some(nearest),
+            conditions,
+            limit: 10,
+            deadline: Instant::now() + Duration::from_secs(60),
+            filter: |_, path: &str| (!path.starts_with("hidden")).then(|| format!("a:///{path}")),
+        };
+        let result = self.index.look_up(lookup).await.unwrap();
+        (result.found.into_iter().map(|Found { path, .. }| path).collect(), result.total)
+    }
+
+    async fn nearest(&self, degrees: f32) -> Vec<String> {
+        self.found_by("", degrees, 0, Conditions::default()).await.0
+    }
+}
+
+#[tokio::test]
+async fn the_nearest_documents_are_found_that_pass_the_filter() {
+    let fixture = Fixture::start().await;
+    let hidden = (0..MAX_NEAREST * 2).map(|number| document(&format!("hidden/{number}"), "at 90"));
+    let visible = [document("a", "at 10"), document("b", "at 60"), document("c", "at 150")];
+    fixture.apply(hidden.chain(visible).collect()).await;
+    while !fixture.embed(fixture.space).await.is_empty() {}
+    assert_eq!(fixture.nearest(80.0).await, ["b", "a", "c"], "however many others are nearer");
+    assert_eq!(fixture.nearest(180.0).await, ["c", "b", "a"]);
+}
+
+#[tokio::test]
+async fn both_rankings_count_and_no_result_counts_twice() {
+    let fixture = Fixture::start().await;
+    fixture.apply(vec![document("a", "needle at 10"), document("b", "at 80"), document("c", "needle at 90")]).await;
+    fixture.embed(fixture.space).await;
+    let both = fixture.found_by("needle", 90.0, 0, Conditions::default()).await;
+    assert_eq!(both, (["c", "a", "b"].map(str::to_owned).into(), 3));
+    let beyond_the_bound = fixture.found_by("needle", 90.0, u64::MAX, Conditions::default()).await;
+    assert_eq!(
+        beyond_the_bound,
+        (["a", "c"].map(str::to_owned).into(), 2),
+        "only what matches by its words is compared"
+    );
+    let conditions = Conditions { kind: Some("image".to_owned()), ..Conditions::default() };
+    assert_eq!(fixture.found_by("needle", 90.0, 0, conditions).await, (Vec::new(), 0));
+}
+
+#[tokio::test]
+async fn a_text_is_sent_once() {
+    let fixture = Fixture::start().await;
+    let paragraph = |number: u32| format!("{number} {}\n\n", "words ".repeat(150));
+    fixture.apply(vec![document("a", &(paragraph(10) + &paragraph(20) + &paragraph(30)))]).await;
+    let sent = fixture.embed(fixture.space).await;
+    assert!(sent.len() == 2 && sent[0].starts_with("> 10 words"), "its first passages: {sent:?}");
+    assert_eq!(fixture.embed(fixture.space).await, [""; 0]);
+
+    fixture.apply(vec![document("a", &(paragraph(10) + &paragraph(40))), document("b", &paragraph(10))]).await;
+    assert_eq!(fixture.nearest(10.0).await, [""; 0], "what has changed has no vector");
+    let sent = fixture.embed(fixture.space).await;
+    assert!(sent.len() == 1 && sent[0].contains("40 words"), "{sent:?}");
+    assert_eq!(fixture.nearest(10.0).await, ["a", "b"]);
+    assert_eq!(fixture.embed(space("large")).await.len(), 3, "of another model");
+}
+
+#[tokio::test]
+async fn what_changes_while_it_is_sent_is_sent_again() {
+    let fixture = Fixture::start().await;
+    fixture.apply(vec![document("a", "at 10")]).await;
+    let PendingPage { mut documents, .. } = fixture.pending(fixture.space).await;
+    documents[0].passages[0].vector = Some(vector(10.0));
+    fixture.apply(vec![document("a", "at 20")]).await;
+    let space = fixture.space;
+    assert_eq!(fixture.write(move |connection, _| vector_store::put(connection, space, &documents)).await, 0);
+    assert_eq!(fixture.embed(fixture.space).await, ["> at 20"]);
+}
+
+#[tokio::test]
+async fn vectors_are_removed_with_their_document_and_with_their_space() {
+    let fixture = Fixture::start().await;
+    fixture.apply(vec![document("a", "at 10"), document("b", "at 20"), document("empty", "")]).await;
+    let (own, other) = (fixture.space, space("large"));
+    fixture.embed(own).await;
+    fixture.embed(other).await;
+    let size = |space| fixture.write(move |connection, _| vector_store::size(connection, space));
+    let one = size(own).await / 2;
+    fixture.apply(vec![Change::Remove("a".to_owned())]).await;
+    assert_eq!((size(own).await, size(other).await), (one, one));
+    assert_eq!(fixture.write(move |connection, source| vector_store::count(connection, source, own)).await, 2);
+    for (space, now) in [(other, 1), (own, 5)] {
+        fixture.write(move |connection, _| vector_store::use_space(connection, space, now, now - 1)).await;
+    }
+    assert_eq!((size(own).await, size(other).await), (one, 0));
+}

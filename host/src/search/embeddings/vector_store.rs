@@ -1,0 +1,269 @@
+//! The vectors in the index.
+//!
+//! A document is *embedded* in a space when vectors of its first passages are there, or it has no text. A document that
+//! changes is no longer embedded, and its vectors are not looked up; they stay until there are new ones, as most passages are
+//! usually the same: their vectors are found by the digest of the text.
+
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
+use sha2::{Digest as _, Sha256};
+
+use super::vector::{Vector, stored_len};
+use crate::config::search::Embeddings;
+use crate::search::database::IndexError;
+use crate::search::store::SourceId;
+
+/// The tables.
+pub(in crate::search) const SCHEMA: &str = "
+    CREATE TABLE spaces (
+        id INTEGER PRIMARY KEY,
+        used INTEGER NOT NULL
+    ) STRICT;
+    CREATE TABLE embedded (
+        document INTEGER NOT NULL,
+        space INTEGER NOT NULL,
+        PRIMARY KEY (document, space)
+    ) STRICT, WITHOUT ROWID;
+    CREATE TABLE vectors (
+        document INTEGER NOT NULL,
+        space INTEGER NOT NULL,
+        passage INTEGER NOT NULL,
+        digest BLOB NOT NULL,
+        vector BLOB NOT NULL
+    ) STRICT;
+    CREATE INDEX vectors_by_document ON vectors (document, space);
+    CREATE INDEX vectors_by_digest ON vectors (digest, space);
+";
+
+/// The bytes of a digest of a text.
+const DIGEST_LEN: usize = 16;
+/// The bytes that a vector takes in the index besides its own.
+const OVERHEAD: usize = 128;
+/// The number of vectors that one transaction removes.
+const REMOVAL_BATCH: usize = 1000;
+/// The number of documents of which the passages are read at a time.
+const MAX_DOCUMENTS: usize = 64;
+
+/// Everything that the vectors of a document depend on but its text: the endpoint, the model, and what is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::search) struct VectorSpace(i64);
+
+impl VectorSpace {
+    /// The space of a config.
+    pub(super) fn of(settings: &Embeddings) -> Self {
+        let Embeddings { url, model, dimensions, shorten, passages, passage_prefix, passage_input_type, .. } = settings;
+        let identity =
+            (url.as_str(), model, dimensions.get(), shorten, passages.get(), passage_prefix, passage_input_type);
+        let digest = Sha256::digest(format!("{identity:?}"));
+        let id = digest.first_chunk().map_or(0, |bytes| i64::from_le_bytes(*bytes));
+        Self(id)
+    }
+
+    pub(super) fn id(self) -> i64 {
+        self.0
+    }
+}
+
+/// A document that is not embedded.
+#[derive(Debug)]
+pub(super) struct PendingDocument {
+    pub(super) id: DocumentId,
+    pub(super) passages: Vec<PendingPassage>,
+}
+
+/// A document as it was at a time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct DocumentId {
+    document: i64,
+    entry_hash: i64,
+    text_hash: i64,
+}
+
+/// A passage with its vector, if that is known.
+#[derive(Debug)]
+pub(super) struct PendingPassage {
+    number: i64,
+    /// The digest of the text.
+    pub(super) digest: Vec<u8>,
+    /// What is sent.
+    pub(super) text: String,
+    pub(super) vector: Option<Vector>,
+}
+
+/// Documents that are not embedded, in the order of their ids.
+#[derive(Debug, Default)]
+pub(super) struct PendingPage {
+    pub(super) documents: Vec<PendingDocument>,
+    /// The id after which the next page begins; none if this is the last one.
+    pub(super) next: Option<i64>,
+}
+
+/// What is sent of a document.
+#[derive(Clone, Debug)]
+pub(super) struct PassageSelection {
+    /// The text before each passage.
+    pub(super) prefix: String,
+    /// The number of passages.
+    pub(super) max_passages: usize,
+}
+
+impl PassageSelection {
+    /// The text that is sent of a passage: with the title of its document.
+    fn text(&self, title: Option<&str>, passage: &str) -> String {
+        let title = title.map(|title| format!("{title}\n")).unwrap_or_default();
+        [self.prefix.as_str(), &title, passage].concat()
+    }
+}
+
+/// Returns the next documents of a source that are not embedded, with at least `min_passages`, if there are so many.
+pub(super) fn find_pending(
+    connection: &Connection,
+    source: SourceId,
+    space: VectorSpace,
+    after: i64,
+    min_passages: usize,
+    selection: &PassageSelection,
+) -> Result<PendingPage, IndexError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT d.id, t.entry_hash, t.text_hash, t.entry ->> 'title' FROM documents d JOIN details t ON t.document = d.id
+         WHERE d.source = ?1 AND d.id > ?3
+           AND NOT EXISTS (SELECT 1 FROM embedded e WHERE e.document = d.id AND e.space = ?2)
+         ORDER BY d.id LIMIT ?4",
+    )?;
+    let mut rows = statement.query(params![source.0, space.0, after, MAX_DOCUMENTS])?;
+    let (mut page, mut passages) = (PendingPage::default(), 0_usize);
+    while let Some(row) = rows.next()? {
+        let id = DocumentId { document: row.get(0)?, entry_hash: row.get(1)?, text_hash: row.get(2)? };
+        let title: Option<String> = row.get(3)?;
+        let document = pending_document(connection, id, space, title.as_deref(), selection)?;
+        passages = passages.saturating_add(document.passages.len());
+        page.documents.push(document);
+        page.next = Some(id.document).filter(|_| passages >= min_passages || page.documents.len() >= MAX_DOCUMENTS);
+        if page.next.is_some() {
+            break;
+        }
+    }
+    Ok(page)
+}
+
+fn pending_document(
+    connection: &Connection,
+    id: DocumentId,
+    space: VectorSpace,
+    title: Option<&str>,
+    selection: &PassageSelection,
+) -> Result<PendingDocument, IndexError> {
+    let mut statement =
+        connection.prepare_cached("SELECT number, text FROM passages WHERE document = ?1 ORDER BY number LIMIT ?2")?;
+    let mut find = connection.prepare_cached("SELECT vector FROM vectors WHERE digest = ?1 AND space = ?2 LIMIT 1")?;
+    let mut rows = statement.query(params![id.document, selection.max_passages])?;
+    let mut passages = Vec::new();
+    while let Some(row) = rows.next()? {
+        let (number, passage) = (row.get(0)?, row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?);
+        if passage.trim().is_empty() {
+            continue;
+        }
+        let text = selection.text(title, passage);
+        let digest = Sha256::digest(&text).get(..DIGEST_LEN).unwrap_or_default().to_vec();
+        let vector = find.query_row(params![digest, space.0], |row| row.get(0)).optional()?;
+        passages.push(PendingPassage { number, digest, text, vector: vector.map(Vector::from_bytes) });
+    }
+    Ok(PendingDocument { id, passages })
+}
+
+/// Stores the vectors of documents in one transaction, of those that have not changed meanwhile and have all vectors. Returns
+/// how many.
+pub(super) fn put(
+    connection: &mut Connection,
+    space: VectorSpace,
+    documents: &[PendingDocument],
+) -> Result<usize, IndexError> {
+    let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
+    let mut count = 0_usize;
+    for document in documents {
+        if put_document(&transaction, space, document)? {
+            count = count.saturating_add(1);
+        }
+    }
+    transaction.commit()?;
+    Ok(count)
+}
+
+fn put_document(
+    transaction: &Transaction<'_>,
+    space: VectorSpace,
+    PendingDocument { id, passages }: &PendingDocument,
+) -> Result<bool, IndexError> {
+    let mut statement = transaction
+        .prepare_cached("SELECT 1 FROM details WHERE document = ?1 AND entry_hash = ?2 AND text_hash = ?3")?;
+    let is_unchanged = statement.exists(params![id.document, id.entry_hash, id.text_hash])?;
+    let vectors: Option<Vec<_>> = passages.iter().map(|passage| Some((passage, passage.vector.as_ref()?))).collect();
+    let Some(vectors) = vectors.filter(|_| is_unchanged) else { return Ok(false) };
+    let mut statement = transaction.prepare_cached("DELETE FROM vectors WHERE document = ?1 AND space = ?2")?;
+    statement.execute(params![id.document, space.0])?;
+    let mut statement = transaction
+        .prepare_cached("INSERT INTO vectors (document, space, passage, digest, vector) VALUES (?1, ?2, ?3, ?4, ?5)")?;
+    for (passage, vector) in vectors {
+        statement.execute(params![id.document, space.0, passage.number, passage.digest, vector.as_bytes()])?;
+    }
+    let mut statement =
+        transaction.prepare_cached("INSERT OR REPLACE INTO embedded (document, space) VALUES (?1, ?2)")?;
+    statement.execute(params![id.document, space.0])?;
+    Ok(true)
+}
+
+/// A document has changed: it is to be embedded again.
+pub(in crate::search) fn mark_changed(transaction: &Transaction<'_>, document: i64) -> Result<(), IndexError> {
+    transaction.prepare_cached("DELETE FROM embedded WHERE document = ?1")?.execute([document])?;
+    Ok(())
+}
+
+/// A document is removed, and its vectors with it.
+pub(in crate::search) fn remove(transaction: &Transaction<'_>, document: i64) -> Result<(), IndexError> {
+    mark_changed(transaction, document)?;
+    transaction.prepare_cached("DELETE FROM vectors WHERE document = ?1")?.execute([document])?;
+    Ok(())
+}
+
+/// Says that a space is used, and removes those that were not used since a time.
+pub(super) fn use_space(
+    connection: &mut Connection,
+    space: VectorSpace,
+    now: i64,
+    since: i64,
+) -> Result<(), IndexError> {
+    connection.execute(
+        "INSERT INTO spaces (id, used) VALUES (?1, ?2) ON CONFLICT (id) DO UPDATE SET used = ?2",
+        params![space.0, now],
+    )?;
+    let unused: Vec<i64> = {
+        let mut statement = connection.prepare_cached("SELECT id FROM spaces WHERE used < ?1")?;
+        statement.query_map([since], |row| row.get(0))?.collect::<Result<_, _>>()?
+    };
+    for space in unused {
+        connection.execute("DELETE FROM embedded WHERE space = ?1", [space])?;
+        let remove = "DELETE FROM vectors WHERE rowid IN (SELECT rowid FROM vectors WHERE space = ?1 LIMIT ?2)";
+        while connection.execute(remove, params![space, REMOVAL_BATCH])? > 0 {}
+        connection.execute("DELETE FROM spaces WHERE id = ?1", [space])?;
+    }
+    Ok(())
+}
+
+/// The number of documents of a source that are embedded.
+pub(super) fn count(connection: &Connection, source: SourceId, space: VectorSpace) -> Result<u64, IndexError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT count(*) FROM documents d JOIN embedded e ON e.document = d.id AND e.space = ?2 WHERE d.source = ?1",
+    )?;
+    Ok(statement.query_row(params![source.0, space.0], |row| row.get(0))?)
+}
+
+/// The estimated growth of the index by so many vectors, in bytes.
+pub(super) fn growth(vectors: usize, dimensions: usize) -> u64 {
+    u64::try_from(stored_len(dimensions).saturating_add(OVERHEAD).saturating_mul(vectors)).unwrap_or(u64::MAX)
+}
+
+/// The size of all vectors of a space in bytes.
+pub(super) fn size(connection: &Connection, space: VectorSpace) -> Result<u64, IndexError> {
+    let mut statement =
+        connection.prepare_cached("SELECT coalesce(sum(length(vector)), 0) FROM vectors WHERE space = ?1")?;
+    Ok(statement.query_row([space.0], |row| row.get(0))?)
+}

@@ -1,0 +1,213 @@
+//! Embeddings: what is sent to the endpoint, what is found by them, and what happens when the endpoint fails.
+
+use std::fs;
+use std::time::{Duration, Instant};
+
+use futures::future::join_all;
+use mcp_host_tests::{
+    ConfigFile, EmbeddingEndpoint, Folder, Plugin, RawStdio, Reply, Revision, TIMEOUT, WrittenConfig,
+};
+use serde_json::{Value, json};
+use tokio::time::sleep;
+
+use super::{search, uris, wait_until_found};
+
+const TEXTS: [(&str, &str); 3] =
+    [("a.md", "The automobile is red.\n"), ("b.md", "The hound is brown.\n"), ("c.md", "The sky is blue.\n")];
+
+/// A config whose plugin `f` serves that folder, and is embedded by that endpoint.
+fn embedded(folder: &Folder, endpoint: &EmbeddingEndpoint) -> ConfigFile {
+    let plugin = Plugin::files("f", folder.path()).embedded();
+    ConfigFile::new().plugin(plugin).search("embeddings", endpoint.settings())
+}
+
+async fn start(config: &WrittenConfig) -> RawStdio {
+    RawStdio::start(config, Revision::V_2025_11_25).await
+}
+
+/// Waits until a query has that resource as its first result.
+async fn wait_until_first(wire: &mut RawStdio, query: &str, uri: &str) -> Value {
+    let began = Instant::now();
+    loop {
+        let result = search(wire, query).await;
+        if uris(&result).first().is_some_and(|first| first == uri) {
+            return result;
+        }
+        assert!(began.elapsed() < TIMEOUT, "{query}: {result}");
+        sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test]
+async fn a_text_is_found_by_other_words_than_its_own() {
+    let (endpoint, folder) = (EmbeddingEndpoint::start().await, Folder::with_files(TEXTS));
+    let config = embedded(&folder, &endpoint).write();
+    let mut wire = start(&config).await;
+    let found = wait_until_first(&mut wire, "car", "files://f/a.md").await;
+    assert_eq!(found["results"][0]["snippet"], "The automobile is red.");
+    wait_until_first(&mut wire, "dog", "files://f/b.md").await;
+
+    // A phrase is required, and not sent.
+    assert_eq!(search(&mut wire, "\"the car\"").await["total"], 0);
+    assert_eq!(uris(&search(&mut wire, "\"the hound\"").await), ["files://f/b.md"]);
+    assert!(!endpoint.texts().iter().any(|text| text.starts_with('"')), "{:?}", endpoint.texts());
+
+    let answer = wire.request("resources/read", json!({ "uri": "context:///?q=car&budget=20" })).await;
+    let chosen = &answer.result()["contents"][0];
+    assert_eq!(
+        (&chosen["text"], &chosen["_meta"]["mcp-host/reason"]),
+        (&TEXTS[0].1.into(), &"near to the question".into())
+    );
+    wire.end().await;
+}
+
+#[tokio::test]
+async fn an_edit_is_found_by_its_meaning_and_what_is_gone_is_not() {
+    let (endpoint, folder) = (EmbeddingEndpoint::start().await, Folder::with_files(TEXTS));
+    let config = embedded(&folder, &endpoint).write();
+    let mut wire = start(&config).await;
+    wait_until_first(&mut wire, "dog", "files://f/b.md").await;
+    folder.write("c.md", "Espresso.\n");
+    wait_until_first(&mut wire, "coffee", "files://f/c.md").await;
+    fs::remove_file(folder.path().join("c.md")).unwrap();
+    wait_until_found(&mut wire, "coffee", 2).await;
+    assert_eq!(endpoint.texts().iter().filter(|text| text.contains("hound")).count(), 1, "{:?}", endpoint.texts());
+    wire.end().await;
+}
+
+#[tokio::test]
+async fn only_what_the_config_says_is_sent() {
+    let endpoint = EmbeddingEndpoint::start().await;
+    let (folder, private) = (Folder::with_files(TEXTS), Folder::with_files([("p.md", "A private automobile.\n")]));
+    let key = Folder::with_files([("key", "sk-hunter2\n")]);
+    let mut settings = endpoint.settings();
+    settings.insert("queries".to_owned(), false.into());
+    settings.insert("passage-prefix".to_owned(), "passage: ".into());
+    let key_source = [("file".to_owned(), key.path().join("key").to_str().unwrap().into())];
+    settings.insert("key".to_owned(), toml::Table::from_iter(key_source).into());
+    let config = ConfigFile::new()
+        .plugin(Plugin::files("f", folder.path()).embedded())
+        .plugin(Plugin::files("p", private.path()).searched())
+        .search("embeddings", settings)
+        .write();
+    let mut wire = start(&config).await;
+    wait_until_found(&mut wire, "automobile", 2).await;
+    endpoint.origin().wait_for_requests(1).await;
+    assert_eq!(search(&mut wire, "car").await["total"], 0);
+    let mut sent = endpoint.texts();
+    sent.sort();
+    assert_eq!(sent, TEXTS.map(|(_, text)| format!("passage: {text}")));
+    assert_eq!(endpoint.requests()[0].header("authorization"), Some("Bearer sk-hunter2"));
+    assert!(!wire.log().contains("hunter2"));
+    wire.end().await;
+}
+
+#[tokio::test]
+async fn a_text_that_has_not_changed_is_not_sent_again() {
+    let endpoint = EmbeddingEndpoint::start().await;
+    let paragraph = |topic: &str| format!("{}\n\n", format!("The {topic} is here. ").repeat(60));
+    let folder = Folder::with_files([("a.md", paragraph("hound") + &paragraph("sky"))]);
+    let config = embedded(&folder, &endpoint).write();
+    let mut wire = start(&config).await;
+    wait_until_first(&mut wire, "dog", "files://f/a.md").await;
+    wire.end().await;
+
+    let mut wire = start(&config).await;
+    folder.write("a.md", paragraph("hound") + &paragraph("automobile"));
+    wait_until_first(&mut wire, "car", "files://f/a.md").await;
+    folder.write("b.md", paragraph("hound"));
+    wait_until_found(&mut wire, "dog", 2).await;
+    let sent = |topic: &str| endpoint.texts().iter().filter(|text| text.contains(&format!("The {topic}"))).count();
+    assert_eq!((sent("hound"), sent("sky"), sent("automobile")), (1, 1, 1), "{:?}", endpoint.texts());
+    wire.end().await;
+
+    let mut other_model = endpoint.settings();
+    other_model.insert("passages".to_owned(), 1.into());
+    let plugin = Plugin::files("f", folder.path()).embedded();
+    let changed = ConfigFile::new().plugin(plugin).search("embeddings", other_model).write();
+    fs::copy(changed.path(), config.path()).unwrap();
+    let mut wire = start(&config).await;
+    wait_until_first(&mut wire, "dog", "files://f/a.md").await;
+    assert_eq!((sent("hound"), sent("automobile")), (2, 1), "{:?}", endpoint.texts());
+    wire.end().await;
+}
+
+/// A fault of an endpoint, and a part of what the log says about it.
+fn faults() -> Vec<(&'static str, Reply, &'static str)> {
+    let vectors = |data: Value| Reply::ok("application/json", json!({ "data": data }).to_string());
+    let vector = |dimensions: usize| json!({ "embedding": vec![1.0; dimensions] });
+    let dimensions = EmbeddingEndpoint::DIMENSIONS;
+    let nan = format!(r#"{{"data":[{{"embedding":[NaN{}]}}]}}"#, ",1".repeat(dimensions - 1));
+    vec![
+        ("hangs", Reply::silent(), "no answer within 1s"),
+        ("drips", Reply::drip(Duration::from_millis(100)), ""),
+        ("never ends", Reply::endless(), "or broke off"),
+        ("breaks off", Reply::ok("application/json", "{\"data\":[").truncate_after(5), ""),
+        ("redirects", Reply::redirect(307, "http://127.0.0.1:9/v1/embeddings"), "the status 307"),
+        ("rejects the key", Reply::status(401), "check `search.embeddings.key`"),
+        ("is overloaded", Reply::status(429).header("Retry-After", "1"), "the status 429"),
+        ("has other dimensions", vectors(json!([vector(dimensions + 1)])), "a vector has 5 dimensions"),
+        ("has too many vectors", vectors(json!([vector(dimensions), vector(dimensions)])), "2 vectors for 1 texts"),
+        ("has no numbers", Reply::ok("application/json", nan), "is not a list of embeddings"),
+        ("is no endpoint", Reply::ok("text/html", "<html>"), "is not a list of embeddings"),
+    ]
+}
+
+/// With a fault, results are lexical, in time and complete; after it, they are hybrid.
+async fn is_lexical_until_it_is_repaired(name: &str, fault: Reply, message: &str) {
+    let (endpoint, folder) = (EmbeddingEndpoint::start().await, Folder::with_files([TEXTS[0]]));
+    endpoint.answer_with(fault);
+    let mut settings = endpoint.settings();
+    settings.insert("timeout".to_owned(), "1s".into());
+    settings.insert("query-timeout".to_owned(), "1s".into());
+    let plugin = Plugin::files("f", folder.path()).embedded();
+    let config = ConfigFile::new().plugin(plugin).search("embeddings", settings).write();
+    let mut wire = start(&config).await;
+    wait_until_found(&mut wire, "automobile", 1).await;
+    endpoint.origin().wait_for_requests(1).await;
+    assert_eq!(search(&mut wire, "car").await["total"], 0, "{name}");
+    wire.log_line(message).await;
+    // So many that the circuit opens: then nothing is asked any more.
+    for _ in 0..4 {
+        search(&mut wire, "car").await;
+    }
+    let log = wire.log();
+    assert!(log.matches("the results are lexical").count() <= 1, "{name}: {log}");
+    endpoint.recover();
+    wait_until_first(&mut wire, "car", "files://f/a.md").await;
+    wire.end().await;
+}
+
+#[tokio::test]
+async fn results_are_lexical_while_the_endpoint_fails() {
+    let faults = faults();
+    join_all(faults.into_iter().map(|(name, fault, message)| is_lexical_until_it_is_repaired(name, fault, message)))
+        .await;
+}
+
+#[tokio::test]
+async fn results_are_lexical_while_the_endpoint_is_down() {
+    let (endpoint, folder) = (EmbeddingEndpoint::start().await, Folder::with_files(TEXTS));
+    endpoint.origin().take_down().await;
+    let config = embedded(&folder, &endpoint).write();
+    let mut wire = start(&config).await;
+    wait_until_found(&mut wire, "automobile", 1).await;
+    assert_eq!(search(&mut wire, "car").await["total"], 0);
+    wire.log_line("embeddings cannot be computed").await;
+    endpoint.origin().bring_up().await;
+    wait_until_first(&mut wire, "car", "files://f/a.md").await;
+    wire.end().await;
+}
+
+#[tokio::test]
+async fn a_text_that_is_rejected_does_not_keep_others_from_being_found() {
+    let (endpoint, folder) = (EmbeddingEndpoint::start().await, Folder::with_files(TEXTS));
+    folder.write("rejected.md", "The automobile is too long.\n");
+    endpoint.reject_texts_with("too long");
+    let config = embedded(&folder, &endpoint).write();
+    let mut wire = start(&config).await;
+    wait_until_first(&mut wire, "car", "files://f/a.md").await;
+    assert!(!uris(&search(&mut wire, "car").await).contains(&"files://f/rejected.md".to_owned()));
+    wire.log_line("rejects a resource").await;
+    wire.end().await;
+}
