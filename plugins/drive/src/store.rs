@@ -41,7 +41,7 @@ pub trait Store {
     fn clear(&self) -> Result<()>;
 }
 
-/// A bucket of `wasi:keyvalue`, opened on first use. Without a grant nothing is stored, and a message is logged.
+/// A bucket of `wasi:keyvalue`, opened on first use. Without a grant nothing is stored, and each call says so in the log.
 #[derive(Debug)]
 pub struct HostStore {
     name: String,
@@ -57,7 +57,7 @@ impl HostStore {
     fn bucket(&self) -> Option<&Bucket> {
         let opened = self.bucket.get_or_init(|| {
             let opened = Bucket::open(&self.name);
-            opened.inspect_err(|failure| log::info!("nothing is stored, every read sends requests: {failure}")).ok()
+            opened.inspect_err(|failure| log::debug!("nothing is stored, every read sends requests: {failure}")).ok()
         });
         opened.as_ref()
     }

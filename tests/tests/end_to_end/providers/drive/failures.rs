@@ -6,7 +6,7 @@ use mcp_host_tests::{ConfigFile, DriveServer, MockOrigin, Reply, StdioServer};
 use rmcp::model::ErrorCode;
 use serde_json::{Value, json};
 
-use super::{drive_plugin, files, serve};
+use super::{APPS, drive_plugin, files, serve};
 
 /// The next requests of that path fail.
 fn fail(path: &str, count: u32, status: u16, reason: &str, retry_after: Option<u32>) -> Value {
@@ -134,10 +134,14 @@ async fn servers_that_lie_or_never_end_are_refused_with_a_message_and_the_next_o
         (Reply::ok("text/html", "<html>"), "not what its API says"),
         (Reply::ok("application/json", r#"{"id":"../x","name":"x","mimeType":"x/y"}"#), "not what its API says"),
     ] {
-        origin.serve(root, reply);
+        origin.serve_any_query(root, reply);
         let error = server.client().read_error("drive:///folder/F").await;
         assert!(error.message.contains(expected), "{expected}: {error:?}");
         assert_ne!(error.code, ErrorCode(-32002), "{error:?}");
     }
+    let folder = format!(r#"{{"id":"F","name":"Team","mimeType":"{APPS}folder"}}"#);
+    origin.serve_any_query(root, Reply::ok("application/json", folder));
+    origin.serve_any_query("/drive/v3/files", Reply::ok("application/json", r#"{"files":[]}"#));
+    assert_eq!(server.client().text("drive:///folder/F").await, "# Team\n\nNothing.\n");
     server.end().await;
 }
