@@ -120,11 +120,18 @@ impl PrivateDir {
     }
 
     /// Returns whether the file exists. Fails if it does not belong to this user only.
+    ///
+    /// The file is not opened: closing it would release the locks that SQLite has on it in this process (`fcntl`), and
+    /// another process would take the database for closed.
     #[cfg_attr(not(feature = "keyvalue"), allow(dead_code, reason = "only key-value buckets use it"))]
     pub(crate) fn has_file(&self, name: &str) -> Result<bool, PrivateError> {
-        match self.open_file(name) {
-            Err(PrivateError::Io(error)) if error.kind() == io::ErrorKind::NotFound => Ok(false),
-            opened => opened.map(|_| true),
+        let metadata = match std::fs::symlink_metadata(self.path.join(name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            found => found?,
+        };
+        match metadata.is_file() && is_private(&metadata, GROUP_OTHER_WRITE) {
+            true => Ok(true),
+            false => Err(PrivateError::File(describe_file(&metadata))),
         }
     }
 
@@ -206,6 +213,7 @@ fn describe_file(metadata: &Metadata) -> String {
         () if kind.is_file() => "a regular file",
         () if kind.is_dir() => "a directory",
         () if kind.is_fifo() => "a FIFO",
+        () if kind.is_symlink() => "a symbolic link",
         () => "a device",
     };
     format!("{what} of user {} with mode {:04o}", metadata.uid(), metadata.mode() & 0o7777)
@@ -271,6 +279,7 @@ mod tests {
         symlink(parent.path().join("nothing"), made("link")).unwrap();
         for name in ["fifo", "device", "directory", "socket", "link"] {
             assert!(matches!(dir.open_file(name), Err(PrivateError::File(_))), "{name}");
+            assert!(matches!(dir.has_file(name), Err(PrivateError::File(_))), "{name}");
             assert!(matches!(dir.load_or_create_secret(name), Err(PrivateError::Secret(_))), "{name}");
         }
     }

@@ -234,3 +234,20 @@ async fn an_expired_document_is_found_and_is_not_current() {
     assert_eq!((known.entry_hash, known.checked), (0, 0));
     assert_eq!(put(&index, vec![document("a", "fox")]).await.ids, [known.id]);
 }
+
+/// SQLite's locks belong to the process, and are released when it closes any descriptor of the file.
+#[tokio::test]
+async fn a_database_that_is_opened_again_keeps_the_locks_of_other_connections() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = start(dir.path());
+    put(&index, vec![document("a", "fox")]).await;
+    // A connection that reads stays open, while the one that writes is opened again.
+    assert_eq!(paths(&index, "fox").await, ["a"]);
+    index.write(|_| Err::<(), _>(IndexError::DiskFull)).await.unwrap_err();
+    put(&index, vec![document("b", "fox")]).await;
+    let shared = std::fs::metadata(dir.path().join("search/index.sqlite3-shm")).unwrap();
+    let (process, file) =
+        (format!(" {} ", std::process::id()), format!(":{} ", std::os::unix::fs::MetadataExt::ino(&shared)));
+    let locks = std::fs::read_to_string("/proc/locks").unwrap();
+    assert!(locks.lines().any(|lock| lock.contains(&process) && lock.contains(&file)), "{locks}");
+}

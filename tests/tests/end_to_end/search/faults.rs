@@ -2,8 +2,9 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
+use std::time::Instant;
 
-use mcp_host_tests::{ConfigFile, Folder, Plugin, RawStdio, Revision, fixture, has_user_namespaces, run};
+use mcp_host_tests::{ConfigFile, Folder, Plugin, RawStdio, Revision, TIMEOUT, fixture, has_user_namespaces, run};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -139,9 +140,19 @@ async fn bytes_of_the_index_that_were_overwritten_do_not_stop_a_server() {
         file.write_all(&[0xA5; 4096]).unwrap();
         drop(file);
         let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
-        // What is read from damaged pages makes the host begin anew, at the latest when they are written to.
+        // What is read from damaged pages makes the host begin anew, at the latest when they are written to. The search that
+        // notices it is refused, and can be repeated.
         folder.write("0.txt", &format!("common page{page}"));
-        wait_until_found(&mut wire, &format!("page{page}"), 1).await;
+        let uri = format!("search:///?q=page{page}");
+        let began = Instant::now();
+        loop {
+            assert!(began.elapsed() < TIMEOUT, "{}", wire.log());
+            match wire.read(&uri).await {
+                Ok(text) if serde_json::from_str::<Value>(&text).unwrap()["total"] == 1 => break,
+                Ok(_) => {}
+                Err(error) => assert_eq!(error["data"]["kind"], "unavailable", "{error}"),
+            }
+        }
         wire.end().await;
     }
 }
