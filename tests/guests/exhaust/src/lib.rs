@@ -6,7 +6,7 @@
 //! | `KIND?count=8&kib=1024` | allocates that many host resources of that size each, and holds them until the call ends |
 //! | `KIND-in-turn?count=8&kib=1024` | the same, but drops each before it allocates the next |
 //! | `line-feeds?count=8` | logs a message of that many line feeds, then writes as many to standard output and standard error |
-//! | `noise?count=8` | logs that many lines of 1000 bytes at level `warn` |
+//! | `noise?count=8` | logs that many different lines of 1000 bytes at level `warn` |
 //! | `whisper?count=8` | logs that many lines of 1000 bytes at level `debug`, then `heard` at level `warn` |
 //! | `deception` | logs a line with characters that spoof a terminal |
 //!
@@ -39,7 +39,7 @@ fn run(what: &str, query: &str) -> Result<()> {
             let _ = std::io::stdout().write_all(feeds.as_bytes());
             let _ = std::io::stderr().write_all(feeds.as_bytes());
         }
-        "noise" => (0..count).for_each(|_| log::warn!("{}", "n".repeat(1000))),
+        "noise" => (0..count).for_each(|number| log::warn!("{number:n>1000}")),
         "whisper" => {
             (0..count).for_each(|_| log::debug!("{}", "w".repeat(1000)));
             log::warn!("heard");
