@@ -49,7 +49,9 @@ impl FormatTime for LogTimes {
 /// Parses a filter: levels, each for everything or, as `TARGET=LEVEL`, for one target.
 ///
 /// The protocol library logs every request, and every client that disconnects as an error: unless the filter names it,
-/// only its own errors are logged. The engine is not logged unless the filter names it.
+/// only its own errors are logged. The engine is not logged unless the filter names it. The library of file system events,
+/// `notify`, logs each event at `trace`: a log file in a watched directory would grow by its own events, so without a name in
+/// the filter it is logged up to `debug`.
 pub(super) fn filter(text: &str) -> Result<Targets, String> {
     let mut targets = Targets::new();
     if !text.contains("rmcp") {
@@ -59,12 +61,14 @@ pub(super) fn filter(text: &str) -> Result<Targets, String> {
         // What the engine warns of is what guests do, as often as they like: its faults are logged by the plugin's name.
         targets = targets.with_target("wasmtime", LevelFilter::OFF);
     }
-    text.split(',').try_fold(targets, |targets, part| {
-        Ok(match part.split_once('=') {
+    let targets = text.split(',').try_fold(targets, |targets, part| {
+        Ok::<_, String>(match part.split_once('=') {
             Some((target, name)) => targets.with_target(target.trim(), level(name)?),
             None => targets.with_default(level(part)?),
         })
-    })
+    })?;
+    let is_loop = targets.default_level() == Some(LevelFilter::TRACE) && !text.contains("notify");
+    Ok(if is_loop { targets.with_target("notify", LevelFilter::DEBUG) } else { targets })
 }
 
 fn level(name: &str) -> Result<LevelFilter, String> {
@@ -152,6 +156,21 @@ mod tests {
         assert!(filter.would_enable("mcp_host::guest", &Level::DEBUG));
         assert!(!filter.would_enable("mcp_host::plugin", &Level::INFO));
         assert!(filter.would_enable("rmcp::service", &Level::TRACE));
+    }
+
+    #[test]
+    fn events_of_files_are_logged_only_if_the_filter_names_their_library() {
+        for (text, level, is_enabled) in [
+            ("trace", Level::TRACE, false),
+            ("trace", Level::DEBUG, true),
+            ("mcp_host=debug,trace", Level::TRACE, false),
+            ("trace,notify=trace", Level::TRACE, true),
+            ("info", Level::DEBUG, false),
+        ] {
+            let filter = filter(text).unwrap();
+            assert_eq!(filter.would_enable("notify::inotify", &level), is_enabled, "{text} {level}");
+        }
+        assert!(filter("trace").unwrap().would_enable("mcp_host::watch", &Level::TRACE));
     }
 
     #[test]

@@ -12,8 +12,11 @@
 //! [`QUICK_POLL`] is followed by a pause of the same duration, up to [`MAX_POLL_PAUSE`], regardless of who requests the next
 //! one; and while a provider is failing, subscriptions cause at most one poll per [`MAX_POLL_PAUSE`].
 //!
-//! A build in a granted directory is a continuous stream of events. After them the pause is [`EVENT_PAUSE_FACTOR`] times the
-//! duration of the last poll, so they cause polls for at most a fifth of the time.
+//! A build in a granted directory is a continuous stream of events, and whoever may connect to a database can notify its
+//! channels as often as they like. After events and notifications the pause is [`EVENT_PAUSE_FACTOR`] times the duration of the
+//! last poll, so they cause polls for at most a fifth of the time. Events do not shorten the back-off of a failing provider;
+//! notifications do, since one may tell that the database is back, which is why the provider failed: to the same pause, and to
+//! [`MAX_POLL_PAUSE`] at least.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -44,7 +47,7 @@ const DEBOUNCE: Duration = Duration::from_millis(50);
 const QUICK_POLL: Duration = Duration::from_millis(5);
 /// The longest pause after a poll before a new subscription causes the next.
 const MAX_POLL_PAUSE: Duration = Duration::from_secs(1);
-/// The pause between a poll and the next that an event causes, in durations of the first.
+/// The pause between a poll and the next that an event or a notification causes, in durations of the first.
 const EVENT_PAUSE_FACTOR: u32 = 4;
 
 /// The longest time after a failed poll at which subscribers retry, which requests another poll.
@@ -101,10 +104,16 @@ impl Poller {
                 took if took > QUICK_POLL => took.min(MAX_POLL_PAUSE),
                 _ => Duration::ZERO,
             };
-            let event_pause = sleep(took.saturating_mul(EVENT_PAUSE_FACTOR));
+            let event_pause = event_pause(took);
+            // These sleeps begin with the end of the poll, and not with the event.
+            let (pause_of_events, pause_of_notifications) = (sleep(event_pause), sleep(event_pause.max(min_pause)));
             let after_event = async {
                 events.changed().await;
-                tokio::join!(sleep(DEBOUNCE), event_pause);
+                tokio::join!(sleep(DEBOUNCE), pause_of_events);
+            };
+            let after_notification = async {
+                notifications.received().await;
+                tokio::join!(sleep(DEBOUNCE), pause_of_notifications);
             };
             tokio::select! {
                 () = sleep(pause) => {}
@@ -112,8 +121,7 @@ impl Poller {
                 () = self.state.unwatched.notified() => self.linger().await,
                 // Events do not shorten the back-off of a failing provider.
                 () = after_event, if self.failures == 0 => {}
-                // A notification may tell that the database is back, which is why the provider failed.
-                () = notifications.received() => sleep(DEBOUNCE.max(min_pause)).await,
+                () = after_notification => {}
             }
             directories = Some(events);
         }
@@ -252,5 +260,24 @@ impl Poller {
     fn backoff(&self) -> Duration {
         let max = MAX_BACKOFF.max(self.interval);
         1_u32.checked_shl(self.failures).map_or(max, |times| self.interval.saturating_mul(times).min(max))
+    }
+}
+
+/// Returns the pause after a poll that took that long, before an event or a notification causes the next.
+fn event_pause(took: Duration) -> Duration {
+    took.saturating_mul(EVENT_PAUSE_FACTOR)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_and_notifications_cause_polls_for_at_most_a_fifth_of_the_time() {
+        for took in [Duration::from_millis(1), Duration::from_millis(150), Duration::from_secs(3)] {
+            let share = took.as_secs_f64() / (took + event_pause(took)).as_secs_f64();
+            assert!(share <= 0.2 + f64::EPSILON, "{took:?}: {share}");
+        }
+        assert_eq!(event_pause(Duration::MAX), Duration::MAX);
     }
 }

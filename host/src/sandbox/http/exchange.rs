@@ -91,8 +91,10 @@ impl OutboundHttp {
         request: Request<WasiBody>,
     ) -> Result<Request<RequestBody>, ExchangeError> {
         let (Parts { method, uri, mut headers, .. }, body) = request.into_parts();
-        // A tunnel would give access to any server, and `TRACE` would reveal the headers that the host adds.
-        if method == Method::CONNECT || method == Method::TRACE {
+        // A tunnel would give access to any server, and `TRACE` would reveal the headers that the host adds. Methods are
+        // case-sensitive (RFC 9110, section 9.1), but not for every server.
+        let is_forbidden = |name: &Method| method.as_str().eq_ignore_ascii_case(name.as_str());
+        if [Method::CONNECT, Method::TRACE].iter().any(is_forbidden) {
             return Err(ExchangeError::ForbiddenMethod);
         }
         headers::strip_hop_by_hop(&mut headers);

@@ -86,14 +86,26 @@ pub(super) fn parse(status: StatusCode, retry_after: Option<Duration>, body: &[u
     Ok(TokenAnswer { authorization, lifetime: lifetime.min(MAX_LIFETIME), refresh_token })
 }
 
-/// Some servers write the number as a text.
+/// Parses a lifetime, up to the maximum. Some servers write the number as a text, or with a fraction.
 fn seconds(value: &Value) -> Option<Duration> {
-    match value {
-        Value::Number(number) => number.as_u64(),
+    let seconds = match value {
+        Value::Number(number) => number.as_f64(),
         Value::String(text) => text.parse().ok(),
         _ => None,
-    }
-    .map(Duration::from_secs)
+    };
+    let seconds = seconds.filter(|seconds: &f64| seconds.is_finite() && *seconds >= 0.0)?;
+    Duration::try_from_secs_f64(seconds.min(MAX_LIFETIME.as_secs_f64())).ok()
+}
+
+/// Parses `Retry-After` (RFC 9110, section 10.2.3): a number of seconds, of any size. A date counts as a time that is longer than
+/// any that is honored, because the clock of this machine may differ from the server's.
+pub(super) fn retry_after(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit());
+    (!text.is_empty()).then(|| match text.parse() {
+        Ok(seconds) if is_number => Duration::from_secs(seconds),
+        _ => Duration::MAX,
+    })
 }
 
 #[cfg(test)]
@@ -109,7 +121,8 @@ mod tests {
     #[test]
     fn a_token_has_a_lifetime_within_bounds() {
         for (expires_in, lifetime) in
-            [(json!(3599), 3599), (json!("3599"), 3599), (json!(0), 0), (json!(null), 600), (json!(u64::MAX), 86_400)]
+            [(json!(3599), 3599), (json!("3599"), 3599), (json!(0), 0), (json!(null), 600), (json!(u64::MAX), 86_400),
+            (json!(3600.0), 3600), (json!(1e3), 1000), (json!("3600.0"), 3600), (json!(1e300), 86_400), (json!(-0.0), 0)]
         {
             let answer =
                 ok(&json!({ "access_token": "ya29.a", "token_type": "Bearer", "expires_in": expires_in })).unwrap();
@@ -135,11 +148,25 @@ mod tests {
             json!({ "access_token": "é" }),
             json!({ "access_token": "a", "token_type": "mac" }),
             json!({ "access_token": "a", "expires_in": -1 }),
+            json!({ "access_token": "a", "expires_in": -0.5 }),
             json!({ "access_token": "a", "expires_in": "soon" }),
+            json!({ "access_token": "a", "expires_in": "inf" }),
+            json!({ "access_token": "a", "expires_in": "NaN" }),
         ] {
             assert!(matches!(ok(&body), Err(TokenError::InvalidAnswer(_))), "{body}");
         }
         assert!(matches!(parse(StatusCode::OK, None, b"<html>"), Err(TokenError::InvalidAnswer(_))));
+    }
+
+    #[test]
+    fn a_time_that_is_no_small_number_is_a_long_one() {
+        for (text, seconds) in [("0", 0), (" 30 ", 30), ("18446744073709551615", u64::MAX)] {
+            assert_eq!(retry_after(text), Some(Duration::from_secs(seconds)), "{text}");
+        }
+        for text in ["99999999999999999999", "Sun, 06 Nov 1994 08:49:37 GMT", "+5", "-1"] {
+            assert_eq!(retry_after(text), Some(Duration::MAX), "{text}");
+        }
+        assert_eq!(retry_after(""), None);
     }
 
     #[test]

@@ -28,8 +28,9 @@ use crate::sandbox::http::connect::{AddressPolicy, IoStream, Network, connect};
 use crate::sandbox::http::error::ExchangeError;
 use crate::sandbox::http::tls::{TlsClient, TlsRoots};
 
-/// The time for an exchange: name resolution, connection, request and answer.
-pub(super) const TIMEOUT: Duration = Duration::from_secs(10);
+/// The time for an exchange: name resolution, connection, request and answer. It is shorter than the default of
+/// `limits.http.timeout`, so that a request that waits for a token of a server that hangs fails for that reason.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
 /// The maximum size of the headers of an answer, in bytes.
 const MAX_HEADERS_SIZE: usize = 16 << 10;
 /// The maximum size of an answer, in bytes.
@@ -129,7 +130,7 @@ impl TokenEndpoint {
 async fn read(response: Response<Incoming>) -> Result<TokenAnswer, TokenError> {
     let status = response.status();
     let retry_after = response.headers().get(header::RETRY_AFTER);
-    let retry_after = retry_after.and_then(|value| value.to_str().ok()?.parse().ok()).map(Duration::from_secs);
+    let retry_after = retry_after.and_then(|value| answer::retry_after(value.to_str().ok()?));
     let body = Limited::new(response.into_body(), MAX_BODY).collect().await;
     let body = body.map_err(|_| TokenError::InvalidAnswer("broke off, or is larger than 64 KiB"))?;
     answer::parse(status, retry_after, &body.to_bytes())
