@@ -40,7 +40,7 @@ async fn what_a_full_disk_leaves_out_makes_results_partial_until_there_is_space(
     let filler = wire.path_in_namespace(&directory.join("filler"));
     let mut file = File::create(&filler).unwrap();
     while file.write_all(&[0; 512]).is_ok() {}
-    folder.write("b.md", &"another needle in a haystack of words\n".repeat(20_000));
+    folder.write("b.md", "another needle in a haystack of words\n".repeat(20_000));
     let result = wait_until_partial(&mut wire, "needle").await;
     assert_eq!((uris(&result), &result["incomplete"]), (vec!["files://f/a.md".to_owned()], &json!(["f"])));
     let line = wire.log_line("a plugin cannot be indexed").await;
@@ -142,7 +142,7 @@ async fn bytes_of_the_index_that_were_overwritten_do_not_stop_a_server() {
         let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
         // What is read from damaged pages makes the host begin anew, at the latest when they are written to. The search that
         // notices it is refused, and can be repeated.
-        folder.write("0.txt", &format!("common page{page}"));
+        folder.write("0.txt", format!("common page{page}"));
         let uri = format!("search:///?q=page{page}");
         let began = Instant::now();
         loop {
