@@ -36,8 +36,11 @@ pub(crate) fn ripgrep(set: &JudgedSet) -> Vec<Ranking> {
     let rank = |query: &str| {
         let mut command = Command::new(&program);
         command.args(["--count-matches", "--ignore-case", "--fixed-strings", "--no-config"]).current_dir(folder.path());
-        words(query).for_each(|word| drop(command.args(["--regexp", word])));
-        let output = command.arg(".").output().expect("ripgrep starts: `cargo xtask debian` unpacks it");
+        let output = command
+            .args(words(query).flat_map(|word| ["--regexp", word]))
+            .arg(".")
+            .output()
+            .expect("ripgrep starts: `cargo xtask debian` unpacks it");
         let text = String::from_utf8(output.stdout).expect("counts are text");
         let count = |line: &str| {
             let (path, count) = line.rsplit_once(':')?;

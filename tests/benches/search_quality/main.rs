@@ -4,8 +4,8 @@
 //!
 //! | texts | queries | judged by |
 //! |---|---|---|
-//! | Debian's Japanese manual pages without their NAME lines | the NAME line | the page that it is from |
-//! | Debian's English manual pages | what the NAME line of the Japanese translation says | the original |
+//! | Debian's Japanese manual pages without their section NAME | the description in that section | the page that it is from |
+//! | Debian's English manual pages | the description of the Japanese translation | the original |
 //! | the Lee corpus: 50 short news in English | each of them | people, who rated the similarity of each pair |
 //!
 //! | ranking | |

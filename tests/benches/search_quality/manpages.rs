@@ -24,12 +24,19 @@ struct Page {
     text: String,
 }
 
-/// Japanese pages: the NAME line finds its page.
+impl Page {
+    /// What the section NAME says without the name, by which the page would be found too easily; none if that is English.
+    fn japanese_description(&self) -> Option<String> {
+        let (_, description) = self.name.split_once(" - ")?;
+        (!description.is_ascii()).then(|| description.to_owned())
+    }
+}
+
+/// Japanese pages: the description in the NAME line finds its page.
 pub(crate) fn known_items() -> JudgedSet {
     let pages = read_pages(&target("debian/usr/share/man/ja"), &SECTIONS);
-    let japanese = pages.into_values().filter(|page| !page.name.is_ascii());
-    let items = japanese.map(|page| (page.name, page.text)).collect();
-    JudgedSet::known_items("Japanese manual pages, by their NAME lines", items)
+    let items = pages.into_values().filter_map(|page| Some((page.japanese_description()?, page.text))).collect();
+    JudgedSet::known_items("Japanese manual pages, by their descriptions", items)
 }
 
 /// English pages: the description in the NAME line of the Japanese translation finds the original.
@@ -38,8 +45,7 @@ pub(crate) fn originals() -> JudgedSet {
     let mut items = Vec::new();
     for (name, page) in read_pages(&target("debian/usr/share/man"), &DEVELOPERS_SECTIONS) {
         let Some(translation) = translations.remove(&name) else { continue };
-        let description = translation.name.split_once(" - ").map(|(_, description)| description.to_owned());
-        items.extend(description.filter(|text| !text.is_ascii()).map(|text| (text, page.text)));
+        items.extend(translation.japanese_description().map(|text| (text, page.text)));
     }
     JudgedSet::known_items("English manual pages, by Japanese descriptions", items)
 }

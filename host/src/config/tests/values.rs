@@ -17,6 +17,24 @@ fn path(relative: &str) -> PathBuf {
 }
 
 #[test]
+fn the_section_of_embeddings_is_read_whole() {
+    let config = valid("everything.toml");
+    let embeddings = config.search.unwrap().embeddings.unwrap();
+    assert_eq!(embeddings.url.as_str(), "https://embeddings.example.com/v1/embeddings");
+    assert_eq!(embeddings.key.unwrap().expose().as_str(), "from a variable");
+    assert_eq!((embeddings.model.as_str(), embeddings.dimensions.get(), embeddings.shorten), ("small", 256, true));
+    assert!(embeddings.queries && embeddings.ca.is_some());
+    assert_eq!([embeddings.query_prefix, embeddings.passage_prefix], ["query: ", "passage: "]);
+    let input_types = [embeddings.query_input_type, embeddings.passage_input_type];
+    assert_eq!(input_types.map(Option::unwrap), ["query", "passage"]);
+    assert_eq!([embeddings.tokens.to_string(), embeddings.query_rate.to_string()], ["200000/h", "5/s"]);
+    assert_eq!((embeddings.batch.get(), embeddings.passages.get()), (16, 8));
+    let times = (embeddings.timeout.duration(), embeddings.query_timeout.duration());
+    assert_eq!(times, (Duration::from_secs(60), Duration::from_millis(200)));
+    assert!(config.plugins[0].search.as_ref().unwrap().embeddings);
+}
+
+#[test]
 fn a_minimal_plugin_has_every_default() {
     let config = valid("minimal.toml");
     assert_eq!(config.server, Server::default());

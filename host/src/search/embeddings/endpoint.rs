@@ -238,13 +238,16 @@ mod tests {
             (format!("{one},{one},{one}"), EndpointError::Count { expected: 2, found: 3 }),
             (format!(r#"{one},{{"embedding":[1]}}"#), EndpointError::Dimensions { expected: 2, found: 1 }),
             (format!(r#"{one},{{"embedding":[0,0]}}"#), EndpointError::NoDirection),
-            (format!(r#"{one},{{"embedding":[1e39,0]}}"#), EndpointError::NoDirection),
             (format!(r#"{one},{{"index":0,"embedding":[1,0]}}"#), EndpointError::Index(0)),
             (format!(r#"{one},{{"index":2,"embedding":[1,0]}}"#), EndpointError::Index(2)),
         ] {
             assert_eq!(parsed(&format!(r#"{{"data":[{data}]}}"#)), Err(error), "{data}");
         }
-        for syntax in ["", "{}", "[]", r#"{"data":[{"embedding":[NaN,0]}]}"#, r#"{"data":[{"embedding":[null,0]}]}"#] {
+        for number in ["NaN", "null", "1e39", "1e999", "\"1\""] {
+            let answer = format!(r#"{{"data":[{one},{{"embedding":[{number},0]}}]}}"#);
+            assert!(matches!(parsed(&answer), Err(EndpointError::Syntax(_))), "{number}");
+        }
+        for syntax in ["", "{}", "[]", "{\"data\":{}}"] {
             assert!(matches!(parsed(syntax), Err(EndpointError::Syntax(_))), "{syntax}");
         }
     }
