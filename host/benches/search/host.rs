@@ -114,7 +114,6 @@ impl Searched {
         config.search = Some(search);
         let mut limits = Limits::default();
         limits.rate = "1000000/s".parse().expect("it is in range");
-        limits.listing_items = "1000000".parse().expect("it is in range");
         let mut settings = PluginSearch::default();
         settings.reads = "1000000/s".parse().expect("it is in range");
         settings.max_bytes = "16GiB".parse().expect("it is in range");
