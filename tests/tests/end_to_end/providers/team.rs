@@ -61,6 +61,10 @@ async fn the_example_for_teams_serves_every_provider_to_each_client_by_its_rules
     if root.join(".git").is_dir() {
         assert!(read(&mut agent, "git://project/log/HEAD?limit=1").await.is_some());
         assert_eq!(read(&mut agent, "git://project/blob/HEAD/examples/team/config/shop.toml").await, None);
+        for uri in ["git://project/commit/HEAD", "git://project/diff/HEAD..HEAD"] {
+            assert!(read(&mut developer, uri).await.is_some(), "{uri}");
+            assert_eq!(read(&mut agent, uri).await, None, "{uri} shows changes of every file");
+        }
     }
     server.end().await;
 }
