@@ -51,6 +51,7 @@ const NOT_EXPRESSIBLE: &[(&str, &[&str])] = &[
             "guest_path_twice",
             "http_bodies_without_body",
             "http_limits_of_bodies",
+            "http_oauth_without_tls",
             "http_origin_twice",
             "overlapping_mounts",
             "same_mount_twice",

@@ -67,8 +67,8 @@ pub(super) fn filter(text: &str) -> Result<Targets, String> {
             None => targets.with_default(level(part)?),
         })
     })?;
-    let is_loop = targets.default_level() == Some(LevelFilter::TRACE) && !text.contains("notify");
-    Ok(if is_loop { targets.with_target("notify", LevelFilter::DEBUG) } else { targets })
+    let logs_events = targets.default_level() == Some(LevelFilter::TRACE) && !text.contains("notify");
+    Ok(if logs_events { targets.with_target("notify", LevelFilter::DEBUG) } else { targets })
 }
 
 fn level(name: &str) -> Result<LevelFilter, String> {

@@ -16,7 +16,10 @@
 //!
 //! # Guarantees
 //!
-//! - The text of a plugin is sent only if its config says so, and a query only if `queries` says so.
+//! - The text of a plugin is sent only if its config says so, and a query only if `queries` says so. What the index has and the
+//!   present config of this host does not include is not sent, and after a reload nothing of a plugin that may not be sent any more:
+//!   a request with its text is cancelled.
+//! - What the endpoint answers is not quoted in the log: it may repeat the request.
 //! - Text that has not changed is not sent again: a vector is found by the digest of its text.
 //! - Without an answer of the endpoint, searches have the lexical results, after `query-timeout` at most.
 
@@ -42,9 +45,27 @@ use self::nearest::NearestQuery;
 use self::query_vectors::QueryVectors;
 use self::vector_store::VectorSpace;
 use super::index::Index;
+use super::source::SearchSource;
 use super::status::SourceState;
 use super::store::SourceId;
 use crate::config::search::{Embeddings, Search};
+use crate::uri::Mount;
+
+/// A plugin whose text is sent.
+#[derive(Clone)]
+pub(super) struct EmbeddedSource {
+    pub(super) mount: Mount,
+    pub(super) source: Arc<SearchSource>,
+    pub(super) state: Arc<SourceState>,
+}
+
+impl EmbeddedSource {
+    /// Whether a document is sent, by its path: the index may have others of the source, if it is older than the config, or another
+    /// host shares it.
+    fn includes(&self, path: &str) -> bool {
+        self.source.uri(&self.mount, path).is_some()
+    }
+}
 
 /// The embeddings of a host. Dropping it stops the task.
 pub(super) struct EmbeddingService {
@@ -52,7 +73,7 @@ pub(super) struct EmbeddingService {
     queries: QueryVectors,
     space: VectorSpace,
     /// The plugins whose text is sent.
-    sources: watch::Sender<Vec<Arc<SourceState>>>,
+    sources: watch::Sender<Vec<EmbeddedSource>>,
     /// The size of all vectors of the space, in bytes, when it was last counted.
     size: watch::Receiver<u64>,
     _task: AbortOnDropHandle<()>,
@@ -83,10 +104,12 @@ impl EmbeddingService {
             && self.queries.are_kept(search.saved.iter().map(|saved| saved.query.as_str()))
     }
 
-    /// Sets the plugins whose text is sent.
-    pub(super) fn set_sources(&self, sources: Vec<Arc<SourceState>>) {
+    /// Sets the plugins whose text is sent. If they are others than before, a request with text is cancelled.
+    pub(super) fn set_sources(&self, sources: Vec<EmbeddedSource>) {
         self.sources.send_if_modified(|old| {
-            let is_same = old.len() == sources.len() && old.iter().zip(&sources).all(|(a, b)| Arc::ptr_eq(a, b));
+            // A plugin that has changed has another state.
+            let is_kept = |(old, new): (&EmbeddedSource, &EmbeddedSource)| Arc::ptr_eq(&old.state, &new.state);
+            let is_same = old.len() == sources.len() && old.iter().zip(&sources).all(is_kept);
             *old = sources;
             !is_same
         });
@@ -94,7 +117,8 @@ impl EmbeddingService {
 
     /// The vector of a query and where it is looked up; none if the query is not sent, or there is no answer in time.
     pub(super) async fn query(&self, query: &str) -> Option<NearestQuery> {
-        let sources: Vec<SourceId> = self.sources.borrow().iter().filter_map(|source| *source.id.lock()).collect();
+        let sources: Vec<SourceId> =
+            self.sources.borrow().iter().filter_map(|source| *source.state.id.lock()).collect();
         if sources.is_empty() {
             return None;
         }

@@ -11,8 +11,8 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::context::{self, Candidate, ContextPassage, ContextRequest, ContextSelection, estimate_tokens};
 use super::database::IndexError;
-use super::embeddings::EmbeddingService;
 use super::embeddings::nearest::NearestQuery;
+use super::embeddings::{EmbeddedSource, EmbeddingService};
 use super::index::Index;
 use super::indexer::Indexer;
 use super::lookup::{self, Conditions, Found, Lookup};
@@ -95,16 +95,29 @@ impl State {
     /// Computes embeddings as the config says, of the plugins that say so.
     fn switch_embeddings(&mut self, index: &Arc<Index>, search: Option<&Search>) {
         let Some(search) = search.filter(|search| search.embeddings.is_some()) else {
-            self.embeddings = None;
+            self.stop_embeddings();
             return;
         };
-        let kept = self.embeddings.take().filter(|embeddings| embeddings.is_of(search));
-        let embeddings = kept.or_else(|| EmbeddingService::start(index, search).map(Arc::new));
-        let is_sent =
-            |source: &&RunningSource| source.plugin.search_source().is_some_and(|it| it.settings().embeddings);
-        let sent = self.sources.values().filter(is_sent).map(|source| source.state.clone()).collect();
-        embeddings.iter().for_each(|embeddings| embeddings.set_sources(Vec::clone(&sent)));
-        self.embeddings = embeddings;
+        if self.embeddings.as_ref().is_some_and(|embeddings| !embeddings.is_of(search)) {
+            self.stop_embeddings();
+        }
+        if self.embeddings.is_none() {
+            self.embeddings = EmbeddingService::start(index, search).map(Arc::new);
+        }
+        let sent = |(mount, running): (&Mount, &RunningSource)| {
+            let source = running.plugin.search_source().filter(|source| source.settings().embeddings)?.clone();
+            Some(EmbeddedSource { mount: mount.clone(), source, state: running.state.clone() })
+        };
+        if let Some(embeddings) = &self.embeddings {
+            embeddings.set_sources(self.sources.iter().filter_map(sent).collect());
+        }
+    }
+
+    /// Sends no more text, even if a query that waits for its vector still holds the service.
+    fn stop_embeddings(&mut self) {
+        if let Some(embeddings) = self.embeddings.take() {
+            embeddings.set_sources(Vec::new());
+        }
     }
 }
 
@@ -126,8 +139,7 @@ struct SearchedSource {
 impl SearchedSource {
     /// The URI of a document; none if the config does not include it any more, and the index still has it.
     fn uri(&self, path: &str) -> Option<String> {
-        let uri = [self.mount.as_str(), path].concat();
-        self.plugin.search_source()?.includes(&uri).then_some(uri)
+        self.plugin.search_source()?.uri(&self.mount, path)
     }
 }
 
@@ -164,7 +176,7 @@ impl SearchService {
         }
         state.not_loaded = not_loaded;
         if searched.is_empty() && state.not_loaded.is_empty() {
-            state.embeddings = None;
+            state.stop_embeddings();
             return;
         }
         let Some(index) = self.open(&mut state) else { return };
@@ -182,7 +194,7 @@ impl SearchService {
     pub(crate) fn shutdown(&self) {
         let mut state = self.state.lock();
         state.sources.clear();
-        state.embeddings = None;
+        state.stop_embeddings();
     }
 
     fn open(&self, state: &mut State) -> Option<Arc<Index>> {

@@ -10,6 +10,7 @@ use crate::config::search::PluginSearch;
 use crate::private_dir::{self, SECRET_LEN};
 use crate::provider::NativePlugin;
 use crate::resource::Resource;
+use crate::uri::Mount;
 
 /// The kinds of MIME types whose content is not read unless the config names them.
 const BINARY_KINDS: [&str; 4] = ["image/", "audio/", "video/", "font/"];
@@ -68,6 +69,13 @@ impl SearchSource {
         let PluginSearch { include, exclude, .. } = &self.settings;
         (include.is_empty() || include.iter().any(|glob| glob.matches(uri)))
             && !exclude.iter().any(|glob| glob.matches(uri))
+    }
+
+    /// The URI of a document; none if the config does not include it, and the index has it: it may be older, or shared with
+    /// another host.
+    pub(super) fn uri(&self, mount: &Mount, path: &str) -> Option<String> {
+        let uri = [mount.as_str(), path].concat();
+        self.includes(&uri).then_some(uri)
     }
 
     /// Whether the content of a resource is read, by what is known of it.

@@ -17,6 +17,10 @@ use std::ops::Range;
 /// The maximum number of headings by which a text is divided. With more, it is one section.
 const MAX_HEADINGS: usize = 5000;
 
+/// The maximum amount of markup in a text that is divided by its headings. With more, it is one section. The parser keeps a tree
+/// of the whole text in memory: up to three nodes of 32 bytes for each piece of markup, and twice that while it grows.
+const MAX_MARKUP: usize = 100_000;
+
 /// The maximum length of the text of a heading, in characters.
 const MAX_HEADING: usize = 200;
 
@@ -93,9 +97,28 @@ impl Section {
     }
 }
 
+/// Returns an upper bound of the amount of markup: ends of lines, and bytes that can begin or end anything else.
+fn markup(text: &str) -> usize {
+    let mut before = b'\n';
+    let is_markup = |byte: &u8| {
+        let before = std::mem::replace(&mut before, *byte);
+        match byte {
+            b'\r' | b'*' | b'_' | b'`' | b'[' | b']' | b'!' | b'<' | b'&' | b'\\' | b'|' => true,
+            b'\n' => before != b'\r',
+            b'-' | b'+' | b'>' => !before.is_ascii_alphanumeric(),
+            b'.' | b')' => before.is_ascii_digit(),
+            _ => false,
+        }
+    };
+    text.bytes().filter(is_markup).count()
+}
+
 /// Returns the sections of a Markdown text. The first begins at 0.
 fn sections(text: &str) -> Vec<Section> {
     let mut sections = vec![Section::preamble()];
+    if markup(text) > MAX_MARKUP {
+        return sections;
+    }
     let mut heading: Option<Section> = None;
     let mut depth: usize = 0;
     for (event, range) in Parser::new_ext(text, Options::ENABLE_TABLES).into_offset_iter() {
@@ -303,6 +326,19 @@ mod tests {
         let text = "# a\n".repeat(100_000);
         let chunks = chunks(&text, true, Sizes { chunk: 4000, overlap: 200 });
         assert!(chunks.len() < 1000, "{}", chunks.len());
+    }
+
+    #[test]
+    fn a_text_of_too_much_markup_is_not_parsed() {
+        let sizes = Sizes { chunk: 4000, overlap: 200 };
+        let is_parsed = |line: &str, count: usize| {
+            let text = format!("# A\n\n{}", line.repeat(count));
+            chunks(&text, true, sizes).iter().any(|chunk| chunk.headings == ["A"])
+        };
+        for line in ["*a* ", "> a\n", "- - ", "1. 1) ", "a\r", "|a", "[a](b) ", "<a&b\\c", "`a` ", "_a_ "] {
+            assert!(is_parsed(line, 1000) && !is_parsed(line, 200_000), "{line:?}");
+        }
+        assert!(is_parsed("a long text, 1.5 lines, that is well-known (as such); and plain. ", 60_000));
     }
 
     proptest! {

@@ -15,7 +15,8 @@ pub(crate) fn list(title: &str, entries: &[Entry], up: &str) -> String {
             text.push_str(&format!(", in {}", inline(folder)));
         }
         if !entry.path.starts_with("folder/") {
-            text.push_str(&format!(", {}", entry.mime_type.as_deref().unwrap_or("a file")));
+            // The owner of a file chooses its type.
+            text.push_str(&format!(", {}", inline(entry.mime_type.as_deref().unwrap_or("a file"))));
         }
         if let Some(time) = &entry.last_modified {
             text.push_str(&format!(", {}", inline(time.as_str())));
@@ -43,9 +44,9 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_is_no_markup() {
-        let entries = [Entry::new("file/a", "x").title("a](http://h)\n# *b*").mime_type("text/plain")];
+    fn a_name_or_a_type_is_no_markup() {
+        let entries = [Entry::new("file/a", "x").title("a](http://h)\n# *b*").mime_type("text/plain\r\n# *c*")];
         let text = list("All", &entries, "../");
-        assert_eq!(text, "# All\n\n- [a\\](http://h) # \\*b\\*](../file/a), text/plain\n");
+        assert_eq!(text, "# All\n\n- [a\\](http://h) # \\*b\\*](../file/a), text/plain  # \\*c\\*\n");
     }
 }

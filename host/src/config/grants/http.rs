@@ -14,7 +14,7 @@
 //! | key in addition to `origin` | meaning |
 //! |---|---|
 //! | `headers-from` | headers that the host adds to each request to that origin, from a [variable or a file](super::super::Secret). The provider never sees them, and headers of the same names that it sends are dropped |
-//! | `oauth` | a source of access tokens, which the host adds as `Authorization: Bearer …`: the key of a service account, a refresh token, or client credentials ([`OAuth`]) |
+//! | `oauth` | a source of access tokens, which the host adds as `Authorization: Bearer …`: the key of a service account, a refresh token, or client credentials ([`OAuth`]). Only for `https`, and for `http` to `localhost` or a loopback address |
 //! | `ca` | a PEM file of certificate authorities that are trusted for the origin, in addition to those of the machine. Only for `https` |
 //!
 //! **Grammar.** `("https" | "http") "://" ["*."] host [":" port]`. Scheme and host are converted to lower case; an
@@ -211,8 +211,19 @@ impl HttpGrant {
             let help = "remove `ca`, or write the origin with `https://`";
             table.report_error(format!("`{origin}` is plain HTTP, which has no certificates"), help);
         }
+        if table.has("oauth") && is_readable_in_transit(&origin) {
+            let message = format!("access tokens would be sent to `{origin}` without encryption");
+            let help = "write `https://`; `http://` is for `localhost` and loopback addresses";
+            table.report(Diagnostic::new(message, help).at(table.entry_span("origin")));
+        }
         Some(Self { origin, headers, oauth, ca })
     }
+}
+
+/// Returns whether requests leave this machine in plain text. No wildcard stands for this machine only.
+fn is_readable_in_transit(pattern: &OriginPattern) -> bool {
+    let is_loopback = || pattern.to_string().parse::<Origin>().is_ok_and(|origin| origin.host().is_loopback());
+    pattern.scheme() == Scheme::Http && !is_loopback()
 }
 
 impl FromNode for HttpGrant {
@@ -346,6 +357,23 @@ mod tests {
             assert_eq!(error.to_string(), "the origin `https://docs.rs` is granted twice");
         }
         assert_eq!(grants.iter().count(), 4);
+    }
+
+    #[test]
+    fn plain_text_is_readable_in_transit_unless_it_stays_on_this_machine() {
+        for (pattern, is_readable) in [
+            ("http://docs.rs", true),
+            ("http://*.example.com", true),
+            ("http://*.example.localhost", true),
+            ("http://10.0.0.7", true),
+            ("http://127.0.0.1:8080", false),
+            ("http://[::1]", false),
+            ("http://localhost", false),
+            ("https://docs.rs", false),
+            ("https://*.example.com", false),
+        ] {
+            assert_eq!(is_readable_in_transit(&pattern.parse().unwrap()), is_readable, "{pattern}");
+        }
     }
 
     #[test]

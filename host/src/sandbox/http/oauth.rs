@@ -7,7 +7,7 @@
 //! | event | mechanism |
 //! |---|---|
 //! | several requests need a token | one of them requests it, and the others wait for it (a mutex) |
-//! | a token is valid for an instant only, or has expired when it arrives | it is used for [`MIN_USE`], so that the requests after it cause no flood of requests to the token server |
+//! | a token is valid for an instant only | it is used for [`MIN_USE`], so that it causes no request to the token server for each request |
 //! | the call that requests a token ends | the request for the token goes on, on a task of its own, so that a token server that is slower than the calls still serves the next one |
 //! | the token server fails or refuses | the cached token is used until its expiry; then requests fail at once, without being sent, until a backoff is over, which grows up to [`MAX_BACKOFF`] |
 //! | the origin answers 401 | the cached token is replaced, at most once in [`MIN_REPLACEMENT_INTERVAL`] |
@@ -43,7 +43,7 @@ use crate::net::Origin;
 const MIN_REPLACEMENT_INTERVAL: Duration = Duration::from_secs(5);
 /// A token is used until this time before its expiry, or until a fifth of its lifetime is left if that is shorter.
 const EXPIRY_MARGIN: Duration = Duration::from_secs(60);
-/// The minimum time for which a token is used, from when it was requested or, if that took longer, for those who waited for it.
+/// The minimum time for which a token is used after it has arrived, whatever its lifetime.
 const MIN_USE: Duration = Duration::from_secs(1);
 /// The maximum backoff after failures of the token server, and the maximum `Retry-After` that is honored.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
@@ -190,11 +190,12 @@ impl AccessTokens {
                 {
                     cache.refresh_token = answer.refresh_token;
                 }
-                let after = |time| requested_at.checked_add(time).unwrap_or(requested_at);
+                let after = |instant: Instant, time| instant.checked_add(time).unwrap_or(instant);
+                let min_use = after(Instant::now(), MIN_USE);
                 cache.current = Some(CachedToken {
                     authorization: answer.authorization.clone(),
-                    usable_until: after(usable_time(answer.lifetime)),
-                    expires_at: after(answer.lifetime),
+                    usable_until: after(requested_at, usable_time(answer.lifetime)).max(min_use),
+                    expires_at: after(requested_at, answer.lifetime),
                 });
                 Ok(AccessToken { authorization: answer.authorization, is_cached: false })
             }

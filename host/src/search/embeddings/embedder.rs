@@ -4,18 +4,24 @@
 //! batches, and stores them. There is one request at a time. The next pass begins when the index has changed, after a pause of
 //! [`PAUSE_FACTOR`] times the last one.
 //!
+//! A pass, and its request, ends at once when the plugins whose text is sent are others: what the config does not permit any more
+//! does not leave. Each page of documents is filtered by the config of its plugin right before it is sent.
+//!
+//! Vectors that could not be stored, or whose document lacks others, are kept until the next page: a text that was answered is not
+//! sent again because the disk is full, another request failed, or the pass was ended.
+//!
 //! | bound | mechanism |
 //! |---|---|
 //! | cost | `tokens`: before a request there is a wait until its estimated tokens are within the rate |
 //! | time | `timeout` of a request; back-off after failures, or the time that the endpoint says (`Retry-After`) |
 //! | memory | the passages and vectors of a batch |
-//! | the index | `search.max-size`: without room nothing is sent |
+//! | the index | `search.max-size`: without room nothing is sent; while the disk is full, at most one page |
 //!
 //! A text that the endpoint rejects (400, 413, 422) does not keep the others from being sent: a batch that is rejected is sent
 //! again document by document, and a document that is rejected alone is left out until it changes, or the host is started
 //! again.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,7 +31,9 @@ use governor::{DefaultDirectRateLimiter, RateLimiter};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
+use super::EmbeddedSource;
 use super::endpoint::{Endpoint, EndpointError, InputForm};
+use super::vector::Vector;
 use super::vector_store::{self, DocumentId, PassageSelection, PendingDocument, PendingPage, VectorSpace};
 use crate::config::search::Embeddings;
 use crate::log_target;
@@ -33,7 +41,6 @@ use crate::plugin::Backoff;
 use crate::search::context::estimate_tokens;
 use crate::search::database::IndexError;
 use crate::search::index::Index;
-use crate::search::status::SourceState;
 use crate::search::store::{self, SourceId};
 use crate::search::walk::now_millis;
 use crate::throttle::Throttle;
@@ -82,6 +89,8 @@ pub(super) struct Embedder {
     max_tokens: NonZeroU32,
     backoff: Backoff,
     failure_log: Throttle,
+    /// The vectors of the last page that are not in the index, by the digest of the text.
+    unstored: HashMap<Vec<u8>, Vector>,
     /// The documents that are left out.
     rejected: HashSet<DocumentId>,
     /// When the space was last marked as used.
@@ -105,25 +114,36 @@ impl Embedder {
             max_tokens: settings.tokens.count(),
             backoff: Backoff::default(),
             failure_log: Throttle::new(WARN_INTERVAL),
+            unstored: HashMap::new(),
             rejected: HashSet::new(),
             used: None,
         }
     }
 
     /// Computes vectors until it is dropped. Publishes the size of all vectors after each pass.
-    pub(super) async fn run(mut self, mut sources: watch::Receiver<Vec<Arc<SourceState>>>, size: watch::Sender<u64>) {
+    pub(super) async fn run(mut self, mut sources: watch::Receiver<Vec<EmbeddedSource>>, size: watch::Sender<u64>) {
         loop {
             let (changes, began) = (self.index.change_count(), Instant::now());
             let current = sources.borrow_and_update().clone();
             // None while one of them is being opened.
-            let ids: Option<Vec<_>> = current.iter().map(|source| *source.id.lock()).collect();
+            let ids: Option<Vec<_>> = current.iter().map(|source| *source.state.id.lock()).collect();
             let Some(ids) = ids else {
                 sleep(INTERVAL).await;
                 continue;
             };
             let opened: Vec<_> = current.iter().zip(ids).collect();
-            match self.pass(&opened).await {
+            let ended = tokio::select! {
+                biased;
+                changed = sources.changed() => match changed {
+                    Ok(()) => continue,
+                    // The service is gone.
+                    Err(_) => return,
+                },
+                ended = self.pass(&opened) => ended,
+            };
+            match ended {
                 Ok(bytes) => {
+                    self.backoff = Backoff::default();
                     size.send_replace(bytes);
                     sleep(began.elapsed().saturating_mul(PAUSE_FACTOR).min(MAX_PAUSE)).await;
                     while self.index.change_count() == changes
@@ -147,23 +167,21 @@ impl Embedder {
     }
 
     /// Computes the vectors that are missing. Returns the size of all of them in bytes.
-    async fn pass(&mut self, sources: &[(&Arc<SourceState>, SourceId)]) -> Result<u64, PassError> {
+    async fn pass(&mut self, sources: &[(&EmbeddedSource, SourceId)]) -> Result<u64, PassError> {
         if sources.is_empty() {
             return Ok(0);
         }
         self.use_space().await?;
         let space = self.space;
-        for (state, source) in sources {
+        for &(source, id) in sources {
             let mut after = Some(i64::MIN);
             while let Some(last) = after {
-                let PendingPage { documents, next } = self.find_pending(*source, last).await?;
+                let PendingPage { documents, next } = self.find_pending(source, id, last).await?;
                 self.embed(documents).await?;
                 after = next;
             }
-            let source = *source;
-            let counting = self.index.write(move |connection| vector_store::count(connection, source, space));
-            let count = counting.await?;
-            state.status.send_modify(|status| status.embedded = count);
+            let count = self.index.write(move |connection| vector_store::count(connection, id, space)).await?;
+            source.state.status.send_modify(|status| status.embedded = count);
         }
         Ok(self.index.write(move |connection| vector_store::size(connection, space)).await?)
     }
@@ -180,11 +198,12 @@ impl Embedder {
         Ok(())
     }
 
-    /// The next documents that are not embedded.
-    async fn find_pending(&self, source: SourceId, after: i64) -> Result<PendingPage, PassError> {
-        let (space, batch, selection) = (self.space, self.batch, self.selection.clone());
+    /// The next documents that are not embedded, of those that the config includes.
+    async fn find_pending(&self, source: &EmbeddedSource, id: SourceId, after: i64) -> Result<PendingPage, PassError> {
+        let (space, batch, selection, source) = (self.space, self.batch, self.selection.clone(), source.clone());
         let finding = self.index.write(move |connection| {
-            let page = vector_store::find_pending(connection, source, space, after, batch, &selection)?;
+            let is_included = |path: &str| source.includes(path);
+            let page = vector_store::find_pending(connection, id, space, after, batch, &selection, is_included)?;
             Ok((page, store::used_bytes(connection)?))
         });
         let (page, used) = finding.await?;
@@ -203,6 +222,7 @@ impl Embedder {
         if documents.is_empty() {
             return Ok(());
         }
+        self.reuse_unstored(&mut documents);
         let requested = match self.request(&mut documents).await {
             Err(error) if error.is_rejection() => self.request_one_by_one(&mut documents).await,
             result => result,
@@ -210,9 +230,24 @@ impl Embedder {
         let space = self.space;
         let stored = self.index.write(move |connection| vector_store::put(connection, space, &documents)).await?;
         if stored > 0 {
+            self.backoff = Backoff::default();
             self.index.mark_changed();
         }
-        Ok(requested?)
+        requested?;
+        self.unstored.clear();
+        Ok(())
+    }
+
+    /// Gives passages the vectors that were not stored, and forgets the others of these.
+    fn reuse_unstored(&mut self, documents: &mut [PendingDocument]) {
+        let unstored = std::mem::take(&mut self.unstored);
+        let passages = documents.iter_mut().flat_map(|document| &mut document.passages);
+        for passage in passages.filter(|passage| passage.vector.is_none()) {
+            if let Some(vector) = unstored.get(&passage.digest) {
+                passage.vector = Some(vector.clone());
+                self.unstored.insert(passage.digest.clone(), vector.clone());
+            }
+        }
     }
 
     /// Requests the vectors that documents lack. A text that several have is sent once.
@@ -225,8 +260,8 @@ impl Embedder {
             let texts: Vec<_> = batch.iter().filter_map(|group| Some(group.first()?.text.clone())).collect();
             self.wait_for_tokens(&texts).await;
             let vectors = self.endpoint.embed(&texts, &self.form).await?;
-            self.backoff = Backoff::default();
             for (group, vector) in batch.iter_mut().zip(vectors) {
+                self.unstored.extend(group.first().map(|passage| (passage.digest.clone(), vector.clone())));
                 group.iter_mut().for_each(|passage| passage.vector = Some(vector.clone()));
             }
         }

@@ -10,6 +10,7 @@ use http_body_util::Full;
 use hyper::header::{AUTHORIZATION, CONTENT_TYPE, HeaderValue};
 use hyper::{Method, Request, StatusCode};
 use serde::{Deserialize, Serialize};
+use serde_json::error::Category;
 use zeroize::Zeroizing;
 
 use super::vector::Vector;
@@ -29,9 +30,16 @@ pub(super) enum EndpointError {
     /// There is no answer, or it is not a success.
     #[error("{}{}", .0, advice(.0))]
     Exchange(#[from] ExchangeError),
-    /// The answer is not an object with `data`, a list of embeddings.
-    #[error("the answer is not a list of embeddings: {0}")]
-    Syntax(String),
+    /// The answer is not an object with `data`, a list of embeddings. It is not quoted: it may repeat the request, with the key.
+    #[error("the answer is not a list of embeddings: {problem} at line {line}, column {column}")]
+    Syntax {
+        /// What it has there.
+        problem: &'static str,
+        /// The line, from 1.
+        line: usize,
+        /// The column, from 1.
+        column: usize,
+    },
     /// The answer has another number of vectors.
     #[error("the answer has {found} vectors for {expected} texts")]
     Count {
@@ -57,6 +65,15 @@ pub(super) enum EndpointError {
 }
 
 impl EndpointError {
+    fn syntax(error: &serde_json::Error) -> Self {
+        let problem = match error.classify() {
+            Category::Syntax => "a syntax error",
+            Category::Data => "a value of another type, or a member that is missing",
+            Category::Eof | Category::Io => "its end",
+        };
+        Self::Syntax { problem, line: error.line(), column: error.column() }
+    }
+
     /// Whether the endpoint rejects what was sent, not everything: another text may be accepted.
     pub(super) fn is_rejection(&self) -> bool {
         let rejections = [StatusCode::BAD_REQUEST, StatusCode::PAYLOAD_TOO_LARGE, StatusCode::UNPROCESSABLE_ENTITY];
@@ -193,8 +210,7 @@ impl Endpoint {
 
 /// The vectors of an answer.
 fn parse(answer: &Bytes, expected: usize, dimensions: usize) -> Result<Vec<Vector>, EndpointError> {
-    let ResponseBody { data } =
-        serde_json::from_slice(answer).map_err(|error| EndpointError::Syntax(error.to_string()))?;
+    let ResponseBody { data } = serde_json::from_slice(answer).map_err(|error| EndpointError::syntax(&error))?;
     if data.len() != expected {
         return Err(EndpointError::Count { expected, found: data.len() });
     }
@@ -245,10 +261,26 @@ mod tests {
         }
         for number in ["NaN", "null", "1e39", "1e999", "\"1\""] {
             let answer = format!(r#"{{"data":[{one},{{"embedding":[{number},0]}}]}}"#);
-            assert!(matches!(parsed(&answer), Err(EndpointError::Syntax(_))), "{number}");
+            assert!(matches!(parsed(&answer), Err(EndpointError::Syntax { .. })), "{number}");
         }
         for syntax in ["", "{}", "[]", "{\"data\":{}}"] {
-            assert!(matches!(parsed(syntax), Err(EndpointError::Syntax(_))), "{syntax}");
+            assert!(matches!(parsed(syntax), Err(EndpointError::Syntax { .. })), "{syntax}");
+        }
+    }
+
+    #[test]
+    fn an_answer_is_not_quoted() {
+        let secret = "Bearer sk-hunter2";
+        for answer in [
+            format!(r#"{{"data":[{{"index":"{secret}","embedding":[]}}]}}"#),
+            format!(r#"{{"data":"{secret}"}}"#),
+            format!(r#"{{"data":[{{"embedding":["{secret}"]}}]}}"#),
+            format!(r#""{secret}""#),
+            secret.to_owned(),
+        ] {
+            let error = parsed(&answer).unwrap_err().to_string();
+            assert!(error.starts_with("the answer is not a list of embeddings: a "), "{error}");
+            assert!(error.contains(" at line 1, column ") && !error.contains("hunter2"), "{error}");
         }
     }
 

@@ -1,22 +1,36 @@
-//! Vectors in an index: which are stored, which are found, and for whom.
+//! Vectors in an index: which are stored, which are found, and for whom. The task that computes them: what it sends.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use axum::Router;
+use axum::routing::post;
+use parking_lot::Mutex;
 use rusqlite::Connection;
+use serde_json::{Value, json};
 use tempfile::TempDir;
+use tokio::net::TcpListener;
+use tokio::sync::watch;
+use tokio::time::{sleep, timeout};
+use tokio_util::task::AbortOnDropHandle;
 
+use super::EmbeddedSource;
+use super::embedder::Embedder;
+use super::endpoint::Endpoint;
 use super::nearest::{MAX_NEAREST, NearestQuery};
 use super::vector::Vector;
 use super::vector_store::{self, PassageSelection, PendingPage, VectorSpace};
-use crate::config::search::Embeddings;
+use crate::config::Plugin;
+use crate::config::search::{Embeddings, PluginSearch};
 use crate::resource::Resource;
 use crate::search::database::IndexError;
 use crate::search::document::{Document, DocumentEntry};
 use crate::search::index::Index;
 use crate::search::lookup::{Conditions, Found, Lookup};
 use crate::search::query::Query;
+use crate::search::source::SearchSource;
 use crate::search::space::Space;
+use crate::search::status::SourceState;
 use crate::search::store::{self, Bounds, Change, SourceId};
 use crate::uri::Mount;
 
@@ -70,7 +84,7 @@ impl Fixture {
     async fn pending(&self, space: VectorSpace) -> PendingPage {
         let selection = PassageSelection { prefix: "> ".to_owned(), max_passages: 2 };
         self.write(move |connection, source| {
-            vector_store::find_pending(connection, source, space, i64::MIN, 1000, &selection)
+            vector_store::find_pending(connection, source, space, i64::MIN, 1000, &selection, |_| true)
         })
         .await
     }
@@ -185,4 +199,138 @@ async fn vectors_are_removed_with_their_document_and_with_their_space() {
         fixture.write(move |connection, _| vector_store::use_space(connection, space, now, now - 1)).await;
     }
     assert_eq!((size(own).await, size(other).await), (one, 0));
+}
+
+/// The longest time that a test waits.
+const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// An endpoint on loopback that records what it gets. Its vectors are all the same.
+struct StubEndpoint {
+    settings: Embeddings,
+    texts: Arc<Mutex<Vec<String>>>,
+    /// Whether it keeps requests waiting.
+    hangs: watch::Sender<bool>,
+    _task: AbortOnDropHandle<()>,
+}
+
+/// The task, while it runs.
+struct RunningEmbedder {
+    sources: watch::Sender<Vec<EmbeddedSource>>,
+    size: watch::Receiver<u64>,
+    _task: AbortOnDropHandle<()>,
+}
+
+impl StubEndpoint {
+    /// Starts it. A request has one text.
+    async fn start() -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}/v1/embeddings", listener.local_addr().unwrap());
+        let mut settings = Embeddings::new(url.parse().unwrap(), "small", 2.try_into().unwrap());
+        settings.batch = 1.try_into().unwrap();
+        let (texts, hangs) = (Arc::<Mutex<Vec<String>>>::default(), watch::Sender::new(false));
+        let (recorded, waiting) = (texts.clone(), hangs.subscribe());
+        let answer = move |body: String| {
+            let (recorded, mut waiting) = (recorded.clone(), waiting.clone());
+            async move {
+                let request: Value = serde_json::from_str(&body).unwrap();
+                recorded.lock().push(request["input"][0].as_str().unwrap().to_owned());
+                // It fails at the end of the test.
+                drop(waiting.wait_for(|hangs| !*hangs).await);
+                json!({ "data": [{ "embedding": [1, 0] }] }).to_string()
+            }
+        };
+        let router = Router::new().route("/v1/embeddings", post(answer));
+        let task = tokio::spawn(async move { axum::serve(listener, router).await.unwrap() });
+        Self { settings, texts, hangs, _task: AbortOnDropHandle::new(task) }
+    }
+
+    /// The texts that it got, sorted.
+    fn texts(&self) -> Vec<String> {
+        let mut texts = self.texts.lock().clone();
+        texts.sort();
+        texts
+    }
+
+    async fn wait_for_a_text(&self) {
+        let waiting = async {
+            while self.texts.lock().is_empty() {
+                sleep(Duration::from_millis(10)).await;
+            }
+        };
+        timeout(TIMEOUT, waiting).await.unwrap();
+    }
+}
+
+impl RunningEmbedder {
+    /// Starts the task for the source of an index.
+    fn start(fixture: &Fixture, endpoint: &StubEndpoint, source: EmbeddedSource) -> Self {
+        let settings = &endpoint.settings;
+        let (sources, size) = (watch::Sender::new(vec![source]), watch::Sender::new(0));
+        let (client, space) = (Arc::new(Endpoint::new(settings)), VectorSpace::of(settings));
+        let embedder = Embedder::new(settings, client, fixture.index.clone(), space);
+        let receiver = size.subscribe();
+        let task = tokio::spawn(embedder.run(sources.subscribe(), size));
+        Self { sources, size: receiver, _task: AbortOnDropHandle::new(task) }
+    }
+
+    /// Waits until a pass has ended, and there are vectors.
+    async fn wait_until_stored(&mut self) {
+        drop(timeout(TIMEOUT, self.size.wait_for(|size| *size > 0)).await.unwrap().unwrap());
+    }
+}
+
+impl Fixture {
+    /// The source, as a config has it that excludes `hidden/`.
+    fn embedded_source(&self) -> EmbeddedSource {
+        let mount: Mount = "a:///".parse().unwrap();
+        let mut plugin = Plugin::new("a".parse().unwrap(), "a.wasm", mount.clone());
+        let exclude = vec!["a:///hidden/**".parse().unwrap()];
+        plugin.search = Some(PluginSearch { exclude, embeddings: true, ..PluginSearch::default() });
+        let state = SourceState::new("a");
+        *state.id.lock() = Some(self.source);
+        EmbeddedSource { mount, source: Arc::new(SearchSource::of_component(&plugin).unwrap()), state }
+    }
+}
+
+#[tokio::test]
+async fn what_the_index_has_and_the_config_does_not_include_is_not_sent() {
+    let (fixture, endpoint) = (Fixture::start().await, StubEndpoint::start().await);
+    let hidden = (0..200).map(|number| document(&format!("hidden/{number}"), &format!("secret {number}")));
+    fixture.apply(hidden.chain([document("a", "at 10")]).collect()).await;
+    let mut embedder = RunningEmbedder::start(&fixture, &endpoint, fixture.embedded_source());
+    embedder.wait_until_stored().await;
+    assert_eq!(endpoint.texts(), ["at 10"]);
+}
+
+#[tokio::test]
+async fn nothing_is_sent_of_a_source_that_is_withdrawn_meanwhile() {
+    let (fixture, endpoint) = (Fixture::start().await, StubEndpoint::start().await);
+    fixture.apply(vec![document("a", "at 10"), document("b", "at 20")]).await;
+    endpoint.hangs.send_replace(true);
+    let mut embedder = RunningEmbedder::start(&fixture, &endpoint, fixture.embedded_source());
+    endpoint.wait_for_a_text().await;
+    embedder.sources.send_replace(Vec::new());
+    endpoint.hangs.send_replace(false);
+    sleep(Duration::from_secs(1)).await;
+    assert_eq!(endpoint.texts().len(), 1, "{:?}", endpoint.texts());
+
+    embedder.sources.send_replace(vec![fixture.embedded_source()]);
+    embedder.wait_until_stored().await;
+    let texts = endpoint.texts();
+    assert!(texts.contains(&"at 10".to_owned()) && texts.contains(&"at 20".to_owned()), "{texts:?}");
+}
+
+#[tokio::test]
+async fn a_text_whose_vector_cannot_be_stored_is_not_sent_again() {
+    let (fixture, endpoint) = (Fixture::start().await, StubEndpoint::start().await);
+    fixture.apply(vec![document("a", "at 10"), document("b", "at 20")]).await;
+    let fail = "CREATE TRIGGER refuse BEFORE INSERT ON vectors BEGIN SELECT RAISE(FAIL, 'refused'); END";
+    fixture.write(move |connection, _| Ok(connection.execute_batch(fail)?)).await;
+    let mut embedder = RunningEmbedder::start(&fixture, &endpoint, fixture.embedded_source());
+    endpoint.wait_for_a_text().await;
+    // Until it was tried again, about a second later.
+    sleep(Duration::from_secs(2)).await;
+    fixture.write(|connection, _| Ok(connection.execute_batch("DROP TRIGGER refuse")?)).await;
+    embedder.wait_until_stored().await;
+    assert_eq!(endpoint.texts(), ["at 10", "at 20"]);
 }

@@ -40,7 +40,7 @@ const DIGEST_LEN: usize = 16;
 const OVERHEAD: usize = 128;
 /// The number of vectors that one transaction removes.
 const REMOVAL_BATCH: usize = 1000;
-/// The number of documents of which the passages are read at a time.
+/// The number of documents that are looked at at a time.
 const MAX_DOCUMENTS: usize = 64;
 
 /// Everything that the vectors of a document depend on but its text: the endpoint, the model, and what is sent.
@@ -114,7 +114,8 @@ impl PassageSelection {
     }
 }
 
-/// Returns the next documents of a source that are not embedded, with at least `min_passages`, if there are so many.
+/// Returns the next documents of a source that are not embedded and whose paths are included, with at least `min_passages`, if there
+/// are so many.
 pub(super) fn find_pending(
     connection: &Connection,
     source: SourceId,
@@ -122,22 +123,26 @@ pub(super) fn find_pending(
     after: i64,
     min_passages: usize,
     selection: &PassageSelection,
+    is_included: impl Fn(&str) -> bool,
 ) -> Result<PendingPage, IndexError> {
     let mut statement = connection.prepare_cached(
-        "SELECT d.id, t.entry_hash, t.text_hash, t.entry ->> 'title' FROM documents d JOIN details t ON t.document = d.id
+        "SELECT d.id, t.entry_hash, t.text_hash, t.entry ->> 'title', d.path FROM documents d JOIN details t ON t.document = d.id
          WHERE d.source = ?1 AND d.id > ?3
            AND NOT EXISTS (SELECT 1 FROM embedded e WHERE e.document = d.id AND e.space = ?2)
          ORDER BY d.id LIMIT ?4",
     )?;
     let mut rows = statement.query(params![source.0, space.0, after, MAX_DOCUMENTS])?;
-    let (mut page, mut passages) = (PendingPage::default(), 0_usize);
+    let (mut page, mut passages, mut count) = (PendingPage::default(), 0_usize, 0_usize);
     while let Some(row) = rows.next()? {
         let id = DocumentId { document: row.get(0)?, entry_hash: row.get(1)?, text_hash: row.get(2)? };
-        let title: Option<String> = row.get(3)?;
-        let document = pending_document(connection, id, space, title.as_deref(), selection)?;
-        passages = passages.saturating_add(document.passages.len());
-        page.documents.push(document);
-        page.next = Some(id.document).filter(|_| passages >= min_passages || page.documents.len() >= MAX_DOCUMENTS);
+        if is_included(row.get_ref(4)?.as_str().map_err(rusqlite::Error::from)?) {
+            let title: Option<String> = row.get(3)?;
+            let document = pending_document(connection, id, space, title.as_deref(), selection)?;
+            passages = passages.saturating_add(document.passages.len());
+            page.documents.push(document);
+        }
+        count = count.saturating_add(1);
+        page.next = Some(id.document).filter(|_| passages >= min_passages || count >= MAX_DOCUMENTS);
         if page.next.is_some() {
             break;
         }

@@ -1,10 +1,13 @@
 //! Access tokens of HTTP grants: the host gets them from a token server, and the guest sees neither them nor the credentials.
 
+use std::time::Duration;
+
 use mcp_host_tests::{
     CertificateAuthority, ConfigFile, Folder, MockOrigin, Plugin, Reply, StdioServer, TokenServer, WrittenConfig,
     fixture, run,
 };
 use serde_json::{Value, json};
+use tokio::time::sleep;
 use toml::Table;
 
 /// The guest that requests from web servers, at `fetch://web/`, with a grant of that origin and its tokens.
@@ -94,6 +97,8 @@ async fn a_token_is_used_as_long_as_its_lifetime_says() {
     for number in 1..=3 {
         assert_eq!(get(&server, &api.url("/")).await["body"], "welcome");
         assert_eq!(tokens.issued(), number);
+        // The time for which any token is used.
+        sleep(Duration::from_millis(1100)).await;
     }
     tokens.set_lifetime(3600);
     for _ in 0..3 {
@@ -184,6 +189,30 @@ async fn a_token_server_that_hangs_costs_a_request_no_more_than_its_time() {
     }
     server.end().await;
     assert_eq!((tokens.origin().request_count("/token"), api.requests().len()), (1, 0));
+}
+
+#[tokio::test]
+async fn a_token_server_that_hangs_is_not_taken_for_the_origin() {
+    let (tokens, api) = (TokenServer::start().await, MockOrigin::http().await);
+    tokens.origin().serve("/token", Reply::silent());
+    let server = StdioServer::start(&config(&api, tokens.client_credentials())).await;
+    assert_eq!(get(&server, &api.url("/")).await, no_token());
+    server.log_line("the token server did not answer within 5 s").await;
+    server.end().await;
+    assert_eq!(api.requests().len(), 0);
+}
+
+#[tokio::test]
+async fn a_flood_of_requests_causes_no_flood_of_requests_for_tokens_that_expire_at_once() {
+    let (tokens, api) = (TokenServer::start().await, MockOrigin::http().await);
+    tokens.protect(&api, "/", "welcome");
+    tokens.set_lifetime(0);
+    let limits = [("concurrency", 32.into()), ("rate", "100000/m".into())];
+    let server = StdioServer::start(&config_with_limits(&api, tokens.client_credentials(), limits)).await;
+    let answers = fetch(&server, "many", &api.url("/"), "&count=20").await;
+    assert!(answers.as_array().unwrap().iter().all(|answer| answer["body"] == "welcome"), "{answers}");
+    server.end().await;
+    assert!(tokens.issued() < 10, "one a second, however slow the machine: {}", tokens.issued());
 }
 
 #[tokio::test]

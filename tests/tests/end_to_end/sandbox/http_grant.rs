@@ -304,7 +304,7 @@ async fn what_would_show_or_bend_a_request_is_not_sent() {
     let origin = MockOrigin::http().await;
     origin.serve("/", Reply::ok("text/plain", ""));
     let server = StdioServer::start(&config(fetch_plugin().origin(&origin.origin()))).await;
-    for method in ["TRACE", "CONNECT"] {
+    for method in ["TRACE", "CONNECT", "trace", "Trace", "connect"] {
         let answer = run_fetch(&server, "get", &origin.url("/"), &format!("&method={method}")).await;
         assert_eq!(answer, error_json("HttpRequestMethodInvalid"), "{method}");
     }

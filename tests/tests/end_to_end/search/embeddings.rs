@@ -103,6 +103,66 @@ async fn only_what_the_config_says_is_sent() {
 }
 
 #[tokio::test]
+async fn nothing_is_sent_of_a_plugin_after_a_reload_that_withdraws_it() {
+    let (endpoint, folder) = (EmbeddingEndpoint::start().await, Folder::with_files(TEXTS));
+    let other = Folder::with_files([("o.md", "The hound sleeps.\n")]);
+    endpoint.answer_with(Reply::silent());
+    // One text at a time, whose request would take longer than the test.
+    let mut settings = endpoint.settings();
+    settings.insert("batch".to_owned(), 1.into());
+    settings.insert("timeout".to_owned(), "300s".into());
+    let with = |plugin: Plugin| {
+        let other = Plugin::files("o", other.path()).embedded();
+        ConfigFile::new().plugin(plugin).plugin(other).search("embeddings", settings.clone())
+    };
+    let config = with(Plugin::files("f", folder.path()).embedded()).write();
+    let mut wire = start(&config).await;
+    endpoint.origin().wait_for_requests(1).await;
+    endpoint.recover();
+    config.replace(with(Plugin::files("f", folder.path()).searched()));
+    wait_until_first(&mut wire, "dog", "files://o/o.md").await;
+    // Also nothing of a later change.
+    folder.write("a.md", "The automobile is green.\n");
+    wait_until_found(&mut wire, "%22green%22", 1).await;
+    folder.write("b.md", "The hound is green.\n");
+    wait_until_found(&mut wire, "%22green%22", 2).await;
+    let of_plugin = |text: &String| TEXTS.iter().any(|(_, sent)| sent == text) || text.ends_with("is green.\n");
+    let sent = endpoint.texts();
+    assert_eq!(sent.iter().filter(|text| of_plugin(text)).count(), 1, "{sent:?}");
+    wire.end().await;
+}
+
+#[tokio::test]
+async fn what_another_host_has_indexed_and_the_config_excludes_is_not_sent() {
+    let (endpoint, folder) = (EmbeddingEndpoint::start().await, Folder::with_files(TEXTS));
+    folder.write("hid/h.md", "The first secret.\n");
+    let config = ConfigFile::new().plugin(Plugin::files("f", folder.path()).searched()).write();
+    let mut other = start(&config).await;
+    wait_until_found(&mut other, "secret", 1).await;
+
+    let exclude = toml::Value::Array(vec!["files://f/hid/**".into()]);
+    let keys = [("embeddings".to_owned(), true.into()), ("exclude".to_owned(), exclude)];
+    let plugin = Plugin::files("f", folder.path()).set("search", toml::Table::from_iter(keys));
+    let excluding = ConfigFile::new().plugin(plugin).search("embeddings", endpoint.settings()).write();
+    // With the state directory of the other host.
+    let [text, own_dir, other_dir] = [
+        fs::read_to_string(excluding.path()).unwrap(),
+        excluding.dir().to_str().unwrap().to_owned(),
+        config.dir().to_str().unwrap().to_owned(),
+    ];
+    fs::write(excluding.path(), text.replace(&own_dir, &other_dir)).unwrap();
+    let mut wire = start(&excluding).await;
+    wait_until_first(&mut wire, "car", "files://f/a.md").await;
+    folder.write("hid/h.md", "The second secret.\n");
+    wait_until_found(&mut other, "second", 1).await;
+    folder.write("c.md", "Espresso.\n");
+    wait_until_first(&mut wire, "coffee", "files://f/c.md").await;
+    assert!(!endpoint.texts().iter().any(|text| text.contains("secret")), "{:?}", endpoint.texts());
+    wire.end().await;
+    other.end().await;
+}
+
+#[tokio::test]
 async fn a_text_that_has_not_changed_is_not_sent_again() {
     let endpoint = EmbeddingEndpoint::start().await;
     let paragraph = |topic: &str| format!("{}\n\n", format!("The {topic} is here. ").repeat(60));
@@ -132,6 +192,9 @@ async fn a_text_that_has_not_changed_is_not_sent_again() {
     wire.end().await;
 }
 
+/// A part of an answer, which the log has not.
+const QUOTED: &str = "Bearer sk-hunter2";
+
 /// A fault of an endpoint, and a part of what the log says about it.
 fn faults() -> Vec<(&'static str, Reply, &'static str)> {
     let vectors = |data: Value| Reply::ok("application/json", json!({ "data": data }).to_string());
@@ -150,6 +213,7 @@ fn faults() -> Vec<(&'static str, Reply, &'static str)> {
         ("has too many vectors", vectors(json!([vector(dimensions), vector(dimensions)])), "2 vectors for 1 texts"),
         ("has no numbers", Reply::ok("application/json", nan), "is not a list of embeddings"),
         ("is no endpoint", Reply::ok("text/html", "<html>"), "is not a list of embeddings"),
+        ("repeats the request", vectors(json!([{ "index": QUOTED, "embedding": [] }])), "is not a list of embeddings"),
     ]
 }
 
@@ -173,6 +237,7 @@ async fn is_lexical_until_it_is_repaired(name: &str, fault: Reply, message: &str
     }
     let log = wire.log();
     assert!(log.matches("the results are lexical").count() <= 1, "{name}: {log}");
+    assert!(!log.contains(QUOTED), "{name}: {log}");
     endpoint.recover();
     wait_until_first(&mut wire, "car", "files://f/a.md").await;
     wire.end().await;

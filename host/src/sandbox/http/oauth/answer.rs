@@ -120,10 +120,18 @@ mod tests {
 
     #[test]
     fn a_token_has_a_lifetime_within_bounds() {
-        for (expires_in, lifetime) in
-            [(json!(3599), 3599), (json!("3599"), 3599), (json!(0), 0), (json!(null), 600), (json!(u64::MAX), 86_400),
-            (json!(3600.0), 3600), (json!(1e3), 1000), (json!("3600.0"), 3600), (json!(1e300), 86_400), (json!(-0.0), 0)]
-        {
+        for (expires_in, lifetime) in [
+            (json!(3599), 3599),
+            (json!("3599"), 3599),
+            (json!(0), 0),
+            (json!(null), 600),
+            (json!(u64::MAX), 86_400),
+            (json!(3600.0), 3600),
+            (json!(1e3), 1000),
+            (json!("3600.0"), 3600),
+            (json!(1e300), 86_400),
+            (json!(-0.0), 0),
+        ] {
             let answer =
                 ok(&json!({ "access_token": "ya29.a", "token_type": "Bearer", "expires_in": expires_in })).unwrap();
             assert_eq!(

@@ -124,6 +124,26 @@ async fn a_token_is_replaced_shortly_before_it_expires() {
 }
 
 #[tokio::test]
+async fn a_token_that_has_expired_when_it_arrives_causes_no_request_for_each_request() {
+    let server = TokenServer::start(false, |number| issued(&format!("t{number}"), 0)).await;
+    let tokens = server.tokens();
+    let arrived = Instant::now();
+    let all = join_all((0..20).map(|_| tokens.token())).await;
+    assert!(all.iter().all(|token| text(token) == "Bearer t1"));
+    assert_eq!(server.request_count(), 1);
+    let usable_until = tokens.cache.lock().await.current.as_ref().unwrap().usable_until;
+    assert!(usable_until >= arrived + MIN_USE);
+    tokens.cache.lock().await.current.as_mut().unwrap().usable_until = Instant::now();
+    assert_eq!((text(&tokens.token().await), server.request_count()), ("Bearer t2", 2));
+}
+
+#[test]
+fn a_token_server_that_hangs_takes_less_than_the_time_of_a_request() {
+    let default = crate::config::limits::HttpLimits::default().timeout.duration();
+    assert!(endpoint::TIMEOUT < default, "{default:?}");
+}
+
+#[tokio::test]
 async fn a_rejected_token_is_replaced_once_in_a_while() {
     let server = TokenServer::start(false, |number| issued(&format!("t{number}"), 3600)).await;
     let tokens = server.tokens();

@@ -1,5 +1,7 @@
 //! Changes of PostgreSQL that `NOTIFY` tells of: a subscriber learns of them long before the watch interval is over.
 
+use std::sync::Arc;
+
 use mcp_host_tests::{Plugin, Postgresql, RawStdio, Revision, wait_until};
 
 use super::{SHOP, config};
@@ -24,6 +26,20 @@ fn listeners(shop: &Postgresql) -> usize {
     shop.sql(count).trim().parse().unwrap()
 }
 
+/// A view that takes a while to be read, and the share of the time for which it is, as samples tell.
+const SLOW: &str = "
+    CREATE VIEW slow AS SELECT 1 AS id FROM pg_sleep(0.2);
+    GRANT SELECT ON slow TO reader;
+    CREATE UNLOGGED TABLE samples (reads bool);
+";
+const SLOW_ROWS: &str = "db://shop/public/slow/rows";
+const SAMPLE: &str = "
+    SELECT pg_notify('Shop \"changed\"', '');
+    INSERT INTO samples SELECT EXISTS (SELECT 1 FROM pg_stat_activity
+        WHERE usename = 'reader' AND state <> 'idle' AND query NOT LIKE 'LISTEN %');
+    SELECT pg_sleep(0.02);
+";
+
 async fn assert_updated(wire: &mut RawStdio) {
     let changed = wire.notification("notifications/resources/updated").await;
     assert_eq!(changed["params"]["uri"], ROWS);
@@ -45,6 +61,20 @@ async fn a_subscriber_is_told_at_once_what_was_notified() {
     assert_updated(&mut wire).await;
     wire.end().await;
     wait_until("the host listens no more", || listeners(&shop) == 0).await;
+}
+
+#[tokio::test]
+async fn whoever_notifies_without_end_causes_reads_for_a_fifth_of_the_time() {
+    let shop = Arc::new(Postgresql::start(&format!("{SHOP}{SLOW}")));
+    let mut wire = RawStdio::start(&listening(&shop), Revision::V_2025_11_25).await;
+    wire.subscribe(SLOW_ROWS).await;
+    wait_until("the host listens", || listeners(&shop) == 1).await;
+    // Each statement is a transaction of its own, so each notification is sent at once.
+    let notifying = shop.clone();
+    tokio::task::spawn_blocking(move || notifying.load(&SAMPLE.repeat(200))).await.unwrap();
+    let samples = shop.sql("SELECT avg(reads::int) > 0.01, avg(reads::int) < 0.3, avg(reads::int) FROM samples");
+    assert!(samples.starts_with("t|t|"), "{samples}");
+    wire.end().await;
 }
 
 #[tokio::test]
