@@ -34,7 +34,9 @@ async fn changes_are_followed_while_the_rest_waits_for_its_budget_of_reads() {
     let mut settings = PluginSearch::default();
     settings.reads = "1/s".parse().unwrap();
     let host = start_indexing(&texts, Some(settings), dir.path(), Vec::new()).await;
-    wait_until_found(&host, "fox", &["texts:///a", "texts:///b"]).await;
+    assert_eq!(found(&host, "fox").await, ["texts:///a", "texts:///b"], "the other host has read them");
+    // From here on the plugin is watched.
+    wait_until_status(&host, |status| status.documents > 2).await;
     texts.set("a", None);
     texts.set("b", Some("a lazy cat"));
     wait_until_found(&host, "fox", &[]).await;

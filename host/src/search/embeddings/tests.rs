@@ -133,7 +133,7 @@ async fn the_nearest_documents_are_found_that_pass_the_filter() {
     while !fixture.pending(fixture.space).await.documents.is_empty() {
         fixture.embed(fixture.space).await;
     }
-    assert_eq!(fixture.nearest(80.0).await, ["b", "a", "c"], "however many others are nearer");
+    assert_eq!(fixture.nearest(70.0).await, ["b", "a", "c"], "however many others are nearer");
     assert_eq!(fixture.nearest(180.0).await, ["c", "b", "a"]);
 }
 
