@@ -60,6 +60,7 @@ impl SearchStatus {
     }
 
     /// The status of a plugin by what the index has of it.
+    #[cfg(feature = "cli")]
     pub(super) fn stored(plugin: String, size: SourceSize, report: Report) -> Self {
         let SourceSize { documents, bytes, without_text } = size;
         let Report { is_complete, omitted, failed, error } = report;
