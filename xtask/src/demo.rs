@@ -21,7 +21,10 @@ use crate::plugins::Plugins;
 use crate::progress::Progress;
 use crate::workspace::Workspace;
 
-/// The address in `examples/demo.toml`.
+/// The config, in the repository.
+const CONFIG: &str = "examples/demo.toml";
+
+/// The address in it.
 const ADDRESS: &str = "127.0.0.1:8321";
 
 /// An ephemeral port on loopback.
@@ -54,8 +57,10 @@ impl Demo {
             progress.print(lack);
         }
 
+        compile(&programs, workspace, progress);
+
         let mut serve = Command::new(&programs.host);
-        serve.args(["serve", "--config", "examples/demo.toml", "--http", &self.address(progress)?]);
+        serve.args(["serve", "--config", CONFIG, "--http", &self.address(progress)?]);
         serve.current_dir(workspace.root());
         progress.print(&format!("\n$ {} {}", workspace.display(&programs.host), arguments(&serve)));
         let mut host = Host::start(serve)?;
@@ -112,6 +117,16 @@ fn build(workspace: &Workspace, progress: &Progress) -> Result<Programs> {
     let programs = Programs { host: program(&artifacts, "mcp-host")?, client: program(&artifacts, "smoke_client")? };
     step.done(&format!("built {}", workspace.display(&programs.host)));
     Ok(programs)
+}
+
+/// Has the host compile the components into its cache: a client that connects earlier is told to try again.
+fn compile(programs: &Programs, workspace: &Workspace, progress: &Progress) {
+    let step = progress.step("compiling the components");
+    let mut check = Command::new(&programs.host);
+    check.args(["check", "--config", CONFIG]).current_dir(workspace.root());
+    // What is wrong with a plugin is in the log of the server that starts next.
+    let _ = cargo::capture(&mut check);
+    step.done("compiled the components");
 }
 
 fn program(artifacts: &[Artifact], name: &str) -> Result<PathBuf> {
