@@ -1,6 +1,7 @@
 //! The provider `config`, beside an application with the same layers: dynaconf, which merges files of each format and the
 //! environment, and prints the outcome.
 
+use std::fs;
 use std::process::Command;
 
 use mcp_host_tests::{ConfigFile, Folder, Plugin, RawStdio, Revision, StdioServer, client_program};
@@ -162,7 +163,9 @@ async fn a_subscriber_of_the_effective_configuration_hears_of_what_is_effective(
     let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
     wire.subscribe("config://c/effective?pointer=/x").await;
     wire.subscribe("config://c/file/a.toml").await;
-    folder.write("a.toml", "x = 10\n");
+    // By a rename: a file that is truncated and then written is empty for a moment.
+    let edited = Folder::with_files([("a.toml", "x = 10\n")]);
+    fs::rename(edited.path().join("a.toml"), folder.path().join("a.toml")).unwrap();
     let update = wire.notification("notifications/resources/updated").await;
     assert_eq!(update["params"]["uri"], "config://c/file/a.toml", "the value of `b.toml` is above it");
     folder.write("b.toml", "x = 20\n");
