@@ -2,8 +2,8 @@
 
 use std::io::Read;
 
-use mcp_host_tests::{ConfigFile, Folder, HttpServer, Plugin, Revision, WrittenConfig, request};
-use reqwest::header::{ACCEPT_ENCODING, CONTENT_ENCODING};
+use mcp_host_tests::{ConfigFile, Folder, HttpServer, Plugin, Revision, WrittenConfig, fixture, request};
+use reqwest::header::{ACCEPT_ENCODING, CONTENT_ENCODING, CONTENT_LENGTH};
 use serde_json::{Value, json};
 
 const LARGE: &str = "a line of a text that is long enough to be worth it\n";
@@ -83,6 +83,33 @@ async fn an_answer_of_several_chunks_is_compressed_to_its_end() {
         let mut answer = Vec::new();
         brotli_decompressor::BrotliDecompress(&mut &compressed[..], &mut answer).unwrap();
         assert_eq!(text(&answer), LARGE.repeat(HUGE));
+    }
+    server.end().await;
+}
+
+#[tokio::test]
+async fn the_length_of_a_cached_answer_is_told_unless_it_is_compressed() {
+    let sizes = Plugin::new("s", &fixture("sizes"), "sizes://s/").config("ttl", 3600);
+    let config = ConfigFile::new().plugin(sizes).allow_all().write();
+    let server = HttpServer::start(&config).await;
+    for size in [1 << 10, 64 << 10, 1 << 20] {
+        for (round, accepted) in [("first", "identity"), ("cached", "identity"), ("cached", "gzip")] {
+            let uri = format!("sizes://s/text/{size}");
+            let mut client = server.raw_client(Revision::V_2026_07_28).await;
+            let request =
+                client.request_builder("resources/read", json!({ "uri": uri })).header(ACCEPT_ENCODING, accepted);
+            let response = request.send().await.unwrap();
+            let told = response.headers().get(CONTENT_LENGTH).map(|value| value.to_str().unwrap().parse().unwrap());
+            let body = response.bytes().await.unwrap();
+            match (round, accepted) {
+                (_, "gzip") => assert_eq!(told, None, "{size}"),
+                ("cached", _) => {
+                    assert_eq!(told, Some(body.len()), "{size}");
+                    assert_eq!(text(&body).len(), size);
+                }
+                _ => assert!(told.is_none_or(|told| told == body.len()), "{size}"),
+            }
+        }
     }
     server.end().await;
 }
