@@ -6,6 +6,7 @@
 mod bindings;
 mod cache;
 mod call_origin;
+mod code_key;
 mod compilations;
 mod compiler;
 mod component_file;
@@ -21,6 +22,7 @@ mod imports;
 pub(crate) mod instance;
 pub(crate) mod instance_permits;
 pub(crate) mod loader;
+mod pending_code;
 pub(crate) mod pool;
 mod progress;
 pub(crate) mod shares;

@@ -11,6 +11,7 @@
 mod directories;
 mod event_source;
 mod files;
+mod links;
 
 pub(crate) use self::directories::DirectoryWatcher;
 #[cfg(feature = "cli")]

@@ -2,7 +2,8 @@
 //!
 //! The MCP server and the command line are two of its users; an application that embeds the host is another. A request goes
 //! straight down (its URI is parsed and routed to a plugin, access is decided, the plugin's provider is called in its sandbox)
-//! and straight back. No request waits here for a lock or in a queue.
+//! and straight back. No request waits here for a lock or in a queue, but for a plugin that is still being loaded (module
+//! `loading`).
 //!
 //! A [`Host::reload`] replaces what is served, and so does a plugin that finishes loading in the background. Each request
 //! works with the *generation* of its start.
@@ -16,6 +17,7 @@
 //! | `search`, `search_resources`, `context_resources`, `parameters` | search and context, for one principal; the mounts `search:` and `context:` |
 //! | `audit` | records of requests: the audit log, and events of the access log |
 //! | `generation`, `generation_store`, `background_loader`, `reload`, `config_watcher` | what is served, and what replaces it |
+//! | `loading` | requests for plugins that are still being loaded |
 //! | `lifecycle` | graceful shutdown |
 //! | `hint` | lookups for hints of the command line |
 
@@ -35,6 +37,7 @@ mod generation_store;
 #[cfg(feature = "cli")]
 mod hint;
 mod lifecycle;
+mod loading;
 #[cfg(feature = "search")]
 mod parameters;
 mod reload;
@@ -59,6 +62,7 @@ use self::background_loader::BackgroundLoader;
 use self::generation::Generation;
 use self::generation_store::GenerationStore;
 use self::lifecycle::RequestTracker;
+use self::loading::LoadWaits;
 use self::resolve::{not_found_if_empty, route_error};
 #[cfg(any(feature = "http", feature = "stdio"))]
 use crate::access::rate::RequestRates;
@@ -100,6 +104,8 @@ pub struct Host {
     generation_store: Arc<GenerationStore>,
     /// Loads plugins until it is dropped.
     background_loader: BackgroundLoader,
+    /// Bounds requests that wait for a plugin to be loaded.
+    load_waits: LoadWaits,
     /// The number of reloads that have begun: only the last of them may replace plugins.
     latest_reload: watch::Sender<u64>,
     /// The requests in flight.
@@ -210,7 +216,7 @@ impl Host {
     pub async fn read(&self, principal: &Principal, uri: &str) -> Result<Vec<ResourceContents>, Error> {
         let facts = Facts::default();
         self.audited(principal, Operation::Read.name(), uri, &facts, async {
-            let now = self.generation.load_full();
+            let now = self.generation_for(principal, Operation::Read, uri, &facts).await;
             let target = now.resolve(principal, Operation::Read, uri, &facts)?;
             #[cfg(feature = "search")]
             if let Some(contents) = self.read_built_in(principal, &target, &facts).await {
@@ -236,7 +242,7 @@ impl Host {
     ) -> Result<ReadResponse, Error> {
         let facts = Facts::default();
         self.audited(principal, Operation::Read.name(), uri, &facts, async {
-            let now = self.generation.load_full();
+            let now = self.generation_for(principal, Operation::Read, uri, &facts).await;
             let target = now.resolve(principal, Operation::Read, uri, &facts)?;
             #[cfg(feature = "search")]
             if let Some(contents) = self.read_built_in(principal, &target, &facts).await {
@@ -288,7 +294,7 @@ impl Host {
     pub async fn metadata(&self, principal: &Principal, uri: &str) -> Result<Resource, Error> {
         let facts = Facts::default();
         self.audited(principal, Operation::Metadata.name(), uri, &facts, async {
-            let now = self.generation.load_full();
+            let now = self.generation_for(principal, Operation::Metadata, uri, &facts).await;
             now.resolve(principal, Operation::Metadata, uri, &facts)?.stat(uri).await
         })
         .await
@@ -401,159 +407,4 @@ impl fmt::Debug for Host {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::time::Duration;
-
-    use futures::StreamExt;
-    use tokio::time::timeout;
-
-    use super::*;
-    use crate::catalog::CursorKey;
-    use crate::config;
-    use crate::plugin::LoadError;
-
-    fn assert_send<T: Send>(_: T) {}
-    fn assert_send_sync<T: Send + Sync>() {}
-
-    #[test]
-    fn a_host_is_shared_between_threads() {
-        assert_send_sync::<Host>();
-        assert_send_sync::<Subscriber>();
-        assert_send_sync::<HostBuilder>();
-        assert_send_sync::<Error>();
-        assert_send_sync::<StartError>();
-        assert_send_sync::<ReloadError>();
-    }
-
-    /// Compiled only: a future that is not `Send` does not compile.
-    #[allow(dead_code, reason = "it is compiled, not called")]
-    fn every_future_can_be_spawned(host: &Host, who: &Principal, subscriber: &Subscriber, config: Config) {
-        let request = CompleteRequest {
-            template: "",
-            argument: Argument { name: String::new(), value: String::new() },
-            context: Vec::new(),
-        };
-        assert_send(Host::start(config.clone()));
-        assert_send(Host::builder(config.clone()).check());
-        assert_send(host.wait_until_loaded());
-        assert_send(host.list(who, ListRequest::default()));
-        assert_send(host.list_directory(who, "", None));
-        assert_send(host.list_all(who));
-        assert_send(host.templates(who, None));
-        assert_send(host.templates_all(who));
-        assert_send(host.read(who, ""));
-        assert_send(host.read_strict(who, ""));
-        assert_send(host.metadata(who, ""));
-        assert_send(host.complete(who, request));
-        assert_send(host.subscribe(subscriber, ""));
-        assert_send(host.maintain_subscriptions(subscriber, &[]));
-        assert_send(host.reload(config));
-        assert_send(host.shutdown(Duration::ZERO));
-        assert_send(subscriber.next());
-        assert_send(subscriber.updates());
-        assert_send(subscriber.listing_ready());
-    }
-
-    async fn empty_host(dir: &std::path::Path) -> Host {
-        let builder = Host::builder(Config::new()).cache_dir(dir.join("cache")).state_dir(dir.join("state"));
-        builder.start().await.unwrap()
-    }
-
-    #[tokio::test]
-    async fn after_a_shutdown_requests_are_rejected_and_streams_end() {
-        let dir = tempfile::tempdir().unwrap();
-        let host = empty_host(dir.path()).await;
-        let subscriber = host.subscriber(&Principal::LOCAL);
-        assert!(host.list(&Principal::LOCAL, ListRequest::default()).await.is_ok());
-        assert_eq!(host.list_all(&Principal::LOCAL).count().await, 0);
-        host.shutdown(Duration::from_secs(1)).await;
-        let rejected = host.list(&Principal::LOCAL, ListRequest::default()).await;
-        assert_eq!(rejected, Err(Error::ShuttingDown));
-        assert_eq!(host.list_all(&Principal::LOCAL).collect::<Vec<_>>().await, [Err(Error::ShuttingDown)]);
-        assert!(matches!(host.reload(Config::new()).await, Err(ReloadError::ShuttingDown)));
-        assert_eq!(subscriber.updates().next().await, None);
-        host.shutdown(Duration::ZERO).await;
-    }
-
-    #[tokio::test]
-    async fn without_a_server_a_line_of_the_audit_log_has_what_the_facade_knows() {
-        let dir = tempfile::tempdir().unwrap();
-        let file = dir.path().join("audit.jsonl");
-        let mut config = Config::new();
-        config.audit = Some(crate::config::audit::Audit::to_file(&file));
-        let builder = Host::builder(config).cache_dir(dir.path().join("cache")).state_dir(dir.path().join("state"));
-        let host = builder.start().await.unwrap();
-        host.read(&Principal::new("ada"), "a://b").await.unwrap_err();
-        host.shutdown(Duration::from_secs(60)).await;
-        let line: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
-        let mut names: Vec<_> = line.as_object().unwrap().keys().map(String::as_str).collect();
-        names.sort_unstable();
-        let known = ["duration_ms", "generation", "operation", "outcome", "principal", "sequence", "time", "uri"];
-        assert_eq!(names, known);
-        assert_eq!((&line["principal"], &line["outcome"]), (&"ada".into(), &"not found".into()));
-    }
-
-    #[tokio::test]
-    async fn a_host_that_is_dropped_ends_streams() {
-        let dir = tempfile::tempdir().unwrap();
-        let host = empty_host(dir.path()).await;
-        let subscriber = host.subscriber(&Principal::LOCAL);
-        drop(host);
-        let update = timeout(Duration::from_secs(20), subscriber.updates().next()).await;
-        assert_eq!(update, Ok(None));
-    }
-
-    #[tokio::test]
-    async fn a_plugin_that_was_being_loaded_when_the_host_was_shut_down_has_failed() {
-        let dir = tempfile::tempdir().unwrap();
-        let plugin = config::Plugin::new("a".parse().unwrap(), dir.path().join("a.wasm"), "a:///".parse().unwrap());
-        let builder = Host::builder(Config::new().plugin(plugin).unwrap());
-        let builder = builder.cache_dir(dir.path().join("cache")).state_dir(dir.path().join("state"));
-        // On this thread alone the task that loads it does not run before the first `await`.
-        let host = builder.start_loading().unwrap();
-        let waiting = host.wait_until_loaded();
-        let mut waiting = std::pin::pin!(waiting);
-        assert!(futures::poll!(waiting.as_mut()).is_pending());
-        host.shutdown(Duration::ZERO).await;
-        timeout(Duration::from_secs(20), waiting).await.unwrap();
-        let state = host.plugins().remove(0).state;
-        assert!(
-            matches!(&state, PluginState::LoadFailed(error) if matches!(**error, LoadError::Cancelled)),
-            "{state:?}"
-        );
-    }
-
-    #[tokio::test]
-    async fn a_shutdown_waits_for_requests_in_flight() {
-        for longest in [Duration::from_secs(60), Duration::MAX] {
-            let dir = tempfile::tempdir().unwrap();
-            let host = Arc::new(empty_host(dir.path()).await);
-            let (finish, finished) = tokio::sync::oneshot::channel::<()>();
-            let facts = Facts::default();
-            let request = host.audited(&Principal::LOCAL, "list", "", &facts, async {
-                finished.await.unwrap();
-                Ok(())
-            });
-            let mut request = std::pin::pin!(request);
-            assert!(futures::poll!(request.as_mut()).is_pending());
-            let mut shutdown = std::pin::pin!(host.shutdown(longest));
-            let ended = timeout(Duration::from_millis(20), shutdown.as_mut()).await;
-            assert!(ended.is_err(), "a request is in flight ({longest:?})");
-            finish.send(()).unwrap();
-            assert_eq!(request.await, Ok(()));
-            shutdown.await;
-        }
-    }
-
-    #[tokio::test]
-    async fn directories_and_key_of_the_builder_are_used() {
-        let dir = tempfile::tempdir().unwrap();
-        let host = empty_host(dir.path()).await;
-        assert!(dir.path().join("state/cursor.key").exists());
-        assert!(format!("{host:?}").starts_with("Host { generation: 1, plugins: []"));
-        let keyed = tempfile::tempdir().unwrap();
-        let builder = Host::builder(Config::new()).cache_dir(keyed.path().join("cache"));
-        builder.state_dir(keyed.path().join("state")).cursor_key(CursorKey::random()).start().await.unwrap();
-        assert!(!keyed.path().join("state/cursor.key").exists());
-    }
-}
+mod tests;

@@ -38,6 +38,8 @@ mod panics;
 mod requirements;
 #[cfg_attr(not(any(feature = "http", feature = "stdio")), allow(dead_code, reason = "only servers encode responses"))]
 mod response_cache;
+#[cfg(feature = "search")]
+mod search_source;
 mod slot;
 mod unvalidated;
 mod validation;
@@ -69,8 +71,6 @@ use crate::sandbox::dirs::OpenFileLimit;
 use crate::sandbox::guest_log::GuestLog;
 use crate::sandbox::http::TlsRoots;
 use crate::sandbox::memory::{MemoryBudget, Reclaim};
-#[cfg(feature = "search")]
-use crate::search::SearchSource;
 use crate::uri::{Mount, Path};
 
 #[cfg(any(feature = "http", feature = "stdio"))]
@@ -86,6 +86,8 @@ pub use self::needs::{
     NeedsError, SettingType,
 };
 pub use self::requirements::{Capability, GrantStatus, Requirement, Requirements};
+#[cfg(feature = "search")]
+pub(crate) use self::search_source::SearchSource;
 pub(crate) use self::slot::{NotLoaded, PluginSlot};
 pub(crate) use self::unvalidated::Unvalidated;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -377,12 +379,20 @@ impl Plugin {
         path: &Path,
         filter: impl FnMut(&ResourceContents) -> bool + Send + 'static,
     ) -> Result<Vec<ResourceContents>, Fault> {
+        self.read_as(CallOrigin::Client, path, filter).await
+    }
+
+    /// The same, as a call of a client or of an indexer.
+    pub(crate) async fn read_as(
+        &self,
+        origin: CallOrigin,
+        path: &Path,
+        filter: impl FnMut(&ResourceContents) -> bool + Send + 'static,
+    ) -> Result<Vec<ResourceContents>, Fault> {
         let path: Arc<str> = path.as_str().into();
         let function = Read { path: path.clone() };
-        self.call(CallOrigin::Client, function, |check, contents| async move {
-            check.contents(contents, &path, filter).await
-        })
-        .await
+        self.call(origin, function, |check, contents| async move { check.contents(contents, &path, filter).await })
+            .await
     }
 
     /// Returns a resource without its content.
@@ -453,10 +463,10 @@ impl Plugin {
         self.call_context.backend.sandbox().map(Sandbox::denied_buckets).unwrap_or_default()
     }
 
-    /// Returns why the database of its key-value buckets cannot be used, if it exists and is unusable. Creates none.
-    pub(crate) async fn check_stores(&self) -> Result<(), String> {
+    /// Returns which of its grants cannot be used, and why. Creates no database of buckets.
+    pub(crate) async fn check_grants(&self) -> Result<(), String> {
         match self.call_context.backend.sandbox() {
-            Some(sandbox) => sandbox.check_stores().await,
+            Some(sandbox) => sandbox.check_grants().await,
             None => Ok(()),
         }
     }

@@ -15,7 +15,7 @@
 //!
 //! Every function of this module blocks: call it on a thread that may block.
 
-use std::fs::{DirBuilder, File, Metadata};
+use std::fs::{DirBuilder, File, Metadata, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -30,6 +30,9 @@ use tempfile::NamedTempFile;
 
 /// The length of a secret in bytes.
 pub(crate) const SECRET_LEN: usize = 32;
+
+/// The attempts to lock a file that others rename or remove at the same moment.
+const LOCK_ATTEMPTS: usize = 16;
 
 /// Mode bits that must not be set, for group and others.
 const GROUP_OTHER_WRITE: u32 = 0o022;
@@ -119,6 +122,37 @@ impl PrivateDir {
         NamedTempFile::new_in(&self.path)
     }
 
+    /// Opens a file for reading and writing, creating it if it does not exist, and locks it (`flock`). Returns none if the
+    /// lock is taken.
+    ///
+    /// The lock belongs to the open file: it lasts until all its descriptors are closed, those of child processes
+    /// included, and the kernel releases it when they end. A file that is renamed or removed by the owner of its lock is
+    /// never returned under the earlier name.
+    pub(crate) fn lock_file(&self, name: &str) -> Result<Option<File>, PrivateError> {
+        for _ in 0..LOCK_ATTEMPTS {
+            let file = self.open_with(name, OFlags::RDWR | OFlags::CREATE, GROUP_OTHER_WRITE, PrivateError::File)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Ok(None),
+                Err(TryLockError::Error(error)) => return Err(error.into()),
+            }
+            // It may have been renamed or removed after it was opened, and before it was locked.
+            if self.is_named(&file, name)? {
+                return Ok(Some(file));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Whether that name is the open file's.
+    fn is_named(&self, file: &File, name: &str) -> Result<bool, PrivateError> {
+        let opened = file.metadata()?;
+        match std::fs::symlink_metadata(self.path.join(name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            named => named.map(|named| (named.dev(), named.ino()) == (opened.dev(), opened.ino())).map_err(Into::into),
+        }
+    }
+
     /// Returns whether the file exists. Fails if it does not belong to this user only.
     ///
     /// The file is not opened: closing it would release the locks that SQLite has on it in this process (`fcntl`), and
@@ -169,8 +203,19 @@ impl PrivateDir {
     }
 
     fn open_checked(&self, name: &str, denied: u32, refusal: fn(String) -> PrivateError) -> Result<File, PrivateError> {
-        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-        let file = match rustix::fs::openat(&self.dir, name, flags, Mode::empty()) {
+        self.open_with(name, OFlags::RDONLY, denied, refusal)
+    }
+
+    /// Opens a file with that access, and one that it creates for this user only.
+    fn open_with(
+        &self,
+        name: &str,
+        access: OFlags,
+        denied: u32,
+        refusal: fn(String) -> PrivateError,
+    ) -> Result<File, PrivateError> {
+        let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = match rustix::fs::openat(&self.dir, name, flags, Mode::RUSR | Mode::WUSR) {
             Ok(file) => File::from(file),
             Err(Errno::LOOP) => return Err(refusal("a symbolic link".to_owned())),
             // A socket.
@@ -282,6 +327,28 @@ mod tests {
             assert!(matches!(dir.has_file(name), Err(PrivateError::File(_))), "{name}");
             assert!(matches!(dir.load_or_create_secret(name), Err(PrivateError::Secret(_))), "{name}");
         }
+    }
+
+    #[test]
+    fn a_locked_file_is_not_locked_again_until_all_its_descriptors_are_closed() {
+        let (_parent, dir) = open();
+        let locked = dir.lock_file("a").unwrap().unwrap();
+        let copy = locked.try_clone().unwrap();
+        assert!(dir.lock_file("a").unwrap().is_none());
+        drop(locked);
+        assert!(dir.lock_file("a").unwrap().is_none(), "the copy has the lock");
+        drop(copy);
+        assert!(dir.lock_file("a").unwrap().is_some());
+    }
+
+    #[test]
+    fn a_file_that_was_renamed_is_not_locked_under_its_earlier_name() {
+        let (_parent, dir) = open();
+        let locked = dir.lock_file("a").unwrap().unwrap();
+        std::fs::rename(dir.path().join("a"), dir.path().join("b")).unwrap();
+        assert!(!dir.is_named(&locked, "a").unwrap());
+        assert!(dir.lock_file("a").unwrap().is_some(), "it is another file");
+        assert!(dir.is_named(&locked, "b").unwrap() && !dir.is_named(&locked, "a").unwrap());
     }
 
     #[test]

@@ -113,10 +113,12 @@ impl Sandbox {
         self.keyvalue.denied_buckets()
     }
 
-    /// Returns why the plugin's stored data, or a database that it may query, cannot be used, if they cannot.
-    pub(crate) async fn check_stores(&self) -> Result<(), String> {
-        self.keyvalue.check().await?;
-        self.sql.check().await
+    /// Returns which grant cannot be used, and why: the plugin's stored data, a database, or a source of access tokens. Each is tried.
+    pub(crate) async fn check_grants(&self) -> Result<(), String> {
+        let unusable = |reason| format!("its key-value store cannot be used: {reason}");
+        self.keyvalue.check().await.map_err(unusable)?;
+        self.sql.check().await?;
+        self.http.check_access_tokens().await
     }
 
     /// Returns why the host refuses the role of a granted database, as far as it can be connected to now.

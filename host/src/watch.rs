@@ -46,6 +46,7 @@
 //! subscription whose plugin was removed is dormant until a plugin owns the URI again. When rules change, resources
 //! that become readable again are notified once.
 
+mod burst_pause;
 mod byte_budget;
 mod groups;
 mod listing;

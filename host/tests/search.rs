@@ -84,6 +84,18 @@ async fn the_config_says_what_is_indexed() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_indexed_is_read_with_a_lower_priority_than_what_clients_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let texts = Texts::new([("a", "fox")]);
+    let host = start(&texts, Some(PluginSearch::default()), dir.path(), Vec::new()).await;
+    let niceness = || texts.niceness.load(Ordering::SeqCst);
+    let own = rustix::process::getpriority_process(None).unwrap();
+    assert_eq!((texts.reads(), niceness()), (1, (own + 10).min(19)));
+    host.read(&Principal::LOCAL, "texts:///a").await.unwrap();
+    assert_eq!((texts.reads(), niceness()), (2, own));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn after_a_restart_the_index_is_there_and_nothing_is_read_again() {
     let dir = tempfile::tempdir().unwrap();
     let texts = Texts::new([("a", "fox"), ("b", "dog")]);

@@ -4,6 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"path"
+	"slices"
+	"strings"
+	"syscall"
 	"time"
 )
 
@@ -61,6 +65,21 @@ func asFailure(err error) *Failure {
 	case errors.Is(err, fs.ErrPermission):
 		return &Failure{kind: denied, message: "the file system denies access to it"}
 	default:
-		return &Failure{kind: internal, message: err.Error()}
+		return &Failure{kind: internal, message: err.Error() + grantHint(err)}
 	}
+}
+
+// pathOperations are the operations of package os that look a path up. Those on an open file have other reasons for EBADF.
+var pathOperations = []string{"open", "stat", "lstat", "readlink", "mkdir", "unlink", "remove", "chtimes", "truncate"}
+
+// grantHint says what to grant if a path is below no granted directory. For that, Go's runtime has the number EBADF of WASI, whose
+// text, "Bad file number", says nothing about it.
+func grantHint(err error) string {
+	var failed *fs.PathError
+	if !errors.As(err, &failed) || failed.Err != syscall.EBADF || !slices.Contains(pathOperations, failed.Op) {
+		return ""
+	}
+	directory, _, _ := strings.Cut(strings.TrimPrefix(path.Join("/", failed.Path), "/"), "/")
+	return fmt.Sprintf("; this path is below no directory that the plugin is granted: add one to its `grants.dirs`, "+
+		"such as { host = \"…\", guest = %q }", "/"+directory)
 }

@@ -20,7 +20,8 @@
 //
 // A function fails with [ErrNotFound], or with the errors of [InvalidRequest], [Denied] and [Unavailable], wrapped or not.
 // fs.ErrNotExist counts as not found, and fs.ErrPermission as denied. Every other error, and a panic, is an internal
-// failure: clients are told nothing, and the text is in the host's log, with the stack of a panic.
+// failure: clients are told nothing, and the text is in the host's log, with the stack of a panic. For a path that is below no
+// granted directory, the text says what to add to grants.dirs.
 //
 // # Instances
 //

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io/fs"
 	"reflect"
+	"strings"
+	"syscall"
 	"testing"
 	"time"
 )
@@ -53,6 +55,25 @@ func TestErrorsAreClassified(t *testing.T) {
 	} {
 		if found := asFailure(err).kind; found != kind {
 			t.Errorf("%v: %d", err, found)
+		}
+	}
+}
+
+func TestAPathThatIsNotGrantedSaysWhatToGrant(t *testing.T) {
+	notGranted := func(operation, path string) error {
+		return &fs.PathError{Op: operation, Path: path, Err: syscall.EBADF}
+	}
+	for path, guest := range map[string]string{"/data/a/b.csv": "/data", "/data": "/data", "data/../x": "/x", "/": "/"} {
+		failure := asFailure(fmt.Errorf("loading the index: %w", notGranted("open", path)))
+		hint := fmt.Sprintf("add one to its `grants.dirs`, such as { host = \"…\", guest = %q }", guest)
+		if failure.kind != internal || !strings.HasSuffix(failure.message, hint) ||
+			!strings.HasPrefix(failure.message, "loading the index: open "+path) {
+			t.Errorf("%q: %v", path, failure)
+		}
+	}
+	for _, err := range []error{notGranted("write", "/data/a"), errors.New("grants"), syscall.EBADF} {
+		if failure := asFailure(err); failure.message != err.Error() {
+			t.Errorf("%v: %v", err, failure)
 		}
 	}
 }

@@ -70,7 +70,7 @@ pub use git::GitRepo;
 pub use http::{HttpServer, RawHttp};
 pub use origin::{CertificateAuthority, CertifiedKey, MockOrigin, RecordedRequest, Reply};
 pub use postgresql::{Postgresql, PostgresqlOptions};
-pub use process::Exit;
+pub use process::{Exit, KilledOnDrop};
 pub use prometheus::{NodeExporter, PrometheusBuilder, PrometheusServer};
 pub use reserved_port::ReservedPort;
 pub use rmcp::model::ProtocolVersion as Revision;

@@ -74,6 +74,18 @@ impl Postgresql {
         server
     }
 
+    /// Makes and starts a server by a script of the shell, in which `dir` is the directory of its data, for which one of the test
+    /// stands.
+    pub fn start_by_script(script: &str, dir: &str) -> Self {
+        let server = Self { dir: tempfile::tempdir().expect("a directory for the server"), settings: String::new() };
+        chown(server.dir.path(), Some(user_id("-u")), Some(user_id("-g"))).expect("the server may write to it");
+        let data = server.data().display().to_string();
+        let path = format!("{}:/usr/bin:/bin", binaries().display());
+        server.run(server.command("/bin/bash").args(["-euc", &script.replace(dir, &data)]).env("PATH", path));
+        fs::set_permissions(server.dir.path(), Permissions::from_mode(0o755)).expect("the server's user may enter it");
+        server
+    }
+
     /// Runs SQL in the database as the superuser, and returns what it prints: rows of fields that are separated by `|`.
     pub fn sql(&self, sql: &str) -> String {
         self.psql("shop", sql)
@@ -141,7 +153,8 @@ impl Postgresql {
         psql
     }
 
-    fn data(&self) -> PathBuf {
+    /// The directory of its data, in which its socket is, too.
+    pub fn data(&self) -> PathBuf {
         self.dir.path().join("data")
     }
 

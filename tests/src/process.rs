@@ -4,7 +4,9 @@ use std::os::fd::OwnedFd;
 use std::process::Stdio;
 
 use rustix::fs::{FileType, fstat};
-use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, Signal, kill_process, pidfd_getfd, pidfd_open};
+use rustix::process::{
+    Pid, PidfdFlags, PidfdGetfdFlags, Signal, kill_process, pidfd_getfd, pidfd_open, pidfd_send_signal,
+};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
@@ -17,6 +19,19 @@ pub(crate) struct Process {
     child: Child,
     stderr: Log,
     has_ended: bool,
+}
+
+/// Processes that are killed when this is dropped.
+#[derive(Debug)]
+pub struct KilledOnDrop(Vec<OwnedFd>);
+
+impl Drop for KilledOnDrop {
+    fn drop(&mut self) {
+        for process in &self.0 {
+            // It may have ended.
+            let _ = pidfd_send_signal(process, Signal::KILL);
+        }
+    }
 }
 
 /// The end of a server process.
@@ -97,12 +112,23 @@ impl Process {
 
     /// The number of its child processes that still run.
     pub(crate) fn child_count(&self) -> usize {
+        self.child_ids().len()
+    }
+
+    /// Its child processes.
+    pub(crate) fn kill_children_on_drop(&self) -> KilledOnDrop {
+        // One that exited meanwhile is not there to be killed.
+        KilledOnDrop(self.child_ids().into_iter().filter_map(|id| pidfd_open(id, PidfdFlags::empty()).ok()).collect())
+    }
+
+    fn child_ids(&self) -> Vec<Pid> {
         let threads = std::fs::read_dir(format!("/proc/{}/task", self.id().as_raw_nonzero()));
         let threads = threads.expect("a process has threads").flatten();
         // One that exited meanwhile has no such file.
         let of =
             |thread: std::fs::DirEntry| std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
-        threads.map(|thread| of(thread).split_whitespace().count()).sum()
+        let ids = threads.map(of).collect::<Vec<_>>().join(" ");
+        ids.split_whitespace().filter_map(|id| Pid::from_raw(id.parse().ok()?)).collect()
     }
 
     /// The number of its inotify watches.

@@ -10,7 +10,7 @@ use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader, Lines};
 use tokio::process::{ChildStderr, ChildStdin, ChildStdout, Command};
 use tokio::time::timeout;
 
-use crate::process::{Exit, Process};
+use crate::process::{Exit, KilledOnDrop, Process};
 use crate::wire::{self, RpcResponse};
 use crate::{Client, Output, Revision, TIMEOUT, WrittenConfig, host_command};
 
@@ -292,6 +292,11 @@ impl RawStdio {
     /// The number of child processes of the server that still run.
     pub fn child_count(&self) -> usize {
         self.process.child_count()
+    }
+
+    /// Kills the child processes that the server has now when the result is dropped, also if they outlive the server.
+    pub fn kill_children_on_drop(&self) -> KilledOnDrop {
+        self.process.kill_children_on_drop()
     }
 
     /// A value of the status of each thread of the server.

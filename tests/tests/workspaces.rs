@@ -122,10 +122,10 @@ fn every_guest_is_a_member_of_the_guests_workspace() {
     }
 }
 
-/// Runs `cargo tree` on the workspace and returns its lines.
+/// Runs `cargo tree` and returns its lines.
 fn tree(arguments: &[&str]) -> Vec<String> {
     let output = Command::new(env!("CARGO"))
-        .args(["tree", "--offline", "--workspace", "--prefix", "none"])
+        .args(["tree", "--offline", "--prefix", "none"])
         .args(arguments)
         .current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join(".."))
         .output()
@@ -138,14 +138,15 @@ fn tree(arguments: &[&str]) -> Vec<String> {
 #[test]
 fn a_plain_build_at_the_root_has_the_features_of_the_binary() {
     let features =
-        tree(&["--edges", "no-dev", "--invert", "mcp-resource-host", "--depth", "0", "--format", "{f}"]).join("\n");
+        tree(&["--workspace", "--edges", "no-dev", "--invert", "mcp-resource-host", "--depth", "0", "--format", "{f}"])
+            .join("\n");
     assert!(features.trim().split(',').any(|feature| feature == "cli"), "{features:?}");
 }
 
-/// Returns the features of each package, for each way in which it is built.
-fn features(edges: &str) -> BTreeMap<String, BTreeSet<String>> {
+/// Returns the features of each package of a build, for each way in which it is built.
+fn features(build: &[&str]) -> BTreeMap<String, BTreeSet<String>> {
     let mut features = BTreeMap::<_, BTreeSet<_>>::new();
-    for line in tree(&["--edges", edges, "--format", "{p}|{f}"]) {
+    for line in tree(&[build, &["--format", "{p}|{f}"]].concat()) {
         let Some((package, of_package)) = line.split_once('|') else { continue };
         let of_package = of_package.trim_end_matches(" (*)").to_owned();
         features.entry(package.to_owned()).or_default().insert(of_package);
@@ -153,12 +154,17 @@ fn features(edges: &str) -> BTreeMap<String, BTreeSet<String>> {
     features
 }
 
-/// Else a `cargo test` after a `cargo build` would compile Wasmtime again.
+/// Else a `cargo test` after a `cargo xtask demo` would compile Wasmtime again.
 #[test]
-fn tests_are_built_on_the_dependencies_of_a_plain_build() {
-    let of_tests = features("normal,build,dev");
-    for (package, of_build) in features("no-dev") {
-        let missing: Vec<_> = of_tests[&package].difference(&of_build).collect();
-        assert!(missing.is_empty(), "{package} is built once more for tests, with {missing:?}: see tests/Cargo.toml");
+fn tests_are_built_on_the_dependencies_of_the_demo() {
+    let of_tests = features(&["--workspace", "--edges", "normal,build,dev"]);
+    let packages =
+        ["--package", "mcp-resource-host", "--package", "smoke-client", "--features", "mcp-resource-host/cli"];
+    for (package, of_demo) in features(&[&packages[..], &["--edges", "no-dev"]].concat()) {
+        let missing: Vec<_> = of_tests[&package].difference(&of_demo).collect();
+        assert!(
+            missing.is_empty(),
+            "{package} is built once more for tests, with {missing:?}: see tests/smoke-client/Cargo.toml"
+        );
     }
 }

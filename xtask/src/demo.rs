@@ -24,6 +24,9 @@ use crate::workspace::Workspace;
 /// The config, in the repository.
 const CONFIG: &str = "examples/demo.toml";
 
+/// The providers that it declares.
+const PLUGINS: [&str; 4] = ["files", "git", "notes", "results"];
+
 /// The address in it.
 const ADDRESS: &str = "127.0.0.1:8321";
 
@@ -50,7 +53,7 @@ pub(crate) struct Demo {
 impl Demo {
     /// Runs the demo.
     pub(crate) fn run(&self, workspace: &Workspace, progress: &Progress) -> Result<()> {
-        Plugins::default().run(workspace, progress)?;
+        Plugins { names: PLUGINS.map(str::to_owned).into(), ..Plugins::default() }.run(workspace, progress)?;
         let programs = build(workspace, progress)?;
         let lack = history_missing(workspace);
         if let Some(lack) = &lack {
@@ -108,13 +111,14 @@ struct Programs {
     client: PathBuf,
 }
 
-/// Builds the host and the client.
+/// Builds the host and the client, and not the tests.
 fn build(workspace: &Workspace, progress: &Progress) -> Result<Programs> {
     let mut step = progress.step("building the host (the first time about 8 minutes on two processors)");
     let mut command = workspace.cargo(workspace.root());
-    command.args(["build", "--workspace", "--bins"]);
+    command.args(["build", "--package", "mcp-resource-host", "--features", "mcp-resource-host/cli"]);
+    command.args(["--package", "smoke-client", "--bins"]);
     let artifacts = cargo::build(command, workspace, progress, &mut step)?;
-    let programs = Programs { host: program(&artifacts, "mcp-host")?, client: program(&artifacts, "smoke_client")? };
+    let programs = Programs { host: program(&artifacts, "mcp-host")?, client: program(&artifacts, "smoke-client")? };
     step.done(&format!("built {}", workspace.display(&programs.host)));
     Ok(programs)
 }
@@ -158,9 +162,20 @@ fn arguments(command: &Command) -> String {
 mod tests {
     use super::*;
 
+    const CONFIG_TEXT: &str = include_str!("../../examples/demo.toml");
+
     #[test]
     fn the_config_listens_where_the_demo_does() {
-        let config = include_str!("../../examples/demo.toml");
-        assert!(config.contains(&format!("http = \"{ADDRESS}\"")), "{config}");
+        assert!(CONFIG_TEXT.contains(&format!("http = \"{ADDRESS}\"")), "{CONFIG_TEXT}");
+    }
+
+    #[test]
+    fn the_plugins_of_the_config_are_built() {
+        let mut declared: Vec<_> = CONFIG_TEXT
+            .lines()
+            .filter_map(|line| line.strip_prefix("component = \"../target/plugins/")?.strip_suffix(".wasm\""))
+            .collect();
+        declared.sort_unstable();
+        assert_eq!(declared, PLUGINS);
     }
 }

@@ -34,13 +34,17 @@ pub(crate) struct Plugins {
     /// Also build the guests that only tests need, into target/plugins/fixtures
     #[arg(long)]
     pub(crate) fixtures: bool,
+
+    /// The providers to build; all by default
+    #[arg(value_name = "PLUGIN")]
+    pub(crate) names: Vec<String>,
 }
 
 impl Plugins {
     /// Builds the providers and prints their paths.
     pub(crate) fn run(&self, workspace: &Workspace, progress: &Progress) -> Result<()> {
         let metadata = cargo::metadata(workspace.cargo(&workspace.guests()))?;
-        let providers = discover(&metadata, self.fixtures)?;
+        let providers = select(discover(&metadata, self.fixtures)?, &self.names)?;
         let toolchain = toolchain::ensure(workspace, progress)?;
 
         let names: Vec<_> = providers.iter().map(|provider| provider.name.as_str()).collect();
@@ -111,6 +115,18 @@ fn discover(metadata: &Metadata, fixtures: bool) -> Result<Vec<Provider>> {
         bail!("no package of plugins/Cargo.toml has a [package.metadata.{METADATA_KEY}] with plugin = \"NAME\"");
     }
     Ok(providers.into_values().collect())
+}
+
+/// Returns the providers that are named, or all if none is named.
+fn select(mut providers: Vec<Provider>, names: &[String]) -> Result<Vec<Provider>> {
+    if let Some(unknown) = names.iter().find(|&name| providers.iter().all(|provider| &provider.name != name)) {
+        let known: Vec<_> = providers.iter().map(|provider| provider.name.as_str()).collect();
+        bail!("no provider is called `{unknown}`; there are {}", known.join(", "));
+    }
+    if !names.is_empty() {
+        providers.retain(|provider| names.contains(&provider.name));
+    }
+    Ok(providers)
 }
 
 fn provider(package: &Package) -> Result<Option<Provider>> {

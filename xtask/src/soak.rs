@@ -20,7 +20,7 @@ pub(crate) struct Soak {
 impl Soak {
     /// Builds and runs it.
     pub(crate) fn run(&self, workspace: &Workspace, progress: &Progress) -> Result<()> {
-        Plugins { fixtures: true }.run(workspace, progress)?;
+        Plugins { fixtures: true, ..Plugins::default() }.run(workspace, progress)?;
         progress.print(&format!("soaking for {} minutes", self.minutes));
         let mut command = workspace.cargo(workspace.root());
         command.args(["bench", "--workspace", "--bench", "changes", "--", "--soak"]);

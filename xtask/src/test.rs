@@ -59,7 +59,7 @@ impl Test {
 
     fn host(&self, workspace: &Workspace, progress: &Progress) -> Result<bool> {
         bindings::check(workspace)?;
-        Plugins { fixtures: true }.run(workspace, progress)?;
+        Plugins { fixtures: true, ..Plugins::default() }.run(workspace, progress)?;
         clients::install(workspace, progress)?;
         debian::install(workspace, progress)?;
         languages::build(workspace, progress)?;

@@ -1,6 +1,6 @@
 //! What access control costs: a decision under many rules, and a page of a listing of which most is hidden.
 //!
-//! `cargo bench -p mcp-resource-host --bench access`; with `-- --quick` for a first look. Nothing is asserted about time. The
+//! `cargo bench --workspace --bench access`; with `-- --quick` for a first look. Nothing is asserted about time. The
 //! figures depend on the machine; they are in `docs/performance.md`.
 #![allow(
     clippy::arithmetic_side_effects,

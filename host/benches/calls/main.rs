@@ -1,6 +1,6 @@
 //! What a call costs: the same answer from a sandboxed provider and from a map in this process.
 //!
-//! `cargo bench -p mcp-resource-host`; with `-- --quick` for a first look, with `-- read` for a part. Every request is
+//! `cargo bench --workspace --bench calls`; with `-- --quick` for a first look, with `-- read` for a part. Every request is
 //! timed in five [`Backend`]s in the same run, with one caller and with as many as there are processors, and the table at
 //! the end sets them in ratio. Nothing is asserted about time. What the figures are depends on the machine; the ratios
 //! are in `docs/performance.md`.

@@ -1,7 +1,7 @@
 //! The cost of change notifications: from a file that is saved to an update that is received, by one subscriber and by
 //! ten thousand; and the cost of a reload for concurrent requests.
 //!
-//! `cargo bench -p mcp-resource-host --bench changes` prints tables; no times are asserted. With `-- --soak MINUTES`
+//! `cargo bench --workspace --bench changes` prints tables; no times are asserted. With `-- --soak MINUTES`
 //! (`cargo xtask soak`) it notifies thousands of subscribers for that long instead, while files change, providers crash
 //! and configs are reloaded, and fails when an update is lost or memory grows.
 //!

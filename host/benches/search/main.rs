@@ -1,7 +1,7 @@
 //! What search costs: indexing beside SQLite alone, queries over many documents, an edit until it is found, and reads of other
 //! resources while a plugin is indexed.
 //!
-//! `cargo bench -p mcp-resource-host --bench search`; with `-- --quick` over 10,000 documents, with `-- --full` over 1,000,000 as
+//! `cargo bench --workspace --bench search`; with `-- --quick` over 10,000 documents, with `-- --full` over 1,000,000 as
 //! well. Documents are generated, and served by a native provider in the same process, so that the figures are those of the
 //! index. Nothing is asserted about time. The figures depend on the machine; they are in `docs/performance.md`.
 #![allow(
@@ -30,7 +30,7 @@ use self::host::Searched;
 const QUERIES: usize = 500;
 /// The number of edits.
 const EDITS: usize = 20;
-/// The time for which reads of another resource are measured while nothing is indexed.
+/// The time for which reads of another resource are measured while nothing is indexed: before, and once more after.
 const IDLE_TIME: Duration = Duration::from_secs(3);
 
 fn main() {
@@ -86,6 +86,7 @@ async fn measure(count: usize) {
         ]);
     }
     print(["queries", "matches", "p50 ms", "p99 ms", "longest ms", "partial"], rows);
+    idle.extend(host.read_another_for(IDLE_TIME).await);
     let mut edits = Vec::new();
     for edit in 0..EDITS {
         edits.push(host.edit_to_found(edit).await);

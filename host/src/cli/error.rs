@@ -374,9 +374,13 @@ fn request_help(error: &Error) -> Option<String> {
         Error::Unavailable { retry_after: Some(after), .. } => {
             format!("try again in {}", humantime::format_duration(Duration::from_millis(saturating_millis(*after))))
         }
-        Error::Unavailable { plugin, .. } | Error::Internal { plugin } => format!(
+        Error::Unavailable { plugin, .. } => format!(
             "`mcp-host check` says whether plugin `{plugin}` can be loaded; the log above, in more detail with `--log debug`, \
              says what it did"
+        ),
+        Error::Internal { plugin } => format!(
+            "the log above, in more detail with `--log debug`, says what plugin `{plugin}` did; \
+             `mcp-host test FILE.wasm --plugin {plugin}` tests it, and shows exceptions"
         ),
         Error::InvalidRequest { .. }
         | Error::InvalidCursor
@@ -431,6 +435,12 @@ mod tests {
     fn a_resource_that_is_not_there_is_an_occasion_to_look_what_is() {
         let help = CliError::from(Error::NotFound { uri: "notes:///x".to_owned() }).help().unwrap();
         assert!(help.contains("mcp-host list"), "{help}");
+    }
+
+    #[test]
+    fn a_plugin_that_failed_can_be_tested() {
+        let help = CliError::from(Error::Internal { plugin: "notes".to_owned() }).help().unwrap();
+        assert!(help.contains("mcp-host test FILE.wasm --plugin notes"), "{help}");
     }
 
     #[test]

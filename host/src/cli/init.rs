@@ -210,14 +210,8 @@ fn render(dir: &Path, file: &Path, found: &Found, plugins: &Path) -> Result<Stri
             component("notes.wasm")?
         );
     }
-    if let Some(path) = config_path.filter(|_| found.markdown) {
-        text += &format!(
-            "\n\
-             # This file is one of the attachments in its directory. It is not for clients.\n\
-             [[rule]]\n\
-             principals = [\"*\"]\n\
-             deny = [\"notes:///{path}\"]\n"
-        );
+    if let Some(path) = config_path {
+        text += &config_rule(&path, found, &name);
     }
     text += "\n\
              # Over stdio everything is allowed that no rule denies; over HTTP, nothing that no rule allows. `anonymous` is a\n\
@@ -227,6 +221,22 @@ fn render(dir: &Path, file: &Path, found: &Found, plugins: &Path) -> Result<Stri
              # allow = [\"**\"]\n\
              # deny = [\"**/.env\"]\n";
     Ok(text)
+}
+
+/// The rule that denies the config, which is one of the attachments of the notes, and a file of the commits that have it.
+fn config_rule(path: &str, found: &Found, name: &str) -> String {
+    let commits = found.repository.is_some().then(|| format!("\"git://{name}/**/{path}\""));
+    let notes = found.markdown.then(|| format!("\"notes:///{path}\""));
+    let limitation = if commits.is_some() { " Once committed, it is in commits and diffs anyway." } else { "" };
+    let denied: Vec<_> = commits.into_iter().chain(notes).collect();
+    format!(
+        "\n\
+         # This file is not for clients.{limitation}\n\
+         [[rule]]\n\
+         principals = [\"*\"]\n\
+         deny = [{}]\n",
+        denied.join(", ")
+    )
 }
 
 /// The name of a directory as the host of a URI: lower-case letters, digits and `-`.

@@ -49,7 +49,8 @@ impl FormatTime for LogTimes {
 /// Parses a filter: levels, each for everything or, as `TARGET=LEVEL`, for one target.
 ///
 /// The protocol library logs every request, and every client that disconnects as an error: unless the filter names it,
-/// only its own errors are logged. The engine is not logged unless the filter names it. The library of file system events,
+/// only its own errors are logged. The engine, and `hnsw_rs`, the approximate index of vectors, are not logged unless the filter names
+/// them. The library of file system events,
 /// `notify`, logs each event at `trace`: a log file in a watched directory would grow by its own events, so without a name in
 /// the filter it is logged up to `debug`.
 pub(super) fn filter(text: &str) -> Result<Targets, String> {
@@ -60,6 +61,10 @@ pub(super) fn filter(text: &str) -> Result<Targets, String> {
     if !text.contains("wasmtime") {
         // What the engine warns of is what guests do, as often as they like: its faults are logged by the plugin's name.
         targets = targets.with_target("wasmtime", LevelFilter::OFF);
+    }
+    if !text.contains("hnsw_rs") {
+        // It logs each graph that is made or dropped.
+        targets = targets.with_target("hnsw_rs", LevelFilter::OFF);
     }
     let targets = text.split(',').try_fold(targets, |targets, part| {
         Ok::<_, String>(match part.split_once('=') {
@@ -146,6 +151,7 @@ mod tests {
         assert!(filter.would_enable("mcp_host::guest", &Level::INFO));
         assert!(!filter.would_enable("mcp_host::plugin", &Level::DEBUG));
         assert!(!filter.would_enable("rmcp::transport", &Level::WARN));
+        assert!(!filter.would_enable("hnsw_rs::hnsw", &Level::INFO));
         assert!(filter.would_enable("rmcp::transport", &Level::ERROR));
         assert!(!filter.would_enable("rmcp::service", &Level::ERROR), "it takes a client that left for an error");
     }

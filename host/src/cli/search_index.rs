@@ -4,15 +4,17 @@ use bytesize::ByteSize;
 
 use super::context::Context;
 use super::error::CliError;
-use super::output::Output;
 use super::table::{Cell, Table};
 use crate::host::{DataDirs, Host};
-use crate::search::{SearchStatus, index_status};
+use crate::search::{PassageCount, SearchStatus, StoredStatus, index_status};
 
 const EXAMPLES: &str = "\
 Examples:
   mcp-host index status      what does the index have of each plugin?
   mcp-host index rebuild     delete it, and read everything again";
+
+/// The columns of each plugin.
+const HEADER: [&str; 4] = ["PLUGIN", "RESOURCES", "TEXT", "STATE"];
 
 /// Show or rebuild the search index
 #[derive(Debug, clap::Args)]
@@ -51,15 +53,23 @@ impl Args {
 async fn status(context: &Context, json: bool) -> Result<(), CliError> {
     let config = context.config()?;
     let state = DataDirs::new(&config.server, None, None).state()?;
-    let statuses = index_status(&state, &config).await;
+    let stored = index_status(&state, &config).await;
     let mut output = context.output();
     if json {
-        let plugins: Vec<_> = statuses.iter().map(to_json).collect();
+        let plugins: Vec<_> = stored.iter().map(to_json).collect();
         output.line(&serde_json::json!({ "plugins": plugins }).to_string())?;
-    } else if statuses.is_empty() {
+    } else if stored.is_empty() {
         output.line("no plugin is searched; `search = {}` in a [[plugin]] makes it so")?;
+    } else if stored.iter().any(|stored| stored.passages.is_some()) {
+        let [plugin, resources, text, state] = HEADER;
+        let rows = stored.iter().map(|StoredStatus { status, passages }| {
+            let [plugin, resources, text, state] = row(status);
+            [plugin, resources, text, Cell::optional(passages.map(progress).as_deref()), state]
+        });
+        Table::new([plugin, resources, text, "EMBEDDED PASSAGES", state]).print(rows.collect(), &mut output)?;
     } else {
-        print(&statuses, &mut output)?;
+        let rows = stored.iter().map(|stored| row(&stored.status));
+        Table::new(HEADER).print(rows.collect(), &mut output)?;
     }
     Ok(output.flush()?)
 }
@@ -68,7 +78,7 @@ async fn rebuild(host: &Host, context: &Context) -> Result<(), CliError> {
     host.rebuild_search_index().await?;
     wait_until_indexed(host, context).await;
     let mut output = context.output();
-    print(&host.search_status(), &mut output)?;
+    Table::new(HEADER).print(host.search_status().iter().map(row).collect(), &mut output)?;
     Ok(output.flush()?)
 }
 
@@ -88,20 +98,28 @@ pub(super) async fn wait_until_indexed(host: &Host, context: &Context) {
     }
 }
 
-fn print(statuses: &[SearchStatus], output: &mut Output<'_>) -> Result<(), CliError> {
-    let rows = statuses.iter().map(|status| {
-        let (documents, bytes) = (status.documents.to_string(), ByteSize(status.bytes).to_string());
-        let state = match status.gaps().as_slice() {
-            [] => Cell::ok("complete"),
-            gaps => Cell::warning(&gaps.join("; ")),
-        };
-        [Cell::verbatim(&status.plugin), Cell::text(&documents), Cell::text(&bytes), state]
-    });
-    Ok(Table::new(["PLUGIN", "RESOURCES", "TEXT", "STATE"]).print(rows.collect(), output)?)
+fn row(status: &SearchStatus) -> [Cell; HEADER.len()] {
+    let (documents, bytes) = (status.documents.to_string(), ByteSize(status.bytes).to_string());
+    let state = match status.gaps().as_slice() {
+        [] => Cell::ok("complete"),
+        gaps => Cell::warning(&gaps.join("; ")),
+    };
+    [Cell::verbatim(&status.plugin), Cell::text(&documents), Cell::text(&bytes), state]
 }
 
-fn to_json(status: &SearchStatus) -> serde_json::Value {
+/// The passages that have vectors, of those that are to have one: `150 of 400 (37 %)`.
+fn progress(PassageCount { embedded, total }: PassageCount) -> String {
+    match embedded.saturating_mul(100).checked_div(total) {
+        Some(percent) => format!("{embedded} of {total} ({percent} %)"),
+        None => format!("{embedded} of {total}"),
+    }
+}
+
+fn to_json(StoredStatus { status, passages }: &StoredStatus) -> serde_json::Value {
     let SearchStatus { plugin, documents, bytes, is_complete, without_text, omitted, failed, error, .. } = status;
+    let embeddings = passages.map(|PassageCount { embedded, total }| {
+        serde_json::json!({ "documents": status.embedded, "passages": embedded, "totalPassages": total })
+    });
     serde_json::json!({
         "plugin": plugin,
         "documents": documents,
@@ -111,5 +129,6 @@ fn to_json(status: &SearchStatus) -> serde_json::Value {
         "omitted": omitted,
         "failed": failed,
         "error": error,
+        "embeddings": embeddings,
     })
 }

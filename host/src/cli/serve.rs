@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use tokio::net::TcpListener;
-
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::confinement;
@@ -86,6 +86,7 @@ impl Args {
         if shutdown.run_until_cancelled(startup).await.is_none() {
             return Ok(());
         }
+        let stop_loading = AbortOnDropHandle::new(tokio::spawn(stop_loading_on(shutdown.clone(), host.clone())));
         let reloading = hangup.map(|hangup| {
             let watcher = host.watch_config(context.config_file()).map(move |config| self.apply_overrides(config));
             let watcher = watcher.validate(move |config| confinement::check(&confinement, config));
@@ -105,7 +106,7 @@ impl Args {
             }
             server::serve_stdio(host.clone(), Principal::LOCAL, shutdown).await?;
         }
-        drop((reloading, load_logger));
+        drop((reloading, load_logger, stop_loading));
         context.shutdown(&host).await;
         Ok(())
     }
@@ -129,6 +130,12 @@ async fn reload_on_hangup(mut hangup: Hangup, trigger: ReloadTrigger) {
         tracing::info!(target: log_target::CONFIG, "SIGHUP: reloading");
         trigger.reload();
     }
+}
+
+/// Stops loading at the shutdown: requests that wait for it are not to be drained.
+async fn stop_loading_on(shutdown: CancellationToken, host: Arc<Host>) {
+    shutdown.cancelled().await;
+    host.stop_loading();
 }
 
 /// Logs that all plugins are loaded or have failed.

@@ -25,6 +25,7 @@ use std::str::FromStr;
 
 pub use self::embeddings::{
     BatchSize, Dimensions, EmbeddedPassages, EmbeddingTimeout, Embeddings, QueryRate, QueryTimeout, TokenRate,
+    VectorMemory,
 };
 use super::UriGlob;
 use super::count::Count;

@@ -4,67 +4,67 @@
 //! this very component is loaded. Two mechanisms ensure that:
 //!
 //! - The directory and its files belong to this user alone ([`PrivateDir`]).
-//! - Each file ends with an HMAC-SHA256 of its purpose (the component's SHA-256, everything in the engine that compiled
-//!   code depends on) and of the code. The key is stored in the state directory. A file that was damaged, truncated,
+//! - Each file ends with an HMAC-SHA256 of its code (module `code_key`). The key is derived for this component and
+//!   everything in the engine that compiled code depends on, from a secret in the state directory. The compiler writes
+//!   both, and has this key only, not the secret: a component that took it over can authenticate code in its own name, which
+//!   is what a compiler is trusted with anyway, and none in the name of another. A file that was damaged, truncated,
 //!   renamed to another component's name or written without the key is compiled again, and that is logged.
 //!
-//! A file name is made from the component, the engine and the key, so a file is never stale, only unused, and hosts
+//! So code is complete and authentic as soon as the compiler has written it, also when no host is left to read it:
+//! the next one finds it as [`PendingCode`], verifies it, and stores it.
+//!
+//! A file name is made from the component, the engine and the secret, so a file is never stale, only unused, and hosts
 //! with different state directories can share a cache without replacing each other's files. Without a usable state
-//! directory there is no lasting key: then components are compiled for this process alone, and nothing is stored.
+//! directory there is no lasting secret: then components are compiled for this process alone, and nothing is stored.
 //!
 //! Verification costs one pass over the file: a millisecond or less for a component in Rust, tens of milliseconds for
 //! one with an interpreter.
 
 use std::fs::File;
-use std::hash::{DefaultHasher, Hash, Hasher};
-use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::io::{self, Seek};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hmac::{Hmac, Mac};
-use sha2::Sha256;
-use tempfile::NamedTempFile;
+use hmac::Mac;
 use wasmtime::component::Component;
 
+use super::code_key::{CodeKey, Purpose, TAG_LEN};
 use super::error::ComponentError;
+use super::pending_code::PendingCode;
 use crate::digest::Digest;
 use crate::log_target;
 use crate::private_dir::{self, PrivateDir, PrivateError, SECRET_LEN, random_secret};
 
-/// The name of the key file in the state directory.
+/// The name of the file of the secret in the state directory.
 const KEY_FILE: &str = "compiled.key";
-/// The domain separator of the authentication codes: the key is valid for nothing else.
-const DOMAIN: &[u8] = b"mcp-host compiled component 1";
-/// The bytes of an authentication code, at the end of a file.
-const TAG_LEN: u64 = 32;
 /// The largest file that is read, in bytes: larger than the compiler may write.
 const MAX_FILE_SIZE: u64 = 4 << 30;
-/// The part of a file that is in memory while it is verified.
-const CHUNK_SIZE: usize = 64 << 10;
 
 /// The private cache directory.
 #[derive(Debug)]
 pub(crate) struct Cache {
     dir: PrivateDir,
-    key: [u8; SECRET_LEN],
+    secret: [u8; SECRET_LEN],
     /// Whether another process can use the files that this one stores.
     is_persistent: bool,
 }
 
-/// The purpose of compiled code.
-#[derive(Clone, Copy)]
-struct Purpose<'a> {
-    digest: &'a Digest,
-    /// A hash of everything in the engine that compiled code depends on.
-    engine_hash: u64,
+/// What there is of a component that is not in the cache.
+pub(crate) enum Missing {
+    /// Another process compiles it at the moment.
+    BeingCompiled,
+    /// It was compiled meanwhile, or by a compiler that outlived its host.
+    Compiled(Component),
+    /// Nothing: it is to be compiled into that file.
+    NotCompiled(PendingCode),
 }
 
 impl Cache {
-    /// Opens the cache in that directory, creating it if needed, with the key that is stored in `state`.
+    /// Opens the cache in that directory, creating it if needed, with the secret that is stored in `state`.
     pub(crate) fn open(dir: &Path, state: Option<&Path>) -> Result<Self, ComponentError> {
-        let key = match state.map(load_key) {
-            Some(Ok(key)) => Some(key),
+        let secret = match state.map(load_secret) {
+            Some(Ok(secret)) => Some(secret),
             Some(Err(ComponentError::CacheKey { file, source: PrivateError::Io(error) })) => {
                 tracing::warn!(target: log_target::COMPILER, file = %file.display(), %error, "no key can be kept: components are compiled at each start");
                 None
@@ -72,10 +72,10 @@ impl Cache {
             Some(Err(error)) => return Err(error),
             None => None,
         };
-        let is_lasting = key.is_some();
+        let is_persistent = secret.is_some();
         let dir = PrivateDir::open(dir)
             .map_err(|source| ComponentError::Cache { dir: dir.to_owned(), source: Arc::new(source) })?;
-        Ok(Self { dir, key: key.unwrap_or_else(random_secret), is_persistent: is_lasting })
+        Ok(Self { dir, secret: secret.unwrap_or_else(random_secret), is_persistent })
     }
 
     /// Returns its directory.
@@ -83,130 +83,144 @@ impl Cache {
         self.dir.path()
     }
 
+    /// Returns the key that authenticates the code of that component.
+    pub(crate) fn code_key(&self, engine: &wasmtime::Engine, digest: &Digest) -> CodeKey {
+        CodeKey::derive(&self.secret, Purpose::new(engine, digest))
+    }
+
     /// Returns the compiled component, if it is in the cache and authentic.
     pub(crate) fn load(&self, engine: &wasmtime::Engine, digest: &Digest) -> Option<Component> {
-        let purpose = Purpose::new(engine, digest);
-        let name = self.name(purpose);
-        let loaded = self.dir.open_file(&name).and_then(|file| self.verify_and_load(engine, file, purpose));
-        match loaded {
+        match self.find(engine, digest) {
             Ok(component) => Some(component),
             Err(PrivateError::Io(error)) if error.kind() == io::ErrorKind::NotFound => None,
             Err(error) => {
-                let file = self.dir.path().join(name);
+                let file = self.path(Purpose::new(engine, digest));
                 tracing::warn!(target: log_target::COMPILER, file = %file.display(), %error, "a cached component is not usable: compiling it again");
                 None
             }
         }
     }
 
-    /// Creates a file to write compiled code to.
-    pub(crate) fn new_file(&self) -> io::Result<NamedTempFile> {
-        self.dir.new_file()
+    fn find(&self, engine: &wasmtime::Engine, digest: &Digest) -> Result<Component, PrivateError> {
+        let file = self.dir.open_file(&self.name(Purpose::new(engine, digest)))?;
+        Ok(self.verify_and_load(engine, &file, digest)?)
     }
 
-    /// Stores the compiled code of a file from [`new_file`](Self::new_file) atomically, and loads it. Returns none, and
-    /// stores nothing, if the code is not for this engine.
+    /// Begins to compile a component, unless another process does, or has done it.
+    pub(crate) fn begin(&self, engine: &wasmtime::Engine, digest: &Digest) -> io::Result<Missing> {
+        if !self.is_persistent {
+            return self.begin_unlocked().map(Missing::NotCompiled);
+        }
+        let name = format!("{}.pending", self.name(Purpose::new(engine, digest)));
+        let path = self.dir.path().join(&name);
+        let file = match self.dir.lock_file(&name) {
+            Ok(Some(file)) => file,
+            Ok(None) => return Ok(Missing::BeingCompiled),
+            Err(error) => {
+                tracing::warn!(target: log_target::COMPILER, file = %path.display(), %error, "a compilation cannot be locked, and is lost if the host ends before it");
+                return self.begin_unlocked().map(Missing::NotCompiled);
+            }
+        };
+        let mut pending = PendingCode::locked(file, path);
+        // The owner of the lock before has stored it.
+        if let Ok(component) = self.find(engine, digest) {
+            pending.discard();
+            return Ok(Missing::Compiled(component));
+        }
+        if let Ok(component) = self.verify_and_load(engine, pending.file(), digest) {
+            self.persist(engine, digest, pending)?;
+            return Ok(Missing::Compiled(component));
+        }
+        pending.truncate()?;
+        Ok(Missing::NotCompiled(pending))
+    }
+
+    /// Begins to compile a component that other processes may compile, too.
+    pub(crate) fn begin_unlocked(&self) -> io::Result<PendingCode> {
+        self.dir.new_file().map(PendingCode::temporary)
+    }
+
+    /// Stores the code that a compiler has written, atomically, and loads it.
+    ///
+    /// # Errors
+    ///
+    /// It is not what a compiler of this version writes, for this engine (`ErrorKind::InvalidData`), or the disk fails.
+    /// Nothing is stored then.
     pub(crate) fn store(
         &self,
         engine: &wasmtime::Engine,
         digest: &Digest,
-        mut file: NamedTempFile,
-    ) -> io::Result<Option<Component>> {
-        let purpose = Purpose::new(engine, digest);
-        self.seal(file.as_file_mut(), purpose)?;
-        let Ok(component) = deserialize(engine, file.as_file()) else { return Ok(None) };
-        if self.is_persistent {
-            let path = self.dir.path().join(self.name(purpose));
-            if let Err(error) = file.persist(&path) {
-                tracing::warn!(
-                    target: log_target::COMPILER, file = %path.display(), error = %error.error,
-                    "a compiled component cannot be stored, and is compiled again at the next start: see what is at its path"
-                );
+        pending: PendingCode,
+    ) -> io::Result<Component> {
+        match self.verify_and_load(engine, pending.file(), digest) {
+            Ok(component) => self.persist(engine, digest, pending).map(|()| component),
+            Err(error) => {
+                pending.discard();
+                Err(error)
             }
         }
-        Ok(Some(component))
     }
 
-    /// Appends the authentication code to the file, and syncs it.
-    fn seal(&self, file: &mut File, purpose: Purpose<'_>) -> io::Result<()> {
-        let length = file.seek(SeekFrom::End(0))?;
-        file.rewind()?;
-        let mac = self.mac(file, length, purpose)?;
-        file.write_all(&mac.finalize().into_bytes())?;
-        file.sync_all()
+    /// Puts code that was verified in its place, if it is of use to another process.
+    fn persist(&self, engine: &wasmtime::Engine, digest: &Digest, pending: PendingCode) -> io::Result<()> {
+        if !self.is_persistent {
+            return Ok(());
+        }
+        pending.file().sync_all()?;
+        let path = self.path(Purpose::new(engine, digest));
+        if let Err(error) = pending.persist(&path) {
+            tracing::warn!(
+                target: log_target::COMPILER, file = %path.display(), %error,
+                "a compiled component cannot be stored, and is compiled again at the next start: see what is at its path"
+            );
+        }
+        Ok(())
     }
 
     /// Loads the component of a file whose authentication code is valid.
-    fn verify_and_load(
-        &self,
-        engine: &wasmtime::Engine,
-        mut file: File,
-        purpose: Purpose<'_>,
-    ) -> Result<Component, PrivateError> {
-        let invalid = |message| io::Error::new(io::ErrorKind::InvalidData, message);
+    fn verify_and_load(&self, engine: &wasmtime::Engine, mut file: &File, digest: &Digest) -> io::Result<Component> {
         let length = file.metadata()?.len();
         if length > MAX_FILE_SIZE {
-            return Err(invalid("it is larger than compiled code can be").into());
+            return Err(invalid("it is larger than compiled code can be"));
         }
         let length = length.checked_sub(TAG_LEN).ok_or_else(|| invalid("it is cut off"))?;
-        let mac = self.mac(&mut file, length, purpose)?;
-        let mut tag = Vec::new();
-        (&file).take(TAG_LEN).read_to_end(&mut tag)?;
-        mac.verify_slice(&tag).map_err(|_| invalid("it is not what this host has compiled of this component"))?;
-        Ok(deserialize(engine, &file)?)
+        file.rewind()?;
+        self.code_key(engine, digest).verify(file, length)?;
+        deserialize(engine, file)
     }
 
-    /// Computes the authentication code of the next `length` bytes of the file.
-    fn mac(&self, file: &mut File, length: u64, purpose: Purpose<'_>) -> io::Result<Hmac<Sha256>> {
-        let mut mac = self.new_mac();
-        mac.update(DOMAIN);
-        mac.update(purpose.digest.bytes());
-        mac.update(&purpose.engine_hash.to_le_bytes());
-        let mut code = file.take(length);
-        let mut chunk = vec![0; CHUNK_SIZE];
-        loop {
-            match code.read(&mut chunk)? {
-                0 => return Ok(mac),
-                read => mac.update(chunk.get(..read).unwrap_or_default()),
-            }
-        }
+    /// Returns the path of a file.
+    fn path(&self, purpose: Purpose<'_>) -> PathBuf {
+        self.dir.path().join(self.name(purpose))
     }
 
-    fn new_mac(&self) -> Hmac<Sha256> {
-        private_dir::mac(&self.key)
-    }
-
-    /// Returns the name of a file. It includes the key as an authentication code of its own.
+    /// Returns the name of a file. It includes the secret as an authentication code of its own.
     fn name(&self, purpose: Purpose<'_>) -> String {
-        let mut mac = self.new_mac();
+        let mut mac = private_dir::mac(&self.secret);
         mac.update(b"mcp-host cache name 1");
         let key: String = mac.finalize().into_bytes().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         format!("{}-{:016x}-{key}.cwasm", purpose.digest.digits(), purpose.engine_hash)
     }
 }
 
-fn load_key(state: &Path) -> Result<[u8; SECRET_LEN], ComponentError> {
-    let key = PrivateDir::open(state).and_then(|state| state.load_or_create_secret(KEY_FILE));
-    key.map_err(|source| ComponentError::CacheKey { file: state.join(KEY_FILE), source })
+fn load_secret(state: &Path) -> Result<[u8; SECRET_LEN], ComponentError> {
+    let secret = PrivateDir::open(state).and_then(|state| state.load_or_create_secret(KEY_FILE));
+    secret.map_err(|source| ComponentError::CacheKey { file: state.join(KEY_FILE), source })
 }
 
-impl<'a> Purpose<'a> {
-    fn new(engine: &wasmtime::Engine, digest: &'a Digest) -> Self {
-        let mut hasher = DefaultHasher::new();
-        engine.precompile_compatibility_hash().hash(&mut hasher);
-        Self { digest, engine_hash: hasher.finish() }
-    }
+fn invalid(message: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, message)
 }
 
 /// Maps the code of an open file into memory. The bytes after the code are ignored.
 fn deserialize(engine: &wasmtime::Engine, file: &File) -> io::Result<Component> {
     let path = descriptor_path(file);
     // SAFETY: the file is machine code that runs unchecked, so it must be the output of our own compiler. Its
-    // authentication code proves that, or it has just been written; it is opened through the descriptor that was
-    // verified; and only this user may write to it, who can do everything already that this process can.
+    // authentication code proves that; it is opened through the descriptor that was verified; and only this user may
+    // write to it, who can do everything already that this process can.
     #[allow(unsafe_code, reason = "see above; there is no other way to load compiled code")]
     let component = unsafe { Component::deserialize_file(engine, path) };
-    component.map_err(|error| io::Error::other(format!("{error:#}")))
+    component.map_err(|error| invalid(&format!("{error:#}")))
 }
 
 /// Returns a path to an open file that stays valid when the file is renamed or removed.
@@ -240,11 +254,26 @@ mod tests {
             Cache::open(&self.dir.path().join("cache"), state.as_deref()).unwrap()
         }
 
-        fn store(&self, cache: &Cache, text: &[u8]) {
+        fn begin(&self, cache: &Cache, text: &[u8]) -> Missing {
+            cache.begin(&self.engine, &Digest::compute(text)).unwrap()
+        }
+
+        /// Begins to compile, and writes what a compiler does.
+        fn compile(&self, cache: &Cache, text: &[u8]) -> PendingCode {
+            let Missing::NotCompiled(pending) = self.begin(cache, text) else { panic!("it is to be compiled") };
             let code = self.engine.precompile_component(&wat(text)).unwrap();
-            let mut file = cache.new_file().unwrap();
-            file.write_all(&code).unwrap();
-            cache.store(&self.engine, &Digest::compute(text), file).unwrap().unwrap();
+            let key = cache.code_key(&self.engine, &Digest::compute(text));
+            key.write_code(&code, pending.writer().unwrap()).unwrap();
+            pending
+        }
+
+        fn store(&self, cache: &Cache, text: &[u8]) {
+            let pending = self.compile(cache, text);
+            cache.store(&self.engine, &Digest::compute(text), pending).unwrap();
+        }
+
+        fn files(&self, cache: &Cache) -> usize {
+            std::fs::read_dir(cache.dir.path()).unwrap().count()
         }
 
         fn file(&self, cache: &Cache, text: &[u8]) -> PathBuf {
@@ -279,7 +308,58 @@ mod tests {
         let caches = CacheFixture::new();
         let cache = caches.cache(None);
         caches.store(&cache, COMPONENT);
-        assert_eq!(std::fs::read_dir(cache.dir.path()).unwrap().count(), 0);
+        assert_eq!(caches.files(&cache), 0);
+    }
+
+    #[test]
+    fn code_that_was_written_when_no_host_was_left_is_found_by_the_next() {
+        let caches = CacheFixture::new();
+        // Dropped, as by a host that ends.
+        let pending = caches.compile(&caches.cache(Some("state")), COMPONENT);
+        assert!(pending.can_outlive_host());
+        drop(pending);
+        let next = caches.cache(Some("state"));
+        assert!(!caches.loads(&next, COMPONENT), "it is not in its place");
+        assert!(matches!(caches.begin(&next, COMPONENT), Missing::Compiled(_)));
+        assert!(caches.loads(&next, COMPONENT));
+        assert_eq!(caches.files(&next), 1);
+    }
+
+    #[test]
+    fn a_component_that_is_being_compiled_is_not_compiled_again_until_that_has_ended() {
+        let caches = CacheFixture::new();
+        let (first, second) = (caches.cache(Some("state")), caches.cache(Some("state")));
+        let pending = caches.compile(&first, COMPONENT);
+        let compiler = pending.writer().unwrap();
+        drop(pending);
+        assert!(matches!(caches.begin(&second, COMPONENT), Missing::BeingCompiled), "a compiler is left");
+        assert!(matches!(caches.begin(&second, OTHER), Missing::NotCompiled(_)));
+        drop(compiler);
+        assert!(matches!(caches.begin(&second, COMPONENT), Missing::Compiled(_)));
+    }
+
+    #[test]
+    fn code_that_is_not_complete_is_compiled_anew_in_the_same_file() {
+        let caches = CacheFixture::new();
+        let cache = caches.cache(Some("state"));
+        let pending = caches.compile(&cache, COMPONENT);
+        let written = pending.file().metadata().unwrap().len();
+        pending.file().set_len(written - 1).unwrap();
+        drop(pending);
+        let again = caches.compile(&cache, COMPONENT);
+        assert_eq!(again.file().metadata().unwrap().len(), written);
+        cache.store(&caches.engine, &Digest::compute(COMPONENT), again).unwrap();
+        assert_eq!(caches.files(&cache), 1);
+    }
+
+    #[test]
+    fn code_of_another_component_is_neither_stored_nor_kept() {
+        let caches = CacheFixture::new();
+        let cache = caches.cache(Some("state"));
+        let pending = caches.compile(&cache, COMPONENT);
+        let refused = cache.store(&caches.engine, &Digest::compute(OTHER), pending).unwrap_err();
+        assert_eq!(refused.kind(), io::ErrorKind::InvalidData);
+        assert_eq!(caches.files(&cache), 0);
     }
 
     #[test]

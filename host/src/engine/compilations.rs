@@ -2,7 +2,9 @@
 //!
 //! A job belongs to a digest, not to its waiters: a component of many plugins is compiled once, and a reload that is
 //! superseded by the next one leaves its jobs to it. A job ends when it is done, or when its component is no longer
-//! wanted ([`retain`](Compilations::retain)): then the compiler process is killed.
+//! wanted ([`retain`](Compilations::retain)): then the compiler process is killed. When the host ends, the process goes on
+//! (module `compiler`). A component that another process compiles is not compiled here, too: the job waits for that, but no
+//! longer than a compilation may take.
 //!
 //! The result is cached while the component is wanted: the code, which is shared, and a failure, too. The limits of the
 //! compiler do not change while a host runs, so a component that does not compile within them is not retried because
@@ -16,22 +18,29 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 use wasmtime::component::Component;
 
 use super::Engine;
 use super::Progress;
-use super::cache::Cache;
-use super::compiler::{CompileError, Compiler};
+use super::cache::{Cache, Missing};
+use super::compiler::{CompileError, CompileRequest, Compiler};
 use super::component_file::ComponentFile;
 use super::error::ComponentError;
+use super::pending_code::PendingCode;
 use crate::config;
 use crate::digest::Digest;
 use crate::private_dir::PrivateError;
 use crate::regular_file::FileThreads;
+
+/// The interval of looking whether another process still compiles a component.
+const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The compilations by digest.
 pub(crate) struct Compilations {
@@ -55,6 +64,8 @@ pub(crate) struct CompileContext {
 struct Compilation {
     /// None until it is done.
     outcome: watch::Receiver<Option<CompileResult>>,
+    /// Kills the compiler process when the task is dropped, which otherwise goes on without the host.
+    cancelled: CancellationToken,
     _task: AbortOnDropHandle<()>,
 }
 
@@ -65,6 +76,29 @@ type CompileResult = Result<Component, CompileFailure>;
 enum CompileFailure {
     Compile(CompileError),
     Cache { dir: PathBuf, source: Arc<PrivateError> },
+}
+
+/// What is left to do for a component that is not in the cache.
+enum Begun<'a> {
+    /// Nothing.
+    Compiled(Component),
+    /// It is to be compiled into that file, with that permit.
+    NotCompiled(Option<SemaphorePermit<'a>>, PendingCode),
+}
+
+/// Removes the file of a compilation that was cancelled: nobody would go on with it.
+struct RemovedIfCancelled {
+    path: Option<PathBuf>,
+    cancelled: CancellationToken,
+}
+
+impl Drop for RemovedIfCancelled {
+    fn drop(&mut self) {
+        if let Some(path) = self.path.as_ref().filter(|_| self.cancelled.is_cancelled()) {
+            // It may have been stored, or never written.
+            let _ = std::fs::remove_file(path);
+        }
+    }
 }
 
 impl Compilations {
@@ -91,7 +125,13 @@ impl Compilations {
 
     /// Drops all components but those, and ends the jobs of others. Plugins that use a dropped component keep it.
     pub(crate) fn retain(&self, wanted: &HashSet<Digest>) {
-        self.lock().retain(|digest, _| wanted.contains(digest));
+        self.lock().retain(|digest, compilation| {
+            let is_wanted = wanted.contains(digest);
+            if !is_wanted {
+                compilation.cancelled.cancel();
+            }
+            is_wanted
+        });
     }
 
     /// Drops the failures, so that those components are compiled again.
@@ -103,12 +143,13 @@ impl Compilations {
         let mut jobs = self.lock();
         let started = jobs.entry(file.digest).or_insert_with(|| {
             let (sender, outcome) = watch::channel(None);
-            let context = self.context.clone();
+            let (context, cancelled) = (self.context.clone(), CancellationToken::new());
+            let of_task = cancelled.clone();
             let task = tokio::spawn(async move {
-                let outcome = context.load_or_compile(&file).await;
+                let outcome = context.load_or_compile(&file, of_task).await;
                 sender.send_replace(Some(outcome));
             });
-            Arc::new(Compilation { outcome, _task: AbortOnDropHandle::new(task) })
+            Arc::new(Compilation { outcome, cancelled, _task: AbortOnDropHandle::new(task) })
         });
         started.clone()
     }
@@ -128,24 +169,77 @@ impl Compilations {
 
 impl CompileContext {
     /// Loads the component from the cache, or compiles it.
-    async fn load_or_compile(&self, file: &ComponentFile) -> CompileResult {
+    async fn load_or_compile(&self, file: &ComponentFile, cancelled: CancellationToken) -> CompileResult {
         let digest = file.digest;
         if let Some(component) = self.load_cached(digest).await? {
             return Ok(component);
         }
-        // The semaphore is never closed, so this never fails.
-        let _permit = self.permits.acquire().await;
+        let (_permit, pending) = match self.begin(file).await? {
+            Begun::Compiled(component) => return Ok(component),
+            Begun::NotCompiled(permit, pending) => (permit, pending),
+        };
         let _shown = self.progress.compiling(&file.path, file.size);
-        let cache = self.cache.clone();
-        let code = self.run_blocking(move || cache.new_file()).await?;
-        let unreadable = |error: std::io::Error| CompileFailure::Compile(CompileError::Start(error.to_string()));
-        let into = code.reopen().map_err(unreadable)?;
-        let from = file.reopen().map_err(unreadable)?;
-        self.compiler.compile(from, digest, into, &self.limits).await.map_err(CompileFailure::Compile)?;
+        let _removed =
+            RemovedIfCancelled { path: pending.locked_path().map(Path::to_owned), cancelled: cancelled.clone() };
+        let request = self.request(file, &pending, cancelled);
+        let request = request.map_err(|error| CompileFailure::Compile(CompileError::Start(error.to_string())))?;
         let (cache, engine) = (self.cache.clone(), self.engine.wasmtime().clone());
-        let stored = self.run_blocking(move || cache.store(&engine, &digest, code)).await?;
+        if let Err(error) = self.compiler.compile(request, &self.limits).await {
+            let discard = move || {
+                pending.discard();
+                Ok(())
+            };
+            self.run_blocking(discard).await?;
+            return Err(CompileFailure::Compile(error));
+        }
+        let stored = self.run_blocking(move || match cache.store(&engine, &digest, pending) {
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(None),
+            stored => stored.map(Some),
+        });
         let unfit = "the compiler's output does not fit this engine; is the compiler of another version?";
-        stored.ok_or_else(|| CompileFailure::Compile(CompileError::Invalid(unfit.to_owned())))
+        stored.await?.ok_or_else(|| CompileFailure::Compile(CompileError::Invalid(unfit.to_owned())))
+    }
+
+    /// Returns what the compiler is asked to do.
+    fn request(
+        &self,
+        file: &ComponentFile,
+        pending: &PendingCode,
+        cancelled: CancellationToken,
+    ) -> io::Result<CompileRequest> {
+        Ok(CompileRequest {
+            component: file.reopen()?,
+            digest: file.digest,
+            key: self.cache.code_key(self.engine.wasmtime(), &file.digest),
+            into: pending.writer()?,
+            can_outlive_host: pending.can_outlive_host(),
+            cancelled,
+        })
+    }
+
+    /// Waits until the component may be compiled, or was compiled by another process.
+    async fn begin(&self, file: &ComponentFile) -> Result<Begun<'_>, CompileFailure> {
+        // Kept while another process compiles the component: compilers that outlived their hosts count, too. The semaphore is
+        // never closed, so this never fails.
+        let permit = self.permits.acquire().await;
+        let mut waiting = None;
+        loop {
+            let (cache, engine, digest) = (self.cache.clone(), self.engine.wasmtime().clone(), file.digest);
+            match self.run_blocking(move || cache.begin(&engine, &digest)).await? {
+                Missing::Compiled(component) => return Ok(Begun::Compiled(component)),
+                Missing::NotCompiled(pending) => return Ok(Begun::NotCompiled(permit.ok(), pending)),
+                Missing::BeingCompiled => {}
+            }
+            let (since, _) =
+                waiting.get_or_insert_with(|| (Instant::now(), self.progress.waiting(&file.path, file.size)));
+            // By then the other process should have ended.
+            if since.elapsed() > self.limits.deadline.duration() {
+                let cache = self.cache.clone();
+                let pending = self.run_blocking(move || cache.begin_unlocked()).await?;
+                return Ok(Begun::NotCompiled(permit.ok(), pending));
+            }
+            sleep(LOCK_POLL_INTERVAL).await;
+        }
     }
 
     async fn load_cached(&self, digest: Digest) -> Result<Option<Component>, CompileFailure> {

@@ -1,7 +1,7 @@
 //! Compilation of components, in this process or in a child process under limits.
 //!
 //! In a child, compilation of hostile input is bounded by the operating system, not by trust. The child is the current
-//! executable or another program, started with arguments of ours and no environment but two variables. Before it reads a byte it sets
+//! executable or another program, started with arguments of ours and no environment but three variables. Before it reads a byte it sets
 //! its own limits on CPU time and address space, and a low priority, so that serving is not slowed down, and confines
 //! itself by Landlock and seccomp to its standard streams, memory and threads (module `confinement`). It is killed at its
 //! deadline, and by any system call that only an attacker would make. Its standard input is the component's file, so that no component is ever in the host's own memory,
@@ -9,24 +9,28 @@
 //! a file that changes meanwhile is never taken for the one that was checked (TOCTOU). A crash of the compiler is an
 //! error message here.
 //!
+//! A child outlives the host that started it, if a later one can use its code: clients over stdio end a host seconds after
+//! they started it, and a component with an interpreter takes longer than that. So the child has a process group of its own, which
+//! no signal to that of the host reaches, such as those of a client or a terminal. It appends the tag that makes its code authentic, with a key
+//! for this component only (module `code_key`), and holds the lock of the file (module `pending_code`). Without a host it
+//! has the same limits: those on CPU time and memory are the kernel's, and it ends itself at its deadline. A component that took the
+//! child over could sleep beyond that, without using more than its memory. A host that is alive kills the child of a
+//! component that is no longer wanted. In every other case the child ends with the host.
+//!
 //! The child identifies itself: [`run_compiler`] first writes [`HANDSHAKE`] to standard error. A child that ends, or exceeds its
 //! deadline, without that line is a program that does not call [`run_compiler`], and the error says so. Such a program runs its
 //! own `main`; it exits where it starts an engine, so that it does not start children recursively.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{ExitStatus, Stdio};
-use std::thread::available_parallelism;
 use std::time::Duration;
 
 use humantime::format_duration;
-use rustix::process::Signal;
-use tokio::io::AsyncReadExt;
-use tokio::process::Command;
+use tokio_util::sync::CancellationToken;
 
 use self::job::{CHILD_ARGUMENT, CompileJob};
+use super::code_key::CodeKey;
 use super::config::{MAX_COMPONENT_SIZE, codegen_config};
 use crate::config;
 use crate::confinement::confine_compiler;
@@ -34,23 +38,26 @@ use crate::digest::Digest;
 use crate::thread_priority::lower_priority;
 
 mod job;
+mod process;
 
 /// Set in the child, so that a program that does not call [`run_compiler`] exits and does not start children recursively.
 const CHILD_ENV_VAR: &str = "MCP_HOST_COMPILER";
 /// The first line that [`run_compiler`] writes to standard error.
 const HANDSHAKE: &str = "mcp-host compiler";
-/// The number of threads that the child compiles on, for the library that starts them.
-const THREADS_ENV_VAR: &str = "RAYON_NUM_THREADS";
+/// The key that the child authenticates its code with.
+const KEY_ENV_VAR: &str = "MCP_HOST_COMPILER_KEY";
 /// The exit code of the child when the component is invalid.
 const EXIT_INVALID: i32 = 1;
 /// The exit code of the child when the component does not have the expected digest.
 const EXIT_CHANGED: i32 = 3;
 /// The exit code of a child that does not call [`run_compiler`] and starts an engine.
 const EXIT_NO_COMPILER: i32 = 4;
+/// The exit code of a child that reached its deadline.
+const EXIT_DEADLINE: i32 = 5;
+/// The exit code of a child that could not write the code.
+const EXIT_OUTPUT: i32 = 6;
 /// The niceness of the child relative to the host's threads.
 const NICENESS: i32 = 10;
-/// The bytes of the child's standard error that are kept.
-const MAX_MESSAGE: u64 = 4096;
 
 /// Why a component did not compile. The causes are texts: they come from another process, and the failure is stored for as long
 /// as the config names the component.
@@ -72,6 +79,14 @@ pub enum CompileError {
     /// The compiled code exceeds the largest size.
     #[error("the compiled code is larger than {}", bytesize::ByteSize(*.0))]
     OutputTooLarge(u64),
+    /// The compiled code could not be written: the disk is full, or failed.
+    #[error("the compiled code cannot be written to the cache (`server.cache`): {0}")]
+    Output(String),
+    /// The compiler was killed, and not for its CPU time.
+    #[error(
+        "the compiler was killed (SIGKILL), as the kernel does when the machine is out of memory; a reload or a restart tries again"
+    )]
+    Killed,
     /// The compiler crashed: a bug of its own, or a component made to cause that.
     #[error("the compiler crashed ({0})")]
     Crash(String),
@@ -101,7 +116,8 @@ pub enum CompileError {
 }
 
 impl CompileError {
-    /// Whether the failure would be the same the next time, with the same component, limits and compiler.
+    /// Whether the failure is expected to be the same the next time, with the same component, limits and compiler. A compiler
+    /// that was killed is not started again by itself: the machine would be out of memory once more.
     pub fn is_permanent(&self) -> bool {
         match self {
             Self::Invalid(_)
@@ -110,17 +126,34 @@ impl CompileError {
             | Self::Memory(_)
             | Self::OutputTooLarge(_)
             | Self::NoCompiler { .. }
+            | Self::Killed
             | Self::Crash(_)
             | Self::ForbiddenSystemCall => true,
-            Self::Changed | Self::Start(_) | Self::Cancelled => false,
+            Self::Changed | Self::Output(_) | Self::Start(_) | Self::Cancelled => false,
         }
     }
+}
+
+/// A component to compile.
+pub(crate) struct CompileRequest {
+    /// The component.
+    pub(crate) component: File,
+    /// The digest of the component, without which it is not compiled.
+    pub(crate) digest: Digest,
+    /// The key that authenticates the code.
+    pub(crate) key: CodeKey,
+    /// The file that the code and its tag are written to.
+    pub(crate) into: File,
+    /// Whether a later host can use the code if this one ends before.
+    pub(crate) can_outlive_host: bool,
+    /// Tells that nobody wants the code any more, also when the future of the compilation is dropped.
+    pub(crate) cancelled: CancellationToken,
 }
 
 /// Where components are compiled.
 ///
 /// A compiler is a large program, and hostile input may make it compute for long, use much memory, or crash. A child process is
-/// bounded by `server.compile`; this process is not.
+/// bounded by `server.compile`; this process is not. A child process may outlive the host, for the next one to use its code.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Compiler {
@@ -147,8 +180,13 @@ pub fn run_compiler() {
         let code = match child_main(arguments.filter_map(|argument| argument.into_string().ok())) {
             Ok(()) => 0,
             Err(error) => {
-                let _ = write!(io::stderr(), "{error}");
-                if matches!(error, CompileError::Changed) { EXIT_CHANGED } else { EXIT_INVALID }
+                let (code, message) = match error {
+                    CompileError::Changed => (EXIT_CHANGED, error.to_string()),
+                    CompileError::Output(reason) => (EXIT_OUTPUT, reason),
+                    error => (EXIT_INVALID, error.to_string()),
+                };
+                let _ = write!(io::stderr(), "{message}");
+                code
             }
         };
         std::process::exit(code);
@@ -170,7 +208,8 @@ pub(super) fn exit_if_started_as_compiler() {
 /// The main function of the child.
 fn child_main(arguments: impl Iterator<Item = String>) -> Result<(), CompileError> {
     let invalid = |error: io::Error| CompileError::Invalid(error.to_string());
-    let job = CompileJob::from_arguments(arguments).ok_or_else(|| {
+    let key = std::env::var(KEY_ENV_VAR).ok().and_then(|text| CodeKey::from_text(&text));
+    let (job, key) = CompileJob::from_arguments(arguments).zip(key).ok_or_else(|| {
         CompileError::Start(
             "it was asked in a way that it does not know; is the compiler of another version?".to_owned(),
         )
@@ -179,10 +218,9 @@ fn child_main(arguments: impl Iterator<Item = String>) -> Result<(), CompileErro
     // Before there are other threads, which inherit both.
     lower_priority(NICENESS);
     confine_compiler();
-    job::exit_with_parent();
+    job.exit_at_end();
     let code = compile(io::stdin().lock(), job.digest)?;
-    let mut stdout = io::stdout().lock();
-    stdout.write_all(&code).and_then(|()| stdout.flush()).map_err(invalid)
+    key.write_code(&code, io::stdout().lock()).map_err(|error| CompileError::Output(error.to_string()))
 }
 
 fn compile(component: impl Read, digest: Digest) -> Result<Vec<u8>, CompileError> {
@@ -199,27 +237,26 @@ fn compile(component: impl Read, digest: Digest) -> Result<Vec<u8>, CompileError
 }
 
 impl Compiler {
-    /// Compiles a component that has that digest into a file.
+    /// Compiles a component. Dropping the future kills a child process that cannot outlive the host, or was cancelled.
     pub(crate) async fn compile(
         &self,
-        component: File,
-        digest: Digest,
-        mut into: File,
+        request: CompileRequest,
         limits: &config::compile::CompileLimits,
     ) -> Result<(), CompileError> {
         let start = |error: String| CompileError::Start(error);
         let program = match self {
             Self::InProcess => {
                 let compiled = tokio::task::spawn_blocking(move || {
-                    let code = compile(component, digest)?;
-                    into.write_all(&code).map_err(|error| CompileError::Invalid(error.to_string()))
+                    let code = compile(request.component, request.digest)?;
+                    let written = request.key.write_code(&code, request.into);
+                    written.map_err(|error| CompileError::Output(error.to_string()))
                 });
                 return compiled.await.map_err(|error| start(error.to_string()))?;
             }
             Self::CurrentExe => current_exe().map_err(|error| start(error.to_string()))?,
             Self::Program(program) => program.clone(),
         };
-        run_child(program, component, &CompileJob::new(digest, limits), into, limits).await
+        process::run(program, request, limits).await
     }
 }
 
@@ -227,94 +264,4 @@ impl Compiler {
 fn current_exe() -> io::Result<PathBuf> {
     let own = PathBuf::from("/proc/self/exe");
     if own.exists() { Ok(own) } else { std::env::current_exe() }
-}
-
-async fn run_child(
-    program: PathBuf,
-    component: File,
-    job: &CompileJob,
-    into: File,
-    limits: &config::compile::CompileLimits,
-) -> Result<(), CompileError> {
-    let start = |error: io::Error| CompileError::Start(format!("{}: {error}", program.display()));
-    let mut child = Command::new(&program)
-        .args(job.arguments())
-        .env_clear()
-        .env(CHILD_ENV_VAR, "1")
-        // The child cannot read how many processors its control group may use.
-        .env(THREADS_ENV_VAR, available_parallelism().map_or(1, usize::from).to_string())
-        .current_dir("/")
-        .stdin(component)
-        .stdout(into)
-        .stderr(Stdio::piped())
-        .kill_on_drop(true)
-        .spawn()
-        .map_err(start)?;
-    // Kept outside of the future, for the case of the deadline.
-    let mut message = Vec::new();
-    let stderr = child.stderr.take();
-    let listen = async {
-        if let Some(stderr) = stderr {
-            let _ = stderr.take(MAX_MESSAGE).read_to_end(&mut message).await;
-        }
-    };
-    let deadline = limits.deadline.duration();
-    let run = async { tokio::join!(listen, child.wait()).1 };
-    let status = tokio::time::timeout(deadline, run).await;
-    let message = String::from_utf8_lossy(&message);
-    let Some(message) = after_handshake(&message) else {
-        let how = match &status {
-            Ok(Ok(status)) => format!("it ended with {status}"),
-            _ => format!("it was terminated after {} (`server.compile.deadline`)", format_duration(deadline)),
-        };
-        let outcome = match message.trim() {
-            "" => how,
-            message => format!("{how} and wrote: {message}"),
-        };
-        let program = program.canonicalize().unwrap_or(program).display().to_string();
-        return Err(CompileError::NoCompiler { program, outcome });
-    };
-    let Ok(status) = status else { return Err(CompileError::Deadline(deadline)) };
-    interpret_exit(status.map_err(start)?, message.to_owned(), limits)
-}
-
-/// Returns what the child wrote after its handshake; none if there is no handshake. A program may write something before it.
-fn after_handshake(stderr: &str) -> Option<&str> {
-    let (_, message) = stderr.split_once(HANDSHAKE)?;
-    Some(message.trim())
-}
-
-/// Turns the exit of the child into a result.
-fn interpret_exit(
-    status: ExitStatus,
-    message: String,
-    limits: &config::compile::CompileLimits,
-) -> Result<(), CompileError> {
-    let is_out_of_memory = message.contains("memory allocation of") || message.contains("Cannot allocate memory");
-    let ended_by = |signal: Signal| status.signal() == Some(signal.as_raw());
-    Err(match status.code() {
-        Some(0) => return Ok(()),
-        Some(EXIT_CHANGED) => CompileError::Changed,
-        _ if is_out_of_memory => CompileError::Memory(limits.memory.bytes()),
-        Some(EXIT_INVALID) => CompileError::Invalid(message),
-        // A kill by anyone else, such as the out-of-memory killer, cannot be told apart.
-        None if ended_by(Signal::XCPU) || ended_by(Signal::KILL) => CompileError::Cpu(limits.cpu.duration()),
-        None if ended_by(Signal::SYS) => CompileError::ForbiddenSystemCall,
-        None if ended_by(Signal::XFSZ) => CompileError::OutputTooLarge(job::MAX_CODE_SIZE),
-        _ => CompileError::Crash(status.to_string()),
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_compiler_that_the_kernel_killed_for_a_system_call_is_told_from_a_crash() {
-        let limits = config::compile::CompileLimits::default();
-        let outcome = |signal: Signal| interpret_exit(ExitStatus::from_raw(signal.as_raw()), String::new(), &limits);
-        assert_eq!(outcome(Signal::SYS), Err(CompileError::ForbiddenSystemCall));
-        assert!(matches!(outcome(Signal::SEGV), Err(CompileError::Crash(_))));
-        assert!(CompileError::ForbiddenSystemCall.is_permanent());
-    }
 }

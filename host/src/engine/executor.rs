@@ -8,7 +8,7 @@
 //! work for it in one piece: instantiating it, lifting its answer, which `limits.response-size` bounds.
 //!
 //! Workers run the ready calls in turn. That alone would let calls delay each other: beside eight guests that spin, a
-//! call would wait eight ticks for each of its turns. So there are three further bounds:
+//! call would wait eight ticks for each of its turns. So there are further bounds:
 //!
 //! - The calls of one plugin run on as many workers at once as `worker_threads` says (the number of processors by
 //!   default). Further ones queue in their plugin's [`PluginQueue`], not in the workers' queues, where they would be
@@ -18,6 +18,7 @@
 //!   callers: so one call that took a little longer has little effect on those after it. Heavy workers have a lower
 //!   priority, so the operating system runs a light call at once, not at the next tick; and there are twice as many of
 //!   them, so that a plugin that is heavy for good reason finds one beside a plugin that spins.
+//! - Reads of indexers ([`CallOrigin::Indexer`]) run on the heavy workers from the beginning.
 //! - The host's own calls ([`CallOrigin::Host`]: `changes`, `describe`, the probe of the circuit breaker) have a
 //!   runtime of their own, with as many workers, a queue, and threads for blocking work. Clients, however many and
 //!   however fast, are not in these queues, and the system wakes these workers up before those that compute (short time
@@ -43,7 +44,7 @@ use std::time::{Duration, Instant};
 use futures::FutureExt;
 use futures::future::CatchUnwind;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::runtime::{Builder, Handle};
 use tokio::sync::Semaphore;
 use tokio::task::JoinError;
 use tokio_util::sync::PollSemaphore;
@@ -53,6 +54,7 @@ use super::call_origin::CallOrigin;
 use super::cpu::CpuClock;
 use crate::thread_priority;
 use crate::time::saturating_millis;
+use crate::worker_pool::WorkerPool;
 
 /// The processor time up to which a call is light.
 const LIGHT_CPU_BUDGET: Duration = Duration::from_millis(1);
@@ -86,10 +88,11 @@ impl GuestExecutor {
     /// Starts the worker pools: `workers` threads for light calls and for the host's own, twice as many for heavy
     /// calls, half as many for heavy calls of the host's own.
     pub(crate) fn start(workers: usize) -> io::Result<Self> {
-        let mut light = Builder::new_multi_thread();
-        let mut heavy = Builder::new_multi_thread();
-        let mut host = Builder::new_multi_thread();
-        let mut host_heavy = Builder::new_multi_thread();
+        let [mut light, mut heavy, mut host, mut host_heavy] = std::array::from_fn(|_| {
+            let mut builder = Builder::new_multi_thread();
+            builder.max_blocking_threads(MAX_BLOCKING_THREADS);
+            builder
+        });
         Ok(Self {
             light: WorkerPool::start(light.thread_name("guest").worker_threads(workers))?,
             heavy: WorkerPool::start(
@@ -116,8 +119,8 @@ impl GuestExecutor {
     /// A queue for the calls of one plugin.
     pub(crate) fn plugin_queue(&self) -> Arc<PluginQueue> {
         Arc::new(PluginQueue {
-            heavy: self.heavy.handle.clone(),
-            host_heavy: self.host_heavy.handle.clone(),
+            heavy: self.heavy.handle().clone(),
+            host_heavy: self.host_heavy.handle().clone(),
             run_permits: Arc::new(Semaphore::new(self.workers)),
             start: Instant::now(),
             heavy_until: AtomicU64::new(0),
@@ -142,12 +145,14 @@ impl GuestExecutor {
     {
         let mut call = Call::new(call, clock);
         if origin == CallOrigin::Host {
-            let task = self.host.handle.spawn(queue.clone().run_host_call(call));
+            let task = self.host.handle().spawn(queue.clone().run_host_call(call));
             return AbortOnDropHandle::new(task).await?;
         }
-        if !queue.is_heavy() {
+        // Not on the caller's thread: threads that it starts for blocking work have its priority, and serve other calls later.
+        let is_background = origin == CallOrigin::Indexer;
+        if !is_background && !queue.is_heavy() {
             let begun = poll_fn(|context| {
-                let _runtime = self.light.handle.enter();
+                let _runtime = self.light.handle().enter();
                 Poll::Ready(queue.poll_for_client(&mut call, context))
             });
             if let Poll::Ready(output) = begun.await {
@@ -155,16 +160,16 @@ impl GuestExecutor {
             }
         }
         let queue = queue.clone();
-        let task = match queue.is_heavy() {
-            true => self.heavy.handle.spawn(queue.run_heavy(call)),
-            false => self.light.handle.spawn(queue.run(call)),
+        let task = match is_background || queue.is_heavy() {
+            true => self.heavy.handle().spawn(queue.run_heavy(call)),
+            false => self.light.handle().spawn(queue.run(call)),
         };
         AbortOnDropHandle::new(task).await?
     }
 
     /// Spawns a background task.
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortOnDropHandle<()> {
-        AbortOnDropHandle::new(self.light.handle.spawn(task))
+        AbortOnDropHandle::new(self.light.handle().spawn(task))
     }
 }
 
@@ -360,28 +365,6 @@ impl PendingRunPermit {
             self.0 = None;
         }
         polled
-    }
-}
-
-/// Threads of one priority. When it is dropped, they end in the background.
-struct WorkerPool {
-    handle: Handle,
-    runtime: Option<Runtime>,
-}
-
-impl WorkerPool {
-    fn start(builder: &mut Builder) -> io::Result<Self> {
-        let runtime = builder.max_blocking_threads(MAX_BLOCKING_THREADS).enable_all().build()?;
-        Ok(Self { handle: runtime.handle().clone(), runtime: Some(runtime) })
-    }
-}
-
-impl Drop for WorkerPool {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.runtime.take() {
-            // Waiting for them would block, which is not allowed where a host is usually dropped: in a task.
-            runtime.shutdown_background();
-        }
     }
 }
 

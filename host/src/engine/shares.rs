@@ -116,7 +116,7 @@ impl SlotState {
     fn class(&mut self, plugin: u64, origin: CallOrigin) -> Option<&mut Class> {
         let usage = self.plugins.get_mut(&plugin)?;
         Some(match origin {
-            CallOrigin::Client => &mut usage.clients,
+            CallOrigin::Client | CallOrigin::Indexer => &mut usage.clients,
             CallOrigin::Host => &mut usage.host,
         })
     }

@@ -3,10 +3,15 @@
 //! Where it does not (too many directories for inotify, a network file system, a missing directory), changes are only found by
 //! polling at the plugin's interval, and the log says so.
 //!
-//! All trees are watched anew when a granted directory was replaced, and when events were lost because the kernel's queue was
-//! full: a new directory may be among them. That costs a pass over all directories, so it waits for [`OverflowBackoff`]; until
-//! then the events that still come and the interval find the changes.
+//! All trees are watched anew
+//!
+//! - when a granted directory was replaced, or a symbolic link on its path leads elsewhere. The directories that such links
+//!   are in have a source of events of their own, of which only those of the links count;
+//! - when events were lost because the kernel's queue was full: a new directory may be among them. That costs a pass over all
+//!   directories, so it waits for a [`Backoff`]; until then the events that still come and the interval find the changes.
 
+use std::collections::{BTreeMap, BTreeSet};
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,12 +24,12 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
 use super::event_source::{Depth, EventSource};
+use super::links::{Resolved, directory_of};
+use crate::backoff::Backoff;
 use crate::log_target;
 use crate::throttle::Throttle;
 
-/// The delay between a first overflow and watching anew.
-const MIN_OVERFLOW_DELAY: Duration = Duration::from_secs(1);
-/// The longest delay after further ones.
+/// The longest delay between an overflow and watching anew.
 const MAX_OVERFLOW_DELAY: Duration = Duration::from_mins(1);
 /// The time without an overflow after which the next one counts as a first.
 const OVERFLOW_MEMORY: Duration = Duration::from_mins(2);
@@ -34,7 +39,7 @@ const OVERFLOW_LOG_INTERVAL: Duration = Duration::from_mins(1);
 /// A watcher of the granted directories of one plugin.
 pub(crate) struct DirectoryWatcher {
     events: Arc<FsEvents>,
-    _source: Option<EventSource>,
+    _sources: Vec<EventSource>,
 }
 
 /// The events of these directories.
@@ -51,14 +56,9 @@ struct FsEvents {
 /// The state that is kept when the directories are watched anew.
 struct History {
     has_warned: AtomicBool,
-    overflow_backoff: Mutex<OverflowBackoff>,
+    /// The time of the last overflow, and the back-off of those that followed one another.
+    last_overflow: Mutex<Option<(Instant, Backoff)>>,
     overflow_log: Throttle,
-}
-
-/// The delay after an overflow, which doubles with each further one.
-#[derive(Default)]
-struct OverflowBackoff {
-    last: Option<(Instant, Duration)>,
 }
 
 impl DirectoryWatcher {
@@ -70,7 +70,7 @@ impl DirectoryWatcher {
         let events = Arc::new(FsEvents::new(plugin, roots, history));
         let watched = events.clone();
         let watching = tokio::task::spawn_blocking(move || watched.watch()).await;
-        Self { events, _source: watching.ok().flatten() }
+        Self { events, _sources: watching.unwrap_or_default() }
     }
 
     /// Waits until something changed, or until the directories should be watched anew.
@@ -97,13 +97,22 @@ impl FsEvents {
         Self { plugin: plugin.to_owned(), roots, changed: Notify::new(), rewatch_at: Mutex::new(None), history }
     }
 
-    fn watch(self: &Arc<Self>) -> Option<EventSource> {
+    fn watch(self: &Arc<Self>) -> Vec<EventSource> {
         if self.roots.is_empty() {
-            return None;
+            return Vec::new();
         }
+        let links = self.links();
+        let sources = [self.watch_links(&links), self.watch_trees()];
+        if self.links() != links {
+            // One was retargeted before it was watched.
+            self.rewatch_at_next_poll();
+        }
+        sources.into_iter().flatten().collect()
+    }
+
+    fn watch_trees(self: &Arc<Self>) -> Option<EventSource> {
         let events = self.clone();
-        let source = EventSource::new(move |event| events.on_event(event));
-        let mut source = source.inspect_err(|error| self.warn_once(error)).ok()?;
+        let mut source = self.new_source(move |event| events.on_event(event))?;
         for root in &self.roots {
             if let Err(error) = source.watch(root, Depth::Tree) {
                 // A missing directory may exist the next time.
@@ -116,12 +125,52 @@ impl FsEvents {
         Some(source)
     }
 
+    /// Watches the directories that the links are in; `None` if there are no links.
+    fn watch_links(self: &Arc<Self>, links: &BTreeMap<PathBuf, PathBuf>) -> Option<EventSource> {
+        let names: BTreeSet<_> = links.keys().filter_map(|link| Some(link.file_name()?.to_owned())).collect();
+        if names.is_empty() {
+            return None;
+        }
+        let events = self.clone();
+        let mut source = self.new_source(move |event| events.on_link_event(event, &names))?;
+        let directories: BTreeSet<_> = links.keys().map(|link| directory_of(link)).collect();
+        for directory in directories {
+            // One that is missing makes the tree missing, too; one that may not be read stays so.
+            if let Err(error) = source.watch(directory, Depth::Entries) {
+                self.warn_once(&error);
+            }
+        }
+        Some(source)
+    }
+
+    /// Returns the links on the paths of the granted directories, with their targets.
+    fn links(&self) -> BTreeMap<PathBuf, PathBuf> {
+        self.roots.iter().flat_map(|root| Resolved::new(root).links).collect()
+    }
+
+    fn new_source(&self, handler: impl Fn(notify::Result<Event>) + Send + 'static) -> Option<EventSource> {
+        EventSource::new(handler).inspect_err(|error| self.warn_once(error)).ok()
+    }
+
     fn on_event(&self, event: notify::Result<Event>) {
         match event {
             Ok(event) if event.need_rescan() => self.on_overflow(),
             Ok(event) if self.affects_root(&event) => self.rewatch_at_next_poll(),
             Ok(_) => {}
             // Something below changed and is no longer watched.
+            Err(error) => self.warn_once(&error),
+        }
+        self.changed.notify_one();
+    }
+
+    /// Handles an event of a directory that links are in, of which only those with the `names` of the links count.
+    fn on_link_event(&self, event: notify::Result<Event>, names: &BTreeSet<OsString>) {
+        match event {
+            Ok(event) if event.need_rescan() => self.on_overflow(),
+            Ok(event) if event.paths.iter().filter_map(|path| path.file_name()).any(|name| names.contains(name)) => {
+                self.rewatch_at_next_poll();
+            }
+            Ok(_) => return,
             Err(error) => self.warn_once(&error),
         }
         self.changed.notify_one();
@@ -142,8 +191,7 @@ impl FsEvents {
             let mut rewatch_at = self.rewatch_at.lock();
             if rewatch_at.is_none() {
                 let now = Instant::now();
-                let delay = self.history.overflow_backoff.lock().delay_after(now);
-                *rewatch_at = now.checked_add(delay);
+                *rewatch_at = now.checked_add(self.history.overflow_delay(now));
             }
         }
         if let Some(suppressed) = self.history.overflow_log.record() {
@@ -171,22 +219,20 @@ impl Default for History {
     fn default() -> Self {
         Self {
             has_warned: AtomicBool::new(false),
-            overflow_backoff: Mutex::default(),
+            last_overflow: Mutex::default(),
             overflow_log: Throttle::new(OVERFLOW_LOG_INTERVAL),
         }
     }
 }
 
-impl OverflowBackoff {
+impl History {
     /// Returns the delay after an overflow at that time.
-    fn delay_after(&mut self, now: Instant) -> Duration {
-        let delay = match self.last {
-            Some((last, delay)) if now.saturating_duration_since(last) < OVERFLOW_MEMORY => {
-                delay.saturating_mul(2).min(MAX_OVERFLOW_DELAY)
-            }
-            _ => MIN_OVERFLOW_DELAY,
-        };
-        self.last = Some((now, delay));
+    fn overflow_delay(&self, now: Instant) -> Duration {
+        let mut last = self.last_overflow.lock();
+        let recent = last.take().filter(|(last, _)| now.saturating_duration_since(*last) < OVERFLOW_MEMORY);
+        let mut backoff = recent.map_or_else(|| Backoff::up_to(MAX_OVERFLOW_DELAY), |(_, backoff)| backoff);
+        let delay = backoff.next_delay();
+        *last = Some((now, backoff));
         delay
     }
 }
@@ -194,7 +240,7 @@ impl OverflowBackoff {
 #[cfg(test)]
 mod tests {
     use futures::FutureExt;
-    use notify::event::{CreateKind, Flag, RemoveKind};
+    use notify::event::{CreateKind, Flag, RemoveKind, RenameMode};
 
     use super::*;
 
@@ -217,6 +263,11 @@ mod tests {
         assert!(is_changed(&events) && events.rewatch_at.lock().is_none());
     }
 
+    /// Returns the delay, give or take a tenth.
+    fn about(seconds: f64) -> std::ops::RangeInclusive<f64> {
+        seconds * 0.89..=seconds * 1.11
+    }
+
     #[test]
     fn after_an_overflow_everything_changed_and_is_watched_anew_a_second_later() {
         let events = fs_events();
@@ -224,7 +275,7 @@ mod tests {
         events.on_event(overflow());
         assert!(is_changed(&events));
         let rewatch_at = *events.rewatch_at.lock();
-        assert!(rewatch_at.is_some_and(|at| at >= before + MIN_OVERFLOW_DELAY), "{rewatch_at:?}");
+        assert!(rewatch_at.is_some_and(|at| (at - before).as_secs_f64() >= *about(1.0).start()), "{rewatch_at:?}");
         // A further one before that changes nothing.
         events.on_event(overflow());
         assert_eq!(*events.rewatch_at.lock(), rewatch_at);
@@ -232,23 +283,33 @@ mod tests {
 
     #[test]
     fn when_overflows_recur_everything_is_watched_anew_once_a_minute_at_most() {
-        let mut backoff = OverflowBackoff::default();
+        let history = History::default();
         let mut now = Instant::now();
-        let delays: Vec<_> = (0..9)
-            .map(|_| {
-                let delay = backoff.delay_after(now);
-                now += delay;
-                delay.as_secs()
-            })
-            .collect();
-        assert_eq!(delays, [1, 2, 4, 8, 16, 32, 60, 60, 60]);
-        assert_eq!(backoff.delay_after(now + OVERFLOW_MEMORY), MIN_OVERFLOW_DELAY, "a first one again");
+        for expected in [1.0, 2.0, 4.0, 8.0, 16.0, 32.0, 60.0, 60.0, 60.0] {
+            let delay = history.overflow_delay(now);
+            assert!(about(expected).contains(&delay.as_secs_f64()), "{delay:?}, expected {expected} s");
+            now += delay;
+        }
+        let later = history.overflow_delay(now + OVERFLOW_MEMORY);
+        assert!(about(1.0).contains(&later.as_secs_f64()), "{later:?}: a first one again");
     }
 
     #[test]
     fn a_granted_directory_that_goes_away_is_watched_anew() {
         let events = fs_events();
         events.on_event(Ok(Event::new(EventKind::Remove(RemoveKind::Folder)).add_path("/data".into())));
+        assert!(is_changed(&events) && events.rewatch_at.lock().is_some());
+    }
+
+    #[test]
+    fn beside_a_link_only_events_of_the_link_count() {
+        let names = BTreeSet::from(["current".into()]);
+        let events = fs_events();
+        let renamed =
+            |to: &str| Ok(Event::new(EventKind::Modify(ModifyKind::Name(RenameMode::To))).add_path(to.into()));
+        events.on_link_event(renamed("/srv/other"), &names);
+        assert!(!is_changed(&events) && events.rewatch_at.lock().is_none());
+        events.on_link_event(renamed("/srv/current"), &names);
         assert!(is_changed(&events) && events.rewatch_at.lock().is_some());
     }
 

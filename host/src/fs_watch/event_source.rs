@@ -2,6 +2,9 @@
 //!
 //! The kernel is asked for changes only. With opens and reads, everybody who builds or searches in a watched tree would
 //! fill the event queue, and so would the guests that read it after each event.
+//!
+//! Links inside a tree are not followed: one could lead to all of the file system, and whoever writes there would wake the host.
+//! A directory that is itself a link is.
 
 use std::path::Path;
 
@@ -23,7 +26,8 @@ impl EventSource {
     /// Calls `handler` for each event of a change: creation, removal, rename, data or metadata. An error means that events
     /// were lost.
     pub(crate) fn new(handler: impl Fn(notify::Result<Event>) + Send + 'static) -> notify::Result<Self> {
-        RecommendedWatcher::new(handler, Config::default().with_event_kinds(EventKindMask::CORE)).map(Self)
+        let config = Config::default().with_event_kinds(EventKindMask::CORE).with_follow_symlinks(false);
+        RecommendedWatcher::new(handler, config).map(Self)
     }
 
     /// Watches a directory. A large tree takes its time.
@@ -63,6 +67,27 @@ mod tests {
         source.watch(dir.path(), Depth::Tree).unwrap();
         fs::read(dir.path().join("a")).unwrap();
         fs::write(dir.path().join("b"), "two").unwrap();
+        let event = events.recv_timeout(TIMEOUT).unwrap().unwrap();
+        assert!(event.paths.iter().all(|path| path.ends_with("b")), "{event:?}");
+    }
+
+    #[test]
+    #[cfg(unix)]
+    fn links_inside_a_tree_are_not_followed_and_a_tree_that_is_a_link_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let [tree, outside, link] = ["tree", "outside", "link"].map(|name| dir.path().join(name));
+        fs::create_dir(&tree).unwrap();
+        fs::create_dir(&outside).unwrap();
+        std::os::unix::fs::symlink(&outside, tree.join("out")).unwrap();
+        std::os::unix::fs::symlink(&tree, &link).unwrap();
+        let (sender, events) = mpsc::channel();
+        let mut source = EventSource::new(move |event| {
+            let _ = sender.send(event);
+        })
+        .unwrap();
+        source.watch(&link, Depth::Tree).unwrap();
+        fs::write(outside.join("a"), "one").unwrap();
+        fs::write(tree.join("b"), "two").unwrap();
         let event = events.recv_timeout(TIMEOUT).unwrap().unwrap();
         assert!(event.paths.iter().all(|path| path.ends_with("b")), "{event:?}");
     }

@@ -19,6 +19,7 @@ use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
 use super::event_source::{Depth, EventSource};
+use super::links::{Resolved, directory_of};
 use crate::log_target;
 use crate::regular_file::FileThreads;
 
@@ -32,8 +33,6 @@ const POLL_INTERVAL: Duration = Duration::from_secs(2);
 const DEADLINE: Duration = Duration::from_secs(10);
 /// The coarsest clock of a file system.
 const MTIME_GRANULARITY: Duration = Duration::from_secs(2);
-/// The number of links that one path may lead through.
-const MAX_LINKS: usize = 40;
 
 /// A watcher of files, with the last snapshot of their metadata.
 pub(crate) struct FileWatcher {
@@ -254,23 +253,9 @@ impl FileState {
 /// The directories with an event when a path leads to another file: its own, and those of all links on the way. In place of
 /// one that does not exist: its nearest ancestor that does.
 fn directories_to_watch(file: &Path) -> BTreeSet<PathBuf> {
-    let mut found = BTreeSet::new();
-    let mut path = file.to_owned();
-    for _ in 0..MAX_LINKS {
-        // The first link on the way, from the root on.
-        let mut prefixes: Vec<_> = path.ancestors().collect();
-        prefixes.reverse();
-        let link = prefixes.into_iter().find_map(|prefix| Some((prefix, prefix.read_link().ok()?)));
-        let Some((link, target)) = link else { break };
-        let parent = link.parent().unwrap_or(Path::new("/"));
-        found.insert(parent.to_owned());
-        let rest = path.strip_prefix(link).unwrap_or(Path::new(""));
-        // A path with nothing joined to it would end with a slash.
-        let target = parent.join(target);
-        path = if rest.as_os_str().is_empty() { target } else { target.join(rest) };
-    }
-    found.extend(path.ancestors().skip(1).find(|directory| directory.is_dir()).map(Path::to_owned));
-    found
+    let Resolved { links, path } = Resolved::new(file);
+    let nearest = path.ancestors().skip(1).find(|directory| directory.is_dir());
+    links.keys().map(|link| directory_of(link)).chain(nearest).map(Path::to_owned).collect()
 }
 
 #[cfg(test)]
@@ -308,14 +293,6 @@ mod tests {
     fn of_a_directory_that_is_not_there_the_nearest_is_watched() {
         let (_kept, folder) = folder();
         assert_eq!(directories_to_watch(&folder.join("a/b/c.wasm")), [folder].into());
-    }
-
-    #[test]
-    fn links_that_lead_in_a_circle_have_an_end() {
-        let (_kept, folder) = folder();
-        symlink("b", folder.join("a")).unwrap();
-        symlink("a", folder.join("b")).unwrap();
-        assert!(directories_to_watch(&folder.join("a")).contains(&folder));
     }
 
     #[tokio::test]

@@ -13,6 +13,7 @@ use super::data_dirs::DataDirs;
 use super::generation::{Generation, NativePluginConflict, NativePlugins, mounted, sorted_by_name};
 use super::generation_store::GenerationStore;
 use super::lifecycle::RequestTracker;
+use super::loading::LoadWaits;
 #[cfg(feature = "search")]
 use super::search_resources::SearchResources;
 use crate::access::Access;
@@ -165,8 +166,9 @@ impl HostBuilder {
         Ok(host)
     }
 
-    /// Starts the host and returns before its plugins are loaded: each is served as soon as it is. Until then requests to it
-    /// fail with [`Unavailable`](crate::resource::Error::Unavailable), and listings name it as missing.
+    /// Starts the host and returns before its plugins are loaded: each is served as soon as it is. Until then requests for it
+    /// wait, at most for 45 seconds, to fail with [`Unavailable`](crate::resource::Error::Unavailable) then; merged listings do
+    /// not wait, and name it as missing.
     /// [`Host::wait_until_loaded`] waits for all of them. Must be called on a tokio runtime.
     pub fn start_loading(mut self) -> Result<Host, StartError> {
         let dirs = self.data_dirs();
@@ -212,6 +214,7 @@ impl HostBuilder {
             #[cfg(any(feature = "http", feature = "stdio"))]
             rates: RequestRates::default(),
             generation_store,
+            load_waits: LoadWaits::default(),
             plugin_runtime,
             background_loader,
         })

@@ -1,8 +1,9 @@
 //! Checks without serving: [`HostBuilder::check`] and [`HostBuilder::inspect`].
 //!
 //! A check loads every plugin of the config exactly as a start would (read, compile, link, `describe`) and then tries it:
-//! the database of its key-value buckets is opened where it exists, and the first page of its listing is requested, with the
-//! plugin's grants and limits. Nothing is served. Nothing is written but compiled components and what a provider itself
+//! the database of its key-value buckets is opened where it exists, granted databases are connected to, an access token is
+//! requested from each source of them, and the first page of its listing is requested, with the plugin's grants and limits.
+//! Nothing is served. Nothing is written but compiled components and what a provider itself
 //! writes to its grants.
 
 use std::collections::BTreeMap;
@@ -16,7 +17,7 @@ use crate::catalog::CursorKey;
 use crate::config::{self, Warning};
 use crate::digest::Digest;
 use crate::engine::CallOrigin;
-use crate::plugin::{Fault, FaultKind, Inspection, LoadError, Needs, NeedsError, PluginRuntime, Requirements};
+use crate::plugin::{Fault, FaultKind, Inspection, LoadError, Needs, NeedsError, Plugin, PluginRuntime, Requirements};
 use crate::provider::ProviderInfo;
 
 /// The result of [`HostBuilder::check`].
@@ -64,9 +65,9 @@ pub enum CheckError {
     /// It does not load.
     #[error(transparent)]
     Load(#[from] LoadError),
-    /// The database of its key-value buckets cannot be used.
-    #[error("its key-value store cannot be used: {0}")]
-    Store(String),
+    /// A grant cannot be used: the database of its buckets, a database of `grants.sql`, or a source of access tokens.
+    #[error("{0}")]
+    Grant(String),
     /// The first page of its listing fails.
     #[error("its listing fails: {0}")]
     Listing(Fault),
@@ -105,23 +106,23 @@ impl PluginCheck {
         needs.map(|needs| needs.notes(&self.plugin)).unwrap_or_default()
     }
 
+    /// Tries a plugin that loads, and returns the number of items on the first page of its listing. Their URIs are added to `uris`.
+    async fn try_plugin(plugin: &Plugin, page_size: u32, uris: &Mutex<Vec<String>>) -> Result<usize, CheckError> {
+        // The grants first: a provider may work around one that is unusable, or describe the failure less well.
+        plugin.check_grants().await.map_err(CheckError::Grant)?;
+        let page =
+            plugin.list(CallOrigin::Client, None, None, page_size, |_| true).await.map_err(CheckError::Listing)?;
+        uris.lock().extend(page.items.iter().map(|(_, entry)| entry.uri.to_string()));
+        Ok(page.size)
+    }
+
     /// Checks a plugin. Its URIs are added to `uris`.
     async fn run(plugin: &config::Plugin, runtime: &PluginRuntime, page_size: u32, uris: &Mutex<Vec<String>>) -> Self {
         let loaded = match runtime.load(plugin).await {
             Ok(loaded) => loaded,
             Err(error) => return Self { plugin: plugin.clone(), provider: None, outcome: Err(error.into()) },
         };
-        // The store first: a provider may work around a broken one, or describe the failure less well.
-        let outcome = match loaded.check_stores().await {
-            Err(reason) => Err(CheckError::Store(reason)),
-            Ok(()) => match loaded.list(CallOrigin::Client, None, None, page_size, |_| true).await {
-                Ok(page) => {
-                    uris.lock().extend(page.items.iter().map(|(_, entry)| entry.uri.to_string()));
-                    Ok(page.size)
-                }
-                Err(fault) => Err(CheckError::Listing(fault)),
-            },
-        };
+        let outcome = Self::try_plugin(&loaded, page_size, uris).await;
         let mut requirements = loaded.requirements().clone();
         requirements.record_denied_buckets(loaded.denied_buckets());
         let provider = CheckedProvider {

@@ -50,7 +50,7 @@ impl Host {
         uri: &str,
         facts: &Facts,
     ) -> Result<Vec<ResourceContents>, Error> {
-        let now = self.generation.load_full();
+        let now = self.generation_for(principal, Operation::Read, uri, facts).await;
         let target = now.resolve(principal, Operation::Read, uri, facts)?;
         #[cfg(feature = "search")]
         if let Some(contents) = self.read_built_in(principal, &target, facts).await {
@@ -104,7 +104,7 @@ impl Host {
     ) -> Result<Listing<Resource>, Error> {
         let facts = Facts::default();
         self.audited(principal, Operation::List.name(), parent, &facts, async {
-            let now = self.generation.load_full();
+            let now = self.generation_for(principal, Operation::List, parent, &facts).await;
             let target = now.resolve(principal, Operation::List, parent, &facts)?;
             let (entries, viewer) = (Entries { parent: Some(&target.path) }, now.viewer(principal));
             let page = PageRequest { scope: target.uri.as_str(), ..now.page_request(&viewer, cursor) };

@@ -8,13 +8,12 @@ use std::collections::BTreeMap;
 
 #[cfg(feature = "search")]
 use super::generation::BuiltIn;
-use super::resolve::{ValueFilter, route_error_for};
+use super::resolve::{ResolvedTemplate, ValueFilter};
 use super::{CompleteRequest, Host};
 #[cfg(feature = "search")]
 use super::{context_resources, search_resources};
 use crate::access::Principal;
 use crate::audit::Facts;
-use crate::config::Operation;
 use crate::resource::{Argument, Completion, Error};
 use crate::uri::UriTemplate;
 
@@ -25,22 +24,16 @@ impl Host {
         request: CompleteRequest<'_>,
         facts: &Facts,
     ) -> Result<Completion, Error> {
-        let now = self.generation.load_full();
-        facts.set_generation(now.number);
         let CompleteRequest { template: requested_template, argument, context: known } = request;
-        let policy = now.access.policy(principal);
-        let routed = now.router.route_template(requested_template);
-        let (slot, template) =
-            routed.map_err(|error| route_error_for(&policy, Operation::Complete, &error, requested_template, facts))?;
-        let not_found = || Error::NotFound { uri: requested_template.to_owned() };
-        let slot = now.slots.get(*slot).ok_or_else(not_found)?;
-        facts.set_plugin(&slot.name);
-        let decision = policy.decide_template(Operation::Complete, &template);
-        let is_allowed = decision.is_allowed();
-        facts.set_decision(decision);
-        if !is_allowed {
-            return Err(not_found());
+        let mut now = self.generation.load_full();
+        if now.is_loading {
+            let slot = now.resolve_template(principal, requested_template, facts)?.slot;
+            if slot.is_loading() {
+                let plugin = slot.name.clone();
+                now = self.generation_with(&plugin).await;
+            }
         }
+        let ResolvedTemplate { policy, slot, template } = now.resolve_template(principal, requested_template, facts)?;
         #[cfg(feature = "search")]
         match now.built_in(slot) {
             Some(BuiltIn::Search) => {

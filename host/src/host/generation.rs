@@ -89,6 +89,8 @@ pub(super) struct Generation {
     pub(super) native: NativePlugins,
     /// Ordered by name.
     pub(super) slots: Vec<PluginSlot>,
+    /// Whether any plugin is being loaded.
+    pub(super) is_loading: bool,
     /// From mounts to indices into `slots`.
     pub(super) router: Arc<Router<usize>>,
     pub(super) access: Arc<Access>,
@@ -114,8 +116,9 @@ impl Generation {
                 Declared::Native(plugin) => Ok(plugin.clone()),
             },
         });
-        let slots = slots.collect();
-        Ok(Self { number, slots, router, access, config, native })
+        let slots: Vec<_> = slots.collect();
+        let is_loading = slots.iter().any(PluginSlot::is_loading);
+        Ok(Self { number, slots, is_loading, router, access, config, native })
     }
 
     /// A copy with another state of that plugin. None if there is no such plugin, or it is loaded.
@@ -125,6 +128,7 @@ impl Generation {
         let mut next = self.clone();
         let slot = next.slots.get_mut(index).filter(|slot| is_of_this && slot.plugin.is_err())?;
         slot.plugin = state;
+        next.is_loading = next.slots.iter().any(PluginSlot::is_loading);
         Some(next)
     }
 
@@ -169,8 +173,7 @@ impl Generation {
 
     /// The names of the plugins that are being loaded.
     pub(super) fn loading(&self) -> impl Iterator<Item = &str> {
-        let loading = self.slots.iter().filter(|slot| matches!(slot.plugin, Err(NotLoaded::Loading)));
-        loading.map(|slot| slot.name.as_str())
+        self.slots.iter().filter(|slot| slot.is_loading()).map(|slot| slot.name.as_str())
     }
 }
 

@@ -11,6 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::generation::Generation;
+use crate::plugin::PluginSlot;
 #[cfg(feature = "search")]
 use crate::search::SearchService;
 use crate::watch::{Hub, ListingSnapshot};
@@ -87,6 +88,13 @@ impl GenerationStore {
     #[cfg(feature = "http")]
     pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
         self.version.subscribe()
+    }
+
+    /// Waits until that plugin is not being loaded: it is loaded, has failed, or is no longer in the config.
+    pub(super) async fn wait_until_plugin_loaded(&self, name: &str) {
+        let is_loading = |_: &u64| self.generation.load().slot(name).is_some_and(PluginSlot::is_loading);
+        // It fails only without a sender, which is `self`.
+        let _ = self.version.subscribe().wait_for(|version| !is_loading(version)).await;
     }
 
     /// Waits until no plugin is being loaded.

@@ -29,6 +29,14 @@ pub(super) struct ResolvedTarget<'a> {
     pub(super) path: Path,
 }
 
+/// The plugin that a template belongs to.
+pub(super) struct ResolvedTemplate<'a> {
+    /// The policy that allowed it.
+    pub(super) policy: Arc<Policy>,
+    pub(super) slot: &'a PluginSlot,
+    pub(super) template: UriTemplate,
+}
+
 impl Generation {
     /// The principal with the rules of this generation.
     pub(super) fn viewer(&self, principal: &Principal) -> Viewer {
@@ -62,6 +70,31 @@ impl Generation {
         facts.set_decision(decision);
         match is_allowed {
             true => Ok(ResolvedTarget { policy, slot, uri: routed.uri, path: routed.path }),
+            false => Err(not_found()),
+        }
+    }
+
+    /// Resolves a template, if it is valid, a mount owns it, and the principal may complete its variables. The plugin and
+    /// the decision are recorded in `facts`.
+    pub(super) fn resolve_template(
+        &self,
+        principal: &Principal,
+        template: &str,
+        facts: &Facts,
+    ) -> Result<ResolvedTemplate<'_>, Error> {
+        facts.set_generation(self.number);
+        let policy = self.access.policy(principal);
+        let routed = self.router.route_template(template);
+        let (slot, routed) =
+            routed.map_err(|error| route_error_for(&policy, Operation::Complete, &error, template, facts))?;
+        let not_found = || Error::NotFound { uri: template.to_owned() };
+        let slot = self.slots.get(*slot).ok_or_else(not_found)?;
+        facts.set_plugin(&slot.name);
+        let decision = policy.decide_template(Operation::Complete, &routed);
+        let is_allowed = decision.is_allowed();
+        facts.set_decision(decision);
+        match is_allowed {
+            true => Ok(ResolvedTemplate { policy, slot, template: routed }),
             false => Err(not_found()),
         }
     }

@@ -166,7 +166,9 @@ fn may_find_some_of(generation: &Generation, policy: &Policy, plugin: &str) -> b
 fn search_error(error: SearchError) -> Error {
     match error {
         SearchError::Off => Error::InvalidRequest {
-            message: "nothing is searched: no plugin of this server has a table `search` in its config".to_owned(),
+            message: "nothing is searched: no plugin of this server has a table `search` in its config, such as \
+                      `search = {}`"
+                .to_owned(),
         },
         SearchError::NoIndex(_) => unavailable("there is no search index; the server's log says why"),
         SearchError::Busy => unavailable("too many searches run at the moment; try again shortly"),

@@ -7,7 +7,7 @@
 //! resource retry at the same moment and share one call.
 //!
 //! - [`Host::subscribe`] is for requests with a response: it retries for [`RETRY_BUDGET`], and waits [`MAX_WAIT`] in total
-//!   while others are queued before it. Then the response is the error, which is final for the request: nothing is retained,
+//!   while others are queued before it, or the plugin is being loaded. Then the response is the error, which is final for the request: nothing is retained,
 //!   and a later request begins anew.
 //! - [`Host::maintain_subscriptions`] is for a list of resources that were acknowledged already (`subscriptions/listen`): each
 //!   is retried until it is active, and is notified once then. One that fails permanently (not found, denied, not
@@ -90,9 +90,11 @@ impl Host {
     ///
     /// The resource is not subscribable, or not within some seconds. Nothing is retained then.
     pub async fn subscribe(&self, subscriber: &Subscriber, uri: &str) -> Result<(), Error> {
-        let began = Instant::now();
         let facts = Facts::default();
         let trying = async {
+            // Who may not read it is refused by the attempt, without a wait.
+            self.generation_for(&subscriber.principal(), Operation::Read, uri, &facts).await;
+            let began = Instant::now();
             loop {
                 match self.try_subscribe(subscriber, uri, false, &facts).await {
                     Ok(()) => return Ok(()),

@@ -54,20 +54,20 @@ impl Admission {
         origin: CallOrigin,
         acquire_instance: impl Future<Output = T>,
     ) -> Result<(CallPermit, T), Fault> {
-        if origin == CallOrigin::Client {
+        if origin != CallOrigin::Host {
             self.rate
                 .check()
                 .map_err(|early| Fault::RateLimited(early.wait_time_from(DefaultClock::default().now())))?;
         }
         let both = async {
             let permit = match origin {
-                CallOrigin::Client => Some(self.acquire().await?),
+                CallOrigin::Client | CallOrigin::Indexer => Some(self.acquire().await?),
                 CallOrigin::Host => None,
             };
             Ok((permit, acquire_instance.await))
         };
         let wait = match origin {
-            CallOrigin::Client => self.wait,
+            CallOrigin::Client | CallOrigin::Indexer => self.wait,
             CallOrigin::Host => HOST_WAIT,
         };
         timeout(wait, both).await.unwrap_or(Err(Fault::QueueTimeout(wait)))

@@ -40,6 +40,11 @@ impl PluginSlot {
         self.plugin.as_deref().map_err(|_| self.unavailable_error())
     }
 
+    /// Whether it is being loaded.
+    pub(crate) fn is_loading(&self) -> bool {
+        matches!(self.plugin, Err(NotLoaded::Loading))
+    }
+
     /// Whether it is loaded and searched.
     #[cfg(feature = "search")]
     pub(crate) fn is_searched(&self) -> bool {

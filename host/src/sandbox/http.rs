@@ -8,8 +8,8 @@
 //! |---|---|---|
 //! | the origin is granted | scheme, host and port | `HTTP-request-denied` |
 //! | the request is within its size limits, and its method is allowed | [`headers`], `limits.http.headers`, `limits.http.body` | `HTTP-request-header-section-size`, `HTTP-request-body-size`, `HTTP-request-method-invalid` |
-//! | concurrency limit (a semaphore) and rate limit | `limits.http.concurrency`, `limits.http.rate` | `connection-limit-reached`, at once |
 //! | an access token is there, if the grant has a source of them | [`oauth`] | `internal-error`, for SDKs one that may pass |
+//! | concurrency limit (a semaphore) and rate limit | `limits.http.concurrency`, `limits.http.rate` | `connection-limit-reached`, at once |
 //! | the name is resolved, once, and non-public addresses are filtered out (SSRF protection) | [`address`] | `destination-IP-prohibited` |
 //! | a connection to one of the validated addresses is established | [`connect`] | `connection-refused` and similar |
 //! | over TLS, the server's certificate is verified for the name | [`tls`] | `TLS-certificate-error` |
@@ -43,6 +43,7 @@ mod tls;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use futures::future::join_all;
 use governor::{DefaultDirectRateLimiter, RateLimiter};
 use hyper::header::HeaderName;
 use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
@@ -124,6 +125,17 @@ impl OutboundHttp {
             network,
             tls_roots,
         }
+    }
+
+    /// Requests an access token from each source of them. The error is for the admin.
+    pub(crate) async fn check_access_tokens(&self) -> Result<(), String> {
+        let checks = self.access_tokens.iter().map(|(origin, tokens)| async move {
+            let error = tokens.token().await.err()?;
+            let server = tokens.server();
+            Some(format!("there is no access token for {origin} (`oauth` in `grants.http`) from {server}: {error}"))
+        });
+        let errors: Vec<_> = join_all(checks).await.into_iter().flatten().collect();
+        if errors.is_empty() { Ok(()) } else { Err(errors.join("; ")) }
     }
 
     /// Creates the state of one instance.

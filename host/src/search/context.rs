@@ -7,6 +7,7 @@
 //! result depends on nothing but the index and the request.
 
 use std::collections::HashSet;
+use std::time::Instant;
 
 use super::document::hash;
 use super::tokens::for_each_token;
@@ -120,8 +121,8 @@ pub fn estimate_tokens(text: &str) -> usize {
     ascii.div_ceil(4).saturating_add(others)
 }
 
-/// Chooses passages within a budget.
-pub(super) fn select(candidates: Vec<Candidate>, budget: usize) -> ContextSelection {
+/// Chooses passages within a budget, until a deadline.
+pub(super) fn select(candidates: Vec<Candidate>, budget: usize, deadline: Instant) -> ContextSelection {
     let newest = candidates.iter().filter_map(|candidate| modified(&candidate.passage.resource)).reduce(f64::max);
     let mut scored: Vec<_> =
         candidates.into_iter().map(|candidate| (score(&candidate, newest), candidate.passage)).collect();
@@ -133,6 +134,10 @@ pub(super) fn select(candidates: Vec<Candidate>, budget: usize) -> ContextSelect
         if tokens > budget {
             selection.over_budget = selection.over_budget.saturating_add(1);
             continue;
+        }
+        if Instant::now() >= deadline {
+            selection.is_partial = true;
+            break;
         }
         let shingles = shingles(&passage.text);
         if chosen.iter().any(|other| similarity(other, &shingles) > MAX_SIMILARITY) {
@@ -181,6 +186,8 @@ fn similarity(one: &HashSet<i64>, other: &HashSet<i64>) -> f64 {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
     use crate::resource::{Annotations, Priority};
     use crate::uri::Mount;
@@ -200,8 +207,13 @@ mod tests {
         Candidate { passage, relevance }
     }
 
+    fn far() -> Instant {
+        Instant::now() + Duration::from_secs(60)
+    }
+
     fn chosen(candidates: &[Candidate], budget: usize) -> Vec<String> {
-        let selection = select(candidates.to_vec(), budget);
+        let selection = select(candidates.to_vec(), budget, far());
+        assert!(!selection.is_partial);
         assert!(selection.tokens <= budget);
         selection.passages.into_iter().map(|passage| passage.resource.name).collect()
     }
@@ -235,7 +247,13 @@ mod tests {
         let all =
             [candidate("a", text, 1.0, 0.0), candidate("b", &copy, 0.9, 0.0), candidate("c", "another text", 0.1, 0.0)];
         assert_eq!(chosen(&all, 1000), ["a", "c"]);
-        assert_eq!(select(all.to_vec(), 1000).near_copies, 1);
+        assert_eq!(select(all.to_vec(), 1000, far()).near_copies, 1);
+    }
+
+    #[test]
+    fn without_time_the_selection_is_partial() {
+        let selection = select(vec![candidate("a", "a text", 1.0, 0.0)], 1000, Instant::now());
+        assert!(selection.is_partial && selection.passages.is_empty());
     }
 
     #[test]

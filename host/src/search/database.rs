@@ -10,11 +10,13 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, ErrorCode, OpenFlags};
+use rusqlite::{Connection, OpenFlags};
 
+use super::bm25;
 use super::embeddings::vector_store;
+use super::error::IndexError;
 use super::space::{BALLAST, Space};
-use crate::private_dir::{PrivateDir, PrivateError, SECRET_LEN};
+use crate::private_dir::{PrivateDir, SECRET_LEN};
 
 /// The directory of the index, below the state directory.
 const DIRECTORY: &str = "search";
@@ -28,7 +30,7 @@ const AUXILIARY: [&str; 3] = ["-wal", "-shm", "-journal"];
 /// SQLite's application id, which marks the file as an index of this host: `mcps`.
 const APPLICATION_ID: i32 = 0x6d63_7073;
 /// The version of [`SCHEMA`], of the tables of vectors, and of the tokens.
-const SCHEMA_VERSION: i32 = 2;
+const SCHEMA_VERSION: i32 = 3;
 /// The longest time that an operation waits for another process that writes.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 /// The number of prepared statements that are cached: more than exist.
@@ -75,67 +77,7 @@ const SCHEMA: &str = "
         PRIMARY KEY (document, number)
     ) STRICT, WITHOUT ROWID;
     CREATE VIRTUAL TABLE terms USING fts5(name, text, content='', contentless_delete=1, tokenize='ascii');
-    CREATE VIRTUAL TABLE vocabulary USING fts5vocab(terms, row);
 ";
-
-/// Why an operation on the index failed.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum IndexError {
-    /// The file is damaged, or is no index of this version.
-    #[error("it is damaged: {0}")]
-    Damaged(String),
-    /// The disk is full.
-    #[error("the disk is full")]
-    DiskFull,
-    /// Another process has held the write lock for too long.
-    #[error("another process writes to it")]
-    Busy,
-    /// The operation was interrupted.
-    #[error("interrupted")]
-    Interrupted,
-    /// The file cannot be read or written.
-    #[error("{0}")]
-    Failed(String),
-    /// The host is shutting down.
-    #[error("the host is shutting down")]
-    Closed,
-}
-
-impl From<rusqlite::Error> for IndexError {
-    fn from(error: rusqlite::Error) -> Self {
-        // Without space, the memory that processes share cannot be extended either.
-        if error.sqlite_error().is_some_and(|error| error.extended_code == rusqlite::ffi::SQLITE_IOERR_SHMSIZE) {
-            return Self::DiskFull;
-        }
-        match error.sqlite_error_code() {
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy,
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Damaged(error.to_string()),
-            Some(ErrorCode::DiskFull) => Self::DiskFull,
-            Some(ErrorCode::OperationInterrupted) => Self::Interrupted,
-            Some(_) => Self::Failed(error.to_string()),
-            // Not an error of SQLite: a value has a type that is never written here.
-            None => Self::Damaged(error.to_string()),
-        }
-    }
-}
-
-impl From<PrivateError> for IndexError {
-    fn from(error: PrivateError) -> Self {
-        match error {
-            PrivateError::Io(error) => error.into(),
-            error => Self::Failed(error.to_string()),
-        }
-    }
-}
-
-impl From<io::Error> for IndexError {
-    fn from(error: io::Error) -> Self {
-        match error.kind() {
-            io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Self::DiskFull,
-            _ => Self::Failed(error.to_string()),
-        }
-    }
-}
 
 /// The device and inode number of a file.
 pub(super) type FileId = (u64, u64);
@@ -211,6 +153,7 @@ impl DatabasePath {
         configure(&connection)?;
         check_schema(&connection)?;
         connection.pragma_update(None, "query_only", true)?;
+        bm25::register(&connection)?;
         Ok(connection)
     }
 

@@ -9,8 +9,9 @@
 //! | `endpoint`, `breaker` | a request to the endpoint; whether one is made |
 //! | `vector` | a quantised vector, and the similarity of two |
 //! | `vector_store` | the vectors in the index |
-//! | `embedder` | the task that computes vectors of what was indexed |
+//! | `embedded_source`, `embedder` | a plugin whose text is sent; the task that computes vectors of what was indexed |
 //! | `query_vectors` | vectors of queries |
+//! | `vector_graph`, `graph_updater` | an approximate index of vectors in memory; the task that keeps it level |
 //! | `nearest` | the documents whose vectors are nearest to that of a query |
 //! | `fusion` | one ranking of two |
 //!
@@ -24,14 +25,17 @@
 //! - Without an answer of the endpoint, searches have the lexical results, after `query-timeout` at most.
 
 mod breaker;
+mod embedded_source;
 mod embedder;
 mod endpoint;
 pub(super) mod fusion;
+mod graph_updater;
 pub(super) mod nearest;
 mod query_vectors;
 #[cfg(test)]
 mod tests;
 mod vector;
+mod vector_graph;
 pub(super) mod vector_store;
 
 use std::sync::Arc;
@@ -41,60 +45,45 @@ use tokio_util::task::AbortOnDropHandle;
 
 use self::embedder::Embedder;
 use self::endpoint::Endpoint;
+use self::graph_updater::{GraphUpdater, MAX_SCANNED};
 use self::nearest::NearestQuery;
 use self::query_vectors::QueryVectors;
+use self::vector_graph::VectorGraph;
 use self::vector_store::VectorSpace;
 use super::index::Index;
-use super::source::SearchSource;
-use super::status::SourceState;
-use super::store::SourceId;
+use super::source::SourceId;
 use crate::config::search::{Embeddings, Search};
-use crate::uri::Mount;
 
-/// A plugin whose text is sent.
-#[derive(Clone)]
-pub(super) struct EmbeddedSource {
-    pub(super) mount: Mount,
-    pub(super) source: Arc<SearchSource>,
-    pub(super) state: Arc<SourceState>,
-}
+pub(super) use self::embedded_source::EmbeddedSource;
 
-impl EmbeddedSource {
-    /// Whether a document is sent, by its path: the index may have others of the source, if it is older than the config, or another
-    /// host shares it.
-    fn includes(&self, path: &str) -> bool {
-        self.source.uri(&self.mount, path).is_some()
-    }
-}
-
-/// The embeddings of a host. Dropping it stops the task.
+/// The embeddings of a host. Dropping it stops the tasks.
 pub(super) struct EmbeddingService {
     settings: Embeddings,
     queries: QueryVectors,
     space: VectorSpace,
     /// The plugins whose text is sent.
     sources: watch::Sender<Vec<EmbeddedSource>>,
-    /// The size of all vectors of the space, in bytes, when it was last counted.
-    size: watch::Receiver<u64>,
-    _task: AbortOnDropHandle<()>,
+    graph: watch::Receiver<Option<Arc<VectorGraph>>>,
+    _tasks: [AbortOnDropHandle<()>; 2],
 }
 
 impl EmbeddingService {
-    /// Starts the task, if the config has an endpoint. Must be called on a tokio runtime.
+    /// Starts the tasks, if the config has an endpoint. Must be called on a tokio runtime.
     pub(super) fn start(index: &Arc<Index>, search: &Search) -> Option<Self> {
         let settings = search.embeddings.clone()?;
         let endpoint = Arc::new(Endpoint::new(&settings));
         let space = VectorSpace::of(&settings);
-        let (sources, size) = (watch::Sender::default(), watch::Sender::new(0));
+        let (sources, graph) = (watch::Sender::default(), watch::Sender::default());
         let embedder = Embedder::new(&settings, endpoint.clone(), index.clone(), space);
-        let task = embedder.run(sources.subscribe(), size.clone());
+        let updater = GraphUpdater::new(&settings, index.clone(), space, MAX_SCANNED, graph.clone());
+        let tasks = [tokio::spawn(embedder.run(sources.subscribe())), tokio::spawn(updater.run())];
         Some(Self {
             queries: QueryVectors::new(&settings, endpoint, search.saved.iter().map(|saved| saved.query.as_str())),
             settings,
             space,
             sources,
-            size: size.subscribe(),
-            _task: AbortOnDropHandle::new(tokio::spawn(task)),
+            graph: graph.subscribe(),
+            _tasks: tasks.map(AbortOnDropHandle::new),
         })
     }
 
@@ -123,6 +112,6 @@ impl EmbeddingService {
             return None;
         }
         let vector = self.queries.get(query).await?;
-        Some(NearestQuery { vector, space: self.space, sources, size: *self.size.borrow() })
+        Some(NearestQuery { vector, space: self.space, sources, graph: self.graph.borrow().clone() })
     }
 }

@@ -1,7 +1,7 @@
 //! The index: one thread that writes, and a few connections that read.
 //!
 //! SQLite blocks, and indexing computes, so writing has a thread of its own, of low priority: requests are served first.
-//! Lookups run on the runtime's blocking threads, [`MAX_LOOKUPS`] at a time, and are interrupted after [`LOOKUP_TIME`].
+//! Lookups run on the runtime's blocking threads, [`MAX_LOOKUPS`] at a time, and end after [`LOOKUP_TIME`].
 //!
 //! A damaged file is deleted and created anew by whoever notices, and everything is indexed again:
 //! [`rebuilds`](Index::rebuilds) tells those who write. Another process may do the same (`mcp-host index rebuild`, another host with
@@ -17,13 +17,12 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use rusqlite::{Connection, InterruptHandle};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{sleep_until, timeout, timeout_at};
 
-use super::database::{DatabasePath, FileId, IndexError, limit_log};
-use super::lookup::{Lookup, LookupResult};
-use super::source::SearchSource;
+use super::database::{DatabasePath, FileId, limit_log};
+use super::error::IndexError;
 use super::space::Space;
-use super::store::SourceId;
+use crate::plugin::SearchSource;
 use crate::{log_target, thread_priority};
 
 /// The number of writes that wait for the thread.
@@ -32,10 +31,12 @@ const MAX_QUEUED: usize = 4;
 const MAX_LOOKUPS: usize = 4;
 /// The longest time that a lookup waits for others.
 const MAX_WAIT: Duration = Duration::from_secs(1);
-/// The time after which a lookup is interrupted.
-pub(super) const LOOKUP_TIME: Duration = Duration::from_millis(200);
-/// The nice value of the thread that writes, relative to that of other threads.
-const NICE: i32 = 10;
+/// The time after which a lookup has its result.
+const LOOKUP_TIME: Duration = Duration::from_millis(200);
+/// It is interrupted so long before, to return what it has found.
+const INTERRUPT_MARGIN: Duration = Duration::from_millis(20);
+/// The nice value of the threads that index, relative to that of other threads.
+pub(super) const NICE: i32 = 10;
 
 type Job = Box<dyn FnOnce(&mut Writer) + Send>;
 
@@ -44,7 +45,7 @@ pub(super) struct Index {
     path: DatabasePath,
     jobs: mpsc::Sender<Job>,
     readers: Mutex<Readers>,
-    lookups: Semaphore,
+    lookups: Arc<Semaphore>,
     /// The number of times that the database was created anew.
     rebuilds: watch::Sender<u64>,
     /// The number of writes that changed something.
@@ -102,7 +103,7 @@ impl Index {
             path,
             jobs,
             readers: Mutex::default(),
-            lookups: Semaphore::new(MAX_LOOKUPS),
+            lookups: Arc::new(Semaphore::new(MAX_LOOKUPS)),
             rebuilds,
             changes: AtomicU64::new(0),
             max_size,
@@ -170,18 +171,12 @@ impl Index {
         receiver.await.map_err(|_| IndexError::Closed)?
     }
 
-    /// Looks up a query. The result is partial if that takes longer than [`LOOKUP_TIME`].
-    pub(super) async fn look_up<F>(self: &Arc<Self>, lookup: Lookup<F>) -> Result<LookupResult, IndexError>
-    where
-        F: FnMut(SourceId, &str) -> Option<String> + Send + 'static,
-    {
-        self.read(|connection| lookup.run(connection)).await
-    }
-
-    /// Runs an operation on a connection that reads. It is interrupted after [`LOOKUP_TIME`]. A damaged index is created anew.
+    /// Runs an operation on a connection that reads, when it is its turn. It has [`LOOKUP_TIME`] from then on: `operation` gets the time
+    /// by which it is to be done, a little earlier, when it is interrupted as well. What still goes on at the end, because a single
+    /// step takes so long, is not waited for: that is [`IndexError::Interrupted`]. A damaged index is created anew.
     pub(super) async fn read<T: Send + 'static>(
         self: &Arc<Self>,
-        operation: impl FnOnce(&Connection) -> Result<T, IndexError> + Send + 'static,
+        operation: impl FnOnce(&Connection, Instant) -> Result<T, IndexError> + Send + 'static,
     ) -> Result<T, IndexError> {
         let result = self.read_once(operation).await;
         if let Err(IndexError::Damaged(reason)) = &result {
@@ -193,26 +188,34 @@ impl Index {
 
     async fn read_once<T: Send + 'static>(
         self: &Arc<Self>,
-        operation: impl FnOnce(&Connection) -> Result<T, IndexError> + Send + 'static,
+        operation: impl FnOnce(&Connection, Instant) -> Result<T, IndexError> + Send + 'static,
     ) -> Result<T, IndexError> {
-        let Ok(Ok(_permit)) = timeout(MAX_WAIT, self.lookups.acquire()).await else { return Err(IndexError::Busy) };
-        let index = self.clone();
-        let connection = tokio::task::spawn_blocking(move || index.acquire_reader()).await;
-        let (connection, rebuild) = connection.map_err(|_| IndexError::Closed)??;
-        let mut interrupt = InterruptOnDrop(Some(connection.get_interrupt_handle()));
-        let mut reading = tokio::task::spawn_blocking(move || (operation(&connection), connection));
+        let turn = timeout(MAX_WAIT, self.lookups.clone().acquire_owned()).await;
+        let Ok(Ok(permit)) = turn else { return Err(IndexError::Busy) };
+        let now = Instant::now();
+        let later = |time| now.checked_add(time).unwrap_or(now);
+        let (end, interrupt_at) = (later(LOOKUP_TIME), later(LOOKUP_TIME.saturating_sub(INTERRUPT_MARGIN)));
+        let (index, interrupt) = (self.clone(), Arc::new(Interrupt::default()));
+        let _interrupt_on_drop = InterruptOnDrop(interrupt.clone());
+        let interruptible = interrupt.clone();
+        let mut reading = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            let (connection, rebuild) = index.acquire_reader()?;
+            interruptible.set(Some(connection.get_interrupt_handle()));
+            let result = operation(&connection, interrupt_at);
+            // The next operation on the connection is not to be interrupted.
+            interruptible.set(None);
+            index.release_reader(connection, rebuild);
+            result
+        });
         let read = tokio::select! {
             read = &mut reading => read,
-            () = sleep(LOOKUP_TIME) => {
+            () = sleep_until(interrupt_at.into()) => {
                 interrupt.interrupt();
-                reading.await
+                timeout_at(end.into(), reading).await.map_err(|_| IndexError::Interrupted)?
             }
         };
-        // The next operation on the connection is not to be interrupted.
-        interrupt.0 = None;
-        let (result, connection) = read.map_err(|_| IndexError::Closed)?;
-        self.release_reader(connection, rebuild);
-        result
+        read.map_err(|_| IndexError::Closed)?
     }
 
     fn acquire_reader(&self) -> Result<(Connection, u64), IndexError> {
@@ -235,26 +238,28 @@ impl Index {
             readers.idle.push(connection);
         }
     }
-
-    /// The time at which a lookup that begins now ends.
-    pub(super) fn deadline() -> Instant {
-        let now = Instant::now();
-        now.checked_add(LOOKUP_TIME).unwrap_or(now)
-    }
 }
 
-/// Interrupts the statement of a connection when it is dropped: nobody waits for the result any more.
-struct InterruptOnDrop(Option<InterruptHandle>);
+/// The statement of a lookup that can be interrupted, while there is one.
+#[derive(Default)]
+struct Interrupt(Mutex<Option<InterruptHandle>>);
 
-impl InterruptOnDrop {
+impl Interrupt {
+    fn set(&self, handle: Option<InterruptHandle>) {
+        *self.0.lock() = handle;
+    }
+
     fn interrupt(&self) {
-        self.0.iter().for_each(InterruptHandle::interrupt);
+        self.0.lock().iter().for_each(InterruptHandle::interrupt);
     }
 }
+
+/// Interrupts a lookup when it is dropped: nobody waits for the result any more.
+struct InterruptOnDrop(Arc<Interrupt>);
 
 impl Drop for InterruptOnDrop {
     fn drop(&mut self) {
-        self.interrupt();
+        self.0.interrupt();
     }
 }
 

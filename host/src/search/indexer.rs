@@ -20,45 +20,28 @@
 //! | the index | `search.max-bytes` of the plugin, `max-size` of all |
 
 use std::convert::Infallible;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use tokio::time::{Instant, sleep, sleep_until};
 
-use super::batch::Batch;
 use super::change_poller::ChangePoller;
-use super::database::IndexError;
-use super::index::Index;
-use super::source_reader::SourceReader;
-use super::status::{Gaps, Report, SourceState};
-use super::store::{self, Bounds, SourceId, SourceSize};
-use super::walk::{Pass, Until, now_millis};
+use super::error::IndexError;
+use super::source::SourceId;
+use super::status::{Gaps, Report};
+use super::store;
+use super::updater::{PAUSE_FACTOR, Updater, later};
+use super::walk::{Pass, Until, WalkError};
 use crate::log_target;
-use crate::plugin::{Backoff, Fault};
+use crate::plugin::Backoff;
+use crate::time::now_millis;
 
-/// The pause after a comparison or a poll, as a multiple of its duration.
-const PAUSE_FACTOR: u32 = 4;
 /// The longest pause after a comparison.
 const MAX_PAUSE: Duration = Duration::from_mins(1);
 
-/// Why a walk ended early.
-pub(super) enum WalkError {
-    Plugin(Fault),
-    Index(IndexError),
-}
-
-impl From<IndexError> for WalkError {
-    fn from(error: IndexError) -> Self {
-        Self::Index(error)
-    }
-}
-
 /// The task that indexes one plugin.
 pub(super) struct Indexer {
-    pub(super) reader: SourceReader,
-    pub(super) index: Arc<Index>,
-    pub(super) state: Arc<SourceState>,
+    pub(super) updater: Updater,
 }
 
 /// What the task knows, whatever happens to the index.
@@ -72,10 +55,10 @@ struct Progress {
 impl Indexer {
     /// Keeps the index level with the plugin until it is dropped.
     pub(super) async fn run(self) {
-        let poller = ChangePoller::new(&self.reader.plugin);
+        let poller = ChangePoller::new(&self.updater.reader.plugin);
         let mut progress = Progress { poller, is_first: true, backoff: Backoff::default() };
         loop {
-            let mut rebuilds = self.index.rebuilds();
+            let mut rebuilds = self.updater.index.rebuilds();
             let rebuild = *rebuilds.borrow_and_update();
             let session = async {
                 let id = self.open(rebuild).await?;
@@ -91,8 +74,8 @@ impl Indexer {
                 // It was created anew, which has been logged.
                 IndexError::Damaged(_) => {}
                 error => {
-                    self.state.set_error(&error.to_string());
-                    self.save(self.state.report()).await;
+                    self.updater.state.set_error(&error.to_string());
+                    self.save(self.updater.state.report()).await;
                 }
             }
             sleep(progress.backoff.next_delay()).await;
@@ -100,13 +83,13 @@ impl Indexer {
     }
 
     async fn open(&self, rebuild: u64) -> Result<SourceId, IndexError> {
-        let key = self.index.source_key(&self.reader.source).await?;
-        let opened = self.index.write(move |connection| {
+        let key = self.updater.index.source_key(&self.updater.reader.source).await?;
+        let opened = self.updater.index.write(move |connection| {
             let id = store::open_source(connection, &key, now_millis())?;
             Ok((id, store::source_size(connection, id)?))
         });
         let (id, size) = opened.await?;
-        self.state.set_open(id, size, rebuild);
+        self.updater.state.set_open(id, size, rebuild);
         Ok(id)
     }
 
@@ -115,23 +98,23 @@ impl Indexer {
         let Progress { poller, is_first, backoff } = progress;
         loop {
             let began = Instant::now();
-            if let Some(has_lines) = self.reader.has_lines().await {
-                self.state.has_lines.store(has_lines, Ordering::Relaxed);
+            if let Some(has_lines) = self.updater.reader.has_lines().await {
+                self.updater.state.has_lines.store(has_lines, Ordering::Relaxed);
             }
             match self.walk(id, poller, *is_first, began).await {
                 Ok(Some((gaps, pause))) => {
                     (*backoff, *is_first) = (Backoff::default(), false);
                     // A process that waits for the end of the walk may exit then.
                     self.save(Report::complete(gaps)).await;
-                    self.state.set_complete(gaps);
+                    self.updater.state.set_complete(gaps);
                     self.poll_until_listing_changes(id, poller, began, pause).await?;
                 }
                 // It is compared again, with what has been read.
                 Ok(None) => {}
                 Err(WalkError::Index(error)) => return Err(error),
                 Err(WalkError::Plugin(fault)) => {
-                    self.state.set_error(&fault.to_string());
-                    self.save(self.state.report()).await;
+                    self.updater.state.set_error(&fault.to_string());
+                    self.save(self.updater.state.report()).await;
                     sleep(backoff.next_delay()).await;
                 }
             }
@@ -147,16 +130,16 @@ impl Indexer {
         is_first: bool,
         began: Instant,
     ) -> Result<Option<(Gaps, Duration)>, WalkError> {
-        let Pass { mut gaps, has_more } = self.compare(id, poller, is_first).await?;
+        let Pass { mut gaps, has_more } = self.updater.compare(id, poller, is_first).await?;
         let pause = began.elapsed().saturating_mul(PAUSE_FACTOR).min(MAX_PAUSE);
         if has_more {
-            self.state.set_incomplete(gaps);
-            self.save(self.state.report()).await;
+            self.updater.state.set_incomplete(gaps);
+            self.save(self.updater.state.report()).await;
         }
-        self.read_changed(id, poller).await?;
+        self.updater.read_changed(id, poller).await?;
         if has_more {
             let until = Until { if_changed: later(Instant::now(), pause), at_most: self.next_refresh(began) };
-            let rest = self.read_deferred(id, poller, is_first, &until).await?;
+            let rest = self.updater.read_deferred(id, poller, is_first, &until).await?;
             if rest.has_more {
                 return Ok(None);
             }
@@ -167,7 +150,7 @@ impl Indexer {
 
     /// When a walk that began at that time is followed by another in any case.
     fn next_refresh(&self, began: Instant) -> Instant {
-        later(began, self.reader.source.settings().refresh.duration())
+        later(began, self.updater.reader.source.settings().refresh.duration())
     }
 
     /// Reads what changes until the listing is to be walked again: when it has changed, and `pause` is over, or after
@@ -181,10 +164,10 @@ impl Indexer {
     ) -> Result<(), IndexError> {
         let refresh = self.next_refresh(walked).max(Instant::now());
         let earliest = later(Instant::now(), pause);
-        let mut next_poll = later(Instant::now(), poller.interval(self.reader.plugin.watch_interval()));
-        while self.reader.plugin.info().watches {
+        let mut next_poll = later(Instant::now(), poller.interval(self.updater.reader.plugin.watch_interval()));
+        while self.updater.reader.plugin.info().watches {
             sleep_until(next_poll.min(refresh)).await;
-            next_poll = self.poll(id, poller).await?;
+            next_poll = self.updater.poll(id, poller).await?;
             if (poller.listing_changed && Instant::now() >= earliest) || Instant::now() >= refresh {
                 return Ok(());
             }
@@ -193,60 +176,15 @@ impl Indexer {
         Ok(())
     }
 
-    /// Asks what has changed, and reads it. Returns when to ask next.
-    pub(super) async fn poll(&self, id: SourceId, poller: &mut ChangePoller) -> Result<Instant, IndexError> {
-        let began = Instant::now();
-        poller.poll(&self.reader.plugin).await;
-        let took = began.elapsed();
-        self.read_changed(id, poller).await?;
-        let interval = poller.interval(self.reader.plugin.watch_interval());
-        Ok(later(Instant::now(), interval.max(took.saturating_mul(PAUSE_FACTOR))))
-    }
-
-    /// An empty batch.
-    pub(super) fn new_batch(&self) -> Batch {
-        Batch::new(self.index.space().batch_size())
-    }
-
-    /// Writes a batch, and returns the ids of the documents that were put. Counts those that there is no room for.
-    pub(super) async fn apply(&self, id: SourceId, batch: &mut Batch, gaps: &mut Gaps) -> Result<Vec<i64>, IndexError> {
-        let changes = batch.take();
-        if changes.is_empty() {
-            return Ok(Vec::new());
-        }
-        let bounds = Bounds { index: self.index.space(), source: self.reader.source.settings().max_bytes.bytes() };
-        let writing = self.index.write(move |connection| {
-            let applied = store::apply(connection, id, &changes, bounds, now_millis())?;
-            Ok((applied, store::source_size(connection, id)?))
-        });
-        let (applied, size) = writing.await?;
-        gaps.omitted = gaps.omitted.saturating_add(u64::try_from(applied.omitted).unwrap_or(u64::MAX));
-        self.record(size, applied.changed);
-        Ok(applied.ids)
-    }
-
-    /// Records that so many documents of the index have changed.
-    pub(super) fn record(&self, size: SourceSize, changed: usize) {
-        self.state.set_size(size);
-        if changed > 0 {
-            self.index.mark_changed();
-        }
-    }
-
     /// Stores what others are to know of the source, if the index can be written.
     async fn save(&self, report: Report) {
         let saving = async {
-            let key = self.index.source_key(&self.reader.source).await?;
-            self.index.write(move |connection| store::set_report(connection, &key, &report)).await
+            let key = self.updater.index.source_key(&self.updater.reader.source).await?;
+            self.updater.index.write(move |connection| store::set_report(connection, &key, &report)).await
         };
         if let Err(error) = saving.await {
-            let (plugin, error) = (self.reader.plugin.name(), error.to_string());
+            let (plugin, error) = (self.updater.reader.plugin.name(), error.to_string());
             tracing::debug!(target: log_target::SEARCH, plugin, error, "the state of the plugin cannot be stored in the index");
         }
     }
-}
-
-/// That time, and so much later.
-pub(super) fn later(time: Instant, pause: Duration) -> Instant {
-    time.checked_add(pause).unwrap_or(time)
 }

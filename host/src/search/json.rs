@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 
-use super::{SearchHit, SearchResults};
+use super::results::{SearchHit, SearchResults};
 
 /// Encodes a result: the hits, and what is to be known of the search.
 pub(crate) fn to_json(results: SearchResults) -> Value {

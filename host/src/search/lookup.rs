@@ -1,31 +1,48 @@
 //! Looking up a query in the index.
 //!
 //! Matches are streamed from the index, each is filtered, and the best ones are kept: what the filter rejects is neither
-//! ranked nor counted. A lookup that takes too long is interrupted, and returns what it has found so far.
+//! ranked nor counted.
 //!
 //! Documents are ranked by BM25, with a match in the name, the title, the description or the path counted twice. The
-//! frequencies of terms are those of the whole index; they decide on the order, never on what matches.
+//! frequencies of terms are those of the whole index; they decide on the order, and on what matches only where that is too
+//! much to be looked up (`query`): then the result is partial.
+//!
+//! Everything has one deadline, and each step a part of the time that is left: a step that takes too long ends with what it has
+//! found, the result is partial, and the steps behind it still have time.
+//!
+//! | step | part |
+//! |---|---|
+//! | ranking | [`RANKING_PART`] of all; in it, a half for vectors, and then [`FREQUENCY_PART`] of the rest for frequencies |
+//! | entries and snippets, or passages, of the best | the rest |
 //!
 //! With the vector of a query, the documents that are nearest to it match as well, and the two rankings are merged
 //! (`embeddings`).
 
-use std::cmp::Ordering;
-use std::collections::{BTreeSet, BinaryHeap, HashSet};
+use std::collections::{BTreeSet, BinaryHeap, HashMap, HashSet};
 use std::time::Instant;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use super::database::IndexError;
+use super::bm25;
+use super::candidate::{Candidate, Conditions};
 use super::document::{DocumentEntry, Passage};
 use super::embeddings::fusion::fuse;
 use super::embeddings::nearest::{MAX_NEAREST, Nearest, NearestQuery};
-use super::passages::{self, FoundPassage};
+use super::error::{IndexError, interruptible};
+use super::frequency::{IdRange, document_frequency};
+use super::passages::{self, PassagesResult};
 use super::query::{Query, Term};
-use super::snippet::{Snippet, SnippetFinder, WeightedTerm};
-use super::store::SourceId;
+use super::snippet::{Snippet, SnippetFinder, WeightedTerm, WeightedTerms};
+use super::source::SourceId;
 
 /// The number of passages of a document that its snippet is searched for in.
 const MAX_PASSAGES: usize = 1024;
+/// The part of the time that ranking may take.
+const RANKING_PART: f64 = 0.75;
+/// The part of the time of a ranking by words that finding the frequencies of the words may take.
+const FREQUENCY_PART: f64 = 0.4;
+/// The part of the time of a ranking that comparing vectors may take.
+const VECTORS_PART: f64 = 0.5;
 
 /// A lookup.
 pub(super) struct Lookup<F> {
@@ -38,16 +55,6 @@ pub(super) struct Lookup<F> {
     pub(super) deadline: Instant,
     /// Returns the URI of a path of a source, if it is to be found.
     pub(super) filter: F,
-}
-
-/// The conditions on documents.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Conditions {
-    /// A MIME type, or its part before the slash.
-    pub(super) kind: Option<String>,
-    pub(super) language: Option<String>,
-    /// An audience as bits, as documents have it; 0 for all.
-    pub(super) audience: u8,
 }
 
 /// A match that was found.
@@ -70,14 +77,6 @@ pub(super) struct LookupResult {
     pub(super) is_partial: bool,
 }
 
-/// The passages that a lookup has found.
-#[derive(Debug, Default)]
-pub(super) struct PassagesResult {
-    pub(super) found: Vec<FoundPassage>,
-    /// Whether the lookup was interrupted.
-    pub(super) is_partial: bool,
-}
-
 /// The best matches of a query.
 #[derive(Default)]
 struct Ranking {
@@ -89,43 +88,24 @@ struct Ranking {
     is_partial: bool,
 }
 
-/// A match, ordered by rank: the best is the smallest.
-#[derive(Debug, PartialEq)]
-pub(super) struct Candidate {
-    pub(super) score: f64,
-    pub(super) uri: String,
-    pub(super) id: i64,
-    pub(super) source: SourceId,
-    pub(super) path: String,
-    /// The number of the passage that is nearest to the query, if it was found by its vector.
-    pub(super) nearest_passage: Option<i64>,
-}
-
-impl Eq for Candidate {}
-
-impl PartialOrd for Candidate {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Candidate {
-    fn cmp(&self, other: &Self) -> Ordering {
-        // FTS5's scores are negative: the better, the smaller.
-        self.score.total_cmp(&other.score).then_with(|| self.uri.cmp(&other.uri))
-    }
-}
-
 impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
     /// Runs the lookup.
     pub(super) fn run(mut self, connection: &Connection) -> Result<LookupResult, IndexError> {
         let transaction = connection.unchecked_transaction()?;
         let terms: Vec<Term> = self.query.terms().cloned().collect();
-        let Ranking { best, weights, total, is_partial } = self.rank(&transaction, &terms)?;
+        let Ranking { best, weights, total, mut is_partial } = self.rank(&transaction, &terms)?;
         let weighted = weighted(&terms, &weights);
         let mut found = Vec::new();
         for candidate in best {
-            found.extend(self.load(&transaction, candidate, &weighted)?);
+            let loaded = match Instant::now() < self.deadline {
+                true => interruptible(self.load(&transaction, candidate, &weighted))?,
+                false => None,
+            };
+            let Some(loaded) = loaded else {
+                is_partial = true;
+                break;
+            };
+            found.extend(loaded);
         }
         Ok(LookupResult { found, total, is_partial })
     }
@@ -158,31 +138,31 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
         if self.limit == 0 {
             return Ok(ranking);
         }
-        let mut nearest = self.scan_nearest(connection, &mut ranking)?;
-        let matching = self.rank_by_words(connection, terms, &nearest, &mut ranking)?;
-        let Self { nearest: query, conditions, filter, deadline, .. } = self;
+        let end = part_of(self.deadline, RANKING_PART);
+        let nearest = self.find_nearest(connection, end, &mut ranking)?;
+        let matching = self.rank_by_words(connection, terms, &nearest, end, &mut ranking)?;
+        let Self { nearest: query, conditions, filter, .. } = self;
         ranking.best = match query {
             None => matching,
             Some(query) => {
-                if !query.is_exact() {
-                    let among = query.find_among(connection, &matching, conditions, *deadline, filter)?;
-                    ranking.is_partial |= among.is_partial;
-                    nearest = among.found;
-                }
-                fuse(matching, nearest)
+                let nearest = query.complete(nearest, connection, &matching, conditions, end, filter)?;
+                ranking.is_partial |= nearest.is_partial;
+                fuse(matching, nearest.found)
             }
         };
         ranking.best.truncate(self.limit);
         Ok(ranking)
     }
 
-    /// The documents that are nearest to the query of all, in half of the time.
-    fn scan_nearest(&mut self, connection: &Connection, ranking: &mut Ranking) -> Result<Vec<Nearest>, IndexError> {
-        let Some(query) = self.nearest.as_ref().filter(|query| query.is_exact()) else { return Ok(Vec::new()) };
-        let now = Instant::now();
-        let left = self.deadline.saturating_duration_since(now);
-        let half = left.checked_div(2).and_then(|half| now.checked_add(half)).unwrap_or(now);
-        let nearest = query.find(connection, &self.conditions, half, &mut self.filter)?;
+    /// The documents that are nearest to the query.
+    fn find_nearest(
+        &mut self,
+        connection: &Connection,
+        end: Instant,
+        ranking: &mut Ranking,
+    ) -> Result<Vec<Nearest>, IndexError> {
+        let Some(query) = &self.nearest else { return Ok(Vec::new()) };
+        let nearest = query.find(connection, &self.conditions, part_of(end, VECTORS_PART), &mut self.filter)?;
         ranking.is_partial |= nearest.is_partial;
         Ok(nearest.found)
     }
@@ -193,6 +173,7 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
         connection: &Connection,
         terms: &[Term],
         nearest: &[Nearest],
+        end: Instant,
         ranking: &mut Ranking,
     ) -> Result<Vec<Candidate>, IndexError> {
         let mut others: HashSet<i64> = nearest.iter().map(|nearest| nearest.id).collect();
@@ -201,11 +182,23 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
             // Document frequencies, matches and texts are of one state of the index: the caller has a transaction.
             let documents: u64 =
                 connection.query_row("SELECT coalesce(sum(documents), 0) FROM sources", [], |row| row.get(0))?;
-            match interruptible(self.frequencies(connection, terms))? {
+            match interruptible(frequencies(connection, terms, part_of(end, FREQUENCY_PART)))? {
                 Some(frequencies) => {
-                    let weight = |found: &Option<u64>| found.map_or(1.0, |found| inverse_frequency(found, documents));
-                    ranking.weights = frequencies.iter().map(weight).collect();
-                    best = self.candidates(connection, &mut others, ranking)?;
+                    ranking.is_partial |= frequencies.len() < terms.len();
+                    let known: HashMap<_, _> = terms.iter().zip(frequencies).collect();
+                    let selection = self.query.select(|term| known.get(term).copied());
+                    ranking.is_partial |= selection.is_partial;
+                    // One that there was no time for is probably frequent.
+                    let frequency = |term: &Term| known.get(term).copied().unwrap_or(documents);
+                    ranking.weights = terms.iter().map(|term| inverse_frequency(frequency(term), documents)).collect();
+                    // A phrase has at most as many documents as its rarest term.
+                    let phrase_frequency = |phrase: &[Term]| phrase.iter().map(frequency).min().unwrap_or_default();
+                    let weights: Vec<_> = selection
+                        .phrases
+                        .iter()
+                        .map(|phrase| bm25::weight(phrase_frequency(phrase), documents))
+                        .collect();
+                    best = self.candidates(connection, &selection.expression, &weights, end, &mut others, ranking)?;
                 }
                 None => ranking.is_partial = true,
             }
@@ -214,37 +207,29 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
         Ok(best)
     }
 
-    /// The number of documents that each term is in; none where that is not known.
-    fn frequencies(&self, connection: &Connection, terms: &[Term]) -> Result<Vec<Option<u64>>, IndexError> {
-        let mut statement = connection.prepare_cached("SELECT doc FROM vocabulary WHERE term = ?1")?;
-        let mut frequencies = Vec::with_capacity(terms.len());
-        for term in terms {
-            frequencies.push(match term.is_prefix {
-                true => None,
-                false => Some(statement.query_row([&term.text], |row| row.get(0)).optional()?.unwrap_or_default()),
-            });
-        }
-        Ok(frequencies)
-    }
-
-    /// The best matches, best first. Removes all matches from `others`.
+    /// The best matches of an expression of FTS5, best first, with these weights of its phrases. Removes all matches from
+    /// `others`.
     fn candidates(
         &mut self,
         connection: &Connection,
+        expression: &str,
+        weights: &[f64],
+        end: Instant,
         others: &mut HashSet<i64>,
         result: &mut Ranking,
     ) -> Result<Vec<Candidate>, IndexError> {
         // The place in the other ranking may lift a match that is not among the first.
         let depth = if self.nearest.is_some() { self.limit.max(MAX_NEAREST) } else { self.limit };
+        // The conditions are part of the result: between rows that they exclude, the time is compared as well.
         let mut statement = connection.prepare_cached(
-            "SELECT t.rowid, bm25(terms, 2.0, 1.0), d.source, d.path FROM terms t CROSS JOIN documents d ON d.id = t.rowid
-             WHERE terms MATCH ?1
-               AND (?2 IS NULL OR d.kind = ?2 OR substr(d.kind, 1, length(?2) + 1) = ?2 || '/')
-               AND (?3 IS NULL OR d.language = ?3)
-               AND (?4 = 0 OR d.audience = 0 OR d.audience & ?4 != 0)",
+            "SELECT t.rowid, CASE WHEN (?2 IS NULL OR d.kind = ?2 OR substr(d.kind, 1, length(?2) + 1) = ?2 || '/')
+                                   AND (?3 IS NULL OR d.language = ?3)
+                                   AND (?4 = 0 OR d.audience = 0 OR d.audience & ?4 != 0)
+                              THEN weighted_bm25(terms, ?5) END, d.source, d.path
+             FROM terms t CROSS JOIN documents d ON d.id = t.rowid WHERE terms MATCH ?1",
         )?;
         let Conditions { kind, language, audience } = &self.conditions;
-        let mut rows = statement.query(params![self.query.expression(), kind, language, audience])?;
+        let mut rows = statement.query(params![expression, kind, language, audience, bm25::encode(weights)])?;
         let mut best = BinaryHeap::new();
         loop {
             let Some(next) = interruptible(rows.next().map_err(IndexError::from))? else {
@@ -253,9 +238,11 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
             };
             let Some(row) = next else { break };
             let (source, path) = (SourceId(row.get(2)?), row.get_ref(3)?.as_str().map_err(rusqlite::Error::from)?);
-            if let Some(uri) = (self.filter)(source, path) {
+            if let Some(score) = row.get(1)?
+                && let Some(uri) = (self.filter)(source, path)
+            {
                 result.total = result.total.saturating_add(1);
-                let (id, score, path) = (row.get(0)?, row.get(1)?, path.to_owned());
+                let (id, path) = (row.get(0)?, path.to_owned());
                 others.remove(&id);
                 let candidate = Candidate { score, uri, id, source, path, nearest_passage: None };
                 if best.len() < depth {
@@ -265,7 +252,7 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
                     best.push(candidate);
                 }
             }
-            if Instant::now() >= self.deadline {
+            if Instant::now() >= end {
                 result.is_partial = true;
                 break;
             }
@@ -277,18 +264,14 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
         &self,
         connection: &Connection,
         candidate: Candidate,
-        terms: &[WeightedTerm<'_>],
+        terms: &WeightedTerms<'_>,
     ) -> Result<Option<Found>, IndexError> {
         let Candidate { id, source, path, nearest_passage, .. } = candidate;
         let mut statement = connection.prepare_cached("SELECT entry FROM details WHERE document = ?1")?;
-        let entry: Option<String> =
-            retry_interrupted(|| Ok(statement.query_row([id], |row| row.get(0)).optional()?))?;
+        let entry: Option<String> = statement.query_row([id], |row| row.get(0)).optional()?;
         let Some(entry) = entry else { return Ok(None) };
         let entry = serde_json::from_str(&entry).map_err(|error| IndexError::Damaged(error.to_string()))?;
-        let snippet = match Instant::now() < self.deadline {
-            true => interruptible(self.snippet(connection, id, nearest_passage, terms))?.flatten(),
-            false => None,
-        };
+        let snippet = interruptible(self.snippet(connection, id, nearest_passage, terms))?.flatten();
         Ok(Some(Found { source, path, entry, snippet }))
     }
 
@@ -297,7 +280,7 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
         connection: &Connection,
         id: i64,
         nearest_passage: Option<i64>,
-        terms: &[WeightedTerm<'_>],
+        terms: &WeightedTerms<'_>,
     ) -> Result<Option<Snippet>, IndexError> {
         // The first of passages with as many words is shown: the nearest one, if there is one.
         let mut statement = connection
@@ -342,26 +325,28 @@ pub(super) fn values(
     Ok(values.into_iter().collect())
 }
 
-/// Returns none if the operation was interrupted.
-pub(super) fn interruptible<T>(result: Result<T, IndexError>) -> Result<Option<T>, IndexError> {
-    match result {
-        Ok(value) => Ok(Some(value)),
-        Err(IndexError::Interrupted) => Ok(None),
-        Err(error) => Err(error),
+/// The number of documents that each term is in, as far as they are found in time.
+fn frequencies(connection: &Connection, terms: &[Term], end: Instant) -> Result<Vec<u64>, IndexError> {
+    let ids = IdRange::of(connection)?;
+    let mut frequencies = Vec::with_capacity(terms.len());
+    for term in terms {
+        if Instant::now() >= end {
+            break;
+        }
+        frequencies.push(document_frequency(connection, &term.expression(), term.is_prefix, ids)?);
     }
+    Ok(frequencies)
 }
 
-/// Repeats a short operation if the interrupt of the one before it reached it.
-fn retry_interrupted<T>(mut operation: impl FnMut() -> Result<T, IndexError>) -> Result<T, IndexError> {
-    match operation() {
-        Err(IndexError::Interrupted) => operation(),
-        result => result,
-    }
+/// The end of a step that may take that part of the time until a deadline.
+pub(super) fn part_of(deadline: Instant, part: f64) -> Instant {
+    let now = Instant::now();
+    now.checked_add(deadline.saturating_duration_since(now).mul_f64(part)).unwrap_or(deadline)
 }
 
-fn weighted<'a>(terms: &'a [Term], weights: &[f64]) -> Vec<WeightedTerm<'a>> {
+fn weighted<'a>(terms: &'a [Term], weights: &[f64]) -> WeightedTerms<'a> {
     let weights = weights.iter().copied().chain(std::iter::repeat(1.0));
-    terms.iter().zip(weights).map(|(term, weight)| WeightedTerm { term, weight }).collect()
+    WeightedTerms::new(terms.iter().zip(weights).map(|(term, weight)| WeightedTerm { term, weight }))
 }
 
 /// The weight of a term: the logarithm of its inverse document frequency.

@@ -4,12 +4,12 @@ use std::time::Instant;
 
 use rusqlite::{Connection, OptionalExtension};
 
+use super::candidate::Candidate;
 use super::context::estimate_tokens;
-use super::database::IndexError;
 use super::document::DocumentEntry;
-use super::lookup::{Candidate, PassagesResult, interruptible};
-use super::snippet::{WeightedTerm, matching_terms};
-use super::store::SourceId;
+use super::error::{IndexError, interruptible};
+use super::snippet::WeightedTerms;
+use super::source::SourceId;
 
 /// The number of passages of one document that may be chosen.
 const MAX_OF_DOCUMENT: usize = 6;
@@ -41,16 +41,24 @@ pub(super) struct FoundPassage {
     pub(super) is_nearest: bool,
 }
 
+/// The passages that a lookup has found.
+#[derive(Debug, Default)]
+pub(super) struct PassagesResult {
+    pub(super) found: Vec<FoundPassage>,
+    /// Whether the lookup was interrupted.
+    pub(super) is_partial: bool,
+}
+
 /// Returns the passages of a document that have most of the query. `rank` is that of the document, from 0 to 1. The passage that
 /// is nearest to the query by its vector counts as one that has at least half of it.
 pub(super) fn matching(
     connection: &Connection,
     candidate: &Candidate,
     rank: f64,
-    terms: &[WeightedTerm<'_>],
+    terms: &WeightedTerms<'_>,
 ) -> Result<Vec<FoundPassage>, IndexError> {
     let Some(entry) = entry(connection, candidate.id)? else { return Ok(Vec::new()) };
-    let all: f64 = terms.iter().map(|term| term.weight).sum();
+    let all = terms.weight();
     let mut statement =
         connection.prepare_cached("SELECT line, text, number FROM passages WHERE document = ?1 ORDER BY number")?;
     let mut rows = statement.query([candidate.id])?;
@@ -58,7 +66,7 @@ pub(super) fn matching(
     for _ in 0..MAX_PASSAGES {
         let Some(row) = rows.next()? else { break };
         let text = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
-        let matching = matching_terms(text, terms);
+        let matching = terms.of_passage(text);
         let weight: f64 = matching.iter().map(|term| term.weight).sum();
         let is_nearest = candidate.nearest_passage == Some(row.get(2)?);
         let share = if weight > 0.0 { weight / all } else { 0.0 };
@@ -92,7 +100,7 @@ pub(super) fn by_priority(
 ) -> Result<PassagesResult, IndexError> {
     let transaction = connection.unchecked_transaction()?;
     let mut statement = transaction.prepare_cached(
-        "SELECT id, source, path FROM documents WHERE ?1 = 0 OR audience = 0 OR audience & ?1 != 0
+        "SELECT id, source, path, ?1 = 0 OR audience = 0 OR audience & ?1 != 0 FROM documents
          ORDER BY priority DESC, modified DESC, id",
     )?;
     let mut rows = statement.query([audience])?;
@@ -104,11 +112,12 @@ pub(super) fn by_priority(
         };
         let Some(row) = next else { break };
         let (id, source, path) = (row.get(0)?, SourceId(row.get(1)?), row.get::<_, String>(2)?);
-        if filter(source, &path).is_some()
-            && let Some(entry) = entry(&transaction, id)?
-        {
-            let text = beginning(&transaction, id, budget / SHARE_OF_DOCUMENT)?;
-            if !text.is_empty() {
+        if row.get(3)? && filter(source, &path).is_some() {
+            let Some(loaded) = interruptible(load_beginning(&transaction, id, budget / SHARE_OF_DOCUMENT))? else {
+                result.is_partial = true;
+                break;
+            };
+            if let Some((entry, text)) = loaded {
                 let (line, relevance, words, is_nearest) = (1, 0.0, Vec::new(), false);
                 result.found.push(FoundPassage { source, path, entry, text, line, relevance, words, is_nearest });
             }
@@ -121,19 +130,26 @@ pub(super) fn by_priority(
     Ok(result)
 }
 
-/// The first passages of a document, as far as they fit the budget; the first one in any case.
-fn beginning(connection: &Connection, id: i64, budget: usize) -> Result<String, IndexError> {
+/// A document with its first passages, as far as they fit the budget; the first one in any case. None if it has no text.
+fn load_beginning(
+    connection: &Connection,
+    id: i64,
+    budget: usize,
+) -> Result<Option<(DocumentEntry, String)>, IndexError> {
+    let Some(entry) = entry(connection, id)? else { return Ok(None) };
     let mut statement = connection.prepare_cached("SELECT text FROM passages WHERE document = ?1 ORDER BY number")?;
     let mut rows = statement.query([id])?;
-    let mut text = String::new();
+    let (mut text, mut tokens) = (String::new(), 0_usize);
     while let Some(row) = rows.next()? {
         let passage = row.get_ref(0)?.as_str().map_err(rusqlite::Error::from)?;
-        if !text.is_empty() && estimate_tokens(&text).saturating_add(estimate_tokens(passage)) > budget {
+        // At least as many as of the whole text.
+        tokens = tokens.saturating_add(estimate_tokens(passage));
+        if !text.is_empty() && tokens > budget {
             break;
         }
         text.push_str(passage);
     }
-    Ok(text)
+    Ok((!text.is_empty()).then_some((entry, text)))
 }
 
 fn entry(connection: &Connection, id: i64) -> Result<Option<DocumentEntry>, IndexError> {

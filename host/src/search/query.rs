@@ -2,143 +2,160 @@
 //!
 //! A query is words. Text in double quotes is a phrase, which a result must have; of the words outside of quotes it has at
 //! least one. There is no other syntax, so no query is invalid: operators of FTS5 are words or separators like any other.
+//!
+//! All words count, and one that the query repeats counts as often, as BM25 has it. The cost of a lookup is bounded by what its words
+//! match, not by their number: in a large index the most frequent words of a long query, which say the least, are left out, and
+//! the result is partial.
+//!
+//! # Cost
+//!
+//! FTS5 visits each document that a word is in, and compares it with each word of the query, so the cost of n words, which p
+//! documents have altogether, is p · (c + n). Measured are about 20 ns for a step, and c = 100 ([`STEPS_PER_MATCH`]).
+
+use std::collections::HashMap;
+use std::iter;
 
 use super::tokens::{TokenKind, for_each_token};
 
-/// The terms of a query that count.
-const MAX_TERMS: usize = 32;
+/// The different terms of a query that count: as many as a query of the maximum length usually has.
+const MAX_TERMS: usize = 1024;
+/// The number of times that a repeated word counts.
+const MAX_REPEATS: usize = 4;
+/// The bound on the steps of a lookup: about 200 ms of one processor.
+const MAX_STEPS: u64 = 10_000_000;
+/// The steps that a document with a word costs, besides one for each word of the query.
+const STEPS_PER_MATCH: u64 = 100;
 
 /// A term that occurs in a text, or not.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Term {
     pub(super) text: String,
     /// Whether tokens match that begin with it: a single character of a script that is indexed by bigrams.
     pub(super) is_prefix: bool,
 }
 
-/// A part of a query.
+/// A word outside of phrases.
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Clause {
-    /// Consecutive tokens.
-    Phrase(Vec<Term>),
-    /// One token.
-    Word(Term),
+struct Word {
+    term: Term,
+    /// The number of times that the query has it, at most [`MAX_REPEATS`].
+    repeats: usize,
 }
 
 /// A parsed query.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Query {
-    clauses: Vec<Clause>,
+    /// Consecutive tokens.
+    phrases: Vec<Vec<Term>>,
+    /// Words, each once.
+    words: Vec<Word>,
+}
+
+/// What is looked up of a query: its phrases and words.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Selection<'a> {
+    /// The expression of FTS5.
+    pub(super) expression: String,
+    /// The terms of each phrase of the expression, in its order: there, a word is a phrase as well.
+    pub(super) phrases: Vec<&'a [Term]>,
+    /// Whether there are words that are not looked up.
+    pub(super) is_partial: bool,
 }
 
 impl Term {
-    /// Whether a token of a text is it.
-    pub(super) fn matches(&self, token: &str) -> bool {
-        if self.is_prefix { token.starts_with(&self.text) } else { token == self.text }
+    /// The expression of FTS5 that is this term.
+    pub(super) fn expression(&self) -> String {
+        quoted(std::slice::from_ref(self))
     }
 }
 
 impl Query {
-    /// Parses a query: its first [`MAX_TERMS`] terms.
+    /// Parses a query: its first [`MAX_TERMS`] different terms.
     pub(super) fn parse(text: &str) -> Self {
-        let mut query = Self::default();
-        let quotes = text.matches('"').count();
+        let (mut query, mut left) = (Self::default(), MAX_TERMS);
+        let (mut places, quotes) = (HashMap::<String, usize>::new(), text.matches('"').count());
         for (index, part) in text.split('"').enumerate() {
             // The quote of a phrase without an end is a separator.
-            let is_phrase = index % 2 == 1 && index < quotes;
-            let terms = terms(part, is_phrase);
-            match is_phrase {
-                true if !terms.is_empty() => query.clauses.push(Clause::Phrase(terms)),
-                true => {}
-                false => terms.into_iter().map(Clause::Word).for_each(|word| {
-                    if !query.clauses.contains(&word) {
-                        query.clauses.push(word);
-                    }
-                }),
+            if index % 2 == 1 && index < quotes {
+                let phrase = phrase(part, left);
+                left = left.saturating_sub(phrase.len());
+                query.phrases.extend(Some(phrase).filter(|phrase| !phrase.is_empty()));
+                continue;
             }
+            for_each_token(part, |token, _, kind| match places.get(token) {
+                _ if kind == TokenKind::Last => {}
+                Some(place) => {
+                    if let Some(word) = query.words.get_mut(*place) {
+                        word.repeats = word.repeats.saturating_add(1).min(MAX_REPEATS);
+                    }
+                }
+                None if left > 0 => {
+                    left = left.saturating_sub(1);
+                    places.insert(token.to_owned(), query.words.len());
+                    let term = Term { text: token.to_owned(), is_prefix: kind == TokenKind::Single };
+                    query.words.push(Word { term, repeats: 1 });
+                }
+                None => {}
+            });
         }
-        query.truncate();
         query
     }
 
     /// Whether there is nothing to search for.
     pub(super) fn is_empty(&self) -> bool {
-        self.clauses.is_empty()
+        self.phrases.is_empty() && self.words.is_empty()
     }
 
     /// Whether it has a phrase.
     pub(super) fn has_phrase(&self) -> bool {
-        self.clauses.iter().any(|clause| matches!(clause, Clause::Phrase(_)))
+        !self.phrases.is_empty()
     }
 
-    /// The terms, those of phrases included.
+    /// The terms: those of phrases, then words.
     pub(super) fn terms(&self) -> impl Iterator<Item = &Term> {
-        self.clauses.iter().flat_map(|clause| match clause {
-            Clause::Phrase(terms) => terms.as_slice(),
-            Clause::Word(term) => std::slice::from_ref(term),
-        })
+        self.phrases.iter().flatten().chain(self.words.iter().map(|word| &word.term))
     }
 
-    /// The words outside of phrases.
-    pub(super) fn words(&self) -> impl Iterator<Item = &Term> {
-        self.clauses.iter().filter_map(|clause| match clause {
-            Clause::Phrase(_) => None,
-            Clause::Word(term) => Some(term),
-        })
-    }
-
-    /// The expression of FTS5.
-    pub(super) fn expression(&self) -> String {
-        let mut required: Vec<String> = Vec::new();
-        for clause in &self.clauses {
-            if let Clause::Phrase(terms) = clause {
-                required.push(quoted(terms));
-            }
-        }
-        let words: Vec<String> = self.words().map(|word| quoted(std::slice::from_ref(word))).collect();
-        if !words.is_empty() {
-            required.push(format!("({})", words.join(" OR ")));
-        }
-        required.join(" AND ")
-    }
-
-    fn truncate(&mut self) {
-        let mut left = MAX_TERMS;
-        for clause in &mut self.clauses {
-            match clause {
-                Clause::Phrase(terms) => {
-                    terms.truncate(left);
-                    left = left.saturating_sub(terms.len());
-                }
-                Clause::Word(_) => left = left.saturating_sub(1),
-            }
-            if left == 0 {
+    /// Selects the words that are looked up: all, or the rarest ones of which a lookup takes at most [`MAX_STEPS`], but at least
+    /// one. `frequency` is the number of documents that have a term; words of which it is not known are the last ones.
+    pub(super) fn select(&self, frequency: impl Fn(&Term) -> Option<u64>) -> Selection<'_> {
+        let mut words: Vec<_> =
+            self.words.iter().enumerate().map(|(place, word)| (frequency(&word.term), place, word)).collect();
+        words.sort_by_key(|(frequency, place, _)| (frequency.is_none(), *frequency, *place));
+        let (mut matches, mut count, mut selected) = (0_u64, 0_u64, Vec::new());
+        for (frequency, place, word) in words {
+            let repeats = u64::try_from(word.repeats).unwrap_or(u64::MAX);
+            matches = matches.saturating_add(frequency.unwrap_or_default().saturating_mul(repeats));
+            count = count.saturating_add(repeats);
+            if !selected.is_empty() && matches.saturating_mul(STEPS_PER_MATCH.saturating_add(count)) > MAX_STEPS {
                 break;
             }
+            selected.push((place, word));
         }
-        let mut count = 0_usize;
-        self.clauses.retain(|clause| {
-            let is_first = count < MAX_TERMS;
-            count = count.saturating_add(match clause {
-                Clause::Phrase(terms) => terms.len(),
-                Clause::Word(_) => 1,
-            });
-            is_first
-        });
+        let is_partial = selected.len() < self.words.len();
+        selected.sort_by_key(|(place, _)| *place);
+        // BM25 counts each occurrence of a word in the expression.
+        let words: Vec<&Term> =
+            selected.into_iter().flat_map(|(_, word)| iter::repeat_n(&word.term, word.repeats)).collect();
+        let alternatives: Vec<_> = words.iter().map(|term| term.expression()).collect();
+        let alternatives = (!alternatives.is_empty()).then(|| format!("({})", alternatives.join(" OR ")));
+        let required: Vec<_> = self.phrases.iter().map(|terms| quoted(terms)).chain(alternatives).collect();
+        let phrases = self.phrases.iter().map(Vec::as_slice).chain(words.into_iter().map(std::slice::from_ref));
+        Selection { expression: required.join(" AND "), phrases: phrases.collect(), is_partial }
     }
 }
 
-/// The terms of a text that is searched for. In a phrase, the last character of a run is one of them unless the phrase may
-/// continue in the text behind it.
-fn terms(text: &str, is_phrase: bool) -> Vec<Term> {
+/// The terms of a phrase, at most so many. The last character of a run is one of them unless the phrase may continue in the text
+/// behind it.
+fn phrase(text: &str, max: usize) -> Vec<Term> {
     let (mut terms, mut is_last) = (Vec::new(), false);
     for_each_token(text, |token, _, kind| {
-        is_last = kind == TokenKind::Last;
-        if terms.len() <= MAX_TERMS && (is_phrase || !is_last) {
+        is_last = kind == TokenKind::Last && terms.len() < max;
+        if terms.len() < max {
             terms.push(Term { text: token.to_owned(), is_prefix: kind == TokenKind::Single });
         }
     });
-    if is_phrase && is_last {
+    if is_last {
         terms.pop();
     }
     terms
@@ -158,12 +175,18 @@ mod tests {
     use super::*;
 
     fn expression(text: &str) -> String {
-        Query::parse(text).expression()
+        let query = Query::parse(text);
+        let Selection { expression, phrases, is_partial } = query.select(|_| Some(1));
+        assert!(!is_partial);
+        for phrase in phrases {
+            assert!(expression.contains(&quoted(phrase)), "{expression}: {phrase:?}");
+        }
+        expression
     }
 
     #[test]
     fn words_are_alternatives_and_phrases_are_required() {
-        assert_eq!(expression("parse a Config a"), r#"("parse" OR "a" OR "config")"#);
+        assert_eq!(expression("parse a Config a"), r#"("parse" OR "a" OR "a" OR "config")"#);
         assert_eq!(expression(r#""exact words" other"#), r#""exact words" AND ("other")"#);
         assert_eq!(expression("検索エン"), r#"("検索" OR "索エ" OR "エン")"#);
         assert_eq!(expression("木"), r#"("木"*)"#);
@@ -181,17 +204,49 @@ mod tests {
     }
 
     #[test]
-    fn a_query_has_few_terms_however_long_it_is() {
+    fn all_words_count_as_often_as_the_query_has_them() {
+        let query = |words: &[String]| Query::parse(&words.join(" "));
+        let words: Vec<_> = (0..100).map(|number| format!("w{number}")).collect();
+        assert_eq!(query(&words).terms().count(), 100);
+        let again: Vec<_> = words.iter().rev().chain(&words).cloned().collect();
+        assert_eq!(query(&again).select(|_| Some(1)).expression.matches("w99").count(), 2);
+        assert_eq!(expression(&"a ".repeat(1000)).matches('a').count(), MAX_REPEATS);
+    }
+
+    #[test]
+    fn a_query_has_a_bounded_number_of_terms_however_long_it_is() {
         let long: String = (0..10_000).map(|number| format!("w{number} ")).collect();
         assert_eq!(Query::parse(&long).terms().count(), MAX_TERMS);
         assert_eq!(Query::parse(&format!("\"{long}\"")).terms().count(), MAX_TERMS);
+        assert_eq!(Query::parse(&format!("\"{long}\" {long}")).terms().count(), MAX_TERMS);
+    }
+
+    #[test]
+    fn the_rarest_words_are_looked_up_within_the_bound() {
+        let frequency = |term: &Term| match term.text.as_str() {
+            "rare" => Some(10),
+            "usual" => Some(10_000),
+            "frequent" => Some(90_000),
+            "the" => Some(1_000_000),
+            _ => None,
+        };
+        let selected = |query: &str| {
+            let query = Query::parse(query);
+            let Selection { expression, is_partial, .. } = query.select(frequency);
+            (expression, is_partial)
+        };
+        assert_eq!(selected("usual rare"), (r#"("usual" OR "rare")"#.to_owned(), false));
+        assert_eq!(selected("the frequent rare"), (r#"("frequent" OR "rare")"#.to_owned(), true));
+        assert_eq!(selected("the"), (r#"("the")"#.to_owned(), false), "one word is always looked up");
+        assert_eq!(selected("the the unknown"), (r#"("the" OR "the")"#.to_owned(), true));
+        assert_eq!(selected("\"the phrase\" the rare"), (r#""the phrase" AND ("rare")"#.to_owned(), true));
     }
 
     proptest! {
         #[test]
         fn any_text_is_a_query(text in "[\\PC\"*():^{}+-]{0,60}") {
             let query = Query::parse(&text);
-            prop_assert_eq!(query.is_empty(), query.expression().is_empty());
+            prop_assert_eq!(query.is_empty(), query.select(|_| None).expression.is_empty());
         }
     }
 }

@@ -1,35 +1,42 @@
 //! The search service of a host: the index, and a task for each plugin that is searched.
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use parking_lot::Mutex;
+use tokio::runtime::Builder;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::context::{self, Candidate, ContextPassage, ContextRequest, ContextSelection, estimate_tokens};
-use super::database::IndexError;
+use super::candidate::Conditions;
+use super::context::{self, ContextRequest, ContextSelection};
 use super::embeddings::nearest::NearestQuery;
 use super::embeddings::{EmbeddedSource, EmbeddingService};
-use super::index::Index;
+use super::error::{IndexError, SearchError, interruptible};
+use super::index::{Index, NICE};
 use super::indexer::Indexer;
-use super::lookup::{self, Conditions, Found, Lookup};
-use super::passages::{self, FoundPassage};
+use super::lookup::{self, Lookup, LookupResult, part_of};
+use super::passages;
 use super::query::Query;
+use super::request::SearchRequest;
+use super::results::SearchResults;
+use super::searched::{Searched, SearchedSource, is_below, to_candidate, to_hit};
+use super::source::SourceId;
 use super::source_reader::SourceReader;
 use super::space::Space;
-use super::status::SourceState;
-use super::store::{self, SourceId};
-use super::walk::now_millis;
-use super::{SearchHit, SearchRequest, SearchResults, SearchStatus};
-use crate::catalog::PageItem as _;
+use super::status::{SearchStatus, SourceState};
+use super::store;
+use super::updater::Updater;
 use crate::config::search::Search;
 use crate::log_target;
 use crate::plugin::Plugin;
 use crate::resource::Role;
-use crate::uri::{Mount, Uri};
+use crate::thread_priority::lower_priority;
+use crate::time::now_millis;
+use crate::uri::Mount;
+use crate::worker_pool::WorkerPool;
 
 /// A source that no host has used for so long is removed from the index.
 const UNUSED_AFTER: Duration = Duration::from_hours(30 * 24);
@@ -38,32 +45,8 @@ const UNUSED_AFTER: Duration = Duration::from_hours(30 * 24);
 const MAX_OPEN_TIME: Duration = Duration::from_secs(1);
 /// The number of documents whose passages may be part of a context.
 const MAX_CONTEXT_DOCUMENTS: usize = 50;
-
-/// Why a search has no result.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum SearchError {
-    /// No plugin is searched.
-    #[error("no plugin is searched")]
-    Off,
-    /// There is no index, which has been logged.
-    #[error("there is no search index: {0}")]
-    NoIndex(String),
-    /// Too many searches run.
-    #[error("too many searches run at the moment")]
-    Busy,
-    /// The index cannot be used.
-    #[error("the search index cannot be used: {0}")]
-    Index(String),
-}
-
-impl From<IndexError> for SearchError {
-    fn from(error: IndexError) -> Self {
-        match error {
-            IndexError::Busy => Self::Busy,
-            error => Self::Index(error.to_string()),
-        }
-    }
-}
+/// The part of the time for a context that finding passages may take. The rest is for choosing some of them.
+const PASSAGES_PART: f64 = 0.75;
 
 /// The index of a host, and the tasks that write to it. Dropping it stops them.
 pub(crate) struct SearchService {
@@ -74,7 +57,7 @@ pub(crate) struct SearchService {
 #[derive(Default)]
 struct State {
     /// None before anything is searched; an error if there can be no index.
-    index: Option<Result<Arc<Index>, String>>,
+    index: Option<Result<OpenIndex, String>>,
     space: Space,
     sources: BTreeMap<Mount, RunningSource>,
     embeddings: Option<Arc<EmbeddingService>>,
@@ -86,7 +69,7 @@ impl State {
     /// The index.
     fn index(&self) -> Result<&Arc<Index>, SearchError> {
         match &self.index {
-            Some(Ok(index)) => Ok(index),
+            Some(Ok(OpenIndex { index, .. })) => Ok(index),
             Some(Err(reason)) => Err(SearchError::NoIndex(reason.clone())),
             None => Err(SearchError::Off),
         }
@@ -121,35 +104,34 @@ impl State {
     }
 }
 
+/// The index, and the thread that indexers run on.
+struct OpenIndex {
+    index: Arc<Index>,
+    workers: WorkerPool,
+}
+
+impl OpenIndex {
+    fn start(state_dir: &Path, space: Space) -> Result<Self, IndexError> {
+        let index = Index::start(state_dir, space)?;
+        let mut builder = Builder::new_multi_thread();
+        builder.worker_threads(1).thread_name("mcp-indexer").on_thread_start(|| lower_priority(NICE));
+        Ok(Self { index, workers: WorkerPool::start(&mut builder)? })
+    }
+
+    fn start_indexer(&self, plugin: &Arc<Plugin>) -> Option<RunningSource> {
+        let state = SourceState::new(plugin.name());
+        let reader = SourceReader { plugin: plugin.clone(), source: plugin.search_source()?.clone() };
+        let indexer = Indexer { updater: Updater { reader, index: self.index.clone(), state: state.clone() } };
+        let _task = AbortOnDropHandle::new(self.workers.handle().spawn(indexer.run()));
+        Some(RunningSource { plugin: plugin.clone(), state, _task })
+    }
+}
+
 /// A plugin that is indexed.
 struct RunningSource {
     plugin: Arc<Plugin>,
     state: Arc<SourceState>,
     _task: AbortOnDropHandle<()>,
-}
-
-/// A source that a lookup searches.
-#[derive(Clone)]
-struct SearchedSource {
-    mount: Mount,
-    plugin: Arc<Plugin>,
-    has_lines: bool,
-}
-
-impl SearchedSource {
-    /// The URI of a document; none if the config does not include it any more, and the index still has it.
-    fn uri(&self, path: &str) -> Option<String> {
-        self.plugin.search_source()?.uri(&self.mount, path)
-    }
-}
-
-/// What a lookup searches.
-struct Searched {
-    index: Arc<Index>,
-    /// The sources that have an id in the index.
-    sources: Arc<BTreeMap<SourceId, SearchedSource>>,
-    /// The names of the plugins of which the index does not have everything.
-    incomplete: Vec<String>,
 }
 
 impl SearchService {
@@ -179,14 +161,16 @@ impl SearchService {
             state.stop_embeddings();
             return;
         }
-        let Some(index) = self.open(&mut state) else { return };
-        index.set_space(space);
+        self.open(&mut state);
+        let State { index: Some(Ok(open)), sources, .. } = &mut *state else { return };
+        open.index.set_space(space);
         for plugin in searched {
             let mount = plugin.mount().clone();
             let kept = old.remove(&mount).filter(|running| Arc::ptr_eq(&running.plugin, plugin));
-            let running = kept.or_else(|| start(plugin, &index));
-            state.sources.extend(running.map(|running| (mount, running)));
+            let running = kept.or_else(|| open.start_indexer(plugin));
+            sources.extend(running.map(|running| (mount, running)));
         }
+        let index = open.index.clone();
         state.switch_embeddings(&index, search);
     }
 
@@ -197,26 +181,22 @@ impl SearchService {
         state.stop_embeddings();
     }
 
-    fn open(&self, state: &mut State) -> Option<Arc<Index>> {
-        if let Some(Ok(index)) = &state.index {
-            return Some(index.clone());
+    /// Opens the index, unless it is open.
+    fn open(&self, state: &mut State) {
+        if let Some(Ok(_)) = &state.index {
+            return;
         }
         let opened = match &self.state_dir {
-            Some(dir) => Index::start(dir, state.space).map_err(|error| error.to_string()),
+            Some(dir) => OpenIndex::start(dir, state.space).map_err(|error| error.to_string()),
             None => Err("there is no state directory".to_owned()),
         };
-        match opened {
-            Ok(index) => {
-                tokio::spawn(remove_unused(index.clone()));
-                state.index = Some(Ok(index.clone()));
-                Some(index)
-            }
+        match &opened {
+            Ok(open) => drop(tokio::spawn(remove_unused(open.index.clone()))),
             Err(error) => {
                 tracing::error!(target: log_target::SEARCH, error, "there is no search index: nothing is searched");
-                state.index = Some(Err(error));
-                None
             }
         }
+        state.index = Some(opened);
     }
 
     /// The state of each source, by the name of its plugin.
@@ -266,23 +246,25 @@ impl SearchService {
             Some(query) => self.nearest_query(query).await,
             None => None,
         };
-        let (deadline, budget) = (Index::deadline(), request.budget);
-        let found = match &request.query {
-            Some(query) => {
-                let (query, nearest, limit) = (Query::parse(query), nearest, MAX_CONTEXT_DOCUMENTS);
-                let conditions = Conditions { audience, ..Conditions::default() };
-                let lookup = Lookup { query, nearest, conditions, limit, deadline, filter };
-                index.read(move |connection| lookup.run_passages(connection)).await
-            }
-            None => {
-                let finding =
-                    index.read(move |connection| passages::by_priority(connection, audience, budget, deadline, filter));
-                finding.await
-            }
-        }?;
-        let is_partial = found.is_partial;
-        let candidates = found.found.into_iter().filter_map(|found| to_candidate(found, &sources)).collect();
-        Ok(ContextSelection { is_partial, incomplete, ..context::select(candidates, budget) })
+        let (query, budget) = (request.query.as_deref().map(Query::parse), request.budget);
+        let choosing = index.read(move |connection, end| {
+            let deadline = part_of(end, PASSAGES_PART);
+            let found = match query {
+                Some(query) => {
+                    let conditions = Conditions { audience, ..Conditions::default() };
+                    let limit = MAX_CONTEXT_DOCUMENTS;
+                    Lookup { query, nearest, conditions, limit, deadline, filter }.run_passages(connection)?
+                }
+                None => passages::by_priority(connection, audience, budget, deadline, filter)?,
+            };
+            let candidates = found.found.into_iter().filter_map(|found| to_candidate(found, &sources)).collect();
+            let mut selection = context::select(candidates, budget, end);
+            selection.is_partial |= found.is_partial;
+            Ok(selection)
+        });
+        let chosen = interruptible(choosing.await)?;
+        let late = || ContextSelection { is_partial: true, ..ContextSelection::default() };
+        Ok(ContextSelection { incomplete, ..chosen.unwrap_or_else(late) })
     }
 
     /// The MIME types, or the languages, of the documents that are visible, in alphabetical order, as far as they are found in
@@ -299,7 +281,8 @@ impl SearchService {
         let filter = move |source: SourceId, path: &str| {
             sources.get(&source).and_then(|source| source.uri(path)).is_some_and(|uri| is_visible(&uri))
         };
-        Ok(index.read(move |connection| lookup::values(connection, are_kinds, Index::deadline(), filter)).await?)
+        let finding = index.read(move |connection, deadline| lookup::values(connection, are_kinds, deadline, filter));
+        Ok(interruptible(finding.await)?.unwrap_or_default())
     }
 
     /// Deletes the index; everything is indexed again.
@@ -335,19 +318,17 @@ impl SearchService {
         };
         let nearest = self.nearest_query(&request.query).await;
         let is_hybrid = nearest.is_some();
-        let lookup = Lookup {
-            query: Query::parse(&request.query),
-            nearest,
-            conditions: Conditions {
-                kind: request.kind.as_deref().map(|kind| kind.trim_end_matches("/*").to_ascii_lowercase()),
-                language: request.language.as_deref().map(str::to_ascii_lowercase),
-                audience: 0,
-            },
-            limit: request.limit.min(SearchRequest::MAX_LIMIT),
-            deadline: Index::deadline(),
-            filter,
+        let (query, limit) = (Query::parse(&request.query), request.limit.min(SearchRequest::MAX_LIMIT));
+        let conditions = Conditions {
+            kind: request.kind.as_deref().map(|kind| kind.trim_end_matches("/*").to_ascii_lowercase()),
+            language: request.language.as_deref().map(str::to_ascii_lowercase),
+            audience: 0,
         };
-        let result = index.look_up(lookup).await?;
+        let looking_up = index.read(move |connection, deadline| {
+            Lookup { query, nearest, conditions, limit, deadline, filter }.run(connection)
+        });
+        let late = || LookupResult { is_partial: true, ..LookupResult::default() };
+        let result = interruptible(looking_up.await)?.unwrap_or_else(late);
         let hits = result.found.into_iter().filter_map(|found| to_hit(found, &sources)).collect();
         Ok(SearchResults { hits, total: result.total, is_partial: result.is_partial, is_hybrid, incomplete })
     }
@@ -402,80 +383,11 @@ impl SearchService {
     }
 }
 
-fn start(plugin: &Arc<Plugin>, index: &Arc<Index>) -> Option<RunningSource> {
-    let state = SourceState::new(plugin.name());
-    let reader = SourceReader { plugin: plugin.clone(), source: plugin.search_source()?.clone() };
-    let indexer = Indexer { reader, index: index.clone(), state: state.clone() };
-    let _task = AbortOnDropHandle::new(tokio::spawn(indexer.run()));
-    Some(RunningSource { plugin: plugin.clone(), state, _task })
-}
-
 /// Removes sources that no host uses any more.
 async fn remove_unused(index: Arc<Index>) {
     let unused = i64::try_from(UNUSED_AFTER.as_millis()).unwrap_or(i64::MAX);
     let since = now_millis().saturating_sub(unused);
     if let Err(error) = index.write(move |connection| store::remove_unused(connection, since)).await {
         tracing::debug!(target: log_target::SEARCH, error = error.to_string(), "unused sources cannot be removed from the index");
-    }
-}
-
-/// Whether a URI is that one, or below it.
-fn is_below(uri: &str, within: &str) -> bool {
-    match uri.strip_prefix(within) {
-        Some(rest) => rest.is_empty() || within.ends_with('/') || rest.starts_with(['/', '?']),
-        None => false,
-    }
-}
-
-fn to_hit(found: Found, sources: &BTreeMap<SourceId, SearchedSource>) -> Option<SearchHit> {
-    let SearchedSource { mount, plugin, has_lines } = sources.get(&found.source)?;
-    let uri = mount.compose(&found.path).ok()?.uri;
-    let is_plain_text = found.entry.mime_type.as_deref().is_none_or(|kind| kind.starts_with("text/"));
-    let lines = found.snippet.as_ref().filter(|_| *has_lines && is_plain_text && !found.path.contains('?'));
-    let lines_uri = lines.and_then(|snippet| lines_uri(mount, &found.path, snippet.lines));
-    let mut resource = found.entry.into_resource(uri);
-    if let Some(title) = plugin.title() {
-        resource.prefix_title(title);
-    }
-    Some(SearchHit { resource, snippet: found.snippet, lines_uri })
-}
-
-fn to_candidate(found: FoundPassage, sources: &BTreeMap<SourceId, SearchedSource>) -> Option<Candidate> {
-    let FoundPassage { source, path, entry, text, line, relevance, words, is_nearest } = found;
-    let SearchedSource { mount, has_lines, .. } = sources.get(&source)?;
-    let uri = mount.compose(&path).ok()?.uri;
-    let lines = (line, line.saturating_add(text.lines().count().saturating_sub(1)));
-    let is_plain_text = entry.mime_type.as_deref().is_none_or(|kind| kind.starts_with("text/"));
-    let has_lines = *has_lines && is_plain_text && !path.contains('?');
-    let lines_uri = if has_lines { lines_uri(mount, &path, lines) } else { None };
-    let priority = entry.priority.map(|priority| format!("priority {priority}"));
-    let matches = (!words.is_empty()).then(|| format!("matches {}", words.join(", ")));
-    let near = is_nearest.then(|| "near to the question".to_owned());
-    let reason = matches.into_iter().chain(near).chain(priority).collect::<Vec<_>>().join("; ");
-    let (tokens, resource) = (estimate_tokens(&text), entry.into_resource(uri));
-    Some(Candidate { passage: ContextPassage { resource, lines_uri, text, lines, tokens, reason }, relevance })
-}
-
-fn lines_uri(mount: &Mount, path: &str, (first, last): (usize, usize)) -> Option<Uri> {
-    Some(mount.compose(&format!("{path}?lines={first}-{last}")).ok()?.uri)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn below_a_uri_is_what_continues_it_with_a_slash() {
-        for (uri, within, expected) in [
-            ("files:///src/a", "files:///src", true),
-            ("files:///src/a", "files:///src/", true),
-            ("files:///src", "files:///src", true),
-            ("files:///src?as=text", "files:///src", true),
-            ("files:///srcs/a", "files:///src", false),
-            ("files:///a", "files:///", true),
-            ("notes:///a", "files:///", false),
-        ] {
-            assert_eq!(is_below(uri, within), expected, "{uri} in {within}");
-        }
     }
 }

@@ -1,6 +1,6 @@
 //! Snippets: the part of a text that shows best why it was found.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
 
 use super::document::Passage;
@@ -28,49 +28,84 @@ pub(super) struct WeightedTerm<'a> {
     pub(super) weight: f64,
 }
 
+/// Terms with their weights, each once, in which tokens are looked up.
+pub(super) struct WeightedTerms<'a> {
+    terms: Vec<WeightedTerm<'a>>,
+    /// The places of those that are whole tokens, and of the others.
+    tokens: HashMap<&'a str, usize>,
+    prefixes: Vec<usize>,
+}
+
+impl<'a> WeightedTerms<'a> {
+    pub(super) fn new(all: impl Iterator<Item = WeightedTerm<'a>>) -> Self {
+        let mut new = Self { terms: Vec::new(), tokens: HashMap::new(), prefixes: Vec::new() };
+        for weighted in all {
+            let (place, text) = (new.terms.len(), weighted.term.text.as_str());
+            match weighted.term.is_prefix {
+                true if new.has_prefix(text) => continue,
+                true => new.prefixes.push(place),
+                false if new.tokens.contains_key(text) => continue,
+                false => drop(new.tokens.insert(text, place)),
+            }
+            new.terms.push(weighted);
+        }
+        new
+    }
+
+    fn has_prefix(&self, text: &str) -> bool {
+        self.prefixes.iter().filter_map(|place| self.terms.get(*place)).any(|term| term.term.text == text)
+    }
+
+    /// The weight of all.
+    pub(super) fn weight(&self) -> f64 {
+        self.terms.iter().map(|term| term.weight).sum()
+    }
+
+    /// The places of the terms that a token is.
+    fn find(&self, token: &str) -> impl Iterator<Item = usize> {
+        let is_begun =
+            move |place: &&usize| self.terms.get(**place).is_some_and(|term| token.starts_with(&term.term.text));
+        self.tokens.get(token).into_iter().chain(self.prefixes.iter().filter(is_begun)).copied()
+    }
+
+    /// Those of the terms that a passage has.
+    pub(super) fn of_passage(&self, passage: &str) -> Vec<&WeightedTerm<'a>> {
+        let mut found = BTreeSet::new();
+        for_each_token(passage, |token, _, _| found.extend(self.find(token)));
+        found.into_iter().filter_map(|place| self.terms.get(place)).collect()
+    }
+}
+
 /// The matches in a passage.
 struct Matches {
-    /// Their ranges, with the index of the term.
+    /// Their ranges, with the place of the term.
     found: Vec<(Range<usize>, usize)>,
 }
 
 /// Returns the weight of a passage, the sum of those of the terms in it, and its matches.
-fn matches(passage: &str, terms: &[WeightedTerm<'_>]) -> (f64, Matches) {
+fn matches(passage: &str, terms: &WeightedTerms<'_>) -> (f64, Matches) {
     let mut found = Vec::new();
     for_each_token(passage, |token, range, _| {
-        if let Some(index) = terms.iter().position(|term| term.term.matches(token)) {
-            found.push((range, index));
-        }
+        found.extend(terms.find(token).map(|place| (range.clone(), place)));
     });
-    let distinct: BTreeSet<usize> = found.iter().map(|(_, index)| *index).collect();
+    let distinct: BTreeSet<usize> = found.iter().map(|(_, place)| *place).collect();
     (weight_of(&distinct, terms), Matches { found })
 }
 
-/// Returns those of the terms that a passage has.
-pub(super) fn matching_terms<'t, 'q>(passage: &str, terms: &'t [WeightedTerm<'q>]) -> Vec<&'t WeightedTerm<'q>> {
-    let mut found = vec![false; terms.len()];
-    for_each_token(passage, |token, _, _| {
-        for (term, is_found) in terms.iter().zip(&mut found) {
-            *is_found |= term.term.matches(token);
-        }
-    });
-    terms.iter().zip(found).filter(|(_, is_found)| *is_found).map(|(term, _)| term).collect()
-}
-
-fn weight_of(distinct: &BTreeSet<usize>, terms: &[WeightedTerm<'_>]) -> f64 {
-    distinct.iter().filter_map(|index| terms.get(*index)).map(|term| term.weight).sum()
+fn weight_of(distinct: &BTreeSet<usize>, terms: &WeightedTerms<'_>) -> f64 {
+    distinct.iter().filter_map(|place| terms.terms.get(*place)).map(|term| term.weight).sum()
 }
 
 /// The snippet of the best of the passages that were added: the heaviest, of equal ones the first.
 pub(super) struct SnippetFinder<'a> {
-    terms: &'a [WeightedTerm<'a>],
+    terms: &'a WeightedTerms<'a>,
     best: Option<(f64, Snippet)>,
     all: f64,
 }
 
 impl<'a> SnippetFinder<'a> {
-    pub(super) fn new(terms: &'a [WeightedTerm<'a>]) -> Self {
-        Self { terms, best: None, all: terms.iter().map(|term| term.weight).sum() }
+    pub(super) fn new(terms: &'a WeightedTerms<'a>) -> Self {
+        Self { terms, best: None, all: terms.weight() }
     }
 
     /// Adds a passage. Returns whether no other can be better.
@@ -88,7 +123,7 @@ impl<'a> SnippetFinder<'a> {
 }
 
 /// Cuts the part out of a passage that has the heaviest matches.
-fn cut(passage: Passage<'_>, matches: &Matches, terms: &[WeightedTerm<'_>]) -> Snippet {
+fn cut(passage: Passage<'_>, matches: &Matches, terms: &WeightedTerms<'_>) -> Snippet {
     let text = passage.text;
     let mut best = (0.0, 0_usize);
     for (index, (range, _)) in matches.found.iter().enumerate() {
@@ -162,7 +197,7 @@ mod tests {
 
     fn snippet(text: &str, query: &str) -> Snippet {
         let query = Query::parse(query);
-        let terms: Vec<_> = query.terms().map(|term| WeightedTerm { term, weight: 1.0 }).collect();
+        let terms = WeightedTerms::new(query.terms().map(|term| WeightedTerm { term, weight: 1.0 }));
         let mut finder = SnippetFinder::new(&terms);
         for passage in super::super::document::passages(text) {
             if finder.add(passage) {

@@ -10,9 +10,8 @@ use governor::clock::{Clock, DefaultClock};
 use tokio::time::sleep;
 
 use super::document::{Document, DocumentEntry, hash};
-use super::source::SearchSource;
 use crate::engine::CallOrigin;
-use crate::plugin::{Fault, Plugin};
+use crate::plugin::{Fault, Plugin, SearchSource};
 use crate::resource::{Resource, ResourceBody, ResourceContents};
 use crate::uri::{Path, Uri};
 
@@ -111,7 +110,7 @@ impl SourceReader {
     async fn read_text(&self, uri: &Uri, path: &Path) -> Result<String, Fault> {
         let own = uri.clone();
         let filter = move |one: &ResourceContents| one.entry.uri == own && matches!(one.body, ResourceBody::Text(_));
-        let contents = self.attempt(|| self.plugin.read(path, filter.clone())).await?;
+        let contents = self.attempt(|| self.plugin.read_as(CallOrigin::Indexer, path, filter.clone())).await?;
         let text = contents.into_iter().find_map(|one| match one.body {
             ResourceBody::Text(text) => Some(text),
             ResourceBody::Blob(_) => None,

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tokio::sync::watch;
 
-use super::store::{SourceId, SourceSize};
+use super::source::{SourceId, SourceSize};
 use crate::log_target;
 
 /// What the index has of a plugin.

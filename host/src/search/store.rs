@@ -3,20 +3,17 @@
 //! Each function is one transaction, or a sequence of bounded ones, so a process that is killed leaves a consistent index
 //! that lacks its last changes.
 
-use rusqlite::{Connection, OptionalExtension, Row, Transaction, TransactionBehavior, params};
+use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, params};
 
-use super::database::IndexError;
 use super::document::{Document, DocumentEntry, passages};
 use super::embeddings::vector_store;
+use super::error::IndexError;
+use super::source::{SourceId, SourceSize};
 use super::space::{self, Space};
 use super::status::Report;
 
 /// The number of documents that one transaction removes.
 const REMOVAL_BATCH: usize = 256;
-
-/// The id of a source in the index.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(super) struct SourceId(pub(super) i64);
 
 /// What the index has of a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,33 +49,6 @@ pub(super) struct Applied {
     pub(super) changed: usize,
     /// The number of documents that the index has no room for.
     pub(super) omitted: usize,
-}
-
-/// The size of a source.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct SourceSize {
-    pub(super) documents: u64,
-    pub(super) bytes: u64,
-    /// The number of documents without their text, as the source had no room for it.
-    pub(super) without_text: u64,
-}
-
-impl SourceSize {
-    fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
-        Ok(Self { documents: row.get(0)?, bytes: row.get(1)?, without_text: row.get(2)? })
-    }
-
-    fn add(&mut self, bytes: u64, is_without_text: bool) {
-        self.documents = self.documents.saturating_add(1);
-        self.bytes = self.bytes.saturating_add(bytes);
-        self.without_text = self.without_text.saturating_add(u64::from(is_without_text));
-    }
-
-    fn subtract(&mut self, bytes: u64, is_without_text: bool) {
-        self.documents = self.documents.saturating_sub(1);
-        self.bytes = self.bytes.saturating_sub(bytes);
-        self.without_text = self.without_text.saturating_sub(u64::from(is_without_text));
-    }
 }
 
 /// Returns the source with that key, which is created if it does not exist. Its id is random: another process may replace the file
@@ -186,13 +156,17 @@ pub(super) fn source_size(connection: &Connection, source: SourceId) -> Result<S
     Ok(statement.query_row([source.0], SourceSize::from_row)?)
 }
 
-/// The size of the source with that key, and what the host knows that indexed it last; none if there is no such source.
+/// The source with that key, its size, and what the host knows that indexed it last; none if there is no such source.
 #[cfg(feature = "cli")]
-pub(super) fn find_source(connection: &Connection, key: &[u8]) -> Result<Option<(SourceSize, Report)>, IndexError> {
+pub(super) fn find_source(
+    connection: &Connection,
+    key: &[u8],
+) -> Result<Option<(SourceId, SourceSize, Report)>, IndexError> {
     let mut statement =
-        connection.prepare_cached("SELECT documents, bytes, without_text, report FROM sources WHERE key = ?1")?;
-    let found = statement.query_row([key], |row| Ok((SourceSize::from_row(row)?, row.get::<_, String>(3)?)));
-    Ok(found.optional()?.map(|(size, report)| (size, serde_json::from_str(&report).unwrap_or_default())))
+        connection.prepare_cached("SELECT documents, bytes, without_text, report, id FROM sources WHERE key = ?1")?;
+    let found = statement
+        .query_row([key], |row| Ok((SourceId(row.get(4)?), SourceSize::from_row(row)?, row.get::<_, String>(3)?)));
+    Ok(found.optional()?.map(|(id, size, report)| (id, size, serde_json::from_str(&report).unwrap_or_default())))
 }
 
 /// Stores what the host knows of a source.

@@ -2,39 +2,85 @@
 
 use std::path::Path;
 
-use super::database::{DatabasePath, IndexError};
-use super::source::SearchSource;
+use rusqlite::Connection;
+
+use super::database::DatabasePath;
+use super::embeddings::vector_store::{self, VectorSpace};
+use super::error::IndexError;
 use super::status::SearchStatus;
 use super::store;
 use crate::config::Config;
+use crate::config::search::Embeddings;
+use crate::plugin::SearchSource;
+use crate::private_dir::SECRET_LEN;
+
+/// What an index has of a plugin.
+#[derive(Debug, Default)]
+pub(crate) struct StoredStatus {
+    pub(crate) status: SearchStatus,
+    /// None if its text is not sent to an endpoint of embeddings.
+    pub(crate) passages: Option<PassageCount>,
+}
+
+/// How many passages have vectors.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct PassageCount {
+    pub(crate) embedded: u64,
+    /// The number of those that are to have one.
+    pub(crate) total: u64,
+}
 
 /// Returns what the index in a state directory has of the plugins of a config that are searched, ordered by name. Nothing is
 /// created.
-pub(crate) async fn index_status(state_dir: &Path, config: &Config) -> Vec<SearchStatus> {
+pub(crate) async fn index_status(state_dir: &Path, config: &Config) -> Vec<StoredStatus> {
     let searched = config
         .plugins
         .iter()
         .filter_map(|plugin| Some((plugin.name.as_str().to_owned(), SearchSource::of_component(plugin)?)));
     let mut searched: Vec<_> = searched.collect();
     searched.sort_unstable_by(|(one, _), (other, _)| one.cmp(other));
-    let path = DatabasePath::new(state_dir);
     let names: Vec<_> = searched.iter().map(|(name, _)| name.clone()).collect();
+    let path = DatabasePath::new(state_dir);
+    let embeddings = config.search.as_ref().and_then(|search| search.embeddings.clone());
     let reading = tokio::task::spawn_blocking(move || {
         if !path.exists() {
             return Ok(Vec::new());
         }
         let (secret, connection) = (path.source_secret()?, path.open_reader()?);
-        let find = |(_, source): &(_, SearchSource)| store::find_source(&connection, &source.key(&secret));
-        searched.iter().map(find).collect::<Result<Vec<_>, IndexError>>()
+        let read = |(name, source)| read(&connection, name, &source, &secret, embeddings.as_ref());
+        searched.into_iter().map(read).collect::<Result<Vec<_>, IndexError>>()
     });
-    let (stored, error) = match reading.await.unwrap_or(Err(IndexError::Closed)) {
-        Ok(stored) => (stored, None),
-        Err(error) => (Vec::new(), Some(format!("the index cannot be read: {error}"))),
+    let without = |error: Option<String>| {
+        let status = |plugin| SearchStatus { plugin, error: error.clone(), ..SearchStatus::default() };
+        names.into_iter().map(|name| StoredStatus { status: status(name), passages: None }).collect()
     };
-    let stored = stored.into_iter().chain(std::iter::repeat(None)).map(Option::unwrap_or_default);
-    let status = |(plugin, (size, report))| {
-        let status = SearchStatus::stored(plugin, size, report);
-        SearchStatus { error: error.clone().or(status.error), ..status }
+    match reading.await.unwrap_or(Err(IndexError::Closed)) {
+        Ok(stored) if stored.is_empty() => without(None),
+        Ok(stored) => stored,
+        Err(error) => without(Some(format!("the index cannot be read: {error}"))),
+    }
+}
+
+fn read(
+    connection: &Connection,
+    plugin: String,
+    source: &SearchSource,
+    secret: &[u8; SECRET_LEN],
+    embeddings: Option<&Embeddings>,
+) -> Result<StoredStatus, IndexError> {
+    let embeddings = embeddings.filter(|_| source.settings().embeddings);
+    let Some((id, size, report)) = store::find_source(connection, &source.key(secret))? else {
+        let passages = embeddings.map(|_| PassageCount::default());
+        return Ok(StoredStatus { status: SearchStatus { plugin, ..SearchStatus::default() }, passages });
     };
-    names.into_iter().zip(stored).map(status).collect()
+    let mut stored = StoredStatus { status: SearchStatus::stored(plugin, size, report), passages: None };
+    if let Some(settings) = embeddings {
+        let space = VectorSpace::of(settings);
+        stored.status.embedded = vector_store::count(connection, id, space)?;
+        stored.passages = Some(PassageCount {
+            embedded: vector_store::count_vectors_of_source(connection, id, space)?,
+            total: vector_store::count_passages(connection, id, settings.passages.get())?,
+        });
+    }
+    Ok(stored)
 }

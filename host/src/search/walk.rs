@@ -1,31 +1,42 @@
 //! Walks: comparing the whole listing with the index.
 //!
-//! A walk has two passes. [`compare`](Indexer::compare) meets each listed resource, and removes from the index what is no longer
+//! A walk has two passes. [`compare`](Updater::compare) meets each listed resource, and removes from the index what is no longer
 //! listed. It reads what the index lacks as long as that takes less than [`MAX_COMPARE_READS`] and the budget allows it, so that
-//! it ends soon whatever reads cost. What is left over then is read by [`read_deferred`](Indexer::read_deferred), which may take
+//! it ends soon whatever reads cost. What is left over then is read by [`read_deferred`](Updater::read_deferred), which may take
 //! hours, with a small budget. It follows what changes meanwhile, and ends early for another comparison if the listing has
 //! changed.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use tokio::time::{Instant, sleep};
 
-use super::batch::Batch;
 use super::change_poller::ChangePoller;
-use super::database::IndexError;
-use super::indexer::{Indexer, WalkError, later};
+use super::error::IndexError;
+use super::source::SourceId;
 use super::source_reader::{Listed, Position};
 use super::status::Gaps;
-use super::store::{self, Change, KnownDocument, SourceId};
-use crate::log_target;
+use super::store::{self, KnownDocument};
+use super::updater::{Updater, later};
 use crate::plugin::Fault;
 use crate::resource::Resource;
-use crate::uri::Path;
+use crate::time::now_millis;
 
 /// The time after which a comparison leaves reads to the second pass.
 const MAX_COMPARE_READS: Duration = Duration::from_secs(5);
 /// The coarsest unit of times of the last change, in milliseconds: that of FAT.
 const TIME_RESOLUTION: u64 = 2000;
+
+/// Why a walk ended early.
+pub(super) enum WalkError {
+    Plugin(Fault),
+    Index(IndexError),
+}
+
+impl From<IndexError> for WalkError {
+    fn from(error: IndexError) -> Self {
+        Self::Index(error)
+    }
+}
 
 /// The result of a pass.
 #[derive(Debug, Default)]
@@ -77,7 +88,7 @@ struct ComparedPage {
     has_room: bool,
 }
 
-impl Indexer {
+impl Updater {
     /// Compares the listing with the index, removes what is not listed, and reads some of what the index does not have.
     pub(super) async fn compare(
         &self,
@@ -187,74 +198,6 @@ impl Indexer {
         Ok(())
     }
 
-    /// Reads the resources that have changed, after those that are gone were removed. What cannot be stored stays changed.
-    pub(super) async fn read_changed(&self, id: SourceId, poller: &mut ChangePoller) -> Result<(), IndexError> {
-        let changed = std::mem::take(&mut poller.changed);
-        let result = self.store_changed(id, changed.iter()).await;
-        if result.is_err() {
-            poller.changed.extend(changed);
-        }
-        result
-    }
-
-    async fn store_changed(&self, id: SourceId, changed: impl Iterator<Item = &Path>) -> Result<(), IndexError> {
-        let (mut batch, mut gaps, mut listed) = (self.new_batch(), Gaps::default(), Vec::new());
-        for path in changed {
-            match self.reader.stat(path).await {
-                Ok(found) => listed.extend(found),
-                Err(fault) => batch.push(self.change_of(path, &fault, &mut gaps)),
-            }
-            if batch.is_due() {
-                self.apply(id, &mut batch, &mut gaps).await?;
-            }
-        }
-        for listed in listed {
-            if self.reader.take_read(&listed.entry).is_err() {
-                self.apply(id, &mut batch, &mut gaps).await?;
-                self.reader.wait_for_read(&listed.entry).await;
-            }
-            let path = listed.path.clone();
-            match self.reader.read(listed).await {
-                Ok(document) => batch.push(Change::Put(Box::new(document))),
-                Err(fault) => batch.push(self.change_of(&path, &fault, &mut gaps)),
-            }
-            if batch.is_due() {
-                self.apply(id, &mut batch, &mut gaps).await?;
-            }
-        }
-        self.apply(id, &mut batch, &mut gaps).await?;
-        self.state.add_gaps(gaps);
-        Ok(())
-    }
-
-    /// What becomes of a changed resource that cannot be read.
-    fn change_of(&self, path: &Path, fault: &Fault, gaps: &mut Gaps) -> Change {
-        if fault.is_transient() {
-            self.record_failure(path, fault, gaps);
-            Change::Expire(path.as_str().to_owned())
-        } else {
-            Change::Remove(path.as_str().to_owned())
-        }
-    }
-
-    /// Reads a listed resource, for which there is a read in the budget.
-    async fn read_into(&self, batch: &mut Batch, listed: Listed, known: Option<KnownDocument>, gaps: &mut Gaps) {
-        let path = listed.path.clone();
-        match self.reader.read(listed).await {
-            Ok(document) => batch.push(Change::Put(Box::new(document))),
-            Err(fault) => {
-                // What is gone since it was listed is not missing.
-                if !matches!(fault, Fault::NotFound) {
-                    self.record_failure(&path, &fault, gaps);
-                }
-                // Else it is found by what it was until it can be read.
-                if known.is_some() && !fault.is_transient() {
-                    batch.push(Change::Remove(path.as_str().to_owned()));
-                }
-            }
-        }
-    }
-
     /// Finds what the index has of the resources of a page.
     async fn find(&self, id: SourceId, page: Vec<Listed>) -> Result<ComparedPage, IndexError> {
         let paths: Vec<_> = page.iter().map(|listed| listed.path.as_str().to_owned()).collect();
@@ -277,12 +220,6 @@ impl Indexer {
         let tells_changes = entry.annotations.last_modified.is_some() || is_watched || !source.reads_content_of(entry);
         known.entry_hash == *entry_hash && (tells_changes || is_recent) && (is_watched || !is_racy(entry, known))
     }
-
-    fn record_failure(&self, path: &Path, fault: &Fault, gaps: &mut Gaps) {
-        gaps.failed = gaps.failed.saturating_add(1);
-        let (plugin, path) = (self.reader.plugin.name(), path.as_str());
-        tracing::debug!(target: log_target::SEARCH, plugin, path, error = fault.to_string(), "a resource cannot be indexed");
-    }
 }
 
 /// Whether the resource may have changed after it was read, in the same unit of its time of the last change: then the entry
@@ -291,10 +228,4 @@ fn is_racy(entry: &Resource, known: KnownDocument) -> bool {
     let modified = entry.annotations.last_modified.as_ref();
     let modified = modified.and_then(|time| time.as_str().parse::<jiff::Timestamp>().ok());
     modified.is_some_and(|time| known.checked.abs_diff(time.as_millisecond()) < TIME_RESOLUTION)
-}
-
-/// The time, in milliseconds since 1970.
-pub(super) fn now_millis() -> i64 {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(since.as_millis()).unwrap_or(i64::MAX)
 }

@@ -19,6 +19,10 @@ mod call;
 #[cfg(feature = "search")]
 mod context;
 mod definition;
+mod list;
+mod output;
+mod read;
+mod schema;
 #[cfg(feature = "search")]
 mod search;
 

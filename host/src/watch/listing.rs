@@ -8,9 +8,9 @@
 //! notified whenever the provider reports a change.
 //!
 //! A provider may report changes at any rate, and clients may come and go, so walks are throttled: after each walk
-//! there is a pause of four times its duration, at least [`MIN_WALK_PAUSE`] and at most [`MAX_WALK_PAUSE`]. So walks
-//! take a fifth of the time in the worst case, and no principal is notified of its listing more than ten times per
-//! second. The first walk after a pause starts at once. A new subscriber whose principal already has a fingerprint
+//! there is a pause, that of [`burst_pause`] for walks in succession, at least [`MIN_WALK_PAUSE`] and at most
+//! [`MAX_WALK_PAUSE`]. So walks take a fifth of the time in the worst case, and no principal is notified of its listing
+//! more than ten times per second. The first walk after a pause starts at once. A new subscriber whose principal already has a fingerprint
 //! causes no walk.
 
 use std::collections::{HashMap, HashSet};
@@ -22,6 +22,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 use tokio::time::{Instant, sleep_until};
 
+use super::burst_pause::burst_pause;
 use super::state::WatcherState;
 use crate::access::{Access, Principal};
 use crate::catalog::{self, ListingFingerprint};
@@ -29,8 +30,6 @@ use crate::catalog::{self, ListingFingerprint};
 /// The shortest and the longest pause between two walks.
 const MIN_WALK_PAUSE: Duration = Duration::from_millis(100);
 const MAX_WALK_PAUSE: Duration = Duration::from_secs(30);
-/// The pause after a walk, as a multiple of its duration.
-const WALK_PAUSE_FACTOR: u32 = 4;
 
 /// The known state of one plugin's listing.
 pub(super) struct ListingMonitor {
@@ -102,8 +101,11 @@ impl ListingTask {
         let mut is_first = true;
         // The version that the last walk has seen, and the end of the pause after it.
         let (mut walked_version, mut rest) = (0, Instant::now());
+        // The number of walks that each began when the pause after the one before was over.
+        let mut in_succession = 0_u32;
         loop {
             state.listing.dirty.notified().await;
+            in_succession = if Instant::now() < rest { in_succession.saturating_add(1) } else { 0 };
             sleep_until(rest).await;
             let principals = state.context.subscription_index().listing_principals();
             let new = self.untracked(&principals);
@@ -130,7 +132,7 @@ impl ListingTask {
             }
             state.context.subscription_index().notify_listing(&changed);
             state.listing.updated.send_replace(());
-            let pause = began.elapsed().saturating_mul(WALK_PAUSE_FACTOR).clamp(MIN_WALK_PAUSE, MAX_WALK_PAUSE);
+            let pause = burst_pause(began.elapsed(), in_succession).clamp(MIN_WALK_PAUSE, MAX_WALK_PAUSE);
             rest = Instant::now().checked_add(pause).unwrap_or(rest);
         }
     }

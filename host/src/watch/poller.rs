@@ -13,8 +13,8 @@
 //! one; and while a provider is failing, subscriptions cause at most one poll per [`MAX_POLL_PAUSE`].
 //!
 //! A build in a granted directory is a continuous stream of events, and whoever may connect to a database can notify its
-//! channels as often as they like. After events and notifications the pause is [`EVENT_PAUSE_FACTOR`] times the duration of the
-//! last poll, so they cause polls for at most a fifth of the time. Events do not shorten the back-off of a failing provider;
+//! channels as often as they like. After events and notifications the pause is that of [`burst_pause`]: it grows while they
+//! cause one poll after the other and nothing that is watched changes. Events do not shorten the back-off of a failing provider;
 //! notifications do, since one may tell that the database is back, which is why the provider failed: to the same pause, and to
 //! [`MAX_POLL_PAUSE`] at least.
 
@@ -25,6 +25,7 @@ use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
+use super::burst_pause::burst_pause;
 use super::groups::PathGroups;
 use super::notify::BATCH_SIZE;
 use super::state::{PollOutcome, WatcherState};
@@ -47,8 +48,6 @@ const DEBOUNCE: Duration = Duration::from_millis(50);
 const QUICK_POLL: Duration = Duration::from_millis(5);
 /// The longest pause after a poll before a new subscription causes the next.
 const MAX_POLL_PAUSE: Duration = Duration::from_secs(1);
-/// The pause between a poll and the next that an event or a notification causes, in durations of the first.
-const EVENT_PAUSE_FACTOR: u32 = 4;
 
 /// The longest time after a failed poll at which subscribers retry, which requests another poll.
 const MAX_RETRY_AFTER: Duration = Duration::from_secs(5);
@@ -62,6 +61,8 @@ pub(super) struct Poller {
     next_group: usize,
     /// The number of consecutive failed polls.
     failures: u32,
+    /// The number of consecutive polls that events or notifications caused, and that reported no watched path.
+    futile_polls: u32,
     /// Whether the first poll notifies all subscribers once, in place of the changes it returns: changes before it are
     /// unknown.
     notify_all_once: bool,
@@ -71,12 +72,13 @@ impl Poller {
     pub(super) fn new(state: Arc<WatcherState>, notify_all_once: bool) -> Self {
         let interval = state.plugin.watch_interval();
         let groups = PathGroups::new(state.plugin.max_items());
-        Self { state, interval, groups, next_group: 0, failures: 0, notify_all_once }
+        Self { state, interval, groups, next_group: 0, failures: 0, futile_polls: 0, notify_all_once }
     }
 
     pub(super) async fn run(mut self) {
         let mut directories: Option<DirectoryWatcher> = None;
         let mut databases: Option<DatabaseNotifications> = None;
+        let mut is_after_event = false;
         loop {
             let requested = self.state.requested_polls.load(Ordering::SeqCst);
             let Some(watched) = self.watched_paths().await else {
@@ -97,6 +99,7 @@ impl Poller {
             let notifications = databases.get_or_insert_with(|| self.state.plugin.listen_to_databases());
             let began = Instant::now();
             self.groups.set_watched(watched);
+            self.futile_polls = if is_after_event { self.futile_polls.saturating_add(1) } else { 0 };
             let pause = self.poll_once(requested).await;
             let took = began.elapsed();
             let min_pause = match took {
@@ -104,7 +107,7 @@ impl Poller {
                 took if took > QUICK_POLL => took.min(MAX_POLL_PAUSE),
                 _ => Duration::ZERO,
             };
-            let event_pause = event_pause(took);
+            let event_pause = burst_pause(took, self.futile_polls);
             // These sleeps begin with the end of the poll, and not with the event.
             let (pause_of_events, pause_of_notifications) = (sleep(event_pause), sleep(event_pause.max(min_pause)));
             let after_event = async {
@@ -115,14 +118,17 @@ impl Poller {
                 notifications.received().await;
                 tokio::join!(sleep(DEBOUNCE), pause_of_notifications);
             };
-            tokio::select! {
-                () = sleep(pause) => {}
-                () = async { tokio::join!(self.state.wake.notified(), sleep(min_pause)); } => {}
-                () = self.state.unwatched.notified() => self.linger().await,
+            is_after_event = tokio::select! {
+                () = sleep(pause) => false,
+                () = async { tokio::join!(self.state.wake.notified(), sleep(min_pause)); } => false,
+                () = self.state.unwatched.notified() => {
+                    self.linger().await;
+                    false
+                }
                 // Events do not shorten the back-off of a failing provider.
-                () = after_event, if self.failures == 0 => {}
-                () = after_notification => {}
-            }
+                () = after_event, if self.failures == 0 => true,
+                () = after_notification => true,
+            };
             directories = Some(events);
         }
     }
@@ -218,6 +224,9 @@ impl Poller {
                 self.state.plugin.clear_cached_responses();
             }
             let changed = self.changed_resources(group_index, &changes).await;
+            if !changed.is_empty() {
+                self.futile_polls = 0;
+            }
             if !self.notify_all_once {
                 self.state.context.notify(changed, |_, _| true).await;
             }
@@ -260,24 +269,5 @@ impl Poller {
     fn backoff(&self) -> Duration {
         let max = MAX_BACKOFF.max(self.interval);
         1_u32.checked_shl(self.failures).map_or(max, |times| self.interval.saturating_mul(times).min(max))
-    }
-}
-
-/// Returns the pause after a poll that took that long, before an event or a notification causes the next.
-fn event_pause(took: Duration) -> Duration {
-    took.saturating_mul(EVENT_PAUSE_FACTOR)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn events_and_notifications_cause_polls_for_at_most_a_fifth_of_the_time() {
-        for took in [Duration::from_millis(1), Duration::from_millis(150), Duration::from_secs(3)] {
-            let share = took.as_secs_f64() / (took + event_pause(took)).as_secs_f64();
-            assert!(share <= 0.2 + f64::EPSILON, "{took:?}: {share}");
-        }
-        assert_eq!(event_pause(Duration::MAX), Duration::MAX);
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -27,6 +27,8 @@ pub(crate) struct Texts {
     /// Incremented with each change.
     version: AtomicUsize,
     reads: AtomicUsize,
+    /// The nice value of the thread of the last read.
+    pub(crate) niceness: AtomicI32,
     /// Whether its listing fails.
     pub(crate) is_failing: AtomicBool,
     /// Whether reads fail, and can be repeated.
@@ -90,6 +92,7 @@ impl Provider for Texts {
 
     async fn read(&self, path: &str) -> Result<Vec<Contents>> {
         self.reads.fetch_add(1, Ordering::SeqCst);
+        self.niceness.store(rustix::process::getpriority_process(None).unwrap(), Ordering::SeqCst);
         if self.is_unreadable.load(Ordering::SeqCst) {
             return Err(Failure::Internal("it fails".to_owned()));
         }

@@ -94,7 +94,7 @@ pub(crate) fn enums(info: &DatabaseInfo) -> Option<Statement> {
 pub(crate) fn row_id(info: &DatabaseInfo, kind: &str) -> Option<&'static str> {
     match (info.kind, kind) {
         (Kind::Sqlite, "table") => Some("rowid"),
-        (Kind::Postgresql, "table") => Some("ctid"),
+        (Kind::Postgresql, "table" | "materialized view") => Some("ctid"),
         _ => None,
     }
 }

@@ -1,7 +1,7 @@
-//! Pages of a table, by keyset: a page begins behind the last row of the one before, found by an index. So the last page
-//! costs what the first does, and rows that are inserted or deleted meanwhile shift none.
+//! Pages of a table, by keyset: a page begins behind the last row of the one before. Rows that are inserted or deleted meanwhile
+//! shift none. In the order of the primary key that row is found by the index, so the last page costs what the first does.
 //!
-//! Rows are ordered by the primary key, or by a column and then the primary key. A table without one is ordered by where
+//! Rows are ordered by the primary key, or by a column and then the primary key: then the rows before are passed over. A table without one is ordered by where
 //! its rows are (`ctid`, `rowid`). A view has neither: it has one page.
 
 use crate::catalog::Table;
@@ -29,8 +29,9 @@ struct Order<'a> {
 }
 
 impl PageQuery {
-    /// The query of a page.
-    pub(crate) fn new(info: &DatabaseInfo, table: &Table, options: &RowsOptions) -> Result<Self> {
+    /// The query of a page of that many rows, and one more, which tells whether there is a next page. Without a limit in the
+    /// statement the database would plan for all rows.
+    pub(crate) fn new(info: &DatabaseInfo, table: &Table, options: &RowsOptions, limit: u32) -> Result<Self> {
         let order = Order::new(info, table, options.order.as_deref())?;
         let columns = selected(table, &options.columns)?;
         let positions: Vec<&str> = if order.key.is_empty() { Vec::new() } else { order.columns().collect() };
@@ -50,7 +51,11 @@ impl PageQuery {
         let parameters = parameters.into_iter().filter(|value| !matches!(value, Value::Null)).collect();
         Ok(Self {
             statement: Statement {
-                sql: format!("SELECT {} FROM {name}{condition}{by}", select.join(", ")),
+                sql: format!(
+                    "SELECT {} FROM {name}{condition}{by} LIMIT {}",
+                    select.join(", "),
+                    limit.saturating_add(1)
+                ),
                 parameters,
             },
             positions: positions.len(),
@@ -203,18 +208,18 @@ mod tests {
             order: order.map(str::to_owned),
             ..RowsOptions::default()
         };
-        PageQuery::new(&crate::tests::postgresql(), table, &options)
+        PageQuery::new(&crate::tests::postgresql(), table, &options, 10)
     }
 
     #[test]
     fn a_page_begins_behind_the_key_of_the_last_row() {
         let table = table("table", &["id", "line"]);
         let first = query(&table, None, None).unwrap().statement;
-        assert_eq!(first.sql, r#"SELECT "price", "id", "line" FROM "public"."a ""b""" ORDER BY "id", "line""#);
+        assert_eq!(first.sql, r#"SELECT "price", "id", "line" FROM "public"."a ""b""" ORDER BY "id", "line" LIMIT 11"#);
         let next = query(&table, Some("[7,\"x\"]"), None).unwrap().statement;
         assert_eq!(
             next.sql,
-            r#"SELECT "price", "id", "line" FROM "public"."a ""b""" WHERE ("id", "line") > ($1, $2) ORDER BY "id", "line""#
+            r#"SELECT "price", "id", "line" FROM "public"."a ""b""" WHERE ("id", "line") > ($1, $2) ORDER BY "id", "line" LIMIT 11"#
         );
         assert_eq!(next.parameters, [Value::from(7), Value::from("x")]);
     }

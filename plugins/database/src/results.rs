@@ -19,8 +19,8 @@ pub(crate) struct Results<'a> {
 impl Results<'_> {
     /// Rows of a table.
     pub(crate) fn rows(&self, path: &str, table: &Table, options: &RowsOptions) -> Result<Vec<Contents>> {
-        let page = PageQuery::new(&self.catalog.info, table, options)?;
         let limit = self.limit(&options.result);
+        let page = PageQuery::new(&self.catalog.info, table, options, limit)?;
         let statement = &page.statement;
         let result = self.catalog.database.query(&statement.sql, &statement.parameters, Some(limit));
         let mut rows = result.map_err(|error| match options.after {

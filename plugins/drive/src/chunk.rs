@@ -8,21 +8,29 @@
 //!
 //! The chunks without what they repeat are the whole text, in order.
 
+use crate::sections::{Section, sections};
 use crate::session::digest;
-use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use serde::{Deserialize, Serialize};
 use std::collections::HashMap;
 use std::ops::Range;
 
-/// The maximum number of headings by which a text is divided. With more, it is one section.
-const MAX_HEADINGS: usize = 5000;
+/// The number of levels of headings.
+const MAX_LEVELS: usize = 6;
 
-/// The maximum amount of markup in a text that is divided by its headings. With more, it is one section. The parser keeps a tree
-/// of the whole text in memory: up to three nodes of 32 bytes for each piece of markup, and twice that while it grows.
-const MAX_MARKUP: usize = 100_000;
+/// The chunks of a text, in order.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Chunks {
+    headings: Vec<Heading>,
+    chunks: Vec<Chunk>,
+}
 
-/// The maximum length of the text of a heading, in characters.
-const MAX_HEADING: usize = 200;
+/// A heading of a text.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+struct Heading {
+    title: String,
+    /// The heading above it, by its index.
+    parent: Option<usize>,
+}
 
 /// A chunk of a text.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -33,8 +41,8 @@ pub(crate) struct Chunk {
     end: usize,
     /// The number of bytes that it repeats of the chunk before.
     overlap: usize,
-    /// The headings of its section, from the highest level.
-    pub(crate) headings: Vec<String>,
+    /// The heading of its section, by its index.
+    heading: Option<usize>,
     /// The id, from the headings and the text; the same as long as these are.
     pub(crate) id: String,
 }
@@ -48,10 +56,58 @@ pub(crate) struct Sizes {
     pub(crate) overlap: usize,
 }
 
+impl Chunks {
+    /// Divides a text into chunks. An empty text is one empty chunk.
+    pub(crate) fn of(text: &str, is_markdown: bool, sizes: Sizes) -> Self {
+        let sections = if is_markdown { sections(text) } else { vec![Section::preamble()] };
+        let mut division = Division { text, sizes, sections: &sections, chunks: Vec::new() };
+        if text.len() <= sizes.chunk {
+            let heading = division.only_top_heading();
+            division.push(0..text.len(), 0, heading);
+        } else {
+            division.divide();
+        }
+        let mut chunks = division.chunks;
+        let mut divided = Self { headings: headings(sections), chunks: Vec::new() };
+        // A chunk that occurs several times has several ids.
+        let mut seen: HashMap<u64, usize> = HashMap::new();
+        for chunk in &mut chunks {
+            let hash = digest(&(divided.headings(chunk), text.get(chunk.start..chunk.end)));
+            let occurrence = seen.entry(hash).or_default();
+            chunk.id = if *occurrence == 0 { format!("{hash:016x}") } else { format!("{hash:016x}-{occurrence}") };
+            *occurrence = occurrence.saturating_add(1);
+        }
+        divided.chunks = chunks;
+        divided
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.chunks.len()
+    }
+
+    /// Returns a chunk by its index.
+    pub(crate) fn get(&self, index: usize) -> Option<&Chunk> {
+        self.chunks.get(index)
+    }
+
+    /// Returns the titles of the headings that a chunk is below, from the highest level.
+    pub(crate) fn headings(&self, chunk: &Chunk) -> Vec<&str> {
+        let mut titles = Vec::new();
+        let mut next = chunk.heading;
+        while let Some(heading) = next.and_then(|index| self.headings.get(index)).filter(|_| titles.len() < MAX_LEVELS)
+        {
+            titles.push(heading.title.as_str());
+            next = heading.parent;
+        }
+        titles.reverse();
+        titles
+    }
+}
+
 impl Chunk {
-    /// Returns the text of the chunk.
-    pub(crate) fn text<'t>(&self, text: &'t str) -> &'t str {
-        text.get(self.start.saturating_sub(self.overlap)..self.end).unwrap_or_default()
+    /// Returns its bytes, with what it repeats.
+    pub(crate) fn range(&self) -> Range<usize> {
+        self.start.saturating_sub(self.overlap)..self.end
     }
 
     /// Returns the number of bytes at its beginning that it repeats of the chunk before.
@@ -60,97 +116,18 @@ impl Chunk {
     }
 }
 
-/// Divides a text into chunks. An empty text is one empty chunk.
-pub(crate) fn chunks(text: &str, is_markdown: bool, sizes: Sizes) -> Vec<Chunk> {
-    let sections = if is_markdown { sections(text) } else { vec![Section::preamble()] };
-    let mut division = Division { text, sizes, sections: &sections, path: Vec::new(), chunks: Vec::new() };
-    if text.len() <= sizes.chunk {
-        let headings = division.only_top_heading();
-        division.push(0..text.len(), 0, headings);
-    } else {
-        division.divide();
-    }
-    let mut chunks = division.chunks;
-    // A chunk that occurs several times has several ids.
-    let mut seen: HashMap<u64, usize> = HashMap::new();
-    for chunk in &mut chunks {
-        let hash = digest(&(&chunk.headings, text.get(chunk.start..chunk.end)));
-        let occurrence = seen.entry(hash).or_default();
-        chunk.id = if *occurrence == 0 { format!("{hash:016x}") } else { format!("{hash:016x}-{occurrence}") };
-        *occurrence = occurrence.saturating_add(1);
-    }
-    chunks
-}
-
-/// A heading with the text behind it, up to the next heading.
-#[derive(Debug, PartialEq, Eq)]
-struct Section {
-    start: usize,
-    /// 1 to 6; 0 before the first heading.
-    level: usize,
-    title: String,
-}
-
-impl Section {
-    fn preamble() -> Self {
-        Self { start: 0, level: 0, title: String::new() }
-    }
-}
-
-/// Returns an upper bound of the amount of markup: ends of lines, and bytes that can begin or end anything else.
-fn markup(text: &str) -> usize {
-    let mut before = b'\n';
-    let is_markup = |byte: &u8| {
-        let before = std::mem::replace(&mut before, *byte);
-        match byte {
-            b'\r' | b'*' | b'_' | b'`' | b'[' | b']' | b'!' | b'<' | b'&' | b'\\' | b'|' => true,
-            b'\n' => before != b'\r',
-            b'-' | b'+' | b'>' => !before.is_ascii_alphanumeric(),
-            b'.' | b')' => before.is_ascii_digit(),
-            _ => false,
-        }
-    };
-    text.bytes().filter(is_markup).count()
-}
-
-/// Returns the sections of a Markdown text. The first begins at 0.
-fn sections(text: &str) -> Vec<Section> {
-    let mut sections = vec![Section::preamble()];
-    if markup(text) > MAX_MARKUP {
-        return sections;
-    }
-    let mut heading: Option<Section> = None;
-    let mut depth: usize = 0;
-    for (event, range) in Parser::new_ext(text, Options::ENABLE_TABLES).into_offset_iter() {
-        match event {
-            Event::Start(Tag::Heading { level, .. }) if depth == 0 => {
-                // Headings in quotations and lists divide nothing.
-                heading = Some(Section { start: range.start, level: level as usize, title: String::new() });
-                depth = depth.saturating_add(1);
-            }
-            Event::Start(_) => depth = depth.saturating_add(1),
-            Event::End(end) => {
-                depth = depth.saturating_sub(1);
-                if let (TagEnd::Heading(_), 0, Some(section)) = (end, depth, heading.take_if(|_| depth == 0)) {
-                    sections.push(section);
-                }
-            }
-            Event::Text(part) | Event::Code(part) => {
-                if let Some(section) = &mut heading {
-                    let room = MAX_HEADING.saturating_sub(section.title.chars().count());
-                    section.title.extend(part.chars().take(room));
-                }
-            }
-            _ => {}
-        }
-        if sections.len() > MAX_HEADINGS {
-            return vec![Section::preamble()];
+/// Returns the headings of sections, each with the one above it.
+fn headings(sections: Vec<Section>) -> Vec<Heading> {
+    let mut path: Vec<(usize, usize)> = Vec::new();
+    let mut headings = Vec::with_capacity(sections.len());
+    for (index, section) in sections.into_iter().enumerate() {
+        path.retain(|(_, level)| *level < section.level);
+        headings.push(Heading { title: section.title, parent: path.last().map(|(above, _)| *above) });
+        if section.level > 0 {
+            path.push((index, section.level));
         }
     }
-    if sections.get(1).is_some_and(|first| first.start == 0) {
-        sections.remove(0);
-    }
-    sections
+    headings
 }
 
 /// A text while it is divided.
@@ -158,30 +135,20 @@ struct Division<'a> {
     text: &'a str,
     sizes: Sizes,
     sections: &'a [Section],
-    /// The sections above the current one.
-    path: Vec<&'a Section>,
     chunks: Vec<Chunk>,
 }
 
 impl Division<'_> {
     /// The heading of a text that is one chunk: if it has one at the beginning, and no other of that level.
-    fn only_top_heading(&self) -> Vec<String> {
-        match self.sections.split_first() {
-            Some((first, rest)) if first.level > 0 && rest.iter().all(|section| section.level > first.level) => {
-                vec![first.title.clone()]
-            }
-            _ => Vec::new(),
-        }
+    fn only_top_heading(&self) -> Option<usize> {
+        let (first, rest) = self.sections.split_first()?;
+        (first.level > 0 && rest.iter().all(|section| section.level > first.level)).then_some(0)
     }
 
     fn divide(&mut self) {
         let mut index: usize = 0;
         while let Some(section) = self.sections.get(index) {
-            self.path.retain(|above| above.level < section.level);
-            if section.level > 0 {
-                self.path.push(section);
-            }
-            let headings: Vec<String> = self.path.iter().map(|above| above.title.clone()).collect();
+            let heading = (section.level > 0).then_some(index);
             let next = index.saturating_add(1);
             let below = self.sections.get(next..).unwrap_or_default();
             // The preamble has nothing below it.
@@ -189,10 +156,10 @@ impl Division<'_> {
             let behind = next.saturating_add(count);
             let whole = section.start..self.start_of(behind);
             if whole.len() <= self.sizes.chunk {
-                self.push(whole, 0, headings);
+                self.push(whole, 0, heading);
                 index = behind;
             } else {
-                self.cut(section.start..self.start_of(next), &headings);
+                self.cut(section.start..self.start_of(next), heading);
                 index = next;
             }
         }
@@ -203,13 +170,13 @@ impl Division<'_> {
     }
 
     /// Cuts a range into pieces.
-    fn cut(&mut self, range: Range<usize>, headings: &[String]) {
+    fn cut(&mut self, range: Range<usize>, heading: Option<usize>) {
         let mut start = range.start;
         while start < range.end {
             let rest = self.text.get(start..range.end).unwrap_or_default();
             let end = start.saturating_add(piece(rest, self.sizes.chunk)).min(range.end);
             let overlap = if start == range.start { 0 } else { self.overlap(range.start..start) };
-            self.push(start..end, overlap, headings.to_vec());
+            self.push(start..end, overlap, heading);
             start = end;
         }
     }
@@ -224,9 +191,9 @@ impl Division<'_> {
         window.len().saturating_sub(start)
     }
 
-    fn push(&mut self, range: Range<usize>, overlap: usize, headings: Vec<String>) {
+    fn push(&mut self, range: Range<usize>, overlap: usize, heading: Option<usize>) {
         if !range.is_empty() || self.text.is_empty() {
-            self.chunks.push(Chunk { start: range.start, end: range.end, overlap, headings, id: String::new() });
+            self.chunks.push(Chunk { start: range.start, end: range.end, overlap, heading, id: String::new() });
         }
     }
 }
@@ -256,8 +223,16 @@ mod tests {
 
     const SIZES: Sizes = Sizes { chunk: 100, overlap: 20 };
 
-    fn texts<'t>(text: &'t str, chunks: &[Chunk]) -> Vec<&'t str> {
-        chunks.iter().map(|chunk| chunk.text(text)).collect()
+    fn chunks(text: &str, is_markdown: bool, sizes: Sizes) -> Chunks {
+        Chunks::of(text, is_markdown, sizes)
+    }
+
+    fn text<'t>(text: &'t str, chunk: &Chunk) -> &'t str {
+        text.get(chunk.range()).unwrap()
+    }
+
+    fn texts<'t>(whole: &'t str, chunks: &Chunks) -> Vec<&'t str> {
+        chunks.chunks.iter().map(|chunk| text(whole, chunk)).collect()
     }
 
     fn prose(words: usize) -> String {
@@ -270,10 +245,7 @@ mod tests {
             [("# A\n\nb\n\n## C\nd", vec!["A"]), ("", vec![]), ("a\n# B\n", vec![]), ("# A\n# B\n", vec![])]
         {
             let chunks = chunks(text, true, SIZES);
-            assert_eq!(
-                (texts(text, &chunks), &chunks[0].headings),
-                (vec![text], &headings.iter().map(|h| (*h).to_owned()).collect())
-            );
+            assert_eq!((texts(text, &chunks), chunks.headings(&chunks.chunks[0])), (vec![text], headings));
         }
     }
 
@@ -283,26 +255,30 @@ mod tests {
         let c = format!("# *Two* `x`\n\n{}\n\n## Small\n\nend\n", prose(20));
         let text = format!("{a}{b}{c}");
         let chunks = chunks(&text, true, SIZES);
-        let headings: Vec<_> = chunks.iter().map(|chunk| chunk.headings.join(" / ")).collect();
+        let headings: Vec<_> = chunks.chunks.iter().map(|chunk| chunks.headings(chunk).join(" / ")).collect();
         assert_eq!(headings, ["", "One", "Two x", "Two x", "Two x / Small"]);
         assert_eq!(texts(&text, &chunks)[1], b);
     }
 
     #[test]
-    fn what_looks_like_a_heading_in_code_or_a_quotation_divides_nothing() {
-        let text = format!("# A\n\n```sh\n# no heading\n```\n\n> # Quoted\n\n- # Item\n\n{}", prose(40));
-        assert!(chunks(&text, true, SIZES).iter().all(|chunk| chunk.headings == ["A"]));
-        assert!(chunks(&text, false, SIZES).iter().all(|chunk| chunk.headings.is_empty()));
+    fn a_text_that_is_not_markdown_has_no_headings() {
+        let text = format!("# A\n\n{}", prose(40));
+        let all = |is_markdown| {
+            let chunks = chunks(&text, is_markdown, SIZES);
+            chunks.chunks.iter().map(|chunk| chunks.headings(chunk).concat()).collect::<Vec<_>>()
+        };
+        assert!(all(true).iter().all(|title| title == "A"));
+        assert!(all(false).iter().all(String::is_empty));
     }
 
     #[test]
     fn a_piece_repeats_the_end_of_the_one_before() {
-        let text = prose(60);
-        let chunks = chunks(&text, true, SIZES);
+        let whole = prose(60);
+        let chunks = chunks(&whole, true, SIZES).chunks;
         assert!(chunks.len() > 3 && chunks[0].overlap == 0);
         for (one, two) in chunks.iter().zip(&chunks[1..]) {
-            let repeated = two.text(&text).get(..two.overlap).unwrap();
-            assert!(one.text(&text).ends_with(repeated) && repeated.starts_with("word"), "{repeated:?}");
+            let repeated = text(&whole, two).get(..two.overlap).unwrap();
+            assert!(text(&whole, one).ends_with(repeated) && repeated.starts_with("word"), "{repeated:?}");
         }
     }
 
@@ -313,7 +289,8 @@ mod tests {
         let after = [section("A", 44), section("New", 3), section("B", 30), section("C", 30)].concat();
         let ids = |text: &str, title: &str| -> Vec<String> {
             let chunks = chunks(text, true, SIZES);
-            chunks.into_iter().filter(|chunk| chunk.headings == [title]).map(|chunk| chunk.id).collect()
+            let of_section = chunks.chunks.iter().filter(|chunk| chunks.headings(chunk) == [title]);
+            of_section.map(|chunk| chunk.id.clone()).collect()
         };
         assert_ne!(ids(&before, "A"), ids(&after, "A"));
         for title in ["B", "C"] {
@@ -328,19 +305,6 @@ mod tests {
         assert!(chunks.len() < 1000, "{}", chunks.len());
     }
 
-    #[test]
-    fn a_text_of_too_much_markup_is_not_parsed() {
-        let sizes = Sizes { chunk: 4000, overlap: 200 };
-        let is_parsed = |line: &str, count: usize| {
-            let text = format!("# A\n\n{}", line.repeat(count));
-            chunks(&text, true, sizes).iter().any(|chunk| chunk.headings == ["A"])
-        };
-        for line in ["*a* ", "> a\n", "- - ", "1. 1) ", "a\r", "|a", "[a](b) ", "<a&b\\c", "`a` ", "_a_ "] {
-            assert!(is_parsed(line, 1000) && !is_parsed(line, 200_000), "{line:?}");
-        }
-        assert!(is_parsed("a long text, 1.5 lines, that is well-known (as such); and plain. ", 60_000));
-    }
-
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(500))]
         #[test]
@@ -350,13 +314,13 @@ mod tests {
             chunk in 8..200_usize,
         ) {
             let sizes = Sizes { chunk, overlap: chunk / 2 };
-            let chunks = chunks(&text, is_markdown, sizes);
+            let chunks = chunks(&text, is_markdown, sizes).chunks;
             let whole: String = chunks.iter().map(|chunk| text.get(chunk.start..chunk.end).unwrap()).collect();
             prop_assert_eq!(&whole, &text);
             for chunk in &chunks {
                 prop_assert!((chunk.start..chunk.end).len() <= sizes.chunk && chunk.overlap <= sizes.overlap);
-                let text = chunk.text(&text).len();
-                prop_assert_eq!(text.checked_sub(chunk.overlap), Some((chunk.start..chunk.end).len()));
+                let len = super::tests::text(&text, chunk).len();
+                prop_assert_eq!(len.checked_sub(chunk.overlap), Some((chunk.start..chunk.end).len()));
             }
             let ids: std::collections::HashSet<_> = chunks.iter().map(|chunk| &chunk.id).collect();
             prop_assert_eq!(ids.len(), chunks.len());

@@ -6,7 +6,7 @@ use crate::id::Id;
 use crate::route::Bytes;
 use crate::session::{Served, Session};
 use crate::sheets::{self, Sheet};
-use crate::text::{Text, export_first};
+use crate::text::{Header, Source, export_first};
 use mcp_provider::{Contents, Entry, Failure, Page, Result, mime};
 
 /// A file with the format in which it is served.
@@ -44,8 +44,8 @@ impl<'s> Document<'s> {
         let contents = match &self.format {
             Format::Stored => self.read_stored(entry, bytes)?,
             Format::Text(_) => {
-                let text = self.text()?;
-                let entry = text_meta(entry, &text);
+                let text = self.source().text()?;
+                let entry = text_meta(entry, &text.header);
                 self.part_of(entry, text.text.into_bytes(), bytes)?
             }
             Format::Other(format) => {
@@ -62,10 +62,10 @@ impl<'s> Document<'s> {
 
     /// Reads a chunk.
     pub(crate) fn read_chunk(&self, number: usize) -> Result<Contents> {
-        let text = self.chunked()?;
-        let chunk = text.header.chunks.get(number.saturating_sub(1)).ok_or(Failure::NotFound)?;
-        let entry = entries::chunk(self.session, &self.served, &text, chunk, number);
-        Ok(Contents::text(entry, chunk.text(&text.text)))
+        let index = number.saturating_sub(1);
+        let chunk = self.chunked()?.chunk(index)?.ok_or(Failure::NotFound)?;
+        let entry = entries::chunk(self.session, &self.served, &chunk.header, index).ok_or(Failure::NotFound)?;
+        Ok(Contents::text(entry, chunk.text))
     }
 
     /// Reads a sheet.
@@ -76,20 +76,22 @@ impl<'s> Document<'s> {
 
     /// Lists the chunks or sheets.
     pub(crate) fn list(&self, cursor: Option<&str>, limit: usize) -> Result<Page> {
-        let entries = match &self.format {
-            Format::Sheets(_) => self.read_sheets()?.into_iter().map(|contents| contents.entry).collect(),
-            _ => {
-                let text = self.chunked()?;
-                let chunks = text.header.chunks.iter().zip(1..);
-                chunks.map(|(chunk, number)| entries::chunk(self.session, &self.served, &text, chunk, number)).collect()
+        match &self.format {
+            Format::Sheets(_) => {
+                let sheets = self.read_sheets()?;
+                numbered_page(sheets.len(), cursor, limit, |index| Some(sheets.get(index)?.entry.clone()))
             }
-        };
-        numbered_page(entries, cursor, limit)
+            _ => {
+                let header = self.chunked()?.header()?;
+                let entry = |index| entries::chunk(self.session, &self.served, &header, index);
+                numbered_page(header.chunks.len(), cursor, limit, entry)
+            }
+        }
     }
 
     /// Returns the number of chunks.
     pub(crate) fn chunk_count(&self) -> Result<usize> {
-        Ok(self.chunked()?.header.chunks.len())
+        Ok(self.chunked()?.header()?.chunks.len())
     }
 
     /// Returns the number of sheets.
@@ -98,17 +100,17 @@ impl<'s> Document<'s> {
     }
 
     /// Returns the text, if it has one that is divided into chunks.
-    fn chunked(&self) -> Result<Text> {
+    fn chunked(&self) -> Result<Source<'_>> {
         if !self.format.is_text(&self.served.target, self.session.settings.max_read) {
             return Err(Failure::invalid(
                 "expected a file with a text of at most `max-read` bytes: others have no chunks",
             ));
         }
-        self.text()
+        Ok(self.source())
     }
 
-    fn text(&self) -> Result<Text> {
-        Text::load(self.session, &self.served.target, &self.format)
+    fn source(&self) -> Source<'_> {
+        Source::new(self.session, &self.served.target, &self.format)
     }
 
     /// Reads a stored file, at most `max-read` bytes of it.
@@ -125,12 +127,13 @@ impl<'s> Document<'s> {
     }
 
     /// Returns a part of what was exported.
-    fn part_of(&self, entry: Entry, exported: Vec<u8>, bytes: Option<Bytes>) -> Result<Contents> {
+    fn part_of(&self, entry: Entry, mut exported: Vec<u8>, bytes: Option<Bytes>) -> Result<Contents> {
         let size = u64::try_from(exported.len()).unwrap_or(u64::MAX);
         let (first, len) = wanted(bytes, size, self.session.settings.max_read)?;
         let start = usize::try_from(first).unwrap_or(usize::MAX);
-        let part = exported.get(start..start.saturating_add(len)).unwrap_or_default().to_vec();
-        Ok(contents(entry, part, first, size))
+        exported.truncate(start.saturating_add(len));
+        exported.drain(..start.min(exported.len()));
+        Ok(contents(entry, exported, first, size))
     }
 
     /// Reads the sheets: a content for each, at most `max-read` bytes together.
@@ -201,19 +204,24 @@ fn contents(mut entry: Entry, mut part: Vec<u8>, first: u64, size: u64) -> Conte
 }
 
 /// Adds what was made of the text of a document.
-fn text_meta(mut entry: Entry, text: &Text) -> Entry {
-    if entry.mime_type.as_deref() != Some(text.header.format.as_str()) {
+fn text_meta(mut entry: Entry, text: &Header) -> Entry {
+    if entry.mime_type.as_deref() != Some(text.format.as_str()) {
         let preferred = entry.mime_type.take().unwrap_or_default();
-        entry = entry.mime_type(text.header.format.as_str()).meta("drive/too-large-for", preferred);
+        entry = entry.mime_type(text.format.as_str()).meta("drive/too-large-for", preferred);
     }
-    if text.header.images > 0 {
-        entry = entry.meta("drive/images-omitted", text.header.images);
+    if text.images > 0 {
+        entry = entry.meta("drive/images-omitted", text.images);
     }
-    entry.meta("drive/chunks", text.header.chunks.len())
+    entry.meta("drive/chunks", text.chunks.len())
 }
 
-/// Returns a page of entries; the cursor is the number of those before.
-fn numbered_page(entries: Vec<Entry>, cursor: Option<&str>, limit: usize) -> Result<Page> {
+/// Returns a page of `count` entries; the cursor is the number of those before.
+fn numbered_page(
+    count: usize,
+    cursor: Option<&str>,
+    limit: usize,
+    entry: impl Fn(usize) -> Option<Entry>,
+) -> Result<Page> {
     let given = match cursor {
         None => 0,
         Some(cursor) => {
@@ -221,6 +229,6 @@ fn numbered_page(entries: Vec<Entry>, cursor: Option<&str>, limit: usize) -> Res
         }
     };
     let end = given.saturating_add(limit);
-    let next_cursor = (end < entries.len()).then(|| end.to_string());
-    Ok(Page { entries: entries.into_iter().skip(given).take(limit).collect(), next_cursor })
+    let next_cursor = (end < count).then(|| end.to_string());
+    Ok(Page { entries: (given..end.min(count)).filter_map(entry).collect(), next_cursor })
 }

@@ -1,12 +1,11 @@
 //! Entries of files, folders, chunks and sheets.
 
 use crate::api::File;
-use crate::chunk::Chunk;
 use crate::format::{Format, fits};
 use crate::id::Id;
 use crate::route::Route;
 use crate::session::{Served, Session};
-use crate::text::Text;
+use crate::text::Header;
 use crate::tree::Folder;
 use mcp_provider::{Entry, Result};
 
@@ -53,20 +52,22 @@ pub(crate) fn file(session: &Session<'_>, served: &Served, format: &Format) -> R
     Ok(entry)
 }
 
-/// Returns the entry of a chunk, which has this number.
-pub(crate) fn chunk(session: &Session<'_>, served: &Served, text: &Text, chunk: &Chunk, number: usize) -> Entry {
-    let file = &served.file;
-    let title = std::iter::once(name(&file.name, &file.id)).chain(chunk.headings.iter().map(String::as_str));
+/// Returns the entry of the chunk with this index.
+pub(crate) fn chunk(session: &Session<'_>, served: &Served, text: &Header, index: usize) -> Option<Entry> {
+    let (file, number, chunk) = (&served.file, index.saturating_add(1), text.chunks.get(index)?);
+    let headings = text.chunks.headings(chunk);
+    let title = std::iter::once(name(&file.name, &file.id)).chain(headings.iter().copied());
     let title = title.collect::<Vec<_>>().join(" › ");
     let entry = Entry::new(Route::chunk(&file.id, number), format!("{} #{number}", name(&file.name, &file.id)));
-    common(entry, session, served)
+    let entry = common(entry, session, served)
         .title(title)
-        .mime_type(text.header.format.as_str())
+        .mime_type(text.format.as_str())
         .meta("drive/chunk", number)
-        .meta("drive/chunks", text.header.chunks.len())
+        .meta("drive/chunks", text.chunks.len())
         .meta("drive/chunk-id", chunk.id.as_str())
         .meta("drive/overlap", chunk.overlap())
-        .meta("drive/headings", chunk.headings.clone())
+        .meta("drive/headings", headings);
+    Some(entry)
 }
 
 /// Returns the entry of a sheet, which has this number.

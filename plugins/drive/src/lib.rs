@@ -2,7 +2,7 @@
 //!
 //! What the config names is served, and nothing else. The `README.md` of this crate is for users; for the code, see
 //! `route` for paths, `api` for requests and their bounds, `tree` and `session` for what is in scope, `listing` and
-//! `search` for what is found, `format`, `content`, `text` and `sheets` for what is read, `chunk` for chunks, `changes`
+//! `search` for what is found, `format`, `content`, `text` and `sheets` for what is read, `chunk` and `sections` for chunks, `changes`
 //! for subscriptions. HTTP is behind the trait [`Transport`], the bucket behind [`Store`], time behind a function.
 
 mod api;
@@ -18,6 +18,7 @@ mod markdown;
 mod query;
 mod route;
 mod search;
+mod sections;
 mod session;
 mod settings;
 mod sheets;
@@ -26,10 +27,10 @@ mod text;
 mod tree;
 
 pub use api::{Response, Transport, WasiHttp};
-pub use store::{HostStore, Store};
 
 use api::Client;
 use content::Document;
+use mcp_provider::keyvalue::{LazyBucket, Store};
 use mcp_provider::{
     Argument, Changes, Completion, Config, Contents, Entry, Failure, Info, Page, Provider, Result, Template, export,
 };
@@ -104,7 +105,7 @@ impl Provider for Drive {
 
     fn open(config: &Config) -> Result<Self> {
         let settings = Settings::parse(config)?;
-        let store = HostStore::new(settings.bucket.as_str());
+        let store = LazyBucket::new(settings.bucket.as_str());
         Ok(Self { settings, transport: Box::new(WasiHttp), store: Box::new(store), now: SystemTime::now })
     }
 

@@ -1,7 +1,8 @@
 //! Full-text search, by Drive, in what is served.
 //!
-//! The folders of the tree are searched in batches, then the queries of the config: each condition is part of the query,
-//! so nothing outside is found. Drive orders the results of a query by relevance; those of several queries take turns.
+//! The folders of the tree are searched in batches, then the queries of the config. Each condition is part of the query, and
+//! what Drive returns for folders is checked once more, as in a listing. Drive orders the results of a query by relevance;
+//! those of several queries take turns.
 
 use crate::api::{Corpora, FileQuery};
 use crate::id::Id;
@@ -18,6 +19,12 @@ pub(crate) const MAX_RESULTS: usize = 50;
 
 /// The maximum number of queries of one search: those for the first folders.
 const MAX_QUERIES: usize = 20;
+
+/// A query, and whether its results have to be in a folder of the tree.
+struct ScopedQuery {
+    query: FileQuery,
+    in_folders: bool,
+}
 
 /// What a search found.
 pub(crate) struct Found {
@@ -65,9 +72,14 @@ pub(crate) fn find(session: &Session<'_>, condition: Option<&str>, max: usize) -
     let queries = queries(session, condition)?;
     let mut is_incomplete = queries.len() > MAX_QUERIES;
     let mut results = Vec::new();
-    for q in queries.into_iter().take(MAX_QUERIES) {
-        let list = session.client.list(&FileQuery { page_size: max, ..q }, None).map_err(query_fault)?;
+    for ScopedQuery { query, in_folders } in queries.into_iter().take(MAX_QUERIES) {
+        let query = FileQuery { page_size: max, ..query };
+        let mut list = session.client.list(&query, None).map_err(query_fault)?;
         is_incomplete |= list.incomplete_search || list.next_page_token.is_some();
+        if in_folders {
+            let tree = session.tree()?;
+            list.files.retain(|file| tree.parent_of(file).is_some());
+        }
         results.push(VecDeque::from(list.files));
     }
     let (mut entries, mut seen): (Vec<Entry>, HashSet<Id>) = (Vec::new(), HashSet::new());
@@ -87,7 +99,7 @@ pub(crate) fn find(session: &Session<'_>, condition: Option<&str>, max: usize) -
 }
 
 /// Returns the queries for a condition in everything that is in scope.
-fn queries(session: &Session<'_>, condition: Option<&str>) -> Result<Vec<FileQuery>> {
+fn queries(session: &Session<'_>, condition: Option<&str>) -> Result<Vec<ScopedQuery>> {
     let settings = session.settings;
     let files = query::files(settings.follow_shortcuts);
     let query = |scope: Option<&str>, corpora| FileQuery {
@@ -97,16 +109,17 @@ fn queries(session: &Session<'_>, condition: Option<&str>) -> Result<Vec<FileQue
         page_size: MAX_RESULTS,
     };
     if settings.unlisted {
-        return Ok(vec![query(None, Corpora::All)]);
+        return Ok(vec![ScopedQuery { query: query(None, Corpora::All), in_folders: false }]);
     }
     let (tree, mut queries) = (session.tree()?, Vec::new());
     let mut batch = tree.batch_after(None);
     while let Some(last) = batch.last().cloned() {
-        queries.push(query(Some(&query::in_folders(&batch)), tree.corpora(&batch)));
+        let query = query(Some(&query::in_folders(&batch)), tree.corpora(&batch));
+        queries.push(ScopedQuery { query, in_folders: true });
         batch = if batch.len() < BATCH { Vec::new() } else { tree.batch_after(Some(&last)) };
     }
     if !settings.queries.is_empty() {
-        queries.push(session.saved_queries(condition));
+        queries.push(ScopedQuery { query: session.saved_queries(condition), in_folders: false });
     }
     Ok(queries)
 }

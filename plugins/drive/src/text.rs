@@ -1,14 +1,26 @@
 //! The text of a document with its chunks, kept in the bucket.
 //!
 //! A kept text is served while the modification time of the document, its preferred format and the sizes of chunks are
-//! the same; so an unchanged document is exported once. The value is a line of JSON, [`Header`], and the text behind it.
+//! the same; so an unchanged document is exported once. Its [`Header`] is a value in JSON. The text is in blocks of
+//! [`BLOCK`], so that a chunk of a large document is read without the rest, and is copied into no value as a whole. The
+//! blocks are below the digest of the text, and written before the header: a header has the blocks of its own text, or
+//! none, and then the document is exported again.
+//!
+//! | key | value |
+//! |---|---|
+//! | `text/ID` | the header |
+//! | `text/ID/DIGEST/N` | a block of the text, from 0 |
 
 use crate::api::{Error, File};
-use crate::chunk::{self, Chunk, Sizes};
+use crate::chunk::{Chunk, Chunks, Sizes};
 use crate::format::{Format, MARKDOWN};
-use crate::session::Session;
+use crate::session::{Session, digest};
 use mcp_provider::{Failure, Result};
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
+
+/// The size of a block, in bytes.
+const BLOCK: usize = 256 * 1024;
 
 /// A text.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,46 +39,137 @@ pub(crate) struct Header {
     /// The format of the text.
     pub(crate) format: String,
     sizes: Sizes,
-    pub(crate) chunks: Vec<Chunk>,
+    pub(crate) chunks: Chunks,
     /// The number of images that were left out.
     pub(crate) images: usize,
+    /// The length of the text, in bytes.
+    len: usize,
+    digest: u64,
 }
 
-impl Text {
-    /// Returns the text of a file that has one.
-    pub(crate) fn load(session: &Session<'_>, file: &File, format: &Format) -> Result<Self> {
-        let sizes = Sizes { chunk: session.settings.chunk_size, overlap: session.settings.chunk_overlap };
-        let key = format!("text/{}", file.id);
-        let preferred = format.mime_type(file);
-        let modified = file.modified_time.clone().unwrap_or_default();
-        let kept = session.cache.get(&key).and_then(Self::parse).filter(|kept| {
-            let header = &kept.header;
-            header.modified == modified && header.preferred == preferred && header.sizes == sizes
-        });
-        if let Some(kept) = kept {
-            return Ok(kept);
-        }
-        let (format, bytes) = fetch(session, file, format)?;
-        let (text, images) = clean(&bytes, &format);
-        let is_markdown = format == MARKDOWN || file.name.ends_with(".md");
-        let chunks = chunk::chunks(&text, is_markdown, sizes);
-        let header = Header { modified, preferred: preferred.to_owned(), format, sizes, chunks, images };
-        let loaded = Self { header, text };
-        if file.modified_time.is_some()
-            && let Ok(mut value) = serde_json::to_vec(&loaded.header)
-        {
-            value.push(b'\n');
-            value.extend_from_slice(loaded.text.as_bytes());
-            session.cache.set(&key, &value);
-        }
-        Ok(loaded)
+/// A document that has a text: where it is kept, and how it is exported.
+pub(crate) struct Source<'a> {
+    session: &'a Session<'a>,
+    file: &'a File,
+    format: &'a Format,
+}
+
+impl<'a> Source<'a> {
+    /// The text of a file in this format.
+    pub(crate) fn new(session: &'a Session<'a>, file: &'a File, format: &'a Format) -> Self {
+        Self { session, file, format }
     }
 
-    fn parse(value: Vec<u8>) -> Option<Self> {
-        let end = value.iter().position(|byte| *byte == b'\n')?;
-        let header = serde_json::from_slice(value.get(..end)?).ok()?;
-        let text = String::from_utf8(value.get(end.saturating_add(1)..)?.to_vec()).ok()?;
-        Some(Self { header, text })
+    /// Returns what is known of the text.
+    pub(crate) fn header(&self) -> Result<Header> {
+        match self.kept() {
+            Some(header) => Ok(header),
+            None => Ok(self.fetch()?.header),
+        }
+    }
+
+    /// Returns the text.
+    pub(crate) fn text(&self) -> Result<Text> {
+        if let Some(header) = self.kept()
+            && let Some(text) = self.kept_part(&header, 0..header.len)
+        {
+            return Ok(Text { header, text });
+        }
+        self.fetch()
+    }
+
+    /// Returns the text of a chunk, by its index; `None` if there is no such chunk.
+    pub(crate) fn chunk(&self, index: usize) -> Result<Option<Text>> {
+        if let Some(header) = self.kept() {
+            let Some(range) = header.chunks.get(index).map(Chunk::range) else { return Ok(None) };
+            if let Some(text) = self.kept_part(&header, range) {
+                return Ok(Some(Text { header, text }));
+            }
+        }
+        let Text { header, text } = self.fetch()?;
+        let part = header.chunks.get(index).and_then(|chunk| text.get(chunk.range())).map(str::to_owned);
+        Ok(part.map(|text| Text { header, text }))
+    }
+
+    /// Returns the header that is kept, if it is that of the document as it is now.
+    fn kept(&self) -> Option<Header> {
+        self.kept_before().filter(|header| {
+            header.modified == self.modified() && header.preferred == self.preferred() && header.sizes == self.sizes()
+        })
+    }
+
+    /// Returns the header that is kept, whatever it is of.
+    fn kept_before(&self) -> Option<Header> {
+        serde_json::from_slice(&self.session.cache.get(&self.key())?).ok()
+    }
+
+    /// Returns a part of the text that is kept.
+    fn kept_part(&self, header: &Header, range: Range<usize>) -> Option<String> {
+        let first = range.start.checked_div(BLOCK)?;
+        let mut bytes = Vec::with_capacity(range.len().min(header.len).saturating_add(BLOCK));
+        for number in first..range.end.div_ceil(BLOCK) {
+            bytes.extend(self.session.cache.get(&self.block_key(header.digest, number))?);
+        }
+        let start = range.start.checked_sub(first.checked_mul(BLOCK)?)?;
+        bytes.truncate(start.checked_add(range.len())?);
+        if bytes.len() < start.checked_add(range.len())? {
+            return None;
+        }
+        bytes.drain(..start);
+        String::from_utf8(bytes).ok()
+    }
+
+    /// Exports or downloads the text, and keeps it.
+    fn fetch(&self) -> Result<Text> {
+        let (format, bytes) = fetch(self.session, self.file, self.format)?;
+        let (text, images) = clean(bytes, &format);
+        let is_markdown = format == MARKDOWN || self.file.name.ends_with(".md");
+        let (modified, preferred, sizes) = (self.modified().to_owned(), self.preferred().to_owned(), self.sizes());
+        let chunks = Chunks::of(&text, is_markdown, sizes);
+        let (len, digest) = (text.len(), digest(&text));
+        let header = Header { modified, preferred, format, sizes, chunks, images, len, digest };
+        let fetched = Text { header, text };
+        if self.file.modified_time.is_some() {
+            self.keep(&fetched);
+        }
+        Ok(fetched)
+    }
+
+    /// Keeps a text in place of the one before.
+    fn keep(&self, Text { header, text }: &Text) {
+        let cache = self.session.cache;
+        let before = self.kept_before().filter(|before| before.digest != header.digest);
+        let mut blocks = text.as_bytes().chunks(BLOCK).enumerate();
+        if !blocks.all(|(number, block)| cache.set(&self.block_key(header.digest, number), block)) {
+            return;
+        }
+        if let Ok(value) = serde_json::to_vec(header)
+            && cache.set(&self.key(), &value)
+            && let Some(before) = before
+        {
+            let old: Vec<_> = (0..before.len.div_ceil(BLOCK)).map(|n| self.block_key(before.digest, n)).collect();
+            cache.delete(&old);
+        }
+    }
+
+    fn key(&self) -> String {
+        format!("text/{}", self.file.id)
+    }
+
+    fn block_key(&self, digest: u64, number: usize) -> String {
+        format!("text/{}/{digest:016x}/{number}", self.file.id)
+    }
+
+    fn modified(&self) -> &str {
+        self.file.modified_time.as_deref().unwrap_or_default()
+    }
+
+    fn preferred(&self) -> &str {
+        self.format.mime_type(self.file)
+    }
+
+    fn sizes(&self) -> Sizes {
+        Sizes { chunk: self.session.settings.chunk_size, overlap: self.session.settings.chunk_overlap }
     }
 }
 
@@ -98,9 +201,20 @@ pub(crate) fn export_first<'f>(session: &Session<'_>, file: &File, formats: &[&'
 }
 
 /// Returns a text without byte order mark and carriage returns, and the number of images that were left out: in
-/// Markdown, Drive has images as definitions of links with the data in Base64, each on a line of its own.
-fn clean(bytes: &[u8], format: &str) -> (String, usize) {
-    let text = String::from_utf8_lossy(bytes.strip_prefix(b"\xef\xbb\xbf").unwrap_or(bytes)).replace("\r\n", "\n");
+/// Markdown, Drive has images as definitions of links with the data in Base64, each on a line of its own. The text stays
+/// where it is in memory, unless images are left out.
+fn clean(mut bytes: Vec<u8>, format: &str) -> (String, usize) {
+    if bytes.starts_with(b"\xef\xbb\xbf") {
+        bytes.drain(..3);
+    }
+    bytes.dedup_by(|next, before| {
+        let is_line_end = *before == b'\r' && *next == b'\n';
+        if is_line_end {
+            *before = b'\n';
+        }
+        is_line_end
+    });
+    let text = String::from_utf8(bytes).unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
     if format != MARKDOWN || !text.contains("]: <data:") {
         return (text, 0);
     }
@@ -117,9 +231,9 @@ mod tests {
     fn images_in_base64_are_left_out_of_markdown_alone() {
         let text =
             "\u{feff}# A\r\n\r\n![][image1]\r\n\r\n[image1]: <data:image/png;base64,AAAA>\r\n[b]: <http://h/>\r\n";
-        let (markdown, images) = clean(text.as_bytes(), MARKDOWN);
+        let (markdown, images) = clean(text.into(), MARKDOWN);
         assert_eq!((markdown.as_str(), images), ("# A\n\n![][image1]\n\n[b]: <http://h/>\n", 1));
-        assert!(clean(text.as_bytes(), "text/plain").0.contains("base64"));
-        assert_eq!(clean(b"a\xffb", "text/plain").0, "a\u{fffd}b");
+        assert!(clean(text.into(), "text/plain").0.contains("base64"));
+        assert_eq!(clean(b"a\xffb\r\r\n\n".to_vec(), "text/plain").0, "a\u{fffd}b\r\n\n");
     }
 }

@@ -93,7 +93,7 @@ impl Tree {
 
     /// Removes the stored tree, since a folder changed.
     pub(crate) fn forget(session: &Session<'_>) {
-        session.cache.delete(KEY);
+        session.cache.delete(&[KEY]);
     }
 
     fn build(session: &Session<'_>) -> Result<Self> {

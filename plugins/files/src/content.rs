@@ -8,7 +8,7 @@ use crate::route::{Part, Route, Span};
 use crate::settings::Settings;
 use folder::encoding::{TextEncoding, detect};
 use folder::{Folder, Item, OpenFile};
-use mcp_provider::{Contents, Entry, Failure, Result};
+use mcp_provider::{Contents, Entry, Failure, Result, mime};
 
 /// The name of an encoding other than UTF-8, in the metadata.
 const ENCODING: &str = "files/encoding";
@@ -106,16 +106,10 @@ impl<'a> Opened<'a> {
             return Ok(self.slice_contents(self.source().head()?, true));
         }
         let entry = self.entry(self.probe.mime_type);
-        Ok(match self.probe.encoding.and_then(|probed| self.whole_encoding(probed, &bytes)) {
+        Ok(match self.probe.whole_encoding(&bytes, self.settings.encoding) {
             Some(encoding) => self.decoded(entry, encoding, bytes),
             None => Contents::blob(entry, bytes),
         })
-    }
-
-    /// Returns the encoding of a whole text: its beginning may be ASCII, and the rest something else.
-    fn whole_encoding(&self, probed: TextEncoding, bytes: &[u8]) -> Option<TextEncoding> {
-        let is_valid = probed != TextEncoding::UTF_8 && probed.decode_part(bytes, true).is_some();
-        if is_valid { Some(probed) } else { detect(bytes, true, self.settings.encoding) }
     }
 
     /// Reads a document as text, with the original beside it.
@@ -206,7 +200,7 @@ impl<'a> Opened<'a> {
         }
         // The beginning of the file may be ASCII, and this part another encoding.
         match detect(&bytes, true, self.settings.encoding) {
-            Some(encoding) if is_text => self.decoded(entry, encoding, bytes),
+            Some(encoding) if is_text && mime::is_text(self.probe.mime_type) => self.decoded(entry, encoding, bytes),
             _ => Contents::blob(entry, bytes),
         }
     }

@@ -1,7 +1,11 @@
 //! What a file is: its MIME type and, if it is text, its encoding.
 //!
-//! The name decides first, then the content: a name of a type that is not text is believed without opening the file.
-//! Otherwise the first [`LEN`] bytes are read. A file named like text that is none has the type of its content.
+//! The type is that of the name, if the name is of a type that is not text; a listing does not open such a file. Otherwise
+//! the first [`LEN`] bytes are read. A file named like text that is none has the type of its content.
+//!
+//! Whether content is text is decided by the content, except where the name is of a type with a magic number. If the
+//! name is of another type, only UTF-8 is text: an encoding that is guessed would damage binary content, and the size
+//! in the listing would not be that of the text.
 
 use encoding_rs::Encoding;
 use folder::encoding::{TextEncoding, detect};
@@ -36,7 +40,7 @@ pub(crate) enum Document {
 }
 
 impl Probe {
-    /// Returns what a file is if its name tells.
+    /// Returns what a file is by its name alone, if that is of a type that is not text; its content may be text.
     pub(crate) fn by_name(name: &str) -> Option<Self> {
         let mime_type = mime::from_name(name).filter(|mime_type| !mime::is_text(mime_type))?;
         Some(Self { mime_type, encoding: None })
@@ -45,7 +49,10 @@ impl Probe {
     /// Returns what a file is by its name and its beginning, which may be the whole.
     pub(crate) fn new(name: &str, head: &[u8], is_whole: bool, fallback: Option<&'static Encoding>) -> Self {
         if let Some(probe) = Self::by_name(name) {
-            return probe;
+            let has_magic_number = || infer::get(head).is_some_and(|found| !mime::is_text(found.mime_type()));
+            let is_known_binary = probe.mime_type != BYTES && infer::is_mime_supported(probe.mime_type);
+            let may_be_text = !is_known_binary && !has_magic_number();
+            return Self { encoding: utf_8(head, is_whole).filter(|_| may_be_text), ..probe };
         }
         let encoding = detect(head, is_whole, fallback);
         let sniffed = || infer::get(head).map(|found| found.mime_type());
@@ -56,6 +63,16 @@ impl Probe {
         };
         let encoding = encoding.filter(|_| mime::is_text(mime_type));
         Self { mime_type, encoding }
+    }
+
+    /// Returns the encoding of a whole text: its beginning may be ASCII, and the rest something else.
+    pub(crate) fn whole_encoding(&self, bytes: &[u8], fallback: Option<&'static Encoding>) -> Option<TextEncoding> {
+        let probed = self.encoding?;
+        if !mime::is_text(self.mime_type) {
+            return utf_8(bytes, true);
+        }
+        let is_valid = probed != TextEncoding::UTF_8 && probed.decode_part(bytes, true).is_some();
+        if is_valid { Some(probed) } else { detect(bytes, true, fallback) }
     }
 
     /// Returns the type of document, if it can be converted to text.
@@ -77,6 +94,17 @@ impl Document {
             Self::Pdf => PLAIN,
         }
     }
+}
+
+/// Returns UTF-8 if content is valid UTF-8 without control characters and without a byte order mark, so that the text has
+/// the bytes of the file.
+fn utf_8(bytes: &[u8], is_whole: bool) -> Option<TextEncoding> {
+    let is_valid = match std::str::from_utf8(bytes) {
+        Ok(_) => true,
+        Err(error) => error.error_len().is_none() && !is_whole,
+    };
+    let found = detect(bytes, is_whole, None).filter(|found| *found == TextEncoding::UTF_8);
+    found.filter(|_| is_valid && Encoding::for_bom(bytes).is_none())
 }
 
 /// Returns whether content that could be text is of a sniffed type after all: two letters at its beginning are no proof.
@@ -103,7 +131,19 @@ mod tests {
             ("a.txt", b"\0\x01", "application/octet-stream", false),
             ("empty", b"", "text/plain", true),
             ("a.ipynb", b"{}", "application/x-ipynb+json", true),
+            ("go.mod", b"module a", "text/plain", true),
+            ("a.nt", b"<a> <b> <c> .", "application/n-triples", true),
+            ("a.m3u", "日本.mp3".as_bytes(), "audio/x-mpegurl", true),
+            ("a.bin", b"#!/bin/sh\n", "application/octet-stream", true),
+            ("a.bin", b"%PDF-1.7", "application/octet-stream", false),
+            ("a.bin", b"caf\xe9 au lait, d\xe9j\xe0 vu", "application/octet-stream", false),
+            ("a.bin", b"\xef\xbb\xbftext", "application/octet-stream", false),
+            ("a.bin", b"a\x01", "application/octet-stream", false),
+            ("a.pdf", b"text", "application/pdf", false),
         ] {
+            if let Some(listed) = Probe::by_name(name) {
+                assert_eq!(listed.mime_type, mime_type, "a listing says the type that a read says: {name}");
+            }
             let probe = Probe::new(name, content, true, None);
             assert_eq!((probe.mime_type, probe.encoding.is_some()), (mime_type, is_text), "{name}");
         }

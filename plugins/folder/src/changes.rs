@@ -8,19 +8,38 @@
 //! have a hash each; with more, there is one hash for all, and when it differs, all of them are reported as changed. A path
 //! unknown to the token is reported as changed, too. The hash function is the standard library's, which may differ
 //! between builds: then everything is reported as changed once.
+//!
+//! The hash of the listing costs a survey of all folders, whatever is watched. One of more than [`LONG_LISTING`] files is
+//! made again after [`PAUSE_FACTOR`] times its duration, [`MAX_PAUSE`] at most; until then the token keeps its result and
+//! the time, and only the watched paths are compared. The host has no fingerprint of so long a listing, so a change is told
+//! late and never lost.
 
 use crate::disk::FileKind;
 use crate::survey::survey;
-use crate::{Folder, Item, ItemKind};
+use crate::{Folder, Found, Item, ItemKind};
 use mcp_provider::{Changes, Result};
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The maximum number of watched paths with a hash each, which keeps a token below 65536 bytes.
 const MAX_WATCHED: usize = 1900;
 
 /// The maximum number of files whose metadata is read, which is much more expensive than reading names.
 const MAX_FINGERPRINTED: usize = 10_000;
+
+/// The number of files up to which a survey is made at each call. More than the host walks of a listing, so that where it
+/// compares listings a change is told by the first call after it.
+const LONG_LISTING: u64 = 50_000;
+
+/// The time from a survey of a long listing to the next, in durations of the first: it takes a twentieth of the time.
+const PAUSE_FACTOR: u32 = 20;
+
+/// The longest time between two surveys.
+const MAX_PAUSE: Duration = Duration::from_secs(60);
+
+/// The time after which the host is asked to call again while a survey is due later.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What a watched path stands for.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,7 +55,7 @@ pub enum Watched {
 }
 
 /// The version prefix of a token.
-const VERSION: &str = "n2";
+const VERSION: &str = "n3";
 
 /// Returns what changed since a token. `parse` says what a path stands for.
 ///
@@ -49,14 +68,23 @@ pub fn changes(
     since: Option<&str>,
     parse: impl Fn(&str) -> Watched,
 ) -> Result<Changes> {
-    let listing = hash_all(folder, "", true)?;
+    let since = Since::parse(since);
+    let known = if let Since::State(then) = &since { Some(then.listing) } else { None };
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    let pause = known.and_then(|listing| listing.pause(now));
+    let listing = match known {
+        Some(listing) if pause.is_some() => listing,
+        _ => Listing::survey(folder, now)?,
+    };
     let state = |path: &str| match parse(path) {
         Watched::Item(names) => state_of(folder, &names),
-        Watched::AllFiles => listing,
+        Watched::AllFiles => listing.state,
         Watched::State(state) => state,
         Watched::Nothing => 0,
     };
-    Ok(changes_of_states(listing, watched, since, state))
+    let mut changes = compare(listing, watched, since, state);
+    changes.poll_after = pause.map(|pause| pause.min(POLL_INTERVAL));
+    Ok(changes)
 }
 
 /// Returns what changed since a token, for a provider that knows all states: that of the listing and, by `state`, those
@@ -67,11 +95,34 @@ pub fn changes_of_states(
     since: Option<&str>,
     state: impl Fn(&str) -> u64,
 ) -> Changes {
+    compare(Listing { state: listing, survey_at: 0 }, watched, Since::parse(since), state)
+}
+
+/// What the changes are asked since.
+enum Since {
+    /// Now: without a token, this is the starting point.
+    Start,
+    /// A token that is not understood.
+    Unknown,
+    State(Token),
+}
+
+impl Since {
+    fn parse(token: Option<&str>) -> Self {
+        token.map_or(Self::Start, |token| Token::parse(token).map_or(Self::Unknown, Self::State))
+    }
+}
+
+/// Compares the current states with those of a token.
+fn compare(listing: Listing, watched: &[String], since: Since, state: impl Fn(&str) -> u64) -> Changes {
     let now = Token::new(listing, watched, state);
-    let Some(since) = since else { return Changes::none(now.to_string()) };
-    let Some(then) = Token::parse(since) else { return Changes::all(now.to_string(), watched) };
+    let then = match since {
+        Since::Start => return Changes::none(now.to_string()),
+        Since::Unknown => return Changes::all(now.to_string(), watched),
+        Since::State(then) => then,
+    };
     let mut changes = Changes::none(now.to_string());
-    if then.listing != now.listing {
+    if then.listing.state != now.listing.state {
         changes = changes.listing_changed();
     }
     let same = |path: &String| match (&then.watched, &now.watched) {
@@ -85,10 +136,39 @@ pub fn changes_of_states(
     changes
 }
 
+/// The state of the default listing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Listing {
+    state: u64,
+    /// The time of the next survey, in milliseconds since 1970; 0 if each call makes one.
+    survey_at: u64,
+}
+
+impl Listing {
+    fn survey(folder: &Folder, now: Duration) -> Result<Self> {
+        let began = Instant::now();
+        let (state, count) = hash_all(folder, "", true)?;
+        let pause = began.elapsed().saturating_mul(PAUSE_FACTOR).min(MAX_PAUSE);
+        let survey_at = if count > LONG_LISTING { millis(now.saturating_add(pause)) } else { 0 };
+        Ok(Self { state, survey_at })
+    }
+
+    /// Returns the time that is left until the next survey; `None` if it is due.
+    fn pause(self, now: Duration) -> Option<Duration> {
+        let left = Duration::from_millis(self.survey_at.saturating_sub(millis(now)));
+        // More is left if the clock was set back.
+        (!left.is_zero() && left <= MAX_PAUSE).then_some(left)
+    }
+}
+
+fn millis(time: Duration) -> u64 {
+    u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
+}
+
 /// A decoded token.
 #[derive(Debug, PartialEq, Eq)]
 struct Token {
-    listing: u64,
+    listing: Listing,
     watched: States,
 }
 
@@ -102,7 +182,7 @@ enum States {
 }
 
 impl Token {
-    fn new(listing: u64, watched: &[String], state: impl Fn(&str) -> u64) -> Self {
+    fn new(listing: Listing, watched: &[String], state: impl Fn(&str) -> u64) -> Self {
         let each: BTreeMap<u64, u64> = watched.iter().map(|path| (hash(path), state(path))).collect();
         let watched = if each.len() <= MAX_WATCHED { States::Each(each) } else { States::Together(hash(&each)) };
         Self { listing, watched }
@@ -113,7 +193,7 @@ impl Token {
         if parts.next()? != VERSION {
             return None;
         }
-        let listing = number(parts.next()?)?;
+        let listing = Listing { state: number(parts.next()?)?, survey_at: number(parts.next()?)? };
         let watched = match (parts.next()?, parts.next()?) {
             ("each", "") => States::Each(BTreeMap::new()),
             ("each", pairs) => {
@@ -130,7 +210,7 @@ impl Token {
 
 impl std::fmt::Display for Token {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "{VERSION}.{:x}.", self.listing)?;
+        write!(f, "{VERSION}.{:x}.{:x}.", self.listing.state, self.listing.survey_at)?;
         match &self.watched {
             States::Each(each) => {
                 let pairs: Vec<String> = each.iter().map(|(path, state)| format!("{path:x}:{state:x}")).collect();
@@ -146,29 +226,37 @@ fn state_of(folder: &Folder, names: &str) -> u64 {
     let Ok(item) = folder.find(names) else { return 0 };
     match item.kind {
         ItemKind::File => hash(&fingerprint(&item)),
-        ItemKind::Folder => hash_all(folder, names, false).unwrap_or_default(),
+        ItemKind::Folder => hash_all(folder, names, false).map_or(0, |(state, _)| state),
     }
 }
 
-/// Returns one hash for the items in a folder, whatever their order.
-fn hash_all(folder: &Folder, names: &str, is_deep: bool) -> Result<u64> {
+/// Returns one hash for the items in a folder, whatever their order, and their number.
+fn hash_all(folder: &Folder, names: &str, is_deep: bool) -> Result<(u64, u64)> {
     let (mut sum, mut count) = (0_u64, 0_u64);
-    let mut first: Vec<String> = Vec::new();
+    let mut first: Vec<(String, FileKind)> = Vec::new();
     survey(folder, folder.place(names)?, is_deep, |names, kind| {
         count = count.saturating_add(1);
         sum = sum.wrapping_add(hash(&(names, kind == FileKind::Folder)));
         if first.len() <= MAX_FINGERPRINTED {
-            first.push(names.to_owned());
+            first.push((names.to_owned(), kind));
         }
     })?;
     if first.len() <= MAX_FINGERPRINTED {
-        for names in &first {
-            // A link is followed. What cannot be found does not show in listings, either.
-            let state = folder.find(names).ok().map(|item| hash(&fingerprint(&item)));
+        for (names, kind) in &first {
+            // What cannot be found does not show in listings, either.
+            let state = surveyed_item(folder, names, *kind).ok().map(|item| hash(&fingerprint(&item)));
             sum = sum.wrapping_add(hash(&(names, state)));
         }
     }
-    Ok(hash(&(sum, count)))
+    Ok((hash(&(sum, count)), count))
+}
+
+/// Returns an item that the survey has shown. Only a link has to be looked up name by name, with the rules on its way.
+fn surveyed_item(folder: &Folder, names: &str, kind: FileKind) -> Result<Item> {
+    match kind {
+        FileKind::Link => folder.find(names),
+        _ => folder.item(&Found { names: names.to_owned(), real: names.to_owned() }),
+    }
 }
 
 /// Returns the state of an item as seen in its parent. A folder contributes only its name: its content is tracked
@@ -196,12 +284,16 @@ fn number(text: &str) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::DotNames;
+    use std::rc::Rc;
+
+    const LISTING: Listing = Listing { state: u64::MAX, survey_at: u64::MAX };
 
     #[test]
     fn a_token_stands_for_its_state() {
         let each = [(1, u64::MAX), (u64::MAX, 2)].into_iter().collect();
         for watched in [States::Each(BTreeMap::new()), States::Each(each), States::Together(7)] {
-            let state = Token { listing: u64::MAX, watched };
+            let state = Token { listing: LISTING, watched };
             assert_eq!(Token::parse(&state.to_string()), Some(state));
         }
     }
@@ -210,14 +302,70 @@ mod tests {
     fn the_longest_token_is_one_that_the_host_keeps() {
         let count = u64::try_from(MAX_WATCHED).unwrap();
         let each = (0..count).map(|n| (u64::MAX - n, u64::MAX)).collect();
-        let token = Token { listing: u64::MAX, watched: States::Each(each) }.to_string();
+        let token = Token { listing: LISTING, watched: States::Each(each) }.to_string();
         assert!(token.len() <= 65536, "{}", token.len());
     }
 
     #[test]
     fn a_token_of_somebody_else_is_not_understood() {
-        for token in ["", "n2", "n0.1.each.", "n2.x.each.", "n2.1.each.1", "n2.1.all.", "n2.1.some.1", "n2.1.all.1.1"] {
+        for token in [
+            "",
+            "n3",
+            "n2.1.0.each.",
+            "n3.x.0.each.",
+            "n3.1.x.each.",
+            "n3.1.each.",
+            "n3.1.0.each.1",
+            "n3.1.0.all.",
+            "n3.1.0.some.1",
+            "n3.1.0.all.1.1",
+        ] {
             assert_eq!(Token::parse(token), None, "{token}");
         }
+    }
+
+    #[test]
+    fn while_a_long_listing_is_not_surveyed_again_a_watched_file_is_compared_all_the_same() {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a.md"), "a").unwrap();
+        let folder = Folder::open(dir.path(), Rc::new(DotNames)).unwrap();
+        let watched = ["a.md".to_owned()];
+        let changes =
+            |since: &str| changes(&folder, &watched, Some(since), |path| Watched::Item(path.to_owned())).unwrap();
+        // As after a survey of a long listing that was different.
+        let in_a_minute = millis(SystemTime::now().duration_since(UNIX_EPOCH).unwrap()) + 50_000;
+        let listing = Listing { state: 1, survey_at: in_a_minute };
+        let then = Token::new(listing, &watched, |names| state_of(&folder, names)).to_string();
+        let paused = changes(&then);
+        assert!(paused.changed.is_empty() && !paused.listing_changed && paused.token == then, "{paused:?}");
+        assert_eq!(paused.poll_after, Some(POLL_INTERVAL));
+        std::fs::write(dir.path().join("a.md"), "edited").unwrap();
+        let edited = changes(&then);
+        assert!(edited.changed == watched && !edited.listing_changed, "{edited:?}");
+        let due = Token { listing: Listing { survey_at: 1, ..listing }, ..Token::parse(&edited.token).unwrap() };
+        let surveyed = changes(&due.to_string());
+        assert!(surveyed.changed.is_empty() && surveyed.listing_changed, "{surveyed:?}");
+        assert_eq!((surveyed.poll_after, Token::parse(&surveyed.token).unwrap().listing.survey_at), (None, 0));
+    }
+
+    #[test]
+    fn a_clock_that_is_set_back_postpones_no_survey() {
+        let listing = Listing { state: 1, survey_at: 100_000 };
+        for (now, left) in [(99, Some(1)), (100, None), (101, None), (40, Some(60)), (39, None), (0, None)] {
+            let (now, left) = (Duration::from_secs(now), left.map(Duration::from_secs));
+            assert_eq!(listing.pause(now), left, "{now:?}");
+        }
+    }
+
+    #[test]
+    fn only_a_long_listing_is_surveyed_less_often() {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = Folder::open(dir.path(), Rc::new(DotNames)).unwrap();
+        for n in 0..LONG_LISTING {
+            std::fs::File::create(dir.path().join(n.to_string())).unwrap();
+        }
+        assert_eq!(Listing::survey(&folder, Duration::ZERO).unwrap().survey_at, 0);
+        std::fs::File::create(dir.path().join("one more")).unwrap();
+        assert_ne!(Listing::survey(&folder, Duration::ZERO).unwrap().survey_at, 0);
     }
 }

@@ -16,14 +16,13 @@ mod resource_entry;
 mod settings;
 mod sitemap;
 mod snapshot;
-mod store;
 
 pub use clock::{Clock, HostClock};
 pub use origin::{FetchError, Origin, Request, Response, WasiHttpOrigin};
-pub use store::{HostStore, Store, StoreError};
 
 use address::Address;
 use cache::{Cache, Want};
+use mcp_provider::keyvalue::{LazyBucket, Store};
 use mcp_provider::{
     Argument, Changes, Completion, Config, Contents, Entry, Failure, Info, Page, Provider, Result, Template, export,
 };
@@ -81,7 +80,7 @@ impl Provider for HttpCache {
     }
 
     fn open(config: &Config) -> Result<Self> {
-        let store = HostStore::new(Settings::parse(config)?.bucket);
+        let store = LazyBucket::new(Settings::parse(config)?.bucket);
         Self::with(config, Box::new(WasiHttpOrigin), Box::new(store), Box::new(HostClock))
     }
 

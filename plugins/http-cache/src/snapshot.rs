@@ -10,9 +10,10 @@
 //! Snapshots are deduplicated by content, so concurrent walks share them; at most [`MAX_SNAPSHOTS`] are stored, none
 //! for longer than [`MAX_AGE`]. A lost snapshot (expired, damaged, or evicted in favor of pages) is created again.
 
+use crate::cache::entries::BATCH;
 use crate::clock::{millis, time};
 use crate::sitemap::{MissingSitemap, SitemapPages};
-use crate::store::{Store, StoreError};
+use mcp_provider::keyvalue::Store;
 use mcp_provider::{Failure, Result, log};
 use serde::{Deserialize, Serialize};
 use siphasher::sip::SipHasher;
@@ -61,8 +62,10 @@ impl WalkCursor {
     pub(crate) fn load(&self, store: &dyn Store, now: SystemTime) -> Option<SitemapPages> {
         let id = self.snapshot?;
         let [about, pages] = keys(id);
-        let values =
-            store.get(&[&about, &pages]).inspect_err(|error| log::debug!("store operation failed: {error}")).ok()?;
+        let values = store
+            .get_many(&[&about, &pages])
+            .inspect_err(|error| log::debug!("store operation failed: {error}"))
+            .ok()?;
         let [about, pages] = <[_; 2]>::try_from(values).ok()?;
         let about = SnapshotMeta::parse(&about?).filter(|about| about.is_recent(now))?;
         let pages = String::from_utf8(pages?).ok()?;
@@ -121,21 +124,21 @@ pub(crate) fn save(store: &dyn Store, found: &SitemapPages, now: SystemTime) -> 
         if !has_pages {
             values.push((&pages_key, found.pages.as_bytes()));
         }
-        store.put(&values)
+        store.set_many(&values)
     });
     stored.inspect_err(|error| log::debug!("sitemap snapshot not stored: {error}")).ok().map(|()| id)
 }
 
 /// Deletes expired snapshots, and the oldest beyond the maximum; returns whether the one with this id exists.
-fn sweep(store: &dyn Store, id: u64, now: SystemTime) -> std::result::Result<bool, StoreError> {
-    let keys = store.keys()?;
+fn sweep(store: &dyn Store, id: u64, now: SystemTime) -> Result<bool> {
+    let keys = store.all_keys()?;
     let [own, own_pages] = self::keys(id);
     let others: Vec<&str> =
         keys.iter().filter(|key| key.starts_with(META) && **key != own).map(String::as_str).collect();
-    let others = others.get(..others.len().min(crate::store::BATCH)).unwrap_or_default();
+    let others = others.get(..others.len().min(BATCH)).unwrap_or_default();
     let mut recent: Vec<(u64, &str)> = Vec::new();
     let mut gone: Vec<&str> = Vec::new();
-    for (key, about) in others.iter().zip(store.get(others)?) {
+    for (key, about) in others.iter().zip(store.get_many(others)?) {
         match about.and_then(|about| SnapshotMeta::parse(&about)).filter(|about| about.is_recent(now)) {
             Some(about) => recent.push((about.made, key)),
             None => gone.push(key),
@@ -151,9 +154,9 @@ fn sweep(store: &dyn Store, id: u64, now: SystemTime) -> std::result::Result<boo
     let pages = keys.iter().filter(|key| key.starts_with(PAGES) && **key != own_pages);
     let pages = pages.filter(|key| key.strip_prefix(PAGES).is_some_and(|id| !abouts.contains(id))).map(String::as_str);
     gone.extend(pages);
-    gone.truncate(crate::store::BATCH);
+    gone.truncate(BATCH);
     if !gone.is_empty() {
-        store.remove(&gone)?;
+        store.delete_many(&gone)?;
     }
     Ok(keys.binary_search(&own).is_ok() && keys.binary_search(&own_pages).is_ok())
 }

@@ -123,6 +123,8 @@ fn attachments_have_their_own_types() {
         ("c.unheard-of", b"text"),
         ("d.unheard-of", b"\xff"),
         ("e.json", b"{}"),
+        ("f.sql", b"SELECT 1"),
+        ("go.mod", b"module a"),
     ]);
     for (path, mime, is_text) in [
         ("a.svg", "image/svg+xml", true),
@@ -130,6 +132,8 @@ fn attachments_have_their_own_types() {
         ("c.unheard-of", "text/plain", true),
         ("d.unheard-of", "application/octet-stream", false),
         ("e.json", "application/json", true),
+        ("f.sql", "text/x-sql", true),
+        ("go.mod", "text/plain", true),
     ] {
         let contents = fixture.read(path).unwrap();
         assert_eq!(contents.entry.mime_type.as_deref(), Some(mime));

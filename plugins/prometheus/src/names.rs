@@ -3,10 +3,11 @@
 //! Lists of names are read until as many are found as are needed, so a server with a million of them costs what one
 //! with a hundred does.
 
-use crate::api::{Answer, Client, FirstItems, Labels, Refusal, bounded_list, bounded_map, encode};
+use crate::api::{Answer, Client, FirstItems, Labels, MAX_ITEMS, Refusal, bounded_map, encode};
 use crate::matchers::selector;
 use crate::table;
 use crate::window::{api_seconds, millis};
+use mcp_provider::json::bounded_list;
 use mcp_provider::{Contents, Entry, Failure, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -93,7 +94,7 @@ struct MetadataByName(#[serde(deserialize_with = "bounded_map")] BTreeMap<String
 
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
-struct MetadataOfTargets(#[serde(deserialize_with = "bounded_list")] Vec<Metadata>);
+struct MetadataOfTargets(#[serde(deserialize_with = "bounded_list::<MAX_ITEMS, _, _>")] Vec<Metadata>);
 
 /// Metadata of a metric.
 #[derive(Debug, Default, Clone, Deserialize)]

@@ -1,7 +1,8 @@
 //! The state of the server: alerts, rules, targets.
 
-use crate::api::{Client, Labels, Refusal, bounded_list};
+use crate::api::{Client, Labels, MAX_ITEMS, Refusal};
 use crate::table;
+use mcp_provider::json::bounded_list;
 use mcp_provider::{Contents, Entry, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -114,7 +115,7 @@ fn get<T: DeserializeOwned>(client: &Client<'_>, endpoint: &str, parameters: &[(
 
 #[derive(Debug, Deserialize, Serialize)]
 struct Alerts {
-    #[serde(deserialize_with = "bounded_list")]
+    #[serde(deserialize_with = "bounded_list::<MAX_ITEMS, _, _>")]
     alerts: Vec<Alert>,
 }
 
@@ -143,7 +144,7 @@ impl Alert {
 
 #[derive(Debug, Deserialize, Serialize)]
 struct Groups {
-    #[serde(deserialize_with = "bounded_list")]
+    #[serde(deserialize_with = "bounded_list::<MAX_ITEMS, _, _>")]
     groups: Vec<Group>,
 }
 
@@ -158,7 +159,7 @@ struct Group {
     name: String,
     #[serde(default)]
     interval: f64,
-    #[serde(deserialize_with = "bounded_list")]
+    #[serde(deserialize_with = "bounded_list::<MAX_ITEMS, _, _>")]
     rules: Vec<Rule>,
 }
 
@@ -184,7 +185,7 @@ struct Rule {
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Targets {
-    #[serde(deserialize_with = "bounded_list")]
+    #[serde(deserialize_with = "bounded_list::<MAX_ITEMS, _, _>")]
     active_targets: Vec<Target>,
 }
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import subprocess
 import sys
 import tempfile
 import unittest
@@ -226,6 +228,24 @@ class Helpers(unittest.TestCase):
         self.assertEqual(needs_section(b"{}"), b"\0\x14\x11mcp-host:needs/v1{}")
         long = needs_section(b"x" * 200)
         self.assertEqual((long[1:3], len(long)), (b"\xda\x01", 3 + 218))
+
+    def test_other_packages_are_those_of_the_virtual_environment_that_builds(self) -> None:
+        from mcp_host_provider.build import BuildError, build
+
+        def given(prefix: str) -> str | None:
+            """The `VIRTUAL_ENV` of componentize-py, where another environment is active."""
+            failed = subprocess.CompletedProcess([], 1, "", "")
+            with tempfile.TemporaryDirectory() as folder, mock.patch("subprocess.run", return_value=failed) as run:
+                source = Path(folder, "app.py")
+                source.touch()
+                prefixes = mock.patch.multiple(sys, prefix=prefix, base_prefix="/usr")
+                with prefixes, mock.patch.dict(os.environ, VIRTUAL_ENV="/active"), self.assertRaises(BuildError):
+                    build(source, Path(folder, "app.wasm"))
+            environment: dict[str, str] = run.call_args.kwargs["env"]
+            return environment.get("VIRTUAL_ENV")
+
+        self.assertEqual(given("/project/.venv"), "/project/.venv")
+        self.assertEqual(given("/usr"), "/active")
 
 
 if __name__ == "__main__":

@@ -72,7 +72,7 @@
 //! - Persistent state: [`keyvalue`].
 //! - Databases: [`sql`].
 //! - What it would like to be granted, for whoever writes the config: [`needs!`].
-//! - Helpers: [`mime`] guesses types from names, [`keyset`] paginates.
+//! - Helpers: [`mime`] guesses types from names, [`keyset`] paginates, [`json`] bounds what is parsed.
 
 mod changes;
 mod completion;
@@ -87,6 +87,7 @@ mod failure;
 pub mod http;
 mod icon;
 mod info;
+pub mod json;
 pub mod keyset;
 pub mod keyvalue;
 pub mod log;

@@ -1,39 +1,66 @@
 //! MIME types of files, guessed from their names.
 //!
 //! The crate `mime_guess` contains the registered types. The tables here override answers that are wrong in practice
-//! (TypeScript source as video), and add file names without an extension.
+//! (TypeScript source as video, `go.mod` too), and add file names without an extension. Source code and configuration is `text/*`,
+//! because that is what clients show by lines: the registered type where it is of that kind, else the usual one, else `text/plain`.
 
 /// Overrides by extension, where the registered type is misleading.
 const BY_EXTENSION: &[(&str, &str)] = &[
+    ("ac", "text/plain"),
+    ("bat", "text/plain"),
     ("c", "text/x-c"),
     ("cjs", "text/javascript"),
     ("cpp", "text/x-c++"),
+    ("csh", "text/x-csh"),
     ("cts", "text/typescript"),
+    ("cu", "text/x-cuda"),
     ("dart", "text/x-dart"),
+    ("dot", "text/vnd.graphviz"),
+    ("dts", "text/plain"),
     ("ex", "text/x-elixir"),
     ("exs", "text/x-elixir"),
+    ("fsscript", "text/x-fsharp"),
+    ("fsx", "text/x-fsharp"),
     ("go", "text/x-go"),
     ("h", "text/x-c"),
     ("hpp", "text/x-c++"),
     ("hs", "text/x-haskell"),
+    ("inf", "text/plain"),
     ("ipynb", "application/x-ipynb+json"),
     ("java", "text/x-java"),
     ("jsx", "text/jsx"),
     ("kt", "text/x-kotlin"),
     ("lock", "text/plain"),
     ("lua", "text/x-lua"),
+    ("man", "text/troff"),
+    ("me", "text/troff"),
     ("mjs", "text/javascript"),
+    ("mod", "text/plain"),
+    ("ms", "text/troff"),
     ("mts", "text/typescript"),
+    ("org", "text/org"),
     ("php", "text/x-php"),
     ("pl", "text/x-perl"),
+    ("pm", "text/x-perl"),
+    ("pot", "text/plain"),
     ("proto", "text/x-protobuf"),
+    ("pub", "text/plain"),
     ("py", "text/x-python"),
     ("pyi", "text/x-python"),
     ("rb", "text/x-ruby"),
+    ("roff", "text/troff"),
+    ("sc", "text/plain"),
     ("scala", "text/x-scala"),
+    ("scm", "text/x-scheme"),
     ("sh", "text/x-shellscript"),
+    ("sql", "text/x-sql"),
+    ("st", "text/plain"),
     ("swift", "text/x-swift"),
+    ("t", "text/plain"),
+    ("tcl", "text/x-tcl"),
+    ("tk", "text/x-tcl"),
     ("toml", "application/toml"),
+    ("tpl", "text/plain"),
     ("ts", "text/typescript"),
     ("tsx", "text/tsx"),
     ("vue", "text/x-vue"),
@@ -151,6 +178,29 @@ mod tests {
             ("Cargo.lock", "text/plain"),
             ("Makefile", "text/x-makefile"),
             ("dir/LICENSE", "text/plain"),
+        ] {
+            assert_eq!(from_name(name), Some(expected), "{name}");
+        }
+    }
+
+    #[test]
+    fn source_code_is_text_although_its_extension_is_registered_for_something_else() {
+        for (name, expected) in [
+            ("a.bat", "text/plain"),
+            ("a.cu", "text/x-cuda"),
+            ("a.dot", "text/vnd.graphviz"),
+            ("a.dts", "text/plain"),
+            ("a.fsx", "text/x-fsharp"),
+            ("a.ms", "text/troff"),
+            ("a.org", "text/org"),
+            ("a.pm", "text/x-perl"),
+            ("a.scm", "text/x-scheme"),
+            ("a.sql", "text/x-sql"),
+            ("a.tcl", "text/x-tcl"),
+            ("configure.ac", "text/plain"),
+            ("go.mod", "text/plain"),
+            ("id_ed25519.pub", "text/plain"),
+            ("messages.pot", "text/plain"),
         ] {
             assert_eq!(from_name(name), Some(expected), "{name}");
         }

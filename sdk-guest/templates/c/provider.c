@@ -66,6 +66,13 @@ static mcp_result list_names(name_list *list) {
   return mcp_ok();
 }
 
+/* The result for a file that is not there: another one if the folder is not there, which no client can help. */
+static mcp_result missing_file(void) {
+  name_list files = {0};
+  mcp_result result = list_names(&files);
+  return result.code == MCP_OK ? mcp_not_found() : result;
+}
+
 /* Returns the MIME type for a name, or NULL. */
 static const char *type_of(const char *name) {
   static const char *const types[][2] = {{".html", "text/html"},
@@ -119,7 +126,7 @@ static mcp_result list(const char *parent, const char *cursor, uint32_t limit, m
   if (parent != NULL) {
     struct stat found;
     bool is_template;
-    if (!find_file(file_name(parent, &is_template), &found)) return mcp_not_found();
+    if (!find_file(file_name(parent, &is_template), &found)) return missing_file();
     return mcp_invalid_request("expected no parent: a file has no children");
   }
   if (cursor != NULL && cursor[0] != ':') return mcp_invalid_request("expected a cursor of this provider");
@@ -142,7 +149,7 @@ static mcp_result read_resource(const char *path, mcp_reading *reading) {
   bool is_template;
   const char *name = file_name(path, &is_template);
   struct stat found;
-  if (!find_file(name, &found)) return mcp_not_found();
+  if (!find_file(name, &found)) return missing_file();
   file_bytes file;
   mcp_result result = read_file(name, (size_t)found.st_size, &file);
   if (result.code != MCP_OK) return result;

@@ -39,6 +39,14 @@ static void a_file_that_is_written_is_reported(void) {
   assert(later.count == 1 && strcmp(later.changed[0], "first/a.md") == 0 && later.listing_changed);
 }
 
+static void a_folder_that_is_not_granted_is_a_fault_of_the_config(void) {
+  mcp_native_config("dir", path_of("missing"));
+  mcp_result whole = mcp_native_read_path("a.md").result, lines = mcp_native_read_path("first/a.md").result;
+  assert(whole.code == MCP_INTERNAL && strstr(whole.message, "grants.dirs") != NULL);
+  assert(lines.code == MCP_INTERNAL && strstr(lines.message, "grants.dirs") != NULL);
+  mcp_native_config("dir", folder);
+}
+
 int main(void) {
   assert(mkdtemp(folder) != NULL);
   mcp_native_config("dir", folder);
@@ -48,6 +56,7 @@ int main(void) {
   files_are_listed_and_read();
   mcp_native_end_call();
   a_file_that_is_written_is_reported();
+  a_folder_that_is_not_granted_is_a_fault_of_the_config();
   assert(unlink(path_of("a.md")) == 0 && unlink(path_of("b.bin")) == 0 && rmdir(folder) == 0);
   mcp_native_end_call();
   printf("all tests passed\n");

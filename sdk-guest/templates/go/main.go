@@ -88,7 +88,7 @@ func (files *files) Read(path string) ([]provider.Contents, error) {
 	}
 	found, ok := files.find(name)
 	if !ok {
-		return nil, provider.ErrNotFound
+		return nil, files.missing()
 	}
 	bytes, err := os.ReadFile(filepath.Join(files.folder, name))
 	if err != nil {
@@ -160,6 +160,14 @@ func (files *files) names() ([]string, error) {
 		}
 	}
 	return names, nil
+}
+
+// missing returns the error for a file that is not there: another one if the folder is not there, which no client can help.
+func (files *files) missing() error {
+	if _, err := files.names(); err != nil {
+		return err
+	}
+	return provider.ErrNotFound
 }
 
 // find returns the file of that name.

@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"strings"
 	"testing"
 
 	"mcp-host.example/provider"
@@ -52,5 +53,17 @@ func TestFilesAreListedReadAndWatched(t *testing.T) {
 	later, err := watcher.Changes(provider.ChangesRequest{Watched: watched, Since: &start.Token})
 	if err != nil || !later.ListingChanged || !reflect.DeepEqual(later.Changed, []string{"first/a.md"}) {
 		t.Errorf("%v, %v", later, err)
+	}
+}
+
+func TestAFolderThatIsNotGrantedIsAFaultOfTheConfig(t *testing.T) {
+	opened, err := open(provider.Config{"dir": filepath.Join(t.TempDir(), "missing")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"a.md", "first/a.md"} {
+		if _, err := opened.Read(path); err == nil || errors.Is(err, os.ErrNotExist) || !strings.Contains(err.Error(), "grants.dirs") {
+			t.Errorf("%s: %v", path, err)
+		}
 	}
 }

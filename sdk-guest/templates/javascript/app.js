@@ -62,7 +62,7 @@ export default class Files extends Provider {
     if (path.startsWith("first/")) return super.read(path);
     const name = fileName(path);
     const entry = this.#entry(name);
-    if (!entry) throw new NotFound();
+    if (!entry) throw this.#missing();
     return detect(entry, readFile(this.#path(name)));
   }
 
@@ -73,7 +73,7 @@ export default class Files extends Provider {
   }
 
   #firstLines(path, file) {
-    if (!this.#stat(file)) throw new NotFound();
+    if (!this.#stat(file)) throw this.#missing();
     const text = decodeUtf8(readFile(this.#path(file)));
     if (text === undefined) throw new InvalidRequest(`expected a text file; ${file} is not UTF-8`);
     const lines = text.match(/[^\n]*\n|[^\n]+$/g) ?? [];
@@ -86,8 +86,14 @@ export default class Files extends Provider {
     try {
       return readDir(this.#folder).map(({ name }) => name).filter((name) => this.#stat(name));
     } catch (error) {
-      throw new Internal(`cannot read the folder ${this.#folder}: ${error.message}; does \`grants.dirs\` grant it?`);
+      throw new Internal(`cannot read the folder ${this.#folder}: ${error.message}`);
     }
+  }
+
+  /** What is thrown for a file that is not there. Fails if the folder is not there, which no client can help. */
+  #missing() {
+    this.#names();
+    return new NotFound();
   }
 
   /** The metadata of a file; undefined if there is no such file. */

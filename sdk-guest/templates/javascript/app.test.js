@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 
-import { Config, NotFound } from "mcp-host-provider";
+import { Config, Internal, NotFound } from "mcp-host-provider";
 
 import Files from "./app.js";
 
@@ -23,6 +23,11 @@ test("files are listed and read", () => {
   assert.equal(files.read("first/a.md").text, "one\ntwo\n");
   assert.throws(() => files.read("c.md"), NotFound);
   assert.deepEqual(files.complete("first/{file}", "file", "a", {}).values, ["a.md"]);
+});
+
+test("a folder that is not granted is a fault of the config", () => {
+  const files = new Files(new Config({ dir: join(dir, "missing") }));
+  for (const path of ["a.md", "first/a.md"]) assert.throws(() => files.read(path), Internal);
 });
 
 test("a file that is written is reported", () => {

@@ -57,14 +57,14 @@ class Files(Provider):
         name = file_name(path)
         entry = self.entry(name)
         if entry is None:
-            raise NotFound
+            raise self.missing()
         return Contents.detect(entry, (self.folder / name).read_bytes())
 
     @template("first/{file}", name="first-lines", title="First lines of a file", mime_type="text/plain")
     def first_lines(self, path: str, variables: Mapping[str, str]) -> Contents:
         name = variables["file"]
         if not self.has(name):
-            raise NotFound
+            raise self.missing()
         try:
             text = (self.folder / name).read_bytes().decode()
         except UnicodeDecodeError:
@@ -86,6 +86,11 @@ class Files(Provider):
             return [file.name for file in self.folder.iterdir() if self.has(file.name)]
         except OSError as error:
             raise Internal(f"cannot read the folder {self.folder}: {error}; does `grants.dirs` grant it?") from None
+
+    def missing(self) -> NotFound:
+        """What is raised for a file that is not there. Fails if the folder is not there, which no client can help."""
+        self.names()
+        return NotFound()
 
     def has(self, name: str) -> bool:
         """Whether there is a file of that name."""

@@ -7,7 +7,7 @@ import unittest
 from pathlib import Path
 
 from app import Files
-from mcp_host_provider import Config, Contents, NotFound
+from mcp_host_provider import Config, Contents, Internal, NotFound
 
 
 class FilesTest(unittest.TestCase):
@@ -31,6 +31,12 @@ class FilesTest(unittest.TestCase):
         with self.assertRaises(NotFound):
             self.files.read("c.md")
         self.assertEqual(self.files.complete("first/{file}", "file", "a", {}).values, ["a.md"])
+
+    def test_a_folder_that_is_not_granted_is_a_fault_of_the_config(self) -> None:
+        files = Files(Config({"dir": str(self.folder / "missing")}))
+        for path in ("a.md", "first/a.md"):
+            with self.assertRaisesRegex(Internal, "grants.dirs"):
+                files.read(path)
 
     def test_a_file_that_is_written_is_reported(self) -> None:
         watched = ["first/a.md", "b.bin"]

@@ -16,6 +16,11 @@ pub(crate) fn unicode61(set: &JudgedSet) -> Vec<Ranking> {
     fts5(set, "unicode61", str::to_owned, |query| words(query).map(str::to_owned).collect())
 }
 
+/// FTS5 with the stems of English words as tokens.
+pub(crate) fn porter(set: &JudgedSet) -> Vec<Ranking> {
+    fts5(set, "porter unicode61", str::to_owned, |query| words(query).map(str::to_owned).collect())
+}
+
 /// FTS5 with three adjacent characters as tokens.
 pub(crate) fn trigram(set: &JudgedSet) -> Vec<Ranking> {
     fts5(set, "trigram", str::to_owned, |query| windows(query, 3))

@@ -17,12 +17,22 @@ use super::model::Model;
 
 const MOUNT: &str = "judged:///";
 
-/// The documents, whose paths are their indexes.
+/// The documents.
 struct Documents(Vec<String>);
 
 impl Documents {
+    /// The path of a document, which is its name as well: no word of a query, so that texts alone are compared, as by the other
+    /// engines.
+    fn path(index: usize) -> String {
+        format!("d{index}")
+    }
+
+    fn index(path: &str) -> Option<usize> {
+        path.strip_prefix('d')?.parse().ok()
+    }
+
     fn text(&self, path: &str) -> Result<&String> {
-        path.parse().ok().and_then(|index: usize| self.0.get(index)).ok_or(Failure::NotFound)
+        Self::index(path).and_then(|index| self.0.get(index)).ok_or(Failure::NotFound)
     }
 }
 
@@ -33,16 +43,16 @@ impl Provider for Documents {
     }
 
     async fn list(&self, _: Option<&str>, _: Option<&str>, _: usize) -> Result<Page> {
-        let paths = (0..self.0.len()).map(|index| index.to_string());
-        Ok(Page::last(paths.map(|path| Entry::new(&path, "document"))))
+        let paths = (0..self.0.len()).map(Self::path);
+        Ok(Page::last(paths.map(|path| Entry::new(&path, &path))))
     }
 
     async fn stat(&self, path: &str) -> Result<Entry> {
-        self.text(path).map(|_| Entry::new(path, "document"))
+        self.text(path).map(|_| Entry::new(path, path))
     }
 
     async fn read(&self, path: &str) -> Result<Vec<Contents>> {
-        Ok(vec![Contents::text(Entry::new(path, "document"), self.text(path)?.clone())])
+        Ok(vec![Contents::text(Entry::new(path, path), self.text(path)?.clone())])
     }
 }
 
@@ -78,7 +88,7 @@ async fn rank(set: &JudgedSet, search: Option<Search>) -> Vec<Ranking> {
     for query in &set.queries {
         let results = complete(&host, &query.text, is_hybrid).await;
         let paths = results.hits.iter().filter_map(|hit| hit.resource.uri.as_str().strip_prefix(MOUNT));
-        rankings.push(paths.map(|path| path.parse().expect("the path is an index")).collect());
+        rankings.push(paths.map(|path| Documents::index(path).expect("the path is that of a document")).collect());
     }
     rankings
 }

@@ -10,7 +10,7 @@
 //!
 //! | ranking | |
 //! |---|---|
-//! | `unicode61`, `trigram` | the tokenizers of FTS5, and BM25: the documents that have any token of the query |
+//! | `unicode61`, `porter`, `trigram` | the tokenizers of FTS5, and BM25: the documents that have any token of the query |
 //! | `bigrams` | `unicode61` on a text whose words in Japanese are replaced by bigrams |
 //! | `ripgrep` | the documents that have any word of the query, by the number of matches |
 //! | `lexical` | this host |
@@ -66,8 +66,9 @@ async fn main() {
 }
 
 async fn table(set: &JudgedSet, model: &Model) -> Table {
-    let rankings: [(&str, Vec<Ranking>); 7] = [
+    let rankings: [(&str, Vec<Ranking>); 8] = [
         ("unicode61", engines::unicode61(set)),
+        ("porter", engines::porter(set)),
         ("trigram", engines::trigram(set)),
         ("bigrams", engines::bigrams(set)),
         ("ripgrep", engines::ripgrep(set)),

@@ -1,6 +1,6 @@
 //! End-to-end cost of requests: the real binary, as users run it, beside a server made with rmcp alone.
 //!
-//! `cargo bench -p mcp-host-tests`; with `-- --quick` for a first look, with `-- git-packs` for a part. The parts:
+//! `cargo bench --workspace --bench server`; with `-- --quick` for a first look, with `-- git-packs` for a part. The parts:
 //!
 //! | part | what it measures | the baseline, in the same run |
 //! |---|---|---|
@@ -10,6 +10,8 @@
 //! | [`startup`] | from the start of the process to the first answer | the start of [`native`] |
 //! | [`git_packs`] | reading out of git packs of 1 MiB to 1 GiB: time, memory | the smallest pack; `git cat-file` |
 //! | [`git_history`] | pages, trees and histories of a real repository | `git`, with the start of its process |
+//! | [`files`] | reads of files, pages of a listing of a million: time, memory | `cat`, `find` and others, with the start of their process |
+//! | [`prometheus`] | queries of a Prometheus server | `promtool query`, with the start of its process |
 //! | [`listeners`] | idle event streams: memory, the time of an update, reconnecting | the idle server |
 //! | [`databases`] | pages of a table of ten million rows in PostgreSQL, and a saved query: time, memory | the client library alone; the first page |
 //! | [`noisy_neighbor`] | latency of a good plugin beside a hostile one | the good plugin alone |
@@ -30,7 +32,9 @@
 
 mod bare_axum;
 mod bench_request;
+mod beside;
 mod databases;
+mod files;
 mod git_cat_file;
 mod git_history;
 mod git_pack_fixture;
@@ -44,6 +48,7 @@ mod options;
 mod pagination;
 mod plugin_count;
 mod process;
+mod prometheus;
 mod requests;
 mod setup;
 mod startup;
@@ -69,6 +74,8 @@ fn main() {
                 Part::Startup => startup::run(&options).await,
                 Part::GitPacks => git_packs::run(&options).await,
                 Part::GitHistory => git_history::run(&options).await,
+                Part::Files => files::run(&options).await,
+                Part::Prometheus => prometheus::run(&options).await,
                 Part::Listeners => listeners::run(&options).await,
                 Part::Databases => databases::run(&options).await,
                 Part::Pagination => pagination::run(&options).await,

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-const USAGE: &str = "usage: cargo bench -p mcp-host-tests -- [--quick] [requests] [audit] [authentication] [startup] [git-packs] [git-history] [listeners] [databases] [pagination] [noisy-neighbor] [plugin-count]";
+const USAGE: &str = "usage: cargo bench --workspace --bench server -- [--quick] [requests] [audit] [authentication] [startup] [git-packs] [git-history] [files] [prometheus] [listeners] [databases] [pagination] [noisy-neighbor] [plugin-count]";
 
 /// Command-line options: the parts to run, and their duration.
 pub(crate) struct Options {
@@ -20,6 +20,8 @@ pub(crate) enum Part {
     Authentication,
     GitPacks,
     GitHistory,
+    Files,
+    Prometheus,
     Listeners,
     Databases,
     Pagination,
@@ -42,6 +44,8 @@ impl Options {
                 "startup" => options.parts.push(Part::Startup),
                 "git-packs" => options.parts.push(Part::GitPacks),
                 "git-history" => options.parts.push(Part::GitHistory),
+                "files" => options.parts.push(Part::Files),
+                "prometheus" => options.parts.push(Part::Prometheus),
                 "listeners" => options.parts.push(Part::Listeners),
                 "databases" => options.parts.push(Part::Databases),
                 "pagination" => options.parts.push(Part::Pagination),
@@ -61,6 +65,8 @@ impl Options {
                 Part::Startup,
                 Part::GitPacks,
                 Part::GitHistory,
+                Part::Files,
+                Part::Prometheus,
                 Part::Listeners,
                 Part::Databases,
                 Part::Pagination,

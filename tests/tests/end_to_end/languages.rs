@@ -270,7 +270,11 @@ async fn a_component_that_uses_no_grant_imports_none_whatever_its_sdk_can_do() {
 #[tokio::test]
 async fn a_panic_in_go_is_internal_and_its_stack_is_in_the_log() {
     let mut server = start(&failing("go")).await;
-    let logged = [("bug", "panic: assignment to entry in nil map"), ("internal", "the index is corrupt")];
+    let logged = [
+        ("bug", "panic: assignment to entry in nil map"),
+        ("internal", "the index is corrupt"),
+        ("not-granted", "add one to its `grants.dirs`, such as { host = \"…\", guest = \"/data\" }"),
+    ];
     for (path, logged) in logged {
         let error = server.read(&format!("f:///{path}")).await.unwrap_err();
         assert_eq!(error["data"]["kind"], "internal", "{path}: {error}");
@@ -279,6 +283,14 @@ async fn a_panic_in_go_is_internal_and_its_stack_is_in_the_log() {
     }
     server.log_line("main.failing.Read").await;
     server.end().await;
+}
+
+#[tokio::test]
+async fn a_provider_in_go_that_is_exported_in_main_is_told_where_to_export_it() {
+    let component = fixture("unexported-go");
+    let inspected = run(["inspect".as_ref(), component.as_os_str()]).await;
+    assert_eq!(inspected.code(), 1, "{}", inspected.stderr);
+    assert!(inspected.stderr.contains("call provider.Export in an init function"), "{}", inspected.stderr);
 }
 
 #[tokio::test]

@@ -2,6 +2,7 @@
 
 mod audit;
 mod cli;
+mod compilations;
 mod componentize;
 mod config_warnings;
 mod conformance_of_providers;

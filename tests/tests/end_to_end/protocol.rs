@@ -4,6 +4,7 @@ mod access;
 mod access_matrix;
 mod bad_input;
 mod conformance;
+mod curl;
 mod cursors;
 mod extensions;
 mod golden;

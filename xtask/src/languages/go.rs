@@ -18,7 +18,7 @@ const MIN_GO_MINOR: u32 = 24;
 pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
     let sdk = workspace.root().join("sdk-guest/go");
     let example = workspace.root().join("examples/csv/go");
-    let outputs = ["csv-go", "failing-go", "granted-go"].map(|name| component(workspace, name));
+    let outputs = ["csv-go", "failing-go", "granted-go", "unexported-go"].map(|name| component(workspace, name));
     let built = folder(workspace, "go-build");
     let inputs = files(&[sdk.clone(), example.clone(), workspace.root().join("wit")])?;
     let stamp = Stamp::new(&built, &inputs, "")?;
@@ -43,7 +43,8 @@ pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
         run(&[&["test"], packages].concat(), module, false)?;
         run(&[&["vet"], packages].concat(), module, true)?;
     }
-    let providers = [(&example, "."), (&sdk, "./internal/failing"), (&sdk, "./internal/granted")];
+    let providers =
+        [(&example, "."), (&sdk, "./internal/failing"), (&sdk, "./internal/granted"), (&sdk, "./internal/unexported")];
     for ((module, package), output) in providers.iter().zip(&outputs) {
         step.at(format!("{}", workspace.display(output)));
         let core = built.join("core.wasm").display().to_string();

@@ -83,3 +83,19 @@ fn a_component_is_written_only_when_its_bytes_changed() {
     assert_eq!(fs::read_to_string(&to).unwrap(), "two");
     assert_eq!(fs::read_dir(folder.path().join("plugins")).unwrap().count(), 1, "nothing is left beside it");
 }
+
+#[test]
+fn providers_are_selected_by_name() {
+    let metadata = workspace(&[
+        ("mcp-provider-git", json!({"mcp-host": {"plugin": "git"}})),
+        ("mcp-provider-notes", json!({"mcp-host": {"plugin": "notes"}})),
+    ]);
+    let select = |names: &[&str]| {
+        let names: Vec<_> = names.iter().map(|&name| name.to_owned()).collect();
+        select(discover(&metadata, false).unwrap(), &names)
+    };
+    assert_eq!(files(&select(&[]).unwrap()), ["git.wasm", "notes.wasm"]);
+    assert_eq!(files(&select(&["notes"]).unwrap()), ["notes.wasm"]);
+    let error = select(&["note"]).unwrap_err().to_string();
+    assert_eq!(error, "no provider is called `note`; there are git, notes");
+}

@@ -25,6 +25,7 @@ use crate::config::rate::Rate;
 use crate::config::reader::{FromNode, FromTable, Node, Schema, Table, documented};
 use crate::config::secret::{Secret, SecretSource};
 use crate::config::server::one_line;
+use crate::config::size::{GIB, MIB, Size, TIB};
 
 /// The number of dimensions of a vector.
 pub type Dimensions = Count<1, 384, 8192>;
@@ -36,6 +37,8 @@ pub type QueryRate = Rate<10, 10_000, 1>;
 pub type BatchSize = Count<1, 32, 256>;
 /// The number of passages of a resource of which a vector is computed.
 pub type EmbeddedPassages = Count<1, 16, 1024>;
+/// The memory of the approximate index of vectors.
+pub type VectorMemory = Size<MIB, { GIB }, { TIB }>;
 /// The time for a request with texts.
 pub type EmbeddingTimeout = BoundedDuration<SECOND, { 30 * SECOND }, { 5 * MINUTE }>;
 /// The time for a request with a query.
@@ -81,6 +84,9 @@ documented! {
         pub batch: BatchSize,
         /// The number of passages of a resource of which vectors are computed: the first ones. 16 unless set; 1 to 1024.
         pub passages: EmbeddedPassages,
+        /// The memory of the approximate index, which is used for more than 64 MiB of vectors. The resources whose vectors it has
+        /// no room for are found by their words. 1GiB unless set; 1MiB to 1TiB.
+        pub memory: VectorMemory,
         /// The time for a request with texts of resources. 30 s unless set; 1 s to 5 min.
         pub timeout: EmbeddingTimeout,
         /// The time for a request with a query, by which a search may take longer. Without an answer its results are lexical.
@@ -108,6 +114,7 @@ impl Embeddings {
             query_rate: QueryRate::default(),
             batch: BatchSize::default(),
             passages: EmbeddedPassages::default(),
+            memory: VectorMemory::default(),
             timeout: EmbeddingTimeout::default(),
             query_timeout: QueryTimeout::default(),
         }
@@ -139,6 +146,7 @@ impl FromTable for Embeddings {
         let query_rate = table.or_default("query-rate");
         let batch = table.or_default("batch");
         let passages = table.or_default("passages");
+        let memory = table.or_default("memory");
         let timeout = table.or_default("timeout");
         let query_timeout = table.or_default("query-timeout");
         Some(Self {
@@ -154,6 +162,7 @@ impl FromTable for Embeddings {
             query_rate,
             batch,
             passages,
+            memory,
             timeout,
             query_timeout,
             ..Self::new(url?.0, model?.0, dimensions?)

@@ -29,6 +29,7 @@ fn the_section_of_embeddings_is_read_whole() {
     assert_eq!(input_types.map(Option::unwrap), ["query", "passage"]);
     assert_eq!([embeddings.tokens.to_string(), embeddings.query_rate.to_string()], ["200000/h", "5/s"]);
     assert_eq!((embeddings.batch.get(), embeddings.passages.get()), (16, 8));
+    assert_eq!(embeddings.memory.bytes(), 512 << 20);
     let times = (embeddings.timeout.duration(), embeddings.query_timeout.duration());
     assert_eq!(times, (Duration::from_secs(60), Duration::from_millis(200)));
     assert!(config.plugins[0].search.as_ref().unwrap().embeddings);

@@ -2,10 +2,13 @@
 
 use std::io;
 use std::thread;
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
+use rustix::time::Timespec;
 
+use super::EXIT_DEADLINE;
 use crate::config;
 use crate::digest::Digest;
 
@@ -23,17 +26,35 @@ pub(super) struct CompileJob {
     cpu: u64,
     /// Address space in bytes.
     memory: u64,
+    /// Wall-clock time in milliseconds.
+    deadline: u64,
+    /// Whether a later host can use the code if that which started the process ends before.
+    can_outlive_host: bool,
 }
 
 impl CompileJob {
     /// A job to compile the component of that digest within those limits.
-    pub(super) fn new(digest: Digest, limits: &config::compile::CompileLimits) -> Self {
-        Self { digest, cpu: limits.cpu.duration().as_secs(), memory: limits.memory.bytes() }
+    pub(super) fn new(digest: Digest, limits: &config::compile::CompileLimits, can_outlive_host: bool) -> Self {
+        Self {
+            digest,
+            cpu: limits.cpu.duration().as_secs(),
+            memory: limits.memory.bytes(),
+            deadline: u64::try_from(limits.deadline.duration().as_millis()).unwrap_or(u64::MAX),
+            can_outlive_host,
+        }
     }
 
     /// Returns the arguments of the process.
-    pub(super) fn arguments(&self) -> [String; 4] {
-        [CHILD_ARGUMENT.to_owned(), self.digest.to_string(), self.cpu.to_string(), self.memory.to_string()]
+    pub(super) fn arguments(&self) -> [String; 6] {
+        let Self { digest, cpu, memory, deadline, can_outlive_host } = self;
+        let [digest, cpu, memory, deadline, can_outlive_host] = [
+            digest.to_string(),
+            cpu.to_string(),
+            memory.to_string(),
+            deadline.to_string(),
+            can_outlive_host.to_string(),
+        ];
+        [CHILD_ARGUMENT.to_owned(), digest, cpu, memory, deadline, can_outlive_host]
     }
 
     /// Parses the arguments that follow the first; none if they are not understood.
@@ -42,6 +63,8 @@ impl CompileJob {
             digest: arguments.next()?.parse().ok()?,
             cpu: arguments.next()?.parse().ok()?,
             memory: arguments.next()?.parse().ok()?,
+            deadline: arguments.next()?.parse().ok()?,
+            can_outlive_host: arguments.next()?.parse().ok()?,
         };
         arguments.next().is_none().then_some(job)
     }
@@ -54,18 +77,24 @@ impl CompileJob {
         rlimit::Resource::FSIZE.set(MAX_CODE_SIZE, MAX_CODE_SIZE)?;
         rlimit::Resource::CORE.set(0, 0)
     }
-}
 
-/// Exits as soon as the other end of standard error is closed: then the host is gone, and nothing else would end this
-/// process before its limits do.
-pub(super) fn exit_with_parent() {
-    thread::spawn(|| {
-        let stderr = io::stderr();
-        // Without events to wait for, it returns when the other end is closed.
-        let mut watched = [PollFd::new(&stderr, PollFlags::empty())];
-        while poll(&mut watched, None) == Err(Errno::INTR) {}
-        std::process::exit(1);
-    });
+    /// Exits at the deadline, on a thread of its own: a host that is alive may be a moment later to kill this process. If it
+    /// cannot outlive the host, it exits with the host, too: as soon as the other end of standard error is closed.
+    pub(super) fn exit_at_end(&self) {
+        let (deadline, can_outlive_host) = (Duration::from_millis(self.deadline), self.can_outlive_host);
+        thread::spawn(move || {
+            if can_outlive_host {
+                thread::sleep(deadline);
+            } else {
+                let stderr = io::stderr();
+                // Without events to wait for, it returns when the other end is closed.
+                let mut watched = [PollFd::new(&stderr, PollFlags::empty())];
+                let timeout = Timespec::try_from(deadline).ok();
+                while poll(&mut watched, timeout.as_ref()) == Err(Errno::INTR) {}
+            }
+            std::process::exit(EXIT_DEADLINE);
+        });
+    }
 }
 
 #[cfg(test)]
@@ -74,10 +103,13 @@ mod tests {
 
     #[test]
     fn an_order_arrives_as_it_was_given() {
-        let job = CompileJob::new(Digest::compute(b"component"), &config::compile::CompileLimits::default());
-        let [first, rest @ ..] = job.arguments();
-        assert_eq!(first, CHILD_ARGUMENT);
-        assert_eq!(CompileJob::from_arguments(rest.into_iter()), Some(job));
+        for can_outlive_host in [false, true] {
+            let limits = config::compile::CompileLimits::default();
+            let job = CompileJob::new(Digest::compute(b"component"), &limits, can_outlive_host);
+            let [first, rest @ ..] = job.arguments();
+            assert_eq!(first, CHILD_ARGUMENT);
+            assert_eq!(CompileJob::from_arguments(rest.into_iter()), Some(job));
+        }
     }
 
     #[test]

@@ -2,7 +2,9 @@
 //!
 //! A request to an origin with access tokens is sent with one. If the origin answers 401, the token may have expired or been
 //! revoked early: it is replaced, and the request is sent once more if that is safe, which is so for `GET`, `HEAD` and
-//! `OPTIONS` without a body.
+//! `OPTIONS` without a body. Each time it is sent it takes a permit of `limits.http.concurrency`, and counts for
+//! `limits.http.rate`. While it waits for a token it has no permit, so a token server that hangs delays requests to its own
+//! origin only.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -60,18 +62,18 @@ impl OutboundHttp {
     ) -> Result<(Response<WasiBody>, Driver), ExchangeError> {
         let grant = self.grants.grant_for(origin).ok_or(ExchangeError::NotGranted)?;
         let request = self.prepare(origin, grant, request)?;
-        let permit = self.acquire_permit()?;
         let time = self.limits.timeout.duration();
         let began = Instant::now();
         let deadline = began.checked_add(time).unwrap_or(began);
-        let attempt = Attempt { http: self, origin, grant, options: &options, permit: &permit, deadline };
+        let attempt = Attempt { http: self, origin, grant, options: &options, deadline };
         let answer = async {
             match self.access_tokens.get(&grant.origin) {
                 Some(tokens) => attempt.send_with_token(request, tokens).await,
                 None => attempt.send(request).await,
             }
         };
-        let (response, driver) = timeout_at(deadline, answer).await.map_err(|_| ExchangeError::Timeout(time))??;
+        let Answer { response, driver, permit } =
+            timeout_at(deadline, answer).await.map_err(|_| ExchangeError::Timeout(time))??;
         let response = self.check_response(response)?;
         let exchange = ExchangeContext {
             http: self.clone(),
@@ -145,7 +147,8 @@ impl OutboundHttp {
         request: Request<RequestBody>,
         options: &RequestOptions,
         deadline: Instant,
-    ) -> Result<(Response<Incoming>, Driver), ExchangeError> {
+        permit: ExchangePermit,
+    ) -> Result<Answer, ExchangeError> {
         let max_headers = usize::try_from(self.limits.headers.bytes()).unwrap_or(usize::MAX);
         let (mut sender, connection) = http1::Builder::new()
             .max_headers(headers::MAX_HEADERS)
@@ -155,7 +158,7 @@ impl OutboundHttp {
             .await
             .map_err(ExchangeError::from_hyper)?;
         let mut connection = Box::pin(connection.fuse());
-        let answer = async {
+        let response = async {
             let mut answer = pin!(sender.send_request(request));
             tokio::select! {
                 answer = &mut answer => answer,
@@ -166,9 +169,9 @@ impl OutboundHttp {
                 },
             }
         };
-        let answer = match options.first_byte_timeout {
-            Some(most) => timeout(most, answer).await.map_err(|_| ExchangeError::FirstByteTimeout)?,
-            None => answer.await,
+        let response = match options.first_byte_timeout {
+            Some(most) => timeout(most, response).await.map_err(|_| ExchangeError::FirstByteTimeout)?,
+            None => response.await,
         };
         let driver = async move {
             if !connection.is_terminated() {
@@ -177,7 +180,7 @@ impl OutboundHttp {
             }
             Ok(())
         };
-        Ok((answer.map_err(ExchangeError::from_hyper)?, Box::new(driver)))
+        Ok(Answer { response: response.map_err(ExchangeError::from_hyper)?, driver: Box::new(driver), permit })
     }
 
     /// Validates a response, and removes the headers that the guest must not see.
@@ -199,26 +202,32 @@ impl OutboundHttp {
     }
 }
 
+/// The answer to a request, with the permit that it holds until its body has been read.
+struct Answer {
+    response: Response<Incoming>,
+    driver: Driver,
+    permit: ExchangePermit,
+}
+
 /// The circumstances in which a request is sent, once or twice.
 struct Attempt<'a> {
     http: &'a OutboundHttp,
     origin: &'a Origin,
     grant: &'a HttpGrant,
     options: &'a RequestOptions,
-    permit: &'a ExchangePermit,
     deadline: Instant,
 }
 
 impl Attempt<'_> {
-    /// Connects and sends the request.
-    async fn send(&self, request: Request<RequestBody>) -> Result<(Response<Incoming>, Driver), ExchangeError> {
+    /// Acquires a permit, connects and sends the request.
+    async fn send(&self, request: Request<RequestBody>) -> Result<Answer, ExchangeError> {
+        let permit = self.http.acquire_permit()?;
         let connect_timeout = self.options.connect_timeout.and_then(|most| Instant::now().checked_add(most));
         let connect_deadline = connect_timeout.unwrap_or(self.deadline).min(self.deadline);
         let http = self.http;
         let tls = http.tls(self.grant).await?;
-        let stream =
-            connect(&http.network, self.origin, AddressPolicy::Public, tls, self.permit, connect_deadline).await?;
-        http.send(stream, request, self.options, self.deadline).await
+        let stream = connect(&http.network, self.origin, AddressPolicy::Public, tls, &permit, connect_deadline).await?;
+        http.send(stream, request, self.options, self.deadline, permit).await
     }
 
     /// Sends the request with an access token, and once more if the origin does not accept it any more.
@@ -226,12 +235,12 @@ impl Attempt<'_> {
         &self,
         request: Request<RequestBody>,
         tokens: &Arc<AccessTokens>,
-    ) -> Result<(Response<Incoming>, Driver), ExchangeError> {
+    ) -> Result<Answer, ExchangeError> {
         let failed = |error| ExchangeError::Token { server: tokens.server().clone(), error };
         let token = tokens.token().await.map_err(failed)?;
         let repeated = repeat(&request);
         let answer = self.send(authorize(request, &token)).await?;
-        if answer.0.status() != StatusCode::UNAUTHORIZED || !tokens.reject(&token).await {
+        if answer.response.status() != StatusCode::UNAUTHORIZED || !tokens.reject(&token).await {
             return Ok(answer);
         }
         let Some(repeated) = repeated else { return Ok(answer) };

@@ -29,7 +29,7 @@ use hyper::header::HeaderValue;
 use tokio::sync::{Mutex, OwnedMutexGuard};
 use tokio::time::Instant;
 
-use self::answer::TokenAnswer;
+use self::answer::{ErrorCode, TokenAnswer};
 use self::endpoint::TokenEndpoint;
 use super::connect::Network;
 use super::tls::TlsRoots;
@@ -57,12 +57,16 @@ pub(super) enum TokenError {
     Timeout,
     #[error("the exchange with the token server failed: {0}")]
     Exchange(String),
-    #[error("the token server answered {status}, {}", .code.unwrap_or("without an error code that is known"))]
-    Refused { status: StatusCode, code: Option<&'static str>, retry_after: Option<Duration> },
-    #[error("the answer of the token server {0}")]
+    #[error("the token server answered {status}, {}", describe(*.code))]
+    Refused { status: StatusCode, code: Option<&'static ErrorCode>, retry_after: Option<Duration> },
+    #[error("the answer of the token server {0}; check `token-uri`")]
     InvalidAnswer(&'static str),
     #[error("the request for a token cannot be made: {0}")]
     Request(&'static str),
+}
+
+fn describe(code: Option<&ErrorCode>) -> String {
+    code.map_or_else(|| "without an error code that is known: check `token-uri`".to_owned(), ToString::to_string)
 }
 
 /// The access tokens of one entry of `grants.http`.

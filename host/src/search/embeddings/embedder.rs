@@ -31,7 +31,7 @@ use governor::{DefaultDirectRateLimiter, RateLimiter};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::EmbeddedSource;
+use super::embedded_source::EmbeddedSource;
 use super::endpoint::{Endpoint, EndpointError, InputForm};
 use super::vector::Vector;
 use super::vector_store::{self, DocumentId, PassageSelection, PendingDocument, PendingPage, VectorSpace};
@@ -39,11 +39,12 @@ use crate::config::search::Embeddings;
 use crate::log_target;
 use crate::plugin::Backoff;
 use crate::search::context::estimate_tokens;
-use crate::search::database::IndexError;
+use crate::search::error::IndexError;
 use crate::search::index::Index;
-use crate::search::store::{self, SourceId};
-use crate::search::walk::now_millis;
+use crate::search::source::SourceId;
+use crate::search::store;
 use crate::throttle::Throttle;
+use crate::time::now_millis;
 
 /// The interval at which the number of changes of the index is compared.
 const INTERVAL: Duration = Duration::from_millis(500);
@@ -120,8 +121,8 @@ impl Embedder {
         }
     }
 
-    /// Computes vectors until it is dropped. Publishes the size of all vectors after each pass.
-    pub(super) async fn run(mut self, mut sources: watch::Receiver<Vec<EmbeddedSource>>, size: watch::Sender<u64>) {
+    /// Computes vectors until it is dropped.
+    pub(super) async fn run(mut self, mut sources: watch::Receiver<Vec<EmbeddedSource>>) {
         loop {
             let (changes, began) = (self.index.change_count(), Instant::now());
             let current = sources.borrow_and_update().clone();
@@ -142,9 +143,8 @@ impl Embedder {
                 ended = self.pass(&opened) => ended,
             };
             match ended {
-                Ok(bytes) => {
+                Ok(()) => {
                     self.backoff = Backoff::default();
-                    size.send_replace(bytes);
                     sleep(began.elapsed().saturating_mul(PAUSE_FACTOR).min(MAX_PAUSE)).await;
                     while self.index.change_count() == changes
                         && !sources.has_changed().unwrap_or(true)
@@ -166,10 +166,10 @@ impl Embedder {
         }
     }
 
-    /// Computes the vectors that are missing. Returns the size of all of them in bytes.
-    async fn pass(&mut self, sources: &[(&EmbeddedSource, SourceId)]) -> Result<u64, PassError> {
+    /// Computes the vectors that are missing.
+    async fn pass(&mut self, sources: &[(&EmbeddedSource, SourceId)]) -> Result<(), PassError> {
         if sources.is_empty() {
-            return Ok(0);
+            return Ok(());
         }
         self.use_space().await?;
         let space = self.space;
@@ -183,7 +183,7 @@ impl Embedder {
             let count = self.index.write(move |connection| vector_store::count(connection, id, space)).await?;
             source.state.status.send_modify(|status| status.embedded = count);
         }
-        Ok(self.index.write(move |connection| vector_store::size(connection, space)).await?)
+        Ok(())
     }
 
     /// Marks the space as used, if that is due, and removes others that are not.

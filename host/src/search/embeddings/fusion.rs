@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 
 use super::nearest::Nearest;
-use crate::search::lookup::Candidate;
+use crate::search::candidate::Candidate;
 
 /// The constant of the formula: the larger, the less the first ranks count.
 const K: f64 = 60.0;
@@ -18,7 +18,7 @@ pub(in crate::search) fn fuse(lexical: Vec<Candidate>, nearest: Vec<Nearest>) ->
     for (rank, candidate) in (1_u32..).zip(lexical) {
         fused.insert(candidate.id, Candidate { score: -reciprocal(rank), ..candidate });
     }
-    for (rank, Nearest { id, source, path, uri, passage }) in (1_u32..).zip(nearest) {
+    for (rank, Nearest { id, source, path, uri, passage, .. }) in (1_u32..).zip(nearest) {
         let new = || Candidate { score: 0.0, uri, id, source, path, nearest_passage: None };
         let candidate = fused.entry(id).or_insert_with(new);
         candidate.score -= reciprocal(rank);
@@ -36,7 +36,7 @@ fn reciprocal(rank: u32) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::search::store::SourceId;
+    use crate::search::source::SourceId;
 
     fn lexical(ids: &[i64]) -> Vec<Candidate> {
         let candidate = |id: &i64| Candidate {
@@ -57,6 +57,7 @@ mod tests {
             path: id.to_string(),
             uri: format!("a:///{id}"),
             passage: 7,
+            similarity: 0.5,
         };
         ids.iter().map(one).collect()
     }

@@ -1,39 +1,43 @@
 //! The documents whose vectors are nearest to that of a query.
 //!
-//! The search is exact: it compares the query with every vector of its space, up to [`MAX_SCANNED`] bytes of them. An approximate
-//! index would be faster beyond that, and would lose results for a principal that may find little, as it selects the nearest
-//! before rules are applied. So beyond that only documents are compared that match by their words.
+//! Up to [`MAX_SCANNED`] bytes of vectors the query is compared with each. Beyond that the nearest texts are those that an approximate
+//! index finds ([`VectorGraph`]). Documents are filtered in the order of their similarity until enough are found: what the filter
+//! rejects takes no place. The approximate index is asked for more if too few of what it found pass the filter, and then the query is
+//! compared with all vectors in memory. So a principal that may find little finds the nearest of that, or is told
+//! that the result is partial.
 //!
-//! Documents are filtered in the order of their similarity until enough are found: what the filter rejects takes no place.
+//! [`MAX_SCANNED`]: super::graph_updater::MAX_SCANNED
 
 use std::cmp::Ordering;
 use std::collections::{BinaryHeap, HashSet};
+use std::sync::Arc;
 use std::time::Instant;
 
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::vector::Vector;
-use super::vector_store::VectorSpace;
-use crate::search::database::IndexError;
-use crate::search::lookup::{Candidate, Conditions, interruptible};
-use crate::search::store::SourceId;
+use super::vector_graph::{ScoredText, VectorGraph};
+use super::vector_store::{self, VectorSpace};
+use crate::search::candidate::{Candidate, Conditions};
+use crate::search::error::{IndexError, interruptible};
+use crate::search::source::SourceId;
 
 /// The number of documents that are found.
 pub(in crate::search) const MAX_NEAREST: usize = 100;
-/// The bytes of vectors that are compared with a query.
-const MAX_SCANNED: u64 = 64 << 20;
+/// The numbers of texts that the approximate index is asked for, before the query is compared with all.
+const WIDTHS: [usize; 2] = [800, 1600];
 /// The number of vectors between two comparisons of the time.
 const CHECK_INTERVAL: usize = 1024;
 
 /// A query by its vector.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(in crate::search) struct NearestQuery {
     pub(super) vector: Vector,
     pub(super) space: VectorSpace,
     /// The sources whose documents have vectors.
     pub(super) sources: Vec<SourceId>,
-    /// The size of all vectors of the space, in bytes.
-    pub(super) size: u64,
+    /// The approximate index, if the vectors are too many to compare the query with each.
+    pub(super) graph: Option<Arc<VectorGraph>>,
 }
 
 /// A document that is near, by its nearest passage.
@@ -45,6 +49,8 @@ pub(in crate::search) struct Nearest {
     pub(in crate::search) uri: String,
     /// The number of its nearest passage.
     pub(in crate::search) passage: i64,
+    /// The similarity of that passage.
+    pub(in crate::search) similarity: f32,
 }
 
 /// The nearest documents.
@@ -54,6 +60,16 @@ pub(in crate::search) struct NearestResult {
     pub(in crate::search) found: Vec<Nearest>,
     /// Whether the time was over before all were found.
     pub(in crate::search) is_partial: bool,
+}
+
+impl NearestResult {
+    /// The result of a wider search, unless that had no time to find as much.
+    fn improved(self, wider: Self) -> Self {
+        match wider.is_partial && wider.found.len() < self.found.len() {
+            true => Self { is_partial: true, ..self },
+            false => wider,
+        }
+    }
 }
 
 /// A passage with its similarity: the most similar is the largest, of equal ones the one with the smallest ids.
@@ -80,13 +96,45 @@ impl Ord for ScoredPassage {
 }
 
 impl NearestQuery {
-    /// Whether every vector is compared, not only those of documents that match by their words.
-    pub(in crate::search) fn is_exact(&self) -> bool {
-        self.size <= MAX_SCANNED
+    /// Finds the nearest documents.
+    pub(in crate::search) fn find(
+        &self,
+        connection: &Connection,
+        conditions: &Conditions,
+        deadline: Instant,
+        filter: &mut impl FnMut(SourceId, &str) -> Option<String>,
+    ) -> Result<NearestResult, IndexError> {
+        match &self.graph {
+            None => self.find_exactly(connection, conditions, deadline, filter),
+            Some(graph) => self.find_in_graph(graph, connection, conditions, deadline, filter),
+        }
     }
 
-    /// Finds the nearest of all documents.
-    pub(in crate::search) fn find(
+    /// Compares the documents that match by their words as well, as the approximate index may have missed them.
+    pub(in crate::search) fn complete(
+        &self,
+        nearest: Vec<Nearest>,
+        connection: &Connection,
+        matching: &[Candidate],
+        conditions: &Conditions,
+        deadline: Instant,
+        filter: &mut impl FnMut(SourceId, &str) -> Option<String>,
+    ) -> Result<NearestResult, IndexError> {
+        if self.graph.is_none() {
+            return Ok(NearestResult { found: nearest, is_partial: false });
+        }
+        let NearestResult { mut found, is_partial } =
+            self.find_among(connection, matching, conditions, deadline, filter)?;
+        // All passages of these were compared.
+        let compared: HashSet<i64> = found.iter().map(|nearest| nearest.id).collect();
+        found.extend(nearest.into_iter().filter(|nearest| !compared.contains(&nearest.id)));
+        found.sort_by(|one, other| other.similarity.total_cmp(&one.similarity).then(one.id.cmp(&other.id)));
+        found.truncate(MAX_NEAREST);
+        Ok(NearestResult { found, is_partial })
+    }
+
+    /// Compares the query with every vector in the database.
+    fn find_exactly(
         &self,
         connection: &Connection,
         conditions: &Conditions,
@@ -109,13 +157,60 @@ impl NearestQuery {
                 break;
             }
         }
-        let mut result = self.select(connection, scored, conditions, deadline, filter)?;
+        let mut result = self.select(connection, descending(scored), conditions, deadline, filter)?;
         result.is_partial |= is_partial;
         Ok(result)
     }
 
+    fn find_in_graph(
+        &self,
+        graph: &VectorGraph,
+        connection: &Connection,
+        conditions: &Conditions,
+        deadline: Instant,
+        filter: &mut impl FnMut(SourceId, &str) -> Option<String>,
+    ) -> Result<NearestResult, IndexError> {
+        let is_incomplete = !graph.is_complete();
+        let mut result = NearestResult::default();
+        // That the graph finds fewer does not mean that there are no others: parts of it may be hard to reach.
+        for width in WIDTHS {
+            let Some(texts) = graph.nearest(&self.vector, width, deadline) else {
+                result.is_partial = true;
+                return Ok(result);
+            };
+            let passages = self.passages(connection, texts);
+            result = result.improved(self.select(connection, passages, conditions, deadline, filter)?);
+            if result.found.len() >= MAX_NEAREST || result.is_partial {
+                result.is_partial |= is_incomplete;
+                return Ok(result);
+            }
+        }
+        let (texts, is_partial) = graph.all(&self.vector, deadline);
+        let passages = self.passages(connection, texts);
+        result = result.improved(self.select(connection, passages, conditions, deadline, filter)?);
+        result.is_partial |= is_partial || is_incomplete;
+        Ok(result)
+    }
+
+    /// The passages that have those texts, in the order of their similarity.
+    fn passages<'a>(
+        &'a self,
+        connection: &'a Connection,
+        mut texts: BinaryHeap<ScoredText>,
+    ) -> impl Iterator<Item = Result<ScoredPassage, IndexError>> + 'a {
+        let next_text = std::iter::from_fn(move || texts.pop());
+        next_text.flat_map(move |ScoredText { similarity, digest }| {
+            let (passages, error) = match vector_store::passages_of_text(connection, self.space, &digest) {
+                Ok(passages) => (passages, None),
+                Err(error) => (Vec::new(), Some(error)),
+            };
+            let scored = move |(document, passage)| Ok(ScoredPassage { similarity, document, passage });
+            passages.into_iter().map(scored).chain(error.map(Err))
+        })
+    }
+
     /// Finds the nearest of documents that match by their words.
-    pub(in crate::search) fn find_among(
+    fn find_among(
         &self,
         connection: &Connection,
         candidates: &[Candidate],
@@ -132,7 +227,7 @@ impl NearestQuery {
                 scored.push(self.score(row)?);
             }
         }
-        self.select(connection, scored, conditions, deadline, filter)
+        self.select(connection, descending(scored), conditions, deadline, filter)
     }
 
     fn score(&self, row: &rusqlite::Row<'_>) -> Result<ScoredPassage, IndexError> {
@@ -143,11 +238,11 @@ impl NearestQuery {
         Ok(ScoredPassage { similarity, document, passage })
     }
 
-    /// The first documents that pass the conditions and the filter.
+    /// The first documents that pass the conditions and the filter, of passages in the order of their similarity.
     fn select(
         &self,
         connection: &Connection,
-        scored: Vec<ScoredPassage>,
+        passages: impl Iterator<Item = Result<ScoredPassage, IndexError>>,
         conditions: &Conditions,
         deadline: Instant,
         filter: &mut impl FnMut(SourceId, &str) -> Option<String>,
@@ -159,9 +254,12 @@ impl NearestQuery {
                AND (?4 IS NULL OR d.language = ?4)
                AND (?5 = 0 OR d.audience = 0 OR d.audience & ?5 != 0)",
         )?;
-        let (mut left, mut seen) = (BinaryHeap::from(scored), HashSet::new());
-        let mut result = NearestResult::default();
-        while let Some(ScoredPassage { document: id, passage, .. }) = left.pop() {
+        let (mut result, mut seen) = (NearestResult::default(), HashSet::new());
+        for scored in passages {
+            let Some(ScoredPassage { document: id, passage, similarity }) = interruptible(scored)? else {
+                result.is_partial = true;
+                break;
+            };
             if !seen.insert(id) {
                 continue;
             }
@@ -182,9 +280,15 @@ impl NearestQuery {
             };
             let Some((source, path)) = row.filter(|(source, _)| self.sources.contains(source)) else { continue };
             if let Some(uri) = filter(source, &path) {
-                result.found.push(Nearest { id, source, path, uri, passage });
+                result.found.push(Nearest { id, source, path, uri, passage, similarity });
             }
         }
         Ok(result)
     }
+}
+
+/// The passages in the order of their similarity. The order of those that are not needed is not computed.
+fn descending(scored: Vec<ScoredPassage>) -> impl Iterator<Item = Result<ScoredPassage, IndexError>> {
+    let mut left = BinaryHeap::from(scored);
+    std::iter::from_fn(move || left.pop().map(Ok))
 }

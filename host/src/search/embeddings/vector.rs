@@ -46,14 +46,19 @@ impl Vector {
 
     /// The similarity to a stored vector, from -1 to 1; none if that has another number of dimensions.
     pub(super) fn similarity(&self, other: &[u8]) -> Option<f32> {
-        if self.0.len() != other.len() {
-            return None;
-        }
-        let (own, own_components) = self.0.split_first_chunk::<HEADER_LEN>()?;
-        let (others, components) = other.split_first_chunk::<HEADER_LEN>()?;
-        let lengths = f32::from_le_bytes(*own) * f32::from_le_bytes(*others);
-        Some(lengths * to_f32(dot_product(own_components, components)))
+        similarity(&self.0, other)
     }
+}
+
+/// The similarity of two stored vectors, from -1 to 1; none if they have different numbers of dimensions.
+pub(super) fn similarity(one: &[u8], other: &[u8]) -> Option<f32> {
+    if one.len() != other.len() {
+        return None;
+    }
+    let (length, components) = one.split_first_chunk::<HEADER_LEN>()?;
+    let (other_length, other_components) = other.split_first_chunk::<HEADER_LEN>()?;
+    let lengths = f32::from_le_bytes(*length) * f32::from_le_bytes(*other_length);
+    Some(lengths * to_f32(dot_product(components, other_components)))
 }
 
 /// The sum of the products. It does not overflow: each is at most 2¹⁴, and a vector has at most 2¹³ dimensions.

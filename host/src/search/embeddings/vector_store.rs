@@ -9,8 +9,8 @@ use sha2::{Digest as _, Sha256};
 
 use super::vector::{Vector, stored_len};
 use crate::config::search::Embeddings;
-use crate::search::database::IndexError;
-use crate::search::store::SourceId;
+use crate::search::error::IndexError;
+use crate::search::source::SourceId;
 
 /// The tables.
 pub(in crate::search) const SCHEMA: &str = "
@@ -36,6 +36,8 @@ pub(in crate::search) const SCHEMA: &str = "
 
 /// The bytes of a digest of a text.
 const DIGEST_LEN: usize = 16;
+/// The number of passages with the same text that are found by it.
+const MAX_COPIES: usize = 1024;
 /// The bytes that a vector takes in the index besides its own.
 const OVERHEAD: usize = 128;
 /// The number of vectors that one transaction removes.
@@ -43,13 +45,16 @@ const REMOVAL_BATCH: usize = 1000;
 /// The number of documents that are looked at at a time.
 const MAX_DOCUMENTS: usize = 64;
 
+/// The digest of a text that was sent.
+pub(super) type TextDigest = [u8; DIGEST_LEN];
+
 /// Everything that the vectors of a document depend on but its text: the endpoint, the model, and what is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::search) struct VectorSpace(i64);
 
 impl VectorSpace {
     /// The space of a config.
-    pub(super) fn of(settings: &Embeddings) -> Self {
+    pub(in crate::search) fn of(settings: &Embeddings) -> Self {
         let Embeddings { url, model, dimensions, shorten, passages, passage_prefix, passage_input_type, .. } = settings;
         let identity =
             (url.as_str(), model, dimensions.get(), shorten, passages.get(), passage_prefix, passage_input_type);
@@ -254,11 +259,44 @@ pub(super) fn use_space(
 }
 
 /// The number of documents of a source that are embedded.
-pub(super) fn count(connection: &Connection, source: SourceId, space: VectorSpace) -> Result<u64, IndexError> {
+pub(in crate::search) fn count(
+    connection: &Connection,
+    source: SourceId,
+    space: VectorSpace,
+) -> Result<u64, IndexError> {
     let mut statement = connection.prepare_cached(
         "SELECT count(*) FROM documents d JOIN embedded e ON e.document = d.id AND e.space = ?2 WHERE d.source = ?1",
     )?;
     Ok(statement.query_row(params![source.0, space.0], |row| row.get(0))?)
+}
+
+/// The number of vectors of the documents of a source that are embedded.
+#[cfg(feature = "cli")]
+pub(in crate::search) fn count_vectors_of_source(
+    connection: &Connection,
+    source: SourceId,
+    space: VectorSpace,
+) -> Result<u64, IndexError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT count(*) FROM documents d JOIN embedded e ON e.document = d.id AND e.space = ?2
+         JOIN vectors v ON v.document = d.id AND v.space = ?2 WHERE d.source = ?1",
+    )?;
+    Ok(statement.query_row(params![source.0, space.0], |row| row.get(0))?)
+}
+
+/// The number of passages of a source that are sent, at most so many of a document. It reads them: not for each search.
+#[cfg(feature = "cli")]
+pub(in crate::search) fn count_passages(
+    connection: &Connection,
+    source: SourceId,
+    max_passages: usize,
+) -> Result<u64, IndexError> {
+    let white_space: String = ('\0'..='\u{3000}').filter(|character| character.is_whitespace()).collect();
+    let mut statement = connection.prepare_cached(
+        "SELECT count(*) FROM documents d JOIN passages p ON p.document = d.id AND p.number < ?2
+         WHERE d.source = ?1 AND trim(p.text, ?3) <> ''",
+    )?;
+    Ok(statement.query_row(params![source.0, max_passages, white_space], |row| row.get(0))?)
 }
 
 /// The estimated growth of the index by so many vectors, in bytes.
@@ -266,9 +304,51 @@ pub(super) fn growth(vectors: usize, dimensions: usize) -> u64 {
     u64::try_from(stored_len(dimensions).saturating_add(OVERHEAD).saturating_mul(vectors)).unwrap_or(u64::MAX)
 }
 
-/// The size of all vectors of a space in bytes.
-pub(super) fn size(connection: &Connection, space: VectorSpace) -> Result<u64, IndexError> {
-    let mut statement =
-        connection.prepare_cached("SELECT coalesce(sum(length(vector)), 0) FROM vectors WHERE space = ?1")?;
+/// The number of vectors of a space.
+pub(super) fn count_vectors(connection: &Connection, space: VectorSpace) -> Result<u64, IndexError> {
+    let mut statement = connection.prepare_cached("SELECT count(*) FROM vectors WHERE space = ?1")?;
     Ok(statement.query_row([space.0], |row| row.get(0))?)
+}
+
+/// The next digests of texts that have a vector, in their order.
+pub(super) fn digests(
+    connection: &Connection,
+    space: VectorSpace,
+    after: Option<TextDigest>,
+    limit: usize,
+) -> Result<Vec<TextDigest>, IndexError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT DISTINCT digest FROM vectors WHERE digest > ?1 AND space = ?2 ORDER BY digest LIMIT ?3",
+    )?;
+    let after = after.as_ref().map_or(&[][..], |digest| digest);
+    let digests = statement.query_map(params![after, space.0, limit], |row| row.get(0))?;
+    Ok(digests.collect::<Result<_, _>>()?)
+}
+
+/// The vectors of those texts that still have one.
+pub(super) fn find_vectors(
+    connection: &Connection,
+    space: VectorSpace,
+    digests: &[TextDigest],
+) -> Result<Vec<(TextDigest, Vector)>, IndexError> {
+    let mut find = connection.prepare_cached("SELECT vector FROM vectors WHERE digest = ?1 AND space = ?2 LIMIT 1")?;
+    let mut found = Vec::with_capacity(digests.len());
+    for digest in digests {
+        let vector = find.query_row(params![digest, space.0], |row| row.get(0)).optional()?;
+        found.extend(vector.map(|vector| (*digest, Vector::from_bytes(vector))));
+    }
+    Ok(found)
+}
+
+/// The passages with a text: ids of documents, and the number of the passage in each.
+pub(super) fn passages_of_text(
+    connection: &Connection,
+    space: VectorSpace,
+    digest: &TextDigest,
+) -> Result<Vec<(i64, i64)>, IndexError> {
+    let mut statement = connection.prepare_cached(
+        "SELECT document, passage FROM vectors WHERE digest = ?1 AND space = ?2 ORDER BY document, passage LIMIT ?3",
+    )?;
+    let passages = statement.query_map(params![digest, space.0, MAX_COPIES], |row| Ok((row.get(0)?, row.get(1)?)))?;
+    Ok(passages.collect::<Result<_, _>>()?)
 }

@@ -1,7 +1,9 @@
 use super::*;
+use crate::search::candidate::Conditions;
 use crate::search::document::{Document, DocumentEntry};
-use crate::search::lookup::Conditions;
+use crate::search::lookup::{Lookup, LookupResult};
 use crate::search::query::Query;
+use crate::search::source::SourceId;
 use crate::search::space::Space;
 use crate::search::store::{self, Bounds, Change};
 
@@ -45,8 +47,15 @@ fn lookup(query: &str) -> Lookup<impl FnMut(SourceId, &str) -> Option<String> + 
     }
 }
 
+async fn look_up<F>(index: &Arc<Index>, lookup: Lookup<F>) -> LookupResult
+where
+    F: FnMut(SourceId, &str) -> Option<String> + Send + 'static,
+{
+    index.read(|connection, _| lookup.run(connection)).await.unwrap()
+}
+
 async fn paths(index: &Arc<Index>, query: &str) -> Vec<String> {
-    let result = index.look_up(lookup(query)).await.unwrap();
+    let result = look_up(index, lookup(query)).await;
     assert_eq!(result.total, u64::try_from(result.found.len()).unwrap());
     result.found.into_iter().map(|found| found.path).collect()
 }
@@ -93,6 +102,42 @@ async fn what_was_put_is_found_and_what_was_removed_is_not() {
 }
 
 #[tokio::test]
+async fn a_lookup_without_time_is_partial() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = start(dir.path());
+    put(&index, vec![document("a", "fox")]).await;
+    let result = look_up(&index, Lookup { deadline: Instant::now(), ..lookup("fox") }).await;
+    assert!(result.is_partial && result.found.is_empty());
+    assert!(!look_up(&index, lookup("fox")).await.is_partial);
+}
+
+#[tokio::test]
+async fn a_lookup_is_interrupted_when_its_time_is_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = start(dir.path());
+    put(&index, vec![document("a", "fox")]).await;
+    let endless = index.read(|connection, deadline| {
+        const NUMBERS: &str =
+            "WITH RECURSIVE numbers (n) AS (VALUES (0) UNION ALL SELECT n + 1 FROM numbers) SELECT max(n) FROM numbers";
+        let counted = connection.query_row(NUMBERS, [], |row| row.get::<_, i64>(0));
+        Ok((counted.map_err(IndexError::from), Instant::now() >= deadline))
+    });
+    assert_eq!(endless.await, Ok((Err(IndexError::Interrupted), true)));
+    assert_eq!(paths(&index, "fox").await, ["a"], "the next lookup is not interrupted");
+}
+
+#[tokio::test]
+async fn a_lookup_that_cannot_be_interrupted_is_not_waited_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = start(dir.path());
+    put(&index, vec![document("a", "fox")]).await;
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    let stuck = index.read(move |_, _| Ok(released.recv().is_err()));
+    assert_eq!(stuck.await, Err(IndexError::Interrupted));
+    drop(release);
+}
+
+#[tokio::test]
 async fn kinds_and_languages_narrow_a_lookup() {
     let dir = tempfile::tempdir().unwrap();
     let index = start(dir.path());
@@ -107,7 +152,7 @@ async fn kinds_and_languages_narrow_a_lookup() {
         let (owned_kind, owned_language) = (kind.map(str::to_owned), language.map(str::to_owned));
         let conditions = Conditions { kind: owned_kind, language: owned_language, audience: 0 };
         let narrowed = Lookup { conditions, ..lookup("host") };
-        assert_eq!(index.look_up(narrowed).await.unwrap().total, count, "{kind:?} {language:?}");
+        assert_eq!(look_up(&index, narrowed).await.total, count, "{kind:?} {language:?}");
     }
 }
 
@@ -132,6 +177,23 @@ async fn a_damaged_file_is_created_anew() {
     let rebuilds = index.rebuilds();
     let written = index.write(|connection| store::open_source(connection, b"key", 1)).await;
     assert!(matches!(written, Err(IndexError::Damaged(_))), "{written:?}");
+    assert_eq!(*rebuilds.borrow(), 1);
+    put(&index, vec![document("a", "fox")]).await;
+    assert_eq!(paths(&index, "fox").await, ["a"]);
+}
+
+#[tokio::test]
+async fn an_index_whose_tables_contradict_each_other_is_created_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = start(dir.path());
+    put(&index, vec![document("a", "fox")]).await;
+    index.write(|connection| Ok(connection.execute("DELETE FROM documents", [])?)).await.unwrap();
+    let rebuilds = index.rebuilds();
+    let written = index.write(|connection| {
+        let source = store::open_source(connection, b"key", 1)?;
+        store::apply(connection, source, &[document("a", "fox")], BOUNDS, 1)
+    });
+    assert!(matches!(written.await, Err(IndexError::Damaged(_))));
     assert_eq!(*rebuilds.borrow(), 1);
     put(&index, vec![document("a", "fox")]).await;
     assert_eq!(paths(&index, "fox").await, ["a"]);

@@ -1,19 +1,16 @@
 //! Calling a tool.
 
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
 use rmcp::ErrorData;
-use serde::Deserialize;
-use serde::de::DeserializeOwned;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::definition::tool_named;
+use super::output::{Output, ToolError};
 use crate::access::Principal;
 use crate::config::Tool;
-use crate::host::{Host, ListRequest};
-use crate::resource::{Error, Footprint, MissingPlugin, Resource, ResourceBody, ResourceContents};
+use crate::host::Host;
+use crate::resource::MissingPlugin;
 use crate::server::json::Encoder;
-use crate::server::params::{TOOL_PARAMS, ToolParams, without_position};
+use crate::server::params::{TOOL_PARAMS, ToolParams};
 use crate::server::revision::Revision;
 use crate::server::wire;
 
@@ -28,44 +25,6 @@ pub(in crate::server) struct ToolOutcome {
     pub(in crate::server) footprint: usize,
     /// The plugins that are missing from it.
     pub(in crate::server) missing: Vec<MissingPlugin>,
-}
-
-/// What a tool returns.
-#[derive(Default)]
-pub(super) struct Output {
-    pub(super) text: String,
-    /// Further items of the content.
-    pub(super) items: Vec<Value>,
-    pub(super) structured: Option<Value>,
-    pub(super) footprint: usize,
-    pub(super) missing: Vec<MissingPlugin>,
-}
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ListArguments {
-    uri: Option<String>,
-    cursor: Option<String>,
-}
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct ReadArguments {
-    uri: String,
-}
-
-/// Why a tool has no output.
-pub(super) enum ToolError {
-    /// Its arguments are not valid.
-    Arguments(String),
-    /// The façade's error.
-    Host(Error),
-}
-
-impl From<Error> for ToolError {
-    fn from(error: Error) -> Self {
-        Self::Host(error)
-    }
 }
 
 /// Calls a tool for that principal, in that revision.
@@ -91,8 +50,8 @@ pub(in crate::server) async fn call(
     };
     let arguments = arguments.as_deref();
     let called = match tool {
-        Tool::List => list(host, principal, arguments, revision).await,
-        Tool::Read => read(host, principal, arguments).await,
+        Tool::List => super::list::call(host, principal, arguments, revision).await,
+        Tool::Read => super::read::call(host, principal, arguments).await,
         #[cfg(feature = "search")]
         Tool::Search => super::search::call(host, principal, arguments, revision).await,
         #[cfg(feature = "search")]
@@ -114,94 +73,6 @@ pub(in crate::server) async fn call(
             ToolOutcome { result: encode(message, Vec::new(), None, true, revision), footprint, missing: Vec::new() }
         }
     })
-}
-
-/// Parses the arguments of a tool.
-pub(super) fn parse<T: DeserializeOwned>(arguments: Option<&str>) -> Result<T, ToolError> {
-    let parsed = serde_json::from_str(arguments.unwrap_or("{}"));
-    parsed.map_err(|error| ToolError::Arguments(without_position(&error)))
-}
-
-async fn list(
-    host: &Host,
-    principal: &Principal,
-    arguments: Option<&str>,
-    revision: Revision,
-) -> Result<Output, ToolError> {
-    let ListArguments { uri, cursor } = parse(arguments)?;
-    let request = ListRequest { parent: uri.as_deref(), cursor: cursor.as_deref() };
-    let listing = host.list(principal, request).await?;
-    let footprint = listing.items.footprint();
-    let mut text: String = listing.items.iter().map(|resource| format!("{}\n", summary(resource))).collect();
-    if text.is_empty() {
-        text.push_str("There are no resources.\n");
-    }
-    let mut structured = Map::new();
-    structured.insert(
-        "resources".to_owned(),
-        listing.items.iter().map(|resource| Value::Object(resource.to_json())).collect(),
-    );
-    if let Some(cursor) = &listing.next_cursor {
-        text.push_str(&format!("\nThere are more; continue with this cursor: {cursor}\n"));
-        structured.insert("nextCursor".to_owned(), json!(cursor));
-    }
-    for missing in &listing.missing {
-        text.push_str(&format!("\nThe resources of `{}` are missing: {}\n", missing.plugin, missing.reason));
-    }
-    let items = listing.items.iter().filter_map(|resource| link(resource, revision)).collect();
-    let structured = Some(Value::Object(structured));
-    Ok(Output { text, items, structured, footprint, missing: listing.missing })
-}
-
-async fn read(host: &Host, principal: &Principal, arguments: Option<&str>) -> Result<Output, ToolError> {
-    let ReadArguments { uri } = parse(arguments)?;
-    let contents = host.read(principal, &uri).await?;
-    let footprint = contents.footprint();
-    let structured: Vec<_> = contents.iter().map(contents_json).collect();
-    let mut output = Output { footprint, structured: Some(json!({ "contents": structured })), ..Output::default() };
-    let is_single = contents.len() == 1;
-    for (one, json) in contents.into_iter().zip(structured) {
-        match one.body {
-            ResourceBody::Text(text) if is_single => output.text = text,
-            ResourceBody::Text(text) => output.text.push_str(&format!("{}:\n{text}\n\n", one.entry.uri)),
-            ResourceBody::Blob(_) => output.items.push(json!({ "type": "resource", "resource": json })),
-        }
-    }
-    Ok(output)
-}
-
-/// A resource in one line.
-pub(super) fn summary(resource: &Resource) -> String {
-    let Resource { uri, name, title, description, .. } = resource;
-    let name = title.as_ref().unwrap_or(name);
-    match description {
-        Some(description) => format!("{uri} - {name}: {description}"),
-        None => format!("{uri} - {name}"),
-    }
-}
-
-fn contents_json(contents: &ResourceContents) -> Value {
-    let ResourceContents { entry, body } = contents;
-    let mut members = Map::from_iter([("uri".to_owned(), json!(entry.uri))]);
-    members.extend(entry.mime_type.as_ref().map(|mime_type| ("mimeType".to_owned(), json!(mime_type))));
-    let (name, value) = match body {
-        ResourceBody::Text(text) => ("text", json!(text)),
-        ResourceBody::Blob(bytes) => ("blob", json!(STANDARD.encode(bytes))),
-    };
-    members.insert(name.to_owned(), value);
-    Value::Object(members)
-}
-
-/// A link to a resource, in revisions that have links.
-pub(super) fn link(resource: &Resource, revision: Revision) -> Option<Value> {
-    if !revision.has_titles() {
-        return None;
-    }
-    let mut members = resource.to_json();
-    // It is part of `annotations` there.
-    members.remove("lastModified");
-    members.insert("type".to_owned(), json!("resource_link"));
-    Some(Value::Object(members))
 }
 
 fn encode(text: String, items: Vec<Value>, structured: Option<Value>, is_error: bool, revision: Revision) -> Encoder {

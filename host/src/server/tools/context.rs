@@ -3,8 +3,8 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::call::{Output, ToolError, link, parse};
-use super::definition::{Description, object, resource_properties, result};
+use super::output::{Output, ToolError, link, parse};
+use super::schema::{Description, object, resource_properties, result};
 use crate::access::Principal;
 use crate::host::Host;
 use crate::search::{ContextPassage, ContextRequest};

@@ -1,7 +1,8 @@
-//! The definitions of tools: names, descriptions, schemas.
+//! The definitions of tools: their names, and what `tools/list` returns.
 
 use serde_json::{Map, Value, json};
 
+use super::schema::Description;
 #[cfg(feature = "http")]
 use crate::config::Operation;
 use crate::config::Tool;
@@ -11,14 +12,6 @@ use crate::server::wire;
 
 /// The approximate size of all definitions in bytes.
 pub(in crate::server) const LIST_FOOTPRINT: usize = 8 << 10;
-
-/// What a tool is, and takes, and returns.
-pub(super) struct Description {
-    pub(super) title: &'static str,
-    pub(super) text: &'static str,
-    pub(super) input: Value,
-    pub(super) output: Value,
-}
 
 /// Returns the tool of that name, if the config has it.
 pub(in crate::server) fn tool_named(tools: &[Tool], name: &str) -> Option<Tool> {
@@ -61,20 +54,8 @@ pub(in crate::server) fn list_result(tools: &[Tool], revision: Revision) -> Enco
 /// The definition of a tool; none if this build does not have it.
 fn definition(tool: Tool, revision: Revision) -> Option<Value> {
     let Description { title, text, input, output } = match tool {
-        Tool::List => Description {
-            title: "List resources",
-            text: "Lists resources with their URIs: a page of all resources, or the direct children of one. Continue with \
-             `cursor` while the result has `nextCursor`. To find resources by their content, search instead if there is a \
-             tool for that.",
-            input: list_input(),
-            output: list_output(),
-        },
-        Tool::Read => Description {
-            title: "Read a resource",
-            text: "Returns the content of a resource by its URI, as the other tools return it.",
-            input: object(json!({ "uri": { "type": "string", "description": "The URI of the resource." } }), &["uri"]),
-            output: read_output(),
-        },
+        Tool::List => super::list::describe(),
+        Tool::Read => super::read::describe(),
         #[cfg(feature = "search")]
         Tool::Search => super::search::describe(),
         #[cfg(feature = "search")]
@@ -97,55 +78,4 @@ fn definition(tool: Tool, revision: Revision) -> Option<Value> {
         );
     }
     Some(Value::Object(members))
-}
-
-pub(super) fn object(properties: Value, required: &[&str]) -> Value {
-    json!({ "type": "object", "properties": properties, "required": required, "additionalProperties": false })
-}
-
-pub(super) fn result(properties: Value, required: &[&str]) -> Value {
-    json!({ "type": "object", "properties": properties, "required": required })
-}
-
-fn list_input() -> Value {
-    object(
-        json!({
-            "uri": { "type": "string", "description": "The resource whose children are listed; without it, everything." },
-            "cursor": { "type": "string", "description": "The `nextCursor` of the page before." },
-        }),
-        &[],
-    )
-}
-
-fn list_output() -> Value {
-    let resource = result(resource_properties(), &["uri", "name"]);
-    result(
-        json!({ "resources": { "type": "array", "items": resource }, "nextCursor": { "type": "string" } }),
-        &["resources"],
-    )
-}
-
-fn read_output() -> Value {
-    let contents = result(
-        json!({
-            "uri": { "type": "string" },
-            "mimeType": { "type": "string" },
-            "text": { "type": "string" },
-            "blob": { "type": "string", "contentEncoding": "base64" },
-        }),
-        &["uri"],
-    );
-    result(json!({ "contents": { "type": "array", "items": contents } }), &["contents"])
-}
-
-pub(super) fn resource_properties() -> Value {
-    json!({
-        "uri": { "type": "string" },
-        "name": { "type": "string" },
-        "title": { "type": "string" },
-        "description": { "type": "string" },
-        "mimeType": { "type": "string" },
-        "size": { "type": "integer" },
-        "lastModified": { "type": "string" },
-    })
 }

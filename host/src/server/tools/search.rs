@@ -3,8 +3,8 @@
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::call::{Output, ToolError, link, parse, summary};
-use super::definition::{Description, object, resource_properties, result};
+use super::output::{Output, ToolError, link, parse, summary};
+use super::schema::{Description, object, resource_properties, result};
 use crate::access::Principal;
 use crate::host::Host;
 use crate::search::{SearchHit, SearchRequest, to_json};
@@ -12,7 +12,7 @@ use crate::server::revision::Revision;
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct SearchArguments {
+struct Arguments {
     query: String,
     r#in: Option<String>,
     kind: Option<String>,
@@ -27,12 +27,12 @@ pub(super) fn describe() -> Description {
         text: "Finds resources by words in their text, names and descriptions, and returns their URIs with the passages that \
                match, the best first. Write the words that a relevant text would contain; put words that must follow each \
                other in double quotes. Read a result by its URI.",
-        input: search_input(),
-        output: search_output(),
+        input: input(),
+        output: output(),
     }
 }
 
-fn search_input() -> Value {
+fn input() -> Value {
     object(
         json!({
             "query": {
@@ -58,7 +58,7 @@ fn search_input() -> Value {
     )
 }
 
-fn search_output() -> Value {
+fn output() -> Value {
     let mut properties = resource_properties();
     if let Some(members) = properties.as_object_mut() {
         members.insert(
@@ -97,7 +97,7 @@ pub(super) async fn call(
     arguments: Option<&str>,
     revision: Revision,
 ) -> Result<Output, ToolError> {
-    let SearchArguments { query, r#in: within, kind, lang, limit } = parse(arguments)?;
+    let Arguments { query, r#in: within, kind, lang, limit } = parse(arguments)?;
     let limit = limit.unwrap_or(SearchRequest::DEFAULT_LIMIT);
     if !(1..=SearchRequest::MAX_LIMIT).contains(&limit) {
         let max = SearchRequest::MAX_LIMIT;

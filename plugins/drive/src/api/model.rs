@@ -1,11 +1,9 @@
 //! The answers of the API, as far as they are used.
 
 use crate::id::Id;
-use serde::de::{Deserializer, Error, SeqAccess, Visitor};
+use mcp_provider::json::bounded_list;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::fmt;
-use std::marker::PhantomData;
 
 /// The maximum number of items of a list: the largest page of the API.
 pub(super) const MAX_ITEMS: usize = 1000;
@@ -39,7 +37,7 @@ pub(crate) struct File {
     pub(crate) modified_time: Option<String>,
     #[serde(default)]
     pub(crate) trashed: bool,
-    #[serde(default, deserialize_with = "bounded_list")]
+    #[serde(default, deserialize_with = "bounded_list::<MAX_ITEMS, _, _>")]
     pub(crate) parents: Vec<Id>,
     /// The shared drive that it is in.
     #[serde(default)]
@@ -83,7 +81,7 @@ impl File {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct FileList {
-    #[serde(default, deserialize_with = "bounded_list")]
+    #[serde(default, deserialize_with = "bounded_list::<MAX_ITEMS, _, _>")]
     pub(crate) files: Vec<File>,
     #[serde(default)]
     pub(crate) next_page_token: Option<String>,
@@ -96,7 +94,7 @@ pub(crate) struct FileList {
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct ChangeList {
-    #[serde(default, deserialize_with = "bounded_list")]
+    #[serde(default, deserialize_with = "bounded_list::<MAX_ITEMS, _, _>")]
     pub(crate) changes: Vec<Change>,
     #[serde(default)]
     pub(crate) next_page_token: Option<String>,
@@ -149,35 +147,6 @@ pub(super) struct SharedDrive {
 #[serde(rename_all = "camelCase")]
 pub(super) struct StartPageToken {
     pub(super) start_page_token: String,
-}
-
-/// Deserializes a list of at most [`MAX_ITEMS`] items, so that small items do not become many times their size in
-/// memory.
-fn bounded_list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
-    struct List<T>(PhantomData<T>);
-
-    impl<'de, T: Deserialize<'de>> Visitor<'de> for List<T> {
-        type Value = Vec<T>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "a list of at most {MAX_ITEMS} items")
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-            let mut items = Vec::new();
-            while let Some(item) = list.next_element()? {
-                if items.len() >= MAX_ITEMS {
-                    return Err(Error::custom(format_args!(
-                        "expected a list of at most {MAX_ITEMS} items, found more"
-                    )));
-                }
-                items.push(item);
-            }
-            Ok(items)
-        }
-    }
-
-    deserializer.deserialize_seq(List(PhantomData))
 }
 
 #[cfg(test)]

@@ -50,11 +50,14 @@ fn what_a_listing_says_of_a_file_is_what_stat_and_read_say() {
         ("p.png", b"\x89PNG\r\n\x1a\n"),
         ("liar.txt", b"\0\x01"),
         ("unknown", b"\x1f\x8b\x08\0"),
+        ("a.nt", "日本".as_bytes()),
+        ("marked.dat", b"\xef\xbb\xbftext"),
+        ("go.mod", b"module a"),
         ("long.txt", "x\n".repeat(40_000).as_bytes()),
     ]);
     fixture.touch("a.md", 1_736_694_058);
     let page = fixture.provider.list(None, None, 100).unwrap();
-    assert_eq!(page.entries.len(), 8);
+    assert_eq!(page.entries.len(), 11);
     for entry in page.entries {
         let stat = fixture.provider.stat(&entry.path).unwrap();
         let read = fixture.read(&entry.path).unwrap();

@@ -48,6 +48,30 @@ fn text_in_its_own_encoding_is_served_as_utf_8_and_says_which_it_was() {
 }
 
 #[test]
+fn source_code_is_text_although_its_extension_is_registered_for_something_else() {
+    let names = ["a.sql", "a.tcl", "a.bat", "go.mod", "a.dts", "a.org", "a.dot", "a.pub", "a.scm", "a.cu", "a.fsx"];
+    let fixture = Fixture::new(names.map(|name| (name, EUC)));
+    for name in names {
+        let contents = read(&fixture, name);
+        assert_eq!(contents.as_text(), Some(JAPANESE), "{name}");
+        assert!(contents.entry.mime_type.unwrap().starts_with("text/"), "{name}");
+        assert_eq!(text(&fixture, &format!("{name}?lines=2")), "四行目です。\n", "{name}");
+    }
+}
+
+#[test]
+fn content_of_a_type_that_is_not_text_is_text_if_all_of_it_is_utf_8() {
+    let long = "日本語\n".repeat(4000);
+    let mixed = [long.as_bytes(), EUC].concat();
+    let fixture = Fixture::new([("a.nt", JAPANESE.as_bytes()), ("long.dat", long.as_bytes()), ("mixed.dat", &mixed)]);
+    assert_eq!(text(&fixture, "a.nt"), JAPANESE);
+    assert_eq!(text(&fixture, "a.nt?lines=2"), "四行目です。\n");
+    assert_eq!(text(&fixture, "long.dat"), long);
+    assert_eq!(read(&fixture, "mixed.dat?lines=-2").body, Body::Blob(EUC.to_vec()));
+    assert_eq!(read(&fixture, "mixed.dat").body, Body::Blob(mixed));
+}
+
+#[test]
 fn bytes_are_exact_and_text_only_between_characters() {
     let fixture = Fixture::new([("a.txt", JAPANESE.as_bytes()), ("b.bin", b"\0\x01\x02\x03")]);
     assert_eq!(text(&fixture, "a.txt?bytes=0-5"), "日本");

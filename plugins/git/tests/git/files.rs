@@ -150,8 +150,11 @@ fn types_come_from_names_and_else_from_the_content() {
     assert_eq!(mime("blob/main/%E6%97%A5%E6%9C%AC/%E3%83%A1%E3%83%A2.md"), "text/markdown");
     assert_eq!(mime("blob/main/empty"), "text/plain");
     repo.write("unknown", b"\xff");
+    repo.write("go.mod", b"module a");
+    repo.write("a.sql", b"SELECT 1");
     repo.commit("A file of a kind unknown");
     assert_eq!(mime("blob/main/unknown"), "application/octet-stream");
+    assert_eq!((mime("blob/main/go.mod").as_str(), mime("blob/main/a.sql").as_str()), ("text/plain", "text/x-sql"));
 }
 
 #[test]

@@ -16,10 +16,12 @@
 //! sample, in a few rounds.
 
 use super::head::{Head, digest};
-use crate::store::{BATCH, Store, StoreError};
-use mcp_provider::log;
+use mcp_provider::keyvalue::Store;
+use mcp_provider::{Failure, Result, log};
 use std::hash::{BuildHasher, RandomState};
 
+/// The maximum number of keys that are read or deleted in one call.
+pub(crate) const BATCH: usize = 500;
 /// The maximum length of the path of a stored page; a key has at most 1024 bytes.
 const MAX_PATH: usize = 1000;
 /// The number of pages sampled for eviction.
@@ -51,7 +53,7 @@ pub(crate) fn get(store: &dyn Store, path: &str, with_body: bool) -> Option<Cach
     if with_body {
         keys.push(&body);
     }
-    let mut values = or_log(store.get(&keys))?.into_iter();
+    let mut values = or_log(store.get_many(&keys))?.into_iter();
     let (page, redirect, body) = (values.next().flatten(), values.next().flatten(), values.next().flatten());
     let page = page.and_then(|bytes| Head::parse(&bytes)).filter(|head| head.content.is_some());
     if let Some(head) = page {
@@ -75,7 +77,7 @@ pub(crate) fn heads(store: &dyn Store, paths: &[&str]) -> Vec<Option<Head>> {
     for paths in paths.chunks(BATCH) {
         let keys: Vec<String> = paths.iter().map(|path| key(PAGE, path)).collect();
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-        let values = or_log(store.get(&keys)).unwrap_or_else(|| vec![None; keys.len()]);
+        let values = or_log(store.get_many(&keys)).unwrap_or_else(|| vec![None; keys.len()]);
         heads.extend(values.into_iter().map(|value| Head::parse(&value?)));
     }
     heads
@@ -83,7 +85,7 @@ pub(crate) fn heads(store: &dyn Store, paths: &[&str]) -> Vec<Option<Head>> {
 
 /// Returns the paths of all pages, sorted.
 pub(crate) fn paths(store: &dyn Store) -> Vec<String> {
-    let keys = or_log(store.keys()).unwrap_or_default();
+    let keys = or_log(store.all_keys()).unwrap_or_default();
     keys.iter().filter_map(|key| key.strip_prefix(PAGE)).map(str::to_owned).collect()
 }
 
@@ -100,10 +102,14 @@ pub(crate) fn put(store: &dyn Store, path: &str, head: &Head, body: Option<&[u8]
     }
     values.push((if head.content.is_some() { &page } else { &redirect }, &bytes));
     let mut rounds = 0..MAX_EVICT_ROUNDS;
-    while let Err(error) = store.put(&values) {
-        let is_worth_another = matches!(error, StoreError::Full(_)) && rounds.next().is_some() && evict(store, path);
+    while let Err(error) = store.set_many(&values) {
+        let is_worth_another =
+            matches!(error, Failure::Unavailable(_)) && rounds.next().is_some() && evict(store, path);
         if !is_worth_another {
-            return log::warn!("{path} not stored: {error}");
+            return match error {
+                Failure::Internal(_) => log::warn!("pages are not stored, every read sends requests: {error}"),
+                error => log::warn!("{path} not stored: {error}"),
+            };
         }
     }
 }
@@ -112,7 +118,7 @@ pub(crate) fn put(store: &dyn Store, path: &str, head: &Head, body: Option<&[u8]
 pub(crate) fn remove(store: &dyn Store, path: &str) {
     if path.len() <= MAX_PATH {
         let keys = [key(PAGE, path), key(BODY, path), key(REDIRECT, path)];
-        or_log(store.remove(&keys.each_ref().map(String::as_str)));
+        or_log(store.delete_many(&keys.each_ref().map(String::as_str)));
     }
 }
 
@@ -121,13 +127,13 @@ pub(crate) fn remove_other_kind(store: &dyn Store, path: &str, head: &Head) {
     if path.len() <= MAX_PATH {
         let keys =
             if head.content.is_some() { vec![key(REDIRECT, path)] } else { vec![key(PAGE, path), key(BODY, path)] };
-        or_log(store.remove(&keys.iter().map(String::as_str).collect::<Vec<_>>()));
+        or_log(store.delete_many(&keys.iter().map(String::as_str).collect::<Vec<_>>()));
     }
 }
 
 /// Evicts a few pages, except the one to be inserted. Returns whether there were any.
 fn evict(store: &dyn Store, path: &str) -> bool {
-    let keys = or_log(store.keys()).unwrap_or_default();
+    let keys = or_log(store.all_keys()).unwrap_or_default();
     let is_other = |key: &&String| key.split_at_checked(2).is_some_and(|(_, other)| other != path);
     // Bodies without a head come first: they are unreachable.
     let heads: Vec<&String> = keys.iter().filter(is_other).filter(|key| !key.starts_with(BODY)).collect();
@@ -136,12 +142,12 @@ fn evict(store: &dyn Store, path: &str) -> bool {
     let orphans: Vec<String> = bodies.filter(|body| is_orphan(body)).take(BATCH).map(|body| key(BODY, body)).collect();
     let leaving = if orphans.is_empty() { least_recently_validated(store, &sample(heads)) } else { orphans };
     let leaving: Vec<&str> = leaving.iter().map(String::as_str).collect();
-    !leaving.is_empty() && or_log(store.remove(&leaving)).is_some()
+    !leaving.is_empty() && or_log(store.delete_many(&leaving)).is_some()
 }
 
 /// Returns the keys of the least recently validated pages and redirects; damaged ones come first.
 fn least_recently_validated(store: &dyn Store, keys: &[&str]) -> Vec<String> {
-    let values = or_log(store.get(keys)).unwrap_or_default();
+    let values = or_log(store.get_many(keys)).unwrap_or_default();
     let received =
         values.into_iter().map(|value| value.and_then(|bytes| Head::parse(&bytes)).map(|head| head.received()));
     let mut by_time: Vec<_> = received.zip(keys).collect();
@@ -167,6 +173,6 @@ fn key(prefix: &str, path: &str) -> String {
 }
 
 /// Returns the result of a store operation; an error is only logged.
-fn or_log<T>(answer: Result<T, StoreError>) -> Option<T> {
+fn or_log<T>(answer: Result<T>) -> Option<T> {
     answer.inspect_err(|error| log::debug!("store operation failed: {error}")).ok()
 }

@@ -3,8 +3,9 @@
 //! Every call gets a fresh provider, as in a host; persistent state is in the harness.
 
 use http::{HeaderMap, HeaderName, HeaderValue};
-use http_cache_provider::{Clock, FetchError, HttpCache, Origin, Request, Response, Store, StoreError};
-use mcp_provider::{Argument, Changes, Completion, Config, Contents, Entry, Page, Provider, Result};
+use http_cache_provider::{Clock, FetchError, HttpCache, Origin, Request, Response};
+use mcp_provider::keyvalue::{Keys, Store};
+use mcp_provider::{Argument, Changes, Completion, Config, Contents, Entry, Failure, Page, Provider, Result};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -217,40 +218,42 @@ impl Origin for Harness {
 }
 
 impl Store for Harness {
-    fn get(&self, keys: &[&str]) -> std::result::Result<Vec<Option<Vec<u8>>>, StoreError> {
+    fn get_many(&self, keys: &[&str]) -> Result<Vec<Option<Vec<u8>>>> {
         self.check_store()?;
         assert!(keys.len() <= 500);
         Ok(keys.iter().map(|key| self.0.values.borrow().get(*key).cloned()).collect())
     }
 
-    fn put(&self, values: &[(&str, &[u8])]) -> std::result::Result<(), StoreError> {
+    fn set_many(&self, values: &[(&str, &[u8])]) -> Result<()> {
         self.check_store()?;
         let mut after = self.0.values.borrow().clone();
         after.extend(values.iter().map(|(key, value)| ((*key).to_owned(), value.to_vec())));
         let size: usize = after.iter().map(|(key, value)| key.len() + value.len()).sum();
         if self.0.capacity.get() > 0 && size > self.0.capacity.get() {
-            return Err(StoreError::Full("the bucket is full".to_owned()));
+            return Err(Failure::unavailable("the bucket is full"));
         }
         *self.0.values.borrow_mut() = after;
         Ok(())
     }
 
-    fn remove(&self, keys: &[&str]) -> std::result::Result<(), StoreError> {
+    fn delete_many(&self, keys: &[&str]) -> Result<()> {
         self.check_store()?;
         assert!(keys.len() <= 500);
         self.0.values.borrow_mut().retain(|key, _| !keys.contains(&key.as_str()));
         Ok(())
     }
 
-    fn keys(&self) -> std::result::Result<Vec<String>, StoreError> {
+    fn keys(&self, _: Option<&str>) -> Result<Keys> {
         self.check_store()?;
-        Ok(self.0.values.borrow().keys().cloned().collect())
+        let mut all = Keys::default();
+        all.keys = self.0.values.borrow().keys().cloned().collect();
+        Ok(all)
     }
 }
 
 impl Harness {
-    fn check_store(&self) -> std::result::Result<(), StoreError> {
-        if self.0.is_store_broken.get() { Err(StoreError::Failed("no such bucket".to_owned())) } else { Ok(()) }
+    fn check_store(&self) -> Result<()> {
+        if self.0.is_store_broken.get() { Err(Failure::internal("no such bucket")) } else { Ok(()) }
     }
 }
 

@@ -2,14 +2,14 @@
 
 use super::Refusal;
 use mcp_provider::{Failure, http};
-use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, Visitor};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::io::{self, Read};
 use std::marker::PhantomData;
 
 /// The maximum number of items in a list, so that small items do not become many times their size in memory.
-const MAX_ITEMS: usize = 10_000;
+pub(crate) const MAX_ITEMS: usize = 10_000;
 
 /// The maximum number of labels of a series, and of members of other objects.
 const MAX_MEMBERS: usize = 200;
@@ -48,40 +48,6 @@ impl Read for BoundedRead<'_> {
         })?;
         Ok(read)
     }
-}
-
-/// Deserializes a list of at most [`MAX_ITEMS`] items; `null` is an empty one, as Go writes it.
-pub(crate) fn bounded_list<'de, D: Deserializer<'de>, T: Deserialize<'de>>(
-    deserializer: D,
-) -> Result<Vec<T>, D::Error> {
-    struct List<T>(PhantomData<T>);
-
-    impl<'de, T: Deserialize<'de>> Visitor<'de> for List<T> {
-        type Value = Vec<T>;
-
-        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-            write!(f, "a list of at most {MAX_ITEMS} items")
-        }
-
-        fn visit_unit<E: Error>(self) -> Result<Self::Value, E> {
-            Ok(Vec::new())
-        }
-
-        fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
-            let mut items = Vec::new();
-            while let Some(item) = list.next_element()? {
-                if items.len() >= MAX_ITEMS {
-                    return Err(Error::custom(format_args!(
-                        "expected a list of at most {MAX_ITEMS} items, found more"
-                    )));
-                }
-                items.push(item);
-            }
-            Ok(items)
-        }
-    }
-
-    deserializer.deserialize_any(List(PhantomData))
 }
 
 /// Deserializes an object of at most [`MAX_MEMBERS`] members.
@@ -158,13 +124,5 @@ mod tests {
         }
         let many: BTreeMap<String, String> = (0..201).map(|n| (n.to_string(), String::new())).collect();
         assert!(serde_json::from_str::<Labels>(&serde_json::to_string(&many).unwrap()).is_err());
-    }
-
-    #[test]
-    fn a_list_is_bounded_and_null_is_empty() {
-        let parse = |json: &str| bounded_list::<_, u8>(&mut serde_json::Deserializer::from_str(json));
-        assert_eq!(parse("null").unwrap(), [0_u8; 0]);
-        assert_eq!(parse("[1,2]").unwrap(), [1, 2]);
-        assert!(parse(&format!("[{}1]", "1,".repeat(10_000))).is_err());
     }
 }

@@ -10,7 +10,7 @@ mod first_items;
 pub(crate) mod samples;
 mod wasi_http;
 
-pub(crate) use bounded::{Labels, bounded_list, bounded_map};
+pub(crate) use bounded::{Labels, MAX_ITEMS, bounded_map};
 pub(crate) use first_items::FirstItems;
 pub use wasi_http::WasiHttp;
 

@@ -4,6 +4,7 @@ package main
 import (
 	"errors"
 	"log/slog"
+	"os"
 	"time"
 
 	"mcp-host.example/provider"
@@ -30,6 +31,9 @@ func (failing failing) Read(path string) ([]provider.Contents, error) {
 		return nil, nil
 	case "internal":
 		return nil, errors.New("the index is corrupt")
+	case "not-granted":
+		_, err := os.ReadFile("/data/index.json")
+		return nil, err
 	case "denied":
 		return nil, provider.Denied("not for you")
 	case "busy":

@@ -47,7 +47,7 @@ def build(source: Path, output: Path, world: str = "provider", paths: tuple[Path
         command = [sys.executable, "-c", _TOOL, "--quiet", "-d", str(package / "wit"), "-w", world]
         command += ["--full-names", "componentize", "mcp_host_entry", "-o", str(made)]
         command += [argument for path in search for argument in ("-p", path)]
-        run = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "RUST_BACKTRACE": "0"})
+        run = subprocess.run(command, capture_output=True, text=True, env=_environment())
         if run.returncode != 0:
             raise BuildError(_explain(source, run.stdout + run.stderr))
         output.parent.mkdir(parents=True, exist_ok=True)
@@ -55,6 +55,18 @@ def build(source: Path, output: Path, world: str = "provider", paths: tuple[Path
         aside = output.with_name(f"{output.name}.{os.getpid()}.new")
         aside.write_bytes(made.read_bytes() + (b"" if needs is None else needs_section(needs)))
         aside.replace(output)
+
+
+def _environment() -> dict[str, str]:
+    """Returns the variables of componentize-py.
+
+    It takes other packages from the virtual environment that `VIRTUAL_ENV` names, and otherwise from the `python3` in the
+    path, which need not be the one that runs this.
+    """
+    variables = {**os.environ, "RUST_BACKTRACE": "0"}
+    if sys.prefix != sys.base_prefix:
+        variables["VIRTUAL_ENV"] = sys.prefix
+    return variables
 
 
 def declared_needs(source: Path) -> bytes | None:

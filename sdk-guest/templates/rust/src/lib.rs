@@ -146,7 +146,10 @@ impl Files {
     }
 
     fn entry(&self, name: &str) -> Result<Entry> {
-        let found = self.find(name).ok_or(Failure::NotFound)?;
+        let Some(found) = self.find(name) else {
+            // A folder that is not there is a fault of the config, which no client can help.
+            return self.names().and(Err(Failure::NotFound));
+        };
         let entry = Entry::new(path::encode_segment(name), name)
             .size(found.len())
             .subscribable();
@@ -206,6 +209,17 @@ mod tests {
             Some("one\ntwo\n")
         );
         assert_eq!(files.read("c.md"), Err(Failure::NotFound));
+
+        let missing = folder.path().join("missing");
+        let config = [("dir", missing.to_str().unwrap())];
+        let not_granted = Files::open(&Config::from_pairs(config)).unwrap();
+        for path in ["a.md", "first/a.md"] {
+            let failure = not_granted.read(path).unwrap_err();
+            assert!(
+                matches!(&failure, Failure::Internal(text) if text.contains("grants.dirs")),
+                "{failure}"
+            );
+        }
 
         let completed = files
             .complete(FIRST_LINES, &Argument::new("file", "a"), &[])

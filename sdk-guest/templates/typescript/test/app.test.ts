@@ -6,7 +6,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { after, test } from "node:test";
 
-import { Config, type Contents, NotFound } from "mcp-host-provider";
+import { Config, type Contents, Internal, NotFound } from "mcp-host-provider";
 
 import Files from "../src/app.ts";
 
@@ -34,6 +34,11 @@ test("files are listed and read", () => {
   assert.equal(text.text, "one\ntwo\n");
   assert.throws(() => read("c.md"), NotFound);
   assert.deepEqual(files.complete("first/{file}", "file", "a", {}).values, ["a.md"]);
+});
+
+test("a folder that is not granted is a fault of the config", () => {
+  const files = new Files(new Config({ dir: join(dir, "missing") }));
+  for (const path of ["a.md", "first/a.md"]) assert.throws(() => files.read(path), Internal);
 });
 
 test("a file that is written is reported", () => {

@@ -124,7 +124,7 @@ async fn the_python_client_walks_through_everything() {
 async fn the_rust_program_of_the_demo_walks_through_it() {
     let ClientFixture { config, .. } = &client_fixture();
     let server = HttpServer::start(config).await;
-    let mut command = Command::new(host_binary().with_file_name("smoke_client"));
+    let mut command = Command::new(host_binary().with_file_name("smoke-client"));
     command.arg(server.url()).stdin(Stdio::null()).kill_on_drop(true);
     let output = timeout(TIMEOUT, command.output()).await.expect("the walk ends").expect("the walk starts");
     let text = String::from_utf8_lossy(&output.stdout);

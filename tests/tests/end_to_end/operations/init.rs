@@ -79,6 +79,24 @@ async fn the_config_itself_is_not_served_and_moves_with_its_directory() {
 }
 
 #[tokio::test]
+async fn the_config_is_not_served_as_a_file_of_a_commit() {
+    let repo = GitRepo::with_files([("a.rs", "fn main() {}\n")]);
+    assert_eq!(init(repo.path()).await.0, 0);
+    let written = std::fs::read_to_string(repo.path().join("mcp-host.toml")).unwrap();
+    let (_, rest) = written.split_once("mount = \"").unwrap();
+    let (mount, _) = rest.split_once('"').unwrap();
+    repo.commit("config");
+    let (code, _, err) = run_in(repo.path(), &["check", "--strict"]).await;
+    assert_eq!(code, 0, "{err}");
+    let (_, read, err) = run_in(repo.path(), &["read", &format!("{mount}blob/HEAD/a.rs")]).await;
+    assert_eq!(read, "fn main() {}\n", "{err}");
+    for path in ["blob/HEAD/mcp-host.toml", "blame/HEAD/mcp-host.toml", "blame/HEAD/mcp-host.toml?lines=1-2"] {
+        let (code, read, err) = run_in(repo.path(), &["read", &format!("{mount}{path}")]).await;
+        assert_eq!((code, read.as_str()), (1, ""), "{path}: {err}");
+    }
+}
+
+#[tokio::test]
 async fn a_config_is_never_overwritten() {
     let folder = Folder::with_files([("a.md", "# A\n"), ("mcp-host.toml", "mine")]);
     folder.symlink("link.toml", "nowhere");

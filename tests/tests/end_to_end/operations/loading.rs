@@ -201,9 +201,8 @@ async fn what_is_loaded_is_served_while_the_rest_compiles() {
     let config = config.plugin(Plugin::faulty("a", folder.path())).write();
     let mut wire = RawStdio::start_before_plugins_load(&config, REVISION).await;
     assert_eq!(wire.read("faulty://a/f").await.unwrap(), "text");
-    let refused = wire.read("z:///f").await.unwrap_err();
-    assert_eq!(refused["data"], json!({ "kind": "unavailable", "plugin": "z", "retryAfterMs": 1000 }));
-    assert!(refused["message"].as_str().unwrap().contains("still being loaded"), "{refused}");
+    let waiting = wire.send_request("resources/read", json!({ "uri": "z:///f" })).await;
+    assert_eq!(wire.read("faulty://a/f").await.unwrap(), "text", "others do not wait");
     let listed = wire.request("resources/list", json!({})).await;
     assert_eq!(listed.result()["resources"][0]["uri"], "faulty://a/f");
     let missing = listed.result()["_meta"]["mcp-host/missing"].as_array().unwrap();
@@ -211,8 +210,12 @@ async fn what_is_loaded_is_served_while_the_rest_compiles() {
     assert_eq!(missing, ["x", "y", "z"]);
     let processors = std::thread::available_parallelism().unwrap().get();
     wait_until("compilers run", || wire.child_count() == processors.min(3)).await;
-    // The shutdown waits for none of it.
+    assert_eq!(wire.buffered_responses(), Vec::<&Value>::new());
+    let _compilers = wire.kill_children_on_drop();
+    // The shutdown waits for none of it, and neither does a request.
     wire.signal(Signal::TERM);
+    let refused = wire.response_to(waiting).await.message["error"].take();
+    assert_eq!(refused["data"], json!({ "kind": "unavailable", "plugin": "z" }));
     wire.wait_clean_exit().await;
 }
 
@@ -229,6 +232,7 @@ async fn what_never_compiles_keeps_a_change_of_other_plugins_back_only_if_it_is_
     wire.log_line("generation=2").await;
     assert_eq!(wire.read("faulty://a/f").await.unwrap(), "new text");
     wait_until("the compiler goes on", || wire.child_count() == 1).await;
+    let _compiler = wire.kill_children_on_drop();
     wire.signal(Signal::TERM);
     wire.wait_clean_exit().await;
 }
@@ -316,7 +320,8 @@ async fn a_reload_whose_plugin_cannot_describe_itself_is_tried_again_by_itself()
 #[tokio::test]
 async fn a_server_can_be_ended_while_everything_compiles() {
     let folder = Folder::with_files::<&str, &str>([]);
-    let config = config_with_compile_limit("deadline", "1h").plugin(never_compiles(&folder, "z")).write();
+    // The compiler goes on without the server.
+    let config = config_with_compile_limit("deadline", "5s").plugin(never_compiles(&folder, "z")).write();
     let mut command = host_command();
     command.args(["serve", "--http", "127.0.0.1:0", "--config"]).arg(config.path());
     let mut server = command.stdin(Pipe::null()).stdout(Pipe::null()).stderr(Pipe::null()).spawn().unwrap();

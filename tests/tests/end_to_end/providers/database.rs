@@ -1,5 +1,6 @@
 //! The provider `database`, on PostgreSQL and SQLite, and the grant that it needs.
 
+mod example;
 mod faults;
 mod listen;
 mod postgresql;

@@ -3,6 +3,7 @@
 mod changes;
 mod credentials;
 mod failures;
+mod memory;
 mod scope;
 
 use std::collections::BTreeSet;

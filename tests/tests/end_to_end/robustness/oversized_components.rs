@@ -3,12 +3,8 @@
 
 use std::fs::File;
 use std::path::Path;
-use std::process::Stdio as Pipe;
 
-use mcp_host_tests::{ConfigFile, Folder, Plugin, StdioServer, TIMEOUT, fixture, host_command, run, run_on_terminal};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::process::{Pid, PidfdFlags, Signal, kill_process, pidfd_open};
-use tokio::io::{AsyncBufReadExt, BufReader};
+use mcp_host_tests::{ConfigFile, Folder, Plugin, StdioServer, fixture, run, run_on_terminal};
 
 use crate::support::wasm_fixtures;
 
@@ -60,41 +56,6 @@ async fn a_compiler_has_so_much_cpu_time_and_no_more() {
 async fn a_compiler_has_so_much_memory_and_no_more() {
     let log = load_log(&memory_hungry(), &[("memory", "512MiB"), ("deadline", "1m")]).await;
     assert!(log.contains("the compiler exceeded 512.0 MiB of memory (`server.compile.memory`)"), "{log}");
-}
-
-#[tokio::test]
-async fn a_compiler_ends_with_the_host_that_started_it() {
-    let folder = Folder::with_files([("slow.wasm", slow_to_compile())]);
-    let mut command = host_command();
-    command.arg("inspect").arg(folder.path().join("slow.wasm")).stdin(Pipe::null()).stderr(Pipe::piped());
-    // A compiler that is killed leaves an unfinished file.
-    command.env("XDG_CACHE_HOME", folder.path());
-    let mut host = command.spawn().unwrap();
-    let mut log = BufReader::new(host.stderr.take().unwrap()).lines();
-    while !log.next_line().await.unwrap().expect("it compiles").contains("compiling a component") {}
-    let id = host.id().unwrap();
-    let compiler = tokio::task::spawn_blocking(move || wait_for_child(id)).await.unwrap();
-    let ended = pidfd_open(compiler, PidfdFlags::empty()).unwrap();
-    kill_process(Pid::from_raw(id.cast_signed()).unwrap(), Signal::KILL).unwrap();
-    host.wait().await.unwrap();
-    let patience = Timespec { tv_sec: TIMEOUT.as_secs().cast_signed(), tv_nsec: 0 };
-    let events = tokio::task::spawn_blocking(move || poll(&mut [PollFd::new(&ended, PollFlags::IN)], Some(&patience)));
-    assert_eq!(events.await.unwrap(), Ok(1), "the compiler outlived its host");
-}
-
-/// Waits for the one child of a process.
-fn wait_for_child(parent: u32) -> Pid {
-    let started = std::time::Instant::now();
-    while started.elapsed() < TIMEOUT {
-        for thread in std::fs::read_dir(format!("/proc/{parent}/task")).unwrap().flatten() {
-            let children = std::fs::read_to_string(thread.path().join("children")).unwrap_or_default();
-            if let Some(child) = children.split_whitespace().next() {
-                return Pid::from_raw(child.parse().unwrap()).unwrap();
-            }
-        }
-        std::thread::yield_now();
-    }
-    panic!("no compiler was started");
 }
 
 #[tokio::test]

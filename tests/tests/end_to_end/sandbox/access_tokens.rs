@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use mcp_host_tests::{
-    CertificateAuthority, ConfigFile, Folder, MockOrigin, Plugin, Reply, StdioServer, TokenServer, WrittenConfig,
-    fixture, run,
+    CertificateAuthority, ConfigFile, Folder, MockOrigin, Output, Plugin, Reply, StdioServer, TokenServer,
+    WrittenConfig, fixture, run, wait_until,
 };
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -20,11 +20,19 @@ fn config_with_limits<const N: usize>(
     oauth: Table,
     limits: [(&str, toml::Value); N],
 ) -> WrittenConfig {
+    ConfigFile::new().plugin(plugin(api, oauth, limits)).write()
+}
+
+fn plugin<const N: usize>(api: &MockOrigin, oauth: Table, limits: [(&str, toml::Value); N]) -> Plugin {
     let limits: Table = limits.into_iter().map(|(key, value)| (key.to_owned(), value)).collect();
     let grant: Table =
         [("origin".to_owned(), api.origin().into()), ("oauth".to_owned(), oauth.into())].into_iter().collect();
     let plugin = Plugin::new("web", &fixture("fetch"), "fetch://web/").limit("deadline", "60s").limit("http", limits);
-    ConfigFile::new().plugin(plugin.http(grant.into())).write()
+    plugin.http(grant.into())
+}
+
+async fn check(config: &WrittenConfig) -> Output {
+    run(["check".as_ref(), "--config".as_ref(), config.path().as_os_str()]).await
 }
 
 async fn fetch(server: &StdioServer, what: &str, url: &str, more: &str) -> Value {
@@ -66,13 +74,38 @@ async fn each_kind_of_credentials_gets_tokens_and_the_guest_sees_none_of_it() {
         let ended = server.end().await;
         assert_eq!(answers[0]["body"], "welcome");
         assert_eq!(tokens.issued(), number + 1, "the second request takes the cached token");
-        let checked = run(["check".as_ref(), "--config".as_ref(), config.path().as_os_str()]).await.success();
-        assert_no_secret(&format!("{answers:?} {} {} {}", ended.log, checked.text(), checked.stderr));
+        assert_no_secret(&format!("{answers:?} {}", ended.log));
     }
     let sent: Vec<_> = [0, 0, 1, 1, 2, 2].map(|number| Some(format!("Bearer ya29.token-{number}"))).into();
     assert_eq!(authorizations(&api), sent);
     assert_eq!(api.requests()[0].header("x-trace"), Some("1"));
     assert_eq!(tokens.claims()["sub"], "user@example.com");
+}
+
+#[tokio::test]
+async fn check_requests_a_token_of_each_source_and_says_why_there_is_none() {
+    let (tokens, api) = (TokenServer::start().await, MockOrigin::http().await);
+    for (number, oauth) in
+        [tokens.service_account(), tokens.refresh_token(), tokens.client_credentials()].into_iter().enumerate()
+    {
+        let checked = check(&config(&api, oauth)).await.success();
+        assert_eq!(tokens.issued(), number + 1, "{}", checked.text());
+        assert_no_secret(&format!("{} {}", checked.text(), checked.stderr));
+    }
+    for (code, advice) in [
+        ("invalid_client", "check `client-id`, `client-secret` and `client-authentication`"),
+        ("secret-hunter2", "without an error code that is known"),
+    ] {
+        tokens.refuse(code);
+        let checked = check(&config(&api, tokens.client_credentials())).await;
+        assert_eq!(checked.code(), 1, "{}", checked.text());
+        let text = checked.text().split_whitespace().collect::<Vec<_>>().join(" ");
+        let (origin, server) = (api.origin(), tokens.origin().origin());
+        let reason = format!("web: there is no access token for {origin} (`oauth` in `grants.http`) from {server}: ");
+        assert!(text.contains(&reason) && text.contains(advice), "{text}");
+        assert_no_secret(&format!("{text} {}", checked.stderr));
+    }
+    assert_eq!(api.requests(), [], "the listing of this provider sends no request");
 }
 
 #[tokio::test]
@@ -192,12 +225,29 @@ async fn a_token_server_that_hangs_costs_a_request_no_more_than_its_time() {
 }
 
 #[tokio::test]
+async fn a_token_server_that_hangs_delays_requests_to_its_own_origin_only() {
+    let (tokens, api, other) = (TokenServer::start().await, MockOrigin::http().await, MockOrigin::http().await);
+    tokens.origin().serve("/token", Reply::silent());
+    other.serve("/", Reply::ok("text/plain", "welcome"));
+    let plugin = plugin(&api, tokens.client_credentials(), [("concurrency", 1.into())]);
+    let config = ConfigFile::new().plugin(plugin.http(other.origin().into())).write();
+    let server = StdioServer::start(&config).await;
+    let (api_url, other_url) = (api.url("/"), other.url("/"));
+    let (waiting, meanwhile) = tokio::join!(get(&server, &api_url), async {
+        wait_until("a token is requested", || tokens.origin().request_count("/token") == 1).await;
+        get(&server, &other_url).await
+    });
+    assert_eq!((waiting, &meanwhile["body"]), (no_token(), &json!("welcome")));
+    server.end().await;
+}
+
+#[tokio::test]
 async fn a_token_server_that_hangs_is_not_taken_for_the_origin() {
     let (tokens, api) = (TokenServer::start().await, MockOrigin::http().await);
     tokens.origin().serve("/token", Reply::silent());
     let server = StdioServer::start(&config(&api, tokens.client_credentials())).await;
     assert_eq!(get(&server, &api.url("/")).await, no_token());
-    server.log_line("the token server did not answer within 5 s").await;
+    server.log_line("the token server did not answer within 4 s").await;
     server.end().await;
     assert_eq!(api.requests().len(), 0);
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use mcp_host_tests::{
-    ConfigFile, EmbeddingEndpoint, Folder, Plugin, RawStdio, Reply, Revision, TIMEOUT, WrittenConfig,
+    ConfigFile, EmbeddingEndpoint, Folder, Plugin, RawStdio, Reply, Revision, TIMEOUT, WrittenConfig, run,
 };
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -59,6 +59,37 @@ async fn a_text_is_found_by_other_words_than_its_own() {
         (&TEXTS[0].1.into(), &"near to the question".into())
     );
     wire.end().await;
+}
+
+#[tokio::test]
+async fn the_status_tells_how_many_passages_have_vectors() {
+    let (endpoint, folder) = (EmbeddingEndpoint::start().await, Folder::with_files(TEXTS));
+    let paragraph = "The sea is blue. ".repeat(120);
+    folder.write("d.md", format!("{paragraph}\n\n{paragraph}\n\n{paragraph}\n"));
+    let config = embedded(&folder, &endpoint).write();
+    let path = config.path();
+    let status = async |arguments: &[&str]| {
+        run([&["index", "status"], arguments, &["--config", path.to_str().unwrap()]].concat()).await.success()
+    };
+    let wire = start(&config).await;
+    let expected = json!({ "documents": 4, "passages": 6, "totalPassages": 6 });
+    let began = Instant::now();
+    loop {
+        let found = status(&["--json"]).await.json()["plugins"][0]["embeddings"].clone();
+        if found == expected {
+            break;
+        }
+        assert!(began.elapsed() < TIMEOUT, "{found}");
+        sleep(Duration::from_millis(50)).await;
+    }
+    let text = status(&[]).await.text();
+    assert!(text.contains("6 of 6 (100 %)"), "{text}");
+    wire.end().await;
+    let mut other = endpoint.settings();
+    other.insert("model".to_owned(), "another".into());
+    config.replace(ConfigFile::new().plugin(Plugin::files("f", folder.path()).embedded()).search("embeddings", other));
+    let text = status(&[]).await.text();
+    assert!(text.contains("0 of 6 (0 %)"), "no vector is of another model: {text}");
 }
 
 #[tokio::test]

@@ -1,5 +1,5 @@
-//! Changes are detected whatever the operating system notifies: at the limits of inotify, and when a watched directory
-//! is replaced.
+//! Changes are detected whatever the operating system notifies: at the limits of inotify, when a watched directory is
+//! replaced, and when a link that leads to it is retargeted.
 
 use std::fs;
 
@@ -79,5 +79,25 @@ async fn a_directory_that_is_replaced_by_another_is_watched_as_it_is_then() {
     folder.write("old/a", "of no interest any more");
     folder.write("data/a", "edited");
     wait_until_updated(&mut wire).await;
+    wire.end().await;
+}
+
+#[tokio::test]
+async fn a_link_on_the_path_of_a_grant_that_is_retargeted_is_noticed_at_once_and_followed() {
+    // As a config map has it: an update renames a new link to `..data`.
+    let folder = Folder::with_files([("..1/data/a", "a"), ("..2/data/a", "another"), ("..3/data/a", "a third")]);
+    folder.symlink("..data", "..1");
+    let data = folder.path().join("..data/data");
+    // The interval finds nothing in the time of a test: only events do.
+    let config = ConfigFile::new().plugin(Plugin::faulty("m", &data).set("watch-interval", "1h")).write();
+    let mut wire = RawStdio::start_at(&config.path(), &["--no-reload"], REVISION).await;
+    wire.request("resources/subscribe", json!({ "uri": URI })).await.result();
+    for version in ["..2", "..3"] {
+        folder.symlink("..tmp", version);
+        fs::rename(folder.path().join("..tmp"), folder.path().join("..data")).unwrap();
+        wait_until_updated(&mut wire).await;
+        folder.write(format!("{version}/data/a"), "edited where it leads now");
+        wait_until_updated(&mut wire).await;
+    }
     wire.end().await;
 }

@@ -1,5 +1,6 @@
 //! Answers of a token endpoint (RFC 6749, sections 5.1 and 5.2).
 
+use std::fmt;
 use std::time::Duration;
 
 use hyper::StatusCode;
@@ -16,22 +17,49 @@ const DEFAULT_LIFETIME: Duration = Duration::from_secs(600);
 /// The longest time for which a token is cached.
 const MAX_LIFETIME: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The error codes that the log names: those of RFC 6749 and its extensions, and those of Google. Any other text of a server is
+/// An error code of a token server, and what an admin can do about it.
+#[derive(Debug, PartialEq, Eq)]
+pub(in crate::sandbox::http) struct ErrorCode {
+    name: &'static str,
+    advice: &'static str,
+}
+
+impl fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.name, self.advice)
+    }
+}
+
+const fn code(name: &'static str, advice: &'static str) -> ErrorCode {
+    ErrorCode { name, advice }
+}
+
+/// The error codes that are told: those of RFC 6749 and its extensions, and those of Google. Any other text of a server is
 /// not repeated, since it could be a part of what was sent to it.
-const ERROR_CODES: [&str; 13] = [
-    "access_denied",
-    "admin_policy_enforced",
-    "invalid_client",
-    "invalid_grant",
-    "invalid_request",
-    "invalid_scope",
-    "invalid_target",
-    "org_internal",
-    "rate_limit_exceeded",
-    "slow_down",
-    "temporarily_unavailable",
-    "unauthorized_client",
-    "unsupported_grant_type",
+static ERROR_CODES: [ErrorCode; 13] = [
+    code("access_denied", "ask the administrator of the authorization server for access"),
+    code("admin_policy_enforced", "the administrator of the Google Workspace has to allow the client and its `scopes`"),
+    code(
+        "invalid_client",
+        "check `client-id`, `client-secret` and `client-authentication`, or the key of the service account",
+    ),
+    code(
+        "invalid_grant",
+        "the refresh token or the key of the service account was revoked, has expired or was used before, `subject` is not \
+         known, or the clock of this machine is wrong; replace the credential, or set the clock",
+    ),
+    code("invalid_request", "check `token-uri`, `client-authentication` and `scopes`"),
+    code("invalid_scope", "check `scopes`"),
+    code("invalid_target", "check `token-uri` and `scopes`"),
+    code("org_internal", "the client is restricted to its own organization; use a credential of that organization"),
+    code("rate_limit_exceeded", "try again later"),
+    code("slow_down", "try again later"),
+    code("temporarily_unavailable", "try again later"),
+    code(
+        "unauthorized_client",
+        "the client may not use this kind of credential; for `subject`, delegate `scopes` to the service account",
+    ),
+    code("unsupported_grant_type", "check `token-uri`: the server has no support for this kind of credential"),
 ];
 
 /// An access token, as a token server issued it.
@@ -61,7 +89,7 @@ struct Refused {
 pub(super) fn parse(status: StatusCode, retry_after: Option<Duration>, body: &[u8]) -> Result<TokenAnswer, TokenError> {
     if !status.is_success() {
         let error = serde_json::from_slice(body).ok().and_then(|Refused { error }| error);
-        let code = error.and_then(|error| ERROR_CODES.into_iter().find(|code| *code == error));
+        let code = error.and_then(|error| ERROR_CODES.iter().find(|code| code.name == error));
         return Err(TokenError::Refused { status, code, retry_after });
     }
     let invalid = TokenError::InvalidAnswer;
@@ -181,12 +209,15 @@ mod tests {
     fn a_refusal_is_told_by_its_code_and_never_in_the_words_of_the_server() {
         let refusal = |body: &str| parse(StatusCode::BAD_REQUEST, None, body.as_bytes()).unwrap_err().to_string();
         assert_eq!(
-            refusal(r#"{ "error": "invalid_grant", "error_description": "hunter2" }"#),
-            "the token server answered 400 Bad Request, invalid_grant"
+            refusal(r#"{ "error": "invalid_scope", "error_description": "hunter2" }"#),
+            "the token server answered 400 Bad Request, invalid_scope: check `scopes`"
         );
         for body in [r#"{ "error": "hunter2" }"#, r#"{ "error": { "code": "hunter2" } }"#, "hunter2", ""] {
             let text = refusal(body);
-            assert_eq!(text, "the token server answered 400 Bad Request, without an error code that is known");
+            assert_eq!(
+                text,
+                "the token server answered 400 Bad Request, without an error code that is known: check `token-uri`"
+            );
         }
     }
 }

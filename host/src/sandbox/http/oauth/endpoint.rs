@@ -28,9 +28,10 @@ use crate::sandbox::http::connect::{AddressPolicy, IoStream, Network, connect};
 use crate::sandbox::http::error::ExchangeError;
 use crate::sandbox::http::tls::{TlsClient, TlsRoots};
 
-/// The time for an exchange: name resolution, connection, request and answer. It is shorter than the default of
-/// `limits.http.timeout`, so that a request that waits for a token of a server that hangs fails for that reason.
-pub(super) const TIMEOUT: Duration = Duration::from_secs(5);
+/// The time for an exchange: name resolution, connection, request and answer. It is shorter than the defaults of
+/// `limits.http.timeout` and `limits.deadline`, so that a request that waits for a token of a server that hangs fails for that
+/// reason, and not its provider.
+pub(super) const TIMEOUT: Duration = Duration::from_secs(4);
 /// The maximum size of the headers of an answer, in bytes.
 const MAX_HEADERS_SIZE: usize = 16 << 10;
 /// The maximum size of an answer, in bytes.

@@ -161,14 +161,14 @@ async fn a_rejected_token_is_replaced_once_in_a_while() {
 #[tokio::test]
 async fn a_token_server_that_fails_is_not_asked_again_at_once() {
     let server = TokenServer::start(false, |number| match number {
-        1 => http("400 Bad Request", r#"{ "error": "invalid_grant" }"#),
+        1 => http("400 Bad Request", r#"{ "error": "invalid_scope" }"#),
         _ => issued("t", 3600),
     })
     .await;
     let tokens = server.tokens();
     for _ in 0..3 {
         let error = tokens.token().await.unwrap_err();
-        assert_eq!(error.to_string(), "the token server answered 400 Bad Request, invalid_grant");
+        assert_eq!(error.to_string(), "the token server answered 400 Bad Request, invalid_scope: check `scopes`");
     }
     assert_eq!(server.request_count(), 1);
     tokens.cache.lock().await.failure.as_mut().unwrap().retry_at = Instant::now();

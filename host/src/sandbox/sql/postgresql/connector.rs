@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use deadpool::managed::{Manager, Metrics, RecycleError, RecycleResult};
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, OnceCell};
+use tokio::sync::OnceCell;
+use tokio::task::coop::consume_budget;
 use tokio::time::timeout;
 use tokio_postgres::config::SslMode;
 use tokio_postgres::tls::{MakeTlsConnect, NoTls, TlsConnect};
@@ -17,6 +18,7 @@ use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::endpoint::Endpoint;
 use super::failure::with_cause;
+use super::listener::Notifications;
 use super::role::WRITE_ACCESS;
 use super::session::{Session, Statements};
 use super::stream::{ByteMeter, MeteredStream};
@@ -53,15 +55,15 @@ impl Connector {
         }
     }
 
-    /// Connects to the first server that answers. Notifications are counted as received by `on_notification`, if there is one.
-    async fn connect(&self, on_notification: Option<&Arc<Notify>>) -> Result<Session, QueryError> {
+    /// Connects to the first server that answers. Notifications are counted by `notifications`, if that is given.
+    async fn connect(&self, notifications: Option<&Arc<Notifications>>) -> Result<Session, QueryError> {
         let mut config =
             client_config(self.url.expose()).map_err(|error| QueryError::Unreachable(error.to_string()))?;
         config.application_name(APPLICATION_NAME);
         let limit = config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT).min(CONNECT_TIMEOUT);
         let mut reasons = String::new();
         for endpoint in Endpoint::all(&config) {
-            let reason = match timeout(limit, self.connect_to(endpoint, &config, on_notification)).await {
+            let reason = match timeout(limit, self.connect_to(endpoint, &config, notifications)).await {
                 Ok(Ok(session)) => return Ok(session),
                 Ok(Err(QueryError::Unreachable(reason))) => reason,
                 Ok(Err(error)) => return Err(error),
@@ -77,18 +79,18 @@ impl Connector {
         &self,
         endpoint: Endpoint,
         config: &Config,
-        on_notification: Option<&Arc<Notify>>,
+        notifications: Option<&Arc<Notifications>>,
     ) -> Result<Session, QueryError> {
         let mut config = config.clone();
         let Some(name) = endpoint.tls_name.clone() else {
             config.ssl_mode(SslMode::Disable);
-            return self.handshake(endpoint, NoTls, &config, on_notification).await;
+            return self.handshake(endpoint, NoTls, &config, notifications).await;
         };
         config.ssl_mode(SslMode::Require);
         let mut tls = self.tls.get_or_try_init(|| self.tls_connector()).await?.clone();
         let tls = MakeTlsConnect::<MeteredStream>::make_tls_connect(&mut tls, &name);
         let tls = tls.map_err(|error| QueryError::Unreachable(error.to_string()))?;
-        self.handshake(endpoint, tls, &config, on_notification).await
+        self.handshake(endpoint, tls, &config, notifications).await
     }
 
     async fn handshake<T>(
@@ -96,7 +98,7 @@ impl Connector {
         endpoint: Endpoint,
         tls: T,
         config: &Config,
-        on_notification: Option<&Arc<Notify>>,
+        notifications: Option<&Arc<Notifications>>,
     ) -> Result<Session, QueryError>
     where
         T: TlsConnect<MeteredStream, Stream: Send + 'static>,
@@ -112,16 +114,20 @@ impl Connector {
         })?;
         let server_version = connection.parameter("server_version").unwrap_or_default().to_owned();
         let runtime = Handle::current();
-        let on_notification = on_notification.map(|received| (received.clone(), meter.clone()));
+        let notifications = notifications.map(|notifications| (notifications.clone(), meter.clone()));
         let task = runtime.spawn(async move {
             // Notices are dropped: their texts, as many as a statement causes, are the server's and may have values of tables. So
             // are the texts of notifications. An error is that of the request under way.
             while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
-                if let (AsyncMessage::Notification(_), Some((received, meter))) = (message, &on_notification) {
-                    received.notify_one();
+                if let (AsyncMessage::Notification(_), Some((notifications, meter))) = (message, &notifications) {
+                    if !notifications.record() {
+                        break;
+                    }
                     // It is no part of an answer, and nothing of it is kept.
                     meter.settle();
                 }
+                // Many messages may have arrived at once.
+                consume_budget().await;
             }
         });
         Ok(Session {
@@ -137,8 +143,8 @@ impl Connector {
     }
 
     /// Connects for notifications, as the role that queries have.
-    pub(super) async fn connect_to_listen(&self, received: &Arc<Notify>) -> Result<Session, QueryError> {
-        let session = self.connect(Some(received)).await?;
+    pub(super) async fn connect_to_listen(&self, notifications: &Arc<Notifications>) -> Result<Session, QueryError> {
+        let session = self.connect(Some(notifications)).await?;
         self.check_role(&session).await?;
         Ok(session)
     }

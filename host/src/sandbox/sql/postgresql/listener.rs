@@ -5,14 +5,19 @@
 //! A server that is gone without a word is found by a query every [`HEARTBEAT`].
 //!
 //! Notifications are only counted: their texts are dropped, and however many there are, one that was not yet acted upon stands for
-//! all.
+//! all. They are read as fast as they arrive, because a listener that does not read fills the queue that all databases of the
+//! server share, until `NOTIFY` fails. So what bounds the work is their rate: a connection on which more than
+//! [`MAX_NOTIFICATIONS_PER_SECOND`] arrive is closed, and made anew with the same backoff.
 
+use std::num::NonZeroU32;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use deadpool::managed::Pool;
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use tokio::sync::Notify;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::connector::Connector;
 use super::failure::with_cause;
@@ -27,6 +32,38 @@ const HEARTBEAT: Duration = Duration::from_secs(60);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The maximum backoff after a failure.
 const MAX_BACKOFF: Duration = Duration::from_secs(60);
+
+/// The maximum rate of notifications, and of a burst of them.
+const MAX_NOTIFICATIONS_PER_SECOND: u32 = 10_000;
+
+/// The notifications of one connection.
+pub(super) struct Notifications {
+    received: Arc<Notify>,
+    rate: DefaultDirectRateLimiter,
+    is_flooded: AtomicBool,
+}
+
+impl Notifications {
+    fn new(received: Arc<Notify>) -> Self {
+        let most = NonZeroU32::new(MAX_NOTIFICATIONS_PER_SECOND).unwrap_or(NonZeroU32::MIN);
+        let rate = RateLimiter::direct(Quota::per_second(most));
+        Self { received, rate, is_flooded: AtomicBool::new(false) }
+    }
+
+    /// Counts a notification. Returns whether the connection may be kept: it is within the rate.
+    pub(super) fn record(&self) -> bool {
+        self.received.notify_one();
+        let is_within = self.rate.check().is_ok();
+        if !is_within {
+            self.is_flooded.store(true, Ordering::Relaxed);
+        }
+        is_within
+    }
+
+    fn is_flooded(&self) -> bool {
+        self.is_flooded.load(Ordering::Relaxed)
+    }
+}
 
 /// Listens to the channel of one grant.
 pub(in crate::sandbox::sql) struct Listener {
@@ -46,12 +83,18 @@ impl Listener {
     pub(in crate::sandbox::sql) async fn run(self, received: Arc<Notify>, on_failure: impl Fn(QueryError)) {
         let mut backoff = Backoff::up_to(MAX_BACKOFF);
         loop {
-            match self.listen(&received).await {
+            let notifications = Arc::new(Notifications::new(received.clone()));
+            match self.listen(&notifications).await {
                 Ok(mut session) => {
-                    backoff = Backoff::up_to(MAX_BACKOFF);
                     received.notify_one();
-                    on_failure(until_lost(&mut session).await);
+                    let began = Instant::now();
+                    let error = until_lost(&mut session).await;
                     session.close();
+                    // A flood that goes on after each connection is left alone for longer and longer.
+                    if !notifications.is_flooded() || began.elapsed() > MAX_BACKOFF {
+                        backoff = Backoff::up_to(MAX_BACKOFF);
+                    }
+                    on_failure(if notifications.is_flooded() { flood() } else { error });
                 }
                 Err(error) => on_failure(error),
             }
@@ -59,11 +102,19 @@ impl Listener {
         }
     }
 
-    async fn listen(&self, received: &Arc<Notify>) -> Result<Session, QueryError> {
-        let session = self.pool.manager().connect_to_listen(received).await?;
+    async fn listen(&self, notifications: &Arc<Notifications>) -> Result<Session, QueryError> {
+        let session = self.pool.manager().connect_to_listen(notifications).await?;
         execute(&session, &self.statement).await?;
         Ok(session)
     }
+}
+
+/// The reason why a connection was closed on which too many notifications arrived.
+fn flood() -> QueryError {
+    QueryError::Failed(format!(
+        "more than {MAX_NOTIFICATIONS_PER_SECOND} notifications a second arrive on the channel of `listen`; notify less often, \
+         or leave `listen` out and set `watch-interval`"
+    ))
 }
 
 /// Waits until the connection is lost, and returns the reason.

@@ -20,6 +20,11 @@ fn listening(shop: &Postgresql) -> mcp_host_tests::WrittenConfig {
     config(plugin.sql("shop", shop.url("reader"), [("listen", "Shop \"changed\"".into())]))
 }
 
+/// A transaction with that many notifications.
+fn notify(count: u32) -> String {
+    format!("DO $$ BEGIN FOR n IN 1..{count} LOOP PERFORM pg_notify('Shop \"changed\"', n::text); END LOOP; END $$")
+}
+
 /// The number of connections that listen.
 fn listeners(shop: &Postgresql) -> usize {
     let count = "SELECT count(*) FROM pg_stat_activity WHERE usename = 'reader' AND query LIKE 'LISTEN %'";
@@ -55,8 +60,8 @@ async fn a_subscriber_is_told_at_once_what_was_notified() {
         shop.sql(&format!("UPDATE customers SET name = '{name}' WHERE id = 3"));
         assert_updated(&mut wire).await;
     }
-    // A flood, of which all but one notification count as nothing.
-    shop.sql("DO $$ BEGIN FOR n IN 1..20000 LOOP PERFORM pg_notify('Shop \"changed\"', n::text); END LOOP; END $$");
+    // A burst, of which all but one notification count as nothing.
+    shop.sql(&notify(5000));
     shop.sql("UPDATE customers SET name = 'Ada' WHERE id = 3");
     assert_updated(&mut wire).await;
     wire.end().await;
@@ -74,6 +79,21 @@ async fn whoever_notifies_without_end_causes_reads_for_a_fifth_of_the_time() {
     tokio::task::spawn_blocking(move || notifying.load(&SAMPLE.repeat(200))).await.unwrap();
     let samples = shop.sql("SELECT avg(reads::int) > 0.01, avg(reads::int) < 0.3, avg(reads::int) FROM samples");
     assert!(samples.starts_with("t|t|"), "{samples}");
+    wire.end().await;
+}
+
+#[tokio::test]
+async fn a_flood_of_notifications_closes_the_connection_and_nothing_is_missed() {
+    let shop = Postgresql::start(&format!("{SHOP}{TRIGGER}"));
+    let mut wire = RawStdio::start(&listening(&shop), Revision::V_2025_11_25).await;
+    wire.subscribe(ROWS).await;
+    wait_until("the host listens", || listeners(&shop) == 1).await;
+    shop.sql(&notify(50_000));
+    wire.log_line("more than 10000 notifications a second").await;
+    // Whether or not the host listens again by now.
+    shop.sql("UPDATE customers SET name = 'Barbara' WHERE id = 3");
+    assert_updated(&mut wire).await;
+    wait_until("the host listens again", || listeners(&shop) == 1).await;
     wire.end().await;
 }
 

@@ -46,6 +46,24 @@ async fn the_dictionary_has_columns_comments_keys_indexes_and_enums() {
 }
 
 #[tokio::test]
+async fn a_materialized_view_is_described_and_read_like_a_table() {
+    let shop = shop();
+    shop.sql(
+        "CREATE MATERIALIZED VIEW totals AS SELECT customer, count(*) AS orders FROM orders GROUP BY customer; \
+         CREATE UNIQUE INDEX totals_by_customer ON totals (customer); COMMENT ON MATERIALIZED VIEW totals IS 'Nightly.'; \
+         GRANT SELECT ON totals TO reader",
+    );
+    let config = config(Plugin::database("shop", shop.url("reader")));
+    let server = StdioServer::start(&config).await;
+    let totals = json(server.client(), "db://shop/public/totals/schema").await;
+    assert_eq!((&totals["kind"], &totals["comment"]), (&json!("materialized view"), &json!("Nightly.")));
+    assert!(totals["indexes"].to_string().contains("totals_by_customer"), "{totals}");
+    let (rows, pages) = all_rows(server.client(), "db://shop/public/totals/rows?limit=2").await;
+    assert_eq!((rows.len(), pages), (3, 2), "{rows:?}");
+    server.end().await;
+}
+
+#[tokio::test]
 async fn pages_have_every_row_once_in_every_order() {
     let shop = shop();
     let config = config(Plugin::database("shop", shop.url("reader")));

@@ -19,28 +19,36 @@ type Hooks struct {
 }
 
 // Set is called once, by an init function.
-func Set(set Hooks) { hooks = set }
+func Set(set Hooks) { hooks = &set }
 
-var hooks Hooks
+var hooks *Hooks
 
-func Describe() ProviderInfo { return hooks.Describe() }
+// exported returns the functions. It panics if there are none, which would be a nil pointer without any hint otherwise.
+func exported() *Hooks {
+	if hooks == nil {
+		panic("no provider is exported: call provider.Export in an init function; the main function of a component is never called")
+	}
+	return hooks
+}
+
+func Describe() ProviderInfo { return exported().Describe() }
 
 func ListEntries(parent, cursor wit_types.Option[string], limit uint32) wit_types.Result[Page, Failure] {
-	return hooks.ListEntries(parent, cursor, limit)
+	return exported().ListEntries(parent, cursor, limit)
 }
 
 func ListTemplates(cursor wit_types.Option[string]) wit_types.Result[TemplatePage, Failure] {
-	return hooks.ListTemplates(cursor)
+	return exported().ListTemplates(cursor)
 }
 
-func Read(path string) wit_types.Result[[]Contents, Failure] { return hooks.Read(path) }
+func Read(path string) wit_types.Result[[]Contents, Failure] { return exported().Read(path) }
 
-func Stat(path string) wit_types.Result[Entry, Failure] { return hooks.Stat(path) }
+func Stat(path string) wit_types.Result[Entry, Failure] { return exported().Stat(path) }
 
 func Complete(template string, argument Argument, known []Argument) wit_types.Result[Completion, Failure] {
-	return hooks.Complete(template, argument, known)
+	return exported().Complete(template, argument, known)
 }
 
 func Changes(watched []string, since wit_types.Option[string]) wit_types.Result[ChangeSet, Failure] {
-	return hooks.Changes(watched, since)
+	return exported().Changes(watched, since)
 }

@@ -1,109 +1,11 @@
 //! Servers whose answers never end, contradict themselves, or are loops.
 
-#![allow(
-    clippy::unwrap_used,
-    clippy::panic,
-    clippy::indexing_slicing,
-    clippy::arithmetic_side_effects,
-    clippy::string_slice,
-    reason = "a test fails by panicking"
-)]
-
-use drive_provider::{Drive, Response, Store, Transport};
-use mcp_provider::{Config, Failure, Provider, Result};
+use crate::server::{FOLDER, file, is_folder_query, provider, provider_with_store};
+use drive_provider::Drive;
+use mcp_provider::keyvalue::{MemoryStore, Store};
+use mcp_provider::{Argument, Failure, Provider, Result};
 use serde_json::{Value, json};
-use std::cell::RefCell;
-use std::collections::HashMap;
-use std::io::{Cursor, Read};
-use std::rc::Rc;
-use std::time::{Duration, Instant, SystemTime};
-
-const FOLDER: &str = "application/vnd.google-apps.folder";
-
-/// Answers a path below `/drive/v3/` with the value of a function of the path, the query, and the number of the request.
-struct Server<F> {
-    answer: F,
-    asked: Rc<RefCell<Vec<String>>>,
-}
-
-impl<F: Fn(&str, &str, usize) -> Value> Transport for Server<F> {
-    fn get(&self, url: &str, range: Option<&str>, _: Instant) -> Result<Response> {
-        let path = url.strip_prefix("http://d/drive/v3/").unwrap();
-        let (path, query) = path.split_once('?').unwrap_or((path, ""));
-        let number = self.asked.borrow().len();
-        self.asked.borrow_mut().push(url.to_owned());
-        let answer = (self.answer)(path, query, number);
-        let status = answer["status"].as_u64().and_then(|status| u16::try_from(status).ok()).unwrap_or(200);
-        let body: Box<dyn Read> = match answer["endless"].as_str() {
-            Some(text) => Box::new(Repeated(text.as_bytes().to_vec(), 0)),
-            None => Box::new(Cursor::new(answer.to_string())),
-        };
-        let content_range = range.map(|range| format!("{}/9", range.replace('=', " ")));
-        Ok(Response { status, retry_after: None, content_range, body })
-    }
-
-    fn sleep(&self, _: Duration) {}
-}
-
-/// A text again and again.
-struct Repeated(Vec<u8>, usize);
-
-impl Read for Repeated {
-    fn read(&mut self, buffer: &mut [u8]) -> std::io::Result<usize> {
-        for byte in buffer.iter_mut() {
-            *byte = self.0[self.1 % self.0.len()];
-            self.1 += 1;
-        }
-        Ok(buffer.len())
-    }
-}
-
-#[derive(Default)]
-struct Map(RefCell<HashMap<String, Vec<u8>>>);
-
-impl Store for Map {
-    fn get(&self, key: &str) -> Result<Option<Vec<u8>>> {
-        Ok(self.0.borrow().get(key).cloned())
-    }
-
-    fn set(&self, key: &str, value: &[u8]) -> Result<()> {
-        self.0.borrow_mut().insert(key.to_owned(), value.to_vec());
-        Ok(())
-    }
-
-    fn delete(&self, key: &str) -> Result<()> {
-        self.0.borrow_mut().remove(key);
-        Ok(())
-    }
-
-    fn clear(&self) -> Result<()> {
-        self.0.borrow_mut().clear();
-        Ok(())
-    }
-}
-
-fn now() -> SystemTime {
-    SystemTime::UNIX_EPOCH + Duration::from_secs(1_700_000_000)
-}
-
-type Asked = Rc<RefCell<Vec<String>>>;
-
-/// A provider of the folder `F` of a server, and the URLs that it asks for.
-fn provider(answer: impl Fn(&str, &str, usize) -> Value + 'static, more: &[(&str, &str)]) -> (Drive, Asked) {
-    let asked = Asked::default();
-    let server = Server { answer, asked: Rc::clone(&asked) };
-    let pairs = [("url", "http://d"), ("folders", r#"["F"]"#)].into_iter().chain(more.iter().copied());
-    let drive = Drive::with(&Config::from_pairs(pairs), Box::new(server), Box::new(Map::default()), now).unwrap();
-    (drive, asked)
-}
-
-fn file(id: &str, kind: &str, parent: &str) -> Value {
-    json!({ "id": id, "name": id, "mimeType": kind, "parents": [parent], "size": "9", "modifiedTime": "2026-01-01T00:00:00.000Z" })
-}
-
-fn is_folder_query(query: &str) -> bool {
-    query.contains("mimeType%20%3D%20%27application%2Fvnd.google-apps.folder")
-}
+use std::time::Duration;
 
 /// All pages of the default listing.
 fn walk(drive: &Drive) -> Result<Vec<String>> {
@@ -196,6 +98,23 @@ fn files_that_were_not_asked_for_are_not_served() {
 }
 
 #[test]
+fn a_search_finds_and_completes_nothing_that_was_not_asked_for() {
+    let answer = |path: &str, query: &str, _: usize| match path {
+        "files/F" => file("F", FOLDER, "R"),
+        "files" if is_folder_query(query) => json!({ "files": [] }),
+        _ => json!({ "files": [file("a", "text/plain", "F"), file("b", "text/plain", "X")] }),
+    };
+    let (drive, _) = provider(answer, &[]);
+    let found = drive.read("search?q=plan").unwrap();
+    let json: Value = serde_json::from_str(found[1].as_text().unwrap()).unwrap();
+    let paths: Vec<_> = json["files"].as_array().unwrap().iter().map(|file| file["path"].clone()).collect();
+    assert_eq!((paths, found[0].as_text().unwrap().contains("file/b")), (vec![json!("file/a")], false));
+    let completed = |template, name| drive.complete(template, &Argument::new(name, ""), &[]).unwrap().values;
+    assert_eq!(completed("file/{id}{?bytes}", "id"), ["a"]);
+    assert_eq!(completed("search{?q}", "q"), ["a"]);
+}
+
+#[test]
 fn answers_without_end_are_refused() {
     for endless in ["{\"files\":[", "{\"files\":[{}],", "[", "\"", " ", "9"] {
         let answer = move |path: &str, _: &str, _: usize| match path {
@@ -261,9 +180,8 @@ fn changes_that_never_end_are_told_in_rounds() {
 fn a_clock_that_is_set_back_makes_nothing_fresh_for_long() {
     // What was stored in the future is fetched again.
     let stored = json!({ "at": 4_000_000_000_000_u64, "formats": {} });
-    let store = Map::default();
+    let store = MemoryStore::default();
     store.set("export-formats", stored.to_string().as_bytes()).unwrap();
-    let asked = Asked::default();
     let document = "application/vnd.google-apps.document";
     let answer = move |path: &str, query: &str, _: usize| match path {
         "files/F" => file("F", FOLDER, "R"),
@@ -272,9 +190,7 @@ fn a_clock_that_is_set_back_makes_nothing_fresh_for_long() {
         "files" if is_folder_query(query) => json!({ "files": [] }),
         _ => json!("text"),
     };
-    let server = Server { answer, asked: Rc::clone(&asked) };
-    let config = Config::from_pairs([("url", "http://d"), ("folders", r#"["F"]"#)]);
-    let drive = Drive::with(&config, Box::new(server), Box::new(store), now).unwrap();
+    let (drive, asked) = provider_with_store(answer, store, &[]);
     assert_eq!(drive.read("file/d").unwrap()[0].as_text(), Some("\"text\""));
     assert!(asked.borrow().iter().any(|url| url.contains("about?fields=exportFormats")));
 }

@@ -29,8 +29,37 @@
 //!
 //! # Native targets
 //!
-//! There is no host on native targets, and [`Bucket::open`] fails. A provider with native tests accesses its buckets
-//! through a trait of its own, implemented by a map in tests.
+//! There is no host on native targets, and [`Bucket::open`] fails. A provider with native tests accesses its bucket as a
+//! [`Store`]: a [`LazyBucket`] in a component, a [`MemoryStore`] in tests.
+//!
+//! ```
+//! use mcp_provider::keyvalue::{LazyBucket, MemoryStore, Store};
+//! use mcp_provider::Config;
+//!
+//! struct Pages {
+//!     store: Box<dyn Store>,
+//! }
+//!
+//! impl Pages {
+//!     fn open(config: &Config) -> Self {
+//!         Self { store: Box::new(LazyBucket::new(config.get("bucket").unwrap_or("pages"))) }
+//!     }
+//!
+//!     fn is_cached(&self, page: &str) -> bool {
+//!         self.store.get(page).is_ok_and(|value| value.is_some())
+//!     }
+//! }
+//!
+//! let pages = Pages { store: Box::new(MemoryStore::default()) };
+//! pages.store.set("docs.rs/serde/", b"<html>")?;
+//! assert!(pages.is_cached("docs.rs/serde/"));
+//! # let _ = Pages::open(&Config::from_pairs([("bucket", "cache")]));
+//! # mcp_provider::Result::Ok(())
+//! ```
+
+mod stores;
+
+pub use stores::{LazyBucket, MemoryStore, Store};
 
 use crate::component::bindings::wasi::keyvalue::{atomics, batch, store};
 use crate::{Failure, Result};

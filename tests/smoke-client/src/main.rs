@@ -1,7 +1,7 @@
 //! Walks through an MCP server over streamable HTTP and prints the server's name, its first resources, its templates,
 //! and some contents.
 //!
-//! `smoke_client URL [URI…]` reads one resource of every authority that the server lists, and each URI. The exit code is 1
+//! `smoke-client URL [URI…]` reads one resource of every authority that the server lists, and each URI. The exit code is 1
 //! when any response is an error, or when there is nothing to read.
 
 use std::collections::BTreeMap;
@@ -31,7 +31,7 @@ const MAX_LINE_WIDTH: usize = 110;
 async fn main() -> ExitCode {
     let mut arguments = env::args().skip(1);
     let Some(url) = arguments.next() else {
-        eprintln!("usage: smoke_client URL [URI…]");
+        eprintln!("usage: smoke-client URL [URI…]");
         return ExitCode::from(2);
     };
     match run(&url, arguments).await {

@@ -1,0 +1,158 @@
+//! Updates of the index: reading resources of a plugin, and writing them in batches.
+//!
+//! Walks (`walk`) and polls for changes use them.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use super::batch::Batch;
+use super::change_poller::ChangePoller;
+use super::error::IndexError;
+use super::index::Index;
+use super::source::{SourceId, SourceSize};
+use super::source_reader::{Listed, SourceReader};
+use super::status::{Gaps, SourceState};
+use super::store::{self, Bounds, Change, KnownDocument};
+use crate::log_target;
+use crate::plugin::Fault;
+use crate::time::now_millis;
+use crate::uri::Path;
+
+/// The pause after a comparison or a poll, as a multiple of its duration.
+pub(super) const PAUSE_FACTOR: u32 = 4;
+
+/// Updates what the index has of one plugin.
+pub(super) struct Updater {
+    pub(super) reader: SourceReader,
+    pub(super) index: Arc<Index>,
+    pub(super) state: Arc<SourceState>,
+}
+
+impl Updater {
+    /// Asks what has changed, and reads it. Returns when to ask next.
+    pub(super) async fn poll(&self, id: SourceId, poller: &mut ChangePoller) -> Result<Instant, IndexError> {
+        let began = Instant::now();
+        poller.poll(&self.reader.plugin).await;
+        let took = began.elapsed();
+        self.read_changed(id, poller).await?;
+        let interval = poller.interval(self.reader.plugin.watch_interval());
+        Ok(later(Instant::now(), interval.max(took.saturating_mul(PAUSE_FACTOR))))
+    }
+
+    /// An empty batch.
+    pub(super) fn new_batch(&self) -> Batch {
+        Batch::new(self.index.space().batch_size())
+    }
+
+    /// Writes a batch, and returns the ids of the documents that were put. Counts those that there is no room for.
+    pub(super) async fn apply(&self, id: SourceId, batch: &mut Batch, gaps: &mut Gaps) -> Result<Vec<i64>, IndexError> {
+        let changes = batch.take();
+        if changes.is_empty() {
+            return Ok(Vec::new());
+        }
+        let bounds = Bounds { index: self.index.space(), source: self.reader.source.settings().max_bytes.bytes() };
+        let writing = self.index.write(move |connection| {
+            let applied = store::apply(connection, id, &changes, bounds, now_millis())?;
+            Ok((applied, store::source_size(connection, id)?))
+        });
+        let (applied, size) = writing.await?;
+        gaps.omitted = gaps.omitted.saturating_add(u64::try_from(applied.omitted).unwrap_or(u64::MAX));
+        self.record(size, applied.changed);
+        Ok(applied.ids)
+    }
+
+    /// Records that so many documents of the index have changed.
+    pub(super) fn record(&self, size: SourceSize, changed: usize) {
+        self.state.set_size(size);
+        if changed > 0 {
+            self.index.mark_changed();
+        }
+    }
+
+    /// Reads the resources that have changed, after those that are gone were removed. What cannot be stored stays changed.
+    pub(super) async fn read_changed(&self, id: SourceId, poller: &mut ChangePoller) -> Result<(), IndexError> {
+        let changed = std::mem::take(&mut poller.changed);
+        let result = self.store_changed(id, changed.iter()).await;
+        if result.is_err() {
+            poller.changed.extend(changed);
+        }
+        result
+    }
+
+    async fn store_changed(&self, id: SourceId, changed: impl Iterator<Item = &Path>) -> Result<(), IndexError> {
+        let (mut batch, mut gaps, mut listed) = (self.new_batch(), Gaps::default(), Vec::new());
+        for path in changed {
+            match self.reader.stat(path).await {
+                Ok(found) => listed.extend(found),
+                Err(fault) => batch.push(self.change_of(path, &fault, &mut gaps)),
+            }
+            if batch.is_due() {
+                self.apply(id, &mut batch, &mut gaps).await?;
+            }
+        }
+        for listed in listed {
+            if self.reader.take_read(&listed.entry).is_err() {
+                self.apply(id, &mut batch, &mut gaps).await?;
+                self.reader.wait_for_read(&listed.entry).await;
+            }
+            let path = listed.path.clone();
+            match self.reader.read(listed).await {
+                Ok(document) => batch.push(Change::Put(Box::new(document))),
+                Err(fault) => batch.push(self.change_of(&path, &fault, &mut gaps)),
+            }
+            if batch.is_due() {
+                self.apply(id, &mut batch, &mut gaps).await?;
+            }
+        }
+        self.apply(id, &mut batch, &mut gaps).await?;
+        self.state.add_gaps(gaps);
+        Ok(())
+    }
+
+    /// What becomes of a changed resource that cannot be read.
+    fn change_of(&self, path: &Path, fault: &Fault, gaps: &mut Gaps) -> Change {
+        if fault.is_transient() {
+            self.record_failure(path, fault, gaps);
+            Change::Expire(path.as_str().to_owned())
+        } else {
+            Change::Remove(path.as_str().to_owned())
+        }
+    }
+
+    /// Reads a listed resource, for which there is a read in the budget.
+    pub(super) async fn read_into(
+        &self,
+        batch: &mut Batch,
+        listed: Listed,
+        known: Option<KnownDocument>,
+        gaps: &mut Gaps,
+    ) {
+        let path = listed.path.clone();
+        match self.reader.read(listed).await {
+            Ok(document) => batch.push(Change::Put(Box::new(document))),
+            Err(fault) => {
+                // What is gone since it was listed is not missing.
+                if !matches!(fault, Fault::NotFound) {
+                    self.record_failure(&path, &fault, gaps);
+                }
+                // Else it is found by what it was until it can be read.
+                if known.is_some() && !fault.is_transient() {
+                    batch.push(Change::Remove(path.as_str().to_owned()));
+                }
+            }
+        }
+    }
+
+    fn record_failure(&self, path: &Path, fault: &Fault, gaps: &mut Gaps) {
+        gaps.failed = gaps.failed.saturating_add(1);
+        let (plugin, path) = (self.reader.plugin.name(), path.as_str());
+        tracing::debug!(target: log_target::SEARCH, plugin, path, error = fault.to_string(), "a resource cannot be indexed");
+    }
+}
+
+/// That time, and so much later.
+pub(super) fn later(time: Instant, pause: Duration) -> Instant {
+    time.checked_add(pause).unwrap_or(time)
+}

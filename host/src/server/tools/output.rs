@@ -1,0 +1,61 @@
+//! What tools take and return: their arguments, outputs and errors.
+
+use serde::de::DeserializeOwned;
+use serde_json::{Value, json};
+
+use crate::resource::{Error, MissingPlugin, Resource};
+use crate::server::params::without_position;
+use crate::server::revision::Revision;
+
+/// What a tool returns.
+#[derive(Default)]
+pub(super) struct Output {
+    pub(super) text: String,
+    /// Further items of the content.
+    pub(super) items: Vec<Value>,
+    pub(super) structured: Option<Value>,
+    pub(super) footprint: usize,
+    pub(super) missing: Vec<MissingPlugin>,
+}
+
+/// Why a tool has no output.
+pub(super) enum ToolError {
+    /// Its arguments are not valid.
+    Arguments(String),
+    /// The façade's error.
+    Host(Error),
+}
+
+impl From<Error> for ToolError {
+    fn from(error: Error) -> Self {
+        Self::Host(error)
+    }
+}
+
+/// Parses the arguments of a tool.
+pub(super) fn parse<T: DeserializeOwned>(arguments: Option<&str>) -> Result<T, ToolError> {
+    let parsed = serde_json::from_str(arguments.unwrap_or("{}"));
+    parsed.map_err(|error| ToolError::Arguments(without_position(&error)))
+}
+
+/// A resource in one line.
+pub(super) fn summary(resource: &Resource) -> String {
+    let Resource { uri, name, title, description, .. } = resource;
+    let name = title.as_ref().unwrap_or(name);
+    match description {
+        Some(description) => format!("{uri} - {name}: {description}"),
+        None => format!("{uri} - {name}"),
+    }
+}
+
+/// A link to a resource, in revisions that have links.
+pub(super) fn link(resource: &Resource, revision: Revision) -> Option<Value> {
+    if !revision.has_titles() {
+        return None;
+    }
+    let mut members = resource.to_json();
+    // It is part of `annotations` there.
+    members.remove("lastModified");
+    members.insert("type".to_owned(), json!("resource_link"));
+    Some(Value::Object(members))
+}
