@@ -162,7 +162,11 @@ async fn subscribers_hear_of_edits_beside_plugins_that_spin_when_they_are_asked_
         let mut wire = server.uninitialized(REVISION);
         let wanted = json!({ "notifications": { "resourceSubscriptions": [format!("busy://s{number}/good")] } });
         let request = wire.request_builder("subscriptions/listen", wanted);
-        subscribing.spawn(async move { request.send().await.unwrap().chunk().await.unwrap() });
+        // The acknowledgement is sent before the plugin is asked, and only an open stream keeps it asked.
+        subscribing.spawn(async move {
+            let mut stream = request.send().await.unwrap();
+            while stream.chunk().await.unwrap().is_some() {}
+        });
     }
     // One of them has reached a limit.
     server.log_line("function=\"changes\"").await;
