@@ -14,7 +14,7 @@ use crate::bench_request::BenchRequest;
 use crate::http::HttpClient;
 use crate::load::percentile;
 use crate::options::Options;
-use crate::process::Program;
+use crate::process::{Program, compile};
 use crate::setup;
 use crate::table;
 
@@ -28,8 +28,7 @@ pub(crate) async fn run(options: &Options) {
     let mut one = None;
     for number in numbers {
         let config = config(number);
-        // The first start compiles.
-        start(&config, number).await;
+        compile(&config).await;
         let mut times = Vec::new();
         let mut memory = Memory::default();
         for _ in 0..options.rounds() {

@@ -76,6 +76,12 @@ fn host(config: &WrittenConfig, transport: &[&str]) -> Command {
     command
 }
 
+/// Compiles the components of that config, however long it takes.
+pub(crate) async fn compile(config: &WrittenConfig) {
+    let checked = host_command().arg("check").arg("--config").arg(config.path()).output().await.expect("it starts");
+    assert!(checked.status.success(), "{}", String::from_utf8_lossy(&checked.stderr));
+}
+
 impl Server {
     /// Returns its CPU time so far, in steps of 10 ms on most systems.
     pub(crate) fn cpu_time(&self) -> Duration {
