@@ -114,6 +114,10 @@ impl ConfigFile {
     fn render(mut self, dir: &Path) -> String {
         self.server.entry("cache").or_insert_with(|| path_value(&artifacts::compile_cache()));
         self.server.insert("state".to_owned(), path_value(&dir.join("state")));
+        // Compilers run beside everything else that the tests start.
+        self.server
+            .entry("compile")
+            .or_insert_with(|| Table::from_iter([("deadline".to_owned(), "10m".into())]).into());
         let mut file = Table::new();
         file.insert("server".to_owned(), self.server.into());
         file.insert("http".to_owned(), self.http.into());
@@ -183,35 +187,41 @@ impl Plugin {
         Self(table)
     }
 
+    /// A provider that ships, mounted at `SCHEME://NAME/`. Its calls have time, since they share the processors with all other tests.
+    fn shipped(name: &str, component: &str, scheme: &str) -> Self {
+        let plugin = Self::new(name, &artifacts::component(component), &format!("{scheme}://{name}/"));
+        plugin.limit("deadline", "1m").limit("queue-timeout", "1m")
+    }
+
     /// The provider `files` on that directory, mounted at `files://NAME/`.
     pub fn files(name: &str, directory: &Path) -> Self {
-        Self::new(name, &artifacts::component("files"), &format!("files://{name}/")).dir(directory, "/files")
+        Self::shipped(name, "files", "files").dir(directory, "/files")
     }
 
     /// The provider `config` on that directory, mounted at `config://NAME/`.
     pub fn configuration(name: &str, directory: &Path) -> Self {
-        Self::new(name, &artifacts::component("config"), &format!("config://{name}/")).dir(directory, "/config")
+        Self::shipped(name, "config", "config").dir(directory, "/config")
     }
 
     /// The provider `results` on that directory, mounted at `results://NAME/`.
     pub fn results(name: &str, directory: &Path) -> Self {
-        Self::new(name, &artifacts::component("results"), &format!("results://{name}/")).dir(directory, "/results")
+        Self::shipped(name, "results", "results").dir(directory, "/results")
     }
 
     /// The provider `git` on that repository, mounted at `git://NAME/`.
     pub fn git(name: &str, repository: &Path) -> Self {
-        Self::new(name, &artifacts::component("git"), &format!("git://{name}/")).dir(repository, "/repo")
+        Self::shipped(name, "git", "git").dir(repository, "/repo")
     }
 
     /// The provider `notes` on that folder, mounted at `notes://NAME/`.
     pub fn notes(name: &str, folder: &Path) -> Self {
-        Self::new(name, &artifacts::component("notes"), &format!("notes://{name}/")).dir(folder, "/notes")
+        Self::shipped(name, "notes", "notes").dir(folder, "/notes")
     }
 
     /// The provider `database` on the database at that URL, granted as `shop` and mounted at `db://NAME/`. A URL of
     /// PostgreSQL is the path of a file with it.
     pub fn database(name: &str, url: impl Into<Value>) -> Self {
-        Self::new(name, &artifacts::component("database"), &format!("db://{name}/")).sql("shop", url, [])
+        Self::shipped(name, "database", "db").sql("shop", url, [])
     }
 
     /// The guest `misbehaving`, mounted at `misbehaving://NAME/`.
