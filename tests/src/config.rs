@@ -4,8 +4,9 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
-use tempfile::TempDir;
+use tempfile::{NamedTempFile, TempDir};
 use toml::{Table, Value};
 
 use crate::artifacts;
@@ -137,14 +138,26 @@ impl ConfigFile {
     }
 }
 
+/// The cache key of hosts without a config, which is created unless one of them did that.
+static CACHE_KEY: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let state = artifacts::user_state().join("mcp-host");
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&state).expect("a directory for the state");
+    let file = state.join("compiled.key");
+    let mut key = NamedTempFile::new_in(&state).expect("a file for the key");
+    key.write_all(&[7; 32]).expect("the key of the cache can be written");
+    // The key that is there, if another host or test has created it, stays.
+    drop(key.persist_noclobber(&file));
+    fs::read(&file).expect("the key of the cache can be read")
+});
+
 impl WrittenConfig {
-    /// Shares the cache of compiled components with the hosts of other configs: all use the same cache key.
+    /// Shares the cache of compiled components with all other hosts: they use the same cache key.
     fn share_compile_cache(&self) {
         let state = self.dir().join("state");
         fs::DirBuilder::new().mode(0o700).create(&state).expect("a directory for the state");
         let mut key = fs::OpenOptions::new();
         let key = key.write(true).create_new(true).mode(0o600).open(state.join("compiled.key"));
-        key.and_then(|mut key| key.write_all(&[7; 32])).expect("the key of the cache can be written");
+        key.and_then(|mut key| key.write_all(&CACHE_KEY)).expect("the key of the cache can be written");
     }
 
     /// The path of the file.
