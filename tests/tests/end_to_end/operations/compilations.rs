@@ -128,7 +128,7 @@ async fn a_host_that_starts_while_another_process_compiles_waits_for_that() {
     let mut wire = RawStdio::start_before_plugins_load(&config, REVISION).await;
     wire.log_line("waiting for another process").await;
     compiler.resume();
-    // It waits for the plugin.
+    wire.log_line("finished loading plugins").await;
     assert_eq!(wire.read("git://a/blob/HEAD/f").await.unwrap(), "text");
     assert!(!compiler.runs().await);
     let log = wire.end().await.log;
