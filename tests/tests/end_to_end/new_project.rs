@@ -20,7 +20,8 @@ const COMPILE_TIMEOUT: Duration = Duration::from_secs(300);
 const BINARY: (&[u8], &str) = (b"\xff\x00", "/wA=");
 
 fn plugin(language: &str, folder: &Path) -> Plugin {
-    Plugin::new("notes", &fixture(&format!("new-{language}")), "notes:///").dir(folder, "/data").config("lines", 1)
+    let plugin = Plugin::new("notes", &fixture(&format!("new-{language}")), "notes:///").limit("deadline", "1m");
+    plugin.dir(folder, "/data").config("lines", 1)
 }
 
 /// Starts a server and waits until its plugin is loaded.
