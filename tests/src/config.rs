@@ -167,8 +167,13 @@ impl WrittenConfig {
 
     /// Replaces the file atomically, as careful editors do: writes beside it, then renames.
     pub fn replace(&self, config: ConfigFile) {
+        self.replace_text(&config.render(self.dir()));
+    }
+
+    /// Replaces the file by that text, in the same way: a file that is written over is empty for a moment.
+    pub fn replace_text(&self, text: &str) {
         let aside = self.dir().join("mcp-host.toml~");
-        fs::write(&aside, config.render(self.dir())).expect("the config can be written");
+        fs::write(&aside, text).expect("the config can be written");
         fs::rename(aside, self.path()).expect("the config can be renamed");
     }
 

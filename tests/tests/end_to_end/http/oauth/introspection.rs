@@ -293,9 +293,9 @@ async fn a_reload_of_a_rule_for_somebody_else_asks_about_no_token_and_ends_no_st
         streams.push(listen(&introspected.resource, &format!("token-{number}")).await);
     }
     let before = introspected.questions();
-    let path = introspected.resource.config.path();
+    let config = &introspected.resource.config;
     let rule = "\n[[rule]]\nprincipals = [\"corp/bob\"]\nallow = [\"faulty://m/g\"]\n";
-    std::fs::write(&path, std::fs::read_to_string(&path).unwrap() + rule).unwrap();
+    config.replace_text(&(std::fs::read_to_string(config.path()).unwrap() + rule));
     introspected.resource.server.log_line("rules=true").await;
     for number in 0..TOKENS {
         introspected.resource.assert_valid(&format!("token-{number}")).await;
