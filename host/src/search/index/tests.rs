@@ -73,9 +73,9 @@ async fn an_index_that_another_process_creates_anew_is_opened_again() {
     // The other process stays: SQLite locks the file while its last connection closes, and `ours` would wait for that.
     let again = [open(other.clone(), 2).await, open(other.clone(), 1).await];
     assert!(!again.contains(&a) && !again.contains(&b), "an id is never that of another source");
-    assert_eq!(open(ours, 1).await, again[1]);
+    assert_eq!(open(ours.clone(), 1).await, again[1]);
     assert!(rebuilds.has_changed().unwrap() && *rebuilds.borrow_and_update() == 1);
-    drop(other);
+    drop((ours, other));
 }
 
 #[tokio::test]
