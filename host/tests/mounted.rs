@@ -33,7 +33,7 @@ use tokio::time::timeout;
 use tower::ServiceExt;
 
 /// Longer than anything here takes.
-const TIMEOUT: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Two letters, `a` and `b`.
 struct Letters;

@@ -350,8 +350,9 @@ async fn a_panic_in_describe_is_an_error_of_the_start() {
 #[tokio::test]
 async fn a_call_ends_at_its_deadline_and_when_its_cpu_time_is_used_up() {
     for (path, kind, deadline) in [
-        ("sleep", FaultKind::Deadline, "100ms"),
-        ("sleep-and-panic", FaultKind::Deadline, "100ms"),
+        // The read after it has to be done in that time, too.
+        ("sleep", FaultKind::Deadline, "5s"),
+        ("sleep-and-panic", FaultKind::Deadline, "5s"),
         ("spin", FaultKind::Cpu, "1m"),
         ("spin-and-panic", FaultKind::Cpu, "1m"),
     ] {
@@ -395,7 +396,7 @@ async fn the_circuit_breaker_opens_after_five_failures_and_a_failed_probe() {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
-    tokio::time::timeout(Duration::from_secs(30), recovered).await.unwrap();
+    tokio::time::timeout(Duration::from_secs(120), recovered).await.unwrap();
 }
 
 #[tokio::test]
@@ -413,7 +414,7 @@ async fn a_change_is_delivered_to_subscribers() {
     let update = tokio::select! {
         update = subscriber.next() => update,
         () = report => unreachable!("it goes on"),
-        () = tokio::time::sleep(Duration::from_secs(30)) => panic!("no update"),
+        () = tokio::time::sleep(Duration::from_secs(120)) => panic!("no update"),
     };
     assert_eq!(update, Update::Resource("notes:///1".to_owned()));
 }

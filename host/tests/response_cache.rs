@@ -32,7 +32,7 @@ use tokio::time::timeout;
 use tower::ServiceExt;
 
 /// Longer than anything here takes.
-const TIMEOUT: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(120);
 const TTL: Duration = Duration::from_secs(600);
 /// The files that there are: the name, the time to live, and the length of the text.
 const FILES: [(&str, Option<Duration>, usize); 5] = [

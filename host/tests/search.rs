@@ -13,7 +13,6 @@ mod faults;
 mod texts;
 
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
 
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::config::search::PluginSearch;
@@ -21,7 +20,7 @@ use mcp_resource_host::config::{PrincipalSelector, Rule};
 use mcp_resource_host::resource::Error;
 use mcp_resource_host::search::SearchRequest;
 
-use self::texts::{TIMEOUT, Texts, found, search, start, wait_until_found};
+use self::texts::{Texts, close, found, search, start, wait_until_found};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_edit_is_found_and_what_is_gone_is_not() {
@@ -99,7 +98,7 @@ async fn what_is_indexed_is_read_with_a_lower_priority_than_what_clients_read() 
 async fn after_a_restart_the_index_is_there_and_nothing_is_read_again() {
     let dir = tempfile::tempdir().unwrap();
     let texts = Texts::new([("a", "fox"), ("b", "dog")]);
-    drop(start(&texts, Some(PluginSearch::default()), dir.path(), Vec::new()).await);
+    close(start(&texts, Some(PluginSearch::default()), dir.path(), Vec::new()).await, dir.path()).await;
     let before = texts.reads();
     let host = start(&texts, Some(PluginSearch::default()), dir.path(), Vec::new()).await;
     assert_eq!(found(&host, "fox").await, ["texts:///a"]);
@@ -113,12 +112,12 @@ async fn after_a_restart_the_index_is_there_and_nothing_is_read_again() {
 async fn what_the_config_excludes_now_is_not_found_in_an_index_that_has_it() {
     let dir = tempfile::tempdir().unwrap();
     let texts = Texts::new([("a", "fox"), ("private/b", "fox")]);
-    drop(start(&texts, Some(PluginSearch::default()), dir.path(), Vec::new()).await);
+    close(start(&texts, Some(PluginSearch::default()), dir.path(), Vec::new()).await, dir.path()).await;
     texts.is_failing.store(true, Ordering::SeqCst);
     let mut settings = PluginSearch::default();
     settings.exclude.push("texts:///private/**".parse().unwrap());
     let host = start(&texts, Some(settings), dir.path(), Vec::new()).await;
-    assert_eq!(found(&host, "fox").await, ["texts:///a"]);
+    wait_until_found(&host, "fox", &["texts:///a"]).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -140,14 +139,8 @@ async fn how_frequent_a_word_is_elsewhere_does_not_change_what_is_found() {
 async fn a_damaged_index_is_made_anew_while_the_host_runs() {
     let dir = tempfile::tempdir().unwrap();
     let texts = Texts::new([("a", "fox")]);
-    drop(start(&texts, Some(PluginSearch::default()), dir.path(), Vec::new()).await);
+    close(start(&texts, Some(PluginSearch::default()), dir.path(), Vec::new()).await, dir.path()).await;
     let file = dir.path().join("state/search/index.sqlite3");
-    let deadline = Instant::now() + TIMEOUT;
-    // The thread that writes closes the database when it is done.
-    while dir.path().join("state/search/index.sqlite3-wal").exists() {
-        assert!(Instant::now() < deadline);
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
     std::fs::write(&file, "this is no database").unwrap();
     let host = start(&texts, Some(PluginSearch::default()), dir.path(), Vec::new()).await;
     wait_until_found(&host, "fox", &["texts:///a"]).await;

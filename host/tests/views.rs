@@ -40,7 +40,7 @@ use self::rules::{RuleText, Who, everybody, rule_texts, to_toml, witness};
 use self::tree::{EVERYWHERE, NEW, NOWHERE, PATHS, TEMPLATES, Tree, WITNESSES};
 
 /// Longer than anything here takes.
-const TIMEOUT: Duration = Duration::from_secs(20);
+const TIMEOUT: Duration = Duration::from_secs(120);
 /// The mounts of the two plugins.
 const MOUNTS: [&str; 2] = ["a://x/", "b:///"];
 

@@ -4,8 +4,9 @@ use std::fs;
 use std::io::Write;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::LazyLock;
 
-use tempfile::TempDir;
+use tempfile::{NamedTempFile, TempDir};
 use toml::{Table, Value};
 
 use crate::artifacts;
@@ -114,6 +115,10 @@ impl ConfigFile {
     fn render(mut self, dir: &Path) -> String {
         self.server.entry("cache").or_insert_with(|| path_value(&artifacts::compile_cache()));
         self.server.insert("state".to_owned(), path_value(&dir.join("state")));
+        // Compilers run beside everything else that the tests start.
+        self.server
+            .entry("compile")
+            .or_insert_with(|| Table::from_iter([("deadline".to_owned(), "10m".into())]).into());
         let mut file = Table::new();
         file.insert("server".to_owned(), self.server.into());
         file.insert("http".to_owned(), self.http.into());
@@ -133,14 +138,26 @@ impl ConfigFile {
     }
 }
 
+/// The cache key of hosts without a config, which is created unless one of them did that.
+static CACHE_KEY: LazyLock<Vec<u8>> = LazyLock::new(|| {
+    let state = artifacts::user_state().join("mcp-host");
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(&state).expect("a directory for the state");
+    let file = state.join("compiled.key");
+    let mut key = NamedTempFile::new_in(&state).expect("a file for the key");
+    key.write_all(&[7; 32]).expect("the key of the cache can be written");
+    // The key that is there, if another host or test has created it, stays.
+    drop(key.persist_noclobber(&file));
+    fs::read(&file).expect("the key of the cache can be read")
+});
+
 impl WrittenConfig {
-    /// Shares the cache of compiled components with the hosts of other configs: all use the same cache key.
+    /// Shares the cache of compiled components with all other hosts: they use the same cache key.
     fn share_compile_cache(&self) {
         let state = self.dir().join("state");
         fs::DirBuilder::new().mode(0o700).create(&state).expect("a directory for the state");
         let mut key = fs::OpenOptions::new();
         let key = key.write(true).create_new(true).mode(0o600).open(state.join("compiled.key"));
-        key.and_then(|mut key| key.write_all(&[7; 32])).expect("the key of the cache can be written");
+        key.and_then(|mut key| key.write_all(&CACHE_KEY)).expect("the key of the cache can be written");
     }
 
     /// The path of the file.
@@ -150,8 +167,13 @@ impl WrittenConfig {
 
     /// Replaces the file atomically, as careful editors do: writes beside it, then renames.
     pub fn replace(&self, config: ConfigFile) {
+        self.replace_text(&config.render(self.dir()));
+    }
+
+    /// Replaces the file by that text, in the same way: a file that is written over is empty for a moment.
+    pub fn replace_text(&self, text: &str) {
         let aside = self.dir().join("mcp-host.toml~");
-        fs::write(&aside, config.render(self.dir())).expect("the config can be written");
+        fs::write(&aside, text).expect("the config can be written");
         fs::rename(aside, self.path()).expect("the config can be renamed");
     }
 
@@ -183,35 +205,41 @@ impl Plugin {
         Self(table)
     }
 
+    /// A provider that ships, mounted at `SCHEME://NAME/`. Its calls have time, since they share the processors with all other tests.
+    fn shipped(name: &str, component: &str, scheme: &str) -> Self {
+        let plugin = Self::new(name, &artifacts::component(component), &format!("{scheme}://{name}/"));
+        plugin.limit("cpu", "10s").limit("deadline", "1m").limit("queue-timeout", "1m")
+    }
+
     /// The provider `files` on that directory, mounted at `files://NAME/`.
     pub fn files(name: &str, directory: &Path) -> Self {
-        Self::new(name, &artifacts::component("files"), &format!("files://{name}/")).dir(directory, "/files")
+        Self::shipped(name, "files", "files").dir(directory, "/files")
     }
 
     /// The provider `config` on that directory, mounted at `config://NAME/`.
     pub fn configuration(name: &str, directory: &Path) -> Self {
-        Self::new(name, &artifacts::component("config"), &format!("config://{name}/")).dir(directory, "/config")
+        Self::shipped(name, "config", "config").dir(directory, "/config")
     }
 
     /// The provider `results` on that directory, mounted at `results://NAME/`.
     pub fn results(name: &str, directory: &Path) -> Self {
-        Self::new(name, &artifacts::component("results"), &format!("results://{name}/")).dir(directory, "/results")
+        Self::shipped(name, "results", "results").dir(directory, "/results")
     }
 
     /// The provider `git` on that repository, mounted at `git://NAME/`.
     pub fn git(name: &str, repository: &Path) -> Self {
-        Self::new(name, &artifacts::component("git"), &format!("git://{name}/")).dir(repository, "/repo")
+        Self::shipped(name, "git", "git").dir(repository, "/repo")
     }
 
     /// The provider `notes` on that folder, mounted at `notes://NAME/`.
     pub fn notes(name: &str, folder: &Path) -> Self {
-        Self::new(name, &artifacts::component("notes"), &format!("notes://{name}/")).dir(folder, "/notes")
+        Self::shipped(name, "notes", "notes").dir(folder, "/notes")
     }
 
     /// The provider `database` on the database at that URL, granted as `shop` and mounted at `db://NAME/`. A URL of
     /// PostgreSQL is the path of a file with it.
     pub fn database(name: &str, url: impl Into<Value>) -> Self {
-        Self::new(name, &artifacts::component("database"), &format!("db://{name}/")).sql("shop", url, [])
+        Self::shipped(name, "database", "db").sql("shop", url, [])
     }
 
     /// The guest `misbehaving`, mounted at `misbehaving://NAME/`.

@@ -38,7 +38,7 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 
-use crate::TIMEOUT;
+use crate::{ReservedPort, TIMEOUT};
 
 pub use self::authority::{CertificateAuthority, CertifiedKey};
 pub use self::reply::Reply;
@@ -49,16 +49,16 @@ type Handler = Arc<dyn Fn(&RecordedRequest) -> Reply + Send + Sync>;
 /// A web server on an ephemeral port.
 #[derive(Debug)]
 pub struct MockOrigin {
-    address: SocketAddr,
+    /// Also while the server is down, so that no other process takes the port.
+    port: ReservedPort,
     shared: Arc<SharedState>,
     state: Mutex<ListenState>,
 }
 
-/// The listener; while the server is down, the port is kept bound so that no other process takes it.
 #[derive(Debug)]
 enum ListenState {
     Listening(JoinHandle<()>),
-    Bound(TcpSocket),
+    Down,
     Changing,
 }
 
@@ -97,22 +97,21 @@ impl MockOrigin {
     }
 
     async fn start(tls: Option<TlsAcceptor>) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").await.expect("loopback has a free port");
-        let address = listener.local_addr().expect("a listener has an address");
+        let port = ReservedPort::new();
         let shared = Arc::new(SharedState {
             tls,
             handlers: Mutex::default(),
             requests: watch::Sender::default(),
             open_connections: watch::Sender::default(),
         });
-        let state = Mutex::new(ListenState::Listening(tokio::spawn(listen(listener, shared.clone()))));
-        Self { address, shared, state }
+        let task = tokio::spawn(listen(listen_at(port.address()), shared.clone()));
+        Self { port, shared, state: Mutex::new(ListenState::Listening(task)) }
     }
 
     /// The origin, as a grant names it: `http://127.0.0.1:PORT`.
     pub fn origin(&self) -> String {
         let scheme = if self.shared.tls.is_some() { "https" } else { "http" };
-        format!("{scheme}://{}", self.address)
+        format!("{scheme}://{}", self.port.address())
     }
 
     /// The URL of a path.
@@ -122,7 +121,7 @@ impl MockOrigin {
 
     /// Its port.
     pub fn port(&self) -> u16 {
-        self.address.port()
+        self.port.address().port()
     }
 
     /// Sets the response for requests of that path (with its query, if there is one).
@@ -178,16 +177,13 @@ impl MockOrigin {
         task.abort();
         // The listener and all connections are dropped with it.
         assert!(task.await.is_err_and(|error| error.is_cancelled()));
-        let socket = TcpSocket::new_v4().expect("there are sockets");
-        socket.set_reuseaddr(true).expect("a port can be used again");
-        socket.bind(self.address).expect("nobody took the port");
-        self.put_state(ListenState::Bound(socket));
+        self.put_state(ListenState::Down);
     }
 
     /// Listens again, on the same port.
     pub async fn bring_up(&self) {
-        let ListenState::Bound(socket) = self.take_state() else { panic!("it is up already") };
-        let listener = socket.listen(128).expect("the port is ours");
+        let ListenState::Down = self.take_state() else { panic!("it is up already") };
+        let listener = listen_at(self.port.address());
         self.put_state(ListenState::Listening(tokio::spawn(listen(listener, self.shared.clone()))));
     }
 
@@ -206,6 +202,14 @@ impl Drop for MockOrigin {
             task.abort();
         }
     }
+}
+
+/// Listens on a reserved port.
+fn listen_at(address: SocketAddr) -> TcpListener {
+    let socket = TcpSocket::new_v4().expect("there are sockets");
+    socket.set_reuseaddr(true).expect("a port can be shared");
+    socket.bind(address).expect("the port is reserved");
+    socket.listen(1024).expect("the port is ours")
 }
 
 async fn listen(listener: TcpListener, shared: Arc<SharedState>) {

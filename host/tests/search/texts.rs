@@ -18,7 +18,7 @@ use mcp_resource_host::resource::Error;
 use mcp_resource_host::search::{SearchRequest, SearchResults};
 
 /// Longer than anything here takes.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(30);
+pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Texts at paths, which tests change.
 #[derive(Default)]
@@ -142,6 +142,16 @@ pub(crate) async fn start_indexing(
         plugin = plugin.search(search);
     }
     Host::builder(config).engine(engine()).native_plugin(plugin).start().await.unwrap()
+}
+
+/// Drops a host, and waits until it has closed its index: SQLite locks the file while its last connection closes.
+pub(crate) async fn close(host: Host, dir: &Path) {
+    drop(host);
+    let deadline = Instant::now() + TIMEOUT;
+    while dir.join("state/search/index.sqlite3-wal").exists() {
+        assert!(Instant::now() < deadline);
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
 }
 
 /// Searches, until the machine has time for it.

@@ -31,7 +31,19 @@ fn csv(language: &str, folder: &Path) -> Plugin {
 }
 
 fn csv_component(component: &Path, folder: &Path) -> Plugin {
-    Plugin::new("csv", component, "csv:///").dir(folder, "/csv").config("max-rows", 3)
+    patient("csv", component, "csv:///").dir(folder, "/csv").config("max-rows", 3)
+}
+
+/// A plugin whose calls have time: an interpreter starts in each, on a machine that runs all other tests.
+fn patient(name: &str, component: &Path, mount: &str) -> Plugin {
+    Plugin::new(name, component, mount).limit("deadline", "1m")
+}
+
+/// What `inspect` says about a component. A server has compiled it before, within the limits of the tests.
+async fn inspect(component: &Path) -> Value {
+    let config = ConfigFile::new().plugin(patient("inspected", component, "inspected:///")).write();
+    RawStdio::start(&config, Revision::V_2025_11_25).await.end().await;
+    run(["inspect".as_ref(), component.as_os_str(), "--json".as_ref()]).await.success().json()
 }
 
 /// Starts a server and waits until its plugin is loaded.
@@ -132,8 +144,7 @@ fn with_contract_version(component: &[u8], version: &str) -> Vec<u8> {
 #[tokio::test]
 async fn the_example_asks_for_the_same_in_every_language() {
     for language in LANGUAGES {
-        let file = fixture(&format!("csv-{language}"));
-        let report = run(["inspect".as_ref(), file.as_os_str(), "--json".as_ref()]).await.success().json();
+        let report = inspect(&fixture(&format!("csv-{language}"))).await;
         let expected = json!({
             "http": [], "keyvalue": [], "sql": [], "env": [],
             "dirs": [{ "guest": "/csv", "mode": "ro", "why": "the folder of CSV files" }],
@@ -162,7 +173,7 @@ async fn a_file_that_is_written_is_notified_in_every_language() {
 }
 
 fn failing(language: &str) -> WrittenConfig {
-    let plugin = Plugin::new("failing", &fixture(&format!("failing-{language}")), "f:///").config("depth", 3);
+    let plugin = patient("failing", &fixture(&format!("failing-{language}")), "f:///").config("depth", 3);
     ConfigFile::new().plugin(plugin).write()
 }
 
@@ -223,7 +234,7 @@ async fn requests_are_sent_to_granted_origins_only_from_every_language() {
     }
     for language in WITH_GRANTS {
         let config = |origin: &MockOrigin| {
-            let plugin = Plugin::new("granted", &fixture(&format!("granted-{language}")), "f:///");
+            let plugin = patient("granted", &fixture(&format!("granted-{language}")), "f:///");
             ConfigFile::new().plugin(plugin.config("url", origin.url("/echo")).origin(&granted.origin())).write()
         };
         let mut server = start(&config(&granted)).await;
@@ -240,7 +251,7 @@ async fn requests_are_sent_to_granted_origins_only_from_every_language() {
 #[tokio::test]
 async fn buckets_and_variables_are_used_from_every_language() {
     for language in WITH_GRANTS {
-        let plugin = Plugin::new("granted", &fixture(&format!("granted-{language}")), "f:///");
+        let plugin = patient("granted", &fixture(&format!("granted-{language}")), "f:///");
         let config = ConfigFile::new().plugin(plugin.bucket("visits").variable("WHO", "me")).write();
         let mut server = start(&config).await;
         let done = server.read("f:///keyvalue").await;
@@ -257,8 +268,7 @@ async fn a_component_that_uses_no_grant_imports_none_whatever_its_sdk_can_do() {
             if provider == "granted" && !WITH_GRANTS.contains(&language) {
                 continue;
             }
-            let file = fixture(&format!("{provider}-{language}"));
-            let report = run(["inspect".as_ref(), file.as_os_str(), "--json".as_ref()]).await.success().json();
+            let report = inspect(&fixture(&format!("{provider}-{language}"))).await;
             for interface in ["wasi:http/", "wasi:keyvalue/"] {
                 let is_imported = report["imports"].to_string().contains(interface);
                 assert_eq!(is_imported, expected, "{provider} in {language}: {interface}");
@@ -300,9 +310,13 @@ async fn the_example_keeps_the_contract_in_every_language() {
         // The host compiles the component within the time of a server's start, and stores it for the test of the contract.
         start(&ConfigFile::new().plugin(csv(language, folder.path())).write()).await.end().await;
         let component = fixture(&format!("csv-{language}"));
+        let limits = ConfigFile::new().plugin(patient("csv", &component, "csv:///")).write();
         let (grant, edit) =
             (format!("{}=/csv", folder.path().display()), format!("echo 3,4 >> '{}/a.csv'", folder.path().display()));
-        let tested = run(["test", component.to_str().unwrap(), "--dir", &grant, "--edit", &edit]).await;
+        let config = limits.path();
+        let plugin = ["--config", config.to_str().unwrap(), "--plugin", "csv"];
+        let tested = ["test", component.to_str().unwrap(), "--dir", &grant, "--edit", &edit];
+        let tested = run(tested.into_iter().chain(plugin)).await;
         assert_eq!(tested.code(), 0, "{language}: {}{}", tested.text(), tested.stderr);
     }
 }

@@ -20,7 +20,8 @@ const COMPILE_TIMEOUT: Duration = Duration::from_secs(300);
 const BINARY: (&[u8], &str) = (b"\xff\x00", "/wA=");
 
 fn plugin(language: &str, folder: &Path) -> Plugin {
-    Plugin::new("notes", &fixture(&format!("new-{language}")), "notes:///").dir(folder, "/data").config("lines", 1)
+    let plugin = Plugin::new("notes", &fixture(&format!("new-{language}")), "notes:///").limit("deadline", "1m");
+    plugin.dir(folder, "/data").config("lines", 1)
 }
 
 /// Starts a server and waits until its plugin is loaded.
@@ -77,9 +78,14 @@ async fn a_new_project_keeps_the_contract_in_every_language() {
         // The host compiles the component within the time of a server's start, and stores it for the test of the contract.
         start(plugin(language, folder.path())).await.end().await;
         let component = fixture(&format!("new-{language}"));
+        let limits = Plugin::new("notes", &component, "notes:///").limit("deadline", "1m");
+        let config = ConfigFile::new().plugin(limits).write();
+        let config_file = config.path();
         let folder = folder.path().display();
         let (grant, edit) = (format!("{folder}=/data"), format!("echo two >> '{folder}/a.md'"));
-        let tested = run(["test", component.to_str().unwrap(), "--dir", &grant, "--edit", &edit]).await;
+        let of_config = ["--config", config_file.to_str().unwrap(), "--plugin", "notes"];
+        let tested = ["test", component.to_str().unwrap(), "--dir", &grant, "--edit", &edit];
+        let tested = run(tested.into_iter().chain(of_config)).await;
         assert_eq!(tested.code(), 0, "{language}: {}{}", tested.text(), tested.stderr);
     }
 }

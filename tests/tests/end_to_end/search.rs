@@ -10,7 +10,7 @@ mod tools;
 
 use std::time::Instant;
 
-use mcp_host_tests::{ConfigFile, Folder, Plugin, RawStdio, TIMEOUT};
+use mcp_host_tests::{ConfigFile, Folder, Output, Plugin, RawStdio, TIMEOUT, run};
 use serde_json::{Value, json};
 use tokio::time::{Duration, sleep};
 
@@ -19,11 +19,40 @@ fn searched(folder: &Folder) -> ConfigFile {
     ConfigFile::new().plugin(Plugin::files("f", folder.path()).searched())
 }
 
-/// The result of a search, as a resource.
+/// The result of a search, as a resource. One that was cut short is repeated: it has 200 ms, which a busy machine may exceed.
 async fn search(wire: &mut RawStdio, query: &str) -> Value {
     let uri = format!("search:///?q={}", query.replace(' ', "%20"));
-    let answer = wire.request("resources/read", json!({ "uri": uri })).await;
-    serde_json::from_str(answer.result()["contents"][0]["text"].as_str().unwrap()).unwrap()
+    let began = Instant::now();
+    loop {
+        let answer = wire.request("resources/read", json!({ "uri": uri })).await;
+        let result = serde_json::from_str(answer.result()["contents"][0]["text"].as_str().unwrap()).unwrap();
+        if !is_cut_short(&result) {
+            return result;
+        }
+        assert!(began.elapsed() < TIMEOUT, "{query}: {result}");
+    }
+}
+
+/// Whether a result is partial although everything is indexed.
+fn is_cut_short(result: &Value) -> bool {
+    result["partial"] == true && !result["incomplete"].is_array()
+}
+
+/// The output of the command `search` or `context`, which is repeated like a search.
+async fn run_search(arguments: &[&str]) -> Output {
+    let began = Instant::now();
+    loop {
+        let output = run(arguments).await.success();
+        let is_cut_short = match serde_json::from_slice(&output.stdout) {
+            Ok(result) => is_cut_short(&result),
+            // A selection without a passage is empty.
+            Err(_) => output.text().is_empty() || output.text().contains("cut short"),
+        };
+        if !is_cut_short {
+            return output;
+        }
+        assert!(began.elapsed() < TIMEOUT, "{}", output.text());
+    }
 }
 
 fn uris(result: &Value) -> Vec<String> {

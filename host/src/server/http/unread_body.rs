@@ -114,11 +114,10 @@ impl<B> Drop for RequestBody<B> {
 #[cfg(test)]
 mod tests {
     use std::io;
-    use std::time::Instant;
 
     use axum::body::{Body, Bytes};
     use axum::http::StatusCode;
-    use futures::{StreamExt as _, stream};
+    use futures::{FutureExt as _, StreamExt as _, stream};
 
     use super::*;
 
@@ -155,18 +154,15 @@ mod tests {
 
     #[tokio::test]
     async fn a_body_that_the_client_withholds_is_not_waited_for() {
-        let begun = Instant::now();
         let request = Request::builder().header(EXPECT, "100-continue").body(silent()).unwrap();
-        let rejected = reject(request, StatusCode::UNAUTHORIZED).await;
+        let rejected = reject(request, StatusCode::UNAUTHORIZED).now_or_never().expect("nothing is waited for");
         assert_eq!(rejected.headers()[CONNECTION], "close");
-        assert!(begun.elapsed() < MAX_WAIT);
     }
 
     #[tokio::test]
     async fn an_answer_that_is_no_error_does_not_wait_for_the_body() {
-        let begun = Instant::now();
-        let answered = reject(Request::new(silent()), StatusCode::OK).await;
-        assert!(begun.elapsed() < MAX_WAIT && answered.headers().is_empty());
+        let answered = reject(Request::new(silent()), StatusCode::OK).now_or_never().expect("nothing is waited for");
+        assert!(answered.headers().is_empty());
     }
 
     #[tokio::test]

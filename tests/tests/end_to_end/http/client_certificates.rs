@@ -1,6 +1,7 @@
 //! Client certificates (mTLS): whose principal a connection is, and when it stops being so.
 
 use std::fs;
+use std::time::Instant;
 
 use http_body_util::BodyExt as _;
 use mcp_host_tests::{
@@ -145,6 +146,7 @@ async fn why_a_handshake_fails_is_logged_once_in_a_while_for_each_reason() {
     let of_nobody = CertificateAuthority::new().issue_client("sensor 7", &[]);
     let of_server = setup.devices.issue("sensor7.example");
     let expired = setup.devices.issue_expired_client("sensor 7");
+    let began = Instant::now();
     for client in [&of_nobody, &of_server, &expired, &of_nobody] {
         assert!(!setup.connect(Some(client)).await.is_answered(setup.read("f")).await);
     }
@@ -160,5 +162,7 @@ async fn why_a_handshake_fails_is_logged_once_in_a_while_for_each_reason() {
         assert!(line.contains("WARN") && line.contains("client=127.0.0.1"), "{line}");
     }
     let log = setup.server.end().await.log;
-    assert_eq!(log.matches("TLS handshake failed").count(), 4, "{log}");
+    let told = log.matches("TLS handshake failed").count() as u64;
+    // Each reason once in ten seconds.
+    assert!((4..=4 + began.elapsed().as_secs() / 10).contains(&told), "{told}: {log}");
 }

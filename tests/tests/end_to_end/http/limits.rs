@@ -96,7 +96,7 @@ async fn a_head_of_too_many_fields_is_refused() {
 
 #[tokio::test]
 async fn a_request_that_does_not_come_is_not_waited_for() {
-    let config = config().http_limit("read-timeout", "1s").write();
+    let config = config().http_limit("read-timeout", "3s").write();
     let server = HttpServer::start(&config).await;
     // Nothing, the preface of HTTP/2, the beginning of a request.
     for begun in ["", "PRI * HTTP/2.0\r\n", "POST /mcp HTTP/1.1\r\nHost: localhost\r\n"] {

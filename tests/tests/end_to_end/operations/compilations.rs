@@ -32,8 +32,11 @@ impl CompilerProcess {
             children.flat_map(|all| all.split_whitespace().map(str::to_owned).collect::<Vec<_>>()).next()
         };
         wait_until("a compiler is started", || child().is_some()).await;
-        let child = Pid::from_raw(child().unwrap().parse().unwrap()).unwrap();
-        Self(pidfd_open(child, PidfdFlags::empty()).unwrap())
+        let child = child().unwrap();
+        // Before, it may still be in the process group of the host. It starts a thread when it has a group and limits of its own.
+        let threads = || std::fs::read_dir(format!("/proc/{child}/task")).map_or(0, Iterator::count);
+        wait_until("the compiler has begun", || threads() > 1).await;
+        Self(pidfd_open(Pid::from_raw(child.parse().unwrap()).unwrap(), PidfdFlags::empty()).unwrap())
     }
 
     /// Waits for its end, at most for that long, and returns whether it came.
@@ -45,6 +48,15 @@ impl CompilerProcess {
 
     async fn runs(&self) -> bool {
         !self.ends_within(std::time::Duration::ZERO).await
+    }
+
+    /// Stops it, so that it does not end by itself before [`resume`](Self::resume).
+    fn stop(&self) {
+        pidfd_send_signal(&self.0, Signal::STOP).expect("it runs");
+    }
+
+    fn resume(&self) {
+        pidfd_send_signal(&self.0, Signal::CONT).expect("it runs");
     }
 }
 
@@ -94,8 +106,10 @@ async fn a_compilation_outlives_a_host_that_its_client_kills_and_the_next_start_
     let (repository, cache) = (GitRepo::with_files([("f", "text")]), Folder::with_files::<&str, &str>([]));
     let config = config_of(&repository, &cache);
     let (host, compiler) = start_until_it_compiles(serve(&config.path())).await;
+    compiler.stop();
     kill(host).await;
     assert!(compiler.runs().await, "it ended with its host");
+    compiler.resume();
     assert!(compiler.ends_within(TIMEOUT).await, "it does not end");
     let mut wire = RawStdio::start(&config, REVISION).await;
     assert_eq!(wire.read("git://a/blob/HEAD/f").await.unwrap(), "text");
@@ -109,9 +123,12 @@ async fn a_host_that_starts_while_another_process_compiles_waits_for_that() {
     let (repository, cache) = (GitRepo::with_files([("f", "text")]), Folder::with_files::<&str, &str>([]));
     let config = config_of(&repository, &cache);
     let (host, compiler) = start_until_it_compiles(serve(&config.path())).await;
+    compiler.stop();
     kill(host).await;
     let mut wire = RawStdio::start_before_plugins_load(&config, REVISION).await;
-    // It waits for the plugin.
+    wire.log_line("waiting for another process").await;
+    compiler.resume();
+    wire.log_line("finished loading plugins").await;
     assert_eq!(wire.read("git://a/blob/HEAD/f").await.unwrap(), "text");
     assert!(!compiler.runs().await);
     let log = wire.end().await.log;
@@ -134,7 +151,7 @@ async fn a_compilation_whose_process_was_killed_with_its_host_begins_anew() {
 #[tokio::test]
 async fn a_compiler_without_its_host_ends_at_its_deadline() {
     let folder = Folder::with_files([("slow.wasm", wasm_fixtures::hard_to_compile(1000, 300))]);
-    let limits = toml::Table::from_iter([("deadline".to_owned(), "2s".into())]);
+    let limits = toml::Table::from_iter([("deadline".to_owned(), "10s".into())]);
     let slow = Plugin::new("slow", &folder.path().join("slow.wasm"), "slow:///");
     let cache = folder.path().join("cache");
     let config = ConfigFile::new().server("cache", cache.to_str().unwrap()).server("compile", limits).plugin(slow);
@@ -154,7 +171,8 @@ async fn a_compiler_whose_code_nobody_could_use_ends_with_its_host() {
     command.env("XDG_CACHE_HOME", folder.path()).env("XDG_STATE_HOME", "/proc/none");
     let (host, compiler) = start_until_it_compiles(command).await;
     kill(host).await;
-    assert!(compiler.ends_within(TIMEOUT).await, "it outlived its host");
+    // Less than the default deadline of compilers.
+    assert!(compiler.ends_within(std::time::Duration::from_secs(60)).await, "it outlived its host");
 }
 
 #[tokio::test]

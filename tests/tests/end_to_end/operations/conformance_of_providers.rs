@@ -39,6 +39,16 @@ async fn test(component: &Path, arguments: &[&str]) -> Output {
     run(command.iter().chain(arguments)).await
 }
 
+/// The same without the default deadline of calls, which a busy machine may exceed, and for more CPU time than a slow machine needs.
+/// Other grants and limits are those of the command line.
+async fn test_with_time(component: &Path, arguments: &[&str]) -> Output {
+    let plugin = Plugin::new("patient", component, "patient:///").limit("deadline", "1m").limit("cpu", "5s");
+    let config = ConfigFile::new().plugin(plugin).write();
+    let config_file = config.path();
+    let of_config = ["--config", config_file.to_str().unwrap(), "--plugin", "patient"];
+    test(component, &[&of_config[..], arguments].concat()).await
+}
+
 /// The names of the checks with that outcome.
 fn checks<'r>(report: &'r Value, outcome: &str) -> Vec<&'r str> {
     let checks = report["checks"].as_array().unwrap().iter().filter(|check| check["outcome"] == outcome);
@@ -106,17 +116,19 @@ async fn an_import_that_is_of_no_use_fails_its_check_and_no_other() {
 
 #[tokio::test]
 async fn what_ships_keeps_the_contract_with_its_grants_alone() {
-    test(&component("hello"), &[]).await.success();
+    test_with_time(&component("hello"), &[]).await.success();
     let notes = Folder::with_files([("a.md", "# A\n"), ("b/c.md", "# C\n#tag\n")]);
     let (grant, edit) =
         (format!("{}=/notes", notes.path().display()), format!("echo x >> {}/a.md", notes.path().display()));
-    let report = test(&component("notes"), &["--json", "--dir", &grant, "--edit", &edit]).await.success().json();
+    let report =
+        test_with_time(&component("notes"), &["--json", "--dir", &grant, "--edit", &edit]).await.success().json();
     assert!(checks(&report, "passed").contains(&"changes-reported"), "{report:#}");
     let files =
         Folder::with_files([("a.md", "# A\n"), ("src/b.rs", "fn main() {}\n"), ("big.log", &"line\n".repeat(500_000))]);
     let (grant, edit) =
         (format!("{}=/files", files.path().display()), format!("echo x >> {}/a.md", files.path().display()));
-    let report = test(&component("files"), &["--json", "--dir", &grant, "--edit", &edit]).await.success().json();
+    let report =
+        test_with_time(&component("files"), &["--json", "--dir", &grant, "--edit", &edit]).await.success().json();
     assert!(checks(&report, "passed").contains(&"templates"), "{report:#}");
     let settings = Folder::with_files([("app.toml", "[server]\nport = 80\n"), ("sub/b.yaml", "password: hunter2\n")]);
     let (grant, edit) = (
@@ -124,7 +136,8 @@ async fn what_ships_keeps_the_contract_with_its_grants_alone() {
         format!("echo x = 1 > {}/app.toml", settings.path().display()),
     );
     let set = ["--set", "layers=[\"app.toml\", \"sub/b.yaml\"]"];
-    let report = test(&component("config"), &[&["--json", "--dir", &grant, "--edit", &edit], &set[..]].concat()).await;
+    let report =
+        test_with_time(&component("config"), &[&["--json", "--dir", &grant, "--edit", &edit], &set[..]].concat()).await;
     let report = report.success().json();
     assert!(checks(&report, "passed").contains(&"changes-reported"), "{report:#}");
     let results = Folder::with_files([
@@ -135,21 +148,22 @@ async fn what_ships_keeps_the_contract_with_its_grants_alone() {
     ]);
     let (grant, edit) =
         (format!("{}=/results", results.path().display()), format!("echo x >> {}/a.md", results.path().display()));
-    let report = test(&component("results"), &["--json", "--dir", &grant, "--edit", &edit]).await.success().json();
+    let report =
+        test_with_time(&component("results"), &["--json", "--dir", &grant, "--edit", &edit]).await.success().json();
     assert!(checks(&report, "passed").contains(&"changes-reported"), "{report:#}");
     let repo = GitRepo::with_files([("README.md", "hello"), ("src/main.rs", "fn main() {}\n")]);
     let grant = format!("{}=/repo", repo.path().display());
-    let report = test(&component("git"), &["--json", "--dir", &grant]).await.success().json();
+    let report = test_with_time(&component("git"), &["--json", "--dir", &grant]).await.success().json();
     assert!(checks(&report, "passed").contains(&"templates"), "{report:#}");
     let origin = MockOrigin::http().await;
     origin.serve("/page", Reply::ok("text/html", "<title>Hello</title>"));
     let (set, http) = (format!("plain-http=[\"127.0.0.1:{}\"]", origin.port()), origin.origin());
-    test(&component("http-cache"), &["--http", &http, "--keyvalue", "pages", "--set", &set]).await.success();
+    test_with_time(&component("http-cache"), &["--http", &http, "--keyvalue", "pages", "--set", &set]).await.success();
     let prometheus = PrometheusServer::builder().blocks("# TYPE up gauge\nup 1 1700000000\n# EOF\n").start().await;
     let (url, queries) =
         (format!("url={}", prometheus.url()), r#"queries={"one":"vector(1)","up":{"query":"up","range":"1h"}}"#);
     let arguments = ["--json", "--http", prometheus.url(), "--set", &url, "--set", queries];
-    let report = test(&component("prometheus"), &arguments).await.success().json();
+    let report = test_with_time(&component("prometheus"), &arguments).await.success().json();
     assert!(checks(&report, "passed").contains(&"templates"), "{report:#}");
     let (folder, document) = ("application/vnd.google-apps.folder", "application/vnd.google-apps.document");
     let drive = DriveServer::start([

@@ -31,6 +31,11 @@ fn config_with_compile_limit(key: &str, limit: &str) -> ConfigFile {
     ConfigFile::new().server("compile", toml::Table::from_iter([(key.to_owned(), limit.into())]))
 }
 
+/// Has the component of a plugin compiled, so that it is found in the cache.
+async fn compile(plugin: Plugin) {
+    RawStdio::start(&ConfigFile::new().plugin(plugin).write(), REVISION).await.end().await;
+}
+
 /// Reads until the result is that one.
 async fn read_until(wire: &mut RawStdio, uri: &str, wanted: impl Fn(&Result<String, Value>) -> bool) {
     let reading = async { while !wanted(&wire.read(uri).await) {} };
@@ -197,6 +202,8 @@ async fn a_deny_rule_counts_while_a_component_of_the_same_change_never_compiles(
 async fn what_is_loaded_is_served_while_the_rest_compiles() {
     let folder = Folder::with_files([("f", "text")]);
     let slow = ["x", "y", "z"].map(|name| never_compiles(&folder, name));
+    // As many compilers run at a time as there are processors.
+    compile(Plugin::faulty("a", folder.path())).await;
     let config = slow.into_iter().fold(config_with_compile_limit("deadline", "1h"), ConfigFile::plugin);
     let config = config.plugin(Plugin::faulty("a", folder.path())).write();
     let mut wire = RawStdio::start_before_plugins_load(&config, REVISION).await;
@@ -259,6 +266,8 @@ async fn a_newer_config_takes_the_place_of_one_that_is_still_being_loaded() {
 async fn a_component_that_does_not_compile_is_not_tried_again_for_a_change_that_does_not_touch_it() {
     let folder = Folder::with_files([("f", "text")]);
     let slow = never_compiles(&folder, "z");
+    // Within its own limits.
+    compile(Plugin::faulty("a", folder.path())).await;
     let with = |prefix: &str| {
         let faulty = Plugin::faulty("a", folder.path()).config("prefix", prefix);
         config_with_compile_limit("cpu", "1s").plugin(slow.clone()).plugin(faulty)

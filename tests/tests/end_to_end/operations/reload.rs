@@ -88,8 +88,7 @@ async fn a_config_with_a_mistake_is_told_with_its_line_and_the_old_one_serves() 
     let config = ConfigFile::new().plugin(faulty()).write();
     let mut wire = RawStdio::start(&config, REVISION).await;
     let good = fs::read_to_string(config.path()).unwrap();
-    fs::write(config.path(), format!("{good}\n[[plugin]]\nname = \"b\"\nconponent = \"b.wasm\"\nmount = \"b:///\"\n"))
-        .unwrap();
+    config.replace_text(&format!("{good}\n[[plugin]]\nname = \"b\"\nconponent = \"b.wasm\"\nmount = \"b:///\"\n"));
     wire.log_line("reload failed").await;
     wire.log_line("conponent = \"b.wasm\"").await;
     assert_eq!(wire.read("faulty://a/f").await.unwrap(), "text");

@@ -284,7 +284,7 @@ async fn a_request_with_the_id_of_one_in_flight_is_refused_over_http() {
     let server = HttpServer::start(&config).await;
     let wire = server.raw_client(Revision::V_2025_11_25).await;
     let read = |uri: &str| json!({ "jsonrpc": "2.0", "id": 77, "method": "resources/read", "params": { "uri": uri } });
-    let first = tokio::spawn(wire.post(&read("misbehaving://slow/slow?ms=2000")).send());
+    let first = tokio::spawn(wire.post(&read("misbehaving://slow/slow?ms=8000")).send());
     server.log_line("a slow read has begun").await;
     let second = wire.post(&read("misbehaving://slow/good")).send().await.unwrap();
     assert_eq!(second.status().as_u16(), 400);

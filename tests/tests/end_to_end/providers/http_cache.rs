@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 fn web_plugin(origins: &[&MockOrigin]) -> Plugin {
     let hosts: Vec<String> = origins.iter().map(|origin| host_and_port(origin)).collect();
     let plugin = Plugin::new("web", &component("http-cache"), "web://").bucket("pages").config("plain-http", hosts);
+    // Its own time for origins ends a call, however busy the machine is.
+    let plugin = plugin.limit("deadline", "1m");
     origins.iter().fold(plugin, |plugin, origin| plugin.origin(&origin.origin()))
 }
 

@@ -128,7 +128,8 @@ async fn a_result_of_a_writer_that_is_killed_at_any_time_is_whole_or_not_there()
 async fn what_has_expired_is_gone_and_subscribers_are_told_without_a_change_of_any_file() {
     let folder = Folder::with_files::<&str, &str>([]);
     write(&folder, "lasting", &json!({}));
-    write(&folder, "brief", &json!({ "expires": after(3) }));
+    // The server has to start and to list it before.
+    write(&folder, "brief", &json!({ "expires": after(15) }));
     // Directory events tell nothing here, and the interval is long: only the time that the provider names is left.
     let plugin = Plugin::results("r", folder.path()).set("watch-interval", "1h");
     let mut wire = RawStdio::start(&ConfigFile::new().plugin(plugin).write(), Revision::V_2025_11_25).await;

@@ -99,7 +99,7 @@ async fn an_answer_that_makes_no_progress_is_ended_and_its_memory_given_back() {
 
 #[tokio::test]
 async fn a_client_of_http_1_that_reads_nothing_is_disconnected() {
-    let config = config().http_limit("write-timeout", "1s").write();
+    let config = config().http_limit("write-timeout", "4s").write();
     let server = HttpServer::start(&config).await;
     let mut connection = TcpStream::connect(server.address()).await.unwrap();
     let body = request(&Revision::V_2026_07_28, 1, "resources/read", json!({ "uri": LARGE_URI })).to_string();
@@ -121,13 +121,13 @@ async fn a_client_of_http_1_that_reads_nothing_is_disconnected() {
 
 #[tokio::test]
 async fn a_slow_reader_gets_its_answer() {
-    let config = config().http_limit("write-timeout", "500ms").write();
+    let config = config().http_limit("write-timeout", "4s").write();
     let server = HttpServer::start(&config).await;
     let connection = Connection::with_window(server.address(), 2000).await;
     let answer = timeout(TIMEOUT, connection.start_request(read(&server, "sizes:///text/30000"))).await.unwrap();
     let (mut body, mut length) = (answer.into_body(), 0);
     // It takes a multiple of the stall timeout in all, and never stalls for so long.
-    let mut pace = interval(Duration::from_millis(100));
+    let mut pace = interval(Duration::from_millis(600));
     while let Some(frame) = timeout(TIMEOUT, body.frame()).await.unwrap() {
         length += frame.expect("it goes on").data_ref().map_or(0, |data| data.len());
         pace.tick().await;

@@ -38,7 +38,8 @@ async fn missing_reason_beside_good(list: &str) -> Option<Value> {
     let repo = repo();
     let bad = match list {
         "loop" => misbehaving_plugin("bad").limit("cpu", "50ms"),
-        "sleep" => misbehaving_plugin("bad").limit("deadline", "200ms"),
+        // `describe` has to be done in that time, too.
+        "sleep" => misbehaving_plugin("bad").limit("deadline", "5s"),
         _ => misbehaving_plugin("bad"),
     };
     let config = between_good_ones(&repo, bad.config("list", list)).write();
@@ -97,7 +98,7 @@ async fn read_error(client: &Client, path: &str) -> ErrorData {
 async fn a_read_that_fails_is_an_error_of_its_kind_and_the_next_read_is_answered() {
     let repo = repo();
     let frugal = misbehaving_plugin("frugal").limit("cpu", "50ms");
-    let hurried = misbehaving_plugin("hurried").limit("deadline", "200ms");
+    let hurried = misbehaving_plugin("hurried").limit("deadline", "5s");
     let config = between_good_ones(&repo, misbehaving_plugin("bad")).plugin(frugal).plugin(hurried).write();
     let server = StdioServer::start(&config).await;
     let client = server.client();

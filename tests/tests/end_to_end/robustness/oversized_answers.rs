@@ -194,6 +194,8 @@ async fn what_the_host_does_with_an_answer_counts_against_the_limits_on_time() {
         ConfigFile::new().plugin(frugal).plugin(hurried).plugin(default_limits("good")).rule(many_rules()).write();
     let server = StdioServer::start(&config).await;
     let client = server.client();
+    // On a busy machine the first calls of `describe` and `list` may exceed the deadline.
+    while serde_json::to_value(client.page(None).await.unwrap()).unwrap()["_meta"]["mcp-host/missing"].is_array() {}
     assert_read_fails(client, "oversized-by-path://frugal/contents/20000", "it used up its CPU time").await;
     assert_read_fails(client, "oversized-by-path://hurried/contents/20000", "it took too long").await;
     server.end().await;

@@ -1,6 +1,6 @@
 //! Access tokens of HTTP grants: the host gets them from a token server, and the guest sees neither them nor the credentials.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mcp_host_tests::{
     CertificateAuthority, ConfigFile, Folder, MockOrigin, Output, Plugin, Reply, StdioServer, TokenServer,
@@ -166,11 +166,14 @@ async fn an_origin_that_accepts_no_token_causes_no_flood_of_requests_for_tokens(
     let (tokens, api) = (TokenServer::start().await, MockOrigin::http().await);
     api.serve("/", Reply::status(401));
     let server = StdioServer::start(&config(&api, tokens.client_credentials())).await;
+    let began = Instant::now();
     for _ in 0..4 {
         assert_eq!(get(&server, &api.url("/")).await["status"], 401);
     }
+    // The first one, and one in five seconds.
+    let most = 2 + began.elapsed().as_secs() / 5;
     server.end().await;
-    assert_eq!(tokens.issued(), 2);
+    assert!((2..=most).contains(&u64::try_from(tokens.issued()).unwrap()), "{} of {most}", tokens.issued());
 }
 
 #[tokio::test]
@@ -180,8 +183,8 @@ async fn credentials_that_were_revoked_are_told_in_the_log_and_not_tried_again_a
     for oauth in [tokens.service_account(), tokens.refresh_token(), tokens.client_credentials()] {
         tokens.refuse("invalid_grant");
         let server = StdioServer::start(&config(&api, oauth)).await;
-        let answers = [get(&server, &api.url("/")).await, get(&server, &api.url("/")).await];
-        assert_eq!(answers, [no_token(), no_token()]);
+        let answers = fetch(&server, "many", &api.url("/"), "&count=2").await;
+        assert_eq!(answers, json!([no_token(), no_token()]));
         let line = server.log_line("there is no access token").await;
         let reason =
             format!("from {}: the token server answered 400 Bad Request, invalid_grant", tokens.origin().origin());
@@ -259,10 +262,13 @@ async fn a_flood_of_requests_causes_no_flood_of_requests_for_tokens_that_expire_
     tokens.set_lifetime(0);
     let limits = [("concurrency", 32.into()), ("rate", "100000/m".into())];
     let server = StdioServer::start(&config_with_limits(&api, tokens.client_credentials(), limits)).await;
+    let began = Instant::now();
     let answers = fetch(&server, "many", &api.url("/"), "&count=20").await;
     assert!(answers.as_array().unwrap().iter().all(|answer| answer["body"] == "welcome"), "{answers}");
+    // The first one, and one a second.
+    let most = 1 + began.elapsed().as_secs();
     server.end().await;
-    assert!(tokens.issued() < 10, "one a second, however slow the machine: {}", tokens.issued());
+    assert!(u64::try_from(tokens.issued()).unwrap() <= most, "{} of {most}", tokens.issued());
 }
 
 #[tokio::test]

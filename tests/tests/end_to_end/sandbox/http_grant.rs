@@ -239,7 +239,7 @@ async fn an_exchange_ends_with_its_time_however_slowly_it_goes_on() {
     let origin = MockOrigin::http().await;
     origin.serve("/drip", Reply::drip(Duration::from_millis(20)));
     origin.serve("/silent", Reply::silent());
-    let server = StdioServer::start(&config_with_limits(&origin, [("timeout", "1s".into())])).await;
+    let server = StdioServer::start(&config_with_limits(&origin, [("timeout", "5s".into())])).await;
     assert_eq!(get(&server, &origin.url("/silent")).await, error_json("HttpResponseTimeout"));
     // The guest's own timeout applies only if it is shorter.
     let patient =
@@ -247,7 +247,7 @@ async fn an_exchange_ends_with_its_time_however_slowly_it_goes_on() {
     assert_eq!(patient, error_json("HttpResponseTimeout"));
     let drip = get(&server, &origin.url("/drip")).await;
     assert!(drip["ended"].as_str().unwrap().contains("timeout"), "{drip}");
-    server.log_line("took longer than `limits.http.timeout` (1s)").await;
+    server.log_line("took longer than `limits.http.timeout` (5s)").await;
     origin.wait_until_idle().await;
     server.end().await;
 }
@@ -262,7 +262,7 @@ async fn a_guest_may_be_less_patient() {
         run_fetch(&server, "get", &origin.url("/silent"), "&first-byte=50").await,
         error_json("ConnectionReadTimeout")
     );
-    let pause = run_fetch(&server, "get", &origin.url("/pause"), "&pause=1000").await;
+    let pause = run_fetch(&server, "get", &origin.url("/pause"), "&pause=5000").await;
     assert_eq!((&pause["length"], &pause["ended"]), (&json!(1), &json!("connection read timeout")));
     origin.wait_until_idle().await;
     server.end().await;
@@ -274,7 +274,7 @@ async fn exchanges_at_once_are_counted() {
     origin.serve("/silent", Reply::silent());
     origin.serve("/", Reply::ok("text/plain", ""));
     let server =
-        StdioServer::start(&config_with_limits(&origin, [("concurrency", 2.into()), ("timeout", "2s".into())])).await;
+        StdioServer::start(&config_with_limits(&origin, [("concurrency", 2.into()), ("timeout", "5s".into())])).await;
     let answers = run_fetch(&server, "many", &origin.url("/silent"), "&count=6").await;
     let count = |code| answers.as_array().unwrap().iter().filter(|answer| **answer == error_json(code)).count();
     assert_eq!((count("ConnectionLimitReached"), count("HttpResponseTimeout")), (4, 2), "{answers}");

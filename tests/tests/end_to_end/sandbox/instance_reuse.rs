@@ -86,7 +86,7 @@ async fn an_instance_ends_with_a_call_that_gave_no_answer() {
     let config = ConfigFile::new()
         .plugin(reusing("a"))
         .plugin(limited("cpu", "cpu", "50ms"))
-        .plugin(limited("deadline", "deadline", "300ms"))
+        .plugin(limited("deadline", "deadline", "5s"))
         .plugin(limited("memory", "memory", "8MiB"))
         .plugin(limited("reply", "response-size", "1MiB"))
         .plugin(reusing("items").limit("response-items", 2))

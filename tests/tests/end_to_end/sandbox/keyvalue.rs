@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::PathBuf;
+use std::time::Instant;
 
 use futures::future::join_all;
 use mcp_host_tests::{
@@ -118,6 +119,7 @@ async fn plugins_do_not_see_each_others_buckets_even_of_one_component_and_one_na
 async fn a_bucket_that_is_not_granted_cannot_be_opened_and_the_log_says_so_once() {
     let config = one_bucket();
     let server = StdioServer::start(&config).await;
+    let began = Instant::now();
     for path in ["a/get/other/key", "a/set/Pages/key?value=1", "a/keys/other"] {
         let error = server.client().read_error(&format!("keyvalue://{path}")).await;
         assert_eq!(error.code, ErrorCode::INTERNAL_ERROR, "{path}");
@@ -125,7 +127,9 @@ async fn a_bucket_that_is_not_granted_cannot_be_opened_and_the_log_says_so_once(
     }
     let log = server.end().await.log;
     assert!(log.contains("the bucket `other` is not granted: add it to `grants.keyvalue`"), "{log}");
-    assert_eq!(log.matches("call failed: the bucket").count(), 1, "{log}");
+    let told = log.matches("call failed: the bucket").count() as u64;
+    // Once in ten seconds.
+    assert!((1..=1 + began.elapsed().as_secs() / 10).contains(&told), "{told}: {log}");
 }
 
 #[tokio::test]
@@ -149,6 +153,7 @@ async fn a_bucket_is_full_at_its_quota_of_bytes_and_what_is_there_stays() {
     let config = ConfigFile::new().plugin(Plugin::keyvalue("a").bucket_with_quota("pages", "1KiB", 100)).write();
     let server = StdioServer::start(&config).await;
     let client = server.client();
+    let began = Instant::now();
     // A key counts as well: 3 bytes.
     read_text(client, "a/set/pages/one?size=1000").await;
     let reason = unavailable_reason(client, "a/set/pages/two?size=19").await;
@@ -160,7 +165,9 @@ async fn a_bucket_is_full_at_its_quota_of_bytes_and_what_is_there_stays() {
     read_text(client, "a/delete/pages/one").await;
     read_text(client, "a/set/pages/two?size=1021").await;
     let log = server.end().await.log;
-    assert_eq!(log.matches("call failed: quota exceeded: the bucket `pages`").count(), 1, "{log}");
+    let told = log.matches("call failed: quota exceeded: the bucket `pages`").count() as u64;
+    // Once in ten seconds.
+    assert!((1..=1 + began.elapsed().as_secs() / 10).contains(&told), "{told}: {log}");
 }
 
 #[tokio::test]

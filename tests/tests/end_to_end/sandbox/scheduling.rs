@@ -126,7 +126,9 @@ fn many_notes() -> Folder {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn subscribers_hear_of_edits_while_clients_read_without_pause() {
     let folder = many_notes();
-    let patient = |plugin: Plugin| plugin.limit("rate", "1000000/s").limit("queue", 256).limit("queue-timeout", "60s");
+    let patient = |plugin: Plugin| {
+        plugin.limit("rate", "1000000/s").limit("queue", 256).limit("queue-timeout", "1m").limit("deadline", "1m")
+    };
     let cheap = patient(Plugin::sample("cheap")).instances("max-calls", 128);
     let config = ConfigFile::new().plugin(patient(Plugin::notes("n", folder.path()))).plugin(cheap).allow_all().write();
     let server = HttpServer::start(&config).await;

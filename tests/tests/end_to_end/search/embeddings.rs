@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use mcp_host_tests::{
-    ConfigFile, EmbeddingEndpoint, Folder, Plugin, RawStdio, Reply, Revision, TIMEOUT, WrittenConfig, run,
+    ConfigFile, EmbeddingEndpoint, Folder, Plugin, RawStdio, Reply, Revision, TIMEOUT, WrittenConfig, run, wait_until,
 };
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -123,7 +123,8 @@ async fn only_what_the_config_says_is_sent() {
         .write();
     let mut wire = start(&config).await;
     wait_until_found(&mut wire, "automobile", 2).await;
-    endpoint.origin().wait_for_requests(1).await;
+    // Those that are indexed a moment later are sent in a request of their own.
+    wait_until("all texts are sent", || endpoint.texts().len() >= TEXTS.len()).await;
     assert_eq!(search(&mut wire, "car").await["total"], 0);
     let mut sent = endpoint.texts();
     sent.sort();
@@ -159,7 +160,8 @@ async fn nothing_is_sent_of_a_plugin_after_a_reload_that_withdraws_it() {
     wait_until_found(&mut wire, "%22green%22", 2).await;
     let of_plugin = |text: &String| TEXTS.iter().any(|(_, sent)| sent == text) || text.ends_with("is green.\n");
     let sent = endpoint.texts();
-    assert_eq!(sent.iter().filter(|text| of_plugin(text)).count(), 1, "{sent:?}");
+    // One was under way, unless that was of the other plugin.
+    assert!(sent.iter().filter(|text| of_plugin(text)).count() <= 1, "{sent:?}");
     wire.end().await;
 }
 
@@ -257,6 +259,7 @@ async fn is_lexical_until_it_is_repaired(name: &str, fault: Reply, message: &str
     settings.insert("query-timeout".to_owned(), "1s".into());
     let plugin = Plugin::files("f", folder.path()).embedded();
     let config = ConfigFile::new().plugin(plugin).search("embeddings", settings).write();
+    let began = Instant::now();
     let mut wire = start(&config).await;
     wait_until_found(&mut wire, "automobile", 1).await;
     endpoint.origin().wait_for_requests(1).await;
@@ -267,7 +270,8 @@ async fn is_lexical_until_it_is_repaired(name: &str, fault: Reply, message: &str
         search(&mut wire, "car").await;
     }
     let log = wire.log();
-    assert!(log.matches("the results are lexical").count() <= 1, "{name}: {log}");
+    let told = log.matches("the results are lexical").count() as u64;
+    assert!(told <= 1 + began.elapsed().as_secs() / 60, "{name}: once a minute: {log}");
     assert!(!log.contains(QUOTED), "{name}: {log}");
     endpoint.recover();
     wait_until_first(&mut wire, "car", "files://f/a.md").await;

@@ -5,7 +5,7 @@ use std::fs;
 use mcp_host_tests::{Folder, RawStdio, Revision, run};
 use rustix::process::Signal;
 
-use super::{search, searched, uris, wait_until_found};
+use super::{run_search, search, searched, uris, wait_until_found};
 
 #[tokio::test]
 async fn a_thousand_files_are_found_soon_and_an_edit_shortly_after() {
@@ -56,12 +56,13 @@ async fn an_index_that_was_damaged_is_made_anew() {
     let folder = Folder::with_files([("a.md", "needle")]);
     let config = searched(&folder).write();
     let path = config.path();
-    let searching = || run(["search", "needle", "--json", "--config", path.to_str().unwrap()]);
-    assert_eq!(uris(&searching().await.success().json()), ["files://f/a.md"]);
+    let arguments = ["search", "needle", "--json", "--config", path.to_str().unwrap()];
+    let searching = || run_search(&arguments);
+    assert_eq!(uris(&searching().await.json()), ["files://f/a.md"]);
     let index = config.dir().join("state/search/index.sqlite3");
     for damage in ["", "not a database"] {
         fs::write(&index, damage).unwrap();
-        assert_eq!(uris(&searching().await.success().json()), ["files://f/a.md"], "{damage:?}");
+        assert_eq!(uris(&searching().await.json()), ["files://f/a.md"], "{damage:?}");
     }
 }
 
@@ -71,17 +72,19 @@ async fn the_command_line_searches_and_tells_what_is_indexed() {
     let config = searched(&folder).write();
     let path = config.path();
     let command = async |arguments: &[&str]| run([arguments, &["--config", path.to_str().unwrap()]].concat()).await;
+    let search =
+        async |arguments: &[&str]| run_search(&[arguments, &["--config", path.to_str().unwrap()]].concat()).await;
     let empty = command(&["index", "status", "--json"]).await.success().json();
     assert_eq!(empty["plugins"][0]["documents"], 0);
-    let text = command(&["search", "needle", "NOT"]).await.success().text();
+    let text = search(&["search", "needle", "NOT"]).await.text();
     assert!(text.contains("files://f/a.md?lines=") && text.contains("the needle is here"), "{text}");
     assert!(text.ends_with("1 result\n"), "{text}");
     let status = command(&["index", "status", "--json"]).await.success().json();
     assert_eq!((&status["plugins"][0]["plugin"], &status["plugins"][0]["documents"]), (&"f".into(), &2.into()));
     let rebuilt = command(&["index", "rebuild"]).await.success().text();
     assert!(rebuilt.starts_with('f'), "{rebuilt}");
-    let nothing = command(&["search", "absent"]).await.success().text();
+    let nothing = search(&["search", "absent"]).await.text();
     assert_eq!(nothing, "nothing was found\n");
-    let denied = command(&["search", "needle", "--as", "anonymous", "--json"]).await.success().json();
+    let denied = search(&["search", "needle", "--as", "anonymous", "--json"]).await.json();
     assert_eq!(denied["total"], 0);
 }

@@ -67,8 +67,8 @@ fn count_matches(log: &str, text: &str) -> usize {
 async fn all_who_listen_at_the_same_moment_hear_of_an_edit_and_share_one_question() {
     const LISTENERS: usize = 300;
     let folder = Folder::with_files([("state", "0")]);
-    // It takes a while, so that they would fill any queue.
-    let config = ConfigFile::new().plugin(watched_plugin(&folder).config("stat-ms", 20)).allow_all().write();
+    // It takes a while, so that they would fill any queue, and come while it is asked on a busy machine, too.
+    let config = ConfigFile::new().plugin(watched_plugin(&folder).config("stat-ms", 500)).allow_all().write();
     let server = HttpServer::start(&config).await;
     let mut listeners = join_all((0..LISTENERS).map(|_| Listener::start(&server, &["watched://w/f"]))).await;
     join_all(listeners.iter_mut().map(|listener| listener.wait_for(UPDATED))).await;
@@ -114,7 +114,7 @@ async fn whoever_listens_while_the_provider_fails_hears_of_it_when_it_is_back() 
             // Then the circuit breaker opens, too.
             folder.write("stat.trap", "");
         }
-        let config = ConfigFile::new().plugin(watched_plugin(&folder).limit("deadline", "100ms")).allow_all().write();
+        let config = ConfigFile::new().plugin(watched_plugin(&folder).limit("deadline", "1s")).allow_all().write();
         let server = HttpServer::start(&config).await;
         let mut listeners = join_all((0..20).map(|_| Listener::start(&server, &["watched://w/f"]))).await;
         let awaited = if fault == "list.trap" { "circuit breaker opened" } else { call };

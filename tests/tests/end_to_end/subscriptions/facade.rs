@@ -20,7 +20,7 @@ async fn next_update(subscriber: &Subscriber) -> Update {
 }
 
 fn faulty_config(folder: &Folder) -> ConfigFile {
-    ConfigFile::new().plugin(Plugin::faulty("m", folder.path()).limit("deadline", "300ms"))
+    ConfigFile::new().plugin(Plugin::faulty("m", folder.path()).limit("deadline", "2s"))
 }
 
 #[tokio::test]

@@ -42,8 +42,8 @@ async fn one_resource_is_told_ten_times_a_second_at_most_though_a_client_has_rou
     let folder = Folder::with_files([("state", "0")]);
     let plugin = Plugin::watched("w", folder.path()).config("repeat", 1);
     let mut wire = RawStdio::start(&ConfigFile::new().plugin(plugin).write(), Revision::V_2025_11_25).await;
-    wire.request("resources/subscribe", json!({ "uri": URI })).await.result();
     let (began, mut told) = (Instant::now(), 0);
+    wire.request("resources/subscribe", json!({ "uri": URI })).await.result();
     for _ in 0..200 {
         for method in ["resources/subscribe", "resources/unsubscribe"] {
             wire.request(method, json!({ "uri": "watched://w/other" })).await.result();
@@ -59,8 +59,8 @@ async fn one_resource_is_told_ten_times_a_second_at_most_though_a_client_has_rou
 async fn that_the_listing_changed_is_told_ten_times_a_second_at_most_though_it_always_does() {
     let folder = Folder::with_files([("state", "0")]);
     let plugin = Plugin::watched("w", folder.path()).config("relists", true);
-    let mut wire = RawStdio::start(&ConfigFile::new().plugin(plugin).write(), Revision::V_2025_11_25).await;
     let (began, mut told) = (Instant::now(), 0);
+    let mut wire = RawStdio::start(&ConfigFile::new().plugin(plugin).write(), Revision::V_2025_11_25).await;
     for _ in 0..200 {
         for method in ["resources/subscribe", "resources/unsubscribe"] {
             wire.request(method, json!({ "uri": URI })).await.result();

@@ -227,9 +227,10 @@ async fn an_answer_that_is_no_token_is_no_token() {
 
 #[tokio::test]
 async fn a_token_server_that_is_down_is_an_error_without_its_address() {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let address = listener.local_addr().unwrap();
-    drop(listener);
+    // Bound, so that nothing else listens there.
+    let socket = tokio::net::TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = socket.local_addr().unwrap();
     let server = TokenServer { address, requests: Arc::default(), release: Arc::default() };
     let error = server.tokens().token().await.unwrap_err();
     assert!(matches!(&error, TokenError::Unreachable(reason) if reason.contains("refused")), "{error}");

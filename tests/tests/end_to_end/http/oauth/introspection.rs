@@ -66,6 +66,11 @@ impl Introspected {
     }
 }
 
+/// How often an answer may have lapsed since then: it counts for 15 s.
+fn periods(began: Instant) -> usize {
+    usize::try_from(began.elapsed().as_secs() / 15).unwrap()
+}
+
 #[tokio::test]
 async fn the_issuer_is_asked_about_a_token_with_the_credentials_of_the_server() {
     let introspected = Introspected::start().await;
@@ -87,7 +92,7 @@ async fn the_issuer_is_asked_about_a_token_with_the_credentials_of_the_server() 
 #[tokio::test]
 async fn an_answer_counts_for_a_while_and_one_question_is_asked_at_a_time() {
     let introspected = Introspected::start().await;
-    let mut asking = JoinSet::new();
+    let (mut asking, began) = (JoinSet::new(), Instant::now());
     for _ in 0..50 {
         let request = introspected.resource.list_request().bearer_auth(TOKEN);
         asking.spawn(async move { request.send().await.unwrap().status() });
@@ -95,7 +100,7 @@ async fn an_answer_counts_for_a_while_and_one_question_is_asked_at_a_time() {
     for status in asking.join_all().await {
         assert_eq!(status, StatusCode::OK);
     }
-    assert_eq!(introspected.questions(), 1);
+    assert!((1..=1 + periods(began)).contains(&introspected.questions()), "{}", introspected.questions());
     introspected.resource.server.end().await;
 }
 
@@ -203,10 +208,11 @@ async fn a_verdict_against_a_token_counts_for_a_while_too() {
     let mut of_other = introspected.active();
     of_other["aud"] = json!("https://other.example.com");
     introspected.answer(&of_other);
+    let began = Instant::now();
     for _ in 0..20 {
         introspected.resource.assert_invalid("token-for-another-server", "audience").await;
     }
-    assert_eq!(introspected.questions(), 1);
+    assert!((1..=1 + periods(began)).contains(&introspected.questions()), "{}", introspected.questions());
     introspected.resource.server.end().await;
 }
 
@@ -282,20 +288,21 @@ async fn elsewhere_list(mut wire: RawHttp, token: &str) -> Response {
 async fn a_reload_of_a_rule_for_somebody_else_asks_about_no_token_and_ends_no_stream() {
     const TOKENS: usize = 20;
     let introspected = Introspected::start().await;
-    let mut streams = Vec::new();
+    let (mut streams, began) = (Vec::new(), Instant::now());
     for number in 0..TOKENS {
         streams.push(listen(&introspected.resource, &format!("token-{number}")).await);
     }
     let before = introspected.questions();
-    let path = introspected.resource.config.path();
+    let config = &introspected.resource.config;
     let rule = "\n[[rule]]\nprincipals = [\"corp/bob\"]\nallow = [\"faulty://m/g\"]\n";
-    std::fs::write(&path, std::fs::read_to_string(&path).unwrap() + rule).unwrap();
+    config.replace_text(&(std::fs::read_to_string(config.path()).unwrap() + rule));
     introspected.resource.server.log_line("rules=true").await;
     for number in 0..TOKENS {
         introspected.resource.assert_valid(&format!("token-{number}")).await;
     }
-    // On a slow machine what was said about a few of them has lapsed.
-    assert!(introspected.questions() < before + TOKENS / 2, "{} {before}", introspected.questions());
+    // On a slow machine what was said about a few of them has lapsed, and on a very slow one about all.
+    let most = before + TOKENS / 2 + TOKENS * periods(began);
+    assert!(introspected.questions() < most, "{} {before}", introspected.questions());
     introspected.resource.issuer.origin().wait_until_idle().await;
     for stream in &mut streams {
         let ended = async { while stream.chunk().await.unwrap().is_some() {} };

@@ -1,6 +1,6 @@
 //! The keys of an issuer: when they are fetched, from where, and what a server of keys can do to the host.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mcp_host_tests::{MockOrigin, Reply, SigningKey, TIMEOUT, sign_hs256};
 use reqwest::StatusCode;
@@ -33,7 +33,7 @@ impl ResourceServer {
 async fn tokens_of_unknown_keys_have_the_keys_fetched_once_in_a_while() {
     let resource = ResourceServer::start().await;
     resource.assert_valid(&resource.token("alice")).await;
-    let before = resource.fetches();
+    let (before, began) = (resource.fetches(), Instant::now());
     let mut asking = JoinSet::new();
     for number in 0..200 {
         let other = SigningKey::new(&format!("key-of-flood-{number}"));
@@ -43,7 +43,9 @@ async fn tokens_of_unknown_keys_have_the_keys_fetched_once_in_a_while() {
     for status in asking.join_all().await {
         assert_eq!(status, StatusCode::UNAUTHORIZED);
     }
-    assert!(resource.fetches() <= before + 1, "{} fetches", resource.fetches() - before);
+    // Once in 30 s.
+    let most = 1 + usize::try_from(began.elapsed().as_secs() / 30).unwrap();
+    assert!(resource.fetches() <= before + most, "{} fetches", resource.fetches() - before);
     resource.assert_valid(&resource.token("bob")).await;
     resource.server.end().await;
 }

@@ -8,7 +8,7 @@ use tokio::time::timeout;
 use super::{ResourceServer, jwks};
 
 /// So soon do tokens expire here, in seconds: time to open a stream on a slow machine.
-const SOON: u64 = 5;
+const SOON: u64 = 10;
 
 async fn start() -> ResourceServer {
     let entry = |issuer: &TokenIssuer| format!("{}\nclock-skew = \"0s\"", jwks(issuer));
@@ -105,9 +105,9 @@ async fn a_request_in_flight_when_its_token_expires_is_answered() {
         },
     )
     .await;
-    let (token, _) = short_lived(&resource, 2);
+    let (token, _) = short_lived(&resource, 6);
     let mut wire: RawHttp = resource.server.uninitialized(super::REVISION);
-    let slow = json!({ "uri": "misbehaving://slow/slow?ms=3000" });
+    let slow = json!({ "uri": "misbehaving://slow/slow?ms=7000" });
     let answer = wire.request_builder("resources/read", slow).bearer_auth(&token).send().await.unwrap();
     assert_eq!(answer.status(), StatusCode::OK);
     let answer: Value = answer.json().await.unwrap();

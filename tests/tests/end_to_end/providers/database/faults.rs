@@ -3,7 +3,9 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use mcp_host_tests::{CertificateAuthority, Plugin, Postgresql, PostgresqlOptions, ReservedPort, StdioServer, run};
+use mcp_host_tests::{
+    CertificateAuthority, Plugin, Postgresql, PostgresqlOptions, ReservedPort, StdioServer, run, wait_until,
+};
 use rmcp::model::ErrorData;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
@@ -19,8 +21,8 @@ fn assert_unavailable(error: &ErrorData) {
 async fn a_statement_that_takes_too_long_is_cancelled_at_the_server() {
     let shop = shop();
     let plugin = Plugin::new("shop", &mcp_host_tests::component("database"), "db://shop/").config("free-sql", true);
-    let plugin = plugin.sql("shop", shop.url("reader"), [("timeout", "300ms".into()), ("connections", 2.into())]);
-    let config = config(plugin);
+    let plugin = plugin.sql("shop", shop.url("reader"), [("timeout", "3s".into()), ("connections", 2.into())]);
+    let config = config(plugin.limit("deadline", "1m"));
     let server = StdioServer::start(&config).await;
     for sql in [
         "SELECT pg_sleep(60)",
@@ -30,17 +32,10 @@ async fn a_statement_that_takes_too_long_is_cancelled_at_the_server() {
     ] {
         let begun = Instant::now();
         assert_unavailable(&server.client().read_error(&statement_uri(sql)).await);
-        assert!(begun.elapsed() < Duration::from_secs(4), "{sql}: {:?}", begun.elapsed());
+        assert!(begun.elapsed() < Duration::from_secs(40), "{sql}: {:?}", begun.elapsed());
     }
-    let deadline = Instant::now() + Duration::from_secs(10);
-    loop {
-        let running = shop.sql("SELECT query FROM pg_stat_activity WHERE usename = 'reader' AND state = 'active'");
-        if running.is_empty() {
-            break;
-        }
-        assert!(Instant::now() < deadline, "still running: {running}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
+    let running = "SELECT query FROM pg_stat_activity WHERE usename = 'reader' AND state = 'active'";
+    wait_until("no statement runs", || shop.sql(running).is_empty()).await;
     assert_eq!(shop.sql("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'").trim(), "0");
     assert!(server.client().read(&statement_uri("SELECT 1")).await.is_ok());
     server.end().await;
@@ -87,13 +82,15 @@ async fn types_that_are_nested_without_end_are_an_error_of_the_query() {
 #[tokio::test]
 async fn a_server_that_was_killed_is_used_again_when_it_is_back() {
     let shop = shop();
-    let config = config(free_sql(shop.url("reader")));
+    let plugin = Plugin::new("shop", &mcp_host_tests::component("database"), "db://shop/").config("free-sql", true);
+    let plugin = plugin.config("formats", vec![Value::from("json")]).limit("deadline", "5m");
+    let config = config(plugin.sql("shop", shop.url("reader"), [("timeout", "5m".into())]));
     let server = StdioServer::start(&config).await;
     let client = server.client();
     // Several connections of the pool are dead afterwards.
     let (a, b) = (statement_uri("SELECT pg_sleep(0.2)"), statement_uri("SELECT pg_sleep(0.21)"));
     let _ = tokio::join!(client.read(&a), client.read(&b));
-    let sleep = statement_uri("SELECT pg_sleep(3)");
+    let sleep = statement_uri("SELECT pg_sleep(300)");
     let (killed, ()) = tokio::join!(client.read_error(&sleep), async {
         let running = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'PgSleep' AND usename = 'reader'";
         while shop.sql(running).trim() == "0" {

@@ -145,7 +145,11 @@ async fn the_provider_keeps_the_contract() {
     drop(writer);
     let grant = format!("shop={url}");
     let component = component("database");
-    let output = run(["test", component.to_str().unwrap(), "--log", "off", "--json", "--sql", &grant]).await;
+    let config = config(Plugin::new("patient", &component, "patient:///").limit("deadline", "1m"));
+    let config_file = config.path();
+    let of_config = ["--config", config_file.to_str().unwrap(), "--plugin", "patient"];
+    let tested = ["test", component.to_str().unwrap(), "--log", "off", "--json", "--sql", &grant];
+    let output = run(tested.into_iter().chain(of_config)).await;
     let report = output.success().json();
     assert_eq!(report["passed"], true, "{report:#}");
 }

@@ -122,7 +122,7 @@ async fn a_size_that_is_a_lie_is_told() {
 async fn servers_that_lie_or_never_end_are_refused_with_a_message_and_the_next_one_is_read() {
     let drive = DriveServer::start(files()).await;
     let origin = MockOrigin::http().await;
-    let plugin = drive_plugin(&drive).origin(&origin.origin()).config("url", origin.origin()).config("timeout", "2s");
+    let plugin = drive_plugin(&drive).origin(&origin.origin()).config("url", origin.origin()).config("timeout", "4s");
     let server = serve(plugin).await;
     let root = "/drive/v3/files/F";
     for (reply, expected) in [

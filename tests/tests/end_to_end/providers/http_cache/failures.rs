@@ -74,7 +74,7 @@ async fn servers_that_mean_harm_are_given_up_and_the_next_page_is_read() {
     origin.serve("/silent", Reply::silent());
     origin.serve("/cut", Reply::ok("text/plain", "1234567890").truncate_after(5));
     origin.serve("/page", Reply::ok("text/plain", "one"));
-    let config = plugin_config(web_plugin(&[&origin]).config("timeout-ms", 500).config("max-body-bytes", 100_000));
+    let config = plugin_config(web_plugin(&[&origin]).config("timeout-ms", 4000).config("max-body-bytes", 100_000));
     let mut reader = PageReader::start(&config).await;
     for (path, code) in
         [("/endless", -32602), ("/headers", -32603), ("/drip", -32603), ("/silent", -32603), ("/cut", -32603)]

@@ -1,5 +1,7 @@
 //! Sitemaps of thousands of pages, equivalent spellings of one address, and pages that are expensive to process.
 
+use std::time::Instant;
+
 use mcp_host_tests::{ConfigFile, MockOrigin, Plugin, Reply, StdioServer, component};
 use rmcp::model::ErrorCode;
 
@@ -19,14 +21,16 @@ async fn a_sitemap_without_freshness_is_fetched_once_for_a_walk_and_all_of_it_is
         .config("sitemaps", vec![host_and_port(&origin)])
         .limit("http", toml::Table::from_iter([("rate".to_owned(), "3/m".into())]));
     let config = ConfigFile::new().plugin(plugin).page_size(100).write();
+    let began = Instant::now();
     let server = StdioServer::start(&config).await;
     let pages = server.client().pages().await;
     assert!(pages.iter().all(|page| page.meta.as_ref().is_none_or(|meta| !meta.contains_key("mcp-host/missing"))));
     let uris: Vec<_> = pages.iter().flat_map(|page| &page.resources).map(|found| found.uri.as_str()).collect();
     let listed: Vec<_> = uris.iter().filter(|found| found.contains("/p")).collect();
     assert!(listed.len() == 9000 && listed.is_sorted(), "{} are listed", listed.len());
-    // The host lists by itself, too, but never more often than the rate allows.
-    assert!(origin.request_count("/sitemap.xml") <= 3, "{}", origin.request_count("/sitemap.xml"));
+    // The host lists by itself, too, but never more often than the rate allows: at once, and every 20 s.
+    let most = 3 + usize::try_from(began.elapsed().as_secs() / 20).unwrap();
+    assert!(origin.request_count("/sitemap.xml") <= most, "{}", origin.request_count("/sitemap.xml"));
     server.end().await;
 }
 

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use mcp_host_tests::{ConfigFile, Folder, Plugin, StdioServer};
 use rmcp::model::Resource;
 
-/// The provider on that folder, with half a second of CPU time per call.
+/// The provider on that folder, with a low limit of CPU time per call. What others compute on the same processor may count.
 fn limited_config(folder: &Folder) -> ConfigFile {
-    ConfigFile::new().plugin(Plugin::notes("diary", folder.path()).limit("cpu", "500ms"))
+    ConfigFile::new().plugin(Plugin::notes("diary", folder.path()).limit("cpu", "2s"))
 }
 
 fn faults(resource: &Resource) -> String {

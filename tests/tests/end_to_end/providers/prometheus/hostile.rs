@@ -18,7 +18,7 @@ fn vector(series: &str) -> String {
 #[tokio::test]
 async fn servers_that_lie_or_never_end_are_refused_with_a_message_and_the_next_one_is_read() {
     let origin = MockOrigin::http().await;
-    let plugin = prometheus_plugin(&origin.origin()).config("timeout", "500ms").config("max-body", "1MiB");
+    let plugin = prometheus_plugin(&origin.origin()).config("timeout", "4s").config("max-body", "1MiB");
     let config = ConfigFile::new().plugin(plugin).write();
     let server = StdioServer::start(&config).await;
     let one = r#"{"metric":{},"value":[1700000000,"1"]}"#;
