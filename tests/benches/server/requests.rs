@@ -80,7 +80,7 @@ impl Transport {
 /// Measures all transports.
 pub(crate) async fn run(options: &Options) {
     let (fresh, reused) = (config(sizes()), config(sizes().instances("max-calls", 128)));
-    let cached = config(sizes().config("ttl", 3600));
+    let cached = config(sizes().instances("max-calls", 128).config("ttl", 3600));
     let contenders = [
         ("bare", Program::BareAxum),
         ("native", Program::Native),
@@ -127,7 +127,8 @@ async fn compare(heading: &str, configs: [(&'static str, &WrittenConfig, Option<
     let mut contenders = Vec::new();
     for (name, config, token) in configs {
         let (server, clients) = Transport::Http2025.open(Program::Host(config), token, CONCURRENCY).await;
-        contenders.push(Contender { name, server, clients });
+        let idle = server.peak_memory();
+        contenders.push(Contender { name, server, clients, idle });
     }
     let mut rows = Vec::new();
     for (place, number) in CONCURRENCY.into_iter().enumerate() {
@@ -228,13 +229,16 @@ struct Contender {
     name: &'static str,
     server: Server,
     clients: [Vec<Client>; CONCURRENCY.len()],
+    /// Its peak memory before the load.
+    idle: u64,
 }
 
 async fn measure(face: Transport, programs: &[(&'static str, Program<'_>)], options: &Options) {
     let mut contenders = Vec::new();
     for (name, program) in programs {
         let (server, clients) = face.open(*program, None, CONCURRENCY).await;
-        contenders.push(Contender { name, server, clients });
+        let idle = server.peak_memory();
+        contenders.push(Contender { name, server, clients, idle });
     }
     let (mut rates, mut costs) = (Vec::new(), Vec::new());
     for (place, number) in CONCURRENCY.into_iter().enumerate() {
@@ -259,9 +263,11 @@ async fn measure(face: Transport, programs: &[(&'static str, Program<'_>)], opti
     table::print(face.heading(), &[start.as_slice(), &columns("/s"), ratios].concat(), rates);
     let header = [start.as_slice(), &columns("p50 ms"), &columns("p99 ms"), &columns("CPU µs")].concat();
     table::print(&format!("{}: latency, and CPU time of the server for each", face.heading()), &header, costs);
-    let peaks = contenders
-        .iter()
-        .map(|contender| format!("{} {} MiB", contender.name, table::mebibytes(contender.server.peak_memory())));
+    let peaks = contenders.iter().map(|Contender { name, server, idle, .. }| {
+        let peak = server.peak_memory();
+        let growth = table::mebibytes(peak.saturating_sub(*idle));
+        format!("{name} {} MiB ({growth} more than idle)", table::mebibytes(peak))
+    });
     println!("\nPeak memory: {}.", peaks.collect::<Vec<_>>().join(", "));
     for contender in contenders {
         contender.server.end().await;
