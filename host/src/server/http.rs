@@ -77,7 +77,7 @@ pub async fn serve_http(host: Arc<Host>, listener: TcpListener, shutdown: Cancel
     listener.local_addr().map_or(Ok(()), |address| host.config().check_exposure_at(address.into()))?;
     let tls = tls::acceptor(&host).map_err(|error| ServeError::Tls(error.into()))?;
     let service = McpService::new(host.clone(), HttpOptions::new(), shutdown.clone());
-    let connections = Connections::new(host, service.server_routes(), tls, service.budget().clone(), shutdown);
+    let connections = Connections::new(host, service.clone(), tls, shutdown);
     connections.accept(listener).await;
     service.drain(DRAIN_TIMEOUT).await;
     connections.close().await;

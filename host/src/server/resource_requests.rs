@@ -6,6 +6,9 @@
 //! [`super::dispatch`] decides, by the rules of rmcp.
 //!
 //! Requests of [extensions](super::extensions) are answered in the same way.
+//!
+//! A future has room for the largest of its branches, and is moved on its way to the task. So the branches that are rare and
+//! large are boxed: a read or a listing does not carry a search.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -255,7 +258,7 @@ async fn execute(
             Ok(Outcome { result: wire::list_result(listing, revision, is_public), footprint, missing })
         }
         ResourceRequest::Templates(cursor) => {
-            let listing = host.templates(principal, cursor.as_deref()).await.map_err(to_rpc)?;
+            let listing = Box::pin(host.templates(principal, cursor.as_deref())).await.map_err(to_rpc)?;
             let is_public = host.is_public(Operation::Templates);
             let (footprint, missing) = (listing.items.footprint(), listing.missing.clone());
             Ok(Outcome { result: wire::templates_result(listing, revision, is_public), footprint, missing })
@@ -276,7 +279,7 @@ async fn execute(
             Ok(Outcome { result, footprint, missing: Vec::new() })
         }
         ResourceRequest::Complete(request) => {
-            let completion = complete(host, principal, *request, revision).await?;
+            let completion = Box::pin(complete(host, principal, *request, revision)).await?;
             let footprint = completion.footprint();
             Ok(Outcome { result: wire::complete_result(completion, revision), footprint, missing: Vec::new() })
         }
@@ -288,13 +291,13 @@ async fn execute(
         ResourceRequest::ListTools(Some(_)) => Err(to_rpc(Error::InvalidCursor)),
         ResourceRequest::CallTool(call) => {
             let tools::ToolOutcome { result, footprint, missing } =
-                tools::call(host, principal, call, revision).await?;
+                Box::pin(tools::call(host, principal, call, revision)).await?;
             Ok(Outcome { result, footprint, missing })
         }
         ResourceRequest::Unknown(method) => Err(methods::method_not_found(host, revision, &method)),
         ResourceRequest::Extension(asked) => {
             let extensions::ExtensionOutcome { result, footprint, missing } =
-                extensions::execute(host, principal, asked, revision).await?;
+                Box::pin(extensions::execute(host, principal, asked, revision)).await?;
             Ok(Outcome { result, footprint, missing })
         }
     }

@@ -146,7 +146,7 @@ impl Endpoint {
                 }
                 // The body may have taken long.
                 if caller.authenticated.is_outdated()
-                    && let Err(error) = self.authenticator.verify_again(&caller.authenticated).await
+                    && let Err(error) = Box::pin(self.authenticator.verify_again(&caller.authenticated)).await
                 {
                     return self.reject(&error, caller.account.client());
                 }
@@ -165,9 +165,9 @@ impl Endpoint {
                 if caller.authenticated.require_scopes(&subscribe).is_ok() {
                     operations.extend(subscribe);
                 }
-                self.forward_event_stream(request, &caller).await
+                Box::pin(self.forward_event_stream(request, &caller)).await
             }
-            _ => self.rmcp.forward(request, &caller).await,
+            _ => Box::pin(self.rmcp.forward(request, &caller)).await,
         };
         if caller.authenticated.has_credentials() && is_event_stream(&response) {
             let revoked = self.authenticator.until_revoked(caller.authenticated, operations);

@@ -168,12 +168,13 @@ impl PostHandler {
         match sent {
             Ok(Incoming::Single(message)) => match self.dispatch(&mut parts, &message, &caller.authenticated) {
                 Ok(Dispatch::Direct(request)) => request.respond(&self.host, &caller.account).await,
-                Ok(Dispatch::Listen(request, claim)) => self.listen(*request, claim, caller).await,
-                Ok(Dispatch::Forward(claim)) => self.forward(parts, claim, &message, caller).await,
+                // Boxed, as they are rare and large: the future of each request has room for its largest branch.
+                Ok(Dispatch::Listen(request, claim)) => Box::pin(self.listen(*request, claim, caller)).await,
+                Ok(Dispatch::Forward(claim)) => Box::pin(self.forward(parts, claim, &message, caller)).await,
                 Ok(Dispatch::UnknownSession) => sessions::not_found(),
                 Err(rejection) => message_response(rejection_status(&message, &rejection), &rejection.into_message()),
             },
-            Ok(Incoming::Batch(messages)) => self.batch(parts, messages, caller).await,
+            Ok(Incoming::Batch(messages)) => Box::pin(self.batch(parts, messages, caller)).await,
             Err(rejection) => message_response(StatusCode::BAD_REQUEST, &rejection.into_message()),
         }
     }

@@ -1,6 +1,7 @@
 //! The service that an application mounts in an HTTP server of its own.
 
 use std::convert::Infallible;
+use std::future::ready;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -8,13 +9,14 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
-use axum::extract::{ConnectInfo, Request, State};
+use axum::extract::{ConnectInfo, Request};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, any, get};
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
-use tower_service::Service;
+use tower::Service;
 
 use super::authentication::resource_metadata::{self, WELL_KNOWN_PATH};
 use super::charge::ResponseCharge;
@@ -116,27 +118,17 @@ pub fn router(host: Arc<Host>, options: HttpOptions) -> Router {
 #[derive(Clone)]
 pub struct McpService {
     endpoint: Arc<Endpoint>,
-    route: MethodRouter,
 }
 
 impl McpService {
     pub(super) fn new(host: Arc<Host>, options: HttpOptions, shutdown: CancellationToken) -> Self {
-        let endpoint = Arc::new(Endpoint::new(host.clone(), options.clone(), shutdown));
-        let handle = async |State(endpoint): State<Arc<Endpoint>>, request| endpoint.handle(request).await;
-        let route = layers::apply(any(handle).with_state(endpoint.clone()), &host, &options);
-        Self { endpoint, route }
+        Self { endpoint: Arc::new(Endpoint::new(host, options, shutdown)) }
     }
 
     /// Returns the service at `/mcp`, its health check at `/healthz`, and the metadata of the protected resource (RFC 9728), as
     /// [`router`] does.
     pub fn into_router(self) -> Router {
-        let endpoint = self.endpoint.clone();
-        let metadata = resource_metadata_route(endpoint.host(), endpoint.options());
-        Router::new()
-            .route("/healthz", get(health).with_state(endpoint))
-            .route(WELL_KNOWN_PATH, metadata.clone())
-            .route(WELL_KNOWN_BELOW, metadata)
-            .route_service(ENDPOINT_PATH, self)
+        self.other_routes(self.endpoint.options()).route_service(ENDPOINT_PATH, self)
     }
 
     /// Shuts the service down: from now on requests are rejected with 503, the streams of `subscriptions/listen` end,
@@ -151,17 +143,30 @@ impl McpService {
         self.endpoint.drain(timeout).await;
     }
 
-    /// The routes of a server of its own, whose connections provide what [`McpService::call`] provides for others.
+    /// The routes of a server of its own besides the endpoint, whose requests its connections [answer](Self::answer).
     pub(super) fn server_routes(&self) -> Router {
-        let (host, options) = (self.endpoint.host(), HttpOptions::new());
-        let not_found = layers::apply(any(async || (StatusCode::NOT_FOUND, NOT_FOUND)), host, &options);
-        let metadata = resource_metadata_route(host, &options);
+        let (host, options) = (self.endpoint.host().clone(), HttpOptions::new());
+        let not_found = layered(host, options.clone(), |_, _| (StatusCode::NOT_FOUND, NOT_FOUND).into_response());
+        self.other_routes(&options).fallback(not_found)
+    }
+
+    /// The routes besides the endpoint.
+    fn other_routes(&self, options: &HttpOptions) -> Router {
+        // For pages in browsers, too.
+        let metadata = layered(self.endpoint.host().clone(), options.clone(), resource_metadata::respond);
+        let endpoint = self.endpoint.clone();
         Router::new()
-            .route(ENDPOINT_PATH, self.route.clone())
-            .route("/healthz", get(health).with_state(self.endpoint.clone()))
+            .route("/healthz", get(async move || health(&endpoint)))
             .route(WELL_KNOWN_PATH, metadata.clone())
             .route(WELL_KNOWN_BELOW, metadata)
-            .fallback(not_found)
+    }
+
+    /// Answers a request for the endpoint of a connection that has supplied what [`McpService::call`] supplies for others.
+    pub(super) async fn answer(&self, request: Request) -> Response {
+        let endpoint = &self.endpoint;
+        // Boxed: a connection keeps the room for the future of a request as long as it is open.
+        let handle = |request| endpoint.handle(request).boxed();
+        layers::apply(endpoint.host(), endpoint.options(), request, handle).await
     }
 
     /// The budget for answers that wait to be sent.
@@ -175,7 +180,7 @@ impl McpService {
     }
 
     /// Answers a request of a foreign server: supplies what a connection of [`serve_http`](super::serve_http) supplies.
-    async fn call_mounted(mut self, mut request: Request) -> Response {
+    async fn call_mounted(self, mut request: Request) -> Response {
         if let Err(rejected) = head::strip_unused(&mut request) {
             let (request, unread) = unread_body::track(request);
             drop(request);
@@ -185,10 +190,7 @@ impl McpService {
         let account = self.endpoint.budget().account(client);
         request.extensions_mut().insert(account);
         let (request, unread) = unread_body::track(request);
-        let response = match self.route.call(request).await {
-            Ok(response) => response,
-            Err(never) => match never {},
-        };
+        let response = self.answer(request.map(Body::new)).await;
         let mut response = unread.discard_before(response).await;
         match ResponseCharge::take_from(&mut response) {
             Some(charge) => response.map(|body| GuardedBody::until_dropped(body, charge)),
@@ -231,11 +233,13 @@ fn client_id(endpoint: &Endpoint, request: &Request) -> ClientId {
     }
 }
 
-/// The metadata of the protected resource, for pages in browsers, too.
-fn resource_metadata_route(host: &Arc<Host>, options: &HttpOptions) -> MethodRouter {
-    layers::apply(any(resource_metadata::serve).with_state(host.clone()), host, options)
+/// A route whose requests a function answers, behind the layers.
+fn layered(host: Arc<Host>, options: HttpOptions, respond: fn(&Host, &Request) -> Response) -> MethodRouter {
+    any(async move |request: Request| {
+        layers::apply(&host, &options, request, |request| ready(respond(&host, &request))).await
+    })
 }
 
-async fn health(State(endpoint): State<Arc<Endpoint>>) -> Response {
+fn health(endpoint: &Endpoint) -> Response {
     if endpoint.is_closed() { unavailable("the server is shutting down\n") } else { "ok\n".into_response() }
 }

@@ -4,9 +4,8 @@
 //! where MCP clients look last. Everybody may read it.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
 
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -32,7 +31,7 @@ fn path(path: &str) -> &str {
 }
 
 /// Answers requests for the metadata.
-pub(in crate::server::http) async fn serve(State(host): State<Arc<Host>>, request: Request) -> Response {
+pub(in crate::server::http) fn respond(host: &Host, request: &Request) -> Response {
     let config = host.config();
     let behind = request.uri().path().strip_prefix(WELL_KNOWN_PATH).unwrap_or_default();
     let is_own = |url: &crate::config::EndpointUrl| [path(url.path()), "", ENDPOINT_PATH].contains(&path(behind));

@@ -6,17 +6,12 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::extract::{Request, State};
 use axum::http::header::{ACCEPT, AUTHORIZATION, CONTENT_TYPE, ORIGIN, WWW_AUTHENTICATE};
-use axum::http::{HeaderName, Method};
-use axum::middleware::Next;
-use axum::response::Response;
-use hyper::service::Service as _;
-use hyper_util::service::TowerToHyperService;
-use tower_http::cors::{AllowOrigin, Cors};
+use axum::http::{HeaderMap, HeaderName, Method};
+use tower_http::cors::{AllowOrigin, CorsLayer};
 
 use super::origin_check::is_allowed;
-use crate::host::Host;
+use crate::config::Config;
 
 const ALLOWED_METHODS: [Method; 3] = [Method::GET, Method::POST, Method::DELETE];
 /// The request headers of clients, in all revisions.
@@ -37,13 +32,13 @@ const EXPOSED_HEADERS: [HeaderName; 3] =
 /// The time for which a browser caches a preflight response.
 const MAX_AGE: Duration = Duration::from_mins(10);
 
-/// Answers preflight requests, and adds the CORS headers to other responses.
-pub(super) async fn apply(State(host): State<Arc<Host>>, request: Request, next: Next) -> Response {
-    let config = host.config();
-    if !request.headers().get(ORIGIN).is_some_and(|origin| is_allowed(origin, &config.http.cors)) {
-        return next.run(request).await;
+/// Returns the layer for a request with those headers: it answers preflight requests, and adds the CORS headers to other responses.
+/// None if they are not of a page that the config names.
+pub(super) fn layer(config: Arc<Config>, headers: &HeaderMap) -> Option<CorsLayer> {
+    if !headers.get(ORIGIN).is_some_and(|origin| is_allowed(origin, &config.http.cors)) {
+        return None;
     }
-    let shared = Cors::new(next)
+    let layer = CorsLayer::new()
         .allow_origin(AllowOrigin::predicate(move |origin, _| is_allowed(origin, &config.http.cors)))
         .allow_methods(ALLOWED_METHODS)
         .allow_headers(ALLOWED_HEADERS)
@@ -51,8 +46,5 @@ pub(super) async fn apply(State(host): State<Arc<Host>>, request: Request, next:
         // Private network access: a public page may reach this private address.
         .allow_private_network(true)
         .max_age(MAX_AGE);
-    match TowerToHyperService::new(shared).call(request).await {
-        Ok(response) => response,
-        Err(never) => match never {},
-    }
+    Some(layer)
 }

@@ -13,23 +13,19 @@
 //! is a host and optionally a port (RFC 9110, 7.2), without user information. Anything else is 400, as an intermediary
 //! may have parsed another name.
 
-use std::sync::Arc;
-
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::uri::Authority;
 use axum::http::{HeaderValue, StatusCode};
-use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
 use crate::config::Config;
-use crate::host::Host;
 use crate::log_target;
 use crate::net::{Origin, OriginPattern};
 
 /// Why a request is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-enum OriginRejection {
+pub(super) enum OriginRejection {
     #[error(
         "expected one `Host`, or `:authority`, of the form `host:port`; the request has none, several, or something else"
     )]
@@ -40,15 +36,11 @@ enum OriginRejection {
     OriginNotAllowed,
 }
 
-/// Rejects requests with a `Host` or `Origin` that is not allowed.
-pub(super) async fn require_allowed_origin(State(host): State<Arc<Host>>, request: Request, next: Next) -> Response {
-    match validate(&host.config(), &request) {
-        Ok(()) => next.run(request).await,
-        Err(refusal) => {
-            tracing::debug!(target: log_target::SERVER, host = ?request.headers().get(HOST), origin = ?request.headers().get(ORIGIN), "{refusal}");
-            refusal.into_response()
-        }
-    }
+/// Rejects requests with a `Host` or `Origin` that is not allowed, which is logged at debug level.
+pub(super) fn validate(config: &Config, request: &Request) -> Result<(), OriginRejection> {
+    find_rejection(config, request).inspect_err(|rejection| {
+        tracing::debug!(target: log_target::SERVER, host = ?request.headers().get(HOST), origin = ?request.headers().get(ORIGIN), "{rejection}");
+    })
 }
 
 /// Returns whether this is the origin of a page that the config names.
@@ -56,7 +48,7 @@ pub(super) fn is_allowed(origin: &HeaderValue, pages: &[OriginPattern]) -> bool 
     parse_origin(origin).is_some_and(|origin| pages.iter().any(|page| page.matches(&origin)))
 }
 
-fn validate(config: &Config, request: &Request) -> Result<(), OriginRejection> {
+fn find_rejection(config: &Config, request: &Request) -> Result<(), OriginRejection> {
     let (host, _) = host_and_port(request)?;
     let host: crate::net::UrlHost = host.parse().map_err(|_| OriginRejection::HostNotAllowed)?;
     if !config.is_own_host(&host) {

@@ -22,10 +22,9 @@ use axum::body::Body;
 use axum::http::Request;
 use axum::response::{IntoResponse, Response};
 use hyper::body::Incoming;
-use hyper::service::{Service as _, service_fn};
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
-use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
@@ -34,18 +33,19 @@ use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
+use tower::ServiceExt as _;
 
 use super::super::authentication::ClientCertificate;
 use super::super::charge::ResponseCharge;
 use super::super::client_limiter::{ClientLimiter, ClientLimits, ClientPermit, client_limits};
 use super::super::head::{self, TooManyHeaderFields};
 use super::super::request_body::BodyLimiter;
-use super::super::unread_body;
+use super::super::{McpService, unread_body};
 use super::activity::Activity;
 use super::delivery::{Delivery, TrackedBody};
 use super::executor::{StreamExecutor, stream_abort};
 use super::handshake_log::HandshakeLog;
-use crate::config::http::Http;
+use crate::config::http::{ENDPOINT_PATH, Http};
 use crate::host::Host;
 use crate::log_target;
 use crate::server::budget::{Account, Budget};
@@ -81,7 +81,7 @@ pub(in crate::server::http) struct Connections {
 /// The state that all connections share.
 struct ServerContext {
     host: Arc<Host>,
-    app: Router,
+    app: Arc<App>,
     tls: Option<TlsAcceptor>,
     /// The budget for answers that wait to be sent.
     budget: Arc<Budget>,
@@ -98,6 +98,13 @@ struct ServerContext {
     handshake_log: HandshakeLog,
 }
 
+/// What answers the requests.
+struct App {
+    service: McpService,
+    /// The routes besides the endpoint.
+    other_routes: Router,
+}
+
 /// An open connection, until it is dropped.
 struct ConnectionGuard {
     token: Option<TaskTrackerToken>,
@@ -108,14 +115,15 @@ struct ConnectionGuard {
 impl Connections {
     pub(in crate::server::http) fn new(
         host: Arc<Host>,
-        app: Router,
+        service: McpService,
         tls: Option<TlsAcceptor>,
-        budget: Arc<Budget>,
         shutdown: CancellationToken,
     ) -> Self {
         let (abort, closed, limiter) = (CancellationToken::new(), Notify::new(), ClientLimiter::default());
         let rejection_log = Throttle::new(WARN_INTERVAL);
         let handshake_log = HandshakeLog::default();
+        let budget = service.budget().clone();
+        let app = Arc::new(App { other_routes: service.server_routes(), service });
         let shared =
             ServerContext { host, app, tls, budget, limiter, shutdown, abort, closed, rejection_log, handshake_log };
         Self { shared: Arc::new(shared), tracker: TaskTracker::new() }
@@ -184,6 +192,18 @@ async fn back_off_on_accept_error(error: &io::Error) {
     }
 }
 
+impl App {
+    async fn answer(self: Arc<Self>, request: Request<Body>) -> Response {
+        if request.uri().path() == ENDPOINT_PATH {
+            return self.service.answer(request).await;
+        }
+        match Box::pin(self.other_routes.clone().oneshot(request)).await {
+            Ok(response) => response,
+            Err(never) => match never {},
+        }
+    }
+}
+
 impl Drop for ConnectionGuard {
     fn drop(&mut self) {
         // Released before the notification: `wait_for_capacity` reads the count.
@@ -235,7 +255,7 @@ impl ServerContext {
     ) {
         let config = self.host.config();
         let activity = Activity::new();
-        let app = TowerToHyperService::new(self.app.clone());
+        let app = self.app.clone();
         let (requests, end) = (activity.clone(), CancellationToken::new());
         let ended = end.clone();
         let bodies = BodyLimiter::default();
@@ -249,13 +269,13 @@ impl ServerContext {
             }
             request.extensions_mut().insert(bodies.clone());
             let (request, unread) = unread_body::track(request);
-            let answering = reduced.ok().map(|()| app.call(request));
+            let answering = reduced.ok().map(|()| app.clone().answer(request.map(Body::new)));
             async move {
                 // A stream of HTTP/2 is aborted by itself. HTTP/1.1 has one response at a time, which is aborted with
                 // its connection.
                 delivery.set_abort(stream_abort().unwrap_or(end));
                 let mut response: Response<Body> = match answering {
-                    Some(answering) => answering.await?,
+                    Some(answering) => answering.await,
                     None => TooManyHeaderFields.into_response(),
                 };
                 response = unread.discard_before(response).await;
