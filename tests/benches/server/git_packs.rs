@@ -33,8 +33,8 @@ const HEADER: [&str; 11] = [
     "ratio to 1 MiB",
     "reused ms",
     "`git cat-file` ms",
-    "ratio to git",
-    "reused",
+    "fresh ÷ git",
+    "reused ÷ git",
     "least memory MiB",
 ];
 
