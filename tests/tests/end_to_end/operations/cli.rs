@@ -196,7 +196,12 @@ async fn what_cannot_be_read_has_a_hint_of_what_can() {
         (["read", "git://repo/"], "expected blob/{rev}/{+path}, tree/{rev}/{+path}"),
         (["read", "git://repo/blob/HEAD/docs"], "\"docs\" is a directory: read tree/HEAD/docs"),
         (["read", "git://repo/blob/HEAD/none"], "git://repo/tree/{rev}/{+path}  (A directory at a revision)"),
-        (["read", "git://elsewhere/"], "`mcp-host list` shows the resources"),
+        (
+            ["read", "git:/x/README.md"],
+            "the most similar mount is `git://repo/`, and `mcp-host list` shows the resources",
+        ),
+        (["list", "gti://repo/tree/HEAD"], "the most similar mount is `git://repo/`"),
+        (["explain", "git://elsewhere/"], "the most similar mount is `git://repo/`"),
         (
             ["list", "git://repo/blob/HEAD/docs/a.txt"],
             "it can be read: `mcp-host read git://repo/blob/HEAD/docs/a.txt`",
