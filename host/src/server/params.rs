@@ -235,7 +235,7 @@ struct ArgumentInfo<'a> {
     value: Option<&'a RawValue>,
 }
 
-#[derive(Default, Deserialize)]
+#[derive(Deserialize)]
 struct Context<'a> {
     #[serde(borrow, default, deserialize_with = "present")]
     arguments: Option<&'a RawValue>,
@@ -405,9 +405,10 @@ impl Members<'_> {
             required("argument.name", argument.name).map(text)?,
             required("argument.value", argument.value).map(text)?,
         );
-        let context = self.context.filter(is_given).map(|context| bounded::object("context", context));
-        let known = context.transpose()?.and_then(|Context { arguments }: Context<'_>| arguments).filter(is_given);
-        let known = known.map(|known| bounded::object("context.arguments", known)).transpose()?;
+        let context = self.context.filter(is_given);
+        let context: Option<Context<'_>> = context.map(|raw| bounded::object("context", raw)).transpose()?;
+        let known = context.and_then(|context| context.arguments).filter(is_given);
+        let known = known.map(|raw| bounded::object("context.arguments", raw)).transpose()?;
         let context = known.map(|ContextArguments(known)| known).unwrap_or_default();
         Ok(Params::Complete(Box::new(CompleteParams { template, argument, context })))
     }

@@ -90,7 +90,7 @@ impl<'a> Visitor<'a> for Members<'_> {
     }
 }
 
-#[cfg(test)]
+#[cfg(all(test, feature = "search"))]
 mod tests {
     use super::*;
 
