@@ -1,5 +1,5 @@
-//! Suggestions for a URI that cannot be read, listed or explained: what the same principal can do there instead, or where the URI may
-//! have been meant to point.
+//! Suggestions for a URI that cannot be read, listed, watched, searched or explained: what the same principal can do there instead, or
+//! where the URI may have been meant to point.
 
 use std::fmt::Write as _;
 
@@ -40,6 +40,22 @@ pub(super) async fn for_list(host: &Host, principal: &Principal, uri: &str, erro
         return Some(format!("it can be read: `mcp-host read {}`", escape::line(uri)));
     }
     for_unknown(host, principal, uri, error).await
+}
+
+/// Returns a hint for a URI that could not be watched: the templates of its plugin, if there is no such resource.
+pub(super) async fn for_watch(host: &Host, principal: &Principal, uri: &str, error: &Error) -> Option<String> {
+    if !is_about_uri(error) {
+        return None;
+    }
+    match by_config(host, principal, Operation::Subscribe, uri) {
+        Some(hint) => Some(hint),
+        None => for_unknown(host, principal, uri, error).await,
+    }
+}
+
+/// Returns a hint for a URI below which nothing was found.
+pub(super) fn for_search(host: &Host, principal: &Principal, within: &str) -> Option<String> {
+    by_config(host, principal, Operation::Read, within)
 }
 
 /// Returns a hint for a URI that no mount owns, or that the rules deny the principal. Whoever runs the command may read the config;

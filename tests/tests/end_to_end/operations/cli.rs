@@ -215,6 +215,7 @@ async fn what_cannot_be_read_has_a_hint_of_what_can() {
         ),
         (["list", "gti://repo/tree/HEAD"], "the most similar mount is `git://repo/`"),
         (["explain", "git://elsewhere/"], "the most similar mount is `git://repo/`"),
+        (["watch", "git://elsewhere/"], "the most similar mount is `git://repo/`"),
         (
             ["list", "git://repo/blob/HEAD/docs/a.txt"],
             "it can be read: `mcp-host read git://repo/blob/HEAD/docs/a.txt`",

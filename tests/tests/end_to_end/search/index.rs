@@ -82,6 +82,9 @@ async fn the_command_line_searches_and_tells_what_is_indexed() {
     assert!(rebuilt.starts_with('f'), "{rebuilt}");
     let nothing = command(&["search", "absent"]).await.success().text();
     assert_eq!(nothing, "nothing was found\n");
+    let elsewhere = command(&["search", "needle", "--in", "file://f/a.md"]).await.success();
+    assert_eq!(elsewhere.text(), "nothing was found\n");
+    assert!(elsewhere.stderr.contains("the most similar mount is `files://f/`"), "{}", elsewhere.stderr);
     let denied = command(&["search", "needle", "--as", "anonymous", "--json"]).await.success().json();
     assert_eq!(denied["total"], 0);
 }
