@@ -155,7 +155,7 @@ impl Values {
 /// The beginning of a value of a path, for a message.
 pub(crate) fn quoted(value: &str) -> String {
     match value.split_at_checked(value.floor_char_boundary(MAX_QUOTED)) {
-        Some((beginning, rest)) if !rest.is_empty() => format!("{:?}", format!("{beginning}…")),
+        Some((beginning, rest)) if !rest.is_empty() => format!("\"{}…\"", beginning.escape_debug()),
         _ => format!("{value:?}"),
     }
 }
