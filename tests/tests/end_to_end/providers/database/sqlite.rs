@@ -130,7 +130,7 @@ async fn saved_queries_take_numbers_and_texts() {
         sql = "SELECT count(*) AS n FROM orders WHERE customer = $1"
         parameters = [{ name = "customer" }]
         [first]
-        sql = "SELECT id FROM orders ORDER BY id LIMIT $1"
+        sql = "SELECT customer FROM orders LIMIT $1"
         parameters = [{ name = "count" }]
     }
     .into();
