@@ -4,7 +4,7 @@
 //! text only: what stands in front of it, such as an option, and a command without an explanation are left whole, so that they can
 //! be copied.
 
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
 
 use anstream::adapter::strip_str;
@@ -42,7 +42,7 @@ pub(super) fn report(error: &clap::Error) -> ExitCode {
     u8::try_from(error.exit_code()).unwrap_or(u8::MAX).into()
 }
 
-fn print(error: &clap::Error, mut stream: impl Write + RawStream) -> io::Result<()> {
+fn print(error: &clap::Error, mut stream: impl RawStream) -> io::Result<()> {
     let help = error.render();
     let text = match color::is_colored(ColorChoice::Auto, &stream) {
         true => help.ansi().to_string(),

@@ -90,7 +90,8 @@ impl<'a> Visitor<'a> for Members<'_> {
     }
 }
 
-#[cfg(all(test, feature = "search"))]
+#[cfg(test)]
+#[cfg(feature = "search")]
 mod tests {
     use super::*;
 
