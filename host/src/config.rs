@@ -125,6 +125,7 @@ use reader::{KeyDocs, ReadContext, ReadOutcome, Table};
 use search::Search;
 
 use crate::regular_file;
+use crate::uri::Mount;
 
 /// A valid config.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -212,6 +213,11 @@ impl Config {
     /// The names of the built-in principals, and of those of this config.
     pub fn principal_names(&self) -> impl Iterator<Item = &str> {
         rule::BUILT_IN.into_iter().chain(self.principals.iter().map(|principal| principal.name.as_str()))
+    }
+
+    /// The mount that is most similar to the beginning of a URI or a glob.
+    pub(crate) fn nearest_mount(&self, written: &str) -> Option<&Mount> {
+        suggest::nearest_mount(written, self.plugins.iter().map(|plugin| &plugin.mount))
     }
 
     /// Reads a config file, with the environment variables and the home directory of this process.

@@ -19,11 +19,12 @@ use std::fs::{DirBuilder, File, Metadata, TryLockError};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::SystemTime;
 
 use chacha20poly1305::Key;
 use chacha20poly1305::aead::Generate;
 use hmac::{Hmac, KeyInit};
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Mode, OFlags};
 use rustix::io::Errno;
 use sha2::Sha256;
 use tempfile::NamedTempFile;
@@ -142,6 +143,44 @@ impl PrivateDir {
             }
         }
         Ok(None)
+    }
+
+    /// Removes the files whose names end so, that nobody has written to since then, and whose lock nobody has. What is not a file of
+    /// this user only is left. Returns the number of removed files.
+    ///
+    /// Whoever opened such a file before it is removed gets its lock afterwards, and finds that it has lost its name
+    /// ([`lock_file`](Self::lock_file)).
+    pub(crate) fn remove_abandoned_files(&self, ending: &str, since: SystemTime) -> io::Result<usize> {
+        let mut removed = 0_usize;
+        for entry in std::fs::read_dir(&self.path)? {
+            let name = entry?.file_name();
+            let Some(name) = name.to_str().filter(|name| name.ends_with(ending)) else { continue };
+            // Others may remove it at the same moment.
+            if self.remove_abandoned_file(name, since).unwrap_or(false) {
+                removed = removed.saturating_add(1);
+            }
+        }
+        Ok(removed)
+    }
+
+    fn remove_abandoned_file(&self, name: &str, since: SystemTime) -> Result<bool, PrivateError> {
+        let file = self.open_with(name, OFlags::RDWR, GROUP_OTHER_WRITE, PrivateError::File)?;
+        let is_old = || file.metadata()?.modified().map(|modified| modified < since);
+        // One that is in use is not even locked for a moment.
+        if !is_old()? {
+            return Ok(false);
+        }
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(false),
+            Err(TryLockError::Error(error)) => return Err(error.into()),
+        }
+        // The owner of the lock before may have renamed it, or written to it.
+        if !is_old()? || !self.is_named(&file, name)? {
+            return Ok(false);
+        }
+        rustix::fs::unlinkat(&self.dir, name, AtFlags::empty()).map_err(io::Error::from)?;
+        Ok(true)
     }
 
     /// Whether that name is the open file's.
@@ -267,6 +306,7 @@ fn describe_file(metadata: &Metadata) -> String {
 #[cfg(test)]
 mod tests {
     use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::time::Duration;
 
     use super::*;
 
@@ -349,6 +389,36 @@ mod tests {
         assert!(!dir.is_named(&locked, "a").unwrap());
         assert!(dir.lock_file("a").unwrap().is_some(), "it is another file");
         assert!(dir.is_named(&locked, "b").unwrap() && !dir.is_named(&locked, "a").unwrap());
+    }
+
+    #[test]
+    fn abandoned_files_are_removed_and_neither_links_nor_files_that_are_new_or_locked() {
+        let (parent, dir) = open();
+        let (hour, now) = (Duration::from_secs(3600), SystemTime::now());
+        let file = |name: &str, age: Duration| {
+            let file = dir.lock_file(name).unwrap().unwrap();
+            file.set_modified(now - age).unwrap();
+            file
+        };
+        for name in ["old.pending", "old.other"] {
+            drop(file(name, 2 * hour));
+        }
+        drop(file("new.pending", Duration::ZERO));
+        let _locked = file("locked.pending", 2 * hour);
+        drop(file("writable.pending", 2 * hour));
+        chmod(&dir.path().join("writable.pending"), 0o666);
+        let target = parent.path().join("target.pending");
+        std::fs::write(&target, "").unwrap();
+        File::open(&target).unwrap().set_modified(now - 2 * hour).unwrap();
+        symlink(&target, dir.path().join("link.pending")).unwrap();
+        std::fs::create_dir(dir.path().join("directory.pending")).unwrap();
+        assert_eq!(dir.remove_abandoned_files(".pending", now - hour).unwrap(), 1);
+        let mut left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
+        left.sort();
+        let kept =
+            ["directory.pending", "link.pending", "locked.pending", "new.pending", "old.other", "writable.pending"];
+        assert_eq!(left, kept);
+        assert!(target.exists());
     }
 
     #[test]

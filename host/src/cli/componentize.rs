@@ -16,7 +16,7 @@ use crate::plugin::{MAX_NEEDS_LEN, Needs};
 use crate::regular_file;
 
 const EXAMPLES: &str = "\
-For compilers that make core modules, such as Go's, or clang for wasm32-wasip1. The contract and the adapter for WASI 0.1 are part
+For compilers that make core modules, such as Go's, or clang for wasm32-wasip1. The contract and the adapter for WASI 0.1 are part \
 of this program: no other tool is needed.
 
 Exit codes: 0 written, 1 no component can be made of it.

@@ -64,7 +64,7 @@ use crate::log_target;
 use crate::server;
 
 const EXAMPLES: &str = "\
-The directory has a `mcp-host.toml` with the plugin. The build command is `build` of `[dev]` in it, else that of the
+The directory has a `mcp-host.toml` with the plugin. The build command is `build` of `[dev]` in it, else that of the \
 project's kind: `cargo build`, `npm run build`, `make`. A build that fails changes nothing: the last component is served.
 
 Keys: r read a resource, t test the provider, l list, b build now, ? help, q quit. Without a terminal there are none.

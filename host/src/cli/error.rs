@@ -25,6 +25,10 @@ const EXIT_FAILURE: u8 = 1;
 /// The command line or the config is invalid.
 const EXIT_USAGE: u8 = 2;
 
+/// What to do about a directory that is no provider project.
+const PROJECT_HELP: &str = "expected a directory with the sources of a provider and its config: `mcp-host new NAME` makes one, and \
+                            `mcp-host dev NAME` builds and serves it";
+
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CliError {
@@ -103,12 +107,14 @@ pub(super) enum CliError {
         source: io::Error,
     },
     /// `dev` was given a directory without a config.
-    #[error("there is no {}", file.display())]
+    #[error("{} is no provider project: there is no {}", dir.display(), file.display())]
     NoProject {
+        /// The directory.
+        dir: PathBuf,
         /// The file.
         file: PathBuf,
-        /// The path of a component that the project would build.
-        example: &'static str,
+        /// The path of a component that a project of its kind builds; none if nothing is built there.
+        example: Option<&'static str>,
     },
     /// Nothing says how to build a project.
     #[error("nothing says how to build the project in {}", dir.display())]
@@ -331,12 +337,15 @@ impl CliError {
                 let searched: Vec<_> = searched.iter().map(|dir| dir.display().to_string()).collect();
                 Some(format!("name it with `--plugins DIR`; searched: {}", searched.join(", ")))
             }
-            Self::NoProject { example, .. } => Some(format!(
-                "write it, with the component that the build makes, or name another directory:\n[[plugin]]\nname = \"provider\"\n\
-                 component = \"{example}\"\nmount = \"provider:///\""
+            Self::ProjectDir { source, .. } if source.kind() == io::ErrorKind::NotFound => Some(PROJECT_HELP.to_owned()),
+            Self::NoProject { example: None, .. } => Some(PROJECT_HELP.to_owned()),
+            Self::NoProject { example: Some(example), .. } => Some(format!(
+                "write it, with the component that the build makes, or start another project with `mcp-host new NAME`:\n\
+                 [[plugin]]\nname = \"provider\"\ncomponent = \"{example}\"\nmount = \"provider:///\""
             )),
             Self::NoBuildCommand { config, example, .. } => Some(format!(
-                "add it to {}, or use `--build COMMAND`:\n[dev]\nbuild = \"{example}\"",
+                "expected a `Cargo.toml`, a `package.json` with the script `build`, or a `Makefile`; without one, add the command to \
+                 {}, as the projects of `mcp-host new NAME` have it, or use `--build COMMAND`:\n[dev]\nbuild = \"{example}\"",
                 config.display()
             )),
             Self::NoPlugin { known, .. } => Some(format!("it has {}", known.join(", "))),

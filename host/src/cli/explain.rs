@@ -5,6 +5,7 @@ use serde_json::{Map, Value, json};
 use super::context::Context;
 use super::error::CliError;
 use super::escape;
+use super::hint;
 use super::options::PrincipalArgs;
 use super::output::Output;
 use crate::access::{Access, Decision, Principal};
@@ -60,7 +61,7 @@ impl Args {
             return Ok(output.flush()?);
         };
         let explanation = Explanation::by_config(&config, &principal, self.operation, uri).map_err(|error| {
-            let hint = matches!(error, Error::NotFound { .. }).then(|| mounts_hint(&config));
+            let hint = matches!(error, Error::NotFound { .. }).then(|| hint::for_unmounted(&config, uri));
             CliError::Resource { error, hint }
         })?;
         let file = context.config_file().display().to_string();
@@ -72,12 +73,6 @@ impl Args {
         output.flush()?;
         if explanation.decision.is_allowed() { Ok(()) } else { Err(CliError::Denied) }
     }
-}
-
-/// The mounts, for a URI that none of them owns.
-fn mounts_hint(config: &Config) -> String {
-    let mounts: Vec<_> = config.plugins.iter().map(|plugin| plugin.mount.as_str()).collect();
-    format!("no plugin's mount owns the URI; the mounts are {}", mounts.join(", "))
 }
 
 fn print(

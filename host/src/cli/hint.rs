@@ -1,10 +1,11 @@
-//! Suggestions for a URI that cannot be read or listed: what the same principal can do there instead.
+//! Suggestions for a URI that cannot be read, listed, watched, searched or explained: what the same principal can do there instead, or
+//! where the URI may have been meant to point.
 
 use std::fmt::Write as _;
 
 use super::escape;
 use crate::access::Principal;
-use crate::config::Operation;
+use crate::config::{Config, Operation};
 use crate::host::Host;
 use crate::resource::Error;
 
@@ -16,7 +17,7 @@ pub(super) async fn for_read(host: &Host, principal: &Principal, uri: &str, erro
     if !is_about_uri(error) {
         return None;
     }
-    if let Some(hint) = for_denied(host, principal, Operation::Read, uri) {
+    if let Some(hint) = by_config(host, principal, Operation::Read, uri) {
         return Some(hint);
     }
     if host.is_listable(principal, uri).await == Some(true) {
@@ -32,7 +33,7 @@ pub(super) async fn for_list(host: &Host, principal: &Principal, uri: &str, erro
     if !is_about_uri(error) {
         return None;
     }
-    if let Some(hint) = for_denied(host, principal, Operation::List, uri) {
+    if let Some(hint) = by_config(host, principal, Operation::List, uri) {
         return Some(hint);
     }
     if host.is_listable(principal, uri).await == Some(false) {
@@ -41,17 +42,47 @@ pub(super) async fn for_list(host: &Host, principal: &Principal, uri: &str, erro
     for_unknown(host, principal, uri, error).await
 }
 
-/// Returns a hint for a URI that the rules deny the principal. Whoever runs the command may read the config; for a client such a
-/// resource does not exist.
-fn for_denied(host: &Host, principal: &Principal, operation: Operation, uri: &str) -> Option<String> {
-    let explanation = host.explain(principal, operation, uri).ok()?;
-    if explanation.decision.is_allowed() {
+/// Returns a hint for a URI that could not be watched: the templates of its plugin, if there is no such resource.
+pub(super) async fn for_watch(host: &Host, principal: &Principal, uri: &str, error: &Error) -> Option<String> {
+    if !is_about_uri(error) {
         return None;
     }
-    let (name, uri) = (escape::line(principal.name()), escape::line(uri));
-    Some(format!(
-        "the rules do not allow `{name}` to {operation} it; `mcp-host explain --as {name} --op {operation} {uri}` says why"
-    ))
+    match by_config(host, principal, Operation::Subscribe, uri) {
+        Some(hint) => Some(hint),
+        None => for_unknown(host, principal, uri, error).await,
+    }
+}
+
+/// Returns a hint for a URI below which nothing was found.
+pub(super) fn for_search(host: &Host, principal: &Principal, within: &str) -> Option<String> {
+    by_config(host, principal, Operation::Read, within)
+}
+
+/// Returns a hint for a URI that no mount owns, or that the rules deny the principal. Whoever runs the command may read the config;
+/// for a client such a resource does not exist.
+fn by_config(host: &Host, principal: &Principal, operation: Operation, uri: &str) -> Option<String> {
+    match host.explain(principal, operation, uri) {
+        Ok(explanation) if !explanation.decision.is_allowed() => {
+            let (name, uri) = (escape::line(principal.name()), escape::line(uri));
+            Some(format!(
+                "the rules do not allow `{name}` to {operation} it; \
+                 `mcp-host explain --as {name} --op {operation} {uri}` says why"
+            ))
+        }
+        Err(Error::NotFound { .. }) => Some(for_unmounted(&host.config(), uri)),
+        _ => None,
+    }
+}
+
+/// Returns a hint for a URI that no mount owns: the most similar mount.
+pub(super) fn for_unmounted(config: &Config, uri: &str) -> String {
+    match config.nearest_mount(uri) {
+        Some(mount) => format!(
+            "no plugin is mounted there; the most similar mount is `{mount}`, and `mcp-host list` shows the resources below all \
+             mounts"
+        ),
+        None => "no plugin is mounted at all; `mcp-host check` says what the config has".to_owned(),
+    }
 }
 
 fn is_about_uri(error: &Error) -> bool {

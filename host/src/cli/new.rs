@@ -11,7 +11,7 @@ use crate::scaffold::{self, PackageName, Project};
 use crate::toolchain;
 
 const EXAMPLES: &str = "\
-The project has the SDK and the contract in it. It serves the files of a directory, as a start: text and binary resources, a template
+The project has the SDK and the contract in it. It serves the files of a directory, as a start: text and binary resources, a template \
 with completion, changes, config, and a unit test. Existing files are never overwritten.
 
 Examples:

@@ -4,6 +4,7 @@ use bytesize::ByteSize;
 
 use super::context::Context;
 use super::error::CliError;
+use super::hint;
 use super::options::PrincipalArgs;
 use super::output::Output;
 use super::search_index::wait_until_indexed;
@@ -71,15 +72,21 @@ impl Args {
         let principal = self.principal_args.principal(&host.config())?;
         wait_until_indexed(host, context).await;
         let Self { within, kind, lang: language, limit, .. } = self;
-        let request = SearchRequest { within, kind, language, limit, ..SearchRequest::new(self.words.join(" ")) };
+        let words = self.words.join(" ");
+        let request = SearchRequest { within: within.clone(), kind, language, limit, ..SearchRequest::new(words) };
         let results = host.search(&principal, request).await?;
+        let hint = within.filter(|_| results.hits.is_empty()).and_then(|uri| hint::for_search(host, &principal, &uri));
         let mut output = context.output();
         if self.json {
             output.line(&to_json(results).to_string())?;
         } else {
             print(&results, &mut output)?;
         }
-        Ok(output.flush()?)
+        output.flush()?;
+        if let Some(hint) = hint {
+            context.messages.help(&hint);
+        }
+        Ok(())
     }
 }
 

@@ -26,8 +26,8 @@ use crate::server;
 const START_GRACE: Duration = Duration::from_secs(2);
 
 const EXAMPLES: &str = "\
-SIGINT and SIGTERM shut it down gracefully: requests in flight are completed first. A second signal exits at once.
-It reloads when the config or a component changes, and on SIGHUP: no connection, subscription or request in flight is
+SIGINT and SIGTERM shut it down gracefully: requests in flight are completed first. A second signal exits at once. \
+It reloads when the config or a component changes, and on SIGHUP: no connection, subscription or request in flight is \
 lost. Rules apply at once; plugins that cannot be used are logged and change nothing.
 
 Examples:

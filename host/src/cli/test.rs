@@ -19,7 +19,7 @@ use crate::config::{self, Config};
 use crate::conformance::{self, Edit};
 
 const EXAMPLES: &str = "\
-The component runs in its sandbox, with these grants and nothing else, under the default limits; with --plugin, with the
+The component runs in its sandbox, with these grants and nothing else, under the default limits; with --plugin, with the \
 grants, the config and the limits of that plugin of the config. Key-value buckets are temporary, directories are the real ones.
 
 Exit codes: 0 no check failed, 1 some did, 2 the command line or the config is invalid.

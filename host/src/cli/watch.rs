@@ -8,7 +8,7 @@ use super::context::Context;
 use super::error::CliError;
 use super::options::PrincipalArgs;
 use super::output::Output;
-use super::{escape, signals};
+use super::{escape, hint, signals};
 use crate::host::Host;
 use crate::watch::Update;
 
@@ -52,9 +52,13 @@ impl Args {
     }
 
     async fn watch(&self, host: &Host, shutdown: &CancellationToken, context: &Context) -> Result<(), CliError> {
-        let subscriber = host.subscriber(&self.principal_args.principal(&host.config())?);
+        let principal = self.principal_args.principal(&host.config())?;
+        let subscriber = host.subscriber(&principal);
         for uri in &self.uris {
-            host.subscribe(&subscriber, uri).await?;
+            if let Err(error) = host.subscribe(&subscriber, uri).await {
+                let hint = hint::for_watch(host, &principal, uri, &error).await;
+                return Err(CliError::Resource { error, hint });
+            }
         }
         if self.listing {
             subscriber.watch_listing();

@@ -136,13 +136,6 @@ impl UriGlob {
         mount.as_str().contains(ENCODED_SLASH)
             && reach::reaches(&self.normalized.replace(ENCODED_SLASH, "/"), &mount.as_str().replace(ENCODED_SLASH, "/"))
     }
-
-    /// Returns its edit distance to a glob for that mount.
-    pub(super) fn distance(&self, mount: &Mount) -> usize {
-        let mount = mount.as_str();
-        let beginning: String = self.normalized.chars().take(mount.len()).collect();
-        strsim::damerau_levenshtein(&beginning, mount)
-    }
 }
 
 /// The reason why a text is not a URI glob.

@@ -30,7 +30,7 @@ documented! {
         pub name: String,
         /// The display name of the server.
         pub title: Option<String>,
-        /// Instructions for models on the resources of this server.
+        /// Instructions for models on the resources of this server. They are sent as written to every client, whatever it may see.
         pub instructions: Option<String>,
         /// The address of the HTTP server. Without it the server uses stdio.
         pub http: Option<HttpAddress>,

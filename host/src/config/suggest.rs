@@ -1,6 +1,7 @@
 //! Suggestions for misspelled words.
 
 use super::error::Diagnostic;
+use crate::uri::Mount;
 
 /// Adds a suggestion to a problem.
 pub(super) fn did_you_mean<'k>(
@@ -30,6 +31,20 @@ pub(super) fn closest<'k>(written: &str, known: impl IntoIterator<Item = &'k str
         .map(|(_, word)| word)
 }
 
+/// Returns the mount that is most similar to the beginning of a URI or a glob: by its scheme first, then by all of it.
+pub(super) fn nearest_mount<'m>(written: &str, mounts: impl IntoIterator<Item = &'m Mount>) -> Option<&'m Mount> {
+    mounts.into_iter().min_by_key(|mount| {
+        let mount = mount.as_str();
+        let beginning: String = written.chars().take(mount.len()).collect();
+        let of_schemes = strsim::damerau_levenshtein(scheme(&beginning), scheme(mount));
+        (of_schemes, strsim::damerau_levenshtein(&beginning, mount))
+    })
+}
+
+fn scheme(uri: &str) -> &str {
+    uri.split_once(':').map_or(uri, |(scheme, _)| scheme)
+}
+
 /// Joins words for a message: each in backticks, separated by commas.
 pub(super) fn join_quoted<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
     words.into_iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
@@ -48,5 +63,20 @@ mod tests {
         for written in ["", "a", "time", "line", "memory-of-a-plugin", &"deadline".repeat(10)] {
             assert_eq!(closest(written, known), None, "{written}");
         }
+    }
+
+    #[test]
+    fn the_mount_of_the_most_similar_scheme_is_the_nearest() {
+        let mounts: [Mount; 3] = ["notes:///", "git://linux/", "git://tools/"].map(|mount| mount.parse().unwrap());
+        for (written, nearest) in [
+            ("git:/x/README.md", "git://linux/"),
+            ("git://tool/README.md", "git://tools/"),
+            ("gti://linux/README.md", "git://linux/"),
+            ("note://linux/README.md", "notes:///"),
+            ("git", "git://linux/"),
+        ] {
+            assert_eq!(nearest_mount(written, &mounts).map(Mount::as_str), Some(nearest), "{written}");
+        }
+        assert_eq!(nearest_mount("git://linux/", []), None);
     }
 }

@@ -257,13 +257,12 @@ impl Config {
         let mut mounts = self.plugins.iter().map(|plugin| &plugin.mount);
         match mounts.find(|mount| glob.reaches_decoded(mount)) {
             Some(mount) => Warning::EncodedSlash { rule, key, glob: text, found: mount.as_str().to_owned() },
-            None => Warning::UnmatchedGlob { rule, key, glob: text, nearest: self.nearest_mount(glob) },
+            None => Warning::UnmatchedGlob { rule, key, glob: text, nearest: self.nearest_to(glob) },
         }
     }
 
-    fn nearest_mount(&self, glob: &UriGlob) -> Option<String> {
-        let mounts = self.plugins.iter().map(|plugin| &plugin.mount);
-        mounts.min_by_key(|mount| glob.distance(mount)).map(|mount| mount.as_str().to_owned())
+    fn nearest_to(&self, glob: &UriGlob) -> Option<String> {
+        self.nearest_mount(glob.normalized()).map(|mount| mount.as_str().to_owned())
     }
 }
 

@@ -11,7 +11,8 @@
 //!   renamed to another component's name or written without the key is compiled again, and that is logged.
 //!
 //! So code is complete and authentic as soon as the compiler has written it, also when no host is left to read it:
-//! the next one finds it as [`PendingCode`], verifies it, and stores it.
+//! the next one finds it as [`PendingCode`], verifies it, and stores it. What nobody has gone on with for a day, such as the code
+//! of a component that is in no config any more, is removed when a cache is opened.
 //!
 //! A file name is made from the component, the engine and the secret, so a file is never stale, only unused, and hosts
 //! with different state directories can share a cache without replacing each other's files. Without a usable state
@@ -25,6 +26,7 @@ use std::io::{self, Seek};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use hmac::Mac;
 use wasmtime::component::Component;
@@ -40,6 +42,13 @@ use crate::private_dir::{self, PrivateDir, PrivateError, SECRET_LEN, random_secr
 const KEY_FILE: &str = "compiled.key";
 /// The largest file that is read, in bytes: larger than the compiler may write.
 const MAX_FILE_SIZE: u64 = 4 << 30;
+
+/// What the names of files of compilations end with, behind the name of the file that is compiled.
+const PENDING: &str = ".pending";
+/// The end of the names of all files of compilations.
+const ANY_PENDING: &str = ".cwasm.pending";
+/// The time after which the file of a compilation that nobody goes on with is removed.
+const MAX_PENDING_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The private cache directory.
 #[derive(Debug)]
@@ -75,6 +84,7 @@ impl Cache {
         let is_persistent = secret.is_some();
         let dir = PrivateDir::open(dir)
             .map_err(|source| ComponentError::Cache { dir: dir.to_owned(), source: Arc::new(source) })?;
+        remove_abandoned(&dir);
         Ok(Self { dir, secret: secret.unwrap_or_else(random_secret), is_persistent })
     }
 
@@ -111,7 +121,7 @@ impl Cache {
         if !self.is_persistent {
             return self.begin_unlocked().map(Missing::NotCompiled);
         }
-        let name = format!("{}.pending", self.name(Purpose::new(engine, digest)));
+        let name = format!("{}{PENDING}", self.name(Purpose::new(engine, digest)));
         let path = self.dir.path().join(&name);
         let file = match self.dir.lock_file(&name) {
             Ok(Some(file)) => file,
@@ -200,6 +210,21 @@ impl Cache {
         mac.update(b"mcp-host cache name 1");
         let key: String = mac.finalize().into_bytes().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         format!("{}-{:016x}-{key}.cwasm", purpose.digest.digits(), purpose.engine_hash)
+    }
+}
+
+/// Removes the files of compilations that nobody goes on with.
+fn remove_abandoned(dir: &PrivateDir) {
+    let Some(since) = SystemTime::now().checked_sub(MAX_PENDING_AGE) else { return };
+    let dir_path = dir.path().display();
+    match dir.remove_abandoned_files(ANY_PENDING, since) {
+        Ok(0) => {}
+        Ok(files) => {
+            tracing::debug!(target: log_target::COMPILER, dir = %dir_path, files, "compilations that nobody has gone on with were removed");
+        }
+        Err(error) => {
+            tracing::debug!(target: log_target::COMPILER, dir = %dir_path, %error, "old compilations cannot be looked for");
+        }
     }
 }
 
@@ -336,6 +361,24 @@ mod tests {
         assert!(matches!(caches.begin(&second, OTHER), Missing::NotCompiled(_)));
         drop(compiler);
         assert!(matches!(caches.begin(&second, COMPONENT), Missing::Compiled(_)));
+    }
+
+    #[test]
+    fn a_compilation_that_nobody_has_gone_on_with_for_a_day_is_removed_by_the_next_start() {
+        let caches = CacheFixture::new();
+        let cache = caches.cache(Some("state"));
+        let (running, abandoned) = (caches.compile(&cache, COMPONENT), caches.compile(&cache, OTHER));
+        for (age, files) in [(MAX_PENDING_AGE / 2, 2), (2 * MAX_PENDING_AGE, 1)] {
+            for pending in [&running, &abandoned] {
+                pending.file().set_modified(SystemTime::now() - age).unwrap();
+            }
+            // As by a host that ends, while another one compiles.
+            let left = abandoned.locked_path().unwrap();
+            abandoned.file().unlock().unwrap();
+            assert_eq!(caches.files(&caches.cache(Some("state"))), files);
+            assert_eq!(left.exists(), files == 2);
+        }
+        assert!(running.locked_path().unwrap().exists());
     }
 
     #[test]

@@ -9,7 +9,7 @@
 use std::sync::Arc;
 
 use super::generation_store::GenerationStore;
-use super::parameters::parameters;
+use super::parameters::{self, parameters};
 use super::search::context;
 use crate::access::Principal;
 use crate::audit::Facts;
@@ -56,24 +56,19 @@ fn parse(path: &str) -> Result<ContextRequest> {
             // An expression of the template without a value.
             _ if value.is_empty() => {}
             "q" => request.query = Some(value),
-            "budget" => request.budget = parse_budget(&value).map_err(Failure::invalid)?,
-            "audience" => request.audience = Some(parse_audience(&value).map_err(Failure::invalid)?),
-            _ => return Err(Failure::invalid("a context has the parameters `q`, `budget` and `audience`")),
+            "budget" => request.budget = parameters::integer(name, &value, ContextRequest::MAX_BUDGET)?,
+            "audience" => request.audience = Some(parse_audience(&value)?),
+            _ => return Err(parameters::unknown(name, &["q", "budget", "audience"])),
         }
     }
     Ok(request)
 }
 
-fn parse_budget(text: &str) -> std::result::Result<usize, String> {
-    let budget = text.parse().ok().filter(|budget| (1..=ContextRequest::MAX_BUDGET).contains(budget));
-    budget.ok_or_else(|| format!("`budget` is a number of tokens from 1 to {}", ContextRequest::MAX_BUDGET))
-}
-
-fn parse_audience(text: &str) -> std::result::Result<Role, String> {
+fn parse_audience(text: &str) -> Result<Role> {
     match text {
         "user" => Ok(Role::User),
         "assistant" => Ok(Role::Assistant),
-        _ => Err("`audience` is `user` or `assistant`".to_owned()),
+        _ => Err(parameters::wrong("audience", "`user` or `assistant`", text)),
     }
 }
 

@@ -21,7 +21,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use parking_lot::Mutex;
 
 use super::generation_store::GenerationStore;
-use super::parameters::parameters;
+use super::parameters::{self, parameters};
 use super::search::{may_find, search};
 use crate::access::Principal;
 use crate::audit::Facts;
@@ -144,13 +144,8 @@ fn parse_query(query: &str) -> Result<SearchRequest> {
             "in" => request.within = Some(value),
             "kind" => request.kind = Some(value),
             "lang" => request.language = Some(value),
-            "limit" => {
-                let limit = value.parse().ok().filter(|limit| (1..=SearchRequest::MAX_LIMIT).contains(limit));
-                let max = SearchRequest::MAX_LIMIT;
-                request.limit =
-                    limit.ok_or_else(|| Failure::invalid(format!("`limit` is a number from 1 to {max}")))?;
-            }
-            _ => return Err(Failure::invalid("a search has the parameters `q`, `in`, `kind`, `lang` and `limit`")),
+            "limit" => request.limit = parameters::integer(name, &value, SearchRequest::MAX_LIMIT)?,
+            _ => return Err(parameters::unknown(name, &["q", "in", "kind", "lang", "limit"])),
         }
     }
     if has_query { Ok(request) } else { Err(Failure::invalid("a search needs words: `search:///?q=WORDS`")) }

@@ -27,7 +27,7 @@ use super::bm25;
 use super::candidate::{Candidate, Conditions};
 use super::document::{DocumentEntry, Passage};
 use super::embeddings::fusion::fuse;
-use super::embeddings::nearest::{MAX_NEAREST, Nearest, NearestQuery};
+use super::embeddings::nearest::{MAX_NEAREST, Nearest, NearestLookup, NearestQuery};
 use super::error::{IndexError, interruptible};
 use super::frequency::{IdRange, document_frequency};
 use super::passages::{self, PassagesResult};
@@ -145,7 +145,8 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
         ranking.best = match query {
             None => matching,
             Some(query) => {
-                let nearest = query.complete(nearest, connection, &matching, conditions, end, filter)?;
+                let mut lookup = NearestLookup { connection, conditions, deadline: end, filter };
+                let nearest = query.complete(nearest, &matching, &mut lookup)?;
                 ranking.is_partial |= nearest.is_partial;
                 fuse(matching, nearest.found)
             }
@@ -161,8 +162,9 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
         end: Instant,
         ranking: &mut Ranking,
     ) -> Result<Vec<Nearest>, IndexError> {
-        let Some(query) = &self.nearest else { return Ok(Vec::new()) };
-        let nearest = query.find(connection, &self.conditions, part_of(end, VECTORS_PART), &mut self.filter)?;
+        let Self { nearest: Some(query), conditions, filter, .. } = self else { return Ok(Vec::new()) };
+        let deadline = part_of(end, VECTORS_PART);
+        let nearest = query.find(&mut NearestLookup { connection, conditions, deadline, filter })?;
         ranking.is_partial |= nearest.is_partial;
         Ok(nearest.found)
     }

@@ -25,11 +25,11 @@ mod listen;
 
 use rmcp::model::LoggingLevel;
 use serde::Deserialize;
-use serde::de::{DeserializeOwned, IntoDeserializer as _};
+use serde::de::IntoDeserializer as _;
 use serde_json::value::RawValue;
 
-use self::bounded::{Bounded, BoundedMember, Object, ObjectMap};
-pub(super) use self::bounded::{BoundedString, TruncatedString, present, truncate, without_position};
+use self::bounded::{Bounded, Object, ObjectMap};
+pub(super) use self::bounded::{BoundedString, TruncatedString, found, present, truncate, without_position};
 use self::listen::ContextArguments;
 pub(super) use self::listen::ListenParams;
 use crate::audit::TraceId;
@@ -210,27 +210,35 @@ struct ClientCapabilities {
 }
 
 #[derive(Deserialize)]
-struct Implementation {
-    name: TruncatedString<MAX_CLIENT_INFO_TEXT>,
-    title: Option<TruncatedString<MAX_CLIENT_INFO_TEXT>>,
-    version: TruncatedString<MAX_CLIENT_INFO_TEXT>,
+struct Implementation<'a> {
+    #[serde(borrow, default, deserialize_with = "present")]
+    name: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    title: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    version: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
-struct Reference {
-    r#type: TruncatedString<MAX_VERSION_NAME>,
-    uri: Option<BoundedString<MAX_URI_LEN>>,
+struct Reference<'a> {
+    #[serde(borrow, default, deserialize_with = "present")]
+    r#type: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    uri: Option<&'a RawValue>,
 }
 
 #[derive(Deserialize)]
-struct ArgumentInfo {
-    name: BoundedString<MAX_URI_LEN>,
-    value: BoundedString<MAX_URI_LEN>,
+struct ArgumentInfo<'a> {
+    #[serde(borrow, default, deserialize_with = "present")]
+    name: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    value: Option<&'a RawValue>,
 }
 
-#[derive(Default, Deserialize)]
-struct Context {
-    arguments: Option<BoundedMember<ContextArguments>>,
+#[derive(Deserialize)]
+struct Context<'a> {
+    #[serde(borrow, default, deserialize_with = "present")]
+    arguments: Option<&'a RawValue>,
 }
 
 const PAGE_PARAMS: &str = "{\"cursor\"?: string}";
@@ -304,7 +312,7 @@ impl Members<'_> {
             }
             "subscriptions/listen" => (
                 "{\"notifications\": {\"resourcesListChanged\"?: boolean, \"resourceSubscriptions\"?: [string]}}",
-                required_object("notifications", self.notifications).map(Params::Listen),
+                self.listen(),
             ),
             "completion/complete" => (
                 "{\"ref\": {\"type\": \"ref/resource\", \"uri\": string}, \"argument\": {\"name\": string, \"value\": \
@@ -329,18 +337,20 @@ impl Members<'_> {
 
     fn initialize(&self) -> Result<Params, String> {
         let _: ClientCapabilities = required_object("capabilities", self.capabilities)?;
-        let client: Implementation = required_object("clientInfo", self.client_info)?;
+        let client: Implementation<'_> = required_object("clientInfo", self.client_info)?;
         let TruncatedString::<MAX_VERSION_NAME>(version) = required("protocolVersion", self.protocol_version)?;
+        let text = |TruncatedString::<MAX_CLIENT_INFO_TEXT>(text)| text;
         let client = ClientInfo {
-            name: client.name.0,
-            title: client.title.map(|TruncatedString(title)| title),
-            version: client.version.0,
+            name: required("clientInfo.name", client.name).map(text)?,
+            title: optional("clientInfo.title", client.title)?.map(text),
+            version: required("clientInfo.version", client.version).map(text)?,
         };
         Ok(Params::Initialize(Box::new(InitializeParams { version, client })))
     }
 
     fn page(&self, uri: Option<&RawValue>) -> Result<Params, String> {
-        Ok(Params::Page { uri: self::uri(uri)?, cursor: cursor(self.cursor)? })
+        let uri = optional("uri", uri)?.map(|BoundedString::<MAX_URI_LEN>(uri)| uri);
+        Ok(Params::Page { uri, cursor: cursor(self.cursor)? })
     }
 
     fn resource(&self, from: Option<&RawValue>) -> Result<Params, String> {
@@ -349,9 +359,11 @@ impl Members<'_> {
     }
 
     fn tool(&self) -> Result<Params, String> {
-        let arguments = self.arguments.map(RawValue::get).filter(|arguments| *arguments != "null");
-        match arguments {
-            Some(arguments) if !arguments.starts_with('{') => Err("expected `arguments` to be an object".to_owned()),
+        let arguments = self.arguments.filter(is_given);
+        if let Some(arguments) = arguments {
+            bounded::check_object("arguments", arguments)?;
+        }
+        match arguments.map(RawValue::get) {
             Some(arguments) if arguments.len() > MAX_ARGUMENTS => {
                 Err(format!("`arguments` has {} bytes, more than {MAX_ARGUMENTS}", arguments.len()))
             }
@@ -361,53 +373,68 @@ impl Members<'_> {
         }
     }
 
+    fn listen(&self) -> Result<Params, String> {
+        let notifications = self.notifications.ok_or_else(|| "missing field `notifications`".to_owned())?;
+        ListenParams::parse(notifications).map(Params::Listen)
+    }
+
     fn level(&self) -> Result<Params, String> {
         // A variant of an enum would be repeated in the error, at any length.
         let TruncatedString::<MAX_VERSION_NAME>(name) = required("level", self.level)?;
         let level = LoggingLevel::deserialize(name.as_str().into_deserializer());
-        level.map(Params::Level).map_err(|error: serde::de::value::Error| error.to_string())
+        let unknown = |_: serde::de::value::Error| format!("`level`: there is no level `{name}`");
+        level.map(Params::Level).map_err(unknown)
     }
 
     fn complete(&self) -> Result<Params, String> {
-        let reference: Reference = required_object("ref", self.reference)?;
-        let template = match (reference.r#type.0.as_str(), reference.uri) {
-            ("ref/resource", Some(BoundedString(uri))) => Some(uri),
-            ("ref/resource", None) => return Err("missing field `uri`".to_owned()),
-            ("ref/prompt", _) => None,
-            (unknown, _) => {
-                return Err(format!("unknown variant `{unknown}`, expected `ref/resource` or `ref/prompt`"));
+        let reference: Reference<'_> = required_object("ref", self.reference)?;
+        let TruncatedString::<MAX_VERSION_NAME>(kind) = required("ref.type", reference.r#type)?;
+        let template = match kind.as_str() {
+            "ref/resource" => {
+                let BoundedString::<MAX_URI_LEN>(uri) = required("ref.uri", reference.uri)?;
+                Some(uri)
+            }
+            "ref/prompt" => None,
+            unknown => {
+                return Err(format!("`ref.type`: expected `ref/resource` or `ref/prompt`, found `{unknown}`"));
             }
         };
-        let argument: ArgumentInfo = required_object("argument", self.argument)?;
-        let context = self.context.filter(|context| context.get() != "null");
-        let context: Option<Context> = context.map(|context| bounded::object("context", context)).transpose()?;
-        let known = context.and_then(|context| context.arguments).map(|BoundedMember(ContextArguments(known))| known);
-        Ok(Params::Complete(Box::new(CompleteParams {
-            template,
-            argument: (argument.name.0, argument.value.0),
-            context: known.unwrap_or_default(),
-        })))
+        let argument: ArgumentInfo<'_> = required_object("argument", self.argument)?;
+        let text = |BoundedString::<MAX_URI_LEN>(text)| text;
+        let argument = (
+            required("argument.name", argument.name).map(text)?,
+            required("argument.value", argument.value).map(text)?,
+        );
+        let context = self.context.filter(is_given);
+        let context: Option<Context<'_>> = context.map(|raw| bounded::object("context", raw)).transpose()?;
+        let known = context.and_then(|context| context.arguments).filter(is_given);
+        let known = known.map(|raw| bounded::object("context.arguments", raw)).transpose()?;
+        let context = known.map(|ContextArguments(known)| known).unwrap_or_default();
+        Ok(Params::Complete(Box::new(CompleteParams { template, argument, context })))
     }
 }
 
 fn required<T: Bounded>(name: &str, raw: Option<&RawValue>) -> Result<T, String> {
-    raw.map_or_else(|| Err(format!("missing field `{name}`")), bounded::required)
+    let raw = raw.ok_or_else(|| format!("missing field `{name}`"))?;
+    bounded::required(raw).map_err(|fault| format!("`{name}`: {fault}"))
 }
 
-fn required_object<T: DeserializeOwned>(name: &str, raw: Option<&RawValue>) -> Result<T, String> {
+fn required_object<'a, T: Deserialize<'a>>(name: &str, raw: Option<&'a RawValue>) -> Result<T, String> {
     raw.map_or_else(|| Err(format!("missing field `{name}`")), |raw| bounded::object(name, raw))
 }
 
-fn optional<T: Bounded>(raw: Option<&RawValue>) -> Result<Option<T>, String> {
-    raw.map_or(Ok(None), bounded::optional)
+/// A member that may be absent or `null`.
+fn optional<T: Bounded>(name: &str, raw: Option<&RawValue>) -> Result<Option<T>, String> {
+    raw.filter(is_given).map(|raw| required(name, Some(raw))).transpose()
 }
 
-fn uri(raw: Option<&RawValue>) -> Result<Option<String>, String> {
-    optional(raw).map(|uri| uri.map(|BoundedString::<MAX_URI_LEN>(uri)| uri))
+/// Returns whether a value is not `null`, which stands for an absent one.
+fn is_given(raw: &&RawValue) -> bool {
+    raw.get() != "null"
 }
 
 fn cursor(raw: Option<&RawValue>) -> Result<Option<String>, String> {
-    optional(raw).map(|cursor| cursor.map(|BoundedString::<MAX_CURSOR>(cursor)| cursor))
+    Ok(optional("cursor", raw)?.map(|BoundedString::<MAX_CURSOR>(cursor)| cursor))
 }
 
 fn named_params(member: &'static str, raw: Option<&RawValue>) -> Params {
@@ -432,10 +459,7 @@ impl Params {
 
 impl RequestMeta {
     fn parse(raw: &RawValue) -> Result<Self, String> {
-        if !raw.get().starts_with('{') {
-            return Err("expected `_meta` to be an object".to_owned());
-        }
-        let meta: RawMeta<'_> = serde_json::from_str(raw.get()).map_err(|error| without_position(&error))?;
+        let meta: RawMeta<'_> = bounded::object("_meta", raw)?;
         let version = meta.version.and_then(|version| bounded::required(version).ok());
         Ok(Self {
             is_valid: true,

@@ -15,6 +15,7 @@
 //! An argument that is not valid, and a resource that cannot be read, is an error of the tool, which a model sees. A tool
 //! that does not exist is an error of the request.
 
+mod arguments;
 mod call;
 #[cfg(feature = "search")]
 mod context;

@@ -3,7 +3,7 @@
 use crate::catalog::{Catalog, Table};
 use crate::page::PageQuery;
 use crate::render::{Notes, render};
-use crate::route::{ResultOptions, RowsOptions, with_parameters};
+use crate::route::{ResultOptions, RowsOptions, quoted, with_parameters};
 use crate::settings::{Format, SavedQuery, Settings};
 use crate::{query_entry, rows_entry};
 use mcp_provider::sql::{QueryError, Rows, Value};
@@ -23,9 +23,9 @@ impl Results<'_> {
         let page = PageQuery::new(&self.catalog.info, table, options, limit)?;
         let statement = &page.statement;
         let result = self.catalog.database.query(&statement.sql, &statement.parameters, Some(limit));
-        let mut rows = result.map_err(|error| match options.after {
+        let mut rows = result.map_err(|error| match &options.after {
             // The values of `after` are the client's.
-            Some(_) => failure_of_value(error),
+            Some(after) => failure_of_values(error, &vec![("after", after.as_str()); statement.parameters.len()]),
             None => error.into(),
         })?;
         let has_more = rows.has_more;
@@ -58,16 +58,23 @@ impl Results<'_> {
     ) -> Result<Vec<Contents>> {
         let known = |name: &String| query.parameters.iter().any(|parameter| parameter.name == *name);
         if let Some(unknown) = values.keys().find(|name| !known(name)) {
-            return Err(Failure::invalid(format!("the query `{name}` has no parameter `{unknown}`")));
+            let names = query.parameters.iter().map(|parameter| parameter.name.as_str()).chain(["limit", "format"]);
+            let names = names.collect::<Vec<_>>().join("`, `");
+            return Err(Failure::invalid(format!("the query `{name}` has no parameter `{unknown}`; it has `{names}`")));
         }
-        let parameters = query.parameters.iter().map(|parameter| {
-            let value = values.get(&parameter.name).or(parameter.default.as_ref());
-            let missing = || Failure::invalid(format!("expected a value of the parameter `{}`", parameter.name));
-            value.map(|text| self.parameter(text)).ok_or_else(missing)
+        let values = query.parameters.iter().map(|parameter| {
+            let parameter_name = parameter.name.as_str();
+            let value = values.get(parameter_name).or(parameter.default.as_ref());
+            let missing = || {
+                let message = format!("expected a value of the parameter `{parameter_name}` of the query `{name}`");
+                Failure::invalid(format!("{message}, found none: `query/{name}?{parameter_name}=VALUE`"))
+            };
+            value.map(|text| (parameter_name, text.as_str())).ok_or_else(missing)
         });
-        let parameters = parameters.collect::<Result<Vec<_>>>()?;
+        let values = values.collect::<Result<Vec<_>>>()?;
+        let parameters: Vec<_> = values.iter().map(|(_, text)| self.parameter(text)).collect();
         let result = self.catalog.database.query(&query.sql, &parameters, Some(self.limit(options)));
-        let rows = result.map_err(failure_of_value)?;
+        let rows = result.map_err(|error| failure_of_values(error, &values))?;
         Ok(self.contents(&query_entry(path, name, query), &rows, &limited(&rows), options))
     }
 
@@ -128,12 +135,69 @@ fn limited(rows: &Rows) -> Notes {
     Notes { next: None, cut }
 }
 
-/// A statement with values of a client: one that the database cannot convert is the client's fault.
-fn failure_of_value(error: QueryError) -> Failure {
-    match error {
-        QueryError::Rejected { sqlstate, message, .. } if sqlstate.starts_with("22") => {
-            Failure::invalid(format!("a value does not fit its parameter: {message}"))
+/// A statement with values of a client, each with the name of its parameter: one that the database cannot convert is the client's
+/// fault.
+fn failure_of_values(error: QueryError, values: &[(&str, &str)]) -> Failure {
+    let (sqlstate, message) = match &error {
+        QueryError::Rejected { sqlstate, message, .. } => (sqlstate, message),
+        _ => return error.into(),
+    };
+    // A value that violates the constraint of a domain is of class 23.
+    if !sqlstate.starts_with("22") && !sqlstate.starts_with("23") {
+        return error.into();
+    }
+    let refused = parameter_number(message).and_then(|number| Some((number, values.get(number.checked_sub(1)?)?)));
+    match refused {
+        Some((number, (name, value))) => {
+            let message = message.replacen(&format!("${number}"), &format!("`{name}`"), 1);
+            Failure::invalid(format!("{message}; found {}", quoted(value)))
         }
-        error => error.into(),
+        None if values.is_empty() || sqlstate.starts_with("23") => error.into(),
+        None => {
+            let mut found: Vec<_> = values.iter().map(|(name, value)| format!("`{name}`: {}", quoted(value))).collect();
+            found.dedup();
+            Failure::invalid(format!("a value does not fit its parameter: {message}; found {}", found.join(", ")))
+        }
+    }
+}
+
+/// Returns the number of the parameter that a message of the host names, such as `$1`.
+fn parameter_number(message: &str) -> Option<usize> {
+    let (_, rest) = message.split_once('$')?;
+    rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn rejected(sqlstate: &str, message: &str) -> QueryError {
+        QueryError::Rejected { sqlstate: sqlstate.to_owned(), message: message.to_owned(), position: None }
+    }
+
+    #[test]
+    fn a_value_that_is_refused_is_named_with_its_type_and_what_was_found() {
+        let values = [("customer", "2 OR 1=1"), ("above", "6")];
+        let invalid = |sqlstate: &str, message: &str| match failure_of_values(rejected(sqlstate, message), &values) {
+            Failure::InvalidRequest(message) => message,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(
+            invalid("22P02", "the value of $1 cannot be converted to the type integer, or is out of its range"),
+            "the value of `customer` cannot be converted to the type integer, or is out of its range; found \"2 OR 1=1\""
+        );
+        assert_eq!(invalid("23514", "the value of $2 is no price"), "the value of `above` is no price; found \"6\"");
+        for message in ["a value is out of range", "the value of $3 is no price", "the value of $x is no price"] {
+            let expected = format!(
+                "a value does not fit its parameter: {message}; found `customer`: \"2 OR 1=1\", `above`: \"6\""
+            );
+            assert_eq!(invalid("22000", message), expected);
+        }
+        for (sqlstate, message) in [("42P02", "there is no parameter $3"), ("23514", "a check failed")] {
+            let failure = failure_of_values(rejected(sqlstate, message), &values);
+            assert!(matches!(failure, Failure::Internal(_)), "the statement is wrong, not a value: {failure:?}");
+        }
+        let failure = failure_of_values(rejected("22012", "a value is out of range"), &[]);
+        assert!(matches!(failure, Failure::Internal(_)), "it is no value of a client: {failure:?}");
     }
 }

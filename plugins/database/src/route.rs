@@ -11,6 +11,9 @@ pub(crate) const SCHEMA_TEMPLATE: &str = "{schema}/{table}/schema";
 /// The template of a client's own statement.
 pub(crate) const SQL_TEMPLATE: &str = "sql{?q,limit,format}";
 
+/// The bytes of a value that a message quotes.
+const MAX_QUOTED: usize = 64;
+
 /// What a path means.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Route {
@@ -128,21 +131,32 @@ impl Values {
     fn result_options(&self, known: &[&str]) -> Result<ResultOptions> {
         let is_known = |name: &&String| known.contains(&name.as_str()) || ["limit", "format"].contains(&name.as_str());
         if let Some(unknown) = self.0.keys().find(|name| !is_known(name)) {
-            return Err(Failure::invalid(format!("the parameter `{unknown}` is unknown")));
+            let known = [known, &["limit", "format"]].concat().join("`, `");
+            return Err(Failure::invalid(format!("the parameter `{unknown}` is unknown; expected `{known}`")));
         }
         Ok(ResultOptions { limit: self.limit()?, format: self.format()? })
     }
 
     fn limit(&self) -> Result<Option<u32>> {
-        let Some(limit) = self.0.get("limit") else { return Ok(None) };
-        let limit = limit.parse::<u32>().ok().filter(|limit| *limit > 0);
-        limit.map(Some).ok_or_else(|| Failure::invalid("expected a number of rows from 1 in `limit`"))
+        let Some(text) = self.0.get("limit") else { return Ok(None) };
+        let limit = text.parse::<u32>().ok().filter(|limit| *limit > 0);
+        let expected = || format!("expected an integer from 1 in `limit`, found {}", quoted(text));
+        limit.map(Some).ok_or_else(|| Failure::invalid(expected()))
     }
 
     fn format(&self) -> Result<Option<Format>> {
         let Some(name) = self.0.get("format") else { return Ok(None) };
         let format = Format::ALL.into_iter().find(|format| format.name() == name);
-        format.map(Some).ok_or_else(|| Failure::invalid("expected `markdown`, `json` or `csv` in `format`"))
+        let expected = || format!("expected `markdown`, `json` or `csv` in `format`, found {}", quoted(name));
+        format.map(Some).ok_or_else(|| Failure::invalid(expected()))
+    }
+}
+
+/// The beginning of a value of a path, for a message.
+pub(crate) fn quoted(value: &str) -> String {
+    match value.split_at_checked(value.floor_char_boundary(MAX_QUOTED)) {
+        Some((beginning, rest)) if !rest.is_empty() => format!("\"{}…\"", beginning.escape_debug()),
+        _ => format!("{value:?}"),
     }
 }
 
@@ -219,6 +233,19 @@ mod tests {
             "a/b/rows?limit=1&limit=2",
         ] {
             assert!(matches!(Route::parse(text), Err(Failure::InvalidRequest(_))), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_wrong_parameter_is_told_what_is_expected_and_what_was_found() {
+        let long = format!("a/b/rows?format={}", "x".repeat(100));
+        let found = format!("expected `markdown`, `json` or `csv` in `format`, found \"{}…\"", "x".repeat(MAX_QUOTED));
+        for (text, expected) in [
+            ("a/b/rows?limit=-1", "expected an integer from 1 in `limit`, found \"-1\""),
+            ("sql?q=a&x=1", "the parameter `x` is unknown; expected `q`, `limit`, `format`"),
+            (long.as_str(), found.as_str()),
+        ] {
+            assert_eq!(Route::parse(text), Err(Failure::invalid(expected)), "{text}");
         }
     }
 

@@ -137,7 +137,7 @@ pub enum QueryError {
     Rejected {
         /// The SQLSTATE, such as `42P01`.
         sqlstate: String,
-        /// What it means.
+        /// What it means. It names a parameter whose value is refused, as `$1`, if the database tells which.
         message: String,
         /// The position in the statement, in characters from 1.
         position: Option<u32>,

@@ -53,8 +53,8 @@ impl Project {
         let is_config_here = |dir: &Path| dir.join(config_file).try_exists().unwrap_or(true);
         let dir = dir.canonicalize().map_err(|source| CliError::ProjectDir { dir: dir.to_owned(), source })?;
         if !is_config_here(&dir) {
-            let example = ProjectKind::of(&dir).map_or("plugin.wasm", ProjectKind::example_component);
-            return Err(CliError::NoProject { file: dir.join(config_file), example });
+            let example = ProjectKind::of(&dir).map(ProjectKind::example_component);
+            return Err(CliError::NoProject { file: dir.join(config_file), dir, example });
         }
         Ok(Self { config_file: dir.join(config_file), dir, build })
     }
@@ -158,7 +158,10 @@ mod tests {
     fn a_directory_without_a_config_is_no_project() {
         let dir = tempfile::tempdir().unwrap();
         let error = Project::open(dir.path(), Path::new("mcp-host.toml"), None).unwrap_err();
-        assert!(matches!(error, CliError::NoProject { .. }), "{error}");
+        assert!(matches!(error, CliError::NoProject { example: None, .. }), "{error}");
+        fs::write(dir.path().join("Makefile"), "").unwrap();
+        let error = Project::open(dir.path(), Path::new("mcp-host.toml"), None).unwrap_err();
+        assert!(matches!(error, CliError::NoProject { example: Some(_), .. }), "{error}");
         let error = Project::open(&dir.path().join("absent"), Path::new("mcp-host.toml"), None).unwrap_err();
         assert!(matches!(error, CliError::ProjectDir { .. }), "{error}");
     }

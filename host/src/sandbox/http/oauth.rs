@@ -36,7 +36,7 @@ use super::tls::TlsRoots;
 use crate::backoff::Backoff;
 use crate::config::Secret;
 use crate::config::grants::{AuthorizationGrant, OAuth};
-use crate::net::Origin;
+use crate::net::{Origin, retry_advice};
 
 /// The minimum time between two replacements of a token that the origin answered 401 to, so that an origin that always does
 /// causes no flood of requests to the token server.
@@ -57,7 +57,7 @@ pub(super) enum TokenError {
     Timeout,
     #[error("the exchange with the token server failed: {0}")]
     Exchange(String),
-    #[error("the token server answered {status}, {}", describe(*.code))]
+    #[error("the token server answered {status}{}", describe(*.status, *.code, *.retry_after))]
     Refused { status: StatusCode, code: Option<&'static ErrorCode>, retry_after: Option<Duration> },
     #[error("the answer of the token server {0}; check `token-uri`")]
     InvalidAnswer(&'static str),
@@ -65,8 +65,14 @@ pub(super) enum TokenError {
     Request(&'static str),
 }
 
-fn describe(code: Option<&ErrorCode>) -> String {
-    code.map_or_else(|| "without an error code that is known: check `token-uri`".to_owned(), ToString::to_string)
+/// What a refusal means, and what to do about it. Whether the config is wrong, a server that is busy or failing does not know.
+fn describe(status: StatusCode, code: Option<&ErrorCode>, retry_after: Option<Duration>) -> String {
+    match (retry_advice(status, retry_after), code) {
+        (Some(advice), Some(code)) => format!(", {}: {advice}", code.name()),
+        (Some(advice), None) => format!(": {advice}"),
+        (None, Some(code)) => format!(", {code}"),
+        (None, None) => ", without an error code that is known: check `token-uri`".to_owned(),
+    }
 }
 
 /// The access tokens of one entry of `grants.http`.

@@ -26,7 +26,8 @@
 //! # Messages
 //!
 //! The server's messages are passed on from the parser only. What a statement has read it can put into a message, so of an
-//! error after the parser the guest gets the SQLSTATE and its meaning. A statement that runs SQL by a function
+//! error after the parser the guest gets the SQLSTATE and its meaning; of a value that cannot be converted, the number and the type of
+//! its parameter. A statement that runs SQL by a function
 //! such as `query_to_xml` learns in this way one fact per query about what it may not read: whether, and with which
 //! SQLSTATE, it failed.
 //!

@@ -17,6 +17,7 @@ use super::vector::Vector;
 use crate::config::EndpointUrl;
 use crate::config::search::Embeddings;
 use crate::net::https_client::{ExchangeBounds, ExchangeError, HttpsClient};
+use crate::net::retry_advice;
 
 /// The bytes of an answer for each component of a vector, and for everything else.
 const MAX_COMPONENT_LEN: usize = 32;
@@ -90,18 +91,20 @@ impl EndpointError {
 }
 
 /// What to do about a status.
-fn advice(error: &ExchangeError) -> &'static str {
-    match error {
-        ExchangeError::Status { status, .. } => match *status {
-            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => "; check `search.embeddings.key`",
-            StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => {
-                "; check `url` and `model` of `search.embeddings`"
-            }
-            status if status.is_redirection() => "; write the URL that it redirects to",
-            _ => "",
+fn advice(error: &ExchangeError) -> String {
+    let ExchangeError::Status { status, retry_after } = error else { return String::new() };
+    let advice = match *status {
+        StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => "check `search.embeddings.key`".to_owned(),
+        StatusCode::NOT_FOUND | StatusCode::METHOD_NOT_ALLOWED => {
+            "check `url` and `model` of `search.embeddings`".to_owned()
+        }
+        status if status.is_redirection() => "write the URL that it redirects to".to_owned(),
+        status => match retry_advice(status, *retry_after) {
+            Some(advice) => advice,
+            None => return String::new(),
         },
-        _ => "",
-    }
+    };
+    format!("; {advice}")
 }
 
 /// The body of a request.
@@ -291,6 +294,11 @@ mod tests {
             status(StatusCode::UNAUTHORIZED).to_string(),
             "the answer has the status 401 Unauthorized; check `search.embeddings.key`"
         );
+        assert_eq!(
+            status(StatusCode::BAD_GATEWAY).to_string(),
+            "the answer has the status 502 Bad Gateway; it is busy or failing; try again later"
+        );
+        assert_eq!(status(StatusCode::CONFLICT).to_string(), "the answer has the status 409 Conflict");
         assert!(
             status(StatusCode::BAD_REQUEST).is_rejection() && !status(StatusCode::TOO_MANY_REQUESTS).is_rejection()
         );

@@ -40,6 +40,15 @@ pub(in crate::search) struct NearestQuery {
     pub(super) graph: Option<Arc<VectorGraph>>,
 }
 
+/// Where the documents are looked up, which of them are found, and until when.
+pub(in crate::search) struct NearestLookup<'a, F> {
+    pub(in crate::search) connection: &'a Connection,
+    pub(in crate::search) conditions: &'a Conditions,
+    pub(in crate::search) deadline: Instant,
+    /// Returns the URI of a document that may be found.
+    pub(in crate::search) filter: &'a mut F,
+}
+
 /// A document that is near, by its nearest passage.
 #[derive(Clone, Debug, PartialEq)]
 pub(in crate::search) struct Nearest {
@@ -99,14 +108,11 @@ impl NearestQuery {
     /// Finds the nearest documents.
     pub(in crate::search) fn find(
         &self,
-        connection: &Connection,
-        conditions: &Conditions,
-        deadline: Instant,
-        filter: &mut impl FnMut(SourceId, &str) -> Option<String>,
+        lookup: &mut NearestLookup<'_, impl FnMut(SourceId, &str) -> Option<String>>,
     ) -> Result<NearestResult, IndexError> {
         match &self.graph {
-            None => self.find_exactly(connection, conditions, deadline, filter),
-            Some(graph) => self.find_in_graph(graph, connection, conditions, deadline, filter),
+            None => self.find_exactly(lookup),
+            Some(graph) => self.find_in_graph(graph, lookup),
         }
     }
 
@@ -114,17 +120,13 @@ impl NearestQuery {
     pub(in crate::search) fn complete(
         &self,
         nearest: Vec<Nearest>,
-        connection: &Connection,
         matching: &[Candidate],
-        conditions: &Conditions,
-        deadline: Instant,
-        filter: &mut impl FnMut(SourceId, &str) -> Option<String>,
+        lookup: &mut NearestLookup<'_, impl FnMut(SourceId, &str) -> Option<String>>,
     ) -> Result<NearestResult, IndexError> {
         if self.graph.is_none() {
             return Ok(NearestResult { found: nearest, is_partial: false });
         }
-        let NearestResult { mut found, is_partial } =
-            self.find_among(connection, matching, conditions, deadline, filter)?;
+        let NearestResult { mut found, is_partial } = self.find_among(matching, lookup)?;
         // All passages of these were compared.
         let compared: HashSet<i64> = found.iter().map(|nearest| nearest.id).collect();
         found.extend(nearest.into_iter().filter(|nearest| !compared.contains(&nearest.id)));
@@ -136,14 +138,11 @@ impl NearestQuery {
     /// Compares the query with every vector in the database.
     fn find_exactly(
         &self,
-        connection: &Connection,
-        conditions: &Conditions,
-        deadline: Instant,
-        filter: &mut impl FnMut(SourceId, &str) -> Option<String>,
+        lookup: &mut NearestLookup<'_, impl FnMut(SourceId, &str) -> Option<String>>,
     ) -> Result<NearestResult, IndexError> {
         let (mut scored, mut is_partial) = (Vec::new(), false);
         let mut statement =
-            connection.prepare_cached("SELECT document, passage, vector FROM vectors WHERE space = ?1")?;
+            lookup.connection.prepare_cached("SELECT document, passage, vector FROM vectors WHERE space = ?1")?;
         let mut rows = statement.query([self.space.id()])?;
         loop {
             let Some(next) = interruptible(rows.next().map_err(IndexError::from))? else {
@@ -152,12 +151,12 @@ impl NearestQuery {
             };
             let Some(row) = next else { break };
             scored.push(self.score(row)?);
-            if scored.len().is_multiple_of(CHECK_INTERVAL) && Instant::now() >= deadline {
+            if scored.len().is_multiple_of(CHECK_INTERVAL) && Instant::now() >= lookup.deadline {
                 is_partial = true;
                 break;
             }
         }
-        let mut result = self.select(connection, descending(scored), conditions, deadline, filter)?;
+        let mut result = self.select(descending(scored), lookup)?;
         result.is_partial |= is_partial;
         Ok(result)
     }
@@ -165,29 +164,26 @@ impl NearestQuery {
     fn find_in_graph(
         &self,
         graph: &VectorGraph,
-        connection: &Connection,
-        conditions: &Conditions,
-        deadline: Instant,
-        filter: &mut impl FnMut(SourceId, &str) -> Option<String>,
+        lookup: &mut NearestLookup<'_, impl FnMut(SourceId, &str) -> Option<String>>,
     ) -> Result<NearestResult, IndexError> {
         let is_incomplete = !graph.is_complete();
         let mut result = NearestResult::default();
         // That the graph finds fewer does not mean that there are no others: parts of it may be hard to reach.
         for width in WIDTHS {
-            let Some(texts) = graph.nearest(&self.vector, width, deadline) else {
+            let Some(texts) = graph.nearest(&self.vector, width, lookup.deadline) else {
                 result.is_partial = true;
                 return Ok(result);
             };
-            let passages = self.passages(connection, texts);
-            result = result.improved(self.select(connection, passages, conditions, deadline, filter)?);
+            let passages = self.passages(lookup.connection, texts);
+            result = result.improved(self.select(passages, lookup)?);
             if result.found.len() >= MAX_NEAREST || result.is_partial {
                 result.is_partial |= is_incomplete;
                 return Ok(result);
             }
         }
-        let (texts, is_partial) = graph.all(&self.vector, deadline);
-        let passages = self.passages(connection, texts);
-        result = result.improved(self.select(connection, passages, conditions, deadline, filter)?);
+        let (texts, is_partial) = graph.all(&self.vector, lookup.deadline);
+        let passages = self.passages(lookup.connection, texts);
+        result = result.improved(self.select(passages, lookup)?);
         result.is_partial |= is_partial || is_incomplete;
         Ok(result)
     }
@@ -212,13 +208,11 @@ impl NearestQuery {
     /// Finds the nearest of documents that match by their words.
     fn find_among(
         &self,
-        connection: &Connection,
         candidates: &[Candidate],
-        conditions: &Conditions,
-        deadline: Instant,
-        filter: &mut impl FnMut(SourceId, &str) -> Option<String>,
+        lookup: &mut NearestLookup<'_, impl FnMut(SourceId, &str) -> Option<String>>,
     ) -> Result<NearestResult, IndexError> {
-        let mut statement = connection
+        let mut statement = lookup
+            .connection
             .prepare_cached("SELECT document, passage, vector FROM vectors WHERE document = ?1 AND space = ?2")?;
         let mut scored = Vec::new();
         for candidate in candidates {
@@ -227,7 +221,7 @@ impl NearestQuery {
                 scored.push(self.score(row)?);
             }
         }
-        self.select(connection, descending(scored), conditions, deadline, filter)
+        self.select(descending(scored), lookup)
     }
 
     fn score(&self, row: &rusqlite::Row<'_>) -> Result<ScoredPassage, IndexError> {
@@ -241,12 +235,10 @@ impl NearestQuery {
     /// The first documents that pass the conditions and the filter, of passages in the order of their similarity.
     fn select(
         &self,
-        connection: &Connection,
         passages: impl Iterator<Item = Result<ScoredPassage, IndexError>>,
-        conditions: &Conditions,
-        deadline: Instant,
-        filter: &mut impl FnMut(SourceId, &str) -> Option<String>,
+        lookup: &mut NearestLookup<'_, impl FnMut(SourceId, &str) -> Option<String>>,
     ) -> Result<NearestResult, IndexError> {
+        let NearestLookup { connection, conditions: Conditions { kind, language, audience }, deadline, .. } = *lookup;
         let mut statement = connection.prepare_cached(
             "SELECT d.source, d.path FROM documents d JOIN embedded e ON e.document = d.id AND e.space = ?2
              WHERE d.id = ?1
@@ -270,7 +262,6 @@ impl NearestQuery {
                 result.is_partial = true;
                 break;
             }
-            let Conditions { kind, language, audience } = conditions;
             let row = statement.query_row(params![id, self.space.id(), kind, language, audience], |row| {
                 Ok((SourceId(row.get(0)?), row.get::<_, String>(1)?))
             });
@@ -279,7 +270,7 @@ impl NearestQuery {
                 break;
             };
             let Some((source, path)) = row.filter(|(source, _)| self.sources.contains(source)) else { continue };
-            if let Some(uri) = filter(source, &path) {
+            if let Some(uri) = (lookup.filter)(source, &path) {
                 result.found.push(Nearest { id, source, path, uri, passage, similarity });
             }
         }

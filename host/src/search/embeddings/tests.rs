@@ -17,7 +17,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::EmbeddedSource;
 use super::embedder::Embedder;
 use super::endpoint::Endpoint;
-use super::nearest::{MAX_NEAREST, NearestQuery};
+use super::nearest::{MAX_NEAREST, NearestLookup, NearestQuery};
 use super::vector::Vector;
 use super::vector_graph::VectorGraph;
 use super::vector_store::{self, PassageSelection, PendingPage, VectorSpace};

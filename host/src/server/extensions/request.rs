@@ -165,8 +165,7 @@ mod tests {
         let fault = |on: &[Extension], method, params| parse_request(on, method, &params).unwrap().unwrap_err().0;
         assert_eq!(
             fault(&[Extension::Sep2093], "resources/list", json!({ "uri": 5 })),
-            "resources/list: expected params `{\"uri\"?: string, \"cursor\"?: string}`: invalid type: integer `5`, \
-             expected a string"
+            "resources/list: expected params `{\"uri\"?: string, \"cursor\"?: string}`: `uri`: expected a string, found 5"
         );
         for (method, params) in [
             ("resources/metadata", json!({})),

@@ -9,13 +9,12 @@
 //! |---|---|---|
 //! | [`BoundedString`] | a string | is an error |
 //! | [`TruncatedString`] | a string | is truncated |
-//! | [`BoundedMember`] | any type of serde | is an error if it is a long string; other types are bounded by themselves |
 //! | [`object`] | an object, into any struct of bounded members | is bounded by its members |
 //! | [`Object`], [`ObjectMap`] | whether it is an object, an object of objects | nothing is retained |
 
 use std::fmt;
 
-use serde::de::{DeserializeOwned, Error, Expected, IgnoredAny, MapAccess, Unexpected, Visitor};
+use serde::de::{DeserializeOwned, Error, IgnoredAny, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
@@ -34,11 +33,6 @@ pub(in crate::server) struct BoundedString<const MAX: usize>(pub(in crate::serve
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(in crate::server) struct TruncatedString<const MAX: usize>(pub(in crate::server) String);
 
-/// A value of a type that is not a string, and that retains nothing unbounded: a long string is rejected without being
-/// repeated.
-#[derive(Clone, Debug)]
-pub(in crate::server) struct BoundedMember<T>(pub(in crate::server) T);
-
 /// Any object.
 #[derive(Clone, Copy, Debug)]
 pub(in crate::server) struct Object;
@@ -52,7 +46,6 @@ pub(in crate::server) trait Bounded: DeserializeOwned {}
 
 impl<const MAX: usize> Bounded for BoundedString<MAX> {}
 impl<const MAX: usize> Bounded for TruncatedString<MAX> {}
-impl<T: DeserializeOwned> Bounded for BoundedMember<T> {}
 
 /// Returns a value that is present, `null` included. For use with `default` and `deserialize_with`: an `Option` takes
 /// `null` for an absent value.
@@ -60,23 +53,40 @@ pub(in crate::server) fn present<'de, D: Deserializer<'de>>(value: D) -> Result<
     <&RawValue>::deserialize(value).map(Some)
 }
 
-/// Parses a raw value; `null` is none. The error has no line and column, which mean nothing inside of a message.
-pub(in crate::server) fn optional<T: Bounded>(raw: &RawValue) -> Result<Option<T>, String> {
-    serde_json::from_str(raw.get()).map_err(|error| without_position(&error))
-}
-
-/// Parses a raw value that must not be `null`.
+/// Parses a raw value. The error has no line and column, which mean nothing inside of a message.
 pub(in crate::server) fn required<T: Bounded>(raw: &RawValue) -> Result<T, String> {
     serde_json::from_str(raw.get()).map_err(|error| without_position(&error))
 }
 
 /// Parses the member of that name into a struct. Anything but an object is an error: serde's structs would take an array
 /// for one, and name themselves in the error.
-pub(in crate::server) fn object<T: DeserializeOwned>(name: &str, raw: &RawValue) -> Result<T, String> {
-    if !raw.get().starts_with('{') {
-        return Err(format!("expected `{name}` to be an object"));
+pub(in crate::server) fn object<'a, T: Deserialize<'a>>(name: &str, raw: &'a RawValue) -> Result<T, String> {
+    check_object(name, raw)?;
+    serde_json::from_str(raw.get()).map_err(|error| format!("`{name}`: {}", without_position(&error)))
+}
+
+/// Checks that the member of that name is an object.
+pub(in crate::server) fn check_object(name: &str, raw: &RawValue) -> Result<(), String> {
+    match is_object(raw) {
+        true => Ok(()),
+        false => Err(format!("`{name}`: {}", no_object(raw))),
     }
-    serde_json::from_str(raw.get()).map_err(|error| without_position(&error))
+}
+
+/// Says what a value is, in the words of JSON, where another was expected. A long value is not repeated.
+pub(in crate::server) fn found(raw: &RawValue) -> String {
+    let text = raw.get();
+    match text.as_bytes().first() {
+        Some(b'{') => "an object".to_owned(),
+        Some(b'[') => "an array".to_owned(),
+        Some(b'"') if text.len() > MAX_QUOTED_TEXT => "a long string".to_owned(),
+        Some(b'"') => format!("the string {text}"),
+        _ => truncate(text, MAX_QUOTED_TEXT),
+    }
+}
+
+fn no_object(raw: &RawValue) -> String {
+    format!("expected an object, found {}", found(raw))
 }
 
 /// Returns the beginning of a text.
@@ -98,20 +108,19 @@ fn is_string(raw: &RawValue) -> bool {
     raw.get().starts_with('"')
 }
 
+fn is_object(raw: &RawValue) -> bool {
+    raw.get().starts_with('{')
+}
+
 /// Decodes a raw string; none if it is longer than so many bytes. Any other value is an error.
 fn decode_bounded<E: Error>(raw: &RawValue, max: usize) -> Result<Option<String>, E> {
-    if is_string(raw) && raw.get().len() > max.saturating_mul(MAX_ESCAPE).saturating_add(2) {
+    if !is_string(raw) {
+        return Err(E::custom(format_args!("expected a string, found {}", found(raw))));
+    }
+    if raw.get().len() > max.saturating_mul(MAX_ESCAPE).saturating_add(2) {
         return Ok(None);
     }
     serde_json::from_str(raw.get()).map(Some).map_err(|error| E::custom(without_position(&error)))
-}
-
-/// Returns the error for a string where another type is expected.
-fn unexpected_string(raw: &RawValue, expected: &dyn Expected) -> String {
-    // The text is short enough, or not shown.
-    let text =
-        decode_bounded::<serde_json::Error>(raw, MAX_QUOTED_TEXT).ok().flatten().unwrap_or_else(|| ELLIPSIS.to_owned());
-    serde::de::value::Error::invalid_type(Unexpected::Str(&text), expected).to_string()
 }
 
 impl<'de, const MAX: usize> Deserialize<'de> for BoundedString<MAX> {
@@ -132,45 +141,11 @@ impl<'de, const MAX: usize> Deserialize<'de> for TruncatedString<MAX> {
     }
 }
 
-impl<'de, T: DeserializeOwned> Deserialize<'de> for BoundedMember<T> {
-    fn deserialize<D: Deserializer<'de>>(value: D) -> Result<Self, D::Error> {
-        let raw = <&RawValue>::deserialize(value)?;
-        let is_long = is_string(raw) && raw.get().len() > MAX_QUOTED_TEXT;
-        // The error about the replacement has the same text as one about the value.
-        let text = if is_long { "\"…\"" } else { raw.get() };
-        serde_json::from_str(text).map(Self).map_err(|error| D::Error::custom(without_position(&error)))
-    }
-}
-
-/// Parses an object, and ignores its values.
-struct AnyObject;
-
-impl<'de> Visitor<'de> for AnyObject {
-    type Value = ();
-
-    fn expecting(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        formatter.write_str("an object")
-    }
-
-    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<(), A::Error> {
-        while members.next_entry::<IgnoredAny, IgnoredAny>()?.is_some() {}
-        Ok(())
-    }
-}
-
 impl<'de> Deserialize<'de> for Object {
     fn deserialize<D: Deserializer<'de>>(value: D) -> Result<Self, D::Error> {
         let raw = <&RawValue>::deserialize(value)?;
-        match raw.get().starts_with('{') {
-            // It is well-formed JSON, as it is a raw value.
-            true => Ok(Self),
-            false if is_string(raw) => Err(D::Error::custom(unexpected_string(raw, &AnyObject))),
-            false => {
-                let error = serde_json::Deserializer::from_str(raw.get()).deserialize_map(AnyObject);
-                let error = error.err().map(|error| without_position(&error)).unwrap_or_default();
-                Err(D::Error::custom(error))
-            }
-        }
+        // It is well-formed JSON, as it is a raw value.
+        if is_object(raw) { Ok(Self) } else { Err(D::Error::custom(no_object(raw))) }
     }
 }
 
@@ -192,8 +167,8 @@ impl<'de> Deserialize<'de> for ObjectMap {
         }
 
         let raw = <&RawValue>::deserialize(value)?;
-        if is_string(raw) {
-            return Err(D::Error::custom(unexpected_string(raw, &Members)));
+        if !is_object(raw) {
+            return Err(D::Error::custom(no_object(raw)));
         }
         let read = serde_json::Deserializer::from_str(raw.get()).deserialize_map(Members);
         read.map_err(|error| D::Error::custom(without_position(&error)))

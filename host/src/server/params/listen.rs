@@ -8,8 +8,7 @@ use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::BoundedString;
-use super::bounded::BoundedMember;
+use super::{BoundedString, MAX_VERSION_NAME, bounded, found, is_given, present, truncate, without_position};
 use crate::uri::MAX_URI_LEN;
 use crate::watch::Subscriber;
 
@@ -19,8 +18,7 @@ pub(super) const MAX_CONTEXT_ARGUMENTS: usize = 64;
 pub(super) const MAX_FILTER_BYTES: usize = 256 << 10;
 
 /// The filter of `subscriptions/listen`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
-#[serde(from = "SubscriptionFilter")]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(in crate::server) struct ListenParams {
     /// Whether changes of the listing are requested.
     pub(in crate::server) list_changed: Option<bool>,
@@ -30,9 +28,11 @@ pub(in crate::server) struct ListenParams {
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct SubscriptionFilter {
-    resources_list_changed: Option<BoundedMember<bool>>,
-    resource_subscriptions: Option<BoundedMember<Uris>>,
+struct SubscriptionFilter<'a> {
+    #[serde(borrow, default, deserialize_with = "present")]
+    resources_list_changed: Option<&'a RawValue>,
+    #[serde(borrow, default, deserialize_with = "present")]
+    resource_subscriptions: Option<&'a RawValue>,
 }
 
 /// URIs, as many as are retained.
@@ -42,13 +42,33 @@ struct Uris(Vec<String>);
 #[derive(Debug)]
 pub(super) struct ContextArguments(pub(super) Vec<(String, String)>);
 
-impl From<SubscriptionFilter> for ListenParams {
-    fn from(filter: SubscriptionFilter) -> Self {
-        Self {
-            list_changed: filter.resources_list_changed.map(|BoundedMember(changed)| changed),
-            subscriptions: filter.resource_subscriptions.map(|BoundedMember(Uris(uris))| uris),
-        }
+impl ListenParams {
+    /// Parses the member `notifications`.
+    pub(super) fn parse(raw: &RawValue) -> Result<Self, String> {
+        let filter: SubscriptionFilter<'_> = bounded::object("notifications", raw)?;
+        let (list_changed, uris) = (filter.resources_list_changed, filter.resource_subscriptions);
+        Ok(Self {
+            list_changed: list_changed.filter(is_given).map(list_changed_value).transpose()?,
+            subscriptions: uris.filter(is_given).map(subscriptions_value).transpose()?,
+        })
     }
+}
+
+fn list_changed_value(raw: &RawValue) -> Result<bool, String> {
+    match raw.get() {
+        "true" => Ok(true),
+        "false" => Ok(false),
+        _ => Err(format!("`notifications.resourcesListChanged`: expected a boolean, found {}", found(raw))),
+    }
+}
+
+fn subscriptions_value(raw: &RawValue) -> Result<Vec<String>, String> {
+    let fault = |fault: &str| format!("`notifications.resourceSubscriptions`: {fault}");
+    if !raw.get().starts_with('[') {
+        return Err(fault(&format!("expected an array, found {}", found(raw))));
+    }
+    let uris: Uris = serde_json::from_str(raw.get()).map_err(|error| fault(&without_position(&error)))?;
+    Ok(uris.0)
 }
 
 impl<'de> Deserialize<'de> for Uris {
@@ -67,16 +87,17 @@ impl<'de> Deserialize<'de> for Uris {
                 while let Some(raw) = elements.next_element::<&RawValue>()? {
                     let room = MAX_FILTER_BYTES.saturating_sub(bytes).min(MAX_URI_LEN);
                     let is_full = uris.len() >= Subscriber::MAX_RESOURCES || raw.get().len() > MAX_FILTER_BYTES;
-                    if raw.get().starts_with('"') && is_full {
+                    if !raw.get().starts_with('"') {
+                        return Err(A::Error::custom(format_args!("expected strings, found {}", found(raw))));
+                    }
+                    if is_full {
                         continue;
                     }
-                    match serde_json::from_str::<String>(raw.get()) {
-                        Ok(uri) if uri.len() <= room => {
-                            bytes = bytes.saturating_add(uri.len());
-                            uris.push(uri);
-                        }
-                        Ok(_) => {}
-                        Err(error) => return Err(A::Error::custom(super::without_position(&error))),
+                    let uri: String =
+                        serde_json::from_str(raw.get()).map_err(|error| A::Error::custom(without_position(&error)))?;
+                    if uri.len() <= room {
+                        bytes = bytes.saturating_add(uri.len());
+                        uris.push(uri);
                     }
                 }
                 Ok(Uris(uris))
@@ -100,10 +121,11 @@ impl<'de> Deserialize<'de> for ContextArguments {
 
             fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<ContextArguments, A::Error> {
                 let mut known = Vec::<(String, String)>::new();
-                type Value = BoundedString<MAX_URI_LEN>;
-                while let Some((BoundedString::<MAX_URI_LEN>(name), BoundedString(value))) =
-                    members.next_entry::<Value, Value>()?
-                {
+                while let Some(BoundedString::<MAX_URI_LEN>(name)) = members.next_key()? {
+                    let value = bounded::required(members.next_value()?);
+                    let BoundedString::<MAX_URI_LEN>(value) = value.map_err(|fault| {
+                        A::Error::custom(format_args!("`{}`: {fault}", truncate(&name, MAX_VERSION_NAME)))
+                    })?;
                     if known.iter().any(|(other, _)| *other == name) {
                         return Err(A::Error::custom("expected each argument once"));
                     }

@@ -19,11 +19,11 @@ fn parameters_are_right_or_it_is_said_what_is_wrong() {
     }
     assert_eq!(
         fault(list, json!({"cursor": 5})),
-        "resources/list: expected params `{\"cursor\"?: string}`: invalid type: integer `5`, expected a string"
+        "resources/list: expected params `{\"cursor\"?: string}`: `cursor`: expected a string, found 5"
     );
     assert_eq!(fault(list, json!(["x"])), "resources/list: expected params to be an object");
     assert_eq!(fault("ping", json!(5)), "ping: expected params to be an object");
-    assert_eq!(fault("ping", json!({"_meta": 5})), "ping: expected `_meta` to be an object");
+    assert_eq!(fault("ping", json!({"_meta": 5})), "ping: `_meta`: expected an object, found 5");
     assert!(fault("resources/read", json!({})).ends_with("missing field `uri`"));
     assert_eq!(parse_value("no/such", Some(&json!({"uri": 5}))).params, Ok(Params::Ignored));
 }
@@ -42,17 +42,75 @@ fn an_array_is_no_object_and_an_error_names_the_member() {
             ("initialize", json!({ "capabilities": {}, "clientInfo": array }), "clientInfo"),
         ] {
             let fault = fault(method, params);
-            assert!(fault.ends_with(&format!(": expected `{member}` to be an object")), "{fault}");
+            assert!(fault.ends_with(&format!(": `{member}`: expected an object, found an array")), "{fault}");
         }
         let context = json!({ "ref": reference, "argument": argument, "context": { "arguments": array } });
         let fault = fault("completion/complete", context);
-        assert!(fault.ends_with(": invalid type: sequence, expected an object"), "{fault}");
+        assert!(fault.ends_with(": `context.arguments`: expected an object, found an array"), "{fault}");
         let meta =
             json!({ "_meta": { (PROTOCOL_VERSION_META_KEY): "2026-07-28", (CLIENT_CAPABILITIES_META_KEY): array } });
         assert!(!parse_value("ping", Some(&meta)).meta.has_capabilities);
     }
     let absent = json!({ "ref": reference, "argument": argument, "context": null });
     assert!(parse_value("completion/complete", Some(&absent)).params.is_ok());
+}
+
+#[test]
+fn the_error_of_a_member_names_it_wherever_it_is() {
+    let argument = |name: Value, value: Value| json!({ "ref": { "type": "ref/resource", "uri": "a:///{b}" }, "argument": { "name": name, "value": value } });
+    let client = |info: Value| json!({ "capabilities": {}, "protocolVersion": "x", "clientInfo": info });
+    let reference = |reference: Value| json!({ "ref": reference, "argument": { "name": "b", "value": "" } });
+    for (method, params, expected) in [
+        ("resources/read", json!({ "uri": null }), "`uri`: expected a string, found null"),
+        ("resources/list", json!({ "cursor": { "a": 1 } }), "`cursor`: expected a string, found an object"),
+        ("logging/setLevel", json!({ "level": ["info"] }), "`level`: expected a string, found an array"),
+        ("completion/complete", argument(json!("b"), json!(1.5)), "`argument.value`: expected a string, found 1.5"),
+        ("completion/complete", argument(json!(true), json!("")), "`argument.name`: expected a string, found true"),
+        ("completion/complete", reference(json!({ "type": "ref/resource" })), "missing field `ref.uri`"),
+        (
+            "completion/complete",
+            reference(json!({ "type": "x" })),
+            "`ref.type`: expected `ref/resource` or `ref/prompt`, found `x`",
+        ),
+        (
+            "completion/complete",
+            json!({
+                "ref": { "type": "ref/prompt" }, "argument": { "name": "b", "value": "" },
+                "context": { "arguments": { "group": 5 } },
+            }),
+            "`context.arguments`: `group`: expected a string, found 5",
+        ),
+        (
+            "subscriptions/listen",
+            json!({ "notifications": { "resourcesListChanged": 1 } }),
+            "`notifications.resourcesListChanged`: expected a boolean, found 1",
+        ),
+        (
+            "subscriptions/listen",
+            json!({ "notifications": { "resourceSubscriptions": "a:b" } }),
+            "`notifications.resourceSubscriptions`: expected an array, found the string \"a:b\"",
+        ),
+        (
+            "subscriptions/listen",
+            json!({ "notifications": { "resourceSubscriptions": ["a:b", 5] } }),
+            "`notifications.resourceSubscriptions`: expected strings, found 5",
+        ),
+        ("initialize", client(json!({ "version": "1" })), "missing field `clientInfo.name`"),
+        (
+            "initialize",
+            client(json!({ "name": "a", "version": 1 })),
+            "`clientInfo.version`: expected a string, found 1",
+        ),
+        ("initialize", json!({ "capabilities": { "roots": "all" } }), "expected an object, found the string \"all\""),
+        (
+            "tools/call",
+            json!({ "name": "a", "arguments": "x" }),
+            "`arguments`: expected an object, found the string \"x\"",
+        ),
+    ] {
+        let fault = fault(method, params);
+        assert!(fault.ends_with(&format!(": {expected}")), "{fault}");
+    }
 }
 
 #[test]

@@ -1,21 +1,14 @@
 //! The tool `resource_context`.
 
-use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::output::{Output, ToolError, link, parse};
+use super::arguments::Arguments;
+use super::output::{Output, ToolError, link};
 use super::schema::{Description, object, resource_properties, result};
 use crate::access::Principal;
 use crate::host::Host;
 use crate::search::{ContextPassage, ContextRequest};
 use crate::server::revision::Revision;
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Arguments {
-    query: Option<String>,
-    budget: Option<usize>,
-}
 
 /// Describes the tool.
 pub(super) fn describe() -> Description {
@@ -79,13 +72,12 @@ pub(super) async fn call(
     arguments: Option<&str>,
     revision: Revision,
 ) -> Result<Output, ToolError> {
-    let Arguments { query, budget } = parse(arguments)?;
-    let budget = budget.unwrap_or(ContextRequest::DEFAULT_BUDGET);
-    if !(1..=ContextRequest::MAX_BUDGET).contains(&budget) {
-        let max = ContextRequest::MAX_BUDGET;
-        return Err(ToolError::Arguments(format!("`budget` is a number from 1 to {max}, not {budget}")));
-    }
-    let request = ContextRequest { query, ..ContextRequest::new(budget) };
+    let arguments = Arguments::parse(arguments, &["query", "budget"])?;
+    let budget = arguments.integer("budget", 1..=ContextRequest::MAX_BUDGET)?;
+    let request = ContextRequest {
+        query: arguments.string("query")?,
+        ..ContextRequest::new(budget.unwrap_or(ContextRequest::DEFAULT_BUDGET))
+    };
     let selection = host.context(principal, request).await?;
     let mut text: String = selection.passages.iter().map(passage_text).collect();
     if selection.passages.is_empty() {

@@ -1,21 +1,14 @@
 //! The tool `list_resources`.
 
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::output::{Output, ToolError, link, parse, summary};
+use super::arguments::Arguments;
+use super::output::{Output, ToolError, link, summary};
 use super::schema::{Description, object, resource_properties, result};
 use crate::access::Principal;
 use crate::host::{Host, ListRequest};
 use crate::resource::Footprint;
 use crate::server::revision::Revision;
-
-#[derive(Default, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Arguments {
-    uri: Option<String>,
-    cursor: Option<String>,
-}
 
 /// Describes the tool.
 pub(super) fn describe() -> Description {
@@ -54,7 +47,8 @@ pub(super) async fn call(
     arguments: Option<&str>,
     revision: Revision,
 ) -> Result<Output, ToolError> {
-    let Arguments { uri, cursor } = parse(arguments)?;
+    let arguments = Arguments::parse(arguments, &["uri", "cursor"])?;
+    let (uri, cursor) = (arguments.string("uri")?, arguments.string("cursor")?);
     let request = ListRequest { parent: uri.as_deref(), cursor: cursor.as_deref() };
     let listing = host.list(principal, request).await?;
     let footprint = listing.items.footprint();

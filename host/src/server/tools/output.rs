@@ -1,10 +1,8 @@
-//! What tools take and return: their arguments, outputs and errors.
+//! What tools return: their outputs and errors.
 
-use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
 
 use crate::resource::{Error, MissingPlugin, Resource};
-use crate::server::params::without_position;
 use crate::server::revision::Revision;
 
 /// What a tool returns.
@@ -19,6 +17,7 @@ pub(super) struct Output {
 }
 
 /// Why a tool has no output.
+#[derive(Debug)]
 pub(super) enum ToolError {
     /// Its arguments are not valid.
     Arguments(String),
@@ -30,12 +29,6 @@ impl From<Error> for ToolError {
     fn from(error: Error) -> Self {
         Self::Host(error)
     }
-}
-
-/// Parses the arguments of a tool.
-pub(super) fn parse<T: DeserializeOwned>(arguments: Option<&str>) -> Result<T, ToolError> {
-    let parsed = serde_json::from_str(arguments.unwrap_or("{}"));
-    parsed.map_err(|error| ToolError::Arguments(without_position(&error)))
 }
 
 /// A resource in one line.

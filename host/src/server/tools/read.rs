@@ -2,20 +2,14 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::output::{Output, ToolError, parse};
+use super::arguments::Arguments;
+use super::output::{Output, ToolError};
 use super::schema::{Description, object, result};
 use crate::access::Principal;
 use crate::host::Host;
 use crate::resource::{Footprint, ResourceBody, ResourceContents};
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Arguments {
-    uri: String,
-}
 
 /// Describes the tool.
 pub(super) fn describe() -> Description {
@@ -42,7 +36,7 @@ fn output() -> Value {
 
 /// Calls the tool.
 pub(super) async fn call(host: &Host, principal: &Principal, arguments: Option<&str>) -> Result<Output, ToolError> {
-    let Arguments { uri } = parse(arguments)?;
+    let uri = Arguments::parse(arguments, &["uri"])?.required_string("uri")?;
     let contents = host.read(principal, &uri).await?;
     let footprint = contents.footprint();
     let structured: Vec<_> = contents.iter().map(contents_json).collect();

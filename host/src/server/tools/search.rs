@@ -1,24 +1,14 @@
 //! The tool `search_resources`.
 
-use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::output::{Output, ToolError, link, parse, summary};
+use super::arguments::Arguments;
+use super::output::{Output, ToolError, link, summary};
 use super::schema::{Description, object, resource_properties, result};
 use crate::access::Principal;
 use crate::host::Host;
 use crate::search::{SearchHit, SearchRequest, to_json};
 use crate::server::revision::Revision;
-
-#[derive(Deserialize)]
-#[serde(deny_unknown_fields)]
-struct Arguments {
-    query: String,
-    r#in: Option<String>,
-    kind: Option<String>,
-    lang: Option<String>,
-    limit: Option<usize>,
-}
 
 /// Describes the tool.
 pub(super) fn describe() -> Description {
@@ -97,13 +87,15 @@ pub(super) async fn call(
     arguments: Option<&str>,
     revision: Revision,
 ) -> Result<Output, ToolError> {
-    let Arguments { query, r#in: within, kind, lang, limit } = parse(arguments)?;
-    let limit = limit.unwrap_or(SearchRequest::DEFAULT_LIMIT);
-    if !(1..=SearchRequest::MAX_LIMIT).contains(&limit) {
-        let max = SearchRequest::MAX_LIMIT;
-        return Err(ToolError::Arguments(format!("`limit` is a number from 1 to {max}, not {limit}")));
-    }
-    let request = SearchRequest { within, kind, language: lang, limit, ..SearchRequest::new(query) };
+    let arguments = Arguments::parse(arguments, &["query", "in", "kind", "lang", "limit"])?;
+    let limit = arguments.integer("limit", 1..=SearchRequest::MAX_LIMIT)?;
+    let request = SearchRequest {
+        query: arguments.required_string("query")?,
+        within: arguments.string("in")?,
+        kind: arguments.string("kind")?,
+        language: arguments.string("lang")?,
+        limit: limit.unwrap_or(SearchRequest::DEFAULT_LIMIT),
+    };
     let results = host.search(principal, request).await?;
     let mut text = String::new();
     for hit in &results.hits {

@@ -188,6 +188,19 @@ async fn a_usage_error_names_what_is_missing_and_no_option_that_a_variable_sets(
 }
 
 #[tokio::test]
+async fn help_without_a_terminal_has_eighty_columns() {
+    for command in ["list", "serve", "watch"] {
+        let help = run([command, "--help"]).await.success().text();
+        assert!(help.contains(&format!("Usage: mcp-host {command} [OPTIONS]")), "{help}");
+        let longest = help.lines().max_by_key(|line| line.chars().count()).unwrap();
+        assert!((60..=80).contains(&longest.chars().count()), "{longest}");
+    }
+    let without_command = run::<&str>([]).await;
+    assert_eq!(without_command.code(), 2);
+    assert!(without_command.stderr.contains("Usage: mcp-host [OPTIONS] <COMMAND>"), "{}", without_command.stderr);
+}
+
+#[tokio::test]
 async fn what_cannot_be_read_has_a_hint_of_what_can() {
     let repo = GitRepo::with_files([("docs/a.txt", "a\n")]);
     let config = ConfigFile::new().plugin(Plugin::git("repo", repo.path())).write();
@@ -196,7 +209,13 @@ async fn what_cannot_be_read_has_a_hint_of_what_can() {
         (["read", "git://repo/"], "expected blob/{rev}/{+path}, tree/{rev}/{+path}"),
         (["read", "git://repo/blob/HEAD/docs"], "\"docs\" is a directory: read tree/HEAD/docs"),
         (["read", "git://repo/blob/HEAD/none"], "git://repo/tree/{rev}/{+path}  (A directory at a revision)"),
-        (["read", "git://elsewhere/"], "`mcp-host list` shows the resources"),
+        (
+            ["read", "git:/x/README.md"],
+            "the most similar mount is `git://repo/`, and `mcp-host list` shows the resources",
+        ),
+        (["list", "gti://repo/tree/HEAD"], "the most similar mount is `git://repo/`"),
+        (["explain", "git://elsewhere/"], "the most similar mount is `git://repo/`"),
+        (["watch", "git://elsewhere/"], "the most similar mount is `git://repo/`"),
         (
             ["list", "git://repo/blob/HEAD/docs/a.txt"],
             "it can be read: `mcp-host read git://repo/blob/HEAD/docs/a.txt`",

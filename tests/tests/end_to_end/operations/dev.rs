@@ -336,15 +336,22 @@ async fn a_project_that_is_not_built_yet_is_said_to_be_built_by_its_command() {
 
 #[tokio::test]
 async fn without_a_project_or_a_build_command_it_says_what_to_write() {
-    let folder = Folder::with_files([("pyproject.toml", "")]);
+    let folder = Folder::with_files([("notes.md", "")]);
     let dir = folder.path().to_str().unwrap();
+    for dir in [dir, "/nonexistent"] {
+        let output = run(["dev", dir]).await;
+        assert_eq!(output.code(), 2);
+        assert!(output.stderr.contains(dir) && output.stderr.contains("`mcp-host new NAME`"), "{}", output.stderr);
+        assert!(!output.stderr.contains("[[plugin]]"), "there is nothing to build: {}", output.stderr);
+    }
+    folder.write("pyproject.toml", "");
     let output = run(["dev", dir]).await;
     assert_eq!(output.code(), 2);
+    assert!(output.stderr.contains("is no provider project: there is no "), "{}", output.stderr);
     assert!(output.stderr.contains("mcp-host.toml") && output.stderr.contains("[[plugin]]"), "{}", output.stderr);
     folder.write("mcp-host.toml", "[[plugin]]\nname = 'a'\ncomponent = 'a.wasm'\nmount = 'a:///'\n");
     let output = run(["dev", dir]).await;
     assert_eq!(output.code(), 2);
     assert!(output.stderr.contains("nothing says how to build the project"), "{}", output.stderr);
     assert!(output.stderr.contains("[dev]\nbuild = \".venv/bin/mcp-host-provider build"), "{}", output.stderr);
-    assert_eq!(run(["dev", "/nonexistent"]).await.code(), 2);
 }

@@ -40,6 +40,20 @@ async fn over_http_nothing_is_there_without_a_rule() {
 }
 
 #[tokio::test]
+async fn instructions_are_for_every_client_as_they_are_written() {
+    let (repo, instructions) = (repo(), "Read git://repo/blob/main/README.md.");
+    let config =
+        ConfigFile::new().server("instructions", instructions).plugin(Plugin::git("repo", repo.path())).write();
+    let server = HttpServer::start(&config).await;
+    for revision in [Revision::V_2025_11_25, Revision::V_2026_07_28] {
+        let client = server.client(revision.clone()).await;
+        assert!(client.resources().await.is_empty());
+        assert_eq!(client.peer().peer_info().unwrap().instructions.as_deref(), Some(instructions));
+    }
+    server.end().await;
+}
+
+#[tokio::test]
 async fn what_stands_behind_a_mount_cannot_be_told_from_nothing_by_any_answer() {
     let repo = repo();
     let config = ConfigFile::new().plugin(Plugin::git("repo", repo.path())).write();

@@ -105,6 +105,12 @@ async fn check_requests_a_token_of_each_source_and_says_why_there_is_none() {
         assert!(text.contains(&reason) && text.contains(advice), "{text}");
         assert_no_secret(&format!("{text} {}", checked.stderr));
     }
+    tokens.origin().serve_with("/token", |_| Reply::status(503).header("Retry-After", "30"));
+    let busy = check(&config(&api, tokens.client_credentials())).await;
+    let text = busy.text().split_whitespace().collect::<Vec<_>>().join(" ");
+    assert_eq!(busy.code(), 1, "{text}");
+    assert!(text.contains("503 Service Unavailable: it is busy or failing; try again in 30s"), "{text}");
+    assert!(!text.contains("token-uri"), "{text}");
     assert_eq!(api.requests(), [], "the listing of this provider sends no request");
 }
 

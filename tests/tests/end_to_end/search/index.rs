@@ -67,6 +67,17 @@ async fn an_index_that_was_damaged_is_made_anew() {
 }
 
 #[tokio::test]
+async fn a_search_below_a_mount_that_is_not_there_names_the_nearest() {
+    let folder = Folder::with_files([("a.md", "needle")]);
+    let config = searched(&folder).write();
+    let path = config.path();
+    let searched =
+        run(["search", "needle", "--in", "file://f/a.md", "--config", path.to_str().unwrap()]).await.success();
+    assert_eq!(searched.text(), "nothing was found\n");
+    assert!(searched.stderr.contains("the most similar mount is `files://f/`"), "{}", searched.stderr);
+}
+
+#[tokio::test]
 async fn the_command_line_searches_and_tells_what_is_indexed() {
     let folder = Folder::with_files([("a.md", "# Title\n\nthe needle is here\n"), ("b.md", "nothing")]);
     let config = searched(&folder).write();

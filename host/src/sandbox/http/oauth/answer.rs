@@ -24,6 +24,12 @@ pub(in crate::sandbox::http) struct ErrorCode {
     advice: &'static str,
 }
 
+impl ErrorCode {
+    pub(super) fn name(&self) -> &'static str {
+        self.name
+    }
+}
+
 impl fmt::Display for ErrorCode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}: {}", self.name, self.advice)
@@ -218,6 +224,24 @@ mod tests {
                 text,
                 "the token server answered 400 Bad Request, without an error code that is known: check `token-uri`"
             );
+        }
+    }
+
+    #[test]
+    fn a_server_that_is_busy_or_failing_is_not_looked_for_in_the_config() {
+        let refusal = |status: StatusCode, retry_after: Option<u64>, body: &str| {
+            parse(status, retry_after.map(Duration::from_secs), body.as_bytes()).unwrap_err().to_string()
+        };
+        assert_eq!(
+            refusal(StatusCode::SERVICE_UNAVAILABLE, Some(30), "<html>"),
+            "the token server answered 503 Service Unavailable: it is busy or failing; try again in 30s"
+        );
+        assert_eq!(
+            refusal(StatusCode::TOO_MANY_REQUESTS, None, r#"{ "error": "slow_down" }"#),
+            "the token server answered 429 Too Many Requests, slow_down: it is busy or failing; try again later"
+        );
+        for status in [StatusCode::NOT_FOUND, StatusCode::METHOD_NOT_ALLOWED, StatusCode::FOUND] {
+            assert!(refusal(status, Some(30), "").ends_with("check `token-uri`"), "{status}");
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::error::Error;
 
 use tokio_postgres::error::{DbError, ErrorPosition, SqlState};
+use tokio_postgres::types::{Kind, Type};
 
 use super::stream::Exceeded;
 use crate::sandbox::sql::error::QueryError;
@@ -12,9 +13,11 @@ use crate::sandbox::sql::result::ResultBounds;
 /// words of the statement, and no row. A statement that runs can put any value that it has read into a message, such as
 /// `relation "…" does not exist` by a cast to `regclass`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum Phase<'a> {
     /// The parser, with the length of what the host wrote in front of the statement, in characters.
     Parse { prefix: usize },
+    /// The conversion of the values to the types of the parameters, or the planner.
+    Bind { types: &'a [Type] },
     /// The planner, or the statement as it ran.
     Run,
 }
@@ -48,7 +51,7 @@ pub(super) fn query_error(
     error: &tokio_postgres::Error,
     exceeded: Option<Exceeded>,
     bounds: ResultBounds,
-    phase: Phase,
+    phase: Phase<'_>,
 ) -> QueryError {
     match (exceeded, error.as_db_error()) {
         (Some(Exceeded::Bytes), _) => QueryError::TooLarge(bounds.bytes),
@@ -64,7 +67,7 @@ pub(super) fn nested_types() -> QueryError {
     QueryError::rejected("54001", "the columns and parameters have too many types, or types that are nested too deeply")
 }
 
-fn server_error(error: &DbError, phase: Phase) -> QueryError {
+fn server_error(error: &DbError, phase: Phase<'_>) -> QueryError {
     let code = error.code();
     if *code == SqlState::QUERY_CANCELED {
         return QueryError::Timeout;
@@ -74,12 +77,44 @@ fn server_error(error: &DbError, phase: Phase) -> QueryError {
     if class == "57" {
         return QueryError::Unreachable("the server was stopped, or its administrator ended the connection".to_owned());
     }
+    let meaning = || meaning(code.code()).to_owned();
     let (message, position) = match phase {
-        Phase::Parse { prefix } if CLASSES_WITHOUT_DATA.contains(&class) => (error.message(), position(error, prefix)),
-        Phase::Parse { prefix } => (meaning(code.code()), position(error, prefix)),
-        Phase::Run => (meaning(code.code()), None),
+        Phase::Parse { prefix } if CLASSES_WITHOUT_DATA.contains(&class) => {
+            (error.message().to_owned(), position(error, prefix))
+        }
+        Phase::Parse { prefix } => (meaning(), position(error, prefix)),
+        Phase::Bind { types } => (refused_value(error.where_(), types).unwrap_or_else(meaning), None),
+        Phase::Run => (meaning(), None),
     };
-    QueryError::Rejected { sqlstate: code.code().to_owned(), message: message.to_owned(), position }
+    QueryError::Rejected { sqlstate: code.code().to_owned(), message, position }
+}
+
+/// Names the parameter whose value was refused, and its type. The last line of the context has its number as a word, such as
+/// `unnamed portal parameter $1`, in whatever language.
+fn refused_value(context: Option<&str>, types: &[Type]) -> Option<String> {
+    let mut words = context?.lines().next_back()?.split_whitespace();
+    let number: usize = words.find_map(|word| word.strip_prefix('$')?.parse().ok())?;
+    let expected = sql_name(types.get(number.checked_sub(1)?)?);
+    Some(format!("the value of ${number} cannot be converted to the type {expected}, or is out of its range"))
+}
+
+/// The name of a type as SQL has it.
+fn sql_name(ty: &Type) -> String {
+    if let Kind::Array(element) = ty.kind() {
+        return format!("{}[]", sql_name(element));
+    }
+    let name = match ty.name() {
+        "bool" => "boolean",
+        "int2" => "smallint",
+        "int4" => "integer",
+        "int8" => "bigint",
+        "float4" => "real",
+        "float8" => "double precision",
+        "timetz" => "time with time zone",
+        "timestamptz" => "timestamp with time zone",
+        other => other,
+    };
+    name.to_owned()
 }
 
 /// The position in the statement, in characters from 1.
@@ -118,5 +153,25 @@ mod tests {
         assert!(meaning("42501").starts_with("permission denied"));
         assert!(meaning("42P01").contains("computed"));
         assert_eq!(meaning("P0001"), "the statement failed on the data");
+    }
+
+    #[test]
+    fn a_value_that_is_refused_is_named_by_its_parameter_with_the_type() {
+        let types = [Type::TEXT, Type::INT4, Type::TIMESTAMPTZ_ARRAY];
+        let refused = |context: &str| refused_value(Some(context), &types);
+        let expected = "the value of $2 cannot be converted to the type integer, or is out of its range";
+        for context in [
+            "unnamed portal parameter $2",
+            "unnamed portal parameter $2 = '2 OR $1'",
+            "unbenanntes Portal, Parameter $2",
+            "JSON data, line 1: $1\nunnamed portal parameter $2",
+        ] {
+            assert_eq!(refused(context).as_deref(), Some(expected), "{context}");
+        }
+        assert!(refused("unnamed portal parameter $3").unwrap().contains("the type timestamp with time zone[]"));
+        for context in ["", "parameter $0", "parameter $4", "parameter $x", "$1\nPL/pgSQL function f(integer) line 1"] {
+            assert_eq!(refused(context), None, "{context}");
+        }
+        assert_eq!(refused_value(None, &types), None);
     }
 }

@@ -171,7 +171,8 @@ impl Session {
             self.prepare(&fetch)
         );
         let run_error = |error| self.error(&error, bounds, Phase::Run);
-        declared.map_err(run_error)?;
+        let types = statement.params();
+        declared.map_err(|error| self.error(&error, bounds, Phase::Bind { types }))?;
         let ungranted = checked.map_err(run_error)?.into_iter().find_map(|message| match message {
             SimpleQueryMessage::Row(row) => Some(not_granted(&row)),
             _ => None,
@@ -254,7 +255,7 @@ impl Session {
         Err(nested_types())
     }
 
-    fn error(&self, error: &tokio_postgres::Error, bounds: ResultBounds, phase: Phase) -> QueryError {
+    fn error(&self, error: &tokio_postgres::Error, bounds: ResultBounds, phase: Phase<'_>) -> QueryError {
         query_error(error, self.meter.exceeded(), bounds, phase)
     }
 }

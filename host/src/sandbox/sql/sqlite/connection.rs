@@ -231,7 +231,7 @@ fn run_error(error: &rusqlite::Error, max_bytes: u64) -> QueryError {
         ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked => {
             QueryError::rejected("55P03", "the database is locked by a writer; try again")
         }
-        ErrorCode::TypeMismatch => QueryError::rejected("42804", "a value has another type than the statement needs"),
+        ErrorCode::TypeMismatch => QueryError::rejected("22P02", "a value has another type than the statement needs"),
         ErrorCode::Unknown => QueryError::rejected("22000", "the statement failed on the data"),
         _ => QueryError::Unreachable(error.to_string()),
     }

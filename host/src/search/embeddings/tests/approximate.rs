@@ -140,7 +140,13 @@ async fn the_nearest_that_pass_the_filter_are_found_however_many_are_nearer() {
     // Not as a lookup, which a slow machine would interrupt.
     let found = fixture.write(move |connection, _| {
         let mut filter = |_, path: &str| (!path.starts_with("hidden")).then(|| path.to_owned());
-        query.find(connection, &Conditions::default(), deadline(), &mut filter)
+        let conditions = Conditions::default();
+        query.find(&mut NearestLookup {
+            connection,
+            conditions: &conditions,
+            deadline: deadline(),
+            filter: &mut filter,
+        })
     });
     let found = found.await;
     assert!(!found.is_partial);

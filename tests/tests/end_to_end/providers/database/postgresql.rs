@@ -162,9 +162,14 @@ async fn saved_queries_have_parameters_that_complete_from_the_data() {
     assert_eq!(ids, expected.lines().collect::<Vec<_>>());
     assert_eq!(json(client, &format!("{uri}?customer=2&above=1000")).await["rows"], json!([]));
     for (query, expected) in [
-        ("", "expected a value of the parameter `customer`"),
-        ("?customer=2&x=1", "the query `of` has no parameter `x`"),
-        ("?customer=2%20OR%201%3D1", "a value does not fit its parameter"),
+        ("", "expected a value of the parameter `customer` of the query `of`, found none"),
+        ("?customer=2&x=1", "the query `of` has no parameter `x`; it has `customer`, `above`, `limit`, `format`"),
+        (
+            "?customer=2%20OR%201%3D1",
+            "the value of `customer` cannot be converted to the type integer, or is out of its range; found \"2 OR 1=1\"",
+        ),
+        ("?customer=2&above=x", "the value of `above` cannot be converted to the type numeric"),
+        ("?customer=2&limit=x", "expected an integer from 1 in `limit`, found \"x\""),
     ] {
         let error = client.read_error(&format!("{uri}{query}")).await;
         assert!(error.message.contains(expected), "{query}: {error:?}");

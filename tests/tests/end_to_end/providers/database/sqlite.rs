@@ -129,12 +129,21 @@ async fn saved_queries_take_numbers_and_texts() {
         [of]
         sql = "SELECT count(*) AS n FROM orders WHERE customer = $1"
         parameters = [{ name = "customer" }]
+        [first]
+        sql = "SELECT customer FROM orders LIMIT $1"
+        parameters = [{ name = "count" }]
     }
     .into();
     let config = config(Plugin::database("shop", url).config("queries", saved));
     let server = StdioServer::start(&config).await;
     assert_eq!(json(server.client(), "db://shop/query/of?customer=2").await["rows"], json!([[25]]));
     assert_eq!(json(server.client(), "db://shop/query/of?customer=x").await["rows"], json!([[0]]));
+    let refused = server.client().read_error("db://shop/query/first?count=x").await;
+    assert!(
+        refused.message.contains("a value does not fit its parameter")
+            && refused.message.contains("found `count`: \"x\""),
+        "{refused:?}"
+    );
     assert!(server.client().read_error("db://shop/sql?q=SELECT%201").await.code.0 == -32002);
     server.end().await;
 }
