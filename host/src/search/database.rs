@@ -30,8 +30,11 @@ const SECRET_FILE: &str = "sources.key";
 const APPLICATION_ID: i32 = 0x6d63_7073;
 /// The version of [`SCHEMA`], of the tables of vectors, and of the tokens.
 const SCHEMA_VERSION: i32 = 3;
-/// The longest time that an operation waits for another process that writes.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
+/// The longest time that a lookup waits for another process that has locked the file.
+const READER_BUSY_TIMEOUT: Duration = Duration::from_secs(2);
+/// The longest time that a write waits for other processes. Their threads that write have low priority like this one's: on a
+/// machine that computes, each may hold a lock for seconds. Nobody waits for a write but those who index.
+const WRITER_BUSY_TIMEOUT: Duration = Duration::from_secs(30);
 const FORMAT: Format =
     Format { application_id: APPLICATION_ID, version: SCHEMA_VERSION, schema: &[SCHEMA, vector_store::SCHEMA] };
 
@@ -100,8 +103,8 @@ impl DatabasePath {
         if !dir.has_file(FILE_NAME)? {
             sqlite_file::create::<IndexError>(&dir, FILE_NAME, &FORMAT)?;
         }
-        let connection = self.connect()?;
-        sqlite_file::enable_wal(&connection, BUSY_TIMEOUT)?;
+        let connection = self.connect(WRITER_BUSY_TIMEOUT)?;
+        sqlite_file::enable_wal(&connection, WRITER_BUSY_TIMEOUT)?;
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         Ok(connection)
     }
@@ -142,7 +145,7 @@ impl DatabasePath {
 
     /// Opens the index, which exists, for reading.
     pub(super) fn open_reader(&self) -> Result<Connection, IndexError> {
-        let connection = self.connect()?;
+        let connection = self.connect(READER_BUSY_TIMEOUT)?;
         connection.pragma_update(None, "query_only", true)?;
         bm25::register(&connection)?;
         Ok(connection)
@@ -162,8 +165,8 @@ impl DatabasePath {
     }
 
     /// Opens the index, which exists.
-    fn connect(&self) -> Result<Connection, IndexError> {
-        let connection = sqlite_file::open(&self.file, BUSY_TIMEOUT)?;
+    fn connect(&self, busy_timeout: Duration) -> Result<Connection, IndexError> {
+        let connection = sqlite_file::open(&self.file, busy_timeout)?;
         connection.pragma_update(None, "cache_size", -4096)?;
         check_schema(&connection)?;
         Ok(connection)
@@ -178,6 +181,12 @@ pub(super) fn limit_log(connection: &Connection, space: Space) -> Result<(), Ind
     // Truncates a log that a large write has extended.
     connection.pragma_update(None, "journal_size_limit", space.log_limit())?;
     Ok(())
+}
+
+/// Writes the log back to the database, as far as no snapshot that another connection reads needs it. Others can read and write
+/// meanwhile, and nobody is waited for.
+pub(super) fn write_back_log(connection: &Connection) -> Result<(), IndexError> {
+    Ok(connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?)
 }
 
 /// Checks that the tables are those of this version.
@@ -204,5 +213,17 @@ mod tests {
         let other = Connection::open(&path.file).unwrap();
         other.execute_batch("BEGIN IMMEDIATE").unwrap();
         path.open_writer().unwrap();
+    }
+
+    #[test]
+    fn a_writer_waits_for_another_of_low_priority_and_a_lookup_does_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = DatabasePath::new(dir.path());
+        let (writer, reader) = (path.open_writer().unwrap(), path.open_reader().unwrap());
+        let timeouts = [writer, reader].map(|connection| {
+            let millis = connection.pragma_query_value(None, "busy_timeout", |row| row.get::<_, u64>(0));
+            Duration::from_millis(millis.unwrap())
+        });
+        assert_eq!(timeouts, [WRITER_BUSY_TIMEOUT, READER_BUSY_TIMEOUT]);
     }
 }

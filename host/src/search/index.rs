@@ -19,7 +19,7 @@ use rusqlite::{Connection, InterruptHandle};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::{sleep_until, timeout, timeout_at};
 
-use super::database::{DatabasePath, FileId, limit_log};
+use super::database::{DatabasePath, FileId, limit_log, write_back_log};
 use super::error::IndexError;
 use super::space::Space;
 use crate::plugin::SearchSource;
@@ -272,9 +272,10 @@ impl Writer {
                 self.rebuild()?;
             }
             // The next operation opens the database again.
-            Err(IndexError::Failed(_)) => self.connection = None,
+            Err(IndexError::Failed(_)) => self.close(),
             Err(IndexError::DiskFull) => {
-                (self.connection, self.has_ballast) = (None, false);
+                self.close();
+                self.has_ballast = false;
                 self.path.release_ballast();
             }
             // Without space for it, the next operation tries again.
@@ -312,6 +313,21 @@ impl Writer {
         let opened = self.open().map(|_| ());
         self.rebuilds.send_modify(|count| *count = count.wrapping_add(1));
         opened
+    }
+
+    /// Closes the database. SQLite locks the file while its last connection closes and writes back the log, and a host that starts
+    /// when this one ends would wait for a thread of low priority. So it is written back before, without that lock.
+    fn close(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            // Closing writes back what this could not.
+            let _ = write_back_log(&connection);
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 

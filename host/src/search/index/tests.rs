@@ -297,6 +297,20 @@ async fn an_expired_document_is_found_and_is_not_current() {
     assert_eq!(put(&index, vec![document("a", "fox")]).await.ids, [known.id]);
 }
 
+#[tokio::test]
+async fn the_log_is_written_back_before_the_lock_for_closing_is_taken() {
+    let dir = tempfile::tempdir().unwrap();
+    let (index, other) = (start(dir.path()), start(dir.path()));
+    put(&index, vec![document("a", &"the quick brown fox ".repeat(10_000))]).await;
+    // With a connection that stays open, SQLite neither locks the file nor writes anything back.
+    assert_eq!(paths(&other, "fox").await, ["a"]);
+    let size = || std::fs::metadata(dir.path().join("search/index.sqlite3")).unwrap().len();
+    let before = size();
+    index.write(|_| Err::<(), _>(IndexError::Failed("closed".to_owned()))).await.unwrap_err();
+    assert!(size() > before, "{before} bytes");
+    assert_eq!(paths(&other, "fox").await, ["a"]);
+}
+
 /// SQLite's locks belong to the process, and are released when it closes any descriptor of the file.
 #[tokio::test]
 async fn a_database_that_is_opened_again_keeps_the_locks_of_other_connections() {
