@@ -10,10 +10,13 @@
 
 mod directories;
 mod event_source;
+mod file_state;
 mod files;
 mod links;
 
 pub(crate) use self::directories::DirectoryWatcher;
 #[cfg(feature = "cli")]
 pub(crate) use self::event_source::{Depth, EventSource};
+#[cfg(feature = "cli")]
+pub(crate) use self::file_state::FileState;
 pub(crate) use self::files::FileWatcher;

@@ -56,7 +56,7 @@
 //! | `componentize`, `wit` | components of core modules; the WIT package of the contract |
 //! | `confinement` | seccomp and Landlock: what the compiler process and the command may do |
 //! | [`config`], [`uri`], [`net`], [`digest`], [`resource`] | the file; mounts and URIs; origins; the digest of a component; the domain's own types |
-//! | `fs_watch`, `private_dir`, `regular_file`, `thread_priority`, `worker_pool`, `throttle`, `text`, `quote`, `time` | file system events; files that are private to this user; opening files that may hang; priorities of threads; worker threads; throttled warnings; excerpts of texts; quoted texts; times and durations as numbers |
+//! | `fs_watch`, `private_dir`, `sqlite_file`, `regular_file`, `thread_priority`, `worker_pool`, `throttle`, `text`, `quote`, `time` | file system events; files that are private to this user; SQLite databases among them; opening files that may hang; priorities of threads; worker threads; throttled warnings; excerpts of texts; quoted texts; times and durations as numbers, the processor time of a thread |
 //!
 //! # Features
 //!
@@ -114,6 +114,8 @@ pub mod search;
 #[cfg(any(feature = "http", feature = "stdio"))]
 pub mod server;
 mod share_limiter;
+#[cfg(any(feature = "keyvalue", feature = "search"))]
+mod sqlite_file;
 mod text;
 mod thread_priority;
 mod throttle;

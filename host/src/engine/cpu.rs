@@ -20,7 +20,8 @@ use std::cell::Cell;
 use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
-use rustix::time::{ClockId, clock_gettime};
+
+use crate::time::thread_cpu_time;
 
 /// The wall clock stands for the processor time of a poll, or of a whole call, up to this duration.
 const RESOLUTION: Duration = Duration::from_micros(250);
@@ -125,7 +126,7 @@ impl Clocks for ThisThread {
     }
 
     fn thread(&self) -> Duration {
-        Duration::try_from(clock_gettime(ClockId::ThreadCPUTime)).unwrap_or_default()
+        thread_cpu_time()
     }
 
     fn recent(&self, now: Instant) -> Duration {

@@ -5,20 +5,25 @@
 //! directories of the files, and of all links on the way, are watched; any event there triggers a new snapshot. Where a
 //! directory cannot be watched, snapshots are taken every [`POLL_INTERVAL`] instead, and the log says so.
 //!
+//! Before files are used, and a snapshot becomes the last one, they have settled: none has changed for [`DEBOUNCE`], which is
+//! longer than a tick of the kernel's clock, and none has just been changed on a file system with a coarser clock. So a later change
+//! has other metadata, even if it is made in place and keeps the size. A file that does not settle within [`MAX_SETTLE`] counts as
+//! changed again. Not noticed is such a change on a file system whose clock is coarse and differs from this machine's.
+//!
 //! A snapshot may hang, as on a network disk that is gone. It is taken on a separate thread, one at a time, and abandoned
 //! after [`DEADLINE`], which is logged, too.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime};
 
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
 use super::event_source::{Depth, EventSource};
+use super::file_state::{FileId, FileState};
 use super::links::{Resolved, directory_of};
 use crate::log_target;
 use crate::regular_file::FileThreads;
@@ -31,8 +36,6 @@ const MAX_SETTLE: Duration = Duration::from_secs(10);
 const POLL_INTERVAL: Duration = Duration::from_secs(2);
 /// The longest time for one snapshot of all files.
 const DEADLINE: Duration = Duration::from_secs(10);
-/// The coarsest clock of a file system.
-const MTIME_GRANULARITY: Duration = Duration::from_secs(2);
 
 /// A watcher of files, with the last snapshot of their metadata.
 pub(crate) struct FileWatcher {
@@ -43,24 +46,17 @@ pub(crate) struct FileWatcher {
     is_stalled: bool,
 }
 
+/// The states of files; none of one that does not exist.
+type Snapshot = BTreeMap<PathBuf, Option<FileState>>;
+
 /// The files and their last snapshot.
 struct WatchState {
     files: BTreeSet<PathBuf>,
-    last_snapshot: BTreeMap<PathBuf, Option<FileState>>,
+    last_snapshot: Snapshot,
     /// The watched directories, with their identity.
     directories: BTreeMap<PathBuf, Option<FileId>>,
     source: Option<EventSource>,
     is_polling: bool,
-}
-
-/// The metadata that identifies one state of a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct FileState {
-    device: u64,
-    inode: u64,
-    size: u64,
-    modified: Option<SystemTime>,
-    changed: (i64, i64),
 }
 
 impl FileWatcher {
@@ -121,18 +117,22 @@ impl FileWatcher {
         self.settle().await;
     }
 
-    /// Waits until no file changes for [`DEBOUNCE`], [`MAX_SETTLE`] at most, and takes a new snapshot.
+    /// Waits until the files have settled, [`MAX_SETTLE`] at most, and takes a new snapshot. One that has not counts as changed.
     pub(crate) async fn settle(&mut self) {
         let began = Instant::now();
-        let Some(mut current) = self.with_state(|watched| watched.snapshot()).await else { return };
-        while began.elapsed() < MAX_SETTLE {
+        let Some(mut before) = self.with_state(|watched| watched.snapshot()).await else { return };
+        loop {
             sleep(DEBOUNCE).await;
-            let Some(next) = self.with_state(|watched| watched.snapshot()).await else { return };
-            if std::mem::replace(&mut current, next) == current {
-                break;
+            let taken = self.with_state(|watched| (SystemTime::now(), watched.snapshot())).await;
+            let Some((taken_at, mut now)) = taken else { return };
+            let unsettled = unsettled_files(&before, &now, taken_at);
+            if unsettled.is_empty() || began.elapsed() >= MAX_SETTLE {
+                now.extend(unsettled.into_iter().map(|file| (file, None)));
+                self.with_state(|watched| watched.last_snapshot = now).await;
+                return;
             }
+            before = now;
         }
-        self.with_state(|watched| watched.last_snapshot = current).await;
     }
 
     /// Runs `work` on the thread for blocking file access. None if it hangs.
@@ -192,7 +192,7 @@ impl WatchState {
         }
     }
 
-    fn snapshot(&self) -> BTreeMap<PathBuf, Option<FileState>> {
+    fn snapshot(&self) -> Snapshot {
         self.files.iter().map(|file| (file.clone(), FileState::read(file))).collect()
     }
 
@@ -204,7 +204,7 @@ impl WatchState {
         }
         let mut watched = BTreeMap::new();
         for directory in wanted {
-            let now = FileState::read(&directory).map(FileState::file_id);
+            let now = FileState::read(&directory).map(|state| state.file_id());
             if self.directories.get(&directory).is_none_or(|before| *before != now)
                 && let Err(error) = source.watch(&directory, Depth::Entries)
             {
@@ -223,31 +223,12 @@ impl WatchState {
     }
 }
 
-/// The identity of a directory: device and inode.
-type FileId = (u64, u64);
-
-impl FileState {
-    fn file_id(self) -> FileId {
-        (self.device, self.inode)
-    }
-
-    /// Returns whether it was changed at that time or later, to the precision of file system clocks.
-    fn is_newer_than(&self, time: SystemTime) -> bool {
-        let time = time.checked_sub(MTIME_GRANULARITY).and_then(|time| time.duration_since(UNIX_EPOCH).ok());
-        time.is_none_or(|time| u64::try_from(self.changed.0).is_ok_and(|changed| changed >= time.as_secs()))
-    }
-
-    /// None for a file that does not exist.
-    fn read(file: &Path) -> Option<Self> {
-        let metadata = file.metadata().ok()?;
-        Some(Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            size: metadata.size(),
-            modified: metadata.modified().ok(),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-        })
-    }
+/// The files that differ from the snapshot before, or that may be changed without another state after `taken_at`.
+fn unsettled_files(before: &Snapshot, now: &Snapshot, taken_at: SystemTime) -> Vec<PathBuf> {
+    let is_unsettled = |file: &PathBuf, state: &Option<FileState>| {
+        before.get(file) != Some(state) || state.as_ref().is_some_and(|state| state.has_coarse_time_near(taken_at))
+    };
+    now.iter().filter(|&(file, state)| is_unsettled(file, state)).map(|(file, _)| file.clone()).collect()
 }
 
 /// The directories with an event when a path leads to another file: its own, and those of all links on the way. In place of
@@ -264,6 +245,7 @@ mod tests {
     use std::os::unix::fs::symlink;
 
     use super::*;
+    use crate::fs_watch::file_state::tests::{at, changed_at};
 
     fn folder() -> (tempfile::TempDir, PathBuf) {
         let folder = tempfile::tempdir().unwrap();
@@ -331,6 +313,21 @@ mod tests {
         files.watch([a.clone()].into()).await;
         files.update([a, b].into(), began + Duration::from_secs(60)).await;
         assert!(is_unchanged(&files));
+    }
+
+    #[test]
+    fn a_file_has_settled_when_a_later_change_has_another_time() {
+        let file = PathBuf::from("a");
+        let snapshot = |seconds, nanos| Snapshot::from([(file.clone(), Some(changed_at(seconds, nanos)))]);
+        let unsettled =
+            |before: &Snapshot, now: &Snapshot, taken_at| !unsettled_files(before, now, at(taken_at)).is_empty();
+        let (fine, coarse) = (snapshot(1000, 4_000_000), snapshot(1000, 0));
+        assert!(unsettled(&coarse, &fine, 1000.1), "it changes");
+        assert!(!unsettled(&fine, &fine, 1000.1));
+        assert!(unsettled(&coarse, &coarse, 1000.1), "a write may have the same time");
+        assert!(!unsettled(&coarse, &coarse, 1002.0));
+        let missing = Snapshot::from([(file.clone(), None)]);
+        assert!(!unsettled(&missing, &missing, 1000.1));
     }
 
     #[tokio::test]

@@ -10,13 +10,14 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rusqlite::{Connection, OpenFlags};
+use rusqlite::Connection;
 
 use super::bm25;
 use super::embeddings::vector_store;
 use super::error::IndexError;
 use super::space::{BALLAST, Space};
 use crate::private_dir::{PrivateDir, SECRET_LEN};
+use crate::sqlite_file::{self, AUXILIARY, Format};
 
 /// The directory of the index, below the state directory.
 const DIRECTORY: &str = "search";
@@ -25,16 +26,17 @@ const FILE_NAME: &str = "index.sqlite3";
 const BALLAST_FILE: &str = "ballast";
 /// The key of the sources' keys, which depend on secret values of the config.
 const SECRET_FILE: &str = "sources.key";
-/// The files that SQLite creates next to the database.
-const AUXILIARY: [&str; 3] = ["-wal", "-shm", "-journal"];
 /// SQLite's application id, which marks the file as an index of this host: `mcps`.
 const APPLICATION_ID: i32 = 0x6d63_7073;
 /// The version of [`SCHEMA`], of the tables of vectors, and of the tokens.
 const SCHEMA_VERSION: i32 = 3;
-/// The longest time that an operation waits for another process that writes.
-const BUSY_TIMEOUT: Duration = Duration::from_secs(2);
-/// The number of prepared statements that are cached: more than exist.
-const STATEMENT_CACHE_SIZE: usize = 32;
+/// The longest time that a lookup waits for another process that has locked the file.
+const READER_BUSY_TIMEOUT: Duration = Duration::from_secs(2);
+/// The longest time that a write waits for other processes. Their threads that write have low priority like this one's: on a
+/// machine that computes, each may hold a lock for seconds. Nobody waits for a write but those who index.
+const WRITER_BUSY_TIMEOUT: Duration = Duration::from_secs(30);
+const FORMAT: Format =
+    Format { application_id: APPLICATION_ID, version: SCHEMA_VERSION, schema: &[SCHEMA, vector_store::SCHEMA] };
 
 /// A source is a plugin with everything that its content depends on, by a digest. `terms` has the tokens of a document, made
 /// by `tokens` and separated by spaces, and no text; `passages` has the text.
@@ -97,17 +99,12 @@ impl DatabasePath {
     /// Opens the index for writing, and creates it if it does not exist.
     pub(super) fn open_writer(&self) -> Result<Connection, IndexError> {
         let dir = PrivateDir::open(&self.state_dir)?.subdirectory(DIRECTORY)?;
-        for beside in AUXILIARY {
-            dir.has_file(&format!("{FILE_NAME}{beside}"))?;
-        }
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
+        sqlite_file::check_auxiliary(&dir, FILE_NAME)?;
         if !dir.has_file(FILE_NAME)? {
-            self.create(&dir, flags)?;
+            sqlite_file::create::<IndexError>(&dir, FILE_NAME, &FORMAT)?;
         }
-        let connection = Connection::open_with_flags(&self.file, flags)?;
-        configure(&connection)?;
-        check_schema(&connection)?;
-        connection.pragma_update(None, "journal_mode", "WAL")?;
+        let connection = self.connect(WRITER_BUSY_TIMEOUT)?;
+        sqlite_file::enable_wal(&connection, WRITER_BUSY_TIMEOUT)?;
         connection.pragma_update(None, "synchronous", "NORMAL")?;
         Ok(connection)
     }
@@ -148,10 +145,7 @@ impl DatabasePath {
 
     /// Opens the index, which exists, for reading.
     pub(super) fn open_reader(&self) -> Result<Connection, IndexError> {
-        let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-        let connection = Connection::open_with_flags(&self.file, flags)?;
-        configure(&connection)?;
-        check_schema(&connection)?;
+        let connection = self.connect(READER_BUSY_TIMEOUT)?;
         connection.pragma_update(None, "query_only", true)?;
         bm25::register(&connection)?;
         Ok(connection)
@@ -170,24 +164,12 @@ impl DatabasePath {
         Ok(())
     }
 
-    /// Creates the index with its tables under a temporary name, so that the file is never one whose creation was
-    /// interrupted.
-    fn create(&self, dir: &PrivateDir, flags: OpenFlags) -> Result<(), IndexError> {
-        let new = dir.new_file()?;
-        let connection = Connection::open_with_flags(new.path(), flags)?;
-        // No journal: the file is not visible under its name before it is complete.
-        connection.pragma_update(None, "journal_mode", "OFF")?;
-        connection.execute_batch(SCHEMA)?;
-        connection.execute_batch(vector_store::SCHEMA)?;
-        connection.pragma_update(None, "application_id", APPLICATION_ID)?;
-        connection.pragma_update(None, "user_version", SCHEMA_VERSION)?;
-        connection.close().map_err(|(_, error)| error)?;
-        new.as_file().sync_all()?;
-        match new.persist_noclobber(&self.file) {
-            // Another process has created it first, and that one is used.
-            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-            persisted => persisted.map(drop).map_err(|error| error.error.into()),
-        }
+    /// Opens the index, which exists.
+    fn connect(&self, busy_timeout: Duration) -> Result<Connection, IndexError> {
+        let connection = sqlite_file::open(&self.file, busy_timeout)?;
+        connection.pragma_update(None, "cache_size", -4096)?;
+        check_schema(&connection)?;
+        Ok(connection)
     }
 }
 
@@ -201,14 +183,10 @@ pub(super) fn limit_log(connection: &Connection, space: Space) -> Result<(), Ind
     Ok(())
 }
 
-fn configure(connection: &Connection) -> Result<(), IndexError> {
-    connection.busy_timeout(BUSY_TIMEOUT)?;
-    connection.set_prepared_statement_cache_capacity(STATEMENT_CACHE_SIZE);
-    // Code in the file's schema is not executed, and its pages are validated.
-    connection.pragma_update(None, "trusted_schema", false)?;
-    connection.pragma_update(None, "cell_size_check", true)?;
-    connection.pragma_update(None, "cache_size", -4096)?;
-    Ok(())
+/// Writes the log back to the database, as far as no snapshot that another connection reads needs it. Others can read and write
+/// meanwhile, and nobody is waited for.
+pub(super) fn write_back_log(connection: &Connection) -> Result<(), IndexError> {
+    Ok(connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?)
 }
 
 /// Checks that the tables are those of this version.
@@ -219,5 +197,33 @@ fn check_schema(connection: &Connection) -> Result<(), IndexError> {
         (id, version) => {
             Err(IndexError::Damaged(format!("it has the application id {id:#x} and the version {version}")))
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_that_another_process_has_just_created_is_opened_while_that_writes() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = DatabasePath::new(dir.path());
+        let private_dir = PrivateDir::open(dir.path()).unwrap().subdirectory(DIRECTORY).unwrap();
+        sqlite_file::create::<IndexError>(&private_dir, FILE_NAME, &FORMAT).unwrap();
+        let other = Connection::open(&path.file).unwrap();
+        other.execute_batch("BEGIN IMMEDIATE").unwrap();
+        path.open_writer().unwrap();
+    }
+
+    #[test]
+    fn a_writer_waits_for_another_of_low_priority_and_a_lookup_does_not() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = DatabasePath::new(dir.path());
+        let (writer, reader) = (path.open_writer().unwrap(), path.open_reader().unwrap());
+        let timeouts = [writer, reader].map(|connection| {
+            let millis = connection.pragma_query_value(None, "busy_timeout", |row| row.get::<_, u64>(0));
+            Duration::from_millis(millis.unwrap())
+        });
+        assert_eq!(timeouts, [WRITER_BUSY_TIMEOUT, READER_BUSY_TIMEOUT]);
     }
 }

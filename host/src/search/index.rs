@@ -1,7 +1,7 @@
 //! The index: one thread that writes, and a few connections that read.
 //!
 //! SQLite blocks, and indexing computes, so writing has a thread of its own, of low priority: requests are served first.
-//! Lookups run on the runtime's blocking threads, [`MAX_LOOKUPS`] at a time, and end after [`LOOKUP_TIME`].
+//! Lookups run on the runtime's blocking threads, [`MAX_LOOKUPS`] at a time, and end after their [`LookupTime`].
 //!
 //! A damaged file is deleted and created anew by whoever notices, and everything is indexed again:
 //! [`rebuilds`](Index::rebuilds) tells those who write. Another process may do the same (`mcp-host index rebuild`, another host with
@@ -19,7 +19,7 @@ use rusqlite::{Connection, InterruptHandle};
 use tokio::sync::{Semaphore, mpsc, oneshot, watch};
 use tokio::time::{sleep_until, timeout, timeout_at};
 
-use super::database::{DatabasePath, FileId, limit_log};
+use super::database::{DatabasePath, FileId, limit_log, write_back_log};
 use super::error::IndexError;
 use super::space::Space;
 use crate::plugin::SearchSource;
@@ -31,14 +31,25 @@ const MAX_QUEUED: usize = 4;
 const MAX_LOOKUPS: usize = 4;
 /// The longest time that a lookup waits for others.
 const MAX_WAIT: Duration = Duration::from_secs(1);
-/// The time after which a lookup has its result. Tests have more, which a lookup does not reach on a loaded machine.
-const LOOKUP_TIME: Duration = if cfg!(test) { Duration::from_secs(9) } else { Duration::from_millis(200) };
-/// It is interrupted so long before, to return what it has found.
-const INTERRUPT_MARGIN: Duration = if cfg!(test) { Duration::from_secs(6) } else { Duration::from_millis(20) };
 /// The nice value of the threads that index, relative to that of other threads.
 pub(super) const NICE: i32 = 10;
 
 type Job = Box<dyn FnOnce(&mut Writer) + Send>;
+
+/// The time that a lookup has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LookupTime {
+    /// It has its result after this time.
+    total: Duration,
+    /// It is interrupted so long before, to return what it has found.
+    interrupt_margin: Duration,
+}
+
+impl Default for LookupTime {
+    fn default() -> Self {
+        Self { total: Duration::from_millis(200), interrupt_margin: Duration::from_millis(20) }
+    }
+}
 
 /// The index of a host. Dropping it closes the database when the writes that wait are done.
 pub(super) struct Index {
@@ -46,6 +57,7 @@ pub(super) struct Index {
     jobs: mpsc::Sender<Job>,
     readers: Mutex<Readers>,
     lookups: Arc<Semaphore>,
+    lookup_time: LookupTime,
     /// The number of times that the database was created anew.
     rebuilds: watch::Sender<u64>,
     /// The number of writes that changed something.
@@ -77,7 +89,7 @@ struct Writer {
 
 impl Index {
     /// Starts the thread. The database is opened by the first write.
-    pub(super) fn start(state_dir: &Path, space: Space) -> Result<Arc<Self>, IndexError> {
+    pub(super) fn start(state_dir: &Path, space: Space, lookup_time: LookupTime) -> Result<Arc<Self>, IndexError> {
         let path = DatabasePath::new(state_dir);
         let (jobs, mut waiting) = mpsc::channel::<Job>(MAX_QUEUED);
         let rebuilds = watch::Sender::new(0);
@@ -104,6 +116,7 @@ impl Index {
             jobs,
             readers: Mutex::default(),
             lookups: Arc::new(Semaphore::new(MAX_LOOKUPS)),
+            lookup_time,
             rebuilds,
             changes: AtomicU64::new(0),
             max_size,
@@ -171,7 +184,7 @@ impl Index {
         receiver.await.map_err(|_| IndexError::Closed)?
     }
 
-    /// Runs an operation on a connection that reads, when it is its turn. It has [`LOOKUP_TIME`] from then on: `operation` gets the time
+    /// Runs an operation on a connection that reads, when it is its turn. It has its [`LookupTime`] from then on: `operation` gets the time
     /// by which it is to be done, a little earlier, when it is interrupted as well. What still goes on at the end, because a single
     /// step takes so long, is not waited for: that is [`IndexError::Interrupted`]. A damaged index is created anew.
     pub(super) async fn read<T: Send + 'static>(
@@ -194,7 +207,8 @@ impl Index {
         let Ok(Ok(permit)) = turn else { return Err(IndexError::Busy) };
         let now = Instant::now();
         let later = |time| now.checked_add(time).unwrap_or(now);
-        let (end, interrupt_at) = (later(LOOKUP_TIME), later(LOOKUP_TIME.saturating_sub(INTERRUPT_MARGIN)));
+        let LookupTime { total, interrupt_margin } = self.lookup_time;
+        let (end, interrupt_at) = (later(total), later(total.saturating_sub(interrupt_margin)));
         let (index, interrupt) = (self.clone(), Arc::new(Interrupt::default()));
         let _interrupt_on_drop = InterruptOnDrop(interrupt.clone());
         let interruptible = interrupt.clone();
@@ -272,9 +286,10 @@ impl Writer {
                 self.rebuild()?;
             }
             // The next operation opens the database again.
-            Err(IndexError::Failed(_)) => self.connection = None,
+            Err(IndexError::Failed(_)) => self.close(),
             Err(IndexError::DiskFull) => {
-                (self.connection, self.has_ballast) = (None, false);
+                self.close();
+                self.has_ballast = false;
                 self.path.release_ballast();
             }
             // Without space for it, the next operation tries again.
@@ -313,7 +328,22 @@ impl Writer {
         self.rebuilds.send_modify(|count| *count = count.wrapping_add(1));
         opened
     }
+
+    /// Closes the database. SQLite locks the file while its last connection closes and writes back the log, and a host that starts
+    /// when this one ends would wait for a thread of low priority. So it is written back before, without that lock.
+    fn close(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            // Closing writes back what this could not.
+            let _ = write_back_log(&connection);
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.close();
+    }
 }
 
 #[cfg(test)]
-mod tests;
+pub(super) mod tests;

@@ -15,7 +15,7 @@ use super::context::{self, ContextRequest, ContextSelection};
 use super::embeddings::nearest::NearestQuery;
 use super::embeddings::{EmbeddedSource, EmbeddingService};
 use super::error::{IndexError, SearchError, interruptible};
-use super::index::{Index, NICE};
+use super::index::{Index, LookupTime, NICE};
 use super::indexer::Indexer;
 use super::lookup::{self, Lookup, LookupResult, part_of};
 use super::passages;
@@ -112,7 +112,7 @@ struct OpenIndex {
 
 impl OpenIndex {
     fn start(state_dir: &Path, space: Space) -> Result<Self, IndexError> {
-        let index = Index::start(state_dir, space)?;
+        let index = Index::start(state_dir, space, LookupTime::default())?;
         let mut builder = Builder::new_multi_thread();
         builder.worker_threads(1).thread_name("mcp-indexer").on_thread_start(|| lower_priority(NICE));
         Ok(Self { index, workers: WorkerPool::start(&mut builder)? })

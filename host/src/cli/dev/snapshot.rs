@@ -7,6 +7,9 @@
 //! A file has changed if its content has. Content is compared by hash, up to [`MAX_HASHED`] per file and [`MAX_HASHED_TOTAL`] per
 //! snapshot; of other files the metadata is compared. So a build that writes a file anew with the same content changes nothing.
 //!
+//! A file with the same metadata is not read again, if it was changed long enough before it was read: as git does it, one that is
+//! *racily clean*, whose metadata a later change may have left as it is, is read again in each snapshot until it is older.
+//!
 //! Bounded: a snapshot has at most [`MAX_ENTRIES`] files and directories.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,6 +23,7 @@ use std::time::SystemTime;
 use ignore::{DirEntry, WalkBuilder};
 
 use crate::config::WatchPattern;
+use crate::fs_watch::FileState;
 use crate::regular_file;
 
 /// The number of files and directories that are watched.
@@ -70,9 +74,11 @@ impl DirectoryId {
 /// One state of a file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Stamp {
-    metadata: (u64, u64, Option<SystemTime>),
+    state: FileState,
     /// None for a file that is too large.
     hash: Option<u64>,
+    /// Whether the file has this content for as long as it has this state.
+    is_settled: bool,
 }
 
 /// The difference of two snapshots.
@@ -92,9 +98,14 @@ impl Difference {
 }
 
 impl SourceSet {
-    /// Takes a snapshot. Blocks. Files whose metadata is as in `before` are not read again.
+    /// Takes a snapshot. Blocks. Files whose metadata is as in `before` are not read again, unless they are racily clean.
     pub(super) fn snapshot(&self, before: &Snapshot) -> Snapshot {
-        let mut taker = Taker { before, snapshot: Snapshot::default(), unhashed: MAX_HASHED_TOTAL };
+        self.snapshot_at(SystemTime::now(), before)
+    }
+
+    /// `now` is the time, or an earlier one.
+    fn snapshot_at(&self, now: SystemTime, before: &Snapshot) -> Snapshot {
+        let mut taker = Taker { now, before, snapshot: Snapshot::default(), unhashed: MAX_HASHED_TOTAL };
         taker.add_file(&self.config_file);
         let is_everything = self.patterns.is_empty();
         if is_everything || self.patterns.iter().any(WatchPattern::is_glob) {
@@ -151,6 +162,7 @@ fn is_output(entry: &DirEntry) -> bool {
 
 /// A snapshot that is being taken.
 struct Taker<'a> {
+    now: SystemTime,
     before: &'a Snapshot,
     snapshot: Snapshot,
     /// The bytes that may still be read.
@@ -178,11 +190,15 @@ impl Taker<'_> {
         if let Some(dir) = path.parent().filter(|dir| !self.snapshot.directories.contains_key(*dir)) {
             self.add_directory(dir);
         }
-        let size = metadata.len();
-        let metadata = (size, metadata.ino(), metadata.modified().ok());
-        let stamp = match self.before.files.get(path).filter(|stamp| stamp.metadata == metadata) {
+        let (size, state) = (metadata.len(), FileState::new(&metadata));
+        let known = self.before.files.get(path).filter(|stamp| stamp.state == state);
+        let stamp = match known.filter(|stamp| stamp.is_settled) {
             Some(stamp) => stamp.clone(),
-            None => Stamp { metadata, hash: self.hash(path, size) },
+            None => match (self.hash(path, size), known) {
+                // It is not read this time, and is still the one that is known as far as can be told.
+                (None, Some(stamp)) => stamp.clone(),
+                (hash, _) => Stamp { is_settled: !state.is_newer_than(self.now), hash, state },
+            },
         };
         self.snapshot.files.insert(path.to_owned(), stamp);
     }
@@ -203,7 +219,7 @@ impl Stamp {
     fn has_same_content(&self, other: &Self) -> bool {
         match (self.hash, other.hash) {
             (Some(one), Some(other)) => one == other,
-            _ => self.metadata == other.metadata,
+            _ => self.state == other.state,
         }
     }
 }
@@ -227,6 +243,7 @@ impl Snapshot {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::time::Duration;
 
     use super::*;
 
@@ -295,6 +312,24 @@ mod tests {
         let difference = set.snapshot(&before).difference(&before);
         assert_eq!(names(&set, difference.changed), ["b", "c"]);
         assert_eq!(names(&set, difference.created), ["d"]);
+    }
+
+    #[test]
+    fn a_file_that_was_changed_just_before_a_snapshot_is_read_again() {
+        let (_folder, set) = sources(&["a", "b"], &[]);
+        let now = SystemTime::now();
+        let changes = |taken_at| {
+            fs::write(set.dir.join("b"), "b").unwrap();
+            let mut before = set.snapshot_at(taken_at, &Snapshot::default());
+            fs::write(set.dir.join("b"), "c").unwrap();
+            // As if the clock of the file system had not advanced since.
+            for (path, stamp) in &mut before.files {
+                stamp.state = FileState::new(&path.metadata().unwrap());
+            }
+            names(&set, set.snapshot(&before).difference(&before).changed)
+        };
+        assert_eq!(changes(now), ["b"]);
+        assert!(changes(now + Duration::from_secs(60)).is_empty(), "files that were changed long ago are not read");
     }
 
     #[test]

@@ -9,8 +9,10 @@
 //! - growth is charged *before* it happens: the bytes that a write adds to the size of its file, [`ENTRY_COST`] for a
 //!   new entry. Nothing is refunded when a file shrinks or is removed; only a measurement lowers the usage;
 //! - the directory is measured at the first charge, and again when a charge exceeds the quota: at most once every
-//!   [`MIN_RESCAN_INTERVAL`], and for at most a tenth of the time. A charge waits for the measurement if it can start
-//!   within [`MAX_RESCAN_WAIT`]. If the quota is still exceeded, the charge is rejected;
+//!   [`MIN_RESCAN_INTERVAL`], and with at most a tenth of the time of a processor. A charge waits for the measurement if it
+//!   can start within [`MAX_RESCAN_WAIT`]. If the quota is still exceeded, the charge is rejected. Processor time, as on a
+//!   machine that computes a measurement may take long, and cost little: that must not reject a charge for which there is
+//!   room. Nor does waiting for the disk count: one thread at a time reads metadata, which the plugin could do with several;
 //! - a deleted file that the plugin has open still counts: its bytes are still on the disk.
 //!
 //! Growth and measurement exclude each other (a read-write lock), so a walk never misses growth in a part that it has
@@ -31,14 +33,14 @@ use super::disk::DiskPool;
 use super::measure::{self, ENTRY_COST};
 use crate::config::grants::DirQuota;
 use crate::sandbox::throttled_warning::ThrottledWarning;
+use crate::time::thread_cpu_time;
 
 /// The shortest time between two measurements.
 const MIN_RESCAN_INTERVAL: Duration = Duration::from_millis(100);
-/// The pause after a measurement, as a multiple of its duration.
+/// The pause after a measurement, as a multiple of its processor time.
 const RESCAN_COST_FACTOR: u32 = 9;
-/// The longest time that a charge waits for a measurement to start. It is longer in tests, as a measurement that is interrupted by
-/// other processes delays the next one.
-const MAX_RESCAN_WAIT: Duration = Duration::from_secs(if cfg!(test) { 60 } else { 1 });
+/// The longest time that a charge waits for a measurement to start.
+const MAX_RESCAN_WAIT: Duration = Duration::from_secs(1);
 
 /// A charge would exceed the quota.
 #[derive(Debug, thiserror::Error)]
@@ -64,7 +66,8 @@ pub(super) struct QuotaUsage {
 #[derive(Debug)]
 struct LastScan {
     started: Instant,
-    elapsed: Duration,
+    ended: Instant,
+    cpu_time: Duration,
 }
 
 impl QuotaUsage {
@@ -210,10 +213,11 @@ impl QuotaHandle {
         let Self { usage, dir } = self.clone();
         let disk = usage.disk.clone();
         disk.run(move || {
-            let started = Instant::now();
+            let (started, cpu_before) = (Instant::now(), thread_cpu_time());
             let used_bytes = measure::disk_usage(&dir, usage.quota.bytes())?;
             usage.used.store(used_bytes.saturating_add(usage.deleted_bytes()?), Ordering::Relaxed);
-            *last_scan = Some(LastScan { started, elapsed: started.elapsed() });
+            let cpu_time = thread_cpu_time().saturating_sub(cpu_before);
+            *last_scan = Some(LastScan { started, ended: Instant::now(), cpu_time });
             Ok(())
         })
         .await
@@ -223,8 +227,8 @@ impl QuotaHandle {
 impl LastScan {
     /// Returns the time until the directory may be measured again.
     fn time_until_due(&self) -> Duration {
-        let interval = MIN_RESCAN_INTERVAL.max(self.elapsed.saturating_mul(RESCAN_COST_FACTOR));
-        self.elapsed.saturating_add(interval).saturating_sub(self.started.elapsed())
+        let pause = MIN_RESCAN_INTERVAL.max(self.cpu_time.saturating_mul(RESCAN_COST_FACTOR));
+        pause.saturating_sub(self.ended.elapsed())
     }
 }
 

@@ -7,6 +7,8 @@ use rusqlite::ErrorCode;
 use wasmtime::component::{Resource, ResourceTableError};
 
 use super::{Bucket, Cas, MAX_KEY, MAX_KEYS, MAX_VALUE};
+#[cfg(feature = "keyvalue")]
+use crate::private_dir::PrivateError;
 
 /// The reason why an operation failed. Its text is returned to the guest, which may pass it on to a client: it contains
 /// no path and no message of SQLite.
@@ -118,6 +120,13 @@ impl From<rusqlite::Error> for StoreError {
             // Not an error of SQLite: a value has a type that is never written here, or a table is missing.
             None => Self::Damaged(error.to_string()),
         }
+    }
+}
+
+#[cfg(feature = "keyvalue")]
+impl From<PrivateError> for StoreError {
+    fn from(error: PrivateError) -> Self {
+        Self::Failed(error.to_string())
     }
 }
 

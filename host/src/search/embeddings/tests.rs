@@ -29,6 +29,7 @@ use crate::search::candidate::Conditions;
 use crate::search::document::{Document, DocumentEntry};
 use crate::search::error::IndexError;
 use crate::search::index::Index;
+use crate::search::index::tests::UNHURRIED;
 use crate::search::lookup::{Found, Lookup};
 use crate::search::query::Query;
 use crate::search::source::SourceId;
@@ -69,7 +70,7 @@ fn document(path: &str, text: &str) -> Change {
 impl Fixture {
     async fn start() -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let index = Index::start(dir.path(), BOUNDS.index).unwrap();
+        let index = Index::start(dir.path(), BOUNDS.index, UNHURRIED).unwrap();
         let source = index.write(|connection| store::open_source(connection, b"key", 1)).await.unwrap();
         Self { index, source, space: space("small"), _dir: dir }
     }

@@ -9,8 +9,21 @@ use crate::search::store::{self, Bounds, Change};
 
 const BOUNDS: Bounds = Bounds { index: Space::new(u64::MAX), source: u64::MAX };
 
+/// More than a lookup needs on a loaded machine.
+pub(in crate::search) const UNHURRIED: LookupTime =
+    LookupTime { total: Duration::from_secs(120), interrupt_margin: Duration::from_secs(60) };
+/// For a lookup that does not end by itself: it is interrupted after a time in which it has begun, and then has time to end.
+const INTERRUPTED: LookupTime =
+    LookupTime { total: Duration::from_secs(120), interrupt_margin: Duration::from_secs(117) };
+/// For a lookup that is not waited for.
+const ABANDONED: LookupTime = LookupTime { total: Duration::ZERO, interrupt_margin: Duration::ZERO };
+
 fn start(dir: &Path) -> Arc<Index> {
-    Index::start(dir, BOUNDS.index).unwrap()
+    start_with(dir, UNHURRIED)
+}
+
+fn start_with(dir: &Path, lookup_time: LookupTime) -> Arc<Index> {
+    Index::start(dir, BOUNDS.index, lookup_time).unwrap()
 }
 
 fn document(path: &str, text: &str) -> Change {
@@ -116,7 +129,7 @@ async fn a_lookup_without_time_is_partial() {
 #[tokio::test]
 async fn a_lookup_is_interrupted_when_its_time_is_over() {
     let dir = tempfile::tempdir().unwrap();
-    let index = start(dir.path());
+    let index = start_with(dir.path(), INTERRUPTED);
     put(&index, vec![document("a", "fox")]).await;
     let endless = index.read(|connection, deadline| {
         const NUMBERS: &str =
@@ -131,7 +144,7 @@ async fn a_lookup_is_interrupted_when_its_time_is_over() {
 #[tokio::test]
 async fn a_lookup_that_cannot_be_interrupted_is_not_waited_for() {
     let dir = tempfile::tempdir().unwrap();
-    let index = start(dir.path());
+    let index = start_with(dir.path(), ABANDONED);
     put(&index, vec![document("a", "fox")]).await;
     let (release, released) = std::sync::mpsc::channel::<()>();
     let stuck = index.read(move |_, _| Ok(released.recv().is_err()));
@@ -295,6 +308,20 @@ async fn an_expired_document_is_found_and_is_not_current() {
     let known = known.await.unwrap()[0].unwrap();
     assert_eq!((known.entry_hash, known.checked), (0, 0));
     assert_eq!(put(&index, vec![document("a", "fox")]).await.ids, [known.id]);
+}
+
+#[tokio::test]
+async fn the_log_is_written_back_before_the_lock_for_closing_is_taken() {
+    let dir = tempfile::tempdir().unwrap();
+    let (index, other) = (start(dir.path()), start(dir.path()));
+    put(&index, vec![document("a", &"the quick brown fox ".repeat(10_000))]).await;
+    // With a connection that stays open, SQLite neither locks the file nor writes anything back.
+    assert_eq!(paths(&other, "fox").await, ["a"]);
+    let size = || std::fs::metadata(dir.path().join("search/index.sqlite3")).unwrap().len();
+    let before = size();
+    index.write(|_| Err::<(), _>(IndexError::Failed("closed".to_owned()))).await.unwrap_err();
+    assert!(size() > before, "{before} bytes");
+    assert_eq!(paths(&other, "fox").await, ["a"]);
 }
 
 /// SQLite's locks belong to the process, and are released when it closes any descriptor of the file.

@@ -104,6 +104,29 @@ async fn a_directory_is_not_measured_while_something_grows_in_it() {
 }
 
 #[tokio::test]
+#[expect(clippy::await_holding_lock, reason = "a measurement is to wait for it")]
+async fn a_measurement_that_was_delayed_does_not_delay_the_next() {
+    let fixture = QuotaFixture::new("16KiB");
+    let path = fixture.path().join("old");
+    fs::write(&path, [0; 16 << 10]).unwrap();
+    // The end of a measurement waits for this lock, longer than it may compute if the next one is to start in time.
+    let delay = fixture.quota.usage.lock_open_files();
+    let mut charging = std::pin::pin!(fixture.charge(1));
+    tokio::time::timeout(MAX_RESCAN_WAIT * 2 / RESCAN_COST_FACTOR, &mut charging).await.unwrap_err();
+    fs::remove_file(&path).unwrap();
+    drop(delay);
+    charging.await.unwrap();
+}
+
+#[test]
+fn a_measurement_is_followed_by_a_pause_of_nine_times_its_processor_time() {
+    let ended = Instant::now();
+    let pause = |cpu_time| LastScan { started: ended, ended, cpu_time }.time_until_due();
+    assert!(pause(Duration::ZERO) <= MIN_RESCAN_INTERVAL);
+    assert!(pause(Duration::from_secs(60)) > Duration::from_secs(60) * (RESCAN_COST_FACTOR - 1));
+}
+
+#[tokio::test]
 async fn those_who_find_no_room_together_share_one_measurement() {
     let fixture = QuotaFixture::new("4KiB");
     fs::write(fixture.path().join("old"), [0; 8 << 10]).unwrap();
