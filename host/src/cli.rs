@@ -8,7 +8,6 @@
 //! | `context` | the config, a started host, and both standard streams |
 //! | `output` | standard output: results or protocol only |
 //! | `messages`, `stderr` | standard error: errors, warnings, notes, the log, progress; its queue and its thread |
-//! | `help` | help texts, wrapped at the width of the terminal |
 //! | `escape` | escaping of provider text for terminals |
 //! | `hint` | suggestions for a URI that cannot be read or listed |
 //! | `confinement` | what `serve` confines itself to, and what `check` shows of it |
@@ -31,7 +30,6 @@ mod doctor;
 mod error;
 mod escape;
 mod explain;
-mod help;
 mod hint;
 mod init;
 mod inspect;
@@ -89,7 +87,7 @@ Exit codes: 0 success, 1 failure, 2 invalid command line or config.";
 
 /// Serves MCP resources from sandboxed WebAssembly components.
 #[derive(Debug, Parser)]
-#[command(name = "mcp-host", bin_name = "mcp-host", version, after_help = EXAMPLES)]
+#[command(name = "mcp-host", bin_name = "mcp-host", version, after_help = EXAMPLES, max_term_width = 100)]
 struct Cli {
     #[command(flatten)]
     global: GlobalArgs,
@@ -127,10 +125,7 @@ enum Command {
 /// with [`run_compiler`](crate::engine::run_compiler). `start_threads` is called as soon as there may be threads beside this one:
 /// then the process is confined.
 pub fn main(start_threads: impl FnOnce()) -> ExitCode {
-    let matches = match help::laid_out(Cli::command()).try_get_matches() {
-        Ok(matches) => matches,
-        Err(error) => return help::report(&error),
-    };
+    let matches = Cli::command().get_matches();
     let Cli { mut global, command } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let mut times = LogTimes::Full;
     if let Command::Dev(_) = command {

@@ -36,7 +36,8 @@ pub(super) async fn apply<F: Future<Output = Response>>(
         let answering = handler(request);
         async move { Ok::<_, Infallible>(answering.await) }
     });
-    let compressed = compress::layer().layer(handler).map_response(|response: axum::http::Response<_>| response.map(Body::new));
+    let compressed =
+        compress::layer().layer(handler).map_response(|response: axum::http::Response<_>| response.map(Body::new));
     let answered = match cors::layer(config, request.headers()).filter(|_| options.cors) {
         None => compressed.oneshot(request).await,
         Some(cors) => Box::pin(cors.layer(compressed).oneshot(request)).await,
