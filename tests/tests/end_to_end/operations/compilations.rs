@@ -49,15 +49,6 @@ impl CompilerProcess {
     async fn runs(&self) -> bool {
         !self.ends_within(std::time::Duration::ZERO).await
     }
-
-    /// Stops it, so that it does not end by itself before [`resume`](Self::resume).
-    fn stop(&self) {
-        pidfd_send_signal(&self.0, Signal::STOP).expect("it runs");
-    }
-
-    fn resume(&self) {
-        pidfd_send_signal(&self.0, Signal::CONT).expect("it runs");
-    }
 }
 
 impl Drop for CompilerProcess {
@@ -106,10 +97,8 @@ async fn a_compilation_outlives_a_host_that_its_client_kills_and_the_next_start_
     let (repository, cache) = (GitRepo::with_files([("f", "text")]), Folder::with_files::<&str, &str>([]));
     let config = config_of(&repository, &cache);
     let (host, compiler) = start_until_it_compiles(serve(&config.path())).await;
-    compiler.stop();
     kill(host).await;
     assert!(compiler.runs().await, "it ended with its host");
-    compiler.resume();
     assert!(compiler.ends_within(TIMEOUT).await, "it does not end");
     let mut wire = RawStdio::start(&config, REVISION).await;
     assert_eq!(wire.read("git://a/blob/HEAD/f").await.unwrap(), "text");
@@ -123,12 +112,9 @@ async fn a_host_that_starts_while_another_process_compiles_waits_for_that() {
     let (repository, cache) = (GitRepo::with_files([("f", "text")]), Folder::with_files::<&str, &str>([]));
     let config = config_of(&repository, &cache);
     let (host, compiler) = start_until_it_compiles(serve(&config.path())).await;
-    compiler.stop();
     kill(host).await;
     let mut wire = RawStdio::start_before_plugins_load(&config, REVISION).await;
-    wire.log_line("waiting for another process").await;
-    compiler.resume();
-    wire.log_line("finished loading plugins").await;
+    // It waits for the plugin.
     assert_eq!(wire.read("git://a/blob/HEAD/f").await.unwrap(), "text");
     assert!(!compiler.runs().await);
     let log = wire.end().await.log;
