@@ -188,16 +188,16 @@ async fn a_read_is_answered_beside_answers_that_take_long_to_filter() {
 
 #[tokio::test]
 async fn what_the_host_does_with_an_answer_counts_against_the_limits_on_time() {
-    let frugal = max_items("frugal").limit("cpu", "100ms").limit("deadline", "1m");
-    let hurried = max_items("hurried").limit("cpu", "1m").limit("deadline", "100ms");
+    let frugal = max_items("frugal").limit("cpu", "30ms").limit("deadline", "1m");
+    let hurried = max_items("hurried").limit("cpu", "1m").limit("deadline", "50ms");
     let config =
         ConfigFile::new().plugin(frugal).plugin(hurried).plugin(default_limits("good")).rule(many_rules()).write();
     let server = StdioServer::start(&config).await;
     let client = server.client();
     // On a busy machine the first calls of `describe` and `list` may exceed the deadline.
     while serde_json::to_value(client.page(None).await.unwrap()).unwrap()["_meta"]["mcp-host/missing"].is_array() {}
-    assert_read_fails(client, "oversized-by-path://frugal/contents/20000", "it used up its CPU time").await;
-    assert_read_fails(client, "oversized-by-path://hurried/contents/20000", "it took too long").await;
+    assert_read_fails(client, "oversized-by-path://frugal/contents/50000", "it used up its CPU time").await;
+    assert_read_fails(client, "oversized-by-path://hurried/contents/50000", "it took too long").await;
     server.end().await;
 }
 

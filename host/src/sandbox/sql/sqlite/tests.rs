@@ -228,8 +228,12 @@ async fn a_query_waits_for_a_connection_until_its_deadline() {
     assert_eq!(fixture.database.query(query).await.map(|_| ()), Err(QueryError::Busy(1)));
 }
 
+/// SQLite's limit of memory is one of the process: tests that come near it run one after the other.
+static HEAP: tokio::sync::Mutex<()> = tokio::sync::Mutex::const_new(());
+
 #[tokio::test]
 async fn values_that_are_too_large_fail_before_they_take_memory() {
+    let _turn = HEAP.lock().await;
     let fixture = Fixture::with(|grant| grant.max_bytes = "1MiB".parse().unwrap());
     for sql in [
         "SELECT randomblob(2000000)",
@@ -247,6 +251,7 @@ async fn values_that_are_too_large_fail_before_they_take_memory() {
 
 #[tokio::test]
 async fn values_of_one_row_together_take_a_bounded_memory() {
+    let _turn = HEAP.lock().await;
     let fixture = Fixture::with(|grant| grant.max_bytes = "4MiB".parse().unwrap());
     let columns: Vec<_> = (0..400).map(|index| format!("hex(randomblob(2000000)) a{index}")).collect();
     let lengths: Vec<_> = (0..150).map(|index| format!("length(a{index})")).collect();
