@@ -74,14 +74,16 @@ pub(super) async fn call(
 ) -> Result<Output, ToolError> {
     let arguments = Arguments::parse(arguments, &["query", "budget"])?;
     let budget = arguments.integer("budget", 1..=ContextRequest::MAX_BUDGET)?;
-    let request = ContextRequest {
-        query: arguments.string("query")?,
-        ..ContextRequest::new(budget.unwrap_or(ContextRequest::DEFAULT_BUDGET))
-    };
+    let budget = budget.unwrap_or(ContextRequest::DEFAULT_BUDGET);
+    let request = ContextRequest { query: arguments.string("query")?, ..ContextRequest::new(budget) };
     let selection = host.context(principal, request).await?;
     let mut text: String = selection.passages.iter().map(passage_text).collect();
-    if selection.passages.is_empty() {
-        text.push_str("Nothing was found.\n");
+    match (selection.passages.as_slice(), selection.over_budget) {
+        ([], 0) => text.push_str("Nothing was found.\n"),
+        ([], found) => text.push_str(&format!(
+            "No passage fits the budget of {budget} tokens, of {found} that were found: ask with a larger `budget`.\n"
+        )),
+        _ => {}
     }
     if !selection.incomplete.is_empty() {
         let plugins = selection.incomplete.join(", ");

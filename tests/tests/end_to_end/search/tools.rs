@@ -24,11 +24,16 @@ fn text(answer: &RpcResponse) -> &str {
 
 /// Calls a tool that searches, until the result is not cut short, as it may be on a busy machine.
 async fn call_in_time(wire: &mut RawStdio, params: Value) -> RpcResponse {
+    call_until(wire, params, "guide.md").await
+}
+
+/// The same, until the text of the result contains that.
+async fn call_until(wire: &mut RawStdio, params: Value, wanted: &str) -> RpcResponse {
     loop {
         let answer = wire.request("tools/call", params.clone()).await;
         // Older revisions have the text only.
         let is_partial = answer.result()["structuredContent"]["partial"] == true;
-        if !is_partial && text(&answer).contains("guide.md") {
+        if !is_partial && text(&answer).contains(wanted) {
             return answer;
         }
     }
@@ -64,6 +69,8 @@ async fn a_client_that_knows_only_tools_finds_and_reads_in_every_revision() {
         let context = json!({ "query": "when does the breaker open?", "budget": 100 });
         let chosen = call_in_time(&mut wire, call("resource_context", context)).await;
         assert!(text(&chosen).starts_with("files://f/guide.md?lines=1-3 (lines 1-3):\n# Guide"), "{}", text(&chosen));
+        let context = json!({ "query": "when does the breaker open?", "budget": 1 });
+        call_until(&mut wire, call("resource_context", context), "No passage fits the budget of 1 tokens").await;
         let read = wire.request("tools/call", call("read_resource", json!({ "uri": "files://f/guide.md" }))).await;
         assert!(text(&read).starts_with("# Guide"));
         let listed = wire.request("tools/call", call("list_resources", json!({}))).await;
