@@ -10,7 +10,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{ConnectInfo, Request};
-use axum::http::StatusCode;
+use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodRouter, any, get};
 use futures::FutureExt as _;
@@ -166,7 +166,10 @@ impl McpService {
         let endpoint = &self.endpoint;
         // Boxed: a connection keeps the room for the future of a request as long as it is open.
         let handle = |request| endpoint.handle(request).boxed();
-        layers::apply(endpoint.host(), endpoint.options(), request, handle).await
+        let is_head = request.method() == Method::HEAD;
+        let response = layers::apply(endpoint.host(), endpoint.options(), request, handle).await;
+        // RFC 9110, section 9.3.2. Over HTTP/2, hyper sends the body that it gets.
+        if is_head { response.map(|_| Body::empty()) } else { response }
     }
 
     /// The budget for answers that wait to be sent.

@@ -41,6 +41,21 @@ async fn http2_is_spoken_to_those_who_begin_with_it() {
 }
 
 #[tokio::test]
+async fn the_answer_to_head_has_no_body_in_either_version() {
+    let config = config().write();
+    let server = HttpServer::start(&config).await;
+    for version in VERSIONS {
+        let mut connection = Connection::plain(server.address(), version).await;
+        for path in ["mcp", "healthz", "nothing"] {
+            let request = reqwest::Client::new().head(format!("http://{}/{path}", server.address()));
+            let answer = connection.send(request).await;
+            assert!(answer.body().is_empty(), "{version:?} {path}: {:?}", answer.body());
+        }
+    }
+    server.end().await;
+}
+
+#[tokio::test]
 async fn answers_are_sent_at_once() {
     let config = config().write();
     let server = HttpServer::start(&config).await;
