@@ -2,9 +2,8 @@
 //!
 //! Five servers are compared: [`bare_axum`](crate::bare_axum), the lower bound; [`native`](crate::native), made with
 //! rmcp alone; and the host, with a fresh instance for each call, with reused instances, and with responses that have a time to
-//! live and are cached. All run at the same time
-//! and are loaded in turn, so that other load on the machine affects each. The load generator and the servers share the
-//! machine.
+//! live and are cached. All run at the same time and are loaded in turn, so that other load on the machine affects each. The load
+//! generator and the servers share the machine.
 //!
 //! The parts `audit` and `authentication` compare the host with itself: without and with an audit log, and with tokens.
 

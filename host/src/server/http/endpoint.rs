@@ -113,6 +113,8 @@ impl Endpoint {
     ///
     /// A `POST` request is in flight from the moment at which its body is complete: a client that never completes it does
     /// not delay a shutdown.
+    ///
+    /// The branches that are rare are boxed: the future of each request has room for its largest one.
     pub(super) async fn handle(&self, mut request: Request) -> Response {
         if self.is_closed() {
             return shutting_down();

@@ -168,7 +168,7 @@ impl PostHandler {
         match sent {
             Ok(Incoming::Single(message)) => match self.dispatch(&mut parts, &message, &caller.authenticated) {
                 Ok(Dispatch::Direct(request)) => request.respond(&self.host, &caller.account).await,
-                // Boxed, as they are rare and large: the future of each request has room for its largest branch.
+                // Boxed, as they are rare (`Endpoint::handle`).
                 Ok(Dispatch::Listen(request, claim)) => Box::pin(self.listen(*request, claim, caller)).await,
                 Ok(Dispatch::Forward(claim)) => Box::pin(self.forward(parts, claim, &message, caller)).await,
                 Ok(Dispatch::UnknownSession) => sessions::not_found(),
