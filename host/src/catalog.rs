@@ -102,6 +102,7 @@ impl Catalog {
             position = match page {
                 Ok(page) => {
                     let mut items = VecDeque::from(page.items);
+                    listing.items.reserve(items.len().min(remaining));
                     let mut next_index = position.skip;
                     while listed < request.size
                         && let Some((index, mut item)) = items.pop_front()

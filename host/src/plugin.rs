@@ -338,20 +338,19 @@ impl Plugin {
     }
 
     /// Returns one page of its default listing, or of the children of `parent`, for a client or for the host itself. `limit` is a
-    /// hint: a page may be longer. `filter` decides, as a part of the call, which entries are returned.
-    pub(crate) async fn list(
+    /// hint: a page may be longer. `keep` decides, as a part of the call, what is returned of each entry.
+    pub(crate) async fn list<T: Send + 'static>(
         &self,
         origin: CallOrigin,
         parent: Option<&Path>,
         cursor: Option<&str>,
         limit: u32,
-        filter: impl FnMut(&Resource) -> bool + Send + 'static,
-    ) -> Result<FilteredPage<Resource>, Fault> {
+        keep: impl FnMut(Resource) -> Option<T> + Send + 'static,
+    ) -> Result<FilteredPage<T>, Fault> {
         let cursor: Option<Arc<str>> = cursor.map(Arc::from);
         let parent = parent.map(|parent| Arc::from(parent.as_str()));
         let function = ListEntries { parent, cursor: cursor.clone(), limit };
-        self.call(origin, function, |check, page| async move { check.page(page, cursor.as_deref(), filter).await })
-            .await
+        self.call(origin, function, |check, page| async move { check.page(page, cursor.as_deref(), keep).await }).await
     }
 
     /// Returns one page of its templates, for a client or for the host itself. `filter` decides, as a part of the call, which are
@@ -360,15 +359,13 @@ impl Plugin {
         &self,
         origin: CallOrigin,
         cursor: Option<&str>,
-        filter: impl FnMut(&ResourceTemplate) -> bool + Send + 'static,
+        mut filter: impl FnMut(&ResourceTemplate) -> bool + Send + 'static,
     ) -> Result<FilteredPage<ResourceTemplate>, Fault> {
         let cursor: Option<Arc<str>> = cursor.map(Arc::from);
         let function = ListTemplates { cursor: cursor.clone() };
-        self.call(
-            origin,
-            function,
-            |check, page| async move { check.template_page(page, cursor.as_deref(), filter).await },
-        )
+        self.call(origin, function, |check, page| async move {
+            check.template_page(page, cursor.as_deref(), move |template| filter(&template).then_some(template)).await
+        })
         .await
     }
 

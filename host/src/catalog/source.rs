@@ -171,9 +171,10 @@ impl ListingSource for Entries<'_> {
         plugin: &Plugin,
         cursor: Option<&str>,
         limit: usize,
-        filter: impl FnMut(&Resource) -> bool + Send + 'static,
+        mut filter: impl FnMut(&Resource) -> bool + Send + 'static,
     ) -> Result<FilteredPage<Resource>, Fault> {
-        plugin.list(origin, self.parent, cursor, u32::try_from(limit).unwrap_or(u32::MAX), filter).await
+        let limit = u32::try_from(limit).unwrap_or(u32::MAX);
+        plugin.list(origin, self.parent, cursor, limit, move |entry| filter(&entry).then_some(entry)).await
     }
 }
 

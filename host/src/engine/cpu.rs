@@ -42,6 +42,11 @@ impl CpuClock {
         self.meter().exceeds(limit, &ThisThread)
     }
 
+    /// The elapsed time since the current poll began; zero between polls.
+    pub(crate) fn elapsed_in_poll(&self) -> Duration {
+        self.meter().elapsed_in_poll(&ThisThread)
+    }
+
     /// Runs one poll of the call on the clock. Returns its result, and the processor time of the whole call.
     pub(crate) fn poll<T>(&self, poll: impl FnOnce() -> T) -> (T, Duration) {
         self.meter().begin(&ThisThread);
@@ -102,8 +107,11 @@ impl CpuMeter {
     }
 
     fn exceeds(&self, limit: Duration, clocks: &impl Clocks) -> bool {
-        let current = self.current.map_or(Duration::ZERO, |begun| clocks.wall().saturating_duration_since(begun.wall));
-        self.finished_polls.saturating_add(current) > limit && self.used(clocks) > limit
+        self.finished_polls.saturating_add(self.elapsed_in_poll(clocks)) > limit && self.used(clocks) > limit
+    }
+
+    fn elapsed_in_poll(&self, clocks: &impl Clocks) -> Duration {
+        self.current.map_or(Duration::ZERO, |begun| clocks.wall().saturating_duration_since(begun.wall))
     }
 
     /// Whether the call has used up the time for which the wall clock suffices.

@@ -1,8 +1,8 @@
 //! The epoch thread: while guests run, it increments the engine's epoch every half millisecond, which preempts guests
 //! and enforces CPU limits.
 //!
-//! A guest checks the epoch at every function entry and loop iteration. When it has changed, the guest yields, or is
-//! ended if it has used up its CPU time. Waking the thread up costs a call more than a tick costs the machine, so it
+//! A guest checks the epoch at every function entry and loop iteration. When it has changed, the guest is ended if it
+//! has used up its CPU time, and yields if it has run for a [`TICK`]: so it runs for one tick at least and two at most. Waking the thread up costs a call more than a tick costs the machine, so it
 //! stays awake for [`IDLE_TICKS`] ticks after the last call; then it sleeps, and an idle host has no wake-ups.
 
 use std::io;
@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use crate::thread_priority;
 
-/// The time slice of a guest.
+/// The interval of the epoch, and the time slice of a guest at least.
 pub(crate) const TICK: Duration = Duration::from_micros(500);
 /// The number of idle ticks after which the thread sleeps.
 const IDLE_TICKS: usize = 200;

@@ -2,9 +2,9 @@
 //! apart from the transport's, with heavy calls apart from light ones, and the host's own calls apart from those of
 //! clients.
 //!
-//! A guest that computes yields at every tick of the epoch. Most calls are done on the caller's thread before a worker
+//! A guest that computes yields after one to two ticks of the epoch. Most calls are done on the caller's thread before a worker
 //! would have woken up; a call that yields, or waits, continues on worker threads, whose runtime its timers and I/O
-//! belong to from the beginning. So the most that a guest can take of a transport's thread is one tick, and the host's
+//! belong to from the beginning. So the most that a guest can take of a transport's thread is two ticks, and the host's
 //! work for it in one piece: instantiating it, lifting its answer, which `limits.response-size` bounds.
 //!
 //! Workers run the ready calls in turn. That alone would let calls delay each other: beside eight guests that spin, a
@@ -28,7 +28,7 @@
 //!   `changes` spin compete with each other there, and delay the watchers of others no longer than it takes to fill the
 //!   bucket.
 //!
-//! So a light call of another plugin waits for at most a tick (0.5 ms) at a time. Processor time counts, not elapsed
+//! So a light call of another plugin waits for at most two ticks (1 ms) at a time. Processor time counts, not elapsed
 //! time ([`CpuClock`]): no plugin becomes heavy because the machine is busy.
 
 use std::any::Any;

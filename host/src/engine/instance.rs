@@ -6,6 +6,7 @@ use wasmtime::{Engine, Store, UpdateDeadline};
 
 use super::bindings::Provider;
 use super::cpu::{CpuClock, CpuLimitExceeded};
+use super::epoch::TICK;
 use super::guest::Guest;
 use super::instance_permits::InstancePermit;
 use super::loader::LinkedComponent;
@@ -74,9 +75,15 @@ impl Instance {
         self.store.set_hostcall_fuel(reply.saturating_add(REPLY_SLACK));
         let limit = limits.cpu.duration();
         self.store.set_epoch_deadline(1);
-        self.store.epoch_deadline_callback(move |_| match clock.exceeds(limit) {
-            true => Err(CpuLimitExceeded.into()),
-            false => Ok(UpdateDeadline::Yield(1)),
+        self.store.epoch_deadline_callback(move |_| {
+            if clock.exceeds(limit) {
+                return Err(CpuLimitExceeded.into());
+            }
+            // The epoch advances for all guests at once: without this, one that has just begun would yield, too.
+            match clock.elapsed_in_poll() < TICK {
+                true => Ok(UpdateDeadline::Continue(1)),
+                false => Ok(UpdateDeadline::Yield(1)),
+            }
         });
     }
 }

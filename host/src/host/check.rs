@@ -110,8 +110,7 @@ impl PluginCheck {
     async fn try_plugin(plugin: &Plugin, page_size: u32, uris: &Mutex<Vec<String>>) -> Result<usize, CheckError> {
         // The grants first: a provider may work around one that is unusable, or describe the failure less well.
         plugin.check_grants().await.map_err(CheckError::Grant)?;
-        let page =
-            plugin.list(CallOrigin::Client, None, None, page_size, |_| true).await.map_err(CheckError::Listing)?;
+        let page = plugin.list(CallOrigin::Client, None, None, page_size, Some).await.map_err(CheckError::Listing)?;
         uris.lock().extend(page.items.iter().map(|(_, entry)| entry.uri.to_string()));
         Ok(page.size)
     }

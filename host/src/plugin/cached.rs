@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 
@@ -93,12 +93,15 @@ impl Plugin {
         let page = match self.responses.lookup::<EncodedPage>(key).await {
             Lookup::Hit(page) => page,
             Lookup::Bypass => {
-                let page = self.list(origin, None, cursor, limit, move |entry| is_visible(&entry.uri)).await?;
-                self.responses.record_ttl(Resource::min_ttl(page.items.iter().map(|(_, entry)| entry)));
-                return Ok(page.map(ListedResources::One));
+                let keep = move |entry: Resource| is_visible(&entry.uri).then_some(ListedResources::One(entry));
+                let page = self.list(origin, None, cursor, limit, keep).await?;
+                let now = Instant::now();
+                let ttl = page.items.iter().map(|(_, item)| item.ttl(now)).min();
+                self.responses.record_ttl(ttl.unwrap_or_default());
+                return Ok(page);
             }
             Lookup::Miss(reservation) => {
-                let page = match self.list(origin, None, cursor, size, |_| true).await {
+                let page = match self.list(origin, None, cursor, size, Some).await {
                     Ok(page) => page,
                     Err(fault) => {
                         reservation.bypass_after_fault();
@@ -111,8 +114,9 @@ impl Plugin {
                 let expires = expires.filter(|_| self.responses.has_room(max_json_len));
                 let (Some(expires), Some(_encoding)) = (expires, self.responses.begin_encoding()) else {
                     give_up(reservation, expires.is_some());
-                    let items = retain(page.items, |(_, entry)| is_visible(&entry.uri)).await;
-                    return Ok(FilteredPage { items, ..page }.map(ListedResources::One));
+                    let items = retain(page.items, |(_, entry)| is_visible(&entry.uri)).await.into_iter();
+                    let items = items.map(|(index, entry)| (index, ListedResources::One(entry))).collect();
+                    return Ok(FilteredPage { items, size: page.size, next_cursor: page.next_cursor });
                 };
                 let entries: Vec<Resource> = page.items.into_iter().map(|(_, entry)| entry).collect();
                 // Each of its own: a principal is not told how long what it may not see holds.

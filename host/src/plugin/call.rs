@@ -4,6 +4,7 @@
 //! A call ends when its answer is lifted, validated and filtered: all of that runs on the threads of the guest, within the call's
 //! `limits.cpu` and `limits.deadline`, and its memory is charged to the plugin ([`WorkBudget`]).
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -80,8 +81,9 @@ impl Plugin {
             BreakerDecision::Probe(probe) => probe,
         };
         let first_entry = ListEntries { parent: None, cursor: None, limit: 1 };
-        let answer =
-            self.dispatch(CallOrigin::Host, first_entry, |check, page| check.page(page, None, |_| false)).await;
+        let answer = self
+            .dispatch(CallOrigin::Host, first_entry, |check, page| check.page(page, None, |_| None::<Infallible>))
+            .await;
         let (allowed, change) = probe.complete(Verdict::from(&answer), Instant::now());
         change.into_iter().for_each(|change| self.log_transition(change));
         allowed.map_err(Fault::Suspended)

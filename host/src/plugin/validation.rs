@@ -7,7 +7,7 @@
 //!
 //! All of it is part of the call: it is accounted for by a [`WorkBudget`], and yields. An answer is *measured* first,
 //! and rejected as a whole if it has more items than `limits.response-items` or needs more memory than `limits.memory`
-//! leaves; only then is anything allocated for it. The caller's filter decides which valid items are kept, so that what
+//! leaves; only then is anything allocated for it. The caller's function decides which valid items are kept, so that what
 //! a principal may not see is filtered here, too.
 
 mod dropped;
@@ -31,7 +31,7 @@ use super::work_budget::{CLOCK_CHECK_INTERVAL_NS, WorkBudget};
 use crate::provider::{self, ProviderInfo, Template};
 use crate::resource::{Completion, Resource, ResourceBody, ResourceContents, ResourceTemplate};
 use crate::text::{Excerpt, truncate};
-use crate::uri::{Mount, Path, ResourceId};
+use crate::uri::{Mount, Path, PathError, ResourceId, Uri};
 
 /// Bytes that are stored of a provider's name, version and title, each.
 const MAX_NAME: usize = 1024;
@@ -45,7 +45,7 @@ const MAX_CURSOR: usize = 4096;
 /// of rules is not known here.
 const FILTER_COST: usize = CLOCK_CHECK_INTERVAL_NS / 8;
 
-/// One page of a provider's listing: its valid items that the filter admits.
+/// One page of a provider's listing: those of its valid items that are kept.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FilteredPage<T> {
     /// The items, each with its index among the valid items of the page, in order.
@@ -54,14 +54,6 @@ pub(crate) struct FilteredPage<T> {
     pub size: usize,
     /// The provider's cursor of the next page.
     pub next_cursor: Option<String>,
-}
-
-impl<T> FilteredPage<T> {
-    /// The same page with other items.
-    pub(crate) fn map<U>(self, item: impl Fn(T) -> U) -> FilteredPage<U> {
-        let items = self.items.into_iter().map(|(index, one)| (index, item(one))).collect();
-        FilteredPage { items, size: self.size, next_cursor: self.next_cursor }
-    }
 }
 
 /// The changes of watched paths since a token.
@@ -135,7 +127,8 @@ impl Validator {
             let mut unseen: HashSet<&str> = watched.iter().map(String::as_str).collect();
             for path in changes.changed {
                 self.work.step(check_cost(&path, &[], None)).await?;
-                let Some(located) = self.compose_or_drop("a changed path", &path) else { continue };
+                let located = self.compose(&path);
+                let Some(located) = self.drop_rejected("a changed path", located) else { continue };
                 if unseen.remove(located.path.as_str()) {
                     self.work.charge(located.path.as_str().len())?;
                     changed.push(located.path);
@@ -150,12 +143,13 @@ impl Validator {
         })
     }
 
-    pub(super) async fn page(
+    /// The valid entries of a page, each as what `keep` makes of it.
+    pub(super) async fn page<T>(
         mut self,
         page: provider::Page,
         requested: Option<&str>,
-        mut filter: impl FnMut(&Resource) -> bool,
-    ) -> Result<FilteredPage<Resource>, Fault> {
+        mut keep: impl FnMut(Resource) -> Option<T>,
+    ) -> Result<FilteredPage<T>, Fault> {
         let next_cursor = validate_cursor(page.next_cursor, requested)?;
         self.check_item_count("entries", &page.entries)?;
         self.measure_entries(&page.entries).await?;
@@ -165,21 +159,22 @@ impl Validator {
         while let Some(next) = entries.as_slice().first() {
             let cost = check_cost(&next.path, &next.icons, next.meta.as_deref());
             self.work.step(cost.saturating_add(FILTER_COST)).await?;
-            if let Some(entry) = entries.next()
-                && let Some(located) = self.compose_or_drop("an entry", &entry.path)
-            {
-                kept.push(self.convert_entry(entry, located), &mut filter);
+            let Some(entry) = entries.next() else { break };
+            let uri = self.compose_uri(&entry.path);
+            if let Some(uri) = self.drop_rejected("an entry", uri) {
+                kept.push(keep(self.convert_entry(entry, uri)));
             }
         }
         Ok(FilteredPage { items: kept.items, size: kept.size, next_cursor })
     }
 
-    pub(super) async fn template_page(
+    /// The valid templates of a page, each as what `keep` makes of it.
+    pub(super) async fn template_page<T>(
         mut self,
         page: provider::TemplatePage,
         requested: Option<&str>,
-        mut filter: impl FnMut(&ResourceTemplate) -> bool,
-    ) -> Result<FilteredPage<ResourceTemplate>, Fault> {
+        mut keep: impl FnMut(ResourceTemplate) -> Option<T>,
+    ) -> Result<FilteredPage<T>, Fault> {
         let next_cursor = validate_cursor(page.next_cursor, requested)?;
         self.check_item_count("templates", &page.templates)?;
         self.measure_templates(&page.templates).await?;
@@ -192,7 +187,7 @@ impl Validator {
             let cost = cost.saturating_add(next.path_template.len().saturating_mul(50));
             self.work.step(cost.saturating_add(FILTER_COST)).await?;
             if let Some(template) = templates.next().and_then(|template| self.convert_template(template)) {
-                kept.push(template, &mut filter);
+                kept.push(keep(template));
             }
         }
         Ok(FilteredPage { items: kept.items, size: kept.size, next_cursor })
@@ -230,8 +225,8 @@ impl Validator {
     }
 
     fn convert_contents(&mut self, contents: provider::Contents) -> Result<ResourceContents, Fault> {
-        let located = self.compose(&contents.entry.path)?;
-        let entry = self.convert_entry(contents.entry, located);
+        let uri = self.compose_uri(&contents.entry.path)?;
+        let entry = self.convert_entry(contents.entry, uri);
         let body = match contents.body {
             provider::Body::Text(text) => ResourceBody::Text(text),
             provider::Body::TextBytes(bytes) => {
@@ -256,7 +251,7 @@ impl Validator {
             let (requested, found) = (Excerpt(requested), Excerpt(&entry.path));
             return Err(Fault::Contract(format!("asked about `{requested}`, it told about `{found}`")));
         }
-        Ok(self.convert_entry(entry, located))
+        Ok(self.convert_entry(entry, located.uri))
     }
 
     /// The completion, truncated to what a client may be shown.
@@ -283,22 +278,26 @@ impl Validator {
         Ok(Completion { values, total, has_more })
     }
 
-    /// Composes the path with the mount; a rejected path drops that part of the answer.
-    fn compose_or_drop(&mut self, part: &'static str, path: &str) -> Option<ResourceId> {
-        let located = self.compose(path);
-        located.inspect_err(|fault| self.dropped.record(part, || format!("{part} was left out: {fault}"))).ok()
+    /// Records the fault of a rejected path, which drops that part of the answer.
+    fn drop_rejected<T>(&mut self, part: &'static str, composed: Result<T, Fault>) -> Option<T> {
+        composed.inspect_err(|fault| self.dropped.record(part, || format!("{part} was left out: {fault}"))).ok()
     }
 
     /// Composes the path with the mount.
     fn compose(&self, path: &str) -> Result<ResourceId, Fault> {
-        self.context
-            .mount
-            .compose(path)
-            .map_err(|error| Fault::Contract(format!("its path `{}` is refused: {error}", Excerpt(path))))
+        self.context.mount.compose(path).map_err(|error| rejected_path(path, &error))
     }
 
-    fn convert_entry(&mut self, entry: provider::Entry, located: ResourceId) -> Resource {
-        let name = if entry.name.is_empty() { last_segment(&located.path).to_owned() } else { entry.name };
+    /// Composes the URI of the path.
+    fn compose_uri(&self, path: &str) -> Result<Uri, Fault> {
+        self.context.mount.compose_uri(path).map_err(|error| rejected_path(path, &error))
+    }
+
+    fn convert_entry(&mut self, entry: provider::Entry, uri: Uri) -> Resource {
+        let name = match entry.name.is_empty() {
+            true => last_segment(&uri, &self.context.mount).to_owned(),
+            false => entry.name,
+        };
         let path = entry.path.as_str();
         Resource {
             name,
@@ -312,7 +311,7 @@ impl Validator {
             subscribable: entry.subscribable && self.watches,
             ttl: entry.ttl,
             meta: self.meta(entry.meta, path),
-            uri: located.uri,
+            uri,
         }
     }
 
@@ -348,7 +347,7 @@ impl Drop for Validator {
     }
 }
 
-/// The items of a page that the filter admits.
+/// The items of a page that are kept.
 struct FilteredItems<T> {
     items: Vec<(usize, T)>,
     size: usize,
@@ -360,11 +359,9 @@ impl<T> FilteredItems<T> {
         Self { items: Vec::with_capacity(capacity), size: 0 }
     }
 
-    /// Adds a valid item, if the filter admits it.
-    fn push(&mut self, item: T, filter: &mut impl FnMut(&T) -> bool) {
-        if filter(&item) {
-            self.items.push((self.size, item));
-        }
+    /// Counts a valid item, and adds what is kept of it.
+    fn push(&mut self, kept: Option<T>) {
+        self.items.extend(kept.map(|item| (self.size, item)));
         self.size = self.size.saturating_add(1);
     }
 }
@@ -391,8 +388,13 @@ fn validate_cursor(next: Option<String>, requested: Option<&str>) -> Result<Opti
     }
 }
 
-fn last_segment(path: &Path) -> &str {
-    let path = path.as_str();
+fn rejected_path(path: &str, error: &PathError) -> Fault {
+    Fault::Contract(format!("its path `{}` is refused: {error}", Excerpt(path)))
+}
+
+/// The last segment of the path of a URI below the mount; empty for the mount itself.
+fn last_segment<'u>(uri: &'u Uri, mount: &Mount) -> &'u str {
+    let path = uri.as_str().strip_prefix(mount.as_str()).unwrap_or_default();
     let path = path.split('?').next().unwrap_or(path).trim_end_matches('/');
     path.rsplit('/').next().unwrap_or(path)
 }
@@ -417,8 +419,8 @@ mod tests {
     #[test]
     fn what_is_kept_of_a_page_has_its_place_among_what_is_valid() {
         let entries = ["a", "../b", "c", "d", "e"].map(|path| entry(path, None));
-        let filter = |entry: &Resource| !entry.uri.as_str().ends_with("/c");
-        let page = block_on(validator(10, MEMORY_LIMIT, false).page(page(entries.into()), None, filter)).unwrap();
+        let keep = |entry: Resource| (!entry.uri.as_str().ends_with("/c")).then_some(entry);
+        let page = block_on(validator(10, MEMORY_LIMIT, false).page(page(entries.into()), None, keep)).unwrap();
         let kept: Vec<_> = page.items.iter().map(|(place, entry)| (*place, entry.name.as_str())).collect();
         assert_eq!((kept, page.size), (vec![(0, "a"), (2, "d"), (3, "e")], 4));
     }
@@ -449,7 +451,7 @@ mod tests {
 
     #[test]
     fn an_answer_is_measured_before_anything_is_made_of_it() {
-        let made = |_: &Resource| panic!("it was refused");
+        let made = |_: Resource| -> Option<Resource> { panic!("it was refused") };
         let wide = format!(r#"{{"a":[{}0]}}"#, "0,".repeat(100));
         let refused =
             block_on(validator(100, MEMORY_LIMIT, false).page(page(vec![entry("a", Some(&wide))]), None, made));

@@ -5,7 +5,7 @@
 //!
 //! - *Time.* Code that loops over an answer announces before each step the estimated nanoseconds of that step at worst.
 //!   After [`CLOCK_CHECK_INTERVAL_NS`] of them the call's CPU clock is checked, and the call ends when `limits.cpu` is
-//!   used up. A call that has worked for [`TIME_SLICE`] yields, as a guest does at each tick of the epoch, so it
+//!   used up. A call that has worked for [`TIME_SLICE`] yields, as a guest does, so it
 //!   continues on worker threads, other calls get their turns, and `limits.deadline` is enforced. A step that takes
 //!   longer than a slice and cannot be interrupted begins after a yield. For a small answer all of that is a
 //!   subtraction per step.

@@ -54,9 +54,9 @@ impl SourceReader {
             return Ok(None);
         }
         let source = self.source.clone();
-        let filter = move |entry: &Resource| source.includes(entry.uri.as_str());
+        let keep = move |entry: Resource| source.includes(entry.uri.as_str()).then_some(entry);
         let cursor = position.cursor.as_deref();
-        let list = || self.plugin.list(CallOrigin::Host, None, cursor, PAGE_SIZE, filter.clone());
+        let list = || self.plugin.list(CallOrigin::Host, None, cursor, PAGE_SIZE, keep.clone());
         let page = self.attempt(list).await?;
         position.items = position.items.saturating_add(page.size);
         position.empty_pages = if page.size == 0 { position.empty_pages.saturating_add(1) } else { 0 };

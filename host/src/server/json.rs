@@ -24,7 +24,7 @@ use self::escape::escape_into;
 /// The maximum length of a chunk in bytes.
 pub(crate) const MAX_CHUNK: usize = 64 << 10;
 
-/// The room for the small parts between two values: with less room, a list is deferred.
+/// The room for the small parts between two values, and for a number: with less room, a list is deferred.
 const MIN_FREE: usize = 64;
 
 /// The minimum length of shared JSON that is passed on in place: copying less costs less than a chunk of its own.
@@ -245,10 +245,14 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes a small value at once.
+    /// Writes a number or a boolean at once, in at most [`MIN_FREE`] bytes.
     pub(crate) fn serialize(&mut self, value: &impl Serialize) {
-        // The values that are written so do not fail to serialize.
-        self.bytes(serde_json::to_vec(value).unwrap_or_default(), 0);
+        // Such values do not fail to serialize, nor does a vector fail to take them.
+        if self.is_direct() && self.remaining() >= MIN_FREE {
+            let _ = serde_json::to_writer(&mut *self.chunk, value);
+        } else {
+            self.bytes(serde_json::to_vec(value).unwrap_or_default(), 0);
+        }
     }
 
     fn items<T, I, W>(&mut self, mut items: I, write: W, close: &'static str, mut is_first: bool)
@@ -287,10 +291,15 @@ impl Writer<'_> {
     }
 
     fn raw(&mut self, text: &'static str) {
-        if self.is_direct() && text.len() <= self.remaining() {
-            self.chunk.extend_from_slice(text.as_bytes());
+        self.raw_all([text]);
+    }
+
+    fn raw_all<const N: usize>(&mut self, texts: [&'static str; N]) {
+        let len = texts.iter().map(|text| text.len()).fold(0, usize::saturating_add);
+        if self.is_direct() && len <= self.remaining() {
+            texts.iter().for_each(|text| self.chunk.extend_from_slice(text.as_bytes()));
         } else {
-            self.deferred.push(Step::Static(text));
+            self.deferred.extend(texts.map(Step::Static));
         }
     }
 
@@ -345,9 +354,7 @@ impl<'a> Members<'_, 'a> {
     /// Begins a member, whose value is written next.
     pub(crate) fn member(&mut self, name: &'static str) -> &mut Writer<'a> {
         let before = if std::mem::take(&mut self.is_first) { "\"" } else { ",\"" };
-        self.writer.raw(before);
-        self.writer.raw(name);
-        self.writer.raw("\":");
+        self.writer.raw_all([before, name, "\":"]);
         self.writer
     }
 
@@ -363,7 +370,7 @@ impl<'a> Members<'_, 'a> {
         }
     }
 
-    /// Writes a member with a small value at once.
+    /// Writes a member that is a number or a boolean.
     pub(crate) fn serialize(&mut self, name: &'static str, value: &impl Serialize) {
         self.member(name).serialize(value);
     }

@@ -23,6 +23,9 @@ const MISSING_PLUGINS_META_KEY: &str = "mcp-host/missing";
 /// The approximate bytes of an object beside its longest member.
 const OBJECT_OVERHEAD: usize = 512;
 
+/// The approximate bytes of a resource beside its texts: the names of its members.
+const MEMBERS_OVERHEAD: usize = 96;
+
 /// The cache hints of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct CacheHints {
@@ -40,6 +43,7 @@ pub(crate) fn list_result(listing: Listing<ListedResources>, revision: Revision,
     let ttl = listing_ttl(&listing, listing.items.iter().map(|item| item.ttl(now)).min());
     let caching = CacheHints { ttl, is_public };
     Encoder::new(move |writer| {
+        writer.reserve(listing.items.iter().map(listed_size).fold(OBJECT_OVERHEAD, usize::saturating_add));
         writer.object(|members| {
             page_members(members, listing.next_cursor, &listing.missing, revision, caching);
             let write = move |writer: &mut Writer<'_>, item| match item {
@@ -260,6 +264,18 @@ pub(super) fn body(members: &mut Members<'_, '_>, body: ResourceBody) {
     match body {
         ResourceBody::Text(text) => members.text("text", text),
         ResourceBody::Blob(bytes) => members.member("blob").base64(bytes),
+    }
+}
+
+/// Returns the approximate bytes of resources as JSON that is copied.
+fn listed_size(item: &ListedResources) -> usize {
+    match item {
+        ListedResources::One(entry) => {
+            let texts = [&entry.title, &entry.description, &entry.mime_type].into_iter().flatten();
+            let texts = texts.map(String::len).chain([entry.uri.as_str().len(), entry.name.len(), MEMBERS_OVERHEAD]);
+            texts.fold(0, usize::saturating_add)
+        }
+        ListedResources::Encoded(_) => 0,
     }
 }
 

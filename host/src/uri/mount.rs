@@ -5,7 +5,7 @@ use std::str::FromStr;
 use super::MAX_URI_LEN;
 use super::error::{MountError, PathError, UriError};
 use super::normalize::{self, Parts};
-use super::resource_id::ResourceId;
+use super::resource_id::{ResourceId, Uri};
 use super::text::str_newtype;
 
 /// The URI prefix that a plugin owns, in normal form: `git://linux/`, `files://h/a/`, `notes:///`, `web://`.
@@ -55,11 +55,23 @@ impl Mount {
         if len > MAX_URI_LEN {
             return Err(PathError::TooLong { len });
         }
+        if !self.owns_all_hosts() && normalize::is_plain_path(path) {
+            return Ok(ResourceId::from_checked(&self.text, path.to_owned()));
+        }
         let text = [self.as_str(), path].concat();
         let parts = Parts::parse(&text).map_err(|error| PathError::from_composed(error, self.text.len()))?;
         let normal = parts.normalized().ok_or(PathError::LeavesMount)?;
         let path = normal.as_str().strip_prefix(self.as_str()).ok_or(PathError::LeavesMount)?;
         self.compose_normalized(path)
+    }
+
+    /// Composes the URI of a provider's path, as [`compose`](Self::compose) does, without the path.
+    pub(crate) fn compose_uri(&self, path: &str) -> Result<Uri, PathError> {
+        let len = self.text.len().saturating_add(path.len());
+        if len <= MAX_URI_LEN && !self.owns_all_hosts() && normalize::is_plain_path(path) {
+            return Ok(Uri::from_checked(&self.text, path));
+        }
+        self.compose(path).map(|located| located.uri)
     }
 
     /// Composes a path whose case and percent-encoding are normalized.

@@ -113,6 +113,34 @@ pub(super) fn split_query(text: &str) -> (&str, &str) {
     text.split_at_checked(path).unwrap_or((text, ""))
 }
 
+/// Returns whether a path is in normal form below any mount with a host or an empty one, by a look at its bytes: it has only
+/// characters of `pchar` that need no percent-encoding (RFC 3986, section 3.3) and slashes, and no segment begins with a dot.
+///
+/// False negatives are possible: such a path is parsed.
+pub(super) fn is_plain_path(path: &str) -> bool {
+    let mut previous = b'/';
+    let is_plain = path.bytes().all(|byte| {
+        let starts_segment = std::mem::replace(&mut previous, byte) == b'/';
+        is_plain_byte(byte) && !(starts_segment && byte == b'.')
+    });
+    is_plain && !path.starts_with('/')
+}
+
+/// Returns whether a byte is a slash, or a character of `pchar` other than `%`.
+fn is_plain_byte(byte: u8) -> bool {
+    const PLAIN: [bool; 256] = {
+        let mut plain = [false; 256];
+        let bytes = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~!$&'()*+,;=:@/";
+        let mut index = 0;
+        while index < bytes.len() {
+            plain[bytes[index] as usize] = true;
+            index += 1;
+        }
+        plain
+    };
+    PLAIN.get(usize::from(byte)).copied().unwrap_or_default()
+}
+
 /// Returns whether a segment with normalized percent-encoding is `.` or `..`.
 pub(super) fn is_dot_segment(segment: &str) -> bool {
     matches!(segment, "." | "..")

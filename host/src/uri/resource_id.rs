@@ -12,6 +12,13 @@ pub struct Uri {
 
 str_newtype!(Uri);
 
+impl Uri {
+    /// Joins a mount and a path that are valid and in normal form.
+    pub(super) fn from_checked(mount: &str, path: &str) -> Self {
+        Self { text: [mount, path].concat() }
+    }
+}
+
 /// The provider's name of a resource: the part of the [`Uri`] after the mount, in normal form.
 ///
 /// It has no leading slash, no fragment, no `.` or `..` segment and no NUL; it may have a query. The empty path is the
@@ -35,7 +42,6 @@ pub struct ResourceId {
 impl ResourceId {
     /// Joins a mount and a path that are valid and in normal form.
     pub(super) fn from_checked(mount: &str, path: String) -> Self {
-        let uri = Uri { text: [mount, &path].concat() };
-        Self { uri, path: Path { text: path } }
+        Self { uri: Uri::from_checked(mount, &path), path: Path { text: path } }
     }
 }
