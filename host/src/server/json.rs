@@ -1,5 +1,5 @@
 //! A pull encoder of JSON: a document is encoded in chunks of at most [`MAX_CHUNK`] bytes, each on demand
-//! (backpressure).
+//! (backpressure). JSON that is there already is passed on in place, in chunks of at most [`MAX_SHARED_CHUNK`].
 //!
 //! An answer may have megabytes, and JSON escapes up to six-fold. A transport requests the next chunk when the one
 //! before has been sent, so an answer holds its values, which are moved into the encoder, and one chunk. Strings and
@@ -23,6 +23,9 @@ use self::escape::escape_into;
 
 /// The maximum length of a chunk in bytes.
 pub(crate) const MAX_CHUNK: usize = 64 << 10;
+
+/// The maximum length of a chunk of shared JSON, which takes neither time nor memory: fewer chunks are fewer system calls.
+pub(crate) const MAX_SHARED_CHUNK: usize = 8 * MAX_CHUNK;
 
 /// The room for the small parts between two values, and for a number: with less room, a list is deferred.
 const MIN_FREE: usize = 64;
@@ -123,14 +126,14 @@ impl Encoder {
         self.steps.last().is_some_and(|step| matches!(step, Step::Shared(json) if json.len() >= MIN_SHARED))
     }
 
-    /// Encodes the next chunk, of at least one byte and at most [`MAX_CHUNK`]; none at the end.
+    /// Encodes the next chunk, of at least one byte and at most [`MAX_CHUNK`], or [`MAX_SHARED_CHUNK`] of shared JSON; none at the end.
     pub(crate) fn next_chunk(&mut self) -> Option<Bytes> {
         let (mut piece, mut deferred) = (Vec::new(), Vec::new());
         while let Some(mut step) = self.steps.pop() {
             if let Step::Shared(json) = &mut step
                 && json.len() >= MIN_SHARED
             {
-                let chunk = piece.is_empty().then(|| json.split_to(json.len().min(MAX_CHUNK)));
+                let chunk = piece.is_empty().then(|| json.split_to(json.len().min(MAX_SHARED_CHUNK)));
                 if !json.is_empty() {
                     self.steps.push(step);
                 }

@@ -10,10 +10,7 @@ use futures::stream::{self, Stream, StreamExt as _};
 
 use super::json_response::json_response;
 use crate::server::budget::Charge;
-use crate::server::json::{Encoder, MAX_CHUNK};
-
-/// The bytes of shared JSON that count as one byte that is encoded.
-const SHARED_WEIGHT: usize = 8;
+use crate::server::json::{Encoder, MAX_CHUNK, MAX_SHARED_CHUNK};
 
 /// Returns a response with a document, with its `Content-Length` where that is known before it is encoded.
 pub(super) fn document_response(status: StatusCode, mut json: Encoder) -> Response {
@@ -31,8 +28,8 @@ pub(super) fn document_response(status: StatusCode, mut json: Encoder) -> Respon
 }
 
 /// Returns the chunks of a document, of which `encoded` bytes have been encoded without a pause; each is encoded when it is polled
-/// for, and the charge is dropped with the stream. The task yields after each [`MAX_CHUNK`] bytes that it encodes, so that a
-/// client that reads as fast as they are encoded does not starve others. The stream is fused: a compressing layer polls it again
+/// for, and the charge is dropped with the stream. The task yields after each [`MAX_CHUNK`] bytes that it encodes and each
+/// [`MAX_SHARED_CHUNK`] that it passes on, so that a client that reads as fast does not starve others. The stream is fused: a compressing layer polls it again
 /// after its end.
 pub(super) fn chunks(
     json: Encoder,
@@ -44,8 +41,7 @@ pub(super) fn chunks(
             tokio::task::yield_now().await;
             encoded = 0;
         }
-        // What is shared is only handed over.
-        let weight = if json.next_is_shared() { SHARED_WEIGHT } else { 1 };
+        let weight = if json.next_is_shared() { MAX_SHARED_CHUNK / MAX_CHUNK } else { 1 };
         let piece = json.next_chunk()?;
         encoded = encoded.saturating_add(piece.len().div_euclid(weight));
         Some((piece, (json, charge, encoded)))

@@ -4,10 +4,15 @@ use serde_json::json;
 use super::*;
 
 /// The whole document, after a check of each of its pieces.
-fn encode_all(mut encoder: Encoder) -> String {
+fn encode_all(encoder: Encoder) -> String {
+    encode_within(encoder, MAX_CHUNK)
+}
+
+/// The whole document, whose pieces have at most so many bytes.
+fn encode_within(mut encoder: Encoder, max_chunk: usize) -> String {
     let mut all = Vec::new();
     while let Some(piece) = encoder.next_chunk() {
-        assert!((1..=MAX_CHUNK).contains(&piece.len()), "{} bytes", piece.len());
+        assert!((1..=max_chunk).contains(&piece.len()), "{} bytes", piece.len());
         all.extend(piece);
     }
     assert!(encoder.is_finished());
@@ -47,7 +52,7 @@ fn lists_in_lists_are_gone_on_with_where_they_were() {
 
 #[test]
 fn shared_json_of_any_length_is_written_as_it_is_and_copied_only_if_it_is_short() {
-    for length in [0, 1, 8_000, 8_190, 8_191, 10_000, 65_000, 65_534, 65_535, 65_536, 65_537, 70_000, 200_000] {
+    for length in [0, 1, 8_000, 8_190, 8_191, 10_000, 65_534, 65_535, 65_536, 70_000, 524_286, 524_287, 1_100_000] {
         let shared = Bytes::from(format!("\"{}\"", "a".repeat(length)));
         let write = |shared: Bytes| {
             Encoder::new(move |writer| {
@@ -58,7 +63,11 @@ fn shared_json_of_any_length_is_written_as_it_is_and_copied_only_if_it_is_short(
             })
         };
         let text = str::from_utf8(&shared).unwrap();
-        assert_eq!(encode_all(write(shared.clone())), format!("{{\"before\":{text},\"again\":{text}}}"), "{length}");
+        assert_eq!(
+            encode_within(write(shared.clone()), MAX_SHARED_CHUNK),
+            format!("{{\"before\":{text},\"again\":{text}}}"),
+            "{length}"
+        );
         let mut encoder = write(shared.clone());
         let first = encoder.next_chunk().unwrap();
         let known = encoder.known_len().unwrap();
@@ -73,13 +82,13 @@ fn shared_json_of_any_length_is_written_as_it_is_and_copied_only_if_it_is_short(
 
 #[test]
 fn shared_json_alone_is_a_document() {
-    for length in [MIN_SHARED, 3 * MAX_CHUNK] {
+    for length in [MIN_SHARED, 3 * MAX_SHARED_CHUNK] {
         let shared = Bytes::from("1".repeat(length));
         let encoder = Encoder::new({
             let shared = shared.clone();
             move |writer| writer.json(shared)
         });
-        assert_eq!(encode_all(encoder), str::from_utf8(&shared).unwrap());
+        assert_eq!(encode_within(encoder, MAX_SHARED_CHUNK), str::from_utf8(&shared).unwrap());
     }
 }
 
