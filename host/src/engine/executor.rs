@@ -13,11 +13,12 @@
 //! - The calls of one plugin run on as many workers at once as `worker_threads` says (the number of processors by
 //!   default). Further ones queue in their plugin's [`PluginQueue`], not in the workers' queues, where they would be
 //!   ahead of the calls of others.
-//! - A call that has used [`LIGHT_CPU_BUDGET`] of processor time moves to the *heavy* workers, and for
-//!   [`HEAVY_PENALTY_FACTOR`] times as long as it computed the calls of its plugin begin there, and not with their
-//!   callers: so one call that took a little longer has little effect on those after it. Heavy workers have a lower
-//!   priority, so the operating system runs a light call at once, not at the next tick; and there are twice as many of
-//!   them, so that a plugin that is heavy for good reason finds one beside a plugin that spins.
+//! - A call that has used [`LIGHT_CPU_BUDGET`] of processor time moves to the *heavy* workers. Heavy workers have a
+//!   lower priority, so the operating system runs a light call at once, not at the next tick; and there are twice as
+//!   many of them, so that a plugin that is heavy for good reason finds one beside a plugin that spins.
+//! - After a call that used [`HEAVY_PLUGIN_CPU`], the calls of its plugin begin on the heavy workers, and not with their
+//!   callers, for [`HEAVY_PENALTY_FACTOR`] times as long as it computed. A call of a few milliseconds has no such
+//!   effect: the first one of a reused instance may take that long, and those after it are light.
 //! - Reads of indexers ([`CallOrigin::Indexer`]) run on the heavy workers from the beginning.
 //! - The host's own calls ([`CallOrigin::Host`]: `changes`, `describe`, the probe of the circuit breaker) have a
 //!   runtime of their own, with as many workers, a queue, and threads for blocking work. Clients, however many and
@@ -58,7 +59,9 @@ use crate::worker_pool::WorkerPool;
 
 /// The processor time up to which a call is light.
 const LIGHT_CPU_BUDGET: Duration = Duration::from_millis(1);
-/// The calls of a plugin are heavy for so many times the processor time of a heavy call.
+/// The processor time of a call after which its plugin is heavy.
+const HEAVY_PLUGIN_CPU: Duration = Duration::from_millis(10);
+/// A plugin is heavy for so many times the processor time of such a call.
 const HEAVY_PENALTY_FACTOR: u32 = 100;
 /// Threads that all plugins together may block in files, databases and name look-ups. Each plugin has a bound of its
 /// own on each, a few threads, so that one whose disk hangs does not use up those of the others; this many let hundreds
@@ -160,7 +163,7 @@ impl GuestExecutor {
             }
         }
         let queue = queue.clone();
-        let task = match is_background || queue.is_heavy() {
+        let task = match is_background || call.is_heavy() || queue.is_heavy() {
             true => self.heavy.handle().spawn(queue.run_heavy(call)),
             false => self.light.handle().spawn(queue.run(call)),
         };
@@ -191,7 +194,7 @@ impl PluginQueue {
     where
         F: Future<Output: Send> + Send + 'static,
     {
-        let light = poll_fn(|context| match self.is_heavy() {
+        let light = poll_fn(|context| match call.is_heavy() || self.is_heavy() {
             true => Poll::Ready(None),
             false => self.poll_with_permit(&mut call, context).map(Some),
         });
@@ -249,7 +252,7 @@ impl PluginQueue {
         context: &mut Context<'_>,
     ) -> Poll<Result<F::Output, CallAborted>> {
         let polled = call.poll(context);
-        if call.cpu_time >= LIGHT_CPU_BUDGET {
+        if call.cpu_time >= HEAVY_PLUGIN_CPU {
             let heavy_for = call.cpu_time.saturating_mul(HEAVY_PENALTY_FACTOR).min(MAX_HEAVY_PENALTY);
             self.heavy_until.fetch_max(self.now().saturating_add(saturating_millis(heavy_for)), Ordering::Relaxed);
         }
@@ -320,6 +323,11 @@ impl<F: Future> Call<F> {
         Self { future, clock, run_permit: PendingRunPermit::default(), cpu_time: Duration::ZERO }
     }
 
+    /// Whether it has used up the processor time of a light call.
+    fn is_heavy(&self) -> bool {
+        self.cpu_time >= LIGHT_CPU_BUDGET
+    }
+
     /// Polls it on its clock.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<F::Output, CallAborted>> {
         let (polled, used) = self.clock.poll(|| self.future.as_mut().poll(context));
@@ -371,6 +379,45 @@ impl PendingRunPermit {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::time::thread_cpu_time;
+
+    /// Computes for so long, and returns the name of the thread.
+    async fn compute(cpu: Duration) -> Option<String> {
+        let start = thread_cpu_time();
+        while thread_cpu_time() - start < cpu {
+            std::hint::spin_loop();
+        }
+        std::thread::current().name().map(str::to_owned)
+    }
+
+    #[tokio::test]
+    async fn calls_begin_with_their_callers_unless_one_before_computed_for_long() {
+        let executor = GuestExecutor::start(1).unwrap();
+        let queue = executor.plugin_queue();
+        let call = async |cpu: Duration| {
+            let call = compute(cpu);
+            executor.call(&queue, CallOrigin::Client, Arc::default(), call).await.unwrap()
+        };
+        let caller = compute(Duration::ZERO).await;
+        for cpu in [LIGHT_CPU_BUDGET * 2, Duration::ZERO, HEAVY_PLUGIN_CPU * 10] {
+            assert_eq!(call(cpu).await, caller, "{cpu:?}");
+        }
+        assert_eq!(call(Duration::ZERO).await.as_deref(), Some("heavy-guest"));
+    }
+
+    #[tokio::test]
+    async fn a_call_that_is_not_light_continues_on_heavy_workers() {
+        let executor = GuestExecutor::start(1).unwrap();
+        let queue = executor.plugin_queue();
+        let call = async {
+            compute(LIGHT_CPU_BUDGET * 2).await;
+            tokio::task::yield_now().await;
+            compute(Duration::ZERO).await
+        };
+        let thread = executor.call(&queue, CallOrigin::Client, Arc::default(), call).await.unwrap();
+        assert_eq!(thread.as_deref(), Some("heavy-guest"));
+        assert!(!queue.is_heavy(), "the calls after it are light");
+    }
 
     #[test]
     fn host_calls_may_compute_for_a_twentieth_of_the_time_and_a_moment_at_once() {
