@@ -36,6 +36,7 @@ checked_text! {
     |text| text.parse::<super::MediaRange>().is_ok() || TYPES.contains(&text)
 }
 
+#[cfg(feature = "search")]
 impl KindFilter {
     /// What is expected of one, for people.
     pub(crate) const EXPECTED: &str =
@@ -56,6 +57,7 @@ impl LanguageCode {
     pub const ALL: [&str; 16] = LANGUAGES;
 
     /// What is expected of one, for people.
+    #[cfg(feature = "search")]
     pub(crate) fn expected() -> String {
         format!("one of `{}`, without a region", LANGUAGES.join("`, `"))
     }
