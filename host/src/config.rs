@@ -112,6 +112,8 @@ pub use principal::{PrincipalGroup, PrincipalName, PrincipalNameError, TokenPrin
 pub use rule::{ANONYMOUS, LOCAL, Operation, PrincipalSelector, Rule, RuleLine};
 pub use secret::Secret;
 pub use server::{PageBytes, PageSize, ResponseCacheSize, Server};
+#[cfg(any(feature = "search", feature = "http", feature = "stdio"))]
+pub(crate) use suggest::nearest_mount;
 pub use token::{TokenDigest, TokenDigestError, TokenDigests};
 pub use tool::Tool;
 pub use warning::{CertificateProblem, RuleRef, SensitiveFile, Warning};

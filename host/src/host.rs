@@ -34,7 +34,7 @@ mod data_dirs;
 mod explain;
 mod generation;
 mod generation_store;
-#[cfg(feature = "cli")]
+#[cfg(any(feature = "cli", feature = "http", feature = "stdio"))]
 mod hint;
 mod lifecycle;
 mod loading;
@@ -44,6 +44,8 @@ mod reload;
 mod resolve;
 #[cfg(feature = "search")]
 mod search;
+#[cfg(feature = "search")]
+mod search_filters;
 #[cfg(feature = "search")]
 mod search_resources;
 mod status;

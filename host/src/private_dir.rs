@@ -46,6 +46,17 @@ pub enum PrivateError {
     /// An I/O error.
     #[error(transparent)]
     Io(#[from] io::Error),
+    /// There is something else in the place of the directory.
+    #[error("expected {} to be a directory, found {found}; move it away, or configure another directory", path.display())]
+    NoDirectory {
+        /// The directory, which may be one above that of the file that is wanted.
+        path: PathBuf,
+        /// What it is.
+        found: &'static str,
+    },
+    /// There is something else in the place of the file.
+    #[error("expected a regular file, found {0}; move it away, so that a new file is created")]
+    NoFile(&'static str),
     /// The directory does not belong to this user only.
     #[error(
         "expected {} to be a directory of this user that nobody else may write to, found {found}; find out who wrote to it, \
@@ -84,16 +95,13 @@ pub(crate) struct PrivateDir {
 impl PrivateDir {
     /// Opens the directory, and creates it with mode 0700 if it does not exist.
     pub(crate) fn open(path: &Path) -> Result<Self, PrivateError> {
-        DirBuilder::new().recursive(true).mode(0o700).create(path)?;
         // A trailing slash would follow a symbolic link.
         let path: PathBuf = path.components().collect();
+        DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(|error| no_directory(&path, error))?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let dir = match rustix::fs::open(&path, flags, Mode::empty()) {
             Ok(dir) => File::from(dir),
-            Err(Errno::LOOP | Errno::NOTDIR) => {
-                return Err(PrivateError::Directory { path, found: "a symbolic link".to_owned() });
-            }
-            Err(error) => return Err(io::Error::from(error).into()),
+            Err(error) => return Err(no_directory(&path, error.into())),
         };
         let metadata = dir.metadata()?;
         match is_private(&metadata, GROUP_OTHER_WRITE) {
@@ -202,10 +210,8 @@ impl PrivateDir {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
             found => found?,
         };
-        match metadata.is_file() && is_private(&metadata, GROUP_OTHER_WRITE) {
-            true => Ok(true),
-            false => Err(PrivateError::File(describe_file(&metadata))),
-        }
+        check_file(&metadata, GROUP_OTHER_WRITE, PrivateError::File)?;
+        Ok(true)
     }
 
     /// Loads a secret, and creates it from the operating system's random numbers if it does not exist.
@@ -256,16 +262,31 @@ impl PrivateDir {
         let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
         let file = match rustix::fs::openat(&self.dir, name, flags, Mode::RUSR | Mode::WUSR) {
             Ok(file) => File::from(file),
-            Err(Errno::LOOP) => return Err(refusal("a symbolic link".to_owned())),
-            // A socket.
-            Err(Errno::NXIO) => return Err(refusal("something other than a regular file".to_owned())),
+            Err(Errno::LOOP) => return Err(PrivateError::NoFile("a symbolic link")),
+            Err(Errno::NXIO) => return Err(PrivateError::NoFile("a socket")),
+            // One that would be written to.
+            Err(Errno::ISDIR) => return Err(PrivateError::NoFile("a directory")),
             Err(error) => return Err(io::Error::from(error).into()),
         };
-        let metadata = file.metadata()?;
-        match metadata.is_file() && is_private(&metadata, denied) {
-            true => Ok(file),
-            false => Err(refusal(describe_file(&metadata))),
-        }
+        check_file(&file.metadata()?, denied, refusal)?;
+        Ok(file)
+    }
+}
+
+/// Checks that it is a regular file of this user only.
+fn check_file(metadata: &Metadata, denied: u32, refusal: fn(String) -> PrivateError) -> Result<(), PrivateError> {
+    match (metadata.is_file(), is_private(metadata, denied)) {
+        (false, _) => Err(PrivateError::NoFile(kind_of(metadata))),
+        (true, false) => Err(refusal(describe_file(metadata))),
+        (true, true) => Ok(()),
+    }
+}
+
+/// The error of a directory that cannot be opened or created: if there is something else in its place, what that is.
+fn no_directory(path: &Path, error: io::Error) -> PrivateError {
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if !found.is_dir() => PrivateError::NoDirectory { path: path.to_owned(), found: kind_of(&found) },
+        _ => error.into(),
     }
 }
 
@@ -292,15 +313,19 @@ fn describe_length(found: usize) -> String {
 
 /// Describes a file's type, owner and mode.
 fn describe_file(metadata: &Metadata) -> String {
+    format!("{} of user {} with mode {:04o}", kind_of(metadata), metadata.uid(), metadata.mode() & 0o7777)
+}
+
+fn kind_of(metadata: &Metadata) -> &'static str {
     let kind = metadata.file_type();
-    let what = match () {
+    match () {
         () if kind.is_file() => "a regular file",
         () if kind.is_dir() => "a directory",
         () if kind.is_fifo() => "a FIFO",
         () if kind.is_symlink() => "a symbolic link",
+        () if kind.is_socket() => "a socket",
         () => "a device",
-    };
-    format!("{what} of user {} with mode {:04o}", metadata.uid(), metadata.mode() & 0o7777)
+    }
 }
 
 #[cfg(test)]
@@ -344,11 +369,14 @@ mod tests {
         let link = parent.path().join("link");
         symlink(dir.path(), &link).unwrap();
         for spelling in [link.clone(), link.join(""), link.join(".")] {
-            assert!(
-                matches!(PrivateDir::open(&spelling), Err(PrivateError::Directory { .. })),
-                "{}",
-                spelling.display()
-            );
+            let error = PrivateDir::open(&spelling).unwrap_err().to_string();
+            assert!(error.contains("to be a directory, found a symbolic link; move it away"), "{error}");
+        }
+        std::fs::write(dir.path().join("file"), "").unwrap();
+        symlink(parent.path().join("nothing"), dir.path().join("dangling")).unwrap();
+        for (name, found) in [("file", "a regular file"), ("dangling", "a symbolic link")] {
+            let error = dir.subdirectory(name).unwrap_err().to_string();
+            assert!(error.contains(&format!("{name} to be a directory, found {found};")), "{error}");
         }
     }
 
@@ -363,9 +391,10 @@ mod tests {
         let _socket = std::os::unix::net::UnixListener::bind(made("socket")).unwrap();
         symlink(parent.path().join("nothing"), made("link")).unwrap();
         for name in ["fifo", "device", "directory", "socket", "link"] {
-            assert!(matches!(dir.open_file(name), Err(PrivateError::File(_))), "{name}");
-            assert!(matches!(dir.has_file(name), Err(PrivateError::File(_))), "{name}");
-            assert!(matches!(dir.load_or_create_secret(name), Err(PrivateError::Secret(_))), "{name}");
+            assert!(matches!(dir.open_file(name), Err(PrivateError::NoFile(_))), "{name}");
+            assert!(matches!(dir.has_file(name), Err(PrivateError::NoFile(_))), "{name}");
+            let error = dir.load_or_create_secret(name).unwrap_err().to_string();
+            assert!(error.contains("move it away") && !error.contains("chmod"), "{name}: {error}");
         }
     }
 

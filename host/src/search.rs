@@ -23,7 +23,7 @@
 //!
 //! - What a principal may not list and read is not in its results, their number, or snippets. The time of a lookup depends
 //!   on all matches, and ranking on the frequencies of words in the whole index; scores are not returned.
-//! - Any text is a valid query, and a lookup takes 200 ms at most: then it is partial. It is partial as well if the index does not
+//! - Any text with a word is a valid query, and a lookup takes 200 ms at most: then it is partial. It is partial as well if the index does not
 //!   have everything of a plugin that the principal may find something of.
 //! - The index survives `kill -9` and a full disk. A damaged file is deleted, and everything is indexed again.
 
@@ -62,6 +62,8 @@ mod walk;
 
 pub(crate) use self::error::SearchError;
 pub(crate) use self::json::to_json;
+pub(crate) use self::query::has_words;
+pub(crate) use self::searched::is_below;
 pub(crate) use self::service::SearchService;
 #[cfg(feature = "cli")]
 pub(crate) use self::stored_status::{PassageCount, StoredStatus, index_status};

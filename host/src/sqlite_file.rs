@@ -33,6 +33,7 @@ pub(crate) struct Format {
 }
 
 /// Fails unless the auxiliary files of a database, as far as they exist, belong to this user only.
+#[cfg(feature = "keyvalue")]
 pub(crate) fn check_auxiliary(dir: &PrivateDir, name: &str) -> Result<(), PrivateError> {
     AUXILIARY.iter().try_for_each(|suffix| dir.has_file(&format!("{name}{suffix}")).map(drop))
 }

@@ -9,16 +9,19 @@
 
 #[path = "search/faults.rs"]
 mod faults;
+#[path = "search/pages.rs"]
+mod pages;
 #[path = "search/texts.rs"]
 mod texts;
 
 use std::sync::atomic::Ordering;
 
+use mcp_resource_host::Host;
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::config::search::PluginSearch;
 use mcp_resource_host::config::{PrincipalSelector, Rule};
 use mcp_resource_host::resource::Error;
-use mcp_resource_host::search::SearchRequest;
+use mcp_resource_host::search::{ContextRequest, SearchRequest};
 
 use self::texts::{Texts, close, found, search, start, wait_until_found};
 
@@ -152,7 +155,7 @@ async fn no_query_is_a_syntax_error_and_a_long_one_is_refused() {
     let texts = Texts::new([("a", "fox AND dog")]);
     let host = start(&texts, Some(PluginSearch::default()), dir.path(), Vec::new()).await;
     for query in
-        ["\"", "a AND", "NEAR(fox dog)", "text:fox*", "(((", "^fox - dog", "{name text}: fox", "'; DROP", "\0", ""]
+        ["\"a", "a AND", "NEAR(fox dog)", "text:fox*", "(((x", "^fox - dog", "{name text}: fox", "'; DROP", "\0a"]
     {
         search(&host, &Principal::LOCAL, SearchRequest::new(query)).await;
     }
@@ -171,8 +174,72 @@ async fn a_search_is_narrowed_to_a_place_and_to_as_many_hits_as_wanted() {
     let results = search(&host, &Principal::LOCAL, narrowed).await;
     let uris: Vec<_> = results.hits.iter().map(|hit| hit.resource.uri.as_str()).collect();
     assert_eq!((results.total, uris), (2, vec!["texts:///src/a"]));
-    let elsewhere = SearchRequest::new("fox").within("other:///");
-    assert_eq!(search(&host, &Principal::LOCAL, elsewhere).await.total, 0);
+    let of_scheme = SearchRequest::new("fox").within("texts:");
+    assert_eq!(search(&host, &Principal::LOCAL, of_scheme).await.total, 3, "of all mounts with that beginning");
+}
+
+async fn refusal(host: &Host, who: &Principal, request: SearchRequest) -> String {
+    match host.search(who, request.clone()).await {
+        Err(Error::InvalidRequest { message }) => message,
+        other => panic!("{request:?}: {other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_found_is_refused_with_what_is_expected() {
+    let dir = tempfile::tempdir().unwrap();
+    let texts = Texts::of_type("text/markdown");
+    texts.set("a", Some("fox"));
+    let host = start(&texts, Some(PluginSearch::default()), dir.path(), Vec::new()).await;
+    let fox = || SearchRequest::new("fox");
+    for (request, parts) in [
+        (
+            fox().within("text:///a"),
+            ["`in`: expected a URI below a mount", "found `text:///a`; the nearest one is `texts:///`"],
+        ),
+        (
+            fox().within(""),
+            ["`in`: expected a URI below a mount", "found an empty text; the nearest one is `texts:///`"],
+        ),
+        (fox().within("search:///"), ["`in`: expected", "found `search:///`"]),
+        (fox().kind("markdown"), ["`kind`: expected a MIME type", " (indexed are `text/markdown`); found `markdown`"]),
+        (fox().kind(""), ["`kind`: expected a MIME type", "found an empty text"]),
+        (fox().kind("text/"), ["`kind`: expected a MIME type", "found `text/`"]),
+        (fox().language("xx"), ["`lang`: expected one of `ar`, `de`, `en`", "found `xx`"]),
+        (fox().language("en-US"), ["without a region", "found `en-US`"]),
+        (SearchRequest::new(""), ["the query: expected at least one word", "found an empty text"]),
+        (SearchRequest::new(" (\" ** "), ["the query: expected at least one word", "found ` (\" ** `"]),
+    ] {
+        let message = refusal(&host, &Principal::LOCAL, request).await;
+        assert!(parts.iter().all(|part| message.contains(part)), "{message}");
+    }
+    let refused = host.context(&Principal::LOCAL, ContextRequest::new(100).query(" ")).await.unwrap_err();
+    assert!(matches!(refused, Error::InvalidRequest { .. }), "{refused:?}");
+    // What no resource is now may be one later.
+    for request in [fox().within("texts:///b"), fox().kind("text/html"), fox().kind("VIDEO/*"), fox().language("JA")] {
+        assert_eq!(search(&host, &Principal::LOCAL, request).await.total, 0);
+    }
+    assert_eq!(search(&host, &Principal::LOCAL, fox().kind("Text").within("TEXTS:///a")).await.total, 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mount_and_kinds_that_a_principal_may_not_find_are_not_told() {
+    use mcp_resource_host::config::Operation;
+    let mut rule = Rule::new([PrincipalSelector::Named("ada".to_owned())]);
+    rule.allow.push("texts:///**".parse().unwrap());
+    rule.operations = [Operation::List, Operation::Read].into_iter().collect();
+    let dir = tempfile::tempdir().unwrap();
+    let texts = Texts::of_type("text/markdown");
+    texts.set("a", Some("fox"));
+    let host = start(&texts, Some(PluginSearch::default()), dir.path(), vec![rule]).await;
+    let (ada, eve) = (Principal::new("ada"), Principal::new("eve"));
+    let within = |uri: &str| SearchRequest::new("fox").within(uri);
+    assert_eq!(search(&host, &ada, within("texts:///")).await.total, 1);
+    let hidden = refusal(&host, &eve, within("texts:///")).await;
+    assert_eq!(hidden.replace("texts", "other"), refusal(&host, &eve, within("other:///")).await);
+    assert!(hidden.ends_with("there is none that you may search"), "{hidden}");
+    let kind = refusal(&host, &eve, SearchRequest::new("fox").kind("markdown")).await;
+    assert!(!kind.contains("indexed"), "{kind}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

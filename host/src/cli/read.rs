@@ -24,6 +24,7 @@ use super::escape;
 use super::hint;
 use super::options::PrincipalArgs;
 use super::output::{Destination, Output};
+use super::search_index::wait_until_indexed;
 use crate::host::Host;
 use crate::resource::{ResourceBody, ResourceContents};
 use crate::server::{Revision, wire};
@@ -39,7 +40,8 @@ Examples:
 /// Read a resource as a client does
 ///
 /// Text goes to standard output. Binary content goes to a file or a pipe, never to a terminal. Of a resource in several
-/// formats, a file or a pipe gets the preferred one.
+/// formats, a file or a pipe gets the preferred one. Before a search is read, or a selection, the index is brought level with what the
+/// plugins serve.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
@@ -69,6 +71,9 @@ impl Args {
 
     async fn read(self, host: &Host, context: &Context) -> Result<(), CliError> {
         let principal = &self.principal_args.principal(&host.config())?;
+        if host.is_search_resource(&self.uri) {
+            wait_until_indexed(host, context).await;
+        }
         let contents = match host.read(principal, &self.uri).await {
             Ok(contents) => contents,
             Err(error) => {

@@ -74,8 +74,10 @@ impl Args {
         let Self { within, kind, lang: language, limit, .. } = self;
         let words = self.words.join(" ");
         let request = SearchRequest { within: within.clone(), kind, language, limit, ..SearchRequest::new(words) };
-        let results = host.search(&principal, request).await?;
-        let hint = within.filter(|_| results.hits.is_empty()).and_then(|uri| hint::for_search(host, &principal, &uri));
+        let hint = || within.as_deref().and_then(|uri| hint::for_search(host, &principal, uri));
+        let results = host.search(&principal, request).await;
+        let results = results.map_err(|error| CliError::Resource { hint: hint(), error })?;
+        let hint = results.hits.is_empty().then(hint).flatten();
         let mut output = context.output();
         if self.json {
             output.line(&to_json(results).to_string())?;

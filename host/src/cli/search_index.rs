@@ -6,6 +6,7 @@ use super::context::Context;
 use super::error::CliError;
 use super::table::{Cell, Table};
 use crate::host::{DataDirs, Host};
+use crate::log_target;
 use crate::search::{PassageCount, SearchStatus, StoredStatus, index_status};
 
 const EXAMPLES: &str = "\
@@ -91,8 +92,14 @@ pub(super) async fn wait_until_indexed(host: &Host, context: &Context) {
     let spinner = context.messages.spin(format!("indexing {}", names.join(", ")));
     host.wait_until_indexed().await;
     drop(spinner);
+    // The host logs why a plugin cannot be indexed.
+    let is_logged = tracing::enabled!(target: log_target::SEARCH, tracing::Level::WARN);
     for status in host.search_status() {
         for gap in status.gaps() {
+            let gap = match &status.error {
+                Some(error) if is_logged && gap.ends_with(error) => "not completely indexed; the log says why",
+                _ => &gap,
+            };
             context.messages.warning(&format!("plugin `{}`: {gap}", status.plugin));
         }
     }

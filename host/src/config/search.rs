@@ -109,9 +109,9 @@ documented! {
         /// A URI prefix: only resources below it are searched.
         pub within: Option<String>,
         /// A MIME type, or its part before the slash: only resources of it are searched.
-        pub kind: Option<String>,
+        pub kind: Option<KindFilter>,
         /// The code of a language, such as `en`: only resources in it are searched.
-        pub lang: Option<String>,
+        pub lang: Option<LanguageCode>,
         /// The number of results. 20 unless set; 1 to 100.
         pub limit: ResultCount,
     }
@@ -182,8 +182,8 @@ impl FromTable for SavedSearch {
         let title = line(table.optional("title"));
         let query = table.required::<Line>("query");
         let within = line(table.optional("within"));
-        let kind = line(table.optional("kind"));
-        let lang = line(table.optional("lang"));
+        let kind = table.optional("kind");
+        let lang = table.optional("lang");
         let limit = table.or_default("limit");
         Some(Self { title, within, kind, lang, limit, ..Self::new(name?, query?.0) })
     }
@@ -336,6 +336,10 @@ impl MediaRange {
         }
     }
 }
+
+mod filters;
+
+pub use self::filters::{KindFilter, KindFilterError, LanguageCode, LanguageCodeError};
 
 #[cfg(test)]
 mod tests {

@@ -135,7 +135,13 @@ impl Generation {
     /// Which of the built-in plugins that is.
     #[cfg(feature = "search")]
     pub(super) fn built_in(&self, slot: &PluginSlot) -> Option<BuiltIn> {
-        BuiltIn::named(&slot.name).filter(|_| has_search(&self.config, &self.native))
+        BuiltIn::named(&slot.name).filter(|_| self.has_search())
+    }
+
+    /// Whether any plugin is searched.
+    #[cfg(feature = "search")]
+    pub(super) fn has_search(&self) -> bool {
+        has_search(&self.config, &self.native)
     }
 
     /// The loaded plugins.

@@ -9,6 +9,7 @@ use super::Host;
 use super::generation::{BuiltIn, Generation};
 use super::generation_store::GenerationStore;
 use super::resolve::ResolvedTarget;
+use super::search_filters::{check, check_query};
 use super::{context_resources, search_resources};
 use crate::access::{Policy, Principal};
 use crate::audit::Facts;
@@ -33,8 +34,9 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// The query is longer than [`SearchRequest::MAX_QUERY_LEN`], no plugin is searched, or the index cannot be used at the
-    /// moment.
+    /// The request cannot match anything: the query has no word, or is longer than [`SearchRequest::MAX_QUERY_LEN`]; no kind or
+    /// language is as [`KindFilter`](crate::config::search::KindFilter) and [`LanguageCode`](crate::config::search::LanguageCode)
+    /// say; nothing is searched below the URI; no plugin is searched at all. Or the index cannot be used at the moment.
     pub async fn search(&self, principal: &Principal, request: SearchRequest) -> Result<SearchResults, Error> {
         let facts = Facts::default();
         let query = prefix(&request.query, SearchRequest::MAX_QUERY_LEN).to_owned();
@@ -50,7 +52,7 @@ impl Host {
     ///
     /// # Errors
     ///
-    /// As [`search`](Self::search).
+    /// As [`search`](Self::search), for a question that is given.
     pub async fn context(&self, principal: &Principal, request: ContextRequest) -> Result<ContextSelection, Error> {
         let facts = Facts::default();
         let query = prefix(request.query.as_deref().unwrap_or_default(), SearchRequest::MAX_QUERY_LEN).to_owned();
@@ -72,6 +74,14 @@ impl Host {
             BuiltIn::Search => Some(search_resources::read(store, principal, uri, path, facts).await),
             BuiltIn::Context => Some(context_resources::read(store, principal, uri, path, facts).await),
         }
+    }
+
+    /// Whether a URI is one of a search, or of a selection of context.
+    #[cfg(feature = "cli")]
+    pub(crate) fn is_search_resource(&self, uri: &str) -> bool {
+        let now = self.generation.load();
+        let slot = now.router.route(uri).ok().and_then(|routed| now.slots.get(*routed.target));
+        slot.is_some_and(|slot| now.built_in(slot).is_some())
     }
 
     /// Returns what the index has of each plugin that is searched, ordered by name.
@@ -105,8 +115,7 @@ pub(super) async fn search(
 ) -> Result<SearchResults, Error> {
     let now = store.generation.load_full();
     facts.set_generation(now.number);
-    check_length(&request.query)?;
-    request.within = request.within.map(|uri| now.router.route(&uri).map_or(uri, |routed| routed.uri.into()));
+    check(&now, &store.search, principal, &mut request).await?;
     let policy = now.access.policy(principal);
     let searched = store.search.search(&request, move |uri| may_find(&policy, uri)).await;
     let mut results = searched.map_err(search_error)?;
@@ -130,7 +139,7 @@ pub(super) async fn context(
 ) -> Result<ContextSelection, Error> {
     let now = store.generation.load_full();
     facts.set_generation(now.number);
-    request.query.as_deref().map_or(Ok(()), check_length)?;
+    request.query.as_deref().map_or(Ok(()), |query| check_query(&now, query))?;
     let policy = now.access.policy(principal);
     let chosen = store.search.context(&request, move |uri| may_find(&policy, uri)).await;
     let mut selection = chosen.map_err(search_error)?;
@@ -141,15 +150,6 @@ pub(super) async fn context(
     selection.incomplete.retain(|plugin| may_find_some_of(&now, &policy, plugin));
     selection.is_partial |= !selection.incomplete.is_empty();
     Ok(selection)
-}
-
-/// Rejects a query that is too long.
-fn check_length(query: &str) -> Result<(), Error> {
-    let (found, max) = (query.len(), SearchRequest::MAX_QUERY_LEN);
-    if found <= max {
-        return Ok(());
-    }
-    Err(Error::InvalidRequest { message: format!("the query has {found} bytes, more than {max}") })
 }
 
 /// Whether the policy lets a resource be found, by its URI in normal form.

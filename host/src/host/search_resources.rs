@@ -23,11 +23,12 @@ use parking_lot::Mutex;
 use super::generation_store::GenerationStore;
 use super::parameters::{self, parameters};
 use super::search::{may_find, search};
+use super::search_filters::searched_mounts;
 use crate::access::Principal;
 use crate::audit::Facts;
+use crate::config::PluginName;
 use crate::config::limits::Limits;
 use crate::config::search::SavedSearch;
-use crate::config::{Operation, PluginName};
 use crate::provider::{
     ChangeSet, Contents, Entry, Failure, NativePlugin, Page, Provider, ProviderInfo, Result, Template, async_trait,
 };
@@ -154,7 +155,8 @@ fn parse_query(query: &str) -> Result<SearchRequest> {
 impl From<SavedSearch> for SearchRequest {
     fn from(saved: SavedSearch) -> Self {
         let SavedSearch { query, within, kind, lang, limit, .. } = saved;
-        Self { query, within, kind, language: lang, limit: limit.get() }
+        let (kind, language) = (kind.map(|kind| kind.to_string()), lang.map(|lang| lang.to_string()));
+        Self { query, within, kind, language, limit: limit.get() }
     }
 }
 
@@ -312,11 +314,7 @@ pub(super) async fn complete(
     let generation = store.generation.load_full();
     let policy = generation.access.policy(principal);
     let values = match argument.name.as_str() {
-        "in" => {
-            let slots = generation.slots.iter().filter(|slot| slot.is_searched());
-            let visible = slots.filter(|slot| policy.may_allow_below(Operation::List, &slot.mount));
-            visible.map(|slot| slot.mount.to_string()).collect()
-        }
+        "in" => searched_mounts(&generation, &policy).map(ToString::to_string).collect(),
         "kind" | "lang" => {
             let rules = policy.clone();
             let values = store.search.values(argument.name == "kind", move |uri| may_find(&rules, uri)).await;

@@ -2,7 +2,10 @@
 //!
 //! Resources are watched in groups, in the order of the listing, each with a token of its own: one call is about a bounded
 //! number of paths. A group is asked about before its resources are read, so that a change after that is reported. A walk
-//! of the same listing makes no calls: it keeps the groups with their tokens.
+//! of the same listing makes no calls but polls: it keeps the groups with their tokens.
+//!
+//! A walk collects the paths of each group anew, and a poll during the walk would move a token on past changes of paths that the walk
+//! has not met yet. So until the walk ends, a call is about those as well that the token covers.
 //!
 //! A call may take as long as a walk over all that the provider has. So groups are polled in turn, for [`POLL_TIME`] at a time:
 //! with few groups all of them each time, with many each within some intervals.
@@ -17,6 +20,8 @@ use crate::uri::Path;
 
 /// The number of paths of a group, unless half of `limits.response-items` is less.
 const MAX_GROUP: usize = 1000;
+/// The bound of a group during a walk, with the paths of the walk before.
+const MAX_GROUP_IN_WALK: usize = 2 * MAX_GROUP;
 /// The number of resources that are watched one by one. Changes of others show in the listing.
 const MAX_WATCHED: usize = 16_000;
 /// After so much time the rest of the groups is left to the next poll.
@@ -35,6 +40,23 @@ struct WatchedGroup {
     token_paths: HashSet<Path>,
 }
 
+impl WatchedGroup {
+    /// The paths that a call is about. During a walk, those that the token covers are among them, as far as they are not too many:
+    /// walks that fail, each with another listing, would add up.
+    fn asked_paths(&self, is_walking: bool) -> Vec<Path> {
+        if !is_walking {
+            return self.paths.clone();
+        }
+        let met: HashSet<&Path> = self.paths.iter().collect();
+        let mut others: Vec<_> = self.token_paths.iter().filter(|path| !met.contains(path)).collect();
+        if others.len().saturating_add(self.paths.len()) > MAX_GROUP_IN_WALK {
+            others.clear();
+        }
+        others.sort_unstable();
+        self.paths.iter().chain(others).cloned().collect()
+    }
+}
+
 /// The watched resources with their tokens, and what has changed.
 pub(super) struct ChangePoller {
     /// At least one.
@@ -42,6 +64,7 @@ pub(super) struct ChangePoller {
     /// The group that the walk is in, and the number of paths so far.
     current: usize,
     watched: usize,
+    is_walking: bool,
     /// The group with which the next poll begins.
     next: usize,
     max_group: usize,
@@ -59,6 +82,7 @@ impl ChangePoller {
             groups: vec![WatchedGroup::default()],
             current: 0,
             watched: 0,
+            is_walking: false,
             next: 0,
             max_group: (plugin.max_items() / 2).clamp(1, MAX_GROUP),
             hint: None,
@@ -69,7 +93,7 @@ impl ChangePoller {
 
     /// Begins a walk. Changes of the listing from here on are noticed.
     pub(super) async fn begin_walk(&mut self, plugin: &Plugin) {
-        (self.current, self.watched, self.listing_changed) = (0, 0, false);
+        (self.current, self.watched, self.is_walking, self.listing_changed) = (0, 0, true, false);
         self.groups.iter_mut().for_each(|group| group.paths.clear());
         if self.groups.first().is_some_and(|first| first.token.is_none()) {
             self.poll_group(plugin, 0).await;
@@ -101,10 +125,11 @@ impl ChangePoller {
 
     /// Ends a walk: what it has not met is no longer watched.
     pub(super) fn end_walk(&mut self) {
+        self.is_walking = false;
         self.groups.truncate(self.current.saturating_add(1));
     }
 
-    /// Asks about the next groups.
+    /// Asks about the next groups. This may be during a walk.
     pub(super) async fn poll(&mut self, plugin: &Plugin) {
         let began = Instant::now();
         self.hint = None;
@@ -121,13 +146,14 @@ impl ChangePoller {
     /// Asks about one group. What a call that fails does not report, a later one does.
     async fn poll_group(&mut self, plugin: &Plugin, index: usize) {
         let Some(group) = self.groups.get_mut(index).filter(|_| plugin.info().watches) else { return };
-        let Ok(changes) = plugin.changes(&group.paths, group.token.as_deref()).await else { return };
+        let asked = group.asked_paths(self.is_walking);
+        let Ok(changes) = plugin.changes(&asked, group.token.as_deref()).await else { return };
         let WatchedChanges { token, changed, listing_changed, poll_after } = changes;
         self.changed.extend(changed.into_iter().filter(|path| group.token_paths.contains(path)));
         self.listing_changed |= listing_changed && group.token.is_some();
         self.hint = self.hint.into_iter().chain(poll_after).min();
         group.token = Some(token);
-        group.token_paths = group.paths.iter().cloned().collect();
+        group.token_paths = asked.into_iter().collect();
     }
 
     /// The pause before the next poll: the provider's hint, within bounds, else the interval of the config.

@@ -16,7 +16,7 @@ use super::bm25;
 use super::embeddings::vector_store;
 use super::error::IndexError;
 use super::space::{BALLAST, Space};
-use crate::private_dir::{PrivateDir, SECRET_LEN};
+use crate::private_dir::{PrivateDir, PrivateError, SECRET_LEN};
 use crate::sqlite_file::{self, AUXILIARY, Format};
 
 /// The directory of the index, below the state directory.
@@ -99,8 +99,10 @@ impl DatabasePath {
     /// Opens the index for writing, and creates it if it does not exist.
     pub(super) fn open_writer(&self) -> Result<Connection, IndexError> {
         let dir = PrivateDir::open(&self.state_dir)?.subdirectory(DIRECTORY)?;
-        sqlite_file::check_auxiliary(&dir, FILE_NAME)?;
-        if !dir.has_file(FILE_NAME)? {
+        for suffix in AUXILIARY {
+            has_file(&dir, &format!("{FILE_NAME}{suffix}"))?;
+        }
+        if !has_file(&dir, FILE_NAME)? {
             sqlite_file::create::<IndexError>(&dir, FILE_NAME, &FORMAT)?;
         }
         let connection = self.connect(WRITER_BUSY_TIMEOUT)?;
@@ -111,7 +113,8 @@ impl DatabasePath {
 
     /// The secret that the keys of sources are computed with. It is created if it does not exist.
     pub(super) fn source_secret(&self) -> Result<[u8; SECRET_LEN], IndexError> {
-        Ok(PrivateDir::open(&self.state_dir)?.subdirectory(DIRECTORY)?.load_or_create_secret(SECRET_FILE)?)
+        let dir = PrivateDir::open(&self.state_dir)?.subdirectory(DIRECTORY)?;
+        dir.load_or_create_secret(SECRET_FILE).map_err(|error| in_file(&dir, SECRET_FILE, error))
     }
 
     /// Whether there is an index.
@@ -123,7 +126,7 @@ impl DatabasePath {
     /// Creates the ballast, if it does not exist.
     pub(super) fn create_ballast(&self) -> Result<(), IndexError> {
         let dir = PrivateDir::open(&self.state_dir)?.subdirectory(DIRECTORY)?;
-        if dir.has_file(BALLAST_FILE)? {
+        if has_file(&dir, BALLAST_FILE)? {
             return Ok(());
         }
         let mut file = dir.new_file()?;
@@ -170,6 +173,19 @@ impl DatabasePath {
         connection.pragma_update(None, "cache_size", -4096)?;
         check_schema(&connection)?;
         Ok(connection)
+    }
+}
+
+/// Whether a file of the directory exists. Fails, with its path, unless it belongs to this user only.
+fn has_file(dir: &PrivateDir, name: &str) -> Result<bool, IndexError> {
+    dir.has_file(name).map_err(|error| in_file(dir, name, error))
+}
+
+/// The error of a file, with its path.
+fn in_file(dir: &PrivateDir, name: &str, error: PrivateError) -> IndexError {
+    match error {
+        PrivateError::Io(error) => error.into(),
+        error => IndexError::Failed(format!("{}: {error}", dir.path().join(name).display())),
     }
 }
 

@@ -5,10 +5,10 @@
 //! last read is longer ago than `search.refresh`. What is no longer listed is removed once all is compared; a comparison that
 //! fails removes nothing, and is repeated with back-off.
 //!
-//! Between walks, and while one waits for its budget of reads, a provider that reports changes is polled at `watch-interval`:
-//! resources that changed are read, those that are gone are removed, and a changed listing is walked again, after a pause of
-//! [`PAUSE_FACTOR`] times the last comparison. So a provider that reports changes with each poll takes a fifth of the time of
-//! one task.
+//! Between walks, between the pages of a long comparison, and while a walk waits for its budget of reads, a provider that reports
+//! changes is polled at `watch-interval`: resources that changed are read, those that are gone are removed, and a changed listing
+//! is walked again, after a pause of [`PAUSE_FACTOR`] times the last comparison. So a provider that reports changes with each poll
+//! takes a fifth of the time of one task.
 //!
 //! A change that cannot be written (a full disk) is written when the index can be opened again. Until then, searches that include
 //! the plugin are partial.
@@ -16,7 +16,7 @@
 //! | bound | mechanism |
 //! |---|---|
 //! | reads | one at a time, in the queue of clients' calls and within the plugin's limits; `search.reads` |
-//! | memory | a page of the listing, a batch and one read; eight bytes for each listed resource; 16,000 watched paths, and their entries if all of them change |
+//! | memory | a page of the listing, a batch and one read; eight bytes for each listed resource; 16,000 watched paths, twice during a walk, and their entries if all of them change |
 //! | the index | `search.max-bytes` of the plugin, `max-size` of all |
 
 use std::convert::Infallible;

@@ -15,7 +15,12 @@ pub(super) fn detect(text: &str) -> Option<&'static str> {
     if sample.chars().filter(|character| character.is_alphabetic()).take(MIN_LETTERS).count() < MIN_LETTERS {
         return None;
     }
-    Some(match detect_language(sample) {
+    Some(code(detect_language(sample)))
+}
+
+/// A [`LanguageCode`](crate::config::search::LanguageCode).
+fn code(language: Lang) -> &'static str {
+    match language {
         Lang::Ara => "ar",
         Lang::Cmn => "zh",
         Lang::Deu => "de",
@@ -32,12 +37,20 @@ pub(super) fn detect(text: &str) -> Option<&'static str> {
         Lang::Swe => "sv",
         Lang::Tur => "tr",
         Lang::Vie => "vi",
-    })
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::search::LanguageCode;
+
+    #[test]
+    fn what_can_be_searched_for_is_what_texts_are_found_to_be_in() {
+        let mut codes = whichlang::LANGUAGES.map(code);
+        codes.sort_unstable();
+        assert_eq!(codes, LanguageCode::ALL);
+    }
 
     #[test]
     fn a_text_has_the_language_of_its_beginning() {

@@ -1,7 +1,8 @@
 //! Queries: the text that a person or a model searches for, as terms.
 //!
 //! A query is words. Text in double quotes is a phrase, which a result must have; of the words outside of quotes it has at
-//! least one. There is no other syntax, so no query is invalid: operators of FTS5 are words or separators like any other.
+//! least one. There is no other syntax, so no query with a word is invalid: operators of FTS5 are words or separators like any
+//! other.
 //!
 //! All words count, and one that the query repeats counts as often, as BM25 has it. The cost of a lookup is bounded by what its words
 //! match, not by their number: in a large index the most frequent words of a long query, which say the least, are left out, and
@@ -60,6 +61,11 @@ pub(super) struct Selection<'a> {
     pub(super) phrases: Vec<&'a [Term]>,
     /// Whether there are words that are not looked up.
     pub(super) is_partial: bool,
+}
+
+/// Whether a query has anything that can be looked up.
+pub(crate) fn has_words(query: &str) -> bool {
+    !Query::parse(query).is_empty()
 }
 
 impl Term {

@@ -14,11 +14,12 @@ pub struct SearchRequest {
     /// The words that are searched for. A text in double quotes is a phrase that every result has; of the other words a
     /// result has at least one.
     pub query: String,
-    /// A URI: only that resource, and those below it, are searched.
+    /// A URI below a mount that is searched: only that resource, and those below it, are searched.
     pub within: Option<String>,
-    /// A MIME type, or its part before the slash: only resources of it are searched.
+    /// A MIME type, or its part before the slash, as a [`KindFilter`](crate::config::search::KindFilter) is: only resources of it
+    /// are searched.
     pub kind: Option<String>,
-    /// The ISO 639-1 code of a language: only texts that are likely to be in it are searched.
+    /// A [`LanguageCode`](crate::config::search::LanguageCode): only texts that are likely to be in that language are searched.
     pub language: Option<String>,
     /// The maximum number of hits: at most [`MAX_LIMIT`](Self::MAX_LIMIT).
     pub limit: usize,

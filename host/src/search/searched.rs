@@ -39,7 +39,7 @@ pub(super) struct Searched {
 }
 
 /// Whether a URI is that one, or below it.
-pub(super) fn is_below(uri: &str, within: &str) -> bool {
+pub(crate) fn is_below(uri: &str, within: &str) -> bool {
     match uri.strip_prefix(within) {
         Some(rest) => rest.is_empty() || within.ends_with('/') || rest.starts_with(['/', '?']),
         None => false,

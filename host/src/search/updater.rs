@@ -33,12 +33,17 @@ pub(super) struct Updater {
 impl Updater {
     /// Asks what has changed, and reads it. Returns when to ask next.
     pub(super) async fn poll(&self, id: SourceId, poller: &mut ChangePoller) -> Result<Instant, IndexError> {
+        let pause = self.ask(poller).await;
+        self.read_changed(id, poller).await?;
+        Ok(later(Instant::now(), pause))
+    }
+
+    /// Asks what has changed. Returns the pause until the next time.
+    pub(super) async fn ask(&self, poller: &mut ChangePoller) -> Duration {
         let began = Instant::now();
         poller.poll(&self.reader.plugin).await;
-        let took = began.elapsed();
-        self.read_changed(id, poller).await?;
         let interval = poller.interval(self.reader.plugin.watch_interval());
-        Ok(later(Instant::now(), interval.max(took.saturating_mul(PAUSE_FACTOR))))
+        interval.max(began.elapsed().saturating_mul(PAUSE_FACTOR))
     }
 
     /// An empty batch.
@@ -79,6 +84,62 @@ impl Updater {
             poller.changed.extend(changed);
         }
         result
+    }
+
+    /// Reads resources that have changed, until that time, and as long as the budget allows it. What is left, and what cannot be
+    /// stored, stays changed. Returns the ids of the documents that were put.
+    pub(super) async fn read_changed_until(
+        &self,
+        until: Instant,
+        id: SourceId,
+        poller: &mut ChangePoller,
+        gaps: &mut Gaps,
+    ) -> Result<Vec<i64>, IndexError> {
+        let (mut batch, mut taken, mut put) = (self.new_batch(), Vec::new(), Vec::new());
+        while let Some(path) = poller.changed.pop_first() {
+            let change = match self.reader.stat(&path).await {
+                Ok(Some(listed)) if self.reader.take_read(&listed.entry).is_err() => {
+                    poller.changed.insert(path);
+                    break;
+                }
+                Ok(Some(listed)) => {
+                    self.reader.read(listed).await.map(|document| Some(Change::Put(Box::new(document))))
+                }
+                Ok(None) => Ok(None),
+                Err(fault) => Err(fault),
+            };
+            match change {
+                Ok(change) => change.into_iter().for_each(|change| batch.push(change)),
+                Err(fault) => batch.push(self.change_of(&path, &fault, gaps)),
+            }
+            taken.push(path);
+            let is_over = Instant::now() >= until;
+            if is_over || batch.is_due() {
+                put.extend(self.apply_changed(id, &mut batch, &mut taken, poller, gaps).await?);
+            }
+            if is_over {
+                break;
+            }
+        }
+        put.extend(self.apply_changed(id, &mut batch, &mut taken, poller, gaps).await?);
+        Ok(put)
+    }
+
+    /// Writes a batch of resources that have changed. If that fails, they stay changed.
+    async fn apply_changed(
+        &self,
+        id: SourceId,
+        batch: &mut Batch,
+        taken: &mut Vec<Path>,
+        poller: &mut ChangePoller,
+        gaps: &mut Gaps,
+    ) -> Result<Vec<i64>, IndexError> {
+        let applied = self.apply(id, batch, gaps).await;
+        let taken = std::mem::take(taken);
+        if applied.is_err() {
+            poller.changed.extend(taken);
+        }
+        applied
     }
 
     async fn store_changed(&self, id: SourceId, changed: impl Iterator<Item = &Path>) -> Result<(), IndexError> {

@@ -2,9 +2,9 @@
 //!
 //! A walk has two passes. [`compare`](Updater::compare) meets each listed resource, and removes from the index what is no longer
 //! listed. It reads what the index lacks as long as that takes less than [`MAX_COMPARE_READS`] and the budget allows it, so that
-//! it ends soon whatever reads cost. What is left over then is read by [`read_deferred`](Updater::read_deferred), which may take
-//! hours, with a small budget. It follows what changes meanwhile, and ends early for another comparison if the listing has
-//! changed.
+//! it ends soon whatever reads cost. Between the pages of a long listing it follows what changes, for at most half of the time. What is
+//! left over then is read by [`read_deferred`](Updater::read_deferred), which may take hours, with a small budget. It follows what
+//! changes meanwhile, and ends early for another comparison if the listing has changed.
 
 use std::time::Duration;
 
@@ -55,6 +55,14 @@ pub(super) struct Until {
     pub(super) at_most: Instant,
 }
 
+/// Following changes between the pages of the first pass.
+struct BetweenPages {
+    /// When changes were last followed, or the pass began.
+    since: Instant,
+    /// When to ask for changes next; none if the provider does not report any.
+    next_poll: Option<Instant>,
+}
+
 /// Following changes during the second pass.
 struct Following<'a> {
     poller: &'a mut ChangePoller,
@@ -100,6 +108,9 @@ impl Updater {
         let reads_until = later(Instant::now(), MAX_COMPARE_READS);
         let plugin = &self.reader.plugin;
         poller.begin_walk(plugin).await;
+        let now = Instant::now();
+        let first_poll = plugin.info().watches.then(|| later(now, poller.interval(plugin.watch_interval())));
+        let mut between_pages = BetweenPages { since: now, next_poll: first_poll };
         loop {
             let before = position.clone();
             let next_page = self.reader.next_page(&mut position).await;
@@ -130,6 +141,8 @@ impl Updater {
                 }
             }
             seen.extend(self.apply(id, &mut batch, &mut pass.gaps).await?);
+            // What is put here may have been met, and removed after that.
+            seen.extend(self.follow_between_pages(id, poller, &mut between_pages, &mut pass.gaps).await?);
         }
         poller.end_walk();
         seen.sort_unstable();
@@ -140,6 +153,27 @@ impl Updater {
         let (removed, size) = removing.await?;
         self.record(size, removed);
         Ok(pass)
+    }
+
+    /// Asks for changes between two pages of the first pass, if it is time to, and reads some of what has changed. At least half of
+    /// the time is for the listing. Returns the ids of the documents that were put.
+    async fn follow_between_pages(
+        &self,
+        id: SourceId,
+        poller: &mut ChangePoller,
+        between_pages: &mut BetweenPages,
+        gaps: &mut Gaps,
+    ) -> Result<Vec<i64>, IndexError> {
+        let began = Instant::now();
+        if between_pages.next_poll.is_none_or(|next| began < next) {
+            return Ok(Vec::new());
+        }
+        let pause = self.ask(poller).await;
+        let until = later(began, began.saturating_duration_since(between_pages.since));
+        let put = self.read_changed_until(until, id, poller, gaps).await?;
+        let now = Instant::now();
+        *between_pages = BetweenPages { since: now, next_poll: Some(later(now, pause.max(began.elapsed()))) };
+        Ok(put)
     }
 
     /// Reads what the index does not have, as the budget allows, and follows changes meanwhile. It has more if it ended early.

@@ -2,7 +2,7 @@
 //!
 //! | tool | request | content | structured content |
 //! |---|---|---|---|
-//! | `list_resources` | `resources/list` | a line and a link for each resource | the page |
+//! | `list_resources` | `resources/list`, and with its first page `resources/templates/list` | a line and a link for each resource, a line for each template | the page, the templates |
 //! | `read_resource` | `resources/read` | the text; other content as an embedded resource | the contents |
 //! | `search_resources` | a search | a paragraph and a link for each hit | the result |
 //! | `resource_context` | a selection within a budget | the passages, and a link for each | the selection |
@@ -12,15 +12,18 @@
 //! conforms to the output schema. Links exist from 2025-06-18 on, and so do titles, output schemas and structured content;
 //! annotations of tools exist from 2025-03-26 on.
 //!
-//! An argument that is not valid, and a resource that cannot be read, is an error of the tool, which a model sees. A tool
-//! that does not exist is an error of the request.
+//! An argument that is not valid, and a resource that cannot be read, is an error of the tool, which a model sees. After a resource
+//! that does not exist, it says what to do next. A tool that does not exist is an error of the request.
 
 mod arguments;
 mod call;
 #[cfg(feature = "search")]
 mod context;
 mod definition;
+#[cfg(feature = "search")]
+mod integer;
 mod list;
+mod next_step;
 mod output;
 mod read;
 mod schema;

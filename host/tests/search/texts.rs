@@ -125,9 +125,9 @@ pub(crate) async fn start(texts: &Arc<Texts>, search: Option<PluginSearch>, dir:
     host
 }
 
-/// Starts a host that indexes the texts.
-pub(crate) async fn start_indexing(
-    texts: &Arc<Texts>,
+/// Starts a host that indexes what a provider has, at `texts:///`.
+pub(crate) async fn start_indexing<P: Provider>(
+    provider: &Arc<P>,
     search: Option<PluginSearch>,
     dir: &Path,
     rules: Vec<Rule>,
@@ -136,7 +136,7 @@ pub(crate) async fn start_indexing(
     config.server.cache = Some(dir.join("cache"));
     config.server.state = Some(dir.join("state"));
     config.rules = rules;
-    let plugin = NativePlugin::new("texts".parse().unwrap(), "texts:///".parse().unwrap(), texts.clone());
+    let plugin = NativePlugin::new("texts".parse().unwrap(), "texts:///".parse().unwrap(), provider.clone());
     let mut plugin = plugin.watch_interval("100ms".parse().unwrap());
     if let Some(search) = search {
         plugin = plugin.search(search);

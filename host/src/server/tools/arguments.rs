@@ -11,6 +11,8 @@ use serde::Deserializer as _;
 use serde::de::{Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
+#[cfg(feature = "search")]
+use super::integer::integer;
 use super::output::ToolError;
 use crate::quote::quote;
 use crate::server::params::{found, without_position};
@@ -31,9 +33,13 @@ impl<'a> Arguments<'a> {
 
     /// Takes an optional string.
     pub(super) fn string(&self, name: &str) -> Result<Option<String>, ToolError> {
-        self.value(name)
-            .map(|raw| serde_json::from_str(raw.get()).map_err(|_| wrong(name, "a string", raw)))
-            .transpose()
+        let Some(raw) = self.value(name) else { return Ok(None) };
+        let is_string = raw.get().starts_with('"');
+        serde_json::from_str(raw.get()).map(Some).map_err(|error| match is_string {
+            // JSON has escapes of halves of a character beyond U+FFFF, which are no text alone.
+            true => wrong(name, &format!("a string of Unicode text ({})", without_position(&error)), raw),
+            false => wrong(name, "a string", raw),
+        })
     }
 
     /// Takes a string.
@@ -42,13 +48,12 @@ impl<'a> Arguments<'a> {
         self.string(name)?.ok_or_else(missing)
     }
 
-    /// Takes an optional integer in a range.
+    /// Takes an optional integer in a range: `5.0` is one as well.
     #[cfg(feature = "search")]
     pub(super) fn integer(&self, name: &str, range: RangeInclusive<usize>) -> Result<Option<usize>, ToolError> {
         let Some(raw) = self.value(name) else { return Ok(None) };
-        let number = raw.get().parse().ok().filter(|number| range.contains(number));
         let expected = || format!("an integer from {} to {}", range.start(), range.end());
-        number.map(Some).ok_or_else(|| wrong(name, &expected(), raw))
+        integer(raw.get(), &range).map(Some).ok_or_else(|| wrong(name, &expected(), raw))
     }
 
     /// The value of an argument; `null` stands for none.
@@ -140,8 +145,20 @@ mod tests {
         }
         let wrong = message(parse(r#"{ "query": 5 }"#).unwrap().string("query"));
         assert_eq!(wrong, "`query`: expected a string, found 5");
+        let wrong = message(parse(r#"{ "query": "\ud83d x" }"#).unwrap().string("query"));
+        let expected =
+            "`query`: expected a string of Unicode text (unexpected end of hex escape), found the string \"\\ud83d x\"";
+        assert_eq!(wrong, expected);
         let wrong = message(parse("{}").unwrap().required_string("query"));
         assert_eq!(wrong, "`query`: expected a string, found nothing");
+    }
+
+    #[test]
+    fn an_integer_may_be_written_with_a_zero_fraction() {
+        for limit in ["5", "5.0", "0.5e1"] {
+            let text = format!(r#"{{ "limit": {limit} }}"#);
+            assert_eq!(parse(&text).unwrap().integer("limit", 1..=100).unwrap(), Some(5), "{limit}");
+        }
     }
 
     #[test]

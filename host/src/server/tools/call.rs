@@ -4,11 +4,12 @@ use rmcp::ErrorData;
 use serde_json::{Value, json};
 
 use super::definition::tool_named;
+use super::next_step::next_step;
 use super::output::{Output, ToolError};
 use crate::access::Principal;
 use crate::config::Tool;
 use crate::host::Host;
-use crate::resource::MissingPlugin;
+use crate::resource::{Error, MissingPlugin};
 use crate::server::json::Encoder;
 use crate::server::params::{TOOL_PARAMS, ToolParams};
 use crate::server::revision::Revision;
@@ -67,6 +68,10 @@ pub(in crate::server) async fn call(
         Err(error) => {
             let message = match error {
                 ToolError::Arguments(message) => format!("{name}: {message}"),
+                ToolError::Host(Error::NotFound { uri }) => {
+                    let next = next_step(host, principal, tool, &uri);
+                    format!("{}{next}", Error::NotFound { uri })
+                }
                 ToolError::Host(error) => error.to_string(),
             };
             let footprint = message.len();

@@ -22,14 +22,14 @@ pub(in crate::server) fn tool_named(tools: &[Tool], name: &str) -> Option<Tool> 
 #[cfg(feature = "http")]
 pub(in crate::server) fn operations(name: &str) -> &'static [Operation] {
     match tool_named(&Tool::ALL, name) {
-        Some(Tool::List) => &[Operation::List],
+        Some(Tool::List) => &[Operation::List, Operation::Templates],
         Some(Tool::Read) => &[Operation::Read],
         Some(Tool::Search | Tool::Context) => &[Operation::List, Operation::Read],
         None => &[],
     }
 }
 
-fn tool_name(tool: Tool) -> &'static str {
+pub(super) fn tool_name(tool: Tool) -> &'static str {
     match tool {
         Tool::List => "list_resources",
         Tool::Read => "read_resource",

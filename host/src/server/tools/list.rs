@@ -1,4 +1,4 @@
-//! The tool `list_resources`.
+//! The tool `list_resources`. Whoever knows only tools has no other way to the templates, so its first page has them.
 
 use serde_json::{Map, Value, json};
 
@@ -7,16 +7,21 @@ use super::output::{Output, ToolError, link, summary};
 use super::schema::{Description, object, resource_properties, result};
 use crate::access::Principal;
 use crate::host::{Host, ListRequest};
-use crate::resource::Footprint;
+use crate::resource::{Footprint, MissingPlugin, ResourceTemplate};
 use crate::server::revision::Revision;
+
+/// The number of templates, and of their pages, after which no further page of them is listed.
+const MAX_TEMPLATES: usize = 200;
+const MAX_TEMPLATE_PAGES: usize = 8;
 
 /// Describes the tool.
 pub(super) fn describe() -> Description {
     Description {
         title: "List resources",
         text: "Lists resources with their URIs: a page of all resources, or the direct children of one. Continue with \
-         `cursor` while the result has `nextCursor`. To find resources by their content, search instead if there is a \
-         tool for that.",
+         `cursor` while the result has `nextCursor`. The first page of all resources also has URI templates (RFC 6570) of \
+         resources that are not listed: fill in the variables to get the URI of one. To find resources by their content, \
+         search instead if there is a tool for that.",
         input: input(),
         output: output(),
     }
@@ -34,8 +39,22 @@ fn input() -> Value {
 
 fn output() -> Value {
     let resource = result(resource_properties(), &["uri", "name"]);
+    let template = result(
+        json!({
+            "uriTemplate": { "type": "string" },
+            "name": { "type": "string" },
+            "title": { "type": "string" },
+            "description": { "type": "string" },
+            "mimeType": { "type": "string" },
+        }),
+        &["uriTemplate", "name"],
+    );
     result(
-        json!({ "resources": { "type": "array", "items": resource }, "nextCursor": { "type": "string" } }),
+        json!({
+            "resources": { "type": "array", "items": resource },
+            "resourceTemplates": { "type": "array", "items": template },
+            "nextCursor": { "type": "string" },
+        }),
         &["resources"],
     )
 }
@@ -50,11 +69,15 @@ pub(super) async fn call(
     let arguments = Arguments::parse(arguments, &["uri", "cursor"])?;
     let (uri, cursor) = (arguments.string("uri")?, arguments.string("cursor")?);
     let request = ListRequest { parent: uri.as_deref(), cursor: cursor.as_deref() };
-    let listing = host.list(principal, request).await?;
-    let footprint = listing.items.footprint();
+    let mut listing = host.list(principal, request).await?;
+    let templates = match (&uri, &cursor) {
+        (None, None) => templates(host, principal, &mut listing.missing).await?,
+        _ => Vec::new(),
+    };
+    let footprint = listing.items.footprint().saturating_add(templates.footprint());
     let mut text: String = listing.items.iter().map(|resource| format!("{}\n", summary(resource))).collect();
     if text.is_empty() {
-        text.push_str("There are no resources.\n");
+        text.push_str(if templates.is_empty() { "There are no resources.\n" } else { "No resources are listed.\n" });
     }
     let mut structured = Map::new();
     structured.insert(
@@ -65,10 +88,57 @@ pub(super) async fn call(
         text.push_str(&format!("\nThere are more; continue with this cursor: {cursor}\n"));
         structured.insert("nextCursor".to_owned(), json!(cursor));
     }
+    if !templates.is_empty() {
+        text.push_str("\nThere are resources with URIs of these forms (RFC 6570):\n");
+        text.extend(templates.iter().map(template_summary));
+        let templates = templates.iter().map(template_json).collect();
+        structured.insert("resourceTemplates".to_owned(), Value::Array(templates));
+    }
     for missing in &listing.missing {
         text.push_str(&format!("\nThe resources of `{}` are missing: {}\n", missing.plugin, missing.reason));
     }
     let items = listing.items.iter().filter_map(|resource| link(resource, revision)).collect();
     let structured = Some(Value::Object(structured));
     Ok(Output { text, items, structured, footprint, missing: listing.missing })
+}
+
+/// The first templates of all plugins. Adds the plugins that have failed to those that are missing.
+async fn templates(
+    host: &Host,
+    principal: &Principal,
+    missing: &mut Vec<MissingPlugin>,
+) -> Result<Vec<ResourceTemplate>, ToolError> {
+    let (mut templates, mut cursor) = (Vec::new(), None);
+    for _ in 0..MAX_TEMPLATE_PAGES {
+        let page = host.templates(principal, cursor.as_deref()).await?;
+        templates.extend(page.items);
+        for plugin in page.missing {
+            if missing.iter().all(|known| known.plugin != plugin.plugin) {
+                missing.push(plugin);
+            }
+        }
+        cursor = page.next_cursor;
+        if cursor.is_none() || templates.len() >= MAX_TEMPLATES {
+            break;
+        }
+    }
+    Ok(templates)
+}
+
+fn template_summary(template: &ResourceTemplate) -> String {
+    let ResourceTemplate { uri_template, name, title, description, .. } = template;
+    let name = title.as_ref().unwrap_or(name);
+    match description {
+        Some(description) => format!("{} - {name}: {description}\n", uri_template.as_str()),
+        None => format!("{} - {name}\n", uri_template.as_str()),
+    }
+}
+
+fn template_json(template: &ResourceTemplate) -> Value {
+    let ResourceTemplate { uri_template, name, title, description, mime_type, .. } = template;
+    let mut members =
+        Map::from_iter([("uriTemplate".to_owned(), json!(uri_template.as_str())), ("name".to_owned(), json!(name))]);
+    let optional = [("title", title), ("description", description), ("mimeType", mime_type)];
+    members.extend(optional.into_iter().filter_map(|(name, value)| Some((name.to_owned(), json!(value.as_ref()?)))));
+    Value::Object(members)
 }

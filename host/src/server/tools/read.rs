@@ -15,7 +15,8 @@ use crate::resource::{Footprint, ResourceBody, ResourceContents};
 pub(super) fn describe() -> Description {
     Description {
         title: "Read a resource",
-        text: "Returns the content of a resource by its URI, as the other tools return it.",
+        text: "Returns the content of a resource by its URI, as the other tools return it, or as one of the URI templates that \
+               they return has with its variables filled in.",
         input: object(json!({ "uri": { "type": "string", "description": "The URI of the resource." } }), &["uri"]),
         output: output(),
     }

@@ -6,6 +6,7 @@ use super::arguments::Arguments;
 use super::output::{Output, ToolError, link, summary};
 use super::schema::{Description, object, resource_properties, result};
 use crate::access::Principal;
+use crate::config::search::LanguageCode;
 use crate::host::Host;
 use crate::search::{SearchHit, SearchRequest, to_json};
 use crate::server::revision::Revision;
@@ -27,6 +28,7 @@ fn input() -> Value {
         json!({
             "query": {
                 "type": "string",
+                "minLength": 1,
                 "maxLength": SearchRequest::MAX_QUERY_LEN,
                 "description": "The words to search for.",
             },
@@ -35,7 +37,11 @@ fn input() -> Value {
                 "type": "string",
                 "description": "A MIME type, or its part before the slash, such as `text`: only resources of it are searched.",
             },
-            "lang": { "type": "string", "description": "The code of a language, such as `en`: only texts in it are searched." },
+            "lang": {
+                "type": "string",
+                "enum": LanguageCode::ALL,
+                "description": "The code of a language, such as `en`: only texts in it are searched.",
+            },
             "limit": {
                 "type": "integer",
                 "minimum": 1,

@@ -1,10 +1,13 @@
 //! What happens to a search when something fails: the disk, a provider, the file of the index.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{Seek, SeekFrom, Write};
+use std::os::unix::fs::{DirBuilderExt, symlink};
+use std::path::Path;
 use std::time::Instant;
 
 use mcp_host_tests::{ConfigFile, Folder, Plugin, RawStdio, Revision, TIMEOUT, fixture, has_user_namespaces, run};
+use rustix::fs::{CWD, FileType, Mode, mknodat};
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
@@ -129,6 +132,27 @@ async fn another_secret_is_another_source() {
     assert_eq!(documents().await, 0, "it may open something else");
     secret.write("token", "the first value of a secret");
     assert_eq!(documents().await, 1);
+}
+
+#[tokio::test]
+async fn something_else_in_the_place_of_the_index_is_named_once() {
+    let folder = Folder::with_files([("a.md", "needle")]);
+    for (what, make) in [
+        ("a directory", (|path| fs::create_dir(path).unwrap()) as fn(&Path)),
+        ("a FIFO", |path| mknodat(CWD, path, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap()),
+        ("a symbolic link", |path| symlink("/dev/zero", path).unwrap()),
+    ] {
+        let config = searched(&folder).write();
+        let path = config.path();
+        let index = config.dir().join("state/search/index.sqlite3");
+        DirBuilder::new().recursive(true).mode(0o700).create(index.parent().unwrap()).unwrap();
+        make(&index);
+        let searched = run(["search", "needle", "--config", path.to_str().unwrap()]).await;
+        let expected = format!("{}: expected a regular file, found {what}; move it away", index.display());
+        let stderr = &searched.stderr;
+        assert_eq!(stderr.matches(&expected).count(), 1, "{stderr}");
+        assert!(!stderr.contains("chmod"), "{stderr}");
+    }
 }
 
 #[tokio::test]

@@ -71,10 +71,25 @@ async fn a_search_below_a_mount_that_is_not_there_names_the_nearest() {
     let folder = Folder::with_files([("a.md", "needle")]);
     let config = searched(&folder).write();
     let path = config.path();
-    let searched =
-        run(["search", "needle", "--in", "file://f/a.md", "--config", path.to_str().unwrap()]).await.success();
-    assert_eq!(searched.text(), "nothing was found\n");
-    assert!(searched.stderr.contains("the most similar mount is `files://f/`"), "{}", searched.stderr);
+    let search = async |within: &str| {
+        let searched = run(["search", "needle", "--in", within, "--config", path.to_str().unwrap()]).await;
+        assert_eq!((searched.code(), searched.text()), (1, String::new()), "{}", searched.stderr);
+        searched.stderr
+    };
+    let stderr = search("file://f/a.md").await;
+    assert!(stderr.contains("`in`: expected a URI below a mount that is searched, found `file://f/a.md`"), "{stderr}");
+    assert!(stderr.contains("the most similar mount is `files://f/`"), "{stderr}");
+    let stderr = search("").await;
+    assert!(stderr.contains("found an empty text; the nearest one is `files://f/`"), "{stderr}");
+}
+
+#[tokio::test]
+async fn a_search_that_the_command_line_reads_has_everything() {
+    let folder = Folder::with_files((0..100).map(|number| (format!("{number}.md"), "needle")));
+    let config = searched(&folder).write();
+    let path = config.path();
+    let result = run_search(&["read", "search:///?q=needle", "--config", path.to_str().unwrap()]).await.json();
+    assert_eq!((&result["total"], &result["partial"]), (&100.into(), &false.into()), "{result}");
 }
 
 #[tokio::test]

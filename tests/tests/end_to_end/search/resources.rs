@@ -36,7 +36,16 @@ async fn a_search_is_a_resource_with_a_template_that_is_completed() {
         let values = completed.result()["completion"]["values"].as_array().unwrap();
         assert!(values.contains(&json!(expected)), "{variable}: {values:?}");
     }
-    for invalid in ["search:///", "search:///?in=files://f/", "search:///?q=x&limit=0", "search:///?q=x&other=1"] {
+    for invalid in [
+        "search:///",
+        "search:///?in=files://f/",
+        "search:///?q=",
+        "search:///?q=x&limit=0",
+        "search:///?q=x&other=1",
+        "search:///?q=x&in=file://f/",
+        "search:///?q=x&kind=markdown",
+        "search:///?q=x&lang=english",
+    ] {
         assert_eq!(wire.request("resources/read", read(invalid)).await.error_code(), -32602, "{invalid}");
     }
     assert_eq!(wire.request("resources/read", read("search:///saved/none")).await.error_code(), -32002);

@@ -75,8 +75,42 @@ async fn a_client_that_knows_only_tools_finds_and_reads_in_every_revision() {
         assert!(text(&read).starts_with("# Guide"));
         let listed = wire.request("tools/call", call("list_resources", json!({}))).await;
         assert!(text(&listed).contains("files://f/guide.md - guide.md"), "{}", text(&listed));
+        assert!(text(&listed).contains("\nfiles://f/{+path}{?lines"), "{}", text(&listed));
+        if is_structured {
+            let templates = listed.result()["structuredContent"]["resourceTemplates"].as_array().unwrap();
+            let templates: Vec<_> = templates.iter().map(|one| one["uriTemplate"].as_str().unwrap()).collect();
+            assert!(templates.contains(&"search:///{?q,in,kind,lang,limit}"), "{templates:?}");
+        }
         wire.end().await;
     }
+}
+
+#[tokio::test]
+async fn after_a_resource_that_does_not_exist_a_model_is_told_what_to_do_next() {
+    let folder = folder();
+    let config = searched(&folder).server("tools", ALL.to_vec()).write();
+    let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
+    let tools = "`list_resources` lists those that exist; `search_resources` finds them by words";
+    for (name, uri, next) in [
+        ("read_resource", "files://f/absent", tools.to_owned()),
+        ("read_resource", "file://f/guide.md", format!("the nearest mount is `files://f/`; {tools}")),
+        ("list_resources", "files://g/", format!("the nearest mount is `files://f/`; {tools}")),
+    ] {
+        let answer = wire.request("tools/call", call(name, json!({ "uri": uri }))).await;
+        assert_eq!(text(&answer), format!("there is no resource {uri}; {next}"));
+    }
+    wire.end().await;
+}
+
+#[tokio::test]
+async fn an_integer_is_one_however_json_writes_it() {
+    let folder = folder();
+    let config = searched(&folder).server("tools", ALL.to_vec()).write();
+    let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
+    wait_until_found(&mut wire, "circuit", 1).await;
+    call_in_time(&mut wire, call("search_resources", json!({ "query": "circuit", "limit": 5.0 }))).await;
+    call_in_time(&mut wire, call("resource_context", json!({ "query": "circuit", "budget": 1e2 }))).await;
+    wire.end().await;
 }
 
 #[tokio::test]
@@ -90,6 +124,11 @@ async fn what_is_wrong_with_a_call_is_told_to_the_model_or_to_the_client() {
         ("read_resource", json!({ "uri": "files://f/guide.md", "other": 1 })),
         ("search_resources", json!({ "query": 5 })),
         ("search_resources", json!({ "query": "x", "limit": 1000 })),
+        ("search_resources", json!({ "query": "" })),
+        ("search_resources", json!({ "query": "x", "in": "" })),
+        ("search_resources", json!({ "query": "x", "kind": "markdown" })),
+        ("search_resources", json!({ "query": "x", "lang": "english" })),
+        ("resource_context", json!({ "query": "?" })),
         ("list_resources", json!({ "cursor": "forged" })),
     ] {
         let answer = wire.request("tools/call", call(name, arguments)).await;
