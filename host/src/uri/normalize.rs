@@ -128,17 +128,8 @@ pub(super) fn is_plain_path(path: &str) -> bool {
 
 /// Returns whether a byte is a slash, or a character of `pchar` other than `%`.
 fn is_plain_byte(byte: u8) -> bool {
-    const PLAIN: [bool; 256] = {
-        let mut plain = [false; 256];
-        let bytes = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~!$&'()*+,;=:@/";
-        let mut index = 0;
-        while index < bytes.len() {
-            plain[bytes[index] as usize] = true;
-            index += 1;
-        }
-        plain
-    };
-    PLAIN.get(usize::from(byte)).copied().unwrap_or_default()
+    let is_sub_delimiter = matches!(byte, b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=');
+    byte.is_ascii_alphanumeric() || is_sub_delimiter || matches!(byte, b'-' | b'.' | b'_' | b'~' | b':' | b'@' | b'/')
 }
 
 /// Returns whether a segment with normalized percent-encoding is `.` or `..`.
