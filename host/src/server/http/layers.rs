@@ -11,11 +11,11 @@ mod origin_check;
 
 use std::convert::Infallible;
 
-use axum::body::Body;
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
 use tower::{Layer as _, ServiceExt as _, service_fn};
 
+use self::compress::AcceptedEncodings;
 use super::HttpOptions;
 use crate::host::Host;
 
@@ -32,17 +32,15 @@ pub(super) async fn apply<F: Future<Output = Response>>(
     {
         return rejected.into_response();
     }
-    let handler = service_fn(move |request| {
-        let answering = handler(request);
-        async move { Ok::<_, Infallible>(answering.await) }
-    });
-    let compressed =
-        compress::layer().layer(handler).map_response(|response: axum::http::Response<_>| response.map(Body::new));
-    let answered = match cors::layer(config, request.headers()).filter(|_| options.cors) {
-        None => compressed.oneshot(request).await,
-        Some(cors) => Box::pin(cors.layer(compressed).oneshot(request)).await,
+    let accepted = AcceptedEncodings::of(request.headers());
+    let Some(cors) = cors::layer(config, request.headers()).filter(|_| options.cors) else {
+        return accepted.compress(handler(request).await).await;
     };
-    match answered {
+    let compressed = service_fn(move |request| {
+        let (accepted, answering) = (accepted.clone(), handler(request));
+        async move { Ok::<_, Infallible>(accepted.compress(answering.await).await) }
+    });
+    match Box::pin(cors.layer(compressed).oneshot(request)).await {
         Ok(response) => response,
         Err(never) => match never {},
     }

@@ -7,3 +7,4 @@ pub(super) mod delivery;
 mod executor;
 mod handshake_log;
 pub(super) mod tls;
+mod version;

@@ -164,10 +164,10 @@ impl McpService {
     /// Answers a request for the endpoint of a connection that has supplied what [`McpService::call`] supplies for others.
     pub(super) async fn answer(&self, request: Request) -> Response {
         let endpoint = &self.endpoint;
-        // Boxed: a connection keeps the room for the future of a request as long as it is open.
-        let handle = |request| endpoint.handle(request).boxed();
         let is_head = request.method() == Method::HEAD;
-        let response = layers::apply(endpoint.host(), endpoint.options(), request, handle).await;
+        let response =
+            layers::apply(endpoint.host(), endpoint.options(), request, |request| endpoint.handle(request).boxed())
+                .await;
         // RFC 9110, section 9.3.2. Over HTTP/2, hyper sends the body that it gets.
         if is_head { response.map(|_| Body::empty()) } else { response }
     }

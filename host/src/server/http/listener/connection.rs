@@ -1,6 +1,6 @@
 //! Connections: accept, serve, close.
 //!
-//! HTTP/1.1 and HTTP/2 are detected by the first bytes of a connection, and with TLS by ALPN.
+//! HTTP/1.1 and HTTP/2 are detected by the first bytes of a connection ([`version`](super::version)).
 //!
 //! [`limits`](crate::config::http::HttpServerLimits) of the config bounds the number of connections, overall and of one
 //! client, the time of the handshake and of the first request, the idle timeout, the write timeout, and the size of the
@@ -14,6 +14,7 @@
 
 use std::convert::Infallible;
 use std::io;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -22,9 +23,9 @@ use axum::body::Body;
 use axum::http::Request;
 use axum::response::{IntoResponse, Response};
 use hyper::body::Incoming;
+use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::server::conn::auto::Builder;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
@@ -45,6 +46,7 @@ use super::activity::Activity;
 use super::delivery::{Delivery, TrackedBody};
 use super::executor::{StreamExecutor, stream_abort};
 use super::handshake_log::HandshakeLog;
+use super::version::{self, Protocol};
 use crate::config::http::{ENDPOINT_PATH, Http};
 use crate::host::Host;
 use crate::log_target;
@@ -270,7 +272,8 @@ impl ServerContext {
             request.extensions_mut().insert(bodies.clone());
             let (request, unread) = unread_body::track(request);
             let answering = reduced.ok().map(|()| app.clone().answer(request.map(Body::new)));
-            async move {
+            // Boxed: a connection keeps the room for the future of a request as long as it is open.
+            Box::pin(async move {
                 // A stream of HTTP/2 is aborted by itself. HTTP/1.1 has one response at a time, which is aborted with
                 // its connection.
                 delivery.set_abort(stream_abort().unwrap_or(end));
@@ -281,27 +284,29 @@ impl ServerContext {
                 response = unread.discard_before(response).await;
                 let charge = ResponseCharge::take_from(&mut response);
                 Ok::<_, Infallible>(response.map(|body| TrackedBody::new(body, delivery, busy, charge)))
-            }
+            })
         });
-        let builder = builder(&config.http);
         let limits = &config.http.limits;
+        // Boxed, as are the handshake and the whole of this future by its callers: a future has room for all values that it
+        // moves, and an idle connection would keep several times its size.
         let serving = async {
-            // Boxed, as are the handshake and the whole of this future by its callers: a future has room for all values that it
-            // moves, and an idle connection would keep several times its size.
-            let mut connection = Box::pin(builder.serve_connection(TokioIo::new(io), service));
-            tokio::select! {
-                served = connection.as_mut() => served,
-                () = activity.wait_idle(limits.read_timeout.duration(), limits.idle_timeout.duration()) => {
-                    connection.as_mut().graceful_shutdown();
-                    tokio::select! {
-                        served = connection.as_mut() => served,
-                        // A request may have arrived at the last moment.
-                        () = activity.wait_idle(CLOSE_TIMEOUT, CLOSE_TIMEOUT) => Ok(()),
-                    }
+            let detected = tokio::select! {
+                detected = version::detect(io) => detected,
+                () = activity.wait_idle(limits.read_timeout.duration(), limits.idle_timeout.duration()) => return Ok(()),
+                () = self.shutdown.cancelled() => return Ok(()),
+            };
+            match detected {
+                Ok((Protocol::Http1, stream)) => {
+                    let connection = http1_builder(&config.http).serve_connection(TokioIo::new(stream), service);
+                    self.drive(Box::pin(connection), |connection| connection.graceful_shutdown(), &activity).await
                 }
-                () = self.shutdown.cancelled() => {
-                    connection.as_mut().graceful_shutdown();
-                    connection.await
+                Ok((Protocol::Http2, stream)) => {
+                    let connection = http2_builder(&config.http).serve_connection(TokioIo::new(stream), service);
+                    self.drive(Box::pin(connection), |connection| connection.graceful_shutdown(), &activity).await
+                }
+                Err(error) => {
+                    tracing::debug!(target: log_target::SERVER, %error, "a connection ended before its first request");
+                    Ok(())
                 }
             }
         };
@@ -313,6 +318,32 @@ impl ServerContext {
             }
             () = activity.end_stalled(limits.write_timeout.duration()) => {}
             () = ended.cancelled() => {}
+        }
+    }
+
+    /// Drives a connection until it ends. `shut_down` begins its graceful shutdown, once it is idle for too long or the server shuts
+    /// down.
+    async fn drive<C: Future<Output = hyper::Result<()>>>(
+        &self,
+        mut connection: Pin<Box<C>>,
+        shut_down: impl FnOnce(Pin<&mut C>),
+        activity: &Activity,
+    ) -> hyper::Result<()> {
+        let limits = &self.host.config().http.limits;
+        tokio::select! {
+            served = connection.as_mut() => served,
+            () = activity.wait_idle(limits.read_timeout.duration(), limits.idle_timeout.duration()) => {
+                shut_down(connection.as_mut());
+                tokio::select! {
+                    served = connection.as_mut() => served,
+                    // A request may have arrived at the last moment.
+                    () = activity.wait_idle(CLOSE_TIMEOUT, CLOSE_TIMEOUT) => Ok(()),
+                }
+            }
+            () = self.shutdown.cancelled() => {
+                shut_down(connection.as_mut());
+                connection.await
+            }
         }
     }
 }
@@ -327,13 +358,18 @@ fn set_notsent_lowat(tcp: &TcpStream) {
     let _ = (tcp, NOTSENT_LOWAT);
 }
 
-fn builder(config: &Http) -> Builder<StreamExecutor> {
-    let head = config.limits.headers.bytes();
-    let mut builder = Builder::new(StreamExecutor);
+fn http1_builder(config: &Http) -> http1::Builder {
+    let head = usize::try_from(config.limits.headers.bytes()).unwrap_or(usize::MAX);
+    let mut builder = http1::Builder::new();
     // A slow head is ended by the idle timeout: no request is in flight.
-    builder.http1().max_buf_size(usize::try_from(head).unwrap_or(usize::MAX)).header_read_timeout(None::<Duration>);
+    builder.max_buf_size(head).header_read_timeout(None::<Duration>);
     builder
-        .http2()
+}
+
+fn http2_builder(config: &Http) -> http2::Builder<StreamExecutor> {
+    let head = config.limits.headers.bytes();
+    let mut builder = http2::Builder::new(StreamExecutor);
+    builder
         .timer(TokioTimer::new())
         .max_header_list_size(u32::try_from(head).unwrap_or(u32::MAX))
         .max_concurrent_streams(MAX_STREAMS)

@@ -1,0 +1,143 @@
+//! The version of HTTP that a client speaks: HTTP/2 if its first bytes are the connection preface (RFC 9113, section 3.4), else
+//! HTTP/1.1. Clients that agreed on HTTP/2 by ALPN send the preface as well.
+//!
+//! hyper-util detects the version, too, and passes the bytes that it has read to the connection one read ahead of the others. The
+//! connection takes that read for a head that is not complete, and doubles its buffer of 8 KiB, which it keeps as long as it is open.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
+
+/// The first bytes of a connection of HTTP/2.
+const HTTP2_PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// The protocol of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Protocol {
+    Http1,
+    Http2,
+}
+
+/// A stream whose first bytes have been read.
+#[derive(Debug)]
+pub(super) struct Rewound<S> {
+    first: Vec<u8>,
+    io: S,
+}
+
+/// Reads until the version is known. Returns the stream as if nothing had been read.
+pub(super) async fn detect<S: AsyncRead + Unpin>(mut io: S) -> io::Result<(Protocol, Rewound<S>)> {
+    let mut first = Vec::with_capacity(HTTP2_PREFACE.len());
+    while let Some(missing) = HTTP2_PREFACE.strip_prefix(first.as_slice()).filter(|missing| !missing.is_empty()) {
+        if (&mut io).take(missing.len() as u64).read_buf(&mut first).await? == 0 {
+            break;
+        }
+    }
+    let protocol = if first == HTTP2_PREFACE { Protocol::Http2 } else { Protocol::Http1 };
+    Ok((protocol, Rewound { first, io }))
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Rewound<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.first.is_empty() || buffer.remaining() == 0 {
+            return Pin::new(&mut self.io).poll_read(context, buffer);
+        }
+        let len = self.first.len().min(buffer.remaining());
+        buffer.put_slice(self.first.drain(..len).as_slice());
+        // With what has arrived behind it, in one read.
+        if self.first.is_empty() && buffer.remaining() > 0 {
+            self.first = Vec::new();
+            // An error is one of the next read, too.
+            let _ = Pin::new(&mut self.io).poll_read(context, buffer);
+        }
+        Poll::Ready(Ok(()))
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Rewound<S> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::AsyncWriteExt as _;
+
+    use super::*;
+
+    /// The version of a client that sends this in pieces of so many bytes, and all that is read after the detection.
+    async fn detected(sent: &[u8], piece: usize) -> (Protocol, Vec<u8>) {
+        let (mut client, server) = tokio::io::duplex(1024);
+        let sending = async {
+            for piece in sent.chunks(piece) {
+                client.write_all(piece).await.unwrap();
+                tokio::task::yield_now().await;
+            }
+            drop(client);
+        };
+        let reading = async {
+            let (protocol, mut stream) = detect(server).await.unwrap();
+            let mut read = Vec::new();
+            stream.read_to_end(&mut read).await.unwrap();
+            (protocol, read)
+        };
+        tokio::join!(sending, reading).1
+    }
+
+    #[tokio::test]
+    async fn the_preface_is_http2_and_all_else_http1() {
+        let with_frames = [HTTP2_PREFACE, b"frames"].concat();
+        let cases: [(&[u8], Protocol); 6] = [
+            (&with_frames, Protocol::Http2),
+            (HTTP2_PREFACE, Protocol::Http2),
+            (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r!", Protocol::Http1),
+            (b"POST /mcp HTTP/1.1\r\nhost: a\r\n\r\n", Protocol::Http1),
+            (b"PRI", Protocol::Http1),
+            (b"", Protocol::Http1),
+        ];
+        for (sent, protocol) in cases {
+            for piece in [1, 2, 23, 24, 25, 1000] {
+                let (found, read) = detected(sent, piece).await;
+                assert_eq!((found, read.as_slice()), (protocol, sent), "{piece}");
+            }
+        }
+    }
+
+    #[tokio::test]
+    async fn what_has_arrived_is_one_read() {
+        let (mut client, server) = tokio::io::duplex(1024);
+        let request = b"POST /mcp HTTP/1.1\r\nhost: a\r\n\r\n";
+        client.write_all(request).await.unwrap();
+        let (_, mut stream) = detect(server).await.unwrap();
+        let mut buffer = Vec::with_capacity(1024);
+        assert_eq!(stream.read_buf(&mut buffer).await.unwrap(), request.len());
+        assert_eq!(buffer, request);
+    }
+}
