@@ -15,9 +15,12 @@ mod tls;
 mod unfinished_requests;
 mod unread_bodies;
 
-use mcp_host_tests::{ConfigFile, Connection, GitRepo, HttpServer, Plugin, Revision, WrittenConfig, run};
+use mcp_host_tests::{ConfigFile, Connection, GitRepo, HttpServer, Plugin, Revision, TIMEOUT, WrittenConfig, run};
 use reqwest::{Client, Method, StatusCode, Version};
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 /// A server, and the files that must exist as long as it does.
 async fn start() -> ((GitRepo, WrittenConfig), HttpServer) {
@@ -179,6 +182,36 @@ async fn a_client_that_hangs_up_ends_its_request() {
     // The concurrency limit is one call: it is free only because the first call was ended.
     let read = wire.request("resources/read", json!({ "uri": "misbehaving://slow/good" })).await;
     assert_eq!(read.result()["contents"][0]["text"], "good");
+    server.end().await;
+}
+
+/// Sends a request and ends the sending, and returns everything that the server answers until it closes the connection.
+async fn send_and_half_close(server: &HttpServer, target: &str, host: &str) -> String {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {}
+    });
+    let body =
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/list", "params": { "_meta": meta } }).to_string();
+    let request = format!(
+        "POST {target} HTTP/1.1\r\nHost: {host}\r\nAccept: application/json, text/event-stream\r\n\
+         MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: resources/list\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut connection = TcpStream::connect(server.address()).await.unwrap();
+    connection.write_all(request.as_bytes()).await.unwrap();
+    connection.shutdown().await.unwrap();
+    let mut answer = Vec::new();
+    timeout(TIMEOUT, connection.read_to_end(&mut answer)).await.expect("it is closed in time").unwrap();
+    String::from_utf8(answer).unwrap()
+}
+
+#[tokio::test]
+async fn a_client_that_has_ended_its_sending_is_answered() {
+    let (_sources, server) = start().await;
+    let answer = send_and_half_close(&server, "/mcp", server.address()).await;
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("\"resources\":["), "{answer}");
     server.end().await;
 }
 

@@ -5,5 +5,6 @@ pub(super) mod activity;
 pub(super) mod connection;
 pub(super) mod delivery;
 mod executor;
+mod half_close;
 mod handshake_log;
 pub(super) mod tls;

@@ -11,6 +11,9 @@
 //! [`budget`](crate::server::budget)), and over HTTP/2 at most [`MAX_SEND_BUFFER`] bytes of its own for each stream. A
 //! client that resets streams faster than they are answered ([`MAX_RESETS`]), or makes the server reset too many, is
 //! disconnected (CVE-2023-44487, rapid reset).
+//!
+//! A client that disconnects ends its requests in progress. One that has only ended its sending is still answered, within a bounded
+//! time ([`half_close`](super::half_close)).
 
 use std::convert::Infallible;
 use std::io;
@@ -19,7 +22,7 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
-use axum::http::Request;
+use axum::http::{Request, Version};
 use axum::response::{IntoResponse, Response};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
@@ -38,12 +41,14 @@ use tower::ServiceExt as _;
 use super::super::authentication::ClientCertificate;
 use super::super::charge::ResponseCharge;
 use super::super::client_limiter::{ClientLimiter, ClientLimits, ClientPermit, client_limits};
+use super::super::endpoint::is_event_stream;
 use super::super::head::{self, TooManyHeaderFields};
 use super::super::request_body::BodyLimiter;
 use super::super::{McpService, unread_body};
 use super::activity::Activity;
 use super::delivery::{Delivery, TrackedBody};
 use super::executor::{StreamExecutor, stream_abort};
+use super::half_close::HalfClose;
 use super::handshake_log::HandshakeLog;
 use crate::config::http::{ENDPOINT_PATH, Http};
 use crate::host::Host;
@@ -260,7 +265,7 @@ impl ServerContext {
         let ended = end.clone();
         let bodies = BodyLimiter::default();
         let service = service_fn(move |mut request: Request<Incoming>| {
-            let (delivery, end) = (Arc::new(Delivery::new()), end.clone());
+            let (delivery, end) = (Arc::new(Delivery::new(request.version() < Version::HTTP_2)), end.clone());
             let busy = requests.begin(delivery.clone());
             let reduced = head::strip_unused(&mut request);
             request.extensions_mut().insert(account.clone());
@@ -279,6 +284,9 @@ impl ServerContext {
                     None => TooManyHeaderFields.into_response(),
                 };
                 response = unread.discard_before(response).await;
+                if is_event_stream(&response) {
+                    delivery.end_with_input();
+                }
                 let charge = ResponseCharge::take_from(&mut response);
                 Ok::<_, Infallible>(response.map(|body| TrackedBody::new(body, delivery, busy, charge)))
             }
@@ -288,7 +296,8 @@ impl ServerContext {
         let serving = async {
             // Boxed, as are the handshake and the whole of this future by its callers: a future has room for all values that it
             // moves, and an idle connection would keep several times its size.
-            let mut connection = Box::pin(builder.serve_connection(TokioIo::new(io), service));
+            let io = TokioIo::new(HalfClose::new(io, activity.clone()));
+            let mut connection = Box::pin(builder.serve_connection(io, service));
             tokio::select! {
                 served = connection.as_mut() => served,
                 () = activity.wait_idle(limits.read_timeout.duration(), limits.idle_timeout.duration()) => {
