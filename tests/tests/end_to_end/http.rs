@@ -216,6 +216,21 @@ async fn a_client_that_has_ended_its_sending_is_answered() {
 }
 
 #[tokio::test]
+async fn of_an_absolute_target_and_another_host_the_target_counts() {
+    let (_sources, server) = start().await;
+    let (own, evil) = (format!("http://{}/mcp", server.address()), "http://evil.example/mcp");
+    for (target, host, status) in [
+        (own.as_str(), "evil.example", "200"),
+        (evil, server.address(), "403"),
+        (&own, "evil.example@localhost", "400"),
+    ] {
+        let answer = send_and_half_close(&server, target, host).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{target} {host}: {answer}");
+    }
+    server.end().await;
+}
+
+#[tokio::test]
 async fn many_requests_at_once_are_all_answered() {
     let (_sources, server) = start().await;
     let mut wire = server.raw_client(Revision::V_2026_07_28).await;
