@@ -159,12 +159,19 @@ async fn bodies_that_are_no_messages_are_refused_and_the_server_goes_on() {
 #[tokio::test]
 async fn an_address_that_is_taken_is_an_error_at_once() {
     let (_sources, server) = start().await;
-    let config = ConfigFile::new().write();
-    let path = config.path();
-    let path = path.to_str().unwrap();
-    let refused = run(["serve", "--http", server.address(), "--config", path]).await;
-    assert_eq!(refused.code(), 1);
-    assert!(refused.stderr.contains("cannot listen on") && refused.stderr.contains("port 0"), "{}", refused.stderr);
+    let by_option = ConfigFile::new().write();
+    let by_config = ConfigFile::new().server("http", server.address()).write();
+    for (config, option, setting) in
+        [(&by_option, Some(["--http", server.address()]), "--http"), (&by_config, None, "server.http")]
+    {
+        let path = config.path();
+        let arguments = ["serve", "--config", path.to_str().unwrap()].into_iter().chain(option.into_iter().flatten());
+        let refused = run(arguments).await;
+        assert_eq!(refused.code(), 1);
+        for part in ["cannot listen on", "port 0", &format!("`{setting}`")] {
+            assert!(refused.stderr.contains(part), "{part}: {}", refused.stderr);
+        }
+    }
     server.end().await;
 }
 
