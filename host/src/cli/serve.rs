@@ -153,7 +153,10 @@ async fn log_when_loaded(host: Arc<Host>) {
         tracing::info!(target: log_target::SERVER, loading, "serving the plugins loaded so far; the others follow as they are loaded");
         host.wait_until_loaded().await;
     }
-    let plugins = host.plugins();
+    // Without the host's own, such as those of search.
+    let config = host.config();
+    let mut plugins = host.plugins();
+    plugins.retain(|plugin| config.plugins.iter().any(|declared| declared.name.as_str() == plugin.name));
     let failed = plugins.iter().filter(|plugin| matches!(plugin.state, PluginState::LoadFailed(_))).count();
     let loaded = plugins.len().saturating_sub(failed);
     tracing::info!(target: log_target::SERVER, loaded, failed, "finished loading plugins");
