@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use mcp_host_tests::{
     ConfigFile, Folder, GitRepo, Output, Plugin, StdioServer, WrittenConfig, component, fixture, run, run_on_terminal,
+    run_on_terminal_of,
 };
 use serde_json::{Value, json};
 
@@ -172,9 +173,21 @@ async fn the_tables_of_check_fit_a_terminal_of_80_columns() {
     ] {
         assert!(line.len() <= 80 && shown.lines().any(|shown| shown.trim_end() == line), "{line}\n{shown}");
     }
-    assert!(!shown.contains('\u{1b}'));
     // It works without.
     assert!(!shown.contains("wasi:config"), "{shown}");
+    assert!(!shown.contains('\u{1b}'));
+
+    for command in ["check", "list"] {
+        let path = config.path();
+        let arguments = [command, "--color", "never", "--config", path.to_str().unwrap()];
+        let shown = run_on_terminal_of(50, arguments).await.success().text();
+        // What is below the tables is wrapped by the terminal.
+        let table = shown.lines().take_while(|line| !line.starts_with("repo: "));
+        let longest = table.map(|line| line.chars().count()).max();
+        assert!(longest.is_some_and(|longest| longest <= 50), "{shown}");
+        let piped = run(arguments).await.success().text();
+        assert!(piped.lines().any(|line| line.chars().count() > 50), "{piped}");
+    }
 }
 
 #[tokio::test]
