@@ -76,6 +76,9 @@ use crate::uri::{Mount, Path};
 #[cfg(any(feature = "http", feature = "stdio"))]
 pub(crate) use self::encoded::{EncodedContents, ReadResponse};
 pub(crate) use self::encoded::{EncodedResources, EncodingForm, ListedResources, PageKey, ViewId};
+pub use self::response_cache::CacheCounts;
+pub(crate) use self::runtime::PluginRuntime;
+pub use self::runtime::RuntimeError;
 pub use self::error::LoadError;
 pub use self::fault::{Fault, FaultKind};
 pub use self::inspect::Inspection;
