@@ -60,6 +60,7 @@ use std::io;
 use std::process::ExitCode;
 
 use anyhow::Context as _;
+use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use tokio::runtime::{Builder, Runtime};
 
@@ -125,7 +126,7 @@ enum Command {
 /// with [`run_compiler`](crate::engine::run_compiler). `start_threads` is called as soon as there may be threads beside this one:
 /// then the process is confined.
 pub fn main(start_threads: impl FnOnce()) -> ExitCode {
-    let matches = Cli::command().get_matches();
+    let matches = Cli::command().try_get_matches().unwrap_or_else(|error| nearest_first(error).exit());
     let Cli { mut global, command } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let mut times = LogTimes::Full;
     if let Command::Dev(_) = command {
@@ -160,6 +161,15 @@ pub fn main(start_threads: impl FnOnce()) -> ExitCode {
     };
     context.messages.flush();
     code
+}
+
+/// Orders similar commands: clap names the most similar one last.
+fn nearest_first(mut error: clap::Error) -> clap::Error {
+    if let Some(ContextValue::Strings(names)) = error.get(ContextKind::SuggestedSubcommand) {
+        let names = names.iter().rev().cloned().collect();
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(names));
+    }
+    error
 }
 
 /// After how many polls of tasks a thread of a transport looks whether sockets are ready. A poll may encode a piece of an answer,
@@ -242,6 +252,16 @@ mod tests {
     }
 
     #[test]
+    fn the_usage_of_every_command_fits_a_terminal_of_80_columns() {
+        let mut cli = Cli::command();
+        cli.build();
+        for command in cli.get_subcommands_mut() {
+            let usage = command.render_usage().to_string();
+            assert!(usage.lines().all(|line| line.len() <= 80), "{usage}");
+        }
+    }
+
+    #[test]
     fn common_options_may_stand_before_and_behind_the_command() {
         for line in ["mcp-host --config a.toml --color never check", "mcp-host check --config a.toml --color never"] {
             let global = parse(line).unwrap().global;
@@ -275,6 +295,15 @@ mod tests {
             let error = principal(&format!("mcp-host list --as {name}")).unwrap_err();
             assert_eq!(error.exit_code(), 2);
             assert_eq!(error.to_string(), format!("the config has no principal `{name}`"));
+        }
+    }
+
+    #[test]
+    fn of_several_similar_commands_the_most_similar_one_is_named_first() {
+        for (written, meant, other) in [("serv", "'serve'", "'search'"), ("searh", "'search'", "'serve'")] {
+            let said = nearest_first(parse(&format!("mcp-host {written}")).unwrap_err()).to_string();
+            let (meant, other) = (said.find(meant).unwrap(), said.find(other).unwrap());
+            assert!(meant < other, "{said}");
         }
     }
 

@@ -217,6 +217,12 @@ impl Config {
         rule::BUILT_IN.into_iter().chain(self.principals.iter().map(|principal| principal.name.as_str()))
     }
 
+    /// The name of a principal that was probably meant.
+    #[cfg(feature = "cli")]
+    pub(crate) fn nearest_principal(&self, written: &str) -> Option<&str> {
+        suggest::closest(written, self.principal_names())
+    }
+
     /// The mount that is most similar to the beginning of a URI or a glob.
     pub(crate) fn nearest_mount(&self, written: &str) -> Option<&Mount> {
         suggest::nearest_mount(written, self.plugins.iter().map(|plugin| &plugin.mount))

@@ -261,9 +261,10 @@ impl Host {
                     facts.set_bytes(ResourceContents::total_len(&contents));
                     not_found_if_empty(uri, contents).map(ReadResponse::Contents)
                 }
-                ReadResponse::Encoded(encoded) => {
-                    facts.set_bytes(encoded.len);
-                    Ok(ReadResponse::Encoded(encoded))
+                ReadResponse::Encoded { contents, is_hit } => {
+                    facts.set_bytes(contents.len);
+                    facts.set_cached(is_hit);
+                    Ok(ReadResponse::Encoded { contents, is_hit })
                 }
             }
         })

@@ -38,6 +38,7 @@ mod panics;
 mod requirements;
 #[cfg_attr(not(any(feature = "http", feature = "stdio")), allow(dead_code, reason = "only servers encode responses"))]
 mod response_cache;
+mod runtime;
 #[cfg(feature = "search")]
 mod search_source;
 mod slot;
@@ -45,32 +46,21 @@ mod unvalidated;
 mod validation;
 mod work_budget;
 
-use std::collections::{BTreeMap, HashSet};
-use std::path::{Path as FilePath, PathBuf};
-use std::sync::{Arc, Weak};
+use std::collections::BTreeMap;
+use std::path::Path as FilePath;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use self::admission::Admission;
-use self::backend::{Backend, ComponentBackend};
 use self::breaker::CircuitBreaker;
 use self::call::CallContext;
 use self::fault_recorder::FaultRecorder;
 use self::function::{Changes, Complete, Describe, ListEntries, ListTemplates, Read, Stat};
-use self::panics::contain_panic;
 use self::response_cache::ResponseCache;
-use self::validation::ValidationContext;
-use crate::config;
 use crate::digest::Digest;
-use crate::engine::loader::{CompiledComponent, LinkedComponent, Loader};
-use crate::engine::pool::Pool;
-use crate::engine::{CallOrigin, Compiler, ComponentError, Engine, EngineError, Progress};
-use crate::provider::{NativePlugin, ProviderInfo};
+use crate::engine::CallOrigin;
+use crate::provider::ProviderInfo;
 use crate::resource::{Argument, Completion, Resource, ResourceContents, ResourceTemplate};
 use crate::sandbox::Sandbox;
-use crate::sandbox::dirs::OpenFileLimit;
-use crate::sandbox::guest_log::GuestLog;
-use crate::sandbox::http::TlsRoots;
-use crate::sandbox::memory::{MemoryBudget, Reclaim};
 use crate::uri::{Mount, Path};
 
 #[cfg(any(feature = "http", feature = "stdio"))]
@@ -86,6 +76,9 @@ pub use self::needs::{
     NeedsError, SettingType,
 };
 pub use self::requirements::{Capability, GrantStatus, Requirement, Requirements};
+pub use self::response_cache::CacheCounts;
+pub(crate) use self::runtime::PluginRuntime;
+pub use self::runtime::RuntimeError;
 #[cfg(feature = "search")]
 pub(crate) use self::search_source::SearchSource;
 pub(crate) use self::slot::{NotLoaded, PluginSlot};
@@ -95,175 +88,6 @@ pub(crate) use self::validation::fuzzing;
 pub(crate) use self::validation::{FilteredPage, HOST_PREFIX, WatchedChanges, is_icon_size, is_mime_type};
 pub(crate) use crate::backoff::Backoff;
 pub(crate) use crate::sandbox::sql::DatabaseNotifications;
-
-/// Loads plugins on an engine.
-pub(crate) struct PluginRuntime {
-    engine: Arc<Engine>,
-    tls_roots: Arc<TlsRoots>,
-    open_files: OpenFileLimit,
-    loader: Loader,
-    state_dir: Option<PathBuf>,
-    /// Whether plugins keep what they wrote last on standard error.
-    keeps_last_errors: bool,
-}
-
-/// Why plugins cannot be loaded.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum RuntimeError {
-    /// The engine cannot be started.
-    #[error(transparent)]
-    Engine(#[from] EngineError),
-    /// The cache of compiled components cannot be used.
-    #[error(transparent)]
-    Cache(#[from] ComponentError),
-}
-
-impl PluginRuntime {
-    /// A runtime on that engine. Components are compiled within `limits`, and the code is stored in `cache`. `state_dir` holds the
-    /// key-value buckets and the key that the stored code is authenticated with; without it, buckets are granted and fail, and
-    /// components are compiled at each start. Blocks.
-    pub(crate) fn new(
-        engine: Arc<Engine>,
-        compiler: Compiler,
-        limits: config::compile::CompileLimits,
-        cache: &FilePath,
-        state_dir: Option<PathBuf>,
-        progress: Progress,
-    ) -> Result<Self, RuntimeError> {
-        let loader = Loader::new(engine.clone(), compiler, limits, cache, state_dir.as_deref(), progress)?;
-        let open_files = OpenFileLimit::from_rlimit();
-        Ok(Self { engine, tls_roots: Arc::default(), open_files, loader, state_dir, keeps_last_errors: false })
-    }
-
-    /// Loads a plugin: reads, compiles (unless cached), links and checks its component, and calls `describe`.
-    pub(crate) async fn load(&self, config: &config::Plugin) -> Result<Plugin, LoadError> {
-        let compiled = self.loader.load(config).await?;
-        let component = self.loader.link(&config.component, &compiled)?;
-        let mut plugin = self.build(config, &compiled, component);
-        plugin.info = plugin.describe().await.map_err(LoadError::Describe)?;
-        plugin.check_roles().await.map_err(LoadError::Database)?;
-        Ok(plugin)
-    }
-
-    /// Keeps the key-value buckets of plugins that are loaded from now on in another directory.
-    pub(crate) fn set_bucket_dir(&mut self, dir: PathBuf) {
-        self.state_dir = Some(dir);
-    }
-
-    /// Has plugins that are loaded from now on keep what they wrote last on standard error, for [`Plugin::take_last_errors`].
-    pub(crate) fn keep_last_errors(&mut self) {
-        self.keeps_last_errors = true;
-    }
-
-    /// Returns the digest of a component file; none for a file that cannot be a component.
-    pub(crate) async fn digest_of(&self, file: &FilePath) -> Option<Digest> {
-        self.loader.digest_of(file).await
-    }
-
-    /// Drops all components but those, and ends the compilers of others.
-    pub(crate) fn retain(&self, wanted: &HashSet<Digest>) {
-        self.loader.retain(wanted);
-    }
-
-    /// Drops compile failures, so that those components are compiled again.
-    pub(crate) fn clear_failures(&self) {
-        self.loader.clear_failures();
-    }
-
-    fn build(&self, config: &config::Plugin, compiled: &CompiledComponent, component: LinkedComponent) -> Plugin {
-        let component_type = compiled.component.component_type();
-        let imports = component_type.imports(self.engine.wasmtime()).map(|(name, _)| name);
-        let name: Arc<str> = config.name.as_str().into();
-        let log = if self.keeps_last_errors { GuestLog::keeping_last_errors } else { GuestLog::new };
-        let pool = Pool::from_config(config, &self.engine);
-        let sandbox = Sandbox::new(
-            config,
-            self.state_dir.as_deref(),
-            self.tls_roots.clone(),
-            self.open_files.clone(),
-            log(name.clone(), config.limits.log.bytes_per_minute()),
-            pool.as_ref().map(|pool| -> Weak<dyn Reclaim> { Arc::<Pool>::downgrade(pool) }),
-        );
-        let memory = sandbox.memory().clone();
-        let share = self.engine.shares.share();
-        let backend = Backend::Component(Box::new(ComponentBackend { component, sandbox, share, pool }));
-        Plugin {
-            title: config.title.clone(),
-            digest: Some(compiled.digest),
-            requirements: Requirements::new(imports, config),
-            caches_responses: config.response_cache,
-            #[cfg(feature = "search")]
-            search: SearchSource::of_component(config).map(Arc::new),
-            ..self.plugin(name, &config.mount, &config.limits, config.watch_interval, backend, memory)
-        }
-    }
-
-    /// Mounts a native provider.
-    ///
-    /// # Errors
-    ///
-    /// Its `describe` panicked with this message.
-    pub(crate) fn native(&self, native: &NativePlugin) -> Result<Plugin, String> {
-        let NativePlugin { name, title, mount, provider, limits, watch_interval, response_cache, .. } = native;
-        let memory = MemoryBudget::new(limits.memory.bytes(), None);
-        let backend = Backend::Native(provider.clone());
-        let info = validation::truncate_info(contain_panic(|| provider.describe())?);
-        let title = title.clone();
-        let plugin = self.plugin(name.as_str().into(), mount, limits, *watch_interval, backend, memory);
-        Ok(Plugin {
-            info,
-            title,
-            caches_responses: *response_cache,
-            #[cfg(feature = "search")]
-            search: SearchSource::of_native(native).map(Arc::new),
-            ..plugin
-        })
-    }
-
-    /// A plugin without a description.
-    fn plugin(
-        &self,
-        name: Arc<str>,
-        mount: &Mount,
-        limits: &config::limits::Limits,
-        watch_interval: config::WatchInterval,
-        backend: Backend,
-        memory: Arc<MemoryBudget>,
-    ) -> Plugin {
-        let faults = Arc::new(FaultRecorder::new(name.clone(), limits.log.bytes_per_minute()));
-        let max_response_size = matches!(backend, Backend::Native(_)).then(|| limits.response_size.bytes());
-        Plugin {
-            title: None,
-            mount: mount.clone(),
-            digest: None,
-            watch_interval: watch_interval.duration(),
-            requirements: Requirements::default(),
-            info: ProviderInfo::default(),
-            call_context: Arc::new(CallContext {
-                engine: self.engine.clone(),
-                backend,
-                limits: limits.clone(),
-                validation: Arc::new(ValidationContext {
-                    mount: mount.clone(),
-                    max_items: limits.response_items.get(),
-                    max_response_size,
-                    faults: faults.clone(),
-                }),
-                admission: Admission::new(limits),
-                run_queue: self.engine.executor.plugin_queue(),
-                memory,
-            }),
-            breaker: CircuitBreaker::default(),
-            faults,
-            name,
-            responses: ResponseCache::new(),
-            caches_responses: true,
-            #[cfg(feature = "search")]
-            search: None,
-        }
-    }
-}
 
 /// A loaded plugin.
 pub(crate) struct Plugin {

@@ -32,6 +32,9 @@ use tempfile::NamedTempFile;
 /// The length of a secret in bytes.
 pub(crate) const SECRET_LEN: usize = 32;
 
+/// The beginning of the names of temporary files.
+const TEMPORARY: &str = ".tmp";
+
 /// The attempts to lock a file that others rename or remove at the same moment.
 const LOCK_ATTEMPTS: usize = 16;
 
@@ -128,7 +131,7 @@ impl PrivateDir {
 
     /// Creates a temporary file, accessible to this user only, to be persisted under its final name.
     pub(crate) fn new_file(&self) -> io::Result<NamedTempFile> {
-        NamedTempFile::new_in(&self.path)
+        tempfile::Builder::new().prefix(TEMPORARY).tempfile_in(&self.path)
     }
 
     /// Opens a file for reading and writing, creating it if it does not exist, and locks it (`flock`). Returns none if the
@@ -153,8 +156,8 @@ impl PrivateDir {
         Ok(None)
     }
 
-    /// Removes the files whose names end so, that nobody has written to since then, and whose lock nobody has. What is not a file of
-    /// this user only is left. Returns the number of removed files.
+    /// Removes the files whose names end so, and the temporary files, that nobody has written to since then, and whose lock nobody
+    /// has. What is not a file of this user only is left. Returns the number of removed files.
     ///
     /// Whoever opened such a file before it is removed gets its lock afterwards, and finds that it has lost its name
     /// ([`lock_file`](Self::lock_file)).
@@ -162,7 +165,8 @@ impl PrivateDir {
         let mut removed = 0_usize;
         for entry in std::fs::read_dir(&self.path)? {
             let name = entry?.file_name();
-            let Some(name) = name.to_str().filter(|name| name.ends_with(ending)) else { continue };
+            let is_sought = |name: &&str| name.ends_with(ending) || name.starts_with(TEMPORARY);
+            let Some(name) = name.to_str().filter(is_sought) else { continue };
             // Others may remove it at the same moment.
             if self.remove_abandoned_file(name, since).unwrap_or(false) {
                 removed = removed.saturating_add(1);

@@ -19,6 +19,7 @@ use axum::http::header::{ACCEPT, CONTENT_TYPE, HOST};
 use futures::future::join_all;
 use http_body_util::BodyExt;
 use mcp_resource_host::access::Principal;
+use mcp_resource_host::config::audit::Audit;
 use mcp_resource_host::config::{Config, PrincipalSelector, Rule};
 use mcp_resource_host::provider::{
     self, ChangeSet, Contents, Entry, Failure, NativePlugin, Page, Provider, ProviderInfo, async_trait,
@@ -251,6 +252,29 @@ async fn a_response_without_a_time_to_live_is_read_each_time() {
         assert_eq!(server.version("uncached").await, version.to_string());
         server.change();
     }
+}
+
+#[tokio::test]
+async fn what_was_cached_is_counted_and_recorded() {
+    let log = tempfile::tempdir().unwrap();
+    let file = log.path().join("audit.jsonl");
+    let server =
+        Server::start_with(Files::default(), |config| config.audit = Some(Audit::to_file(&file)), |plugin| plugin)
+            .await;
+    // The first is not looked up: nothing is known of times to live.
+    for path in ["a", "a", "a", "uncached"] {
+        server.version(path).await;
+    }
+    let counts = server.host.plugins().into_iter().find(|plugin| plugin.name == "files").unwrap().cached_responses;
+    assert_eq!((counts.hits, counts.misses), (1, 2));
+    server.host.shutdown(TIMEOUT).await;
+    let lines = std::fs::read_to_string(&file).unwrap();
+    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(
+        lines.iter().map(|line| line["cached"].clone()).collect::<Vec<_>>(),
+        [Value::Null, Value::Null, json!(true), Value::Null],
+        "{lines:?}"
+    );
 }
 
 #[tokio::test]

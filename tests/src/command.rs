@@ -39,9 +39,14 @@ pub async fn run<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Out
     Output::of(&mut command).await
 }
 
-/// Runs `mcp-host` with those arguments and a terminal as standard output, and returns what the terminal received.
+/// Runs `mcp-host` with those arguments and a terminal of 100 columns as standard output, and returns what the terminal received.
 pub async fn run_on_terminal<A: AsRef<OsStr>>(arguments: impl IntoIterator<Item = A>) -> Output {
-    let (ours, theirs) = open_terminal();
+    run_on_terminal_of(100, arguments).await
+}
+
+/// Runs it on a terminal with so many columns.
+pub async fn run_on_terminal_of<A: AsRef<OsStr>>(columns: u16, arguments: impl IntoIterator<Item = A>) -> Output {
+    let (ours, theirs) = open_terminal(columns);
     let mut command = host_command();
     command.args(arguments).stdin(Stdio::null()).stdout(theirs).stderr(Stdio::piped());
     let child = command.spawn().expect("`mcp-host` starts");

@@ -58,7 +58,7 @@ mod wire;
 pub use artifacts::{client_program, component, debian_file, fixture, host_binary, node};
 pub use authorization_server::{AuthorizationServer, TokenFormat};
 pub use client::{Client, content_bytes};
-pub use command::{Output, has_user_namespaces, host_command, run, run_on_terminal};
+pub use command::{Output, has_user_namespaces, host_command, run, run_on_terminal, run_on_terminal_of};
 pub use config::{ConfigFile, Plugin, Rule, WrittenConfig};
 pub use connection::Connection;
 pub use dev::{DevOnTerminal, DevProject, DevServer};

@@ -11,12 +11,14 @@ use tokio::time::timeout;
 
 use crate::TIMEOUT;
 
-/// Opens a pseudoterminal: our end, and that of a program.
-pub(crate) fn open_terminal() -> (OwnedFd, OwnedFd) {
+/// Opens a pseudoterminal with so many columns: our end, and that of a program.
+pub(crate) fn open_terminal(columns: u16) -> (OwnedFd, OwnedFd) {
     let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY;
     let ours = openpt(flags).and_then(|ours| grantpt(&ours).and_then(|()| unlockpt(&ours)).map(|()| ours));
     let ours = ours.expect("a pseudoterminal");
     let theirs = ioctl_tiocgptpeer(&ours, flags).expect("its other end");
+    let size = Winsize { ws_row: 30, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(&theirs, size).expect("a terminal has a size");
     (ours, theirs)
 }
 
@@ -34,9 +36,7 @@ pub(crate) struct Terminal {
 impl Terminal {
     /// Opens a terminal of 100 columns and 30 lines.
     pub(crate) fn open() -> Self {
-        let (ours, theirs) = open_terminal();
-        let size = Winsize { ws_row: 30, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
-        tcsetwinsize(&theirs, size).expect("a terminal has a size");
+        let (ours, theirs) = open_terminal(100);
         let mode = tcgetattr(&theirs).expect("a terminal has a mode");
         let keyboard = File::from(ours.try_clone().expect("it can be duplicated"));
         let (sender, written) = watch::channel(String::new());

@@ -37,6 +37,7 @@ struct Known {
     plugin: Option<Box<str>>,
     decision: Option<Decision>,
     bytes: Option<u64>,
+    cached: bool,
 }
 
 impl Facts {
@@ -61,6 +62,17 @@ impl Facts {
     /// Records the size of the contents that are returned.
     pub(crate) fn set_bytes(&self, bytes: u64) {
         self.0.lock().bytes = Some(bytes);
+    }
+
+    /// Records whether the response was in the response cache.
+    #[cfg_attr(not(any(feature = "http", feature = "stdio")), allow(dead_code, reason = "only servers have the cache"))]
+    pub(crate) fn set_cached(&self, is_cached: bool) {
+        self.0.lock().cached = is_cached;
+    }
+
+    /// Returns whether the response was in the response cache.
+    pub(crate) fn is_cached(&self) -> bool {
+        self.0.lock().cached
     }
 }
 
@@ -101,6 +113,8 @@ struct Members<'a> {
     outcome: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes: Option<u64>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    cached: bool,
     duration_ms: f64,
     #[serde(skip_serializing_if = "Option::is_none")]
     request_id: Option<&'a RequestId>,
@@ -140,6 +154,7 @@ impl Line<'_> {
             glob: glob.map(|glob| text::prefix(&glob.glob, MAX_GLOB)),
             outcome: self.outcome,
             bytes: known.bytes,
+            cached: known.cached,
             duration_ms: millis(duration),
             request_id: context.map(|context| &context.request_id),
             trace_id: context.and_then(|context| context.trace_id),
@@ -199,11 +214,12 @@ mod tests {
         facts.set_generation(3);
         facts.set_decision(Decision::DeniedByDefault);
         facts.set_bytes(0);
+        facts.set_cached(true);
         assert_eq!(
             value(&encode("", Duration::ZERO)),
             json!({
                 "principal": "local", "operation": "read", "plugin": "notes", "generation": 3, "decision": "deny",
-                "outcome": "ok", "bytes": 0, "duration_ms": 0.0,
+                "outcome": "ok", "bytes": 0, "cached": true, "duration_ms": 0.0,
             })
         );
         assert_eq!(encode_losses(2, 0), b",\"dropped_lines\":2}\n");
@@ -243,6 +259,7 @@ mod tests {
         ) {
             let facts = Facts::default();
             let location = Some(glob.as_str().into());
+            facts.set_cached(true);
             facts.set_decision(Decision::Denied(MatchedGlob { rule: 0, glob: glob.into(), location }));
             let text = String::from_utf8(line(&principal, &uri, &facts).encode(None, Duration::MAX)).unwrap();
             proptest::prop_assert!(text.len() <= max_len(principal.len() + uri.len()), "{}", text.len());

@@ -114,7 +114,7 @@ impl Args {
         let shutdown =
             signals::shutdown(&context.messages, "shutting down", restore).context("cannot listen to signals")?;
         let hangup = Hangup::new().context("cannot listen to signals")?;
-        let listener = serve::listen(listen_address(&settings.config).into()).await?;
+        let listener = serve::listen(listen_address(&settings.config).into(), serve::ADDRESS_KEY).await?;
         let address = listener.local_addr().context("the listener has no address")?;
         let config = serve_locally(settings.servable());
         let scheme = if config.http.tls.is_some() { "https" } else { "http" };

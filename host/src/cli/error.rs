@@ -1,11 +1,12 @@
 //! Why a command failed: the message, the help, and the exit code.
 
+mod help;
+
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
-use std::time::Duration;
 
-use super::escape;
+use self::help::build_help;
 use super::messages::Messages;
 use crate::componentize::ComponentizeError;
 use crate::config::diagnostics::RenderStyle;
@@ -18,16 +19,11 @@ use crate::resource::Error;
 use crate::sandbox::keyvalue::admin::AdminError;
 use crate::scaffold::{ArchiveError, NameError, WriteError};
 use crate::server::ServeError;
-use crate::time::saturating_millis;
 
 /// Something failed.
 const EXIT_FAILURE: u8 = 1;
 /// The command line or the config is invalid.
 const EXIT_USAGE: u8 = 2;
-
-/// What to do about a directory that is no provider project.
-const PROJECT_HELP: &str = "expected a directory with the sources of a provider and its config: `mcp-host new NAME` makes one, and \
-                            `mcp-host dev NAME` builds and serves it";
 
 /// Why a command failed.
 #[derive(Debug, thiserror::Error)]
@@ -71,6 +67,8 @@ pub(super) enum CliError {
     NoPrincipal {
         /// The requested name.
         name: String,
+        /// The name that was probably meant.
+        meant: Option<String>,
         /// The names of the built-in principals, and of its own.
         known: Vec<String>,
     },
@@ -179,7 +177,7 @@ pub(super) enum CliError {
         path: PathBuf,
     },
     /// `init` did not find the components of the plugins.
-    #[error("there is no directory with `{names}`")]
+    #[error("no directory with `{names}` was found")]
     NoComponents {
         /// The names of their files.
         names: String,
@@ -203,10 +201,12 @@ pub(super) enum CliError {
         children: Vec<String>,
     },
     /// The address cannot be bound.
-    #[error("cannot listen on {address}: {source}")]
+    #[error("cannot listen on {address} (`{setting}`): {source}")]
     Listen {
         /// The address.
         address: SocketAddr,
+        /// The option or the key of the config that names it.
+        setting: &'static str,
         /// The error of the operating system.
         source: io::Error,
     },
@@ -310,106 +310,6 @@ impl CliError {
             _ => EXIT_FAILURE,
         }
     }
-
-    /// Returns what to do about it, unless the message says so.
-    fn help(&self) -> Option<String> {
-        match self {
-            Self::Exposure(error) => Some(error.help()),
-            Self::Request(error) => request_help(error),
-            Self::Resource { error, hint } => hint.clone().or_else(|| request_help(error)),
-            Self::Componentize { error, .. } => error.help(),
-            Self::ConfigExists { .. } => Some("name another file with `--config FILE`".to_owned()),
-            Self::NothingToServe { .. } => {
-                Some(
-                    "run it at the root of a git repository (with `.git`, or bare), or in a directory with Markdown files, at \
-                     most three directories deep; or write a config: docs/config.md"
-                        .to_owned(),
-                )
-            }
-            Self::ProjectName(_) | Self::NoProjectName { .. } => {
-                Some("name another directory, such as `mcp-host new my-notes`".to_owned())
-            }
-            Self::Project(WriteError::Exists { .. }) => {
-                Some("name a directory that does not exist, or one without these files".to_owned())
-            }
-            Self::NotUtf8 { .. } => Some("rename it; nothing was written".to_owned()),
-            Self::NoComponents { searched, .. } => {
-                let searched: Vec<_> = searched.iter().map(|dir| dir.display().to_string()).collect();
-                Some(format!("name it with `--plugins DIR`; searched: {}", searched.join(", ")))
-            }
-            Self::ProjectDir { source, .. } if source.kind() == io::ErrorKind::NotFound => Some(PROJECT_HELP.to_owned()),
-            Self::NoProject { example: None, .. } => Some(PROJECT_HELP.to_owned()),
-            Self::NoProject { example: Some(example), .. } => Some(format!(
-                "write it, with the component that the build makes, or start another project with `mcp-host new NAME`:\n\
-                 [[plugin]]\nname = \"provider\"\ncomponent = \"{example}\"\nmount = \"provider:///\""
-            )),
-            Self::NoBuildCommand { config, example, .. } => Some(format!(
-                "expected a `Cargo.toml`, a `package.json` with the script `build`, or a `Makefile`; without one, add the command to \
-                 {}, as the projects of `mcp-host new NAME` have it, or use `--build COMMAND`:\n[dev]\nbuild = \"{example}\"",
-                config.display()
-            )),
-            Self::NoPlugin { known, .. } => Some(format!("it has {}", known.join(", "))),
-            Self::Keyvalue(AdminError::NotGranted { granted, bucket, .. }) if granted.is_empty() => {
-                Some(format!("it is granted no bucket at all: write `grants.keyvalue = [\"{bucket}\"]` below it"))
-            }
-            Self::Keyvalue(AdminError::NotGranted { granted, .. }) => Some(format!("it has {}", granted.join(", "))),
-            Self::NoKey { plugin, bucket, .. } => {
-                Some(format!("`mcp-host keyvalue list {plugin} {bucket}` prints its keys"))
-            }
-            Self::NoPrincipal { known, .. } => Some(format!(
-                "it has {}; one that an issuer, a client CA or an application authenticates is named `ISSUER/NAME`",
-                known.join(", ")
-            )),
-            Self::NotAToken => Some("write the token only, without `token: ` before it".to_owned()),
-            Self::Binary { .. } => Some("use `--output FILE`, or a pipe".to_owned()),
-            Self::Collection { children, .. } => {
-                Some(format!("use `--json` for all, or read one of:\n  {}", children.join("\n  ")))
-            }
-            Self::Listen { source, .. } => match source.kind() {
-                io::ErrorKind::AddrInUse => Some("name another port, or port 0 for any that is free".to_owned()),
-                io::ErrorKind::PermissionDenied => Some("name a port from 1024 up".to_owned()),
-                _ => None,
-            },
-            _ => None,
-        }
-    }
-}
-
-fn request_help(error: &Error) -> Option<String> {
-    let help = match error {
-        Error::NotFound { .. } => {
-            "`mcp-host list` shows the resources, `mcp-host list --templates` the templates of others".to_owned()
-        }
-        Error::Unavailable { retry_after: Some(after), .. } => {
-            format!("try again in {}", humantime::format_duration(Duration::from_millis(saturating_millis(*after))))
-        }
-        Error::Unavailable { plugin, .. } => format!(
-            "`mcp-host check` says whether plugin `{plugin}` can be loaded; the log above, in more detail with `--log debug`, \
-             says what it did"
-        ),
-        Error::Internal { plugin } => format!(
-            "the log above, in more detail with `--log debug`, says what plugin `{plugin}` did; \
-             `mcp-host test FILE.wasm --plugin {plugin}` tests it, and shows exceptions"
-        ),
-        Error::InvalidRequest { .. }
-        | Error::InvalidCursor
-        | Error::Denied { .. }
-        | Error::AuditUnavailable
-        | Error::ShuttingDown => return None,
-    };
-    Some(help)
-}
-
-/// Says how the project is built, if all that its config lacks are files, such as a component before the first build.
-fn build_help(error: &ConfigError) -> Option<String> {
-    let build = error.partial_config()?.dev.as_ref()?.build.as_ref()?;
-    let command = build.as_str().trim();
-    let command = command.lines().next().filter(|first| first.len() == command.len());
-    let command = command.map(|command| format!("`{}`", escape::line(command)));
-    Some(format!(
-        "if it is what this project builds, build it: {}, or `mcp-host dev`, which does so on every save",
-        command.as_deref().unwrap_or("the command of `[dev]`")
-    ))
 }
 
 #[cfg(test)]
@@ -438,35 +338,5 @@ mod tests {
     fn a_reader_that_goes_away_is_no_failure() {
         assert_eq!(exit_code(io::Error::from(io::ErrorKind::BrokenPipe)), 0);
         assert_eq!(exit_code(io::Error::from(io::ErrorKind::StorageFull)), 1);
-    }
-
-    #[test]
-    fn a_resource_that_is_not_there_is_an_occasion_to_look_what_is() {
-        let help = CliError::from(Error::NotFound { uri: "notes:///x".to_owned() }).help().unwrap();
-        assert!(help.contains("mcp-host list"), "{help}");
-    }
-
-    #[test]
-    fn a_plugin_that_failed_can_be_tested() {
-        let help = CliError::from(Error::Internal { plugin: "notes".to_owned() }).help().unwrap();
-        assert!(help.contains("mcp-host test FILE.wasm --plugin notes"), "{help}");
-    }
-
-    #[test]
-    fn when_another_try_makes_sense_is_said_as_people_say_it() {
-        let busy = Error::Unavailable {
-            plugin: "notes".to_owned(),
-            reason: "it is busy".to_owned(),
-            retry_after: Some(Duration::from_millis(1500)),
-        };
-        assert_eq!(CliError::from(busy).help().unwrap(), "try again in 1s 500ms");
-    }
-
-    #[test]
-    fn a_collection_says_what_can_be_read_instead() {
-        let children = vec!["notes:///a".to_owned(), "notes:///b".to_owned()];
-        let failure = CliError::Collection { uri: "notes:///".to_owned(), children };
-        assert!(failure.to_string().contains("2 resources"));
-        assert!(failure.help().unwrap().ends_with("\n  notes:///a\n  notes:///b"));
     }
 }

@@ -24,7 +24,7 @@ const LANGUAGES: &str = "rust|python|typescript|javascript|c|go";
 
 /// Write a project for a provider: sources, SDK, unit test and config
 #[derive(Debug, clap::Args)]
-#[command(after_help = EXAMPLES)]
+#[command(after_help = EXAMPLES, override_usage = "mcp-host new [OPTIONS] --lang <LANG> <NAME>")]
 pub(super) struct Args {
     /// The directory of the project, which is made if it is missing; its last segment names it
     #[arg(value_name = "NAME")]

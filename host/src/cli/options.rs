@@ -83,8 +83,9 @@ impl PrincipalArgs {
             ANONYMOUS => Principal::ANONYMOUS,
             _ if config.has_principal(name) => Principal::new(name),
             _ => {
+                let meant = config.nearest_principal(name).map(str::to_owned);
                 let known = config.principal_names().map(str::to_owned).collect();
-                return Err(CliError::NoPrincipal { name: name.to_owned(), known });
+                return Err(CliError::NoPrincipal { name: name.to_owned(), meant, known });
             }
         };
         Ok(principal.with_groups(self.groups.iter().map(String::as_str)))

@@ -27,6 +27,8 @@ pub(super) enum Destination {
 pub(super) struct Output<'a> {
     writer: Box<dyn Write + 'a>,
     destination: Destination,
+    /// The width of the terminal, if it is known.
+    width: Option<u16>,
     colored: bool,
 }
 
@@ -36,14 +38,21 @@ impl Output<'static> {
         let stdout = io::stdout();
         let destination = if stdout.is_terminal() { Destination::Terminal } else { Destination::Pipe };
         let colored = color::is_colored(choice, &stdout);
-        Self { writer: Box::new(BufWriter::new(stdout.lock())), destination, colored }
+        let width = terminal_width(&stdout);
+        Self { writer: Box::new(BufWriter::new(stdout.lock())), destination, width, colored }
     }
 }
 
 impl<'a> Output<'a> {
     /// Another writer in its place.
     pub(super) fn to(writer: &'a mut Vec<u8>, destination: Destination) -> Self {
-        Self { writer: Box::new(writer), destination, colored: false }
+        Self { writer: Box::new(writer), destination, width: None, colored: false }
+    }
+
+    /// Is a terminal of that width.
+    #[cfg(test)]
+    pub(super) fn with_width(self, width: Option<u16>) -> Self {
+        Self { width, ..self }
     }
 
     /// Colors results, or not.
@@ -54,6 +63,11 @@ impl<'a> Output<'a> {
     /// Returns the other end.
     pub(super) fn destination(&self) -> Destination {
         self.destination
+    }
+
+    /// Returns the width of the terminal, if it is one and the width is known.
+    pub(super) fn width(&self) -> Option<u16> {
+        self.width
     }
 
     /// Returns whether results are colored.
@@ -119,6 +133,13 @@ impl<'a> Output<'a> {
     pub(super) fn flush(&mut self) -> io::Result<()> {
         self.writer.flush()
     }
+}
+
+/// Returns the number of columns of a terminal: as it says, else as the variable `COLUMNS` does.
+fn terminal_width(stdout: &io::Stdout) -> Option<u16> {
+    let size = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(stdout))?;
+    let width = size.ok().map(|size| size.ws_col).filter(|columns| *columns > 0);
+    width.or_else(|| std::env::var("COLUMNS").ok()?.parse().ok().filter(|columns| *columns > 0))
 }
 
 /// Indents JSON as `serde_json` does, and keeps the order of members.

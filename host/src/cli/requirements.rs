@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use super::table::Cell;
-use crate::plugin::{self, GrantStatus, Needs, Requirements};
+use crate::plugin::{self, Capability, GrantStatus, Needs, Requirements};
 
 /// One capability, for programs.
 #[derive(Debug, Serialize)]
@@ -34,13 +34,18 @@ pub(super) fn report(requirements: &Requirements) -> Vec<RequirementReport<'_>> 
 }
 
 /// One row per capability that takes a grant: its name, its imports, its grants, the status. Of a provider that says what it asks
-/// for, imports that it asks nothing of, and that are not granted, are left out: they are those of its language's runtime.
+/// for, imports that it asks nothing of, and that are not granted, are left out: they are those of its language's runtime. So is a
+/// config that is not there, unless the provider says that it requires one.
 pub(super) fn rows<'r>(
     requirements: &'r Requirements,
     asked: Option<&'r Needs>,
 ) -> impl Iterator<Item = [Cell; 4]> + use<'r> {
     let is_shown = move |need: &&plugin::Requirement| match need.status {
         GrantStatus::NotRequired => false,
+        // Every SDK imports the interface.
+        GrantStatus::NotGranted if need.capability == Capability::Config => {
+            asked.is_some_and(|needs| needs.asks_for(need.capability))
+        }
         GrantStatus::NotGranted => asked.is_none_or(|needs| needs.asks_for(need.capability)),
         _ => true,
     };

@@ -24,6 +24,8 @@ use crate::server;
 
 /// The longest wait at the start for plugins that are being loaded. Then the others are served without them.
 const START_GRACE: Duration = Duration::from_secs(2);
+/// The key of the config that names the address.
+pub(super) const ADDRESS_KEY: &str = "server.http";
 
 const EXAMPLES: &str = "\
 SIGINT and SIGTERM shut it down gracefully: requests in flight are completed first. A second signal exits at once. \
@@ -76,7 +78,7 @@ impl Args {
             .context("cannot listen to signals")?;
         // Before compilation: an address in use is reported at once.
         let listener = match config.server.http {
-            Some(address) => Some(listen(address).await?),
+            Some(address) => Some(listen(address, self.address_setting()).await?),
             None => None,
         };
         let host = Arc::new(context.builder(config).start_loading()?);
@@ -117,6 +119,11 @@ impl Args {
         config
     }
 
+    /// The option or the key of the config that names the address.
+    fn address_setting(&self) -> &'static str {
+        if self.http.is_some() { "--http" } else { ADDRESS_KEY }
+    }
+
     /// The HTTP address to listen at, if any.
     fn listen_address(&self, configured: Option<HttpAddress>) -> Option<HttpAddress> {
         if self.stdio { None } else { self.http.or(configured) }
@@ -146,16 +153,19 @@ async fn log_when_loaded(host: Arc<Host>) {
         tracing::info!(target: log_target::SERVER, loading, "serving the plugins loaded so far; the others follow as they are loaded");
         host.wait_until_loaded().await;
     }
-    let plugins = host.plugins();
+    // Without the host's own, such as those of search.
+    let config = host.config();
+    let mut plugins = host.plugins();
+    plugins.retain(|plugin| config.plugins.iter().any(|declared| declared.name.as_str() == plugin.name));
     let failed = plugins.iter().filter(|plugin| matches!(plugin.state, PluginState::LoadFailed(_))).count();
     let loaded = plugins.len().saturating_sub(failed);
     tracing::info!(target: log_target::SERVER, loaded, failed, "finished loading plugins");
 }
 
-/// Listens at an address.
-pub(super) async fn listen(address: HttpAddress) -> Result<TcpListener, CliError> {
+/// Listens at an address, which that option or key of the config names.
+pub(super) async fn listen(address: HttpAddress, setting: &'static str) -> Result<TcpListener, CliError> {
     let address = address.socket_addr();
-    TcpListener::bind(address).await.map_err(|source| CliError::Listen { address, source })
+    TcpListener::bind(address).await.map_err(|source| CliError::Listen { address, setting, source })
 }
 
 fn http_address(text: &str) -> Result<HttpAddress, String> {

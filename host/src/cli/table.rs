@@ -1,12 +1,13 @@
 //! Tables: one item per row.
 //!
-//! On a terminal they have headings; programs get plain rows. A row is always one line, provider text is escaped, and a
-//! column never gets narrower from one page of a listing to the next.
+//! On a terminal they have headings; programs get plain rows. A row is one line, provider text is escaped, and a column never gets
+//! narrower from one page of a listing to the next. Only where the terminal is too narrow for a page, its columns are arranged to fit,
+//! and a cell takes as many lines as it needs. At least half of the width is for what is shown verbatim, such as URIs.
 
 use std::io;
 
 use comfy_table::presets::NOTHING;
-use comfy_table::{Attribute, Color, ColumnConstraint, Width};
+use comfy_table::{Attribute, Color, ColumnConstraint, ContentArrangement, Width};
 
 use super::escape;
 use super::output::{Destination, Output};
@@ -18,6 +19,7 @@ const MAX_TEXT: usize = 80;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cell {
     text: String,
+    is_verbatim: bool,
     severity: Option<Severity>,
 }
 
@@ -32,12 +34,12 @@ enum Severity {
 impl Cell {
     /// Text that is never truncated, such as a URI.
     pub(super) fn verbatim(text: &str) -> Self {
-        Self { text: escape::line(text).into_owned(), severity: None }
+        Self { text: escape::line(text).into_owned(), is_verbatim: true, severity: None }
     }
 
     /// Text for people, truncated.
     pub(super) fn text(text: &str) -> Self {
-        let mut cell = Self::verbatim(text);
+        let mut cell = Self { is_verbatim: false, ..Self::verbatim(text) };
         if let Some((end, _)) = cell.text.char_indices().nth(MAX_TEXT) {
             cell.text.truncate(end);
             cell.text.push('…');
@@ -109,22 +111,64 @@ impl<const COLUMNS: usize> Table<COLUMNS> {
         if let Some(headings) = headings {
             table.set_header(headings.map(|text| comfy_table::Cell::new(text).add_attribute(Attribute::Bold)));
         }
+        let is_verbatim: [bool; COLUMNS] =
+            std::array::from_fn(|column| rows.iter().any(|row| row.get(column).is_some_and(|cell| cell.is_verbatim)));
         for row in rows {
             table.add_row(row.map(Cell::into_cell));
         }
         for (width, now) in self.widths.iter_mut().zip(table.column_max_content_widths()) {
             *width = now.max(*width);
         }
-        for (column, width) in table.column_iter_mut().zip(self.widths) {
+        let mut lower_bounds = self.widths.map(|width| width.saturating_add(COLUMN_GAP));
+        if let Some(width) = output.width().filter(|width| self.exceeds(*width)) {
+            // The gap behind the last column is cut off.
+            let width = width.saturating_add(COLUMN_GAP);
+            table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
+            lower_bounds = narrow_bounds(lower_bounds, is_verbatim, width);
+        }
+        for (column, bound) in table.column_iter_mut().zip(lower_bounds) {
             column.set_padding((0, COLUMN_GAP));
-            column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(width.saturating_add(COLUMN_GAP))));
+            column.set_constraint(ColumnConstraint::LowerBoundary(Width::Fixed(bound)));
         }
         table.lines().try_for_each(|line| output.line(line.trim_end()))
     }
+
+    /// Returns whether a terminal of that width is too narrow for the columns, and wide enough for them to be arranged.
+    fn exceeds(&self, width: u16) -> bool {
+        let columns = u16::try_from(COLUMNS).unwrap_or(u16::MAX);
+        let widths = self.widths.iter().map(|width| width.saturating_add(COLUMN_GAP)).fold(0, u16::saturating_add);
+        widths > width.saturating_add(COLUMN_GAP) && width >= columns.saturating_mul(MIN_COLUMN_WIDTH)
+    }
+}
+
+/// Returns how wide each column is at least where all together are wider than `width`: what is shown verbatim gets the part that others
+/// do not need, and at least half.
+fn narrow_bounds<const COLUMNS: usize>(
+    widths: [u16; COLUMNS],
+    is_verbatim: [bool; COLUMNS],
+    width: u16,
+) -> [u16; COLUMNS] {
+    let others = widths.iter().zip(is_verbatim).filter(|(_, is_verbatim)| !is_verbatim).map(|(width, _)| *width);
+    let mut left = width.saturating_sub(others.fold(0, u16::saturating_add)).max(width.div_euclid(2));
+    let mut bounds = [0; COLUMNS];
+    let columns = widths.into_iter().zip(&mut bounds).zip(is_verbatim);
+    let mut columns: Vec<_> =
+        columns.filter(|(_, is_verbatim)| *is_verbatim).map(|((width, bound), _)| (width, bound)).collect();
+    // A narrow one leaves its part to the wider ones.
+    columns.sort_unstable_by_key(|(width, _)| *width);
+    let mut count = u16::try_from(columns.len()).unwrap_or(u16::MAX);
+    for (width, bound) in columns {
+        *bound = left.checked_div(count).unwrap_or_default().min(width);
+        left = left.saturating_sub(*bound);
+        count = count.saturating_sub(1);
+    }
+    bounds
 }
 
 /// The gap between columns.
 const COLUMN_GAP: u16 = 2;
+/// The width for each column, gap included, below which a table is not arranged.
+const MIN_COLUMN_WIDTH: u16 = 10;
 
 #[cfg(test)]
 mod tests {
@@ -174,6 +218,35 @@ mod tests {
     fn a_row_is_one_line_whatever_a_provider_says() {
         let printed = printed(Destination::Terminal, vec![vec![row("a", "x\ny\u{1b}[2J\t")]]);
         assert_eq!(printed, "URI  NAME\na    x\\ny\\u{1b}[2J\\t\n");
+    }
+
+    #[test]
+    fn a_table_that_is_too_wide_is_arranged_for_the_terminal() {
+        let long = row("notes:///a/very/long/path", "A title of several words");
+        let printed = |width: Option<u16>| {
+            let mut written = Vec::new();
+            let mut output = Output::to(&mut written, Destination::Terminal).with_width(width);
+            Table::new(["URI", "NAME"]).print(vec![long.clone(), row("b", "B")], &mut output).unwrap();
+            drop(output);
+            String::from_utf8(written).unwrap()
+        };
+        let on_one_line = "notes:///a/very/long/path  A title of several words";
+        for width in [Some(51), Some(19), None] {
+            assert_eq!(printed(width), format!("{:27}NAME\n{on_one_line}\n{:27}B\n", "URI", "b"), "{width:?}");
+        }
+        for width in 20..=50 {
+            let printed = printed(Some(width));
+            assert!(printed.lines().all(|line| line.chars().count() <= usize::from(width)), "{width}\n{printed}");
+            let of_uri: String = printed.lines().skip(1).map(|line| line.split("  ").next().unwrap()).collect();
+            assert_eq!(of_uri, "notes:///a/very/long/pathb", "{printed}");
+        }
+    }
+
+    #[test]
+    fn on_a_narrow_terminal_what_is_shown_verbatim_has_what_others_leave_and_at_least_half() {
+        assert_eq!(narrow_bounds([27, 37, 13, 7], [true, true, false, false], 82), [27, 35, 0, 0]);
+        assert_eq!(narrow_bounds([60, 20, 40], [true, false, false], 80), [40, 0, 0]);
+        assert_eq!(narrow_bounds([90, 90], [false, false], 80), [0, 0]);
     }
 
     #[test]

@@ -24,7 +24,7 @@ pub(super) const DAY: u64 = 24 * HOUR;
 const PATTERN: &str = r"^\s*([0-9]+(\.[0-9]+)? *(ms|s|min|m|h|d) *)+\s*$";
 
 /// The names of the units, for messages.
-const UNITS: &str = "ms, s, m, h, d";
+const UNITS: &str = "ms, s, m, min, h, d";
 
 /// A time from `MIN` to `MAX` milliseconds. The default is `DEFAULT` milliseconds.
 ///

@@ -125,10 +125,10 @@ impl Suggest for RateError {
         match self {
             Self::NotARate(_) => format!("write a number and a unit of time, such as `{key} = \"60/m\"`"),
             Self::NoPeriod { suggestion, .. } => {
-                format!("add a unit of time (/s, /m, /h) and put it in quotes: `{key} = \"{suggestion}\"`")
+                format!("add a unit of time (/s, /m, /min, /h) and put it in quotes: `{key} = \"{suggestion}\"`")
             }
             Self::UnknownPeriod { suggestion, .. } => {
-                format!("the units of time are /s, /m, /h: `{key} = \"{suggestion}\"`")
+                format!("the units of time are /s, /m, /min, /h: `{key} = \"{suggestion}\"`")
             }
             Self::Size(_) => format!("write a size and a unit of time, such as `{key} = \"64KiB/m\"`"),
             Self::OutOfRange(error) => error.suggestion(key),
@@ -406,13 +406,13 @@ mod tests {
         }
         assert_eq!(
             error::<Requests>("5"),
-            "the rate `5` has no unit of time; add a unit of time (/s, /m, /h) and put it in quotes: `rate = \"5/m\"`"
+            "the rate `5` has no unit of time; add a unit of time (/s, /m, /min, /h) and put it in quotes: `rate = \"5/m\"`"
         );
         for text in ["5/", "5/d", "5/sec", "5/M", "5/s/s"] {
             assert_eq!(
                 error::<Calls>(text),
                 format!(
-                    "the rate `{text}` has an unknown unit of time; the units of time are /s, /m, /h: `rate = \"5/s\"`"
+                    "the rate `{text}` has an unknown unit of time; the units of time are /s, /m, /min, /h: `rate = \"5/s\"`"
                 )
             );
         }

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
+use super::error::{Diagnostic, quote};
 use super::reader::{FromNode, Node, Schema};
+use super::suggest::closest;
 
 /// A tool that the server offers, for clients that know only tools. Each does what a request for resources does, under the
 /// same access rules.
@@ -45,6 +47,12 @@ impl fmt::Display for Tool {
     }
 }
 
+/// Returns the name of a tool that is a word of what a client calls it, such as `search_resources`.
+fn name_within(written: &str) -> Option<&'static str> {
+    let (first, last) = written.split_once('_')?;
+    [first, last].into_iter().find_map(|word| closest(word, Tool::ALL.map(Tool::name)))
+}
+
 impl FromNode for Tool {
     const TYPE_NAME: &'static str = "a tool";
 
@@ -57,6 +65,12 @@ impl FromNode for Tool {
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
+        if let Some((written, meant)) = node.value.as_str().and_then(|written| Some((written, name_within(written)?))) {
+            let message = format!("{} is not {}", quote(written), Self::TYPE_NAME);
+            let help = format!("write \"{meant}\": the config has a shorter name than clients");
+            node.context.report(Diagnostic::new(message, help).at(node.span.clone()));
+            return None;
+        }
         node.one_of(&Self::ALL.map(|tool| (tool.name(), tool)))
     }
 }

@@ -12,7 +12,8 @@
 //!
 //! So code is complete and authentic as soon as the compiler has written it, also when no host is left to read it:
 //! the next one finds it as [`PendingCode`], verifies it, and stores it. What nobody has gone on with for a day, such as the code
-//! of a component that is in no config any more, is removed when a cache is opened.
+//! of a component that is in no config any more, is removed when a cache is opened, and so is the temporary file of a process that
+//! was killed.
 //!
 //! A file name is made from the component, the engine and the secret, so a file is never stale, only unused, and hosts
 //! with different state directories can share a cache without replacing each other's files. Without a usable state
@@ -379,6 +380,18 @@ mod tests {
             assert_eq!(left.exists(), files == 2);
         }
         assert!(running.locked_path().unwrap().exists());
+    }
+
+    #[test]
+    fn a_temporary_file_of_a_host_that_was_killed_is_removed_after_a_day() {
+        let caches = CacheFixture::new();
+        let cache = caches.cache(None);
+        let (file, path) = cache.dir.new_file().unwrap().keep().unwrap();
+        for (age, is_left) in [(MAX_PENDING_AGE / 2, true), (2 * MAX_PENDING_AGE, false)] {
+            file.set_modified(SystemTime::now() - age).unwrap();
+            caches.cache(None);
+            assert_eq!(path.exists(), is_left);
+        }
     }
 
     #[test]

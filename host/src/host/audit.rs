@@ -2,7 +2,7 @@
 //!
 //! The access log has one `debug` event per request under the target `mcp_host::access`, with the fields `principal`,
 //! `operation`, `uri` (empty for merged listings) and `outcome`: `ok`, the kind of the error, `internal` after a panic,
-//! or `cancelled` for a request that was dropped before its response.
+//! or `cancelled` for a request that was dropped before its response; and `cached` if the response was in the response cache.
 
 use super::Host;
 use super::lifecycle::RequestTracker;
@@ -107,10 +107,10 @@ impl Drop for RequestRecord<'_> {
         if std::thread::panicking() {
             self.line.outcome = "internal";
         }
-        let Line { principal, operation, uri, outcome, .. } = self.line;
+        let Line { principal, operation, uri, outcome, facts } = self.line;
         // A longer URI is invalid, and would only fill the log.
         let [shown_principal, shown_uri] = [principal, uri].map(|text| prefix(text, MAX_URI_LEN));
-        tracing::debug!(target: log_target::ACCESS, principal = shown_principal, operation, uri = shown_uri, outcome);
+        tracing::debug!(target: log_target::ACCESS, principal = shown_principal, operation, uri = shown_uri, outcome, cached = facts.is_cached().then_some(true));
         if let Some(entry) = self.entry.take().filter(|_| self.is_audited) {
             entry.finish(&self.line);
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::digest::Digest;
-use crate::plugin::{FaultKind, LoadError, NotLoaded, PluginSlot};
+use crate::plugin::{CacheCounts, FaultKind, LoadError, NotLoaded, PluginSlot};
 use crate::uri::Mount;
 
 /// The status of a plugin at one moment.
@@ -22,6 +22,8 @@ pub struct PluginStatus {
     pub digest: Option<Digest>,
     /// The number of faults since it was loaded, by kind. Kinds without faults are left out.
     pub faults: BTreeMap<FaultKind, u64>,
+    /// How often responses were in the [response cache](crate::config::Server::response_cache) since it was loaded.
+    pub cached_responses: CacheCounts,
 }
 
 /// Whether a plugin is served.
@@ -47,6 +49,8 @@ impl PluginStatus {
             Err(NotLoaded::Loading) => (PluginState::Loading, BTreeMap::new()),
             Err(NotLoaded::Failed { error, .. }) => (PluginState::LoadFailed(error.clone()), BTreeMap::new()),
         };
-        Self { name: slot.name.clone(), mount: slot.mount.clone(), state, digest, faults }
+        let cached_responses =
+            slot.plugin.as_ref().map_or_else(|_| CacheCounts::default(), |plugin| plugin.response_cache_counts());
+        Self { name: slot.name.clone(), mount: slot.mount.clone(), state, digest, faults, cached_responses }
     }
 }

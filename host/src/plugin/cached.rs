@@ -10,7 +10,7 @@ use super::encoded::{
     EncodedContents, EncodedPage, EncodedResources, EncodedRun, EncodingForm, ListedResources, PageKey, ReadResponse,
     ViewId, yield_between_decisions,
 };
-use super::response_cache::{CacheKey, Lookup, Reservation, expiry};
+use super::response_cache::{CacheCounts, CacheKey, Lookup, Reservation, expiry};
 use super::validation::FilteredPage;
 use super::{Fault, Plugin};
 use crate::engine::CallOrigin;
@@ -38,8 +38,8 @@ impl Plugin {
             let is_visible = is_visible.clone();
             self.read(path, move |one| is_visible(&one.entry.uri)).await
         };
-        let encoded = match self.responses.lookup::<EncodedContents>(key).await {
-            Lookup::Hit(encoded) => encoded,
+        let (contents, is_hit) = match self.responses.lookup::<EncodedContents>(key).await {
+            Lookup::Hit(encoded) => (encoded, true),
             Lookup::Bypass => {
                 let contents = filtered().await?;
                 self.responses.record_ttl(contents_ttl(&contents));
@@ -64,12 +64,12 @@ impl Plugin {
                 let len = ResourceContents::total_len(&contents);
                 let encoded = Arc::new(EncodedContents { json: encode(contents).await, uris, len, expires });
                 reservation.fill(encoded.clone(), expires);
-                encoded
+                (encoded, false)
             }
         };
         // What some may not read is not cut out of what is encoded.
-        match all(&encoded.uris, &is_visible).await {
-            true => Ok(ReadResponse::Encoded(encoded)),
+        match all(&contents.uris, &is_visible).await {
+            true => Ok(ReadResponse::Encoded { contents, is_hit }),
             false => filtered().await.map(ReadResponse::Contents),
         }
     }
@@ -136,6 +136,11 @@ impl Plugin {
             size: page.len(),
             next_cursor: page.next_cursor().cloned(),
         })
+    }
+
+    /// How often its responses were cached, since it was loaded.
+    pub(crate) fn response_cache_counts(&self) -> CacheCounts {
+        self.responses.counts()
     }
 
     /// Drops all cached responses. Called before a change is notified.

@@ -34,7 +34,12 @@ pub(crate) enum ReadResponse {
     /// Contents that are not cached.
     Contents(Vec<ResourceContents>),
     /// Contents that are cached, all of which the principal may read.
-    Encoded(Arc<EncodedContents>),
+    Encoded {
+        /// The contents.
+        contents: Arc<EncodedContents>,
+        /// Whether they were cached before.
+        is_hit: bool,
+    },
 }
 
 /// All contents of a read as JSON.

@@ -186,7 +186,7 @@ impl Needs {
         Ok(needs)
     }
 
-    /// Returns whether it asks for something of that kind.
+    /// Returns whether it asks for something of that kind; of the config, whether there is a key without which it does not work.
     #[cfg_attr(not(feature = "cli"), allow(dead_code, reason = "only the command line gives advice"))]
     pub(crate) fn asks_for(&self, capability: Capability) -> bool {
         match capability {
@@ -195,7 +195,7 @@ impl Needs {
             Capability::Keyvalue => !self.keyvalue.is_empty(),
             Capability::Sql => !self.sql.is_empty(),
             Capability::Variables => !self.env.is_empty(),
-            Capability::Config => !self.config.is_empty(),
+            Capability::Config => self.config.values().any(|setting| setting.required),
             _ => true,
         }
     }

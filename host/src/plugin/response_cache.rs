@@ -15,6 +15,8 @@
 //! The memory is bounded by [`set_capacity`](ResponseCache::set_capacity); a new cache has none and stores nothing. Before a plugin has
 //! given its first time to live, nothing is looked up.
 
+mod counts;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -23,6 +25,8 @@ use quick_cache::sync::{Cache, DefaultLifecycle, PlaceholderGuard};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
+pub use self::counts::CacheCounts;
+use self::counts::Counters;
 use super::encoded::{EncodedContents, EncodedPage, EncodingForm};
 use crate::uri::Uri;
 
@@ -86,6 +90,7 @@ pub(super) struct ResponseCache {
     /// Whether the plugin has given a time to live.
     has_ttls: AtomicBool,
     encodings: Semaphore,
+    lookups: Counters,
 }
 
 /// The outcome of a lookup.
@@ -131,6 +136,7 @@ impl ResponseCache {
             epoch: AtomicU64::new(0),
             has_ttls: AtomicBool::new(false),
             encodings: Semaphore::new(MAX_ENCODINGS),
+            lookups: Counters::default(),
         }
     }
 
@@ -162,12 +168,22 @@ impl ResponseCache {
         }
     }
 
+    /// Returns how often responses were cached.
+    pub(super) fn counts(&self) -> CacheCounts {
+        self.lookups.counts()
+    }
+
     /// Looks a response up; waits for one that is being fetched.
     pub(super) async fn lookup<T: Cacheable>(&self, key: impl FnOnce() -> CacheKey) -> Lookup<'_, T> {
         if !self.has_ttls.load(Ordering::Relaxed) || self.entries.capacity() == 0 {
             return Lookup::Bypass;
         }
-        let key = key();
+        let found = self.find(key()).await;
+        self.lookups.record(matches!(found, Lookup::Hit(_)));
+        found
+    }
+
+    async fn find<T: Cacheable>(&self, key: CacheKey) -> Lookup<'_, T> {
         if let Some(entry) = self.entries.get(&key) {
             if self.is_current(&entry) && Instant::now() < entry.expires {
                 return entry.into_lookup();
@@ -346,6 +362,7 @@ mod tests {
         assert!(is_hit(&cache, "a").await);
         reserve(&cache, "b").await.fill(contents(10), Instant::now());
         assert!(!is_hit(&cache, "b").await);
+        assert_eq!(cache.counts(), CacheCounts { hits: 1, misses: 3 });
         assert_eq!(expiry(Duration::ZERO), None);
         assert!(expiry(Duration::MAX).unwrap() <= Instant::now() + MAX_TTL);
     }
@@ -423,6 +440,7 @@ mod tests {
         assert!(matches!(lookup(&cache, "a").await, Lookup::Bypass));
         cache.record_ttl(Duration::ZERO);
         assert!(matches!(lookup(&cache, "a").await, Lookup::Bypass));
+        assert_eq!(cache.counts(), CacheCounts::default());
         cache.record_ttl(TTL);
         reserve(&cache, "a").await.fill(contents(10), Instant::now() + TTL);
         cache.set_capacity(0);

@@ -272,7 +272,7 @@ async fn execute(
                     let footprint = contents.footprint();
                     (wire::read_result(contents, revision, is_public), footprint)
                 }
-                ReadResponse::Encoded(contents) => {
+                ReadResponse::Encoded { contents, .. } => {
                     (wire::cached_read_result(&contents, revision, is_public), contents.json.len())
                 }
             };

@@ -15,9 +15,12 @@ mod tls;
 mod unfinished_requests;
 mod unread_bodies;
 
-use mcp_host_tests::{ConfigFile, Connection, GitRepo, HttpServer, Plugin, Revision, WrittenConfig, run};
+use mcp_host_tests::{ConfigFile, Connection, GitRepo, HttpServer, Plugin, Revision, TIMEOUT, WrittenConfig, run};
 use reqwest::{Client, Method, StatusCode, Version};
 use serde_json::json;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 
 /// A server, and the files that must exist as long as it does.
 async fn start() -> ((GitRepo, WrittenConfig), HttpServer) {
@@ -156,12 +159,19 @@ async fn bodies_that_are_no_messages_are_refused_and_the_server_goes_on() {
 #[tokio::test]
 async fn an_address_that_is_taken_is_an_error_at_once() {
     let (_sources, server) = start().await;
-    let config = ConfigFile::new().write();
-    let path = config.path();
-    let path = path.to_str().unwrap();
-    let refused = run(["serve", "--http", server.address(), "--config", path]).await;
-    assert_eq!(refused.code(), 1);
-    assert!(refused.stderr.contains("cannot listen on") && refused.stderr.contains("port 0"), "{}", refused.stderr);
+    let by_option = ConfigFile::new().write();
+    let by_config = ConfigFile::new().server("http", server.address()).write();
+    for (config, option, setting) in
+        [(&by_option, Some(["--http", server.address()]), "--http"), (&by_config, None, "server.http")]
+    {
+        let path = config.path();
+        let arguments = ["serve", "--config", path.to_str().unwrap()].into_iter().chain(option.into_iter().flatten());
+        let refused = run(arguments).await;
+        assert_eq!(refused.code(), 1);
+        for part in ["cannot listen on", "port 0", &format!("`{setting}`")] {
+            assert!(refused.stderr.contains(part), "{part}: {}", refused.stderr);
+        }
+    }
     server.end().await;
 }
 
@@ -179,6 +189,51 @@ async fn a_client_that_hangs_up_ends_its_request() {
     // The concurrency limit is one call: it is free only because the first call was ended.
     let read = wire.request("resources/read", json!({ "uri": "misbehaving://slow/good" })).await;
     assert_eq!(read.result()["contents"][0]["text"], "good");
+    server.end().await;
+}
+
+/// Sends a request and ends the sending, and returns everything that the server answers until it closes the connection.
+async fn send_and_half_close(server: &HttpServer, target: &str, host: &str) -> String {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {}
+    });
+    let body =
+        json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/list", "params": { "_meta": meta } }).to_string();
+    let request = format!(
+        "POST {target} HTTP/1.1\r\nHost: {host}\r\nAccept: application/json, text/event-stream\r\n\
+         MCP-Protocol-Version: 2026-07-28\r\nMcp-Method: resources/list\r\n\
+         Content-Type: application/json\r\nContent-Length: {}\r\n\r\n{body}",
+        body.len()
+    );
+    let mut connection = TcpStream::connect(server.address()).await.unwrap();
+    connection.write_all(request.as_bytes()).await.unwrap();
+    connection.shutdown().await.unwrap();
+    let mut answer = Vec::new();
+    timeout(TIMEOUT, connection.read_to_end(&mut answer)).await.expect("it is closed in time").unwrap();
+    String::from_utf8(answer).unwrap()
+}
+
+#[tokio::test]
+async fn a_client_that_has_ended_its_sending_is_answered() {
+    let (_sources, server) = start().await;
+    let answer = send_and_half_close(&server, "/mcp", server.address()).await;
+    assert!(answer.starts_with("HTTP/1.1 200 ") && answer.contains("\"resources\":["), "{answer}");
+    server.end().await;
+}
+
+#[tokio::test]
+async fn of_an_absolute_target_and_another_host_the_target_counts() {
+    let (_sources, server) = start().await;
+    let (own, evil) = (format!("http://{}/mcp", server.address()), "http://evil.example/mcp");
+    for (target, host, status) in [
+        (own.as_str(), "evil.example", "200"),
+        (evil, server.address(), "403"),
+        (&own, "evil.example@localhost", "400"),
+    ] {
+        let answer = send_and_half_close(&server, target, host).await;
+        assert!(answer.starts_with(&format!("HTTP/1.1 {status} ")), "{target} {host}: {answer}");
+    }
     server.end().await;
 }
 

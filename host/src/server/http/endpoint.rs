@@ -272,7 +272,7 @@ fn shutting_down() -> Response {
 }
 
 /// Whether the response is a stream of server-sent events.
-fn is_event_stream(response: &Response) -> bool {
+pub(super) fn is_event_stream(response: &Response) -> bool {
     let content_type = response.headers().get(CONTENT_TYPE);
     content_type.is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream"))
 }

@@ -5,6 +5,7 @@ pub(super) mod activity;
 pub(super) mod connection;
 pub(super) mod delivery;
 mod executor;
+mod half_close;
 mod handshake_log;
 pub(super) mod tls;
 mod version;

@@ -8,7 +8,8 @@ use serde::de::{Error, MapAccess, SeqAccess, Visitor};
 use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
-use super::{BoundedString, MAX_VERSION_NAME, bounded, found, is_given, present, truncate, without_position};
+use super::members::is_given;
+use super::{BoundedString, MAX_VERSION_NAME, bounded, found, present, truncate, without_position};
 use crate::uri::MAX_URI_LEN;
 use crate::watch::Subscriber;
 

@@ -1,6 +1,8 @@
 use serde_json::{Value, json};
 
+use super::members::MAX_CLIENT_INFO_TEXT;
 use super::*;
+use crate::uri::MAX_URI_LEN;
 
 fn parse_value(method: &str, params: Option<&Value>) -> ParsedParams {
     let text = params.map(|params| RawValue::from_string(params.to_string()).unwrap());

@@ -158,7 +158,8 @@ async fn exit_codes_tell_what_cannot_be_done_from_what_is_wrong() {
         (&["list", "git://repo/tree/main/nothing"], 1, "there is no resource"),
         (&["read"], 2, "required"),
         (&["nonsense"], 2, "unrecognized subcommand"),
-        (&["list", "--as", "locla"], 2, "the config has no principal `locla`"),
+        (&["list", "--as", "locla"], 2, "the config has no principal `locla`\nhelp: did you mean `local`?"),
+        (&["list", "--as", "nobody"], 2, "it has local, anonymous"),
         (&["serve", "--stdio", "--http", "127.0.0.1:0"], 2, "cannot be used with"),
     ] {
         let ended = served.run(arguments).await;

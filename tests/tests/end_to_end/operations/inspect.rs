@@ -4,6 +4,7 @@ use std::path::{Path, PathBuf};
 
 use mcp_host_tests::{
     ConfigFile, Folder, GitRepo, Output, Plugin, StdioServer, WrittenConfig, component, fixture, run, run_on_terminal,
+    run_on_terminal_of,
 };
 use serde_json::{Value, json};
 
@@ -169,11 +170,24 @@ async fn the_tables_of_check_fit_a_terminal_of_80_columns() {
         "repo    grants.dirs  wasi:filesystem  /repo (ro)                granted",
         "        grants.http  -                https://a.example.com +3  unused",
         "        grants.env   wasi:cli         TOKEN                     granted",
-        "        config       wasi:config      -                         not granted",
     ] {
         assert!(line.len() <= 80 && shown.lines().any(|shown| shown.trim_end() == line), "{line}\n{shown}");
     }
+    // It works without.
+    assert!(!shown.contains("wasi:config"), "{shown}");
     assert!(!shown.contains('\u{1b}'));
+
+    for command in ["check", "list"] {
+        let path = config.path();
+        let arguments = [command, "--color", "never", "--config", path.to_str().unwrap()];
+        let shown = run_on_terminal_of(50, arguments).await.success().text();
+        // What is below the tables is wrapped by the terminal.
+        let table = shown.lines().take_while(|line| !line.starts_with("repo: "));
+        let longest = table.map(|line| line.chars().count()).max();
+        assert!(longest.is_some_and(|longest| longest <= 50), "{shown}");
+        let piped = run(arguments).await.success().text();
+        assert!(piped.lines().any(|line| line.chars().count() > 50), "{piped}");
+    }
 }
 
 #[tokio::test]

@@ -52,6 +52,16 @@ fn make_fifo(path: &Path) {
 }
 
 #[tokio::test]
+async fn the_plugins_of_the_config_are_counted_without_those_of_the_host() {
+    // What is searched has two mounts of the host.
+    let config = ConfigFile::new().plugin(Plugin::sample("a").searched()).write();
+    let wire = RawStdio::start(&config, REVISION).await;
+    let line = wire.log_line("finished loading plugins").await;
+    assert!(line.contains("loaded=1 failed=0"), "{line}");
+    wire.end().await;
+}
+
+#[tokio::test]
 async fn a_config_that_becomes_a_fifo_freezes_neither_the_server_nor_its_reloads() {
     let folder = Folder::with_files([("f", "text")]);
     let faulty = || Plugin::faulty("a", folder.path());

@@ -6,17 +6,18 @@
 //!
 //! | header | allows |
 //! |---|---|
-//! | `Host`, and `:authority` of HTTP/2 | `localhost`, loopback addresses, the address that the server listens at, [`hosts`](crate::config::http::Http::hosts), and the host of [`public-url`](crate::config::http::Http::public_url), at any port |
+//! | the name of the server: `Host`, an absolute target, `:authority` of HTTP/2 | `localhost`, loopback addresses, the address that the server listens at, [`hosts`](crate::config::http::Http::hosts), and the host of [`public-url`](crate::config::http::Http::public_url), at any port |
 //! | `Origin` | `localhost` and loopback addresses, with `http` or `https`; [`cors`](crate::config::http::Http::cors). Programs send none |
 //!
-//! There is exactly one name: one `Host` (RFC 9112, 3.2), or one `:authority`, or both and equal (RFC 9113, 8.3.1). It
-//! is a host and optionally a port (RFC 9110, 7.2), without user information. Anything else is 400, as an intermediary
-//! may have parsed another name.
+//! There is exactly one name. Over HTTP/1.1 it is that of an absolute target (`POST http://host/mcp`), else `Host`, which an absolute
+//! target supersedes (RFC 9112, 3.2.2): a proxy replaces it, and a page cannot make a browser send such a target. Over HTTP/2 it is
+//! `:authority`, or `Host`, or both and equal (RFC 9113, 8.3.1). Each of them is there at most once, and is a host and optionally a port
+//! (RFC 9110, 7.2), without user information. Anything else is 400, as an intermediary may have parsed another name.
 
 use axum::extract::Request;
 use axum::http::header::{HOST, ORIGIN};
 use axum::http::uri::Authority;
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderValue, StatusCode, Version};
 use axum::response::{IntoResponse, Response};
 
 use crate::config::Config;
@@ -63,7 +64,7 @@ fn find_rejection(config: &Config, request: &Request) -> Result<(), OriginReject
     }
 }
 
-/// Returns the name of the server in the request, from the header or `:authority`: its host and port.
+/// Returns the name of the server in the request, from its target, `:authority` or the header: its host and port.
 fn host_and_port(request: &Request) -> Result<(&str, Option<u16>), OriginRejection> {
     let mut headers = request.headers().get_all(HOST).iter();
     let header = headers.next().map(|header| header.to_str().map_err(|_| OriginRejection::InvalidHost)).transpose()?;
@@ -71,7 +72,9 @@ fn host_and_port(request: &Request) -> Result<(&str, Option<u16>), OriginRejecti
         [request.uri().authority().map(Authority::as_str), header].map(|name| name.map(split_host_port).transpose());
     match (names, headers.next()) {
         ([Ok(Some(name)), Ok(None)] | [Ok(None), Ok(Some(name))], None) => Ok(name),
-        ([Ok(Some((host, port))), Ok(Some(other))], None) if host.eq_ignore_ascii_case(other.0) && port == other.1 => {
+        ([Ok(Some((host, port))), Ok(Some(other))], None)
+            if request.version() < Version::HTTP_2 || (host.eq_ignore_ascii_case(other.0) && port == other.1) =>
+        {
             Ok((host, port))
         }
         _ => Err(OriginRejection::InvalidHost),
@@ -112,7 +115,16 @@ mod tests {
     use super::*;
 
     fn validate_request(config: &Config, uri: &str, headers: &[(&str, &str)]) -> Result<(), OriginRejection> {
-        let mut request = Request::builder().uri(uri);
+        validate_version(Version::HTTP_11, config, uri, headers)
+    }
+
+    fn validate_version(
+        version: Version,
+        config: &Config,
+        uri: &str,
+        headers: &[(&str, &str)],
+    ) -> Result<(), OriginRejection> {
+        let mut request = Request::builder().version(version).uri(uri);
         for (name, value) in headers {
             request = request.header(*name, *value);
         }
@@ -197,7 +209,7 @@ mod tests {
             assert_eq!(validate_request(&config, "/mcp", &twice), Err(OriginRejection::InvalidHost), "{other}");
             let uri = format!("http://{other}/mcp");
             assert_eq!(
-                validate_request(&config, &uri, &[("host", "localhost:80")]),
+                validate_version(Version::HTTP_2, &config, &uri, &[("host", "localhost:80")]),
                 Err(OriginRejection::InvalidHost),
                 "{other}"
             );
@@ -210,6 +222,21 @@ mod tests {
             assert_eq!(validate_request(&config, "/mcp", &[("host", host)]), Ok(()), "{host}");
         }
         assert_eq!(validate_request(&config, "http://LocalHost:80/mcp", &[("host", "localhost:80")]), Ok(()));
+    }
+
+    #[test]
+    fn an_absolute_target_supersedes_the_header_and_is_validated_like_it() {
+        let config = Config::default();
+        let validate = |target: &str, host| validate_request(&config, target, &[("host", host)]);
+        for target in ["http://localhost/mcp", "http://127.0.0.1:81/mcp"] {
+            for host in ["localhost", "evil.example", "127.0.0.2:82"] {
+                assert_eq!(validate(target, host), Ok(()), "{target} {host}");
+            }
+        }
+        assert_eq!(validate("http://evil.example/mcp", "localhost"), Err(OriginRejection::HostNotAllowed));
+        assert_eq!(validate("http://localhost@evil.example/mcp", "localhost"), Err(OriginRejection::InvalidHost));
+        let twice = [("host", "localhost"), ("host", "localhost")];
+        assert_eq!(validate_request(&config, "http://localhost/mcp", &twice), Err(OriginRejection::InvalidHost));
     }
 
     #[test]

@@ -84,6 +84,17 @@ impl Activity {
         }
     }
 
+    /// Returns whether no response is in progress.
+    pub(super) fn is_idle(&self) -> bool {
+        self.lock().in_flight.is_empty()
+    }
+
+    /// Returns whether a response is in progress that a client may wait for that has ended its sending.
+    pub(super) fn outlives_input(&self) -> bool {
+        let state = self.lock();
+        state.in_flight.iter().filter_map(Weak::upgrade).any(|delivery| delivery.outlives_input())
+    }
+
     fn snapshot(&self) -> (usize, bool, Instant) {
         let now = self.lock();
         (now.in_flight.len(), now.has_begun, now.idle_since)

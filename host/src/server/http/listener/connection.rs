@@ -11,6 +11,9 @@
 //! [`budget`](crate::server::budget)), and over HTTP/2 at most [`MAX_SEND_BUFFER`] bytes of its own for each stream. A
 //! client that resets streams faster than they are answered ([`MAX_RESETS`]), or makes the server reset too many, is
 //! disconnected (CVE-2023-44487, rapid reset).
+//!
+//! A client that disconnects ends its requests in progress. One that has only ended its sending is still answered, within a bounded
+//! time ([`half_close`](super::half_close)).
 
 use std::convert::Infallible;
 use std::io;
@@ -39,12 +42,14 @@ use tower::ServiceExt as _;
 use super::super::authentication::ClientCertificate;
 use super::super::charge::ResponseCharge;
 use super::super::client_limiter::{ClientLimiter, ClientLimits, ClientPermit, client_limits};
+use super::super::endpoint::is_event_stream;
 use super::super::head::{self, TooManyHeaderFields};
 use super::super::request_body::BodyLimiter;
 use super::super::{McpService, unread_body};
 use super::activity::Activity;
 use super::delivery::{Delivery, TrackedBody};
 use super::executor::{StreamExecutor, stream_abort};
+use super::half_close::HalfClose;
 use super::handshake_log::HandshakeLog;
 use super::version::{self, Protocol};
 use crate::config::http::{ENDPOINT_PATH, Http};
@@ -282,6 +287,9 @@ impl ServerContext {
                     None => TooManyHeaderFields.into_response(),
                 };
                 response = unread.discard_before(response).await;
+                if is_event_stream(&response) {
+                    delivery.end_with_input();
+                }
                 let charge = ResponseCharge::take_from(&mut response);
                 Ok::<_, Infallible>(response.map(|body| TrackedBody::new(body, delivery, busy, charge)))
             })
@@ -297,7 +305,8 @@ impl ServerContext {
             };
             match detected {
                 Ok((Protocol::Http1, stream)) => {
-                    let connection = http1_builder(&config.http).serve_connection(TokioIo::new(stream), service);
+                    let io = TokioIo::new(HalfClose::new(stream, activity.clone()));
+                    let connection = http1_builder(&config.http).serve_connection(io, service);
                     self.drive(Box::pin(connection), |connection| connection.graceful_shutdown(), &activity).await
                 }
                 Ok((Protocol::Http2, stream)) => {

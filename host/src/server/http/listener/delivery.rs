@@ -9,6 +9,7 @@
 //! The [`Charge`] of a response is released when its body and all of its chunks have been dropped.
 
 use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
@@ -29,6 +30,8 @@ pub(super) struct Delivery {
     progress: Mutex<Progress>,
     /// Aborts it.
     abort: OnceLock<CancellationToken>,
+    /// Whether its client may wait for it after it has ended its sending.
+    outlives_input: AtomicBool,
 }
 
 #[derive(Debug)]
@@ -59,9 +62,20 @@ pub(super) struct TrackedChunk {
 }
 
 impl Delivery {
-    /// Creates the delivery of a response without pending bytes.
+    /// Creates the delivery of a response without pending bytes, for which a client may wait after it has ended its sending.
     pub(super) fn new() -> Self {
-        Self { progress: Mutex::new(Progress { unsent: 0, last_progress: Instant::now() }), abort: OnceLock::new() }
+        let progress = Mutex::new(Progress { unsent: 0, last_progress: Instant::now() });
+        Self { progress, abort: OnceLock::new(), outlives_input: AtomicBool::new(true) }
+    }
+
+    /// Has it end when its client ends its sending.
+    pub(super) fn end_with_input(&self) {
+        self.outlives_input.store(false, Ordering::Relaxed);
+    }
+
+    /// Returns whether its client may wait for it after it has ended its sending.
+    pub(super) fn outlives_input(&self) -> bool {
+        self.outlives_input.load(Ordering::Relaxed)
     }
 
     /// Sets the token that aborts it.

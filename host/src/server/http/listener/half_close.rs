@@ -1,0 +1,140 @@
+//! Half-closed connections: a client may end its sending behind a request, and still wait for the answer (RFC 9112, 9.6).
+//!
+//! TCP does not tell such a client from one that is gone: each sends a FIN. At the end of the input hyper drops the connection, and
+//! with it the requests in progress, so that nobody computes an answer for a client that is gone. So the end is withheld from hyper for
+//! at most [`MAX_WAIT`], as long as a response is in progress that may be waited for: one over HTTP/1.1, if it is not an event stream.
+//! hyper's own `half_close` would notice no end at all, and a call would last as long as its deadline. A connection that is reset is
+//! an error of the read, which is not withheld.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Sleep, sleep};
+
+use super::activity::Activity;
+
+/// The time that a request in progress has to be answered when its client has ended its sending.
+const MAX_WAIT: Duration = Duration::from_secs(2);
+
+/// The socket of a connection, or its TLS session.
+pub(super) struct HalfClose<S> {
+    io: S,
+    activity: Activity,
+    /// Set at the end of the input: when hyper is told of it at the latest.
+    told_at: Option<Pin<Box<Sleep>>>,
+}
+
+impl<S> HalfClose<S> {
+    /// Wraps the socket of a connection with that activity.
+    pub(super) fn new(io: S, activity: Activity) -> Self {
+        Self { io, activity, told_at: None }
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for HalfClose<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let this = &mut *self;
+        let told_at = match &mut this.told_at {
+            Some(told_at) => told_at,
+            None => {
+                let (before, has_room) = (buffer.filled().len(), buffer.remaining() > 0);
+                ready!(Pin::new(&mut this.io).poll_read(context, buffer))?;
+                if buffer.filled().len() > before || !has_room || !this.activity.outlives_input() {
+                    return Poll::Ready(Ok(()));
+                }
+                this.told_at.insert(Box::pin(sleep(MAX_WAIT)))
+            }
+        };
+        // hyper reads again after each response.
+        if this.activity.is_idle() {
+            return Poll::Ready(Ok(()));
+        }
+        told_at.as_mut().poll(context).map(Ok)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for HalfClose<S> {
+    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.io).poll_shutdown(context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        slices: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.io).poll_write_vectored(context, slices)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.io.is_write_vectored()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use futures::FutureExt as _;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::time::Instant;
+
+    use super::super::delivery::Delivery;
+    use super::*;
+
+    /// A connection whose client has sent one byte, and then ended its sending.
+    async fn ended(activity: &Activity) -> HalfClose<tokio::io::DuplexStream> {
+        let (mut client, server) = tokio::io::duplex(16);
+        client.write_all(b"x").await.unwrap();
+        drop(client);
+        let mut connection = HalfClose::new(server, activity.clone());
+        assert_eq!(connection.read_u8().await.unwrap(), b'x');
+        connection
+    }
+
+    #[tokio::test]
+    async fn the_end_is_withheld_until_the_response_is_sent() {
+        let activity = Activity::new();
+        let mut connection = ended(&activity).await;
+        let delivery = Arc::new(Delivery::new());
+        let response = activity.begin(delivery.clone());
+        assert!(connection.read_u8().now_or_never().is_none());
+        drop(response);
+        assert!(connection.read_u8().now_or_never().unwrap().is_err());
+    }
+
+    #[tokio::test]
+    async fn the_end_of_an_event_stream_and_of_an_idle_connection_is_not_withheld() {
+        let activity = Activity::new();
+        let stream = Arc::new(Delivery::new());
+        let _stream = activity.begin(stream.clone());
+        stream.end_with_input();
+        assert!(ended(&activity).await.read_u8().now_or_never().unwrap().is_err());
+        assert!(ended(&Activity::new()).await.read_u8().now_or_never().unwrap().is_err());
+    }
+
+    #[tokio::test]
+    async fn a_response_that_takes_long_does_not_withhold_the_end_any_longer() {
+        let activity = Activity::new();
+        let delivery = Arc::new(Delivery::new());
+        let _response = activity.begin(delivery.clone());
+        let began = Instant::now();
+        assert!(ended(&activity).await.read_u8().await.is_err());
+        assert!(began.elapsed() >= MAX_WAIT);
+    }
+}
