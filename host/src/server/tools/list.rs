@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 
 use super::arguments::Arguments;
-use super::output::{Output, ToolError, link, summary};
+use super::output::{Output, ToolError, link, one_line, summary};
 use super::schema::{Description, object, resource_properties, result};
 use crate::access::Principal;
 use crate::host::{Host, ListRequest};
@@ -127,11 +127,8 @@ async fn templates(
 
 fn template_summary(template: &ResourceTemplate) -> String {
     let ResourceTemplate { uri_template, name, title, description, .. } = template;
-    let name = title.as_ref().unwrap_or(name);
-    match description {
-        Some(description) => format!("{} - {name}: {description}\n", uri_template.as_str()),
-        None => format!("{} - {name}\n", uri_template.as_str()),
-    }
+    let line = one_line(uri_template.as_str(), title.as_ref().unwrap_or(name), description.as_deref());
+    line + "\n"
 }
 
 fn template_json(template: &ResourceTemplate) -> Value {

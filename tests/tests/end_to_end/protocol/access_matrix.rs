@@ -101,7 +101,12 @@ async fn over_stdio_local_sees_what_its_rules_allow_and_nothing_tells_the_rest()
             changes.of_everything();
             client.wait_for(&expected_notifications(kind, principal), || changes.of_everything()).await;
             let log = client.log();
-            check_notifications(client.notifications_to_the_end().await, kind, principal);
+            let mut seen = client.notifications_to_the_end().await;
+            // On a busy machine plugins are loaded after the server has begun to serve, which changes the listing.
+            if log.contains("the others follow as they are loaded") {
+                seen.retain(|notification| *notification != Notification::Listing);
+            }
+            check_notifications(seen, kind, principal);
             check_log(&log);
         }
     }

@@ -89,6 +89,12 @@ impl Activity {
         self.lock().in_flight.is_empty()
     }
 
+    /// Returns whether bytes of a response are being sent.
+    pub(super) fn is_sending(&self) -> bool {
+        let state = self.lock();
+        state.in_flight.iter().filter_map(Weak::upgrade).any(|delivery| delivery.is_being_sent())
+    }
+
     /// Returns whether a response is in progress that a client may wait for that has ended its sending.
     pub(super) fn outlives_input(&self) -> bool {
         let state = self.lock();

@@ -32,7 +32,7 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Notify;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -261,7 +261,7 @@ impl ServerContext {
         certificate: Option<Arc<ClientCertificate>>,
     ) {
         let config = self.host.config();
-        let activity = Activity::new();
+        let (activity, opened) = (Activity::new(), Instant::now());
         let app = self.app.clone();
         let (requests, end) = (activity.clone(), CancellationToken::new());
         let ended = end.clone();
@@ -307,11 +307,13 @@ impl ServerContext {
                 Ok((Protocol::Http1, stream)) => {
                     let io = TokioIo::new(HalfClose::new(stream, activity.clone()));
                     let connection = http1_builder(&config.http).serve_connection(io, service);
-                    self.drive(Box::pin(connection), |connection| connection.graceful_shutdown(), &activity).await
+                    self.drive(Box::pin(connection), |connection| connection.graceful_shutdown(), &activity, opened)
+                        .await
                 }
                 Ok((Protocol::Http2, stream)) => {
                     let connection = http2_builder(&config.http).serve_connection(TokioIo::new(stream), service);
-                    self.drive(Box::pin(connection), |connection| connection.graceful_shutdown(), &activity).await
+                    self.drive(Box::pin(connection), |connection| connection.graceful_shutdown(), &activity, opened)
+                        .await
                 }
                 Err(error) => {
                     tracing::debug!(target: log_target::SERVER, %error, "a connection ended before its first request");
@@ -330,29 +332,27 @@ impl ServerContext {
         }
     }
 
-    /// Drives a connection until it ends. `shut_down` begins its graceful shutdown, once it is idle for too long or the server shuts
-    /// down.
+    /// Drives a connection, which was opened at that time, until it ends. `shut_down` begins its graceful shutdown, once it is idle for
+    /// too long or the server shuts down.
     async fn drive<C: Future<Output = hyper::Result<()>>>(
         &self,
         mut connection: Pin<Box<C>>,
         shut_down: impl FnOnce(Pin<&mut C>),
         activity: &Activity,
+        opened: Instant,
     ) -> hyper::Result<()> {
         let limits = &self.host.config().http.limits;
+        let first_request = limits.read_timeout.duration().saturating_sub(opened.elapsed());
         tokio::select! {
-            served = connection.as_mut() => served,
-            () = activity.wait_idle(limits.read_timeout.duration(), limits.idle_timeout.duration()) => {
-                shut_down(connection.as_mut());
-                tokio::select! {
-                    served = connection.as_mut() => served,
-                    // A request may have arrived at the last moment.
-                    () = activity.wait_idle(CLOSE_TIMEOUT, CLOSE_TIMEOUT) => Ok(()),
-                }
-            }
-            () = self.shutdown.cancelled() => {
-                shut_down(connection.as_mut());
-                connection.await
-            }
+            served = connection.as_mut() => return served,
+            () = activity.wait_idle(first_request, limits.idle_timeout.duration()) => {}
+            () = self.shutdown.cancelled() => {}
+        }
+        shut_down(connection.as_mut());
+        tokio::select! {
+            served = connection => served,
+            // A request may have arrived at the last moment; one that is only begun is not waited for.
+            () = activity.wait_idle(CLOSE_TIMEOUT, CLOSE_TIMEOUT) => Ok(()),
         }
     }
 }

@@ -84,6 +84,11 @@ impl Delivery {
         let _ = self.abort.set(end);
     }
 
+    /// Returns whether bytes of it are being sent.
+    pub(super) fn is_being_sent(&self) -> bool {
+        self.progress().unsent > 0
+    }
+
     /// Returns whether bytes have been pending for `limit` without any progress.
     pub(super) fn has_stalled(&self, limit: Duration) -> bool {
         let progress = self.progress();

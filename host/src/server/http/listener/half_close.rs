@@ -2,7 +2,8 @@
 //!
 //! TCP does not tell such a client from one that is gone: each sends a FIN. At the end of the input hyper drops the connection, and
 //! with it the requests in progress, so that nobody computes an answer for a client that is gone. So the end is withheld from hyper for
-//! at most [`MAX_WAIT`], as long as a response is in progress that may be waited for: one over HTTP/1.1, if it is not an event stream.
+//! at most [`MAX_WAIT`], as long as a response is in progress that may be waited for: one that is not an event stream. When bytes of it
+//! are being sent by then, the end is withheld until they are: a client that is gone resets the connection.
 //! hyper's own `half_close` would notice no end at all, and a call would last as long as its deadline. A connection that is reset is
 //! an error of the read, which is not withheld.
 
@@ -12,25 +13,42 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
-use tokio::time::{Sleep, sleep};
+use tokio::time::{Instant, Sleep, sleep};
 
 use super::activity::Activity;
 
-/// The time that a request in progress has to be answered when its client has ended its sending.
+/// The time in which a request in progress must begin to be answered when its client has ended its sending.
 const MAX_WAIT: Duration = Duration::from_secs(2);
+/// The interval in which it is checked whether the response has been sent: hyper does not ask again by itself.
+const CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The socket of a connection, or its TLS session.
 pub(super) struct HalfClose<S> {
     io: S,
     activity: Activity,
-    /// Set at the end of the input: when hyper is told of it at the latest.
-    told_at: Option<Pin<Box<Sleep>>>,
+    /// Set at the end of the input, while it is withheld.
+    withheld: Option<Withheld>,
+}
+
+/// The wait in which the end of the input is withheld.
+struct Withheld {
+    /// When hyper is told of it, unless a response is being sent.
+    until: Instant,
+    next_check: Pin<Box<Sleep>>,
+}
+
+impl Withheld {
+    fn new() -> Self {
+        let now = Instant::now();
+        let until = now.checked_add(MAX_WAIT).unwrap_or(now);
+        Self { until, next_check: Box::pin(sleep(CHECK_INTERVAL)) }
+    }
 }
 
 impl<S> HalfClose<S> {
     /// Wraps the socket of a connection with that activity.
     pub(super) fn new(io: S, activity: Activity) -> Self {
-        Self { io, activity, told_at: None }
+        Self { io, activity, withheld: None }
     }
 }
 
@@ -41,22 +59,25 @@ impl<S: AsyncRead + Unpin> AsyncRead for HalfClose<S> {
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
         let this = &mut *self;
-        let told_at = match &mut this.told_at {
-            Some(told_at) => told_at,
+        let withheld = match &mut this.withheld {
+            Some(withheld) => withheld,
             None => {
                 let (before, has_room) = (buffer.filled().len(), buffer.remaining() > 0);
                 ready!(Pin::new(&mut this.io).poll_read(context, buffer))?;
                 if buffer.filled().len() > before || !has_room || !this.activity.outlives_input() {
                     return Poll::Ready(Ok(()));
                 }
-                this.told_at.insert(Box::pin(sleep(MAX_WAIT)))
+                this.withheld.insert(Withheld::new())
             }
         };
-        // hyper reads again after each response.
-        if this.activity.is_idle() {
-            return Poll::Ready(Ok(()));
+        loop {
+            let is_over = Instant::now() >= withheld.until && !this.activity.is_sending();
+            if is_over || this.activity.is_idle() {
+                return Poll::Ready(Ok(()));
+            }
+            ready!(withheld.next_check.as_mut().poll(context));
+            withheld.next_check.set(sleep(CHECK_INTERVAL));
         }
-        told_at.as_mut().poll(context).map(Ok)
     }
 }
 
@@ -90,12 +111,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for HalfClose<S> {
 mod tests {
     use std::sync::Arc;
 
-    use futures::FutureExt as _;
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    use tokio::time::Instant;
-
-    use super::super::delivery::Delivery;
+    use super::super::delivery::{Delivery, TrackedBody};
     use super::*;
+    use futures::FutureExt as _;
+    use http_body_util::BodyExt as _;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::time::timeout;
 
     /// A connection whose client has sent one byte, and then ended its sending.
     async fn ended(activity: &Activity) -> HalfClose<tokio::io::DuplexStream> {
@@ -136,5 +157,18 @@ mod tests {
         let began = Instant::now();
         assert!(ended(&activity).await.read_u8().await.is_err());
         assert!(began.elapsed() >= MAX_WAIT);
+    }
+
+    #[tokio::test]
+    async fn the_end_is_withheld_while_a_response_is_being_sent() {
+        let activity = Activity::new();
+        let delivery = Arc::new(Delivery::new());
+        let response = activity.begin(delivery.clone());
+        let mut body = TrackedBody::new("response".into(), delivery, response, None);
+        let chunk = body.frame().await.unwrap().unwrap();
+        let mut connection = ended(&activity).await;
+        assert!(timeout(MAX_WAIT + CHECK_INTERVAL, connection.read_u8()).await.is_err());
+        drop((chunk, body));
+        assert!(connection.read_u8().await.is_err());
     }
 }

@@ -44,7 +44,9 @@ async fn a_statement_that_takes_too_long_is_cancelled_at_the_server() {
 #[tokio::test]
 async fn a_result_that_is_too_large_takes_no_memory() {
     let shop = shop();
-    let config = config(free_sql(shop.url("reader")));
+    let plugin = Plugin::new("shop", &mcp_host_tests::component("database"), "db://shop/").config("free-sql", true);
+    let plugin = plugin.sql("shop", shop.url("reader"), [("timeout", "5m".into())]);
+    let config = config(plugin.limit("deadline", "5m"));
     let server = StdioServer::start(&config).await;
     assert!(server.client().read(&statement_uri("SELECT 1")).await.is_ok());
     let before = server.peak_rss();
