@@ -100,7 +100,7 @@ impl PrivateDir {
     pub(crate) fn open(path: &Path) -> Result<Self, PrivateError> {
         // A trailing slash would follow a symbolic link.
         let path: PathBuf = path.components().collect();
-        DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(|error| no_directory(&path, error))?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let dir = match rustix::fs::open(&path, flags, Mode::empty()) {
             Ok(dir) => File::from(dir),

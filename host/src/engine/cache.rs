@@ -75,7 +75,10 @@ impl Cache {
     pub(crate) fn open(dir: &Path, state: Option<&Path>) -> Result<Self, ComponentError> {
         let secret = match state.map(load_secret) {
             Some(Ok(secret)) => Some(secret),
-            Some(Err(ComponentError::CacheKey { file, source: PrivateError::Io(error) })) => {
+            Some(Err(ComponentError::CacheKey {
+                file,
+                source: error @ (PrivateError::Io(_) | PrivateError::NoDirectory { .. }),
+            })) => {
                 tracing::warn!(target: log_target::COMPILER, file = %file.display(), %error, "no key can be kept: components are compiled at each start");
                 None
             }
