@@ -165,6 +165,7 @@ impl McpService {
     pub(super) async fn answer(&self, request: Request) -> Response {
         let endpoint = &self.endpoint;
         let is_head = request.method() == Method::HEAD;
+        // Boxed and erased: the futures of calls are nested so deeply that the compiler would give up on those around them.
         let response =
             layers::apply(endpoint.host(), endpoint.options(), request, |request| endpoint.handle(request).boxed())
                 .await;
