@@ -55,7 +55,7 @@ impl Mount {
         if len > MAX_URI_LEN {
             return Err(PathError::TooLong { len });
         }
-        if !self.owns_all_hosts() && normalize::is_plain_path(path) {
+        if self.is_normal(path) {
             return Ok(ResourceId::from_checked(&self.text, path.to_owned()));
         }
         let text = [self.as_str(), path].concat();
@@ -67,11 +67,15 @@ impl Mount {
 
     /// Composes the URI of a provider's path, as [`compose`](Self::compose) does, without the path.
     pub(crate) fn compose_uri(&self, path: &str) -> Result<Uri, PathError> {
-        let len = self.text.len().saturating_add(path.len());
-        if len <= MAX_URI_LEN && !self.owns_all_hosts() && normalize::is_plain_path(path) {
+        if self.text.len().saturating_add(path.len()) <= MAX_URI_LEN && self.is_normal(path) {
             return Ok(Uri::from_checked(&self.text, path));
         }
         self.compose(path).map(|located| located.uri)
+    }
+
+    /// Returns whether a path of allowed length is seen to be in normal form without parsing it. False negatives are possible.
+    fn is_normal(&self, path: &str) -> bool {
+        !self.owns_all_hosts() && normalize::is_plain_path(path)
     }
 
     /// Composes a path whose case and percent-encoding are normalized.

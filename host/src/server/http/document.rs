@@ -29,8 +29,8 @@ pub(super) fn document_response(status: StatusCode, mut json: Encoder) -> Respon
 
 /// Returns the chunks of a document, of which `encoded` bytes have been encoded without a pause; each is encoded when it is polled
 /// for, and the charge is dropped with the stream. The task yields after each [`MAX_CHUNK`] bytes that it encodes and each
-/// [`MAX_SHARED_CHUNK`] that it passes on, so that a client that reads as fast does not starve others. The stream is fused: a compressing layer polls it again
-/// after its end.
+/// [`MAX_SHARED_CHUNK`] that it passes on, so that a client that reads as fast does not starve others. The stream is fused: a
+/// compressing layer polls it again after its end.
 pub(super) fn chunks(
     json: Encoder,
     charge: Option<Charge>,

@@ -111,12 +111,13 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for HalfClose<S> {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::delivery::{Delivery, TrackedBody};
-    use super::*;
     use futures::FutureExt as _;
     use http_body_util::BodyExt as _;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
     use tokio::time::timeout;
+
+    use super::super::delivery::{Delivery, TrackedBody};
+    use super::*;
 
     /// A connection whose client has sent one byte, and then ended its sending.
     async fn ended(activity: &Activity) -> HalfClose<tokio::io::DuplexStream> {

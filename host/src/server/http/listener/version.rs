@@ -53,7 +53,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for Rewound<S> {
         // With what has arrived behind it, in one read.
         if self.first.is_empty() && buffer.remaining() > 0 {
             self.first = Vec::new();
-            // An error is one of the next read, too.
+            // After an error, the next read fails or is the end.
             let _ = Pin::new(&mut self.io).poll_read(context, buffer);
         }
         Poll::Ready(Ok(()))
