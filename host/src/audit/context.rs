@@ -6,6 +6,8 @@ use std::str::FromStr;
 use serde::{Serialize, Serializer};
 #[cfg(feature = "http")]
 use sha2::{Digest as _, Sha256};
+#[cfg(any(feature = "http", feature = "stdio"))]
+use tokio::task::futures::TaskLocalFuture;
 
 tokio::task_local! {
     /// The context of the request that the current task executes.
@@ -59,8 +61,8 @@ impl RequestContext {
 
     /// Executes a request of the façade in this context.
     #[cfg(any(feature = "http", feature = "stdio"))]
-    pub(crate) async fn scope<T>(self, request: impl Future<Output = T>) -> T {
-        CURRENT.scope(self, request).await
+    pub(crate) fn scope<F: Future>(self, request: F) -> TaskLocalFuture<Self, F> {
+        CURRENT.scope(self, request)
     }
 
     /// Calls `use_it` with the context of the current task.

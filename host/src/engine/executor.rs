@@ -136,17 +136,29 @@ impl GuestExecutor {
     /// # Errors
     ///
     /// The call panicked, or the workers were shut down.
-    pub(crate) async fn call<F>(
+    pub(crate) fn call<F>(
         &self,
         queue: &Arc<PluginQueue>,
         origin: CallOrigin,
         clock: Arc<CpuClock>,
         call: F,
+    ) -> impl Future<Output = Result<F::Output, CallAborted>>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        // Boxed before there is a future, which would have room for the call as long as it runs.
+        self.run(queue, origin, Call::new(call, clock))
+    }
+
+    async fn run<F>(
+        &self,
+        queue: &Arc<PluginQueue>,
+        origin: CallOrigin,
+        mut call: Call<F>,
     ) -> Result<F::Output, CallAborted>
     where
         F: Future<Output: Send> + Send + 'static,
     {
-        let mut call = Call::new(call, clock);
         if origin == CallOrigin::Host {
             let task = self.host.handle().spawn(queue.clone().run_host_call(call));
             return AbortOnDropHandle::new(task).await?;

@@ -4,6 +4,8 @@
 //! `operation`, `uri` (empty for merged listings) and `outcome`: `ok`, the kind of the error, `internal` after a panic,
 //! or `cancelled` for a request that was dropped before its response; and `cached` if the response was in the response cache.
 
+use std::pin::Pin;
+
 use super::Host;
 use super::lifecycle::RequestTracker;
 use crate::access::Principal;
@@ -21,13 +23,15 @@ const LISTEN: &str = "listen";
 
 impl Host {
     /// Runs a request, unless the host is shutting down or the request cannot be recorded, and records its outcome.
+    ///
+    /// The request is pinned by its caller: a future has room for an argument twice, as it was given and while it is awaited.
     pub(super) async fn audited<T>(
         &self,
         principal: &Principal,
         operation: &'static str,
         uri: &str,
         facts: &Facts,
-        request: impl Future<Output = Result<T, Error>>,
+        request: Pin<&mut impl Future<Output = Result<T, Error>>>,
     ) -> Result<T, Error> {
         let mut record = self.begin_record(principal, operation, uri, facts)?;
         record.run(&self.requests, request).await
@@ -81,7 +85,7 @@ impl RequestRecord<'_> {
     pub(super) async fn run<T>(
         &mut self,
         tracker: &RequestTracker,
-        request: impl Future<Output = Result<T, Error>>,
+        request: Pin<&mut impl Future<Output = Result<T, Error>>>,
     ) -> Result<T, Error> {
         let response = match tracker.begin() {
             Ok(_token) => request.await,

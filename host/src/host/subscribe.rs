@@ -18,6 +18,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::convert::Infallible;
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -107,7 +108,8 @@ impl Host {
                 }
             }
         };
-        let waiting = async { timeout(MAX_WAIT, trying).await.unwrap_or_else(|_| Err(self.subscribe_timeout(uri))) };
+        let waiting =
+            pin!(async { timeout(MAX_WAIT, trying).await.unwrap_or_else(|_| Err(self.subscribe_timeout(uri))) });
         self.audited(&subscriber.principal(), Operation::Subscribe.name(), uri, &facts, waiting).await
     }
 
@@ -187,7 +189,7 @@ impl Host {
                 refusal.error
             })
         };
-        let response = record.run(&self.requests, trying).await;
+        let response = record.run(&self.requests, pin!(trying)).await;
         let is_new_failure = || retry_after.is_none() && !wanted.is_failure_recorded.swap(true, Ordering::Relaxed);
         record.set_audited(response.is_ok() || is_new_failure());
         match response {

@@ -4,6 +4,7 @@
 //! reach it.
 
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 
 use futures::FutureExt;
@@ -259,7 +260,7 @@ impl ServerHandler for Handler {
             return self.method_not_found("resources/subscribe", &context);
         }
         let principal = self.authorize(&context)?;
-        let subscribed = self.subscriptions.subscribe(&self.host, &principal, &context.peer, &request.uri);
+        let subscribed = pin!(self.subscriptions.subscribe(&self.host, &principal, &context.peer, &request.uri));
         run_cancellable(&context, audit_context(&context).scope(subscribed)).await
     }
 

@@ -11,6 +11,7 @@
 //! large are boxed: a read or a listing does not carry a search.
 
 use std::panic::AssertUnwindSafe;
+use std::pin::pin;
 use std::sync::Arc;
 
 use futures::FutureExt;
@@ -153,8 +154,8 @@ pub(super) async fn respond(
     let answered = match request {
         Ok(request) => {
             let span = request.span(principal);
-            let executing = context.scope(execute_within_budget(host, principal, account, request, revision));
-            AssertUnwindSafe(executing.instrument(span)).catch_unwind().await
+            let executing = pin!(execute_within_budget(host, principal, account, request, revision));
+            AssertUnwindSafe(context.scope(executing).instrument(span)).catch_unwind().await
         }
         Err(InvalidParams(reason)) => Ok(Err(ErrorData::invalid_params(reason, None))),
     };
@@ -169,7 +170,10 @@ pub(super) async fn respond(
 
 /// Wraps a result in the envelope of JSON-RPC.
 fn success_response(id: &RequestId, result: Encoder) -> Encoder {
-    let mut before = b"{\"jsonrpc\":\"2.0\",\"id\":".to_vec();
+    const BEGINNING: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":";
+    // One allocation, unless the id is a long text.
+    let mut before = Vec::with_capacity(2 * BEGINNING.len());
+    before.extend_from_slice(BEGINNING);
     // The serialization of a number or a string does not fail.
     let _ = serde_json::to_writer(&mut before, id);
     before.extend_from_slice(b",\"result\":");

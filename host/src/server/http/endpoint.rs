@@ -292,3 +292,21 @@ fn budget(host: Arc<Host>) -> Arc<Budget> {
         }
     })
 }
+
+#[cfg(all(test, feature = "cli"))]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+
+    /// Each request allocates it, and a future has room for an argument twice: as it was given, and while it is awaited. A few
+    /// functions that take a future and await it once made 34 KiB of this one.
+    #[tokio::test]
+    async fn the_future_of_a_request_is_small() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = Host::builder(Config::new()).cache_dir(dir.path().join("cache")).state_dir(dir.path().join("state"));
+        let host = Arc::new(host.start().await.unwrap());
+        let endpoint = Endpoint::new(host, HttpOptions::new(), CancellationToken::new());
+        let size = size_of_val(&endpoint.handle(Request::new(Body::empty())));
+        assert!(size <= 10 << 10, "{size}");
+    }
+}

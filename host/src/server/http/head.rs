@@ -21,7 +21,7 @@ const MAX_RETAINED_FIELDS: usize = 32;
 const MAX_COPIED_BYTES: usize = 1 << 10;
 
 /// The fields that are used.
-const RETAINED_HEADERS: [HeaderName; 18] = [
+static RETAINED_HEADERS: [HeaderName; 18] = [
     HOST,
     ORIGIN,
     AUTHORIZATION,
@@ -68,17 +68,19 @@ fn retain_used(headers: &HeaderMap) -> Result<HeaderMap, TooManyHeaderFields> {
     if headers.len() > MAX_HEADER_FIELDS {
         return Err(TooManyHeaderFields);
     }
-    let (mut kept, mut room) = (HeaderMap::new(), MAX_COPIED_BYTES);
-    for name in &RETAINED_HEADERS {
-        for value in headers.get_all(name) {
-            if kept.len() >= MAX_RETAINED_FIELDS {
-                return Err(TooManyHeaderFields);
-            }
-            let mut value = copy_value(value, &mut room);
-            // `Debug` does not show it.
-            value.set_sensitive(*name == AUTHORIZATION);
-            kept.append(name.clone(), value);
+    let mut room = MAX_COPIED_BYTES;
+    // One allocation for the fields of a usual request.
+    let mut kept = HeaderMap::with_capacity(headers.len().min(MAX_RETAINED_FIELDS));
+    for (name, value) in headers {
+        // Its own name is not retained: it may be a part of the buffer, too.
+        let Some(name) = RETAINED_HEADERS.iter().find(|retained| *retained == name) else { continue };
+        if kept.len() >= MAX_RETAINED_FIELDS {
+            return Err(TooManyHeaderFields);
         }
+        let mut value = copy_value(value, &mut room);
+        // `Debug` does not show it.
+        value.set_sensitive(*name == AUTHORIZATION);
+        kept.append(name.clone(), value);
     }
     Ok(kept)
 }

@@ -4,6 +4,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::num::NonZeroU32;
+use std::pin::pin;
 use std::sync::Arc;
 
 use futures::StreamExt;
@@ -251,7 +252,8 @@ impl IoTransport {
         let (in_flight, batches) = (self.in_flight.clone(), self.batches.clone());
         let (client, output) = (self.client.clone(), self.output.clone());
         tokio::spawn(async move {
-            let reply = resource_requests::respond(&host, &principal, &account, id.clone(), request, revision, context);
+            let reply =
+                pin!(resource_requests::respond(&host, &principal, &account, id.clone(), request, revision, context));
             let Some(Reply { json, missing, charge }) = cancelled.run_until_cancelled(reply).await else { return };
             if let Some(client) = client.get() {
                 client.warn_missing(&missing).await;

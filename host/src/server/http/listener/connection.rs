@@ -17,7 +17,7 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::pin::Pin;
+use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -161,7 +161,11 @@ impl Connections {
         };
         let open =
             ConnectionGuard { token: Some(self.tracker.token()), shared: self.shared.clone(), permit: Some(of_client) };
-        tokio::spawn(async move { open.shared.abort.run_until_cancelled(open.shared.serve(tcp, client)).await });
+        tokio::spawn(async move {
+            // Pinned here: a future has room for an argument twice, as it was given and while it is awaited.
+            let serving = pin!(open.shared.serve(tcp, client));
+            open.shared.abort.run_until_cancelled(serving).await
+        });
     }
 
     /// Waits for all connections to close, at most [`CLOSE_TIMEOUT`]; then aborts them.
@@ -200,7 +204,7 @@ async fn back_off_on_accept_error(error: &io::Error) {
 }
 
 impl App {
-    async fn answer(self: Arc<Self>, request: Request<Body>) -> Response {
+    async fn answer(&self, request: Request<Body>) -> Response {
         if request.uri().path() == ENDPOINT_PATH {
             return self.service.answer(request).await;
         }
@@ -276,14 +280,14 @@ impl ServerContext {
             }
             request.extensions_mut().insert(bodies.clone());
             let (request, unread) = unread_body::track(request);
-            let answering = reduced.ok().map(|()| app.clone().answer(request.map(Body::new)));
+            let (app, request) = (app.clone(), reduced.ok().map(|()| request.map(Body::new)));
             // Boxed: a connection keeps the room for the future of a request as long as it is open.
             Box::pin(async move {
                 // A stream of HTTP/2 is aborted by itself. HTTP/1.1 has one response at a time, which is aborted with
                 // its connection.
                 delivery.set_abort(stream_abort().unwrap_or(end));
-                let mut response: Response<Body> = match answering {
-                    Some(answering) => answering.await,
+                let mut response: Response<Body> = match request {
+                    Some(request) => app.answer(request).await,
                     None => TooManyHeaderFields.into_response(),
                 };
                 response = unread.discard_before(response).await;
