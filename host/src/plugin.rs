@@ -77,6 +77,8 @@ pub use self::needs::{
 };
 pub use self::requirements::{Capability, GrantStatus, Requirement, Requirements};
 pub use self::response_cache::CacheCounts;
+#[cfg(any(feature = "http", feature = "stdio"))]
+pub(crate) use self::response_cache::MAX_TTL;
 pub(crate) use self::runtime::PluginRuntime;
 pub use self::runtime::RuntimeError;
 #[cfg(feature = "search")]
