@@ -212,7 +212,10 @@ impl PostHandler {
         let claim = claim.transpose()?;
         let trace_id = message.meta.trace_id.or_else(|| header_trace_id(&parts.headers));
         match dispatched {
-            dispatch::Dispatch::Direct(request, revision) => {
+            dispatch::Dispatch::Direct(mut request, revision) => {
+                if let Ok(ResourceRequest::CallTool(call)) = &mut request {
+                    call.omits_templates = authenticated.require_scopes(&[Operation::Templates]).is_err();
+                }
                 let context = RequestContext::new(session.as_ref().map(SessionGuard::hash), id, trace_id);
                 let (id, principal) = (id.clone(), authenticated.principal.clone());
                 let direct = DirectRequest { id, request, principal, revision, session, claim, context };
