@@ -15,7 +15,7 @@
 //! | `rule`, `glob` | the rule that decided, as `FILE:LINE`, and its glob; absent for a default |
 //! | `outcome` | `ok`, the kind of the error, or `cancelled` |
 //! | `bytes` | the size of the contents that were returned |
-//! | `cached` | `true` if they were in the response cache |
+//! | `cached` | `true` if the response was in the response cache: the contents, or all resources on a page of the listing |
 //! | `duration_ms` | the duration, in milliseconds |
 //! | `request_id`, `trace_id` | the id of the JSON-RPC request, and the trace id that the client sent (W3C Trace Context) |
 //!

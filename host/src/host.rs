@@ -289,7 +289,9 @@ impl Host {
             let viewer = now.viewer(principal);
             let page_size = u32::try_from(now.config.server.page_size.get()).unwrap_or(u32::MAX);
             let source = CachedEntries { page_size, form, encode };
-            self.catalog.page(&source, &now.slots, now.page_request(&viewer, cursor)).await
+            let listing = self.catalog.page(&source, &now.slots, now.page_request(&viewer, cursor)).await?;
+            facts.set_cached(!listing.items.is_empty() && listing.items.iter().all(ListedResources::is_hit));
+            Ok(listing)
         });
         self.audited(principal, Operation::List.name(), "", &facts, listing).await
     }

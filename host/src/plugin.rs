@@ -77,6 +77,8 @@ pub use self::needs::{
 };
 pub use self::requirements::{Capability, GrantStatus, Requirement, Requirements};
 pub use self::response_cache::CacheCounts;
+#[cfg(any(feature = "http", feature = "stdio"))]
+pub(crate) use self::response_cache::MAX_TTL;
 pub(crate) use self::runtime::PluginRuntime;
 pub use self::runtime::RuntimeError;
 #[cfg(feature = "search")]
@@ -183,13 +185,15 @@ impl Plugin {
         &self,
         origin: CallOrigin,
         cursor: Option<&str>,
-        mut filter: impl FnMut(&ResourceTemplate) -> bool + Send + 'static,
+        filter: impl FnMut(&ResourceTemplate) -> bool + Send + 'static,
     ) -> Result<FilteredPage<ResourceTemplate>, Fault> {
         let cursor: Option<Arc<str>> = cursor.map(Arc::from);
         let function = ListTemplates { cursor: cursor.clone() };
-        self.call(origin, function, |check, page| async move {
-            check.template_page(page, cursor.as_deref(), move |template| filter(&template).then_some(template)).await
-        })
+        self.call(
+            origin,
+            function,
+            |check, page| async move { check.template_page(page, cursor.as_deref(), filter).await },
+        )
         .await
     }
 

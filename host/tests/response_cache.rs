@@ -151,6 +151,19 @@ impl Server {
         Self { host, files, routes, _dir: dir }
     }
 
+    /// Starts one with an audit log in that directory.
+    async fn start_audited(files: Files, log: &TempDir) -> Self {
+        let audit = Audit::to_file(log.path().join("audit.jsonl"));
+        Self::start_with(files, |config| config.audit = Some(audit), |plugin| plugin).await
+    }
+
+    /// Ends the server, and returns of each request what the audit log says about the cache.
+    async fn recorded_as_cached(&self, log: &TempDir) -> Vec<Value> {
+        self.host.shutdown(TIMEOUT).await;
+        let lines = std::fs::read_to_string(log.path().join("audit.jsonl")).unwrap();
+        lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["cached"].clone()).collect()
+    }
+
     /// Sends a request of the revision without sessions.
     async fn request(&self, user: &str, method: &str, mut params: Value) -> Value {
         params["_meta"] = json!({
@@ -237,11 +250,12 @@ async fn a_response_with_a_time_to_live_is_read_once_and_the_same_afterwards_but
 #[tokio::test]
 async fn a_response_is_held_for_an_hour_at_most() {
     let server = Server::start(Files::default()).await;
-    for _ in 0..3 {
-        server.read("ada", "forever").await;
+    let mut ttls = Vec::new();
+    for _ in 0..4 {
+        ttls.push(server.read("ada", "forever").await["result"]["ttlMs"].as_u64().unwrap());
     }
-    let ttl = server.read("ada", "forever").await["result"]["ttlMs"].as_u64().unwrap();
-    assert!((1..=3_600_000).contains(&ttl), "{ttl}");
+    assert_eq!(ttls[0], 3_600_000, "also of a response that is not cached");
+    assert!(ttls.iter().all(|ttl| (1..=3_600_000).contains(ttl)), "{ttls:?}");
 }
 
 #[tokio::test]
@@ -257,24 +271,29 @@ async fn a_response_without_a_time_to_live_is_read_each_time() {
 #[tokio::test]
 async fn what_was_cached_is_counted_and_recorded() {
     let log = tempfile::tempdir().unwrap();
-    let file = log.path().join("audit.jsonl");
-    let server =
-        Server::start_with(Files::default(), |config| config.audit = Some(Audit::to_file(&file)), |plugin| plugin)
-            .await;
+    let server = Server::start_audited(Files::default(), &log).await;
     // The first is not looked up: nothing is known of times to live.
     for path in ["a", "a", "a", "uncached"] {
         server.version(path).await;
     }
     let counts = server.host.plugins().into_iter().find(|plugin| plugin.name == "files").unwrap().cached_responses;
     assert_eq!((counts.hits, counts.misses), (1, 2));
-    server.host.shutdown(TIMEOUT).await;
-    let lines = std::fs::read_to_string(&file).unwrap();
-    let lines: Vec<Value> = lines.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!(
-        lines.iter().map(|line| line["cached"].clone()).collect::<Vec<_>>(),
-        [Value::Null, Value::Null, json!(true), Value::Null],
-        "{lines:?}"
-    );
+    assert_eq!(server.recorded_as_cached(&log).await, [Value::Null, Value::Null, json!(true), Value::Null]);
+}
+
+#[tokio::test]
+async fn a_listing_is_recorded_as_cached_if_all_that_it_lists_was() {
+    let log = tempfile::tempdir().unwrap();
+    let server = Server::start_audited(Files { lists_cacheable: true, ..Files::default() }, &log).await;
+    // The first page of the provider is not looked up, the second one is stored.
+    server.list("ada").await;
+    server.list("ada").await;
+    let lists = server.lists();
+    server.list("ada").await;
+    assert_eq!(server.lists(), lists);
+    // Nothing is listed.
+    server.list("eve").await;
+    assert_eq!(server.recorded_as_cached(&log).await, [Value::Null, Value::Null, json!(true), Value::Null]);
 }
 
 #[tokio::test]

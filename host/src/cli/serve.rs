@@ -18,8 +18,9 @@ use crate::access::Principal;
 use crate::config::http::HttpAddress;
 use crate::config::{Config, ConfigError};
 use crate::confinement::Confinement;
-use crate::host::{Host, PluginState, ReloadTrigger};
+use crate::host::{Host, PluginState, PluginStatus, ReloadTrigger};
 use crate::log_target;
+use crate::plugin::CacheCounts;
 use crate::server;
 
 /// The longest wait at the start for plugins that are being loaded. Then the others are served without them.
@@ -92,7 +93,7 @@ impl Args {
         let reloading = hangup.map(|hangup| {
             let watcher = host.watch_config(context.config_file()).map(move |config| self.apply_overrides(config));
             let watcher = watcher.validate(move |config| confinement::check(&confinement, config));
-            let on_hangup = reload_on_hangup(hangup, watcher.trigger());
+            let on_hangup = reload_on_hangup(hangup, watcher.trigger(), host.clone());
             AbortOnDropHandle::new(tokio::spawn(async { tokio::join!(watcher.run(), on_hangup) }))
         });
         if let Some(listener) = listener {
@@ -109,6 +110,7 @@ impl Args {
             server::serve_stdio(host.clone(), Principal::LOCAL, shutdown).await?;
         }
         drop((reloading, load_logger, stop_loading));
+        log_cached_responses(&host);
         context.shutdown(&host).await;
         Ok(())
     }
@@ -131,11 +133,21 @@ impl Args {
 }
 
 /// Requests a reload for each `SIGHUP`.
-async fn reload_on_hangup(mut hangup: Hangup, trigger: ReloadTrigger) {
+async fn reload_on_hangup(mut hangup: Hangup, trigger: ReloadTrigger, host: Arc<Host>) {
     loop {
         hangup.next().await;
+        log_cached_responses(&host);
         tracing::info!(target: log_target::CONFIG, "SIGHUP: reloading");
         trigger.reload();
+    }
+}
+
+/// Logs how often responses of each plugin were in the response cache, unless none was looked up.
+fn log_cached_responses(host: &Host) {
+    for PluginStatus { name, cached_responses: CacheCounts { hits, misses, .. }, .. } in host.plugins() {
+        if hits > 0 || misses > 0 {
+            tracing::info!(target: log_target::PLUGIN, plugin = name, hits, misses, "lookups in the response cache since the plugin was loaded");
+        }
     }
 }
 

@@ -2,7 +2,8 @@
 //!
 //! The access log has one `debug` event per request under the target `mcp_host::access`, with the fields `principal`,
 //! `operation`, `uri` (empty for merged listings) and `outcome`: `ok`, the kind of the error, `internal` after a panic,
-//! or `cancelled` for a request that was dropped before its response; and `cached` if the response was in the response cache.
+//! or `cancelled` for a request that was dropped before its response; and `cached` if all that was returned was in the response
+//! cache.
 
 use std::pin::Pin;
 

@@ -90,8 +90,8 @@ impl Plugin {
         let PageKey { cursor, size, form } = page;
         let key = || CacheKey::Page { cursor: cursor.map(Arc::from), size, form };
         let origin = CallOrigin::Client;
-        let page = match self.responses.lookup::<EncodedPage>(key).await {
-            Lookup::Hit(page) => page,
+        let (page, is_hit) = match self.responses.lookup::<EncodedPage>(key).await {
+            Lookup::Hit(page) => (page, true),
             Lookup::Bypass => {
                 let keep = move |entry: Resource| is_visible(&entry.uri).then_some(ListedResources::One(entry));
                 let page = self.list(origin, None, cursor, limit, keep).await?;
@@ -124,12 +124,12 @@ impl Plugin {
                 let ends = ends.into_iter().map(|end| end.unwrap_or(expires));
                 let page = Arc::new(EncodedPage::new(encode(entries).await, ends.collect(), page.next_cursor));
                 reservation.fill(page.clone(), expires);
-                page
+                (page, false)
             }
         };
         let runs = page.visible_runs(view, is_visible).await;
         let run = |range: &Range<usize>| {
-            (range.start, ListedResources::Encoded(EncodedRun::new(page.clone(), range.clone())))
+            (range.start, ListedResources::Encoded(EncodedRun::new(page.clone(), range.clone(), is_hit)))
         };
         Ok(FilteredPage {
             items: runs.iter().map(run).collect(),

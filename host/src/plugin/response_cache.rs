@@ -30,8 +30,8 @@ use self::counts::Counters;
 use super::encoded::{EncodedContents, EncodedPage, EncodingForm};
 use crate::uri::Uri;
 
-/// The maximum time for which a response is cached.
-const MAX_TTL: Duration = Duration::from_secs(60 * 60);
+/// The maximum time for which a response is cached, and the maximum time to live that clients are told.
+pub(crate) const MAX_TTL: Duration = Duration::from_secs(60 * 60);
 /// The time for which requests for a response that cannot be cached do not wait for each other.
 const HIT_FOR_MISS_TIME: Duration = Duration::from_secs(10);
 /// The same after a failure.

@@ -168,13 +168,13 @@ impl Validator {
         Ok(FilteredPage { items: kept.items, size: kept.size, next_cursor })
     }
 
-    /// The valid templates of a page, each as what `keep` makes of it.
-    pub(super) async fn template_page<T>(
+    /// The valid templates of a page for which the filter returns true.
+    pub(super) async fn template_page(
         mut self,
         page: provider::TemplatePage,
         requested: Option<&str>,
-        mut keep: impl FnMut(ResourceTemplate) -> Option<T>,
-    ) -> Result<FilteredPage<T>, Fault> {
+        mut filter: impl FnMut(&ResourceTemplate) -> bool,
+    ) -> Result<FilteredPage<ResourceTemplate>, Fault> {
         let next_cursor = validate_cursor(page.next_cursor, requested)?;
         self.check_item_count("templates", &page.templates)?;
         self.measure_templates(&page.templates).await?;
@@ -187,7 +187,7 @@ impl Validator {
             let cost = cost.saturating_add(next.path_template.len().saturating_mul(50));
             self.work.step(cost.saturating_add(FILTER_COST)).await?;
             if let Some(template) = templates.next().and_then(|template| self.convert_template(template)) {
-                kept.push(keep(template));
+                kept.push(filter(&template).then_some(template));
             }
         }
         Ok(FilteredPage { items: kept.items, size: kept.size, next_cursor })

@@ -10,6 +10,7 @@
 //! A call may take as long as a walk over all that the provider has. So groups are polled in turn, for [`POLL_TIME`] at a time:
 //! with few groups all of them each time, with many each within some intervals.
 
+use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
 use std::time::Duration;
 
@@ -38,14 +39,16 @@ struct WatchedGroup {
     token: Option<String>,
     /// The paths that the token covers. A change of another one only means that it is new.
     token_paths: HashSet<Path>,
+    /// Whether these are just `paths`, as from the first poll after a walk on.
+    covers_paths: bool,
 }
 
 impl WatchedGroup {
     /// The paths that a call is about. During a walk, those that the token covers are among them, as far as they are not too many:
     /// walks that fail, each with another listing, would add up.
-    fn asked_paths(&self, is_walking: bool) -> Vec<Path> {
+    fn asked_paths(&self, is_walking: bool) -> Cow<'_, [Path]> {
         if !is_walking {
-            return self.paths.clone();
+            return Cow::Borrowed(&self.paths);
         }
         let met: HashSet<&Path> = self.paths.iter().collect();
         let mut others: Vec<_> = self.token_paths.iter().filter(|path| !met.contains(path)).collect();
@@ -94,7 +97,10 @@ impl ChangePoller {
     /// Begins a walk. Changes of the listing from here on are noticed.
     pub(super) async fn begin_walk(&mut self, plugin: &Plugin) {
         (self.current, self.watched, self.is_walking, self.listing_changed) = (0, 0, true, false);
-        self.groups.iter_mut().for_each(|group| group.paths.clear());
+        for group in &mut self.groups {
+            group.paths.clear();
+            group.covers_paths = false;
+        }
         if self.groups.first().is_some_and(|first| first.token.is_none()) {
             self.poll_group(plugin, 0).await;
         }
@@ -117,6 +123,7 @@ impl ChangePoller {
         let Some(group) = self.groups.get_mut(self.current) else { return false };
         let has_new = paths.iter().any(|path| !group.token_paths.contains(path));
         group.paths.extend(paths);
+        group.covers_paths = false;
         if has_new {
             self.poll_group(plugin, self.current).await;
         }
@@ -152,8 +159,10 @@ impl ChangePoller {
         self.changed.extend(changed.into_iter().filter(|path| group.token_paths.contains(path)));
         self.listing_changed |= listing_changed && group.token.is_some();
         self.hint = self.hint.into_iter().chain(poll_after).min();
+        let covered = (!group.covers_paths).then(|| asked.into_owned().into_iter().collect());
         group.token = Some(token);
-        group.token_paths = asked.into_iter().collect();
+        group.token_paths = covered.unwrap_or_else(|| std::mem::take(&mut group.token_paths));
+        group.covers_paths = !self.is_walking;
     }
 
     /// The pause before the next poll: the provider's hint, within bounds, else the interval of the config.

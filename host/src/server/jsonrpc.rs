@@ -152,6 +152,15 @@ impl Message {
         }
     }
 
+    /// Returns the id of a request.
+    #[cfg(feature = "http")]
+    pub(super) fn request_id(&self) -> Option<&RequestId> {
+        match &self.kind {
+            Kind::Request { id, .. } => Some(id),
+            _ => None,
+        }
+    }
+
     /// Returns whether a request declares a revision without sessions.
     pub(super) fn is_stateless(&self) -> bool {
         match self.declared_revision() {

@@ -37,7 +37,7 @@ pub(super) use self::meta::{CLIENT_CAPABILITIES_META_KEY, PROTOCOL_VERSION_META_
 use crate::config::Extension;
 
 /// The retained length of a revision's name.
-const MAX_VERSION_NAME: usize = 64;
+pub(super) const MAX_VERSION_NAME: usize = 64;
 
 /// The fault of malformed parameters, which is attached to the request for the handler that answers it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,6 +116,8 @@ pub(super) struct ToolParams {
     pub(super) name: Option<String>,
     /// The arguments, a JSON object.
     pub(super) arguments: Option<String>,
+    /// Whether the result is without templates, because the access token of the request is not for them.
+    pub(super) omits_templates: bool,
 }
 
 /// The parameters of a request, and its `_meta`.

@@ -73,7 +73,7 @@ fn members(params: &Params) -> Map<String, Value> {
             vec![("notifications", Some(Value::Object(notifications)))]
         }
         Params::Level(level) => vec![("level", Some(json!(level)))],
-        Params::Tool(ToolParams { name, arguments: _ }) => vec![("name", name.as_ref().map(|name| json!(name)))],
+        Params::Tool(ToolParams { name, .. }) => vec![("name", name.as_ref().map(|name| json!(name)))],
         Params::Named { member, name } => vec![(member, name.as_ref().map(|name| json!(name)))],
     };
     members.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()

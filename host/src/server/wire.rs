@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::json::{Encoder, MAX_CHUNK, Members, Writer};
 use super::revision::Revision;
-use crate::plugin::{EncodedContents, EncodedResources, EncodingForm, ListedResources};
+use crate::plugin::{EncodedContents, EncodedResources, EncodingForm, ListedResources, MAX_TTL};
 use crate::resource::{
     Annotations, Completion, Listing, Meta, MissingPlugin, Resource, ResourceBody, ResourceContents, ResourceIcon,
     ResourceTemplate, Role, Theme,
@@ -194,10 +194,10 @@ pub(super) fn listing_ttl<T>(listing: &Listing<T>, min_ttl: Option<Duration>) ->
     }
 }
 
-/// Encodes the cache hints, in revisions that have them.
+/// Encodes the cache hints, in revisions that have them. The TTL is that for which a response is cached here, cached or not.
 pub(super) fn cache_hints(members: &mut Members<'_, '_>, revision: Revision, caching: CacheHints) {
     if revision.has_cache_hints() {
-        members.serialize("ttlMs", &u64::try_from(caching.ttl.as_millis()).unwrap_or(u64::MAX));
+        members.serialize("ttlMs", &u64::try_from(caching.ttl.min(MAX_TTL).as_millis()).unwrap_or(u64::MAX));
         members.text("cacheScope", if caching.is_public { "public" } else { "private" });
     }
 }

@@ -56,7 +56,7 @@ impl Reply {
             }
             ReplyKind::Templates(page) => {
                 let count = page.templates.len();
-                let Ok(page) = block_on(checker.template_page(page, Some(&self.requested), Some)) else { return };
+                let Ok(page) = block_on(checker.template_page(page, Some(&self.requested), |_| true)) else { return };
                 assert!(count <= MAX_ITEMS && page.items.len() <= count, "nothing is added");
                 for (_, template) in &page.items {
                     assert!(template.uri_template.as_str().starts_with(mount.as_str()), "no template leaves its mount");

@@ -169,7 +169,7 @@ impl Endpoint {
                 }
                 Box::pin(self.forward_event_stream(request, &caller)).await
             }
-            _ => Box::pin(self.rmcp.forward(request, &caller)).await,
+            _ => Box::pin(self.rmcp.forward(request, None, &caller)).await,
         };
         if caller.authenticated.has_credentials() && is_event_stream(&response) {
             let revoked = self.authenticator.until_revoked(caller.authenticated, operations);
@@ -231,7 +231,7 @@ impl Endpoint {
     /// Opens the event stream of a session, within the limit of streams.
     async fn forward_event_stream(&self, request: Request, caller: &Caller) -> Response {
         match self.stream_limiter.acquire(caller.account.client()) {
-            Ok(permit) => self.rmcp.forward(request, caller).await.map(|body| GuardedBody::wrap(body, permit)),
+            Ok(permit) => self.rmcp.forward(request, None, caller).await.map(|body| GuardedBody::wrap(body, permit)),
             Err(rejected) => rejected.into_response(),
         }
     }

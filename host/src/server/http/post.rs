@@ -15,6 +15,7 @@
 //! | `initialize` of a revision without sessions | 404 | the error |
 //! | any message in a session that does not exist, is over, or is another principal's | 404 | text |
 //! | `resources/subscribe`, `resources/unsubscribe` and `logging/setLevel` outside of a session | 400 | the error |
+//! | any message that names no session and has to; an unknown revision in the header | 400 | the error |
 //!
 //! A body is parsed as soon as it is complete, and then dropped: [`params`](crate::server::params) bounds what is
 //! retained of it until the answer, and rmcp gets a message that is [encoded anew](crate::server::reencode).
@@ -212,7 +213,10 @@ impl PostHandler {
         let claim = claim.transpose()?;
         let trace_id = message.meta.trace_id.or_else(|| header_trace_id(&parts.headers));
         match dispatched {
-            dispatch::Dispatch::Direct(request, revision) => {
+            dispatch::Dispatch::Direct(mut request, revision) => {
+                if let Ok(ResourceRequest::CallTool(call)) = &mut request {
+                    call.omits_templates = authenticated.require_scopes(&[Operation::Templates]).is_err();
+                }
                 let context = RequestContext::new(session.as_ref().map(SessionGuard::hash), id, trace_id);
                 let (id, principal) = (id.clone(), authenticated.principal.clone());
                 let direct = DirectRequest { id, request, principal, revision, session, claim, context };
@@ -266,7 +270,8 @@ impl PostHandler {
         if let Some(claim) = &claim {
             parts.extensions.insert(claim.clone());
         }
-        let response = self.rmcp.forward(Request::from_parts(parts, Body::from(json)), caller).await;
+        let request = Request::from_parts(parts, Body::from(json));
+        let response = self.rmcp.forward(request, message.request_id(), caller).await;
         match response.status() {
             StatusCode::UNSUPPORTED_MEDIA_TYPE => malformed(),
             _ => response.map(|body| GuardedBody::wrap(body, (claim, permit))),
@@ -362,11 +367,8 @@ impl DirectRequest {
         let is_unknown = matches!(self.request, Ok(ResourceRequest::Unknown(_)));
         let is_of_session = self.session.is_some() && self.revision.has_sessions();
         let Some(answer) = self.execute(host, account).await else { return sse_response(Body::empty()) };
-        if is_unknown && is_of_session {
-            return sse_response(Body::from_stream(SseEvent::Reply(answer).into_chunks()));
-        }
         let Reply { json, charge, .. } = answer;
-        let status = if is_unknown { StatusCode::NOT_FOUND } else { StatusCode::OK };
+        let status = if is_unknown && !is_of_session { StatusCode::NOT_FOUND } else { StatusCode::OK };
         let mut response = document_response(status, json);
         if let Some(charge) = charge {
             ResponseCharge::attach(&mut response, charge);

@@ -9,12 +9,16 @@
 //!
 //! Every request has to accept both JSON and event streams.
 
-use axum::http::{HeaderMap, HeaderName};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use rmcp::ErrorData;
+use rmcp::model::ErrorCode;
+use serde_json::json;
 
 use super::layers::accept;
 use crate::server::jsonrpc::{DeclaredRevision, Kind, Message};
+use crate::server::params::{MAX_VERSION_NAME, truncate};
 use crate::server::revision::Revision;
 
 /// The header that names the revision of a request.
@@ -53,6 +57,24 @@ pub(super) fn confirms(headers: &HeaderMap, message: &Message, revision: Revisio
             named == Some(revision) && (revision.has_sessions() || headers_match(headers, message))
         }
     }
+}
+
+/// Returns the error for a request that rmcp rejects because of its headers alone: the revision that they name is unknown, or they
+/// name no session where one is required.
+pub(super) fn header_error(version: Option<&HeaderValue>) -> ErrorData {
+    let requested = version.map(|version| String::from_utf8_lossy(version.as_bytes()));
+    let Some(requested) = requested.filter(|version| Revision::from_name(version).is_none()) else {
+        let reason = "the request names no session: open one with `initialize`, and send the `Mcp-Session-Id` of the response with \
+                      each request; or declare revision 2026-07-28, which has no sessions, in `MCP-Protocol-Version` and in \
+                      `_meta` of each request";
+        return ErrorData::invalid_request(reason, None);
+    };
+    let requested = truncate(&requested, MAX_VERSION_NAME);
+    let supported = Revision::ALL.map(Revision::name);
+    let known = supported.join(", ");
+    let message = format!("unsupported `MCP-Protocol-Version`: `{requested}`; this server has {known}");
+    let data = json!({ "supported": supported, "requested": requested });
+    ErrorData::new(ErrorCode::UNSUPPORTED_PROTOCOL_VERSION, message, Some(data))
 }
 
 /// Returns whether the headers repeat the method and the name in the message.

@@ -5,12 +5,17 @@ use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::http::header::CONTENT_TYPE;
 use axum::response::Response;
+use rmcp::model::{RequestId, ServerJsonRpcMessage};
 use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
 use rmcp::transport::streamable_http_server::{StreamableHttpServerConfig, StreamableHttpService};
 use tokio_util::sync::CancellationToken;
 
 use super::caller::Caller;
+use super::json_response::message_response;
+use super::preflight::{self, PROTOCOL_VERSION_HEADER};
 use super::sessions::Sessions;
 use crate::host::Host;
 use crate::server::handler::{Handler, PrincipalSource};
@@ -44,9 +49,16 @@ impl RmcpService {
         Self { service: StreamableHttpService::new(handler, sessions.manager(), config), sessions }
     }
 
-    /// Forwards a request to rmcp.
-    pub(super) async fn forward(&self, request: Request, caller: &Caller) -> Response {
+    /// Forwards a request to rmcp, whose message has that id.
+    pub(super) async fn forward(&self, request: Request, id: Option<&RequestId>, caller: &Caller) -> Response {
+        let version = request.headers().get(PROTOCOL_VERSION_HEADER).cloned();
         let answering = async |request| self.service.handle(request).await.map(Body::new);
-        self.sessions.track(request, caller, answering).await
+        let response = self.sessions.track(request, caller, answering).await;
+        // A response without a type is a text of rmcp about one of two headers, which does not say what to do.
+        if response.status() == StatusCode::BAD_REQUEST && !response.headers().contains_key(CONTENT_TYPE) {
+            let error = preflight::header_error(version.as_ref());
+            return message_response(StatusCode::BAD_REQUEST, &ServerJsonRpcMessage::error(error, id.cloned()));
+        }
+        response
     }
 }

@@ -176,7 +176,8 @@ impl Members<'_> {
                 Err(format!("`arguments` has {} bytes, more than {MAX_ARGUMENTS}", arguments.len()))
             }
             arguments => {
-                Ok(Params::Tool(ToolParams { name: name(self.name), arguments: arguments.map(str::to_owned) }))
+                let arguments = arguments.map(str::to_owned);
+                Ok(Params::Tool(ToolParams { name: name(self.name), arguments, omits_templates: false }))
             }
         }
     }

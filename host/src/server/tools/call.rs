@@ -35,7 +35,7 @@ pub(in crate::server) async fn call(
     params: ToolParams,
     revision: Revision,
 ) -> Result<ToolOutcome, ErrorData> {
-    let ToolParams { name, arguments } = params;
+    let ToolParams { name, arguments, omits_templates } = params;
     let Some(name) = name else {
         return Err(ErrorData::invalid_params(
             format!("tools/call: expected params `{TOOL_PARAMS}`: missing field `name`"),
@@ -51,7 +51,7 @@ pub(in crate::server) async fn call(
     };
     let arguments = arguments.as_deref();
     let called = match tool {
-        Tool::List => super::list::call(host, principal, arguments, revision).await,
+        Tool::List => super::list::call(host, principal, arguments, omits_templates, revision).await,
         Tool::Read => super::read::call(host, principal, arguments).await,
         #[cfg(feature = "search")]
         Tool::Search => super::search::call(host, principal, arguments, revision).await,

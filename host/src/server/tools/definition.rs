@@ -18,11 +18,12 @@ pub(in crate::server) fn tool_named(tools: &[Tool], name: &str) -> Option<Tool> 
     tools.iter().copied().find(|tool| tool_name(*tool) == name)
 }
 
-/// Returns the operations on resources that a tool performs.
+/// Returns the operations on resources that a tool performs in any case.
 #[cfg(feature = "http")]
 pub(in crate::server) fn operations(name: &str) -> &'static [Operation] {
     match tool_named(&Tool::ALL, name) {
-        Some(Tool::List) => &[Operation::List, Operation::Templates],
+        // It omits templates if a token is not for them.
+        Some(Tool::List) => &[Operation::List],
         Some(Tool::Read) => &[Operation::Read],
         Some(Tool::Search | Tool::Context) => &[Operation::List, Operation::Read],
         None => &[],

@@ -59,25 +59,28 @@ fn output() -> Value {
     )
 }
 
-/// Calls the tool.
+/// Calls the tool. The result is without templates if the access token of the request is not for them.
 pub(super) async fn call(
     host: &Host,
     principal: &Principal,
     arguments: Option<&str>,
+    omits_templates: bool,
     revision: Revision,
 ) -> Result<Output, ToolError> {
     let arguments = Arguments::parse(arguments, &["uri", "cursor"])?;
     let (uri, cursor) = (arguments.string("uri")?, arguments.string("cursor")?);
     let request = ListRequest { parent: uri.as_deref(), cursor: cursor.as_deref() };
     let mut listing = host.list(principal, request).await?;
-    let templates = match (&uri, &cursor) {
-        (None, None) => templates(host, principal, &mut listing.missing).await?,
-        _ => Vec::new(),
+    let is_first_page = uri.is_none() && cursor.is_none();
+    let templates = match is_first_page && !omits_templates {
+        true => templates(host, principal, &mut listing.missing).await?,
+        false => Vec::new(),
     };
     let footprint = listing.items.footprint().saturating_add(templates.footprint());
     let mut text: String = listing.items.iter().map(|resource| format!("{}\n", summary(resource))).collect();
     if text.is_empty() {
-        text.push_str(if templates.is_empty() { "There are no resources.\n" } else { "No resources are listed.\n" });
+        let may_be_others = omits_templates || !templates.is_empty();
+        text.push_str(if may_be_others { "No resources are listed.\n" } else { "There are no resources.\n" });
     }
     let mut structured = Map::new();
     structured.insert(
@@ -93,6 +96,10 @@ pub(super) async fn call(
         text.extend(templates.iter().map(template_summary));
         let templates = templates.iter().map(template_json).collect();
         structured.insert("resourceTemplates".to_owned(), Value::Array(templates));
+    }
+    // Whether or not there are any.
+    if is_first_page && omits_templates {
+        text.push_str("\nURI templates are left out: the access token does not have the scopes for them.\n");
     }
     for missing in &listing.missing {
         text.push_str(&format!("\nThe resources of `{}` are missing: {}\n", missing.plugin, missing.reason));

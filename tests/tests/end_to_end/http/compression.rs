@@ -60,6 +60,9 @@ async fn an_answer_is_compressed_as_the_client_prefers() {
         assert_eq!(text(&answer), text(&plain));
     }
 
+    let (encoding, refused) = read(&server, stateless.clone(), "large.md", Some("gzip;q=0, gzip")).await;
+    assert_eq!((encoding, text(&refused)), (None, text(&plain)));
+
     let (encoding, compressed) = read(&server, stateless, "large.md", Some("gzip;q=0.5, br")).await;
     assert_eq!(encoding.as_deref(), Some("br"));
     let mut answer = Vec::new();

@@ -164,6 +164,23 @@ async fn sighup_reloads_and_says_so_even_if_nothing_changed() {
 }
 
 #[tokio::test]
+async fn sighup_and_the_end_of_the_server_say_how_often_responses_were_cached() {
+    let config = ConfigFile::new().plugin(Plugin::sample("used")).plugin(Plugin::sample("unused")).write();
+    let mut wire = RawStdio::start(&config, REVISION).await;
+    for _ in 0..3 {
+        wire.request("resources/read", json!({ "uri": "sample://used/binary" })).await.result();
+    }
+    wire.signal(Signal::HUP);
+    // The first is not looked up: nothing is known of times to live.
+    let counts = "lookups in the response cache since the plugin was loaded plugin=\"used\" hits=1 misses=1";
+    wire.log_line(counts).await;
+    wire.log_line("nothing changed").await;
+    let log = wire.end().await.log;
+    assert_eq!(log.matches(counts).count(), 2, "{log}");
+    assert!(!log.contains("plugin=\"unused\" hits"), "{log}");
+}
+
+#[tokio::test]
 async fn without_reload_nothing_is_watched_and_sighup_ends_the_server() {
     let folder = Folder::with_files([("f", "text")]);
     let faulty = Plugin::faulty("a", folder.path());

@@ -74,6 +74,34 @@ async fn a_signal_ends_http_after_the_read_in_flight_was_answered() {
 }
 
 #[tokio::test]
+async fn a_request_behind_the_one_in_flight_is_not_answered_any_more() {
+    let config = slow_config().write();
+    let server = HttpServer::start(&config).await;
+    let mut wire = server.uninitialized(Revision::V_2026_07_28);
+    let mut slow = |uri: &str| {
+        let request = wire.request_builder("resources/read", json!({ "uri": uri })).build().unwrap();
+        let mut text = "POST /mcp HTTP/1.1\r\nHost: 127.0.0.1\r\n".to_owned();
+        for (name, value) in request.headers() {
+            text.push_str(&format!("{name}: {}\r\n", value.to_str().unwrap()));
+        }
+        let body = str::from_utf8(request.body().unwrap().as_bytes().unwrap()).unwrap();
+        format!("{text}Content-Length: {}\r\n\r\n{body}", body.len())
+    };
+    let (first, second) = (slow(SLOW_URI), slow("misbehaving://slow/slow?ms=301"));
+    let mut connection = TcpStream::connect(server.address()).await.unwrap();
+    connection.write_all(format!("{first}{second}").as_bytes()).await.unwrap();
+    server.log_line("a slow read has begun").await;
+    server.signal(Signal::TERM);
+    let mut answered = Vec::new();
+    // The connection ends; it may be reset, as the second request was not read.
+    while connection.read_buf(&mut answered).await.is_ok_and(|read| read > 0) {}
+    let answered = String::from_utf8(answered).unwrap();
+    assert_eq!(answered.matches("HTTP/1.1 200 OK").count(), 1, "{answered}");
+    assert!(answered.contains("connection: close\r\n") && answered.ends_with('}'), "{answered}");
+    server.wait_clean_exit().await;
+}
+
+#[tokio::test]
 async fn a_client_that_waits_for_notifications_does_not_keep_http_from_ending() {
     let config = slow_config().write();
     let server = HttpServer::start(&config).await;

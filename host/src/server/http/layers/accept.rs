@@ -51,7 +51,7 @@ fn accepts(headers: &HeaderMap, [kind, subtype]: [&str; 2]) -> bool {
 }
 
 /// Returns whether a parameter is not a weight of zero.
-fn has_weight(parameter: &str) -> bool {
+pub(super) fn has_weight(parameter: &str) -> bool {
     let Some((name, weight)) = parameter.split_once('=') else { return true };
     !name.trim().eq_ignore_ascii_case("q") || weight.trim().parse::<f32>().map_or(true, |weight| weight > 0.0)
 }

@@ -15,6 +15,8 @@ use tower_http::CompressionLevel;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{NotForContentType, Predicate as _, SizeAbove};
 
+use super::accept::has_weight;
+
 /// The smallest body that is compressed, in bytes: a smaller one fits one packet anyway.
 const MIN_SIZE: u16 = 1024;
 
@@ -40,7 +42,7 @@ impl AcceptedEncodings {
             return response;
         }
         let mut request = Request::new(());
-        for accepted in self.0 {
+        for accepted in without_refused(self.0) {
             request.headers_mut().append(ACCEPT_ENCODING, accepted);
         }
         let mut response = Some(response);
@@ -50,5 +52,43 @@ impl AcceptedEncodings {
             Ok(compressed) => compressed.map(Body::new),
             Err(never) => match never {},
         }
+    }
+}
+
+/// Returns the fields without the codings that one of them refuses by a weight of zero (RFC 9110, section 12.5.3), however often they
+/// are named: the layer would take the largest weight.
+fn without_refused(fields: Vec<HeaderValue>) -> Vec<HeaderValue> {
+    let elements: Vec<_> =
+        fields.iter().filter_map(|field| field.to_str().ok()).flat_map(|field| field.split(',')).collect();
+    let is_refused = |element: &&&str| !element.split(';').skip(1).map(str::trim).all(has_weight);
+    let refused: Vec<_> = elements.iter().filter(is_refused).map(|element| coding(element)).collect();
+    if refused.is_empty() {
+        return fields;
+    }
+    let accepted: Vec<_> = elements.into_iter().filter(|element| !refused.contains(&coding(element))).collect();
+    HeaderValue::try_from(accepted.join(",")).into_iter().collect()
+}
+
+/// Returns the coding that an element names. `x-gzip` is `gzip` (RFC 9110, section 8.4.1.3).
+fn coding(element: &str) -> String {
+    let name = element.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+    if name == "x-gzip" { "gzip".to_owned() } else { name }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_coding_that_is_refused_once_is_not_accepted() {
+        let accepted = |fields: &[&'static str]| {
+            let fields = fields.iter().map(|field| HeaderValue::from_static(field)).collect();
+            without_refused(fields).iter().map(|field| field.to_str().unwrap().replace(' ', "")).collect::<Vec<_>>()
+        };
+        assert_eq!(accepted(&["gzip;q=0.1, br"]), ["gzip;q=0.1,br"]);
+        for refusing in ["gzip;q=0, gzip", "gzip, GZIP; Q=0.000", "x-gzip;q=0, gzip;q=1", "gzip, x-gzip ;q=0"] {
+            assert_eq!(accepted(&[refusing]), [""], "{refusing}");
+        }
+        assert_eq!(accepted(&["gzip", "br;q=0.5", "gzip;q=0"]), ["br;q=0.5"]);
     }
 }

@@ -1,6 +1,6 @@
 //! Scopes: what a token may be used for, and the challenge to get one for more (RFC 6750, 3.1).
 
-use mcp_host_tests::{RawHttp, Revision, TIMEOUT};
+use mcp_host_tests::{ConfigFile, Plugin, RawHttp, Revision, Rule, TIMEOUT, TokenIssuer};
 use reqwest::{Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -75,6 +75,38 @@ async fn a_subscription_requires_the_scopes_of_its_operation() {
     let listening = wire.request_builder("subscriptions/listen", listen).bearer_auth(&both).send().await.unwrap();
     assert_eq!(listening.status(), StatusCode::OK);
     drop(listening);
+    resource.server.end().await;
+}
+
+#[tokio::test]
+async fn a_tool_lists_resources_without_templates_for_a_token_that_is_not_for_them() {
+    const TEMPLATES: &str = "operation-scopes = { list = [\"mcp:list\"], templates = [\"mcp:templates\"] }";
+    let entry = |issuer: &TokenIssuer| format!("{}\n{TEMPLATES}", jwks(issuer));
+    let sample = Plugin::sample("s");
+    let rule = Rule::for_principal("corp/alice").allow(["sample://s/**"]);
+    let more = |config: ConfigFile| config.server("tools", vec!["list"]).plugin(sample).rule(rule);
+    let resource = ResourceServer::start_with_config(entry, more).await;
+    let call = |scope: &str| {
+        let call = json!({ "name": "list_resources", "arguments": {} });
+        let request = resource.server.uninitialized(super::REVISION).request_builder("tools/call", call);
+        request.bearer_auth(token(&resource, &json!(scope))).send()
+    };
+    let result = async |scope: &str| call(scope).await.unwrap().json::<Value>().await.unwrap()["result"].clone();
+
+    let text = |result: &Value| result["content"][0]["text"].as_str().unwrap().to_owned();
+    let whole = result("mcp:list mcp:templates").await;
+    assert!(!whole["structuredContent"]["resourceTemplates"].as_array().unwrap().is_empty(), "{whole}");
+    assert!(text(&whole).contains("sample://s/item/{") && !text(&whole).contains("left out"), "{whole}");
+
+    let narrow = result("mcp:list").await;
+    assert_eq!(narrow["structuredContent"]["resources"], whole["structuredContent"]["resources"]);
+    assert_eq!(narrow["structuredContent"].get("resourceTemplates"), None);
+    assert!(!narrow.to_string().contains("sample://s/item/{"), "{narrow}");
+    assert!(text(&narrow).contains("URI templates are left out: the access token"), "{narrow}");
+
+    for scope in ["mcp:templates", "openid"] {
+        assert_insufficient(&call(scope).await.unwrap(), &["mcp:list"], scope);
+    }
     resource.server.end().await;
 }
 
