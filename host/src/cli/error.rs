@@ -274,11 +274,8 @@ impl CliError {
             Self::Denied => {}
             // It escapes what is foreign itself, and its colours are its own.
             Self::Config(error) => {
-                messages.print_line(&error.render(if messages.is_colored() {
-                    RenderStyle::Ansi
-                } else {
-                    RenderStyle::Plain
-                }));
+                let style = if messages.is_colored() { RenderStyle::Ansi } else { RenderStyle::Plain };
+                messages.print_line(&error.render_within(style, messages.columns()));
                 if let Some(help) = build_help(error) {
                     messages.help(&help);
                 }
