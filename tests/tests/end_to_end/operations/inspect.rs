@@ -189,6 +189,16 @@ async fn the_tables_of_check_fit_a_terminal_of_80_columns() {
 }
 
 #[tokio::test]
+async fn what_inspect_prints_fits_a_terminal_of_80_columns() {
+    let file = component("notes");
+    let shown = run_on_terminal_of(80, ["inspect", "--color", "never", file.to_str().unwrap()]).await.success().text();
+    let of_one_word = |line: &&str| line.starts_with("digest") || line.starts_with("component");
+    let mut wide = shown.lines().filter(|line| !of_one_word(line) && line.trim_end().chars().count() > 80);
+    assert_eq!(wide.next(), None, "{shown}");
+    assert!(shown.contains("# config.encoding = \"VALUE\""), "{shown}");
+}
+
+#[tokio::test]
 async fn a_component_is_inspected_in_the_place_of_a_plugin() {
     let repo = GitRepo::with_files([("README.md", "hello")]);
     let pinned = format!("sha256:{}", "0".repeat(64));
