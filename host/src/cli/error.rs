@@ -139,8 +139,8 @@ pub(super) enum CliError {
     /// The archive of templates cannot be used.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
-    /// `doctor` found that tools are missing.
-    #[error("{count} {} missing, too old or not working", if *.count == 1 { "tool is" } else { "tools are" })]
+    /// `doctor` found that tools are missing, or did not find out.
+    #[error("{count} {} missing, too old, not working or not answering", if *.count == 1 { "tool is" } else { "tools are" })]
     Tools {
         /// The number of tools.
         count: usize,
