@@ -1,4 +1,4 @@
-//! Truncated texts for messages and for what the host stores.
+//! Truncated and wrapped texts for messages and for what the host stores.
 
 use std::fmt;
 
@@ -32,9 +32,83 @@ pub(crate) fn suffix(text: &str, max_bytes: usize) -> &str {
     text.split_at_checked(start).map_or(text, |(_, shown)| shown)
 }
 
+/// Breaks a line into lines of at most `columns` characters, each but the first after `indent` blanks; `used` columns of the first are
+/// taken. It is broken at blanks, and in text between backticks only if that is longer than a line: a command or a value is copied as
+/// a whole.
+pub(crate) fn wrap(line: &str, columns: usize, used: usize, indent: usize) -> String {
+    let mut wrapped = String::with_capacity(line.len());
+    let mut column = used;
+    let mut is_first = true;
+    for piece in unbroken_pieces(line, columns.saturating_sub(indent)) {
+        let width = piece.chars().count();
+        let is_too_wide = column.saturating_add(width).saturating_add(1) > columns;
+        if is_first {
+            is_first = false;
+        } else if is_too_wide && column > indent {
+            wrapped.push('\n');
+            wrapped.extend(std::iter::repeat_n(' ', indent));
+            column = indent;
+        } else {
+            wrapped.push(' ');
+            column = column.saturating_add(1);
+        }
+        wrapped.push_str(piece);
+        column = column.saturating_add(width);
+    }
+    wrapped
+}
+
+/// The pieces of a line between its blanks, without those in backticks, unless what is in them is wider than that.
+fn unbroken_pieces(line: &str, max_width: usize) -> Vec<&str> {
+    let mut pieces = Vec::new();
+    let mut rest = line;
+    while !rest.is_empty() {
+        let mut is_quoted = false;
+        let is_end = |c: char| {
+            is_quoted ^= c == '`';
+            c == ' ' && !is_quoted
+        };
+        let quoted = rest.find(is_end).unwrap_or(rest.len());
+        let first = rest.find(' ').unwrap_or(rest.len());
+        let is_wider = rest.get(..quoted).is_none_or(|piece| piece.chars().count() > max_width);
+        let (piece, behind) = rest.split_at_checked(if is_wider { first } else { quoted }).unwrap_or((rest, ""));
+        pieces.push(piece);
+        rest = match behind.strip_prefix(' ') {
+            // A blank at the end is kept.
+            Some("") => {
+                pieces.push("");
+                ""
+            }
+            Some(behind) => behind,
+            None => behind,
+        };
+    }
+    pieces
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_line_is_broken_at_blanks_and_not_in_commands() {
+        assert_eq!(wrap("one two three", 80, 6, 6), "one two three");
+        assert_eq!(wrap("one two three", 9, 0, 2), "one two\n  three");
+        assert_eq!(wrap("one two three", 13, 6, 6), "one two\n      three");
+        assert_eq!(wrap("run `mcp-host list --all`, then", 24, 0, 0), "run\n`mcp-host list --all`,\nthen");
+        assert_eq!(wrap("run `mcp-host list --all`", 12, 0, 0), "run\n`mcp-host\nlist --all`");
+        assert_eq!(wrap("wide-without-blanks and", 5, 0, 0), "wide-without-blanks\nand");
+        assert_eq!(wrap("a  b ", 80, 0, 0), "a  b ");
+        assert_eq!(wrap("", 80, 0, 0), "");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn wrapping_changes_blanks_only(line in "[a-z `é]{0,60}", columns in 0..20_usize, indent in 0..5_usize) {
+            let joined = |text: &str| text.replace([' ', '\n'], "");
+            proptest::prop_assert_eq!(joined(&wrap(&line, columns, 0, indent)), joined(&line));
+        }
+    }
 
     #[test]
     fn an_excerpt_is_short_and_escaped() {

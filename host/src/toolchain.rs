@@ -25,8 +25,10 @@ pub(crate) enum Status {
     Missing,
     /// It is there, in a version that is too old.
     TooOld,
-    /// It is there, and did not answer in time or failed.
+    /// It is there, and failed.
     Failing,
+    /// It is there, and did not answer in time, as on a busy machine.
+    NoAnswer,
 }
 
 /// A tool, and what was found of it.
@@ -42,7 +44,9 @@ pub(crate) struct Finding {
     pub(crate) status: Status,
     /// What is wrong, if it is neither missing nor too old.
     pub(crate) reason: Option<String>,
-    /// What installs it on this system; none if it can be used.
+    /// The command whose answer says whether it can be used, if it did not answer.
+    pub(crate) check: Option<String>,
+    /// What installs it on this system; none if it can be used or did not answer.
     pub(crate) install: Option<String>,
 }
 
@@ -78,7 +82,14 @@ async fn examine_tool(tool: &Tool, system: &System) -> Finding {
         tool::Found::TooOld(found) => (Status::TooOld, Some(found), None),
         tool::Found::Missing => (Status::Missing, None, None),
         tool::Found::Failing(reason) => (Status::Failing, None, Some(reason)),
+        tool::Found::Silent(time) => {
+            (Status::NoAnswer, None, Some(format!("it did not answer within {} s", time.as_secs_f32())))
+        }
     };
-    let install = if status == Status::Ok { None } else { Some(system.install(tool.installers, tool.oldest).await) };
-    Finding { tool: tool.name, needed: tool.needed(), found, status, reason, install }
+    let check = if status == Status::NoAnswer { tool.question() } else { None };
+    let install = match status {
+        Status::Ok | Status::NoAnswer => None,
+        _ => Some(system.install(tool.installers, tool.oldest).await),
+    };
+    Finding { tool: tool.name, needed: tool.needed(), found, status, reason, check, install }
 }

@@ -100,19 +100,19 @@ fn print(
         let error = one.outcome.as_ref().err().map(ToString::to_string);
         for message in error.into_iter().chain(one.warnings()) {
             output.line("")?;
-            output.text(&format!("{}: {message}", one.plugin.name))?;
+            output.prose(&format!("{}: {message}", one.plugin.name))?;
         }
         for note in one.notes() {
             output.line("")?;
-            output.text(&format!("{}: note: {note}", one.plugin.name))?;
+            output.prose(&format!("{}: note: {note}", one.plugin.name))?;
         }
     }
     for message in config_warnings {
         output.line("")?;
-        output.text(message)?;
+        output.prose(message)?;
     }
     output.line("")?;
-    Ok(output.line(&confinement.to_string())?)
+    Ok(output.prose(&confinement.to_string())?)
 }
 
 /// The imports of a plugin's component, compared with its grants. Only the first row has the plugin's name.

@@ -13,7 +13,7 @@ use crate::toolchain::{self, Finding, Status, Toolchain};
 const EXAMPLES: &str = "\
 Each tool is asked for its version, for at most 10 s. Nothing is installed.
 
-Exit codes: 0 all tools can be used, 1 some cannot.
+Exit codes: 0 all tools can be used, 1 some cannot, or did not answer.
 
 Examples:
   mcp-host doctor               the tools of every language
@@ -77,6 +77,7 @@ fn print(toolchains: &[Toolchain], output: &mut Output<'_>) -> Result<(), CliErr
             Status::Missing => Cell::error("missing"),
             Status::TooOld => Cell::error("too old"),
             Status::Failing => Cell::error("failing"),
+            Status::NoAnswer => Cell::warning("no answer"),
         };
         let found = Cell::optional(tool.found.as_deref());
         [Cell::verbatim(language.as_str()), Cell::verbatim(tool.tool), Cell::verbatim(&tool.needed), found, status]
@@ -85,7 +86,12 @@ fn print(toolchains: &[Toolchain], output: &mut Output<'_>) -> Result<(), CliErr
     Table::new(["LANGUAGE", "TOOL", "NEEDED", "FOUND", "STATUS"]).print(rows.collect(), output)?;
     for tool in wanting(toolchains) {
         output.line("")?;
-        output.text(&describe(tool))?;
+        let text = describe(tool);
+        let (problem, command) = text.split_once('\n').unwrap_or((&text, ""));
+        output.prose(problem)?;
+        if !command.is_empty() {
+            output.text(command)?;
+        }
     }
     Ok(())
 }
@@ -96,10 +102,13 @@ pub(super) fn describe(tool: &Finding) -> String {
     let problem = match (tool.status, found, &tool.reason) {
         (Status::TooOld, Some(found), _) => format!("{name} {found} is too old, {needed} is needed"),
         (Status::Failing, _, Some(reason)) => format!("{name} does not work: {reason}"),
+        (Status::NoAnswer, _, Some(reason)) => {
+            format!("{name} may work: {reason}, as on a busy machine. Its answer to this says whether it does:")
+        }
         _ => format!("{name} is missing"),
     };
-    match &tool.install {
-        Some(install) => format!("{problem}\n  {install}"),
+    match tool.check.as_ref().or(tool.install.as_ref()) {
+        Some(command) => format!("{problem}\n  {command}"),
         None => problem,
     }
 }
@@ -111,7 +120,7 @@ mod tests {
     fn finding(tool: &'static str, status: Status) -> Finding {
         let found = (status == Status::TooOld).then(|| "1.19.8".to_owned());
         let install = (status != Status::Ok).then(|| format!("apt-get install {tool}"));
-        Finding { tool, needed: "1.24 or newer".to_owned(), found, status, reason: None, install }
+        Finding { tool, needed: "1.24 or newer".to_owned(), found, status, reason: None, check: None, install }
     }
 
     #[test]
@@ -119,6 +128,18 @@ mod tests {
         assert_eq!(describe(&finding("make", Status::Missing)), "make is missing\n  apt-get install make");
         let too_old = describe(&finding("go", Status::TooOld));
         assert_eq!(too_old, "go 1.19.8 is too old, 1.24 or newer is needed\n  apt-get install go");
+    }
+
+    #[test]
+    fn a_tool_that_did_not_answer_is_not_said_to_be_broken() {
+        let reason = Some("it did not answer within 10 s".to_owned());
+        let silent = finding("npm", Status::NoAnswer);
+        let silent = Finding { reason, check: Some("npm --version".to_owned()), install: None, ..silent };
+        assert_eq!(
+            describe(&silent),
+            "npm may work: it did not answer within 10 s, as on a busy machine. Its answer to this says whether it does:\n  \
+             npm --version"
+        );
     }
 
     #[test]

@@ -139,8 +139,8 @@ pub(super) enum CliError {
     /// The archive of templates cannot be used.
     #[error(transparent)]
     Archive(#[from] ArchiveError),
-    /// `doctor` found that tools are missing.
-    #[error("{count} {} missing, too old or not working", if *.count == 1 { "tool is" } else { "tools are" })]
+    /// `doctor` found that tools are missing, or did not find out.
+    #[error("{count} {} missing, too old, not working or not answering", if *.count == 1 { "tool is" } else { "tools are" })]
     Tools {
         /// The number of tools.
         count: usize,
@@ -274,11 +274,8 @@ impl CliError {
             Self::Denied => {}
             // It escapes what is foreign itself, and its colours are its own.
             Self::Config(error) => {
-                messages.print_line(&error.render(if messages.is_colored() {
-                    RenderStyle::Ansi
-                } else {
-                    RenderStyle::Plain
-                }));
+                let style = if messages.is_colored() { RenderStyle::Ansi } else { RenderStyle::Plain };
+                messages.print_line(&error.render_within(style, messages.columns()));
                 if let Some(help) = build_help(error) {
                     messages.help(&help);
                 }

@@ -1,5 +1,7 @@
 //! Suggestions for a URI that cannot be read, listed, watched, searched or explained: what the same principal can do there instead, or
 //! where the URI may have been meant to point.
+//!
+//! A provider does not know its mount, so its messages name paths. They are not changed; the hint has the URIs.
 
 use std::fmt::Write as _;
 
@@ -11,6 +13,8 @@ use crate::resource::Error;
 
 /// The number of templates that one hint names.
 const MAX_TEMPLATES: usize = 8;
+/// The number of words of a provider's message that are tried as paths.
+const MAX_PATHS: usize = 4;
 
 /// Returns a hint for a URI that could not be read, from its metadata, else from the templates of its plugin.
 pub(super) async fn for_read(host: &Host, principal: &Principal, uri: &str, error: &Error) -> Option<String> {
@@ -85,14 +89,36 @@ pub(super) fn for_unmounted(config: &Config, uri: &str) -> String {
     }
 }
 
+/// The URI of the first path in a provider's message that is the path of a resource.
+async fn for_path(host: &Host, principal: &Principal, uri: &str, message: &str) -> Option<String> {
+    let mount = host.mount_of(uri)?;
+    let words = message.split(|c: char| c.is_whitespace() || matches!(c, '`' | '"' | '\'' | ',' | ';' | '(' | ')'));
+    let paths = words.map(|word| word.trim_end_matches(['.', ':'])).filter(|word| word.contains('/'));
+    for path in paths.take(MAX_PATHS) {
+        let Ok(composed) = mount.compose(path) else { continue };
+        let named = composed.uri.as_str();
+        if named != uri && host.is_listable(principal, named).await.is_some() {
+            return Some(format!("the URI of `{}` is {}", escape::line(path), escape::line(named)));
+        }
+    }
+    None
+}
+
 fn is_about_uri(error: &Error) -> bool {
     matches!(error, Error::NotFound { .. } | Error::InvalidRequest { .. })
 }
 
-/// The templates of the plugin whose mount owns the URI. An invalid request is answered with what is expected already.
+/// The templates of the plugin whose mount owns the URI. An invalid request is answered with what is expected already, by paths.
 async fn for_unknown(host: &Host, principal: &Principal, uri: &str, error: &Error) -> Option<String> {
-    if !matches!(error, Error::NotFound { .. }) {
-        return None;
+    match error {
+        Error::NotFound { .. } => {}
+        Error::InvalidRequest { message } => match for_path(host, principal, uri, message).await {
+            Some(hint) => return Some(hint),
+            // A message about the form of paths.
+            None if message.contains('{') => {}
+            None => return None,
+        },
+        _ => return None,
     }
     let (plugin, templates) = host.templates_at(principal, uri, MAX_TEMPLATES).await?;
     if templates.is_empty() {

@@ -4,6 +4,10 @@
 //! |---|---|---|
 //! | a git repository, bare or not; a linked worktree or a submodule, whose repository is elsewhere | `git` | `git://DIRECTORY/` |
 //! | a Markdown file, at most [`MAX_DEPTH`] directories deep, among the first [`MAX_ENTRIES`] entries | `notes` | `notes:///` |
+//! | such a file in the work tree of a repository, whose root may be a directory above | `files` | `files:///` |
+//!
+//! A work tree has files that are not to be published: build output, dependencies, secrets. Git ignores them, and so does the
+//! provider `files`; the provider `notes` would serve them. A bare repository has no files of its own to serve.
 //!
 //! The config names components that exist, so `mcp-host check` passes. An existing file is never overwritten.
 
@@ -15,7 +19,7 @@ use std::path::{Component, Path, PathBuf};
 
 use anyhow::Context as _;
 
-use self::repository::Repository;
+use self::repository::{Repository, has_work_tree};
 use super::context::Context;
 use super::error::CliError;
 
@@ -34,12 +38,12 @@ const MAX_ENTRIES: usize = 10_000;
 
 /// Write a commented config for what the current directory contains
 ///
-/// It looks for a git repository and for Markdown files. An existing config is never overwritten.
+/// It looks for a git repository and for Markdown files. What git ignores is not served. An existing config is never overwritten.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// The directory with the components `git.wasm` and `notes.wasm`; by default, `plugins` beside the program, one level
-    /// above it, or in the current directory
+    /// The directory with the components `git.wasm`, `files.wasm` and `notes.wasm`; by default, `plugins` beside the program,
+    /// one level above it, or in the current directory
     #[arg(long, value_name = "DIR")]
     plugins: Option<PathBuf>,
 }
@@ -48,7 +52,60 @@ pub(super) struct Args {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Found {
     repository: Option<Repository>,
-    markdown: bool,
+    documents: Option<Documents>,
+}
+
+/// The Markdown files of a directory, by what else is to be expected beside them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Documents {
+    /// A folder of notes.
+    Notes,
+    /// The work tree of a git repository.
+    WorkTree {
+        /// Whether its root, where ignore rules may be, is a directory above.
+        is_part: bool,
+    },
+}
+
+impl Documents {
+    /// The name of the plugin, of its scheme and of its component.
+    fn plugin(self) -> &'static str {
+        match self {
+            Self::Notes => "notes",
+            Self::WorkTree { .. } => "files",
+        }
+    }
+
+    /// The entry of the config.
+    fn render(self, component: &str, host: &str) -> String {
+        let name = self.plugin();
+        let comment = match self {
+            Self::Notes => {
+                "# The Markdown files below this directory, with their attachments. Hidden\n\
+                 # files are not served."
+            }
+            Self::WorkTree { is_part: false } => {
+                "# The files below this directory. Not served: what `.gitignore` names, hidden\n\
+                 # files, and files of environment variables such as `prod.env`. `notes.wasm`\n\
+                 # reads the front matter of Markdown, but serves what git ignores, too."
+            }
+            Self::WorkTree { is_part: true } => {
+                "# The files below this directory. Not served: what `.gitignore` names, hidden\n\
+                 # files, and files of environment variables such as `prod.env`. The provider\n\
+                 # does not see `.gitignore` files above this directory: copy the rules that are\n\
+                 # needed to one here, or to `.ignore`."
+            }
+        };
+        format!(
+            "\n\
+             {comment}\n\
+             [[plugin]]\n\
+             name = \"{name}\"\n\
+             component = {component}\n\
+             mount = \"{name}:///\"\n\
+             grants.dirs = [{{ host = {host}, guest = \"/{name}\" }}]\n"
+        )
+    }
 }
 
 impl Args {
@@ -60,11 +117,17 @@ impl Args {
         }
         let mut left = MAX_ENTRIES;
         let markdown = find_markdown(&dir, MAX_DEPTH, &mut left);
-        let found = Found { repository: Repository::find(&dir), markdown: markdown == Search::Found };
-        let names: Vec<_> = [("git.wasm", found.repository.is_some()), ("notes.wasm", found.markdown)]
-            .into_iter()
-            .filter_map(|(name, is_needed)| is_needed.then_some(name))
-            .collect();
+        let repository = Repository::find(&dir);
+        let documents = match (&repository, markdown) {
+            (_, Search::NotFound | Search::LimitReached) => None,
+            (Some(_), Search::Found) => has_work_tree(&dir).then_some(Documents::WorkTree { is_part: false }),
+            (None, Search::Found) if Repository::is_above(&dir) => Some(Documents::WorkTree { is_part: true }),
+            (None, Search::Found) => Some(Documents::Notes),
+        };
+        let found = Found { repository, documents };
+        let git = found.repository.is_some().then(|| "git.wasm".to_owned());
+        let names: Vec<_> =
+            git.into_iter().chain(documents.map(|documents| format!("{}.wasm", documents.plugin()))).collect();
         if names.is_empty() {
             let limit = (markdown == Search::LimitReached).then_some(MAX_ENTRIES);
             return Err(CliError::NothingToServe { dir, limit });
@@ -79,6 +142,12 @@ impl Args {
         if markdown == Search::LimitReached {
             let note = format!("Markdown files are not served: there is none among the first {MAX_ENTRIES} entries");
             context.messages.note(&note);
+        }
+        if documents == Some(Documents::WorkTree { is_part: true }) {
+            context.messages.warning(
+                "this directory is part of a git repository, and the rules of `.gitignore` files above it do not apply: \
+                 `mcp-host list --all` shows what is served, and `.ignore` here names what is not to be",
+            );
         }
         let written = context.config_file();
         let option = match written.to_str() {
@@ -156,8 +225,9 @@ fn render(dir: &Path, file: &Path, found: &Found, plugins: &Path) -> Result<Stri
     let config_path = file.strip_prefix(dir).ok().filter(|path| is_below(path));
     let config_path = config_path.map(|path| literal_glob(&path.to_string_lossy()));
     let mut text = format!(
-        "# What `mcp-host serve` serves, to whom, and within which bounds. `mcp-host check` tries everything in it.\n\
-         # All keys: docs/config.md. Relative paths start from the directory of this file.\n\
+        "# What `mcp-host serve` serves, to whom, and within which bounds.\n\
+         # `mcp-host check` tries everything in it. All keys: docs/config.md.\n\
+         # Relative paths start from the directory of this file.\n\
          \n\
          [server]\n\
          name = \"{name}\"\n\
@@ -168,17 +238,17 @@ fn render(dir: &Path, file: &Path, found: &Found, plugins: &Path) -> Result<Stri
         let (grants, config) = match repository {
             Repository::Own => (
                 format!("{{ host = {host}, guest = \"/repo\" }}"),
-                "# config = { rev = \"main\" }   # the revision that is listed; HEAD unless set".to_owned(),
+                "# The revision that is listed; HEAD unless set:\n# config = { rev = \"main\" }".to_owned(),
             ),
             // Git's links between the two directories hold only where both have the same paths as outside.
             Repository::Elsewhere(shared) => {
                 let grant = |path: &str| format!("{{ host = {path}, guest = {path} }}");
                 let (dir, shared) = (quoted(dir)?, quoted(shared)?);
-                let grants = format!("{}, {}", grant(&dir), grant(&shared));
+                let grants = format!("\n    {},\n    {},\n", grant(&dir), grant(&shared));
                 (
                     grants,
                     format!(
-                        "config = {{ dir = {dir} }}   # `rev` beside it: the revision that is listed; HEAD unless set"
+                        "# `rev` beside `dir`: the revision that is listed; HEAD unless set.\nconfig = {{ dir = {dir} }}"
                     ),
                 )
             }
@@ -188,9 +258,10 @@ fn render(dir: &Path, file: &Path, found: &Found, plugins: &Path) -> Result<Stri
              # The git repository of this directory, at any revision.\n\
              [[plugin]]\n\
              name = \"git\"\n\
-             # title = \"…\"                 # in front of its titles, to tell two plugins of one provider apart\n\
+             # Put in front of its titles, to tell two plugins of one provider apart:\n\
+             # title = \"…\"\n\
              component = {}\n\
-             mount = \"git://{name}/\"       # the URIs that it owns\n\
+             mount = \"git://{name}/\"   # the URIs that it owns\n\
              # Nothing of this machine but what is granted. Read-only unless mode = \"rw\":\n\
              grants.dirs = [{grants}]\n\
              {config}\n\
@@ -198,24 +269,15 @@ fn render(dir: &Path, file: &Path, found: &Found, plugins: &Path) -> Result<Stri
             component("git.wasm")?
         );
     }
-    if found.markdown {
-        text += &format!(
-            "\n\
-             # The Markdown files below this directory, with their attachments. Hidden files are not served.\n\
-             [[plugin]]\n\
-             name = \"notes\"\n\
-             component = {}\n\
-             mount = \"notes:///\"\n\
-             grants.dirs = [{{ host = {host}, guest = \"/notes\" }}]\n",
-            component("notes.wasm")?
-        );
+    if let Some(documents) = found.documents {
+        text += &documents.render(&component(&format!("{}.wasm", documents.plugin()))?, &host);
     }
     if let Some(path) = config_path {
         text += &config_rule(&path, found, &name);
     }
     text += "\n\
-             # Over stdio everything is allowed that no rule denies; over HTTP, nothing that no rule allows. `anonymous` is a\n\
-             # client on this machine without credentials.\n\
+             # Over stdio everything is allowed that no rule denies; over HTTP, nothing that\n\
+             # no rule allows. `anonymous` is a client on this machine without credentials.\n\
              # [[rule]]\n\
              # principals = [\"anonymous\"]\n\
              # allow = [\"**\"]\n\
@@ -223,12 +285,12 @@ fn render(dir: &Path, file: &Path, found: &Found, plugins: &Path) -> Result<Stri
     Ok(text)
 }
 
-/// The rule that denies the config, which is one of the attachments of the notes, and a file of the commits that have it.
+/// The rule that denies the config, which is one of the files of the directory, and a file of the commits that have it.
 fn config_rule(path: &str, found: &Found, name: &str) -> String {
     let commits = found.repository.is_some().then(|| format!("\"git://{name}/**/{path}\""));
-    let notes = found.markdown.then(|| format!("\"notes:///{path}\""));
-    let limitation = if commits.is_some() { " Once committed, it is in commits and diffs anyway." } else { "" };
-    let denied: Vec<_> = commits.into_iter().chain(notes).collect();
+    let documents = found.documents.map(|documents| format!("\"{}:///{path}\"", documents.plugin()));
+    let limitation = if commits.is_some() { " Once committed, it is in commits and diffs\n# anyway." } else { "" };
+    let denied: Vec<_> = commits.into_iter().chain(documents).collect();
     format!(
         "\n\
          # This file is not for clients.{limitation}\n\
@@ -291,13 +353,17 @@ mod tests {
             let dir = parent.path().join(name);
             let plugins = dir.join("plugins");
             fs::create_dir_all(&plugins).unwrap();
-            for component in ["git.wasm", "notes.wasm"] {
+            for component in ["git.wasm", "notes.wasm", "files.wasm"] {
                 fs::write(plugins.join(component), "").unwrap();
             }
             let elsewhere = parent.path().join("main");
             fs::create_dir_all(&elsewhere).unwrap();
             for repository in [Repository::Own, Repository::Elsewhere(elsewhere)] {
-                let found = Found { repository: Some(repository), markdown: true };
+                let documents = match repository {
+                    Repository::Own => Documents::WorkTree { is_part: false },
+                    Repository::Elsewhere(_) => Documents::Notes,
+                };
+                let found = Found { repository: Some(repository), documents: Some(documents) };
                 for file in ["mcp-host.toml", "a \"b\" *é.toml", "../other.toml"].map(|file| dir.join(file)) {
                     let text = render(&dir, &file, &found, &plugins).unwrap();
                     let config = Config::parse(&text, &file).unwrap();

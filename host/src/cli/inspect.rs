@@ -148,7 +148,7 @@ fn print(
     {
         let shown: String = description.chars().take(MAX_DESCRIPTION).collect();
         output.line("")?;
-        output.text(&if shown.len() < description.len() { shown + "…" } else { shown })?;
+        output.prose(&if shown.len() < description.len() { shown + "…" } else { shown })?;
     }
     match &inspection.needs {
         Ok(Some(needs)) => {

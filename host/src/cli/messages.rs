@@ -16,7 +16,9 @@ use clap::builder::styling::{AnsiColor, Style};
 
 use super::color;
 use super::escape;
+use super::output::terminal_width;
 use super::stderr::{Spinner, Stderr};
+use crate::text::wrap;
 
 /// The longest wait at the end of a server for its last lines to be written.
 const FLUSH_TIMEOUT: Duration = Duration::from_secs(1);
@@ -96,13 +98,24 @@ impl Messages {
 
     /// Prints a message with a label of that color. It is escaped.
     pub(super) fn labeled(&self, label: &str, color: AnsiColor, message: &str) {
-        self.print_line(&labeled(label, self.colored.then(|| color.on_default().bold()), message));
+        let style = self.colored.then(|| color.on_default().bold());
+        self.print_line(&labeled(label, style, message, self.columns()));
+    }
+
+    /// The width of the terminal that standard error is; none if it is none.
+    pub(super) fn columns(&self) -> Option<usize> {
+        terminal_width(&io::stderr()).map(usize::from)
     }
 }
 
-fn labeled(label: &str, style: Option<Style>, message: &str) -> String {
+/// A message with its label. Its first line is prose, and is wrapped; the others are lists and snippets, which are not.
+fn labeled(label: &str, style: Option<Style>, message: &str, columns: Option<usize>) -> String {
     let style = style.unwrap_or_default();
-    format!("{style}{label}{style:#}: {}", escape::lines(message))
+    let message = escape::lines(message);
+    let (prose, rest) = message.split_at_checked(message.find('\n').unwrap_or(message.len())).unwrap_or((&message, ""));
+    let indent = label.len().saturating_add(": ".len());
+    let prose = columns.map_or_else(|| prose.to_owned(), |columns| wrap(prose, columns, indent, indent));
+    format!("{style}{label}{style:#}: {prose}{rest}")
 }
 
 /// The message of a panic, as the standard library formats it.
@@ -124,12 +137,19 @@ mod tests {
 
     #[test]
     fn a_message_of_a_provider_does_not_drive_the_terminal() {
-        assert_eq!(labeled("error", None, "no \u{1b}[2J"), r"error: no \u{1b}[2J");
+        assert_eq!(labeled("error", None, "no \u{1b}[2J", None), r"error: no \u{1b}[2J");
+    }
+
+    #[test]
+    fn on_a_terminal_prose_is_wrapped_below_itself_and_what_follows_is_not() {
+        let message = "one two three:\n  [dev] and build";
+        assert_eq!(labeled("help", None, message, Some(16)), "help: one two\n      three:\n  [dev] and build");
+        assert_eq!(labeled("help", None, message, None), format!("help: {message}"));
     }
 
     #[test]
     fn only_the_label_is_coloured() {
-        let styled = labeled("error", Some(AnsiColor::Red.on_default()), "no");
+        let styled = labeled("error", Some(AnsiColor::Red.on_default()), "no", Some(80));
         assert_eq!(styled, "\u{1b}[31merror\u{1b}[0m: no");
     }
 }

@@ -19,6 +19,8 @@ Examples:
   mcp-host new providers/notes --lang go  the last segment is the name
   mcp-host new . --lang rust              write into the current directory";
 
+/// The width of a usual terminal, in characters.
+const MAX_WIDTH: usize = 80;
 /// The name of the value: a missing option is named with it.
 const LANGUAGES: &str = "rust|python|typescript|javascript|c|go";
 
@@ -61,7 +63,8 @@ fn directory_name(dir: &Path) -> Option<String> {
     Some(name.to_string_lossy().into_owned())
 }
 
-/// What is printed: the commands are the lines that begin with blanks, without what follows a `#`.
+/// What is printed: the commands are the lines that begin with blanks, without what follows a `#`. Where a command and its purpose
+/// are wider than [`MAX_WIDTH`] together, the purposes are on lines of their own.
 fn next_steps(project: &Project, dir: &Path) -> Vec<String> {
     let name = project.name.as_str();
     let cd = (dir != Path::new(".")).then(|| format!("  cd {}", shell_quoted(&dir.to_string_lossy())));
@@ -74,10 +77,14 @@ fn next_steps(project: &Project, dir: &Path) -> Vec<String> {
     ];
     let width = steps.iter().map(|(command, _)| command.len()).max().unwrap_or_default();
     let title = format!("wrote {name}, a provider in {}, to {}", project.language.title(), dir.display());
-    let steps = steps.into_iter().map(|(command, purpose)| format!("  {command:width$}  # {purpose}"));
-    let end =
-        format!("Then edit {}: `mcp-host dev` builds and reloads it on save. README.md says more.", project.source());
-    [title, String::new()].into_iter().chain(cd).chain(steps).chain([String::new(), end]).collect()
+    let beside = |(command, purpose): &(String, &str)| format!("  {command:width$}  # {purpose}");
+    let are_wide = steps.iter().any(|step| beside(step).chars().count() > MAX_WIDTH);
+    let above = |(command, purpose): &(String, &str)| format!("# {purpose}:\n  {command}");
+    let steps = steps.iter().map(|step| if are_wide { above(step) } else { beside(step) });
+    let steps = steps.flat_map(|step| step.lines().map(ToOwned::to_owned).collect::<Vec<_>>()).collect::<Vec<_>>();
+    let end = format!("Then edit {}: `mcp-host dev` builds and reloads it on save.", project.source());
+    let more = "README.md says more.".to_owned();
+    [title, String::new()].into_iter().chain(cd).chain(steps).chain([String::new(), end, more]).collect()
 }
 
 /// Quotes a path for a shell, if it has to be.

@@ -6,6 +6,7 @@
 //! [`CliError`](super::error::CliError) does not report as a failure.
 
 use std::io::{self, BufWriter, IsTerminal, Write};
+use std::os::fd::AsFd;
 
 use clap::ColorChoice;
 use serde::Serialize;
@@ -13,6 +14,7 @@ use serde::Serialize;
 use super::color;
 use super::escape;
 use crate::server::json::Encoder;
+use crate::text::wrap;
 
 /// The other end of standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,6 +83,17 @@ impl<'a> Output<'a> {
         self.writer.write_all(b"\n")
     }
 
+    /// Prints prose, escaped, and a line feed. On a terminal its lines are wrapped, and continue at the column where they begin.
+    pub(super) fn prose(&mut self, text: &str) -> io::Result<()> {
+        let Some(columns) = self.width.map(usize::from) else { return self.text(text) };
+        let escaped = escape::lines(text);
+        for line in escaped.lines() {
+            let indent = line.chars().take_while(|c| *c == ' ').count();
+            self.line(&wrap(line, columns, 0, indent))?;
+        }
+        Ok(())
+    }
+
     /// Prints a provider's text, escaped for terminals, on lines of its own.
     pub(super) fn text(&mut self, text: &str) -> io::Result<()> {
         let escaped = escape::lines(text);
@@ -136,8 +149,8 @@ impl<'a> Output<'a> {
 }
 
 /// Returns the number of columns of a terminal: as it says, else as the variable `COLUMNS` does.
-fn terminal_width(stdout: &io::Stdout) -> Option<u16> {
-    let size = stdout.is_terminal().then(|| rustix::termios::tcgetwinsize(stdout))?;
+pub(super) fn terminal_width(stream: &(impl IsTerminal + AsFd)) -> Option<u16> {
+    let size = stream.is_terminal().then(|| rustix::termios::tcgetwinsize(stream))?;
     let width = size.ok().map(|size| size.ws_col).filter(|columns| *columns > 0);
     width.or_else(|| std::env::var("COLUMNS").ok()?.parse().ok().filter(|columns| *columns > 0))
 }

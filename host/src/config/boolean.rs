@@ -11,6 +11,19 @@ impl FromNode for bool {
         "true".into()
     }
 
+    fn advice(node: &Node<'_>) -> Option<String> {
+        let written = match node.value {
+            DeValue::String(text) => text.trim().to_ascii_lowercase(),
+            _ => node.number()?,
+        };
+        let meant = match written.as_str() {
+            "true" | "yes" | "on" | "enabled" | "1" => "true",
+            "false" | "no" | "off" | "disabled" | "none" | "0" => "false",
+            _ => return None,
+        };
+        Some(format!("write {}", node.assignment_hint(meant)))
+    }
+
     fn schema() -> Schema {
         Schema::boolean()
     }

@@ -58,6 +58,19 @@ impl<const MIN: usize, const DEFAULT: usize, const MAX: usize> FromNode for Coun
         Self::default().to_string()
     }
 
+    fn advice(node: &Node<'_>) -> Option<String> {
+        let written = match node.value {
+            DeValue::String(text) => text.trim().to_owned(),
+            _ => node.number()?,
+        };
+        let whole = match written.split_once('.') {
+            Some((whole, fraction)) if fraction.bytes().all(|digit| digit == b'0') => whole,
+            _ => &written,
+        };
+        let count = Self::try_from(whole.parse::<usize>().ok()?).ok()?;
+        Some(format!("write {}", node.assignment_hint(&count.to_string())))
+    }
+
     fn schema() -> Schema {
         Schema::integer(MIN, MAX).with("default", DEFAULT)
     }

@@ -4,8 +4,6 @@ use std::fmt;
 use std::str::FromStr;
 use std::time::Duration;
 
-use toml::de::DeValue;
-
 use super::error::{Suggest, quote};
 use super::quantity::{self, QuantityError};
 use super::range::OutOfRange;
@@ -55,11 +53,21 @@ pub enum BoundedDurationError {
     #[error("{} is not a time", quote(.0))]
     NotATime(String),
     /// The text is a number without a unit.
-    #[error("the time `{0}` has no unit")]
-    NoUnit(String),
+    #[error("the time `{found}` has no unit")]
+    NoUnit {
+        /// The text.
+        found: String,
+        /// A time that was probably meant.
+        suggestion: String,
+    },
     /// A number is followed by an unknown unit.
-    #[error("the time {} has an unknown unit", quote(.0))]
-    UnknownUnit(String),
+    #[error("the time {} has an unknown unit", quote(.found))]
+    UnknownUnit {
+        /// The text.
+        found: String,
+        /// A time that was probably meant.
+        suggestion: String,
+    },
     /// The time is too short or too long.
     #[error(transparent)]
     OutOfRange(#[from] OutOfRange),
@@ -69,10 +77,10 @@ impl Suggest for BoundedDurationError {
     fn suggestion(&self, key: &str) -> String {
         match self {
             Self::NotATime(_) => format!("write a number and a unit, such as `{key} = \"2s\"`"),
-            Self::NoUnit(number) => {
-                format!("add a unit ({UNITS}) and put it in quotes: `{key} = \"{number}s\"`")
+            Self::NoUnit { suggestion, .. } => {
+                format!("add a unit ({UNITS}) and put it in quotes: `{key} = \"{suggestion}\"`")
             }
-            Self::UnknownUnit(_) => format!("the units are {UNITS}: `{key} = \"2s\"`"),
+            Self::UnknownUnit { suggestion, .. } => format!("the units are {UNITS}: `{key} = \"{suggestion}\"`"),
             Self::OutOfRange(error) => error.suggestion(key),
         }
     }
@@ -95,6 +103,25 @@ impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> BoundedDuration<MIN, DE
         let milliseconds = |bound| format_duration(Duration::from_millis(bound));
         OutOfRange { found, min: milliseconds(MIN), max: milliseconds(MAX) }
     }
+
+    /// The error of a number without a unit. It suggests the first usual unit with which the number is within the range: 10 are seconds,
+    /// 30000 are milliseconds.
+    fn no_unit(found: &str) -> BoundedDurationError {
+        let units = ["s", "ms", "m", "h", "d"];
+        let suggestion = units.iter().map(|unit| format!("{found}{unit}")).find(|time| Self::is_valid(time));
+        let suggestion = suggestion.unwrap_or_else(|| Self::default().to_string());
+        BoundedDurationError::NoUnit { found: found.to_owned(), suggestion }
+    }
+
+    fn unknown_unit(found: &str) -> BoundedDurationError {
+        let suggestion = quantity::correct_units(found, correct_unit).filter(|time| Self::is_valid(time));
+        let suggestion = suggestion.unwrap_or_else(|| Self::default().to_string());
+        BoundedDurationError::UnknownUnit { found: found.to_owned(), suggestion }
+    }
+
+    fn is_valid(text: &str) -> bool {
+        parse_nanoseconds(text).is_ok_and(|nanoseconds| Self::try_from(Duration::from_nanos(nanoseconds)).is_ok())
+    }
 }
 
 impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> FromStr for BoundedDuration<MIN, DEFAULT, MAX> {
@@ -106,8 +133,8 @@ impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> FromStr for BoundedDura
             Ok(nanoseconds) => Self::try_from(Duration::from_nanos(nanoseconds))
                 .map_err(|_| Self::out_of_range(trimmed.to_owned()).into()),
             Err(QuantityError::NoNumber) => Err(BoundedDurationError::NotATime(text.to_owned())),
-            Err(QuantityError::NoUnit) => Err(BoundedDurationError::NoUnit(trimmed.to_owned())),
-            Err(QuantityError::UnknownUnit) => Err(BoundedDurationError::UnknownUnit(text.to_owned())),
+            Err(QuantityError::NoUnit) => Err(Self::no_unit(trimmed)),
+            Err(QuantityError::UnknownUnit) => Err(Self::unknown_unit(text)),
             Err(QuantityError::TooLarge) => Err(Self::out_of_range(trimmed.to_owned()).into()),
         }
     }
@@ -133,6 +160,19 @@ fn unit(name: &str) -> Option<u64> {
         "m" | "min" => MINUTE.checked_mul(MILLISECOND),
         "h" => HOUR.checked_mul(MILLISECOND),
         "d" => DAY.checked_mul(MILLISECOND),
+        _ => None,
+    }
+}
+
+/// The unit that was probably meant by a name that is none.
+fn correct_unit(name: &str) -> Option<&'static str> {
+    let name = name.to_ascii_lowercase();
+    match if name.len() > 2 { name.trim_end_matches('s') } else { &name } {
+        "ms" | "msec" | "milli" | "millisecond" => Some("ms"),
+        "s" | "sec" | "second" => Some("s"),
+        "m" | "min" | "minute" => Some("m"),
+        "h" | "hr" | "hour" => Some("h"),
+        "d" | "day" => Some("d"),
         _ => None,
     }
 }
@@ -185,8 +225,8 @@ impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> FromNode for BoundedDur
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
-        if let DeValue::Integer(number) = node.value {
-            node.reject(&BoundedDurationError::NoUnit(number.to_string()));
+        if let Some(number) = node.number() {
+            node.reject(&Self::no_unit(&number));
             return None;
         }
         node.parse()
@@ -227,6 +267,27 @@ mod tests {
         assert_eq!(format_duration(Duration::from_millis(30 * DAY)), "30d");
         assert_eq!(format_duration(Duration::from_millis(DAY + HOUR + 1)), "1d 1h 1ms");
         assert_eq!(format_duration(Duration::from_micros(1_050)), "1.05ms");
+    }
+
+    #[test]
+    fn a_correction_has_the_number_that_was_written() {
+        let suggestion = |text: &str| text.parse::<Deadline>().unwrap_err().suggestion("deadline");
+        for (text, corrected) in [
+            ("10", "10s"),
+            ("30000", "30000ms"),
+            ("1.5", "1.5s"),
+            ("1m 30", "1m 30s"),
+            ("10 secs", "10s"),
+            ("5 minutes", "5m"),
+            ("1 minute, 30 seconds", "1m 30s"),
+            ("250 MS", "250ms"),
+            ("2 parsecs", "5s"),
+            ("5 days", "5s"),
+            ("2 3 parsecs", "5s"),
+        ] {
+            let suggestion = suggestion(text);
+            assert!(suggestion.ends_with(&format!(": `deadline = \"{corrected}\"`")), "{text}: {suggestion}");
+        }
     }
 
     #[test]

@@ -17,9 +17,12 @@ use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet,
 use super::Config;
 use super::secret_text::holds_secret;
 pub(super) use crate::quote::{quote, truncated};
+use crate::text::wrap;
 
 /// The number of problems that one error retains.
 const MAX_DIAGNOSTICS: usize = 100;
+/// The columns of the label before a correction, `  = help: `, beside those of a line number.
+const HELP_LABEL_WIDTH: usize = 10;
 
 /// The style of a rendered error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -220,13 +223,19 @@ impl ConfigError {
 
     /// Renders all problems, each with its line and correction. Several lines, the last without a line break.
     pub fn render(&self, look: RenderStyle) -> String {
+        self.render_within(look, None)
+    }
+
+    /// Renders all problems as [`render`](Self::render) does, with corrections that are wrapped where they are wider than so many
+    /// columns.
+    pub fn render_within(&self, look: RenderStyle, columns: Option<usize>) -> String {
         let renderer = match look {
             RenderStyle::Plain => Renderer::plain(),
             RenderStyle::Ansi => Renderer::styled(),
         };
         let file = normalize_untrusted_str(&self.file.display().to_string());
         let mut drawn: Vec<String> =
-            self.diagnostics.iter().map(|problem| renderer.render(&[self.group(problem, &file)])).collect();
+            self.diagnostics.iter().map(|problem| renderer.render(&[self.group(problem, &file, columns)])).collect();
         let total = self.diagnostics.len().saturating_add(self.omitted);
         if self.omitted > 0 {
             drawn.push(format!("{file}: {total} problems, of which the first {} are shown", self.diagnostics.len()));
@@ -236,7 +245,7 @@ impl ConfigError {
         drawn.join("\n\n")
     }
 
-    fn group<'a>(&'a self, problem: &'a Diagnostic, file: &'a str) -> Group<'a> {
+    fn group<'a>(&'a self, problem: &'a Diagnostic, file: &'a str, columns: Option<usize>) -> Group<'a> {
         let title = Level::ERROR.primary_title(problem.message.as_str());
         let group =
             match (&problem.primary, problem.position) {
@@ -253,7 +262,14 @@ impl ConfigError {
                         })),
                 ),
             };
-        group.element(Level::HELP.message(normalize_untrusted_str(&problem.help)))
+        let help = normalize_untrusted_str(&problem.help);
+        let used = HELP_LABEL_WIDTH.saturating_add(problem.position.map_or(1, |at| at.line.to_string().len()));
+        // The renderer aligns the lines below the first.
+        let help = match columns {
+            Some(columns) => wrap(&help, columns.saturating_sub(used), 0, 0),
+            None => help,
+        };
+        group.element(Level::HELP.message(help))
     }
 }
 

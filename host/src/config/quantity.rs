@@ -59,6 +59,23 @@ pub(super) fn parse(text: &str, unit: impl FnOnce(&str) -> Option<u64>) -> Resul
     }
 }
 
+/// Returns a sequence of quantities with the name of each unit replaced by the one that `correct` returns for it; none if the text is
+/// something else, or has a unit that cannot be corrected.
+pub(super) fn correct_units(text: &str, correct: impl Fn(&str) -> Option<&'static str>) -> Option<String> {
+    let mut rest = text.trim();
+    let mut parts = Vec::new();
+    while !rest.is_empty() {
+        let (number, behind) = split_while(rest, |c| c.is_ascii_digit() || c == '.');
+        let (name, behind) = split_while(behind.trim_start_matches(' '), char::is_alphabetic);
+        if number.is_empty() {
+            return None;
+        }
+        parts.push(format!("{number}{}", correct(name)?));
+        rest = behind.trim_start_matches([' ', ',']);
+    }
+    (!parts.is_empty()).then(|| parts.join(" "))
+}
+
 fn scale(whole: &str, fraction: &str, unit: u64) -> Option<u64> {
     if whole.len() > MAX_WHOLE_DIGITS || fraction.len() > MAX_FRACTION_DIGITS {
         return None;
@@ -89,6 +106,22 @@ mod tests {
         }
         assert_eq!(parse_prefix("1x 2x", unit), Ok((10, " 2x")));
         assert_eq!(parse_prefix("1x/s", unit), Ok((10, "/s")));
+    }
+
+    #[test]
+    fn units_are_corrected_where_all_of_them_can_be() {
+        let correct = |name: &str| (name == "exes").then_some("x");
+        for (text, corrected) in [
+            ("1.5 exes", Some("1.5x")),
+            (" 1exes, 2 exes", Some("1x 2x")),
+            ("1 exes 2", None),
+            ("1 wye", None),
+            ("exes", None),
+            ("1 exes/s", None),
+            ("", None),
+        ] {
+            assert_eq!(correct_units(text, correct).as_deref(), corrected, "{text}");
+        }
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Rates: calls (`10000/s`, `60/m`) and bytes (`64KiB/m`) per unit of time.
 
+mod byte_rate;
+
 use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
@@ -8,8 +10,8 @@ use std::time::Duration;
 use governor::Quota;
 use toml::de::DeValue;
 
+pub use self::byte_rate::ByteRate;
 use super::error::{Suggest, quote};
-use super::quantity::{self, QuantityError};
 use super::range::OutOfRange;
 use super::reader::{FromNode, Node, Schema};
 use super::size;
@@ -57,6 +59,17 @@ impl Period {
     }
 
     /// The unit of `seconds` seconds. Const parameters cannot be enums, so [`Rate`] has a number instead.
+    /// The period that was probably meant by a name that is none.
+    fn correct(name: &str) -> Option<Self> {
+        let name = name.trim().to_ascii_lowercase();
+        match if name.len() > 1 { name.trim_end_matches('s') } else { &name } {
+            "s" | "sec" | "second" => Some(Self::Second),
+            "m" | "min" | "minute" => Some(Self::Minute),
+            "h" | "hr" | "hour" => Some(Self::Hour),
+            _ => None,
+        }
+    }
+
     const fn of_seconds(seconds: u64) -> Self {
         match seconds {
             1 => Self::Second,
@@ -94,8 +107,13 @@ pub struct Rate<const DEFAULT: u32, const MAX: u32, const SECONDS: u64> {
 #[non_exhaustive]
 pub enum RateError {
     /// The text is not a number, a slash and a unit.
-    #[error("{} is not a rate", quote(.0))]
-    NotARate(String),
+    #[error("{} is not a rate", quote(.found))]
+    NotARate {
+        /// The text.
+        found: String,
+        /// A rate that was probably meant, or an example.
+        suggestion: String,
+    },
     /// The text is a number without a unit of time.
     #[error("the rate {} has no unit of time", quote(.found))]
     NoPeriod {
@@ -113,24 +131,43 @@ pub enum RateError {
         suggestion: String,
     },
     /// The part before the slash is not a size.
-    #[error(transparent)]
-    Size(#[from] size::SizeError),
+    #[error("{error}")]
+    Size {
+        /// What is wrong with the size.
+        error: size::SizeError,
+        /// A rate that was probably meant.
+        suggestion: String,
+    },
     /// The rate is too low or too high.
     #[error(transparent)]
     OutOfRange(#[from] OutOfRange),
 }
 
+/// The rate in words such as `5 calls per second`.
+fn correct_prose(text: &str) -> Option<String> {
+    /// More digits than any rate has.
+    const MAX_DIGITS: usize = 10;
+    let (count, rest) = text.split_once(' ')?;
+    let (_, period) = rest.split_once("per ").or_else(|| rest.split_once('/'))?;
+    let is_count = count.len() <= MAX_DIGITS && count.bytes().all(|byte| byte.is_ascii_digit());
+    Period::correct(period).filter(|_| is_count).map(|period| format!("{count}/{}", period.symbol()))
+}
+
 impl Suggest for RateError {
     fn suggestion(&self, key: &str) -> String {
         match self {
-            Self::NotARate(_) => format!("write a number and a unit of time, such as `{key} = \"60/m\"`"),
+            Self::NotARate { suggestion, .. } => {
+                format!("write a number and a unit of time, such as `{key} = \"{suggestion}\"`")
+            }
             Self::NoPeriod { suggestion, .. } => {
                 format!("add a unit of time (/s, /m, /min, /h) and put it in quotes: `{key} = \"{suggestion}\"`")
             }
             Self::UnknownPeriod { suggestion, .. } => {
                 format!("the units of time are /s, /m, /min, /h: `{key} = \"{suggestion}\"`")
             }
-            Self::Size(_) => format!("write a size and a unit of time, such as `{key} = \"64KiB/m\"`"),
+            Self::Size { suggestion, .. } => {
+                format!("write a size and a unit of time, such as `{key} = \"{suggestion}\"`")
+            }
             Self::OutOfRange(error) => error.suggestion(key),
         }
     }
@@ -209,12 +246,13 @@ impl<const DEFAULT: u32, const MAX: u32, const SECONDS: u64> FromStr for Rate<DE
             None => (trimmed, None),
         };
         if count.is_empty() || !count.bytes().all(|byte| byte.is_ascii_digit()) {
-            return Err(RateError::NotARate(text.to_owned()));
+            let suggestion = correct_prose(trimmed).unwrap_or_else(|| "60/m".to_owned());
+            return Err(RateError::NotARate { found: text.to_owned(), suggestion });
         }
-        let period = Period::parse(period.ok_or_else(|| Self::no_period(trimmed))?);
-        let period = period.ok_or_else(|| RateError::UnknownPeriod {
+        let period = period.ok_or_else(|| Self::no_period(trimmed))?;
+        let period = Period::parse(period).ok_or_else(|| RateError::UnknownPeriod {
             found: text.to_owned(),
-            suggestion: format!("{count}/{}", Self::PERIOD.symbol()),
+            suggestion: format!("{count}/{}", Period::correct(period).unwrap_or(Self::PERIOD).symbol()),
         })?;
         let out_of_range = || Self::out_of_range(trimmed.to_owned());
         Ok(count.parse().map_or_else(|_| Err(out_of_range()), |count| Self::new(count, period))?)
@@ -253,114 +291,12 @@ impl<const DEFAULT: u32, const MAX: u32, const SECONDS: u64> FromNode for Rate<D
     }
 }
 
-/// A number of bytes per minute from `MIN` to `MAX`, of which a minute's worth may come at once. The default is
-/// `DEFAULT`.
-///
-/// Written as a [size](super::size::Size), a slash and a unit of time: `64KiB/m`. A rate in another unit of time is the same
-/// rate per minute: `1KiB/s` is `60KiB/m`.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct ByteRate<const MIN: u64, const DEFAULT: u64, const MAX: u64>(u64);
-
-impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> ByteRate<MIN, DEFAULT, MAX> {
-    /// A rate of `bytes` per `period`.
-    ///
-    /// # Errors
-    ///
-    /// The rate is lower than the minimum or higher than the maximum.
-    pub fn new(bytes: u64, period: Period) -> Result<Self, OutOfRange> {
-        let per_minute = bytes.saturating_mul(60).checked_div(period.seconds()).unwrap_or_default();
-        if (MIN..=MAX).contains(&per_minute) {
-            Ok(Self(per_minute))
-        } else {
-            Err(Self::out_of_range(format!("{}/{}", size::format_bytes(bytes), period.symbol())))
-        }
-    }
-
-    /// Returns the number of bytes in a minute, which is also the largest burst.
-    pub fn bytes_per_minute(self) -> u64 {
-        self.0
-    }
-
-    fn out_of_range(found: String) -> OutOfRange {
-        let per_minute = |bytes| format!("{}/m", size::format_bytes(bytes));
-        OutOfRange { found, min: per_minute(MIN), max: per_minute(MAX) }
-    }
-}
-
-impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> Default for ByteRate<MIN, DEFAULT, MAX> {
-    fn default() -> Self {
-        const { assert!(MIN <= DEFAULT && DEFAULT <= MAX, "the default lies within the range") };
-        Self(DEFAULT)
-    }
-}
-
-impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> FromStr for ByteRate<MIN, DEFAULT, MAX> {
-    type Err = RateError;
-
-    fn from_str(text: &str) -> Result<Self, RateError> {
-        let trimmed = text.trim();
-        let (written, period) = match trimmed.split_once('/') {
-            Some((written, period)) => (written.trim_end_matches(' '), Some(period.trim_start_matches(' '))),
-            None => (trimmed, None),
-        };
-        let bytes = match quantity::parse(written, size::unit) {
-            Ok(bytes) => bytes,
-            Err(QuantityError::NoNumber) => return Err(RateError::NotARate(text.to_owned())),
-            Err(QuantityError::NoUnit) => return Err(size::SizeError::NoUnit(written.to_owned()).into()),
-            Err(QuantityError::UnknownUnit) => return Err(size::SizeError::UnknownUnit(written.to_owned()).into()),
-            Err(QuantityError::TooLarge) => return Err(Self::out_of_range(trimmed.to_owned()).into()),
-        };
-        let suggestion = format!("{written}/m");
-        let Some(period) = period else {
-            return Err(RateError::NoPeriod { found: trimmed.to_owned(), suggestion });
-        };
-        let Some(period) = Period::parse(period) else {
-            return Err(RateError::UnknownPeriod { found: text.to_owned(), suggestion });
-        };
-        Self::new(bytes, period).map_err(|_| Self::out_of_range(trimmed.to_owned()).into())
-    }
-}
-
-impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> fmt::Display for ByteRate<MIN, DEFAULT, MAX> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/m", size::format_bytes(self.0))
-    }
-}
-
-impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> fmt::Debug for ByteRate<MIN, DEFAULT, MAX> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> FromNode for ByteRate<MIN, DEFAULT, MAX> {
-    const TYPE_NAME: &'static str = "a size per unit of time";
-
-    fn example() -> String {
-        format!("\"{}\"", Self::default())
-    }
-
-    fn schema() -> Schema {
-        let pattern = format!(r"^\s*{} */ *(s|m|min|h)\s*$", size::PATTERN);
-        Schema::pattern(&pattern).with("default", Self::default().to_string())
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        if let DeValue::Integer(number) = node.value {
-            node.reject(&RateError::from(size::SizeError::NoUnit(number.to_string())));
-            return None;
-        }
-        node.parse()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     type Calls = Rate<10_000, 1_000_000, 1>;
     type Requests = Rate<60, 100_000, 60>;
-    type Log = ByteRate<1024, 65_536, 16_777_216>;
 
     fn error<T: FromStr<Err = RateError>>(text: &str) -> String {
         match text.parse::<T>() {
@@ -408,7 +344,7 @@ mod tests {
             error::<Requests>("5"),
             "the rate `5` has no unit of time; add a unit of time (/s, /m, /min, /h) and put it in quotes: `rate = \"5/m\"`"
         );
-        for text in ["5/", "5/d", "5/sec", "5/M", "5/s/s"] {
+        for text in ["5/", "5/d", "5/sec", "5/s/s"] {
             assert_eq!(
                 error::<Calls>(text),
                 format!(
@@ -419,30 +355,26 @@ mod tests {
     }
 
     #[test]
+    fn a_correction_has_the_number_and_the_time_that_were_written() {
+        let calls = |text: &str| text.parse::<Calls>().unwrap_err().suggestion("rate");
+        for (text, corrected) in [
+            ("5", "5/s"),
+            ("5/minute", "5/m"),
+            ("5 / Hours", "5/h"),
+            ("5 per second", "5/s"),
+            ("5 calls per minute", "5/m"),
+            ("5/d", "5/s"),
+            ("fast", "60/m"),
+            ("1.5 per second", "60/m"),
+        ] {
+            assert!(calls(text).ends_with(&format!("`rate = \"{corrected}\"`")), "{text}: {}", calls(text));
+        }
+    }
+
+    #[test]
     fn the_quota_of_a_rate_has_a_burst_of_its_count() {
         let quota = "3600000000/h".parse::<Calls>().unwrap().quota();
         assert_eq!((quota.burst_size().get(), quota.replenish_interval()), (3_600_000_000, Duration::from_micros(1)));
         assert_eq!("600/m".parse::<Calls>().unwrap().quota().replenish_interval(), Duration::from_millis(100));
-    }
-
-    #[test]
-    fn a_byte_rate_is_a_size_and_a_unit_of_time() {
-        assert_eq!(Log::default().to_string(), "64KiB/m");
-        for (text, bytes) in [("1KiB/m", 1024), ("1KiB/s", 61_440), ("1.5 MiB / min", 1_572_864), ("60KiB/h", 1024)] {
-            assert_eq!(text.parse::<Log>().unwrap().bytes_per_minute(), bytes, "{text}");
-        }
-        for (text, message) in [
-            ("some", "`some` is not a rate"),
-            ("64KiB", "the rate `64KiB` has no unit of time"),
-            ("64", "the size `64` has no unit"),
-            ("64/m", "the size `64` has no unit"),
-            ("64K/m", "the size `64K` has an unknown unit"),
-            ("64KiB/d", "the rate `64KiB/d` has an unknown unit of time"),
-            ("1023B/m", "`1023B/m` is not between 1KiB/m and 16MiB/m"),
-            ("16MiB/s", "`16MiB/s` is not between 1KiB/m and 16MiB/m"),
-            ("99999999999999999999TiB/m", "`99999999999999999999TiB/m` is not between 1KiB/m and 16MiB/m"),
-        ] {
-            assert!(error::<Log>(text).starts_with(message), "{text}: {}", error::<Log>(text));
-        }
     }
 }

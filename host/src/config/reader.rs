@@ -131,6 +131,11 @@ pub(super) trait FromNode: Sized {
     /// A valid value, as TOML.
     fn example() -> String;
 
+    /// Returns what to write instead of a value of another type, if that follows from the value.
+    fn advice(_node: &Node<'_>) -> Option<String> {
+        None
+    }
+
     /// The JSON Schema of its values.
     fn schema() -> Schema;
 
@@ -152,6 +157,11 @@ pub(super) trait FromTable: Documented + Sized {
     /// A valid value, as TOML.
     fn example() -> String;
 
+    /// Returns what to write instead of a value that is no table, if that follows from the value.
+    fn advice(_node: &Node<'_>) -> Option<String> {
+        None
+    }
+
     /// Reads the table. All keys are requested from it, whichever of them it has: [`Table::describe`] relies on that.
     fn from_table(table: &mut Table<'_>) -> Option<Self>;
 }
@@ -161,6 +171,10 @@ impl<T: FromTable> FromNode for T {
 
     fn example() -> String {
         T::example()
+    }
+
+    fn advice(node: &Node<'_>) -> Option<String> {
+        T::advice(node)
     }
 
     fn schema() -> Schema {

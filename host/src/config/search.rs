@@ -23,6 +23,8 @@ mod embeddings;
 use std::fmt;
 use std::str::FromStr;
 
+use toml::de::DeValue;
+
 pub use self::embeddings::{
     BatchSize, Dimensions, EmbeddedPassages, EmbeddingTimeout, Embeddings, QueryRate, QueryTimeout, TokenRate,
     VectorMemory,
@@ -138,6 +140,11 @@ impl FromTable for PluginSearch {
 
     fn example() -> String {
         "{}".into()
+    }
+
+    fn advice(node: &Node<'_>) -> Option<String> {
+        let is_off = matches!(node.value, DeValue::Boolean(false));
+        is_off.then(|| format!("remove `{}`: a plugin without it is not searched", node.key))
     }
 
     fn from_table(table: &mut Table<'_>) -> Option<Self> {

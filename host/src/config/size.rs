@@ -3,8 +3,6 @@
 use std::fmt;
 use std::str::FromStr;
 
-use toml::de::DeValue;
-
 use super::error::{Suggest, quote};
 use super::quantity::{self, QuantityError};
 use super::range::OutOfRange;
@@ -55,11 +53,21 @@ pub enum SizeError {
     #[error("{} is not a size", quote(.0))]
     NoNumber(String),
     /// The text is a number without a unit.
-    #[error("the size `{0}` has no unit")]
-    NoUnit(String),
+    #[error("the size `{found}` has no unit")]
+    NoUnit {
+        /// The text.
+        found: String,
+        /// A size that was probably meant.
+        suggestion: String,
+    },
     /// The number is followed by an unknown unit.
-    #[error("the size {} has an unknown unit", quote(.0))]
-    UnknownUnit(String),
+    #[error("the size {} has an unknown unit", quote(.found))]
+    UnknownUnit {
+        /// The text.
+        found: String,
+        /// A size that was probably meant.
+        suggestion: String,
+    },
     /// The size is too small or too large.
     #[error(transparent)]
     OutOfRange(#[from] OutOfRange),
@@ -69,10 +77,10 @@ impl Suggest for SizeError {
     fn suggestion(&self, key: &str) -> String {
         match self {
             Self::NoNumber(_) => format!("write a number and a unit, such as `{key} = \"64MiB\"`"),
-            Self::NoUnit(number) => {
-                format!("add a unit ({UNITS}) and put it in quotes: `{key} = \"{number}MiB\"`")
+            Self::NoUnit { suggestion, .. } => {
+                format!("add a unit ({UNITS}) and put it in quotes: `{key} = \"{suggestion}\"`")
             }
-            Self::UnknownUnit(_) => format!("the units are {UNITS}: `{key} = \"64MiB\"`"),
+            Self::UnknownUnit { suggestion, .. } => format!("the units are {UNITS}: `{key} = \"{suggestion}\"`"),
             Self::OutOfRange(error) => error.suggestion(key),
         }
     }
@@ -90,6 +98,26 @@ impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> Size<MIN, DEFAULT, MAX>
     fn out_of_range(found: String) -> OutOfRange {
         OutOfRange { found, min: format_bytes(MIN), max: format_bytes(MAX) }
     }
+
+    /// The error of a number without a unit. It suggests the first usual unit with which the number is within the range: 64 are MiB,
+    /// 67108864 are bytes.
+    fn no_unit(found: &str) -> SizeError {
+        let default = Self::default().to_string();
+        let of_default = default.trim_start_matches(|c: char| c.is_ascii_digit());
+        let units = ["MiB", of_default, "B", "KiB", "GiB", "TiB"];
+        let suggestion = units.iter().map(|unit| format!("{found}{unit}")).find(|size| Self::is_valid(size));
+        SizeError::NoUnit { found: found.to_owned(), suggestion: suggestion.unwrap_or(default) }
+    }
+
+    fn unknown_unit(found: &str) -> SizeError {
+        let suggestion = quantity::correct_units(found, correct_unit).filter(|size| Self::is_valid(size));
+        let suggestion = suggestion.unwrap_or_else(|| Self::default().to_string());
+        SizeError::UnknownUnit { found: found.to_owned(), suggestion }
+    }
+
+    fn is_valid(text: &str) -> bool {
+        quantity::parse(text, unit).is_ok_and(|bytes| (MIN..=MAX).contains(&bytes))
+    }
 }
 
 impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> FromStr for Size<MIN, DEFAULT, MAX> {
@@ -100,8 +128,8 @@ impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> FromStr for Size<MIN, D
         match quantity::parse(trimmed, unit) {
             Ok(bytes) => Self::try_from(bytes).map_err(|_| Self::out_of_range(trimmed.to_owned()).into()),
             Err(QuantityError::NoNumber) => Err(SizeError::NoNumber(text.to_owned())),
-            Err(QuantityError::NoUnit) => Err(SizeError::NoUnit(trimmed.to_owned())),
-            Err(QuantityError::UnknownUnit) => Err(SizeError::UnknownUnit(text.to_owned())),
+            Err(QuantityError::NoUnit) => Err(Self::no_unit(trimmed)),
+            Err(QuantityError::UnknownUnit) => Err(Self::unknown_unit(text)),
             Err(QuantityError::TooLarge) => Err(Self::out_of_range(trimmed.to_owned()).into()),
         }
     }
@@ -120,6 +148,23 @@ pub(super) fn unit(name: &str) -> Option<u64> {
         "mib" => Some(MIB),
         "gib" => Some(GIB),
         "tib" => Some(TIB),
+        _ => None,
+    }
+}
+
+/// The unit that was probably meant by a name that is none.
+pub(super) fn correct_unit(name: &str) -> Option<&'static str> {
+    let name = name.to_ascii_lowercase();
+    match name.trim_end_matches('s') {
+        "b" | "byte" => Some("B"),
+        "k" | "ki" | "kib" | "kibibyte" => Some("KiB"),
+        "m" | "mi" | "mib" | "meg" | "mebibyte" => Some("MiB"),
+        "g" | "gi" | "gib" | "gig" | "gibibyte" => Some("GiB"),
+        "t" | "ti" | "tib" | "tebibyte" => Some("TiB"),
+        "kb" | "kilobyte" => Some("KB"),
+        "mb" | "megabyte" => Some("MB"),
+        "gb" | "gigabyte" => Some("GB"),
+        "tb" | "terabyte" => Some("TB"),
         _ => None,
     }
 }
@@ -157,8 +202,8 @@ impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> FromNode for Size<MIN, 
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
-        if let DeValue::Integer(number) = node.value {
-            node.reject(&SizeError::NoUnit(number.to_string()));
+        if let Some(number) = node.number() {
+            node.reject(&Self::no_unit(&number));
             return None;
         }
         node.parse()
@@ -197,6 +242,26 @@ mod tests {
         assert_eq!(Memory::try_from(4 * GIB).unwrap().to_string(), "4GiB");
         assert_eq!(Memory::try_from(MIB + 1).unwrap().to_string(), "1048577B");
         assert_eq!(Size::<0, 0, 1>::default().to_string(), "0B");
+    }
+
+    #[test]
+    fn a_correction_has_the_number_that_was_written() {
+        let suggestion = |text: &str| text.parse::<Memory>().unwrap_err().suggestion("memory");
+        for (text, corrected) in [
+            ("64", "64MiB"),
+            ("1.5", "1.5MiB"),
+            ("67108864", "67108864B"),
+            ("65536", "65536KiB"),
+            ("64M", "64MiB"),
+            ("64 Mi", "64MiB"),
+            ("100 megabytes", "100MB"),
+            ("2 gigs", "2GiB"),
+            ("64 parsecs", "64MiB"),
+            ("999999999999999999999", "64MiB"),
+        ] {
+            let suggestion = suggestion(text);
+            assert!(suggestion.ends_with(&format!(": `memory = \"{corrected}\"`")), "{text}: {suggestion}");
+        }
     }
 
     #[test]

@@ -31,6 +31,11 @@ impl Host {
 
 #[cfg(feature = "cli")]
 impl Host {
+    /// Returns the mount that owns a URI.
+    pub(crate) fn mount_of(&self, uri: &str) -> Option<Mount> {
+        self.generation.load().router.route(uri).ok().map(|routed| routed.mount.clone())
+    }
+
     /// Returns whether a resource is listable, if it exists for the principal.
     pub(crate) async fn is_listable(&self, principal: &Principal, uri: &str) -> Option<bool> {
         let now = self.generation.load_full();

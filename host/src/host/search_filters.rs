@@ -2,7 +2,8 @@
 //! names the parameter, what is expected, and what was found.
 //!
 //! They do not depend on what is indexed: a type or a language that no resource has at the moment is a search without results, and
-//! so is a URI below a searched mount. A mount that the principal may not search is one that does not exist.
+//! so is a URI below a searched mount. A mount that the principal may not search is one that does not exist; of one that nobody can
+//! search, because its plugin is not indexed, the message says what indexes it.
 
 use super::generation::Generation;
 use super::search::may_find;
@@ -79,6 +80,9 @@ fn searched_uri(now: &Generation, policy: &Policy, within: String) -> Result<Str
     if !now.has_search() || mounts.iter().any(|mount| is_below(mount.as_str(), &within)) {
         return Ok(within);
     }
+    if let Some(message) = unsearched_plugin(now, policy, &within, &mounts) {
+        return Err(Error::InvalidRequest { message });
+    }
     let next = match nearest_mount(&within, mounts) {
         Some(mount) => format!("the nearest one is `{mount}`"),
         None => "there is none that you may search".to_owned(),
@@ -87,6 +91,25 @@ fn searched_uri(now: &Generation, policy: &Policy, within: String) -> Result<Str
     Err(Error::InvalidRequest {
         message: format!("`in`: expected a URI below a mount that is searched, found {found}; {next}"),
     })
+}
+
+/// Says that the plugin that owns a URI, or the first below it, is not searched, and what changes that; none if the principal may find
+/// nothing there anyway.
+fn unsearched_plugin(now: &Generation, policy: &Policy, within: &str, searched: &[&Mount]) -> Option<String> {
+    let owner = now.router.route(within).ok().map(|routed| routed.mount);
+    let mut slots = now.slots.iter().filter(|slot| now.built_in(slot).is_none() && !searched.contains(&&slot.mount));
+    let slot = slots.find(|slot| owner == Some(&slot.mount) || is_below(slot.mount.as_str(), within))?;
+    let may = |operation| policy.may_allow_below(operation, &slot.mount);
+    if !may(Operation::List) || !may(Operation::Read) {
+        return None;
+    }
+    let (name, found) = (quote(&slot.name), quote(within));
+    let remedy = if now.config.plugins.iter().any(|plugin| plugin.mount == slot.mount) {
+        "`search = {}` in its `[[plugin]]` in the server's config turns that on"
+    } else {
+        "the application that mounts it turns that on by `NativePlugin::search`"
+    };
+    Some(format!("`in`: nothing is found below {found}, because plugin {name} is not searched; {remedy}"))
 }
 
 /// The mounts of the plugins that are searched, loaded or not, and that the policy may let something be found of.

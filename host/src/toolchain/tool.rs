@@ -3,6 +3,7 @@
 use std::env;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use super::install::Installer::{self, Apt, Brew, Command, Page, Rustup};
 use super::probe::{self, Answer};
@@ -32,6 +33,8 @@ pub(super) enum Found {
     Missing,
     /// It does not work.
     Failing(String),
+    /// It did not answer in that time. Whether it works is not known.
+    Silent(Duration),
 }
 
 /// How a tool is found.
@@ -206,19 +209,32 @@ impl Tool {
                 Answer::Said(_) => Found::Usable("installed".to_owned()),
                 // The interpreter says that it lacks the module.
                 Answer::Failed(_) => Found::Missing,
-                answer @ Answer::Missing => Found::of(answer),
+                answer @ (Answer::Missing | Answer::TimedOut(_)) => Found::of(answer),
             },
             Test::Path { programs, arguments, is_usable } => match run_first(programs(), &arguments()).await {
                 Answer::Said(said) if is_usable(Path::new(said.trim())) => Found::Usable(said.trim().to_owned()),
                 // An old compiler does not know the target.
                 Answer::Said(_) | Answer::Failed(_) => Found::Missing,
-                answer @ Answer::Missing => Found::of(answer),
+                answer @ (Answer::Missing | Answer::TimedOut(_)) => Found::of(answer),
             },
             Test::File(file) => {
                 let file = file();
                 if file.is_file() { Found::Usable(file.display().to_string()) } else { Found::Missing }
             }
         }
+    }
+
+    /// Returns the command that asks it, for a person to run; none if it is a file.
+    pub(super) fn question(&self) -> Option<String> {
+        let (program, arguments) = match self.test {
+            Test::Version { programs, argument } => (first(programs()), vec![argument.to_owned()]),
+            Test::Succeeds { program, arguments } => {
+                (program.into(), arguments.iter().map(|argument| (*argument).to_owned()).collect())
+            }
+            Test::Path { programs, arguments, .. } => (first(programs()), arguments()),
+            Test::File(_) => return None,
+        };
+        Some(format!("{} {}", program.display(), arguments.join(" ")))
     }
 
     fn compare(&self, said: &str) -> Found {
@@ -236,9 +252,16 @@ impl Found {
         match answer {
             Answer::Missing => Self::Missing,
             Answer::Failed(reason) => Self::Failing(reason),
+            Answer::TimedOut(time) => Self::Silent(time),
             Answer::Said(said) => Self::Usable(said),
         }
     }
+}
+
+/// Returns the first of these programs that exists, else the first.
+fn first(programs: Vec<PathBuf>) -> PathBuf {
+    let is_there = |program: &&PathBuf| probe::find(program).is_some();
+    programs.iter().find(is_there).or(programs.first()).cloned().unwrap_or_default()
 }
 
 /// Runs the first of these programs that exists.
@@ -301,6 +324,13 @@ mod tests {
         assert_eq!(GO.compare("go version go1.19.8 linux/amd64"), Found::TooOld("1.19.8".to_owned()));
         assert!(matches!(GO.compare("gccgo"), Found::Failing(_)));
         assert_eq!(MAKE.compare("BSD make"), Found::Usable("installed".to_owned()));
+    }
+
+    #[test]
+    fn the_question_to_a_tool_is_the_command_that_is_run() {
+        assert_eq!(NPM.question().as_deref(), Some("npm --version"));
+        assert_eq!(GO.question().as_deref(), Some("go version"));
+        assert_eq!(WASI_LIBC.question(), None);
     }
 
     #[test]

@@ -31,6 +31,16 @@ impl Repository {
         };
         is_repository(&shared).then(|| Self::Elsewhere(lexically_normal(&shared)))
     }
+
+    /// Whether `dir` lies in the work tree of a repository whose root is a directory above.
+    pub(super) fn is_above(dir: &Path) -> bool {
+        dir.ancestors().skip(1).any(|above| has_work_tree(above) && Self::find(above).is_some())
+    }
+}
+
+/// Whether a repository in `dir` has its work tree there: a bare one has none.
+pub(super) fn has_work_tree(dir: &Path) -> bool {
+    dir.join(".git").symlink_metadata().is_ok()
 }
 
 /// Whether it has the objects and the references of a repository.
@@ -79,6 +89,16 @@ mod tests {
         repository(&bare);
         assert_eq!(Repository::find(&plain), Some(Repository::Own));
         assert_eq!(Repository::find(&bare), Some(Repository::Own));
+    }
+
+    #[test]
+    fn a_directory_of_a_work_tree_has_its_repository_above() {
+        let parent = tempfile::tempdir().unwrap();
+        let (plain, bare) = (parent.path().join("plain"), parent.path().join("bare.git"));
+        repository(&plain.join(".git"));
+        repository(&bare);
+        assert!(Repository::is_above(&plain.join("docs/guide")) && !Repository::is_above(&plain));
+        assert!(!Repository::is_above(&bare.join("hooks")));
     }
 
     #[test]

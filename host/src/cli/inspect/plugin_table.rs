@@ -1,7 +1,8 @@
 //! An entry `[[plugin]]` for a component, with all that its provider asks for.
 //!
 //! The publisher wrote the names and texts in it, so each stands in a string of TOML or behind a `#`, with all characters escaped that
-//! could end it, or mislead a reader. What only the admin knows is left to be filled in: `PATH`.
+//! could end it, or mislead a reader. What only the admin knows is left to be filled in: `PATH`, `URL`, `VALUE`. Each line of a setting is
+//! valid without its `#`.
 
 use std::fmt::Write as _;
 use std::path::{Path, absolute};
@@ -12,10 +13,13 @@ use crate::cli::escape;
 use crate::config::PluginName;
 use crate::digest::Digest;
 use crate::escape::is_unsafe;
-use crate::plugin::{NeededMode, Needs};
+use crate::plugin::{NeededMode, Needs, SettingType};
+use crate::text::wrap;
 
 /// The maximum length of a comment, in characters.
 const MAX_COMMENT: usize = 200;
+/// The width that comments keep to, in characters: that of a terminal.
+const MAX_WIDTH: usize = 80;
 /// The maximum length of a name in the table, in characters.
 const MAX_NAME: usize = 32;
 
@@ -24,7 +28,8 @@ pub(super) fn render(name: &str, component: &Path, digest: Digest, needs: &Needs
     let name = plugin_name(name);
     let component = absolute(component).unwrap_or_else(|_| component.to_owned());
     let mut table = Lines(String::new());
-    table.line("# What the provider asks for. It gets what stays here: remove what it should not have.");
+    table.line("# What the provider asks for. It gets what stays here: remove what it should");
+    table.line("# not have.");
     table.line("[[plugin]]");
     table.line(&format!("name = \"{name}\""));
     table.line(&format!("component = {}", string(&component.to_string_lossy())));
@@ -56,13 +61,26 @@ pub(super) fn render(name: &str, component: &Path, digest: Digest, needs: &Needs
         // The provider has its defaults without the lines.
         match &setting.default {
             Some(default) => table.commented(&format!("# config.{key} = {}", value(default)), Some(&why)),
-            None if setting.required => {
-                table.commented(&format!("# config.{key} ="), Some(&format!("required {why}")));
+            None => {
+                let required = if setting.required { "required " } else { "" };
+                let example = example(setting.kind);
+                table.commented(&format!("# config.{key} = {example}"), Some(&format!("{required}{why}")));
             }
-            None => table.commented(&format!("# config.{key} ="), Some(&why)),
         }
     }
     table.0
+}
+
+/// A value of that type, to be replaced.
+fn example(kind: SettingType) -> &'static str {
+    match kind {
+        SettingType::String => "\"VALUE\"",
+        SettingType::Integer => "0",
+        SettingType::Float => "0.0",
+        SettingType::Boolean => "false",
+        SettingType::Array => "[]",
+        SettingType::Table => "{}",
+    }
 }
 
 struct Lines(String);
@@ -73,12 +91,19 @@ impl Lines {
         self.0.push('\n');
     }
 
-    /// Writes a line with a comment of the publisher.
+    /// Writes a line with a comment of the publisher: behind it, or above it where both are wider than [`MAX_WIDTH`].
     fn commented(&mut self, line: &str, why: Option<&str>) {
-        match why {
-            Some(why) => self.line(&format!("{line}   # {}", comment(why))),
-            None => self.line(line),
+        let Some(why) = why.map(comment) else { return self.line(line) };
+        let beside = format!("{line}   # {why}");
+        if beside.chars().count() <= MAX_WIDTH {
+            return self.line(&beside);
         }
+        let indent: String = line.chars().take_while(|c| *c == ' ').collect();
+        let begin = format!("{indent}# ");
+        for part in wrap(&why, MAX_WIDTH.saturating_sub(begin.len()), 0, 0).lines() {
+            self.line(&format!("{begin}{part}"));
+        }
+        self.line(line);
     }
 
     /// Writes a list with an entry on each line.
@@ -183,7 +208,8 @@ mod tests {
             }),
         );
         let expected = format!(
-            "# What the provider asks for. It gets what stays here: remove what it should not have.\n\
+            "# What the provider asks for. It gets what stays here: remove what it should\n\
+             # not have.\n\
              [[plugin]]\n\
              name = \"web-cache\"\n\
              component = \"/srv/web.wasm\"\n\
@@ -206,7 +232,7 @@ mod tests {
              grants.env.LANG = {{ env = \"LANG\" }}   # titles\n\
              # config.rev = \"HEAD\"   # string: the revision\n\
              # config.seeds = [\"a\", {{ \"b c\" = 1.5 }}]   # array\n\
-             # config.\"token.name\" =   # required string\n",
+             # config.\"token.name\" = \"VALUE\"   # required string\n",
             Digest::compute(b"component")
         );
         assert_eq!(rendered, expected);
@@ -220,7 +246,7 @@ mod tests {
             .lines()
             .map(|line| {
                 line.strip_prefix("# ")
-                    .filter(|line| line.contains(" = ") && !line.contains(" =   #"))
+                    .filter(|line| line.starts_with("config.") && line.contains(" = "))
                     .unwrap_or(line)
                     .to_owned()
                     + "\n"
@@ -234,6 +260,24 @@ mod tests {
     }
 
     #[test]
+    fn a_comment_that_is_too_wide_beside_its_line_is_above() {
+        let why = "the encoding of text that is not UTF-8, such as that of old files; detected unless set";
+        let rendered = table(
+            "web",
+            &json!({
+                "config": { "encoding": { "type": "string", "why": why } },
+                "http": [{ "origin": "https://docs.example.com", "why": why }],
+            }),
+        );
+        let expected = "# string: the encoding of text that is not UTF-8, such as that of old files;\n\
+                        # detected unless set\n# config.encoding = \"VALUE\"\n";
+        assert!(rendered.ends_with(expected), "{rendered}");
+        assert!(rendered.contains("\n    # the encoding of"), "{rendered}");
+        let mut lines = rendered.lines().filter(|line| !line.starts_with("digest"));
+        assert!(lines.all(|line| line.chars().count() <= MAX_WIDTH), "{rendered}");
+    }
+
+    #[test]
     fn the_table_is_a_valid_config() {
         let dir = tempfile::tempdir().unwrap();
         let needs = json!({
@@ -241,13 +285,17 @@ mod tests {
             "dirs": [{ "guest": "/repo", "mode": "rw" }],
             "keyvalue": [{ "bucket": "pages" }],
             "env": [{ "name": "LANG" }],
-            "config": { "rev": { "type": "string", "default": "HEAD" }, "most": { "type": "integer" } },
+            "config": { "rev": { "type": "string", "default": "HEAD" }, "most": { "type": "integer" },
+                "name": { "type": "string", "required": true }, "ratio": { "type": "float" }, "fast": { "type": "boolean" },
+                "tags": { "type": "array" }, "by-folder": { "type": "table" } },
         });
         for name in ["web", "", "7zip", "Ä", "a\"b", &"x".repeat(1000)] {
             let config = parse(&table(name, &needs), dir.path());
             let plugin = &config.plugins[0];
             assert_eq!((plugin.grants.dirs.len(), plugin.grants.env.len()), (1, 1));
             assert_eq!(plugin.config["rev"], "HEAD");
+            let examples = ["name", "most", "ratio", "fast", "tags", "by-folder"].map(|key| &*plugin.config[key]);
+            assert_eq!(examples, ["VALUE", "0", "0.0", "false", "[]", "{}"]);
         }
     }
 

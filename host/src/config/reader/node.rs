@@ -9,6 +9,7 @@ use toml::de::{DeString, DeValue};
 use super::{FromNode, ReadContext, Table};
 use crate::config::error::{Diagnostic, Suggest, quote, truncated};
 use crate::config::suggest::{did_you_mean, join_quoted};
+use crate::escape::is_unsafe;
 
 /// A key with its position.
 pub(super) type Key<'a> = Spanned<DeString<'a>>;
@@ -58,7 +59,13 @@ impl<'a> Node<'a> {
     where
         T: FromNode + FromStr<Err: Suggest>,
     {
-        match self.string::<T>()?.parse() {
+        let Some(text) = self.value.as_str() else {
+            let meant = self.text_in_value().filter(|text| text.parse::<T>().is_ok());
+            let advice = meant.map(|text| format!("write {}", self.assignment_hint(&format!("\"{text}\""))));
+            self.expected_type_with::<T>(advice);
+            return None;
+        };
+        match text.parse() {
             Ok(value) => Some(value),
             Err(error) => {
                 self.reject(&error);
@@ -158,12 +165,17 @@ impl<'a> Node<'a> {
 
     /// Reports that the value has another type than expected.
     pub(in crate::config) fn expected_type<T: FromNode>(&self) {
+        self.expected_type_with::<T>(None);
+    }
+
+    fn expected_type_with<T: FromNode>(&self, advice: Option<String>) {
         let of = if self.is_item { "an entry of " } else { "" };
         let message = format!("{of}{} must be {}, not {}", quote(&self.path), T::TYPE_NAME, value_type(self.value));
         let help = if self.value.is_array() && self.source_text().starts_with("[[") {
             format!("write `[{}]`, with one bracket on each side, and only once", self.path)
         } else {
-            format!("write {}", self.assignment_hint(&T::example()))
+            let advice = T::advice(self).or(advice);
+            advice.unwrap_or_else(|| format!("write {}", self.assignment_hint(&T::example())))
         };
         self.report_error(message, help);
     }
@@ -171,6 +183,34 @@ impl<'a> Node<'a> {
     /// Returns the source text of the value; of a section, its heading.
     pub(in crate::config) fn source_text(&self) -> &'a str {
         self.context.source_text(&self.span)
+    }
+
+    /// Returns a decimal number that is not in quotes, as it is written, without underscores.
+    pub(in crate::config) fn number(&self) -> Option<String> {
+        match self.value {
+            DeValue::Integer(number) => Some(number.to_string()),
+            DeValue::Float(_) => {
+                let written = self.source_text().replace('_', "");
+                written.chars().all(|c| c.is_ascii_digit() || c == '.').then_some(written)
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the text of a value that lacks its quotes, or of the only string of a list.
+    fn text_in_value(&self) -> Option<&'a str> {
+        match self.value {
+            DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_) | DeValue::Datetime(_) => {
+                Some(self.source_text())
+            }
+            DeValue::Array(items) => match items.iter().as_slice() {
+                [only] => {
+                    only.get_ref().as_str().filter(|text| !text.contains(['"', '\\']) && !text.contains(is_unsafe))
+                }
+                _ => None,
+            },
+            _ => None,
+        }
     }
 
     fn expected_list<T: FromNode>(&self) {

@@ -170,6 +170,21 @@ async fn exit_codes_tell_what_cannot_be_done_from_what_is_wrong() {
 }
 
 #[tokio::test]
+async fn a_path_in_a_message_of_a_provider_is_followed_by_its_uri() {
+    let repo = GitRepo::with_files([("src/main.rs", "fn main() {}\n")]);
+    let config = ConfigFile::new().plugin(Plugin::git("repo", repo.path())).write();
+    let served = CliFixture { _repo: repo, config };
+    for (arguments, help) in [
+        (["read", "git://repo/blob/main/src"], "help: the URI of `tree/main/src` is git://repo/tree/main/src\n"),
+        (["read", "git://repo/tree/main/src/main.rs"], " is git://repo/blob/main/src/main.rs\n"),
+        (["read", "git://repo/nonsense"], "\n  git://repo/blob/{rev}/{+path}  ("),
+    ] {
+        let ended = served.run(&arguments).await;
+        assert!(ended.code() == 1 && ended.stderr.contains(help), "{arguments:?}: {}", ended.stderr);
+    }
+}
+
+#[tokio::test]
 async fn a_usage_error_names_what_is_missing_and_no_option_that_a_variable_sets() {
     let mut command = host_command();
     command.args(["read"]).env("MCP_HOST_LOG", "warn").env("MCP_HOST_CONFIG", "team.toml");

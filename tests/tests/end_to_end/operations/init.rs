@@ -36,7 +36,41 @@ async fn what_is_found_is_served_and_check_passes() {
     let (code, _, err) = run_in(repo.path(), &["check", "--strict"]).await;
     assert_eq!(code, 0, "{err}");
     let (_, listed, _) = run_in(repo.path(), &["list", "--all"]).await;
-    assert!(listed.contains("src/main.rs") && listed.contains("notes:///docs/intro.md"), "{listed}");
+    assert!(listed.contains("src/main.rs") && listed.contains("files:///docs/intro.md"), "{listed}");
+}
+
+#[tokio::test]
+async fn what_git_ignores_is_not_served() {
+    let repo = GitRepo::with_files([("docs/intro.md", "# Intro\n"), (".gitignore", "node_modules\nsecrets.txt\n")]);
+    for (file, text) in [("node_modules/x/README.md", "# X\n"), ("secrets.txt", "s"), ("prod.env", "S=1\n")] {
+        let file = repo.path().join(file);
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(file, text).unwrap();
+    }
+    assert_eq!(init(repo.path()).await.0, 0);
+    let (_, listed, err) = run_in(repo.path(), &["list", "--all"]).await;
+    assert!(listed.contains("files:///docs/intro.md"), "{listed}{err}");
+    for ignored in ["node_modules", "secrets.txt", "prod.env"] {
+        assert!(!listed.contains(ignored), "{listed}");
+    }
+    for path in ["node_modules/x/README.md", "secrets.txt", "prod.env", "mcp-host.toml"] {
+        assert_eq!(run_in(repo.path(), &["read", &format!("files:///{path}")]).await.0, 1, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn in_a_part_of_a_work_tree_rules_above_do_not_apply_and_the_user_is_told() {
+    let repo = GitRepo::with_files([
+        ("docs/intro.md", "# Intro\n"),
+        ("docs/.gitignore", "build\n"),
+        ("docs/build/a.md", "# A\n"),
+    ]);
+    let docs = repo.path().join("docs");
+    let (code, _, err) = init(&docs).await;
+    assert!(code == 0 && err.contains("warning: ") && err.contains("part of a git repository"), "{err}");
+    assert_eq!(run_in(&docs, &["check", "--strict"]).await.0, 0);
+    let (_, listed, err) = run_in(&docs, &["list", "--all"]).await;
+    assert!(listed.contains("files:///intro.md") && !listed.contains("build"), "{listed}{err}");
 }
 
 #[tokio::test]

@@ -181,13 +181,21 @@ async fn the_tables_of_check_fit_a_terminal_of_80_columns() {
         let path = config.path();
         let arguments = [command, "--color", "never", "--config", path.to_str().unwrap()];
         let shown = run_on_terminal_of(50, arguments).await.success().text();
-        // What is below the tables is wrapped by the terminal.
-        let table = shown.lines().take_while(|line| !line.starts_with("repo: "));
-        let longest = table.map(|line| line.chars().count()).max();
+        let longest = shown.lines().map(|line| line.chars().count()).max();
         assert!(longest.is_some_and(|longest| longest <= 50), "{shown}");
         let piped = run(arguments).await.success().text();
         assert!(piped.lines().any(|line| line.chars().count() > 50), "{piped}");
     }
+}
+
+#[tokio::test]
+async fn what_inspect_prints_fits_a_terminal_of_80_columns() {
+    let file = component("notes");
+    let shown = run_on_terminal_of(80, ["inspect", "--color", "never", file.to_str().unwrap()]).await.success().text();
+    let of_one_word = |line: &&str| line.starts_with("digest") || line.starts_with("component");
+    let mut wide = shown.lines().filter(|line| !of_one_word(line) && line.trim_end().chars().count() > 80);
+    assert_eq!(wide.next(), None, "{shown}");
+    assert!(shown.contains("# config.encoding = \"VALUE\""), "{shown}");
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use mcp_host_tests::{Folder, RawStdio, Revision, run};
+use mcp_host_tests::{Folder, Plugin, RawStdio, Revision, run};
 use rustix::process::Signal;
 
 use super::{run_search, search, searched, uris, wait_until_found};
@@ -81,6 +81,21 @@ async fn a_search_below_a_mount_that_is_not_there_names_the_nearest() {
     assert!(stderr.contains("the most similar mount is `files://f/`"), "{stderr}");
     let stderr = search("").await;
     assert!(stderr.contains("found an empty text; the nearest one is `files://f/`"), "{stderr}");
+}
+
+#[tokio::test]
+async fn a_search_below_a_plugin_that_is_not_searched_says_so_and_what_to_set() {
+    let folder = Folder::with_files([("a.md", "needle")]);
+    let config = searched(&folder).plugin(Plugin::notes("o", folder.path())).write();
+    let path = config.path();
+    for within in ["notes://o/a.md", "notes://o/"] {
+        let searched = run(["search", "needle", "--in", within, "--config", path.to_str().unwrap()]).await;
+        let expected = format!(
+            "`in`: nothing is found below `{within}`, because plugin `o` is not searched; `search = {{}}` in its `[[plugin]]`"
+        );
+        assert!(searched.code() == 1 && searched.stderr.contains(&expected), "{}", searched.stderr);
+        assert!(!searched.stderr.contains("files://f/"), "{}", searched.stderr);
+    }
 }
 
 #[tokio::test]
