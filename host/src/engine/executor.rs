@@ -150,6 +150,7 @@ impl GuestExecutor {
         self.run(queue, origin, Call::new(call, clock))
     }
 
+    /// Runs a call on its caller's thread first, and then on workers.
     async fn run<F>(
         &self,
         queue: &Arc<PluginQueue>,

@@ -170,10 +170,9 @@ pub(super) async fn respond(
 
 /// Wraps a result in the envelope of JSON-RPC.
 fn success_response(id: &RequestId, result: Encoder) -> Encoder {
-    const BEGINNING: &[u8] = b"{\"jsonrpc\":\"2.0\",\"id\":";
     // One allocation, unless the id is a long text.
-    let mut before = Vec::with_capacity(2 * BEGINNING.len());
-    before.extend_from_slice(BEGINNING);
+    let mut before = Vec::with_capacity(64);
+    before.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
     // The serialization of a number or a string does not fail.
     let _ = serde_json::to_writer(&mut before, id);
     before.extend_from_slice(b",\"result\":");
