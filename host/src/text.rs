@@ -2,6 +2,9 @@
 
 use std::fmt;
 
+use textwrap::core::{Fragment as _, Word};
+use textwrap::wrap_algorithms::wrap_first_fit;
+
 /// Bytes of a text that [`Excerpt`] shows.
 const EXCERPT_LEN: usize = 80;
 
@@ -32,58 +35,34 @@ pub(crate) fn suffix(text: &str, max_bytes: usize) -> &str {
     text.split_at_checked(start).map_or(text, |(_, shown)| shown)
 }
 
-/// Breaks a line into lines of at most `columns` characters, each but the first after `indent` blanks; `used` columns of the first are
+/// Breaks a line into lines of at most `columns` columns, each but the first after `indent` blanks; `used` columns of the first are
 /// taken. It is broken at blanks, and in text between backticks only if that is longer than a line: a command or a value is copied as
 /// a whole.
 pub(crate) fn wrap(line: &str, columns: usize, used: usize, indent: usize) -> String {
+    let room = |taken: usize| u32::try_from(columns.saturating_sub(taken)).map_or(f64::MAX, f64::from);
+    let mut is_quoted = false;
+    let pieces = line.split_inclusive(|c| {
+        is_quoted ^= c == '`';
+        c == ' ' && !is_quoted
+    });
+    let mut words = Vec::new();
+    for piece in pieces {
+        let word = Word::from(piece);
+        match word.width() > room(indent) {
+            true => words.extend(piece.split_inclusive(' ').map(Word::from)),
+            false => words.push(word),
+        }
+    }
     let mut wrapped = String::with_capacity(line.len());
-    let mut column = used;
-    let mut is_first = true;
-    for piece in unbroken_pieces(line, columns.saturating_sub(indent)) {
-        let width = piece.chars().count();
-        let is_too_wide = column.saturating_add(width).saturating_add(1) > columns;
-        if is_first {
-            is_first = false;
-        } else if is_too_wide && column > indent {
+    for (index, words) in wrap_first_fit(&words, &[room(used), room(indent)]).into_iter().enumerate() {
+        if index > 0 {
+            wrapped.truncate(wrapped.trim_end_matches(' ').len());
             wrapped.push('\n');
             wrapped.extend(std::iter::repeat_n(' ', indent));
-            column = indent;
-        } else {
-            wrapped.push(' ');
-            column = column.saturating_add(1);
         }
-        wrapped.push_str(piece);
-        column = column.saturating_add(width);
+        words.iter().for_each(|word| wrapped.extend([word.word, word.whitespace]));
     }
     wrapped
-}
-
-/// The pieces of a line between its blanks, without those in backticks, unless what is in them is wider than that.
-fn unbroken_pieces(line: &str, max_width: usize) -> Vec<&str> {
-    let mut pieces = Vec::new();
-    let mut rest = line;
-    while !rest.is_empty() {
-        let mut is_quoted = false;
-        let is_end = |c: char| {
-            is_quoted ^= c == '`';
-            c == ' ' && !is_quoted
-        };
-        let quoted = rest.find(is_end).unwrap_or(rest.len());
-        let first = rest.find(' ').unwrap_or(rest.len());
-        let is_wider = rest.get(..quoted).is_none_or(|piece| piece.chars().count() > max_width);
-        let (piece, behind) = rest.split_at_checked(if is_wider { first } else { quoted }).unwrap_or((rest, ""));
-        pieces.push(piece);
-        rest = match behind.strip_prefix(' ') {
-            // A blank at the end is kept.
-            Some("") => {
-                pieces.push("");
-                ""
-            }
-            Some(behind) => behind,
-            None => behind,
-        };
-    }
-    pieces
 }
 
 #[cfg(test)]

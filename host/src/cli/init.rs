@@ -272,9 +272,7 @@ fn render(dir: &Path, file: &Path, found: &Found, plugins: &Path) -> Result<Stri
     if let Some(documents) = found.documents {
         text += &documents.render(&component(&format!("{}.wasm", documents.plugin()))?, &host);
     }
-    if let Some(path) = config_path {
-        text += &config_rule(&path, found, &name);
-    }
+    text += &deny_rule(config_path.as_deref(), found, &name);
     text += "\n\
              # Over stdio everything is allowed that no rule denies; over HTTP, nothing that\n\
              # no rule allows. `anonymous` is a client on this machine without credentials.\n\
@@ -285,20 +283,28 @@ fn render(dir: &Path, file: &Path, found: &Found, plugins: &Path) -> Result<Stri
     Ok(text)
 }
 
-/// The rule that denies the config, which is one of the files of the directory, and a file of the commits that have it.
-fn config_rule(path: &str, found: &Found, name: &str) -> String {
-    let commits = found.repository.is_some().then(|| format!("\"git://{name}/**/{path}\""));
-    let documents = found.documents.map(|documents| format!("\"{}:///{path}\"", documents.plugin()));
-    let limitation = if commits.is_some() { " Once committed, it is in commits and diffs\n# anyway." } else { "" };
-    let denied: Vec<_> = commits.into_iter().chain(documents).collect();
-    format!(
-        "\n\
-         # This file is not for clients.{limitation}\n\
-         [[rule]]\n\
-         principals = [\"*\"]\n\
-         deny = [{}]\n",
-        denied.join(", ")
-    )
+/// The rule that denies the config, if it is one of the files of the directory, there and in the commits that have it; and files of
+/// environment variables, unless their plugin does not serve them.
+fn deny_rule(config_path: Option<&str>, found: &Found, name: &str) -> String {
+    let mut denied = Vec::new();
+    if let Some(path) = config_path {
+        denied.extend(found.repository.is_some().then(|| format!("\"git://{name}/**/{path}\"")));
+        denied.extend(found.documents.map(|documents| format!("\"{}:///**/{path}\"", documents.plugin())));
+    }
+    let mut comment = if denied.is_empty() { "" } else { "This file is not for clients." }.to_owned();
+    if config_path.is_some() && found.repository.is_some() {
+        comment += " Once committed, it is in commits and diffs\n# anyway.";
+    }
+    if found.documents == Some(Documents::Notes) {
+        let plugin = Documents::Notes.plugin();
+        denied.push(format!("\"{plugin}:///**/*.env\""));
+        comment += if comment.is_empty() { "" } else { "\n# " };
+        comment += "Files of environment variables have passwords.";
+    }
+    match denied.is_empty() {
+        true => String::new(),
+        false => format!("\n# {comment}\n[[rule]]\nprincipals = [\"*\"]\ndeny = [{}]\n", denied.join(", ")),
+    }
 }
 
 /// The name of a directory as the host of a URI: lower-case letters, digits and `-`.

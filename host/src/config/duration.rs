@@ -57,7 +57,7 @@ pub enum BoundedDurationError {
     NoUnit {
         /// The text.
         found: String,
-        /// A time that was probably meant.
+        /// A time that was probably meant, or an example.
         suggestion: String,
     },
     /// A number is followed by an unknown unit.
@@ -65,7 +65,7 @@ pub enum BoundedDurationError {
     UnknownUnit {
         /// The text.
         found: String,
-        /// A time that was probably meant.
+        /// A time that was probably meant, or an example.
         suggestion: String,
     },
     /// The time is too short or too long.
@@ -78,9 +78,9 @@ impl Suggest for BoundedDurationError {
         match self {
             Self::NotATime(_) => format!("write a number and a unit, such as `{key} = \"2s\"`"),
             Self::NoUnit { suggestion, .. } => {
-                format!("add a unit ({UNITS}) and put it in quotes: `{key} = \"{suggestion}\"`")
+                format!("add a unit ({UNITS}) and put it in quotes, as in `{key} = \"{suggestion}\"`")
             }
-            Self::UnknownUnit { suggestion, .. } => format!("the units are {UNITS}: `{key} = \"{suggestion}\"`"),
+            Self::UnknownUnit { suggestion, .. } => format!("the units are {UNITS}, as in `{key} = \"{suggestion}\"`"),
             Self::OutOfRange(error) => error.suggestion(key),
         }
     }
@@ -286,7 +286,7 @@ mod tests {
             ("2 3 parsecs", "5s"),
         ] {
             let suggestion = suggestion(text);
-            assert!(suggestion.ends_with(&format!(": `deadline = \"{corrected}\"`")), "{text}: {suggestion}");
+            assert!(suggestion.ends_with(&format!(" `deadline = \"{corrected}\"`")), "{text}: {suggestion}");
         }
     }
 

@@ -120,7 +120,7 @@ impl FromTable for TokenPrincipal {
     const TYPE_NAME: &'static str = "a principal";
 
     fn example() -> String {
-        "{ name = \"ci\", token-sha256 = \"0123456789abcdef…\" }".into()
+        "{ name = \"ci\", token-sha256 = \"…\" }".into()
     }
 
     fn from_table(table: &mut Table<'_>) -> Option<Self> {

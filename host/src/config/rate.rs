@@ -58,7 +58,6 @@ impl Period {
         }
     }
 
-    /// The unit of `seconds` seconds. Const parameters cannot be enums, so [`Rate`] has a number instead.
     /// The period that was probably meant by a name that is none.
     fn correct(name: &str) -> Option<Self> {
         let name = name.trim().to_ascii_lowercase();
@@ -70,6 +69,7 @@ impl Period {
         }
     }
 
+    /// The unit of `seconds` seconds. Const parameters cannot be enums, so [`Rate`] has a number instead.
     const fn of_seconds(seconds: u64) -> Self {
         match seconds {
             1 => Self::Second,
@@ -127,7 +127,7 @@ pub enum RateError {
     UnknownPeriod {
         /// The text.
         found: String,
-        /// A rate with a unit of time.
+        /// A rate that was probably meant, or an example.
         suggestion: String,
     },
     /// The part before the slash is not a size.
@@ -163,7 +163,7 @@ impl Suggest for RateError {
                 format!("add a unit of time (/s, /m, /min, /h) and put it in quotes: `{key} = \"{suggestion}\"`")
             }
             Self::UnknownPeriod { suggestion, .. } => {
-                format!("the units of time are /s, /m, /min, /h: `{key} = \"{suggestion}\"`")
+                format!("the units of time are /s, /m, /min, /h, as in `{key} = \"{suggestion}\"`")
             }
             Self::Size { suggestion, .. } => {
                 format!("write a size and a unit of time, such as `{key} = \"{suggestion}\"`")
@@ -252,7 +252,8 @@ impl<const DEFAULT: u32, const MAX: u32, const SECONDS: u64> FromStr for Rate<DE
         let period = period.ok_or_else(|| Self::no_period(trimmed))?;
         let period = Period::parse(period).ok_or_else(|| RateError::UnknownPeriod {
             found: text.to_owned(),
-            suggestion: format!("{count}/{}", Period::correct(period).unwrap_or(Self::PERIOD).symbol()),
+            suggestion: Period::correct(period)
+                .map_or_else(|| Self::default().to_string(), |period| format!("{count}/{}", period.symbol())),
         })?;
         let out_of_range = || Self::out_of_range(trimmed.to_owned());
         Ok(count.parse().map_or_else(|_| Err(out_of_range()), |count| Self::new(count, period))?)

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use toml::de::DeValue;
+
 use super::error::{Suggest, quote};
 use super::quantity::{self, QuantityError};
 use super::range::OutOfRange;
@@ -57,7 +59,7 @@ pub enum SizeError {
     NoUnit {
         /// The text.
         found: String,
-        /// A size that was probably meant.
+        /// A size that was probably meant, or an example.
         suggestion: String,
     },
     /// The number is followed by an unknown unit.
@@ -65,7 +67,7 @@ pub enum SizeError {
     UnknownUnit {
         /// The text.
         found: String,
-        /// A size that was probably meant.
+        /// A size that was probably meant, or an example.
         suggestion: String,
     },
     /// The size is too small or too large.
@@ -78,9 +80,9 @@ impl Suggest for SizeError {
         match self {
             Self::NoNumber(_) => format!("write a number and a unit, such as `{key} = \"64MiB\"`"),
             Self::NoUnit { suggestion, .. } => {
-                format!("add a unit ({UNITS}) and put it in quotes: `{key} = \"{suggestion}\"`")
+                format!("add a unit ({UNITS}) and put it in quotes, as in `{key} = \"{suggestion}\"`")
             }
-            Self::UnknownUnit { suggestion, .. } => format!("the units are {UNITS}: `{key} = \"{suggestion}\"`"),
+            Self::UnknownUnit { suggestion, .. } => format!("the units are {UNITS}, as in `{key} = \"{suggestion}\"`"),
             Self::OutOfRange(error) => error.suggestion(key),
         }
     }
@@ -197,6 +199,12 @@ impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> FromNode for Size<MIN, 
         format!("\"{}\"", Self::default())
     }
 
+    /// Nothing is zero bytes.
+    fn advice(node: &Node<'_>) -> Option<String> {
+        let is_off = MIN == 0 && matches!(node.value, DeValue::Boolean(false));
+        is_off.then(|| format!("write {}", node.assignment_hint("\"0B\"")))
+    }
+
     fn schema() -> Schema {
         Schema::pattern(&format!("^\\s*{PATTERN}\\s*$")).with("default", Self::default().to_string())
     }
@@ -260,7 +268,7 @@ mod tests {
             ("999999999999999999999", "64MiB"),
         ] {
             let suggestion = suggestion(text);
-            assert!(suggestion.ends_with(&format!(": `memory = \"{corrected}\"`")), "{text}: {suggestion}");
+            assert!(suggestion.ends_with(&format!(" `memory = \"{corrected}\"`")), "{text}: {suggestion}");
         }
     }
 

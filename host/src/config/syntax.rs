@@ -67,7 +67,7 @@ fn explain(error: &Error, text: &str) -> Diagnostic {
         _ => what.to_owned(),
     };
     let help = match what {
-        "duplicate key" => "keep one of the two; of several plugins, each begins with `[[plugin]]`",
+        "duplicate key" => "write it once, with all that both say; of several plugins, each begins with `[[plugin]]`",
         "invalid basic string" | "invalid literal string" if is_unclosed => {
             "end it on the same line, with the quote that it began with"
         }
@@ -77,6 +77,9 @@ fn explain(error: &Error, text: &str) -> Diagnostic {
         "unclosed table" | "unclosed array table" => "close the heading: `[server]`, `[[plugin]]`, `[[rule]]`",
         "key with no value" => "write `key = value`",
         "invalid unquoted key" => "write `key = value`; put the key in quotes if it has other characters",
+        _ if what.starts_with("cannot extend value of type inline table") => {
+            "the table before the dot is written as `{ … }` above: put `key = value` there, after a comma"
+        }
         _ if what.contains("array") => "put commas between the entries of a list, and `]` at its end",
         _ if what.contains("inline table") => "put commas between the entries of a table, and `}` at its end",
         _ => "the file is TOML: lines of `key = value` below `[server]`, `[[plugin]]` and `[[rule]]`",

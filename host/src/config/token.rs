@@ -124,8 +124,8 @@ impl FromNode for TokenDigest {
     const TYPE_NAME: &'static str = "the SHA-256 digest of a token";
 
     fn example() -> String {
-        // The digest of nothing that is known.
-        format!("\"{}\"", "0123456789abcdef".repeat(4))
+        // None that would be accepted: the error of this says how to make one.
+        "\"…\"".to_owned()
     }
 
     fn schema() -> Schema {

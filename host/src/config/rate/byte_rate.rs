@@ -99,7 +99,8 @@ impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> FromStr for ByteRate<MI
             return Err(RateError::NoPeriod { found: trimmed.to_owned(), suggestion });
         };
         let Some(period) = Period::parse(period) else {
-            let suggestion = format!("{written}/{}", Period::correct(period).unwrap_or(Period::Minute).symbol());
+            let suggestion = Period::correct(period)
+                .map_or_else(|| Self::default().to_string(), |period| format!("{written}/{}", period.symbol()));
             return Err(RateError::UnknownPeriod { found: text.to_owned(), suggestion });
         };
         Self::new(bytes, period).map_err(|_| Self::out_of_range(trimmed.to_owned()).into())
