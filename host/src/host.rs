@@ -53,7 +53,6 @@ mod streams;
 mod subscribe;
 
 use std::fmt;
-use std::pin::pin;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -189,13 +188,13 @@ impl Host {
             return self.list_children(principal, parent, request.cursor, check).await;
         }
         let facts = Facts::default();
-        let listing = pin!(async {
+        self.audited(principal, Operation::List.name(), "", &facts, async {
             let now = self.generation.load_full();
             facts.set_generation(now.number);
             let viewer = now.viewer(principal);
             self.catalog.page(&Entries { parent: None }, &now.slots, now.page_request(&viewer, request.cursor)).await
-        });
-        self.audited(principal, Operation::List.name(), "", &facts, listing).await
+        })
+        .await
     }
 
     /// Lists one page of the templates of all plugins.
@@ -205,20 +204,20 @@ impl Host {
         cursor: Option<&str>,
     ) -> Result<Listing<ResourceTemplate>, Error> {
         let facts = Facts::default();
-        let listing = pin!(async {
+        self.audited(principal, Operation::Templates.name(), "", &facts, async {
             let now = self.generation.load_full();
             facts.set_generation(now.number);
             let viewer = now.viewer(principal);
             self.catalog.page(&Templates, &now.slots, now.page_request(&viewer, cursor)).await
-        });
-        self.audited(principal, Operation::Templates.name(), "", &facts, listing).await
+        })
+        .await
     }
 
     /// Reads a resource. Returns at least one content; contents with another URI than the requested one belong to resources
     /// below it.
     pub async fn read(&self, principal: &Principal, uri: &str) -> Result<Vec<ResourceContents>, Error> {
         let facts = Facts::default();
-        let reading = pin!(async {
+        self.audited(principal, Operation::Read.name(), uri, &facts, async {
             let now = self.generation_for(principal, Operation::Read, uri, &facts).await;
             let target = now.resolve(principal, Operation::Read, uri, &facts)?;
             #[cfg(feature = "search")]
@@ -230,8 +229,8 @@ impl Host {
             let contents = contents.map_err(|fault| fault.into_client_error(plugin.name(), uri))?;
             facts.set_bytes(ResourceContents::total_len(&contents));
             not_found_if_empty(uri, contents)
-        });
-        self.audited(principal, Operation::Read.name(), uri, &facts, reading).await
+        })
+        .await
     }
 
     /// Reads a resource for a server, which encodes its contents in that form. Contents with a time to live are cached.
@@ -244,7 +243,7 @@ impl Host {
         encode: impl FnOnce(Vec<ResourceContents>) -> E,
     ) -> Result<ReadResponse, Error> {
         let facts = Facts::default();
-        let reading = pin!(async {
+        self.audited(principal, Operation::Read.name(), uri, &facts, async {
             let now = self.generation_for(principal, Operation::Read, uri, &facts).await;
             let target = now.resolve(principal, Operation::Read, uri, &facts)?;
             #[cfg(feature = "search")]
@@ -268,8 +267,8 @@ impl Host {
                     Ok(ReadResponse::Encoded { contents, is_hit })
                 }
             }
-        });
-        self.audited(principal, Operation::Read.name(), uri, &facts, reading).await
+        })
+        .await
     }
 
     /// Lists one page of the catalog for a server, which encodes resources in that form. Pages of plugins on which all resources
@@ -283,33 +282,33 @@ impl Host {
         encode: impl Fn(Vec<Resource>) -> E,
     ) -> Result<Listing<ListedResources>, Error> {
         let facts = Facts::default();
-        let listing = pin!(async {
+        self.audited(principal, Operation::List.name(), "", &facts, async {
             let now = self.generation.load_full();
             facts.set_generation(now.number);
             let viewer = now.viewer(principal);
             let page_size = u32::try_from(now.config.server.page_size.get()).unwrap_or(u32::MAX);
-            let source = CachedEntries { page_size, form, encode };
+            let source = CachedEntries::new(page_size, form, encode);
             let listing = self.catalog.page(&source, &now.slots, now.page_request(&viewer, cursor)).await?;
-            facts.set_cached(!listing.items.is_empty() && listing.items.iter().all(ListedResources::is_hit));
+            facts.set_cached(!listing.items.is_empty() && !source.has_called());
             Ok(listing)
-        });
-        self.audited(principal, Operation::List.name(), "", &facts, listing).await
+        })
+        .await
     }
 
     /// Returns the metadata of a resource without reading it.
     pub async fn metadata(&self, principal: &Principal, uri: &str) -> Result<Resource, Error> {
         let facts = Facts::default();
-        let reading = pin!(async {
+        self.audited(principal, Operation::Metadata.name(), uri, &facts, async {
             let now = self.generation_for(principal, Operation::Metadata, uri, &facts).await;
             now.resolve(principal, Operation::Metadata, uri, &facts)?.stat(uri).await
-        });
-        self.audited(principal, Operation::Metadata.name(), uri, &facts, reading).await
+        })
+        .await
     }
 
     /// Completes a variable of a template. A template that does not exist, or that the principal may not see, is not found.
     pub async fn complete(&self, principal: &Principal, request: CompleteRequest<'_>) -> Result<Completion, Error> {
         let (facts, template) = (Facts::default(), request.template);
-        let completing = pin!(self.complete_inner(principal, request, &facts));
+        let completing = self.complete_inner(principal, request, &facts);
         self.audited(principal, Operation::Complete.name(), template, &facts, completing).await
     }
 

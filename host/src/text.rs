@@ -37,8 +37,9 @@ pub(crate) fn suffix(text: &str, max_bytes: usize) -> &str {
 
 /// Breaks a line into lines of at most `columns` columns, each but the first after `indent` blanks; `used` columns of the first are
 /// taken. It is broken at blanks, and in text between backticks only if that is longer than a line: a command or a value is copied as
-/// a whole.
+/// a whole. The indentation is at most half of the columns.
 pub(crate) fn wrap(line: &str, columns: usize, used: usize, indent: usize) -> String {
+    let indent = indent.min(columns.div_euclid(2));
     let room = |taken: usize| u32::try_from(columns.saturating_sub(taken)).map_or(f64::MAX, f64::from);
     let mut is_quoted = false;
     let pieces = line.split_inclusive(|c| {

@@ -2,6 +2,7 @@
 
 use std::hash::Hash;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::access::{Policy, Principal};
 use crate::config::Operation;
@@ -182,9 +183,23 @@ impl ListingSource for Entries<'_> {
 #[cfg_attr(not(any(feature = "http", feature = "stdio")), allow(dead_code, reason = "only servers encode responses"))]
 pub(crate) struct CachedEntries<E> {
     /// The number of items of a cached page, whatever room there is for them: the same for every principal.
-    pub(crate) page_size: u32,
-    pub(crate) form: EncodingForm,
-    pub(crate) encode: E,
+    page_size: u32,
+    form: EncodingForm,
+    encode: E,
+    has_called: AtomicBool,
+}
+
+#[cfg_attr(not(any(feature = "http", feature = "stdio")), allow(dead_code, reason = "only servers encode responses"))]
+impl<E> CachedEntries<E> {
+    /// Entries in pages of that size, encoded in that form.
+    pub(crate) fn new(page_size: u32, form: EncodingForm, encode: E) -> Self {
+        Self { page_size, form, encode, has_called: AtomicBool::new(false) }
+    }
+
+    /// Returns whether a provider was called, as a page was not in the cache.
+    pub(crate) fn has_called(&self) -> bool {
+        self.has_called.load(Ordering::Relaxed)
+    }
 }
 
 impl<E, F> PageSource for CachedEntries<E>
@@ -214,7 +229,11 @@ where
         let limit = u32::try_from(limit).unwrap_or(u32::MAX);
         // A cursor may be from a time with larger pages, and skip more items than one has now.
         let page = PageKey { cursor, size: self.page_size.max(limit), form: self.form };
-        plugin.list_cached(page, limit, view, is_visible, encode).await
+        let listed = plugin.list_cached(page, limit, view, is_visible, encode).await;
+        if !listed.as_ref().is_ok_and(|(_, is_hit)| *is_hit) {
+            self.has_called.store(true, Ordering::Relaxed);
+        }
+        listed.map(|(page, _)| page)
     }
 }
 

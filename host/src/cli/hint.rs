@@ -13,8 +13,8 @@ use crate::resource::Error;
 
 /// The number of templates that one hint names.
 const MAX_TEMPLATES: usize = 8;
-/// The number of words of a provider's message that are tried as paths.
-const MAX_PATHS: usize = 4;
+/// The number of paths in a provider's message that are tried, two forms of each word.
+const MAX_PATHS: usize = 8;
 
 /// Returns a hint for a URI that could not be read, from its metadata, else from the templates of its plugin.
 pub(super) async fn for_read(host: &Host, principal: &Principal, uri: &str, error: &Error) -> Option<String> {
@@ -92,8 +92,10 @@ pub(super) fn for_unmounted(config: &Config, uri: &str) -> String {
 /// The URI of the first path in a provider's message that is the path of a resource.
 async fn for_path(host: &Host, principal: &Principal, uri: &str, message: &str) -> Option<String> {
     let mount = host.mount_of(uri)?;
-    let words = message.split(|c: char| c.is_whitespace() || matches!(c, '`' | '"' | '\'' | ',' | ';' | '(' | ')'));
-    let paths = words.map(|word| word.trim_end_matches(['.', ':'])).filter(|word| word.contains('/'));
+    let words = message.split(|c: char| c.is_whitespace() || matches!(c, '`' | '"'));
+    // As it stands, and without what may be punctuation.
+    let forms = words.flat_map(|word| [word, word.trim_matches(['.', ':', ',', ';', '\'', '(', ')'])]);
+    let paths = forms.filter(|path| path.contains('/'));
     for path in paths.take(MAX_PATHS) {
         let Ok(composed) = mount.compose(path) else { continue };
         let named = composed.uri.as_str();

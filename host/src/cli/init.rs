@@ -13,7 +13,7 @@
 
 mod repository;
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, DirEntry, OpenOptions};
 use std::io::{self, Write as _};
 use std::path::{Component, Path, PathBuf};
 
@@ -38,7 +38,7 @@ const MAX_ENTRIES: usize = 10_000;
 
 /// Write a commented config for what the current directory contains
 ///
-/// It looks for a git repository and for Markdown files. What git ignores is not served. An existing config is never overwritten.
+/// It looks for a git repository and for Markdown files. What `.gitignore` names is not served. An existing config is never overwritten.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
@@ -115,13 +115,16 @@ impl Args {
         if file.symlink_metadata().is_ok() {
             return Err(CliError::ConfigExists { file });
         }
-        let mut left = MAX_ENTRIES;
-        let markdown = find_markdown(&dir, MAX_DEPTH, &mut left);
+        let markdown = find_below(&dir, is_markdown);
         let repository = Repository::find(&dir);
         let documents = match (&repository, markdown) {
             (_, Search::NotFound | Search::LimitReached) => None,
             (Some(_), Search::Found) => has_work_tree(&dir).then_some(Documents::WorkTree { is_part: false }),
             (None, Search::Found) if Repository::is_above(&dir) => Some(Documents::WorkTree { is_part: true }),
+            // It may be one that cannot be found, or work trees may be below.
+            (None, Search::Found) if find_below(&dir, is_git) != Search::NotFound => {
+                Some(Documents::WorkTree { is_part: false })
+            }
             (None, Search::Found) => Some(Documents::Notes),
         };
         let found = Found { repository, documents };
@@ -187,8 +190,13 @@ enum Search {
     LimitReached,
 }
 
-/// Searches a directory and those below it for a Markdown file. Hidden directories are skipped.
-fn find_markdown(dir: &Path, depth: usize, left: &mut usize) -> Search {
+/// Searches a directory and those below it for such an entry. Hidden directories are skipped.
+fn find_below(dir: &Path, is_wanted: fn(&DirEntry) -> bool) -> Search {
+    find_within(dir, is_wanted, MAX_DEPTH, &mut MAX_ENTRIES.clone())
+}
+
+/// The same in so many levels, and among so many entries.
+fn find_within(dir: &Path, is_wanted: fn(&DirEntry) -> bool, depth: usize, left: &mut usize) -> Search {
     let Ok(entries) = fs::read_dir(dir) else { return Search::NotFound };
     let mut directories = Vec::new();
     for entry in entries.flatten() {
@@ -196,24 +204,32 @@ fn find_markdown(dir: &Path, depth: usize, left: &mut usize) -> Search {
             return Search::LimitReached;
         }
         *left = left.saturating_sub(1);
-        let (path, name) = (entry.path(), entry.file_name());
-        if name.to_string_lossy().starts_with('.') {
-            continue;
+        if is_wanted(&entry) {
+            return Search::Found;
         }
-        match entry.file_type() {
-            Ok(kind) if kind.is_dir() => directories.push(path),
-            Ok(kind) if kind.is_file() => {
-                let extension = path.extension().map(|extension| extension.to_ascii_lowercase());
-                if extension.is_some_and(|extension| extension == "md" || extension == "markdown") {
-                    return Search::Found;
-                }
-            }
-            _ => {}
+        if !is_hidden(&entry) && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            directories.push(entry.path());
         }
     }
     let Some(depth) = depth.checked_sub(1) else { return Search::NotFound };
-    let mut below = directories.iter().map(|below| find_markdown(below, depth, left));
+    let mut below = directories.iter().map(|below| find_within(below, is_wanted, depth, left));
     below.find(|search| *search != Search::NotFound).unwrap_or(Search::NotFound)
+}
+
+fn is_hidden(entry: &DirEntry) -> bool {
+    entry.file_name().to_string_lossy().starts_with('.')
+}
+
+/// Whether it is a Markdown file that is not hidden.
+fn is_markdown(entry: &DirEntry) -> bool {
+    let extension = entry.path().extension().map(|extension| extension.to_ascii_lowercase());
+    let is_named = extension.is_some_and(|extension| extension == "md" || extension == "markdown");
+    is_named && !is_hidden(entry) && entry.file_type().is_ok_and(|kind| kind.is_file())
+}
+
+/// Whether it is a repository, or leads to one.
+fn is_git(entry: &DirEntry) -> bool {
+    entry.file_name() == ".git"
 }
 
 /// The config in that file. TOML is UTF-8, so a path that is not is an error.
@@ -382,15 +398,15 @@ mod tests {
     #[test]
     fn markdown_is_found_below_and_not_in_hidden_directories() {
         let dir = tempfile::tempdir().unwrap();
-        let found = || find_markdown(dir.path(), MAX_DEPTH, &mut 1000) == Search::Found;
+        let found = || find_below(dir.path(), is_markdown) == Search::Found;
         fs::create_dir_all(dir.path().join(".git")).unwrap();
         fs::write(dir.path().join(".git/a.md"), "").unwrap();
         assert!(!found());
         fs::create_dir_all(dir.path().join("docs/guide")).unwrap();
         fs::write(dir.path().join("docs/guide/A.MD"), "").unwrap();
         assert!(found());
-        assert_eq!(find_markdown(dir.path(), MAX_DEPTH, &mut 2), Search::LimitReached);
-        assert_eq!(find_markdown(dir.path(), 1, &mut 1000), Search::NotFound);
+        assert_eq!(find_within(dir.path(), is_markdown, MAX_DEPTH, &mut 2), Search::LimitReached);
+        assert_eq!(find_within(dir.path(), is_markdown, 1, &mut 1000), Search::NotFound);
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `new`: writes a project for a provider, and says what to do next.
 
+use std::borrow::Cow;
 use std::path::{Path, PathBuf};
 
 use super::context::Context;
@@ -89,12 +90,8 @@ fn next_steps(project: &Project, dir: &Path) -> Vec<String> {
 
 /// Quotes a path for a shell, if it has to be.
 fn shell_quoted(path: &str) -> String {
-    let is_plain = |c: char| c.is_alphanumeric() || matches!(c, '/' | '-' | '.' | '_');
-    if !path.is_empty() && !path.starts_with('-') && path.chars().all(is_plain) {
-        return path.to_owned();
-    }
-    let prefix = if path.starts_with('-') { "./" } else { "" };
-    format!("'{prefix}{}'", path.replace('\'', r"'\''"))
+    let path = if path.starts_with('-') { format!("./{path}") } else { path.to_owned() };
+    shlex::try_quote(&path).map_or_else(|_| path.clone(), Cow::into_owned)
 }
 
 #[cfg(test)]
@@ -117,8 +114,8 @@ mod tests {
     #[test]
     fn the_directory_is_one_word_of_the_printed_command() {
         assert_eq!(shell_quoted("a/my-notes"), "a/my-notes");
-        assert_eq!(shell_quoted("it's here"), r"'it'\''s here'");
-        assert_eq!(shell_quoted("-rf"), "'./-rf'");
+        assert_eq!(shell_quoted("it's here"), "\"it's here\"");
+        assert_eq!(shell_quoted("-rf"), "./-rf");
     }
 
     #[test]

@@ -119,7 +119,7 @@ pub enum RateError {
     NoPeriod {
         /// The text without a unit of time.
         found: String,
-        /// The text with one.
+        /// The text with one, or an example.
         suggestion: String,
     },
     /// The slash is followed by an unknown unit.
@@ -160,7 +160,7 @@ impl Suggest for RateError {
                 format!("write a number and a unit of time, such as `{key} = \"{suggestion}\"`")
             }
             Self::NoPeriod { suggestion, .. } => {
-                format!("add a unit of time (/s, /m, /min, /h) and put it in quotes: `{key} = \"{suggestion}\"`")
+                format!("add a unit of time (/s, /m, /min, /h) and put it in quotes, as in `{key} = \"{suggestion}\"`")
             }
             Self::UnknownPeriod { suggestion, .. } => {
                 format!("the units of time are /s, /m, /min, /h, as in `{key} = \"{suggestion}\"`")
@@ -222,7 +222,14 @@ impl<const DEFAULT: u32, const MAX: u32, const SECONDS: u64> Rate<DEFAULT, MAX, 
     }
 
     fn no_period(found: &str) -> RateError {
-        RateError::NoPeriod { found: found.to_owned(), suggestion: format!("{found}/{}", Self::PERIOD.symbol()) }
+        let suggestion = Self::valid_or_default(Some(format!("{found}/{}", Self::PERIOD.symbol())));
+        RateError::NoPeriod { found: found.to_owned(), suggestion }
+    }
+
+    /// The correction, if it is a rate within the range, else the default.
+    fn valid_or_default(correction: Option<String>) -> String {
+        let valid = correction.filter(|correction| correction.parse::<Self>().is_ok());
+        valid.unwrap_or_else(|| Self::default().to_string())
     }
 }
 
@@ -246,14 +253,15 @@ impl<const DEFAULT: u32, const MAX: u32, const SECONDS: u64> FromStr for Rate<DE
             None => (trimmed, None),
         };
         if count.is_empty() || !count.bytes().all(|byte| byte.is_ascii_digit()) {
-            let suggestion = correct_prose(trimmed).unwrap_or_else(|| "60/m".to_owned());
+            let suggestion = Self::valid_or_default(correct_prose(trimmed));
             return Err(RateError::NotARate { found: text.to_owned(), suggestion });
         }
         let period = period.ok_or_else(|| Self::no_period(trimmed))?;
         let period = Period::parse(period).ok_or_else(|| RateError::UnknownPeriod {
             found: text.to_owned(),
-            suggestion: Period::correct(period)
-                .map_or_else(|| Self::default().to_string(), |period| format!("{count}/{}", period.symbol())),
+            suggestion: Self::valid_or_default(
+                Period::correct(period).map(|period| format!("{count}/{}", period.symbol())),
+            ),
         })?;
         let out_of_range = || Self::out_of_range(trimmed.to_owned());
         Ok(count.parse().map_or_else(|_| Err(out_of_range()), |count| Self::new(count, period))?)

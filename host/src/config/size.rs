@@ -52,8 +52,13 @@ impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> Default for Size<MIN, D
 #[non_exhaustive]
 pub enum SizeError {
     /// The text does not begin with a number.
-    #[error("{} is not a size", quote(.0))]
-    NoNumber(String),
+    #[error("{} is not a size", quote(.found))]
+    NoNumber {
+        /// The text.
+        found: String,
+        /// An example.
+        suggestion: String,
+    },
     /// The text is a number without a unit.
     #[error("the size `{found}` has no unit")]
     NoUnit {
@@ -78,7 +83,9 @@ pub enum SizeError {
 impl Suggest for SizeError {
     fn suggestion(&self, key: &str) -> String {
         match self {
-            Self::NoNumber(_) => format!("write a number and a unit, such as `{key} = \"64MiB\"`"),
+            Self::NoNumber { suggestion, .. } => {
+                format!("write a number and a unit, such as `{key} = \"{suggestion}\"`")
+            }
             Self::NoUnit { suggestion, .. } => {
                 format!("add a unit ({UNITS}) and put it in quotes, as in `{key} = \"{suggestion}\"`")
             }
@@ -129,7 +136,9 @@ impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> FromStr for Size<MIN, D
         let trimmed = text.trim();
         match quantity::parse(trimmed, unit) {
             Ok(bytes) => Self::try_from(bytes).map_err(|_| Self::out_of_range(trimmed.to_owned()).into()),
-            Err(QuantityError::NoNumber) => Err(SizeError::NoNumber(text.to_owned())),
+            Err(QuantityError::NoNumber) => {
+                Err(SizeError::NoNumber { found: text.to_owned(), suggestion: Self::default().to_string() })
+            }
             Err(QuantityError::NoUnit) => Err(Self::no_unit(trimmed)),
             Err(QuantityError::UnknownUnit) => Err(Self::unknown_unit(text)),
             Err(QuantityError::TooLarge) => Err(Self::out_of_range(trimmed.to_owned()).into()),

@@ -5,7 +5,11 @@
 //! or `cancelled` for a request that was dropped before its response; and `cached` if all that was returned was in the response
 //! cache.
 
+use std::future::ready;
 use std::pin::Pin;
+
+use futures::FutureExt as _;
+use futures::future::Either;
 
 use super::Host;
 use super::lifecycle::RequestTracker;
@@ -23,19 +27,30 @@ pub(super) const UNSUBSCRIBE: &str = "unsubscribe";
 const LISTEN: &str = "listen";
 
 impl Host {
-    /// Runs a request, unless the host is shutting down or the request cannot be recorded, and records its outcome.
+    /// Runs a request, unless the host is shutting down or the request cannot be recorded, and records its outcome, after the request
+    /// is dropped.
     ///
-    /// The request is pinned by its caller: a future has room for an argument twice, as it was given and while it is awaited.
-    pub(super) async fn audited<T>(
-        &self,
-        principal: &Principal,
+    /// No `async fn`: its future would have room for the request twice, as it was given and while it is awaited.
+    pub(super) fn audited<'a, T>(
+        &'a self,
+        principal: &'a Principal,
         operation: &'static str,
-        uri: &str,
-        facts: &Facts,
-        request: Pin<&mut impl Future<Output = Result<T, Error>>>,
-    ) -> Result<T, Error> {
-        let mut record = self.begin_record(principal, operation, uri, facts)?;
-        record.run(&self.requests, request).await
+        uri: &'a str,
+        facts: &'a Facts,
+        request: impl Future<Output = Result<T, Error>>,
+    ) -> impl Future<Output = Result<T, Error>> {
+        let begun = self.begin_record(principal, operation, uri, facts).and_then(|mut record| {
+            let token = self.requests.begin().inspect_err(|error| record.line.outcome = error.kind())?;
+            Ok((record, token))
+        });
+        match begun {
+            Ok((record, token)) => Either::Left(request.map(move |response| {
+                record.end(&response);
+                drop(token);
+                response
+            })),
+            Err(error) => Either::Right(ready(Err(error))),
+        }
     }
 
     /// Begins the record of a request.
@@ -102,7 +117,7 @@ impl RequestRecord<'_> {
     }
 
     /// Ends a request with that result.
-    pub(super) fn end(mut self, result: &Result<(), Error>) {
+    pub(super) fn end<T>(mut self, result: &Result<T, Error>) {
         self.line.outcome = outcome(result);
     }
 }

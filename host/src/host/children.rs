@@ -3,8 +3,6 @@
 //! Providers declare which of their resources are listable, and the host enforces it: nothing is listed below any
 //! other, and [`read_strict`](Host::read_strict) returns no contents of others with it.
 
-use std::pin::pin;
-
 use super::Host;
 use super::resolve::not_found_if_empty;
 use crate::access::Principal;
@@ -42,7 +40,7 @@ impl Host {
     #[doc(hidden)]
     pub async fn read_strict(&self, principal: &Principal, uri: &str) -> Result<Vec<ResourceContents>, Error> {
         let facts = Facts::default();
-        let reading = pin!(self.read_strict_inner(principal, uri, &facts));
+        let reading = self.read_strict_inner(principal, uri, &facts);
         self.audited(principal, Operation::Read.name(), uri, &facts, reading).await
     }
 
@@ -105,7 +103,7 @@ impl Host {
         check: impl FnOnce(&Resource) -> Result<(), &'static str>,
     ) -> Result<Listing<Resource>, Error> {
         let facts = Facts::default();
-        let listing = pin!(async {
+        self.audited(principal, Operation::List.name(), parent, &facts, async {
             let now = self.generation_for(principal, Operation::List, parent, &facts).await;
             let target = now.resolve(principal, Operation::List, parent, &facts)?;
             let (entries, viewer) = (Entries { parent: Some(&target.path) }, now.viewer(principal));
@@ -117,7 +115,7 @@ impl Host {
                 Ok(()) => Ok(listing),
                 Err(reason) => Err(Error::InvalidRequest { message: format!("{parent} {reason}") }),
             }
-        });
-        self.audited(principal, Operation::List.name(), parent, &facts, listing).await
+        })
+        .await
     }
 }

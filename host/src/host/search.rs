@@ -3,7 +3,6 @@
 //! A hit needs both `list` and `read`. They are decided for each match before it is ranked, and once more, under the rules
 //! of that moment, before the hits are returned.
 
-use std::pin::pin;
 use std::time::Duration;
 
 use super::Host;
@@ -41,7 +40,7 @@ impl Host {
     pub async fn search(&self, principal: &Principal, request: SearchRequest) -> Result<SearchResults, Error> {
         let facts = Facts::default();
         let query = prefix(&request.query, SearchRequest::MAX_QUERY_LEN).to_owned();
-        let searching = pin!(search(&self.generation_store, principal, request, &facts));
+        let searching = search(&self.generation_store, principal, request, &facts);
         self.audited(principal, SEARCH, &query, &facts, searching).await
     }
 
@@ -57,7 +56,7 @@ impl Host {
     pub async fn context(&self, principal: &Principal, request: ContextRequest) -> Result<ContextSelection, Error> {
         let facts = Facts::default();
         let query = prefix(request.query.as_deref().unwrap_or_default(), SearchRequest::MAX_QUERY_LEN).to_owned();
-        let choosing = pin!(context(&self.generation_store, principal, request, &facts));
+        let choosing = context(&self.generation_store, principal, request, &facts);
         self.audited(principal, CONTEXT, &query, &facts, choosing).await
     }
 

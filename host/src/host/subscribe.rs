@@ -108,8 +108,7 @@ impl Host {
                 }
             }
         };
-        let waiting =
-            pin!(async { timeout(MAX_WAIT, trying).await.unwrap_or_else(|_| Err(self.subscribe_timeout(uri))) });
+        let waiting = async { timeout(MAX_WAIT, trying).await.unwrap_or_else(|_| Err(self.subscribe_timeout(uri))) };
         self.audited(&subscriber.principal(), Operation::Subscribe.name(), uri, &facts, waiting).await
     }
 

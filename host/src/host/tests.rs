@@ -123,11 +123,11 @@ async fn a_shutdown_waits_for_requests_in_flight() {
         let host = Arc::new(empty_host(dir.path()).await);
         let (finish, finished) = tokio::sync::oneshot::channel::<()>();
         let facts = Facts::default();
-        let request = std::pin::pin!(async {
+        let request = host.audited(&Principal::LOCAL, "list", "", &facts, async {
             finished.await.unwrap();
             Ok(())
         });
-        let mut request = std::pin::pin!(host.audited(&Principal::LOCAL, "list", "", &facts, request));
+        let mut request = std::pin::pin!(request);
         assert!(futures::poll!(request.as_mut()).is_pending());
         let mut shutdown = std::pin::pin!(host.shutdown(longest));
         let ended = timeout(Duration::from_millis(20), shutdown.as_mut()).await;

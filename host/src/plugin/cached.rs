@@ -76,6 +76,7 @@ impl Plugin {
 
     /// Returns one page of its default listing for a client, as [`list`](Self::list) does, from the cache if it is there, and with
     /// `limit` otherwise. `is_visible` decides which items `view` shows, and `encode` encodes resources.
+    /// Returns whether it was in the cache, too.
     pub(crate) async fn list_cached<E>(
         &self,
         page: PageKey<'_>,
@@ -83,7 +84,7 @@ impl Plugin {
         view: ViewId,
         is_visible: impl Fn(&Uri) -> bool + Clone + Send + 'static,
         encode: impl FnOnce(Vec<Resource>) -> E,
-    ) -> Result<FilteredPage<ListedResources>, Fault>
+    ) -> Result<(FilteredPage<ListedResources>, bool), Fault>
     where
         E: Future<Output = EncodedResources>,
     {
@@ -98,7 +99,7 @@ impl Plugin {
                 let now = Instant::now();
                 let ttl = page.items.iter().map(|(_, item)| item.ttl(now)).min();
                 self.responses.record_ttl(ttl.unwrap_or_default());
-                return Ok(page);
+                return Ok((page, false));
             }
             Lookup::Miss(reservation) => {
                 let page = match self.list(origin, None, cursor, size, Some).await {
@@ -116,7 +117,8 @@ impl Plugin {
                     give_up(reservation, expires.is_some());
                     let items = retain(page.items, |(_, entry)| is_visible(&entry.uri)).await.into_iter();
                     let items = items.map(|(index, entry)| (index, ListedResources::One(entry))).collect();
-                    return Ok(FilteredPage { items, size: page.size, next_cursor: page.next_cursor });
+                    let page = FilteredPage { items, size: page.size, next_cursor: page.next_cursor };
+                    return Ok((page, false));
                 };
                 let entries: Vec<Resource> = page.items.into_iter().map(|(_, entry)| entry).collect();
                 // Each of its own: a principal is not told how long what it may not see holds.
@@ -129,13 +131,10 @@ impl Plugin {
         };
         let runs = page.visible_runs(view, is_visible).await;
         let run = |range: &Range<usize>| {
-            (range.start, ListedResources::Encoded(EncodedRun::new(page.clone(), range.clone(), is_hit)))
+            (range.start, ListedResources::Encoded(EncodedRun::new(page.clone(), range.clone())))
         };
-        Ok(FilteredPage {
-            items: runs.iter().map(run).collect(),
-            size: page.len(),
-            next_cursor: page.next_cursor().cloned(),
-        })
+        let items = runs.iter().map(run).collect();
+        Ok((FilteredPage { items, size: page.len(), next_cursor: page.next_cursor().cloned() }, is_hit))
     }
 
     /// How often its responses were cached, since it was loaded.

@@ -92,8 +92,6 @@ pub(crate) struct EncodedPage {
 pub(crate) struct EncodedRun {
     page: Arc<EncodedPage>,
     range: Range<usize>,
-    /// Whether the page was cached before.
-    is_hit: bool,
 }
 
 /// A resource of a listing, or several whose page is cached.
@@ -165,8 +163,8 @@ impl EncodedPage {
 }
 
 impl EncodedRun {
-    pub(super) fn new(page: Arc<EncodedPage>, range: Range<usize>, is_hit: bool) -> Self {
-        Self { page, range, is_hit }
+    pub(super) fn new(page: Arc<EncodedPage>, range: Range<usize>) -> Self {
+        Self { page, range }
     }
 
     /// The objects, separated by commas.
@@ -191,7 +189,7 @@ impl EncodedRun {
         let middle = self.range.start.saturating_add(count).min(self.range.end);
         let rest = middle..self.range.end;
         self.range.end = middle;
-        (!rest.is_empty()).then(|| Self { range: rest, ..self.clone() })
+        (!rest.is_empty()).then(|| Self { page: self.page.clone(), range: rest })
     }
 
     fn json_range(&self) -> Range<usize> {
@@ -200,14 +198,6 @@ impl EncodedRun {
 }
 
 impl ListedResources {
-    /// Whether they were cached before.
-    pub(crate) fn is_hit(&self) -> bool {
-        match self {
-            Self::One(_) => false,
-            Self::Encoded(run) => run.is_hit,
-        }
-    }
-
     /// The time for which all of them hold from `now` on; zero if a provider gives none.
     pub(crate) fn ttl(&self, now: Instant) -> Duration {
         match self {
@@ -265,7 +255,7 @@ mod tests {
         let page = page(&["{0}", "{1}", "{22}", "{3}"]);
         let even = |uri: &Uri| !uri.as_str().ends_with('1');
         let runs = page.visible_runs(ViewId(1), even).await;
-        let runs: Vec<_> = runs.iter().map(|run| EncodedRun::new(page.clone(), run.clone(), true)).collect();
+        let runs: Vec<_> = runs.iter().map(|run| EncodedRun::new(page.clone(), run.clone())).collect();
         assert_eq!(texts(&runs), ["{0}", "{22},{3}"]);
         let again = page.visible_runs(ViewId(1), |_| unreachable!("it was decided")).await;
         assert_eq!(*again, [0..1, 2..4]);
@@ -278,7 +268,7 @@ mod tests {
 
     #[test]
     fn a_run_is_cut_between_items() {
-        let mut run = EncodedRun::new(page(&["{0}", "{1}", "{22}", "{3}"]), 1..4, true);
+        let mut run = EncodedRun::new(page(&["{0}", "{1}", "{22}", "{3}"]), 1..4);
         assert_eq!(run.json(), "{1},{22},{3}");
         let counts = [0, 2, 3, 7, 8, 11, 12, 100].map(|bytes| run.count_within(bytes));
         assert_eq!(counts, [0, 0, 1, 1, 2, 2, 3, 3]);

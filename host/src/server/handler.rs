@@ -260,8 +260,8 @@ impl ServerHandler for Handler {
             return self.method_not_found("resources/subscribe", &context);
         }
         let principal = self.authorize(&context)?;
-        let subscribed = pin!(self.subscriptions.subscribe(&self.host, &principal, &context.peer, &request.uri));
-        run_cancellable(&context, audit_context(&context).scope(subscribed)).await
+        let subscribed = self.subscriptions.subscribe(&self.host, &principal, &context.peer, &request.uri);
+        run_cancellable(&context, pin!(audit_context(&context).scope(subscribed))).await
     }
 
     async fn unsubscribe(

@@ -11,7 +11,6 @@
 //! large are boxed: a read or a listing does not carry a search.
 
 use std::panic::AssertUnwindSafe;
-use std::pin::pin;
 use std::sync::Arc;
 
 use futures::FutureExt;
@@ -154,8 +153,9 @@ pub(super) async fn respond(
     let answered = match request {
         Ok(request) => {
             let span = request.span(principal);
-            let executing = pin!(execute_within_budget(host, principal, account, request, revision));
-            AssertUnwindSafe(context.scope(executing).instrument(span)).catch_unwind().await
+            // Owned by the scope and the span, which a request that is dropped is dropped in: the audit log has the context of each.
+            let executing = context.scope(execute_within_budget(host, principal, account, request, revision));
+            AssertUnwindSafe(executing.instrument(span)).catch_unwind().await
         }
         Err(InvalidParams(reason)) => Ok(Err(ErrorData::invalid_params(reason, None))),
     };

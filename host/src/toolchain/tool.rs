@@ -224,7 +224,7 @@ impl Tool {
         }
     }
 
-    /// Returns the command that asks it, for a person to run; none if it is a file.
+    /// Returns the command that asks it, for a person to run in a shell; none if it is a file.
     pub(super) fn question(&self) -> Option<String> {
         let (program, arguments) = match self.test {
             Test::Version { programs, argument } => (first(programs()), vec![argument.to_owned()]),
@@ -234,7 +234,8 @@ impl Tool {
             Test::Path { programs, arguments, .. } => (first(programs()), arguments()),
             Test::File(_) => return None,
         };
-        Some(format!("{} {}", program.display(), arguments.join(" ")))
+        let program = program.to_string_lossy();
+        shlex::try_join(std::iter::once(&*program).chain(arguments.iter().map(String::as_str))).ok()
     }
 
     fn compare(&self, said: &str) -> Found {

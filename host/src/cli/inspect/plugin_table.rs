@@ -91,7 +91,8 @@ impl Lines {
         self.0.push('\n');
     }
 
-    /// Writes a line with a comment of the publisher: behind it, or above it where both are wider than [`MAX_WIDTH`].
+    /// Writes a line with a comment of the publisher: behind it, or above it where both are wider than [`MAX_WIDTH`]. There it is
+    /// indented: it cannot pass for a setting that is commented out.
     fn commented(&mut self, line: &str, why: Option<&str>) {
         let Some(why) = why.map(comment) else { return self.line(line) };
         let beside = format!("{line}   # {why}");
@@ -99,7 +100,7 @@ impl Lines {
             return self.line(&beside);
         }
         let indent: String = line.chars().take_while(|c| *c == ' ').collect();
-        let begin = format!("{indent}# ");
+        let begin = format!("{indent}#   ");
         for part in wrap(&why, MAX_WIDTH.saturating_sub(begin.len()), 0, 0).lines() {
             self.line(&format!("{begin}{part}"));
         }

@@ -95,12 +95,12 @@ impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> FromStr for ByteRate<MI
             Err(QuantityError::TooLarge) => return Err(Self::out_of_range(trimmed.to_owned()).into()),
         };
         let Some(period) = period else {
-            let suggestion = format!("{written}/m");
+            let suggestion = Self::first_valid(Some(written.to_owned()), None);
             return Err(RateError::NoPeriod { found: trimmed.to_owned(), suggestion });
         };
         let Some(period) = Period::parse(period) else {
-            let suggestion = Period::correct(period)
-                .map_or_else(|| Self::default().to_string(), |period| format!("{written}/{}", period.symbol()));
+            let meant = Period::correct(period).map(|_| written.to_owned());
+            let suggestion = Self::first_valid(meant, Some(period));
             return Err(RateError::UnknownPeriod { found: text.to_owned(), suggestion });
         };
         Self::new(bytes, period).map_err(|_| Self::out_of_range(trimmed.to_owned()).into())

@@ -155,6 +155,38 @@ async fn no_text_of_a_client_makes_a_line_of_its_own_or_deceives_a_reader() {
 }
 
 #[tokio::test]
+async fn a_request_that_is_cancelled_has_the_same_members() {
+    let slow = || Plugin::misbehaving("slow").limit("deadline", "10m");
+    let params = json!({ "uri": "misbehaving://slow/slow?ms=600000", "_meta": { "traceparent": format!("00-{TRACE}-00f067aa0ba902b7-01") } });
+    let cancel =
+        |id: u64| json!({ "jsonrpc": "2.0", "method": "notifications/cancelled", "params": { "requestId": id } });
+    let names = ["operation", "outcome", "request_id", "trace_id"];
+
+    let config = ConfigFile::new().audit("file", "audit.jsonl").plugin(slow()).write();
+    let mut wire = RawStdio::start(&config, REVISION).await;
+    let id = wire.send_request("resources/read", params.clone()).await;
+    wire.log_line("a slow read has begun").await;
+    wire.send(&cancel(id)).await;
+    let lines = wait_for_lines(&audit_file(&config), 1).await;
+    assert_eq!(members(&lines[0], names), json!(["read", "cancelled", id, TRACE]));
+    wire.end().await;
+
+    let config = ConfigFile::new().audit("file", "audit.jsonl").plugin(slow()).allow_all().write();
+    let server = HttpServer::start(&config).await;
+    let mut wire = server.raw_client(REVISION).await;
+    wire.request("resources/list", json!({})).await.result();
+    let read = json!({ "jsonrpc": "2.0", "id": 77, "method": "resources/read", "params": params });
+    let reading = tokio::spawn(wire.post(&read).send());
+    server.log_line("a slow read has begun").await;
+    assert_eq!(wire.post(&cancel(77)).send().await.unwrap().status(), 202);
+    reading.await.unwrap().unwrap();
+    let lines = wait_for_lines(&audit_file(&config), 2).await;
+    assert_eq!(members(&lines[1], names), json!(["read", "cancelled", 77, TRACE]));
+    assert!(lines[1]["session"].is_string() && lines[1]["session"] == lines[0]["session"], "{lines:#?}");
+    server.end().await;
+}
+
+#[tokio::test]
 async fn on_standard_error_lines_stand_beside_the_log() {
     let config = ConfigFile::new().audit("stderr", true).plugin(Plugin::misbehaving("m")).write();
     let mut wire = RawStdio::start(&config, REVISION).await;

@@ -55,24 +55,29 @@ impl AcceptedEncodings {
     }
 }
 
+/// The names of what the layer knows, each with its aliases (RFC 9110, section 8.4.1.3).
+const CODINGS: [&[&str]; 4] = [&["br"], &["gzip", "x-gzip"], &["identity"], &["*"]];
+
 /// Returns the fields without the codings that one of them refuses by a weight of zero (RFC 9110, section 12.5.3), however often they
-/// are named: the layer would take the largest weight.
+/// are named: the layer would take the largest weight. Takes time in proportion to their length.
 fn without_refused(fields: Vec<HeaderValue>) -> Vec<HeaderValue> {
-    let elements: Vec<_> =
-        fields.iter().filter_map(|field| field.to_str().ok()).flat_map(|field| field.split(',')).collect();
-    let is_refused = |element: &&&str| !element.split(';').skip(1).map(str::trim).all(has_weight);
-    let refused: Vec<_> = elements.iter().filter(is_refused).map(|element| coding(element)).collect();
-    if refused.is_empty() {
+    let elements = || fields.iter().filter_map(|field| field.to_str().ok()).flat_map(|field| field.split(','));
+    let refuses = |element: &str| !element.split(';').skip(1).map(str::trim).all(has_weight);
+    let refused = CODINGS.map(|names| elements().any(|element| is_one_of(names, element) && refuses(element)));
+    if !refused.contains(&true) {
         return fields;
     }
-    let accepted: Vec<_> = elements.into_iter().filter(|element| !refused.contains(&coding(element))).collect();
+    let is_accepted = |element: &&str| {
+        CODINGS.iter().zip(refused).any(|(names, is_refused)| !is_refused && is_one_of(names, element))
+    };
+    let accepted: Vec<_> = elements().filter(is_accepted).collect();
     HeaderValue::try_from(accepted.join(",")).into_iter().collect()
 }
 
-/// Returns the coding that an element names. `x-gzip` is `gzip` (RFC 9110, section 8.4.1.3).
-fn coding(element: &str) -> String {
-    let name = element.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-    if name == "x-gzip" { "gzip".to_owned() } else { name }
+/// Returns whether an element names one of these codings.
+fn is_one_of(names: &[&str], element: &str) -> bool {
+    let name = element.split(';').next().unwrap_or_default().trim();
+    names.iter().any(|one| one.eq_ignore_ascii_case(name))
 }
 
 #[cfg(test)]
