@@ -346,20 +346,17 @@ mod tests {
         for text in ["", "fast", "/s", "1.5/s", "-1/s", "+1/s"] {
             assert_eq!(
                 error::<Calls>(text),
-                format!("`{text}` is not a rate; write a number and a unit of time, such as `rate = \"60/m\"`")
+                format!("`{text}` is not a rate; write a number and a unit of time, such as `rate = \"10000/s\"`")
             );
         }
         assert_eq!(
             error::<Requests>("5"),
-            "the rate `5` has no unit of time; add a unit of time (/s, /m, /min, /h) and put it in quotes: `rate = \"5/m\"`"
+            "the rate `5` has no unit of time; add a unit of time (/s, /m, /min, /h) and put it in quotes, as in `rate = \"5/m\"`"
         );
-        for text in ["5/", "5/d", "5/sec", "5/s/s"] {
-            assert_eq!(
-                error::<Calls>(text),
-                format!(
-                    "the rate `{text}` has an unknown unit of time; the units of time are /s, /m, /min, /h: `rate = \"5/s\"`"
-                )
-            );
+        for (text, example) in [("5/", "10000/s"), ("5/d", "10000/s"), ("5/sec", "5/s"), ("5/s/s", "10000/s")] {
+            let reason =
+                format!("the rate `{text}` has an unknown unit of time; the units of time are /s, /m, /min, /h");
+            assert_eq!(error::<Calls>(text), format!("{reason}, as in `rate = \"{example}\"`"));
         }
     }
 
@@ -372,9 +369,12 @@ mod tests {
             ("5 / Hours", "5/h"),
             ("5 per second", "5/s"),
             ("5 calls per minute", "5/m"),
-            ("5/d", "5/s"),
-            ("fast", "60/m"),
-            ("1.5 per second", "60/m"),
+            // None that is within the range: an example.
+            ("5/d", "10000/s"),
+            ("0/sec", "10000/s"),
+            ("9999999999/minute", "10000/s"),
+            ("fast", "10000/s"),
+            ("1.5 per second", "10000/s"),
         ] {
             assert!(calls(text).ends_with(&format!("`rate = \"{corrected}\"`")), "{text}: {}", calls(text));
         }

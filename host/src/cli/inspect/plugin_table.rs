@@ -270,10 +270,10 @@ mod tests {
                 "http": [{ "origin": "https://docs.example.com", "why": why }],
             }),
         );
-        let expected = "# string: the encoding of text that is not UTF-8, such as that of old files;\n\
-                        # detected unless set\n# config.encoding = \"VALUE\"\n";
+        let expected = "#   string: the encoding of text that is not UTF-8, such as that of old files;\n\
+                        #   detected unless set\n# config.encoding = \"VALUE\"\n";
         assert!(rendered.ends_with(expected), "{rendered}");
-        assert!(rendered.contains("\n    # the encoding of"), "{rendered}");
+        assert!(rendered.contains("\n    #   the encoding of"), "{rendered}");
         let mut lines = rendered.lines().filter(|line| !line.starts_with("digest"));
         assert!(lines.all(|line| line.chars().count() <= MAX_WIDTH), "{rendered}");
     }
