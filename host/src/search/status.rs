@@ -172,13 +172,14 @@ impl SourceState {
     /// Indexing has failed. It is logged once until it changes.
     pub(super) fn set_error(&self, error: &str) {
         let is_new = self.status.borrow().error.as_deref() != Some(error);
-        self.status.send_modify(|status| status.error = Some(error.to_owned()));
         if is_new {
             tracing::warn!(
                 target: log_target::SEARCH, plugin = self.plugin(), error,
                 "a plugin cannot be indexed; that is retried with back-off"
             );
         }
+        // Whoever waits for this may refer to the log, and exit.
+        self.status.send_modify(|status| status.error = Some(error.to_owned()));
     }
 
     /// What is stored in the index for other processes.
