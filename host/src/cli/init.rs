@@ -38,7 +38,7 @@ const MAX_ENTRIES: usize = 10_000;
 
 /// Write a commented config for what the current directory contains
 ///
-/// It looks for a git repository and for Markdown files. What `.gitignore` names is not served. An existing config is never overwritten.
+/// It looks for a git repository and for Markdown files. In a work tree, what `.gitignore` names is not served. An existing config is never overwritten.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
@@ -192,7 +192,8 @@ enum Search {
 
 /// Searches a directory and those below it for such an entry. Hidden directories are skipped.
 fn find_below(dir: &Path, is_wanted: fn(&DirEntry) -> bool) -> Search {
-    find_within(dir, is_wanted, MAX_DEPTH, &mut MAX_ENTRIES.clone())
+    let mut left = MAX_ENTRIES;
+    find_within(dir, is_wanted, MAX_DEPTH, &mut left)
 }
 
 /// The same in so many levels, and among so many entries.
@@ -407,6 +408,22 @@ mod tests {
         assert!(found());
         assert_eq!(find_within(dir.path(), is_markdown, MAX_DEPTH, &mut 2), Search::LimitReached);
         assert_eq!(find_within(dir.path(), is_markdown, 1, &mut 1000), Search::NotFound);
+    }
+
+    #[test]
+    fn work_trees_below_a_directory_are_found() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir_all(dir.path().join("a/b")).unwrap();
+        assert_eq!(find_below(dir.path(), is_git), Search::NotFound);
+        fs::write(dir.path().join("a/b/.git"), "gitdir: /nowhere\n").unwrap();
+        assert_eq!(find_below(dir.path(), is_git), Search::Found);
+    }
+
+    #[test]
+    fn files_of_environment_variables_are_denied_where_their_plugin_would_serve_them() {
+        let rule = |documents| deny_rule(None, &Found { repository: None, documents: Some(documents) }, "x");
+        assert!(rule(Documents::Notes).contains("deny = [\"notes:///**/*.env\"]\n"));
+        assert_eq!(rule(Documents::WorkTree { is_part: false }), "");
     }
 
     #[test]
