@@ -16,6 +16,7 @@ mod features;
 mod fuzz;
 mod install;
 mod languages;
+mod map;
 mod plugins;
 mod progress;
 mod search_quality;
@@ -31,6 +32,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::demo::Demo;
 use crate::features::Features;
 use crate::fuzz::Fuzz;
+use crate::map::Map;
 use crate::plugins::Plugins;
 use crate::progress::Progress;
 use crate::search_quality::SearchQuality;
@@ -80,6 +82,8 @@ enum Task {
     Debian,
     /// Build the SDKs as packages, the example provider in each language and a new project in each, with their tests
     Languages,
+    /// Print figures about the structure of the host's code
+    Map(Map),
 }
 
 fn main() -> ExitCode {
@@ -108,5 +112,6 @@ fn run(task: Task, progress: &Progress) -> anyhow::Result<()> {
         Task::Clients => clients::install(&workspace, progress),
         Task::Debian => debian::install(&workspace, progress),
         Task::Languages => languages::build(&workspace, progress),
+        Task::Map(task) => task.run(&workspace),
     }
 }
