@@ -48,6 +48,7 @@ mod failure;
 mod listener;
 mod parameter;
 mod role;
+pub(super) mod schemas;
 mod session;
 mod stream;
 mod text;
@@ -92,6 +93,11 @@ impl PostgresqlDatabase {
         let connector = Connector::new(url.clone(), grant, &schemas, tls_roots);
         let pool = Pool::builder(connector).max_size(max_connections).build().ok();
         Self { pool, max_connections, schemas, channel: grant.listen.clone() }
+    }
+
+    /// The granted schemas.
+    pub(super) fn schemas(&self) -> &[String] {
+        &self.schemas
     }
 
     /// Returns the listener to its channel, if it has one.

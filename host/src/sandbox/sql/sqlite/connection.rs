@@ -17,7 +17,7 @@ use super::super::result::{ChargedRows, ResultBuilder};
 use super::super::scalar::ScalarContent;
 use super::super::{MAX_PARAMETERS, MAX_SQL, Query};
 use super::generated_columns::GeneratedColumns;
-use super::{BUSY_TIMEOUT, CACHE_KIB, MAX_HEAP, authorizer};
+use super::{BUSY_TIMEOUT, CACHE_KIB, Functions, MAX_HEAP, authorizer};
 
 /// The steps of SQLite's virtual machine between two looks at the clock. Each may call a function, which takes its time:
 /// so there are few of them.
@@ -88,8 +88,17 @@ pub(super) fn check(connection: &mut Connection) -> Result<(), QueryError> {
 }
 
 /// Runs one query. Values have at most the length that was set when the connection was opened, and less beside
-/// functions that take long for long values.
-pub(super) fn query(connection: &mut Connection, query: Query) -> Result<ChargedRows, QueryError> {
+/// functions that take long for long values, if nothing can end these.
+pub(super) fn query(
+    connection: &mut Connection,
+    query: Query,
+    functions: Functions,
+) -> Result<ChargedRows, QueryError> {
+    if functions == Functions::Killable {
+        let max_value = connection.limit(Limit::SQLITE_LIMIT_LENGTH);
+        let max_value = max_value.map_err(|error| QueryError::Failed(error.to_string()))?;
+        return run(connection, query, max_value, &AtomicI32::new(i32::MAX));
+    }
     // Reads the schema, if it has changed, while a text of it may still be long.
     check(connection)?;
     let failed = |error: rusqlite::Error| QueryError::Failed(error.to_string());
@@ -113,7 +122,7 @@ pub(super) fn query(connection: &mut Connection, query: Query) -> Result<Charged
             "54000",
             format!(
                 "a value has more than {longest} bytes, or the result more than `max-bytes`: the statement calls a \
-                 function that takes too long for longer values (instr, replace, trim, unhex, json_patch)"
+                 function that takes too long for longer values (like, glob, instr, replace, trim, unhex, json_patch)"
             ),
         )),
         result => result,
