@@ -43,6 +43,7 @@ mod notifications;
 mod postgresql;
 mod refusal_log;
 mod result;
+mod saved_queries;
 mod scalar;
 #[cfg(feature = "sql")]
 mod sqlite;
@@ -55,13 +56,14 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout, timeout_at};
 use wasmtime::component::{HasData, Linker};
 
-use self::bindings::databases::{self, DatabaseInfo, Rows, Value};
+use self::bindings::databases::{self, DatabaseInfo, Rows, Scalar, Value};
 use self::error::QueryError;
 pub(crate) use self::notifications::DatabaseNotifications;
 #[cfg(feature = "sql")]
 use self::postgresql::{Listener, PostgresqlDatabase, schemas};
 use self::refusal_log::RefusalLog;
 use self::result::{ChargedRows, ResultBounds, value_size};
+use self::saved_queries::{SavedQueries, SavedQuery};
 #[cfg(feature = "sql")]
 use self::scalar::ScalarContent;
 #[cfg(feature = "sql")]
@@ -101,6 +103,7 @@ pub(crate) struct SqlDatabases {
     granted: BTreeMap<String, Database>,
     refusal_log: Arc<RefusalLog>,
     memory: Arc<MemoryBudget>,
+    saved_queries: SavedQueries,
 }
 
 /// A granted database.
@@ -146,7 +149,7 @@ impl SqlDatabases {
         let granted =
             granted.map(|(name, grant)| (name.as_str().to_owned(), Database::new(grant, sqlite_workers, tls_roots)));
         let refusal_log = Arc::new(RefusalLog::new(plugin.name.as_str().into(), log));
-        Self { granted: granted.collect(), refusal_log, memory }
+        Self { granted: granted.collect(), refusal_log, memory, saved_queries: SavedQueries::of(plugin) }
     }
 
     /// The names of the granted databases, sorted.
@@ -176,8 +179,8 @@ impl SqlDatabases {
         self.log_failure(name, result).map(|result| result.rows)
     }
 
-    /// Checks that the databases can be reached, that the host accepts their roles, and that their schemas exist; `offline`
-    /// without those on servers. Returns warnings. They and the error are for the admin.
+    /// Checks that the databases can be reached, that the host accepts their roles, and that their schemas exist, and prepares the
+    /// saved queries; `offline` without those on servers. Returns warnings. They and the error are for the admin.
     pub(crate) async fn check(&self, offline: bool) -> Result<Vec<String>, String> {
         let mut warnings = Vec::new();
         for (name, database) in &self.granted {
@@ -188,6 +191,7 @@ impl SqlDatabases {
                 Ok(_) => {
                     let of_schemas = self.check_schemas(name, database).await;
                     warnings.extend(of_schemas.map_err(|reason| admin_message(name, &reason))?);
+                    warnings.extend(self.check_saved_queries(name).await);
                     continue;
                 }
                 Err(QueryError::Refused(reason) | QueryError::Unreachable(reason) | QueryError::Failed(reason)) => {
@@ -198,6 +202,24 @@ impl SqlDatabases {
             return Err(admin_message(name, &reason));
         }
         Ok(warnings)
+    }
+
+    /// Prepares the saved queries of a database. Returns a warning for each that cannot be prepared.
+    async fn check_saved_queries(&self, name: &str) -> Vec<String> {
+        let saved = self.saved_queries.queries.iter().filter(|_| self.saved_queries.database == name);
+        let mut warnings = Vec::new();
+        for SavedQuery { name: query_name, sql, parameters } in saved {
+            let values = vec![Value::Scalar(Scalar::Null); *parameters];
+            let prepared = match self.prepare(name, sql.clone(), values, None) {
+                Ok((database, query)) => database.prepare(query).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = prepared {
+                warnings
+                    .push(format!("the saved query `{query_name}` cannot be run on the database `{name}`: {error}"));
+            }
+        }
+        warnings
     }
 
     /// Checks that the granted schemas of a database of PostgreSQL exist. Returns warnings: schemas that the role may not use, and
@@ -329,6 +351,11 @@ impl Database {
         described.await.unwrap_or(Err(QueryError::Timeout))
     }
 
+    /// Compiles a query, and does not run it.
+    async fn prepare(&self, query: Query) -> Result<(), QueryError> {
+        timeout_at(query.deadline, self.backend.prepare(query)).await.unwrap_or(Err(QueryError::Timeout))
+    }
+
     async fn query(&self, query: Query) -> Result<ChargedRows, QueryError> {
         timeout_at(query.deadline, self.backend.query(query)).await.unwrap_or(Err(QueryError::Timeout))
     }
@@ -357,6 +384,13 @@ impl Backend {
         }
     }
 
+    async fn prepare(&self, query: Query) -> Result<(), QueryError> {
+        match self {
+            Self::Postgresql(database) => database.prepare(query).await,
+            Self::Sqlite(database) => database.prepare(query).await,
+        }
+    }
+
     fn is_on_a_server(&self) -> bool {
         matches!(self, Self::Postgresql(_))
     }
@@ -380,6 +414,10 @@ impl Backend {
     }
 
     async fn query(&self, _: Query) -> Result<ChargedRows, QueryError> {
+        Err(Self::unsupported())
+    }
+
+    async fn prepare(&self, _: Query) -> Result<(), QueryError> {
         Err(Self::unsupported())
     }
 

@@ -141,6 +141,20 @@ impl PostgresqlDatabase {
         }
     }
 
+    /// Has the server compile a query, and does not run it.
+    pub(super) async fn prepare(&self, query: Query) -> Result<(), QueryError> {
+        let deadline = query.deadline;
+        let mut transaction = query.into();
+        let lease = self.lease(deadline).await?;
+        let left = deadline.saturating_duration_since(Instant::now()).max(MIN_STATEMENT_TIMEOUT);
+        let prepared = lease.session()?.begin(&mut transaction, left).await.map(drop);
+        // Nothing has ended the transaction.
+        if lease.session()?.end(true).await {
+            lease.release();
+        }
+        prepared
+    }
+
     async fn lease(&self, deadline: Instant) -> Result<Lease, QueryError> {
         let Some(pool) = &self.pool else {
             return Err(QueryError::Failed("the pool of connections cannot be built".to_owned()));

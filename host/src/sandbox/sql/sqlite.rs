@@ -183,6 +183,20 @@ impl SqliteDatabase {
         }
     }
 
+    /// Compiles a query, and does not run it.
+    pub(super) async fn prepare(&self, query: Query) -> Result<(), QueryError> {
+        let Query { sql, parameters, deadline, memory, .. } = query;
+        let permit = self.acquire(deadline).await?;
+        match &self.runner {
+            Runner::Processes(processes) => {
+                processes.run(Work::Prepare { sql, parameters }, deadline, memory).await.map(drop)
+            }
+            Runner::InProcess(local) => {
+                local.run(permit, deadline, move |connection| connection::prepare(connection, &sql, &parameters)).await
+            }
+        }
+    }
+
     async fn acquire(&self, deadline: Instant) -> Result<OwnedSemaphorePermit, QueryError> {
         let acquired = tokio::time::timeout_at(deadline, self.permits.clone().acquire_owned()).await;
         acquired

@@ -87,6 +87,21 @@ pub(super) fn check(connection: &mut Connection) -> Result<(), QueryError> {
     tables.map(drop).map_err(|error| run_error(&error, 0))
 }
 
+/// Compiles a query with those parameters, and does not run it.
+pub(super) fn prepare(connection: &mut Connection, sql: &str, parameters: &[Value]) -> Result<(), QueryError> {
+    let mut statement = connection.prepare(sql).map_err(|error| compile_error(&error, 0))?;
+    require_query(&statement)?;
+    bind(&mut statement, parameters)
+}
+
+/// Fails unless the statement only reads, and returns rows.
+fn require_query(statement: &Statement<'_>) -> Result<(), QueryError> {
+    match statement.readonly() && statement.column_count() > 0 {
+        true => Ok(()),
+        false => Err(QueryError::rejected("25006", "the statement is not a query")),
+    }
+}
+
 /// Runs one query. Values have at most the length that was set when the connection was opened, and less beside
 /// functions that take long for long values, if nothing can end these.
 pub(super) fn query(
@@ -135,9 +150,7 @@ fn run(connection: &Connection, query: Query, usual: i32, longest: &AtomicI32) -
     let max_value = usual.min(longest.load(Ordering::Relaxed));
     let is_set = connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, max_value);
     is_set.map_err(|error| QueryError::Failed(error.to_string()))?;
-    if !statement.readonly() || statement.column_count() == 0 {
-        return Err(QueryError::rejected("25006", "the statement is not a query"));
-    }
+    require_query(&statement)?;
     bind(&mut statement, &parameters)?;
     let columns = statement.columns().map(|column| Column {
         name: column.name().to_owned(),

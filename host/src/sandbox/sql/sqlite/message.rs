@@ -29,11 +29,13 @@ pub(super) struct Request {
 pub(super) enum Work {
     /// Open the file, and read its schema.
     Check,
+    /// Compile a query.
+    Prepare { sql: String, parameters: Vec<Value> },
     /// Run a query.
     Query { sql: String, parameters: Vec<Value>, max_rows: u64, max_bytes: u64 },
 }
 
-/// The answer to [`Request`]. There are no rows for [`Work::Check`].
+/// The answer to [`Request`]. There are rows for [`Work::Query`] only.
 pub(super) type Answer = Result<Option<Rows>, QueryError>;
 
 /// The length of a frame, as it stands before it.

@@ -142,6 +142,9 @@ impl WorkerDatabase {
 fn run(connection: &mut Connection, work: Work, deadline: Instant) -> Answer {
     let (sql, parameters, max_rows, max_bytes) = match work {
         Work::Check => return connection::check(connection).map(|()| None),
+        Work::Prepare { sql, parameters } => {
+            return connection::prepare(connection, &sql, &parameters).map(|()| None);
+        }
         Work::Query { sql, parameters, max_rows, max_bytes } => (sql, parameters, max_rows, max_bytes),
     };
     // The host charges the memory, before it sends a request and before it reads an answer.

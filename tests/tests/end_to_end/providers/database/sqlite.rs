@@ -207,6 +207,29 @@ async fn a_fifo_in_place_of_a_database_or_its_journal_is_not_waited_for() {
 }
 
 #[tokio::test]
+async fn check_prepares_saved_queries() {
+    let (_folder, _, url) = shop();
+    let saved: Value = toml::toml! {
+        [good]
+        sql = "SELECT count(*) FROM orders WHERE customer = $1"
+        parameters = [{ name = "customer" }]
+        [misspelt]
+        sql = "SELECT count(*) FROM oders"
+        [forgotten]
+        sql = "SELECT count(*) FROM orders WHERE customer = $1"
+    }
+    .into();
+    let config = config(Plugin::database("shop", url).config("queries", saved));
+    let output = run(["check", "--json", "--config", config.path().to_str().unwrap()]).await;
+    let report = output.success().json();
+    let warnings: Vec<_> =
+        report["plugins"][0]["warnings"].as_array().unwrap().iter().map(ToString::to_string).collect();
+    assert_eq!(warnings.len(), 2, "{report:#}");
+    assert!(warnings[0].contains("`forgotten`") && warnings[0].contains("1 parameters, and 0 values"), "{warnings:?}");
+    assert!(warnings[1].contains("`misspelt`") && warnings[1].contains("no such table: oders"), "{warnings:?}");
+}
+
+#[tokio::test]
 async fn a_rule_counts_at_once_while_the_file_of_a_database_is_missing() {
     let (folder, writer, url) = shop();
     let served = || ConfigFile::new().plugin(Plugin::database("shop", url.clone())).plugin(Plugin::sample("s"));
