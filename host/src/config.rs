@@ -280,7 +280,7 @@ impl Config {
         if problems.is_empty() {
             return Ok(Self { files, ..config });
         }
-        let rest = problems.are_all_filesystem().then_some(config);
+        let rest = problems.are_all_of_machine().then_some(config);
         Err(ConfigError::new(file, text, problems).with_files(files).with_partial_config(rest))
     }
 

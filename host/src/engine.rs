@@ -43,6 +43,7 @@ use crate::log_target;
 use crate::sandbox::state::{self, GuestState};
 
 pub(crate) use self::call_origin::CallOrigin;
+pub(crate) use self::compiler::CHILD_ENV_VAR;
 pub use self::compiler::{CompileError, Compiler, run_compiler};
 #[cfg(feature = "cli")]
 pub(crate) use self::config::MAX_COMPONENT_SIZE;

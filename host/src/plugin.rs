@@ -288,11 +288,12 @@ impl Plugin {
         self.call_context.backend.sandbox().map(Sandbox::denied_buckets).unwrap_or_default()
     }
 
-    /// Returns which of its grants cannot be used, and why. Creates no database of buckets.
-    pub(crate) async fn check_grants(&self) -> Result<(), String> {
+    /// Returns which of its grants cannot be used, and why, or warnings about them. Creates no database of buckets. `offline`
+    /// connects to no server.
+    pub(crate) async fn check_grants(&self, offline: bool) -> Result<Vec<String>, String> {
         match self.call_context.backend.sandbox() {
-            Some(sandbox) => sandbox.check_grants().await,
-            None => Ok(()),
+            Some(sandbox) => sandbox.check_grants(offline).await,
+            None => Ok(Vec::new()),
         }
     }
 

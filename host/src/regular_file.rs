@@ -40,6 +40,12 @@ pub(crate) fn open_to_append(path: &Path) -> io::Result<File> {
     open_with(options.read(true).append(true).create(true), path)
 }
 
+/// Fails unless there is a regular file at the path, which another program or library will open.
+#[cfg(feature = "sql")]
+pub(crate) fn check(path: &Path) -> io::Result<()> {
+    require_regular_file(&path.metadata()?)
+}
+
 fn open_with(options: &mut OpenOptions, path: &Path) -> io::Result<File> {
     #[cfg(unix)]
     {

@@ -13,6 +13,7 @@
 //! them.
 
 pub(crate) mod bindings;
+pub(crate) mod cpu;
 pub(crate) mod dirs;
 pub(crate) mod guest_log;
 pub(crate) mod http;
@@ -34,7 +35,7 @@ use self::guest_log::{GuestLog, GuestStreams};
 use self::http::{OutboundHttp, TlsRoots};
 use self::keyvalue::Keyvalue;
 use self::memory::{MemoryBudget, MemoryMeter, Reclaim};
-use self::sql::{DatabaseNotifications, SqlDatabases};
+use self::sql::{DatabaseNotifications, SqlDatabases, WorkerProgram};
 use self::state::GuestState;
 use crate::config;
 
@@ -69,10 +70,12 @@ pub(crate) struct Sandbox {
 }
 
 impl Sandbox {
-    /// The sandbox of that plugin, which stores its buckets below `state_dir` and evicts `idle` when it runs out of memory.
+    /// The sandbox of that plugin, which stores its buckets below `state_dir`, runs SQLite in child processes if there is a
+    /// program for that, and evicts `idle` when it runs out of memory.
     pub(crate) fn new(
         plugin: &config::Plugin,
         state_dir: Option<&Path>,
+        sqlite_workers: Option<&WorkerProgram>,
         tls_roots: Arc<TlsRoots>,
         open_files: OpenFileLimit,
         log: Arc<GuestLog>,
@@ -87,7 +90,7 @@ impl Sandbox {
                 .iter()
                 .map(|(name, value)| (name.as_str().to_owned(), value.expose().clone()))
                 .collect(),
-            sql: Arc::new(SqlDatabases::new(plugin, &tls_roots, &log, memory.clone())),
+            sql: Arc::new(SqlDatabases::new(plugin, sqlite_workers, &tls_roots, &log, memory.clone())),
             http: OutboundHttp::new(&plugin.grants.http, &plugin.limits.http, tls_roots, log.clone()),
             config: Arc::new(plugin.config.iter().map(|(key, value)| (key.clone(), value.clone())).collect()),
             keyvalue: Arc::new(Keyvalue::new(plugin, state_dir, &log, memory.clone())),
@@ -114,11 +117,16 @@ impl Sandbox {
     }
 
     /// Returns which grant cannot be used, and why: the plugin's stored data, a database, or a source of access tokens. Each is tried.
-    pub(crate) async fn check_grants(&self) -> Result<(), String> {
+    /// Servers are asked once each, unless `offline`. Returns warnings: what may be no fault of the config.
+    pub(crate) async fn check_grants(&self, offline: bool) -> Result<Vec<String>, String> {
         let unusable = |reason| format!("its key-value store cannot be used: {reason}");
         self.keyvalue.check().await.map_err(unusable)?;
-        self.sql.check().await?;
-        self.http.check_access_tokens().await
+        let mut warnings = self.sql.check(offline).await?;
+        if !offline {
+            self.http.check_access_tokens().await?;
+            warnings.extend(self.http.check_origins().await);
+        }
+        Ok(warnings)
     }
 
     /// Returns why the host refuses the role of a granted database, as far as it can be connected to now.

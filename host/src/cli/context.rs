@@ -12,6 +12,7 @@ use super::options::GlobalArgs;
 use super::output::Output;
 use super::progress;
 use crate::config::Config;
+use crate::config::diagnostics::Diagnostic;
 use crate::engine::Compiler;
 use crate::host::{Host, HostBuilder};
 
@@ -41,6 +42,18 @@ impl Context {
     /// Reads the config.
     pub(super) fn config(&self) -> Result<Config, CliError> {
         Ok(Config::load(&self.config)?)
+    }
+
+    /// Reads the config for a command that starts no plugin: files and variables that plugins need may be missing.
+    pub(super) fn config_without_plugins(&self) -> Result<Config, CliError> {
+        let error = match Config::load(&self.config) {
+            Ok(config) => return Ok(config),
+            Err(error) => error,
+        };
+        let Some(config) = error.partial_config() else { return Err(error.into()) };
+        let problems = error.diagnostics().iter().map(Diagnostic::message).collect::<Vec<_>>().join("; ");
+        self.messages.note(&format!("plugins of the config cannot be started: {problems}"));
+        Ok(config.clone())
     }
 
     /// Starts a host with the config, and waits until each plugin is loaded or has failed. It has no audit log: that is

@@ -51,7 +51,7 @@ pub struct Diagnostic {
     primary: Option<Label>,
     secondary: Option<Label>,
     shows_source: bool,
-    is_filesystem: bool,
+    is_of_machine: bool,
     position: Option<Position>,
 }
 
@@ -66,7 +66,7 @@ impl Diagnostic {
     /// A problem of the file as a whole. `message` says what is wrong, `help` what to write instead.
     pub(super) fn new(message: impl Into<String>, help: impl Into<String>) -> Self {
         let (message, help) = (message.into(), help.into());
-        Self { message, help, primary: None, secondary: None, shows_source: true, is_filesystem: false, position: None }
+        Self { message, help, primary: None, secondary: None, shows_source: true, is_of_machine: false, position: None }
     }
 
     /// Points at a span of the file, in bytes.
@@ -92,9 +92,9 @@ impl Diagnostic {
         Self { shows_source: false, ..self }
     }
 
-    /// Marks a problem of the file system: the config itself is valid, and a plugin lacks a file or a directory.
-    pub(super) fn filesystem(self) -> Self {
-        Self { is_filesystem: true, ..self }
+    /// Marks a problem of the machine: the config itself is valid, and a plugin lacks a file, a directory or a variable.
+    pub(super) fn of_machine(self) -> Self {
+        Self { is_of_machine: true, ..self }
     }
 
     /// Returns the problem.
@@ -128,7 +128,7 @@ pub(super) struct Diagnostics {
 
 impl Diagnostics {
     pub(super) fn push(&mut self, problem: Diagnostic) {
-        self.has_config_error |= !problem.is_filesystem;
+        self.has_config_error |= !problem.is_of_machine;
         if self.shown.len() < MAX_DIAGNOSTICS {
             self.shown.push(problem);
         } else {
@@ -140,15 +140,15 @@ impl Diagnostics {
         self.shown.is_empty()
     }
 
-    /// Returns whether all problems are problems of the file system.
-    pub(super) fn are_all_filesystem(&self) -> bool {
+    /// Returns whether all problems are problems of the machine.
+    pub(super) fn are_all_of_machine(&self) -> bool {
         !self.has_config_error
     }
 }
 
 impl From<Diagnostic> for Diagnostics {
     fn from(problem: Diagnostic) -> Self {
-        Self { has_config_error: !problem.is_filesystem, shown: vec![problem], omitted: 0 }
+        Self { has_config_error: !problem.is_of_machine, shown: vec![problem], omitted: 0 }
     }
 }
 
@@ -209,7 +209,7 @@ impl ConfigError {
         &self.files
     }
 
-    /// Returns the config if all problems are missing files or directories of plugins, or ones of another kind. Its
+    /// Returns the config if all problems are files, directories or variables of plugins that do not exist or cannot be read. Its
     /// rules and settings are valid, and a [`ConfigWatcher`](crate::ConfigWatcher) applies them. Its plugins are not: they lack
     /// what was not found.
     pub fn partial_config(&self) -> Option<&Config> {

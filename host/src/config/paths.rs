@@ -42,7 +42,7 @@ impl FromNode for ExistingFile {
             return to_absolute(node, &path).map(Self);
         }
         let help = format!("write the path of a file: {}", node.assignment_hint(&Self::example()));
-        node.report_filesystem_error(format!("{} is not a file", quoted_path(&path)), help);
+        node.report_machine_error(format!("{} is not a file", quoted_path(&path)), help);
         None
     }
 }
@@ -67,7 +67,7 @@ impl FromNode for ExistingDirectory {
         node.context.add_dependency(absolute(&path).unwrap_or_else(|_| path.clone()));
         metadata(node, &path, "directory")?;
         let help = format!("write the path of a directory: {}", node.assignment_hint(&Self::example()));
-        node.report_filesystem_error(format!("{} is not a directory", quoted_path(&path)), help);
+        node.report_machine_error(format!("{} is not a directory", quoted_path(&path)), help);
         None
     }
 }
@@ -179,7 +179,7 @@ fn metadata(node: &Node<'_>, path: &Path, what: &str) -> Option<Metadata> {
     };
     if error.kind() != ErrorKind::NotFound {
         let help = format!("make {} a {what} that the host may read", quoted_path(path));
-        node.report_filesystem_error(format!("{} cannot be used: {error}", quoted_path(path)), help);
+        node.report_machine_error(format!("{} cannot be used: {error}", quoted_path(path)), help);
         return None;
     }
     let help = if node.value.as_str().is_some_and(|written| written.contains('$')) {
@@ -187,7 +187,7 @@ fn metadata(node: &Node<'_>, path: &Path, what: &str) -> Option<Metadata> {
     } else {
         format!("create that {what}, or correct the path; relative paths start from the directory of the config file")
     };
-    node.report_filesystem_error(format!("there is no {what} at {}", quoted_path(path)), help);
+    node.report_machine_error(format!("there is no {what} at {}", quoted_path(path)), help);
     None
 }
 
@@ -272,14 +272,21 @@ mod tests {
             component = "a.wasm"
             mount = "a:///"
             grants.dirs = [{ host = "gone", guest = "/gone" }]
+            grants.env = { TOKEN = { env = "GONE" } }
+            grants.sql = [{ name = "shop", url = "sqlite:gone.db" }, { name = "fifo", url = "sqlite:/dev/null" }]
             [[rule]]
             principals = ["*"]
             deny = ["a:///secret"]
         "#;
         let error = Config::parse_in(plugin, &file, &Environment::empty()).unwrap_err();
-        assert_eq!(error.diagnostics().len(), 2, "{error}");
-        assert_eq!(error.partial_config().unwrap().rules.len(), 1);
-        assert_eq!(error.files(), &["a.wasm", "gone"].map(|name| folder.path().join(name)).into());
+        let expected = if cfg!(feature = "sql") { 5 } else { 4 };
+        assert_eq!(error.diagnostics().len(), expected, "{error}");
+        #[cfg(feature = "sql")]
+        {
+            assert_eq!(error.partial_config().unwrap().rules.len(), 1);
+            let files = ["a.wasm", "gone", "gone.db", "/dev/null"].map(|name| folder.path().join(name));
+            assert_eq!(error.files(), &files.into());
+        }
 
         for mistake in [r#"http.tls = { certificate = "gone.pem", key = "gone.pem" }"#, "server.page-size = 'many'"] {
             let error = Config::parse_in(&format!("{mistake}\n{plugin}"), &file, &Environment::empty()).unwrap_err();

@@ -120,7 +120,7 @@ impl FromNode for Variable {
             Some(None) => ("is not UTF-8", "set it to a text"),
             None => ("is not set", "set it where the host is started, or correct the name"),
         };
-        node.report_error(format!("the variable {} {message}", quote(name)), help);
+        node.report_machine_error(format!("the variable {} {message}", quote(name)), help);
         None
     }
 }
@@ -151,7 +151,7 @@ impl FromNode for ValueFile {
                 (format!("the file cannot be read: {error}"), "write the path of a text file that the host may read")
             }
         };
-        node.report_error(message, permission_help(&path).unwrap_or_else(|| help.to_owned()));
+        node.report_machine_error(message, permission_help(&path).unwrap_or_else(|| help.to_owned()));
         None
     }
 }

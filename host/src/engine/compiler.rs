@@ -41,7 +41,7 @@ mod job;
 mod process;
 
 /// Set in the child, so that a program that does not call [`run_compiler`] exits and does not start children recursively.
-const CHILD_ENV_VAR: &str = "MCP_HOST_COMPILER";
+pub(crate) const CHILD_ENV_VAR: &str = "MCP_HOST_COMPILER";
 /// The first line that [`run_compiler`] writes to standard error.
 const HANDSHAKE: &str = "mcp-host compiler";
 /// The key that the child authenticates its code with.
@@ -158,7 +158,8 @@ pub(crate) struct CompileRequest {
 #[non_exhaustive]
 pub enum Compiler {
     /// In this process, on a thread for blocking work. No limit of `server.compile` applies: for components that you trust as
-    /// far as the compiler goes. Their code still runs in its sandbox, under its limits.
+    /// far as the compiler goes. Their code still runs in its sandbox, under its limits. Statements of granted SQLite databases
+    /// run in this process, too: they can exceed their `timeout`, and their memory is bounded for the process only.
     #[default]
     InProcess,
     /// In a child process that runs the current executable, under the limits of `server.compile`. Its `main` must begin with
@@ -169,11 +170,14 @@ pub enum Compiler {
     Program(PathBuf),
 }
 
-/// Compiles a component and exits, if a host started this process for that; returns at once otherwise.
+/// Compiles a component, or runs statements of SQLite, and exits, if a host started this process for that; returns at once
+/// otherwise.
 ///
 /// Must be the first call in the `main` of a program that is used with [`Compiler::CurrentExe`] or
 /// [`Compiler::Program`].
 pub fn run_compiler() {
+    #[cfg(feature = "sql")]
+    crate::sandbox::sql::run_sqlite_worker();
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_some_and(|argument| argument == CHILD_ARGUMENT) {
         let _ = writeln!(io::stderr(), "{HANDSHAKE}");
@@ -198,7 +202,7 @@ pub(super) fn exit_if_started_as_compiler() {
     if std::env::var_os(CHILD_ENV_VAR).is_some() {
         let _ = writeln!(
             io::stderr(),
-            "this process was started to compile a component, as {CHILD_ENV_VAR} says: call \
+            "this process was started to compile a component or to run SQLite, as {CHILD_ENV_VAR} says: call \
              `mcp_resource_host::engine::run_compiler()` first thing in `main`"
         );
         std::process::exit(EXIT_NO_COMPILER);
@@ -257,6 +261,15 @@ impl Compiler {
             Self::Program(program) => program.clone(),
         };
         process::run(program, request, limits).await
+    }
+
+    /// The program that is started for work that must not happen in this process, if there is one.
+    pub(crate) fn program(&self) -> Option<PathBuf> {
+        match self {
+            Self::InProcess => None,
+            Self::CurrentExe => current_exe().ok(),
+            Self::Program(program) => Some(program.clone()),
+        }
     }
 }
 

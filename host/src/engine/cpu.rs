@@ -3,7 +3,7 @@
 //! The clock counts the processor time of the thread while it polls the call (`CLOCK_THREAD_CPUTIME_ID`). Waiting for a
 //! file, a permit, a page fault, or a processor that other threads and processes use, costs a call nothing; the host's
 //! work for the call within a poll counts like the guest's. Guests check the clock at every tick of the engine's epoch,
-//! so the limit also holds within one long poll.
+//! so the limit also holds within one long poll. What tasks of the host use for the call is added (`sandbox::cpu`).
 //!
 //! Reading that clock is a system call (0.2 to 0.6 µs), and a call of 6 µs cannot afford two. The wall clock is read
 //! without one and is an upper bound: processor time ≤ wall time. So the wall clock is used wherever the difference
@@ -21,6 +21,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 
+use crate::sandbox::cpu::TaskCpu;
 use crate::time::thread_cpu_time;
 
 /// The wall clock stands for the processor time of a poll, or of a whole call, up to this duration.
@@ -33,13 +34,21 @@ pub(crate) struct CpuLimitExceeded;
 
 /// The CPU clock of one call.
 #[derive(Debug, Default)]
-pub(crate) struct CpuClock(Mutex<CpuMeter>);
+pub(crate) struct CpuClock {
+    meter: Mutex<CpuMeter>,
+    tasks: TaskCpu,
+}
 
 impl CpuClock {
     /// Whether the call has used more processor time than the limit. Within a poll, it must be called on the polling
     /// thread.
     pub(crate) fn exceeds(&self, limit: Duration) -> bool {
-        self.meter().exceeds(limit, &ThisThread)
+        limit.checked_sub(self.tasks.total()).is_none_or(|rest| self.meter().exceeds(rest, &ThisThread))
+    }
+
+    /// The time of the host's tasks for the call, which counts for it.
+    pub(crate) fn tasks(&self) -> &TaskCpu {
+        &self.tasks
     }
 
     /// The elapsed time since the current poll began; zero between polls.
@@ -55,7 +64,7 @@ impl CpuClock {
     }
 
     fn meter(&self) -> MutexGuard<'_, CpuMeter> {
-        self.0.lock()
+        self.meter.lock()
     }
 }
 

@@ -11,6 +11,7 @@ use super::guest::Guest;
 use super::instance_permits::InstancePermit;
 use super::loader::LinkedComponent;
 use crate::config::limits::Limits;
+use crate::sandbox::cpu::TaskCpuBudget;
 use crate::sandbox::state::GuestState;
 
 /// The bytes of an answer beyond `limits.response-size` that are allowed for the metadata around the content.
@@ -69,7 +70,10 @@ impl Instance {
 
     /// Applies the limits for one call.
     fn apply_limits(&mut self, limits: &Limits, clock: Arc<CpuClock>) {
-        self.store.data_mut().memory.reset();
+        let tasks = TaskCpuBudget::new(clock.tasks().clone(), limits.cpu.duration());
+        let state = self.store.data_mut();
+        state.memory.reset();
+        state.http.begin_call(tasks);
         let reply = usize::try_from(limits.response_size.bytes()).unwrap_or(usize::MAX);
         self.store.set_max_component_handles(limits.handles.get());
         self.store.set_hostcall_fuel(reply.saturating_add(REPLY_SLACK));

@@ -58,7 +58,10 @@ pub enum StartError {
         message: String,
     },
     /// There is no home directory, and no other directory was named.
-    #[error("there is no home directory to keep the {0} in; name a directory in `server.{0}`")]
+    #[error(
+        "there is no home directory to keep the {0} in; name a directory in `server.{0}`, or have systemd make one: {name}Directory=mcp-host",
+        name = if *.0 == "cache" { "Cache" } else { "State" }
+    )]
     NoDirectory(&'static str),
 }
 

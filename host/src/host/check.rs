@@ -1,8 +1,8 @@
 //! Checks without serving: [`HostBuilder::check`] and [`HostBuilder::inspect`].
 //!
 //! A check loads every plugin of the config exactly as a start would (read, compile, link, `describe`) and then tries it:
-//! the database of its key-value buckets is opened where it exists, granted databases are connected to, an access token is
-//! requested from each source of them, and the first page of its listing is requested, with the plugin's grants and limits.
+//! the database of its key-value buckets is opened where it exists, granted databases are connected to and their schemas looked
+//! up, an access token is requested from each source of them, each granted origin is connected to once, and the first page of its listing is requested, with the plugin's grants and limits.
 //! Nothing is served. Nothing is written but compiled components and what a provider itself
 //! writes to its grants.
 
@@ -40,6 +40,8 @@ pub struct PluginCheck {
     pub provider: Option<CheckedProvider>,
     /// The number of items on the first page of its listing, or the first failure.
     pub outcome: Result<usize, CheckError>,
+    /// Warnings about its grants, from trying them.
+    pub grant_warnings: Vec<String>,
 }
 
 /// A provider that loaded.
@@ -85,8 +87,18 @@ pub enum InspectError {
     Load(#[from] LoadError),
 }
 
+/// How plugins are tried.
+struct Trial {
+    page_size: u32,
+    /// Whether no server is connected to.
+    offline: bool,
+    /// The URIs that are listed.
+    uris: Mutex<Vec<String>>,
+}
+
 impl PluginCheck {
-    /// Returns the warnings about a plugin that loads: grants that are missing or unused, settings of another type than the provider
+    /// Returns the warnings about a plugin that loads: grants that are missing or unused, origins that cannot be connected to, what
+    /// gets around the schemas of a database, settings of another type than the provider
     /// declares, and an invalid statement of what it asks for.
     pub fn warnings(&self) -> Vec<String> {
         let of_provider = |provider: &CheckedProvider| -> Vec<String> {
@@ -96,7 +108,8 @@ impl PluginCheck {
             };
             provider.requirements.warnings().chain(of_needs).collect()
         };
-        self.provider.as_ref().map(of_provider).unwrap_or_default()
+        let of_provider = self.provider.as_ref().map(of_provider).unwrap_or_default();
+        of_provider.into_iter().chain(self.grant_warnings.iter().cloned()).collect()
     }
 
     /// Returns what the provider asks for and the plugin is not granted, and settings that it does not read. That is the
@@ -107,21 +120,26 @@ impl PluginCheck {
     }
 
     /// Tries a plugin that loads, and returns the number of items on the first page of its listing. Their URIs are added to `uris`.
-    async fn try_plugin(plugin: &Plugin, page_size: u32, uris: &Mutex<Vec<String>>) -> Result<usize, CheckError> {
+    /// Warnings about its grants are added to `warnings`.
+    async fn try_plugin(plugin: &Plugin, trial: &Trial, warnings: &mut Vec<String>) -> Result<usize, CheckError> {
+        let Trial { page_size, offline, uris } = trial;
         // The grants first: a provider may work around one that is unusable, or describe the failure less well.
-        plugin.check_grants().await.map_err(CheckError::Grant)?;
-        let page = plugin.list(CallOrigin::Client, None, None, page_size, Some).await.map_err(CheckError::Listing)?;
+        *warnings = plugin.check_grants(*offline).await.map_err(CheckError::Grant)?;
+        let page = plugin.list(CallOrigin::Client, None, None, *page_size, Some).await.map_err(CheckError::Listing)?;
         uris.lock().extend(page.items.iter().map(|(_, entry)| entry.uri.to_string()));
         Ok(page.size)
     }
 
-    /// Checks a plugin. Its URIs are added to `uris`.
-    async fn run(plugin: &config::Plugin, runtime: &PluginRuntime, page_size: u32, uris: &Mutex<Vec<String>>) -> Self {
+    /// Checks a plugin.
+    async fn run(plugin: &config::Plugin, runtime: &PluginRuntime, trial: &Trial) -> Self {
+        let mut grant_warnings = Vec::new();
         let loaded = match runtime.load(plugin).await {
             Ok(loaded) => loaded,
-            Err(error) => return Self { plugin: plugin.clone(), provider: None, outcome: Err(error.into()) },
+            Err(error) => {
+                return Self { plugin: plugin.clone(), provider: None, outcome: Err(error.into()), grant_warnings };
+            }
         };
-        let outcome = Self::try_plugin(&loaded, page_size, uris).await;
+        let outcome = Self::try_plugin(&loaded, trial, &mut grant_warnings).await;
         let mut requirements = loaded.requirements().clone();
         requirements.record_denied_buckets(loaded.denied_buckets());
         let provider = CheckedProvider {
@@ -131,18 +149,32 @@ impl PluginCheck {
             requirements,
             faults: loaded.faults(),
         };
-        Self { plugin: plugin.clone(), provider: Some(provider), outcome }
+        Self { plugin: plugin.clone(), provider: Some(provider), outcome, grant_warnings }
     }
 }
 
 impl HostBuilder {
-    /// Loads and tries every plugin of the config, without serving anything. The key for cursors is validated if it exists.
+    /// Loads and tries every plugin of the config, without serving anything. Granted servers are connected to. The key for cursors is validated if it exists.
     /// Of native providers only `describe` is called; their names and mounts count.
     ///
     /// # Errors
     ///
     /// A host with this config would not start. A plugin that fails is part of the report.
-    pub async fn check(mut self) -> Result<CheckReport, StartError> {
+    pub async fn check(self) -> Result<CheckReport, StartError> {
+        self.try_plugins(false).await
+    }
+
+    /// Like [`check`](Self::check), and connects to none of the servers that are granted: origins, databases, sources of access
+    /// tokens. A provider that connects to one itself while it is loaded or listed still does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`check`](Self::check).
+    pub async fn check_offline(self) -> Result<CheckReport, StartError> {
+        self.try_plugins(true).await
+    }
+
+    async fn try_plugins(mut self, offline: bool) -> Result<CheckReport, StartError> {
         let dirs = self.data_dirs();
         if self.cursor_key.is_none() && self.config.server.cursor_key.is_none() {
             CursorKey::check(&dirs.state()?)?;
@@ -153,13 +185,13 @@ impl HostBuilder {
         let (runtime, config) = self.start_runtime(state)?;
         let native = describe_native(&runtime, &native)?;
         check_conflicts(&config, &native)?;
-        let uris = Mutex::default();
-        let checks = config.plugins.iter().map(|plugin| PluginCheck::run(plugin, &runtime, page_size, &uris));
+        let trial = Trial { page_size, offline, uris: Mutex::default() };
+        let checks = config.plugins.iter().map(|plugin| PluginCheck::run(plugin, &runtime, &trial));
         let mut plugins = join_all(checks).await;
         plugins.sort_by(|one, other| one.plugin.name.cmp(&other.plugin.name));
         let mounts: Vec<_> = native.iter().map(|plugin| plugin.mount()).collect();
         let mut warnings = config.warnings_beside(&mounts);
-        warnings.extend(config.encoded_slash_warnings(&uris.into_inner()));
+        warnings.extend(config.encoded_slash_warnings(&trial.uris.into_inner()));
         Ok(CheckReport { plugins, warnings })
     }
 

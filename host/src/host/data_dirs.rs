@@ -1,5 +1,8 @@
-//! Directories of a host: those of the builder, else of the config, else the XDG directories of the user.
+//! Directories of a host: those of the builder, else of the config, else, for the command `mcp-host`, those that systemd has made for
+//! the service (`STATE_DIRECTORY`, `CACHE_DIRECTORY`), else the XDG directories of the user.
 
+use std::env;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 use etcetera::BaseStrategy;
@@ -20,12 +23,14 @@ impl DataDirs {
     /// The given directories, else those of the config, else those of the user.
     pub(crate) fn new(server: &Server, cache: Option<PathBuf>, state: Option<PathBuf>) -> Self {
         let user = etcetera::choose_base_strategy().ok();
+        let service_cache = || service_directory(env::var_os("CACHE_DIRECTORY"));
+        let service_state = || service_directory(env::var_os("STATE_DIRECTORY"));
         let user_cache = || user.as_ref().map(|user| user.cache_dir().join(APP_NAME));
         let user_state =
             || user.as_ref().map(|user| user.state_dir().unwrap_or_else(|| user.data_dir()).join(APP_NAME));
         Self {
-            cache: cache.or_else(|| server.cache.clone()).or_else(user_cache),
-            state: state.or_else(|| server.state.clone()).or_else(user_state),
+            cache: cache.or_else(|| server.cache.clone()).or_else(service_cache).or_else(user_cache),
+            state: state.or_else(|| server.state.clone()).or_else(service_state).or_else(user_state),
         }
     }
 
@@ -50,5 +55,39 @@ impl DataDirs {
     pub(super) fn state_for(&self, config: &Config) -> Result<Option<PathBuf>, StartError> {
         let is_needed = config.plugins.iter().any(|plugin| !plugin.grants.keyvalue.is_empty()) || config.has_search();
         if is_needed { self.state().map(Some) } else { Ok(self.state.clone()) }
+    }
+}
+
+/// The directory of a variable that systemd sets (systemd.exec(5)): the first, if it has several. An application that embeds the
+/// library has such directories for itself.
+fn service_directory(variable: Option<OsString>) -> Option<PathBuf> {
+    let paths = variable.filter(|_| cfg!(feature = "cli"))?;
+    let first = env::split_paths(&paths).next()?;
+    first.is_absolute().then_some(first)
+}
+
+#[cfg(test)]
+#[cfg(feature = "cli")]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_directory_of_a_service_is_used_if_it_is_absolute() {
+        for (variable, expected) in [
+            (Some("/var/lib/mcp-host"), Some("/var/lib/mcp-host")),
+            (Some("/var/lib/a:/var/lib/b"), Some("/var/lib/a")),
+            (Some("mcp-host"), None),
+            (Some(""), None),
+            (None, None),
+        ] {
+            assert_eq!(service_directory(variable.map(OsString::from)), expected.map(PathBuf::from), "{variable:?}");
+        }
+    }
+
+    #[test]
+    fn what_the_config_names_comes_before_what_the_user_has() {
+        let server = Server { state: Some("/srv/state".into()), ..Server::default() };
+        let dirs = DataDirs::new(&server, Some("/given/cache".into()), None);
+        assert_eq!((dirs.cache().unwrap(), dirs.state().unwrap()), ("/given/cache".into(), "/srv/state".into()));
     }
 }

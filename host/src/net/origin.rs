@@ -137,6 +137,14 @@ impl OriginPattern {
         }
     }
 
+    /// The origin, if it is one only.
+    pub(crate) fn exact(&self) -> Option<&Origin> {
+        match &self.0 {
+            Pattern::Exact(origin) => Some(origin),
+            Pattern::Subdomains { .. } => None,
+        }
+    }
+
     /// Whether that origin is one of them.
     pub fn matches(&self, origin: &Origin) -> bool {
         match (&self.0, &origin.host) {

@@ -19,13 +19,14 @@ use crate::config;
 use crate::digest::Digest;
 use crate::engine::loader::{CompiledComponent, LinkedComponent, Loader};
 use crate::engine::pool::Pool;
-use crate::engine::{Compiler, ComponentError, Engine, EngineError, Progress};
+use crate::engine::{CHILD_ENV_VAR, Compiler, ComponentError, Engine, EngineError, Progress};
 use crate::provider::{NativePlugin, ProviderInfo};
 use crate::sandbox::Sandbox;
 use crate::sandbox::dirs::OpenFileLimit;
 use crate::sandbox::guest_log::GuestLog;
 use crate::sandbox::http::TlsRoots;
 use crate::sandbox::memory::{MemoryBudget, Reclaim};
+use crate::sandbox::sql::WorkerProgram;
 use crate::uri::Mount;
 
 /// Loads plugins on an engine.
@@ -35,6 +36,8 @@ pub(crate) struct PluginRuntime {
     open_files: OpenFileLimit,
     pub(super) loader: Loader,
     state_dir: Option<PathBuf>,
+    /// How SQLite is run in child processes.
+    sqlite_workers: Option<WorkerProgram>,
     /// Whether plugins keep what they wrote last on standard error.
     keeps_last_errors: bool,
 }
@@ -63,9 +66,22 @@ impl PluginRuntime {
         state_dir: Option<PathBuf>,
         progress: Progress,
     ) -> Result<Self, RuntimeError> {
+        let sqlite_workers = compiler.program().map(|program| WorkerProgram {
+            program,
+            child_variable: CHILD_ENV_VAR,
+            temp_dir: cache.to_owned(),
+        });
         let loader = Loader::new(engine.clone(), compiler, limits, cache, state_dir.as_deref(), progress)?;
         let open_files = OpenFileLimit::from_rlimit();
-        Ok(Self { engine, tls_roots: Arc::default(), open_files, loader, state_dir, keeps_last_errors: false })
+        Ok(Self {
+            engine,
+            tls_roots: Arc::default(),
+            open_files,
+            loader,
+            state_dir,
+            sqlite_workers,
+            keeps_last_errors: false,
+        })
     }
 
     /// Loads a plugin: reads, compiles (unless cached), links and checks its component, and calls `describe`.
@@ -117,6 +133,7 @@ impl PluginRuntime {
         let sandbox = Sandbox::new(
             config,
             self.state_dir.as_deref(),
+            self.sqlite_workers.as_ref(),
             self.tls_roots.clone(),
             self.open_files.clone(),
             log(name.clone(), config.limits.log.bytes_per_minute()),

@@ -13,7 +13,7 @@
 //! | the name is resolved, once, and non-public addresses are filtered out (SSRF protection) | [`address`] | `destination-IP-prohibited` |
 //! | a connection to one of the validated addresses is established | [`connect`] | `connection-refused` and similar |
 //! | over TLS, the server's certificate is verified for the name | [`tls`] | `TLS-certificate-error` |
-//! | the response's headers are within their size limit | `limits.http.headers` | `HTTP-response-header-section-size` |
+//! | the response's headers are within their size limit, and informational responses (1xx) before it within about twice that | `limits.http.headers`, [`head_limit`] | `HTTP-response-header-section-size` |
 //! | the body is within its size limit, and arrives before the deadline | [`body`], `limits.http.body`, `limits.http.timeout` | an error in the middle of the stream, never a short body |
 //!
 //! The whole exchange, from name resolution to the last byte of the body, is bounded by `limits.http.timeout`; the
@@ -22,7 +22,7 @@
 //! to another.
 //!
 //! An exchange belongs to the instance: when the call ends or is dropped, so is the connection. It runs on the guest
-//! threads.
+//! threads, in tasks whose processor time is a part of `limits.cpu` of the call ([`TaskCpuBudget`]).
 //!
 //! Also bounded: [`headers::MAX_HEADERS`] header lines per message, [`connect::MAX_ADDRESSES`] addresses per name.
 //! Memory that the host keeps for an instance, from the first header of a request that may never be sent, is charged to
@@ -33,6 +33,7 @@ mod body;
 mod connect;
 mod error;
 mod exchange;
+mod head_limit;
 mod headers;
 mod oauth;
 mod resources;
@@ -42,6 +43,7 @@ mod tls;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::join_all;
 use governor::{DefaultDirectRateLimiter, RateLimiter};
@@ -60,6 +62,7 @@ use self::tls::TlsClient;
 use crate::config::grants::HttpGrants;
 use crate::config::limits::HttpLimits;
 use crate::net::OriginPattern;
+use crate::sandbox::cpu::{TaskCpu, TaskCpuBudget};
 use crate::sandbox::guest_log::GuestLog;
 use crate::sandbox::memory::MemoryMeter;
 
@@ -138,6 +141,17 @@ impl OutboundHttp {
         if errors.is_empty() { Ok(()) } else { Err(errors.join("; ")) }
     }
 
+    /// Connects to each granted origin that is no wildcard, with a TLS handshake if it is `https`, and sends nothing. Returns a warning
+    /// for each that fails.
+    pub(crate) async fn check_origins(&self) -> Vec<String> {
+        let checks = self.grants.iter().map(|grant| async move {
+            let origin = grant.origin.exact()?;
+            let error = self.try_connection(grant, origin).await.err()?;
+            Some(format!("the origin {origin} of `grants.http` cannot be used now: {error}"))
+        });
+        join_all(checks).await.into_iter().flatten().collect()
+    }
+
     /// Creates the state of one instance.
     pub(crate) fn new_instance(self: &Arc<Self>) -> InstanceHttp {
         let headers = match self.grants.is_empty() {
@@ -148,7 +162,12 @@ impl OutboundHttp {
         // A guest that exceeds this size traps, so it is larger than the headers that can be sent.
         let max_header_memory = headers.saturating_add(headers::MAX_HEADERS.saturating_mul(HEADER_OVERHEAD));
         ctx.set_field_size_limit(max_header_memory);
-        InstanceHttp { ctx, hooks: Hooks(self.clone()), reservations: ResourceReservations::new(max_header_memory) }
+        let cpu = TaskCpuBudget::new(TaskCpu::default(), Duration::ZERO);
+        InstanceHttp {
+            ctx,
+            hooks: Hooks { http: self.clone(), cpu },
+            reservations: ResourceReservations::new(max_header_memory),
+        }
     }
 }
 
@@ -160,6 +179,11 @@ pub(crate) struct InstanceHttp {
 }
 
 impl InstanceHttp {
+    /// Begins a call, whose exchanges have that budget of processor time.
+    pub(crate) fn begin_call(&mut self, cpu: TaskCpuBudget) {
+        self.hooks.cpu = cpu;
+    }
+
     /// Returns the view that the linker's functions take.
     pub(crate) fn view<'a>(&'a mut self, table: &'a mut ResourceTable, memory: &'a mut MemoryMeter) -> HttpView<'a> {
         let wasi = WasiHttpCtxView { hooks: &mut self.hooks, table, ctx: &mut self.ctx };
@@ -167,7 +191,11 @@ impl InstanceHttp {
     }
 }
 
-struct Hooks(Arc<OutboundHttp>);
+struct Hooks {
+    http: Arc<OutboundHttp>,
+    /// The processor time of the exchanges of the current call. None before its first call.
+    cpu: TaskCpuBudget,
+}
 
 impl WasiHttpHooks for Hooks {
     fn is_forbidden_header(&mut self, name: &HeaderName) -> bool {
@@ -189,7 +217,7 @@ impl WasiHttpHooks for Hooks {
         options: Option<RequestOptions>,
         _: Box<dyn Future<Output = Result<(), Error>> + Send>,
     ) -> exchange::ResponseFuture {
-        Box::new(self.0.clone().exchange(request, options.unwrap_or_default()))
+        self.http.clone().counted_exchange(request, options.unwrap_or_default(), self.cpu.clone())
     }
 
     fn p2_outgoing_body_chunk_size(&mut self) -> usize {

@@ -10,7 +10,8 @@
 //!   text of a query.
 //! - Each query is a transaction of its own, which is always rolled back, on a connection that no other query uses.
 //!   Nothing of a query is left on it.
-//! - A query ends by its timeout, and with the call: the server is told to cancel it, or SQLite to interrupt it.
+//! - A query ends by its timeout, and with the call: the server is told to cancel it, and the process that runs SQLite is
+//!   killed.
 //! - Messages to the guest have the words of the statement and names of the database's objects, and neither stored data
 //!   nor the address. What only an
 //!   admin can repair is logged, with the reason.
@@ -27,7 +28,7 @@
 //! | rows of a result | `max-rows`: more are not fetched |
 //! | bytes of a result | `max-bytes`: a larger one is an error |
 //! | memory: the query, what was received, and the result | `limits.memory` |
-//! | memory of SQLite while it computes rows | 512 MiB for all databases of the process: [`sqlite`] |
+//! | memory of SQLite while it computes rows | that of its process, charged to `limits.memory`: [`sqlite`] |
 //! | time, with the wait for a connection | `timeout` of the grant, and `limits.deadline` of the call |
 //! | connections, and so queries at once | `connections` |
 //! | the text of a query, and parameters | [`MAX_SQL`], [`MAX_PARAMETERS`] |
@@ -42,26 +43,33 @@ mod notifications;
 mod postgresql;
 mod refusal_log;
 mod result;
+mod saved_queries;
 mod scalar;
 #[cfg(feature = "sql")]
 mod sqlite;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::time::{Instant, timeout, timeout_at};
 use wasmtime::component::{HasData, Linker};
 
-use self::bindings::databases::{self, DatabaseInfo, Rows, Value};
+use self::bindings::databases::{self, DatabaseInfo, Rows, Scalar, Value};
 use self::error::QueryError;
 pub(crate) use self::notifications::DatabaseNotifications;
 #[cfg(feature = "sql")]
-use self::postgresql::{Listener, PostgresqlDatabase};
+use self::postgresql::{Listener, PostgresqlDatabase, schemas};
 use self::refusal_log::RefusalLog;
 use self::result::{ChargedRows, ResultBounds, value_size};
+use self::saved_queries::{SavedQueries, SavedQuery};
+#[cfg(feature = "sql")]
+use self::scalar::ScalarContent;
 #[cfg(feature = "sql")]
 use self::sqlite::SqliteDatabase;
+#[cfg(feature = "sql")]
+pub(crate) use self::sqlite::run_sqlite_worker;
 use crate::config;
 use crate::config::grants::SqlGrant;
 #[cfg(feature = "sql")]
@@ -79,11 +87,23 @@ const ROLE_TIMEOUT: Duration = Duration::from_secs(2);
 /// The maximum length of a name in a message.
 const MAX_NAME: usize = 64;
 
+/// How SQLite is run in child processes.
+#[derive(Clone, Debug)]
+pub(crate) struct WorkerProgram {
+    /// A program whose `main` begins with [`run_compiler`](crate::engine::run_compiler).
+    pub(crate) program: PathBuf,
+    /// A variable that is set for such processes, so that another program can tell that it was started as one.
+    pub(crate) child_variable: &'static str,
+    /// The directory for SQLite's temporary files.
+    pub(crate) temp_dir: PathBuf,
+}
+
 /// The databases of one plugin.
 pub(crate) struct SqlDatabases {
     granted: BTreeMap<String, Database>,
     refusal_log: Arc<RefusalLog>,
     memory: Arc<MemoryBudget>,
+    saved_queries: SavedQueries,
 }
 
 /// A granted database.
@@ -120,14 +140,16 @@ impl SqlDatabases {
     /// The databases that are granted to the plugin. Connects to none.
     pub(crate) fn new(
         plugin: &config::Plugin,
+        sqlite_workers: Option<&WorkerProgram>,
         tls_roots: &Arc<TlsRoots>,
         log: &Arc<GuestLog>,
         memory: Arc<MemoryBudget>,
     ) -> Self {
         let granted = plugin.grants.sql.iter();
-        let granted = granted.map(|(name, grant)| (name.as_str().to_owned(), Database::new(grant, tls_roots)));
+        let granted =
+            granted.map(|(name, grant)| (name.as_str().to_owned(), Database::new(grant, sqlite_workers, tls_roots)));
         let refusal_log = Arc::new(RefusalLog::new(plugin.name.as_str().into(), log));
-        Self { granted: granted.collect(), refusal_log, memory }
+        Self { granted: granted.collect(), refusal_log, memory, saved_queries: SavedQueries::of(plugin) }
     }
 
     /// The names of the granted databases, sorted.
@@ -157,11 +179,21 @@ impl SqlDatabases {
         self.log_failure(name, result).map(|result| result.rows)
     }
 
-    /// Checks that the databases can be reached, and that the host accepts their roles. The error is for the admin.
-    pub(crate) async fn check(&self) -> Result<(), String> {
+    /// Checks that the databases can be reached, that the host accepts their roles, and that their schemas exist, and prepares the
+    /// saved queries; `offline` without those on servers. Returns warnings. They and the error are for the admin.
+    pub(crate) async fn check(&self, offline: bool) -> Result<Vec<String>, String> {
+        let mut warnings = Vec::new();
         for (name, database) in &self.granted {
+            if offline && database.backend.is_on_a_server() {
+                continue;
+            }
             let reason = match database.describe().await {
-                Ok(_) => continue,
+                Ok(_) => {
+                    let of_schemas = self.check_schemas(name, database).await;
+                    warnings.extend(of_schemas.map_err(|reason| admin_message(name, &reason))?);
+                    warnings.extend(self.check_saved_queries(name).await);
+                    continue;
+                }
                 Err(QueryError::Refused(reason) | QueryError::Unreachable(reason) | QueryError::Failed(reason)) => {
                     reason
                 }
@@ -169,7 +201,79 @@ impl SqlDatabases {
             };
             return Err(admin_message(name, &reason));
         }
-        Ok(())
+        Ok(warnings)
+    }
+
+    /// Prepares the saved queries of a database. Returns a warning for each that cannot be prepared.
+    async fn check_saved_queries(&self, name: &str) -> Vec<String> {
+        let saved = self.saved_queries.queries.iter().filter(|_| self.saved_queries.database == name);
+        let mut warnings = Vec::new();
+        for SavedQuery { name: query_name, sql, parameters } in saved {
+            let values = vec![Value::Scalar(Scalar::Null); *parameters];
+            let prepared = match self.prepare(name, sql.clone(), values, None) {
+                Ok((database, query)) => database.prepare(query).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = prepared {
+                warnings
+                    .push(format!("the saved query `{query_name}` cannot be run on the database `{name}`: {error}"));
+            }
+        }
+        warnings
+    }
+
+    /// Checks that the granted schemas of a database of PostgreSQL exist. Returns warnings: schemas that the role may not use, and
+    /// functions that read beside the schemas.
+    #[cfg(feature = "sql")]
+    async fn check_schemas(&self, name: &str, database: &Database) -> Result<Vec<String>, String> {
+        let Backend::Postgresql(server) = &database.backend else { return Ok(Vec::new()) };
+        let schemas = server.schemas();
+        let missing = self.texts(name, schemas::find_missing(schemas)).await?;
+        if !missing.is_empty() {
+            return Err(format!("its `schemas` do not exist in the database: {}", missing.join(", ")));
+        }
+        let mut warnings = Vec::new();
+        let unusable = self.texts(name, schemas::find_unusable(schemas)).await?;
+        if !unusable.is_empty() {
+            warnings.push(format!(
+                "the role of the database `{name}` may not use {} of its `schemas`: GRANT USAGE ON SCHEMA … TO the role",
+                unusable.join(", ")
+            ));
+        }
+        let functions = self.texts(name, schemas::find_functions(schemas)).await?;
+        if !functions.is_empty() {
+            warnings.push(format!(
+                "the role of the database `{name}` may call functions outside of its `schemas` whose reads are not bounded by \
+                 them (SECURITY DEFINER, or a block with EXCEPTION): {}. REVOKE USAGE ON their schemas, or EXECUTE ON them, from the \
+                 role and from PUBLIC",
+                functions.join(", ")
+            ));
+        }
+        Ok(warnings)
+    }
+
+    #[cfg(not(feature = "sql"))]
+    async fn check_schemas(&self, _: &str, _: &Database) -> Result<Vec<String>, String> {
+        Ok(Vec::new())
+    }
+
+    /// The texts of the first column of a query's rows.
+    #[cfg(feature = "sql")]
+    async fn texts(&self, name: &str, sql: String) -> Result<Vec<String>, String> {
+        let failed = |error: QueryError| match error {
+            QueryError::Refused(reason) | QueryError::Unreachable(reason) | QueryError::Failed(reason) => reason,
+            error => error.to_string(),
+        };
+        let (database, query) = self.prepare(name, sql, Vec::new(), None).map_err(failed)?;
+        let result = database.query(query).await.map_err(failed)?;
+        let texts = result.rows.rows.iter().filter_map(|row| match row.values.first() {
+            Some(Value::Scalar(scalar)) => match ScalarContent::from(scalar) {
+                ScalarContent::Text(text) => Some(text.to_owned()),
+                _ => None,
+            },
+            _ => None,
+        });
+        Ok(texts.collect())
     }
 
     /// Checks that the host accepts the roles of the databases, as far as they can be reached within [`ROLE_TIMEOUT`].
@@ -236,15 +340,20 @@ impl SqlDatabases {
 }
 
 impl Database {
-    fn new(grant: &SqlGrant, tls_roots: &Arc<TlsRoots>) -> Self {
+    fn new(grant: &SqlGrant, sqlite_workers: Option<&WorkerProgram>, tls_roots: &Arc<TlsRoots>) -> Self {
         let bounds = ResultBounds { rows: grant.max_rows.get(), bytes: grant.max_bytes.bytes() };
-        Self { backend: Backend::new(grant, tls_roots), bounds, timeout: grant.timeout.duration() }
+        Self { backend: Backend::new(grant, sqlite_workers, tls_roots), bounds, timeout: grant.timeout.duration() }
     }
 
     async fn describe(&self) -> Result<DatabaseInfo, QueryError> {
         let deadline = Instant::now().checked_add(self.timeout).unwrap_or_else(Instant::now);
         let described = timeout_at(deadline, self.backend.describe(self.bounds, deadline));
         described.await.unwrap_or(Err(QueryError::Timeout))
+    }
+
+    /// Compiles a query, and does not run it.
+    async fn prepare(&self, query: Query) -> Result<(), QueryError> {
+        timeout_at(query.deadline, self.backend.prepare(query)).await.unwrap_or(Err(QueryError::Timeout))
     }
 
     async fn query(&self, query: Query) -> Result<ChargedRows, QueryError> {
@@ -254,10 +363,10 @@ impl Database {
 
 #[cfg(feature = "sql")]
 impl Backend {
-    fn new(grant: &SqlGrant, tls_roots: &Arc<TlsRoots>) -> Self {
+    fn new(grant: &SqlGrant, sqlite_workers: Option<&WorkerProgram>, tls_roots: &Arc<TlsRoots>) -> Self {
         match &grant.url {
             SqlUrl::Postgresql(url) => Self::Postgresql(PostgresqlDatabase::new(url, grant, tls_roots.clone())),
-            SqlUrl::Sqlite(file) => Self::Sqlite(SqliteDatabase::new(file, grant)),
+            SqlUrl::Sqlite(file) => Self::Sqlite(SqliteDatabase::new(file, grant, sqlite_workers)),
         }
     }
 
@@ -275,6 +384,17 @@ impl Backend {
         }
     }
 
+    async fn prepare(&self, query: Query) -> Result<(), QueryError> {
+        match self {
+            Self::Postgresql(database) => database.prepare(query).await,
+            Self::Sqlite(database) => database.prepare(query).await,
+        }
+    }
+
+    fn is_on_a_server(&self) -> bool {
+        matches!(self, Self::Postgresql(_))
+    }
+
     fn listener(&self) -> Option<Listener> {
         match self {
             Self::Postgresql(database) => database.listener(),
@@ -285,7 +405,7 @@ impl Backend {
 
 #[cfg(not(feature = "sql"))]
 impl Backend {
-    fn new(_: &SqlGrant, _: &Arc<TlsRoots>) -> Self {
+    fn new(_: &SqlGrant, _: Option<&WorkerProgram>, _: &Arc<TlsRoots>) -> Self {
         Self::Absent
     }
 
@@ -295,6 +415,14 @@ impl Backend {
 
     async fn query(&self, _: Query) -> Result<ChargedRows, QueryError> {
         Err(Self::unsupported())
+    }
+
+    async fn prepare(&self, _: Query) -> Result<(), QueryError> {
+        Err(Self::unsupported())
+    }
+
+    fn is_on_a_server(&self) -> bool {
+        false
     }
 
     fn unsupported() -> QueryError {

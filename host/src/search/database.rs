@@ -1,7 +1,8 @@
 //! The database file of the index: its tables, creation, opening and rebuilding.
 //!
-//! The index is derived data. A file that is damaged, or was written by another version, is deleted and created anew, and
-//! its content is indexed again. It is `search/index.sqlite3` below the state directory, accessible to this user only.
+//! The index is derived data. A file that is damaged, or was written by an older version, is deleted and created anew, and
+//! its content is indexed again. One that a newer version has written is neither used nor deleted: that version may be
+//! running beside this one, or come back. It is `search/index.sqlite3` below the state directory, accessible to this user only.
 //! Several hosts may share it: each finds its own sources in it.
 
 use std::fs;
@@ -210,6 +211,7 @@ fn check_schema(connection: &Connection) -> Result<(), IndexError> {
     let number = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i32>(0));
     match (number("application_id")?, number("user_version")?) {
         (APPLICATION_ID, SCHEMA_VERSION) => Ok(()),
+        (APPLICATION_ID, found) if found > SCHEMA_VERSION => Err(IndexError::Newer { found, expected: SCHEMA_VERSION }),
         (id, version) => {
             Err(IndexError::Damaged(format!("it has the application id {id:#x} and the version {version}")))
         }
@@ -229,6 +231,19 @@ mod tests {
         let other = Connection::open(&path.file).unwrap();
         other.execute_batch("BEGIN IMMEDIATE").unwrap();
         path.open_writer().unwrap();
+    }
+
+    #[test]
+    fn an_index_of_a_newer_version_is_refused_and_one_of_an_older_is_damaged() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = DatabasePath::new(dir.path());
+        path.open_writer().unwrap().pragma_update(None, "user_version", SCHEMA_VERSION + 1).unwrap();
+        for refused in [path.open_writer(), path.open_reader()] {
+            let error = refused.unwrap_err();
+            assert!(matches!(&error, IndexError::Newer { found, .. } if *found == SCHEMA_VERSION + 1), "{error:?}");
+        }
+        Connection::open(&path.file).unwrap().pragma_update(None, "user_version", SCHEMA_VERSION - 1).unwrap();
+        assert!(matches!(path.open_writer(), Err(IndexError::Damaged(_))));
     }
 
     #[test]

@@ -12,6 +12,17 @@ pub(super) enum IndexError {
     /// The file is damaged, or is no index of this version.
     #[error("it is damaged: {0}")]
     Damaged(String),
+    /// A newer version of this program has written it.
+    #[error(
+        "a newer version of mcp-host has written it (format {found}; this one has {expected}): use that version, give this one a \
+         state directory of its own (`server.state`), or make the index anew with `mcp-host index rebuild`"
+    )]
+    Newer {
+        /// The version of its tables.
+        found: i32,
+        /// The version of this program's tables.
+        expected: i32,
+    },
     /// The disk is full.
     #[error("the disk is full")]
     DiskFull,

@@ -146,10 +146,10 @@ impl<'a> Node<'a> {
         self.context.report(Diagnostic::new(message, help).at(self.span.clone()));
     }
 
-    /// Reports a problem of the file system. Where a plugin needs the file, the rest of the config is valid.
-    pub(in crate::config) fn report_filesystem_error(&self, message: impl Into<String>, help: impl Into<String>) {
+    /// Reports that the machine lacks a file, a directory or a variable. Where a plugin needs it, the rest of the config is valid.
+    pub(in crate::config) fn report_machine_error(&self, message: impl Into<String>, help: impl Into<String>) {
         let problem = Diagnostic::new(message, help).at(self.span.clone());
-        self.context.report(if self.path.starts_with("plugin.") { problem.filesystem() } else { problem });
+        self.context.report(if self.path.starts_with("plugin.") { problem.of_machine() } else { problem });
     }
 
     /// Reports an error of the value.

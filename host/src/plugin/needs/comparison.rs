@@ -8,8 +8,10 @@ use super::{NeededMode, Needs};
 use crate::config;
 use crate::config::grants::Mode;
 use crate::escape::{escape, is_unsafe};
-use crate::net::{Origin, OriginPattern};
+use crate::net::{Origin, OriginPattern, Scheme};
 
+/// The setting of providers that choose between HTTP and HTTPS by the host: a list of those without TLS.
+const PLAIN_HTTP: &str = "plain-http";
 /// The maximum number of notes about one plugin.
 const MAX_NOTES: usize = 20;
 /// The maximum length of a reason in a note, in characters.
@@ -25,7 +27,29 @@ impl Needs {
                 || format!("the provider reads `config.{key}` as {}, and the config has another type", kind.name());
             is_other.then(|| with_why(text(), setting.why.as_deref()))
         });
-        settings.take(MAX_NOTES).collect()
+        settings.chain(self.plain_http_warnings(plugin)).take(MAX_NOTES).collect()
+    }
+
+    /// Granted origins without TLS that the provider requests with TLS, for which it has no grant: one that reads `config.plain-http`
+    /// uses TLS for every host that is not in this list.
+    fn plain_http_warnings<'a>(&'a self, plugin: &'a config::Plugin) -> impl Iterator<Item = String> + 'a {
+        let written = plugin.config.get(PLAIN_HTTP).and_then(|text| serde_json::from_str::<Vec<String>>(text).ok());
+        let plain: Vec<_> = written.unwrap_or_default().into_iter().map(|host| host.to_lowercase()).collect();
+        let granted = plugin.grants.http.iter().filter(|_| self.config.contains_key(PLAIN_HTTP));
+        let origins = granted.filter_map(|grant| grant.origin.exact()).filter(|origin| origin.scheme() == Scheme::Http);
+        origins.filter_map(move |origin| {
+            let (host, port) = (origin.host().to_string(), origin.port());
+            let is_plain = plain.contains(&format!("{host}:{port}")) || port == 80 && plain.contains(&host);
+            let with_tls = format!("https://{host}:{port}").parse::<Origin>();
+            let is_granted_with_tls = with_tls.is_ok_and(|origin| grants_exactly(plugin, &origin));
+            (!is_plain && !is_granted_with_tls).then(|| {
+                shown(&format!(
+                    "`grants.http` has {origin}, and `config.{PLAIN_HTTP}` does not have `{}`: the provider requests that host with \
+                     TLS, which is not granted",
+                    origin.authority()
+                ))
+            })
+        })
     }
 
     /// Returns what the plugin is not granted although its provider asks for it, required settings that are missing, and those that the
@@ -54,8 +78,8 @@ impl Needs {
     fn address_notes<'a>(&'a self, plugin: &'a config::Plugin) -> impl Iterator<Item = String> + 'a {
         self.config.keys().filter_map(|key| {
             let origin = origin_of(plugin.config.get(key)?)?;
-            let is_granted = plugin.grants.http.iter().any(|grant| grant.origin.matches(&origin));
-            (!is_granted).then(|| shown(&format!("`config.{key}` is at `{origin}`, which `grants.http` does not list")))
+            (!grants_exactly(plugin, &origin))
+                .then(|| shown(&format!("`config.{key}` is at `{origin}`, which `grants.http` does not list")))
         })
     }
 
@@ -107,6 +131,11 @@ fn grants_origin(plugin: &config::Plugin, wanted: &OriginPattern) -> bool {
     let is_granted =
         |granted: &OriginPattern| granted == wanted || origin.as_ref().is_some_and(|origin| granted.matches(origin));
     plugin.grants.http.iter().any(|grant| is_granted(&grant.origin))
+}
+
+/// Whether a plugin may send requests to that origin.
+fn grants_exactly(plugin: &config::Plugin, origin: &Origin) -> bool {
+    plugin.grants.http.iter().any(|grant| grant.origin.matches(origin))
 }
 
 /// Returns the origin of a URL; none of any other text.
@@ -204,6 +233,26 @@ mod tests {
         ] {
             plugin.config.insert("url".to_owned(), url.to_owned());
             assert_eq!(needs.notes(&plugin), notes);
+        }
+    }
+
+    #[test]
+    fn a_granted_origin_without_tls_has_to_be_among_the_hosts_that_the_provider_requests_so() {
+        let reads = needs(&json!({ "config": { "plain-http": { "type": "array" } } }));
+        for (origin, plain, is_warned) in [
+            ("http://docs.rs:8080", None, true),
+            ("http://docs.rs:8080", Some(r#"["docs.rs"]"#), true),
+            ("http://docs.rs:8080", Some(r#"["Docs.rs:8080"]"#), false),
+            ("http://docs.rs", Some(r#"["docs.rs"]"#), false),
+            ("https://docs.rs", None, false),
+            ("http://*.docs.rs", None, false),
+        ] {
+            let mut plugin = plugin();
+            plugin.grants.http.add(HttpGrant::new(origin.parse().unwrap())).unwrap();
+            plugin.config.extend(plain.map(|plain| ("plain-http".to_owned(), plain.to_owned())));
+            let warnings = reads.warnings(&plugin);
+            assert_eq!(!warnings.is_empty(), is_warned, "{origin} {plain:?}: {warnings:?}");
+            assert!(needs(&json!({})).warnings(&plugin).is_empty(), "another provider may use both");
         }
     }
 

@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use bytesize::ByteSize;
 use humantime::format_duration;
+use hyper::header::HeaderName;
 use rustls::AlertDescription;
 use wasmtime_wasi_http::Error;
 
@@ -30,6 +31,10 @@ pub(super) enum ExchangeError {
     InvalidUri,
     #[error("the request's method is not allowed")]
     ForbiddenMethod,
+    #[error(
+        "the request has a header that many servers take for `{0}`, which the host controls: it differs in `_` and `-` only"
+    )]
+    ImitatedHeader(HeaderName),
     #[error("`limits.http.rate` ({0}) is used up")]
     RateLimited(HttpRate),
     #[error("`limits.http.concurrency` ({0}) is reached")]
@@ -60,8 +65,12 @@ pub(super) enum ExchangeError {
     FirstByteTimeout,
     #[error("timeout while waiting for more of the response's body")]
     BetweenBytesTimeout,
-    #[error("the response's headers are larger than `limits.http.headers`, or too many")]
+    #[error(
+        "the response's headers are larger than `limits.http.headers`, or too many, with those of informational responses (1xx)"
+    )]
     ResponseHeadersTooLarge,
+    #[error("the exchange used up the CPU time of the call (`limits.cpu`)")]
+    Cpu,
     #[error("the response's body is larger than `limits.http.body` ({})", ByteSize(*.0))]
     ResponseBodyTooLarge(u64),
     #[error("the exchange took longer than `limits.http.timeout` ({})", format_duration(*.0))]
@@ -103,7 +112,7 @@ impl ExchangeError {
     /// Returns the error code that the guest receives.
     pub(super) fn to_wasi(&self) -> Error {
         match self {
-            Self::NotGranted => Error::HttpRequestDenied,
+            Self::NotGranted | Self::ImitatedHeader(_) => Error::HttpRequestDenied,
             Self::InvalidUri => Error::HttpRequestUriInvalid,
             Self::ForbiddenMethod => Error::HttpRequestMethodInvalid,
             Self::RateLimited(_) | Self::ConcurrencyLimit(_) => Error::ConnectionLimitReached,
@@ -134,6 +143,7 @@ impl ExchangeError {
             Self::ResponseHeadersTooLarge => Error::HttpResponseHeaderSectionSize(None),
             Self::ResponseBodyTooLarge(most) => Error::HttpResponseBodySize(Some(*most)),
             Self::Timeout(_) => Error::HttpResponseTimeout,
+            Self::Cpu => Error::InternalError(Some(self.to_string())),
             Self::Upgrade => Error::HttpUpgradeFailed,
             Self::Incomplete => Error::HttpResponseIncomplete,
             Self::Aborted | Self::Protocol(_) => Error::HttpProtocolError,
@@ -144,6 +154,7 @@ impl ExchangeError {
 /// The throttled warnings about one plugin's rejected requests.
 pub(super) struct RefusalLog {
     not_granted: ThrottledWarning,
+    imitated_header: ThrottledWarning,
     private_address: ThrottledWarning,
     rate: ThrottledWarning,
     concurrency: ThrottledWarning,
@@ -158,6 +169,7 @@ impl RefusalLog {
         let warning = || ThrottledWarning::new(log.clone());
         Self {
             not_granted: warning(),
+            imitated_header: warning(),
             private_address: warning(),
             rate: warning(),
             concurrency: warning(),
@@ -172,6 +184,7 @@ impl RefusalLog {
     pub(super) fn record(&self, origin: Option<&Origin>, failure: &ExchangeError) -> Error {
         let warning = match failure {
             ExchangeError::NotGranted => Some(&self.not_granted),
+            ExchangeError::ImitatedHeader(_) => Some(&self.imitated_header),
             ExchangeError::PrivateAddress(_) => Some(&self.private_address),
             ExchangeError::RateLimited(_) => Some(&self.rate),
             ExchangeError::ConcurrencyLimit(_) => Some(&self.concurrency),
@@ -180,7 +193,7 @@ impl RefusalLog {
             | ExchangeError::RequestBodyTooLarge(_)
             | ExchangeError::ResponseHeadersTooLarge
             | ExchangeError::ResponseBodyTooLarge(_) => Some(&self.size),
-            ExchangeError::Timeout(_) => Some(&self.timeout),
+            ExchangeError::Timeout(_) | ExchangeError::Cpu => Some(&self.timeout),
             ExchangeError::Certificate(_) => Some(&self.certificate),
             _ => None,
         };

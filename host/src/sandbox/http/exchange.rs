@@ -8,6 +8,7 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::FusedFuture;
@@ -24,14 +25,19 @@ use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
 use super::body::{ExchangeContext, RequestBody, ResponseBody};
 use super::connect::{AddressPolicy, IoStream, connect};
 use super::error::ExchangeError;
+use super::head_limit::{HeadLimit, LimitedHead};
 use super::oauth::{AccessToken, AccessTokens};
 use super::tls::TlsClient;
 use super::{ExchangePermit, OutboundHttp, headers};
 use crate::config::grants::HttpGrant;
 use crate::net::{Origin, Scheme};
+use crate::sandbox::cpu::{CountedTask, OutOfCpu, TaskCpuBudget};
 
 /// The smallest buffer that hyper accepts.
 const MIN_BUFFER: usize = 8 << 10;
+
+/// The time in which `check` expects a connection to an origin.
+const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The future that drives the connection while the body is read.
 type Driver = Box<dyn Future<Output = Result<(), Error>> + Send>;
@@ -39,6 +45,27 @@ type Driver = Box<dyn Future<Output = Result<(), Error>> + Send>;
 pub(super) type ResponseFuture = Box<dyn Future<Output = Result<(Response<WasiBody>, Driver), Error>> + Send>;
 
 impl OutboundHttp {
+    /// Like [`exchange`](Self::exchange), in tasks whose processor time counts for the call.
+    pub(super) fn counted_exchange(
+        self: Arc<Self>,
+        request: Request<WasiBody>,
+        options: RequestOptions,
+        cpu: TaskCpuBudget,
+    ) -> ResponseFuture {
+        let origin = origin_of(request.uri());
+        let exchange = CountedTask::new(cpu.clone(), Box::pin(self.clone().exchange(request, options)));
+        Box::new(async move {
+            let out_of_cpu = |OutOfCpu| self.refusal_log.record(origin.as_ref(), &ExchangeError::Cpu);
+            let (response, driver) = exchange.await.map_err(out_of_cpu)??;
+            let driver = CountedTask::new(cpu, Box::into_pin(driver));
+            let driver: Driver = Box::new(async move {
+                let out_of_cpu = |OutOfCpu| self.refusal_log.record(origin.as_ref(), &ExchangeError::Cpu);
+                driver.await.map_err(out_of_cpu)?
+            });
+            Ok::<_, Error>((response, driver))
+        })
+    }
+
     /// Sends a request and returns its response, whose body is still to be received. Dropping the future or the
     /// response ends the exchange.
     pub(super) async fn exchange(
@@ -111,6 +138,9 @@ impl OutboundHttp {
         if content_length.is_some_and(|length| length > max_body) {
             return Err(ExchangeError::RequestBodyTooLarge(max_body));
         }
+        if let Some(name) = headers::imitated(&headers, grant) {
+            return Err(ExchangeError::ImitatedHeader(name));
+        }
         headers::apply_host_headers(&mut headers, origin, grant);
         let mut request = Request::new(RequestBody::new(body, max_body));
         *request.method_mut() = method;
@@ -140,6 +170,17 @@ impl OutboundHttp {
         }
     }
 
+    /// Connects to an origin as an exchange does, and closes the connection.
+    pub(super) async fn try_connection(&self, grant: &HttpGrant, origin: &Origin) -> Result<(), ExchangeError> {
+        let permit = self.permits.clone().acquire_owned().await;
+        let permit = Arc::new(permit.map_err(|_| ExchangeError::ConcurrencyLimit(self.limits.concurrency.get()))?);
+        let now = Instant::now();
+        let time = self.limits.timeout.duration().min(CHECK_TIMEOUT);
+        let deadline = now.checked_add(time).unwrap_or(now);
+        let tls = self.tls(grant).await?;
+        connect(&self.network, origin, AddressPolicy::Public, tls, &permit, deadline).await.map(drop)
+    }
+
     /// Sends a request over that connection.
     async fn send(
         &self,
@@ -150,11 +191,18 @@ impl OutboundHttp {
         permit: ExchangePermit,
     ) -> Result<Answer, ExchangeError> {
         let max_headers = usize::try_from(self.limits.headers.bytes()).unwrap_or(usize::MAX);
+        let max_buffer = max_headers.max(MIN_BUFFER);
+        // The response's headers, as many of informational responses, and the beginning of its body in the buffer.
+        let head_limit = HeadLimit::new(max_headers.saturating_mul(2).saturating_add(max_buffer));
+        let failed = |error| match head_limit.is_exceeded() {
+            true => ExchangeError::ResponseHeadersTooLarge,
+            false => ExchangeError::from_hyper(error),
+        };
         let (mut sender, connection) = http1::Builder::new()
             .max_headers(headers::MAX_HEADERS)
             .max_header_size(max_headers)
-            .max_buf_size(max_headers.max(MIN_BUFFER))
-            .handshake(TokioIo::new(stream))
+            .max_buf_size(max_buffer)
+            .handshake(TokioIo::new(LimitedHead { stream, limit: head_limit.clone() }))
             .await
             .map_err(ExchangeError::from_hyper)?;
         let mut connection = Box::pin(connection.fuse());
@@ -180,7 +228,9 @@ impl OutboundHttp {
             }
             Ok(())
         };
-        Ok(Answer { response: response.map_err(ExchangeError::from_hyper)?, driver: Box::new(driver), permit })
+        let response = response.map_err(failed)?;
+        head_limit.lift();
+        Ok(Answer { response, driver: Box::new(driver), permit })
     }
 
     /// Validates a response, and removes the headers that the guest must not see.

@@ -1,7 +1,9 @@
 //! Headers that the host controls, and the limit on their number.
 //!
 //! Hop-by-hop headers (RFC 9110, section 7.6.1) are not forwarded in either direction. `Host` is set from the origin.
-//! The credentials of a grant replace headers of the same names that the guest sent.
+//! The credentials of a grant replace headers of the same names that the guest sent. Many servers hand headers to programs in
+//! variables in which `-` is `_` (CGI, RFC 3875, section 4.1.18), so that `X_Api_Key` is `X-Api-Key`: a request with a
+//! header whose name differs from one of the host's in these only is refused.
 
 use hyper::HeaderMap;
 use hyper::header::{self, HeaderName, HeaderValue};
@@ -45,6 +47,17 @@ pub(super) fn strip_hop_by_hop(headers: &mut HeaderMap) {
     for name in HOP_BY_HOP.iter().chain(&connection_options) {
         headers.remove(name);
     }
+}
+
+/// Returns a header of the host's that one of the guest's may be taken for: the names differ in `_` and `-` only.
+pub(super) fn imitated(headers: &HeaderMap, grant: &HttpGrant) -> Option<HeaderName> {
+    let mut of_host: Vec<HeaderName> = grant.headers.keys().map(|name| name.header().clone()).collect();
+    of_host.extend(grant.oauth.as_ref().map(|_| header::AUTHORIZATION));
+    of_host.extend([header::HOST, header::CONTENT_LENGTH]);
+    of_host.extend(HOP_BY_HOP);
+    let folded = |name: &HeaderName| name.as_str().replace('_', "-");
+    let looks_like = |one: &HeaderName, other: &HeaderName| one != other && folded(one) == folded(other);
+    headers.keys().find_map(|name| of_host.iter().find(|own| looks_like(name, own))).cloned()
 }
 
 /// Sets the host's headers, which replace the guest's.
@@ -111,6 +124,27 @@ mod tests {
                 ("connection", "close")
             ])
         );
+    }
+
+    #[test]
+    fn a_header_that_a_server_may_take_for_one_of_the_host_is_found() {
+        let mut grant = HttpGrant::new("https://docs.rs".parse().unwrap());
+        grant.headers.insert("X-Api-Key".parse().unwrap(), Secret::new("hunter2".parse().unwrap()));
+        grant.headers.insert("x_token".parse().unwrap(), Secret::new("hunter2".parse().unwrap()));
+        for (name, of_host) in [
+            ("x_api_key", Some("x-api-key")),
+            ("x-api_key", Some("x-api-key")),
+            ("x-token", Some("x_token")),
+            ("transfer_encoding", Some("transfer-encoding")),
+            ("content_length", Some("content-length")),
+            ("x-api-key", None),
+            ("x_token", None),
+            ("x_other", None),
+            ("authorization_", None),
+        ] {
+            let found = imitated(&headers(&[("accept", "*/*"), (name, "guess")]), &grant);
+            assert_eq!(found.as_ref().map(HeaderName::as_str), of_host, "{name}");
+        }
     }
 
     #[test]

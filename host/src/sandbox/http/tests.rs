@@ -275,3 +275,36 @@ async fn a_place_is_taken_until_the_resolver_has_answered() {
     release.send(()).unwrap();
     let _ = http.permits.acquire_many(u32::try_from(all).unwrap()).await.unwrap();
 }
+
+#[tokio::test]
+async fn informational_responses_without_end_fail_within_the_limit_on_headers() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let network = FakeNetwork::new(&[&[PUBLIC]]).with_server(listener.local_addr().unwrap());
+    let sent = tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let hints = b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n".repeat(100);
+        let mut sent = 0;
+        while stream.write_all(&hints).await.is_ok() {
+            sent += hints.len();
+        }
+        sent
+    });
+    let http = http(Arc::new(network), [grant("http://example.com")]);
+    let error = get(&http, "http://example.com/").await.unwrap_err();
+    assert!(matches!(error, Error::HttpResponseHeaderSectionSize(_)), "{error}");
+    let most = 16 << 20;
+    assert!(sent.await.unwrap() < most, "what the kernel buffers is sent, too");
+}
+
+#[tokio::test]
+async fn informational_responses_before_the_final_one_are_dropped() {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let network = FakeNetwork::new(&[&[PUBLIC]]).with_server(listener.local_addr().unwrap());
+    tokio::spawn(async move {
+        let (mut stream, _) = listener.accept().await.unwrap();
+        stream.write_all(&b"HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n".repeat(20)).await.unwrap();
+        respond(stream).await;
+    });
+    let http = http(Arc::new(network), [grant("http://example.com")]);
+    assert_eq!(get(&http, "http://example.com/").await.unwrap(), "hello");
+}

@@ -11,6 +11,8 @@ mod generated {
             }
         ",
         imports: { default: async | trappable },
+        // A child process that runs SQLite sends them.
+        additional_derives: [serde::Deserialize, serde::Serialize],
         trappable_error_type: { "mcp-host:sql/databases.query-failure" => super::super::error::QueryError },
     });
 }

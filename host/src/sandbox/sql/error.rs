@@ -1,7 +1,7 @@
 //! Errors of queries: without data and addresses for the guest and its clients, with all details for the admin.
 
 /// The reason why a query has no result. Its text is returned to the guest, which may pass it on to a client.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize, thiserror::Error)]
 #[allow(unreachable_pub, reason = "the generated code re-exports it")]
 pub enum QueryError {
     /// No database of that name is granted.

@@ -48,6 +48,7 @@ mod failure;
 mod listener;
 mod parameter;
 mod role;
+pub(super) mod schemas;
 mod session;
 mod stream;
 mod text;
@@ -94,6 +95,11 @@ impl PostgresqlDatabase {
         Self { pool, max_connections, schemas, channel: grant.listen.clone() }
     }
 
+    /// The granted schemas.
+    pub(super) fn schemas(&self) -> &[String] {
+        &self.schemas
+    }
+
     /// Returns the listener to its channel, if it has one.
     pub(super) fn listener(&self) -> Option<Listener> {
         Some(Listener::new(self.pool.clone()?, self.channel.as_ref()?))
@@ -133,6 +139,20 @@ impl PostgresqlDatabase {
             }
             return result;
         }
+    }
+
+    /// Has the server compile a query, and does not run it.
+    pub(super) async fn prepare(&self, query: Query) -> Result<(), QueryError> {
+        let deadline = query.deadline;
+        let mut transaction = query.into();
+        let lease = self.lease(deadline).await?;
+        let left = deadline.saturating_duration_since(Instant::now()).max(MIN_STATEMENT_TIMEOUT);
+        let prepared = lease.session()?.begin(&mut transaction, left).await.map(drop);
+        // Nothing has ended the transaction.
+        if lease.session()?.end(true).await {
+            lease.release();
+        }
+        prepared
     }
 
     async fn lease(&self, deadline: Instant) -> Result<Lease, QueryError> {

@@ -21,6 +21,18 @@ pub(super) struct ChargedRows {
     pub(super) _memory: Reservation,
 }
 
+impl ChargedRows {
+    /// Charges rows that another process has read: `memory` is resized to what the query holds beside them, and to them.
+    pub(super) fn charge(rows: Rows, mut memory: Reservation, base: usize) -> Result<Self, QueryError> {
+        let bytes =
+            rows.rows.iter().fold(columns_size(&rows.columns), |sum, row| sum.saturating_add(row_size(&row.values)));
+        match memory.try_resize(base.saturating_add(bytes)) {
+            true => Ok(Self { rows, _memory: memory }),
+            false => Err(QueryError::OutOfMemory),
+        }
+    }
+}
+
 /// The result of a query, to which rows are added.
 pub(super) struct ResultBuilder {
     rows: Rows,
@@ -35,10 +47,7 @@ pub(super) struct ResultBuilder {
 impl ResultBuilder {
     /// A result without rows. `memory` is what the query holds beside the result.
     pub(super) fn new(columns: Vec<Column>, bounds: ResultBounds, memory: Reservation) -> Result<Self, QueryError> {
-        let bytes = columns.iter().fold(0, |sum: usize, column| {
-            let text = column.name.len().saturating_add(column.type_name.len());
-            sum.saturating_add(text).saturating_add(size_of::<Column>())
-        });
+        let bytes = columns_size(&columns);
         let (rows, base) = (Rows { columns, rows: Vec::new(), has_more: false }, memory.bytes());
         let mut result = Self { rows, bounds, bytes: 0, memory, base };
         result.charge(bytes)?;
@@ -51,7 +60,7 @@ impl ResultBuilder {
             self.rows.has_more = true;
             return Ok(false);
         }
-        self.charge(values.iter().fold(size_of::<Row>(), |sum, value| sum.saturating_add(value_size(value))))?;
+        self.charge(row_size(&values))?;
         self.rows.rows.push(Row { values });
         Ok(true)
     }
@@ -69,6 +78,19 @@ impl ResultBuilder {
         let held = self.base.saturating_add(usize::try_from(self.bytes).unwrap_or(usize::MAX));
         if self.memory.try_resize(held) { Ok(()) } else { Err(QueryError::OutOfMemory) }
     }
+}
+
+/// The bytes of columns in memory.
+fn columns_size(columns: &[Column]) -> usize {
+    columns.iter().fold(0, |sum: usize, column| {
+        let text = column.name.len().saturating_add(column.type_name.len());
+        sum.saturating_add(text).saturating_add(size_of::<Column>())
+    })
+}
+
+/// The bytes of a row in memory.
+fn row_size(values: &[Value]) -> usize {
+    values.iter().fold(size_of::<Row>(), |sum, value| sum.saturating_add(value_size(value)))
 }
 
 /// The bytes of a value in memory.

@@ -12,17 +12,27 @@
 //!
 //! # Bounds
 //!
-//! SQLite blocks, so it is called on the runtime's blocking threads, one per query under way; a query waits for one of
-//! the grant's `connections` before it takes such a thread. A progress handler ends the query at its deadline, and soon
-//! after its caller is gone. Between two calls of the handler are 20 steps at most, and a step, such as the call of a
-//! function, is not interrupted. Functions take time in proportion to their values, which have at most `max-bytes`; some
-//! take the product of two lengths, so in statements that call these, values are shorter (see [authorizer] and
-//! [generated_columns]).
+//! Neither `sqlite3_interrupt` nor a progress handler ends the call of one function, nor code without loops: `LIKE`, `GLOB`
+//! and `instr` take time in the product of two lengths, and a statement can have 2000 columns of them. So each
+//! connection is in a child process ([`process`], [`worker`]), which is killed at the deadline, when the caller is gone, and by the
+//! kernel beyond its limits. A query waits for one of the grant's `connections` before it takes a process; nothing here
+//! blocks a thread of the host, whatever the file is: a FIFO, or on a disk that does not respond.
 //!
-//! Sorting and temporary tables use [`CACHE_KIB`] of memory each, and temporary files beyond that. SQLite does not count
-//! the memory of one connection, and a statement has many values at once. So [`MAX_HEAP`] bounds all connections of the
-//! process, those of the host's own databases included: a statement that needs more fails, and so may another one in the
-//! meantime. What of it a query holds beside its result is not charged to `limits.memory`.
+//! | bound | mechanism |
+//! |---|---|
+//! | time | the process is killed at the query's deadline; its priority is lower than that of the host |
+//! | memory of SQLite | `sqlite3_hard_heap_limit64` in the process: 16 MiB, or less if `limits.memory` has less. It is charged to the plugin before the query starts |
+//! | memory of the process | `RLIMIT_DATA` |
+//! | temporary files | in `server.cache`, 256 MiB each (`RLIMIT_FSIZE`), at most 32 (`RLIMIT_NOFILE`) |
+//! | processes | `connections`; an idle one ends after a minute |
+//!
+//! An application that compiles components in its own process ([`Compiler::InProcess`](crate::engine::Compiler::InProcess)) has no
+//! program that could be started. There SQLite is called on the runtime's blocking threads, and a progress handler ends a query at the
+//! next jump of SQLite's virtual machine after its deadline. Values are shorter in statements that call functions which
+//! take long for long values (see [authorizer] and [generated_columns]), and [`MAX_HEAP`] bounds the memory of all
+//! connections of the process together, those of the host's own databases included.
+//!
+//! Sorting and temporary tables use [`CACHE_KIB`] of memory each, and temporary files beyond that.
 //!
 //! # Writers
 //!
@@ -34,9 +44,13 @@ mod authorizer;
 mod connection;
 mod file_id;
 mod generated_columns;
+mod message;
+mod process;
 #[cfg(test)]
 mod tests;
+mod worker;
 
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -48,24 +62,40 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use self::file_id::FileId;
-use super::Query;
+use self::message::Work;
+use self::process::{WorkerProcesses, no_memory};
+pub(crate) use self::worker::run_sqlite_worker;
 use super::bindings::databases::{DatabaseInfo, DatabaseKind};
 use super::error::QueryError;
 use super::result::{ChargedRows, ResultBounds};
+use super::{Query, WorkerProgram};
 use crate::config::grants::SqlGrant;
 
 /// The cache of a connection, and of each temporary table of a query.
 const CACHE_KIB: i64 = 2048;
-/// The memory of all of SQLite in this process, in bytes.
+/// The memory of all of SQLite in a process, in bytes.
 const MAX_HEAP: i64 = 512 << 20;
 /// The maximum time for which a reader waits for a writer.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// One file, and its connections.
 pub(super) struct SqliteDatabase {
-    file: PathBuf,
     max_connections: usize,
     permits: Arc<Semaphore>,
+    runner: Runner,
+}
+
+/// Where SQLite is called.
+enum Runner {
+    /// In child processes.
+    Processes(WorkerProcesses),
+    /// In this process.
+    InProcess(InProcess),
+}
+
+/// The connections of this process to a file.
+struct InProcess {
+    file: PathBuf,
     idle: Arc<Mutex<Vec<OpenFile>>>,
     max_value: u64,
 }
@@ -74,6 +104,15 @@ pub(super) struct SqliteDatabase {
 struct OpenFile {
     connection: Connection,
     id: FileId,
+}
+
+/// Whether the call of a function can be ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Functions {
+    /// The process that calls it is killed.
+    Killable,
+    /// It is not, so what takes long is bounded by the lengths of values.
+    Uninterruptible,
 }
 
 /// Tells a query that its caller is gone, when it is dropped.
@@ -85,22 +124,37 @@ impl Drop for CancelOnDrop {
     }
 }
 
-impl SqliteDatabase {
-    /// The database of that file. Does not open it.
-    pub(super) fn new(file: &Path, grant: &SqlGrant) -> Self {
-        let max_connections = grant.connections.get();
-        Self {
-            file: file.to_owned(),
-            max_connections,
-            permits: Arc::new(Semaphore::new(max_connections)),
-            idle: Arc::default(),
-            max_value: grant.max_bytes.bytes(),
+impl OpenFile {
+    /// Returns that connection if it is to the file that stands at the path, else a new one.
+    fn current(reused: Option<Self>, file: &Path, max_value: u64) -> Result<Self, QueryError> {
+        let unreachable = |error: io::Error| QueryError::Unreachable(error.to_string());
+        worker::check_files(file).map_err(unreachable)?;
+        let id = FileId::of(file).map_err(unreachable)?;
+        match reused.filter(|open| open.id == id) {
+            Some(open) => Ok(open),
+            None => Ok(Self { connection: connection::open(file, max_value)?, id }),
         }
+    }
+}
+
+impl SqliteDatabase {
+    /// The database of that file, which is opened by child processes if there is a program for that. Does not open it.
+    pub(super) fn new(file: &Path, grant: &SqlGrant, workers: Option<&WorkerProgram>) -> Self {
+        let (max_connections, max_value) = (grant.connections.get(), grant.max_bytes.bytes());
+        let runner = match workers {
+            Some(workers) => Runner::Processes(WorkerProcesses::new(workers.clone(), file, max_value)),
+            None => Runner::InProcess(InProcess { file: file.to_owned(), idle: Arc::default(), max_value }),
+        };
+        Self { max_connections, permits: Arc::new(Semaphore::new(max_connections)), runner }
     }
 
     /// Returns its version, once it was opened and its schema was read.
     pub(super) async fn describe(&self, bounds: ResultBounds, deadline: Instant) -> Result<DatabaseInfo, QueryError> {
-        self.with_connection(deadline, connection::check).await?;
+        let permit = self.acquire(deadline).await?;
+        match &self.runner {
+            Runner::Processes(processes) => processes.run(Work::Check, deadline, no_memory()?).await.map(drop)?,
+            Runner::InProcess(local) => local.run(permit, deadline, connection::check).await?,
+        }
         Ok(DatabaseInfo {
             kind: DatabaseKind::Sqlite,
             version: rusqlite::version().to_owned(),
@@ -112,28 +166,61 @@ impl SqliteDatabase {
 
     /// Runs a query.
     pub(super) async fn query(&self, query: Query) -> Result<ChargedRows, QueryError> {
-        self.with_connection(query.deadline, move |connection| connection::query(connection, query)).await
+        let deadline = query.deadline;
+        let permit = self.acquire(deadline).await?;
+        match &self.runner {
+            Runner::Processes(processes) => {
+                let Query { sql, parameters, bounds, memory, .. } = query;
+                let work = Work::Query { sql, parameters, max_rows: bounds.rows as u64, max_bytes: bounds.bytes };
+                let rows = processes.run(work, deadline, memory).await?;
+                rows.ok_or_else(|| QueryError::Failed("the process that runs SQLite sent no rows".to_owned()))
+            }
+            Runner::InProcess(local) => {
+                let work =
+                    move |connection: &mut Connection| connection::query(connection, query, Functions::Uninterruptible);
+                local.run(permit, deadline, work).await
+            }
+        }
     }
 
+    /// Compiles a query, and does not run it.
+    pub(super) async fn prepare(&self, query: Query) -> Result<(), QueryError> {
+        let Query { sql, parameters, deadline, memory, .. } = query;
+        let permit = self.acquire(deadline).await?;
+        match &self.runner {
+            Runner::Processes(processes) => {
+                processes.run(Work::Prepare { sql, parameters }, deadline, memory).await.map(drop)
+            }
+            Runner::InProcess(local) => {
+                local.run(permit, deadline, move |connection| connection::prepare(connection, &sql, &parameters)).await
+            }
+        }
+    }
+
+    async fn acquire(&self, deadline: Instant) -> Result<OwnedSemaphorePermit, QueryError> {
+        let acquired = tokio::time::timeout_at(deadline, self.permits.clone().acquire_owned()).await;
+        acquired
+            .map_err(|_| QueryError::Busy(self.max_connections))?
+            .map_err(|error| QueryError::Failed(error.to_string()))
+    }
+}
+
+impl InProcess {
     /// Runs `work` with a connection on a blocking thread, until the deadline.
-    async fn with_connection<T: Send + 'static>(
+    async fn run<T: Send + 'static>(
         &self,
+        permit: OwnedSemaphorePermit,
         deadline: Instant,
         work: impl FnOnce(&mut Connection) -> Result<T, QueryError> + Send + 'static,
     ) -> Result<T, QueryError> {
-        let permit = self.acquire(deadline).await?;
         let is_cancelled = Arc::new(AtomicBool::new(false));
         let _cancel_on_drop = CancelOnDrop(is_cancelled.clone());
         let (file, idle, max_value) = (self.file.clone(), self.idle.clone(), self.max_value);
         let done = tokio::task::spawn_blocking(move || {
             let _permit = permit;
-            let id = FileId::of(&file).map_err(|error| QueryError::Unreachable(error.to_string()))?;
             // Popped in a statement of its own, which releases the lock.
-            let reused = idle.lock().pop().filter(|open| open.id == id);
-            let mut open = match reused {
-                Some(open) => open,
-                None => OpenFile { connection: connection::open(&file, max_value)?, id },
-            };
+            let reused = idle.lock().pop();
+            let mut open = OpenFile::current(reused, &file, max_value)?;
             let result = connection::run_until(&mut open.connection, deadline, &is_cancelled, work);
             // The next query finds out whether a file that could not be read can be read again.
             if !matches!(result, Err(QueryError::Unreachable(_) | QueryError::Failed(_))) {
@@ -142,12 +229,5 @@ impl SqliteDatabase {
             result
         });
         done.await.unwrap_or_else(|error| Err(QueryError::Failed(error.to_string())))
-    }
-
-    async fn acquire(&self, deadline: Instant) -> Result<OwnedSemaphorePermit, QueryError> {
-        let acquired = tokio::time::timeout_at(deadline, self.permits.clone().acquire_owned()).await;
-        acquired
-            .map_err(|_| QueryError::Busy(self.max_connections))?
-            .map_err(|error| QueryError::Failed(error.to_string()))
     }
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use mcp_host_tests::{
     CertificateAuthority, ConfigFile, Folder, MockOrigin, Plugin, RawStdio, Reply, Revision, StdioServer,
-    WrittenConfig, fixture,
+    WrittenConfig, fixture, run,
 };
 use serde_json::{Value, json};
 use toml::Table;
@@ -369,4 +369,39 @@ async fn a_call_that_takes_too_long_ends_its_exchange() {
     server.client().read_error(&fetch_uri("get", &origin.url("/silent"), "")).await;
     origin.wait_until_idle().await;
     server.end().await;
+}
+
+#[tokio::test]
+async fn a_header_that_imitates_one_of_the_host_is_not_sent() {
+    let origin = MockOrigin::http().await;
+    origin.serve("/", Reply::ok("text/plain", "hello"));
+    let folder = Folder::with_files([("key", "hunter2")]);
+    let key: Table = [("file".to_owned(), folder.path().join("key").to_str().unwrap().into())].into_iter().collect();
+    let headers: Table = [("X-Api-Key".to_owned(), key.into())].into_iter().collect();
+    let plugin = fetch_plugin().http(http_grant(&origin, [("headers-from", headers.into())]));
+    let server = StdioServer::start(&config(plugin)).await;
+    let answer = run_fetch(&server, "get", &origin.url("/"), "&header=X_Api_Key:guess").await;
+    assert_eq!(answer, error_json("HttpRequestDenied"));
+    server.log_line("differs in `_` and `-` only").await;
+    assert_eq!(run_fetch(&server, "get", &origin.url("/"), "&header=X_Other:1").await["status"], 200);
+    server.end().await;
+    let keys: Vec<_> = origin.requests().iter().map(|request| request.header("x-api-key").map(str::to_owned)).collect();
+    assert_eq!(keys, [Some("hunter2".to_owned())]);
+}
+
+#[tokio::test]
+async fn check_connects_to_each_origin_and_offline_to_none() {
+    let origin = MockOrigin::http().await;
+    let plugin = || fetch_plugin().origin(&origin.origin()).origin("https://*.example.invalid");
+    let config = config(plugin());
+    let check = async |more: &[&str]| {
+        let path = config.path();
+        let arguments = ["check", "--json", "--config", path.to_str().unwrap()].into_iter().chain(more.iter().copied());
+        let report = run(arguments).await.success().json();
+        report["plugins"][0]["warnings"].as_array().unwrap().len()
+    };
+    assert_eq!(check(&[]).await, 0);
+    origin.take_down().await;
+    assert_eq!((check(&[]).await, check(&["--offline"]).await), (1, 0));
+    assert_eq!(origin.requests(), [], "a connection is no request");
 }

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf, absolute};
 use toml::de::DeValue;
 use zeroize::Zeroizing;
 
-use crate::config::error::Diagnostic;
 use crate::config::reader::{FromNode, Node, Schema};
 use crate::config::secret::{Secret, SecretSource};
 
@@ -40,7 +39,10 @@ pub enum SqlUrlError {
     /// It names no host, or no user.
     #[error("the URL has no {0}")]
     Incomplete(&'static str),
-    /// There is no file at the path.
+    /// A character that is not percent-encoded has another meaning where it stands.
+    #[error("the user or the password in the URL has one of the characters `@ / ? # %` without percent-encoding")]
+    Unescaped,
+    /// There is no regular file at the path.
     #[error("there is no database file at `{}`", .0.display())]
     NoFile(PathBuf),
 }
@@ -54,6 +56,10 @@ impl SqlUrlError {
             Self::Postgresql => {
                 "write `postgres://USER:PASSWORD@HOST:PORT/DATABASE` with `%` escapes for the characters `/?#@:%` of a \
                  password, and only parameters that PostgreSQL has, such as `?sslmode=disable`"
+            }
+            Self::Unescaped => {
+                "percent-encode them, in the variable or file: `@` is `%40`, `/` is `%2F`, `?` is `%3F`, `#` is `%23`, and \
+                 `%` is `%25`"
             }
             Self::NoFile(_) => "create the database, or correct the path; it is relative to the config file",
         }
@@ -106,12 +112,31 @@ pub(crate) fn server_port(config: &tokio_postgres::Config, index: usize) -> u16 
 /// `sslmode=disable`, so the values of `sslmode` by which libpq distinguishes how thoroughly are one.
 #[cfg(feature = "sql")]
 pub(crate) fn client_config(url: &str) -> Result<tokio_postgres::Config, SqlUrlError> {
+    check_escapes(url)?;
     let url = Zeroizing::new(url.replace("sslmode=verify-full", "sslmode=require"));
     let config: tokio_postgres::Config = url.parse().map_err(|_| SqlUrlError::Postgresql)?;
     match (config.get_hosts().is_empty(), config.get_user().is_none()) {
         (true, _) => Err(SqlUrlError::Incomplete("host")),
         (_, true) => Err(SqlUrlError::Incomplete("user")),
         (false, false) => Ok(config),
+    }
+}
+
+/// Fails if the user or the password has a character that ends it for the client library, which would take the rest for a host and
+/// look it up: a part of a password does not leave the process.
+#[cfg(feature = "sql")]
+fn check_escapes(url: &str) -> Result<(), SqlUrlError> {
+    let (_, rest) = url.split_once("://").unwrap_or_default();
+    // An address and parameters have no `@`, so what stands before the last one is the user and the password.
+    let (credentials, address) = rest.rsplit_once('@').unwrap_or(("", rest));
+    let is_escape =
+        |bytes: &[u8]| matches!(bytes, [first, second, ..] if first.is_ascii_hexdigit() && second.is_ascii_hexdigit());
+    let mut parts = credentials.split('%');
+    let has_reserved = parts.next().is_some_and(|first| first.contains(['@', '/', '?', '#']));
+    let has_wrong_escape = parts.any(|part| !is_escape(part.as_bytes()) || part.contains(['@', '/', '?', '#']));
+    match has_reserved || has_wrong_escape || address.contains('#') {
+        true => Err(SqlUrlError::Unescaped),
+        false => Ok(()),
     }
 }
 
@@ -133,9 +158,15 @@ impl FromNode for SqlUrl {
         };
         match Self::parse(&text, node.context.base_dir) {
             Ok(url) => Some(url),
+            Err(SqlUrlError::NoFile(path)) => {
+                // One that exists is not a dependency: it changes with every write to the database.
+                node.context.add_dependency(absolute(&path).unwrap_or_else(|_| path.clone()));
+                let error = SqlUrlError::NoFile(path);
+                node.report_machine_error(error.to_string(), error.help());
+                None
+            }
             Err(error) => {
-                let problem = Diagnostic::new(error.to_string(), error.help()).at(node.span.clone());
-                node.context.report(problem);
+                node.report_error(error.to_string(), error.help());
                 None
             }
         }
@@ -180,6 +211,23 @@ mod tests {
         }
         assert!(matches!(parse("sqlite:"), Err(SqlUrlError::NoFile(_))));
         assert!(matches!(parse("sqlite:absent.db"), Err(SqlUrlError::NoFile(_))));
+    }
+
+    #[test]
+    fn a_password_that_is_not_percent_encoded_is_never_taken_for_a_host() {
+        for password in
+            ["hunter@2", "hunter/2", "12/hunter", "hunter#2", "hunter?2", "100%hunter", "hunter%2", "a@b/c#d"]
+        {
+            for address in
+                ["db.example.com/shop", "db.example.com:5432/shop?sslmode=disable", "/shop?host=/run/postgresql"]
+            {
+                let text = format!("postgres://reader:{password}@{address}");
+                assert_eq!(parse(&text), Err(SqlUrlError::Unescaped), "{text}");
+            }
+        }
+        assert_eq!(parse("postgres://reader@db.example.com/shop#hunter2"), Err(SqlUrlError::Unescaped));
+        let encoded = client_config("postgres://reader:%40%2F%3F%23%25@db.example.com/shop").unwrap();
+        assert_eq!(encoded.get_password(), Some(&b"@/?#%"[..]));
     }
 
     #[test]

@@ -12,9 +12,11 @@ const READ_PRAGMAS: [&str; 2] = ["data_version", "page_size"];
 /// Functions that do more than compute a value.
 const DENIED_FUNCTIONS: [&str; 2] = ["fts3_tokenizer", "load_extension"];
 
-/// Functions that take time in the product of the lengths of two values, and how long values may be beside them. SQLite
-/// does not interrupt a call of a function: each of these takes about half a second at most.
-const QUADRATIC_FUNCTIONS: [(&str, i32); 8] = [
+/// Functions that take time in the product of the lengths of two values, and how long values may be beside them, where nothing
+/// can end a call (`Functions::Uninterruptible`): each of these takes about half a second at most.
+const QUADRATIC_FUNCTIONS: [(&str, i32); 10] = [
+    ("like", 256 << 10),
+    ("glob", 256 << 10),
     ("instr", 256 << 10),
     ("replace", 256 << 10),
     ("json_patch", 64 << 10),

@@ -17,7 +17,7 @@ use super::super::result::{ChargedRows, ResultBuilder};
 use super::super::scalar::ScalarContent;
 use super::super::{MAX_PARAMETERS, MAX_SQL, Query};
 use super::generated_columns::GeneratedColumns;
-use super::{BUSY_TIMEOUT, CACHE_KIB, MAX_HEAP, authorizer};
+use super::{BUSY_TIMEOUT, CACHE_KIB, Functions, MAX_HEAP, authorizer};
 
 /// The steps of SQLite's virtual machine between two looks at the clock. Each may call a function, which takes its time:
 /// so there are few of them.
@@ -87,9 +87,33 @@ pub(super) fn check(connection: &mut Connection) -> Result<(), QueryError> {
     tables.map(drop).map_err(|error| run_error(&error, 0))
 }
 
+/// Compiles a query with those parameters, and does not run it.
+pub(super) fn prepare(connection: &mut Connection, sql: &str, parameters: &[Value]) -> Result<(), QueryError> {
+    let mut statement = connection.prepare(sql).map_err(|error| compile_error(&error, 0))?;
+    require_query(&statement)?;
+    bind(&mut statement, parameters)
+}
+
+/// Fails unless the statement only reads, and returns rows.
+fn require_query(statement: &Statement<'_>) -> Result<(), QueryError> {
+    match statement.readonly() && statement.column_count() > 0 {
+        true => Ok(()),
+        false => Err(QueryError::rejected("25006", "the statement is not a query")),
+    }
+}
+
 /// Runs one query. Values have at most the length that was set when the connection was opened, and less beside
-/// functions that take long for long values.
-pub(super) fn query(connection: &mut Connection, query: Query) -> Result<ChargedRows, QueryError> {
+/// functions that take long for long values, if nothing can end these.
+pub(super) fn query(
+    connection: &mut Connection,
+    query: Query,
+    functions: Functions,
+) -> Result<ChargedRows, QueryError> {
+    if functions == Functions::Killable {
+        let max_value = connection.limit(Limit::SQLITE_LIMIT_LENGTH);
+        let max_value = max_value.map_err(|error| QueryError::Failed(error.to_string()))?;
+        return run(connection, query, max_value, &AtomicI32::new(i32::MAX));
+    }
     // Reads the schema, if it has changed, while a text of it may still be long.
     check(connection)?;
     let failed = |error: rusqlite::Error| QueryError::Failed(error.to_string());
@@ -113,7 +137,7 @@ pub(super) fn query(connection: &mut Connection, query: Query) -> Result<Charged
             "54000",
             format!(
                 "a value has more than {longest} bytes, or the result more than `max-bytes`: the statement calls a \
-                 function that takes too long for longer values (instr, replace, trim, unhex, json_patch)"
+                 function that takes too long for longer values (like, glob, instr, replace, trim, unhex, json_patch)"
             ),
         )),
         result => result,
@@ -126,9 +150,7 @@ fn run(connection: &Connection, query: Query, usual: i32, longest: &AtomicI32) -
     let max_value = usual.min(longest.load(Ordering::Relaxed));
     let is_set = connection.set_limit(Limit::SQLITE_LIMIT_LENGTH, max_value);
     is_set.map_err(|error| QueryError::Failed(error.to_string()))?;
-    if !statement.readonly() || statement.column_count() == 0 {
-        return Err(QueryError::rejected("25006", "the statement is not a query"));
-    }
+    require_query(&statement)?;
     bind(&mut statement, &parameters)?;
     let columns = statement.columns().map(|column| Column {
         name: column.name().to_owned(),

@@ -39,7 +39,7 @@ impl Fixture {
         writer.close().unwrap();
         let mut grant = SqlGrant::new(SqlUrl::Sqlite(file.clone()));
         change(&mut grant);
-        Self { database: SqliteDatabase::new(&file, &grant), budget: MemoryBudget::new(64 << 20, None), dir }
+        Self { database: SqliteDatabase::new(&file, &grant, None), budget: MemoryBudget::new(64 << 20, None), dir }
     }
 
     fn file(&self) -> PathBuf {

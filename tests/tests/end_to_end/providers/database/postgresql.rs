@@ -1,6 +1,6 @@
 //! PostgreSQL: tables, pages, types, saved queries, schemas.
 
-use mcp_host_tests::{Plugin, Postgresql, RawStdio, Revision, StdioServer};
+use mcp_host_tests::{Plugin, Postgresql, RawStdio, Revision, StdioServer, component, run};
 use serde_json::json;
 use toml::Value;
 
@@ -283,4 +283,40 @@ async fn subscribers_are_told_what_changed() {
     let changed = wire.notification("notifications/resources/updated").await;
     assert_eq!(changed["params"]["uri"], "db://shop/public");
     wire.end().await;
+}
+
+#[tokio::test]
+async fn check_finds_schemas_that_are_not_there_and_functions_that_read_beside_them() {
+    let server = shop();
+    server.load(
+        "CREATE FUNCTION private.peek() RETURNS int LANGUAGE sql SECURITY DEFINER AS 'SELECT amount FROM private.salaries';
+         CREATE FUNCTION private.try() RETURNS int LANGUAGE plpgsql AS
+             'BEGIN RETURN 1; EXCEPTION WHEN others THEN RETURN 2; END';
+         CREATE FUNCTION private.harmless() RETURNS int LANGUAGE sql AS 'SELECT 1';
+         CREATE SCHEMA closed;
+         CREATE FUNCTION closed.peek() RETURNS int LANGUAGE sql SECURITY DEFINER AS 'SELECT 1';",
+    );
+    let check = async |schemas: &[&str], more: &[&str]| {
+        let schemas: Vec<_> = schemas.iter().map(|schema| Value::from(*schema)).collect();
+        let plugin = Plugin::new("shop", &component("database"), "db://shop/").sql(
+            "shop",
+            server.url("reader"),
+            [("schemas", schemas.into())],
+        );
+        let config = config(plugin);
+        let path = config.path();
+        let arguments = ["check", "--json", "--config", path.to_str().unwrap()].into_iter().chain(more.iter().copied());
+        run(arguments).await
+    };
+    let report = check(&["public"], &[]).await.success().json();
+    let warnings = report["plugins"][0]["warnings"].to_string();
+    assert!(warnings.contains("private.peek, private.try.") && !warnings.contains("closed"), "{report:#}");
+    let report = check(&["public", "private"], &[]).await.success().json();
+    assert_eq!(report["plugins"][0]["warnings"], json!([]), "{report:#}");
+    let report = check(&["public", "closed"], &[]).await.success().json();
+    assert!(report["plugins"][0]["warnings"].to_string().contains("may not use closed of its `schemas`"), "{report:#}");
+    let missing = check(&["public", "absent"], &[]).await;
+    assert_eq!(missing.code(), 1);
+    assert!(missing.text().contains("`schemas` do not exist in the database: absent"), "{}", missing.text());
+    check(&["public", "absent"], &["--offline"]).await.success();
 }

@@ -1,8 +1,11 @@
 //! SQLite: the same provider on a file.
 
+use std::fs;
+use std::path::Path;
 use std::sync::mpsc::{self, TryRecvError};
+use std::time::{Duration, Instant};
 
-use mcp_host_tests::{Folder, Plugin, RawStdio, Revision, StdioServer, component, run};
+use mcp_host_tests::{ConfigFile, Folder, Plugin, RawStdio, Revision, Rule, StdioServer, component, run};
 use rusqlite::Connection;
 use serde_json::json;
 use toml::Value;
@@ -77,6 +80,168 @@ async fn a_live_log_is_read_and_a_change_is_told() {
     assert_eq!(changed["params"]["uri"], "db://shop/main/customers/rows");
     let text = wire.read("db://shop/main/customers/rows?format=csv").await.unwrap();
     assert!(text.contains("2,Barbara,"), "{text}");
+    wire.end().await;
+}
+
+/// The provider with statements of clients, on one connection and with a time for each query.
+fn one_connection(url: &str, timeout: &str) -> Plugin {
+    Plugin::new("shop", &component("database"), "db://shop/")
+        .sql("shop", url, [("connections", 1.into()), ("timeout", timeout.into())])
+        .config("free-sql", true)
+        .config("formats", vec![Value::from("json")])
+        .limit("deadline", "60s")
+}
+
+/// Texts of a million bytes each, which take much to compare and to sort.
+fn long_texts(writer: &Connection, number: usize) {
+    writer.execute_batch("CREATE TABLE texts (a TEXT)").unwrap();
+    for _ in 0..number {
+        writer.execute("INSERT INTO texts VALUES (?1)", ["a".repeat(1_000_000)]).unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_function_that_takes_long_ends_with_its_query_and_frees_the_connection() {
+    let (_folder, writer, url) = shop();
+    long_texts(&writer, 1);
+    let server = StdioServer::start(&config(one_connection(&url, "2s"))).await;
+    // Calls in time that grows with the product of two lengths, without a loop between them.
+    let many = |operator: &str, any: &str| {
+        let calls: Vec<_> = (0..40).map(|n| format!("a {operator} p || {n}")).collect();
+        let pattern = format!("'{any}' || substr(a, 1, 900) || 'b'");
+        format!("SELECT {} FROM (SELECT a, {pattern} AS p FROM texts)", calls.join(", "))
+    };
+    for sql in [
+        many("LIKE", "%"),
+        many("GLOB", "*"),
+        "SELECT instr(a, substr(a, 1, 500000) || 'b') FROM texts".to_owned(),
+        "SELECT length(replace(a, substr(a, 1, 500000) || 'b', '')) FROM texts".to_owned(),
+    ] {
+        let begun = Instant::now();
+        let error = server.client().read_error(&statement_uri(&sql)).await;
+        assert!(begun.elapsed() < Duration::from_secs(20), "{sql:.40}: {error:?} after {:?}", begun.elapsed());
+        let rows = json(server.client(), &statement_uri("SELECT 1")).await;
+        assert_eq!(rows["rows"], json!([[1]]), "after {sql:.40}");
+    }
+    server.end().await;
+}
+
+#[tokio::test]
+async fn long_texts_are_searched_and_compared() {
+    let (_folder, writer, url) = shop();
+    long_texts(&writer, 2);
+    let server = StdioServer::start(&config(one_connection(&url, "30s"))).await;
+    for (sql, expected) in [
+        ("SELECT count(*) FROM texts WHERE a LIKE '%aab%'", 0),
+        ("SELECT count(*) FROM texts WHERE a GLOB '*aa'", 2),
+        ("SELECT sum(instr(a, 'b')) FROM texts", 0),
+        ("SELECT max(length(trim(a, 'a'))) FROM texts", 0),
+    ] {
+        assert_eq!(json(server.client(), &statement_uri(sql)).await["rows"], json!([[expected]]), "{sql}");
+    }
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_statement_has_the_memory_of_its_plugin_and_no_more() {
+    let (_folder, _, url) = shop();
+    let plugin = one_connection(&url, "30s").limit("memory", "48MiB");
+    let server = StdioServer::start(&config(plugin)).await;
+    let columns = (0..60).map(|n| format!("hex(randomblob(1000000)) a{n}")).collect::<Vec<_>>().join(", ");
+    let lengths = (0..60).map(|n| format!("length(a{n})")).collect::<Vec<_>>().join(" + ");
+    let sql = format!("SELECT {lengths} FROM (SELECT {columns} LIMIT 1)");
+    let error = server.client().read_error(&statement_uri(&sql)).await;
+    assert!(error.message.contains("out of memory"), "{error:?}");
+    assert_eq!(json(server.client(), &statement_uri("SELECT 1")).await["rows"], json!([[1]]));
+    server.end().await;
+}
+
+#[tokio::test]
+async fn a_large_sort_succeeds_in_a_confined_server() {
+    let (_folder, writer, url) = shop();
+    let rows = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n WHERE i < 40000) \
+                SELECT hex(randomblob(250)) AS a FROM n";
+    writer.execute_batch(&format!("CREATE TABLE long AS {rows}")).unwrap();
+    let state = Folder::with_files::<&str, &str>([]);
+    let config = ConfigFile::new()
+        .server("confine", true)
+        .server("cache", state.path().join("cache").to_str().unwrap())
+        .plugin(one_connection(&url, "30s"))
+        .write();
+    let server = StdioServer::start(&config).await;
+    // The sorted rows are counted, so that they are sorted.
+    let sql =
+        "SELECT count(*) FROM (SELECT a, row_number() OVER (ORDER BY a) FROM long ORDER BY a DESC LIMIT -1 OFFSET 1)";
+    assert_eq!(json(server.client(), &statement_uri(sql)).await["rows"], json!([[39_999]]));
+    server.end().await;
+}
+
+fn make_fifo(path: &Path) {
+    let made = std::process::Command::new("mkfifo").arg(path).status().unwrap();
+    assert!(made.success());
+}
+
+#[tokio::test]
+async fn a_fifo_in_place_of_a_database_or_its_journal_is_not_waited_for() {
+    let folder = Folder::with_files::<&str, &str>([]);
+    let file = folder.path().join("shop.db");
+    Connection::open(&file).unwrap().execute_batch(SHOP).unwrap();
+    let url = format!("sqlite://{}", file.display());
+    let server = StdioServer::start(&config(one_connection(&url, "20s"))).await;
+    let count = statement_uri("SELECT count(*) FROM customers");
+    assert_eq!(json(server.client(), &count).await["rows"], json!([[2]]));
+    let (kept, journal) = (folder.path().join("kept.db"), folder.path().join("shop.db-journal"));
+    fs::rename(&file, &kept).unwrap();
+    for fifo in [&file, &journal] {
+        make_fifo(fifo);
+        let begun = Instant::now();
+        server.client().read_error(&count).await;
+        assert!(begun.elapsed() < Duration::from_secs(10), "{fifo:?}: {:?}", begun.elapsed());
+        fs::remove_file(fifo).unwrap();
+        if fifo == &file {
+            fs::rename(&kept, &file).unwrap();
+        }
+    }
+    assert_eq!(json(server.client(), &count).await["rows"], json!([[2]]));
+    server.end().await;
+}
+
+#[tokio::test]
+async fn check_prepares_saved_queries() {
+    let (_folder, _, url) = shop();
+    let saved: Value = toml::toml! {
+        [good]
+        sql = "SELECT count(*) FROM orders WHERE customer = $1"
+        parameters = [{ name = "customer" }]
+        [misspelt]
+        sql = "SELECT count(*) FROM oders"
+        [forgotten]
+        sql = "SELECT count(*) FROM orders WHERE customer = $1"
+    }
+    .into();
+    let config = config(Plugin::database("shop", url).config("queries", saved));
+    let output = run(["check", "--json", "--config", config.path().to_str().unwrap()]).await;
+    let report = output.success().json();
+    let warnings: Vec<_> =
+        report["plugins"][0]["warnings"].as_array().unwrap().iter().map(ToString::to_string).collect();
+    assert_eq!(warnings.len(), 2, "{report:#}");
+    assert!(warnings[0].contains("`forgotten`") && warnings[0].contains("1 parameters, and 0 values"), "{warnings:?}");
+    assert!(warnings[1].contains("`misspelt`") && warnings[1].contains("no such table: oders"), "{warnings:?}");
+}
+
+#[tokio::test]
+async fn a_rule_counts_at_once_while_the_file_of_a_database_is_missing() {
+    let (folder, writer, url) = shop();
+    let served = || ConfigFile::new().plugin(Plugin::database("shop", url.clone())).plugin(Plugin::sample("s"));
+    let config = served().rule(Rule::for_principal("*").allow(["**"])).write();
+    let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
+    wire.read("db://shop/dictionary").await.unwrap();
+    drop(writer);
+    fs::remove_file(folder.path().join("shop.db")).unwrap();
+    config.replace(served().rule(Rule::for_principal("*").allow(["**"]).deny(["db://shop/**"])));
+    wire.log_line("there is no database file").await;
+    let refused = wire.read("db://shop/dictionary").await.unwrap_err();
+    assert_eq!(refused["code"], -32002, "{refused}");
     wire.end().await;
 }
 
