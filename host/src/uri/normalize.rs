@@ -166,6 +166,8 @@ pub(super) fn remove_dot_segments(path: &str) -> Option<Cow<'_, str>> {
 pub(super) enum Component {
     /// The host and the port, or text with their rules. Letters are converted to lower case.
     Authority,
+    /// The host and the port, or the path: a template does not tell which.
+    AuthorityOrPath,
     /// The path.
     Path,
     /// The query.
@@ -177,7 +179,7 @@ impl Component {
     fn decodes(self, c: char) -> bool {
         is_unreserved(c)
             || match self {
-                Self::Authority => false,
+                Self::Authority | Self::AuthorityOrPath => false,
                 Self::Path => is_path_delimiter(c),
                 Self::Query => is_query_delimiter(c),
             }
@@ -189,7 +191,7 @@ impl Component {
 /// [module](super#percent-encoding)).
 pub(super) fn push_normalized(out: &mut String, text: &str, component: Component) {
     let push = |out: &mut String, text: &str| match component {
-        Component::Path | Component::Query => out.push_str(text),
+        Component::AuthorityOrPath | Component::Path | Component::Query => out.push_str(text),
         Component::Authority => out.extend(text.chars().map(|c| c.to_ascii_lowercase())),
     };
     let mut pieces = text.split('%');

@@ -195,10 +195,11 @@ impl Mount {
                     normalize::push_normalized(&mut out, rest, component);
                 }
                 Piece::Expression(expression) => {
-                    // The text after `{+x}` is not checked, since its value may contain a slash.
                     component = match (component, expression.chars().next()) {
                         (_, Some('?')) => Component::Query,
-                        (Component::Authority, Some('/' | '+')) => Component::Path,
+                        (Component::Authority | Component::AuthorityOrPath, Some('/')) => Component::Path,
+                        // The value may contain a slash.
+                        (Component::Authority, Some('+')) => Component::AuthorityOrPath,
                         (component, _) => component,
                     };
                     out.extend(["{", expression, "}"]);
@@ -237,13 +238,13 @@ impl Mount {
 
 /// Returns where a component ends in a literal, and which one follows.
 fn end_of(component: Component, literal: &str) -> Option<(usize, Component)> {
-    let next = |delimiter: char, next: Component| literal.find(delimiter).map(|end| (end, next));
-    let query = match component {
-        Component::Query => None,
-        Component::Path | Component::Authority => next('?', Component::Query),
+    let ends: &[char] = match component {
+        Component::Authority | Component::AuthorityOrPath => &['/', '?'],
+        Component::Path => &['?'],
+        Component::Query => &[],
     };
-    let path = if component == Component::Authority { next('/', Component::Path) } else { None };
-    path.into_iter().chain(query).min_by_key(|(end, _)| *end)
+    let (end, delimiter) = literal.char_indices().find(|(_, c)| ends.contains(c))?;
+    Some((end, if delimiter == '/' { Component::Path } else { Component::Query }))
 }
 
 /// Checks that a text is a template by RFC 6570, within its bounds of length and variables, and without NUL.

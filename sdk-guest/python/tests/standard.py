@@ -1,13 +1,16 @@
 """A provider that uses the standard library, for the end-to-end tests and for `standard_library.py`.
 
-`imported/NAME` evaluates an expression that imports something when it runs, and `test/MODULE` runs a module of CPython's own tests,
-which are in the directory `/tests/test`, and returns what became of them as JSON."""
+`imported/NAME` evaluates an expression that imports something when it runs. `test/MODULE` runs a module of CPython's own tests, which
+are in the directory `/cpython/test`, or one class of it; `classes/MODULE` returns the names of its classes. Both return JSON."""
 
+import contextlib
 import io
 import json
+import os
 import random
 import sys
 import unittest
+from collections.abc import Iterator
 
 from mcp_host_provider import Config, Contents, Entry, NotFound, Provider, export
 
@@ -22,6 +25,7 @@ EXPRESSIONS = {
     "email": r"str(__import__('email.policy').message_from_string('Subject: =?cp1252?q?=80?=', policy=__import__('email.policy').policy.default)['subject'])",
     "sqlite3": "__import__('sqlite3').connect(':memory:').execute('SELECT 1 + 1').fetchone()[0]",
     "tomllib": "str(__import__('tomllib').loads('a = 2026-01-02T11:21:00+01:00')['a'])",
+    "argparse": "__import__('argparse').ArgumentParser().prog",
     "random": "random.random()",
 }
 
@@ -35,19 +39,35 @@ class Standard(Provider):
         kind, _, name = path.partition("/")
         if kind == "imported" and name in EXPRESSIONS:
             text = str(eval(EXPRESSIONS[name], {"random": random}))
+        elif kind == "classes":
+            text = json.dumps(sorted({f"{type(test).__module__}.{type(test).__qualname__}" for test in flat(loaded(name))}))
         elif kind == "test":
-            text = json.dumps(self.tested(name))
+            text = json.dumps(tested(name))
         else:
             raise NotFound
         return Contents(Entry(path, path), text)
 
-    def tested(self, module: str) -> dict[str, object]:
-        sys.path[:] = ["/tests"]
-        try:
-            suite = unittest.defaultTestLoader.loadTestsFromName(f"test.{module}")
-        except unittest.SkipTest as reason:
-            return {"skipped": str(reason)}
-        output = io.StringIO()
-        result = unittest.TextTestRunner(stream=output).run(suite)
-        broken = [str(test).splitlines()[0] for test, _ in (*result.failures, *result.errors)]
-        return {"run": result.testsRun, "skipped": len(result.skipped), "broken": broken, "log": output.getvalue()[-20_000:]}
+
+def loaded(name: str) -> unittest.TestSuite:
+    sys.path[:] = ["/cpython"]
+    with contextlib.suppress(OSError):
+        os.chdir("/tmp")
+    return unittest.defaultTestLoader.loadTestsFromName(name if name.startswith("test.") else f"test.{name}")
+
+
+def flat(suite: unittest.TestSuite) -> Iterator[unittest.TestCase]:
+    for test in suite:
+        if isinstance(test, unittest.TestSuite):
+            yield from flat(test)
+        else:
+            yield test
+
+
+def tested(name: str) -> dict[str, object]:
+    output = io.StringIO()
+    try:
+        result = unittest.TextTestRunner(stream=output).run(loaded(name))
+    except unittest.SkipTest as reason:
+        return {"run": 0, "skipped": 1, "broken": [], "log": str(reason)}
+    broken = [str(test).splitlines()[0] for test, _ in (*result.failures, *result.errors)]
+    return {"run": result.testsRun, "skipped": len(result.skipped), "broken": broken, "log": output.getvalue()[-50_000:]}
