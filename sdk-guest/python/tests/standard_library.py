@@ -21,7 +21,7 @@ MODULES = """
 abc argparse array base64 binascii bisect calendar charmapcodec codecs codecencodings_jp collections configparser contextlib copy csv
 dataclasses datetime decimal difflib email enum fnmatch fractions functools glob graphlib gzip hashlib heapq hmac html htmlparser
 http_cookies io ipaddress itertools json keyword linecache locale logging math mimetypes numeric_tower operator os pathlib pickle
-posixpath pprint random re secrets shlex shutil sqlite3 statistics string strptime struct tarfile tempfile textwrap time tomllib typing
+posixpath pprint random re secrets shlex shutil sqlite3 statistics string strptime struct tarfile tempfile textwrap time tomllib
 unicodedata urllib urlparse uuid weakref xml_etree zipfile zlib zoneinfo
 """.split()
 

@@ -255,7 +255,7 @@ async fn what_python_imports_when_it_runs_is_in_the_component() {
         ("shift-jis", "日本"),
         ("email", "€"),
         ("sqlite3", "2"),
-        ("argparse", "standard.py"),
+        ("argparse", "provider"),
         ("tomllib", "2026-01-02 11:21:00+01:00"),
     ] {
         assert_eq!(server.read(&format!("s:///imported/{name}")).await, Ok(expected.to_owned()), "{name}");

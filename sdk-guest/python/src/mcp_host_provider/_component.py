@@ -69,7 +69,7 @@ class ResourceProvider:
     def _provider(self) -> Provider:
         if self._opened is None:
             install()
-            _reseed()
+            _start()
             self._opened = self._class(Config(_read_config()))
         return self._opened
 
@@ -119,8 +119,10 @@ class ResourceProvider:
         return convert.changes(self._provider().changes(watched, since))
 
 
-def _reseed() -> None:
-    """Seeds the module `random` for this instance: its state is that of the build, and every instance would draw the same numbers."""
+def _start() -> None:
+    """Sets what differs from the state of the build: the module `random` gets a seed, because every instance would draw the same
+    numbers, and `sys.argv`, which is empty, the name of a program, which `argparse` and others expect."""
+    sys.argv[:] = sys.argv or ["provider"]
     random = sys.modules.get("random")
     if random is not None:
         random.seed()

@@ -142,8 +142,6 @@ def store(provider: str) -> None:
     """Keeps the modules, and finds them from now on. Called when the provider has been imported, with the path of its module."""
     for name in _PRELOADED:
         importlib.import_module(name)
-    # A component has no command line, and `argparse` and others expect the name of a program.
-    sys.argv[:] = sys.argv or [os.path.basename(provider)]
     imported = {name.partition(".")[0] for name in sys.modules}
     own = os.path.dirname(provider)
     _keep(_STANDARD, lambda name, _: name not in _USELESS, with_data=False)

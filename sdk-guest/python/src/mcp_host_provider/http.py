@@ -25,7 +25,9 @@ try:
     from wit_world.imports import wasi_http_types_0_2_6 as http
     from wit_world.imports import wasi_io_streams_0_2_6 as streams
 except ImportError as error:
-    raise ImportError("HTTP needs a component: one whose own modules import it, or that is built with `--world provider-http`") from error
+    raise ImportError(
+        "HTTP needs a component: one whose own modules import it, or that is built with `--world provider-http`"
+    ) from error
 
 _CHUNK = 65_536
 _METHODS: dict[str, type[Any]] = {

@@ -24,7 +24,9 @@ try:
     from wit_world.imports import wasi_keyvalue_batch_0_2_0_draft2 as batch
     from wit_world.imports import wasi_keyvalue_store_0_2_0_draft2 as store
 except ImportError as error:
-    raise ImportError("buckets need a component: one whose own modules import this, or that is built with `--world provider-keyvalue`") from error
+    raise ImportError(
+        "buckets need a component: one whose own modules import them, or that is built with `--world provider-keyvalue`"
+    ) from error
 
 R = TypeVar("R")
 
