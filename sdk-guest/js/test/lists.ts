@@ -14,7 +14,7 @@ export default class Lists extends Provider {
     this.#url = config.text("url", "");
   }
 
-  read(path: string): Contents {
+  override read(path: string): Contents {
     const [kind, size] = path.split("/");
     return { entry: { path, name: path }, text: String(this.#received(kind, Number(size))) };
   }
