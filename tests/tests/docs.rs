@@ -176,17 +176,22 @@ fn installs_our_package(line: &str) -> bool {
         line.match_indices(command).any(|(at, _)| {
             let arguments = line[at + command.len()..].split(['`', ';', '#', '|']).next().unwrap();
             let names = |word: &&str| OUR_PACKAGES.contains(&word.trim_matches(['(', ')', '"', '.', ',', ':']));
-            arguments.starts_with(' ') && arguments.split_whitespace().take_while(|word| *word != "&&").any(|word| names(&word))
+            arguments.starts_with(' ')
+                && arguments.split_whitespace().take_while(|word| *word != "&&").any(|word| names(&word))
         })
     })
 }
 
 #[test]
 fn no_text_installs_a_package_of_ours_by_a_name_that_anybody_may_register() {
-    for line in ["pip install mcp-host-provider", "run `npm install mcp-host-provider`.", "npx mcp-host-provider build a.js"] {
+    for line in
+        ["pip install mcp-host-provider", "run `npm install mcp-host-provider`.", "npx mcp-host-provider build a.js"]
+    {
         assert!(installs_our_package(line), "{line}");
     }
-    for line in ["pip install ../notes/sdk", "npm install ./mcp-host-provider-0.1.0.tgz", "pip install mcp`, then mcp-host"] {
+    for line in
+        ["pip install ../notes/sdk", "npm install ./mcp-host-provider-0.1.0.tgz", "pip install mcp`, then mcp-host"]
+    {
         assert!(!installs_our_package(line), "{line}");
     }
     let listed = Command::new("git").args(["ls-files"]).current_dir(root()).output().unwrap();
