@@ -42,8 +42,9 @@ _BY_NAME = ("tzdata",)
 # What Python imports when it needs it, and many providers need: imported at build time, because each call would import it again.
 _PRELOADED = "_strptime encodings.ascii encodings.cp1252 encodings.idna encodings.latin_1 encodings.utf_16 encodings.utf_8_sig".split()
 
+# The largest data file, and all code and all data files, compressed.
 _MAX_FILE = 1 << 20
-_MAX_FILES = 16 << 20
+_MAX_KEPT = 32 << 20
 
 # Neither modules nor data.
 _SUFFIXES = (".py", ".pyc", ".pyi", ".so", ".typed", ".wit")
@@ -53,6 +54,9 @@ _modules: dict[str, tuple[str, bool, bytes]] = {}
 
 # The data files by path, compressed.
 _files: dict[str, bytes] = {}
+
+# The size of both.
+_kept = 0
 
 
 class _Finder(importlib.abc.MetaPathFinder, importlib.abc.InspectLoader):
@@ -217,9 +221,18 @@ def _keep_file(path: str) -> None:
             content = file.read(_MAX_FILE + 1)
     except OSError:
         return  # A link that leads out of the directories of the build.
-    kept = zlib.compress(content)
-    if len(content) <= _MAX_FILE and sum(map(len, _files.values())) + len(kept) <= _MAX_FILES:
+    if len(content) <= _MAX_FILE and (kept := _compressed(content)) is not None:
         _files[path] = kept
+
+
+def _compressed(content: bytes) -> bytes | None:
+    """Compresses what is to be kept; None if that would be too much."""
+    global _kept
+    kept = zlib.compress(content)
+    if _kept + len(kept) > _MAX_KEPT:
+        return None
+    _kept += len(kept)
+    return kept
 
 
 def _keep_module(name: str, path: str, is_package: bool) -> None:
@@ -229,4 +242,5 @@ def _keep_module(name: str, path: str, is_package: bool) -> None:
         code = compile(source, path, "exec", dont_inherit=True)
     except (SyntaxError, ValueError):
         return  # It cannot be imported, as before.
-    _modules[name] = (path, is_package, zlib.compress(marshal.dumps(code)))
+    if (kept := _compressed(marshal.dumps(code))) is not None:
+        _modules[name] = (path, is_package, kept)
