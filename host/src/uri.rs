@@ -8,17 +8,32 @@
 //! Guarantees for any input:
 //! - A [`Uri`] begins with its mount, and mounts do not overlap: a URI belongs to at most one plugin.
 //! - Composing and routing are inverse: the URI of a path routes to the same mount and the same path.
-//! - Every [`Uri`] and [`Path`] is in the normal form of RFC 3986, section 6.2.2, so equal resources have equal text.
-//!   Access rules, subscriptions and caches may compare bytes.
+//! - Every [`Uri`] and [`Path`] is in normal form, so equal resources have equal text. Access rules, subscriptions and
+//!   caches may compare bytes.
 //!
 //! No URI is longer than [`MAX_URI_LEN`]. Every operation is linear in the length of its text; routing is a binary
 //! search over the mounts.
 //!
 //! # Normal form
 //!
-//! Scheme and host in lower case (section 6.2.2.1); percent-encoding in upper case, and only where it is required
-//! (6.2.2.2); no `.` and `..` segments (6.2.2.3, 5.2.4); no empty port (3.2.3). No scheme-specific rules apply.
-//! Segments may be empty, except the first one of a path, and `a` and `a/` are different paths.
+//! That of RFC 3986, section 6.2.2: scheme and host in lower case (section 6.2.2.1); percent-encoding in upper case, and
+//! only where it is required (6.2.2.2); no `.` and `..` segments (6.2.2.3, 5.2.4); no empty port (3.2.3). Segments may be
+//! empty, except the first one of a path, and `a` and `a/` are different paths.
+//!
+//! # Percent-encoding
+//!
+//! The RFC leaves open whether `@` and `%40` are the same. A client that expands `{name}` (RFC 6570, section 3.2.2) encodes
+//! all reserved characters, one that expands `{+name}` encodes none, and a provider lists what a segment may have as it
+//! is. So that these name one resource, the normal form decodes them where they stand for themselves:
+//!
+//! | component | decoded, in addition to the unreserved characters | still different from its encoding |
+//! |---|---|---|
+//! | path | `@ : ! $ & ' ( ) * + , ; =` | `/`, `?`, `%` and what no URI has |
+//! | query | `@ : ! $ ' ( ) *` | `& = + , ;`, which separate, `/` and `?` |
+//! | host, also as the first segment below `web://` | none | all |
+//!
+//! A provider cannot give a path `a,b` another meaning than `a%2Cb`: values that may have a separator belong into segments of
+//! their own, or into the query.
 //!
 //! One rule is stricter than the RFC, which ignores a `..` that has nothing left to remove: here it is an error, and so
 //! is a `..` that leaves a mount, even for another one.
@@ -29,6 +44,7 @@
 //! | the empty path, `a/..` | `git://linux/`, the mount itself |
 //! | `?limit=3` | `git://linux/?limit=3` |
 //! | `a%2fb` | `git://linux/a%2Fb`: one segment that contains a slash |
+//! | `me%40h/a%2cb?q=%28c%26d` | `git://linux/me@h/a,b?q=(c%26d` |
 //! | `http://h/x` | `git://linux/http://h/x`: a path like any other |
 //! | `../x`, `%2e%2E/x`, `a/../../x` | an error: leaves the mount |
 //! | `/a`, `a/..//b` | an error: begins with a slash |
@@ -84,6 +100,7 @@ mod tests;
 
 pub use error::{CharacterError, MountError, Overlap, PathError, RouteError, TemplateError, UriError};
 pub use mount::Mount;
+pub(crate) use normalize::is_path_delimiter;
 pub use resource_id::{Path, ResourceId, Uri};
 pub use router::{Routed, Router};
 pub use template::UriTemplate;

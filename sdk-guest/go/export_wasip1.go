@@ -10,6 +10,8 @@ import (
 	"runtime/debug"
 	"strings"
 	"time"
+	// A component has no files of the system, which time.LoadLocation would read.
+	_ "time/tzdata"
 
 	exported "mcp-host.example/provider/internal/bindings/exports/export_mcp_host_provider_resource_provider"
 	_ "mcp-host.example/provider/internal/bindings/exports/wit_exports"

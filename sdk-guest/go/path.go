@@ -11,12 +11,20 @@ func isUTF8(text string) bool { return utf8.ValidString(text) }
 
 // EncodeSegment percent-encodes a text as one segment of a path.
 func EncodeSegment(text string) string {
-	const plain = "-._~!$&'()*+,;=:@"
+	if text == "." || text == ".." {
+		return encode(text, "-_~")
+	}
+	return encode(text, "-._~!$&'()*+,;=:@")
+}
+
+// EncodeQuery percent-encodes a text as one value of a query, as a client does that expands {?name}.
+func EncodeQuery(text string) string { return encode(text, "-._~!$'()*:@") }
+
+// encode percent-encodes all but letters, digits and those characters.
+func encode(text, plain string) string {
 	var encoded strings.Builder
-	isDots := text == "." || text == ".."
 	for _, c := range []byte(text) {
-		isPlain := c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || strings.IndexByte(plain, c) >= 0
-		if isPlain && !isDots {
+		if c >= '0' && c <= '9' || c >= 'A' && c <= 'Z' || c >= 'a' && c <= 'z' || strings.IndexByte(plain, c) >= 0 {
 			encoded.WriteByte(c)
 		} else {
 			fmt.Fprintf(&encoded, "%%%02X", c)

@@ -23,6 +23,9 @@ func TestASegmentIsEncodedAndDecoded(t *testing.T) {
 			t.Errorf("%q: %q", text, found)
 		}
 	}
+	if found := EncodeQuery("a&b=c+d,e;f/g?h @:"); found != "a%26b%3Dc%2Bd%2Ce%3Bf%2Fg%3Fh%20@:" {
+		t.Error(found)
+	}
 	if decoded, err := DecodeSegment("a%20b"); decoded != "a b" || err != nil {
 		t.Error(decoded, err)
 	}

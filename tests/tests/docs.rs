@@ -163,6 +163,57 @@ fn every_test_on_the_page_of_practices_is_in_the_file_that_it_leads_to() {
     assert!(tests > 0);
 }
 
+/// The names that this project would publish its packages under.
+const OUR_PACKAGES: [&str; 5] =
+    ["mcp-host-provider", "mcp-provider", "mcp-resource-host", "mcp-resource-host-cli", "mcp-host"];
+
+/// The commands that download a package by its name.
+const DOWNLOADS: [&str; 7] = ["pip install", "npm install", "npm i", "npx", "cargo install", "cargo add", "uv add"];
+
+/// Whether a line of text installs one of our packages by its name. `npx` runs what is installed, and downloads what is not.
+fn installs_our_package(line: &str) -> bool {
+    DOWNLOADS.iter().any(|command| {
+        line.match_indices(command).any(|(at, _)| {
+            let arguments = line[at + command.len()..].split(['`', ';', '#', '|']).next().unwrap();
+            let names = |word: &&str| OUR_PACKAGES.contains(&word.trim_matches(['(', ')', '"', '.', ',', ':']));
+            arguments.starts_with(' ')
+                && arguments.split_whitespace().take_while(|word| *word != "&&").any(|word| names(&word))
+        })
+    })
+}
+
+#[test]
+fn no_text_installs_a_package_of_ours_by_a_name_that_anybody_may_register() {
+    for line in
+        ["pip install mcp-host-provider", "run `npm install mcp-host-provider`.", "npx mcp-host-provider build a.js"]
+    {
+        assert!(installs_our_package(line), "{line}");
+    }
+    for line in
+        ["pip install ../notes/sdk", "npm install ./mcp-host-provider-0.1.0.tgz", "pip install mcp`, then mcp-host"]
+    {
+        assert!(!installs_our_package(line), "{line}");
+    }
+    let listed = Command::new("git").args(["ls-files"]).current_dir(root()).output().unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let shown = [".md", ".rs", ".json", ".txt", ".toml", ".py", ".js", ".ts", ".html"];
+    let own_text = ["tests/tests/docs.rs", "package-lock.json"];
+    let mut found = Vec::new();
+    for file in listed.lines().filter(|file| shown.iter().any(|end| file.ends_with(end))) {
+        if own_text.iter().any(|own| file.ends_with(own)) {
+            continue;
+        }
+        let Ok(text) = fs::read_to_string(root().join(file)) else { continue };
+        let lines = text.lines().filter(|line| installs_our_package(line));
+        found.extend(lines.map(|line| format!("{file}: {line}")));
+        // A range of versions is looked up in the registry, a `file:` is not.
+        if file.ends_with("package.json") && text.contains("\"mcp-host-provider\": \"^") {
+            found.push(format!("{file}: a dependency on a version of mcp-host-provider"));
+        }
+    }
+    assert!(found.is_empty(), "{found:#?}");
+}
+
 /// The lines without their indentation.
 fn unindented(text: &str) -> String {
     text.lines().map(|line| line.trim().to_owned() + "\n").collect()

@@ -10,7 +10,8 @@
 //!
 //! Each SDK is packaged as its registry wants it, and installed from the package. Then its unit tests and those of the
 //! example run, types are checked, and the providers are built: `target/plugins/fixtures/csv-LANG.wasm`; one that
-//! fails in every way, `failing-LANG.wasm`; and one that uses each grant, `granted-LANG.wasm`. Last, `mcp-host new` writes a
+//! fails in every way, `failing-LANG.wasm`; one that uses each grant, `granted-LANG.wasm`, of which `lists-typescript.wasm` is a
+//! part; and one that uses the standard library, `standard-python.wasm`. Last, `mcp-host new` writes a
 //! project in each language, whose printed instructions are followed ([`projects`]). All of that is skipped while its inputs are
 //! the same. [`worlds`] compiles the bindings of each world of the contract in C and Go; the other languages do so beside their SDK.
 

@@ -10,7 +10,7 @@ use globset::{Glob, GlobBuilder, GlobMatcher};
 
 use super::error::Suggest;
 use super::reader::{FromNode, Node, Schema};
-use crate::uri::Mount;
+use crate::uri::{Mount, is_path_delimiter};
 
 mod reach;
 
@@ -23,11 +23,12 @@ mod reach;
 /// | `**` | as a whole segment: zero or more segments; at the end: the prefix itself, and everything below it; alone: everything |
 /// | `{a,b}` | `a` or `b`; not nested |
 ///
-/// It is matched against a whole URI, normalized by RFC 3986 and without its query, and is normalized in the same way:
-/// characters that a URI cannot contain are percent-encoded, so they can be written as they are; percent-encoding has
-/// its canonical form; scheme and host are in lower case. A glob that cannot match a normalized URI is rejected: one
+/// It is matched against a whole URI in [normal form](crate::uri#normal-form) and without its query, and is normalized in the
+/// same way: characters that a URI cannot contain are percent-encoded, so they can be written as they are; percent-encoding
+/// has its canonical form, so `%40` is `@`; scheme and host are in lower case. A glob that cannot match a normalized URI is rejected: one
 /// that begins without a scheme, one with dot segments or a fragment. Also rejected, as misleading: a `**` that is part
-/// of a segment, backslashes, and `[…]`, which could match a slash or half of an encoded character.
+/// of a segment, backslashes, the encoding of a character with a meaning here (`%2A`, and `%2C` within braces), and `[…]`,
+/// which could match a slash or half of an encoded character.
 #[derive(Clone)]
 pub struct UriGlob {
     source: String,
@@ -166,6 +167,9 @@ pub enum GlobError {
     /// A `%` is not followed by two hexadecimal digits.
     #[error("`%` is not followed by two hexadecimal digits")]
     Percent,
+    /// The encoding of a character that has a meaning in globs, which normalization would decode.
+    #[error("`{0}` cannot be written in a glob, where it has a meaning")]
+    Escaped(char),
     /// Braces are unbalanced or nested.
     #[error("the braces of this glob are nested, or do not match")]
     Braces,
@@ -194,6 +198,7 @@ impl Suggest for GlobError {
             Self::Backslash => {
                 "write `/` between segments; a character cannot be escaped, but `?` matches any one".into()
             }
+            Self::Escaped(_) => "write `?`, which matches any one character".into(),
             Self::Percent => "write `%25` for the character itself".into(),
             Self::Braces => "write `{a,b}` for a choice, and two globs where one choice is inside another".into(),
             Self::TooLong => "write several shorter globs".into(),
@@ -229,11 +234,12 @@ fn pattern_of(normal: &str) -> Result<Glob, GlobError> {
     builder.build().map_err(|_| GlobError::Braces)
 }
 
-/// Converts all characters to their form in a normalized URI (RFC 3986, sections 2.1 and 6.2.2).
+/// Converts all characters to their form in a normalized URI (RFC 3986, sections 2.1 and 6.2.2, and [`crate::uri`]).
 fn percent_encode(glob: &str) -> Result<String, GlobError> {
     let mut normal = String::with_capacity(glob.len());
     let mut characters = glob.chars();
     let encoded = |byte: u8| format!("%{byte:02X}");
+    let mut in_braces = false;
     while let Some(character) = characters.next() {
         match character {
             '[' | ']' => return Err(GlobError::Class),
@@ -242,16 +248,32 @@ fn percent_encode(glob: &str) -> Result<String, GlobError> {
             '%' => {
                 let digits: String = characters.by_ref().take(2).filter(char::is_ascii_hexdigit).collect();
                 let byte = u8::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 2);
-                match byte.ok_or(GlobError::Percent)? {
-                    byte if is_unreserved(byte.into()) => normal.push(byte.into()),
-                    byte => normal.push_str(&encoded(byte)),
+                let byte = byte.ok_or(GlobError::Percent)?;
+                match char::from(byte) {
+                    c if is_unreserved(c) => normal.push(c),
+                    c if !is_path_delimiter(c) || is_in_authority(&normal) => normal.push_str(&encoded(byte)),
+                    c if c == '*' || (c == ',' && in_braces) => return Err(GlobError::Escaped(c)),
+                    c => normal.push(c),
                 }
             }
-            _ if is_unreserved(character) || "!$&'()*+,;=:@/?{}".contains(character) => normal.push(character),
+            _ if is_unreserved(character) || is_path_delimiter(character) || "/?{}".contains(character) => {
+                in_braces = match character {
+                    '{' => true,
+                    '}' => false,
+                    _ => in_braces,
+                };
+                normal.push(character);
+            }
             _ => normal.extend(character.encode_utf8(&mut [0; 4]).bytes().map(encoded)),
         }
     }
     Ok(normal)
+}
+
+/// Returns whether what follows this beginning of a glob belongs to the authority, where no delimiter is decoded.
+fn is_in_authority(before: &str) -> bool {
+    let behind_scheme = before.split_once("://").filter(|(scheme, _)| !scheme.contains('/'));
+    behind_scheme.is_some_and(|(_, authority)| !authority.contains('/'))
 }
 
 fn is_unreserved(character: char) -> bool {
@@ -419,6 +441,9 @@ mod tests {
         assert!(matches("GIT://Linux%2dX/Src", "git://linux-x/Src"));
         assert!(matches("x://A%e3%8aB/", "x://a%E3%8Ab/"));
         assert!(matches("notes:///100%25", "notes:///100%25"));
+        assert!(matches("notes:///me%40h%2c%3D/{a%3Ab,c}%2C", "notes:///me@h,=/a:b,"));
+        assert!(matches("x://%40h/%40", "x://%40h/@"));
+        assert!(matches("**/%28a%29", "x://h/(a)"));
     }
 
     #[test]
@@ -440,6 +465,8 @@ mod tests {
             ("git://a/100%", GlobError::Percent),
             ("git://a/%é1", GlobError::Percent),
             ("git://a/%+1", GlobError::Percent),
+            ("git://a/%2a", GlobError::Escaped('*')),
+            ("git://a/{b%2Cc,d}", GlobError::Escaped(',')),
             ("git://a/{b", GlobError::Braces),
             ("git://a/b}", GlobError::Braces),
             ("git://a/{b,{c,d}}", GlobError::Braces),

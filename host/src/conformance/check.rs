@@ -172,7 +172,10 @@ impl Check {
             Self::Hints => "leave out a hint rather than return an invalid one: the host drops it",
             Self::Utf8 => "return what is not UTF-8 as `blob`",
             Self::Sizes => "set `size` to the number of bytes of the body, before any encoding, or leave it out",
-            Self::Templates => "offer as completions what can be read when it is put into the template",
+            Self::Templates => {
+                "offer as completions what can be read when it is put into the template, and return the entry of the path that was \
+                 requested: decode the values, and encode them by the functions of the SDK"
+            }
             Self::Completion => {
                 "return at most 100 values, best first, and `has-more` when there are others; fail with `invalid-request` for an \
                  unknown template or variable"

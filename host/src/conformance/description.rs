@@ -41,6 +41,10 @@ pub(super) fn check_imports(session: &mut Session<'_>) {
         let names = need.imports.join(", ");
         match (need.status, need.warning()) {
             (GrantStatus::Unused, Some(warning)) => session.report.note(Check::Imports, warning),
+            // A provider may do without a grant. One that does not has failed another check.
+            (GrantStatus::Missing, Some(warning)) if need.granted.is_empty() => {
+                session.report.note(Check::Imports, warning);
+            }
             (_, Some(warning)) => session.report.problem(Check::Imports, warning),
             (GrantStatus::Unsupported, None) => session.report.note(
                 Check::Imports,

@@ -7,7 +7,7 @@ use super::{Check, Session};
 use crate::provider::{Template, TemplatePage};
 use crate::resource::{Argument, Completion};
 use crate::text::Excerpt;
-use crate::uri::UriTemplate;
+use crate::uri::{UriTemplate, is_path_delimiter};
 
 /// The number of pages of templates that are requested at most.
 const MAX_TEMPLATE_PAGES: usize = 100;
@@ -82,7 +82,8 @@ async fn expand(session: &mut Session<'_>, template: &Template, composed: &UriTe
             }
         };
         check_bounds(session, template, variable, &completion);
-        match completion.values.first() {
+        let telling = completion.values.iter().find(|value| value.contains(is_path_delimiter));
+        match telling.or(completion.values.first()) {
             Some(value) => {
                 known.push(Argument::new(variable, value));
                 last_values = completion.values;
@@ -124,13 +125,32 @@ async fn read_first(
         let Some(path) = session.check_path("a template's expansion", path) else { return };
         let what = format!("reading `{}`, to which `{}` expands", Excerpt(&path), Excerpt(&template.path_template));
         match session.call(&what, async |provider| provider.read(&path).await).await {
-            Ok(contents) => return session.check_contents(&path, &contents, None),
+            Ok(contents) => {
+                session.check_contents(&path, &contents, None);
+                return check_entry(session, template, &path).await;
+            }
             Err(NoAnswer::Refused(fault)) => refused.push(format!("{what}: {fault}")),
             Err(none) => return none.report(session, Check::Templates, &what),
         }
     }
     if let Some(first) = refused.into_iter().next() {
         session.report.problem(Check::Templates, format!("no completion can be read; {first}"));
+    }
+}
+
+/// Checks that `stat` returns the entry of the path that a template expanded to: a host subscribes to no other.
+async fn check_entry(session: &mut Session<'_>, template: &Template, path: &str) {
+    let what = format!("`stat` of `{}`, to which `{}` expands", Excerpt(path), Excerpt(&template.path_template));
+    match session.call(&what, async |provider| provider.stat(path).await).await {
+        Ok(entry) => {
+            let found = session.check_path("the path of `stat`", &entry.path);
+            if let Some(found) = found.filter(|found| found != path) {
+                let found = Excerpt(&found);
+                let message = format!("{what}, returns the entry of `{found}`: a client cannot subscribe to it");
+                session.report.problem(Check::Templates, message);
+            }
+        }
+        Err(none) => none.report(session, Check::Templates, &what),
     }
 }
 

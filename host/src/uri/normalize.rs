@@ -62,12 +62,12 @@ impl<'a> Parts<'a> {
         let mut text = String::with_capacity(self.text.len());
         text.push_str(&self.scheme.to_ascii_lowercase());
         text.push_str("://");
-        push_normalized(&mut text, authority.strip_suffix(':').unwrap_or(authority), Case::Lower);
+        push_normalized(&mut text, authority.strip_suffix(':').unwrap_or(authority), Component::Authority);
         let root = text.len();
-        push_normalized(&mut text, self.path, Case::Preserve);
+        push_normalized(&mut text, self.path, Component::Path);
         if let Some(query) = self.query {
             text.push('?');
-            push_normalized(&mut text, query, Case::Preserve);
+            push_normalized(&mut text, query, Component::Query);
         }
         let text = Cow::Owned(text);
         Some(Normalized { text, root })
@@ -128,8 +128,8 @@ pub(super) fn is_plain_path(path: &str) -> bool {
 
 /// Returns whether a byte is a slash, or a character of `pchar` other than `%`.
 fn is_plain_byte(byte: u8) -> bool {
-    let is_sub_delimiter = matches!(byte, b'!' | b'$' | b'&' | b'\'' | b'(' | b')' | b'*' | b'+' | b',' | b';' | b'=');
-    byte.is_ascii_alphanumeric() || is_sub_delimiter || matches!(byte, b'-' | b'.' | b'_' | b'~' | b':' | b'@' | b'/')
+    let c = char::from(byte);
+    is_unreserved(c) || is_path_delimiter(c) || c == '/'
 }
 
 /// Returns whether a segment with normalized percent-encoding is `.` or `..`.
@@ -161,28 +161,45 @@ pub(super) fn remove_dot_segments(path: &str) -> Option<Cow<'_, str>> {
     Some(Cow::Owned(output.join("/")))
 }
 
-/// The case conversion of letters outside of percent-encoding.
+/// The component of a URI that a text belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Case {
-    /// Letters are unchanged.
-    Preserve,
-    /// Letters are converted to lower case, as in a host.
-    Lower,
+pub(super) enum Component {
+    /// The host and the port, or text with their rules. Letters are converted to lower case.
+    Authority,
+    /// The host and the port, or the path: a template does not tell which.
+    AuthorityOrPath,
+    /// The path.
+    Path,
+    /// The query.
+    Query,
 }
 
-/// Appends a text of valid percent-encoding: unreserved characters are decoded, other encodings converted to upper case
-/// (RFC 3986, sections 2.3 and 6.2.2.2).
-pub(super) fn push_normalized(out: &mut String, text: &str, case: Case) {
-    let push = |out: &mut String, text: &str| match case {
-        Case::Preserve => out.push_str(text),
-        Case::Lower => out.extend(text.chars().map(|c| c.to_ascii_lowercase())),
+impl Component {
+    /// Returns whether the percent-encoding of a character is decoded in the normal form of the component.
+    fn decodes(self, c: char) -> bool {
+        is_unreserved(c)
+            || match self {
+                Self::Authority | Self::AuthorityOrPath => false,
+                Self::Path => is_path_delimiter(c),
+                Self::Query => is_query_delimiter(c),
+            }
+    }
+}
+
+/// Appends a text of valid percent-encoding in the normal form of its component: the characters that stand for themselves
+/// there are decoded, other encodings converted to upper case (RFC 3986, sections 2.3 and 6.2.2, and the
+/// [module](super#percent-encoding)).
+pub(super) fn push_normalized(out: &mut String, text: &str, component: Component) {
+    let push = |out: &mut String, text: &str| match component {
+        Component::AuthorityOrPath | Component::Path | Component::Query => out.push_str(text),
+        Component::Authority => out.extend(text.chars().map(|c| c.to_ascii_lowercase())),
     };
     let mut pieces = text.split('%');
     push(out, pieces.next().unwrap_or_default());
     for piece in pieces {
         let (digits, rest) = piece.split_at_checked(2).unwrap_or((piece, ""));
         match u8::from_str_radix(digits, 16).map(char::from) {
-            Ok(c) if is_unreserved(c) => push(out, c.encode_utf8(&mut [0; 4])),
+            Ok(c) if component.decodes(c) => push(out, c.encode_utf8(&mut [0; 4])),
             _ => {
                 out.push('%');
                 out.push_str(&digits.to_ascii_uppercase());
@@ -192,6 +209,17 @@ pub(super) fn push_normalized(out: &mut String, text: &str, case: Case) {
     }
 }
 
+/// Returns whether a reserved character stands for itself in a path: those of `pchar` (RFC 3986, section 3.3).
+pub(crate) fn is_path_delimiter(c: char) -> bool {
+    matches!(c, '@' | ':' | '!' | '$' | '&' | '\'' | '(' | ')' | '*' | '+' | ',' | ';' | '=')
+}
+
+/// Returns whether a reserved character stands for itself in a query: those of [`is_path_delimiter`] that separate neither
+/// pairs nor names from values nor values of a list, and are no space in a form.
+fn is_query_delimiter(c: char) -> bool {
+    is_path_delimiter(c) && !matches!(c, '&' | '=' | '+' | ',' | ';')
+}
+
 /// `unreserved` of RFC 3986, section 2.3.
 fn is_unreserved(c: char) -> bool {
     c.is_ascii_alphanumeric() || matches!(c, '-' | '.' | '_' | '~')
@@ -199,9 +227,7 @@ fn is_unreserved(c: char) -> bool {
 
 /// Returns whether a character is allowed in some part of a URI: `unreserved`, `reserved` or `%` (RFC 3986, section 2).
 fn is_uri_char(c: char) -> bool {
-    let is_general_delimiter = matches!(c, ':' | '/' | '?' | '#' | '[' | ']' | '@');
-    let is_sub_delimiter = matches!(c, '!' | '$' | '&' | '\'' | '(' | ')' | '*' | '+' | ',' | ';' | '=');
-    is_unreserved(c) || is_general_delimiter || is_sub_delimiter || c == '%'
+    is_unreserved(c) || is_path_delimiter(c) || matches!(c, '/' | '?' | '#' | '[' | ']' | '%')
 }
 
 /// Finds the first character that is not allowed in a URI, the first `%` without two digits, or the first NUL.

@@ -22,7 +22,7 @@ use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
 use super::MAX_URI_LEN;
 use super::error::{CharacterError, PathError, TemplateError, excerpt};
 use super::mount::Mount;
-use super::normalize::{self, Case};
+use super::normalize::{self, Component};
 use super::text::str_newtype;
 
 /// All but the unreserved characters.
@@ -182,19 +182,26 @@ impl Mount {
     /// Normalizes the literals of a path template.
     fn normalize_template(&self, path_template: &str) -> String {
         let mut out = String::with_capacity(path_template.len());
-        let mut in_host = self.owns_all_hosts();
+        let mut component = if self.owns_all_hosts() { Component::Authority } else { Component::Path };
         for piece in pieces(path_template) {
             match piece {
                 Piece::Literal(literal) => {
-                    let host = if in_host { literal.find(['/', '?']) } else { Some(0) };
-                    in_host = host.is_none();
-                    let (host, rest) = literal.split_at_checked(host.unwrap_or(literal.len())).unwrap_or((literal, ""));
-                    normalize::push_normalized(&mut out, host, Case::Lower);
-                    normalize::push_normalized(&mut out, rest, Case::Preserve);
+                    let mut rest = literal;
+                    while let Some((end, next)) = end_of(component, rest) {
+                        let (part, behind) = rest.split_at_checked(end).unwrap_or((rest, ""));
+                        normalize::push_normalized(&mut out, part, component);
+                        (component, rest) = (next, behind);
+                    }
+                    normalize::push_normalized(&mut out, rest, component);
                 }
                 Piece::Expression(expression) => {
-                    // The text after `{+x}` is not checked, since its value may contain a slash.
-                    in_host = in_host && !expression.starts_with(['/', '?', '+']);
+                    component = match (component, expression.chars().next()) {
+                        (_, Some('?')) => Component::Query,
+                        (Component::Authority | Component::AuthorityOrPath, Some('/')) => Component::Path,
+                        // The value may contain a slash.
+                        (Component::Authority, Some('+')) => Component::AuthorityOrPath,
+                        (component, _) => component,
+                    };
                     out.extend(["{", expression, "}"]);
                 }
             }
@@ -227,6 +234,17 @@ impl Mount {
         }
         self.compose(literal_prefix(path_template)).map(drop).map_err(TemplateError::Host)
     }
+}
+
+/// Returns where a component ends in a literal, and which one follows.
+fn end_of(component: Component, literal: &str) -> Option<(usize, Component)> {
+    let ends: &[char] = match component {
+        Component::Authority | Component::AuthorityOrPath => &['/', '?'],
+        Component::Path => &['?'],
+        Component::Query => &[],
+    };
+    let (end, delimiter) = literal.char_indices().find(|(_, c)| ends.contains(c))?;
+    Some((end, if delimiter == '/' { Component::Path } else { Component::Query }))
 }
 
 /// Checks that a text is a template by RFC 6570, within its bounds of length and variables, and without NUL.

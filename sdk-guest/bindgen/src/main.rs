@@ -57,12 +57,29 @@ fn main() -> Result<()> {
     write(&mut resolve, world, bindings.build(), Path::new(go), with_own_runtime)
 }
 
-/// Replaces the module of the runtime by the copy of it.
+/// Replaces the module of the runtime by the copy of it, and tells it which calls of imports return lists.
 fn with_own_runtime(bytes: Vec<u8>) -> Vec<u8> {
     match String::from_utf8(bytes) {
-        Ok(text) => text.replace("\"go.bytecodealliance.org/pkg/wit/", &format!("\"{GO_RUNTIME}/")).into_bytes(),
+        Ok(text) => enclose_calls(&text.replace("\"go.bytecodealliance.org/pkg/wit/", &format!("\"{GO_RUNTIME}/"))),
         Err(error) => error.into_bytes(),
     }
+}
+
+/// Encloses each call of an import that returns through memory in `Enter` and `Leave`, so that the lists that the host allocates
+/// meanwhile are kept until the function returns, and no longer. The function has a `pinner` then, which it unpins at its end.
+fn enclose_calls(text: &str) -> Vec<u8> {
+    let is_call = |line: &str| line.trim().starts_with("wasm_import_") && line.trim().ends_with("returnArea)");
+    let mut enclosed = String::with_capacity(text.len());
+    for line in text.split_inclusive('\n') {
+        if is_call(line) {
+            enclosed += "witRuntime.Enter(pinner)\n";
+            enclosed += line;
+            enclosed += "witRuntime.Leave()\n";
+        } else {
+            enclosed += line;
+        }
+    }
+    enclosed.into_bytes()
 }
 
 fn write(

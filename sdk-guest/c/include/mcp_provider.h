@@ -239,6 +239,8 @@ char *mcp_format(const char *format, ...) MCP_PRINTF(1, 2);
 
 /* Percent-encodes a text as one segment of a path. */
 char *mcp_encode_segment(const char *text);
+/* Percent-encodes a text as one value of a query, as a client does that expands `{?name}`. */
+char *mcp_encode_query(const char *text);
 /* Decodes a segment; NULL if it is malformed, not UTF-8, or has a NUL or a slash. */
 char *mcp_decode_segment(const char *segment, size_t len);
 

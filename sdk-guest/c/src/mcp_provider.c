@@ -273,19 +273,14 @@ void mcp_log(mcp_level level, const char *format, ...) {
 
 /* ---- Paths ------------------------------------------------------------------------------------------------------ */
 
-/* Characters of a segment that need no encoding: unreserved ones, sub-delimiters, `:` and `@` (RFC 3986). */
-static bool is_plain(unsigned char c) {
-  return (c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') ||
-         (c != '\0' && strchr("-._~!$&'()*+,;=:@", c) != NULL);
-}
-
-char *mcp_encode_segment(const char *text) {
+/* Percent-encodes all but letters, digits and the plain characters. */
+static char *encode(const char *text, const char *plain) {
   static const char hex[] = "0123456789ABCDEF";
   char *encoded = mcp_alloc(strlen(text) * 3 + 1), *end = encoded;
-  /* Dot segments would be removed. */
-  bool is_dots = strcmp(text, ".") == 0 || strcmp(text, "..") == 0;
   for (const unsigned char *c = (const unsigned char *)text; *c != '\0'; c++) {
-    if (is_plain(*c) && !is_dots) {
+    bool is_plain = (*c >= '0' && *c <= '9') || (*c >= 'A' && *c <= 'Z') || (*c >= 'a' && *c <= 'z') ||
+                    strchr(plain, *c) != NULL;
+    if (is_plain) {
       *end++ = (char)*c;
     } else {
       *end++ = '%';
@@ -295,6 +290,14 @@ char *mcp_encode_segment(const char *text) {
   }
   return encoded;
 }
+
+char *mcp_encode_segment(const char *text) {
+  /* Dot segments would be removed. */
+  bool is_dots = strcmp(text, ".") == 0 || strcmp(text, "..") == 0;
+  return encode(text, is_dots ? "" : "-._~!$&'()*+,;=:@");
+}
+
+char *mcp_encode_query(const char *text) { return encode(text, "-._~!$'()*:@"); }
 
 static int hex_value(char c) {
   if (c >= '0' && c <= '9') return c - '0';

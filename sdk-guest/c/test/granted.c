@@ -1,5 +1,6 @@
 /* A provider that uses each grant, for the end-to-end tests: `http` sends a request to the URL of the config, `keyvalue` performs
-   every operation on the bucket `visits`, and `env` returns the variable `WHO`. */
+   every operation on the bucket `visits`, and `env` returns the variable `WHO`. `bucket/SIZE` reads a value of that size five times,
+   and `body/SIZE` the body of the response to a request of that path below the URL; both return the number of bytes. */
 #include <mcp_http.h>
 #include <mcp_keyvalue.h>
 #include <mcp_provider.h>
@@ -63,6 +64,30 @@ static mcp_result operations(const char **report) {
   return mcp_ok();
 }
 
+static mcp_result value_read(size_t size, const char **text) {
+  mcp_bucket bucket;
+  TRY(mcp_bucket_open("visits", &bucket));
+  char *list = mcp_alloc(size);
+  memset(list, 0, size);
+  TRY(mcp_bucket_set(bucket, "list", list, size));
+  size_t total = 0;
+  for (int count = 0; count < 5; count++) {
+    mcp_value value;
+    TRY(mcp_bucket_get(bucket, "list", &value));
+    total += value.len;
+  }
+  *text = mcp_format("%zu", total);
+  return mcp_ok();
+}
+
+static mcp_result body_read(const char *size, const char **text) {
+  mcp_http_request request = {.url = mcp_format("%s/%s", mcp_config("url"), size), .timeout_ms = 60000, .max_body = 1 << 30};
+  mcp_http_response response;
+  TRY(mcp_http_send(&request, &response));
+  *text = mcp_format("%zu", response.body_len);
+  return mcp_ok();
+}
+
 static mcp_result list(const char *parent, const char *cursor, uint32_t limit, mcp_page *page) {
   (void)parent, (void)cursor, (void)limit, (void)page;
   return mcp_ok();
@@ -76,6 +101,10 @@ static mcp_result read(const char *path, mcp_reading *reading) {
     TRY(operations(&text));
   } else if (strcmp(path, "env") == 0) {
     text = getenv("WHO") == NULL ? "" : getenv("WHO");
+  } else if (strncmp(path, "bucket/", 7) == 0) {
+    TRY(value_read(strtoul(path + 7, NULL, 10), &text));
+  } else if (strncmp(path, "body/", 5) == 0) {
+    TRY(body_read(path + 5, &text));
   } else {
     return mcp_not_found();
   }

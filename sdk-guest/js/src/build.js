@@ -55,6 +55,7 @@ export async function build(source, output) {
 async function bundled(source) {
   const entry = `
     import "mcp-host-provider-entry:console";
+    import "mcp-host-provider-entry:standard";
     import Provider from ${JSON.stringify(resolve(source))};
     import { adapt } from "mcp-host-provider-entry:component";
     export const resourceProvider = adapt(Provider);

@@ -6,6 +6,7 @@ import { Config } from "./config.js";
 import { describeError, writeLog } from "./console.js";
 import * as convert from "./convert.js";
 import { Denied, Failure, Internal, InvalidRequest, NotFound, Unavailable } from "./failures.js";
+import { reseed } from "./standard.js";
 
 const TEMPLATES_PER_PAGE = 100;
 
@@ -28,7 +29,13 @@ export function adapt(Class) {
   }
   const info = convert.info(Class.info);
   let opened;
-  const provider = () => (opened ??= new Class(new Config(Object.fromEntries(getAll()))));
+  const provider = () => {
+    if (!opened) {
+      reseed();
+      opened = new Class(new Config(Object.fromEntries(getAll())));
+    }
+    return opened;
+  };
 
   /** Calls a function of the provider. */
   const ask = (call, ...values) => {

@@ -273,6 +273,8 @@ export function compareChanges(
 
 /** Encodes one name as one segment of a path. */
 export function encodeSegment(name: string): string;
+/** One value of a query, percent-encoded as a client does that expands `{?name}`. */
+export function encodeQuery(value: string): string;
 /** Decodes one segment to a name. Throws `InvalidRequest` if it has a slash or a query, or is malformed. */
 export function decodeSegment(segment: string): string;
 /** Splits a path from its query, if it has one. */

@@ -2,4 +2,4 @@ export { Config } from "./config.js";
 export { Denied, Failure, Internal, InvalidRequest, NotFound, Unavailable } from "./failures.js";
 export { compareChanges, detect, matching, paginate, Provider } from "./provider.js";
 export { PathTemplate, template } from "./template.js";
-export { compareText, decodeSegment, decodeUtf8, encodeSegment, encodeUtf8, splitQuery } from "./text.js";
+export { compareText, decodeSegment, decodeUtf8, encodeQuery, encodeSegment, encodeUtf8, splitQuery } from "./text.js";

@@ -1,14 +1,10 @@
 // Path templates: matching and expanding RFC 6570 templates.
 
-import { decode, encodeSegment, splitQuery } from "./text.js";
+import { decode, encodeQuery, encodeSegment, splitQuery } from "./text.js";
 
 const EXPRESSION = /\{([^{}]*)\}/g;
 
 const escape = (text) => text.replace(/[\\^$.*+?()[\]{}|/-]/g, "\\$&");
-
-/** Everything but unreserved characters, percent-encoded. */
-const encodeAll = (text) =>
-  encodeURIComponent(text).replace(/[!'()*]/g, (c) => `%${c.charCodeAt(0).toString(16).toUpperCase()}`);
 
 export class PathTemplate {
   #pattern;
@@ -55,12 +51,12 @@ export class PathTemplate {
     return this.text.replace(EXPRESSION, (_, content) => {
       if (content.startsWith("?")) {
         const given = this.#query.filter((name) => values[name] !== undefined);
-        return given.length ? `?${given.map((name) => `${name}=${encodeAll(values[name])}`).join("&")}` : "";
+        return given.length ? `?${given.map((name) => `${name}=${encodeQuery(values[name])}`).join("&")}` : "";
       }
       const name = content.replace("+", "");
       const value = values[name];
       if (value === undefined) throw new TypeError(`the template ${this.text} needs a value for ${name}`);
-      return content.startsWith("+") ? value.split("/").map(encodeSegment).join("/") : encodeAll(value);
+      return content.startsWith("+") ? value.split("/").map(encodeSegment).join("/") : encodeSegment(value);
     });
   }
 

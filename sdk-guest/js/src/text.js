@@ -65,6 +65,13 @@ export function encodeSegment(name) {
   return encodeURIComponent(name).replace(PLAIN, decodeURIComponent);
 }
 
+/** What may stand in the value of a query as it is, although encodeURIComponent encodes it: what separates nothing there. */
+const PLAIN_IN_QUERY = /%(24|3A|40)/g;
+
+export function encodeQuery(value) {
+  return encodeURIComponent(value).replace(PLAIN_IN_QUERY, decodeURIComponent);
+}
+
 export function decodeSegment(segment) {
   if (segment.includes("/") || segment.includes("?")) throw new InvalidRequest("expected a single path segment");
   const name = decode(segment);

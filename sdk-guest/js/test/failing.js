@@ -38,6 +38,10 @@ export default class Failing extends Provider {
         throw new Denied("not for you");
       case "busy":
         throw new Unavailable("locked", { retryAfter: 2000 });
+      case "random":
+        return { entry, text: String(Math.random()) };
+      case "locale":
+        return { entry, text: new Date(0).toLocaleDateString("de-DE", { timeZone: "Europe/Berlin" }) };
       case "internal":
         throw new Internal("corrupt");
       default:

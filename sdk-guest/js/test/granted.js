@@ -1,5 +1,6 @@
 // A provider that uses each grant, for the end-to-end tests: `http` sends a request to the URL of the config, `keyvalue` performs every
-// operation on the bucket `visits`, and `env` returns the variable `WHO`.
+// operation on the bucket `visits`, and `env` returns the variable `WHO`. `bucket/SIZE` reads a value of that size five times, and
+// `body/SIZE` the body of the response to a request of that path below the URL; both return the number of bytes.
 
 import { decodeUtf8, encodeUtf8, NotFound, Provider } from "mcp-host-provider";
 import { HttpError, request } from "mcp-host-provider/http";
@@ -26,7 +27,7 @@ export default class Granted extends Provider {
       case "env":
         return { entry, text: Object.fromEntries(getEnvironment()).WHO ?? "" };
       default:
-        throw new NotFound();
+        return { entry, text: String(received(this.#url, ...path.split("/"))) };
     }
   }
 
@@ -36,6 +37,20 @@ export default class Granted extends Provider {
     } catch (error) {
       throw error instanceof HttpError ? error.toFailure() : error;
     }
+  }
+}
+
+function received(url, kind, size) {
+  switch (kind) {
+    case "bucket": {
+      const bucket = new Bucket("visits");
+      bucket.set("list", new Uint8Array(Number(size)));
+      return [1, 2, 3, 4, 5].reduce((total) => total + bucket.get("list").length, 0);
+    }
+    case "body":
+      return request(`${url}/${size}`, { timeout: 60_000 }).read(2 ** 30).length;
+    default:
+      throw new NotFound();
   }
 }
 

@@ -8,6 +8,7 @@ import {
   Config,
   decodeSegment,
   decodeUtf8,
+  encodeQuery,
   encodeSegment,
   Internal,
   InvalidRequest,
@@ -71,6 +72,13 @@ test("templates match and expand", () => {
 test("names are encoded as the contract says", () => {
   for (const name of ["a b/c%.md", "日本", "it's (1), ok!"]) assert.equal(decodeSegment(encodeSegment(name)), name);
   assert.equal(encodeSegment("a b,c"), "a%20b,c");
+  assert.equal(encodeQuery("a&b=c+d,e;f/g?h @:"), "a%26b%3Dc%2Bd%2Ce%3Bf%2Fg%3Fh%20@:");
+  const delimiters = "@:!$&'()*+,;=";
+  const pattern = new PathTemplate("{name}{?q}");
+  const path = pattern.expand({ name: delimiters, q: delimiters });
+  // The normal form of the host, in which a client's expansion arrives.
+  assert.equal(path, `${delimiters}?q=@:!$%26'()*%2B%2C%3B%3D`);
+  assert.deepEqual(pattern.match(path), { name: delimiters, q: delimiters });
   assert.throws(() => decodeSegment("a/b"), InvalidRequest);
   assert.throws(() => decodeSegment("%FF"), InvalidRequest);
 });

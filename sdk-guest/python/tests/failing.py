@@ -21,9 +21,9 @@ class Failing(Provider):
             case "bug":
                 return Contents(Entry(path, path), {}["missing"])
             case "import":
-                import sqlite3  # noqa: PLC0415
+                import ssl  # noqa: PLC0415
 
-                return Contents(Entry(path, path), sqlite3.sqlite_version)
+                return Contents(Entry(path, path), ssl.OPENSSL_VERSION)
             case "exit":
                 raise SystemExit(3)
             case "deep":

@@ -1,5 +1,6 @@
 """A provider that uses each grant, for the end-to-end tests: `http` sends a request to the URL of the config, `keyvalue` performs every
-operation on the bucket `visits`, and `env` returns the variable `WHO`."""
+operation on the bucket `visits`, and `env` returns the variable `WHO`. `bucket/SIZE` reads a value of that size five times, and
+`body/SIZE` the body of the response to a request of that path below the URL; both return the number of bytes."""
 
 import os
 
@@ -22,6 +23,17 @@ class Granted(Provider):
                 return Contents(Entry(path, path), " ".join(map(str, self.operations(Bucket("visits")))))
             case "env":
                 return Contents(Entry(path, path), os.environ.get("WHO", ""))
+            case _:
+                return Contents(Entry(path, path), str(self.received(*path.split("/"))))
+
+    def received(self, kind: str, size: str = "") -> int:
+        match kind:
+            case "bucket":
+                bucket = Bucket("visits")
+                bucket.set("list", bytes(int(size)))
+                return sum(len(bucket.get("list") or b"") for _ in range(5))
+            case "body":
+                return len(request(f"{self.url}/{size}", timeout=60).read(1 << 30))
             case _:
                 raise NotFound
 

@@ -30,6 +30,7 @@ from mcp_host_provider import (
     Role,
     Unavailable,
     decode_segment,
+    encode_query,
     encode_segment,
     export,
     paginate,
@@ -197,6 +198,30 @@ class Helpers(unittest.TestCase):
         for name in ["a b/c%.md", "日本", "it's (1), ok!"]:
             self.assertEqual(decode_segment(encode_segment(name)), name)
         self.assertEqual(encode_segment("a b,c"), "a%20b,c")
+        self.assertEqual(encode_query("a&b=c+d,e;f/g?h @:"), "a%26b%3Dc%2Bd%2Ce%3Bf%2Fg%3Fh%20@:")
+
+    def test_an_expansion_is_in_the_normal_form_of_the_host(self) -> None:
+        delimiters = "@:!$&'()*+,;="
+        template = PathTemplate("{name}{?q}")
+        path = template.expand(name=delimiters, q=delimiters)
+        self.assertEqual(path, f"{delimiters}?q=@:!$%26'()*%2B%2C%3B%3D")
+        self.assertEqual(template.match(path), {"name": delimiters, "q": delimiters})
+
+    def test_a_component_has_the_world_of_what_its_modules_import(self) -> None:
+        from mcp_host_provider.build import needed_worlds
+
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            (folder / "app.py").write_text("import parts.web\n\ndef later():\n    from other import pages\n")
+            (folder / "parts").mkdir()
+            (folder / "parts/__init__.py").write_text("")
+            (folder / "parts/web.py").write_text("from mcp_host_provider.http import request\nfrom . import mutual\n")
+            (folder / "parts/mutual.py").write_text("from .web import request\n")
+            self.assertEqual(needed_worlds(folder / "app.py", (folder,)), ["provider-http"])
+            (folder / "other.py").write_text("from mcp_host_provider import keyvalue as pages\n")
+            self.assertEqual(needed_worlds(folder / "app.py", (folder,)), ["provider-http", "provider-keyvalue"])
+            (folder / "plain.py").write_text("import json, http.client\n")
+            self.assertEqual(needed_worlds(folder / "plain.py", (folder,)), ["provider"])
         with self.assertRaises(InvalidRequest):
             decode_segment("a/b")
 

@@ -41,6 +41,9 @@ const NOT_IN_A_SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
 /// [`NOT_IN_A_SEGMENT`] without the segment separator.
 const NOT_IN_A_PATH: &AsciiSet = &NOT_IN_A_SEGMENT.remove(b'/');
 
+/// All characters but the unreserved ones, and those that separate nothing in a query.
+const NOT_IN_A_QUERY: &AsciiSet = &NOT_IN_A_SEGMENT.add(b'&').add(b'=').add(b'+').add(b',').add(b';');
+
 /// Encodes one name as one segment. A slash in it is encoded.
 pub fn encode_segment(name: impl AsRef<[u8]>) -> String {
     percent_encode(name.as_ref(), NOT_IN_A_SEGMENT).to_string()
@@ -49,6 +52,39 @@ pub fn encode_segment(name: impl AsRef<[u8]>) -> String {
 /// Encodes names separated by `/`, each as a segment.
 pub fn encode(names: impl AsRef<[u8]>) -> String {
     percent_encode(names.as_ref(), NOT_IN_A_PATH).to_string()
+}
+
+/// Encodes one value of a query, as a client does that expands `{?name}` (RFC 6570, section 3.2.8), but for characters that
+/// stand for themselves in the host's normal form: `! $ ' ( ) * : @`.
+///
+/// ```
+/// assert_eq!(mcp_provider::path::encode_query("R&D @ 50%"), "R%26D%20@%2050%25");
+/// ```
+pub fn encode_query(value: impl AsRef<[u8]>) -> String {
+    percent_encode(value.as_ref(), NOT_IN_A_QUERY).to_string()
+}
+
+/// Decodes the reserved characters that stand for themselves in the host's normal form of paths: those of a segment, and in the
+/// query those that separate nothing.
+pub(crate) fn normalize(path: &str) -> String {
+    let (path, query) = split_query(path);
+    let query = query.map(|query| ["?", &decode_some(query, NOT_IN_A_QUERY)].concat());
+    decode_some(path, NOT_IN_A_SEGMENT) + &query.unwrap_or_default()
+}
+
+/// Decodes the characters that need no encoding.
+fn decode_some(text: &str, encoded: &'static AsciiSet) -> String {
+    let mut pieces = text.split('%');
+    let mut decoded = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        let (digits, rest) = piece.split_at_checked(2).unwrap_or((piece, ""));
+        match u8::from_str_radix(digits, 16).map(|byte| percent_encode(&[byte], encoded).to_string()) {
+            Ok(plain) if plain.len() == 1 => decoded.push_str(&plain),
+            _ => decoded.extend(["%", digits]),
+        }
+        decoded.push_str(rest);
+    }
+    decoded
 }
 
 /// Decodes one segment to a name.
@@ -158,6 +194,12 @@ mod tests {
     #[test]
     fn a_path_keeps_its_slashes() {
         assert_eq!(encode("a b/c#d"), "a%20b/c%23d");
+    }
+
+    #[test]
+    fn delimiters_are_decoded_where_they_stand_for_themselves() {
+        assert_eq!(normalize("%40%2C%2f%25%zz/a?q=%40%28%26%3D"), "@,%2f%25%zz/a?q=@(%26%3D");
+        assert_eq!(encode_query("a-b._~!$'()*:@&=+,;/? "), "a-b._~!$'()*:@%26%3D%2B%2C%3B%2F%3F%20");
     }
 
     #[test]

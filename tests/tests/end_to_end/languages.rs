@@ -172,6 +172,116 @@ async fn a_file_that_is_written_is_notified_in_every_language() {
     }
 }
 
+#[tokio::test]
+async fn a_path_that_a_client_expands_can_be_read_and_subscribed_to_in_every_language() {
+    let name = "me@h (1),a&b=c+d;e!f$g'h*i:j.csv";
+    // A client encodes all reserved characters of a value (RFC 6570, section 3.2.2).
+    let expanded = "csv:///me%40h%20%281%29%2Ca%26b%3Dc%2Bd%3Be%21f%24g%27h%2Ai%3Aj.csv/rows?from=1";
+    let listed = "csv:///me@h%20(1),a&b=c+d;e!f$g'h*i:j.csv";
+    for language in LANGUAGES {
+        let folder = Folder::with_files([(name, "x\n1\n")]);
+        let config = ConfigFile::new().plugin(csv(language, folder.path())).write();
+        let mut server = start(&config).await;
+        let entries = server.request("resources/list", json!({})).await.result()["resources"].clone();
+        assert_eq!(entries[0]["uri"], listed, "{language}");
+        assert_eq!(server.read(expanded).await, Ok("x\n1\n".to_owned()), "{language}");
+        let encoded = expanded.strip_suffix("/rows?from=1").unwrap();
+        assert_eq!(server.read(encoded).await, server.read(listed).await, "{language}");
+        server.subscribe(expanded).await;
+        fs::write(folder.path().join(name), "x\n1\n2\n").unwrap();
+        let updated = server.notification("notifications/resources/updated").await;
+        assert_eq!(updated["params"]["uri"], expanded, "{language}");
+        server.end().await;
+    }
+}
+
+/// The provider of a language that receives lists.
+fn lists(language: &str) -> PathBuf {
+    let name = if WITH_GRANTS.contains(&language) { "granted" } else { "lists" };
+    fixture(&format!("{name}-{language}"))
+}
+
+#[tokio::test]
+async fn lists_of_1_to_16_mb_are_received_in_every_language_by_fresh_and_by_reused_instances() {
+    let origin = MockOrigin::http().await;
+    let sizes = [1_000_000, 2_000_000, 16_000_000];
+    for size in sizes {
+        origin.serve_with(&format!("/{size}"), move |_| Reply::ok("application/octet-stream", vec![0; size]));
+    }
+    for language in LANGUAGES {
+        for is_reused in [false, true] {
+            let mut plugin = patient("lists", &lists(language), "l:///").config("url", origin.url("").as_str());
+            plugin = plugin.bucket("visits").origin(&origin.origin()).limit("cpu", "1m").limit("memory", "512MiB");
+            if is_reused {
+                plugin = plugin.instances("max-calls", 1000).instances("max-idle", 1);
+            }
+            let mut server = start(&ConfigFile::new().plugin(plugin).write()).await;
+            // Twice, because a garbage collector starts when the heap has grown.
+            for size in sizes.into_iter().chain(sizes) {
+                let body = server.read(&format!("l:///body/{size}")).await;
+                assert_eq!(body, Ok(size.to_string()), "{language}, reused: {is_reused}\n{}", server.log());
+                let values = server.read(&format!("l:///bucket/{size}")).await;
+                assert_eq!(values, Ok((5 * size).to_string()), "{language}, reused: {is_reused}\n{}", server.log());
+            }
+            server.end().await;
+        }
+    }
+}
+
+#[tokio::test]
+async fn lists_of_2_mb_are_received_in_go_within_the_default_memory() {
+    let origin = MockOrigin::http().await;
+    origin.serve_with("/2000000", |_| Reply::ok("application/octet-stream", vec![0; 2_000_000]));
+    let plugin = patient("lists", &lists("go"), "l:///").config("url", origin.url("").as_str());
+    let mut server = start(&ConfigFile::new().plugin(plugin.bucket("visits").origin(&origin.origin())).write()).await;
+    for _ in 0..10 {
+        assert_eq!(server.read("l:///body/2000000").await, Ok("2000000".to_owned()), "{}", server.log());
+        assert_eq!(server.read("l:///bucket/1000000").await, Ok("5000000".to_owned()), "{}", server.log());
+    }
+    server.end().await;
+}
+
+#[tokio::test]
+async fn what_python_imports_when_it_runs_is_in_the_component() {
+    let plugin = patient("standard", &fixture("standard-python"), "s:///");
+    let mut server = start(&ConfigFile::new().plugin(plugin).write()).await;
+    for (name, expected) in [
+        ("zoneinfo", "2026-07-01 12:00:00+02:00"),
+        ("strptime", "2026-01-02 11:21:00+01:00"),
+        ("fromisoformat", "2026-01-02 11:21:00+01:00"),
+        ("cp1252", "€"),
+        ("utf-8-sig", "a"),
+        ("idna", "xn--bcher-kva.example"),
+        ("shift-jis", "日本"),
+        ("email", "€"),
+        ("sqlite3", "2"),
+        ("argparse", "provider"),
+        ("tomllib", "2026-01-02 11:21:00+01:00"),
+    ] {
+        assert_eq!(server.read(&format!("s:///imported/{name}")).await, Ok(expected.to_owned()), "{name}");
+    }
+    let first = server.read("s:///imported/random").await.unwrap();
+    assert_ne!(server.read("s:///imported/random").await.unwrap(), first, "each instance has a seed of its own");
+    server.end().await;
+}
+
+#[tokio::test]
+async fn what_javascript_would_do_wrong_in_silence_is_right_or_an_error() {
+    let mut server = start(&failing("javascript")).await;
+    let first = server.read("f:///random").await.unwrap();
+    assert_ne!(server.read("f:///random").await.unwrap(), first, "each instance has a seed of its own");
+    server.read("f:///locale").await.unwrap_err();
+    server.log_line("toLocaleDateString has no locales, time zones and formats in a component").await;
+    server.end().await;
+}
+
+#[tokio::test]
+async fn time_zones_are_known_in_go() {
+    let mut server = start(&failing("go")).await;
+    assert_eq!(server.read("f:///zone").await, Ok("2026-07-01T12:00:00+02:00".to_owned()));
+    server.end().await;
+}
+
 fn failing(language: &str) -> WrittenConfig {
     let plugin = patient("failing", &fixture(&format!("failing-{language}")), "f:///").config("depth", 3);
     ConfigFile::new().plugin(plugin).write()
@@ -200,7 +310,7 @@ async fn an_error_that_nobody_expected_is_internal_and_its_traceback_is_in_the_l
         }
         if language == "python" {
             server.read("f:///import").await.unwrap_err();
-            server.log_line("imports belong at the top of a module").await;
+            server.log_line("of which something is imported at the top of a module").await;
         }
         let frame = if language == "python" { "failing.py\", line" } else { "at read (failing.js:" };
         server.log_line(frame).await;
@@ -273,6 +383,7 @@ async fn a_component_that_uses_no_grant_imports_none_whatever_its_sdk_can_do() {
                 let is_imported = report["imports"].to_string().contains(interface);
                 assert_eq!(is_imported, expected, "{provider} in {language}: {interface}");
             }
+            assert!(!report["imports"].to_string().contains("mcp-host:sql/"), "{provider} in {language}");
         }
     }
 }

@@ -18,7 +18,7 @@ pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
     let shown = "target/languages/javascript";
     install::npm_install("install", &sdk, &project, progress, "the toolchain of JavaScript", shown)?;
 
-    let names = ["csv-javascript", "csv-typescript", "failing-javascript", "granted-javascript"];
+    let names = ["csv-javascript", "csv-typescript", "failing-javascript", "granted-javascript", "lists-typescript"];
     let outputs = names.map(|name| component(workspace, name));
     let [javascript, typescript] = &examples;
     let inputs = files(&[sdk.clone(), javascript.clone(), typescript.clone(), workspace.root().join("wit")])?;
@@ -54,7 +54,7 @@ pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
     run("node", &["--test", "build/app.test.js"], &in_typescript)?;
     check_worlds(workspace, &project)?;
 
-    for provider in ["failing.js", "granted.js"] {
+    for provider in ["failing.js", "granted.js", "lists.ts"] {
         install::copy_into(&sdk.join("test").join(provider), &in_javascript)?;
     }
     let sources = [
@@ -62,6 +62,7 @@ pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
         in_typescript.join("src/app.ts"),
         in_javascript.join("failing.js"),
         in_javascript.join("granted.js"),
+        in_javascript.join("lists.ts"),
     ];
     for (source, output) in sources.iter().zip(&outputs) {
         step.at(format!("{}", workspace.display(output)));

@@ -18,7 +18,8 @@ pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
     let requirements = sdk.join("requirements-build.txt");
     install::pip_install(&requirements, &environment, progress, "the toolchain of Python", "target/languages/python")?;
 
-    let outputs = ["csv-python", "failing-python", "granted-python"].map(|name| component(workspace, name));
+    let outputs =
+        ["csv-python", "failing-python", "granted-python", "standard-python"].map(|name| component(workspace, name));
     let inputs = files(&[sdk.clone(), example.clone(), workspace.root().join("wit")])?;
     let stamp = Stamp::new(&folder(workspace, "python-built"), &inputs, "")?;
     if stamp.is_current() && outputs.iter().all(|output| output.is_file()) {
@@ -44,15 +45,11 @@ pub(super) fn build(workspace: &Workspace, progress: &Progress) -> Result<()> {
     python(&["-m", "mypy", "--cache-dir", &cache], &sdk)?;
     python(&["-m", "mypy", "--cache-dir", &cache, "--strict", "."], &example)?;
 
-    let sources = [
-        (example.join("app.py"), "provider"),
-        (sdk.join("tests/failing.py"), "provider"),
-        (sdk.join("tests/granted.py"), "provider-all"),
-    ];
-    for ((source, world), output) in sources.iter().zip(&outputs) {
+    let tests = ["failing.py", "granted.py", "standard.py"].map(|name| sdk.join("tests").join(name));
+    for (source, output) in [example.join("app.py")].iter().chain(&tests).zip(&outputs) {
         step.at(format!("{}", workspace.display(output)));
         let mut command = Command::new(install::venv_program(&environment, "mcp-host-provider"));
-        cargo::capture(command.arg("build").arg(source).args(["--world", *world, "--output"]).arg(output))?;
+        cargo::capture(command.arg("build").arg(source).arg("--output").arg(output))?;
     }
     stamp.set()?;
     step.done("built the SDK for Python, and its providers in target/plugins/fixtures");

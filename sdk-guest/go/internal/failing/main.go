@@ -38,6 +38,13 @@ func (failing failing) Read(path string) ([]provider.Contents, error) {
 		return nil, provider.Denied("not for you")
 	case "busy":
 		return nil, provider.Unavailable(2*time.Second, "locked")
+	case "zone":
+		place, err := time.LoadLocation("Europe/Berlin")
+		if err != nil {
+			return nil, err
+		}
+		text := time.Date(2026, 7, 1, 12, 0, 0, 0, place).Format(time.RFC3339)
+		return []provider.Contents{provider.Text(provider.Entry{Path: path, Name: path}, text)}, nil
 	case "good":
 		slog.Info("read, with", "depth", failing.depth)
 		return []provider.Contents{provider.Blob(provider.Entry{Path: path, Name: path}, []byte{0xff, 0})}, nil

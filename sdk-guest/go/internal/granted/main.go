@@ -1,5 +1,6 @@
 // A provider that uses each grant, for the end-to-end tests: `http` sends a request to the URL of the config, `keyvalue` performs every
-// operation on the bucket `visits`, and `env` returns the variable `WHO`.
+// operation on the bucket `visits`, and `env` returns the variable `WHO`. `bucket/SIZE` reads a value of that size five times, and
+// `body/SIZE` the body of the response to a request of that path below the URL; both return the number of bytes.
 package main
 
 import (
@@ -8,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -39,7 +41,15 @@ func (granted granted) Read(path string) ([]provider.Contents, error) {
 	case "env":
 		text = os.Getenv("WHO")
 	default:
-		err = provider.ErrNotFound
+		kind, size, _ := strings.Cut(path, "/")
+		bytes, failed := strconv.Atoi(size)
+		if err = failed; err == nil && kind == "bucket" {
+			text, err = valueRead(bytes)
+		} else if err == nil && kind == "body" {
+			text, err = bodyRead(granted.url + "/" + size)
+		} else {
+			err = provider.ErrNotFound
+		}
 	}
 	return []provider.Contents{provider.Text(provider.Entry{Path: path, Name: path}, text)}, err
 }
@@ -61,6 +71,37 @@ func (granted granted) fetched() (string, error) {
 	}
 	body, err := io.ReadAll(io.LimitReader(response.Body, 1024))
 	return string(body), err
+}
+
+// valueRead reads a value of that size five times.
+func valueRead(size int) (string, error) {
+	bucket, err := keyvalue.Open("visits")
+	if err != nil {
+		return "", err
+	}
+	if err := bucket.Set("list", make([]byte, size)); err != nil {
+		return "", err
+	}
+	total := 0
+	for range 5 {
+		value, _, err := bucket.Get("list")
+		if err != nil {
+			return "", err
+		}
+		total += len(value)
+	}
+	return strconv.Itoa(total), nil
+}
+
+func bodyRead(url string) (string, error) {
+	client := http.Client{Transport: wasihttp.Transport{}, Timeout: time.Minute}
+	response, err := client.Get(url)
+	if err != nil {
+		return "", err
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	return strconv.Itoa(len(body)), err
 }
 
 // operations performs them one by one; the first failure ends it.

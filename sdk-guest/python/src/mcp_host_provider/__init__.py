@@ -30,7 +30,7 @@ from ._config import Config, ConfigError
 from ._failures import Denied, Failure, Internal, InvalidRequest, NotFound, Unavailable
 from ._needs import Needs
 from ._paging import paginate
-from ._paths import decode_segment, encode_segment, split_query
+from ._paths import decode_segment, encode_query, encode_segment, split_query
 from ._provider import Provider, ReadResult, export, template
 from ._templates import PathTemplate
 from ._types import Completion, Contents, Entry, Icon, Info, Page, Role, Template, Theme
@@ -59,6 +59,7 @@ __all__ = [
     "Theme",
     "Unavailable",
     "decode_segment",
+    "encode_query",
     "encode_segment",
     "export",
     "paginate",

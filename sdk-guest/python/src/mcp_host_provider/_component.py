@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Callable
 from functools import wraps
 from typing import ParamSpec, TypeVar
@@ -20,7 +21,10 @@ from ._types import Contents
 
 _TEMPLATES_PER_PAGE = 100
 
-_IMPORTS = "imports belong at the top of a module: they are resolved when the component is built, and later there are no modules"
+_IMPORTS = (
+    "a component has the standard library, but for what needs native libraries, threads or sockets, the modules beside the provider, "
+    "and the packages of which something is imported at the top of a module: import this one there"
+)
 
 _log = logging.getLogger("mcp_host_provider")
 
@@ -65,6 +69,7 @@ class ResourceProvider:
     def _provider(self) -> Provider:
         if self._opened is None:
             install()
+            _start()
             self._opened = self._class(Config(_read_config()))
         return self._opened
 
@@ -112,6 +117,15 @@ class ResourceProvider:
     @_guarded
     def changes(self, watched: list[str], since: str | None) -> wit.ChangeSet:
         return convert.changes(self._provider().changes(watched, since))
+
+
+def _start() -> None:
+    """Sets what differs from the state of the build: the module `random` gets a seed, because every instance would draw the same
+    numbers, and `sys.argv`, which is empty, the name of a program, which `argparse` and others expect."""
+    sys.argv[:] = sys.argv or ["provider"]
+    random = sys.modules.get("random")
+    if random is not None:
+        random.seed()
 
 
 def _read_config() -> dict[str, str]:

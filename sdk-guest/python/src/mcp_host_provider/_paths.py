@@ -9,12 +9,19 @@ from ._failures import InvalidRequest
 
 # What may stand in a segment as it is, besides letters, digits and `_.-~` (RFC 3986, `pchar`).
 _SEGMENT = "!$&'()*+,;=:@"
+# What may stand in the value of a query as it is: those of them that separate nothing there.
+_QUERY = "!$'()*:@"
 _MALFORMED = re.compile("%(?![0-9A-Fa-f]{2})")
 
 
 def encode_segment(name: str) -> str:
     """Encodes one name as one segment of a path. A slash in it is encoded."""
     return quote(name, safe=_SEGMENT)
+
+
+def encode_query(value: str) -> str:
+    """Encodes one value of a query, as a client does that expands `{?name}`."""
+    return quote(value, safe=_QUERY)
 
 
 def decode_segment(segment: str) -> str:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from urllib.parse import quote
 
-from ._paths import decode, split_query
+from ._paths import decode, encode_query, encode_segment, split_query
 
 _EXPRESSION = re.compile(r"\{([^{}]*)\}")
 _NAME = re.compile(r"[A-Za-z0-9_]+\Z")
@@ -67,17 +66,18 @@ class PathTemplate:
         return values
 
     def expand(self, values: Mapping[str, str] | None = None, /, **more: str) -> str:
-        """Expands the template to a path. Values are not percent-encoded. A missing variable of the path is a `KeyError`."""
+        """Expands the template to a path, in the host's normal form. Values are not percent-encoded. A missing variable of the path is
+        a `KeyError`."""
         given = {**(values or {}), **more}
 
         def expand(expression: re.Match[str]) -> str:
             content = expression.group(1)
             if content.startswith("?"):
-                pairs = [f"{name}={quote(given[name], safe='')}" for name in self._query if name in given]
+                pairs = [f"{name}={encode_query(given[name])}" for name in self._query if name in given]
                 return "?" + "&".join(pairs) if pairs else ""
             if content.startswith("+"):
-                return quote(given[content[1:]], safe="/!$&'()*+,;=:@")
-            return quote(given[content], safe="")
+                return "/".join(map(encode_segment, given[content[1:]].split("/")))
+            return encode_segment(given[content])
 
         return _EXPRESSION.sub(expand, self.text)
 

@@ -17,10 +17,24 @@ from pathlib import Path
 
 WORLDS = ("provider", "provider-keyvalue", "provider-http", "provider-sql", "provider-all")
 
+# The world that has what a module imports, by the beginning of the module's name.
+_WORLD_OF = {
+    "mcp_host_provider.http": "provider-http",
+    "mcp_host_provider.keyvalue": "provider-keyvalue",
+    "wit_world.imports.wasi_http": "provider-http",
+    "wit_world.imports.wasi_keyvalue": "provider-keyvalue",
+    "wit_world.imports.mcp_host_sql": "provider-sql",
+    "wit_world.imports.wasi_filesystem": "provider-dirs",
+    "wit_world.imports.wasi_cli": "provider-env",
+}
+
 # Named as the bindings name the exported interface.
 _ENTRY = """\
 import {module}
 from mcp_host_provider._component import ResourceProvider as McpHostProviderResourceProvider010
+from mcp_host_provider._embedded import store
+
+store({module}.__file__)
 """
 
 _NEEDS_SECTION = b"mcp-host:needs/v1"
@@ -33,8 +47,9 @@ class BuildError(Exception):
     """Why there is no component. The text says what to do."""
 
 
-def build(source: Path, output: Path, world: str = "provider", paths: tuple[Path, ...] = ()) -> None:
-    """Makes a component of a module, which exports one class. `paths` are searched for modules that it imports."""
+def build(source: Path, output: Path, world: str | None = None, paths: tuple[Path, ...] = ()) -> None:
+    """Makes a component of a module, which exports one class. `paths` are searched for modules that it imports. Without a world the
+    component has what these modules import."""
     if not source.is_file() or source.suffix != ".py" or not source.stem.isidentifier():
         raise BuildError(f"{source}: expected a Python file whose name is that of a module, such as app.py")
     package = Path(__file__).parent
@@ -44,7 +59,9 @@ def build(source: Path, output: Path, world: str = "provider", paths: tuple[Path
         search = [entry, str(source.parent.resolve()), *(str(path) for path in paths), str(package.parent)]
         made = Path(entry, "component.wasm")
         # WASI is not stubbed: that would stub `wasi:config`, files and the clock, too.
-        command = [sys.executable, "-c", _TOOL, "--quiet", "-d", str(package / "wit"), "-w", world]
+        needed = [world] if world else needed_worlds(source, (source.parent, *paths))
+        wit = package / "wit" if len(needed) == 1 else _write_world(Path(entry, "wit"), package / "wit", needed)
+        command = [sys.executable, "-c", _TOOL, "--quiet", "-d", str(wit), "-w", needed[0] if len(needed) == 1 else "app"]
         command += ["--full-names", "componentize", "mcp_host_entry", "-o", str(made)]
         command += [argument for path in search for argument in ("-p", path)]
         run = subprocess.run(command, capture_output=True, text=True, env=_environment())
@@ -67,6 +84,50 @@ def _environment() -> dict[str, str]:
     if sys.prefix != sys.base_prefix:
         variables["VIRTUAL_ENV"] = sys.prefix
     return variables
+
+
+def needed_worlds(source: Path, directories: tuple[Path, ...]) -> list[str]:
+    """Returns the worlds with the interfaces that a module imports, itself or by other modules of these directories."""
+    needed: set[str] = set()
+    seen, files = {source.resolve()}, [source]
+    while files:
+        file = files.pop()
+        for name in _imported_names(file):
+            needed.update(world for start, world in _WORLD_OF.items() if name.startswith(start))
+            path = name.replace(".", "/")
+            for candidate in (Path(d, path + end) for d in (*directories, file.parent) for end in (".py", "/__init__.py")):
+                if candidate.is_file() and candidate.resolve() not in seen:
+                    seen.add(candidate.resolve())
+                    files.append(candidate)
+    return sorted(needed) or ["provider"]
+
+
+def _imported_names(source: Path) -> set[str]:
+    """Returns the names that a module imports, at its top or within functions: of modules, and of what it takes from them."""
+    try:
+        module = ast.parse(source.read_bytes(), source.name)
+    except (SyntaxError, ValueError):
+        return set()  # The interpreter says more about it, if it imports the module.
+    names: set[str] = set()
+    for node in ast.walk(module):
+        if isinstance(node, ast.Import):
+            names.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = node.module or ""
+            names.update([base, *(f"{base}.{alias.name}".lstrip(".") for alias in node.names)])
+    return names - {""}
+
+
+def _write_world(folder: Path, contract: Path, worlds: list[str]) -> Path:
+    """Writes a package with a world that includes those."""
+    for wit in contract.rglob("*.wit"):
+        within = wit.relative_to(contract)
+        copy = folder / "deps" / ("mcp-host-provider" if len(within.parts) == 1 else "") / within.name
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        copy.write_bytes(wit.read_bytes())
+    includes = "".join(f"  include mcp-host:provider/{world}@0.1.0;\n" for world in worlds)
+    Path(folder, "app.wit").write_text(f"package local:app;\n\nworld app {{\n{includes}}}\n")
+    return folder
 
 
 def declared_needs(source: Path) -> bytes | None:
@@ -127,8 +188,7 @@ def main() -> None:
     command.add_argument(
         "--world",
         choices=WORLDS,
-        default="provider",
-        help="the interfaces that it may import; files and variables need no other than the default",
+        help="the interfaces that it may import; by default those that its modules do",
     )
     command.add_argument("-p", "--path", type=Path, action="append", default=[], help="a directory with modules")
     given = parser.parse_args()

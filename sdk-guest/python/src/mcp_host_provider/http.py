@@ -1,6 +1,6 @@
 """HTTP requests to the origins that the administrator grants (`grants.http = ["https://docs.rs"]`).
 
-Build with `--world provider-http`. The host does not follow redirects, since each origin is granted separately.
+A component whose modules import this one imports `wasi:http`. The host does not follow redirects, since each origin is granted separately.
 
     from mcp_host_provider.http import request
 
@@ -25,7 +25,9 @@ try:
     from wit_world.imports import wasi_http_types_0_2_6 as http
     from wit_world.imports import wasi_io_streams_0_2_6 as streams
 except ImportError as error:
-    raise ImportError("HTTP needs a component that is built with `--world provider-http`") from error
+    raise ImportError(
+        "HTTP needs a component: one whose own modules import it, or that is built with `--world provider-http`"
+    ) from error
 
 _CHUNK = 65_536
 _METHODS: dict[str, type[Any]] = {

@@ -1,6 +1,6 @@
 """Persistent state: buckets of the host, which the administrator grants by name (`grants.keyvalue = ["visits"]`).
 
-Build with `--world provider-keyvalue`. A bucket is private to the plugin; all its calls share it, concurrent ones, too.
+A component whose modules import this one imports `wasi:keyvalue`. A bucket is private to the plugin; all its calls share it, concurrent ones, too.
 Writes are durable. `increment` and `compare_and_swap` are atomic; a read that is followed by a write is not. A key is text of 1
 to 1024 bytes.
 
@@ -24,7 +24,9 @@ try:
     from wit_world.imports import wasi_keyvalue_batch_0_2_0_draft2 as batch
     from wit_world.imports import wasi_keyvalue_store_0_2_0_draft2 as store
 except ImportError as error:
-    raise ImportError("buckets need a component that is built with `--world provider-keyvalue`") from error
+    raise ImportError(
+        "buckets need a component: one whose own modules import them, or that is built with `--world provider-keyvalue`"
+    ) from error
 
 R = TypeVar("R")
 

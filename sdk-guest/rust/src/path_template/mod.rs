@@ -129,7 +129,8 @@ impl PathTemplate {
     /// Expands the template to a path.
     ///
     /// Values are not percent-encoded. The expansion follows RFC 6570, except that a value of `{+var}` is treated as
-    /// names separated by slashes, in which everything else is encoded: a `?` or a `%` in a file name is preserved.
+    /// names separated by slashes, in which everything else is encoded: a `?` or a `%` in a file name is preserved. The path is
+    /// in the host's normal form: `@` is not encoded, whether a client's expansion encodes it or not.
     ///
     /// # Errors
     ///
@@ -152,7 +153,7 @@ impl PathTemplate {
         }
         let syntax = |error: iri_string::template::Error| self::parse::syntax_error(&self.text, &error);
         let template = UriTemplateStr::new(&self.text).map_err(syntax)?;
-        Ok(template.expand::<UriSpec, _>(&context).map_err(syntax)?.to_string())
+        Ok(crate::path::normalize(&template.expand::<UriSpec, _>(&context).map_err(syntax)?.to_string()))
     }
 }
 

@@ -147,6 +147,16 @@ fn a_name_with_characters_of_a_uri_survives_expansion() {
 }
 
 #[test]
+fn an_expansion_is_in_the_normal_form_of_the_host() {
+    let delimiters = "@:!$&'()*+,;=";
+    let template = PathTemplate::parse("{name}/{+path}{?q}").unwrap();
+    let path = template.expand(&[("name", delimiters), ("path", delimiters), ("q", delimiters)]).unwrap();
+    assert_eq!(path, format!("{delimiters}/{delimiters}?q=@:!$%26'()*%2B%2C%3B%3D"));
+    let captures = template.matches(&path).unwrap();
+    assert!(["name", "path", "q"].into_iter().all(|name| captures.get(name) == Some(delimiters)));
+}
+
+#[test]
 fn a_hostile_path_is_matched_in_short_time() {
     let template = PathTemplate::parse("{+a}-{+b}-{+c}-{+d}-{+e}x").unwrap();
     let started = std::time::Instant::now();

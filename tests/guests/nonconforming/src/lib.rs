@@ -1,5 +1,5 @@
 //! A provider that keeps the contract but for one fault: the config key `fault` has the name of the check of
-//! `mcp-host test` that it must fail. Without the key it passes all.
+//! `mcp-host test` that it must fail, or `template-spelling`, a second fault of templates. Without the key it passes all.
 //!
 //! It lists six resources, `a` to `f`, in pages, and the listable `dir`, whose child is `dir/x`. The template `item/{name}` is
 //! completed by `one` and `two`. Its data are the file `/data/version`, if that directory is granted; otherwise they never
@@ -109,6 +109,9 @@ impl Guest for Nonconforming {
         let mut entry = entry(&path);
         if path == "b" && has("stat-agrees") {
             entry.mime_type = Some("text/html".to_owned());
+        }
+        if path.starts_with("item/") && has("template-spelling") {
+            entry.path = path.replace("item/", "item/%25");
         }
         Ok(entry)
     }

@@ -95,52 +95,105 @@ func allocateEarly(size, align uintptr) unsafe.Pointer {
 	return unsafe.Add(unsafe.Pointer(&early[0]), earlyUsed-size)
 }
 
-//nolint:unused
 var useGCAllocations = false
 
 func init() {
 	useGCAllocations = true
 }
 
-//nolint:unused
 func offset(ptr, align uintptr) uintptr {
 	newptr := (ptr + align - 1) &^ (align - 1)
 	return newptr - ptr
 }
 
-var pinner = runtime.Pinner{}
+// parameters pins the lists that the host passes to an export, from their allocation until they are lifted.
+var parameters = runtime.Pinner{}
 
-func Unpin() {
-	pinner.Unpin()
+// results pins the lists that the import under way returns; nil when there is none.
+var results *runtime.Pinner
+
+// collectEvery is the number of bytes that the host may allocate before a garbage collection is considered.
+const collectEvery = 1 << 20
+
+// uncollected is the number of bytes that the host allocated since then.
+var uncollected uintptr
+
+// Enter precedes the call of an import, whose lists belong to the pinner. No other goroutine runs until Leave.
+func Enter(pinner *runtime.Pinner) {
+	procPin()
+	results = pinner
 }
 
-//nolint:unused
+// Leave follows the call of an import.
+func Leave() {
+	results = nil
+	procUnpin()
+	collect()
+}
+
+// Unpin is called by an export when its parameters are lifted.
+func Unpin() {
+	parameters.Unpin()
+	collect()
+}
+
+// probe keeps the compiler from leaving out the allocation of collect.
+var probe []byte
+
+// collect lets the garbage collector start, if the host has allocated much. Allocations of the host do not start it, and every
+// allocation of more than 32 KiB does when the heap has reached the collector's goal.
+func collect() {
+	if uncollected >= collectEvery {
+		uncollected = 0
+		probe = make([]byte, 32<<10+1)
+		probe = nil
+	}
+}
+
+// procPin keeps the scheduler and the garbage collector from starting in this thread, the only one, until procUnpin. The runtime
+// declares it linkable.
+//
+//go:linkname procPin runtime.procPin
+func procPin() int
+
+//go:linkname procUnpin runtime.procUnpin
+func procUnpin()
+
 //go:wasmimport wasi_snapshot_preview1 adapter_monotonic_clock_set_paused
 func adapterMonotonicClockSetPaused(paused bool)
 
-//nolint:unused
+// `cabi_realloc` is called by the host while it lowers a list. Until it returns, the component model forbids calls of imports: they
+// trap with "cannot leave component instance". An allocation of Go may start a garbage collection, which yields to other goroutines
+// and polls for events by an import; a goroutine that runs meanwhile may call any import. So the scheduler is kept from running, by
+// which the collector does not start either. The collector starts at the next allocation, or by `collect`. What is left is the
+// clock, which sweeping and scavenging read: the adapter is told to return a cached value
+// (https://github.com/bytecodealliance/wasmtime/pull/13563).
+//
+// The function does not check the size of the stack, because that is a point at which the scheduler may run.
+//
 //go:wasmexport cabi_realloc
+//go:nosplit
 func cabiRealloc(oldPointer unsafe.Pointer, oldSize, align, newSize uintptr) unsafe.Pointer {
-	if oldPointer != nil || oldSize != 0 {
-		panic("todo")
-	}
-
-	if useGCAllocations {
-		// Here we call `adapter_monotonic_clock_set_paused` before and
-		// after allocating since the Go garbage collector calls
-		// `clock_time_get` to measure time spent in various stages of
-		// GC, but calls to imports from `cabi_realloc` are forbidden by
-		// the component model, so we must tell the
-		// `wasi_snapshot_preview1` adapter to use a cached value
-		// instead of calling `monotonic_clock::now`.
-		//
-		// See https://github.com/bytecodealliance/wasmtime/pull/13563
-		// for more details.
-		adapterMonotonicClockSetPaused(true)
-		pointer := Allocate(&pinner, newSize, align)
-		adapterMonotonicClockSetPaused(false)
-		return pointer
-	} else {
+	if !useGCAllocations {
 		return allocateEarly(newSize, align)
 	}
+	procPin()
+	pointer := reallocate(oldPointer, oldSize, align, newSize)
+	procUnpin()
+	return pointer
+}
+
+func reallocate(oldPointer unsafe.Pointer, oldSize, align, newSize uintptr) unsafe.Pointer {
+	if oldPointer != nil || oldSize != 0 {
+		panic("the host reallocates only when it changes the encoding of a string, which is UTF-8 here")
+	}
+	pinner := &parameters
+	if results != nil {
+		pinner = results
+	}
+	adapterMonotonicClockSetPaused(true)
+	pointer := Allocate(pinner, newSize, align)
+	adapterMonotonicClockSetPaused(false)
+	uncollected += newSize
+	return pointer
 }

@@ -75,7 +75,9 @@ defer pinner.Unpin()
         returnArea := uintptr(witRuntime.Allocate(pinner, (4*4), 4))
         utf8 := unsafe.Pointer(unsafe.StringData(key))
 pinner.Pin(utf8)
+witRuntime.Enter(pinner)
 wasm_import_get(uintptr(utf8), uint32(len(key)), returnArea)
+witRuntime.Leave()
 var result witTypes.Result[witTypes.Option[string], Error]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -128,7 +130,9 @@ func GetAll() witTypes.Result[[]witTypes.Tuple2[string, string], Error] {
 defer pinner.Unpin()
 
         returnArea := uintptr(witRuntime.Allocate(pinner, (4*4), 4))
+witRuntime.Enter(pinner)
         wasm_import_get_all(returnArea)
+witRuntime.Leave()
 var result3 witTypes.Result[[]witTypes.Tuple2[string, string], Error]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:

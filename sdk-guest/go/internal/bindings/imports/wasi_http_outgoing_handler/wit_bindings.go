@@ -52,7 +52,9 @@ option0 = (payload).TakeHandle()
 default:
         panic("unreachable")
 }
+witRuntime.Enter(pinner)
 wasm_import_handle((request).TakeHandle(), option, option0, returnArea)
+witRuntime.Leave()
 var result witTypes.Result[*wasi_http_types.FutureIncomingResponse, wasi_http_types.ErrorCode]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:

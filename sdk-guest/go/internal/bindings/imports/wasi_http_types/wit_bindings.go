@@ -1005,7 +1005,9 @@ pinner.Pin(data)
 
 }
 
+witRuntime.Enter(pinner)
 wasm_import_static_fields_from_list(uintptr(result), length, returnArea)
+witRuntime.Leave()
 var result0 witTypes.Result[*Fields, HeaderError]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -1050,7 +1052,9 @@ defer pinner.Unpin()
         returnArea := uintptr(witRuntime.Allocate(pinner, (2*4), 4))
         utf8 := unsafe.Pointer(unsafe.StringData(name))
 pinner.Pin(utf8)
+witRuntime.Enter(pinner)
 wasm_import_method_fields_get((self).Handle(), uintptr(utf8), uint32(len(name)), returnArea)
+witRuntime.Leave()
 result := make([][]uint8, 0, *(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 4)))
 for index := 0; index < int(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 4))); index++ {
         base := unsafe.Add(unsafe.Pointer(uintptr(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0)))), index * (2*4))
@@ -1103,7 +1107,9 @@ pinner.Pin(data)
 
 }
 
+witRuntime.Enter(pinner)
 wasm_import_method_fields_set((self).Handle(), uintptr(utf8), uint32(len(name)), uintptr(result), length, returnArea)
+witRuntime.Leave()
 var result0 witTypes.Result[witTypes.Unit, HeaderError]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -1148,7 +1154,9 @@ defer pinner.Unpin()
         returnArea := uintptr(witRuntime.Allocate(pinner, 2, 1))
         utf8 := unsafe.Pointer(unsafe.StringData(name))
 pinner.Pin(utf8)
+witRuntime.Enter(pinner)
 wasm_import_method_fields_delete((self).Handle(), uintptr(utf8), uint32(len(name)), returnArea)
+witRuntime.Leave()
 var result witTypes.Result[witTypes.Unit, HeaderError]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -1195,7 +1203,9 @@ defer pinner.Unpin()
 pinner.Pin(utf8)
 data := unsafe.Pointer(unsafe.SliceData(value))
 pinner.Pin(data)
+witRuntime.Enter(pinner)
 wasm_import_method_fields_append((self).Handle(), uintptr(utf8), uint32(len(name)), uintptr(data), uint32(len(value)), returnArea)
+witRuntime.Leave()
 var result witTypes.Result[witTypes.Unit, HeaderError]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -1238,7 +1248,9 @@ func (self *Fields) Entries() []witTypes.Tuple2[string, []uint8] {
 defer pinner.Unpin()
 
         returnArea := uintptr(witRuntime.Allocate(pinner, (2*4), 4))
+witRuntime.Enter(pinner)
         wasm_import_method_fields_entries((self).Handle(), returnArea)
+witRuntime.Leave()
 result := make([]witTypes.Tuple2[string, []uint8], 0, *(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 4)))
 for index := 0; index < int(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 4))); index++ {
         base := unsafe.Add(unsafe.Pointer(uintptr(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0)))), index * (4*4))
@@ -1286,7 +1298,9 @@ func (self *OutgoingRequest) Body() witTypes.Result[*OutgoingBody, witTypes.Unit
 defer pinner.Unpin()
 
         returnArea := uintptr(witRuntime.Allocate(pinner, 8, 4))
+witRuntime.Enter(pinner)
         wasm_import_method_outgoing_request_body((self).Handle(), returnArea)
+witRuntime.Leave()
 var result witTypes.Result[*OutgoingBody, witTypes.Unit]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -1312,7 +1326,9 @@ func (self *OutgoingRequest) Method() Method {
 defer pinner.Unpin()
 
         returnArea := uintptr(witRuntime.Allocate(pinner, (3*4), 4))
+witRuntime.Enter(pinner)
         wasm_import_method_outgoing_request_method((self).Handle(), returnArea)
+witRuntime.Leave()
 var variant Method
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -1477,7 +1493,9 @@ func (self *OutgoingRequest) PathWithQuery() witTypes.Option[string] {
 defer pinner.Unpin()
 
         returnArea := uintptr(witRuntime.Allocate(pinner, (3*4), 4))
+witRuntime.Enter(pinner)
         wasm_import_method_outgoing_request_path_with_query((self).Handle(), returnArea)
+witRuntime.Leave()
 var option witTypes.Option[string]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -1549,7 +1567,9 @@ func (self *OutgoingRequest) Scheme() witTypes.Option[Scheme] {
 defer pinner.Unpin()
 
         returnArea := uintptr(witRuntime.Allocate(pinner, (4*4), 4))
+witRuntime.Enter(pinner)
         wasm_import_method_outgoing_request_scheme((self).Handle(), returnArea)
+witRuntime.Leave()
 var option witTypes.Option[Scheme]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -1669,7 +1689,9 @@ func (self *OutgoingRequest) Authority() witTypes.Option[string] {
 defer pinner.Unpin()
 
         returnArea := uintptr(witRuntime.Allocate(pinner, (3*4), 4))
+witRuntime.Enter(pinner)
         wasm_import_method_outgoing_request_authority((self).Handle(), returnArea)
+witRuntime.Leave()
 var option witTypes.Option[string]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -1753,7 +1775,9 @@ func (self *IncomingRequest) Method() Method {
 defer pinner.Unpin()
 
         returnArea := uintptr(witRuntime.Allocate(pinner, (3*4), 4))
+witRuntime.Enter(pinner)
         wasm_import_method_incoming_request_method((self).Handle(), returnArea)
+witRuntime.Leave()
 var variant Method
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -1814,7 +1838,9 @@ func (self *IncomingRequest) PathWithQuery() witTypes.Option[string] {
 defer pinner.Unpin()
 
         returnArea := uintptr(witRuntime.Allocate(pinner, (3*4), 4))
+witRuntime.Enter(pinner)
         wasm_import_method_incoming_request_path_with_query((self).Handle(), returnArea)
+witRuntime.Leave()
 var option witTypes.Option[string]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -1841,7 +1867,9 @@ func (self *IncomingRequest) Scheme() witTypes.Option[Scheme] {
 defer pinner.Unpin()
 
         returnArea := uintptr(witRuntime.Allocate(pinner, (4*4), 4))
+witRuntime.Enter(pinner)
         wasm_import_method_incoming_request_scheme((self).Handle(), returnArea)
+witRuntime.Leave()
 var option witTypes.Option[Scheme]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -1885,7 +1913,9 @@ func (self *IncomingRequest) Authority() witTypes.Option[string] {
 defer pinner.Unpin()
 
         returnArea := uintptr(witRuntime.Allocate(pinner, (3*4), 4))
+witRuntime.Enter(pinner)
         wasm_import_method_incoming_request_authority((self).Handle(), returnArea)
+witRuntime.Leave()
 var option witTypes.Option[string]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -1924,7 +1954,9 @@ func (self *IncomingRequest) Consume() witTypes.Result[*IncomingBody, witTypes.U
 defer pinner.Unpin()
 
         returnArea := uintptr(witRuntime.Allocate(pinner, 8, 4))
+witRuntime.Enter(pinner)
         wasm_import_method_incoming_request_consume((self).Handle(), returnArea)
+witRuntime.Leave()
 var result witTypes.Result[*IncomingBody, witTypes.Unit]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -1962,7 +1994,9 @@ func (self *RequestOptions) ConnectTimeout() witTypes.Option[uint64] {
 defer pinner.Unpin()
 
         returnArea := uintptr(witRuntime.Allocate(pinner, 16, 8))
+witRuntime.Enter(pinner)
         wasm_import_method_request_options_connect_timeout((self).Handle(), returnArea)
+witRuntime.Leave()
 var option witTypes.Option[uint64]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -2026,7 +2060,9 @@ func (self *RequestOptions) FirstByteTimeout() witTypes.Option[uint64] {
 defer pinner.Unpin()
 
         returnArea := uintptr(witRuntime.Allocate(pinner, 16, 8))
+witRuntime.Enter(pinner)
         wasm_import_method_request_options_first_byte_timeout((self).Handle(), returnArea)
+witRuntime.Leave()
 var option witTypes.Option[uint64]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -2090,7 +2126,9 @@ func (self *RequestOptions) BetweenBytesTimeout() witTypes.Option[uint64] {
 defer pinner.Unpin()
 
         returnArea := uintptr(witRuntime.Allocate(pinner, 16, 8))
+witRuntime.Enter(pinner)
         wasm_import_method_request_options_between_bytes_timeout((self).Handle(), returnArea)
+witRuntime.Leave()
 var option witTypes.Option[uint64]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -3052,7 +3090,9 @@ func (self *IncomingResponse) Consume() witTypes.Result[*IncomingBody, witTypes.
 defer pinner.Unpin()
 
         returnArea := uintptr(witRuntime.Allocate(pinner, 8, 4))
+witRuntime.Enter(pinner)
         wasm_import_method_incoming_response_consume((self).Handle(), returnArea)
+witRuntime.Leave()
 var result witTypes.Result[*IncomingBody, witTypes.Unit]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -3078,7 +3118,9 @@ func (self *IncomingBody) Stream() witTypes.Result[*wasi_io_streams.InputStream,
 defer pinner.Unpin()
 
         returnArea := uintptr(witRuntime.Allocate(pinner, 8, 4))
+witRuntime.Enter(pinner)
         wasm_import_method_incoming_body_stream((self).Handle(), returnArea)
+witRuntime.Leave()
 var result witTypes.Result[*wasi_io_streams.InputStream, witTypes.Unit]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -3128,7 +3170,9 @@ func (self *FutureTrailers) Get() witTypes.Option[witTypes.Result[witTypes.Resul
 defer pinner.Unpin()
 
         returnArea := uintptr(witRuntime.Allocate(pinner, (40+4*4), 8))
+witRuntime.Enter(pinner)
         wasm_import_method_future_trailers_get((self).Handle(), returnArea)
+witRuntime.Leave()
 var option31 witTypes.Option[witTypes.Result[witTypes.Result[witTypes.Option[*Fields], ErrorCode], witTypes.Unit]]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -3658,7 +3702,9 @@ func (self *OutgoingResponse) Body() witTypes.Result[*OutgoingBody, witTypes.Uni
 defer pinner.Unpin()
 
         returnArea := uintptr(witRuntime.Allocate(pinner, 8, 4))
+witRuntime.Enter(pinner)
         wasm_import_method_outgoing_response_body((self).Handle(), returnArea)
+witRuntime.Leave()
 var result witTypes.Result[*OutgoingBody, witTypes.Unit]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -3684,7 +3730,9 @@ func (self *OutgoingBody) Write() witTypes.Result[*wasi_io_streams.OutputStream,
 defer pinner.Unpin()
 
         returnArea := uintptr(witRuntime.Allocate(pinner, 8, 4))
+witRuntime.Enter(pinner)
         wasm_import_method_outgoing_body_write((self).Handle(), returnArea)
+witRuntime.Leave()
 var result witTypes.Result[*wasi_io_streams.OutputStream, witTypes.Unit]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -3725,7 +3773,9 @@ option0 = (payload).TakeHandle()
 default:
         panic("unreachable")
 }
+witRuntime.Enter(pinner)
 wasm_import_static_outgoing_body_finish((this).TakeHandle(), option, option0, returnArea)
+witRuntime.Leave()
 var result witTypes.Result[witTypes.Unit, ErrorCode]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -4175,7 +4225,9 @@ func (self *FutureIncomingResponse) Get() witTypes.Option[witTypes.Result[witTyp
 defer pinner.Unpin()
 
         returnArea := uintptr(witRuntime.Allocate(pinner, (40+4*4), 8))
+witRuntime.Enter(pinner)
         wasm_import_method_future_incoming_response_get((self).Handle(), returnArea)
+witRuntime.Leave()
 var option30 witTypes.Option[witTypes.Result[witTypes.Result[*IncomingResponse, ErrorCode], witTypes.Unit]]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -4635,7 +4687,9 @@ func HttpErrorCode(err *wasi_io_error.Error) witTypes.Option[ErrorCode] {
 defer pinner.Unpin()
 
         returnArea := uintptr(witRuntime.Allocate(pinner, (24+4*4), 8))
+witRuntime.Enter(pinner)
         wasm_import_http_error_code((err).Handle(), returnArea)
+witRuntime.Leave()
 var option29 witTypes.Option[ErrorCode]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:

@@ -108,7 +108,9 @@ for index, element := range slice {
 
 }
 
+witRuntime.Enter(pinner)
 wasm_import_poll(uintptr(result), length, returnArea)
+witRuntime.Leave()
 value := unsafe.Slice((*uint32)(unsafe.Pointer(uintptr(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))))), *(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 4)))
 result0 := value;
 return result0

@@ -160,7 +160,9 @@ func (self *InputStream) Read(len uint64) witTypes.Result[[]uint8, StreamError] 
 defer pinner.Unpin()
 
         returnArea := uintptr(witRuntime.Allocate(pinner, (3*4), 4))
+witRuntime.Enter(pinner)
         wasm_import_method_input_stream_read((self).Handle(), int64(len), returnArea)
+witRuntime.Leave()
 var result witTypes.Result[[]uint8, StreamError]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -200,7 +202,9 @@ func (self *InputStream) BlockingRead(len uint64) witTypes.Result[[]uint8, Strea
 defer pinner.Unpin()
 
         returnArea := uintptr(witRuntime.Allocate(pinner, (3*4), 4))
+witRuntime.Enter(pinner)
         wasm_import_method_input_stream_blocking_read((self).Handle(), int64(len), returnArea)
+witRuntime.Leave()
 var result witTypes.Result[[]uint8, StreamError]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -240,7 +244,9 @@ func (self *InputStream) Skip(len uint64) witTypes.Result[uint64, StreamError] {
 defer pinner.Unpin()
 
         returnArea := uintptr(witRuntime.Allocate(pinner, 16, 8))
+witRuntime.Enter(pinner)
         wasm_import_method_input_stream_skip((self).Handle(), int64(len), returnArea)
+witRuntime.Leave()
 var result witTypes.Result[uint64, StreamError]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -279,7 +285,9 @@ func (self *InputStream) BlockingSkip(len uint64) witTypes.Result[uint64, Stream
 defer pinner.Unpin()
 
         returnArea := uintptr(witRuntime.Allocate(pinner, 16, 8))
+witRuntime.Enter(pinner)
         wasm_import_method_input_stream_blocking_skip((self).Handle(), int64(len), returnArea)
+witRuntime.Leave()
 var result witTypes.Result[uint64, StreamError]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -330,7 +338,9 @@ func (self *OutputStream) CheckWrite() witTypes.Result[uint64, StreamError] {
 defer pinner.Unpin()
 
         returnArea := uintptr(witRuntime.Allocate(pinner, 16, 8))
+witRuntime.Enter(pinner)
         wasm_import_method_output_stream_check_write((self).Handle(), returnArea)
+witRuntime.Leave()
 var result witTypes.Result[uint64, StreamError]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -371,7 +381,9 @@ defer pinner.Unpin()
         returnArea := uintptr(witRuntime.Allocate(pinner, 12, 4))
         data := unsafe.Pointer(unsafe.SliceData(contents))
 pinner.Pin(data)
+witRuntime.Enter(pinner)
 wasm_import_method_output_stream_write((self).Handle(), uintptr(data), uint32(len(contents)), returnArea)
+witRuntime.Leave()
 var result witTypes.Result[witTypes.Unit, StreamError]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -412,7 +424,9 @@ defer pinner.Unpin()
         returnArea := uintptr(witRuntime.Allocate(pinner, 12, 4))
         data := unsafe.Pointer(unsafe.SliceData(contents))
 pinner.Pin(data)
+witRuntime.Enter(pinner)
 wasm_import_method_output_stream_blocking_write_and_flush((self).Handle(), uintptr(data), uint32(len(contents)), returnArea)
+witRuntime.Leave()
 var result witTypes.Result[witTypes.Unit, StreamError]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -451,7 +465,9 @@ func (self *OutputStream) Flush() witTypes.Result[witTypes.Unit, StreamError] {
 defer pinner.Unpin()
 
         returnArea := uintptr(witRuntime.Allocate(pinner, 12, 4))
+witRuntime.Enter(pinner)
         wasm_import_method_output_stream_flush((self).Handle(), returnArea)
+witRuntime.Leave()
 var result witTypes.Result[witTypes.Unit, StreamError]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -490,7 +506,9 @@ func (self *OutputStream) BlockingFlush() witTypes.Result[witTypes.Unit, StreamE
 defer pinner.Unpin()
 
         returnArea := uintptr(witRuntime.Allocate(pinner, 12, 4))
+witRuntime.Enter(pinner)
         wasm_import_method_output_stream_blocking_flush((self).Handle(), returnArea)
+witRuntime.Leave()
 var result witTypes.Result[witTypes.Unit, StreamError]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -541,7 +559,9 @@ func (self *OutputStream) WriteZeroes(len uint64) witTypes.Result[witTypes.Unit,
 defer pinner.Unpin()
 
         returnArea := uintptr(witRuntime.Allocate(pinner, 12, 4))
+witRuntime.Enter(pinner)
         wasm_import_method_output_stream_write_zeroes((self).Handle(), int64(len), returnArea)
+witRuntime.Leave()
 var result witTypes.Result[witTypes.Unit, StreamError]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -580,7 +600,9 @@ func (self *OutputStream) BlockingWriteZeroesAndFlush(len uint64) witTypes.Resul
 defer pinner.Unpin()
 
         returnArea := uintptr(witRuntime.Allocate(pinner, 12, 4))
+witRuntime.Enter(pinner)
         wasm_import_method_output_stream_blocking_write_zeroes_and_flush((self).Handle(), int64(len), returnArea)
+witRuntime.Leave()
 var result witTypes.Result[witTypes.Unit, StreamError]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -619,7 +641,9 @@ func (self *OutputStream) Splice(src *InputStream, len uint64) witTypes.Result[u
 defer pinner.Unpin()
 
         returnArea := uintptr(witRuntime.Allocate(pinner, 16, 8))
+witRuntime.Enter(pinner)
         wasm_import_method_output_stream_splice((self).Handle(), (src).Handle(), int64(len), returnArea)
+witRuntime.Leave()
 var result witTypes.Result[uint64, StreamError]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -658,7 +682,9 @@ func (self *OutputStream) BlockingSplice(src *InputStream, len uint64) witTypes.
 defer pinner.Unpin()
 
         returnArea := uintptr(witRuntime.Allocate(pinner, 16, 8))
+witRuntime.Enter(pinner)
         wasm_import_method_output_stream_blocking_splice((self).Handle(), (src).Handle(), int64(len), returnArea)
+witRuntime.Leave()
 var result witTypes.Result[uint64, StreamError]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:

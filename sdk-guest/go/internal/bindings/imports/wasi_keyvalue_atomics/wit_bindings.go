@@ -123,7 +123,9 @@ defer pinner.Unpin()
         returnArea := uintptr(witRuntime.Allocate(pinner, (4*4), 4))
         utf8 := unsafe.Pointer(unsafe.StringData(key))
 pinner.Pin(utf8)
+witRuntime.Enter(pinner)
 wasm_import_static_cas_new((bucket).Handle(), uintptr(utf8), uint32(len(key)), returnArea)
+witRuntime.Leave()
 var result witTypes.Result[*Cas, wasi_keyvalue_store.Error]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -167,7 +169,9 @@ func (self *Cas) Current() witTypes.Result[witTypes.Option[[]uint8], wasi_keyval
 defer pinner.Unpin()
 
         returnArea := uintptr(witRuntime.Allocate(pinner, (4*4), 4))
+witRuntime.Enter(pinner)
         wasm_import_method_cas_current((self).Handle(), returnArea)
+witRuntime.Leave()
 var result witTypes.Result[witTypes.Option[[]uint8], wasi_keyvalue_store.Error]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -225,7 +229,9 @@ defer pinner.Unpin()
         returnArea := uintptr(witRuntime.Allocate(pinner, (16+2*4), 8))
         utf8 := unsafe.Pointer(unsafe.StringData(key))
 pinner.Pin(utf8)
+witRuntime.Enter(pinner)
 wasm_import_increment((bucket).Handle(), uintptr(utf8), uint32(len(key)), delta, returnArea)
+witRuntime.Leave()
 var result witTypes.Result[int64, wasi_keyvalue_store.Error]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -271,7 +277,9 @@ defer pinner.Unpin()
         returnArea := uintptr(witRuntime.Allocate(pinner, (5*4), 4))
         data := unsafe.Pointer(unsafe.SliceData(value))
 pinner.Pin(data)
+witRuntime.Enter(pinner)
 wasm_import_swap((cas).TakeHandle(), uintptr(data), uint32(len(value)), returnArea)
+witRuntime.Leave()
 var result witTypes.Result[witTypes.Unit, CasError]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:

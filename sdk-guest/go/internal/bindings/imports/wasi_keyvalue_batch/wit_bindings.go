@@ -47,7 +47,9 @@ pinner.Pin(utf8)
 
 }
 
+witRuntime.Enter(pinner)
 wasm_import_get_many((bucket).Handle(), uintptr(result), length, returnArea)
+witRuntime.Leave()
 var result3 witTypes.Result[[]witTypes.Option[witTypes.Tuple2[string, []uint8]], wasi_keyvalue_store.Error]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -127,7 +129,9 @@ pinner.Pin(data)
 
 }
 
+witRuntime.Enter(pinner)
 wasm_import_set_many((bucket).Handle(), uintptr(result), length, returnArea)
+witRuntime.Leave()
 var result0 witTypes.Result[witTypes.Unit, wasi_keyvalue_store.Error]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -183,7 +187,9 @@ pinner.Pin(utf8)
 
 }
 
+witRuntime.Enter(pinner)
 wasm_import_delete_many((bucket).Handle(), uintptr(result), length, returnArea)
+witRuntime.Leave()
 var result0 witTypes.Result[witTypes.Unit, wasi_keyvalue_store.Error]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:

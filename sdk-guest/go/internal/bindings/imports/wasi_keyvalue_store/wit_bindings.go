@@ -126,7 +126,9 @@ defer pinner.Unpin()
         returnArea := uintptr(witRuntime.Allocate(pinner, (4*4), 4))
         utf8 := unsafe.Pointer(unsafe.StringData(identifier))
 pinner.Pin(utf8)
+witRuntime.Enter(pinner)
 wasm_import_open(uintptr(utf8), uint32(len(identifier)), returnArea)
+witRuntime.Leave()
 var result witTypes.Result[*Bucket, Error]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -172,7 +174,9 @@ defer pinner.Unpin()
         returnArea := uintptr(witRuntime.Allocate(pinner, (4*4), 4))
         utf8 := unsafe.Pointer(unsafe.StringData(key))
 pinner.Pin(utf8)
+witRuntime.Enter(pinner)
 wasm_import_method_bucket_get((self).Handle(), uintptr(utf8), uint32(len(key)), returnArea)
+witRuntime.Leave()
 var result witTypes.Result[witTypes.Option[[]uint8], Error]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -232,7 +236,9 @@ defer pinner.Unpin()
 pinner.Pin(utf8)
 data := unsafe.Pointer(unsafe.SliceData(value))
 pinner.Pin(data)
+witRuntime.Enter(pinner)
 wasm_import_method_bucket_set((self).Handle(), uintptr(utf8), uint32(len(key)), uintptr(data), uint32(len(value)), returnArea)
+witRuntime.Leave()
 var result witTypes.Result[witTypes.Unit, Error]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -278,7 +284,9 @@ defer pinner.Unpin()
         returnArea := uintptr(witRuntime.Allocate(pinner, (4*4), 4))
         utf8 := unsafe.Pointer(unsafe.StringData(key))
 pinner.Pin(utf8)
+witRuntime.Enter(pinner)
 wasm_import_method_bucket_delete((self).Handle(), uintptr(utf8), uint32(len(key)), returnArea)
+witRuntime.Leave()
 var result witTypes.Result[witTypes.Unit, Error]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -324,7 +332,9 @@ defer pinner.Unpin()
         returnArea := uintptr(witRuntime.Allocate(pinner, (4*4), 4))
         utf8 := unsafe.Pointer(unsafe.StringData(key))
 pinner.Pin(utf8)
+witRuntime.Enter(pinner)
 wasm_import_method_bucket_exists((self).Handle(), uintptr(utf8), uint32(len(key)), returnArea)
+witRuntime.Leave()
 var result witTypes.Result[bool, Error]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
@@ -388,7 +398,9 @@ option1 = uint32(len(payload))
 default:
         panic("unreachable")
 }
+witRuntime.Enter(pinner)
 wasm_import_method_bucket_list_keys((self).Handle(), option, option0, option1, returnArea)
+witRuntime.Leave()
 var result5 witTypes.Result[KeyResponse, Error]
 switch uint8(*(*uint32)(unsafe.Add(unsafe.Pointer(returnArea), 0))) {
 case 0:
