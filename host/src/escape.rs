@@ -18,7 +18,6 @@ use std::borrow::Cow;
 use std::fmt::Write;
 
 /// Escapes text for a single line, such as a name: line breaks and tabs are escaped as well.
-#[cfg(any(feature = "cli", feature = "http", feature = "stdio", test))]
 pub(crate) fn line(text: &str) -> Cow<'_, str> {
     escape(text, is_unsafe)
 }

@@ -13,6 +13,7 @@
 //! | `builder`, `data_dirs` | starting a host |
 //! | `check` | loading and trying plugins without serving them |
 //! | `resolve` | from a URI to a plugin and a path, with the access decision |
+//! | `directory_index` | the content of directories, made of the children that the principal may list |
 //! | `children`, `completion`, `streams`, `subscribe` | listings below a resource, completion, whole listings, subscriptions |
 //! | `search`, `search_resources`, `context_resources`, `parameters` | search and context, for one principal; the mounts `search:` and `context:` |
 //! | `audit` | records of requests: the audit log, and events of the access log |
@@ -31,6 +32,7 @@ mod config_watcher;
 #[cfg(feature = "search")]
 mod context_resources;
 mod data_dirs;
+mod directory_index;
 mod explain;
 mod generation;
 mod generation_store;
@@ -61,6 +63,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 
 use self::background_loader::BackgroundLoader;
+use self::directory_index::split_cursor;
 use self::generation::Generation;
 use self::generation_store::GenerationStore;
 use self::lifecycle::RequestTracker;
@@ -218,6 +221,7 @@ impl Host {
     pub async fn read(&self, principal: &Principal, uri: &str) -> Result<Vec<ResourceContents>, Error> {
         let facts = Facts::default();
         self.audited(principal, Operation::Read.name(), uri, &facts, async {
+            let (uri, cursor) = split_cursor(uri);
             let now = self.generation_for(principal, Operation::Read, uri, &facts).await;
             let target = now.resolve(principal, Operation::Read, uri, &facts)?;
             #[cfg(feature = "search")]
@@ -227,6 +231,7 @@ impl Host {
             let plugin = target.slot.loaded()?;
             let contents = plugin.read(&target.path, target.read_filter()).await;
             let contents = contents.map_err(|fault| fault.into_client_error(plugin.name(), uri))?;
+            let contents = self.with_index(&now, principal, &target, cursor, contents).await?;
             facts.set_bytes(ResourceContents::total_len(&contents));
             not_found_if_empty(uri, contents)
         })
@@ -244,6 +249,7 @@ impl Host {
     ) -> Result<ReadResponse, Error> {
         let facts = Facts::default();
         self.audited(principal, Operation::Read.name(), uri, &facts, async {
+            let (uri, cursor) = split_cursor(uri);
             let now = self.generation_for(principal, Operation::Read, uri, &facts).await;
             let target = now.resolve(principal, Operation::Read, uri, &facts)?;
             #[cfg(feature = "search")]
@@ -258,8 +264,13 @@ impl Host {
             let response = plugin.read_cached(&target.path, form, is_visible, encode).await;
             match response.map_err(|fault| fault.into_client_error(plugin.name(), uri))? {
                 ReadResponse::Contents(contents) => {
+                    let contents = self.with_index(&now, principal, &target, cursor, contents).await?;
                     facts.set_bytes(ResourceContents::total_len(&contents));
                     not_found_if_empty(uri, contents).map(ReadResponse::Contents)
+                }
+                // What is encoded is no directory.
+                ReadResponse::Encoded { .. } if cursor.is_some() => {
+                    Err(Error::InvalidRequest { message: format!("{uri} has no index") })
                 }
                 ReadResponse::Encoded { contents, is_hit } => {
                     facts.set_bytes(contents.len);

@@ -15,6 +15,7 @@
 pub(crate) mod bindings;
 pub(crate) mod cpu;
 pub(crate) mod dirs;
+mod guest_config;
 pub(crate) mod guest_log;
 pub(crate) mod http;
 pub(crate) mod keyvalue;
@@ -28,9 +29,9 @@ use std::sync::{Arc, Weak};
 
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::WasiCtx;
-use wasmtime_wasi_config::WasiConfigVariables;
 
 use self::dirs::{DirGrants, OpenFileLimit};
+use self::guest_config::GuestConfig;
 use self::guest_log::{GuestLog, GuestStreams};
 use self::http::{OutboundHttp, TlsRoots};
 use self::keyvalue::Keyvalue;
@@ -58,7 +59,7 @@ pub(crate) struct Sandbox {
     dirs: DirGrants,
     variables: Vec<(String, String)>,
     http: Arc<OutboundHttp>,
-    config: Arc<WasiConfigVariables>,
+    config: Arc<GuestConfig>,
     keyvalue: Arc<Keyvalue>,
     sql: Arc<SqlDatabases>,
     memory: Arc<MemoryBudget>,
@@ -92,7 +93,7 @@ impl Sandbox {
                 .collect(),
             sql: Arc::new(SqlDatabases::new(plugin, sqlite_workers, &tls_roots, &log, memory.clone())),
             http: OutboundHttp::new(&plugin.grants.http, &plugin.limits.http, tls_roots, log.clone()),
-            config: Arc::new(plugin.config.iter().map(|(key, value)| (key.clone(), value.clone())).collect()),
+            config: Arc::new(GuestConfig::new(plugin)),
             keyvalue: Arc::new(Keyvalue::new(plugin, state_dir, &log, memory.clone())),
             memory,
             max_handles: plugin.limits.handles.get(),

@@ -4,6 +4,7 @@
 //! other, and [`read_strict`](Host::read_strict) returns no contents of others with it.
 
 use super::Host;
+use super::directory_index::split_cursor;
 use super::resolve::not_found_if_empty;
 use crate::access::Principal;
 use crate::audit::Facts;
@@ -11,9 +12,6 @@ use crate::catalog::{Entries, PageRequest};
 use crate::config::Operation;
 use crate::plugin::Fault;
 use crate::resource::{Error, Listing, Resource, ResourceCapabilities, ResourceContents};
-
-/// The MIME type of a resource that only contains others.
-const DIRECTORY_MIME_TYPE: &str = "inode/directory";
 
 impl Host {
     /// Lists one page of the direct children of a directory: a listable resource of the type `inode/directory`.
@@ -27,8 +25,7 @@ impl Host {
         cursor: Option<&str>,
     ) -> Result<Listing<Resource>, Error> {
         self.list_children(principal, uri, cursor, |entry| {
-            let is_directory = entry.listable && entry.mime_type.as_deref() == Some(DIRECTORY_MIME_TYPE);
-            if is_directory { Ok(()) } else { Err("is not a directory") }
+            if entry.is_directory() { Ok(()) } else { Err("is not a directory") }
         })
         .await
     }
@@ -50,6 +47,7 @@ impl Host {
         uri: &str,
         facts: &Facts,
     ) -> Result<Vec<ResourceContents>, Error> {
+        let (uri, cursor) = split_cursor(uri);
         let now = self.generation_for(principal, Operation::Read, uri, facts).await;
         let target = now.resolve(principal, Operation::Read, uri, facts)?;
         #[cfg(feature = "search")]
@@ -62,6 +60,7 @@ impl Host {
         let mut contents = not_found_if_empty(uri, contents)?;
         let is_own = |one: &ResourceContents| one.entry.uri == target.uri;
         if contents.iter().all(is_own) {
+            let contents = self.with_index(&now, principal, &target, cursor, contents).await?;
             facts.set_bytes(ResourceContents::total_len(&contents));
             return Ok(contents);
         }
@@ -80,6 +79,7 @@ impl Host {
         } else if !target.policy.allows(Operation::List, &target.uri) {
             contents.retain(is_own);
         }
+        let contents = self.with_index(&now, principal, &target, cursor, contents).await?;
         facts.set_bytes(ResourceContents::total_len(&contents));
         not_found_if_empty(uri, contents)
     }

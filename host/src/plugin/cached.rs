@@ -53,6 +53,11 @@ impl Plugin {
                         return Err(fault);
                     }
                 };
+                // The index of a directory depends on the principal: the host makes it for each request.
+                if contents.iter().any(|one| one.entry.is_directory()) {
+                    reservation.bypass();
+                    return Ok(ReadResponse::Contents(retain(contents, |one| is_visible(&one.entry.uri)).await));
+                }
                 let expires = expiry(contents_ttl(&contents));
                 let expires = expires.filter(|_| self.responses.has_room(max_json_len(&contents)));
                 let (Some(expires), Some(_encoding)) = (expires, self.responses.begin_encoding()) else {

@@ -11,6 +11,9 @@ use crate::uri::Uri;
 /// Additional metadata of a resource for programs: a JSON object.
 pub type Meta = serde_json::Map<String, serde_json::Value>;
 
+/// The MIME type of a resource that only contains others.
+const DIRECTORY_MIME_TYPE: &str = "inode/directory";
+
 /// A resource of the catalog: all its metadata, without the content.
 #[derive(Clone, Debug, PartialEq, Hash)]
 pub struct Resource {
@@ -58,6 +61,11 @@ impl Resource {
             ttl: None,
             meta: Meta::new(),
         }
+    }
+
+    /// Returns whether it only contains others: it is listable and of the type `inode/directory`.
+    pub(crate) fn is_directory(&self) -> bool {
+        self.listable && self.mime_type.as_deref() == Some(DIRECTORY_MIME_TYPE)
     }
 
     /// What programs and models need to know of it, as the members of a JSON object.

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use wasmtime::component::{HasSelf, Linker, ResourceTable};
 use wasmtime_wasi::filesystem::WasiFilesystemCtxView;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
-use wasmtime_wasi_config::{WasiConfig, WasiConfigVariables};
 
 use super::bindings::logging::{self, Level};
+use super::bindings::store;
 use super::dirs::{self, Files, FilesView};
+use super::guest_config::GuestConfig;
 use super::guest_log::GuestLog;
 use super::http::{self, HttpView, InstanceHttp};
 use super::keyvalue::{self, Keyvalue, KeyvalueView};
@@ -20,7 +21,7 @@ pub(crate) struct GuestState {
     pub(crate) wasi: WasiCtx,
     pub(crate) files: Files,
     pub(crate) table: ResourceTable,
-    pub(crate) config: Arc<WasiConfigVariables>,
+    pub(crate) config: Arc<GuestConfig>,
     pub(crate) http: InstanceHttp,
     pub(crate) keyvalue: Arc<Keyvalue>,
     pub(crate) sql: Arc<SqlDatabases>,
@@ -73,7 +74,7 @@ pub(crate) fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<Guest
     wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
     dirs::add_to_linker(&mut linker, GuestState::files)?;
     http::add_to_linker(&mut linker, GuestState::http)?;
-    wasmtime_wasi_config::add_to_linker(&mut linker, |state: &mut GuestState| WasiConfig::from(&*state.config))?;
+    store::add_to_linker::<_, HasSelf<GuestState>>(&mut linker, |state| state)?;
     logging::add_to_linker::<_, HasSelf<GuestState>>(&mut linker, |state| state)?;
     keyvalue::add_to_linker(&mut linker, GuestState::keyvalue)?;
     sql::add_to_linker(&mut linker, GuestState::sql)?;

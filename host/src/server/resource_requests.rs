@@ -272,6 +272,9 @@ async fn execute(
             let is_public = host.is_public(Operation::Read);
             let (result, footprint) = match response.map_err(to_rpc)? {
                 ReadResponse::Contents(contents) => {
+                    // The index of a directory has what the principal may list.
+                    let has_index = contents.iter().any(|one| one.entry.listable);
+                    let is_public = is_public && (!has_index || host.is_public(Operation::List));
                     let footprint = contents.footprint();
                     (wire::read_result(contents, revision, is_public), footprint)
                 }

@@ -18,13 +18,11 @@ pub(crate) fn effective(route: &Route) -> Entry {
         .subscribable()
 }
 
-/// Returns all variables.
+/// Returns the directory of all variables.
 pub(crate) fn variables() -> Entry {
-    Entry::new(Route::Variables.path(), "env")
+    Entry::directory(Route::Variables.path(), "env")
         .title("Environment variables")
         .description("The variables of the environment, by name.")
-        .mime_type(JSON)
-        .listable()
         .subscribable()
 }
 

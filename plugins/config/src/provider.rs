@@ -10,7 +10,7 @@ use crate::settings::Settings;
 use crate::visibility::Visibility;
 use folder::changes::{self, Watched, state_hash};
 use folder::listing::{self, PageCost};
-use folder::{Folder, Found, Item, ItemKind, Walk, WalkBudget, index};
+use folder::{Folder, Found, Item, ItemKind, Walk, WalkBudget};
 use mcp_provider::{
     Argument, Changes, Completion, Config, Contents, Entry, Failure, Info, Page, Provider, Result, Template, keyset,
     log,
@@ -81,10 +81,14 @@ impl Provider for Configuration {
             let item = self.folder.find(names)?;
             if item.kind == ItemKind::Folder {
                 check_whole(pointer.as_deref())?;
-                let page = self.list(Some(path), None, index::MAX_LINES)?;
-                return Ok(vec![index::index(entries::directory(&item), &page.entries, page.next_cursor.is_some())]);
+                return Ok(vec![Contents::directory(entries::directory(&item))]);
             }
             return Ok(vec![self.file(&item, pointer.as_deref())?]);
+        }
+        if route == Route::Variables {
+            // Each with its own path, so that the host leaves out those that the client may not see.
+            let values = self.variables.keys().map(|name| self.variable(name));
+            return std::iter::once(Ok(Contents::directory(entries::variables()))).chain(values).collect();
         }
         Ok(vec![self.part(&route)?])
     }
@@ -155,7 +159,7 @@ impl Configuration {
     /// Returns a hash of the content of a resource; that of nothing if it cannot be read.
     fn content_hash(&self, path: &str) -> u64 {
         let contents = self.read(path).unwrap_or_default();
-        state_hash(&contents.iter().map(Contents::as_bytes).collect::<Vec<_>>())
+        state_hash(&contents.iter().map(|one| (one.entry.path.as_str(), one.as_bytes())).collect::<Vec<_>>())
     }
 
     /// Lists what is no file; the next page begins with the files.
@@ -227,11 +231,7 @@ impl Configuration {
                 }
                 Ok(json_contents(entry, &values))
             }
-            Route::Variables => {
-                let mut variables = document(&self.variables);
-                self.settings.redactor.document(&mut variables, &self.secrets);
-                Ok(json_contents(entries::variables(), &variables))
-            }
+            Route::Variables => Ok(Contents::directory(entries::variables())),
             Route::Variable(name) => self.variable(name),
             Route::File(..) => Err(Failure::NotFound),
         }

@@ -93,6 +93,12 @@ impl Catalog {
         }
     }
 
+    /// Returns the tables of all schemas behind a table, at most so many, and whether there are more.
+    pub(crate) fn all_behind(&self, behind: Option<&TableName>, limit: u32) -> Result<(Vec<Table>, bool)> {
+        let behind = behind.map_or(("", ""), |name| (&name.schema, &name.table));
+        self.batch(&self.info.schemas, None, behind, limit)
+    }
+
     /// Returns the enums.
     pub(crate) fn enums(&self) -> Result<Vec<Enum>> {
         let Some(statement) = dialect::enums(&self.info) else { return Ok(Vec::new()) };

@@ -5,28 +5,10 @@ use mcp_provider::sql::{DatabaseInfo, Kind};
 use serde_json::{Value, json};
 use std::fmt::Write;
 
-/// Describes tables, and enums, in Markdown.
-pub(crate) fn markdown(info: &DatabaseInfo, tables: &[Table], enums: &[Enum], has_more: bool) -> String {
-    let kind = if info.kind == Kind::Sqlite { "SQLite" } else { "PostgreSQL" };
-    // Writing to a string cannot fail.
-    let mut text = format!("# {kind} {}\n", info.version);
-    for table in tables {
-        text.push('\n');
-        text.push_str(&table_markdown(table, "##"));
-    }
-    for Enum { name, members } in enums {
-        let _ = write!(text, "\n## {name} (enum)\n\n{}\n", members.join(", "));
-    }
-    if has_more {
-        text.push_str("\nThere are more tables, which are listed under their schemas.\n");
-    }
-    text
-}
-
-/// Describes one table in Markdown, under a heading of that level.
-pub(crate) fn table_markdown(table: &Table, level: &str) -> String {
+/// Describes one table in Markdown.
+pub(crate) fn table_markdown(table: &Table) -> String {
     let name = format!("{}.{}", table.name.schema, table.name.table);
-    let mut text = format!("{level} {name}");
+    let mut text = format!("# {name}");
     if table.kind != "table" {
         let _ = write!(text, " ({})", table.kind);
     }
@@ -53,13 +35,13 @@ pub(crate) fn table_markdown(table: &Table, level: &str) -> String {
     text
 }
 
-/// Describes tables, and enums, in JSON.
-pub(crate) fn to_json(info: &DatabaseInfo, tables: &[Table], enums: &[Enum], has_more: bool) -> Value {
+/// Describes what belongs to no table: the database and its enums, in JSON. `has_more` says that not all tables are described
+/// beside it.
+pub(crate) fn to_json(info: &DatabaseInfo, enums: &[Enum], has_more: bool) -> Value {
     let kind = if info.kind == Kind::Sqlite { "sqlite" } else { "postgresql" };
     json!({
         "kind": kind,
         "version": info.version,
-        "tables": tables.iter().map(table_json).collect::<Vec<_>>(),
         "enums": enums.iter().map(|Enum { name, members }| json!({ "name": name, "members": members })).collect::<Vec<_>>(),
         "hasMore": has_more,
     })

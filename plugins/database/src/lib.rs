@@ -37,7 +37,7 @@ mcp_provider::needs! {
     }
 }
 
-/// The maximum number of tables of one page of a schema, and of its index.
+/// The maximum number of tables of one page of a schema or of the dictionary.
 const MAX_LISTED: u32 = 500;
 
 /// The beginning of a cursor, before the name of the last table of a page.
@@ -69,22 +69,19 @@ impl Provider for DatabaseProvider {
             None if cursor.is_some() => Err(invalid_cursor()),
             None => self.list_root(),
             Some(Route::Schema(schema)) => self.list_schema(&schema, cursor, limit),
-            Some(_) => Err(Failure::invalid("expected a schema as the parent")),
+            Some(Route::Dictionary) => self.list_dictionary(cursor, limit),
+            Some(_) => Err(Failure::invalid("expected `dictionary` or a schema as the parent")),
         }
     }
 
     fn read(&self, path: &str) -> Result<Vec<Contents>> {
         match Route::parse(path)? {
             Route::Dictionary => self.read_dictionary(),
-            Route::Schema(schema) => self.read_schema(&schema),
-            Route::Table(name) => {
-                let table = self.catalog()?.table(&name)?;
-                let json = Entry::new(name.schema_path(), "schema").mime_type("application/json");
-                Ok(vec![
-                    Contents::text(table_entry(&table), dictionary::table_markdown(&table, "#")),
-                    Contents::text(json, dictionary::table_json(&table).to_string()),
-                ])
+            Route::Schema(schema) if self.catalog()?.info.schemas.contains(&schema) => {
+                Ok(vec![Contents::directory(schema_entry(&schema))])
             }
+            Route::Schema(_) => Err(Failure::NotFound),
+            Route::Table(name) => Ok(table_contents(&self.catalog()?.table(&name)?).into()),
             Route::Rows(name, options) => {
                 let catalog = self.catalog()?;
                 let table = catalog.table(&name)?;
@@ -225,28 +222,33 @@ impl DatabaseProvider {
         Ok(Page { entries: entries.collect(), next_cursor })
     }
 
+    /// The descriptions of the tables of all schemas.
+    fn list_dictionary(&self, cursor: Option<&str>, limit: usize) -> Result<Page> {
+        let limit = u32::try_from(limit).unwrap_or(MAX_LISTED).clamp(1, MAX_LISTED);
+        let behind = cursor.map(|cursor| cursor.strip_prefix(CURSOR).ok_or_else(invalid_cursor)).transpose()?;
+        // The cursor is the path of the last table.
+        let behind = behind.map(|path| match Route::parse(path) {
+            Ok(Route::Table(name)) => Ok(name),
+            _ => Err(invalid_cursor()),
+        });
+        let behind = behind.transpose()?;
+        let (tables, has_more) = self.catalog()?.all_behind(behind.as_ref(), limit)?;
+        let next_cursor =
+            tables.last().filter(|_| has_more).map(|table| format!("{CURSOR}{}", table.name.schema_path()));
+        Ok(Page { entries: tables.iter().map(table_entry).collect(), next_cursor })
+    }
+
+    /// The index of all tables, then what belongs to none of them, then the description of each with its own path, so that
+    /// the host leaves out those that the client may not see.
     fn read_dictionary(&self) -> Result<Vec<Contents>> {
         let catalog = self.catalog()?;
         let ((tables, has_more), enums) = (catalog.all()?, catalog.enums()?);
         let json = Entry::new("dictionary", "dictionary").mime_type("application/json");
-        Ok(vec![
-            Contents::text(dictionary_entry(), dictionary::markdown(&catalog.info, &tables, &enums, has_more)),
-            Contents::text(json, dictionary::to_json(&catalog.info, &tables, &enums, has_more).to_string()),
-        ])
-    }
-
-    /// The index of a schema: a line for each table.
-    fn read_schema(&self, schema: &str) -> Result<Vec<Contents>> {
-        let (tables, has_more) = self.catalog()?.tables_of(schema, "", MAX_LISTED)?;
-        let line = |table: &Table| {
-            let comment = table.comment.as_ref().map(|comment| format!(": {comment}")).unwrap_or_default();
-            format!("- `{}` ({}){comment}\n", table.name.rows_path(), table.kind)
-        };
-        let mut text = format!("# {schema}\n\n{}", tables.iter().map(line).collect::<String>());
-        if has_more {
-            text.push_str("\nThere are more tables.\n");
-        }
-        Ok(vec![Contents::text(schema_entry(schema), text)])
+        let json = Contents::text(json, dictionary::to_json(&catalog.info, &enums, has_more).to_string());
+        Ok([Contents::directory(dictionary_entry()), json]
+            .into_iter()
+            .chain(tables.iter().flat_map(table_contents))
+            .collect())
     }
 
     /// What a path shows, or something cheaper that changes with it.
@@ -255,6 +257,11 @@ impl DatabaseProvider {
             && let Some(version) = &self.saved(&name)?.version
         {
             return self.results(&self.catalog()?).version(version);
+        }
+        if let Route::Schema(schema) = Route::parse(path)? {
+            let (tables, has_more) = self.catalog()?.tables_of(&schema, "", MAX_LISTED)?;
+            let lines = tables.iter().map(|table| (&table.name, table.kind, &table.comment)).collect::<Vec<_>>();
+            return Ok(format!("{lines:?}{has_more}"));
         }
         let contents = self.read(path)?;
         Ok(contents.iter().map(|contents| contents.as_text().unwrap_or_default()).collect())
@@ -266,19 +273,14 @@ fn invalid_cursor() -> Failure {
 }
 
 fn dictionary_entry() -> Entry {
-    Entry::new("dictionary", "dictionary")
+    Entry::directory("dictionary", "dictionary")
         .title("Dictionary")
         .description("All tables with their columns, comments, keys and indexes.")
-        .mime_type("text/markdown")
         .subscribable()
 }
 
 fn schema_entry(schema: &str) -> Entry {
-    Entry::directory(path::encode_segment(schema), schema)
-        .title(format!("Schema {schema}"))
-        .mime_type("text/markdown")
-        .listable()
-        .subscribable()
+    Entry::directory(path::encode_segment(schema), schema).title(format!("Schema {schema}")).subscribable()
 }
 
 fn table_entry(table: &Table) -> Entry {
@@ -288,6 +290,15 @@ fn table_entry(table: &Table) -> Entry {
         .mime_type("text/markdown")
         .subscribable();
     table.comment.iter().fold(entry, |entry, comment| entry.description(comment))
+}
+
+/// The description of a table, in Markdown and JSON.
+fn table_contents(table: &Table) -> [Contents; 2] {
+    let json = Entry::new(table.name.schema_path(), "schema").mime_type("application/json");
+    [
+        Contents::text(table_entry(table), dictionary::table_markdown(table)),
+        Contents::text(json, dictionary::table_json(table).to_string()),
+    ]
 }
 
 fn rows_entry(path: &str, table: &Table) -> Entry {

@@ -14,10 +14,8 @@ const MAX_DESCRIPTION: usize = 500;
 
 /// Returns the entry of a folder of the tree.
 pub(crate) fn folder(session: &Session<'_>, id: &Id, folder: &Folder) -> Entry {
-    Entry::new(Route::folder(id), name(&folder.name, id))
+    Entry::directory(Route::folder(id), name(&folder.name, id))
         .title(name(&folder.name, id))
-        .mime_type("text/markdown")
-        .listable()
         .subscribable()
         .ttl(session.settings.refresh)
 }

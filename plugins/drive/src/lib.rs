@@ -14,7 +14,6 @@ mod entries;
 mod format;
 mod id;
 mod listing;
-mod markdown;
 mod query;
 mod route;
 mod search;
@@ -114,8 +113,10 @@ impl Provider for Drive {
         match parent.map(Route::parse).transpose()? {
             None => listing::list(&session, cursor, limit),
             Some(Route::Folder(id)) => listing::children(&session, &id, cursor, limit),
+            Some(Route::Search(_)) if cursor.is_some() => Err(listing::foreign_cursor()),
+            Some(Route::Search(text)) => search::list(&session, &text),
             Some(Route::File(id, None)) => Document::open(&session, &id)?.list(cursor, limit),
-            Some(_) => Err(Failure::invalid("expected a folder or a file as the parent")),
+            Some(_) => Err(Failure::invalid("expected a folder, a file or a search as the parent")),
         }
     }
 
@@ -126,7 +127,7 @@ impl Provider for Drive {
             Route::File(id, bytes) => Document::open(&session, &id)?.read(path, bytes),
             Route::Chunk(id, number) => Document::open(&session, &id)?.read_chunk(number).map(|chunk| vec![chunk]),
             Route::Sheet(id, number) => Document::open(&session, &id)?.read_sheet(number).map(|sheet| vec![sheet]),
-            Route::Search(text) => search::read(&session, path, &text),
+            Route::Search(text) => Ok(vec![Contents::directory(search::entry(&session, path, &text))]),
         }
     }
 

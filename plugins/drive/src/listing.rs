@@ -10,16 +10,13 @@ use crate::api::{Error, FOLDER, File, FileList, FileQuery};
 use crate::entries::{self, listed};
 use crate::format::Format;
 use crate::id::Id;
+use crate::query;
 use crate::session::{Session, digest, query_fault};
-use crate::{markdown, query};
 use mcp_provider::{Contents, Entry, Failure, Page, Result, log};
 use serde::{Deserialize, Serialize};
 
 /// The maximum number of pages that one page of a listing requests, if they have nothing that is listed.
 const MAX_EMPTY_PAGES: usize = 8;
-
-/// The maximum number of children in the index of a folder.
-const MAX_INDEX: usize = 1000;
 
 /// A cursor.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -193,16 +190,10 @@ pub(crate) fn children(session: &Session<'_>, folder: &Id, cursor: Option<&str>,
     Ok(Page { entries: children, next_cursor: next.transpose()? })
 }
 
-/// Reads a folder: an index of its first children.
+/// Reads a folder, whose index the host makes of its children.
 pub(crate) fn read_folder(session: &Session<'_>, id: &Id) -> Result<Contents> {
     let folder = session.tree()?.get(id).ok_or(Failure::NotFound)?;
-    let mut entry = entries::folder(session, id, folder);
-    let children = children(session, id, None, MAX_INDEX)?;
-    if children.next_cursor.is_some() {
-        entry = entry.meta("drive/more", true);
-    }
-    let path = session.tree()?.path(id);
-    Ok(Contents::text(entry, markdown::list(&path, &children.entries, "../")))
+    Ok(Contents::directory(entries::folder(session, id, folder)))
 }
 
 /// Returns the entry of a file or folder in a folder; `None` for what is not served.

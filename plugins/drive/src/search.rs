@@ -7,11 +7,10 @@
 use crate::api::{Corpora, FileQuery};
 use crate::id::Id;
 use crate::listing::file_entry;
+use crate::query;
 use crate::session::{Session, query_fault};
 use crate::tree::BATCH;
-use crate::{markdown, query};
-use mcp_provider::{Contents, Entry, Result};
-use serde_json::{Value, json};
+use mcp_provider::{Entry, Page, Result};
 use std::collections::{HashSet, VecDeque};
 
 /// The maximum number of files that a search returns.
@@ -26,6 +25,9 @@ struct ScopedQuery {
     in_folders: bool,
 }
 
+/// What a search is not.
+const DESCRIPTION: &str = "At most 50 files, the most relevant first; there may be more.";
+
 /// What a search found.
 pub(crate) struct Found {
     pub(crate) entries: Vec<Entry>,
@@ -33,38 +35,16 @@ pub(crate) struct Found {
     pub(crate) is_incomplete: bool,
 }
 
-/// Reads the results of a search for a text.
-pub(crate) fn read(session: &Session<'_>, path: &str, text: &str) -> Result<Vec<Contents>> {
-    let found = find(session, Some(&query::contains_text(text)), MAX_RESULTS)?;
-    let mut entry = entry(session, path, text);
-    if found.is_incomplete {
-        entry = entry.meta("drive/incomplete", true);
-    }
-    let markdown = markdown::list(&format!("Files that contain “{text}”"), &found.entries, "");
-    let files: Vec<Value> = found.entries.iter().map(to_json).collect();
-    let json = json!({ "query": text, "incomplete": found.is_incomplete, "files": files });
-    Ok(vec![
-        Contents::text(entry.clone(), markdown),
-        Contents::text(entry.mime_type("application/json"), json.to_string()),
-    ])
+/// Returns the files that a search for a text found, on one page.
+pub(crate) fn list(session: &Session<'_>, text: &str) -> Result<Page> {
+    Ok(Page::last(find(session, Some(&query::contains_text(text)), MAX_RESULTS)?.entries))
 }
 
-/// Returns the entry of a search.
+/// Returns the entry of a search: a directory of the files that it finds, so that the host leaves out those that the client
+/// may not see.
 pub(crate) fn entry(session: &Session<'_>, path: &str, text: &str) -> Entry {
-    let entry = Entry::new(path, "search").title(format!("Files that contain “{text}”"));
-    entry.mime_type("text/markdown").ttl(session.settings.refresh)
-}
-
-fn to_json(entry: &Entry) -> Value {
-    json!({
-        "path": entry.path,
-        "title": entry.title,
-        "description": entry.description,
-        "mimeType": entry.mime_type,
-        "lastModified": entry.last_modified.as_ref().map(|time| time.as_str()),
-        "folder": entry.meta.get("drive/folder"),
-        "link": entry.meta.get("drive/link"),
-    })
+    let entry = Entry::directory(path, "search").title(format!("Files that contain “{text}”"));
+    entry.description(DESCRIPTION).ttl(session.settings.refresh)
 }
 
 /// Returns files in scope, those that match a condition if there is one.

@@ -5,7 +5,7 @@ use crate::settings::Settings;
 use crate::visibility::Visibility;
 use crate::{content, entries};
 use folder::changes::{self, Watched};
-use folder::{Folder, ItemKind, WalkBudget, index, listing};
+use folder::{Folder, ItemKind, WalkBudget, listing};
 use mcp_provider::{
     Argument, Changes, Completion, Config, Contents, Entry, Failure, Info, Page, Provider, Result, Template,
 };
@@ -59,8 +59,7 @@ impl Provider for Files {
             return content::read(&self.folder, &self.settings, &item, &route);
         }
         check_whole(&route)?;
-        let page = self.list(Some(path), None, index::MAX_LINES)?;
-        Ok(vec![index::index(entries::directory(&item), &page.entries, page.next_cursor.is_some())])
+        Ok(vec![Contents::directory(entries::directory(&item))])
     }
 
     fn stat(&self, path: &str) -> Result<Entry> {

@@ -1,9 +1,8 @@
 //! A folder on disk, for providers that serve files.
 //!
 //! The code that providers of files share: which items of a folder are visible ([`Rules`]), finding one by its names
-//! ([`Folder::find`]), sorted walks with a position to resume from ([`Walk`]), pages of listings ([`listing`]), indexes
-//! of folders ([`index`]), completion of paths ([`complete`]), change tokens ([`changes`]) and the encoding of text
-//! ([`encoding`]).
+//! ([`Folder::find`]), sorted walks with a position to resume from ([`Walk`]), pages of listings ([`listing`]), completion
+//! of paths ([`complete`]), change tokens ([`changes`]) and the encoding of text ([`encoding`]).
 //!
 //! Nothing is cached between calls, and no function holds more names in memory than a page needs.
 
@@ -15,7 +14,6 @@ mod disk;
 pub mod encoding;
 #[cfg(feature = "fixture")]
 pub mod fixture;
-pub mod index;
 pub mod listing;
 mod rules;
 mod survey;

@@ -3,10 +3,18 @@
 //! A walk over commits can take any time, and a call that exceeds the plugin's limits ends without a result. So a walk
 //! ends by itself before, and what it has found so far is served. All walks of a call share its time.
 
+use mcp_provider::Limits;
 use std::time::{Duration, Instant};
 
-/// The maximum time, half of the default of the plugin's `limits.cpu`.
-const MAX_TIME: Duration = Duration::from_millis(500);
+/// The share of `limits.cpu` and of `limits.deadline` that the walks of a call take: one part of so many. The rest is for
+/// what the call does beside, and for the validation of its response.
+const SHARE: u32 = 2;
+
+/// Returns how long the walks of one call may take. A guest has no clock of its CPU time, so the wall clock has to do: on a
+/// loaded machine walks end earlier.
+pub(crate) fn max_time(limits: Limits) -> Duration {
+    limits.cpu.min(limits.deadline).checked_div(SHARE).unwrap_or_default()
+}
 
 /// The number of steps after which the clock is read.
 const STEPS_PER_LOOK: usize = 16;
@@ -15,18 +23,19 @@ const STEPS_PER_LOOK: usize = 16;
 pub(crate) struct Budget {
     left: usize,
     start: Instant,
+    max_time: Duration,
     is_over: bool,
 }
 
 impl Budget {
-    /// Creates a budget of some steps, and of [`MAX_TIME`] since the call's start.
-    pub(crate) fn new(steps: usize, start: Instant) -> Self {
-        Self { left: steps, start, is_over: false }
+    /// Creates a budget of some steps, and of a time since the call's start.
+    pub(crate) fn new(steps: usize, start: Instant, max_time: Duration) -> Self {
+        Self { left: steps, start, max_time, is_over: false }
     }
 
     /// Takes a step; false if none is left.
     pub(crate) fn take(&mut self) -> bool {
-        if self.left.is_multiple_of(STEPS_PER_LOOK) && self.start.elapsed() > MAX_TIME {
+        if self.left.is_multiple_of(STEPS_PER_LOOK) && self.start.elapsed() > self.max_time {
             self.is_over = true;
         }
         match self.left.checked_sub(1).filter(|_| !self.is_over) {
@@ -45,9 +54,20 @@ mod tests {
 
     #[test]
     fn a_budget_ends_after_its_steps_or_its_time() {
-        let mut budget = Budget::new(2, Instant::now());
+        let second = Duration::from_secs(1);
+        let mut budget = Budget::new(2, Instant::now(), second);
         assert_eq!([budget.take(), budget.take(), budget.take()], [true, true, false]);
-        let mut budget = Budget::new(STEPS_PER_LOOK, Instant::now() - 2 * MAX_TIME);
+        let mut budget = Budget::new(STEPS_PER_LOOK, Instant::now() - 2 * second, second);
         assert!(!budget.take() && !budget.take());
+    }
+
+    #[test]
+    fn the_time_follows_the_limits_of_the_plugin() {
+        let mut limits = Limits::default();
+        assert_eq!(max_time(limits), Duration::from_millis(500));
+        limits.cpu = Duration::from_secs(60);
+        assert_eq!(max_time(limits), Duration::from_millis(2500), "of the deadline");
+        limits.deadline = Duration::from_secs(120);
+        assert_eq!(max_time(limits), Duration::from_secs(30));
     }
 }

@@ -43,7 +43,15 @@ impl Provider for Git {
 
     fn list(&self, parent: Option<&str>, cursor: Option<&str>, limit: usize) -> Result<Page, Failure> {
         let Some(parent) = parent else {
-            return Ok(list::default_files(self.begin_call(), &self.settings, cursor, limit)?);
+            let repository = self.begin_call();
+            // `mcp-host check` lists the first page.
+            if cursor.is_none() && repository.lacks_commit_graph() {
+                log::warn!(
+                    "the repository has no commit-graph, so histories of a path and blames may end early: run \
+                     `git commit-graph write --reachable --changed-paths` in it"
+                );
+            }
+            return Ok(list::default_files(repository, &self.settings, cursor, limit)?);
         };
         match Address::parse(parent)? {
             Address::Tree { rev, path } => {

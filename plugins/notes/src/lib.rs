@@ -16,7 +16,7 @@ mod settings;
 use collection::Field;
 use folder::changes::{self, Watched};
 use folder::listing::{self, PageCost};
-use folder::{DotNames, Folder, Found, Item, ItemKind, Walk, WalkBudget, index};
+use folder::{DotNames, Folder, Found, Item, ItemKind, Walk, WalkBudget};
 use front_matter::FrontMatter;
 use mcp_provider::{
     Argument, Changes, Completion, Config, Contents, Entry, Failure, Info, Page, Provider, Result, Template, export,
@@ -87,8 +87,10 @@ impl Provider for Notes {
             }
             place = Route::Item(item.found.names);
         }
-        let page = self.list_route(&place, None, index::MAX_LINES)?;
-        Ok(vec![index::index(self.route_entry(&place)?, &page.entries, page.next_cursor.is_some())])
+        match collection_of(&place) {
+            Some((field, value)) if !collection::is_in_use(self, field, value)? => Err(Failure::NotFound),
+            _ => Ok(vec![Contents::directory(self.route_entry(&place)?)]),
+        }
     }
 
     fn stat(&self, path: &str) -> Result<Entry> {

@@ -12,6 +12,7 @@ mod duration;
 mod matchers;
 mod names;
 mod query;
+mod redact;
 mod route;
 mod settings;
 mod state;

@@ -1,7 +1,7 @@
 //! The state of the server: alerts, rules, targets.
 
 use crate::api::{Client, Labels, MAX_ITEMS, Refusal};
-use crate::table;
+use crate::{redact, table};
 use mcp_provider::json::bounded_list;
 use mcp_provider::{Contents, Entry, Result};
 use serde::de::DeserializeOwned;
@@ -178,7 +178,7 @@ struct Rule {
     /// Of alerting rules.
     #[serde(default)]
     state: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "redact::error")]
     last_error: String,
 }
 
@@ -189,7 +189,8 @@ struct Targets {
     active_targets: Vec<Target>,
 }
 
-/// A target, without its address and its labels before relabeling: these may have secrets.
+/// A target, without its address and its labels before relabeling, and with the cause of its last error only: these may have
+/// secrets.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Target {
@@ -198,6 +199,6 @@ struct Target {
     health: String,
     #[serde(default)]
     last_scrape: String,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "redact::scrape_error")]
     last_error: String,
 }

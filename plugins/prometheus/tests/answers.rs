@@ -123,6 +123,38 @@ fn a_range_is_a_row_for_each_time_and_a_column_for_each_series() {
 }
 
 #[test]
+fn neither_a_scrape_url_nor_its_secrets_are_in_what_clients_get() {
+    let server = Server::with(&[
+        (
+            "targets",
+            r#"{"activeTargets":[{"labels":{"job":"a"},"scrapePool":"a","health":"down","lastScrape":"2026-01-01T00:00:00Z",
+                "scrapeUrl":"http://u:hunter2@10.0.0.7:9100/metrics?token=hunter2","discoveredLabels":{"__param_token":"hunter2"},
+                "lastError":"Get \"http://u:hunter2@10.0.0.7:9100/metrics?token=hunter2\": dial tcp 10.0.0.7:9100: connect: connection refused"}]}"#,
+        ),
+        (
+            "rules",
+            r#"{"groups":[{"name":"g","interval":1,"rules":[{"name":"r","query":"up","type":"recording","health":"err",
+                "lastError":"remote_read: Post \"https://u:hunter2@10.0.0.7/read?key=hunter2\": EOF"}]}]}"#,
+        ),
+    ]);
+    server.answer(
+        "query",
+        422,
+        r#"{"status":"error","errorType":"execution","error":"Post \"https://10.0.0.7/?k=hunter2\": EOF"}"#,
+    );
+    for path in ["targets", "rules"] {
+        for contents in server.read(path).unwrap() {
+            let text = contents.as_text().unwrap().to_owned();
+            assert!(!text.contains("hunter2") && !text.contains("10.0.0.7"), "{path}: {text}");
+            let kept = if path == "targets" { "connection refused" } else { "remote_read: Post" };
+            assert!(text.contains(kept), "{path}: {text}");
+        }
+    }
+    let failure = said(server.read("query?q=up"));
+    assert!(failure.contains("<address>") && !failure.contains("hunter2"), "{failure}");
+}
+
+#[test]
 fn an_instant_query_is_a_row_for_each_series() {
     let server = Server::with(&[(
         "query",

@@ -14,14 +14,10 @@ pub(crate) fn result(result: &Published, now: SystemTime) -> Entry {
     }
 }
 
-/// Returns the collection whose content is its newest result, such as `latest`.
-pub(crate) fn collection(route: &Route, title: String, newest: &Published) -> Entry {
-    let entry = Entry::new(route.path(), route.path()).title(title).listable().subscribable();
-    let entry = entry.last_modified(newest.created).meta("results/id", newest.id.as_str());
-    match newest.files.first() {
-        Some(file) => entry.mime_type(file.mime_type),
-        None => entry,
-    }
+/// Returns the collection whose content is its newest result, such as `latest`. It has nothing of that result: a client may be
+/// allowed to see the collection, and not the result.
+pub(crate) fn collection(route: &Route, title: String) -> Entry {
+    Entry::new(route.path(), route.path()).title(title).listable().subscribable()
 }
 
 /// Returns the directory of all keys.

@@ -5,7 +5,7 @@ use crate::entries;
 use crate::route::{self, Route};
 use crate::settings::Settings;
 use folder::changes::{changes_of_states, state_hash};
-use folder::{DotNames, Folder, index, template_value};
+use folder::{DotNames, Folder, template_value};
 use mcp_provider::{
     Argument, Changes, Completion, Config, Contents, Entry, Failure, Info, Page, Provider, Result, Template, keyset,
 };
@@ -72,8 +72,7 @@ impl Provider for Results {
         let catalog = Catalog::read(&self.folder, now)?;
         let route = Route::parse(path)?;
         if route == Route::Keys {
-            let page = self.list(Some(path), None, index::MAX_LINES)?;
-            return Ok(vec![index::index(entries::keys(), &page.entries, page.next_cursor.is_some())]);
+            return Ok(vec![Contents::directory(entries::keys())]);
         }
         // The content has the path of its result, so that a rule for that path holds, however it was found.
         let result = find(&catalog, &self.settings, &route).ok_or(Failure::NotFound)?;
@@ -144,8 +143,8 @@ fn entry(catalog: &Catalog, settings: &Settings, route: &Route, now: SystemTime)
     match route {
         Route::Keys => Some(entries::keys()),
         Route::Result(id) => Some(entries::result(catalog.get(id)?, now)),
-        Route::Latest => Some(entries::collection(route, "Latest result".to_owned(), find(catalog, settings, route)?)),
-        Route::Key(key) => Some(entries::collection(route, key.clone(), find(catalog, settings, route)?)),
+        Route::Latest => find(catalog, settings, route).map(|_| entries::collection(route, "Latest result".to_owned())),
+        Route::Key(key) => find(catalog, settings, route).map(|_| entries::collection(route, key.clone())),
     }
 }
 

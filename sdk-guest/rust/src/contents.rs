@@ -42,6 +42,20 @@ impl Contents {
         Self::new(entry, Body::Blob(bytes.into()))
     }
 
+    /// Creates the contents of a directory ([`Entry::directory`]), without a body: the host writes the index, of the
+    /// children that the client may see. It takes them from [`Provider::list`](crate::Provider::list).
+    ///
+    /// ```
+    /// use mcp_provider::{Contents, Entry};
+    ///
+    /// let contents = Contents::directory(Entry::directory("src", "src"));
+    /// assert_eq!(contents.entry.mime_type.as_deref(), Some("inode/directory"));
+    /// assert_eq!((contents.entry.size, contents.as_text()), (None, Some("")));
+    /// ```
+    pub fn directory(entry: Entry) -> Self {
+        Self { entry, body: Body::Text(String::new()) }
+    }
+
     /// Creates contents from bytes of unknown kind: text if they are valid UTF-8, a blob otherwise.
     pub fn bytes(entry: Entry, bytes: impl Into<Vec<u8>>) -> Self {
         match String::from_utf8(bytes.into()) {

@@ -136,6 +136,11 @@ impl<'r> History<'r> {
         !self.queue.is_empty() || self.is_truncated || !is_followed || self.commits.has_ignored_parents()
     }
 
+    /// Returns whether it ended at a limit of one response, if it ended before the commits that were asked for.
+    pub(crate) fn ended_at_limit(&self) -> bool {
+        !self.queue.is_empty() || matches!(&self.selection, Selection::Follow(follow) if follow.is_truncated())
+    }
+
     /// Skips that many commits, and returns how many there were within the limits.
     pub(crate) fn skip_commits(&mut self, number: usize) -> usize {
         (0..number).take_while(|_| self.next_id().is_some()).count()

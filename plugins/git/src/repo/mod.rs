@@ -4,7 +4,7 @@ mod format;
 mod reachability;
 
 use crate::block_cache::BlockCache;
-use crate::budget::Budget;
+use crate::budget::{self, Budget};
 use crate::commit_graph::CommitGraph;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
@@ -13,11 +13,15 @@ use crate::refs::{RefFilter, Refs};
 use format::Format;
 pub(crate) use format::RefStorage;
 use gix_hash::ObjectId;
+use mcp_provider::Limits;
 use std::cell::{Cell, OnceCell};
 use std::collections::HashSet;
 use std::path::Path;
 use std::rc::Rc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
+
+/// The size of the indexes of packs from which a repository is large: some 100,000 objects.
+const LARGE_INDEXES: u64 = 3 << 20;
 
 /// A repository, opened for reading.
 ///
@@ -31,6 +35,8 @@ pub(crate) struct Repository {
     commit_graph: OnceCell<Option<CommitGraph>>,
     /// When the current call began.
     call_start: Cell<Instant>,
+    /// How long the walks of one call may take.
+    max_time: Duration,
     /// The object database.
     pub(crate) odb: Odb,
 }
@@ -53,6 +59,7 @@ impl Repository {
             blocks,
             commit_graph: OnceCell::new(),
             call_start: Cell::new(Instant::now()),
+            max_time: budget::max_time(Limits::current()),
             odb,
         })
     }
@@ -64,7 +71,7 @@ impl Repository {
 
     /// Returns a budget of some steps, and of what is left of the time for the call.
     pub(crate) fn budget(&self, steps: usize) -> Budget {
-        Budget::new(steps, self.call_start.get())
+        Budget::new(steps, self.call_start.get(), self.max_time)
     }
 
     /// Returns the hash kind of the object ids.
@@ -83,12 +90,31 @@ impl Repository {
         self.commit_graph.get_or_init(|| if self.format.has_commit_graph { open() } else { None }).as_ref()
     }
 
+    /// Returns whether the repository is so large that histories need a commit-graph, and has none.
+    pub(crate) fn lacks_commit_graph(&self) -> bool {
+        let len = || -> std::io::Result<u64> {
+            let indexes = std::fs::read_dir(self.layout.objects().join("pack"))?.filter_map(Result::ok);
+            let indexes = indexes.filter(|entry| entry.path().extension().is_some_and(|extension| extension == "idx"));
+            Ok(indexes
+                .filter_map(|entry| entry.metadata().ok())
+                .map(|metadata| metadata.len())
+                .fold(0, u64::saturating_add))
+        };
+        self.commit_graph().is_none() && len().is_ok_and(|len| len > LARGE_INDEXES)
+    }
+
     /// Returns the current shallow commits, whose parents are not in the repository.
     pub(crate) fn shallow(&self) -> Result<HashSet<ObjectId>> {
         let list = self.layout.shallow()?;
         let lines = list.split(|byte| *byte == b'\n').map(<[u8]>::trim_ascii).filter(|line| !line.is_empty());
         let damaged = |error| Error::corrupt(self.layout.shallow_path().display(), error);
         lines.map(|line| ObjectId::from_hex(line).map_err(damaged)).collect()
+    }
+
+    /// Sets how long the walks of one call may take.
+    #[cfg(test)]
+    pub(crate) fn set_max_time(&mut self, max_time: Duration) {
+        self.max_time = max_time;
     }
 
     /// Returns the number of bytes of packs, indexes and packed refs read so far.

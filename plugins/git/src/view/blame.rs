@@ -57,9 +57,13 @@ pub(crate) fn read(repository: &Repository, rev: &BStr, path: &BStr, lines: Line
             text.push(&format!("{mark}{id}\t{person}\t{}\t{line}\n", number.saturating_add(1)));
         }
     }
+    let is_incomplete = blame.origins.iter().any(|origin| !origin.is_final);
+    if is_incomplete {
+        text.push(&super::incomplete(repository, "lines with `^` are from that commit or an older one"));
+    }
     let entry = entry(repository, &resolved, rev, path)?;
     let mut contents = super::bounded_contents(entry, text);
-    if blame.origins.iter().any(|origin| !origin.is_final) {
+    if is_incomplete {
         contents.entry = contents.entry.meta(super::MORE, true);
     }
     Ok(contents)

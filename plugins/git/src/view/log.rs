@@ -48,11 +48,14 @@ pub(crate) fn read(repository: &Repository, query: &Query<'_>, range: LogRange) 
             _ => format!("{id}\tunknown\t\t(not read: damaged)\n"),
         });
     }
+    // A history that ended earlier did so at a limit for one response, at which the next would end, too.
+    let is_full = skipped == range.skip && shown == range.limit;
+    if !is_full && history.ended_at_limit() {
+        text.push(&super::incomplete(repository, "there may be further commits"));
+    }
     let mut contents = super::bounded_contents(entry(repository, &rev, query)?, text);
     if history.has_more() {
         contents.entry = contents.entry.meta(super::MORE, true);
-        // A history that ended earlier did so at a limit for one response, at which the next would end, too.
-        let is_full = skipped == range.skip && shown == range.limit;
         let path = query.path.map(|path| path.as_bstr());
         if let Some(next) = log_after((&commit, excluded.as_ref()), path, range, query.follow).filter(|_| is_full) {
             contents.entry = contents.entry.meta(super::NEXT, next);

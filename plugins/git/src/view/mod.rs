@@ -101,8 +101,71 @@ fn with_history_mutability(repository: &Repository, entry: Entry, rev: &Rev) -> 
     })
 }
 
+/// Returns the last line of a text whose search ended at a limit, with what is missing and what would help.
+fn incomplete(repository: &Repository, missing: &str) -> String {
+    let help = match repository.commit_graph() {
+        Some(_) => "",
+        None => {
+            "; the repository has no commit-graph, with which this is faster: git commit-graph write --reachable --changed-paths"
+        }
+    };
+    format!(
+        "# This is not complete, as the search ended at a limit of one call (time: half of the plugin's `limits.cpu` or \
+         `limits.deadline`): {missing}{help}\n"
+    )
+}
+
 /// Creates text contents, marked if the text was truncated.
 fn bounded_contents(entry: Entry, text: BoundedText) -> Contents {
     let entry = if text.omitted() > 0 { entry.meta(TRUNCATED, true) } else { entry };
     Contents::text(entry, text.into_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::path::Path;
+    use std::process::Command;
+    use std::time::Duration;
+
+    /// Creates a repository with two commits of one file.
+    fn create(dir: &Path) {
+        let git = |args: &[&str]| {
+            let mut git = Command::new("git");
+            git.arg("-C").arg(dir).args(["-c", "user.name=A", "-c", "user.email=a@example.com"]).args(args);
+            git.env("GIT_CONFIG_GLOBAL", "/dev/null").env("GIT_CONFIG_NOSYSTEM", "1");
+            assert!(git.status().unwrap().success(), "{args:?}");
+        };
+        git(&["init", "--quiet", "--initial-branch=main"]);
+        for text in ["one\n", "one\ntwo\n"] {
+            std::fs::write(dir.join("a.txt"), text).unwrap();
+            git(&["add", "a.txt"]);
+            git(&["commit", "--quiet", "-m", text.trim()]);
+        }
+    }
+
+    #[test]
+    fn a_search_that_ended_at_a_limit_says_so_in_its_last_line_and_one_that_is_complete_does_not() {
+        let dir = tempfile::tempdir().unwrap();
+        create(dir.path());
+        let settings = Settings::parse(&mcp_provider::Config::default()).unwrap();
+        for path in ["log/main?path=a.txt", "log/main?path=a.txt&follow=true", "blame/main/a.txt"] {
+            let read = |max_time: Option<Duration>| {
+                let mut repository = Repository::open(dir.path(), 1 << 20, settings.refs.clone()).unwrap();
+                if let Some(max_time) = max_time {
+                    repository.set_max_time(max_time);
+                }
+                repository.begin_call();
+                read(&repository, &settings, &Address::parse(path).unwrap()).unwrap()
+            };
+            let (whole, part) = (read(None), read(Some(Duration::ZERO)));
+            assert!(!whole.as_text().unwrap().contains('#') && !whole.entry.meta.contains_key(MORE), "{path}");
+            let last = part.as_text().unwrap().lines().last().unwrap_or_default();
+            assert!(
+                last.starts_with("# This is not complete") && last.contains("git commit-graph write"),
+                "{path}: {last}"
+            );
+            assert_eq!(part.entry.meta[MORE], true, "{path}");
+        }
+    }
 }

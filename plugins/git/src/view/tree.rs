@@ -1,4 +1,4 @@
-//! Directories, in the format of `git ls-tree`: mode, kind, id and name of each entry, one per line.
+//! Directories, whose index the host makes of their children.
 
 use crate::error::Result;
 use crate::paths;
@@ -6,27 +6,12 @@ use crate::repo::Repository;
 use crate::resource_entry;
 use crate::rev::Rev;
 use crate::tree;
-use crate::view::text::{BoundedText, quote};
 use bstr::BStr;
 use mcp_provider::{Contents, Entry};
 
 /// Reads a directory of a revision.
 pub(crate) fn read(repository: &Repository, rev: &BStr, path: &BStr) -> Result<Contents> {
-    let (resolved, found) = find(repository, rev, path)?;
-    let mut text = BoundedText::new(super::MAX_TEXT);
-    for entry in repository.entries(&found.id)? {
-        let tree::Entry { name, mode, id } = entry?;
-        let kind = if mode.is_tree() {
-            "tree"
-        } else if mode.is_commit() {
-            "commit"
-        } else {
-            "blob"
-        };
-        text.push(&format!("{:06o} {kind} {id}\t{}\n", mode.value(), quote("", name.as_ref())));
-    }
-    let entry = resource_entry::entry(rev, &resolved, path, &found, None).mime_type("text/plain");
-    Ok(super::bounded_contents(entry, text))
+    stat(repository, rev, path).map(Contents::directory)
 }
 
 /// Returns the metadata of a directory.

@@ -1,6 +1,7 @@
 //! The envelope of every answer: `{"status":"success","data":…}`, or an error.
 
 use super::Answer;
+use crate::redact::without_addresses;
 use serde::de::{DeserializeSeed, Deserializer, Error, IgnoredAny, MapAccess, Visitor};
 use std::fmt;
 
@@ -67,8 +68,9 @@ impl<'de, S: DeserializeSeed<'de>> Visitor<'de> for EnvelopeSeed<S> {
     }
 }
 
-/// Returns the beginning of a text, on one line.
+/// Returns the beginning of a text without addresses, on one line.
 fn shorten(text: &str) -> String {
+    let text = &without_addresses(text);
     let mut short: String = text.chars().take(MAX_TEXT).map(|c| if c.is_control() { ' ' } else { c }).collect();
     if short.len() < text.len() {
         short.push('…');

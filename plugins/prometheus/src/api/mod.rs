@@ -14,6 +14,7 @@ pub(crate) use bounded::{Labels, MAX_ITEMS, bounded_map};
 pub(crate) use first_items::FirstItems;
 pub use wasi_http::WasiHttp;
 
+use crate::redact::without_quotes;
 use crate::settings::Settings;
 use bounded::BoundedRead;
 use envelope::{Envelope, EnvelopeSeed};
@@ -120,7 +121,8 @@ impl<'a> Client<'a> {
             (200, Ok(Envelope::Success(answer))) => Ok(answer),
             (_, Ok(Envelope::Error { kind, text })) => Err(self.api_error(&kind, &text)),
             (200, Err(error)) => Err(Failure::unavailable(format!(
-                "the answer of the Prometheus server is not what its API says: {error}"
+                "the answer of the Prometheus server is not what its API says: {}",
+                without_quotes(&error.to_string())
             ))),
             (status, _) => Err(status_error(status, response.retry_after)),
         }

@@ -7,5 +7,5 @@ mod convert;
 mod guest;
 
 #[cfg(target_family = "wasm")]
-pub use config::config;
+pub use config::{config, reserved};
 pub use guest::{Instance, with};

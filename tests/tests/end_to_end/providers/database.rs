@@ -74,6 +74,24 @@ async fn json(client: &Client, uri: &str) -> serde_json::Value {
     serde_json::from_str(text).expect("it is valid")
 }
 
+/// The dictionary: what it says of the database, and the descriptions of the tables that are returned with it.
+async fn dictionary(client: &Client) -> serde_json::Value {
+    let uri = "db://shop/dictionary";
+    let contents = client.read(uri).await.unwrap_or_else(|error| panic!("{uri}: {error:?}"));
+    let documents = contents.iter().filter_map(|content| match content {
+        ResourceContents::TextResourceContents { uri, text, mime_type, .. } => {
+            (mime_type.as_deref() == Some("application/json")).then(|| (uri.as_str(), text))
+        }
+        _ => None,
+    });
+    let documents = documents.map(|(uri, text)| (uri, serde_json::from_str::<serde_json::Value>(text).unwrap()));
+    let (own, tables): (Vec<_>, Vec<_>) = documents.partition(|(of, _)| *of == uri);
+    let [(_, own)] = &own[..] else { panic!("expected one description of the database, found {own:?}") };
+    let mut dictionary = own.clone();
+    dictionary["tables"] = tables.into_iter().map(|(_, table)| table).collect();
+    dictionary
+}
+
 /// All rows of a table, page by page.
 async fn all_rows(client: &Client, first: &str) -> (Vec<serde_json::Value>, usize) {
     let (mut uri, mut rows, mut pages) = (first.to_owned(), Vec::new(), 0);

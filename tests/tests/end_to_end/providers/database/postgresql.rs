@@ -4,7 +4,7 @@ use mcp_host_tests::{Plugin, Postgresql, RawStdio, Revision, StdioServer, compon
 use serde_json::json;
 use toml::Value;
 
-use super::{all_rows, config, free_sql, json, shop, statement_uri};
+use super::{all_rows, config, dictionary, free_sql, json, shop, statement_uri};
 
 #[tokio::test]
 async fn schemas_tables_and_saved_queries_are_listed() {
@@ -14,8 +14,14 @@ async fn schemas_tables_and_saved_queries_are_listed() {
     let server = StdioServer::start(&config).await;
     assert_eq!(server.client().uris().await, ["db://shop/dictionary", "db://shop/public", "db://shop/query/all"]);
     let index = server.client().text("db://shop/public").await;
-    assert!(index.contains("- `public/orders/rows` (table): What customers have ordered.\n"), "{index}");
-    assert!(index.contains("- `public/paid/rows` (view)\n") && !index.contains("salaries"), "{index}");
+    assert!(
+        index.contains("(<db://shop/public/orders/rows>) (text/markdown): What customers have ordered.\n"),
+        "{index}"
+    );
+    assert!(
+        index.contains("(<db://shop/public/paid/rows>) (text/markdown)\n") && !index.contains("salaries"),
+        "{index}"
+    );
     server.end().await;
 }
 
@@ -24,7 +30,7 @@ async fn the_dictionary_has_columns_comments_keys_indexes_and_enums() {
     let shop = shop();
     let config = config(Plugin::database("shop", shop.url("reader")));
     let server = StdioServer::start(&config).await;
-    let dictionary = json(server.client(), "db://shop/dictionary").await;
+    let dictionary = dictionary(server.client()).await;
     assert_eq!(dictionary["kind"], "postgresql");
     let tables = dictionary["tables"].as_array().unwrap();
     let orders = tables.iter().find(|table| table["name"] == "orders").unwrap();

@@ -10,7 +10,7 @@ use rusqlite::Connection;
 use serde_json::json;
 use toml::Value;
 
-use super::{all_rows, config, free_sql, json, statement_uri};
+use super::{all_rows, config, dictionary, free_sql, json, statement_uri};
 
 const SHOP: &str = "
     CREATE TABLE customers (id INTEGER PRIMARY KEY, name TEXT NOT NULL, email TEXT UNIQUE);
@@ -44,7 +44,7 @@ async fn a_file_is_listed_described_and_read_in_pages() {
     let server = StdioServer::start(&config).await;
     let client = server.client();
     assert_eq!(client.uris().await, ["db://shop/dictionary", "db://shop/main"]);
-    let dictionary = json(client, "db://shop/dictionary").await;
+    let dictionary = dictionary(client).await;
     let names: Vec<_> = dictionary["tables"].as_array().unwrap().iter().map(|table| &table["name"]).collect();
     assert_eq!(names, ["Odd \"name\"", "cheap", "customers", "orders"]);
     let orders = &dictionary["tables"][3];

@@ -10,7 +10,7 @@ use flate2::read::GzDecoder;
 use mcp_host_tests::{Plugin, Postgresql, StdioServer, debian_file};
 use serde_json::Value;
 
-use super::{all_rows, config, json};
+use super::{all_rows, config, dictionary};
 
 /// The least number of lines of the data that are loaded. Each statement inserts a row, behind those that it refers to.
 const DATA_LINES: usize = 60_000;
@@ -50,7 +50,7 @@ async fn a_foreign_schema_is_shown_as_its_catalogs_and_counts_have_it() {
     let database = zabbix();
     let url = database.url("reader");
     let server = StdioServer::start(&config(Plugin::database("shop", url))).await;
-    let dictionary = json(server.client(), "db://shop/dictionary").await;
+    let dictionary = dictionary(server.client()).await;
     assert_eq!(dictionary["hasMore"], false);
     let tables = &dictionary["tables"];
 

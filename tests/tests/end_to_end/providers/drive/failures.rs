@@ -142,6 +142,6 @@ async fn servers_that_lie_or_never_end_are_refused_with_a_message_and_the_next_o
     let folder = format!(r#"{{"id":"F","name":"Team","mimeType":"{APPS}folder"}}"#);
     origin.serve_any_query(root, Reply::ok("application/json", folder));
     origin.serve_any_query("/drive/v3/files", Reply::ok("application/json", r#"{"files":[]}"#));
-    assert_eq!(server.client().text("drive:///folder/F").await, "# Team\n\nNothing.\n");
+    assert_eq!(server.client().text("drive:///folder/F").await, "# Team\n\nThere are no entries.\n");
     server.end().await;
 }

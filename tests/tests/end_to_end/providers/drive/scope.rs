@@ -1,6 +1,6 @@
 //! What the config does not name is not found, whichever way it is asked for.
 
-use mcp_host_tests::DriveServer;
+use mcp_host_tests::{ConfigFile, DriveServer, Rule, StdioServer};
 use rmcp::model::ErrorCode;
 use serde_json::json;
 
@@ -29,7 +29,10 @@ async fn what_is_outside_of_the_config_is_not_found() {
         assert!(!format!("{error:?}").contains("secret"), "{path}: {error:?}");
     }
     let found = texts(&server, "drive:///search?q=travel").await;
-    assert!(found[0].1.contains("](file/plan)") && found[0].1.contains("](file/policy)"), "{found:?}");
+    assert!(
+        found[0].1.contains("](<drive:///file/plan>)") && found[0].1.contains("](<drive:///file/policy>)"),
+        "{found:?}"
+    );
     assert!(!found[0].1.contains("outside"), "{found:?}");
     for escape in
         ["x' or name contains 'out", "travel') or (trashed = false", "\\' or 'my-root' in parents or name = \\'"]
@@ -62,7 +65,7 @@ async fn shortcuts_lead_out_of_the_folders_if_the_config_says_so() {
         assert_eq!(uris.iter().filter(|listed| *listed == uri).count(), 1, "{uris:?}");
         assert_eq!(server.client().text(uri).await, "secret travel");
     }
-    assert!(server.client().text("drive:///folder/private").await.contains("](../file/outside)"));
+    assert!(server.client().text("drive:///folder/private").await.contains("](<drive:///file/outside>)"));
     assert_eq!(server.client().read_error("drive:///file/dead").await.code, ErrorCode(-32002));
     server.end().await;
 }
@@ -99,4 +102,16 @@ async fn everything_that_the_account_can_read_is_served_if_the_config_says_so() 
 
 fn encode(text: &str) -> String {
     percent_encoding::utf8_percent_encode(text, percent_encoding::NON_ALPHANUMERIC).to_string()
+}
+
+#[tokio::test]
+async fn indexes_and_searches_have_nothing_of_a_document_that_is_denied() {
+    let drive = DriveServer::start(files()).await;
+    let rule = Rule::for_principal("local").allow(["**"]).deny(["drive:///file/plan"]);
+    let server = StdioServer::start(&ConfigFile::new().plugin(drive_plugin(&drive)).rule(rule).write()).await;
+    for (uri, shown) in [("drive:///folder/S", "photo.jpg"), ("drive:///search?q=travel", "Policy")] {
+        let text = server.client().text(uri).await;
+        assert!(text.contains(shown) && !text.contains("lan"), "{uri}: {text}");
+    }
+    server.end().await;
 }
