@@ -8,9 +8,9 @@
 //! | `serve_stdio` | `stdio` | the client that started this process |
 //!
 //! Requests for resources are parsed from the message as it was received, and answered by the host itself
-//! (`resource_requests`), with MCP objects (`wire`). All else is forwarded to rmcp (`dispatch`): the lifecycle of
-//! sessions, subscriptions, event streams, and the rejection of malformed messages. The session-based revisions
-//! (2024-11-05 to 2025-11-25) and the stateless one (2026-07-28) are served by the same code; the revision is
+//! (`resource_requests`), with MCP objects (`wire`). Over HTTP all else is answered here, too: sessions, their event
+//! streams, and the rejection of malformed messages. Over stdio it is forwarded to rmcp (`dispatch`). The session-based
+//! revisions (2024-11-05 to 2025-11-25) and the stateless one (2026-07-28) are served by the same code; the revision is
 //! determined for each request.
 //!
 //! Answers are encoded as JSON chunk by chunk, as their clients read them (`json`), within a budget in bytes
@@ -20,6 +20,7 @@
 //! limits of the plugins that are called, and a drain timeout of 30 s, bound the time that it takes.
 
 mod budget;
+#[cfg(feature = "stdio")]
 mod client;
 mod client_id;
 mod client_log;
@@ -28,6 +29,7 @@ mod error;
 mod extensions;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
+#[cfg(feature = "stdio")]
 mod handler;
 #[cfg(feature = "http")]
 mod http;
@@ -35,14 +37,17 @@ mod in_flight;
 pub(crate) mod json;
 mod jsonrpc;
 mod methods;
+#[cfg(feature = "stdio")]
 mod notifications;
 mod params;
+#[cfg(any(feature = "stdio", test, feature = "fuzzing"))]
 mod reencode;
 mod resource_requests;
 mod revision;
 mod server_info;
 #[cfg(feature = "stdio")]
 mod stdio;
+mod subscription_filter;
 mod tools;
 pub(crate) mod wire;
 

@@ -82,6 +82,24 @@ impl<K: Clone + Eq + Hash> ShareLimiter<K> {
         Ok(SharePermit { all: self.clone(), client: client.clone(), amount })
     }
 
+    /// Acquires an amount for that client, within the limits, and adds it to the permit that it has: however often an
+    /// amount grows, there is one permit.
+    #[cfg(feature = "http")]
+    pub(crate) fn grow(
+        &self,
+        permit: &mut Option<SharePermit<K>>,
+        client: &K,
+        amount: usize,
+        max: ShareLimits,
+    ) -> Result<(), LimitReached> {
+        let mut more = self.acquire_amount(client, amount, max)?;
+        match permit {
+            Some(permit) => permit.amount = permit.amount.saturating_add(std::mem::take(&mut more.amount)),
+            None => *permit = Some(more),
+        }
+        Ok(())
+    }
+
     /// Returns the overall usage.
     #[cfg(test)]
     pub(crate) fn overall(&self) -> usize {
@@ -90,14 +108,6 @@ impl<K: Clone + Eq + Hash> ShareLimiter<K> {
 
     fn lock(&self) -> MutexGuard<'_, Usage<K>> {
         self.0.lock()
-    }
-}
-
-impl<K: Clone + Eq + Hash> SharePermit<K> {
-    /// The client that has it.
-    #[cfg(feature = "http")]
-    pub(crate) fn client(&self) -> &K {
-        &self.client
     }
 }
 
@@ -130,6 +140,22 @@ mod tests {
         drop(first);
         assert_eq!(all.overall(), 3);
         assert!(all.acquire_amount(&one, 7, max).is_ok());
+    }
+
+    #[test]
+    #[cfg(feature = "http")]
+    fn an_amount_that_grows_is_one_permit_and_is_given_back_whole() {
+        let all = ShareLimiter::default();
+        let max = ShareLimits { client: 10, overall: 15 };
+        let mut permit = None;
+        for amount in [1, 0, 6, 3] {
+            all.grow(&mut permit, &"one", amount, max).unwrap();
+        }
+        assert_eq!(all.grow(&mut permit, &"one", 1, max), Err(LimitReached::ClientShare));
+        assert_eq!(all.overall(), 10);
+        drop(permit);
+        assert_eq!(all.overall(), 0);
+        assert!(all.lock().clients.is_empty());
     }
 
     #[test]

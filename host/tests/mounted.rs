@@ -287,8 +287,11 @@ async fn no_message_is_answered_in_a_session_that_does_not_exist() {
     ];
     for session in [foreign.as_str(), ended.as_str(), "00000000-0000-0000-0000-000000000000", "never"] {
         for message in &messages {
-            let refused = text(application.send(post("bob", Some(session), message)).await).await;
-            assert_eq!(refused, (StatusCode::NOT_FOUND, "Not Found: Session not found".to_owned()), "{message}");
+            let (status, refused) = text(application.send(post("bob", Some(session), message)).await).await;
+            assert_eq!(status, StatusCode::NOT_FOUND, "{message}");
+            let refused: Value = serde_json::from_str(&refused).unwrap();
+            assert_eq!(refused.get("id"), message.get("id"));
+            assert!(refused["error"]["message"].as_str().unwrap().contains("`initialize`"), "{refused}");
         }
         let mut batch = post("bob", Some(session), &json!([messages[1], messages[2]]));
         batch.headers_mut().insert("mcp-protocol-version", "2025-03-26".parse().unwrap());

@@ -239,6 +239,11 @@ impl RawHttp {
 
     /// Opens the stream for the session's notifications (GET).
     pub async fn event_stream(&self) -> Response {
+        self.resumed_event_stream(None).await
+    }
+
+    /// Opens the stream for the session's notifications (GET), behind the event with that id.
+    pub async fn resumed_event_stream(&self, last_event_id: Option<&str>) -> Response {
         let session = self.session.as_deref().expect("only sessions have one");
         let request = self
             .client
@@ -246,6 +251,7 @@ impl RawHttp {
             .header(ACCEPT, "text/event-stream")
             .header("MCP-Protocol-Version", self.revision.as_str())
             .header("Mcp-Session-Id", session);
+        let request = last_event_id.into_iter().fold(request, |request, id| request.header("Last-Event-ID", id));
         let response = send(request).await;
         assert_eq!(response.status(), 200);
         response

@@ -5,13 +5,16 @@
 
 #![allow(deprecated, reason = "the revisions that have it are still served")]
 
+#[cfg(feature = "http")]
+use std::collections::BTreeMap;
+
 use parking_lot::Mutex;
-
-use rmcp::RoleServer;
-use rmcp::model::{LoggingLevel, LoggingMessageNotificationParam, SetLevelRequestParams};
-use rmcp::service::Peer;
+use rmcp::model::{LoggingLevel, LoggingMessageNotificationParam};
 use serde_json::json;
+#[cfg(feature = "http")]
+use tokio::sync::Notify;
 
+#[cfg(feature = "http")]
 use crate::resource::MissingPlugin;
 
 /// The log level of one session. Until the client sets it, nothing is sent.
@@ -22,27 +25,59 @@ pub(super) struct ClientLog {
 
 impl ClientLog {
     /// Sets the least severe level that the client requests.
-    pub(super) fn set_level(&self, request: &SetLevelRequestParams) {
-        *self.level.lock() = Some(request.level);
+    pub(super) fn set_level(&self, level: LoggingLevel) {
+        *self.level.lock() = Some(level);
     }
 
-    /// Sends a warning for each plugin that is missing from a listing.
-    pub(super) async fn warn_missing(&self, client: &Peer<RoleServer>, missing: &[MissingPlugin]) {
-        let level = *self.level.lock();
+    /// Returns whether the client has requested warnings.
+    pub(super) fn has_warnings(&self) -> bool {
         // All other levels are more severe than a warning (RFC 5424, section 6.2.1), or none has been set.
-        if !matches!(
-            level,
+        matches!(
+            *self.level.lock(),
             Some(LoggingLevel::Debug | LoggingLevel::Info | LoggingLevel::Notice | LoggingLevel::Warning)
-        ) {
-            return;
-        }
+        )
+    }
+}
+
+/// Returns the warning that a plugin is missing from a listing.
+pub(super) fn missing_plugin(plugin: &str, reason: &str) -> LoggingMessageNotificationParam {
+    let data = json!({ "message": "a plugin is missing from a listing", "plugin": plugin, "reason": reason });
+    LoggingMessageNotificationParam::new(LoggingLevel::Warning, data).with_logger(env!("CARGO_PKG_NAME"))
+}
+
+/// The warnings of one session that wait for an event stream: the last reason of each plugin.
+#[cfg(feature = "http")]
+#[derive(Debug, Default)]
+pub(super) struct PendingWarnings {
+    reasons: Mutex<BTreeMap<String, String>>,
+    added: Notify,
+}
+
+#[cfg(feature = "http")]
+impl PendingWarnings {
+    /// The maximum number of plugins: names of plugins change with reloads.
+    const MAX_PLUGINS: usize = 64;
+
+    /// Adds the plugins that are missing from an answer.
+    pub(super) fn add(&self, missing: &[MissingPlugin]) {
+        let mut reasons = self.reasons.lock();
         for one in missing {
-            let data =
-                json!({ "message": "a plugin is missing from a listing", "plugin": one.plugin, "reason": one.reason });
-            let message =
-                LoggingMessageNotificationParam::new(LoggingLevel::Warning, data).with_logger(env!("CARGO_PKG_NAME"));
-            // A client that has disconnected needs no message.
-            let _ = client.notify_logging_message(message).await;
+            if reasons.len() < Self::MAX_PLUGINS || reasons.contains_key(&one.plugin) {
+                reasons.insert(one.plugin.clone(), one.reason.clone());
+            }
+        }
+        drop(reasons);
+        self.added.notify_waiters();
+    }
+
+    /// Waits for a warning, and removes it. Cancel safe.
+    pub(super) async fn next(&self) -> LoggingMessageNotificationParam {
+        loop {
+            let added = self.added.notified();
+            if let Some((plugin, reason)) = self.reasons.lock().pop_first() {
+                return missing_plugin(&plugin, &reason);
+            }
+            added.await;
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Dispatch: which messages are answered by the host itself, which are forwarded to rmcp, and which are rejected.
+//! Dispatch: which messages are requests for resources, which concern the protocol itself, and which are rejected.
 //!
 //! Both transports use it. A transport supplies the lifecycle of the connection or session that a message belongs to,
 //! and the evidence that the message alone does not give: over HTTP the headers must confirm the revision.
@@ -11,9 +11,9 @@
 //! | `server/discover` in a session, of a revision with sessions | rejected: method not found |
 //! | a request for resources, or of an unknown method, whose revision is known and confirmed | direct |
 //! | `subscriptions/listen` whose revision has it and is confirmed | direct over HTTP, forwarded over stdio |
-//! | any other | forwarded: rmcp answers it, or rejects it with a message of its own |
+//! | any other | forwarded: over HTTP to `http::protocol_requests` and `http::preflight`, over stdio to rmcp, which answer or reject it |
 //!
-//! The revision of a request follows from its `_meta`, by the rules of rmcp:
+//! The revision of a request follows from its `_meta`:
 //!
 //! | `_meta` declares | revision |
 //! |---|---|
@@ -35,7 +35,8 @@ use crate::host::Host;
 pub(super) enum Lifecycle {
     /// There is no session: no `initialize` has been received, or the message names no session.
     Uninitialized,
-    /// `initialize` has been received and not been answered.
+    /// `initialize` has been received and not been answered. Over HTTP a session has been opened by then.
+    #[cfg(any(feature = "stdio", test))]
     Initializing,
     /// A session in this revision is open.
     Session(Revision),
@@ -51,7 +52,7 @@ pub(super) enum Dispatch {
     Direct(Result<ResourceRequest, InvalidParams>, Revision),
     /// It is `subscriptions/listen`, which the host can answer. Over stdio rmcp gets it, which ends it when it is cancelled.
     Listen(#[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only HTTP answers it here"))] ListenParams),
-    /// rmcp gets it.
+    /// It concerns the protocol itself, or is to be rejected: the transport answers it.
     Forward,
 }
 
@@ -66,7 +67,7 @@ impl Lifecycle {
 }
 
 /// Dispatches a message. `is_confirmed` decides whether the transport's evidence agrees with the revision of a request;
-/// a request without this confirmation is forwarded, for rmcp to reject it.
+/// a request without this confirmation is forwarded, to be rejected.
 pub(super) fn dispatch(
     host: &Host,
     message: &Message,
@@ -106,17 +107,18 @@ fn check_initialize(
     malformed.map_or(Ok(()), |malformed| Err(Rejection::invalid_params(id.clone(), malformed)))
 }
 
-/// rmcp would answer `server/discover` in a session, whose revision does not have it.
+/// A session is of a revision that does not have `server/discover`.
 fn check_discover(host: &Host, id: &RequestId, lifecycle: Lifecycle) -> Result<(), Rejection> {
     let revision = match lifecycle {
         Lifecycle::Session(revision) => revision,
+        #[cfg(any(feature = "stdio", test))]
         Lifecycle::Initializing => Revision::LATEST_WITH_SESSIONS,
         _ => return Ok(()),
     };
     Err(Rejection::method_not_found(id, methods::method_not_found(host, revision, "server/discover")))
 }
 
-/// The revision of a request; none if it is malformed by the rules of rmcp.
+/// The revision of a request; none if it is malformed.
 fn request_revision(message: &Message, lifecycle: Lifecycle) -> Option<Revision> {
     let session = lifecycle.session_revision();
     match message.declared_revision() {
@@ -173,7 +175,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_is_answered_here_is_confirmed_and_the_rest_goes_to_rmcp() {
+    async fn what_is_answered_here_is_confirmed_and_the_rest_is_forwarded() {
         let dir = tempfile::tempdir().unwrap();
         let mut config = Config::new();
         config.server.cache = Some(dir.path().join("cache"));

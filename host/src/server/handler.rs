@@ -1,7 +1,6 @@
-//! The handler behind rmcp: one for every revision and both transports.
+//! The handler behind rmcp, which has the lifecycle of connections over stdio, in every revision.
 //!
-//! [Requests for resources](super::resource_requests), and `subscriptions/listen` over HTTP, are answered before rmcp, and do not
-//! reach it.
+//! [Requests for resources](super::resource_requests) are answered before rmcp, and do not reach it.
 
 use std::panic::AssertUnwindSafe;
 use std::pin::pin;
@@ -9,7 +8,7 @@ use std::sync::Arc;
 
 use futures::FutureExt;
 use rmcp::model::{
-    CacheScope, CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, DiscoverResult, Extensions,
+    CacheScope, CallToolRequestParams, CallToolResponse, CustomRequest, CustomResult, DiscoverResult,
     GetPromptRequestParams, GetPromptResponse, InitializeRequestParams, InitializeResult, ListPromptsResult,
     ListToolsResult, PaginatedRequestParams, ServerConfig, SubscribeRequestParams, SubscriptionFilter,
     UnsubscribeRequestParams,
@@ -26,28 +25,19 @@ use super::notifications::{self, SessionSubscriptions};
 use super::params::InvalidParams;
 use super::revision::Revision;
 use super::server_info::{self, ServerInfoCache};
+use super::subscription_filter;
 use crate::access::Principal;
 use crate::audit;
 use crate::config::AdvertisedCapability;
 use crate::host::Host;
 use crate::resource::Error;
 
-/// The source of a request's principal.
-#[derive(Clone, Debug)]
-pub(super) enum PrincipalSource {
-    /// The connection: all of its requests have this principal.
-    #[cfg(feature = "stdio")]
-    Connection(Principal),
-    /// The extensions of the HTTP request.
-    #[cfg(feature = "http")]
-    HttpRequest,
-}
-
-/// The handler of one session, or of one request in revisions without sessions.
+/// The handler of one connection.
 pub(super) struct Handler {
     host: Arc<Host>,
     server_info: Arc<ServerInfoCache>,
-    principal: PrincipalSource,
+    /// The principal of all requests.
+    principal: Principal,
     log: Arc<ClientLog>,
     subscriptions: Arc<SessionSubscriptions>,
     /// Fires at graceful shutdown, which ends the streams of `subscriptions/listen`.
@@ -58,18 +48,18 @@ impl Handler {
     pub(super) fn new(
         host: Arc<Host>,
         server_info: Arc<ServerInfoCache>,
-        principal: PrincipalSource,
+        principal: Principal,
         shutdown: CancellationToken,
     ) -> Self {
         Self { host, server_info, principal, log: Arc::default(), subscriptions: Arc::default(), shutdown }
     }
 
     /// Returns the principal of a request whose parameters are well-formed.
-    fn authorize(&self, context: &RequestContext<RoleServer>) -> Result<Principal, ErrorData> {
-        if let Some(InvalidParams(reason)) = transport_extension(&context.extensions) {
-            return Err(ErrorData::invalid_params(reason.clone(), None));
+    fn authorize(&self, context: &RequestContext<RoleServer>) -> Result<&Principal, ErrorData> {
+        match context.extensions.get() {
+            Some(InvalidParams(reason)) => Err(ErrorData::invalid_params(reason.clone(), None)),
+            None => Ok(&self.principal),
         }
-        self.principal_of(&context.extensions)
     }
 
     /// Rejects a method that does not exist.
@@ -94,39 +84,11 @@ impl Handler {
     fn advertises(&self, what: AdvertisedCapability) -> bool {
         self.host.config().server.advertise.contains(&what)
     }
-
-    /// Returns the principal of a request or notification with those extensions.
-    #[cfg_attr(not(feature = "http"), allow(unused_variables, reason = "only HTTP has a principal for each request"))]
-    fn principal_of(&self, extensions: &Extensions) -> Result<Principal, ErrorData> {
-        match &self.principal {
-            #[cfg(feature = "stdio")]
-            PrincipalSource::Connection(principal) => Ok(principal.clone()),
-            #[cfg(feature = "http")]
-            PrincipalSource::HttpRequest => transport_extension::<Principal>(extensions)
-                .cloned()
-                .ok_or_else(|| ErrorData::internal_error("the request has no principal", None)),
-        }
-    }
-}
-
-/// Returns what a transport attached to a request: to the message itself, or to the HTTP request that it came in.
-fn transport_extension<T: Send + Sync + 'static>(extensions: &Extensions) -> Option<&T> {
-    let attached = extensions.get::<T>();
-    #[cfg(feature = "http")]
-    let attached = attached.or_else(|| extensions.get::<axum::http::request::Parts>()?.extensions.get());
-    attached
 }
 
 /// Returns the context of a request for the audit log.
 fn audit_context(context: &RequestContext<RoleServer>) -> audit::RequestContext {
-    #[cfg(feature = "http")]
-    let session = context.extensions.get::<axum::http::request::Parts>().and_then(|parts| {
-        let id = parts.headers.get(super::SESSION_ID_HEADER)?.to_str().ok()?;
-        Some(audit::SessionHash::new(id))
-    });
-    #[cfg(not(feature = "http"))]
-    let session = None;
-    audit::RequestContext::new(session, &context.id, transport_extension(&context.extensions).copied())
+    audit::RequestContext::new(None, &context.id, context.extensions.get().copied())
 }
 
 /// Returns the revision of a request.
@@ -167,15 +129,8 @@ impl ServerHandler for Handler {
             self.subscriptions.allow_subscribe();
         }
         let revision = Revision::negotiated(Some(&agreed.protocol_version));
-        if let Some(client) = transport_extension::<ClientCell>(&context.extensions) {
-            client.set(Client {
-                #[cfg(feature = "http")]
-                revision,
-                log: self.log.clone(),
-                #[cfg(feature = "http")]
-                subscriptions: self.subscriptions.clone(),
-                peer: context.peer.clone(),
-            });
+        if let Some(client) = context.extensions.get::<ClientCell>() {
+            client.set(Client { log: self.log.clone(), peer: context.peer.clone() });
         }
         Ok(server_info::for_revision(agreed, revision))
     }
@@ -241,14 +196,12 @@ impl ServerHandler for Handler {
         if !revision(&context).has_logging() {
             return self.method_not_found("logging/setLevel", &context);
         }
-        self.log.set_level(&request);
+        self.log.set_level(request.level);
         Ok(())
     }
 
     async fn on_initialized(&self, context: NotificationContext<RoleServer>) {
-        if let Ok(principal) = self.principal_of(&context.extensions) {
-            self.subscriptions.watch_listing(&self.host, &principal, &context.peer).await;
-        }
+        self.subscriptions.watch_listing(&self.host, &self.principal, &context.peer).await;
     }
 
     async fn subscribe(
@@ -260,7 +213,7 @@ impl ServerHandler for Handler {
             return self.method_not_found("resources/subscribe", &context);
         }
         let principal = self.authorize(&context)?;
-        let subscribed = self.subscriptions.subscribe(&self.host, &principal, &context.peer, &request.uri);
+        let subscribed = self.subscriptions.subscribe(&self.host, principal, &context.peer, &request.uri);
         run_cancellable(&context, pin!(audit_context(&context).scope(subscribed))).await
     }
 
@@ -281,12 +234,12 @@ impl ServerHandler for Handler {
         let mut accepted = SubscriptionFilter::new();
         accepted.resources_list_changed = requested.resources_list_changed;
         let uris = requested.resource_subscriptions.clone();
-        accepted.resource_subscriptions = uris.map(|uris| notifications::accepted_uris(&self.host, uris));
+        accepted.resource_subscriptions = uris.map(|uris| subscription_filter::accepted_uris(&self.host, uris));
         Some(accepted)
     }
 
     async fn listen(&self, stream: SubscriptionContext) -> Result<(), ErrorData> {
-        let principal = self.authorize(stream.request_context())?;
+        let principal = self.authorize(stream.request_context())?.clone();
         let (revision, context) = (revision(stream.request_context()), audit_context(stream.request_context()));
         let listening = notifications::listen(&self.host, &principal, stream, &self.shutdown);
         context.scope(listening).await.map_err(|error| to_rpc(&error, revision))

@@ -11,13 +11,13 @@
 //! | [`head`] | drops the header fields that are not used |
 //! | [`client_limiter`] | limits the share of one client, an authenticated principal or an address, in connections, sessions, event streams and bytes of bodies |
 //! | [`layers`] | validates `Host` and `Origin`, handles CORS, compresses answers, normalizes `Accept` |
-//! | [`endpoint`], [`authentication`] | determine the principal, and hide sessions of other principals |
+//! | [`endpoint`], [`authentication`] | determine the principal |
 //! | [`rate_limiter`] | limits the rate of requests |
 //! | [`request_body`] | receives the body, within limits |
-//! | [`post`], [`preflight`] | dispatches the message: [requests for resources](super::resource_requests) are answered directly |
+//! | [`post`], [`preflight`] | dispatches the message, to [requests for resources](super::resource_requests), [`protocol_requests`] or [`listen`] |
+//! | [`sessions`] | opens and finds sessions, and ends those that are idle |
 //! | [`stream_limiter`] | limits the event streams that are open |
-//! | [`rmcp_service`] | forwards all other requests to rmcp |
-//! | [`sessions`] | tracks sessions, and ends those that are idle |
+//! | [`session_stream`] | delivers the notifications of a session |
 //!
 //! The settings of `[http]` in the config are looked up for each connection and each request, so a reload takes effect
 //! at once.
@@ -37,10 +37,11 @@ mod listener;
 mod options;
 mod post;
 mod preflight;
+mod protocol_requests;
 mod rate_limiter;
 mod request_body;
-mod rmcp_service;
 mod service;
+mod session_stream;
 mod sessions;
 mod sse_response;
 mod stream_limiter;

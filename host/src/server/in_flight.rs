@@ -1,8 +1,8 @@
 //! The requests of one connection or session that have not been answered, by their ids.
 //!
-//! A request must not have the id of another one in flight: rmcp would answer one of the two and leave the other
-//! pending forever, and a cancellation would be ambiguous. Requests without a session are independent of one another,
-//! and are not recorded.
+//! A request must not have the id of another one in flight: a cancellation would be ambiguous, and rmcp would answer
+//! one of the two and leave the other pending forever. Requests without a session are independent of one another, and
+//! are not recorded.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

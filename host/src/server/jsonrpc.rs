@@ -180,7 +180,7 @@ impl Message {
         }
     }
 
-    /// Rejects a message that rmcp cannot parse.
+    /// Rejects a message that has the form of JSON-RPC and not of MCP.
     pub(super) fn rejection(&self) -> Rejection {
         match &self.kind {
             Kind::Request { id, params: Err(malformed), .. } => Rejection::invalid_params(id.clone(), malformed),

@@ -1,5 +1,5 @@
-//! Subscriptions: updates are sent as notifications of the session in the session-based revisions, and on the stream of
-//! `subscriptions/listen` in 2026-07-28.
+//! Subscriptions over stdio: updates are sent as notifications of the session in the session-based revisions, and on
+//! the stream of `subscriptions/listen` in 2026-07-28.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,8 +8,6 @@ use rmcp::RoleServer;
 use rmcp::model::ResourceUpdatedNotificationParam;
 use rmcp::service::{Peer, SubscriptionContext};
 use tokio::sync::{Mutex, OnceCell};
-#[cfg(feature = "http")]
-use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -17,9 +15,6 @@ use crate::access::Principal;
 use crate::host::Host;
 use crate::resource::Error;
 use crate::watch::{Subscriber, Update};
-
-/// The URIs of one filter that are checked; those after them are not accepted.
-const MAX_CHECKED_URIS: usize = 4 * Subscriber::MAX_RESOURCES;
 
 /// The subscriptions of one session. They end with the session.
 #[derive(Default)]
@@ -45,14 +40,6 @@ impl SessionSubscriptions {
     /// Returns whether the capability `subscribe` was offered.
     pub(super) fn may_subscribe(&self) -> bool {
         self.may_subscribe.load(Ordering::Relaxed)
-    }
-
-    /// Replaces the principal that is notified: the same identity with other groups, and until when it has them.
-    #[cfg(feature = "http")]
-    pub(super) fn set_principal(&self, principal: &Principal, until: Option<Instant>) {
-        if let Some(live) = self.delivery.get() {
-            live.subscriber.set_principal(principal, until);
-        }
     }
 
     /// Begins to send notifications about changes of the listing.
@@ -109,18 +96,6 @@ async fn deliver_updates(subscriber: Arc<Subscriber>, delivering: Arc<Mutex<()>>
             return;
         }
     }
-}
-
-/// Returns the URIs of a filter that are acknowledged. They depend neither on the principal, which rmcp does not tell, nor on the
-/// mounts, whose existence is not public: URIs are acknowledged whether or not there are such resources.
-pub(super) fn accepted_uris(host: &Host, uris: Vec<String>) -> Vec<String> {
-    let mut bytes = 0_usize;
-    let served = uris.into_iter().take(MAX_CHECKED_URIS).filter(|uri| host.is_uri(uri));
-    let few_enough = served.take(Subscriber::MAX_RESOURCES).take_while(|uri| {
-        bytes = bytes.saturating_add(uri.len());
-        bytes <= Subscriber::MAX_URI_BYTES
-    });
-    few_enough.collect()
 }
 
 /// Serves one `subscriptions/listen` behind rmcp, until the client cancels it, or until shutdown. It fails if it cannot be recorded.

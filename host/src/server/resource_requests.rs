@@ -1,9 +1,9 @@
 //! Requests for resources, and their answers.
 //!
 //! They are nearly all requests that clients send. A well-formed one is answered here, from the message as it was
-//! parsed, on the task that received it: rmcp would create a service, two tasks and several channels for each. rmcp
-//! handles the rest: the lifecycle of sessions, subscriptions, streams, and the rejection of malformed requests.
-//! [`super::dispatch`] decides, by the rules of rmcp.
+//! parsed, on the task that received it: rmcp would create a service, two tasks and several channels for each.
+//! [`super::dispatch`] decides which they are; the transport handles the rest: the lifecycle of sessions,
+//! subscriptions, streams, and the rejection of malformed requests.
 //!
 //! Requests of [extensions](super::extensions) are answered in the same way.
 //!
@@ -82,7 +82,7 @@ struct Outcome {
 }
 
 impl ResourceRequest {
-    /// Parses a message of that revision; none if rmcp is to answer it.
+    /// Parses a message of that revision; none if it is no request for resources.
     pub(super) fn from_message(
         host: &Host,
         revision: Revision,

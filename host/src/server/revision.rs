@@ -12,6 +12,7 @@
 //! Sessions, log messages to clients with the capability `logging`, and a separate code for "not found" end with
 //! 2025-11-25. Only 2025-03-26 has JSON-RPC batches.
 
+#[cfg(any(feature = "stdio", test))]
 use rmcp::model::ProtocolVersion;
 
 /// A revision of MCP, by its date.
@@ -57,6 +58,7 @@ impl Revision {
     }
 
     /// Returns the negotiated revision; the oldest as long as there is none.
+    #[cfg(feature = "stdio")]
     pub(super) fn negotiated(version: Option<&ProtocolVersion>) -> Self {
         version.and_then(|version| Self::from_name(version.as_str())).unwrap_or(Self::V2024_11_05)
     }

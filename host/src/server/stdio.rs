@@ -36,7 +36,7 @@ use tokio_util::sync::CancellationToken;
 
 use self::output::Output;
 use self::transport::{IoTransport, Reader};
-use super::handler::{Handler, PrincipalSource};
+use super::handler::Handler;
 use super::server_info::ServerInfoCache;
 use super::{DRAIN_TIMEOUT, ServeError};
 use crate::access::Principal;
@@ -156,8 +156,7 @@ async fn run_rmcp(
     transport: IoTransport,
     draining: CancellationToken,
 ) -> Result<(), ServeError> {
-    let handler =
-        Handler::new(host, Arc::new(ServerInfoCache::default()), PrincipalSource::Connection(principal), draining);
+    let handler = Handler::new(host, Arc::new(ServerInfoCache::default()), principal, draining);
     let service = match handler.serve(transport).await {
         Ok(service) => service,
         // The client closed the connection, or shutdown fired, before the first request.

@@ -5,6 +5,9 @@
 //! and delivered as one when it ends. So one subscriber is notified of one resource at most ten times per second,
 //! whatever causes the changes, and a single change is notified at once. A deferred update takes one flag for each
 //! resource that was notified within the last [`THROTTLE_WINDOW`].
+//!
+//! Any number of tasks may wait for an update, and all of them are woken: the body of an event stream whose connection
+//! is dead waits without being polled, and must not take the wake-up of the stream that replaced it.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
@@ -93,7 +96,7 @@ impl Mailbox {
             }
         };
         if is_new {
-            self.notify.notify_one();
+            self.notify.notify_waiters();
         }
     }
 
@@ -130,9 +133,10 @@ impl Mailbox {
         pending.window_ends.push_back((until, item));
     }
 
-    /// Waits until an update can be delivered. For one waiter at a time.
+    /// Waits until an update can be delivered.
     pub(super) async fn wait_pending(&self) {
         loop {
+            // Created before the check: it is woken by every later update, even before it is polled.
             let notified = self.notify.notified();
             match self.next_deadline(Instant::now()) {
                 Ok(()) => return,
@@ -247,6 +251,17 @@ mod tests {
         mailbox.put_resource(&uri("a"));
         filled.await;
         assert_eq!(mailbox.pop(), Some(PendingUpdate::Resource(uri("a"))));
+    }
+
+    #[tokio::test]
+    async fn a_waiter_that_is_not_polled_takes_the_wake_up_from_no_other() {
+        let mailbox = Mailbox::new(0, Principal::LOCAL);
+        let mut stuck = std::pin::pin!(mailbox.wait_pending());
+        assert!(futures::poll!(&mut stuck).is_pending());
+        let mut waiting = std::pin::pin!(mailbox.wait_pending());
+        assert!(futures::poll!(&mut waiting).is_pending());
+        mailbox.put_resource(&uri("a"));
+        assert!(futures::poll!(&mut waiting).is_ready());
     }
 
     #[test]

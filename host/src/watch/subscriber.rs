@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 use std::fmt;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -38,6 +39,12 @@ pub enum Update {
 }
 
 /// A receiver of change notifications. Dropping it ends all its subscriptions and leaves no state.
+///
+/// # Redelivery
+///
+/// An update that was taken may be lost on its way to the client. So each has a number, and each subscription retains
+/// the number of its last update: [`redeliver`](Self::redeliver) makes those pending again that the client may not have
+/// received. This takes eight bytes for each subscription, however many updates there were.
 pub struct Subscriber {
     mailbox: Arc<Mailbox>,
     hub: Arc<Hub>,
@@ -45,6 +52,11 @@ pub struct Subscriber {
     next_serial: AtomicU64,
     /// The memory budget of its URIs.
     uri_bytes: ByteBudget,
+    /// The number of the last update that was taken; 0 before the first.
+    last_number: AtomicU64,
+    /// The number of the last update of the listing that was taken, unless the client has received it; 0 if there is
+    /// none.
+    listing_number: AtomicU64,
     /// Counts the subscriber for as long as it exists.
     _count_guard: Arc<()>,
 }
@@ -64,6 +76,8 @@ struct Subscription {
     pending_count: usize,
     /// Whether a change occurred while the subscription was pending; notified if it becomes active.
     has_deferred_update: bool,
+    /// The number of its last update that was taken, unless the client has received it.
+    number: Option<NonZeroU64>,
 }
 
 impl Subscription {
@@ -85,6 +99,8 @@ impl Subscriber {
             subscriptions: Mutex::default(),
             next_serial: AtomicU64::new(0),
             uri_bytes: ByteBudget::new(Self::MAX_URI_BYTES),
+            last_number: AtomicU64::new(0),
+            listing_number: AtomicU64::new(0),
             _count_guard: hub.context.subscriber_guard(),
             hub,
         }
@@ -95,13 +111,16 @@ impl Subscriber {
         self.mailbox.principal()
     }
 
-    /// Replaces the principal that is notified: the same identity with other groups, such as those of a renewed access token, which it
-    /// has until a point in time, or without a limit. From now on updates are those that the new one may see, and the listing
-    /// counts as changed.
+    /// Replaces the principal that is notified: the same identity with other groups, such as those of a renewed access
+    /// token, which it has until a point in time, or without a limit. From now on updates are those that the new one
+    /// may see. If it is another one than at this moment, each resource and the listing count as changed: updates of
+    /// the meantime may have been dropped.
     pub fn set_principal(&self, principal: &Principal, until: Option<Instant>) {
-        if self.mailbox.set_principal(principal, until)
-            && self.hub.context.subscription_index().is_watching_listing(self.mailbox.id)
-        {
+        if !self.mailbox.set_principal(principal, until) {
+            return;
+        }
+        self.subscriptions().keys().for_each(|uri| self.mailbox.put_resource(uri));
+        if self.hub.context.subscription_index().is_watching_listing(self.mailbox.id) {
             self.mailbox.put_listing();
             self.hub.watchers().values().for_each(|watcher| watcher.watch_listing());
         }
@@ -135,24 +154,63 @@ impl Subscriber {
     /// Returns the next pending update. Drops updates of resources that the principal may not read or subscribe to at this
     /// moment.
     pub fn try_next(&self) -> Option<Update> {
+        self.try_next_numbered().map(|(_, update)| update)
+    }
+
+    /// Returns the next pending update as [`try_next`](Self::try_next) does, with its number: each is greater than that
+    /// of the update before. For one caller at a time.
+    pub(crate) fn try_next_numbered(&self) -> Option<(u64, Update)> {
         let policy = self.hub.context.access.load().policy(&self.principal());
         loop {
             match self.mailbox.pop()? {
                 PendingUpdate::Listing => {
                     self.mailbox.mark_sent(PendingUpdate::Listing);
-                    return Some(Update::Listing);
+                    let number = self.next_number();
+                    self.listing_number.store(number.get(), Ordering::Relaxed);
+                    return Some((number.get(), Update::Listing));
                 }
                 PendingUpdate::Resource(uri) if policy.allows_updates(&uri) => {
                     let mut subscriptions = self.subscriptions();
                     let Some(subscription) = subscriptions.get_mut(&uri) else { continue };
                     if subscription.is_active {
                         let update = Update::Resource(subscription.requested_uri(&uri).to_owned());
+                        let number = self.next_number();
+                        subscription.number = Some(number);
                         self.mailbox.mark_sent(PendingUpdate::Resource(uri));
-                        return Some(update);
+                        return Some((number.get(), update));
                     }
                     subscription.has_deferred_update = true;
                 }
                 PendingUpdate::Resource(_) => {}
+            }
+        }
+    }
+
+    fn next_number(&self) -> NonZeroU64 {
+        NonZeroU64::MIN.saturating_add(self.last_number.fetch_add(1, Ordering::Relaxed))
+    }
+
+    /// Returns the number of the last update that was taken; 0 before the first.
+    #[cfg(any(feature = "http", test))]
+    pub(crate) fn last_number(&self) -> u64 {
+        self.last_number.load(Ordering::Relaxed)
+    }
+
+    /// Makes updates pending again that were taken and may not have been received: those with a greater number than the
+    /// last one that the client has received, or all where that is not known. Of each resource there is one.
+    #[cfg(any(feature = "http", test))]
+    pub(crate) fn redeliver(&self, received: Option<u64>) {
+        // A number that was not given yet is not known either.
+        let received = received.filter(|number| *number <= self.last_number()).unwrap_or(0);
+        match self.listing_number.load(Ordering::Relaxed) {
+            0 => {}
+            number if number > received => self.mailbox.put_listing(),
+            _ => self.listing_number.store(0, Ordering::Relaxed),
+        }
+        for (uri, subscription) in &mut *self.subscriptions() {
+            match subscription.number {
+                Some(number) if number.get() > received => self.mailbox.put_resource(uri),
+                _ => subscription.number = None,
             }
         }
     }
@@ -224,6 +282,7 @@ impl Subscriber {
                     is_active: false,
                     pending_count: 0,
                     has_deferred_update: false,
+                    number: None,
                 })
             }
         };
@@ -312,8 +371,9 @@ impl Drop for PendingSubscription<'_> {
     }
 }
 
-impl Drop for Subscriber {
-    fn drop(&mut self) {
+impl Subscriber {
+    /// Ends all its subscriptions, as dropping it does.
+    pub(crate) fn close(&self) {
         let subscriptions = std::mem::take(&mut *self.subscriptions());
         let mut index = self.hub.context.subscription_index();
         index.unwatch_listing(self.mailbox.id);
@@ -321,6 +381,12 @@ impl Drop for Subscriber {
             index.unwatch(uri, self.mailbox.id);
         }
         self.hub.watchers().values().for_each(|watcher| watcher.check_unwatched(&index));
+    }
+}
+
+impl Drop for Subscriber {
+    fn drop(&mut self) {
+        self.close();
     }
 }
 
@@ -379,6 +445,58 @@ mod tests {
             }
             assert_eq!(subscriber.try_next(), None);
         }
+    }
+
+    #[tokio::test]
+    async fn what_may_not_have_been_received_is_told_again_once_and_what_was_is_not() {
+        let subscriber = hub().subscriber(&Principal::LOCAL);
+        let uris = ["a", "b", "c"].map(|path| mount().compose(path).unwrap().uri);
+        for uri in &uris {
+            let attempt = subscriber.begin(uri.as_str(), uri, LIMITS).unwrap();
+            attempt.register(&mount());
+            attempt.activate(true);
+        }
+        // Updates of one resource are throttled.
+        let next = async || loop {
+            subscriber.ready().await;
+            if let Some(update) = subscriber.try_next_numbered() {
+                return update;
+            }
+        };
+        let update = |index: usize| Update::Resource(uris[index].as_str().to_owned());
+        for index in 0..3 {
+            assert_eq!(next().await, (u64::try_from(index).unwrap() + 1, update(index)));
+        }
+        subscriber.redeliver(Some(2));
+        assert_eq!(next().await, (4, update(2)));
+        // The client has received the first two, and nothing of them is pending.
+        subscriber.redeliver(None);
+        assert_eq!(next().await, (5, update(2)));
+        subscriber.mailbox.put_resource(&uris[0]);
+        subscriber.mailbox.put_listing();
+        assert_eq!([next().await, next().await], [(6, Update::Listing), (7, update(0))]);
+        subscriber.redeliver(Some(5));
+        assert_eq!([next().await, next().await], [(8, Update::Listing), (9, update(0))]);
+        subscriber.redeliver(Some(u64::MAX));
+        let all = [next().await, next().await];
+        assert_eq!(all, [(10, Update::Listing), (11, update(0))], "there is no such number");
+        subscriber.redeliver(Some(11));
+        subscriber.mailbox.put_resource(&uris[1]);
+        assert_eq!(next().await, (12, update(1)), "nothing else is pending");
+        assert!(futures::poll!(std::pin::pin!(subscriber.ready())).is_pending());
+    }
+
+    #[test]
+    fn updates_that_were_dropped_while_the_principal_had_no_groups_are_told_when_it_has_them_again() {
+        let subscriber = hub().subscriber(&Principal::LOCAL);
+        let uri = uri();
+        let attempt = subscriber.begin("a://x/f", &uri, LIMITS).unwrap();
+        attempt.register(&mount());
+        attempt.activate(false);
+        subscriber.set_principal(&Principal::LOCAL, None);
+        assert_eq!(subscriber.try_next(), None);
+        subscriber.set_principal(&Principal::LOCAL.with_groups(["corp/x"]), None);
+        assert_eq!(subscriber.try_next(), Some(Update::Resource("a://x/f".to_owned())));
     }
 
     #[test]

@@ -78,7 +78,8 @@ impl Provider for Git {
     }
 
     fn templates(&self) -> Vec<Template> {
-        let rev = "`rev` is `HEAD`, a branch, a tag or the id of a commit, also as `main~2`";
+        let rev = "`rev` is `HEAD`, a branch (its slashes percent-encoded: `feature%2Fx`), a tag or the id of a commit, also \
+                   as `main~2`";
         vec![
             Template::new(paths::BLOB, "blob")
                 .title("A file at a revision")

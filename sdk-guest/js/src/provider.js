@@ -26,7 +26,7 @@ export class Provider {
 
   complete(pathTemplate, variable, value, known) {
     const template = this.templates.find((template) => template.pathTemplate === pathTemplate);
-    if (!template) throw new InvalidRequest(`expected one of this provider's templates, found "${pathTemplate}"`);
+    if (!template) throw new InvalidRequest(`expected a template as \`resources/templates/list\` has it, found "${pathTemplate}"`);
     const { variables } = template.pattern;
     if (!variables.includes(variable)) {
       throw new InvalidRequest(`expected a variable of "${pathTemplate}" (${variables.join(", ")}), found "${variable}"`);

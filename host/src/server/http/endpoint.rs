@@ -7,10 +7,11 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::header::{AUTHORIZATION, CONTENT_TYPE};
-use axum::http::{HeaderValue, Method, StatusCode};
+use axum::http::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE};
+use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt as _;
+use rmcp::model::ServerJsonRpcMessage;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::task_tracker::TaskTrackerToken;
@@ -19,23 +20,25 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 use super::authentication::{Authenticated, AuthenticationError, Authenticator};
 use super::caller::Caller;
 use super::guarded_body::GuardedBody;
+use super::json_response::message_response;
 use super::layers::accept;
 use super::post::{self, PostHandler};
+use super::preflight::{self, Refusal};
 use super::rate_limiter::RateLimiter;
-use super::rmcp_service::RmcpService;
-use super::sessions::{self, Sessions};
+use super::session_stream;
+use super::sessions::{self, SessionGuard, Sessions};
 use super::stream_limiter::StreamLimiter;
 use super::{HttpOptions, unavailable};
 use crate::access::Principal;
 use crate::config::Operation;
 use crate::host::Host;
 use crate::log_target;
-use crate::server::SESSION_ID_HEADER;
 use crate::server::budget::{Account, Budget, Limits};
 use crate::server::client_id::ClientId;
 
-/// An id that no session has: rmcp's are UUIDs.
-const UNKNOWN_SESSION: HeaderValue = HeaderValue::from_static("unknown");
+/// The methods of the endpoint, and those of revisions without sessions.
+const ALL_METHODS: &str = "GET, POST, DELETE";
+const STATELESS_METHODS: &str = "POST";
 
 /// The endpoint, shared by all of its requests.
 pub(super) struct Endpoint {
@@ -43,7 +46,6 @@ pub(super) struct Endpoint {
     options: HttpOptions,
     authenticator: Arc<Authenticator>,
     post_handler: PostHandler,
-    rmcp: Arc<RmcpService>,
     sessions: Arc<Sessions>,
     /// The event streams that are open.
     stream_limiter: Arc<StreamLimiter>,
@@ -65,11 +67,9 @@ pub(super) struct Endpoint {
 impl Endpoint {
     pub(super) fn new(host: Arc<Host>, options: HttpOptions, shutdown: CancellationToken) -> Self {
         let (streams, shutdown) = (CancellationToken::new(), shutdown.child_token());
-        let sessions = Arc::new(Sessions::new(host.clone()));
-        let rmcp = Arc::new(RmcpService::new(host.clone(), sessions.clone(), streams.clone(), shutdown.clone()));
+        let sessions = Arc::new(Sessions::new(host.clone(), streams.clone()));
         let stream_limiter = Arc::new(StreamLimiter::new(host.clone()));
-        let post_handler =
-            PostHandler::new(host.clone(), rmcp.clone(), sessions.clone(), stream_limiter.clone(), shutdown.clone());
+        let post_handler = PostHandler::new(host.clone(), sessions.clone(), stream_limiter.clone(), shutdown.clone());
         let authenticator = Arc::new(Authenticator::new(host.clone()));
         let key_requests = Handle::try_current().map(|runtime| runtime.spawn(authenticator.request_keys()));
         Self {
@@ -80,7 +80,6 @@ impl Endpoint {
             host,
             options,
             post_handler,
-            rmcp,
             sessions,
             stream_limiter,
             requests: TaskTracker::new(),
@@ -132,11 +131,17 @@ impl Endpoint {
         }
         let caller = Caller { authenticated, account };
         accept::normalize(&request.method().clone(), request.headers_mut());
-        self.hide_foreign_session(&mut request, caller.principal());
-        request.extensions_mut().insert(caller.principal().clone());
         let mut operations = Vec::new();
         let response = match *request.method() {
-            Method::POST if post::is_json(request.headers()) => {
+            Method::POST if !accept::accepts_json_and_sse(request.headers()) => {
+                let text = "Not Acceptable: Client must accept both application/json and text/event-stream";
+                return (StatusCode::NOT_ACCEPTABLE, Body::from(text)).into_response();
+            }
+            Method::POST if !post::is_json(request.headers()) => {
+                let text = "Unsupported Media Type: Content-Type must be application/json";
+                return (StatusCode::UNSUPPORTED_MEDIA_TYPE, Body::from(text)).into_response();
+            }
+            Method::POST => {
                 let received = match self.post_handler.receive(request, &caller).await {
                     Ok(received) => received,
                     Err(rejected) => return rejected,
@@ -162,14 +167,16 @@ impl Endpoint {
                 response.map(|body| GuardedBody::wrap(body, in_flight))
             }
             Method::GET => {
-                // What it delivers requires the scopes of a subscription, if its token has them.
+                // Updates require the scopes of a subscription. A token without them gets a stream without updates.
                 let subscribe = [Operation::Subscribe];
-                if caller.authenticated.require_scopes(&subscribe).is_ok() {
+                let may_subscribe = caller.authenticated.require_scopes(&subscribe).is_ok();
+                if may_subscribe {
                     operations.extend(subscribe);
                 }
-                Box::pin(self.forward_event_stream(request, &caller)).await
+                self.event_stream(request.headers(), &caller, may_subscribe).unwrap_or_else(|refused| *refused)
             }
-            _ => Box::pin(self.rmcp.forward(request, None, &caller)).await,
+            Method::DELETE => self.delete_session(request.headers(), &caller).unwrap_or_else(|refused| *refused),
+            _ => method_not_allowed(ALL_METHODS),
         };
         if caller.authenticated.has_credentials() && is_event_stream(&response) {
             let revoked = self.authenticator.until_revoked(caller.authenticated, operations);
@@ -218,22 +225,44 @@ impl Endpoint {
         (!self.is_closed()).then_some(token)
     }
 
-    /// Replaces the id of a session that belongs to another principal, or that does not exist, by one that no session
-    /// has. So both are rejected in the same way, and even a session that is just being closed is not found by another
-    /// principal.
-    fn hide_foreign_session(&self, request: &mut Request, principal: &Principal) {
-        let headers = request.headers_mut();
-        if sessions::session_id(headers).is_some_and(|id| !self.sessions.belongs_to(id, principal)) {
-            headers.insert(SESSION_ID_HEADER, UNKNOWN_SESSION);
+    /// Returns the session that the headers of a request without a message name.
+    fn session(&self, headers: &HeaderMap, caller: &Caller) -> Result<SessionGuard, Box<Response>> {
+        let refuse =
+            |Refusal { status, error }| Box::new(message_response(status, &ServerJsonRpcMessage::error(error, None)));
+        if preflight::named_revision(headers).map_err(refuse)?.is_some_and(|revision| !revision.has_sessions()) {
+            return Err(Box::new(method_not_allowed(STATELESS_METHODS)));
         }
+        let id = sessions::session_id(headers).ok_or_else(|| refuse(Refusal::no_session()))?;
+        self.sessions.acquire(id, &caller.authenticated).ok_or_else(|| Box::new(sessions::not_found(None)))
     }
 
-    /// Opens the event stream of a session, within the limit of streams.
-    async fn forward_event_stream(&self, request: Request, caller: &Caller) -> Response {
-        match self.stream_limiter.acquire(caller.account.client()) {
-            Ok(permit) => self.rmcp.forward(request, None, caller).await.map(|body| GuardedBody::wrap(body, permit)),
-            Err(rejected) => rejected.into_response(),
+    /// Opens the event stream of a session, within the limit of streams. At the limit the one that the session has ends
+    /// nevertheless: its connection may be dead, and the next attempt finds room.
+    fn event_stream(
+        &self,
+        headers: &HeaderMap,
+        caller: &Caller,
+        may_subscribe: bool,
+    ) -> Result<Response, Box<Response>> {
+        if !accept::accepts_json_and_sse(headers) {
+            let text = "Not Acceptable: Client must accept text/event-stream";
+            return Err(Box::new((StatusCode::NOT_ACCEPTABLE, Body::from(text)).into_response()));
         }
+        let session = self.session(headers, caller)?;
+        let permit = self.stream_limiter.acquire(caller.account.client()).map_err(|rejected| {
+            session.end_stream();
+            Box::new(rejected.into_response())
+        })?;
+        let keep_alive = self.host.config().http.keep_alive.duration();
+        let response = session_stream::respond(session, headers, may_subscribe, keep_alive);
+        Ok(response.map(|body| GuardedBody::wrap(body, permit)))
+    }
+
+    /// Ends a session.
+    fn delete_session(&self, headers: &HeaderMap, caller: &Caller) -> Result<Response, Box<Response>> {
+        let session = self.session(headers, caller)?;
+        self.sessions.end(&session);
+        Ok(StatusCode::NO_CONTENT.into_response())
     }
 
     /// Returns whether new requests are rejected.
@@ -260,7 +289,7 @@ impl Endpoint {
 }
 
 impl Drop for Endpoint {
-    /// Ends the sessions and the event streams. The tasks of sessions share the host, and end by nothing else.
+    /// Ends the event streams.
     fn drop(&mut self) {
         self.shutdown.cancel();
         self.streams.cancel();
@@ -269,6 +298,10 @@ impl Drop for Endpoint {
 
 fn shutting_down() -> Response {
     unavailable("the server is shutting down\n")
+}
+
+fn method_not_allowed(allowed: &'static str) -> Response {
+    (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, allowed)], Body::from("Method Not Allowed")).into_response()
 }
 
 /// Whether the response is a stream of server-sent events.
@@ -308,5 +341,43 @@ mod tests {
         let endpoint = Endpoint::new(host, HttpOptions::new(), CancellationToken::new());
         let size = size_of_val(&endpoint.handle(Request::new(Body::empty())));
         assert!(size <= 10 << 10, "{size}");
+    }
+
+    /// The subscriber of a session exists exactly as long as the session: none may exist that is not in the store,
+    /// which is limited.
+    #[tokio::test]
+    async fn a_session_counts_for_the_limit_whenever_its_client_hangs_up() {
+        const LIMIT: usize = 4;
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = Config::new();
+        config.http.limits.sessions = LIMIT.try_into().unwrap();
+        config.http.limits.client_share = "1/1".parse().unwrap();
+        let host = Host::builder(config).cache_dir(dir.path().join("cache")).state_dir(dir.path().join("state"));
+        let host = Arc::new(host.start().await.unwrap());
+        let options = HttpOptions::new().default_principal(Principal::ANONYMOUS);
+        let endpoint = Endpoint::new(host.clone(), options, CancellationToken::new());
+        let text = r#"{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25",
+            "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}}"#;
+        let mut answered = 0;
+        for polls in (0..8).cycle().take(64) {
+            let client = ClientId::from_address(std::net::Ipv4Addr::LOCALHOST.into());
+            let request = axum::http::Request::post("/mcp").header("content-type", "application/json");
+            let request = request.extension(endpoint.budget().account(client)).body(Body::from(text)).unwrap();
+            let mut handling = Box::pin(endpoint.handle(request));
+            let mut response = None;
+            for _ in 0..polls {
+                if let std::task::Poll::Ready(ready) = futures::poll!(&mut handling) {
+                    response = Some(ready);
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+            answered += usize::from(response.as_ref().is_some_and(|response| response.status() == StatusCode::OK));
+            drop((handling, response));
+            assert_eq!(host.watch_stats().subscribers, endpoint.sessions.count());
+            assert!(endpoint.sessions.count() <= LIMIT);
+        }
+        assert!(answered > LIMIT, "{answered}");
+        assert_eq!(endpoint.sessions.count(), LIMIT);
     }
 }

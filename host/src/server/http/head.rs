@@ -1,10 +1,14 @@
-//! The head of a request: only the header fields that the server or rmcp uses are retained.
+//! The head of a request: only the header fields that the server uses are retained.
 //!
 //! With HTTP/2 a client can repeat a field that it has sent before by an index of one or two bytes, and the buffer that
 //! a value was parsed from stays in memory as long as the value. So unused fields are dropped at once, and the others
 //! are copied out of the buffer. Only the first [`MAX_COPIED_BYTES`] bytes are: copies of a value that was sent once
 //! and repeated by index many times would be far larger than the request. Longer values, such as a long `Mcp-Name`,
 //! stay shared.
+//!
+//! A head is limited in fields, and in bytes: `http.limits.headers`. hyper's own limits are coarser: of HTTP/1.1 it
+//! parses what arrives at once whatever its size, and of HTTP/2 it resets the stream after its response, which hides
+//! that from some clients.
 
 use axum::http::header::{
     ACCEPT, ACCEPT_ENCODING, ACCESS_CONTROL_REQUEST_HEADERS, ACCESS_CONTROL_REQUEST_METHOD, AUTHORIZATION,
@@ -42,20 +46,42 @@ static RETAINED_HEADERS: [HeaderName; 18] = [
     HeaderName::from_static("traceparent"),
 ];
 
-/// The head of a request has too many fields.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct TooManyHeaderFields;
+/// The bytes that a field takes on the wire beside its name and its value: `: ` and the end of the line.
+const FIELD_OVERHEAD: usize = 4;
 
-impl IntoResponse for TooManyHeaderFields {
+/// Why the head of a request is rejected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum HeadRejection {
+    /// It has too many fields.
+    TooManyFields,
+    /// It has more bytes than these.
+    TooLarge(usize),
+}
+
+impl IntoResponse for HeadRejection {
     fn into_response(self) -> Response {
-        let text =
-            format!("the request has more than {MAX_HEADER_FIELDS} header fields, or some of them far too often\n");
+        let text = match self {
+            Self::TooManyFields => {
+                format!("the request has more than {MAX_HEADER_FIELDS} header fields, or some of them far too often\n")
+            }
+            Self::TooLarge(most) => {
+                format!("the header fields of the request have more than {most} bytes (`http.limits.headers`)\n")
+            }
+        };
         (StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, text).into_response()
     }
 }
 
-/// Drops the header fields that are not used.
-pub(super) fn strip_unused<B>(request: &mut Request<B>) -> Result<(), TooManyHeaderFields> {
+/// Checks that a head has at most `most` bytes, and drops the header fields that are not used.
+pub(super) fn strip_unused<B>(request: &mut Request<B>, most: u64) -> Result<(), HeadRejection> {
+    let most = usize::try_from(most).unwrap_or(usize::MAX);
+    let fields = request.headers().iter();
+    let sizes =
+        fields.map(|(name, value)| name.as_str().len().saturating_add(value.len()).saturating_add(FIELD_OVERHEAD));
+    let path = request.uri().path_and_query().map_or(0, |path| path.as_str().len());
+    if sizes.fold(path, usize::saturating_add) > most {
+        return Err(HeadRejection::TooLarge(most));
+    }
     *request.headers_mut() = retain_used(request.headers())?;
     if let Some(uri) = copy_uri(request.uri()) {
         *request.uri_mut() = uri;
@@ -64,9 +90,9 @@ pub(super) fn strip_unused<B>(request: &mut Request<B>) -> Result<(), TooManyHea
 }
 
 /// Returns the fields that are used, with their repetitions.
-fn retain_used(headers: &HeaderMap) -> Result<HeaderMap, TooManyHeaderFields> {
+fn retain_used(headers: &HeaderMap) -> Result<HeaderMap, HeadRejection> {
     if headers.len() > MAX_HEADER_FIELDS {
-        return Err(TooManyHeaderFields);
+        return Err(HeadRejection::TooManyFields);
     }
     let mut room = MAX_COPIED_BYTES;
     // One allocation for the fields of a usual request.
@@ -75,7 +101,7 @@ fn retain_used(headers: &HeaderMap) -> Result<HeaderMap, TooManyHeaderFields> {
         // Its own name is not retained: it may be a part of the buffer, too.
         let Some(name) = RETAINED_HEADERS.iter().find(|retained| *retained == name) else { continue };
         if kept.len() >= MAX_RETAINED_FIELDS {
-            return Err(TooManyHeaderFields);
+            return Err(HeadRejection::TooManyFields);
         }
         let mut value = copy_value(value, &mut room);
         // `Debug` does not show it.
@@ -109,7 +135,7 @@ mod tests {
         let request = Request::builder().uri("http://localhost:80/mcp").header("host", "a").header("x-other", "1");
         let request = request.header("Host", "b").header("mcp-name", &long).header("cookie", "c").header("accept", "");
         let mut request = request.body(()).unwrap();
-        strip_unused(&mut request).unwrap();
+        strip_unused(&mut request, 32 << 10).unwrap();
         let mut kept: Vec<_> =
             request.headers().iter().map(|(name, value)| (name.as_str(), value.to_str().unwrap())).collect();
         kept.sort_unstable();
@@ -134,6 +160,15 @@ mod tests {
     }
 
     #[test]
+    fn a_head_has_so_many_bytes() {
+        let request = |length: usize| {
+            Request::builder().uri("http://localhost/mcp").header("x-other", "x".repeat(length)).body(()).unwrap()
+        };
+        assert_eq!(strip_unused(&mut request(1000), 1015), Ok(()));
+        assert_eq!(strip_unused(&mut request(1001), 1015), Err(HeadRejection::TooLarge(1015)));
+    }
+
+    #[test]
     fn a_head_has_so_many_fields() {
         let mut headers = HeaderMap::new();
         for _ in 0..MAX_HEADER_FIELDS {
@@ -141,11 +176,11 @@ mod tests {
         }
         assert_eq!(retain_used(&headers), Ok(HeaderMap::new()));
         headers.append("x-other", "1".parse().unwrap());
-        assert_eq!(retain_used(&headers), Err(TooManyHeaderFields));
+        assert_eq!(retain_used(&headers), Err(HeadRejection::TooManyFields));
         let mut headers = HeaderMap::new();
         for _ in 0..=MAX_RETAINED_FIELDS {
             headers.append(ACCEPT, "*/*".parse().unwrap());
         }
-        assert_eq!(retain_used(&headers), Err(TooManyHeaderFields));
+        assert_eq!(retain_used(&headers), Err(HeadRejection::TooManyFields));
     }
 }

@@ -1,7 +1,7 @@
 //! `subscriptions/listen` (MCP 2026-07-28, "Subscriptions"): an event stream of the host's own.
 //!
-//! rmcp would run a serve loop with several tasks and channels for each stream, a hundred KiB of memory. Here a stream is a
-//! [`Subscriber`], whose mailbox the body of the response takes updates from, and one task that makes its subscriptions.
+//! A stream is a [`Subscriber`], whose mailbox the body of the response takes updates from, and one task that makes its
+//! subscriptions.
 //!
 //! The first event acknowledges what is listened for, and each event has the id of the request. The stream ends with a result
 //! at graceful shutdown, and without one when the client disconnects or its credentials end. A comment is sent when there was
@@ -9,7 +9,6 @@
 
 use std::convert::Infallible;
 use std::sync::Arc;
-use std::time::Duration;
 
 use axum::body::{Body, Bytes};
 use axum::http::StatusCode;
@@ -17,26 +16,23 @@ use axum::response::Response;
 use futures::stream::{self, Stream, StreamExt as _};
 use rmcp::model::{RequestId, ServerJsonRpcMessage, SubscriptionsListenResult};
 use serde_json::{Map, Value, json};
-use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::json_response::message_response;
-use super::sse_response::sse_response;
+use super::sse_response::{event, sse_response, with_keep_alive};
 use crate::access::Principal;
 use crate::audit::RequestContext;
 use crate::host::Host;
 use crate::server::error::to_rpc;
-use crate::server::notifications;
 use crate::server::params::ListenParams;
 use crate::server::revision::Revision;
 use crate::server::server_info::ServerInfoCache;
+use crate::server::subscription_filter;
 use crate::watch::{Subscriber, Update};
 
 /// The member of `_meta` with the id of the request that a notification belongs to.
 const SUBSCRIPTION_ID_META_KEY: &str = "io.modelcontextprotocol/subscriptionId";
-/// What is sent when there is nothing to send, so that proxies keep the connection open.
-const KEEP_ALIVE_COMMENT: Bytes = Bytes::from_static(b":\n\n");
 
 /// A request to listen.
 pub(super) struct ListenRequest {
@@ -73,7 +69,7 @@ impl ListenRequest {
             subscriber.watch_listing();
         }
         let uris = params.subscriptions.filter(|_| host.supports_subscriptions());
-        let uris = notifications::accepted_uris(host, uris.unwrap_or_default());
+        let uris = subscription_filter::accepted_uris(host, uris.unwrap_or_default());
         let acknowledged = event(&notification("subscriptions/acknowledged", &id, filter(listing, &uris)));
         let mut result = SubscriptionsListenResult::complete(id.clone());
         result.meta.set_server_info(info.current(host).server_info.clone());
@@ -106,15 +102,6 @@ impl Events {
     }
 }
 
-/// Adds a comment wherever the events pause for so long.
-fn with_keep_alive(events: impl Stream<Item = Bytes> + Send, interval: Duration) -> impl Stream<Item = Bytes> + Send {
-    stream::unfold((Box::pin(events), interval), async |(mut events, interval)| {
-        let next = timeout(interval, events.next()).await.unwrap_or(Some(KEEP_ALIVE_COMMENT))?;
-        Some((next, (events, interval)))
-    })
-    .fuse()
-}
-
 /// What is acknowledged of a filter.
 fn filter(listing: bool, uris: &[String]) -> Map<String, Value> {
     let listing = listing.then(|| ("resourcesListChanged".to_owned(), Value::Bool(true)));
@@ -126,8 +113,4 @@ fn filter(listing: bool, uris: &[String]) -> Map<String, Value> {
 fn notification(method: &str, id: &RequestId, mut params: Map<String, Value>) -> Value {
     params.insert("_meta".to_owned(), json!({ SUBSCRIPTION_ID_META_KEY: id }));
     json!({ "jsonrpc": "2.0", "method": format!("notifications/{method}"), "params": params })
-}
-
-fn event(message: &Value) -> Bytes {
-    format!("data: {message}\n\n").into()
 }

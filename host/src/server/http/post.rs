@@ -1,6 +1,5 @@
-//! `POST` requests: requests for resources are answered here, and so is [`subscriptions/listen`](super::listen); all other
-//! messages are forwarded to rmcp. They are
-//! validated before that, because rmcp answers malformed JSON with 415, and does not support batches.
+//! `POST` requests: requests for [resources](crate::server::resource_requests), requests of the [protocol
+//! itself](super::protocol_requests), and [`subscriptions/listen`](super::listen).
 //!
 //! | request | status | body |
 //! |---|---|---|
@@ -11,14 +10,15 @@
 //! | `subscriptions/listen` beyond the limit of open [streams](super::stream_limiter) | 503 | text |
 //! | incomplete after [`limits.read-timeout`](crate::config::http::HttpServerLimits::read_timeout) | 408 | text |
 //! | another `initialize` within a session, or a request with the id of one in flight | 400 | the error |
+//! | headers or `_meta` that do not confirm the revision ([`preflight`]) | 400 | the error |
 //! | `initialize` with malformed parameters; `server/discover` within a session | 200 | the error |
 //! | `initialize` of a revision without sessions | 404 | the error |
-//! | any message in a session that does not exist, is over, or is another principal's | 404 | text |
+//! | any message in a session that does not exist, is over, or is another principal's | 404 | the error |
 //! | `resources/subscribe`, `resources/unsubscribe` and `logging/setLevel` outside of a session | 400 | the error |
 //! | any message that names no session and has to; an unknown revision in the header | 400 | the error |
 //!
 //! A body is parsed as soon as it is complete, and then dropped: [`params`](crate::server::params) bounds what is
-//! retained of it until the answer, and rmcp gets a message that is [encoded anew](crate::server::reencode).
+//! retained of it until the answer. A session is [opened](super::sessions) before `initialize` is answered.
 //!
 //! Each message of a batch is dispatched by itself, with the headers of the batch. The answers are the events of one
 //! stream, in the order in which they are ready; a batch without requests is accepted with 202.
@@ -33,10 +33,10 @@ use axum::body::{Body, Bytes};
 use axum::extract::Request;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderName, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures::stream::{self, BoxStream, StreamExt as _};
-use rmcp::model::{ErrorCode, RequestId};
+use rmcp::model::{ErrorCode, RequestId, ServerJsonRpcMessage};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
@@ -47,24 +47,24 @@ use super::document::{chunks, document_response};
 use super::guarded_body::GuardedBody;
 use super::json_response::message_response;
 use super::listen::ListenRequest;
-use super::preflight::{self, PROTOCOL_VERSION_HEADER};
+use super::preflight::{self, PROTOCOL_VERSION_HEADER, Refusal};
+use super::protocol_requests::{self, ProtocolRequest};
 use super::request_body::BodyLimiter;
-use super::rmcp_service::RmcpService;
 use super::sessions::{self, SessionGuard, Sessions};
-use super::sse_response::sse_response;
+use super::sse_response::{event, sse_response};
 use super::stream_limiter::StreamLimiter;
 use crate::access::Principal;
 use crate::audit::{RequestContext, TraceId};
 use crate::config::Operation;
 use crate::host::Host;
+use crate::server::SESSION_ID_HEADER;
 use crate::server::budget::Account;
 use crate::server::dispatch::{self, Lifecycle};
 use crate::server::in_flight::Claim;
 use crate::server::json::Encoder;
 use crate::server::jsonrpc::{self, DeclaredRevision, Incoming, Kind, Message, Rejection};
 use crate::server::methods;
-use crate::server::params::InvalidParams;
-use crate::server::reencode;
+use crate::server::params::{InitializeParams, InvalidParams, Params};
 use crate::server::resource_requests::{self, Reply, ResourceRequest};
 use crate::server::revision::Revision;
 use crate::server::server_info::ServerInfoCache;
@@ -74,11 +74,10 @@ const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 /// Handles `POST` requests.
 pub(super) struct PostHandler {
     host: Arc<Host>,
-    rmcp: Arc<RmcpService>,
     sessions: Arc<Sessions>,
     body_limiter: BodyLimiter,
     stream_limiter: Arc<StreamLimiter>,
-    info: ServerInfoCache,
+    info: Arc<ServerInfoCache>,
     /// Ends the streams of `subscriptions/listen`.
     shutdown: CancellationToken,
 }
@@ -105,17 +104,21 @@ impl ReceivedRequest {
 
 /// The dispatch of a message that is not rejected.
 enum Dispatch {
-    /// It is answered here.
+    /// It is a request for resources.
     Direct(Box<DirectRequest>),
-    /// It is answered here by a stream of events. The id is claimed until that ends.
+    /// It is answered by a stream of events. The id is claimed until that ends.
     Listen(Box<ListenRequest>, Option<Claim>),
-    /// It is forwarded to rmcp. The id of a request is claimed until it is answered.
-    Forward(Option<Claim>),
-    /// Its session does not exist for the caller.
-    UnknownSession,
+    /// It opens a session.
+    Initialize(RequestId, Box<InitializeParams>),
+    /// It is another request of the protocol itself.
+    Protocol(Box<ProtocolRequest>),
+    /// It has no answer.
+    Accepted,
+    /// It is rejected because of its headers: all messages of a batch have the same.
+    Refused(Response),
 }
 
-/// A request for resources that is answered here.
+/// A request for resources.
 struct DirectRequest {
     id: RequestId,
     request: Result<ResourceRequest, InvalidParams>,
@@ -126,7 +129,7 @@ struct DirectRequest {
     context: RequestContext,
 }
 
-/// Returns whether a body is declared as JSON. rmcp rejects any other.
+/// Returns whether a body is declared as JSON. Any other is rejected.
 pub(super) fn is_json(headers: &HeaderMap) -> bool {
     let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let essence = value.and_then(|value| value.split(';').next());
@@ -144,13 +147,12 @@ impl ReceivedRequest {
 impl PostHandler {
     pub(super) fn new(
         host: Arc<Host>,
-        rmcp: Arc<RmcpService>,
         sessions: Arc<Sessions>,
         stream_limiter: Arc<StreamLimiter>,
         shutdown: CancellationToken,
     ) -> Self {
-        let info = ServerInfoCache::default();
-        Self { host, rmcp, sessions, body_limiter: BodyLimiter::default(), stream_limiter, info, shutdown }
+        let info = Arc::new(ServerInfoCache::default());
+        Self { host, sessions, body_limiter: BodyLimiter::default(), stream_limiter, info, shutdown }
     }
 
     /// Receives the body of a request of that caller, and parses it.
@@ -165,45 +167,38 @@ impl PostHandler {
 
     /// Answers a message of that caller, or a batch of messages.
     pub(super) async fn handle(&self, request: ReceivedRequest, caller: &Caller) -> Response {
-        let ReceivedRequest { head: mut parts, sent } = request;
+        let ReceivedRequest { head: parts, sent } = request;
         match sent {
-            Ok(Incoming::Single(message)) => match self.dispatch(&mut parts, &message, &caller.authenticated) {
+            Ok(Incoming::Single(message)) => match self.dispatch(&parts, &message, &caller.authenticated) {
                 Ok(Dispatch::Direct(request)) => request.respond(&self.host, &caller.account).await,
                 // Boxed, as they are rare (`Endpoint::handle`).
                 Ok(Dispatch::Listen(request, claim)) => Box::pin(self.listen(*request, claim, caller)).await,
-                Ok(Dispatch::Forward(claim)) => Box::pin(self.forward(parts, claim, &message, caller)).await,
-                Ok(Dispatch::UnknownSession) => sessions::not_found(),
+                Ok(Dispatch::Protocol(request)) => Box::pin(request.respond(&self.host, &self.info)).await,
+                Ok(Dispatch::Initialize(id, params)) => self.initialize(&id, &params, caller),
+                Ok(Dispatch::Accepted) => StatusCode::ACCEPTED.into_response(),
+                Ok(Dispatch::Refused(response)) => response,
                 Err(rejection) => message_response(rejection_status(&message, &rejection), &rejection.into_message()),
             },
-            Ok(Incoming::Batch(messages)) => Box::pin(self.batch(parts, messages, caller)).await,
+            Ok(Incoming::Batch(messages)) => Box::pin(self.batch(&parts, messages, caller)).await,
             Err(rejection) => message_response(StatusCode::BAD_REQUEST, &rejection.into_message()),
         }
     }
 
     /// Dispatches a message, or rejects it.
-    fn dispatch(
-        &self,
-        parts: &mut Parts,
-        message: &Message,
-        authenticated: &Authenticated,
-    ) -> Result<Dispatch, Rejection> {
+    fn dispatch(&self, parts: &Parts, message: &Message, authenticated: &Authenticated) -> Result<Dispatch, Rejection> {
         let id = sessions::session_id(&parts.headers);
         let session = id.and_then(|id| self.sessions.acquire(id, authenticated));
         // A message of a revision without sessions is in none, whatever its headers name.
         if id.is_some() && session.is_none() && !message.is_stateless() {
-            return Ok(Dispatch::UnknownSession);
+            return Ok(Dispatch::Refused(sessions::not_found(message.request_id())));
         }
-        let lifecycle = match session.as_ref().map(SessionGuard::client) {
-            None => Lifecycle::Uninitialized,
-            Some(None) => Lifecycle::Initializing,
-            Some(Some(client)) => Lifecycle::Session(client.revision),
-        };
-        if let Some((session, cancelled)) = session.as_ref().zip(message.cancelled_request()) {
-            session.in_flight().cancel(&cancelled);
-        }
+        let session_revision = session.as_ref().map(SessionGuard::revision);
+        let lifecycle = session_revision.map_or(Lifecycle::Uninitialized, Lifecycle::Session);
         let is_confirmed = |revision| preflight::confirms(&parts.headers, message, revision);
         let dispatched = dispatch::dispatch(&self.host, message, lifecycle, is_confirmed)?;
-        let Kind::Request { id, method, params } = &message.kind else { return Ok(Dispatch::Forward(None)) };
+        let Kind::Request { id, method, params } = &message.kind else {
+            return Ok(Self::accept(parts, message, session.as_ref()));
+        };
         if session.is_none() && self.requires_session(method, message, &parts.headers) {
             let reason =
                 format!("`{method}` is about a session: open one with `initialize`, and name it in `Mcp-Session-Id`");
@@ -212,35 +207,84 @@ impl PostHandler {
         let claim = session.as_ref().map(|session| session.in_flight().claim(id).ok_or(Rejection::id_in_flight(id)));
         let claim = claim.transpose()?;
         let trace_id = message.meta.trace_id.or_else(|| header_trace_id(&parts.headers));
+        let context = RequestContext::new(session.as_ref().map(SessionGuard::hash), id, trace_id);
         match dispatched {
             dispatch::Dispatch::Direct(mut request, revision) => {
                 if let Ok(ResourceRequest::CallTool(call)) = &mut request {
                     call.omits_templates = authenticated.require_scopes(&[Operation::Templates]).is_err();
                 }
-                let context = RequestContext::new(session.as_ref().map(SessionGuard::hash), id, trace_id);
                 let (id, principal) = (id.clone(), authenticated.principal.clone());
                 let direct = DirectRequest { id, request, principal, revision, session, claim, context };
                 Ok(Dispatch::Direct(Box::new(direct)))
             }
             dispatch::Dispatch::Listen(params) => {
-                let context = RequestContext::new(session.as_ref().map(SessionGuard::hash), id, trace_id);
                 let (id, principal) = (id.clone(), authenticated.principal.clone());
                 Ok(Dispatch::Listen(Box::new(ListenRequest { id, params, principal, context }), claim))
             }
+            // Without parameters that are an object it has no `_meta` that could declare a revision.
+            dispatch::Dispatch::Forward if !message.meta.is_valid => {
+                Ok(Dispatch::Refused(message_response(StatusCode::BAD_REQUEST, &message.rejection().into_message())))
+            }
             dispatch::Dispatch::Forward => {
-                if let Some(trace_id) = trace_id {
-                    parts.extensions.insert(trace_id);
+                if let ("initialize", Ok(Params::Initialize(requested))) = (method.as_str(), params) {
+                    return Ok(match preflight::check_initialize(&parts.headers, requested) {
+                        Ok(()) => Dispatch::Initialize(id.clone(), requested.clone()),
+                        Err(refusal) => Dispatch::Refused(refuse(Some(id), refusal)),
+                    });
                 }
-                if let Err(malformed) = params {
-                    parts.extensions.insert(malformed.clone());
-                }
-                Ok(Dispatch::Forward(claim))
+                let not_found = |revision| {
+                    let is_supported = methods::is_supported(&self.host, revision, method);
+                    (!is_supported).then(|| methods::method_not_found(&self.host, revision, method))
+                };
+                let revision = preflight::check_request(&parts.headers, message, session_revision, not_found);
+                Ok(match revision {
+                    Ok(revision) => {
+                        let (id, method, params) = (id.clone(), method.clone(), params.clone());
+                        let request = ProtocolRequest { id, method, params, revision, session, claim, context };
+                        Dispatch::Protocol(Box::new(request))
+                    }
+                    Err(refusal) => Dispatch::Refused(refuse(Some(id), refusal)),
+                })
             }
         }
     }
 
+    /// Accepts a notification or an answer, and does what it says.
+    fn accept(parts: &Parts, message: &Message, session: Option<&SessionGuard>) -> Dispatch {
+        if matches!(message.kind, Kind::Response { id: None, is_error: false }) {
+            return Dispatch::Refused(message_response(StatusCode::BAD_REQUEST, &message.rejection().into_message()));
+        }
+        if let Err(refusal) = preflight::check_one_way(&parts.headers, message, session.is_some()) {
+            return Dispatch::Refused(refuse(None, refusal));
+        }
+        if let (Some(session), Kind::Notification { method, cancelled_request }) = (session, &message.kind) {
+            if let Some(cancelled) = cancelled_request {
+                session.in_flight().cancel(cancelled);
+            }
+            if method == "notifications/initialized" {
+                session.watch_listing();
+            }
+        }
+        Dispatch::Accepted
+    }
+
+    /// Opens a session. The limit of sessions counts it before the response exists, whatever becomes of that.
+    fn initialize(&self, id: &RequestId, params: &InitializeParams, caller: &Caller) -> Response {
+        let (agreed, result) = protocol_requests::initialize(&self.host, &self.info, params);
+        let session = match self.sessions.open(caller, agreed) {
+            Ok(session) => session,
+            Err(rejected) => return *rejected,
+        };
+        let mut response = sse_response(event(&protocol_requests::success(id, result)).into());
+        // The characters of an id are hexadecimal digits.
+        if let Ok(id) = HeaderValue::from_str(session.id()) {
+            response.headers_mut().insert(SESSION_ID_HEADER, id);
+        }
+        response.map(|body| GuardedBody::wrap(body, session))
+    }
+
     /// Returns whether a request that is in no session has to be in one. Where its headers do not confirm its revision,
-    /// or the revision has no such method, rmcp rejects it.
+    /// or the revision has no such method, it is rejected for that.
     fn requires_session(&self, method: &str, message: &Message, headers: &HeaderMap) -> bool {
         let (DeclaredRevision::Complete(name) | DeclaredRevision::VersionOnly(name)) = message.declared_revision()
         else {
@@ -254,30 +298,6 @@ impl PostHandler {
             })
     }
 
-    /// Forwards one message to rmcp. Its content type has been checked, so a 415 only says that rmcp could not parse
-    /// the message, and is replaced by an error that says so.
-    ///
-    /// The id of a request is free once the request has been handled, too: a cancelled one has no answer, but rmcp has
-    /// something to send for it, and would send it to the next request with this id.
-    async fn forward(&self, mut parts: Parts, claim: Option<Claim>, message: &Message, caller: &Caller) -> Response {
-        let permit = match self.stream_limiter.acquire_for(message, caller.account.client()) {
-            Ok(permit) => permit,
-            Err(rejected) => return rejected.into_response(),
-        };
-        let malformed = || message_response(StatusCode::BAD_REQUEST, &message.rejection().into_message());
-        let Some(json) = reencode::to_json(message) else { return malformed() };
-        let claim = claim.map(Arc::new);
-        if let Some(claim) = &claim {
-            parts.extensions.insert(claim.clone());
-        }
-        let request = Request::from_parts(parts, Body::from(json));
-        let response = self.rmcp.forward(request, message.request_id(), caller).await;
-        match response.status() {
-            StatusCode::UNSUPPORTED_MEDIA_TYPE => malformed(),
-            _ => response.map(|body| GuardedBody::wrap(body, (claim, permit))),
-        }
-    }
-
     /// Opens a stream of events, within the limit of streams.
     async fn listen(&self, request: ListenRequest, claim: Option<Claim>, caller: &Caller) -> Response {
         match self.stream_limiter.acquire(caller.account.client()) {
@@ -289,42 +309,39 @@ impl PostHandler {
         }
     }
 
-    async fn batch(&self, parts: Parts, messages: Vec<Result<Message, Rejection>>, caller: &Caller) -> Response {
+    async fn batch(&self, parts: &Parts, messages: Vec<Result<Message, Rejection>>, caller: &Caller) -> Response {
         let mut rejected = Vec::new();
         let mut streams: Vec<BoxStream<'static, SseEvent>> = Vec::new();
         for message in messages {
-            let mut parts = parts.clone();
-            let dispatched = message.and_then(|message| {
-                let dispatched = self.dispatch(&mut parts, &message, &caller.authenticated)?;
-                Ok((message, dispatched))
-            });
-            let (message, claim) = match dispatched {
-                Ok((message, Dispatch::Forward(claim))) => (message, claim),
-                Ok((_, Dispatch::UnknownSession)) => return sessions::not_found(),
-                Ok((_, Dispatch::Listen(request, claim))) => {
+            let dispatched = message.and_then(|message| self.dispatch(parts, &message, &caller.authenticated));
+            match dispatched {
+                Ok(Dispatch::Accepted) => {}
+                Ok(Dispatch::Refused(response)) => return response,
+                // It cannot be part of a batch, and has been rejected.
+                Ok(Dispatch::Initialize(id, _)) => {
+                    let rejection = Rejection::invalid_request(Some(id), jsonrpc::ALREADY_INITIALIZED);
+                    rejected.push(rejection.into_message());
+                }
+                Ok(Dispatch::Listen(request, claim)) => {
                     let events = self.listen(*request, claim, caller).await.into_body().into_data_stream();
                     streams.push(events.map(SseEvent::Encoded).boxed());
-                    continue;
                 }
-                Ok((_, Dispatch::Direct(request))) => {
+                Ok(Dispatch::Protocol(request)) => {
+                    let (host, info) = (self.host.clone(), self.info.clone());
+                    let message = tokio::spawn(async move { request.message(&host, &info).await });
+                    let message = stream::once(AbortOnDropHandle::new(message));
+                    let encoded =
+                        message.filter_map(async |message| Some(SseEvent::Encoded(Ok(event(&message.ok()??)))));
+                    streams.push(encoded.boxed());
+                }
+                Ok(Dispatch::Direct(request)) => {
                     // A task of its own: an answer is charged when it is ready, not when it is sent.
                     let (host, account) = (self.host.clone(), caller.account.clone());
                     let reply = tokio::spawn(async move { request.execute(&host, &account).await });
                     let reply = stream::once(AbortOnDropHandle::new(reply));
                     streams.push(reply.filter_map(async |reply| Some(SseEvent::Reply(reply.ok()??))).boxed());
-                    continue;
                 }
-                Err(rejection) => {
-                    rejected.push(rejection.into_message());
-                    continue;
-                }
-            };
-            let response = self.forward(parts, claim, &message, caller).await;
-            match response.status() {
-                StatusCode::OK => streams.push(response.into_body().into_data_stream().map(SseEvent::Encoded).boxed()),
-                StatusCode::ACCEPTED => {}
-                // The fault is one of the whole batch: an unknown session, or malformed headers.
-                _ => return response,
+                Err(rejection) => rejected.push(rejection.into_message()),
             }
         }
         if streams.is_empty() {
@@ -346,7 +363,7 @@ enum SseEvent {
     Rejection(Vec<u8>),
     /// A direct answer.
     Reply(Reply),
-    /// A chunk of rmcp's, which is one whole event.
+    /// A chunk that is one whole event.
     Encoded(Result<Bytes, axum::Error>),
 }
 
@@ -387,8 +404,8 @@ impl DirectRequest {
             },
             None => answering.await,
         };
-        if let Some(client) = session.as_ref().and_then(SessionGuard::client) {
-            client.warn_missing(&answer.missing).await;
+        if let Some(session) = &session {
+            session.warn_missing(&answer.missing);
         }
         Some(answer)
     }
@@ -403,7 +420,7 @@ fn operations(message: &Message) -> &'static [Operation] {
 }
 
 /// Returns the revision that the headers name. Without the header it is the first revision with this transport (MCP
-/// 2025-06-18, "Protocol Version Header"); an unknown one counts as the latest, as rmcp rejects it.
+/// 2025-06-18, "Protocol Version Header"); an unknown one, which is rejected, counts as the latest.
 fn header_revision(parts: &Parts) -> Revision {
     let Some(named) = parts.headers.get(PROTOCOL_VERSION_HEADER) else { return Revision::V2025_03_26 };
     named.to_str().ok().and_then(Revision::from_name).unwrap_or(Revision::LATEST)
@@ -412,6 +429,11 @@ fn header_revision(parts: &Parts) -> Revision {
 /// The trace that the headers name.
 fn header_trace_id(headers: &HeaderMap) -> Option<TraceId> {
     headers.get(TRACEPARENT)?.to_str().ok()?.parse().ok()
+}
+
+/// Returns the response to a message with that id that is rejected because of its headers.
+fn refuse(id: Option<&RequestId>, refusal: Refusal) -> Response {
+    message_response(refusal.status, &ServerJsonRpcMessage::error(refusal.error, id.cloned()))
 }
 
 /// The status of a rejection.

@@ -38,7 +38,9 @@ pub(super) struct BodyLimiter(ClientLimiter);
 #[derive(Debug, Default)]
 pub(super) struct ReceivedBody {
     bytes: Vec<u8>,
-    permits: Vec<ClientPermit>,
+    /// What counts for the connection, and for the client: one permit each, however many frames the body comes in.
+    of_connection: Option<ClientPermit>,
+    of_client: Option<ClientPermit>,
 }
 
 /// Why a body is rejected.
@@ -87,10 +89,10 @@ impl BodyLimiter {
                 return Err(BodyRejection::TooLarge(limits.body.bytes()));
             }
             if let Some(connection) = connection {
-                received.permits.extend(connection.reserve(client, data.len(), of_connection)?);
+                connection.reserve(&mut received.of_connection, client, data.len(), of_connection)?;
             }
             let beyond = length.saturating_sub(UNCOUNTED_BYTES.max(before));
-            received.permits.extend(self.reserve(client, beyond, of_client)?);
+            self.reserve(&mut received.of_client, client, beyond, of_client)?;
             received.push(&data);
         }
         Ok(received)
@@ -99,14 +101,15 @@ impl BodyLimiter {
     /// Counts bytes, unless a limit is reached.
     fn reserve(
         &self,
+        permit: &mut Option<ClientPermit>,
         client: &ClientId,
         bytes: usize,
         max: ClientLimits,
-    ) -> Result<Option<ClientPermit>, BodyRejection> {
+    ) -> Result<(), BodyRejection> {
         if bytes == 0 {
-            return Ok(None);
+            return Ok(());
         }
-        self.0.acquire_amount(client, bytes, max).map(Some).map_err(BodyRejection::NoCapacity)
+        self.0.grow(permit, client, bytes, max).map_err(BodyRejection::NoCapacity)
     }
 }
 
@@ -239,6 +242,29 @@ mod tests {
             receive(&BodyLimiter::default(), &BodyLimiter::default(), 1 << 20, &smallest).await.is_ok(),
             "one body always fits"
         );
+    }
+
+    #[test]
+    fn a_body_costs_its_bytes_however_many_frames_it_comes_in() {
+        const BYTES: usize = 256 << 10;
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        let (all, connection, limits) = (BodyLimiter::default(), BodyLimiter::default(), limits());
+        let frames = std::iter::repeat_n(axum::body::Bytes::from_static(b" "), BYTES);
+        let body = Body::from_stream(futures::stream::iter(frames.map(Ok::<_, std::convert::Infallible>)));
+        let client = ClientId::from_address(Ipv4Addr::LOCALHOST.into());
+        let mut head = Request::new(()).into_parts().0;
+        head.extensions.insert(connection.clone());
+        let mut received = None;
+        let spent = allocation_counter::measure(|| {
+            received = runtime.block_on(all.receive(body, &head, &client, &limits)).ok();
+        });
+        assert_eq!(received.as_ref().unwrap().len(), BYTES);
+        assert_eq!((all.0.overall(), connection.0.overall()), (BYTES - UNCOUNTED_BYTES, BYTES));
+        // The buffer may have grown by a factor of four just before.
+        let most = 5 * BYTES;
+        assert!(spent.bytes_max <= most as u64, "{} bytes for {BYTES}", spent.bytes_max);
+        drop(received);
+        assert_eq!((all.0.overall(), connection.0.overall()), (0, 0));
     }
 
     #[tokio::test]

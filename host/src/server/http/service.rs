@@ -185,7 +185,9 @@ impl McpService {
 
     /// Answers a request of a foreign server: supplies what a connection of [`serve_http`](super::serve_http) supplies.
     async fn call_mounted(self, mut request: Request) -> Response {
-        if let Err(rejected) = head::strip_unused(&mut request) {
+        if let Err(rejected) =
+            head::strip_unused(&mut request, self.endpoint.host().config().http.limits.headers.bytes())
+        {
             let (request, unread) = unread_body::track(request);
             drop(request);
             return unread.discard_before(rejected.into_response()).await;

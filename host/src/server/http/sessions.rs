@@ -1,74 +1,106 @@
-//! The lifecycle of sessions. A session ends when its client deletes it, when it has been idle for [too
+//! The sessions of the revisions that have them: from `initialize` to their end.
+//!
+//! A session begins before `initialize` is answered: whatever becomes of the answer, the session counts for the limits.
+//! It ends when its client deletes it, when it has been idle for [too
 //! long](crate::config::http::HttpServerLimits::session_idle_timeout), when there are [too
-//! many](crate::config::http::HttpServerLimits::sessions), or with the server.
+//! many](crate::config::http::HttpServerLimits::sessions), or with the server. Its subscriptions end with it.
 //!
-//! A session is bound to the principal that opened it: for other principals it does not exist. If the same principal comes back with
-//! other groups, as with a renewed access token, its subscriptions get these, and its event stream ends: what a stream delivers is what
-//! the token may see that opened it.
+//! A session id is 128 random bits. A session is bound to the principal that opened it: for other principals it does
+//! not exist. If the same principal comes back with other groups, as with a renewed access token, its subscriptions get
+//! these, and its event stream ends: what a stream delivers is what the token may see that opened it.
 //!
-//! An open event stream counts as a request in flight, so a client that only waits for notifications is never idle.
-//! (rmcp counts messages, and would end the session.)
+//! An open [event stream](super::session_stream) counts as a request in flight, so a client that only waits for
+//! notifications is never idle. Of requests nothing is retained once they are answered or cancelled.
 
 use std::collections::HashMap;
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use axum::body::Body;
-use axum::extract::Request;
-use axum::http::{HeaderMap, HeaderName, Method, StatusCode};
-use axum::response::{IntoResponse, Response};
-use futures::StreamExt as _;
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::Response;
 use parking_lot::{Mutex, MutexGuard};
-use rmcp::transport::streamable_http_server::session::SessionManager;
-use rmcp::transport::streamable_http_server::session::local::LocalSessionManager;
-use tokio::sync::watch;
+use ring::rand::{SecureRandom as _, SystemRandom};
+use rmcp::ErrorData;
+use rmcp::model::{RequestId, ServerJsonRpcMessage};
 use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::authentication::Authenticated;
 use super::caller::Caller;
 use super::client_limiter::{ClientLimiter, ClientPermit, LimitReached, client_limits};
-use super::guarded_body::GuardedBody;
+use super::json_response::message_response;
 use super::unavailable;
-use crate::access::Principal;
 use crate::audit::SessionHash;
 use crate::host::Host;
 use crate::log_target;
+use crate::resource::MissingPlugin;
 use crate::server::SESSION_ID_HEADER;
-use crate::server::client::{Client, ClientCell};
+use crate::server::client_id::ClientId;
+use crate::server::client_log::{ClientLog, PendingWarnings};
 use crate::server::in_flight::InFlight;
+use crate::server::revision::Revision;
+use crate::watch::Subscriber;
 
 /// The maximum interval between two sweeps for idle sessions: a reload may have changed the timeout.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
-
-/// The header by which a client resumes an event stream.
-const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
-
-/// rmcp's answer to a request of an unknown session.
-const SESSION_NOT_FOUND: &str = "Not Found: Session not found";
+/// The bytes of a session id, before it is written in hexadecimal digits.
+const SESSION_ID_BYTES: usize = 16;
 
 /// All sessions of a server.
 pub(super) struct Sessions {
     host: Arc<Host>,
-    manager: Arc<LocalSessionManager>,
-    by_id: Mutex<HashMap<String, SessionState>>,
+    by_id: Mutex<HashMap<Arc<str>, Arc<Session>>>,
     /// The number of sessions of each client.
     limiter: ClientLimiter,
+    /// The source of session ids.
+    random: SystemRandom,
     /// The task that ends idle sessions, started with the first session.
     reaper: OnceLock<AbortOnDropHandle<()>>,
+    /// Ends the event streams of all sessions.
+    streams: CancellationToken,
 }
 
-/// The state of a session.
-struct SessionState {
+/// One session.
+pub(super) struct Session {
+    id: Arc<str>,
     /// The hash of its id, for the audit log.
     hash: SessionHash,
-    /// The principal that opened it, with the groups of its last request.
-    principal: watch::Sender<Principal>,
-    /// Whether its groups have been others before.
-    has_changed: bool,
-    client: ClientCell,
-    permit: ClientPermit,
+    /// The negotiated revision.
+    revision: Revision,
+    /// Whether the capability `subscribe` was offered at `initialize`, which holds for the lifetime of the session.
+    may_subscribe: bool,
+    /// Its subscriptions, with the principal that opened it and the groups of its last request.
+    subscriber: Arc<Subscriber>,
+    /// Whether changes of the listing are notified: `notifications/initialized` has been received.
+    watches_listing: AtomicBool,
+    log: ClientLog,
+    warnings: PendingWarnings,
+    /// Who opened it.
+    client: ClientId,
+    /// It counts for the limit until it ends, whatever still refers to it.
+    permit: Mutex<Option<ClientPermit>>,
     in_flight: InFlight,
+    usage: Mutex<Usage>,
+    /// The newest event stream. It is locked while an update is taken for that stream.
+    stream: Mutex<NewestStream>,
+    /// Fires when the session ends.
+    ended: CancellationToken,
+}
+
+/// The newest event stream of a session.
+#[derive(Debug, Default)]
+struct NewestStream {
+    /// Fires when it ends.
+    ended: CancellationToken,
+    /// Whether it delivers updates: the token that opened it has the scopes that a subscription requires.
+    has_updates: bool,
+}
+
+#[derive(Debug)]
+struct Usage {
     /// The number of requests and event streams in flight.
     active: usize,
     /// The time of the last change of `active`.
@@ -76,262 +108,295 @@ struct SessionState {
 }
 
 /// A request or an event stream of a session, until it is dropped.
-pub(super) struct SessionGuard {
-    sessions: Arc<Sessions>,
-    id: String,
-    hash: SessionHash,
-    client: ClientCell,
-    in_flight: InFlight,
-    /// The principal of the session, from this request on.
-    principal: watch::Receiver<Principal>,
-    /// Whether the groups of the session have been others before.
-    has_changed: bool,
+pub(super) struct SessionGuard(Arc<Session>);
+
+/// What `initialize` agreed on.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Agreement {
+    /// The revision.
+    pub(super) revision: Revision,
+    /// Whether the capability `subscribe` is offered.
+    pub(super) may_subscribe: bool,
 }
 
 impl Sessions {
-    pub(super) fn new(host: Arc<Host>) -> Self {
-        let mut manager = LocalSessionManager::default();
-        manager.session_config.keep_alive = None;
+    /// Creates an empty store. `streams` ends the event streams of all sessions.
+    pub(super) fn new(host: Arc<Host>, streams: CancellationToken) -> Self {
         Self {
             host,
-            manager: Arc::new(manager),
             by_id: Mutex::default(),
             limiter: ClientLimiter::default(),
+            random: SystemRandom::new(),
             reaper: OnceLock::new(),
+            streams,
         }
     }
 
-    /// rmcp's side of the sessions.
-    pub(super) fn manager(&self) -> Arc<LocalSessionManager> {
-        self.manager.clone()
+    /// Opens a session of that caller. If the limit is reached, the session that has been idle for longest ends: one of
+    /// the same client, if the client has reached its share. While there is none, it returns the response.
+    pub(super) fn open(self: &Arc<Self>, caller: &Caller, agreed: Agreement) -> Result<SessionGuard, Box<Response>> {
+        let id = self.new_id().ok_or_else(|| Box::new(unavailable("there is no randomness for a session id\n")))?;
+        let mut all = self.lock();
+        let (permit, evicted) = self
+            .permit(&mut all, caller)
+            .map_err(|_| Box::new(unavailable("all sessions that there may be are in use\n")))?;
+        let subscriber = self.host.subscriber(caller.principal());
+        subscriber.set_principal(caller.principal(), caller.authenticated.expires());
+        let session = Arc::new(Session {
+            hash: SessionHash::new(&id),
+            id: id.clone(),
+            revision: agreed.revision,
+            may_subscribe: agreed.may_subscribe,
+            subscriber: Arc::new(subscriber),
+            watches_listing: AtomicBool::new(false),
+            log: ClientLog::default(),
+            warnings: PendingWarnings::default(),
+            client: caller.account.client().clone(),
+            permit: Mutex::new(Some(permit)),
+            in_flight: InFlight::default(),
+            usage: Mutex::new(Usage { active: 0, idle_since: Instant::now() }),
+            stream: Mutex::default(),
+            ended: self.streams.child_token(),
+        });
+        let guard = SessionGuard::new(session.clone());
+        all.insert(id, session);
+        drop(all);
+        let sessions = Arc::downgrade(self);
+        self.reaper.get_or_init(|| AbortOnDropHandle::new(tokio::spawn(Self::end_idle(sessions))));
+        if let Some(evicted) = evicted {
+            tracing::info!(
+                target: log_target::SERVER, session = &*evicted.id,
+                "session ended: there are as many as `http.limits.sessions` allows"
+            );
+        }
+        Ok(guard)
     }
 
-    /// Returns whether a session with this id exists and was opened by this principal.
-    pub(super) fn belongs_to(&self, id: &str, principal: &Principal) -> bool {
-        self.lock().get(id).is_some_and(|session| session.principal.borrow().is_same_identity(principal))
+    /// Acquires the permit of a new session, and ends the session that has to end for it.
+    fn permit(
+        &self,
+        all: &mut HashMap<Arc<str>, Arc<Session>>,
+        caller: &Caller,
+    ) -> Result<(ClientPermit, Option<Arc<Session>>), LimitReached> {
+        let limits = &self.host.config().http.limits;
+        let client = caller.account.client();
+        let max = client_limits(limits.sessions.get(), client, limits);
+        let reached = match self.limiter.acquire(client, max) {
+            Ok(permit) => return Ok((permit, None)),
+            Err(reached) => reached,
+        };
+        let is_candidate = |session: &Session| reached == LimitReached::Overall || session.client == *client;
+        let idle = all.values().filter(|session| is_candidate(session));
+        let idle = idle.filter_map(|session| Some((session.idle_since()?, session)));
+        let (_, longest) = idle.min_by_key(|(since, _)| *since).ok_or(reached)?;
+        let evicted = longest.clone();
+        all.remove(&evicted.id);
+        evicted.end();
+        Ok((self.limiter.acquire(client, max)?, Some(evicted)))
+    }
+
+    /// Returns 128 random bits in hexadecimal digits; none if the system supplies no randomness.
+    fn new_id(&self) -> Option<Arc<str>> {
+        let mut bytes = [0; SESSION_ID_BYTES];
+        self.random.fill(&mut bytes).ok()?;
+        let mut id = String::with_capacity(SESSION_ID_BYTES.saturating_mul(2));
+        for byte in bytes {
+            let _ = write!(id, "{byte:02x}");
+        }
+        Some(id.into())
+    }
+
+    /// Acquires the session with this id, if this principal has it. The groups of the principal are from now on those
+    /// of the session.
+    pub(super) fn acquire(&self, id: &str, authenticated: &Authenticated) -> Option<SessionGuard> {
+        let session = {
+            let all = self.lock();
+            let session = all.get(id)?;
+            if !session.subscriber.principal().is_same_identity(&authenticated.principal) {
+                return None;
+            }
+            // While the store is locked, so that the session is not ended as an idle one.
+            SessionGuard::new(session.clone())
+        };
+        session.0.set_principal(authenticated);
+        Some(session)
+    }
+
+    /// Ends a session.
+    pub(super) fn end(&self, session: &SessionGuard) {
+        self.lock().remove(&session.0.id);
+        session.0.end();
     }
 
     /// Ends sessions that have been idle for too long, as long as there is a server.
-    async fn close_idle(all: Weak<Self>) {
+    async fn end_idle(all: Weak<Self>) {
         while let Some(sessions) = all.upgrade() {
             let limit = sessions.host.config().http.limits.session_idle_timeout.duration();
-            for id in sessions.remove_idle(limit) {
-                tracing::info!(target: log_target::SERVER, session = id, "session ended: it was idle");
-                sessions.close(&id).await;
+            let ended: Vec<_> = {
+                let is_idle = |session: &Session| session.idle_since().is_some_and(|since| since.elapsed() >= limit);
+                sessions.lock().extract_if(|_, session| is_idle(session)).map(|(_, session)| session).collect()
+            };
+            for session in ended {
+                tracing::info!(target: log_target::SERVER, session = &*session.id, "session ended: it was idle");
+                session.end();
             }
-            let idle = sessions.lock().values().filter(|session| session.active == 0).map(|one| one.idle_since).min();
+            let idle = sessions.lock().values().filter_map(|session| session.idle_since()).min();
             drop(sessions);
             let next = idle.map_or(limit, |since| limit.saturating_sub(since.elapsed()));
             sleep(next.min(SWEEP_INTERVAL)).await;
         }
     }
 
-    fn remove_idle(&self, limit: Duration) -> Vec<String> {
-        let is_idle = |session: &SessionState| session.active == 0 && session.idle_since.elapsed() >= limit;
-        self.lock().extract_if(|_, session| is_idle(session)).map(|(id, _)| id).collect()
+    /// Returns the number of sessions.
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.lock().len()
     }
 
-    async fn close(&self, id: &str) {
-        if let Err(error) = self.manager.close_session(&id.into()).await {
-            tracing::debug!(target: log_target::SERVER, %error, session = id, "closing a session failed");
-        }
-    }
-
-    /// Registers a session. If the limit is reached, it removes the session that has been idle for longest, and returns
-    /// its id: one of the same client, if the client has reached its share.
-    fn insert(
-        self: &Arc<Self>,
-        id: &str,
-        caller: &Caller,
-        client: ClientCell,
-    ) -> Result<(SessionGuard, Option<String>), LimitReached> {
-        let limits = &self.host.config().http.limits;
-        let client_id = caller.account.client();
-        let max = client_limits(limits.sessions.get(), client_id, limits);
-        let mut all = self.lock();
-        let (permit, evicted) = match self.limiter.acquire(client_id, max) {
-            Ok(permit) => (permit, None),
-            Err(reached) => {
-                let is_candidate = |session: &SessionState| {
-                    session.active == 0 && (reached == LimitReached::Overall || session.permit.client() == client_id)
-                };
-                let idle =
-                    all.iter().filter(|(_, session)| is_candidate(session)).min_by_key(|(_, one)| one.idle_since);
-                let evicted = idle.map(|(id, _)| id.clone()).ok_or(reached)?;
-                all.remove(&evicted);
-                (self.limiter.acquire(client_id, max)?, Some(evicted))
-            }
-        };
-        let (in_flight, hash) = (InFlight::default(), SessionHash::new(id));
-        let (principal, seen) = watch::channel(caller.principal().clone());
-        let session = SessionState {
-            hash,
-            principal,
-            has_changed: false,
-            client: client.clone(),
-            permit,
-            in_flight: in_flight.clone(),
-            active: 1,
-            idle_since: Instant::now(),
-        };
-        all.insert(id.to_owned(), session);
-        let guard = SessionGuard {
-            sessions: self.clone(),
-            id: id.to_owned(),
-            hash,
-            client,
-            in_flight,
-            principal: seen,
-            has_changed: false,
-        };
-        Ok((guard, evicted))
-    }
-
-    /// Acquires the session with this id, if this principal has it. The groups of the principal are from now on those of the session.
-    pub(super) fn acquire(self: &Arc<Self>, id: &str, authenticated: &Authenticated) -> Option<SessionGuard> {
-        let principal = &authenticated.principal;
-        let mut all = self.lock();
-        let session = all.get_mut(id).filter(|session| session.principal.borrow().is_same_identity(principal))?;
-        session.active = session.active.saturating_add(1);
-        let is_another = session.principal.send_if_modified(|current| {
-            let is_another = *current != *principal;
-            if is_another {
-                current.clone_from(principal);
-            }
-            is_another
-        });
-        session.has_changed |= is_another;
-        if let Some(client) = session.client.get() {
-            client.set_principal(principal, authenticated.expires());
-        }
-        let (client, in_flight, hash) = (session.client.clone(), session.in_flight.clone(), session.hash);
-        let (principal, has_changed) = (session.principal.subscribe(), session.has_changed);
-        Some(SessionGuard {
-            sessions: self.clone(),
-            id: id.to_owned(),
-            hash,
-            client,
-            in_flight,
-            principal,
-            has_changed,
-        })
-    }
-
-    /// Answers a request, and tracks the session that it belongs to, opens or ends.
-    pub(super) async fn track(
-        self: &Arc<Self>,
-        mut request: Request,
-        caller: &Caller,
-        answer: impl AsyncFnOnce(Request) -> Response,
-    ) -> Response {
-        let Some(id) = session_id(request.headers()).map(str::to_owned) else {
-            let client = ClientCell::default();
-            request.extensions_mut().insert(client.clone());
-            let response = answer(request).await;
-            return match session_id(response.headers()).map(str::to_owned) {
-                Some(id) => self.register(&id, caller, client, response).await,
-                None => response,
-            };
-        };
-        let session = self.acquire(&id, &caller.authenticated);
-        if session.as_ref().is_some_and(|session| session.has_changed) {
-            // What was sent before was sent to a principal with other groups.
-            request.headers_mut().remove(LAST_EVENT_ID);
-        }
-        let (is_delete, is_stream) = (request.method() == Method::DELETE, request.method() == Method::GET);
-        let response = answer(request).await;
-        match response.status() {
-            status if is_delete && status.is_success() => match session {
-                Some(_) => {
-                    self.lock().remove(&id);
-                    StatusCode::NO_CONTENT.into_response()
-                }
-                // rmcp accepts the deletion of an unknown session.
-                None => not_found(),
-            },
-            // rmcp found the session, which was closed before it got the message.
-            StatusCode::INTERNAL_SERVER_ERROR if !self.exists(&id).await => not_found(),
-            status if is_stream && status.is_success() => {
-                let Some(session) = session else { return response };
-                let changed = session.until_principal_changes();
-                let response =
-                    response.map(|body| Body::from_stream(body.into_data_stream().take_until(Box::pin(changed))));
-                response.map(|body| GuardedBody::wrap(body, session))
-            }
-            _ => response.map(|body| GuardedBody::wrap(body, session)),
-        }
-    }
-
-    async fn exists(&self, id: &str) -> bool {
-        self.manager.has_session(&id.into()).await.unwrap_or(false)
-    }
-
-    async fn register(self: &Arc<Self>, id: &str, caller: &Caller, client: ClientCell, response: Response) -> Response {
-        match self.insert(id, caller, client) {
-            Ok((session, evicted)) => {
-                let all = Arc::downgrade(self);
-                self.reaper.get_or_init(|| AbortOnDropHandle::new(tokio::spawn(Self::close_idle(all))));
-                if let Some(evicted) = evicted {
-                    tracing::info!(
-                        target: log_target::SERVER, session = evicted,
-                        "session ended: there are as many as `http.limits.sessions` allows"
-                    );
-                    self.close(&evicted).await;
-                }
-                response.map(|body| GuardedBody::wrap(body, session))
-            }
-            Err(_) => {
-                self.close(id).await;
-                unavailable("all sessions that there may be are in use\n")
-            }
-        }
-    }
-
-    fn lock(&self) -> MutexGuard<'_, HashMap<String, SessionState>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Session>>> {
         self.by_id.lock()
     }
 }
 
+impl Session {
+    /// Returns since when it has no request and no event stream; none if it has one.
+    fn idle_since(&self) -> Option<Instant> {
+        let usage = self.usage.lock();
+        (usage.active == 0).then_some(usage.idle_since)
+    }
+
+    /// Sets the groups of the principal. If they are others, the event stream ends.
+    fn set_principal(&self, authenticated: &Authenticated) {
+        let principal = &authenticated.principal;
+        // Locked until both are done: the stream of the old groups delivers nothing that the new ones may see.
+        let stream = self.stream.lock();
+        if self.subscriber.principal() != *principal {
+            stream.ended.cancel();
+        }
+        self.subscriber.set_principal(principal, authenticated.expires());
+    }
+
+    fn end(&self) {
+        self.ended.cancel();
+        self.subscriber.close();
+        *self.permit.lock() = None;
+    }
+}
+
 impl SessionGuard {
-    /// The client of the session; none until `initialize` has been answered.
-    pub(super) fn client(&self) -> Option<&Client> {
-        self.client.get()
+    fn new(session: Arc<Session>) -> Self {
+        {
+            let mut usage = session.usage.lock();
+            usage.active = usage.active.saturating_add(1);
+        }
+        Self(session)
+    }
+
+    /// The id of the session.
+    pub(super) fn id(&self) -> &str {
+        &self.0.id
     }
 
     /// The hash of its id, for the audit log.
     pub(super) fn hash(&self) -> SessionHash {
-        self.hash
+        self.0.hash
     }
 
-    /// Waits until a request of the session has other groups, or until the session ends.
-    fn until_principal_changes(&self) -> impl Future<Output = ()> + Send + use<> {
-        let mut principal = self.principal.clone();
-        async move {
-            let _ = principal.changed().await;
+    /// The negotiated revision.
+    pub(super) fn revision(&self) -> Revision {
+        self.0.revision
+    }
+
+    /// Whether the capability `subscribe` was offered at `initialize`.
+    pub(super) fn may_subscribe(&self) -> bool {
+        self.0.may_subscribe
+    }
+
+    /// Its subscriptions.
+    pub(super) fn subscriber(&self) -> &Arc<Subscriber> {
+        &self.0.subscriber
+    }
+
+    /// Its log level.
+    pub(super) fn log(&self) -> &ClientLog {
+        &self.0.log
+    }
+
+    /// The log messages that wait for an event stream.
+    pub(super) fn warnings(&self) -> &PendingWarnings {
+        &self.0.warnings
+    }
+
+    /// Adds log messages about the plugins that are missing from an answer, if the client has requested warnings.
+    pub(super) fn warn_missing(&self, missing: &[MissingPlugin]) {
+        if self.0.log.has_warnings() {
+            self.0.warnings.add(missing);
         }
     }
 
     /// The requests of the session in flight.
     pub(super) fn in_flight(&self) -> &InFlight {
-        &self.in_flight
+        &self.0.in_flight
+    }
+
+    /// Begins to notify changes of the listing.
+    pub(super) fn watch_listing(&self) {
+        if !self.0.watches_listing.swap(true, Ordering::Relaxed) {
+            self.0.subscriber.watch_listing();
+        }
+    }
+
+    /// Ends the event stream of the session, if it has one.
+    pub(super) fn end_stream(&self) {
+        self.0.stream.lock().ended.cancel();
+    }
+
+    /// Ends the event stream if it delivers no updates. A client whose token did not have the scopes of a subscription,
+    /// and has subscribed with another now, opens the next one with that.
+    pub(super) fn end_stream_without_updates(&self) {
+        let stream = self.0.stream.lock();
+        if !stream.has_updates {
+            stream.ended.cancel();
+        }
+    }
+
+    /// Begins an event stream, and ends the one before. What that may not have delivered beyond the event `received` is
+    /// pending again, or everything where the event is not known. Returns the token that fires when the new stream
+    /// ends, and the number of the last event before it.
+    pub(super) fn begin_stream(&self, received: Option<u64>, has_updates: bool) -> (CancellationToken, u64) {
+        let mut stream = self.0.stream.lock();
+        stream.ended.cancel();
+        *stream = NewestStream { ended: self.0.ended.child_token(), has_updates };
+        if has_updates {
+            self.0.subscriber.redeliver(received);
+        }
+        (stream.ended.clone(), self.0.subscriber.last_number())
+    }
+
+    /// Calls `take` unless that stream has ended, which does not happen meanwhile.
+    pub(super) fn unless_ended<T>(&self, stream: &CancellationToken, take: impl FnOnce() -> Option<T>) -> Option<T> {
+        let _newest = self.0.stream.lock();
+        if stream.is_cancelled() { None } else { take() }
     }
 }
 
 impl Drop for SessionGuard {
     fn drop(&mut self) {
-        if let Some(session) = self.sessions.lock().get_mut(&self.id) {
-            session.active = session.active.saturating_sub(1);
-            session.idle_since = Instant::now();
-        }
+        let mut usage = self.0.usage.lock();
+        usage.active = usage.active.saturating_sub(1);
+        usage.idle_since = Instant::now();
     }
 }
 
-/// The session that the headers of a request or response name.
+/// The session that the headers of a request name.
 pub(super) fn session_id(headers: &HeaderMap) -> Option<&str> {
     headers.get(SESSION_ID_HEADER).and_then(|id| id.to_str().ok())
 }
 
-/// The response to a request of a session that does not exist for its principal: the same as rmcp's, without a type.
-pub(super) fn not_found() -> Response {
-    (StatusCode::NOT_FOUND, Body::from(SESSION_NOT_FOUND)).into_response()
+/// The response to a request with that id of a session that does not exist for its principal.
+pub(super) fn not_found(id: Option<&RequestId>) -> Response {
+    let reason = "there is no such session, or it has ended: open a new one with `initialize`, without `Mcp-Session-Id`, and \
+                  subscribe again";
+    let error = ErrorData::invalid_request(reason, None);
+    message_response(StatusCode::NOT_FOUND, &ServerJsonRpcMessage::error(error, id.cloned()))
 }

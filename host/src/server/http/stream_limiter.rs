@@ -13,10 +13,6 @@ use super::unavailable;
 use crate::host::Host;
 use crate::log_target;
 use crate::server::client_id::ClientId;
-use crate::server::jsonrpc::{Kind, Message};
-
-/// The method whose response is an event stream.
-const LISTEN_METHOD: &str = "subscriptions/listen";
 
 /// The open event streams.
 pub(super) struct StreamLimiter {
@@ -47,17 +43,5 @@ impl StreamLimiter {
             tracing::debug!(target: log_target::SERVER, %client, ?exhausted, "event stream rejected (`http.limits.streams`)");
             TooManyStreams
         })
-    }
-
-    /// Acquires a permit if the message opens a stream.
-    pub(super) fn acquire_for(
-        &self,
-        message: &Message,
-        client: &ClientId,
-    ) -> Result<Option<ClientPermit>, TooManyStreams> {
-        match &message.kind {
-            Kind::Request { method, .. } if method == LISTEN_METHOD => self.acquire(client).map(Some),
-            _ => Ok(None),
-        }
     }
 }

@@ -132,7 +132,7 @@ class Provider:
             completer = method.completers.get(variable)
             found = completer(self, value, known) if completer else Completion()
             return found if isinstance(found, Completion) else Completion.matching(found, value)
-        raise InvalidRequest(f'expected one of this provider\'s templates, found "{path_template}"')
+        raise InvalidRequest(f'expected a template as `resources/templates/list` has it, found "{path_template}"')
 
     def changes(self, watched: Sequence[str], since: str | None) -> Changes:
         """Returns what changed since a token; see `Changes.compare`. Only called if `export` says `watches=True`.

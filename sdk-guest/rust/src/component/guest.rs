@@ -110,7 +110,9 @@ fn template_page(templates: Vec<Template>, cursor: Option<&str>) -> Result<wit::
 
 fn check_variable(templates: &[Template], template: &str, variable: &str) -> Result<()> {
     if !templates.iter().any(|known| known.path_template == template) {
-        return Err(Failure::invalid(format!("expected one of this provider's templates, found {template:?}")));
+        return Err(Failure::invalid(format!(
+            "expected a template as `resources/templates/list` has it, found {template:?}"
+        )));
     }
     // The SDK may be unable to match a valid template; then the provider must validate the variable itself.
     match PathTemplate::parse(template) {

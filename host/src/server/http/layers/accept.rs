@@ -1,8 +1,8 @@
 //! Content negotiation: `Accept` by RFC 9110.
 //!
-//! MCP requires clients to list `application/json` and `text/event-stream`, and rmcp compares these literally. A client
+//! MCP requires clients to list `application/json` and `text/event-stream`. A client
 //! that accepts both by other ranges (`*/*`, `text/*, application/*`), or sends no `Accept`, which means the same (RFC
-//! 9110, 12.5.1), is equivalent: the header is normalized for rmcp. rmcp rejects a client that accepts only one of
+//! 9110, 12.5.1), is equivalent: the header is normalized. The endpoint rejects a client that accepts only one of
 //! both, with 406.
 
 use axum::http::header::ACCEPT;

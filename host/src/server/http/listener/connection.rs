@@ -43,7 +43,7 @@ use super::super::authentication::ClientCertificate;
 use super::super::charge::ResponseCharge;
 use super::super::client_limiter::{ClientLimiter, ClientLimits, ClientPermit, client_limits};
 use super::super::endpoint::is_event_stream;
-use super::super::head::{self, TooManyHeaderFields};
+use super::super::head;
 use super::super::request_body::BodyLimiter;
 use super::super::{McpService, unread_body};
 use super::activity::Activity;
@@ -267,28 +267,29 @@ impl ServerContext {
         let config = self.host.config();
         let (activity, opened) = (Activity::new(), Instant::now());
         let app = self.app.clone();
-        let (requests, end) = (activity.clone(), CancellationToken::new());
+        let (requests, end, max_head) =
+            (activity.clone(), CancellationToken::new(), config.http.limits.headers.bytes());
         let ended = end.clone();
         let bodies = BodyLimiter::default();
         let service = service_fn(move |mut request: Request<Incoming>| {
             let (delivery, end) = (Arc::new(Delivery::new()), end.clone());
             let busy = requests.begin(delivery.clone());
-            let reduced = head::strip_unused(&mut request);
+            let reduced = head::strip_unused(&mut request, max_head);
             request.extensions_mut().insert(account.clone());
             if let Some(certificate) = &certificate {
                 request.extensions_mut().insert(certificate.clone());
             }
             request.extensions_mut().insert(bodies.clone());
             let (request, unread) = unread_body::track(request);
-            let (app, request) = (app.clone(), reduced.ok().map(|()| request.map(Body::new)));
+            let (app, request) = (app.clone(), reduced.map(|()| request.map(Body::new)));
             // Boxed: a connection keeps the room for the future of a request as long as it is open.
             Box::pin(async move {
                 // A stream of HTTP/2 is aborted by itself. HTTP/1.1 has one response at a time, which is aborted with
                 // its connection.
                 delivery.set_abort(stream_abort().unwrap_or(end));
                 let mut response: Response<Body> = match request {
-                    Some(request) => app.answer(request).await,
-                    None => TooManyHeaderFields.into_response(),
+                    Ok(request) => app.answer(request).await,
+                    Err(rejected) => rejected.into_response(),
                 };
                 response = unread.discard_before(response).await;
                 if is_event_stream(&response) {
@@ -380,7 +381,9 @@ fn http1_builder(config: &Http) -> http1::Builder {
 }
 
 fn http2_builder(config: &Http) -> http2::Builder<StreamExecutor> {
-    let head = config.limits.headers.bytes();
+    // A head up to here is answered with 431 by `head`. Beyond, h2 does, and then resets the stream, which some clients
+    // report instead.
+    let head = config.limits.headers.bytes().saturating_mul(2);
     let mut builder = http2::Builder::new(StreamExecutor);
     builder
         .timer(TokioTimer::new())

@@ -79,6 +79,53 @@ async fn a_subscription_requires_the_scopes_of_its_operation() {
 }
 
 #[tokio::test]
+async fn the_stream_of_a_token_without_the_scope_carries_nothing_that_another_token_subscribed() {
+    let resource = start().await;
+    let (read, both) = (token(&resource, &json!("mcp:read")), token(&resource, &json!("mcp:read mcp:subscribe")));
+    let wire = RawHttp::start_with_token(resource.server.url(), Revision::V_2025_11_25, &both).await;
+    let session = wire.session_id().unwrap().to_owned();
+    let event_stream = async |token: &str| {
+        let request = reqwest::Client::new().get(resource.server.url()).header("accept", "text/event-stream");
+        let request = request.header("mcp-protocol-version", "2025-11-25").header("mcp-session-id", &session);
+        let stream = request.bearer_auth(token).send().await.unwrap();
+        assert_eq!(stream.status(), StatusCode::OK);
+        stream
+    };
+    let read_until = async |stream: &mut reqwest::Response, wanted: &str| {
+        let mut text = String::new();
+        while !text.contains(wanted) {
+            let chunk = timeout(TIMEOUT, stream.chunk()).await.expect("it is told").unwrap();
+            text += &String::from_utf8_lossy(&chunk.expect("the stream goes on"));
+        }
+    };
+    let subscribe = async |uri: &str| {
+        let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/subscribe", "params": { "uri": uri } });
+        let answer = wire.post(&message).send().await.unwrap().text().await.unwrap();
+        assert!(answer.contains("\"result\""), "{answer}");
+    };
+    subscribe("faulty://m/f").await;
+    let narrow = event_stream(&read).await;
+    let mut listener = resource.server.uninitialized(Revision::V_2026_07_28);
+    let filter = json!({ "notifications": { "resourceSubscriptions": ["faulty://m/f"] } });
+    let mut known = listener.request_builder("subscriptions/listen", filter).bearer_auth(&both).send().await.unwrap();
+    read_until(&mut known, "notifications/resources/updated").await;
+    resource.folder.write("f", "another text of f");
+    read_until(&mut known, "notifications/resources/updated").await;
+    // The newer stream has the scope, and what is pending. It ends the older one.
+    let mut wide = event_stream(&both).await;
+    read_until(&mut wide, "notifications/resources/updated").await;
+    let text = timeout(TIMEOUT, narrow.text()).await.expect("it ends").expect("it ends in order");
+    assert!(!text.contains("notifications/resources"), "{text}");
+
+    // A client that gets a token with the scope subscribes, and opens another stream when its old one ends.
+    let narrow = event_stream(&read).await;
+    subscribe("faulty://m/f").await;
+    timeout(TIMEOUT, narrow.text()).await.expect("it ends").expect("it ends in order");
+    drop((known, wide));
+    resource.server.end().await;
+}
+
+#[tokio::test]
 async fn a_tool_lists_resources_without_templates_for_a_token_that_is_not_for_them() {
     const TEMPLATES: &str = "operation-scopes = { list = [\"mcp:list\"], templates = [\"mcp:templates\"] }";
     let entry = |issuer: &TokenIssuer| format!("{}\n{TEMPLATES}", jwks(issuer));

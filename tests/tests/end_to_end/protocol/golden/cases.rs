@@ -527,6 +527,12 @@ fn http(revision: &Revision) -> Vec<Case> {
             let message = builder.request("resources/read", json!({ "uri": "sample://a/plain" }));
             builder.cases.push(Case::message(what, message).header("mcp-name", name));
         }
+        let tasks = builder.request("tasks/get", json!({ "taskId": "x" }));
+        let tasks = Case::message("no name in the headers for a method that the revision has not", tasks);
+        builder.cases.push(tasks.header("mcp-name", None));
+        let cancelled = |name| Case::message(name, notification("notifications/cancelled", json!({ "requestId": 99 })));
+        builder.cases.push(cancelled("a notification without its method in the headers").header("mcp-method", None));
+        builder.cases.push(cancelled("a notification with another method in the headers").header("mcp-method", "ping"));
     }
     builder.cases
 }

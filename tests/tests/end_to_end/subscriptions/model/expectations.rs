@@ -61,6 +61,11 @@ impl Expectations {
         self.rules.push(next.clone());
     }
 
+    /// Records that updates may be repeated, of the listing one.
+    pub(super) fn record_disturbance(&mut self) {
+        self.listing_counts.0 += 1;
+    }
+
     /// Records an update: it must be about a subscribed resource that may be read, and is not pending any more.
     pub(super) fn record_update(&mut self, update: &Update) -> Result<(), String> {
         let Update::Resource(uri) = update else {

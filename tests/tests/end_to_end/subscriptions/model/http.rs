@@ -6,6 +6,7 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::{Arc, Mutex};
 
 use futures::future::join_all;
 use mcp_host_tests::{HttpServer, RawHttp, Revision, TIMEOUT, WrittenConfig};
@@ -13,6 +14,7 @@ use mcp_resource_host::Update;
 use reqwest::Response;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
 use tokio::time::timeout;
 
 use super::SUBSCRIBERS;
@@ -37,16 +39,43 @@ struct Session {
     wire: RawHttp,
     barrier: Update,
     updates: mpsc::UnboundedReceiver<Update>,
+    sender: mpsc::UnboundedSender<Update>,
+    /// The id of the last event that was read.
+    last_id: Arc<Mutex<Option<String>>>,
+    /// The task that reads the stream.
+    reading: JoinHandle<()>,
+    /// Streams that nobody reads and nobody closes: a newer one took over.
+    dead: Vec<Response>,
 }
 
 impl Session {
     async fn start(server: &HttpServer, principal: usize) -> Self {
         let mut wire = server.raw_client(Revision::V_2025_11_25).await;
         let (sender, told) = mpsc::unbounded_channel();
-        tokio::spawn(forward_events(wire.event_stream().await, update_in, sender));
+        let last_id = Arc::<Mutex<Option<String>>>::default();
+        let stream = wire.event_stream().await;
+        let reading = tokio::spawn(forward_session_events(stream, sender.clone(), last_id.clone()));
         let barrier = uri("barriers", &barrier_file(principal));
         wire.request("resources/subscribe", json!({ "uri": barrier })).await.result();
-        Self { wire, barrier: Update::Resource(barrier), updates: told }
+        Self { wire, barrier: Update::Resource(barrier), updates: told, sender, last_id, reading, dead: Vec::new() }
+    }
+
+    /// Loses what its stream carries, and opens another: behind the last event that was read, or without saying which
+    /// that was; with a stream in between that is never read, or without.
+    async fn disturb(&mut self, how: usize) {
+        // Otherwise an update of the barrier from before might be repeated.
+        let Update::Resource(barrier) = self.barrier.clone() else { unreachable!("it is a resource") };
+        self.wire.request("resources/unsubscribe", json!({ "uri": barrier })).await.result();
+        self.reading.abort();
+        // The task may have been reading its last event.
+        let _ = (&mut self.reading).await;
+        let last_id = self.last_id.lock().unwrap().clone().filter(|_| how.is_multiple_of(2));
+        if (how / 2).is_multiple_of(2) {
+            self.dead.push(self.wire.resumed_event_stream(last_id.as_deref()).await);
+        }
+        let stream = self.wire.resumed_event_stream(last_id.as_deref()).await;
+        self.reading = tokio::spawn(forward_session_events(stream, self.sender.clone(), self.last_id.clone()));
+        self.wire.request("resources/subscribe", json!({ "uri": barrier })).await.result();
     }
 
     async fn next(&mut self) -> Update {
@@ -63,6 +92,31 @@ async fn forward_events<T>(mut events: Response, of: fn(&Value) -> Option<T>, to
             let message = line.strip_prefix("data:").and_then(|data| serde_json::from_str(data.trim()).ok());
             if message.as_ref().and_then(of).is_some_and(|update| told.send(update).is_err()) {
                 return;
+            }
+            text = rest.to_owned();
+        }
+    }
+}
+
+/// Forwards the updates of the stream of a session, and stores the id of the last event.
+async fn forward_session_events(
+    mut events: Response,
+    told: mpsc::UnboundedSender<Update>,
+    last_id: Arc<Mutex<Option<String>>>,
+) {
+    let (mut text, mut id) = (String::new(), None);
+    while let Ok(Some(chunk)) = events.chunk().await {
+        text.push_str(std::str::from_utf8(&chunk).unwrap());
+        while let Some((line, rest)) = text.split_once('\n') {
+            if let Some(of_event) = line.strip_prefix("id:") {
+                id = Some(of_event.trim().to_owned());
+            }
+            let message = line.strip_prefix("data:").and_then(|data| serde_json::from_str(data.trim()).ok());
+            if message.as_ref().and_then(update_in).is_some_and(|update| told.send(update).is_err()) {
+                return;
+            }
+            if line.is_empty() && id.is_some() {
+                *last_id.lock().unwrap() = id.take();
             }
             text = rest.to_owned();
         }
@@ -125,6 +179,21 @@ impl Transport for HttpTransport {
         if self.reconnect_count.is_multiple_of(2) {
             old.wire.delete_session().await;
         }
+    }
+
+    async fn disturb(&mut self, principal: usize, how: usize) -> bool {
+        self.sessions[principal].disturb(how).await;
+        true
+    }
+
+    async fn restart(&mut self, config: &WrittenConfig) -> bool {
+        let ended = std::mem::replace(&mut self.server, HttpServer::start(config).await);
+        self.generation = 1;
+        for (principal, session) in self.sessions.iter_mut().enumerate() {
+            *session = Session::start(&self.server, principal).await;
+        }
+        ended.end().await;
+        true
     }
 
     async fn drain_updates(&mut self, whom: &[usize]) -> Vec<Vec<Update>> {

@@ -103,7 +103,7 @@ impl Run {
         let principal = self.rng.usize(..SUBSCRIBERS);
         let file = pick(&mut self.rng, &FILES);
         let uri = uri(pick(&mut self.rng, &PLUGINS), file);
-        match self.rng.usize(..26) {
+        match self.rng.usize(..30) {
             0..=5 => {
                 // Reading first separates earlier updates from the one for this edit; otherwise they may be coalesced.
                 if self.rng.bool() {
@@ -162,7 +162,30 @@ impl Run {
             }
             21 => self.wait_until_reloaded(transport).await,
             24..=25 => self.add_listeners(transport).await,
+            26..=28 => {
+                let how = self.rng.usize(..usize::MAX);
+                let may_repeat = transport.disturb(principal, how).await;
+                self.log(format!("{principal} is disturbed ({how}): {may_repeat}"));
+                if may_repeat {
+                    self.expectations[principal].record_disturbance();
+                }
+            }
+            29 if self.rng.usize(..4) == 0 => self.restart(transport).await,
             _ => self.read_updates(transport).await,
+        }
+    }
+
+    /// Restarts the server: sessions and streams end with it.
+    async fn restart<F: Transport>(&mut self, transport: &mut F) {
+        self.wait_until_reloaded(transport).await;
+        if !transport.restart(&self.fixture.config).await {
+            return;
+        }
+        self.log("restart".to_owned());
+        self.listeners.clear();
+        let in_doubt = 3 * PLUGINS.len();
+        for (principal, expected) in self.expectations.iter_mut().enumerate() {
+            *expected = Expectations::new(F::principal(principal), self.fixture.rules(), in_doubt);
         }
     }
 

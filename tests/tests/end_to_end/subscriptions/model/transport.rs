@@ -57,6 +57,18 @@ pub(super) trait Transport {
     /// Disconnects and connects again, without subscriptions.
     async fn reconnect(&mut self, principal: usize);
 
+    /// Disturbs what that one is notified over, without an end of its subscriptions: its stream is cut and opened again
+    /// at once or later, or a newer one takes over while the older is taken for alive. Returns whether updates may be
+    /// repeated.
+    async fn disturb(&mut self, _principal: usize, _how: usize) -> bool {
+        false
+    }
+
+    /// Restarts the server, if it is one for all subscribers, who subscribe to nothing then. Returns whether it was.
+    async fn restart(&mut self, _config: &WrittenConfig) -> bool {
+        false
+    }
+
     /// Returns the updates of each of those so far: none that was sent before is still in flight.
     async fn drain_updates(&mut self, whom: &[usize]) -> Vec<Vec<Update>>;
 
