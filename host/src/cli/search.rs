@@ -5,7 +5,7 @@ use bytesize::ByteSize;
 use super::context::Context;
 use super::error::CliError;
 use super::hint;
-use super::options::PrincipalArgs;
+use super::options::{PrincipalArgs, parse_uri};
 use super::output::Output;
 use super::search_index::wait_until_indexed;
 use crate::config::search::ResultCount;
@@ -32,7 +32,7 @@ pub(super) struct Args {
     words: Vec<String>,
 
     /// Search only this resource, and those below it
-    #[arg(long = "in", value_name = "URI")]
+    #[arg(long = "in", value_name = "URI", value_parser = parse_uri)]
     within: Option<String>,
 
     /// Search only resources of this MIME type, or of its part before the slash

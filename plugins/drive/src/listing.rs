@@ -12,7 +12,7 @@ use crate::format::Format;
 use crate::id::Id;
 use crate::session::{Session, digest, query_fault};
 use crate::{markdown, query};
-use mcp_provider::{Contents, Entry, Failure, Page, Result, log};
+use mcp_provider::{Contents, Entry, Failure, Notice, Page, Result, log};
 use serde::{Deserialize, Serialize};
 
 /// The maximum number of pages that one page of a listing requests, if they have nothing that is listed.
@@ -199,7 +199,8 @@ pub(crate) fn read_folder(session: &Session<'_>, id: &Id) -> Result<Contents> {
     let mut entry = entries::folder(session, id, folder);
     let children = children(session, id, None, MAX_INDEX)?;
     if children.next_cursor.is_some() {
-        entry = entry.meta("drive/more", true);
+        let notice = Notice::incomplete(format!("the first {MAX_INDEX} entries; listing the folder has all"));
+        entry = entry.meta("drive/more", true).notice(notice);
     }
     let path = session.tree()?.path(id);
     Ok(Contents::text(entry, markdown::list(&path, &children.entries, "../")))

@@ -10,7 +10,7 @@ use crate::listing::file_entry;
 use crate::session::{Session, query_fault};
 use crate::tree::BATCH;
 use crate::{markdown, query};
-use mcp_provider::{Contents, Entry, Result};
+use mcp_provider::{Contents, Entry, Notice, Result};
 use serde_json::{Value, json};
 use std::collections::{HashSet, VecDeque};
 
@@ -38,7 +38,8 @@ pub(crate) fn read(session: &Session<'_>, path: &str, text: &str) -> Result<Vec<
     let found = find(session, Some(&query::contains_text(text)), MAX_RESULTS)?;
     let mut entry = entry(session, path, text);
     if found.is_incomplete {
-        entry = entry.meta("drive/incomplete", true);
+        let notice = Notice::incomplete("there may be more files than these");
+        entry = entry.meta("drive/incomplete", true).notice(notice);
     }
     let markdown = markdown::list(&format!("Files that contain “{text}”"), &found.entries, "");
     let files: Vec<Value> = found.entries.iter().map(to_json).collect();

@@ -4,13 +4,22 @@ use serde_json::Value;
 
 use super::Validator;
 use crate::provider;
-use crate::resource::{Annotations, Meta, Priority, ResourceIcon, Role, Timestamp};
+use crate::resource::{Annotations, Meta, NOTICES_META_KEY, Notice, Priority, ResourceIcon, Role, Timestamp};
 use crate::text::Excerpt;
 
-/// The reserved prefix of keys of `meta`.
+/// The reserved prefix of keys of `meta`, of which a provider may use [`NOTICES_META_KEY`] alone.
 pub(crate) const HOST_PREFIX: &str = "mcp-host/";
 /// The longest MIME type, in bytes.
 const MAX_MIME_TYPE: usize = 255;
+
+/// The part of an answer that metadata belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// An entry of a listing, or a template.
+    Listed,
+    /// A content.
+    Contents,
+}
 
 impl Validator {
     pub(super) fn mime_type(&mut self, mime_type: Option<String>, path: &str) -> Option<String> {
@@ -77,12 +86,15 @@ impl Validator {
         checked
     }
 
-    /// The metadata, whose values have been counted.
-    pub(super) fn meta(&mut self, meta: Option<String>, path: &str) -> Meta {
+    /// The metadata, whose values have been counted. Only contents have notices.
+    pub(super) fn meta(&mut self, meta: Option<String>, path: &str, part: Part) -> Meta {
         let Some(text) = meta else { return Meta::new() };
         match serde_json::from_str(&text) {
             Ok(Value::Object(mut meta)) => {
-                meta.retain(|key, _| !key.starts_with(HOST_PREFIX));
+                meta.retain(|key, _| {
+                    !key.starts_with(HOST_PREFIX) || (key == NOTICES_META_KEY && part == Part::Contents)
+                });
+                Notice::replace_in(&mut meta, |notice| self.compose_next(notice, path));
                 meta
             }
             _ => {
@@ -90,6 +102,33 @@ impl Validator {
                 Meta::new()
             }
         }
+    }
+}
+
+impl Validator {
+    /// Composes the path of the next part with the mount: the query of a path that begins with `?` replaces that of the content's
+    /// path. One that leaves the mount is dropped alone.
+    fn compose_next(&mut self, mut notice: Notice, path: &str) -> Notice {
+        notice.next = notice.next.and_then(|next| {
+            let next = match next.starts_with('?') {
+                true => [path.split('?').next().unwrap_or(path), next.as_str()].concat(),
+                false => next,
+            };
+            match self.context.mount.compose_uri(&next) {
+                // It may be longer than what the provider gave.
+                Ok(uri) if self.work.charge(uri.as_str().len()).is_ok() => Some(uri.as_str().to_owned()),
+                _ => {
+                    self.dropped.record_hint(
+                        "next part",
+                        path,
+                        &Excerpt(&next),
+                        "the path of a resource of this provider",
+                    );
+                    None
+                }
+            }
+        });
+        notice
     }
 }
 
