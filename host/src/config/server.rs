@@ -62,7 +62,7 @@ documented! {
         /// conversation at one.
         pub tool_links: bool,
         /// Whether results of tools have structured content beside their text, and tools output schemas. `false` unless set: it repeats
-        /// the text, and many clients pass both to the model.
+        /// the text, and some clients show it to the model in place of the text.
         pub tool_structured_content: bool,
         /// Extensions of MCP that are enabled. None unless set.
         pub extensions: Vec<Extension>,

@@ -51,7 +51,9 @@ where
 
 /// Marks a beginning of what Prometheus has.
 fn more(entry: Entry) -> Entry {
-    entry.meta("prometheus/more", true).notice(Notice::incomplete("Prometheus has more than the answer, which is its beginning"))
+    entry
+        .meta("prometheus/more", true)
+        .notice(Notice::incomplete("Prometheus has more than the answer, which is its beginning"))
 }
 
 /// Reads the values of a label.

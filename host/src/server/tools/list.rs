@@ -5,7 +5,9 @@
 use serde_json::{Value, json};
 
 use super::arguments::Arguments;
-use super::output::{Forms, Output, Part, Structured, ToolError, one_line, resource_members, summary};
+use super::output::{
+    Forms, MAX_TEMPLATE_DESCRIPTION, Output, Part, Structured, ToolError, one_line, resource_members, summary,
+};
 use super::schema::{Description, object, resource_properties, result};
 use crate::access::Principal;
 use crate::host::{Host, ListRequest, PageBounds};
@@ -184,5 +186,5 @@ async fn templates(
 fn template_summary(template: &ResourceTemplate) -> String {
     let ResourceTemplate { uri_template, name, title, description, .. } = template;
     let name = title.as_ref().unwrap_or(name);
-    one_line(uri_template.as_str(), None, Some(name), description.as_deref()) + "\n"
+    one_line(uri_template.as_str(), None, Some(name), description.as_deref(), MAX_TEMPLATE_DESCRIPTION) + "\n"
 }

@@ -1,8 +1,7 @@
 //! What tools return: their outputs and errors.
 //!
 //! The text has everything that a model needs. Links and structured content repeat it for programs, and exist only if the config
-//! switches them on ([`Forms`]): many clients pass all of a result to the model, some end at links, and some show structured content in
-//! place of the text. So an output has one copy of its data unless the config says otherwise.
+//! switches them on ([`Forms`]): some clients end a conversation at a link, and some show structured content in place of the text. So an output has one copy of its data unless the config says otherwise.
 //!
 //! An output holds the values of the domain, which a pull encoder encodes while the client reads ([`crate::server::json`]). Its
 //! footprint is that of these values, and is charged to the client as that of a read is.
@@ -13,8 +12,10 @@ use crate::server::json::{Members, Writer};
 use crate::server::revision::Revision;
 use crate::text::prefix;
 
-/// The maximum bytes of a description in a line of a listing.
+/// The maximum bytes of the description of a resource in a line of a listing.
 const MAX_DESCRIPTION: usize = 200;
+/// The same of a template, which says what its variables are.
+pub(super) const MAX_TEMPLATE_DESCRIPTION: usize = 1000;
 
 /// The forms of results beside text that the config and the revision of the client allow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,16 +145,22 @@ pub(super) fn summary(resource: &Resource) -> String {
     let tokens = size.filter(|_| is_text).map(|size| size.div_ceil(4));
     // A name that ends the URI says nothing more.
     let name = title.as_deref().or_else(|| (!uri.as_str().ends_with(name.as_str())).then_some(name.as_str()));
-    one_line(uri.as_str(), tokens, name, description.as_deref())
+    one_line(uri.as_str(), tokens, name, description.as_deref(), MAX_DESCRIPTION)
 }
 
 /// A URI or a template with what is known of it in one line, in which line breaks of the provider's texts are escaped: no provider can
 /// add a line that looks like the host's, or another resource's. A long description is cut, with an ellipsis.
-pub(super) fn one_line(uri: &str, tokens: Option<u64>, name: Option<&str>, description: Option<&str>) -> String {
+pub(super) fn one_line(
+    uri: &str,
+    tokens: Option<u64>,
+    name: Option<&str>,
+    description: Option<&str>,
+    max_description: usize,
+) -> String {
     let tokens = tokens.map_or_else(String::new, |tokens| format!(" (~{tokens} tokens)"));
     let name = name.map_or_else(String::new, |name| format!(" - {}", escape::line(name)));
     let description = description.map_or_else(String::new, |description| {
-        let shown = prefix(description, MAX_DESCRIPTION);
+        let shown = prefix(description, max_description);
         let ellipsis = if shown.len() < description.len() { "…" } else { "" };
         format!(": {}{ellipsis}", escape::line(shown))
     });
@@ -166,14 +173,14 @@ mod tests {
 
     #[test]
     fn a_name_adds_no_line() {
-        let line = one_line("a:///b", Some(3), Some("B\na:///c - C"), Some("d\u{2028}e"));
+        let line = one_line("a:///b", Some(3), Some("B\na:///c - C"), Some("d\u{2028}e"), 200);
         assert_eq!(line.lines().count(), 1);
         assert!(line.starts_with("a:///b (~3 tokens) - B") && !line.contains('\u{2028}'), "{line}");
     }
 
     #[test]
     fn a_long_description_is_cut_with_an_ellipsis() {
-        let line = one_line("a:///b", None, None, Some(&"x".repeat(10_000)));
+        let line = one_line("a:///b", None, None, Some(&"x".repeat(10_000)), 200);
         assert!(line.len() < 300 && line.ends_with('…'), "{line}");
     }
 }

@@ -257,7 +257,8 @@ async fn a_page_for_a_model_is_small_and_says_how_to_continue() {
             }
             let page = wire.request("tools/call", call("list_resources", arguments)).await;
             assert!(text(&page).len() < 64 << 10, "{} bytes", text(&page).len());
-            let uris = text(&page).lines().filter_map(|line| line.split([' ', '\n']).next()?.strip_prefix("notes://n/"));
+            let uris =
+                text(&page).lines().filter_map(|line| line.split([' ', '\n']).next()?.strip_prefix("notes://n/"));
             found.extend(uris.filter(|path| path.ends_with(".md")).map(str::to_owned));
             count += 1;
             match next_cursor(&page) {
@@ -288,7 +289,8 @@ async fn what_a_tool_leaves_out_is_its_last_line_with_how_to_get_it() {
             calls += 1;
             assert!(text(&part).len() < 401_000);
             // The lines of the file have no brackets.
-            let (shown, notices): (Vec<_>, Vec<_>) = text(&part).split_inclusive('\n').partition(|line| !line.starts_with('['));
+            let (shown, notices): (Vec<_>, Vec<_>) =
+                text(&part).split_inclusive('\n').partition(|line| !line.starts_with('['));
             all.extend(shown);
             let last = notices.last().map_or("", |line| line.trim_end());
             let structured = &part.result()["structuredContent"];
@@ -314,7 +316,11 @@ async fn what_a_tool_leaves_out_is_its_last_line_with_how_to_get_it() {
     let config = ConfigFile::new().server("tools", vec!["read"]).plugin(Plugin::files("f", folder.path())).write();
     let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
     let binary = wire.request("tools/call", call("read_resource", json!({ "uri": "files://f/scan.bin" }))).await;
-    assert!(text(&binary).starts_with("[incomplete: ") && text(&binary).contains("2 bytes, was left out"), "{}", text(&binary));
+    assert!(
+        text(&binary).starts_with("[incomplete: ") && text(&binary).contains("2 bytes, was left out"),
+        "{}",
+        text(&binary)
+    );
     wire.end().await;
 }
 
@@ -340,7 +346,7 @@ async fn the_next_part_is_a_whole_uri_over_every_door() {
             Some(next) => {
                 assert!(next.starts_with("git://repo/log/"), "{next}");
                 assert!(last.ends_with(&format!("; the next part is {next}]")), "{last}");
-                assert!(printed.stderr().contains(&next), "{}", printed.stderr());
+                assert!(printed.stderr.contains(&next), "{}", printed.stderr);
                 uri = next;
             }
             None => {
@@ -394,7 +400,11 @@ async fn a_bare_mount_can_be_listed_whatever_its_provider_has_there() {
         assert_ne!(listed.result()["isError"], true, "{mount}: {}", text(&listed));
         let of_mount = |text: &str| text.lines().filter(|line| line.starts_with(mount)).count();
         assert!(of_mount(text(&listed)) > 0 || of_mount(&all) == 0, "{mount}: {}", text(&listed));
-        assert!(text(&listed).lines().all(|line| !line.contains("://") || line.starts_with(mount)), "{}", text(&listed));
+        assert!(
+            text(&listed).lines().all(|line| !line.contains("://") || line.starts_with(mount)),
+            "{}",
+            text(&listed)
+        );
     }
     wire.end().await;
 }
