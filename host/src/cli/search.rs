@@ -10,6 +10,7 @@ use super::output::Output;
 use super::search_index::wait_until_indexed;
 use crate::config::search::ResultCount;
 use crate::host::Host;
+use crate::resource::Notice;
 use crate::search::{SearchHit, SearchRequest, SearchResults, Snippet, to_json};
 
 const EXAMPLES: &str = "\
@@ -118,6 +119,9 @@ fn print_hit(hit: &SearchHit, output: &mut Output<'_>) -> Result<(), CliError> {
     let title = resource.title.as_ref().unwrap_or(&resource.name);
     let size = resource.size.map_or_else(String::new, |size| format!(" ({})", ByteSize(size)));
     output.text(&format!("  {title}{size}"))?;
+    for notice in Notice::all_in(&resource.meta) {
+        output.text(&format!("  {notice}"))?;
+    }
     if let Some(snippet) = &hit.snippet {
         output.text(&indented(snippet))?;
     }

@@ -94,8 +94,20 @@ impl Notice {
         };
     }
 
+    /// A notice that the content is a part.
+    #[cfg(feature = "search")]
+    pub(crate) fn cut(text: String) -> Self {
+        Self { kind: NoticeKind::Cut, text, next: None }
+    }
+
+    /// Returns which part of the whole a content is, if it is one.
+    #[cfg(feature = "search")]
+    pub(crate) fn part(meta: &Meta) -> Option<String> {
+        Self::all_in(meta).into_iter().find(|notice| notice.kind == NoticeKind::Cut).map(|notice| notice.text)
+    }
+
     /// Adds the notice to those in metadata.
-    #[cfg(any(feature = "http", feature = "stdio"))]
+    #[cfg(any(feature = "http", feature = "stdio", feature = "search"))]
     pub(crate) fn push_to(self, meta: &mut Meta) {
         match meta.get_mut(NOTICES_META_KEY).and_then(Value::as_array_mut) {
             Some(notices) => notices.push(self.to_json()),

@@ -7,7 +7,7 @@ use super::output::{Forms, Output, Part, Structured, ToolError, resource_members
 use super::schema::{Description, object, resource_properties, result};
 use crate::access::Principal;
 use crate::host::Host;
-use crate::resource::Footprint;
+use crate::resource::{Footprint, Notice};
 use crate::search::{ContextPassage, ContextRequest, ContextSelection};
 use crate::server::json::Writer;
 
@@ -120,7 +120,8 @@ fn structured(selection: ContextSelection) -> Structured {
 fn passage_text(passage: &ContextPassage) -> String {
     let uri = passage.lines_uri.as_ref().unwrap_or(&passage.resource.uri);
     let (first, last) = passage.lines;
-    format!("{uri} (lines {first}-{last}):\n{}\n\n", passage.text.trim_end())
+    let notices: String = Notice::all_in(&passage.resource.meta).iter().map(|notice| format!("{notice}\n")).collect();
+    format!("{uri} (lines {first}-{last}):\n{notices}{}\n\n", passage.text.trim_end())
 }
 
 fn write_passage(writer: &mut Writer<'_>, passage: ContextPassage) {

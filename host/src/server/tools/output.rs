@@ -7,7 +7,7 @@
 //! footprint is that of these values, and is charged to the client as that of a read is.
 
 use crate::escape;
-use crate::resource::{Error, Footprint, MissingPlugin, Resource};
+use crate::resource::{Error, Footprint, MissingPlugin, NOTICES_META_KEY, Resource};
 use crate::server::json::{Members, Writer};
 use crate::server::revision::Revision;
 use crate::text::prefix;
@@ -100,16 +100,16 @@ impl Part {
             }
             Self::Link(resource) => {
                 members.text("type", "resource_link");
-                // It is part of `annotations` there.
                 resource_members(members, resource, false);
             }
         });
     }
 }
 
-/// Encodes the members of a resource that programs and models need.
-pub(super) fn resource_members(members: &mut Members<'_, '_>, resource: Resource, with_time: bool) {
-    let Resource { uri, name, title, description, mime_type, size, annotations, .. } = resource;
+/// Encodes the members of a resource that programs and models need. A link has neither the time of the last change, which is part of its
+/// `annotations`, nor notices.
+pub(super) fn resource_members(members: &mut Members<'_, '_>, resource: Resource, is_structured: bool) {
+    let Resource { uri, name, title, description, mime_type, size, annotations, mut meta, .. } = resource;
     members.text("uri", uri);
     members.text("name", name);
     members.optional_text("title", title);
@@ -118,8 +118,12 @@ pub(super) fn resource_members(members: &mut Members<'_, '_>, resource: Resource
     if let Some(size) = size {
         members.serialize("size", &size);
     }
-    let time = annotations.last_modified.filter(|_| with_time);
-    members.optional_text("lastModified", time.map(|time| time.as_str().to_owned()));
+    if is_structured {
+        members.optional_text("lastModified", annotations.last_modified.map(|time| time.as_str().to_owned()));
+        if let Some(notices) = meta.remove(NOTICES_META_KEY) {
+            members.member("notices").value(notices);
+        }
+    }
 }
 
 /// Why a tool has no output.

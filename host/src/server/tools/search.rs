@@ -8,7 +8,7 @@ use super::schema::{Description, object, resource_properties, result};
 use crate::access::Principal;
 use crate::config::search::LanguageCode;
 use crate::host::Host;
-use crate::resource::Footprint;
+use crate::resource::{Footprint, Notice};
 use crate::search::{SearchHit, SearchRequest, SearchResults};
 use crate::server::json::Writer;
 
@@ -163,6 +163,9 @@ fn write_hit(writer: &mut Writer<'_>, hit: SearchHit) {
 
 fn hit_text(hit: &SearchHit) -> String {
     let mut text = format!("{}\n", summary(&hit.resource));
+    for notice in Notice::all_in(&hit.resource.meta) {
+        text.push_str(&format!("{notice}\n"));
+    }
     if let Some(snippet) = &hit.snippet {
         let (first, last) = snippet.lines;
         let place = hit.lines_uri.as_ref().map_or_else(String::new, |uri| format!(" ({uri})"));

@@ -408,3 +408,25 @@ async fn a_bare_mount_can_be_listed_whatever_its_provider_has_there() {
     }
     wire.end().await;
 }
+
+#[tokio::test]
+async fn a_hit_of_which_only_a_part_is_indexed_says_so() {
+    let folder = Folder::with_files([
+        ("big.log", "a circuit breaker in a log\n".repeat(10_000)),
+        ("small.md", "circuit".to_owned()),
+    ]);
+    let plugin = Plugin::files("f", folder.path()).config("max-read", "64KiB").searched();
+    let config = ConfigFile::new().server("tools", vec!["search", "context"]).plugin(plugin).write();
+    let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
+    wait_until_found(&mut wire, "circuit", 2).await;
+    let expected = "[cut: only a part of it is indexed: bytes 0-65535 of 270000 bytes]";
+    for tool in ["search_resources", "resource_context"] {
+        let found = call_until(&mut wire, call(tool, json!({ "query": "circuit breaker" })), "big.log").await;
+        assert!(text(&found).lines().any(|line| line == expected), "{}", text(&found));
+    }
+    let result = super::search(&mut wire, "circuit breaker").await;
+    let hits = result["results"].as_array().unwrap();
+    let cut: Vec<_> = hits.iter().filter(|hit| hit["notices"][0]["kind"] == "cut").map(|hit| &hit["uri"]).collect();
+    assert_eq!(cut, ["files://f/big.log"]);
+    wire.end().await;
+}
