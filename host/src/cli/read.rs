@@ -93,7 +93,6 @@ impl Args {
                 let written = tokio::fs::write(&file, one.body.as_bytes()).await;
                 written.map_err(|source| CliError::Save { file, source })?;
                 print_notices(std::slice::from_ref(one), context);
-                return Ok(());
             }
             (OutputMode::Raw(one), None) => {
                 output.bytes(one.body.as_bytes())?;

@@ -48,7 +48,7 @@ pub(super) fn detect(text: &str) -> Option<&'static str> {
     let sample = prefix(text, SAMPLE);
     let letters = Letters::of(sample);
     // Japanese and Korean technical texts are full of Latin words.
-    let is_share = |count: usize| count >= 2 && count.saturating_mul(5) >= letters.all;
+    let is_share = |count: usize| count >= 2 && count.saturating_mul(10) >= letters.all;
     if is_share(letters.kana) && letters.kana >= letters.hangul {
         return Some("ja");
     }

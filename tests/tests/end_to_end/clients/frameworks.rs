@@ -50,7 +50,7 @@ fn config(folder: &Folder) -> ConfigFile {
 
 fn folder() -> Folder {
     let png = STANDARD.decode(PNG).expect("it is base64");
-    Folder::with_files([("guide.md", TEXT.as_bytes()), ("dot.png", &png)])
+    Folder::with_files([("guide.md", TEXT.as_bytes()), ("dot.png", png.as_slice())])
 }
 
 const LIST: (&str, &str) = ("list_resources", r#"{ "uri": "files://f/" }"#);

@@ -76,8 +76,8 @@ async fn results_of_tools_that_nobody_reads_take_no_more_memory_than_the_budget(
     assert_good_plugin_answers(&server).await;
     let connection = Connection::with_window(server.address(), 0).await;
     let arguments = json!({ "uri": LARGE_URI, "max_bytes": 16 << 20 });
-    let client = server.uninitialized(Revision::V_2026_07_28);
-    let call = || client.request_builder("tools/call", json!({ "name": "read_resource", "arguments": arguments }));
+    let params = json!({ "name": "read_resource", "arguments": arguments });
+    let call = || server.uninitialized(Revision::V_2026_07_28).request_builder("tools/call", params.clone());
     let mut answers: FuturesUnordered<_> = (0..30).map(|_| connection.start_request(call())).collect();
     // Each holds its text twice. The others wait.
     let unread = timeout(TIMEOUT, answers.next()).await.unwrap().unwrap();
