@@ -157,14 +157,13 @@ fn excerpt(
                     true => {
                         remaining = remaining.saturating_sub(len);
                         copy = forms.structured.then(|| ResourceBody::Blob(bytes.clone()));
-                        if let Some(kind) = image {
-                            images.push(Part::Image(kind.to_owned(), bytes));
-                        } else if copy.is_none() {
-                            notices.push(left_out(entry.mime_type.as_deref(), bytes.len(), "which is no text"));
+                        match image {
+                            Some(kind) => images.push(Part::Image(kind.to_owned(), bytes)),
+                            None => notices.push(left_out(entry.mime_type.as_deref(), bytes.len(), "it is none")),
                         }
                     }
                     false => {
-                        let why = format!("more than the {remaining} bytes that `max_bytes` leaves, in base64");
+                        let why = format!("in base64 it takes more than the {remaining} bytes that `max_bytes` leaves");
                         notices.push(left_out(entry.mime_type.as_deref(), bytes.len(), &why));
                     }
                 }
@@ -243,9 +242,9 @@ fn part(mut text: String, offset: usize, max_bytes: usize) -> Result<(String, Op
     Ok((text, Some(Cut { start, end: start.saturating_add(shown_len), len, tokens })))
 }
 
-/// The notice of binary data that was left out.
+/// The notice of binary data that the text does not have.
 fn left_out(kind: Option<&str>, len: usize, why: &str) -> Notice {
-    let text = format!("{}, {len} bytes, was left out: {why}", kind.unwrap_or("binary data"));
+    let text = format!("{}, {len} bytes, is not in this text: {why}", kind.unwrap_or("binary data"));
     Notice { kind: NoticeKind::Incomplete, text, next: None }
 }
 
