@@ -159,7 +159,7 @@ fn excerpt(
                         copy = forms.structured.then(|| ResourceBody::Blob(bytes.clone()));
                         match image {
                             Some(kind) => images.push(Part::Image(kind.to_owned(), bytes)),
-                            None => notices.push(left_out(entry.mime_type.as_deref(), bytes.len(), "it is none")),
+                            None => notices.push(left_out(entry.mime_type.as_deref(), bytes.len(), "it is no text")),
                         }
                     }
                     false => {

@@ -318,7 +318,7 @@ async fn what_a_tool_leaves_out_is_its_last_line_with_how_to_get_it() {
     let binary = wire.request("tools/call", call("read_resource", json!({ "uri": "files://f/scan.bin" }))).await;
     assert!(
         text(&binary).starts_with("[incomplete: ")
-            && text(&binary).contains("2 bytes, is not in this text: it is none]"),
+            && text(&binary).contains("2 bytes, is not in this text: it is no text]"),
         "{}",
         text(&binary)
     );
