@@ -134,6 +134,10 @@ pub struct ListRequest<'a> {
 
 /// Bounds of a page beside those of the config.
 #[derive(Clone, Copy, Debug)]
+#[cfg_attr(
+    not(any(feature = "http", feature = "stdio")),
+    allow(dead_code, reason = "only tools have bounds of their own")
+)]
 pub(crate) struct PageBounds {
     /// The maximum number of items, at least 1.
     pub(crate) items: usize,

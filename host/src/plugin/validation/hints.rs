@@ -161,7 +161,38 @@ pub(crate) fn is_icon_size(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
+    use super::super::fuzzing::{block_on, validator};
     use super::*;
+
+    fn with_notices(path: &str, next: &[&str]) -> provider::Entry {
+        let notices: Vec<_> =
+            next.iter().map(|next| json!({ "kind": "cut", "text": "a part", "next": next })).collect();
+        let mut entry = provider::Entry::new(path, "");
+        entry.meta = Some(json!({ "mcp-host/notices": notices, "mcp-host/other": 1 }).to_string());
+        entry
+    }
+
+    #[test]
+    fn the_next_part_of_a_content_is_a_whole_uri_below_its_mount() {
+        let given = ["a?page=2", "?page=2", "../b", "/c", "%61?page=2"];
+        let contents = vec![provider::Contents::text(with_notices("a?page=1", &given), "text")];
+        let contents = block_on(validator(100, 1 << 20, false).contents(contents, "a?page=1", |_| true)).unwrap();
+        let meta = &contents[0].entry.meta;
+        let mount = contents[0].entry.uri.as_str().strip_suffix("a?page=1").unwrap();
+        let second = Some(format!("{mount}a?page=2"));
+        let next: Vec<_> = Notice::all_in(meta).into_iter().map(|notice| notice.next).collect();
+        assert_eq!(next, [second.clone(), second.clone(), None, None, second]);
+        assert_eq!(meta.len(), 1, "other names with the host's prefix are dropped");
+    }
+
+    #[test]
+    fn entries_of_a_listing_have_no_notices() {
+        let page = provider::Page { entries: vec![with_notices("a", &["a?page=2"])], next_cursor: None };
+        let page = block_on(validator(100, 1 << 20, false).page(page, None, Some)).unwrap();
+        assert!(page.items.iter().all(|(_, entry)| entry.meta.is_empty()));
+    }
 
     #[test]
     fn mime_types_have_a_type_and_a_subtype() {
