@@ -18,6 +18,8 @@
 //! | `search`, `search_resources`, `context_resources`, `parameters` | search and context, for one principal; the mounts `search:` and `context:` |
 //! | `audit` | records of requests: the audit log, and events of the access log |
 //! | `generation`, `generation_store`, `background_loader`, `reload`, `config_watcher` | what is served, and what replaces it |
+//! | `mount_listing` | the listing below the URI of a mount |
+//! | `next_parts` | the next parts that notices of contents name |
 //! | `loading` | requests for plugins that are still being loaded |
 //! | `lifecycle` | graceful shutdown |
 //! | `hint` | lookups for hints of the command line |
@@ -40,6 +42,8 @@ mod generation_store;
 mod hint;
 mod lifecycle;
 mod loading;
+mod mount_listing;
+mod next_parts;
 #[cfg(feature = "search")]
 mod parameters;
 mod reload;
@@ -75,7 +79,7 @@ use crate::access::{Policy, Principal};
 use crate::audit::{AuditLog, Facts};
 #[cfg(any(feature = "http", feature = "stdio"))]
 use crate::catalog::CachedEntries;
-use crate::catalog::{Catalog, Entries, Templates};
+use crate::catalog::{Catalog, Entries, PageRequest, Templates};
 use crate::config::{Config, Operation};
 use crate::plugin::PluginRuntime;
 #[cfg(any(feature = "http", feature = "stdio"))]
@@ -129,6 +133,27 @@ pub struct ListRequest<'a> {
     pub parent: Option<&'a str>,
     /// The `next_cursor` of the previous page. Without one: the first page.
     pub cursor: Option<&'a str>,
+}
+
+/// Bounds of a page beside those of the config.
+#[derive(Clone, Copy, Debug)]
+#[cfg_attr(
+    not(any(feature = "http", feature = "stdio")),
+    allow(dead_code, reason = "only tools have bounds of their own")
+)]
+pub(crate) struct PageBounds {
+    /// The maximum number of items, at least 1.
+    pub(crate) items: usize,
+    /// The approximate maximum size of the items in bytes.
+    pub(crate) bytes: usize,
+}
+
+impl PageBounds {
+    /// Applies the bounds, if there are any, to a request with those of the config.
+    fn bound(bounds: Option<Self>, request: PageRequest<'_>) -> PageRequest<'_> {
+        let Some(Self { items, bytes }) = bounds else { return request };
+        PageRequest { size: request.size.min(items), max_bytes: request.max_bytes.min(bytes), ..request }
+    }
 }
 
 /// A request to complete a variable of a template.
@@ -186,16 +211,30 @@ impl Host {
     /// A plugin that fails is left out of the merged listing and named in it; a listing of children fails with its plugin. A
     /// resource that is not listable is an invalid request.
     pub async fn list(&self, principal: &Principal, request: ListRequest<'_>) -> Result<Listing<Resource>, Error> {
+        self.list_bounded(principal, request, None).await
+    }
+
+    /// Lists one page, as [`list`](Self::list) does, within bounds that are smaller than those of the config.
+    pub(crate) async fn list_bounded(
+        &self,
+        principal: &Principal,
+        request: ListRequest<'_>,
+        bounds: Option<PageBounds>,
+    ) -> Result<Listing<Resource>, Error> {
         if let Some(parent) = request.parent {
+            if let Some(listing) = self.list_mount(principal, parent, request.cursor, bounds).await {
+                return listing;
+            }
             let check = |entry: &Resource| if entry.listable { Ok(()) } else { Err("cannot be listed") };
-            return self.list_children(principal, parent, request.cursor, check).await;
+            return self.list_children(principal, parent, request.cursor, bounds, check).await;
         }
         let facts = Facts::default();
         self.audited(principal, Operation::List.name(), "", &facts, async {
             let now = self.generation.load_full();
             facts.set_generation(now.number);
             let viewer = now.viewer(principal);
-            self.catalog.page(&Entries { parent: None }, &now.slots, now.page_request(&viewer, request.cursor)).await
+            let page = PageBounds::bound(bounds, now.page_request(&viewer, request.cursor));
+            self.catalog.page(&Entries { parent: None }, &now.slots, page).await
         })
         .await
     }
@@ -230,7 +269,8 @@ impl Host {
             }
             let plugin = target.slot.loaded()?;
             let contents = plugin.read(&target.path, target.read_filter()).await;
-            let contents = contents.map_err(|fault| fault.into_client_error(plugin.name(), uri))?;
+            let mut contents = contents.map_err(|fault| fault.into_client_error(plugin.name(), uri))?;
+            next_parts::hide_denied(&mut contents, plugin.mount(), &target.policy);
             let contents = self.with_index(&now, principal, &target, cursor, contents).await?;
             facts.set_bytes(ResourceContents::total_len(&contents));
             not_found_if_empty(uri, contents)
@@ -263,7 +303,8 @@ impl Host {
             let is_visible = move |one: &Uri| *one == resolved || policy.allows(Operation::Read, one);
             let response = plugin.read_cached(&target.path, form, is_visible, encode).await;
             match response.map_err(|fault| fault.into_client_error(plugin.name(), uri))? {
-                ReadResponse::Contents(contents) => {
+                ReadResponse::Contents(mut contents) => {
+                    next_parts::hide_denied(&mut contents, plugin.mount(), &target.policy);
                     let contents = self.with_index(&now, principal, &target, cursor, contents).await?;
                     facts.set_bytes(ResourceContents::total_len(&contents));
                     not_found_if_empty(uri, contents).map(ReadResponse::Contents)

@@ -12,6 +12,7 @@ mod entry;
 mod error;
 mod footprint;
 mod listing;
+mod notice;
 mod template;
 
 pub use annotations::{Annotations, Priority, ResourceIcon, Role, Theme, Timestamp};
@@ -22,4 +23,5 @@ pub use entry::{Meta, Resource};
 pub use error::Error;
 pub(crate) use footprint::Footprint;
 pub use listing::{Listing, MissingPlugin};
+pub(crate) use notice::{NOTICES_META_KEY, Notice, NoticeKind};
 pub use template::ResourceTemplate;

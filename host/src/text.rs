@@ -35,6 +35,14 @@ pub(crate) fn suffix(text: &str, max_bytes: usize) -> &str {
     text.split_at_checked(start).map_or(text, |(_, shown)| shown)
 }
 
+/// Returns the estimated number of tokens of a text: a quarter of the ASCII bytes, and one for each other character.
+#[cfg(any(feature = "http", feature = "stdio", feature = "search"))]
+pub(crate) fn estimate_tokens(text: &str) -> usize {
+    let ascii = text.bytes().filter(u8::is_ascii).count();
+    let others = text.chars().filter(|character| !character.is_ascii()).count();
+    ascii.div_ceil(4).saturating_add(others)
+}
+
 /// Breaks a line into lines of at most `columns` columns, each but the first after `indent` blanks; `used` columns of the first are
 /// taken. It is broken at blanks, and in text between backticks only if that is longer than a line: a command or a value is copied as
 /// a whole. The indentation is at most half of the columns.

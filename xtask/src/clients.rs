@@ -8,6 +8,8 @@
 //! | the conformance suite and MCP Inspector | `tests/clients/tools` | `target/clients/tools` | with the Node.js that is installed beside them, in `node_modules/node-linux-*/bin/node` |
 //! | dynaconf, an application with a layered configuration | `tests/clients/dynaconf` | `target/clients/dynaconf` | `target/clients/dynaconf/bin/dynaconf` |
 //! | Google's client for Drive, and a stand-in for Drive | `tests/clients/google` | `target/clients/google` | `target/clients/google/bin/python tests/clients/google/server.py …` or `walk.py` |
+//! | agents of LangChain, the OpenAI Agents SDK and Pydantic AI | `tests/clients/frameworks` | `target/clients/frameworks` | `target/clients/frameworks/bin/python tests/clients/frameworks/framework.py …` |
+//! | an agent of the AI SDK | `tests/clients/ai-sdk` | `target/clients/ai-sdk` | `node target/clients/ai-sdk/agent.mjs …` |
 //!
 //! Versions are locked in the sources. A stamp beside each installation has the digest of its inputs, so that it is
 //! installed again only when these change.
@@ -27,7 +29,9 @@ pub(crate) fn install(workspace: &Workspace, progress: &Progress) -> Result<()> 
     install_authorization_server(workspace, progress)?;
     install_python(workspace, progress)?;
     install_dynaconf(workspace, progress)?;
-    install_google(workspace, progress)
+    install_google(workspace, progress)?;
+    install_frameworks(workspace, progress)?;
+    install_ai_sdk(workspace, progress)
 }
 
 fn install_typescript(workspace: &Workspace, progress: &Progress) -> Result<()> {
@@ -67,6 +71,18 @@ fn install_google(workspace: &Workspace, progress: &Progress) -> Result<()> {
     let (sources, installed) = client_paths(workspace, "google");
     let requirements = sources.join("requirements.txt");
     pip_install(&requirements, &installed, progress, "Google's client", "target/clients/google")
+}
+
+fn install_frameworks(workspace: &Workspace, progress: &Progress) -> Result<()> {
+    let (sources, installed) = client_paths(workspace, "frameworks");
+    let requirements = sources.join("requirements.txt");
+    pip_install(&requirements, &installed, progress, "agents of Python frameworks", "target/clients/frameworks")
+}
+
+fn install_ai_sdk(workspace: &Workspace, progress: &Progress) -> Result<()> {
+    let (sources, installed) = client_paths(workspace, "ai-sdk");
+    npm_install("ci", &sources, &installed, progress, "the AI SDK", "target/clients/ai-sdk")?;
+    copy_into(&sources.join("agent.mjs"), &installed)
 }
 
 /// The sources of a client, and its installation.

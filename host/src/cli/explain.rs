@@ -6,7 +6,7 @@ use super::context::Context;
 use super::error::CliError;
 use super::escape;
 use super::hint;
-use super::options::PrincipalArgs;
+use super::options::{PrincipalArgs, parse_uri};
 use super::output::Output;
 use crate::access::{Access, Decision, Principal};
 use crate::config::issuer::Scope;
@@ -31,7 +31,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     /// The resource
-    #[arg(value_name = "URI")]
+    #[arg(value_name = "URI", value_parser = parse_uri)]
     uri: Option<String>,
 
     /// The operation: list, templates, read, metadata, complete or subscribe

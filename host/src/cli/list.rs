@@ -9,7 +9,7 @@ use super::error::CliError;
 use super::escape;
 use super::hint;
 use super::messages::Messages;
-use super::options::PrincipalArgs;
+use super::options::{PrincipalArgs, parse_uri};
 use super::output::Output;
 use super::table::{Cell, Table};
 use crate::access::Principal;
@@ -32,7 +32,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     /// List the direct children of this resource; without it, everything
-    #[arg(value_name = "URI")]
+    #[arg(value_name = "URI", value_parser = parse_uri)]
     uri: Option<String>,
 
     /// List templates instead of resources

@@ -1,11 +1,13 @@
 //! Options that several commands share.
 
+use std::convert::Infallible;
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::LazyLock;
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, ColorChoice, ValueHint};
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
 use tracing_subscriber::filter::Targets;
 
 use super::error::CliError;
@@ -25,6 +27,17 @@ pub(super) fn is_log_chosen(matches: &ArgMatches) -> bool {
 
 fn variable_or(name: &str, default: &str) -> OsString {
     std::env::var_os(name).unwrap_or_else(|| default.into())
+}
+
+/// Characters that are in no URI, beside those that are not ASCII (RFC 3986, section 2).
+const NOT_IN_URIS: &AsciiSet =
+    &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'\\').add(b'^').add(b'`').add(b'{').add(b'|').add(b'}');
+
+/// Parses a URI as people type it: characters that URIs do not have, such as those of other scripts and spaces, are percent-encoded (RFC
+/// 3987, section 3.1). What is percent-encoded already stays as it is.
+#[allow(clippy::unnecessary_wraps, reason = "the form that clap calls")]
+pub(super) fn parse_uri(text: &str) -> Result<String, Infallible> {
+    Ok(utf8_percent_encode(text, NOT_IN_URIS).to_string())
 }
 
 /// The options of all commands.

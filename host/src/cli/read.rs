@@ -22,11 +22,11 @@ use super::context::Context;
 use super::error::CliError;
 use super::escape;
 use super::hint;
-use super::options::PrincipalArgs;
+use super::options::{PrincipalArgs, parse_uri};
 use super::output::{Destination, Output};
 use super::search_index::wait_until_indexed;
 use crate::host::Host;
-use crate::resource::{ResourceBody, ResourceContents};
+use crate::resource::{Notice, ResourceBody, ResourceContents};
 use crate::server::{Revision, wire};
 
 const EXAMPLES: &str = "\
@@ -46,7 +46,7 @@ Examples:
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
     /// The resource
-    #[arg(value_name = "URI")]
+    #[arg(value_name = "URI", value_parser = parse_uri)]
     uri: String,
 
     /// Write the content to this file
@@ -91,12 +91,21 @@ impl Args {
         match (OutputMode::select(&contents, &requested_uri, destination)?, self.output) {
             (OutputMode::Raw(one), Some(file)) => {
                 let written = tokio::fs::write(&file, one.body.as_bytes()).await;
-                return written.map_err(|source| CliError::Save { file, source });
+                written.map_err(|source| CliError::Save { file, source })?;
+                print_notices(std::slice::from_ref(one), context);
             }
-            (OutputMode::Raw(one), None) => output.bytes(one.body.as_bytes())?,
-            (OutputMode::Rendered(contents), _) => print_rendered(contents, &mut output)?,
+            (OutputMode::Raw(one), None) => {
+                output.bytes(one.body.as_bytes())?;
+                output.flush()?;
+                print_notices(std::slice::from_ref(one), context);
+            }
+            (OutputMode::Rendered(contents), _) => {
+                print_rendered(contents, &mut output)?;
+                output.flush()?;
+                print_notices(contents, context);
+            }
         }
-        Ok(output.flush()?)
+        Ok(())
     }
 }
 
@@ -136,6 +145,14 @@ impl<'a> OutputMode<'a> {
             }
         }
     }
+}
+
+/// Prints what the contents are not to standard error: a pipe gets the content unchanged. Formats of one resource have the same notices.
+fn print_notices(contents: &[ResourceContents], context: &Context) {
+    let notices = contents.iter().flat_map(|one| Notice::all_in(&one.entry.meta).into_iter());
+    let mut lines: Vec<_> = notices.map(|notice| notice.to_string()).collect();
+    lines.dedup();
+    lines.iter().for_each(|line| context.messages.note(line));
 }
 
 fn print_rendered(contents: &[ResourceContents], output: &mut Output<'_>) -> std::io::Result<()> {

@@ -5,11 +5,12 @@ use bytesize::ByteSize;
 use super::context::Context;
 use super::error::CliError;
 use super::hint;
-use super::options::PrincipalArgs;
+use super::options::{PrincipalArgs, parse_uri};
 use super::output::Output;
 use super::search_index::wait_until_indexed;
 use crate::config::search::ResultCount;
 use crate::host::Host;
+use crate::resource::Notice;
 use crate::search::{SearchHit, SearchRequest, SearchResults, Snippet, to_json};
 
 const EXAMPLES: &str = "\
@@ -32,7 +33,7 @@ pub(super) struct Args {
     words: Vec<String>,
 
     /// Search only this resource, and those below it
-    #[arg(long = "in", value_name = "URI")]
+    #[arg(long = "in", value_name = "URI", value_parser = parse_uri)]
     within: Option<String>,
 
     /// Search only resources of this MIME type, or of its part before the slash
@@ -118,6 +119,9 @@ fn print_hit(hit: &SearchHit, output: &mut Output<'_>) -> Result<(), CliError> {
     let title = resource.title.as_ref().unwrap_or(&resource.name);
     let size = resource.size.map_or_else(String::new, |size| format!(" ({})", ByteSize(size)));
     output.text(&format!("  {title}{size}"))?;
+    for notice in Notice::all_in(&resource.meta) {
+        output.text(&format!("  {notice}"))?;
+    }
     if let Some(snippet) = &hit.snippet {
         output.text(&indented(snippet))?;
     }

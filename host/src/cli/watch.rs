@@ -6,7 +6,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::context::Context;
 use super::error::CliError;
-use super::options::PrincipalArgs;
+use super::options::{PrincipalArgs, parse_uri};
 use super::output::Output;
 use super::{escape, hint, signals};
 use crate::host::Host;
@@ -25,7 +25,7 @@ Examples:
 #[command(after_help = EXAMPLES, override_usage = "mcp-host watch [OPTIONS] <URI>...\n       mcp-host watch [OPTIONS] --listing [URI]...")]
 pub(super) struct Args {
     /// The resources
-    #[arg(value_name = "URI", required_unless_present = "listing")]
+    #[arg(value_name = "URI", value_parser = parse_uri, required_unless_present = "listing")]
     uris: Vec<String>,
 
     /// Watch the listing as well

@@ -58,6 +58,12 @@ documented! {
         pub advertise: Vec<AdvertisedCapability>,
         /// Tools that are offered to clients that know only tools. None unless set.
         pub tools: Vec<Tool>,
+        /// Whether results of tools have links to resources (`resource_link`) beside their text. `false` unless set: some clients end a
+        /// conversation at one.
+        pub tool_links: bool,
+        /// Whether results of tools have structured content beside their text, and tools output schemas. `false` unless set: it repeats
+        /// the text, and some clients show it to the model in place of the text.
+        pub tool_structured_content: bool,
         /// Extensions of MCP that are enabled. None unless set.
         pub extensions: Vec<Extension>,
     }
@@ -80,6 +86,8 @@ impl Default for Server {
             cursor_key: None,
             advertise: Vec::new(),
             tools: Vec::new(),
+            tool_links: false,
+            tool_structured_content: false,
             extensions: Vec::new(),
         }
     }
@@ -109,6 +117,8 @@ impl FromTable for Server {
             cursor_key: table.optional("cursor-key").map(|cursor_key::CursorKey(key)| key),
             advertise: table.or_default("advertise"),
             tools: table.or_default("tools"),
+            tool_links: table.or_default("tool-links"),
+            tool_structured_content: table.or_default("tool-structured-content"),
             extensions: table.or_default("extensions"),
         })
     }

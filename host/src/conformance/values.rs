@@ -3,7 +3,7 @@
 use super::{Check, Session};
 use crate::plugin::{HOST_PREFIX, is_icon_size, is_mime_type};
 use crate::provider::{Body, Contents, Entry, Icon, Template};
-use crate::resource::{Priority, ResourceIcon, Timestamp};
+use crate::resource::{NOTICES_META_KEY, Notice, Priority, ResourceIcon, Timestamp};
 use crate::text::Excerpt;
 use crate::uri::ResourceId;
 
@@ -76,8 +76,14 @@ impl Session<'_> {
         match meta.map(serde_json::from_str::<serde_json::Map<_, _>>) {
             Some(Err(_)) => invalid("meta", meta.unwrap_or_default(), "the text of a JSON object"),
             Some(Ok(members)) => {
-                for name in members.keys().filter(|name| name.starts_with(HOST_PREFIX)) {
+                let is_reserved = |name: &&String| name.starts_with(HOST_PREFIX) && *name != NOTICES_META_KEY;
+                for name in members.keys().filter(is_reserved) {
                     invalid("name in meta", name, "a name that does not begin with `mcp-host/`");
+                }
+                if let Some(notices) = members.get(NOTICES_META_KEY).filter(|notices| !Notice::are_valid(notices)) {
+                    let expected =
+                        "up to eight objects with `kind` (`cut`, `incomplete` or `stale`), `text` and perhaps `next`";
+                    invalid("value of `mcp-host/notices` in meta", &notices.to_string(), expected);
                 }
             }
             None => {}

@@ -3,9 +3,9 @@
 //! Providers declare which of their resources are listable, and the host enforces it: nothing is listed below any
 //! other, and [`read_strict`](Host::read_strict) returns no contents of others with it.
 
-use super::Host;
 use super::directory_index::split_cursor;
 use super::resolve::not_found_if_empty;
+use super::{Host, PageBounds, next_parts};
 use crate::access::Principal;
 use crate::audit::Facts;
 use crate::catalog::{Entries, PageRequest};
@@ -24,7 +24,7 @@ impl Host {
         uri: &str,
         cursor: Option<&str>,
     ) -> Result<Listing<Resource>, Error> {
-        self.list_children(principal, uri, cursor, |entry| {
+        self.list_children(principal, uri, cursor, None, |entry| {
             if entry.is_directory() { Ok(()) } else { Err("is not a directory") }
         })
         .await
@@ -58,6 +58,7 @@ impl Host {
         let answer = |fault: Fault| fault.into_client_error(plugin.name(), uri);
         let contents = plugin.read(&target.path, target.read_filter()).await.map_err(answer)?;
         let mut contents = not_found_if_empty(uri, contents)?;
+        next_parts::hide_denied(&mut contents, plugin.mount(), &target.policy);
         let is_own = |one: &ResourceContents| one.entry.uri == target.uri;
         if contents.iter().all(is_own) {
             let contents = self.with_index(&now, principal, &target, cursor, contents).await?;
@@ -100,6 +101,7 @@ impl Host {
         principal: &Principal,
         parent: &str,
         cursor: Option<&str>,
+        bounds: Option<PageBounds>,
         check: impl FnOnce(&Resource) -> Result<(), &'static str>,
     ) -> Result<Listing<Resource>, Error> {
         let facts = Facts::default();
@@ -108,6 +110,7 @@ impl Host {
             let target = now.resolve(principal, Operation::List, parent, &facts)?;
             let (entries, viewer) = (Entries { parent: Some(&target.path) }, now.viewer(principal));
             let page = PageRequest { scope: target.uri.as_str(), ..now.page_request(&viewer, cursor) };
+            let page = PageBounds::bound(bounds, page);
             let listing = self.catalog.page(&entries, std::slice::from_ref(target.slot), page).await?;
             // Most providers reject it themselves; their message takes precedence.
             let entry = target.stat(parent).await?;

@@ -17,7 +17,9 @@ use crate::config::PluginName;
 use crate::provider::{
     Contents, Entry, Failure, NativePlugin, Page, Provider, ProviderInfo, Result, Template, async_trait,
 };
-use crate::resource::{Argument, Completion, Error, Meta, Resource, ResourceBody, ResourceContents, Role};
+use crate::resource::{
+    Argument, Completion, Error, Meta, NOTICES_META_KEY, Resource, ResourceBody, ResourceContents, Role,
+};
 use crate::search::{ContextPassage, ContextRequest, ContextSelection};
 use crate::uri::{Mount, Path, Uri};
 
@@ -144,11 +146,13 @@ fn to_contents(selection: ContextSelection, uri: &Uri) -> Vec<ResourceContents> 
 
 fn to_content(passage: ContextPassage) -> ResourceContents {
     let ContextPassage { resource, lines_uri, text, lines, tokens, reason } = passage;
-    let meta = Meta::from_iter([
+    let mut meta = Meta::from_iter([
         (REASON.to_owned(), reason.into()),
         (LINES.to_owned(), vec![lines.0, lines.1].into()),
         (TOKENS.to_owned(), tokens.into()),
     ]);
+    let notices = resource.meta.get(NOTICES_META_KEY).cloned();
+    meta.extend(notices.map(|notices| (NOTICES_META_KEY.to_owned(), notices)));
     let size = u64::try_from(text.len()).ok();
     let entry = Resource { uri: lines_uri.unwrap_or_else(|| resource.uri.clone()), size, meta, ..resource };
     ResourceContents { entry, body: ResourceBody::Text(text) }

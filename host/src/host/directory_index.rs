@@ -7,7 +7,7 @@
 //! cached, because it depends on the principal.
 //!
 //! An index has at most [`MAX_CHILDREN`] children, and the bytes of a page of the config. If there are more, its last line and
-//! [`NEXT`] in its metadata have the URI of the next part: the URI of the directory with the cursor of the listing as its
+//! a [notice](crate::resource::Notice) have the URI of the next part: the URI of the directory with the cursor of the listing as its
 //! fragment (`notes:///#cursor=…`). No path of a provider has a fragment, so such a URI cannot be one of a provider. The
 //! cursor is sealed and bound to the directory and the principal, like every other.
 //!
@@ -23,13 +23,10 @@ use crate::access::Principal;
 use crate::catalog::{Entries, PageRequest};
 use crate::config::Operation;
 use crate::escape;
-use crate::resource::{Error, Listing, Resource, ResourceBody, ResourceContents};
+use crate::resource::{Error, Listing, Notice, NoticeKind, Resource, ResourceBody, ResourceContents};
 
 /// The maximum number of children in one part of an index.
 const MAX_CHILDREN: usize = 500;
-
-/// The metadata key of the URI of the next part of an index.
-const NEXT: &str = "mcp-host/next";
 
 /// Separates the URI of a directory from the cursor of a part of its index.
 const CURSOR: &str = "#cursor=";
@@ -108,7 +105,8 @@ fn render(mut directory: Resource, listing: &Listing<Resource>) -> ResourceConte
     if let Some(cursor) = &listing.next_cursor {
         let next = format!("{}{CURSOR}{cursor}", directory.uri);
         let _ = write!(text, "\nThis is a part of the index; the next part is <{next}>\n");
-        directory.meta.insert(NEXT.to_owned(), next.into());
+        let text = format!("{} entries of the index", listing.items.len());
+        Notice { kind: NoticeKind::Cut, text, next: Some(next) }.push_to(&mut directory.meta);
     }
     directory.mime_type = Some(MARKDOWN.to_owned());
     directory.size = u64::try_from(text.len()).ok();

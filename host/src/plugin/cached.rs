@@ -14,7 +14,7 @@ use super::response_cache::{CacheCounts, CacheKey, Lookup, Reservation, expiry};
 use super::validation::FilteredPage;
 use super::{Fault, Plugin};
 use crate::engine::CallOrigin;
-use crate::resource::{Footprint, Resource, ResourceBody, ResourceContents};
+use crate::resource::{Footprint, Notice, Resource, ResourceBody, ResourceContents};
 use crate::uri::{Path, Uri};
 
 /// How many bytes of JSON a byte of text becomes at most.
@@ -65,7 +65,7 @@ impl Plugin {
                     let contents = retain(contents, |one| is_visible(&one.entry.uri)).await;
                     return Ok(ReadResponse::Contents(contents));
                 };
-                let uris = contents.iter().map(|one| one.entry.uri.clone()).collect();
+                let uris = contents.iter().flat_map(|one| self.named_uris(one)).collect();
                 let len = ResourceContents::total_len(&contents);
                 let encoded = Arc::new(EncodedContents { json: encode(contents).await, uris, len, expires });
                 reservation.fill(encoded.clone(), expires);
@@ -77,6 +77,14 @@ impl Plugin {
             true => Ok(ReadResponse::Encoded { contents, is_hit }),
             false => filtered().await.map(ReadResponse::Contents),
         }
+    }
+
+    /// The URIs that a content names: its own, and those of the next parts in its notices, which not every principal may read.
+    fn named_uris(&self, contents: &ResourceContents) -> impl Iterator<Item = Uri> + use<> {
+        let mount = self.mount().clone();
+        let next = Notice::all_in(&contents.entry.meta).into_iter().filter_map(|notice| notice.next);
+        let next = next.filter_map(move |uri| mount.composed_uri(&uri));
+        std::iter::once(contents.entry.uri.clone()).chain(next)
     }
 
     /// Returns one page of its default listing for a client, as [`list`](Self::list) does, from the cache if it is there, and with

@@ -47,7 +47,7 @@ pub(crate) enum ReadResponse {
 pub(crate) struct EncodedContents {
     /// The array of contents.
     pub(crate) json: Bytes,
-    /// The resources that the contents belong to.
+    /// The resources that the contents belong to, and the next parts that their notices name.
     pub(crate) uris: Box<[Uri]>,
     /// The bytes of the contents before they were encoded.
     pub(crate) len: u64,

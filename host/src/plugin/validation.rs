@@ -24,6 +24,7 @@ use std::time::Duration;
 pub(crate) use self::hints::{HOST_PREFIX, is_icon_size, is_mime_type};
 
 use self::dropped::DroppedItems;
+use self::hints::Part;
 use self::measure::{Measure, check_cost};
 use super::fault::Fault;
 use super::fault_recorder::FaultRecorder;
@@ -162,7 +163,7 @@ impl Validator {
             let Some(entry) = entries.next() else { break };
             let uri = self.compose_uri(&entry.path);
             if let Some(uri) = self.drop_rejected("an entry", uri) {
-                kept.push(keep(self.convert_entry(entry, uri)));
+                kept.push(keep(self.convert_entry(entry, uri, Part::Listed)));
             }
         }
         Ok(FilteredPage { items: kept.items, size: kept.size, next_cursor })
@@ -226,7 +227,7 @@ impl Validator {
 
     fn convert_contents(&mut self, contents: provider::Contents) -> Result<ResourceContents, Fault> {
         let uri = self.compose_uri(&contents.entry.path)?;
-        let entry = self.convert_entry(contents.entry, uri);
+        let entry = self.convert_entry(contents.entry, uri, Part::Contents);
         let body = match contents.body {
             provider::Body::Text(text) => ResourceBody::Text(text),
             provider::Body::TextBytes(bytes) => {
@@ -251,7 +252,7 @@ impl Validator {
             let (requested, found) = (Excerpt(requested), Excerpt(&entry.path));
             return Err(Fault::Contract(format!("asked about `{requested}`, it told about `{found}`")));
         }
-        Ok(self.convert_entry(entry, located.uri))
+        Ok(self.convert_entry(entry, located.uri, Part::Listed))
     }
 
     /// The completion, truncated to what a client may be shown.
@@ -293,7 +294,7 @@ impl Validator {
         self.context.mount.compose_uri(path).map_err(|error| rejected_path(path, &error))
     }
 
-    fn convert_entry(&mut self, entry: provider::Entry, uri: Uri) -> Resource {
+    fn convert_entry(&mut self, entry: provider::Entry, uri: Uri, part: Part) -> Resource {
         let name = match entry.name.is_empty() {
             true => last_segment(&uri, &self.context.mount).to_owned(),
             false => entry.name,
@@ -310,7 +311,7 @@ impl Validator {
             listable: entry.listable,
             subscribable: entry.subscribable && self.watches,
             ttl: entry.ttl,
-            meta: self.meta(entry.meta, path),
+            meta: self.meta(entry.meta, path, part),
             uri,
         }
     }
@@ -335,7 +336,7 @@ impl Validator {
             mime_type: self.mime_type(template.mime_type, path),
             annotations: self.annotations(template.audience, template.priority, template.last_modified, path),
             icons: self.icons(template.icons, path),
-            meta: self.meta(template.meta, path),
+            meta: self.meta(template.meta, path, Part::Listed),
         })
     }
 }

@@ -116,9 +116,7 @@ pub(super) struct Candidate {
 
 /// Returns the estimated number of tokens of a text: a quarter of the ASCII bytes, and one for each other character.
 pub fn estimate_tokens(text: &str) -> usize {
-    let ascii = text.bytes().filter(u8::is_ascii).count();
-    let others = text.chars().filter(|character| !character.is_ascii()).count();
-    ascii.div_ceil(4).saturating_add(others)
+    crate::text::estimate_tokens(text)
 }
 
 /// Chooses passages within a budget, until a deadline.

@@ -30,7 +30,7 @@ const SECRET_FILE: &str = "sources.key";
 /// SQLite's application id, which marks the file as an index of this host: `mcps`.
 const APPLICATION_ID: i32 = 0x6d63_7073;
 /// The version of [`SCHEMA`], of the tables of vectors, and of the tokens.
-const SCHEMA_VERSION: i32 = 3;
+const SCHEMA_VERSION: i32 = 4;
 /// The longest time that a lookup waits for another process that has locked the file.
 const READER_BUSY_TIMEOUT: Duration = Duration::from_secs(2);
 /// The longest time that a write waits for other processes. Their threads that write have low priority like this one's: on a

@@ -5,7 +5,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use serde::{Deserialize, Serialize};
 
 use super::{language, tokens};
-use crate::resource::{Annotations, Priority, Resource, Role, Timestamp};
+use crate::resource::{Annotations, Meta, Notice, Priority, Resource, Role, Timestamp};
 use crate::uri::Uri;
 
 /// The bytes after which a passage ends at the next empty line, and after which it ends at the next line.
@@ -34,6 +34,9 @@ pub(super) struct DocumentEntry {
     pub(super) for_user: bool,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) for_assistant: bool,
+    /// Which part of its text is indexed, if that is not all of it: the provider's notice.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) part: Option<String>,
 }
 
 impl DocumentEntry {
@@ -49,6 +52,7 @@ impl DocumentEntry {
             last_modified: last_modified.as_ref().map(ToString::to_string),
             for_user: audience.contains(&Role::User),
             for_assistant: audience.contains(&Role::Assistant),
+            part: None,
         }
     }
 
@@ -57,8 +61,12 @@ impl DocumentEntry {
         u8::from(self.for_user) | u8::from(self.for_assistant) << 1
     }
 
-    /// The resource at that URI.
+    /// The resource at that URI, with a notice if only a part of its text is indexed.
     pub(super) fn into_resource(self, uri: Uri) -> Resource {
+        let mut meta = Meta::new();
+        if let Some(part) = self.part {
+            Notice::cut(format!("only a part of it is indexed: {part}")).push_to(&mut meta);
+        }
         let roles = [(self.for_user, Role::User), (self.for_assistant, Role::Assistant)];
         let audience = roles.into_iter().filter(|(is_there, _)| *is_there).map(|(_, role)| role).collect();
         Resource {
@@ -71,6 +79,7 @@ impl DocumentEntry {
                 priority: self.priority.and_then(Priority::new),
                 last_modified: self.last_modified.and_then(Timestamp::new),
             },
+            meta,
             ..Resource::named(uri, &self.name)
         }
     }

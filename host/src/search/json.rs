@@ -3,6 +3,10 @@
 use serde_json::{Map, Value, json};
 
 use super::results::{SearchHit, SearchResults};
+use crate::resource::NOTICES_META_KEY;
+
+/// The member with what a hit is not: only a part of its text is indexed.
+const NOTICES: &str = "notices";
 
 /// Encodes a result: the hits, and what is to be known of the search.
 pub(crate) fn to_json(results: SearchResults) -> Value {
@@ -18,12 +22,14 @@ pub(crate) fn to_json(results: SearchResults) -> Value {
 }
 
 fn hit_to_json(hit: SearchHit) -> Value {
-    let SearchHit { resource, snippet, lines_uri } = hit;
+    let SearchHit { mut resource, snippet, lines_uri } = hit;
+    let notices = resource.meta.remove(NOTICES_META_KEY);
     let mut members = resource.to_json();
     if let Some(snippet) = snippet {
         members.insert("snippet".to_owned(), json!(snippet.text));
         members.insert("lines".to_owned(), json!([snippet.lines.0, snippet.lines.1]));
     }
+    members.extend(notices.map(|notices| (NOTICES.to_owned(), notices)));
     members.extend(lines_uri.map(|uri| ("linesUri".to_owned(), json!(uri))));
     members.into()
 }

@@ -12,7 +12,7 @@ use tokio::time::sleep;
 use super::document::{Document, DocumentEntry, hash};
 use crate::engine::CallOrigin;
 use crate::plugin::{Fault, Plugin, SearchSource};
-use crate::resource::{Resource, ResourceBody, ResourceContents};
+use crate::resource::{Notice, Resource, ResourceBody, ResourceContents};
 use crate::uri::{Path, Uri};
 
 /// The requested number of entries of a page.
@@ -99,24 +99,26 @@ impl SourceReader {
     /// Reads a resource, for which there is a read in the budget, unless only its metadata are indexed.
     pub(super) async fn read(&self, listed: Listed) -> Result<Document, Fault> {
         let Listed { entry, path, entry_hash } = listed;
-        let text = match self.source.reads_content_of(&entry) {
+        let (text, part) = match self.source.reads_content_of(&entry) {
             true => self.read_text(&entry.uri, &path).await?,
-            false => String::new(),
+            false => (String::new(), None),
         };
-        Ok(Document { path: path.as_str().to_owned(), entry: DocumentEntry::new(&entry), entry_hash, text })
+        let entry = DocumentEntry { part, ..DocumentEntry::new(&entry) };
+        Ok(Document { path: path.as_str().to_owned(), entry, entry_hash, text })
     }
 
-    /// The text of a resource: its first content that is text; empty if there is none, or it is too large.
-    async fn read_text(&self, uri: &Uri, path: &Path) -> Result<String, Fault> {
+    /// The text of a resource: its first content that is text; empty if there is none, or it is too large. With it, which part of the whole
+    /// it is, if it is one.
+    async fn read_text(&self, uri: &Uri, path: &Path) -> Result<(String, Option<String>), Fault> {
         let own = uri.clone();
         let filter = move |one: &ResourceContents| one.entry.uri == own && matches!(one.body, ResourceBody::Text(_));
         let contents = self.attempt(|| self.plugin.read_as(CallOrigin::Indexer, path, filter.clone())).await?;
         let text = contents.into_iter().find_map(|one| match one.body {
-            ResourceBody::Text(text) => Some(text),
+            ResourceBody::Text(text) => Some((text, Notice::part(&one.entry.meta))),
             ResourceBody::Blob(_) => None,
         });
         let max = usize::try_from(self.source.settings().max_document.bytes()).unwrap_or(usize::MAX);
-        Ok(text.filter(|text| text.len() <= max).unwrap_or_default())
+        Ok(text.filter(|(text, _)| text.len() <= max).unwrap_or_default())
     }
 
     /// Whether the provider has lines of each resource: a template such as `{+path}{?lines}`. None if that is not known.

@@ -6,7 +6,12 @@
 //! | without, or with spaces that searchers omit: Han, Hiragana, Katakana, Hangul, Bopomofo, Thai, Lao, Khmer, Myanmar, Tibetan | bigrams: each two adjacent characters, and the last character of a run alone |
 //!
 //! Text is folded before: compatibility composition (NFKC), which includes full and half width, then lower case. So
-//! `ｻｰﾊﾞｰ` and `サーバー`, and `Ａ` and `a`, are the same token. The last character of a run is a token, so that a query of one
+//! `ｻｰﾊﾞｰ` and `サーバー`, and `Ａ` and `a`, are the same token.
+//!
+//! Two spellings of loanwords in katakana are folded, too ([`Katakana`]): the long vowel mark that JIS Z 8301 and older style guides omit
+//! (`サーバー` and `サーバ`, `インターフェース` and `インタフェース`), and a small vowel after `ウ` (`ソフトウェア` and `ソフトウエア`).
+//!
+//! The last character of a run is a token, so that a query of one
 //! character, which is looked up as the prefix of a bigram, finds it wherever it stands.
 //!
 //! A token has the range of the original text that it stands for. Words are cut after [`MAX_WORD`] bytes.
@@ -35,7 +40,8 @@ pub(super) enum TokenKind {
 
 /// Calls `emit` for each token of the text: the folded token, the range of the text that it stands for, and its kind.
 pub(super) fn for_each_token(text: &str, emit: impl FnMut(&str, Range<usize>, TokenKind)) {
-    let mut tokenizer = Tokenizer { emit, word: String::new(), word_range: 0..0, previous: None };
+    let mut tokenizer =
+        Tokenizer { emit, word: String::new(), word_range: 0..0, previous: None, katakana: Katakana::default() };
     let mut rest = text;
     while let Some(character) = rest.chars().next() {
         let start = text.len().saturating_sub(rest.len());
@@ -113,6 +119,25 @@ struct Tokenizer<F> {
     word_range: Range<usize>,
     /// The last character of a run of bigrams, its range, and whether it is the first one.
     previous: Option<(char, Range<usize>, bool)>,
+    katakana: Katakana,
+}
+
+/// The characters of katakana from which a long vowel mark may be omitted: shorter words keep it in all styles (`エラー`, `タワー`).
+const MIN_BEFORE_MARK: usize = 3;
+
+/// The current run of katakana.
+#[derive(Default)]
+struct Katakana {
+    /// Its characters, without omitted marks.
+    len: usize,
+    last: Option<char>,
+    /// A long vowel mark that is omitted if it is the last character of the run.
+    mark: Option<Range<usize>>,
+}
+
+/// Whether the character ends in the vowel `a`, as loanwords in `-er`, `-or` and `-ar` do before the long vowel mark.
+fn ends_in_a(character: char) -> bool {
+    "アァカガサザタダナハバパマヤャラワ".contains(character)
 }
 
 impl<F: FnMut(&str, Range<usize>, TokenKind)> Tokenizer<F> {
@@ -120,7 +145,7 @@ impl<F: FnMut(&str, Range<usize>, TokenKind)> Tokenizer<F> {
         const NFKC: ComposingNormalizerBorrowed<'static> = ComposingNormalizer::new_nfkc();
         for character in NFKC.normalize(unit).chars().flat_map(char::to_lowercase) {
             if is_in_bigrams(character) && (character.is_alphanumeric() || is_mark(character)) {
-                self.push_bigram(character, range.clone());
+                self.push_folded(character, range);
             } else if character.is_alphanumeric() || (is_mark(character) && !self.word.is_empty()) {
                 self.push_word(character, range.clone());
             } else {
@@ -138,6 +163,33 @@ impl<F: FnMut(&str, Range<usize>, TokenKind)> Tokenizer<F> {
             self.word.push(character);
         }
         self.word_range.end = range.end;
+    }
+
+    /// Folds the spelling of katakana. Any other character ends its run.
+    fn push_folded(&mut self, character: char, range: &Range<usize>) {
+        if !matches!(character, 'ァ'..='ヺ' | 'ー') {
+            self.katakana = Katakana::default();
+            return self.push_bigram(character, range.clone());
+        }
+        let Katakana { len, last, mark } = &mut self.katakana;
+        if character == 'ー' && *len >= MIN_BEFORE_MARK {
+            if !last.is_some_and(ends_in_a) {
+                mark.get_or_insert_with(|| range.clone());
+            }
+            return;
+        }
+        let folded = match (*last, character) {
+            (Some('ウ'), 'ィ') => 'イ',
+            (Some('ウ'), 'ェ') => 'エ',
+            (Some('ウ'), 'ォ') => 'オ',
+            _ => character,
+        };
+        *len = len.saturating_add(1);
+        *last = Some(folded);
+        if let Some(mark) = mark.take() {
+            self.push_bigram('ー', mark);
+        }
+        self.push_bigram(folded, range.clone());
     }
 
     fn push_bigram(&mut self, character: char, range: Range<usize>) {
@@ -166,6 +218,7 @@ impl<F: FnMut(&str, Range<usize>, TokenKind)> Tokenizer<F> {
     }
 
     fn flush_bigrams(&mut self) {
+        self.katakana = Katakana::default();
         if let Some((character, range, is_single)) = self.previous.take() {
             let kind = if is_single { TokenKind::Single } else { TokenKind::Last };
             (self.emit)(character.encode_utf8(&mut [0; 4]), range, kind);
@@ -208,6 +261,35 @@ mod tests {
         ] {
             assert_eq!(index_text(one), index_text(other), "{one}");
         }
+    }
+
+    #[test]
+    fn common_spellings_of_loanwords_make_no_difference() {
+        for (one, other) in [
+            ("サーバー", "サーバ"),
+            ("ユーザー", "ユーザ"),
+            ("インターフェース", "インタフェース"),
+            ("ユーザーガイド", "ユーザガイド"),
+            ("コンピューターの本", "コンピュータの本"),
+            ("メモリー", "メモリ"),
+            ("カテゴリー一覧", "カテゴリ一覧"),
+            ("ｻｰﾊﾞ ｻｰﾊﾞｰ", "サーバー サーバ"),
+            ("ソフトウェア", "ソフトウエア"),
+            ("ウィンドウ", "ウインドウ"),
+            ("サーバーA", "サーバA"),
+        ] {
+            assert_eq!(index_text(one), index_text(other), "{one}");
+        }
+        for (one, other) in [
+            ("ビール", "ビル"),
+            ("エラー", "エラ"),
+            ("カード", "カド"),
+            ("パスポート", "パスポト"),
+            ("コーヒー", "コヒ"),
+        ] {
+            assert_ne!(index_text(one), index_text(other), "{one}");
+        }
+        assert_eq!(index_text("サーバールーム"), "サー ーバ バル ルー ーム ム");
     }
 
     #[test]

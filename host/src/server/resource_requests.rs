@@ -290,8 +290,8 @@ async fn execute(
             Ok(Outcome { result: wire::complete_result(completion, revision), footprint, missing: Vec::new() })
         }
         ResourceRequest::ListTools(None) => {
-            let result = tools::list_result(&host.config().server.tools, revision);
-            Ok(Outcome { result, footprint: tools::LIST_FOOTPRINT, missing: Vec::new() })
+            let (result, footprint) = tools::list_result(&host.config().server, revision);
+            Ok(Outcome { result, footprint, missing: Vec::new() })
         }
         // There is one page, so no valid cursor exists.
         ResourceRequest::ListTools(Some(_)) => Err(to_rpc(Error::InvalidCursor)),

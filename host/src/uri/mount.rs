@@ -73,6 +73,11 @@ impl Mount {
         self.compose(path).map(|located| located.uri)
     }
 
+    /// Returns a URI that [`compose`](Self::compose) made, from its text; none if it is of another mount.
+    pub(crate) fn composed_uri(&self, uri: &str) -> Option<Uri> {
+        self.compose_uri(uri.strip_prefix(self.as_str())?).ok()
+    }
+
     /// Returns whether a path of allowed length is seen to be in normal form without parsing it. False negatives are possible.
     fn is_normal(&self, path: &str) -> bool {
         !self.owns_all_hosts() && normalize::is_plain_path(path)

@@ -1,6 +1,7 @@
 //! Results as texts: Markdown, JSON, CSV.
 
 use crate::settings::Format;
+use mcp_provider::Notice;
 use mcp_provider::sql::{Rows, Value};
 use serde_json::json;
 use std::fmt::Write;
@@ -9,24 +10,35 @@ use std::fmt::Write;
 const MAX_CELL: usize = 2000;
 
 /// What there is to say about a result beside its rows.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(crate) struct Notes {
-    /// The path of the next page.
+    /// The path of the next page, which clients get as a URI in a notice.
     pub(crate) next: Option<String>,
     /// Why rows are missing that no path leads to.
     pub(crate) cut: Option<String>,
 }
 
+impl Notes {
+    /// Returns the notice of a result with so many rows, if there are more.
+    pub(crate) fn notice(&self, rows: usize) -> Option<Notice> {
+        match (&self.next, &self.cut) {
+            (Some(next), _) => Some(Notice::cut(format!("{rows} rows, and there are more")).next(next.as_str())),
+            (None, Some(cut)) => Some(Notice::cut(format!("{rows} rows, and there are more: {cut}"))),
+            (None, None) => None,
+        }
+    }
+}
+
 /// Renders a result.
-pub(crate) fn render(rows: &Rows, notes: &Notes, format: Format) -> String {
+pub(crate) fn render(rows: &Rows, format: Format) -> String {
     match format {
-        Format::Markdown => markdown(rows, notes),
-        Format::Json => to_json(rows, notes),
+        Format::Markdown => markdown(rows),
+        Format::Json => to_json(rows),
         Format::Csv => csv(rows),
     }
 }
 
-fn markdown(rows: &Rows, notes: &Notes) -> String {
+fn markdown(rows: &Rows) -> String {
     let mut text = String::new();
     row(&mut text, rows.columns.iter().map(|column| column.name.clone()));
     row(&mut text, rows.columns.iter().map(|_| "---".to_owned()));
@@ -35,13 +47,6 @@ fn markdown(rows: &Rows, notes: &Notes) -> String {
     }
     if rows.rows.is_empty() {
         text.push_str("\nNo rows.\n");
-    }
-    // Writing to a string cannot fail.
-    if let Some(next) = &notes.next {
-        let _ = write!(text, "\nMore rows: `{next}`\n");
-    }
-    if let Some(cut) = &notes.cut {
-        let _ = write!(text, "\nThere are more rows: {cut}.\n");
     }
     text
 }
@@ -63,17 +68,14 @@ fn cell(value: &Value) -> String {
     }
 }
 
-fn to_json(rows: &Rows, notes: &Notes) -> String {
+fn to_json(rows: &Rows) -> String {
     let columns = rows.columns.iter().map(|column| json!({ "name": column.name, "type": column.type_name }));
     let values = rows.rows.iter().map(|row| row.iter().map(json_value).collect::<serde_json::Value>());
-    let mut result = json!({
+    let result = json!({
         "columns": columns.collect::<Vec<_>>(),
         "rows": values.collect::<Vec<_>>(),
         "hasMore": rows.has_more,
     });
-    if let (Some(next), Some(result)) = (&notes.next, result.as_object_mut()) {
-        result.insert("next".to_owned(), next.as_str().into());
-    }
     result.to_string()
 }
 
@@ -170,19 +172,25 @@ mod tests {
 
     #[test]
     fn a_table_of_markdown_has_one_line_for_each_row() {
-        let notes = Notes { next: Some("a/b/rows?after=1".to_owned()), cut: None };
         assert_eq!(
-            render(&example(), &notes, Format::Markdown),
-            "| id | name | data |\n| --- | --- | --- |\n| 1 | a\\|b \"c\" |  |\n| -2 |  | \\\\x00ff |\n\n\
-             More rows: `a/b/rows?after=1`\n"
+            render(&example(), Format::Markdown),
+            "| id | name | data |\n| --- | --- | --- |\n| 1 | a\\|b \"c\" |  |\n| -2 |  | \\\\x00ff |\n"
         );
-        assert!(render(&rows(&["a"], Vec::new()), &Notes::default(), Format::Markdown).ends_with("\nNo rows.\n"));
+        assert!(render(&rows(&["a"], Vec::new()), Format::Markdown).ends_with("\nNo rows.\n"));
+    }
+
+    #[test]
+    fn a_result_that_is_cut_says_so_in_every_format() {
+        let notes = Notes { next: Some("a/b/rows?after=1".to_owned()), cut: None };
+        let expected = Notice::cut("2 rows, and there are more").next("a/b/rows?after=1");
+        assert_eq!(notes.notice(2), Some(expected));
+        assert_eq!(Notes { next: None, cut: None }.notice(2), None);
     }
 
     #[test]
     fn csv_tells_null_from_an_empty_text() {
         let expected = "id,name,data\r\n1,\"a|b\n\"\"c\"\"\",\r\n-2,\"\",\\x00ff\r\n";
-        assert_eq!(render(&example(), &Notes::default(), Format::Csv), expected);
+        assert_eq!(render(&example(), Format::Csv), expected);
     }
 
     #[test]
@@ -197,7 +205,7 @@ mod tests {
             },
             Value::Array { dimensions: Vec::new(), elements: Vec::new() },
         ];
-        let text = render(&rows(&["a", "b", "c", "d", "e"], vec![values]), &Notes::default(), Format::Json);
+        let text = render(&rows(&["a", "b", "c", "d", "e"], vec![values]), Format::Json);
         let json: serde_json::Value = serde_json::from_str(&text).unwrap();
         assert_eq!(json["rows"], json!([["1.50", "inf", { "a": [1] }, [[1, null], [3, 4]], []]]));
         assert_eq!(json["hasMore"], false);

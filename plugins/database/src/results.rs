@@ -123,8 +123,12 @@ impl Results<'_> {
     /// The formats of a result, each a content of the resource.
     fn contents(&self, entry: &Entry, rows: &Rows, notes: &Notes, options: &ResultOptions) -> Vec<Contents> {
         let formats = options.format.map_or_else(|| self.settings.formats.clone(), |format| vec![format]);
+        let entry = match notes.notice(rows.rows.len()) {
+            Some(notice) => entry.clone().notice(notice),
+            None => entry.clone(),
+        };
         let content =
-            |format: Format| Contents::text(entry.clone().mime_type(format.mime_type()), render(rows, notes, format));
+            |format: Format| Contents::text(entry.clone().mime_type(format.mime_type()), render(rows, format));
         formats.into_iter().map(content).collect()
     }
 }

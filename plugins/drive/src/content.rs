@@ -7,7 +7,7 @@ use crate::route::Bytes;
 use crate::session::{Served, Session};
 use crate::sheets::{self, Sheet};
 use crate::text::{Header, Source, export_first};
-use mcp_provider::{Contents, Entry, Failure, Page, Result, mime};
+use mcp_provider::{Contents, Entry, Failure, Notice, Page, Result, mime};
 
 /// A file with the format in which it is served.
 pub(crate) struct Document<'s> {
@@ -158,10 +158,11 @@ impl<'s> Document<'s> {
         for (sheet, number) in sheets.into_iter().zip(1..) {
             let mut entry = entries::sheet(self.session, &self.served, &sheet.name, number);
             if sheet.is_cut {
-                entry = entry.meta("drive/cut", true);
+                entry = entry.meta("drive/cut", true).notice(Notice::cut("the sheet is too large: its first rows"));
             }
             if format == CSV {
-                entry = entry.meta("drive/first-sheet-only", true);
+                let notice = Notice::incomplete("the workbook is too large to be exported: its first sheet only");
+                entry = entry.meta("drive/first-sheet-only", true).notice(notice);
             }
             contents.push(Contents::text(entry, sheet.csv));
         }
@@ -198,7 +199,9 @@ fn contents(mut entry: Entry, mut part: Vec<u8>, first: u64, size: u64) -> Conte
             .meta("drive/total-bytes", size);
     }
     if end < size {
-        entry = entry.meta("drive/next-range", format!("bytes={end}-"));
+        let notice = Notice::cut(format!("bytes {first} to {} of {size}", end.saturating_sub(1)));
+        let next = format!("bytes={end}-");
+        entry = entry.notice(notice.next(format!("?{next}"))).meta("drive/next-range", next);
     }
     Contents::bytes(entry, part)
 }
@@ -207,10 +210,12 @@ fn contents(mut entry: Entry, mut part: Vec<u8>, first: u64, size: u64) -> Conte
 fn text_meta(mut entry: Entry, text: &Header) -> Entry {
     if entry.mime_type.as_deref() != Some(text.format.as_str()) {
         let preferred = entry.mime_type.take().unwrap_or_default();
-        entry = entry.mime_type(text.format.as_str()).meta("drive/too-large-for", preferred);
+        entry = entry.mime_type(text.format.as_str()).meta("drive/too-large-for", preferred.as_str());
+        entry = entry.notice(Notice::incomplete(format!("the document is too large to be exported as {preferred}")));
     }
     if text.images > 0 {
-        entry = entry.meta("drive/images-omitted", text.images);
+        let notice = Notice::incomplete(format!("{} images were left out", text.images));
+        entry = entry.meta("drive/images-omitted", text.images).notice(notice);
     }
     entry.meta("drive/chunks", text.chunks.len())
 }

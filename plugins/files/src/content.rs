@@ -8,7 +8,7 @@ use crate::route::{Part, Route, Span};
 use crate::settings::Settings;
 use folder::encoding::{TextEncoding, detect};
 use folder::{Folder, Item, OpenFile};
-use mcp_provider::{Contents, Entry, Failure, Result, mime};
+use mcp_provider::{Contents, Entry, Failure, Notice, Result, mime};
 
 /// The name of an encoding other than UTF-8, in the metadata.
 const ENCODING: &str = "files/encoding";
@@ -118,7 +118,7 @@ impl<'a> Opened<'a> {
             Ok(text) => self.text_contents(document.text_type(), &text, None)?,
             Err(reason) => {
                 let mut original = self.whole()?;
-                original.entry = original.entry.meta(TEXT_FAULT, reason);
+                original.entry = original.entry.notice(Notice::incomplete(reason.as_str())).meta(TEXT_FAULT, reason);
                 return Ok(vec![original]);
             }
         };
@@ -208,7 +208,9 @@ impl<'a> Opened<'a> {
     fn decoded(&self, entry: Entry, encoding: TextEncoding, bytes: Vec<u8>) -> Contents {
         let (text, is_malformed) = encoding.decode(bytes);
         let entry = with_encoding(entry, encoding);
-        Contents::text(if is_malformed { entry.meta(MALFORMED, true) } else { entry }, text)
+        let replaced = "bytes that are no text in its encoding are shown as U+FFFD";
+        let marked = |entry: Entry| entry.meta(MALFORMED, true).notice(Notice::incomplete(replaced));
+        Contents::text(if is_malformed { marked(entry) } else { entry }, text)
     }
 }
 
@@ -222,7 +224,8 @@ fn with_encoding(entry: Entry, encoding: TextEncoding) -> Entry {
 fn with_range(entry: Entry, slice: &Slice, total_bytes: u64) -> Entry {
     let mut entry = entry.meta(RANGE, slice.range.as_str()).meta(TOTAL_BYTES, total_bytes);
     if let Some(next) = &slice.next {
-        entry = entry.meta(NEXT_RANGE, next.as_str());
+        let part = format!("{} of {total_bytes} bytes", slice.range.replace('=', " "));
+        entry = entry.meta(NEXT_RANGE, next.as_str()).notice(Notice::cut(part).next(format!("?{next}")));
     }
     match slice.total_lines {
         Some(lines) => entry.meta(TOTAL_LINES, lines),

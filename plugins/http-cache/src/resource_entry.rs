@@ -7,7 +7,7 @@ use crate::cache::{Cache, FetchedPage};
 use crate::page::html;
 use crate::settings::{Format, Settings};
 use http::header::{DATE, LAST_MODIFIED};
-use mcp_provider::{Contents, Entry};
+use mcp_provider::{Contents, Entry, Notice};
 use std::time::Duration;
 
 const MARKDOWN: &str = "text/markdown";
@@ -39,7 +39,12 @@ pub(crate) fn uncached_entry(address: &Address) -> Entry {
 pub(crate) fn entry(path: &str, address: &Address, page: &FetchedPage, cache: &Cache, settings: &Settings) -> Entry {
     let entry = cached_entry(path, address, &page.content, &page.response, page.ttl, settings);
     let entry = entry.meta(URL, page.address.url());
-    if page.is_stale { entry.meta(STALE, true).meta(AGE, page.response.age(cache.now()).as_secs()) } else { entry }
+    if !page.is_stale {
+        return entry;
+    }
+    let age = page.response.age(cache.now()).as_secs();
+    let notice = Notice::stale(format!("the page could not be fetched again; this copy is {age} s old"));
+    entry.meta(STALE, true).meta(AGE, age).notice(notice)
 }
 
 /// Returns the entry of a stored page.
@@ -82,7 +87,8 @@ pub(crate) fn contents(entry: &Entry, page: FetchedPage, settings: &Settings) ->
                 Format::Markdown => {
                     let markdown = html::markdown(&html, &address.url());
                     let entry = entry.clone().mime_type(MARKDOWN);
-                    let entry = if markdown.is_cut { entry.meta(CUT, true) } else { entry };
+                    let notice = || Notice::cut("the page is too large to be shown as Markdown as a whole");
+                    let entry = if markdown.is_cut { entry.meta(CUT, true).notice(notice()) } else { entry };
                     Contents::text(entry, markdown.text)
                 }
             };

@@ -9,7 +9,7 @@ use crate::markup::{self, Markup};
 use crate::route::Route;
 use folder::encoding::{TextEncoding, detect};
 use folder::{Found, Item};
-use mcp_provider::{Contents, Entry, Failure, Result};
+use mcp_provider::{Contents, Entry, Failure, Notice, Result};
 
 /// The number of bytes searched for the end of front matter that cost as much as one parsed byte.
 const SEARCHED_BYTES_PER_COST: usize = 32;
@@ -127,7 +127,7 @@ pub(crate) fn read(notes: &Notes, file: &Item) -> Result<Contents> {
         Some(encoding) => {
             let (text, is_malformed) = encoding.decode(bytes);
             let entry = with_encoding(entry, encoding);
-            Contents::text(if is_malformed { entry.meta(MALFORMED, true) } else { entry }, text)
+            Contents::text(if is_malformed { malformed(entry) } else { entry }, text)
         }
         None => Contents::bytes(entry, bytes),
     };
@@ -167,4 +167,10 @@ pub(crate) fn plain_entry(notes: &Notes, file: &Item) -> Entry {
         entry = entry.priority(priority);
     }
     entry.audience(notes.settings.audience(file.names()).iter().copied())
+}
+
+/// Marks a note with bytes that are no text in its encoding.
+fn malformed(entry: Entry) -> Entry {
+    let notice = Notice::incomplete("bytes that are no text in its encoding are shown as U+FFFD");
+    entry.meta(MALFORMED, true).notice(notice)
 }

@@ -8,7 +8,7 @@ use crate::matchers::selector;
 use crate::table;
 use crate::window::{api_seconds, millis};
 use mcp_provider::json::bounded_list;
-use mcp_provider::{Contents, Entry, Failure, Result};
+use mcp_provider::{Contents, Entry, Failure, Notice, Result};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -49,6 +49,13 @@ where
     }
 }
 
+/// Marks a beginning of what Prometheus has.
+fn more(entry: Entry) -> Entry {
+    entry
+        .meta("prometheus/more", true)
+        .notice(Notice::incomplete("Prometheus has more than the answer, which is its beginning"))
+}
+
 /// Reads the values of a label.
 pub(crate) fn read_label(client: &Client<'_>, path: &str, label: &str) -> Result<Vec<Contents>> {
     let values = label_names(client, label, None, MAX_NAMES)?;
@@ -57,7 +64,7 @@ pub(crate) fn read_label(client: &Client<'_>, path: &str, label: &str) -> Result
     }
     let mut entry = Entry::new(path, label).title(format!("Values of the label {label}")).ttl(client.settings.refresh);
     if values.has_more {
-        entry = entry.meta("prometheus/more", true);
+        entry = more(entry);
     }
     let rows = values.items.iter().map(|value| [value.as_str()]);
     table::contents(entry, table::csv(["value"], rows)?, &json!({ "label": label, "values": values.items }))
@@ -155,7 +162,7 @@ pub(crate) fn read_metric(client: &Client<'_>, path: &str, name: &str, now: Syst
     }
     entry = entry.meta("prometheus/series", found.items.len());
     if found.has_more {
-        entry = entry.meta("prometheus/more", true);
+        entry = more(entry);
     }
     let value = json!({
         "metric": name, "type": metadata.kind, "help": metadata.help, "unit": metadata.unit,

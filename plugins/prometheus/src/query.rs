@@ -11,7 +11,7 @@ use crate::route::Times;
 use crate::settings::SavedQuery;
 use crate::table;
 use crate::window::{End, Window, align, api_seconds, choose_step, rfc3339};
-use mcp_provider::{Contents, Entry, Failure, Result};
+use mcp_provider::{Contents, Entry, Failure, Notice, Result};
 use serde::Serialize;
 use serde_json::json;
 use std::borrow::Cow;
@@ -230,8 +230,13 @@ fn instant_csv(series: &[Series]) -> Result<String> {
 }
 
 fn described(entry: Entry, warnings: &[String], histograms: usize) -> Entry {
+    let entry = warnings.iter().fold(entry, |entry, warning| entry.notice(Notice::incomplete(warning.as_str())));
     let entry = if warnings.is_empty() { entry } else { entry.meta("prometheus/warnings", warnings) };
-    if histograms == 0 { entry } else { entry.meta("prometheus/native-histograms-omitted", histograms) }
+    if histograms == 0 {
+        return entry;
+    }
+    let notice = Notice::incomplete(format!("{histograms} native histograms, which have no value, were left out"));
+    entry.meta("prometheus/native-histograms-omitted", histograms).notice(notice)
 }
 
 /// The parameter by which Prometheus itself gives up.

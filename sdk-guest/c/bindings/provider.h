@@ -861,7 +861,7 @@ typedef struct exports_mcp_host_provider_resource_provider_entry_t {
   provider_option_u64_t   ttl_ms;
   // Further metadata for programs: the text of one JSON object. Names should have a prefix of the provider's own, as
   // in `{"example.com/branch": "main"}`; names that begin with `mcp-host/` are reserved for the host and are
-  // dropped.
+  // dropped, but for `mcp-host/notices`, which says what a content is not.
   provider_option_string_t   meta;
 } exports_mcp_host_provider_resource_provider_entry_t;
 

@@ -1,6 +1,6 @@
 //! The metadata of a resource: everything except its content.
 
-use crate::{Icon, Role, Timestamp};
+use crate::{Icon, Notice, Role, Timestamp};
 use serde_json::{Map, Value};
 use std::time::Duration;
 
@@ -151,6 +151,15 @@ impl Entry {
     /// start with `mcp-host/` are reserved for the host and dropped.
     pub fn meta(mut self, name: impl Into<String>, value: impl Into<Value>) -> Self {
         self.meta.insert(name.into(), value.into());
+        self
+    }
+
+    /// Adds a notice of what the content is not; of one content at most eight are retained.
+    pub fn notice(mut self, notice: Notice) -> Self {
+        let notices = self.meta.entry("mcp-host/notices").or_insert_with(|| Value::Array(Vec::new()));
+        if let Value::Array(notices) = notices {
+            notices.push(notice.into_value());
+        }
         self
     }
 }

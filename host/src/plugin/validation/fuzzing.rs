@@ -9,7 +9,7 @@ use arbitrary::{Arbitrary, Result, Unstructured};
 
 use super::hints::{HOST_PREFIX, is_icon_size, is_mime_type};
 use super::*;
-use crate::resource::{Annotations, Meta, ResourceIcon, Role, Theme, Timestamp};
+use crate::resource::{Annotations, Meta, NOTICES_META_KEY, Notice, ResourceIcon, Role, Theme, Timestamp};
 use crate::sandbox::memory::MemoryBudget;
 
 /// The item limit of the validator.
@@ -137,7 +137,9 @@ fn assert_valid_hints(mime_type: Option<&str>, annotations: &Annotations, icons:
         assert!(ResourceIcon::new(icon.src()).is_some(), "an icon has a source that a client may fetch");
         assert!(icon.sizes.iter().all(|size| is_icon_size(size)), "sizes are sizes");
     }
-    assert!(!meta.keys().any(|key| key.starts_with(HOST_PREFIX)), "nobody speaks for the host");
+    let is_reserved = |key: &String| key.starts_with(HOST_PREFIX) && key != NOTICES_META_KEY;
+    assert!(!meta.keys().any(is_reserved), "nobody speaks for the host");
+    assert!(meta.get(NOTICES_META_KEY).is_none_or(Notice::are_valid), "notices have their form");
 }
 
 impl Reply {

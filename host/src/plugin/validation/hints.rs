@@ -4,13 +4,22 @@ use serde_json::Value;
 
 use super::Validator;
 use crate::provider;
-use crate::resource::{Annotations, Meta, Priority, ResourceIcon, Role, Timestamp};
+use crate::resource::{Annotations, Meta, NOTICES_META_KEY, Notice, Priority, ResourceIcon, Role, Timestamp};
 use crate::text::Excerpt;
 
-/// The reserved prefix of keys of `meta`.
+/// The reserved prefix of keys of `meta`, of which a provider may use [`NOTICES_META_KEY`] alone.
 pub(crate) const HOST_PREFIX: &str = "mcp-host/";
 /// The longest MIME type, in bytes.
 const MAX_MIME_TYPE: usize = 255;
+
+/// The part of an answer that metadata belongs to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Part {
+    /// An entry of a listing, or a template.
+    Listed,
+    /// A content.
+    Contents,
+}
 
 impl Validator {
     pub(super) fn mime_type(&mut self, mime_type: Option<String>, path: &str) -> Option<String> {
@@ -77,12 +86,15 @@ impl Validator {
         checked
     }
 
-    /// The metadata, whose values have been counted.
-    pub(super) fn meta(&mut self, meta: Option<String>, path: &str) -> Meta {
+    /// The metadata, whose values have been counted. Only contents have notices.
+    pub(super) fn meta(&mut self, meta: Option<String>, path: &str, part: Part) -> Meta {
         let Some(text) = meta else { return Meta::new() };
         match serde_json::from_str(&text) {
             Ok(Value::Object(mut meta)) => {
-                meta.retain(|key, _| !key.starts_with(HOST_PREFIX));
+                meta.retain(|key, _| {
+                    !key.starts_with(HOST_PREFIX) || (key == NOTICES_META_KEY && part == Part::Contents)
+                });
+                Notice::replace_in(&mut meta, |notice| self.compose_next(notice, path));
                 meta
             }
             _ => {
@@ -90,6 +102,33 @@ impl Validator {
                 Meta::new()
             }
         }
+    }
+}
+
+impl Validator {
+    /// Composes the path of the next part with the mount: the query of a path that begins with `?` replaces that of the content's
+    /// path. One that leaves the mount is dropped alone.
+    fn compose_next(&mut self, mut notice: Notice, path: &str) -> Notice {
+        notice.next = notice.next.and_then(|next| {
+            let next = match next.starts_with('?') {
+                true => [path.split('?').next().unwrap_or(path), next.as_str()].concat(),
+                false => next,
+            };
+            match self.context.mount.compose_uri(&next) {
+                // It may be longer than what the provider gave.
+                Ok(uri) if self.work.charge(uri.as_str().len()).is_ok() => Some(uri.as_str().to_owned()),
+                _ => {
+                    self.dropped.record_hint(
+                        "next part",
+                        path,
+                        &Excerpt(&next),
+                        "the path of a resource of this provider",
+                    );
+                    None
+                }
+            }
+        });
+        notice
     }
 }
 
@@ -122,7 +161,38 @@ pub(crate) fn is_icon_size(text: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
+    use super::super::fuzzing::{block_on, validator};
     use super::*;
+
+    fn with_notices(path: &str, next: &[&str]) -> provider::Entry {
+        let notices: Vec<_> =
+            next.iter().map(|next| json!({ "kind": "cut", "text": "a part", "next": next })).collect();
+        let mut entry = provider::Entry::new(path, "");
+        entry.meta = Some(json!({ "mcp-host/notices": notices, "mcp-host/other": 1 }).to_string());
+        entry
+    }
+
+    #[test]
+    fn the_next_part_of_a_content_is_a_whole_uri_below_its_mount() {
+        let given = ["a?page=2", "?page=2", "../b", "/c", "%61?page=2"];
+        let contents = vec![provider::Contents::text(with_notices("a?page=1", &given), "text")];
+        let contents = block_on(validator(100, 1 << 20, false).contents(contents, "a?page=1", |_| true)).unwrap();
+        let meta = &contents[0].entry.meta;
+        let mount = contents[0].entry.uri.as_str().strip_suffix("a?page=1").unwrap();
+        let second = Some(format!("{mount}a?page=2"));
+        let next: Vec<_> = Notice::all_in(meta).into_iter().map(|notice| notice.next).collect();
+        assert_eq!(next, [second.clone(), second.clone(), None, None, second]);
+        assert_eq!(meta.len(), 1, "other names with the host's prefix are dropped");
+    }
+
+    #[test]
+    fn entries_of_a_listing_have_no_notices() {
+        let page = provider::Page { entries: vec![with_notices("a", &["a?page=2"])], next_cursor: None };
+        let page = block_on(validator(100, 1 << 20, false).page(page, None, Some)).unwrap();
+        assert!(page.items.iter().all(|(_, entry)| entry.meta.is_empty()));
+    }
 
     #[test]
     fn mime_types_have_a_type_and_a_subtype() {

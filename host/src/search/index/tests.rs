@@ -37,6 +37,7 @@ fn document(path: &str, text: &str) -> Change {
         last_modified: None,
         for_user: false,
         for_assistant: false,
+        part: None,
     };
     Change::Put(Box::new(Document { path: path.to_owned(), entry, entry_hash: 1, text: text.to_owned() }))
 }

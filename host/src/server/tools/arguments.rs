@@ -4,14 +4,12 @@
 //! stay in the message until they are taken, so that a large one of the wrong type costs nothing.
 
 use std::fmt;
-#[cfg(feature = "search")]
 use std::ops::RangeInclusive;
 
 use serde::Deserializer as _;
 use serde::de::{Error, MapAccess, Visitor};
 use serde_json::value::RawValue;
 
-#[cfg(feature = "search")]
 use super::integer::integer;
 use super::output::ToolError;
 use crate::quote::quote;
@@ -49,7 +47,6 @@ impl<'a> Arguments<'a> {
     }
 
     /// Takes an optional integer in a range: `5.0` is one as well.
-    #[cfg(feature = "search")]
     pub(super) fn integer(&self, name: &str, range: RangeInclusive<usize>) -> Result<Option<usize>, ToolError> {
         let Some(raw) = self.value(name) else { return Ok(None) };
         let expected = || format!("an integer from {} to {}", range.start(), range.end());
@@ -96,7 +93,6 @@ impl<'a> Visitor<'a> for Members<'_> {
 }
 
 #[cfg(test)]
-#[cfg(feature = "search")]
 mod tests {
     use super::*;
 

@@ -1,11 +1,10 @@
 //! Calling a tool.
 
 use rmcp::ErrorData;
-use serde_json::{Value, json};
 
 use super::definition::tool_named;
 use super::next_step::next_step;
-use super::output::{Output, ToolError};
+use super::output::{Forms, Output, Part, ToolError};
 use crate::access::Principal;
 use crate::config::Tool;
 use crate::host::Host;
@@ -14,9 +13,6 @@ use crate::server::json::Encoder;
 use crate::server::params::{TOOL_PARAMS, ToolParams};
 use crate::server::revision::Revision;
 use crate::server::wire;
-
-/// A value of a resource is in the result up to so many times: as text, as structured content, and as a link.
-const COPIES: usize = 3;
 
 /// The outcome of a call.
 pub(in crate::server) struct ToolOutcome {
@@ -49,22 +45,19 @@ pub(in crate::server) async fn call(
             None,
         ));
     };
-    let arguments = arguments.as_deref();
+    let (arguments, forms) = (arguments.as_deref(), Forms::new(&config.server, revision));
     let called = match tool {
-        Tool::List => super::list::call(host, principal, arguments, omits_templates, revision).await,
-        Tool::Read => super::read::call(host, principal, arguments).await,
+        Tool::List => super::list::call(host, principal, arguments, omits_templates, forms).await,
+        Tool::Read => super::read::call(host, principal, arguments, forms).await,
         #[cfg(feature = "search")]
-        Tool::Search => super::search::call(host, principal, arguments, revision).await,
+        Tool::Search => super::search::call(host, principal, arguments, forms).await,
         #[cfg(feature = "search")]
-        Tool::Context => super::context::call(host, principal, arguments, revision).await,
+        Tool::Context => super::context::call(host, principal, arguments, forms).await,
         #[cfg(not(feature = "search"))]
         Tool::Search | Tool::Context => Err(ToolError::Arguments("this build has no search".to_owned())),
     };
-    Ok(match called {
-        Ok(Output { text, items, structured, footprint, missing }) => {
-            let result = encode(text, items, structured.filter(|_| revision.has_titles()), false, revision);
-            ToolOutcome { result, footprint: footprint.saturating_mul(COPIES), missing }
-        }
+    let (mut output, is_error) = match called {
+        Ok(output) => (output, false),
         Err(error) => {
             let message = match error {
                 ToolError::Arguments(message) => format!("{name}: {message}"),
@@ -74,21 +67,21 @@ pub(in crate::server) async fn call(
                 }
                 ToolError::Host(error) => error.to_string(),
             };
-            let footprint = message.len();
-            ToolOutcome { result: encode(message, Vec::new(), None, true, revision), footprint, missing: Vec::new() }
+            (Output::text(message), true)
         }
-    })
+    };
+    let (footprint, missing) = (output.footprint(), std::mem::take(&mut output.missing));
+    Ok(ToolOutcome { result: encode(output, is_error, revision), footprint, missing })
 }
 
-fn encode(text: String, items: Vec<Value>, structured: Option<Value>, is_error: bool, revision: Revision) -> Encoder {
+fn encode(output: Output, is_error: bool, revision: Revision) -> Encoder {
+    let Output { content, structured, missing: _ } = output;
     Encoder::new(move |writer| {
         writer.object(|members| {
             wire::result_type(members, revision);
-            let text = (!text.is_empty() || items.is_empty()).then(|| json!({ "type": "text", "text": text }));
-            let content: Vec<_> = text.into_iter().chain(items).collect();
-            members.member("content").array(content, |writer, item| writer.value(item));
+            members.member("content").array(content, |writer, part: Part| part.write(writer));
             if let Some(structured) = structured {
-                members.member("structuredContent").value(structured);
+                (structured.write)(members.member("structuredContent"));
             }
             if is_error {
                 members.serialize("isError", &true);

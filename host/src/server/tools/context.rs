@@ -3,12 +3,13 @@
 use serde_json::{Value, json};
 
 use super::arguments::Arguments;
-use super::output::{Output, ToolError, link};
+use super::output::{Forms, Output, Part, Structured, ToolError, resource_members};
 use super::schema::{Description, object, resource_properties, result};
 use crate::access::Principal;
 use crate::host::Host;
-use crate::search::{ContextPassage, ContextRequest};
-use crate::server::revision::Revision;
+use crate::resource::{Footprint, Notice};
+use crate::search::{ContextPassage, ContextRequest, ContextSelection};
+use crate::server::json::Writer;
 
 /// Describes the tool.
 pub(super) fn describe() -> Description {
@@ -70,7 +71,7 @@ pub(super) async fn call(
     host: &Host,
     principal: &Principal,
     arguments: Option<&str>,
-    revision: Revision,
+    forms: Forms,
 ) -> Result<Output, ToolError> {
     let arguments = Arguments::parse(arguments, &["query", "budget"])?;
     let budget = arguments.integer("budget", 1..=ContextRequest::MAX_BUDGET)?;
@@ -89,30 +90,48 @@ pub(super) async fn call(
         let plugins = selection.incomplete.join(", ");
         text.push_str(&format!("There may be better passages: not everything is indexed of {plugins}.\n"));
     }
-    let items = selection.passages.iter().filter_map(|passage| link(&passage.resource, revision)).collect();
-    let structured = json!({
-        "passages": selection.passages.iter().map(passage_json).collect::<Vec<_>>(),
-        "tokens": selection.tokens,
-        "overBudget": selection.over_budget,
-        "nearCopies": selection.near_copies,
-        "partial": selection.is_partial,
-    });
-    Ok(Output { footprint: text.len(), text, items, structured: Some(structured), missing: Vec::new() })
+    let links: Vec<_> = match forms.links {
+        true => selection.passages.iter().map(|passage| Part::Link(passage.resource.clone())).collect(),
+        false => Vec::new(),
+    };
+    let structured = forms.structured.then(|| structured(selection));
+    Ok(Output { content: std::iter::once(Part::Text(text)).chain(links).collect(), structured, ..Output::default() })
+}
+
+/// The selection as JSON.
+fn structured(selection: ContextSelection) -> Structured {
+    let ContextSelection { passages, tokens, over_budget, near_copies, is_partial, .. } = selection;
+    let passage = |passage: &ContextPassage| {
+        let texts = passage.text.capacity().saturating_add(passage.reason.capacity());
+        passage.resource.footprint().saturating_add(texts)
+    };
+    let footprint = passages.iter().map(passage).fold(0, usize::saturating_add);
+    Structured::new(footprint, move |writer| {
+        writer.object(|members| {
+            members.member("passages").array(passages, write_passage);
+            members.serialize("tokens", &tokens);
+            members.serialize("overBudget", &over_budget);
+            members.serialize("nearCopies", &near_copies);
+            members.serialize("partial", &is_partial);
+        });
+    })
 }
 
 fn passage_text(passage: &ContextPassage) -> String {
     let uri = passage.lines_uri.as_ref().unwrap_or(&passage.resource.uri);
     let (first, last) = passage.lines;
-    format!("{uri} (lines {first}-{last}):\n{}\n\n", passage.text.trim_end())
+    let notices: String = Notice::all_in(&passage.resource.meta).iter().map(|notice| format!("{notice}\n")).collect();
+    format!("{uri} (lines {first}-{last}):\n{notices}{}\n\n", passage.text.trim_end())
 }
 
-fn passage_json(passage: &ContextPassage) -> Value {
+fn write_passage(writer: &mut Writer<'_>, passage: ContextPassage) {
     let ContextPassage { resource, lines_uri, text, lines, tokens, reason } = passage;
-    let mut members = resource.to_json();
-    members.insert("text".to_owned(), json!(text));
-    members.insert("lines".to_owned(), json!([lines.0, lines.1]));
-    members.extend(lines_uri.as_ref().map(|uri| ("linesUri".to_owned(), json!(uri))));
-    members.insert("tokens".to_owned(), json!(tokens));
-    members.insert("reason".to_owned(), json!(reason));
-    Value::Object(members)
+    writer.object(|members| {
+        resource_members(members, resource, true);
+        members.text("text", text);
+        members.member("lines").array([lines.0, lines.1], |writer: &mut Writer<'_>, line| writer.serialize(&line));
+        members.optional_text("linesUri", lines_uri.map(String::from));
+        members.serialize("tokens", &tokens);
+        members.text("reason", reason);
+    });
 }

@@ -1,17 +1,16 @@
 //! The definitions of tools: their names, and what `tools/list` returns.
 
+use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
+use super::output::Forms;
 use super::schema::Description;
 #[cfg(feature = "http")]
 use crate::config::Operation;
-use crate::config::Tool;
+use crate::config::{Server, Tool};
 use crate::server::json::Encoder;
 use crate::server::revision::Revision;
 use crate::server::wire;
-
-/// The approximate size of all definitions in bytes.
-pub(in crate::server) const LIST_FOOTPRINT: usize = 8 << 10;
 
 /// Returns the tool of that name, if the config has it.
 pub(in crate::server) fn tool_named(tools: &[Tool], name: &str) -> Option<Tool> {
@@ -39,21 +38,26 @@ pub(super) fn tool_name(tool: Tool) -> &'static str {
     }
 }
 
-/// Encodes the result of `tools/list`: all tools, on one page.
-pub(in crate::server) fn list_result(tools: &[Tool], revision: Revision) -> Encoder {
-    let definitions: Vec<_> = tools.iter().filter_map(|tool| definition(*tool, revision)).collect();
-    Encoder::new(move |writer| {
+/// Encodes the result of `tools/list`: all tools, on one page. Returns the bytes that it holds as well.
+pub(in crate::server) fn list_result(server: &Server, revision: Revision) -> (Encoder, usize) {
+    let has_output_schemas = Forms::new(server, revision).structured;
+    let definitions: Vec<_> =
+        server.tools.iter().filter_map(|tool| definition(*tool, revision, has_output_schemas)).collect();
+    let definitions = Bytes::from(Value::Array(definitions).to_string());
+    let footprint = definitions.len();
+    let encoder = Encoder::new(move |writer| {
         writer.object(|members| {
             wire::result_type(members, revision);
             let caching = wire::CacheHints { ttl: std::time::Duration::ZERO, is_public: true };
             wire::cache_hints(members, revision, caching);
-            members.member("tools").value(Value::Array(definitions));
+            members.member("tools").json(definitions);
         });
-    })
+    });
+    (encoder, footprint)
 }
 
 /// The definition of a tool; none if this build does not have it.
-fn definition(tool: Tool, revision: Revision) -> Option<Value> {
+fn definition(tool: Tool, revision: Revision, has_output_schema: bool) -> Option<Value> {
     let Description { title, text, input, output } = match tool {
         Tool::List => super::list::describe(),
         Tool::Read => super::read::describe(),
@@ -70,6 +74,9 @@ fn definition(tool: Tool, revision: Revision) -> Option<Value> {
     members.insert("inputSchema".to_owned(), input);
     if revision.has_titles() {
         members.insert("title".to_owned(), json!(title));
+    }
+    // A tool with an output schema has to have structured content.
+    if has_output_schema {
         members.insert("outputSchema".to_owned(), output);
     }
     if revision.has_tool_annotations() {

@@ -1,27 +1,36 @@
-//! The tool `list_resources`. Whoever knows only tools has no other way to the templates, so its first page has them.
+//! The tool `list_resources`. A client that knows only tools has no other way to the templates, so the first page has them.
+//!
+//! A page is smaller than one of `resources/list`, as a model reads all of it: `limit` resources, of at most [`PAGE_BYTES`].
 
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::arguments::Arguments;
-use super::output::{Output, ToolError, link, one_line, summary};
+use super::output::{
+    Forms, MAX_TEMPLATE_DESCRIPTION, Output, Part, Structured, ToolError, one_line, resource_members, summary,
+};
 use super::schema::{Description, object, resource_properties, result};
 use crate::access::Principal;
-use crate::host::{Host, ListRequest};
-use crate::resource::{Footprint, MissingPlugin, ResourceTemplate};
-use crate::server::revision::Revision;
+use crate::host::{Host, ListRequest, PageBounds};
+use crate::resource::{Footprint, MissingPlugin, Resource, ResourceTemplate};
+use crate::server::json::Writer;
 
-/// The number of templates, and of their pages, after which no further page of them is listed.
-const MAX_TEMPLATES: usize = 200;
+/// The number of resources on a page unless the call says otherwise, and at most.
+const DEFAULT_LIMIT: usize = 50;
+const MAX_LIMIT: usize = 1000;
+/// The approximate maximum size of a page in bytes.
+const PAGE_BYTES: usize = 64 << 10;
+/// The number of templates that are listed, and the pages of them that are looked through.
+const MAX_TEMPLATES: usize = 50;
 const MAX_TEMPLATE_PAGES: usize = 8;
 
 /// Describes the tool.
 pub(super) fn describe() -> Description {
     Description {
         title: "List resources",
-        text: "Lists resources with their URIs: a page of all resources, or the direct children of one. Continue with \
-         `cursor` while the result has `nextCursor`. The first page of all resources also has URI templates (RFC 6570) of \
-         resources that are not listed: fill in the variables to get the URI of one. To find resources by their content, \
-         search instead if there is a tool for that.",
+        text: "Lists resources with their URIs: a page of all resources, or the direct children of one. The result says how to \
+         continue with `cursor`, if there are more. The first page also has URI templates (RFC 6570) of resources that are not \
+         listed: fill in the variables to get the URI of one. To find resources by their content, search instead if there is \
+         a tool for that.",
         input: input(),
         output: output(),
     }
@@ -31,7 +40,11 @@ fn input() -> Value {
     object(
         json!({
             "uri": { "type": "string", "description": "The resource whose children are listed; without it, everything." },
-            "cursor": { "type": "string", "description": "The `nextCursor` of the page before." },
+            "cursor": { "type": "string", "description": "The cursor that the page before ends with." },
+            "limit": {
+                "type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT,
+                "description": "The maximum number of resources.",
+            },
         }),
         &[],
     )
@@ -65,84 +78,113 @@ pub(super) async fn call(
     principal: &Principal,
     arguments: Option<&str>,
     omits_templates: bool,
-    revision: Revision,
+    forms: Forms,
 ) -> Result<Output, ToolError> {
-    let arguments = Arguments::parse(arguments, &["uri", "cursor"])?;
+    let arguments = Arguments::parse(arguments, &["uri", "cursor", "limit"])?;
     let (uri, cursor) = (arguments.string("uri")?, arguments.string("cursor")?);
+    let limit = arguments.integer("limit", 1..=MAX_LIMIT)?.unwrap_or(DEFAULT_LIMIT);
     let request = ListRequest { parent: uri.as_deref(), cursor: cursor.as_deref() };
-    let mut listing = host.list(principal, request).await?;
-    let is_first_page = uri.is_none() && cursor.is_none();
-    let templates = match is_first_page && !omits_templates {
-        true => templates(host, principal, &mut listing.missing).await?,
-        false => Vec::new(),
+    let bounds = PageBounds { items: limit, bytes: PAGE_BYTES };
+    let mut listing = host.list_bounded(principal, request, Some(bounds)).await?;
+    let is_first_page = cursor.is_none();
+    let (templates, has_more_templates) = match is_first_page && !omits_templates {
+        true => templates(host, principal, uri.as_deref(), &mut listing.missing).await?,
+        false => (Vec::new(), false),
     };
-    let footprint = listing.items.footprint().saturating_add(templates.footprint());
     let mut text: String = listing.items.iter().map(|resource| format!("{}\n", summary(resource))).collect();
     if text.is_empty() {
         let may_be_others = omits_templates || !templates.is_empty();
         text.push_str(if may_be_others { "No resources are listed.\n" } else { "There are no resources.\n" });
     }
-    let mut structured = Map::new();
-    structured.insert(
-        "resources".to_owned(),
-        listing.items.iter().map(|resource| Value::Object(resource.to_json())).collect(),
-    );
-    if let Some(cursor) = &listing.next_cursor {
-        text.push_str(&format!("\nThere are more; continue with this cursor: {cursor}\n"));
-        structured.insert("nextCursor".to_owned(), json!(cursor));
-    }
     if !templates.is_empty() {
         text.push_str("\nThere are resources with URIs of these forms (RFC 6570):\n");
         text.extend(templates.iter().map(template_summary));
-        let templates = templates.iter().map(template_json).collect();
-        structured.insert("resourceTemplates".to_owned(), Value::Array(templates));
+    }
+    if has_more_templates {
+        text.push_str("There are more forms; those below a mount are listed with it as `uri`.\n");
     }
     // Whether or not there are any.
-    if is_first_page && omits_templates {
+    if is_first_page && uri.is_none() && omits_templates {
         text.push_str("\nURI templates are left out: the access token does not have the scopes for them.\n");
     }
     for missing in &listing.missing {
         text.push_str(&format!("\nThe resources of `{}` are missing: {}\n", missing.plugin, missing.reason));
     }
-    let items = listing.items.iter().filter_map(|resource| link(resource, revision)).collect();
-    let structured = Some(Value::Object(structured));
-    Ok(Output { text, items, structured, footprint, missing: listing.missing })
+    if let Some(cursor) = &listing.next_cursor {
+        let shown = listing.items.len();
+        text.push_str(&format!(
+            "\n[cut: these are {shown} resources, and there are more; continue with the cursor {cursor}]"
+        ));
+    }
+    let links: Vec<_> = match forms.links {
+        true => listing.items.iter().cloned().map(Part::Link).collect(),
+        false => Vec::new(),
+    };
+    let structured = forms.structured.then(|| structured(listing.items, templates, listing.next_cursor));
+    let content = std::iter::once(Part::Text(text)).chain(links).collect();
+    Ok(Output { content, structured, missing: listing.missing })
 }
 
-/// The first templates of all plugins. Adds the plugins that have failed to those that are missing.
+fn structured(resources: Vec<Resource>, templates: Vec<ResourceTemplate>, next_cursor: Option<String>) -> Structured {
+    let footprint = resources.footprint().saturating_add(templates.footprint());
+    Structured::new(footprint, move |writer| {
+        writer.object(|members| {
+            let write = |writer: &mut Writer<'_>, resource| {
+                writer.object(|members| resource_members(members, resource, true));
+            };
+            members.member("resources").array(resources, write);
+            members.optional_text("nextCursor", next_cursor);
+            if !templates.is_empty() {
+                members.member("resourceTemplates").array(templates, write_template);
+            }
+        });
+    })
+}
+
+fn write_template(writer: &mut Writer<'_>, template: ResourceTemplate) {
+    let ResourceTemplate { uri_template, name, title, description, mime_type, .. } = template;
+    writer.object(|members| {
+        members.text("uriTemplate", uri_template);
+        members.text("name", name);
+        members.optional_text("title", title);
+        members.optional_text("description", description);
+        members.optional_text("mimeType", mime_type);
+    });
+}
+
+/// The first templates of all plugins, or of those with URIs below one, and whether there are more. Adds the plugins that have failed
+/// to those that are missing.
 async fn templates(
     host: &Host,
     principal: &Principal,
+    below: Option<&str>,
     missing: &mut Vec<MissingPlugin>,
-) -> Result<Vec<ResourceTemplate>, ToolError> {
+) -> Result<(Vec<ResourceTemplate>, bool), ToolError> {
+    let below = below.map(|uri| host.normalize(uri).map_or_else(|| uri.to_owned(), String::from));
+    let is_below = |template: &ResourceTemplate| {
+        below.as_deref().is_none_or(|uri| template.uri_template.as_str().starts_with(uri))
+    };
     let (mut templates, mut cursor) = (Vec::new(), None);
     for _ in 0..MAX_TEMPLATE_PAGES {
         let page = host.templates(principal, cursor.as_deref()).await?;
-        templates.extend(page.items);
+        templates.extend(page.items.into_iter().filter(is_below));
         for plugin in page.missing {
-            if missing.iter().all(|known| known.plugin != plugin.plugin) {
+            if below.is_none() && missing.iter().all(|known| known.plugin != plugin.plugin) {
                 missing.push(plugin);
             }
         }
         cursor = page.next_cursor;
-        if cursor.is_none() || templates.len() >= MAX_TEMPLATES {
+        if cursor.is_none() || templates.len() > MAX_TEMPLATES {
             break;
         }
     }
-    Ok(templates)
+    let has_more = cursor.is_some() || templates.len() > MAX_TEMPLATES;
+    templates.truncate(MAX_TEMPLATES);
+    Ok((templates, has_more))
 }
 
 fn template_summary(template: &ResourceTemplate) -> String {
     let ResourceTemplate { uri_template, name, title, description, .. } = template;
-    let line = one_line(uri_template.as_str(), title.as_ref().unwrap_or(name), description.as_deref());
-    line + "\n"
-}
-
-fn template_json(template: &ResourceTemplate) -> Value {
-    let ResourceTemplate { uri_template, name, title, description, mime_type, .. } = template;
-    let mut members =
-        Map::from_iter([("uriTemplate".to_owned(), json!(uri_template.as_str())), ("name".to_owned(), json!(name))]);
-    let optional = [("title", title), ("description", description), ("mimeType", mime_type)];
-    members.extend(optional.into_iter().filter_map(|(name, value)| Some((name.to_owned(), json!(value.as_ref()?)))));
-    Value::Object(members)
+    let name = title.as_ref().unwrap_or(name);
+    one_line(uri_template.as_str(), None, Some(name), description.as_deref(), MAX_TEMPLATE_DESCRIPTION) + "\n"
 }

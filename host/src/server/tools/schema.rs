@@ -30,5 +30,10 @@ pub(super) fn resource_properties() -> Value {
         "mimeType": { "type": "string" },
         "size": { "type": "integer" },
         "lastModified": { "type": "string" },
+        "notices": {
+            "type": "array",
+            "items": result(json!({ "kind": { "type": "string" }, "text": { "type": "string" } }), &["kind", "text"]),
+            "description": "What its text is not: of one that is cut, only a part is indexed.",
+        },
     })
 }

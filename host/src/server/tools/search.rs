@@ -3,13 +3,14 @@
 use serde_json::{Value, json};
 
 use super::arguments::Arguments;
-use super::output::{Output, ToolError, link, summary};
+use super::output::{Forms, Output, Part, Structured, ToolError, resource_members, summary};
 use super::schema::{Description, object, resource_properties, result};
 use crate::access::Principal;
 use crate::config::search::LanguageCode;
 use crate::host::Host;
-use crate::search::{SearchHit, SearchRequest, to_json};
-use crate::server::revision::Revision;
+use crate::resource::{Footprint, Notice};
+use crate::search::{SearchHit, SearchRequest, SearchResults};
+use crate::server::json::Writer;
 
 /// Describes the tool.
 pub(super) fn describe() -> Description {
@@ -91,7 +92,7 @@ pub(super) async fn call(
     host: &Host,
     principal: &Principal,
     arguments: Option<&str>,
-    revision: Revision,
+    forms: Forms,
 ) -> Result<Output, ToolError> {
     let arguments = Arguments::parse(arguments, &["query", "in", "kind", "lang", "limit"])?;
     let limit = arguments.integer("limit", 1..=SearchRequest::MAX_LIMIT)?;
@@ -118,13 +119,53 @@ pub(super) async fn call(
     } else if results.is_partial {
         text.push_str("The search was cut short: there may be more results.\n");
     }
-    let items = results.hits.iter().filter_map(|hit| link(&hit.resource, revision)).collect();
-    let structured = to_json(results);
-    Ok(Output { footprint: text.len(), text, items, structured: Some(structured), missing: Vec::new() })
+    let links: Vec<_> = match forms.links {
+        true => results.hits.iter().map(|hit| Part::Link(hit.resource.clone())).collect(),
+        false => Vec::new(),
+    };
+    let structured = forms.structured.then(|| structured(results));
+    Ok(Output { content: std::iter::once(Part::Text(text)).chain(links).collect(), structured, ..Output::default() })
+}
+
+/// The result as JSON, with the members that `search:` resources have.
+fn structured(results: SearchResults) -> Structured {
+    let SearchResults { hits, total, is_partial, incomplete, is_hybrid: _, .. } = results;
+    let hit = |hit: &SearchHit| {
+        let snippet = hit.snippet.as_ref().map_or(0, |snippet| snippet.text.capacity());
+        hit.resource.footprint().saturating_add(snippet)
+    };
+    let footprint = hits.iter().map(hit).chain(incomplete.iter().map(String::capacity)).fold(0, usize::saturating_add);
+    Structured::new(footprint, move |writer| {
+        writer.object(|members| {
+            members.member("results").array(hits, write_hit);
+            members.serialize("total", &total);
+            members.serialize("partial", &is_partial);
+            if !incomplete.is_empty() {
+                members.member("incomplete").array(incomplete, |writer: &mut Writer<'_>, plugin| writer.text(plugin));
+            }
+        });
+    })
+}
+
+fn write_hit(writer: &mut Writer<'_>, hit: SearchHit) {
+    let SearchHit { resource, snippet, lines_uri } = hit;
+    writer.object(|members| {
+        resource_members(members, resource, true);
+        if let Some(snippet) = snippet {
+            members.text("snippet", snippet.text);
+            members.member("lines").array([snippet.lines.0, snippet.lines.1], |writer: &mut Writer<'_>, line| {
+                writer.serialize(&line);
+            });
+        }
+        members.optional_text("linesUri", lines_uri.map(String::from));
+    });
 }
 
 fn hit_text(hit: &SearchHit) -> String {
     let mut text = format!("{}\n", summary(&hit.resource));
+    for notice in Notice::all_in(&hit.resource.meta) {
+        text.push_str(&format!("{notice}\n"));
+    }
     if let Some(snippet) = &hit.snippet {
         let (first, last) = snippet.lines;
         let place = hit.lines_uri.as_ref().map_or_else(String::new, |uri| format!(" ({uri})"));

@@ -13,7 +13,7 @@ use crate::tree;
 use crate::view::text::{BoundedText, Signature, single_line};
 use bstr::{BStr, ByteSlice};
 use gix_object::Kind;
-use mcp_provider::{Contents, Entry};
+use mcp_provider::{Contents, Entry, Notice};
 use std::collections::HashMap;
 
 /// Reads the origins of some lines of a file.
@@ -64,7 +64,8 @@ pub(crate) fn read(repository: &Repository, rev: &BStr, path: &BStr, lines: Line
     let entry = entry(repository, &resolved, rev, path)?;
     let mut contents = super::bounded_contents(entry, text);
     if is_incomplete {
-        contents.entry = contents.entry.meta(super::MORE, true);
+        let why = "a limit ended the search: lines with `^` before the id are from that commit or an older one";
+        contents.entry = contents.entry.meta(super::MORE, true).notice(Notice::incomplete(why));
     }
     Ok(contents)
 }

@@ -53,7 +53,10 @@ pub(crate) fn read(repository: &Repository, max_diff: usize, rev: &BStr) -> Resu
     let written = changes.write(repository, &truncate_head(head), max_diff, help)?;
     let mut entry = entry(&resolved, rev, &id, &commit, is_cut_off);
     if written.is_truncated {
-        entry = entry.meta(super::TRUNCATED, true);
+        entry = super::truncated(
+            entry,
+            format!("the differences are beyond {max_diff} bytes; its end names the files left out"),
+        );
     }
     Ok(Contents::text(entry, written.text))
 }

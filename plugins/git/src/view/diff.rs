@@ -38,7 +38,10 @@ pub(crate) fn read(
     let written = changes.write(repository, "", max_diff, help)?;
     let mut entry = entry(before, after, path, &sides);
     if written.is_truncated {
-        entry = entry.meta(super::TRUNCATED, true);
+        entry = super::truncated(
+            entry,
+            format!("the differences are beyond {max_diff} bytes; its end names the files left out"),
+        );
     }
     Ok(Contents::text(entry, written.text))
 }

@@ -13,7 +13,7 @@ use crate::rev::Rev;
 use crate::view::text::{BoundedText, Signature, single_line};
 use bstr::{BString, ByteSlice};
 use gix_hash::ObjectId;
-use mcp_provider::{Contents, Entry};
+use mcp_provider::{Contents, Entry, Notice};
 
 /// A request for a history.
 pub(crate) struct Query<'q> {
@@ -57,9 +57,17 @@ pub(crate) fn read(repository: &Repository, query: &Query<'_>, range: LogRange) 
     if history.has_more() {
         contents.entry = contents.entry.meta(super::MORE, true);
         let path = query.path.map(|path| path.as_bstr());
-        if let Some(next) = log_after((&commit, excluded.as_ref()), path, range, query.follow).filter(|_| is_full) {
-            contents.entry = contents.entry.meta(super::NEXT, next);
-        }
+        let next = log_after((&commit, excluded.as_ref()), path, range, query.follow).filter(|_| is_full);
+        contents.entry = match next {
+            Some(next) => {
+                let notice = Notice::cut(format!("{shown} commits from {} on", range.skip)).next(next.as_str());
+                contents.entry.meta(super::NEXT, next).notice(notice)
+            }
+            None => {
+                let why = "a limit of time or commits ended the search: older commits may be missing";
+                contents.entry.notice(Notice::incomplete(why))
+            }
+        };
     }
     Ok(contents)
 }

@@ -23,7 +23,7 @@ use bstr::BStr;
 pub(crate) use commit::MIME_TYPE as COMMIT;
 pub(crate) use diff::MIME_TYPE as DIFF;
 use gix_hash::ObjectId;
-use mcp_provider::{Contents, Entry};
+use mcp_provider::{Contents, Entry, Notice};
 use text::{BoundedText, single_line};
 
 /// The metadata key that marks truncated text.
@@ -115,9 +115,17 @@ fn incomplete(repository: &Repository, missing: &str) -> String {
     )
 }
 
+/// Marks an entry whose text was truncated.
+fn truncated(entry: Entry, why: impl Into<String>) -> Entry {
+    entry.meta(TRUNCATED, true).notice(Notice::cut(why))
+}
+
 /// Creates text contents, marked if the text was truncated.
 fn bounded_contents(entry: Entry, text: BoundedText) -> Contents {
-    let entry = if text.omitted() > 0 { entry.meta(TRUNCATED, true) } else { entry };
+    let entry = match text.omitted() {
+        0 => entry,
+        lines => truncated(entry, format!("{lines} further lines are beyond {MAX_TEXT} bytes")),
+    };
     Contents::text(entry, text.into_string())
 }
 

@@ -11,7 +11,7 @@ use crate::repo::Repository;
 use crate::view::text::{BoundedText, single_line};
 use bstr::{BStr, BString, ByteSlice};
 use gix_hash::ObjectId;
-use mcp_provider::{Contents, Entry};
+use mcp_provider::{Contents, Entry, Notice};
 use std::collections::HashMap;
 
 /// The maximum number of ref files that are read, and of objects that are inspected to detect tags.
@@ -47,7 +47,9 @@ pub(crate) fn read(repository: &Repository, after: Option<&BString>) -> Result<C
     let mut contents = Contents::text(stat(), text.into_string());
     if let Some(next) = next {
         let next = paths::refs_after(next.as_ref());
-        contents.entry = contents.entry.meta(super::TRUNCATED, true).meta(super::MORE, true).meta(super::NEXT, next);
+        let notice = Notice::cut("a limit ended the list of refs").next(next.as_str());
+        let entry = contents.entry.meta(super::TRUNCATED, true).meta(super::MORE, true).meta(super::NEXT, next);
+        contents.entry = entry.notice(notice);
     }
     Ok(contents)
 }

@@ -55,7 +55,11 @@ async fn inspector_shows_and_calls_the_tools() {
     let home = Folder::with_files::<&str, &str>([]);
     let folder = Folder::with_files([("guide.md", "The circuit breaker opens after five failures.\n")]);
     let tools = vec!["list", "read", "search", "context"];
-    let config = ConfigFile::new().server("tools", tools).plugin(Plugin::files("f", folder.path()).searched()).write();
+    let config = ConfigFile::new()
+        .server("tools", tools)
+        .server("tool-structured-content", true)
+        .plugin(Plugin::files("f", folder.path()).searched())
+        .write();
     // Then it is indexed.
     run(["search", "circuit", "--config", config.path().to_str().unwrap()]).await.success();
     let (host, path) = (host_binary(), config.path());

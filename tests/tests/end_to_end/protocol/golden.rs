@@ -162,6 +162,8 @@ async fn every_exchange_of_tools_is_as_its_file_says() {
         .server("name", "golden")
         .server("response-cache", "0B")
         .server("tools", vec!["list", "read", "search", "context"])
+        .server("tool-links", true)
+        .server("tool-structured-content", true)
         .plugin(sample)
         .allow_all();
     assert_as_recorded(&config.write(), std::slice::from_ref(&TOOLS)).await;

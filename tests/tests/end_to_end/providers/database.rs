@@ -92,6 +92,22 @@ async fn dictionary(client: &Client) -> serde_json::Value {
     dictionary
 }
 
+/// The URI of the next part, which every format of a result has.
+async fn next_part(client: &Client, uri: &str) -> Option<String> {
+    let contents = client.read(uri).await.unwrap_or_else(|error| panic!("{uri}: {error:?}"));
+    let next = |contents: &ResourceContents| {
+        let (ResourceContents::TextResourceContents { meta, .. } | ResourceContents::BlobResourceContents { meta, .. }) =
+            contents
+        else {
+            return None;
+        };
+        Some(meta.as_ref()?.get("mcp-host/notices")?[0]["next"].as_str()?.to_owned())
+    };
+    let all: Vec<_> = contents.iter().map(next).collect();
+    assert!(all.iter().all(|one| *one == all[0]), "{all:?}");
+    all.into_iter().next().flatten()
+}
+
 /// All rows of a table, page by page.
 async fn all_rows(client: &Client, first: &str) -> (Vec<serde_json::Value>, usize) {
     let (mut uri, mut rows, mut pages) = (first.to_owned(), Vec::new(), 0);
@@ -99,8 +115,8 @@ async fn all_rows(client: &Client, first: &str) -> (Vec<serde_json::Value>, usiz
         let page = json(client, &uri).await;
         rows.extend(page["rows"].as_array().unwrap().iter().cloned());
         pages += 1;
-        match page["next"].as_str() {
-            Some(next) => uri = format!("db://shop/{next}"),
+        match next_part(client, &uri).await {
+            Some(next) => uri = next,
             None => return (rows, pages),
         }
     }

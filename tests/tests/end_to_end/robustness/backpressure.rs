@@ -70,6 +70,26 @@ async fn answers_that_nobody_reads_take_no_more_memory_than_the_budget() {
 }
 
 #[tokio::test]
+async fn results_of_tools_that_nobody_reads_take_no_more_memory_than_the_budget() {
+    let config = config().server("tools", vec!["read"]).server("tool-structured-content", true).write();
+    let server = HttpServer::start(&config).await;
+    assert_good_plugin_answers(&server).await;
+    let connection = Connection::with_window(server.address(), 0).await;
+    let arguments = json!({ "uri": LARGE_URI, "max_bytes": 16 << 20 });
+    let params = json!({ "name": "read_resource", "arguments": arguments });
+    let call = || server.uninitialized(Revision::V_2026_07_28).request_builder("tools/call", params.clone());
+    let mut answers: FuturesUnordered<_> = (0..30).map(|_| connection.start_request(call())).collect();
+    // Each holds its text twice. The others wait.
+    let unread = timeout(TIMEOUT, answers.next()).await.unwrap().unwrap();
+    assert_eq!(unread.status(), StatusCode::OK);
+    assert_good_plugin_answers(&server).await;
+    let peak = server.peak_rss();
+    assert!(peak < BUDGET + OVERHEAD, "{} MiB", peak / MIB);
+    drop((answers, unread, connection));
+    server.end().await;
+}
+
+#[tokio::test]
 async fn an_answer_that_makes_no_progress_is_ended_and_its_memory_given_back() {
     let config = config().http_limit("write-timeout", "1s").write();
     let server = HttpServer::start(&config).await;

@@ -17,6 +17,8 @@ fn absolute(path: &str) -> toml::Value {
 fn config(repository: &GitRepo, web: &MockOrigin) -> WrittenConfig {
     let example: Table = include_str!("../../../../examples/search.toml").parse().expect("the example is TOML");
     let mut config = ConfigFile::new().server("tools", example["server"]["tools"].clone());
+    // The clients read it, and check it against the output schemas.
+    config = config.server("tool-structured-content", true);
     for plugin in example["plugin"].as_array().expect("it has plugins") {
         let mut plugin = plugin.as_table().expect("a plugin is a table").clone();
         plugin["component"] = absolute(plugin["component"].as_str().expect("a path"));

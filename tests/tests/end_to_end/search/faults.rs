@@ -90,6 +90,7 @@ async fn a_plugin_that_is_not_loaded_makes_results_partial() {
     let broken = Folder::with_files([("broken.wasm", "no component")]);
     let config = searched(&folder)
         .server("tools", vec!["search"])
+        .server("tool-structured-content", true)
         .plugin(Plugin::new("broken", &broken.path().join("broken.wasm"), "broken:///").searched())
         .write();
     let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
@@ -105,6 +106,7 @@ async fn a_plugin_that_is_not_loaded_makes_results_partial() {
 
     let config = ConfigFile::new()
         .server("tools", vec!["search"])
+        .server("tool-structured-content", true)
         .plugin(Plugin::new("broken", &broken.path().join("broken.wasm"), "broken:///").searched())
         .write();
     let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;

@@ -131,7 +131,10 @@ async fn a_tool_lists_resources_without_templates_for_a_token_that_is_not_for_th
     let entry = |issuer: &TokenIssuer| format!("{}\n{TEMPLATES}", jwks(issuer));
     let sample = Plugin::sample("s");
     let rule = Rule::for_principal("corp/alice").allow(["sample://s/**"]);
-    let more = |config: ConfigFile| config.server("tools", vec!["list"]).plugin(sample).rule(rule);
+    let more = |config: ConfigFile| {
+        let config = config.server("tools", vec!["list"]).server("tool-structured-content", true);
+        config.plugin(sample).rule(rule)
+    };
     let resource = ResourceServer::start_with_config(entry, more).await;
     let call = |scope: &str| {
         let call = json!({ "name": "list_resources", "arguments": {} });

@@ -87,7 +87,7 @@ Subscribable bool
 TtlMs witTypes.Option[uint64]
 // Further metadata for programs: the text of one JSON object. Names should have a prefix of the provider's own, as
 // in `{"example.com/branch": "main"}`; names that begin with `mcp-host/` are reserved for the host and are
-// dropped.
+// dropped, but for `mcp-host/notices`, which says what a content is not.
 Meta witTypes.Option[string]
 }
 

@@ -1,0 +1,52 @@
+//! Notices: what a content is not.
+
+use serde_json::{Map, Value};
+
+/// Says what a content is not: a part of a larger whole, incomplete, or older than its source.
+///
+/// Clients get it as `mcp-host/notices` in `_meta`, models as the last line of the text of a tool, people from `mcp-host read`.
+///
+/// ```
+/// use mcp_provider::{Entry, Notice};
+///
+/// let notice = Notice::cut("lines 1 to 1000 of 5210").next("?lines=1001-");
+/// let entry = Entry::new("big.log", "big.log").notice(notice);
+/// assert_eq!(entry.meta["mcp-host/notices"][0]["next"], "?lines=1001-");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Notice {
+    kind: &'static str,
+    text: String,
+    next: Option<String>,
+}
+
+impl Notice {
+    /// The content is a part of a larger whole. `text` is one sentence that says which part, and why.
+    pub fn cut(text: impl Into<String>) -> Self {
+        Self { kind: "cut", text: text.into(), next: None }
+    }
+
+    /// Something is missing: a limit ended the search for it, or it has no form here.
+    pub fn incomplete(text: impl Into<String>) -> Self {
+        Self { kind: "incomplete", text: text.into(), next: None }
+    }
+
+    /// The content may be older than its source.
+    pub fn stale(text: impl Into<String>) -> Self {
+        Self { kind: "stale", text: text.into(), next: None }
+    }
+
+    /// Names the next part by its path; one that begins with `?` is the path of the content with that query. Clients get a whole URI.
+    #[must_use]
+    pub fn next(mut self, path: impl Into<String>) -> Self {
+        self.next = Some(path.into());
+        self
+    }
+
+    pub(crate) fn into_value(self) -> Value {
+        let mut members =
+            Map::from_iter([("kind".to_owned(), Value::from(self.kind)), ("text".to_owned(), Value::from(self.text))]);
+        members.extend(self.next.map(|next| ("next".to_owned(), Value::from(next))));
+        Value::Object(members)
+    }
+}
