@@ -35,6 +35,9 @@ mod in_flight;
 pub(crate) mod json;
 mod jsonrpc;
 mod methods;
+#[cfg(test)]
+#[cfg(feature = "search")]
+mod non_interference;
 mod notifications;
 mod params;
 mod reencode;

@@ -47,6 +47,12 @@ impl SessionSubscriptions {
         self.may_subscribe.load(Ordering::Relaxed)
     }
 
+    /// Returns whether there are subscriptions to resources.
+    #[cfg(feature = "http")]
+    pub(super) fn has_resources(&self) -> bool {
+        self.delivery.get().is_some_and(|live| live.subscriber.has_resources())
+    }
+
     /// Replaces the principal that is notified: the same identity with other groups, and until when it has them.
     #[cfg(feature = "http")]
     pub(super) fn set_principal(&self, principal: &Principal, until: Option<Instant>) {

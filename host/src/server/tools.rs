@@ -31,6 +31,6 @@ mod schema;
 mod search;
 
 pub(super) use self::call::{ToolOutcome, call};
-#[cfg(feature = "http")]
-pub(super) use self::definition::operations;
 pub(super) use self::definition::{LIST_FOOTPRINT, list_result};
+#[cfg(feature = "http")]
+pub(super) use self::definition::{operations, requested_uri};

@@ -152,7 +152,7 @@ impl Endpoint {
                 {
                     return self.reject(&error, caller.account.client());
                 }
-                operations = received.operations();
+                operations = received.operations(&self.host);
                 if let Err(error) = caller.authenticated.require_scopes(&operations) {
                     return self.reject(&error, caller.account.client());
                 }
@@ -162,10 +162,16 @@ impl Endpoint {
                 response.map(|body| GuardedBody::wrap(body, in_flight))
             }
             Method::GET => {
-                // What it delivers requires the scopes of a subscription, if its token has them.
+                // Updates require the scopes of a subscription. Without them a stream is one of a session without subscriptions.
                 let subscribe = [Operation::Subscribe];
-                if caller.authenticated.require_scopes(&subscribe).is_ok() {
-                    operations.extend(subscribe);
+                match caller.authenticated.require_scopes(&subscribe) {
+                    Ok(()) => operations.extend(subscribe),
+                    Err(error) => {
+                        let session = sessions::session_id(request.headers());
+                        if session.is_some_and(|id| self.sessions.has_subscriptions(id)) {
+                            return self.reject(&error, caller.account.client());
+                        }
+                    }
                 }
                 Box::pin(self.forward_event_stream(request, &caller)).await
             }

@@ -4,7 +4,8 @@
 //!
 //! A session is bound to the principal that opened it: for other principals it does not exist. If the same principal comes back with
 //! other groups, as with a renewed access token, its subscriptions get these, and its event stream ends: what a stream delivers is what
-//! the token may see that opened it.
+//! the token may see that opened it. The same holds for a token that has the scopes of a subscription where the one before had not, or
+//! the other way round: a stream that was opened without them never delivers what was subscribed to with them.
 //!
 //! An open event stream counts as a request in flight, so a client that only waits for notifications is never idle.
 //! (rmcp counts messages, and would end the session.)
@@ -32,6 +33,7 @@ use super::guarded_body::GuardedBody;
 use super::unavailable;
 use crate::access::Principal;
 use crate::audit::SessionHash;
+use crate::config::Operation;
 use crate::host::Host;
 use crate::log_target;
 use crate::server::SESSION_ID_HEADER;
@@ -64,7 +66,9 @@ struct SessionState {
     hash: SessionHash,
     /// The principal that opened it, with the groups of its last request.
     principal: watch::Sender<Principal>,
-    /// Whether its groups have been others before.
+    /// Whether the token of its last request had the scopes of a subscription.
+    may_subscribe: bool,
+    /// Whether its groups, or these scopes, have been others before.
     has_changed: bool,
     client: ClientCell,
     permit: ClientPermit,
@@ -167,6 +171,7 @@ impl Sessions {
         let session = SessionState {
             hash,
             principal,
+            may_subscribe: may_subscribe(&caller.authenticated),
             has_changed: false,
             client: client.clone(),
             permit,
@@ -193,12 +198,14 @@ impl Sessions {
         let mut all = self.lock();
         let session = all.get_mut(id).filter(|session| session.principal.borrow().is_same_identity(principal))?;
         session.active = session.active.saturating_add(1);
+        let may_subscribe = may_subscribe(authenticated);
+        let has_other_scopes = std::mem::replace(&mut session.may_subscribe, may_subscribe) != may_subscribe;
         let is_another = session.principal.send_if_modified(|current| {
             let is_another = *current != *principal;
             if is_another {
                 current.clone_from(principal);
             }
-            is_another
+            is_another || has_other_scopes
         });
         session.has_changed |= is_another;
         if let Some(client) = session.client.get() {
@@ -215,6 +222,12 @@ impl Sessions {
             principal,
             has_changed,
         })
+    }
+
+    /// Returns whether the session with this id has subscriptions to resources.
+    pub(super) fn has_subscriptions(&self, id: &str) -> bool {
+        let client = self.lock().get(id).map(|session| session.client.clone());
+        client.is_some_and(|client| client.get().is_some_and(|client| client.subscriptions.has_resources()))
     }
 
     /// Answers a request, and tracks the session that it belongs to, opens or ends.
@@ -329,6 +342,11 @@ impl Drop for SessionGuard {
 /// The session that the headers of a request or response name.
 pub(super) fn session_id(headers: &HeaderMap) -> Option<&str> {
     headers.get(SESSION_ID_HEADER).and_then(|id| id.to_str().ok())
+}
+
+/// Whether the token of a request has the scopes of a subscription.
+fn may_subscribe(authenticated: &Authenticated) -> bool {
+    authenticated.require_scopes(&[Operation::Subscribe]).is_ok()
 }
 
 /// The response to a request of a session that does not exist for its principal: the same as rmcp's, without a type.
