@@ -14,9 +14,16 @@
 //!    by name, everything is allowed that is not denied.
 //!
 //! Globs are matched against the URI in normal form without its query, so that no spelling of a URI (`%2eenv`, `?x`)
-//! evades a rule. Aliases of a host name are unknown here, so `deny` errs on the safe side: a glob also denies URIs
-//! that match without their port, and without the trailing dot of the host name. Templates are matched as written, with
-//! their variables.
+//! evades a rule. Aliases are unknown here, so `deny` errs on the safe side: a glob also denies URIs that match without their port,
+//! without the trailing dot of the host name, and with their characters in canonical composition (NFC). Templates are matched as
+//! written, with their variables.
+//!
+//! # What is known in part
+//!
+//! Some decisions are needed before a URI is known: whether a plugin may have anything to list for a principal, or whether a completion
+//! may be offered while other variables have no value. These are made for a pattern of URIs (`uri::UriPattern`):
+//! `Policy::may_allow` is true if the operation may be allowed on one of them, and `Policy::allows_all` only if it is
+//! allowed on all. Whoever may see nothing below a mount causes no call of its plugin (`catalog`, `watch`).
 
 mod globs;
 mod policy;

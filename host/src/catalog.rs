@@ -4,10 +4,18 @@
 //! after every restart. A page is filled by walking the plugins from the cursor's position, and the next cursor holds
 //! the new position: the host stores no state between pages, and a page at the end costs the same as one at the start.
 //!
-//! A plugin that fails is skipped, and the page on which its items would have been listed reports it as missing, unless
-//! the principal may see nothing below its mount. Items
-//! that the principal may not see are filtered as part of the call to the plugin. To keep a listing with many hidden
-//! items cheap, a page makes at most [`MAX_CALLS`] calls; it may then be short, or empty, with a cursor to continue.
+//! A plugin that fails is skipped, and the page on which its items would have been listed reports it as missing.
+//!
+//! # What the principal may not see
+//!
+//! A plugin of which the principal may see nothing is no part of its listing: it is not called, and neither a page nor a cursor
+//! depends on it. Of the others, items that the principal may not see are filtered as part of the call to the plugin. Pages are as full
+//! as without them, and there is a cursor only if there is more to list: where items may be hidden, the next one that is not is
+//! looked for before the cursor is made, which takes one call more. To keep a listing with many hidden items cheap, a page
+//! makes at most [`MAX_CALLS`] calls; it may then be short, or empty, with a cursor to continue. So hidden items show if there are more
+//! than fit on about [`MAX_CALLS`] pages of the provider in succession.
+//!
+//! # Bounds
 //!
 //! Every walk ends. The cursor counts the listed items of a plugin, so a provider with an endless sequence of cursors
 //! does not make the plugins after it unreachable: after `limits.listing-items` items, or [`MAX_EMPTY_PAGES`]
@@ -27,7 +35,7 @@ use self::prefetch::Prefetcher;
 use crate::plugin::{Fault, PluginSlot};
 use crate::resource::{Error, Footprint, Listing, MissingPlugin};
 
-pub(crate) use self::fingerprint::{ListingFingerprint, fingerprints};
+pub(crate) use self::fingerprint::{ListingFingerprint, fingerprints, may_see_listing};
 #[cfg(any(feature = "http", feature = "stdio"))]
 pub(crate) use self::source::CachedEntries;
 pub(crate) use self::source::{
@@ -84,29 +92,38 @@ impl Catalog {
         slots: &[PluginSlot],
         request: PageRequest<'_>,
     ) -> Result<Listing<S::Item>, Error> {
+        let (operation, policy) = (S::KIND.operation(), &request.viewer.policy);
+        let is_visible = |slot: &&PluginSlot| policy.may_allow_below(operation, &slot.mount);
+        let slots: Vec<&PluginSlot> = slots.iter().filter(is_visible).collect();
         let binding = Binding { kind: S::KIND, scope: request.scope, principal: &request.viewer.principal };
         let start = request.cursor.map(|cursor| self.cipher.open(cursor, binding)).transpose()?;
         let mut is_client_cursor = start.is_some();
-        let mut position = start.map(|payload| resume_at(payload, slots)).unwrap_or_default();
-        let mut prefetcher = Prefetcher::new(source, request.viewer, slots);
+        let mut position = start.map(|payload| resume_at(payload, &slots)).unwrap_or_default();
+        let mut prefetcher = Prefetcher::new(source, request.viewer, &slots);
         let mut listing = Listing { items: Vec::new(), next_cursor: None, missing: Vec::new() };
-        let may_know_of = |slot: &PluginSlot| request.viewer.policy.may_allow_below(S::KIND.operation(), &slot.mount);
         let (mut listed, mut bytes): (usize, usize) = (0, 0);
         let mut is_full = false;
+        // Where items are hidden, a page of the provider has less than was requested.
+        let mut has_hidden = false;
         for _ in 0..MAX_CALLS {
-            let remaining = if is_full { 0 } else { request.size.saturating_sub(listed) };
-            let Some(slot) = slots.get(position.plugin).filter(|_| remaining > 0) else { break };
-            let page = prefetcher.page(&position, remaining).await;
+            let remaining = request.size.saturating_sub(listed);
+            let Some(slot) = slots.get(position.plugin).copied().filter(|_| !is_full) else { break };
+            let may_hide = !policy.allows_all_below(operation, &slot.mount);
+            if remaining == 0 && !may_hide {
+                break;
+            }
+            let limit = if has_hidden { request.size } else { remaining.max(1) };
+            let page = prefetcher.page(&position, limit).await;
             let was_client_cursor = std::mem::take(&mut is_client_cursor);
             let next_plugin = PagePosition { plugin: position.plugin.saturating_add(1), ..PagePosition::default() };
             position = match page {
                 Ok(page) => {
                     let mut items = VecDeque::from(page.items);
+                    has_hidden =
+                        items.iter().fold(0, |sum: usize, (_, item)| sum.saturating_add(item.count())) < page.size;
                     listing.items.reserve(items.len().min(remaining));
                     let mut next_index = position.skip;
-                    while listed < request.size
-                        && let Some((index, mut item)) = items.pop_front()
-                    {
+                    while let Some((index, mut item)) = items.pop_front() {
                         let before_position = position.skip.saturating_sub(index);
                         if before_position > 0 {
                             if let Some(rest) = item.split_off(before_position) {
@@ -116,9 +133,10 @@ impl Catalog {
                         }
                         let room = request.size.saturating_sub(listed).min(item.count());
                         let fitting = item.count_within(request.max_bytes.saturating_sub(bytes));
-                        is_full = fitting < room;
+                        is_full = fitting < room || room == 0;
                         let count = fitting.max(usize::from(listed == 0)).min(room);
                         if count == 0 {
+                            next_index = index;
                             items.push_front((index, item));
                             break;
                         }
@@ -142,22 +160,20 @@ impl Catalog {
                     } else if page.next_cursor.is_none() {
                         next_plugin
                     } else if let Some(fault) = check_listing_bounds(slot, progress) {
-                        if may_know_of(slot) {
-                            listing.missing.push(missing_plugin(slot, Some(fault)));
-                        }
+                        listing.missing.push(missing_plugin(slot, Some(fault)));
                         next_plugin
                     } else {
                         PagePosition { plugin: position.plugin, cursor: page.next_cursor, skip: 0, progress }
                     }
                 }
+                // Whether there is more is not known yet, and the next page says what is missing.
+                Err(_) if remaining == 0 => break,
                 // The provider rejects its own cursor, so the client's cursor is invalid as well.
                 Err(Some(Fault::InvalidRequest(_))) if was_client_cursor => return Err(Error::InvalidCursor),
                 // A listing below one resource has only one plugin, whose fault is the result.
                 Err(fault) if !request.scope.is_empty() => return Err(client_error(slot, fault, request.scope)),
                 Err(fault) => {
-                    if may_know_of(slot) {
-                        listing.missing.push(missing_plugin(slot, fault));
-                    }
+                    listing.missing.push(missing_plugin(slot, fault));
                     next_plugin
                 }
             };
@@ -172,7 +188,7 @@ impl Catalog {
 }
 
 /// Returns the position that a cursor holds. If its plugin has been removed, the position is the next plugin.
-fn resume_at(payload: CursorPayload, slots: &[PluginSlot]) -> PagePosition {
+fn resume_at(payload: CursorPayload, slots: &[&PluginSlot]) -> PagePosition {
     let plugin = slots.partition_point(|slot| slot.name < payload.plugin);
     if slots.get(plugin).is_some_and(|slot| slot.name == payload.plugin) {
         PagePosition { plugin, cursor: payload.cursor, skip: payload.skip, progress: payload.progress }

@@ -14,7 +14,7 @@
 //! | `check` | loading and trying plugins without serving them |
 //! | `resolve` | from a URI to a plugin and a path, with the access decision |
 //! | `directory_index` | the content of directories, made of the children that the principal may list |
-//! | `children`, `completion`, `streams`, `subscribe` | listings below a resource, completion, whole listings, subscriptions |
+//! | `children`, `completion`, `completion_filter`, `streams`, `subscribe` | listings below a resource, completion, whole listings, subscriptions |
 //! | `search`, `search_resources`, `context_resources`, `parameters` | search and context, for one principal; the mounts `search:` and `context:` |
 //! | `audit` | records of requests: the audit log, and events of the access log |
 //! | `generation`, `generation_store`, `background_loader`, `reload`, `config_watcher` | what is served, and what replaces it |
@@ -30,6 +30,7 @@ mod builder;
 mod check;
 mod children;
 mod completion;
+mod completion_filter;
 mod config_watcher;
 #[cfg(feature = "search")]
 mod context_resources;
@@ -400,6 +401,25 @@ impl Host {
     #[doc(hidden)]
     pub fn is_public(&self, operation: Operation) -> bool {
         self.generation.load().access.is_public(operation)
+    }
+
+    /// Returns whether a URI, or a template, is one of search or context: what there is depends on what the principal may list and read.
+    #[cfg(any(feature = "http", feature = "stdio"))]
+    pub(crate) fn is_of_search(&self, uri: &str) -> bool {
+        #[cfg(feature = "search")]
+        let is_there = self.generation.load().has_search() && search::is_of_search(uri);
+        #[cfg(not(feature = "search"))]
+        let is_there = {
+            let _ = uri;
+            false
+        };
+        is_there
+    }
+
+    /// Returns whether the rules give every principal the same response to a read of that URI.
+    #[cfg(any(feature = "http", feature = "stdio"))]
+    pub(crate) fn is_read_public(&self, uri: &str) -> bool {
+        self.is_public(Operation::Read) && !self.is_of_search(uri)
     }
 
     /// Returns the URI in normal form (RFC 3986), if it is valid and the mount of a plugin owns it. That does not tell

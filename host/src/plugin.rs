@@ -245,10 +245,12 @@ impl Plugin {
         template: &str,
         argument: Argument,
         context: Vec<Argument>,
+        is_unrestricted: bool,
         filter: impl FnMut(&str) -> bool + Send + 'static,
     ) -> Result<Completion, Fault> {
         let function = Complete { template: template.to_owned(), argument, context };
-        self.call(CallOrigin::Client, function, |check, completion| check.completion(completion, filter)).await
+        self.call(CallOrigin::Client, function, move |check, given| check.completion(given, is_unrestricted, filter))
+            .await
     }
 
     /// Returns which of the watched paths changed since a token of an earlier answer; without one, the token to start

@@ -37,6 +37,9 @@ mod in_flight;
 pub(crate) mod json;
 mod jsonrpc;
 mod methods;
+#[cfg(test)]
+#[cfg(feature = "search")]
+mod non_interference;
 #[cfg(feature = "stdio")]
 mod notifications;
 mod params;

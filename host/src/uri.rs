@@ -90,10 +90,12 @@
 mod error;
 mod mount;
 mod normalize;
+mod pattern;
 mod resource_id;
 mod router;
 mod template;
 mod text;
+mod unicode;
 
 #[cfg(test)]
 mod tests;
@@ -101,9 +103,11 @@ mod tests;
 pub use error::{CharacterError, MountError, Overlap, PathError, RouteError, TemplateError, UriError};
 pub use mount::Mount;
 pub(crate) use normalize::is_path_delimiter;
+pub(crate) use pattern::{Gap, PatternPart, UriPattern};
 pub use resource_id::{Path, ResourceId, Uri};
 pub use router::{Routed, Router};
 pub use template::UriTemplate;
+pub(crate) use unicode::composed;
 
 /// The maximum length in bytes of a URI, a template, or a path together with its mount.
 ///

@@ -74,7 +74,7 @@ use self::lookup::LookupError;
 use self::state::{PollError, WatchContext};
 use self::watcher::{Handover, Watcher};
 use crate::access::{Access, Principal};
-use crate::catalog::ListingFingerprint;
+use crate::catalog::{ListingFingerprint, may_see_listing};
 use crate::plugin::{Fault, Plugin};
 use crate::share_limiter::ShareLimits;
 use crate::uri::{Mount, Uri};
@@ -268,7 +268,9 @@ impl Hub {
                     if inherited.is_some() { ListingFingerprint::Unknown } else { ListingFingerprint::empty() };
                 let mut fingerprints = inherited.unwrap_or_default();
                 for principal in &listing_principals {
-                    fingerprints.entry(principal.clone()).or_insert(unknown);
+                    let saw_some = may_see_listing(&old_access.policy(principal), plugin.mount());
+                    let before = if saw_some { unknown } else { ListingFingerprint::empty() };
+                    fingerprints.entry(principal.clone()).or_insert(before);
                 }
                 self.context.subscription_index().remount(plugin.mount());
                 Watcher::start(plugin, &self.context, Handover { fingerprints, notify_all_once: true })

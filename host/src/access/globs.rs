@@ -92,22 +92,29 @@ impl GlobIndex {
             let number = index.globs.len();
             let location = locations.get(rule).cloned().flatten();
             index.globs.push(MatchedGlob { rule, glob: glob.as_str().into(), location });
-            match glob.lookup() {
-                GlobLookup::Everything => index.everything.push(number),
-                GlobLookup::Below(prefix) => {
-                    index.below.entry(prefix.into()).or_default().push(number);
-                    let len = index.lengths.len().max(prefix.len().saturating_add(1));
-                    index.lengths.resize(len, false);
-                    index.lengths.get_mut(prefix.len()).into_iter().for_each(|is_there| *is_there = true);
-                }
-                GlobLookup::Pattern => {
-                    patterns.extend(glob.patterns());
-                    index.of_pattern.resize(patterns.len(), number);
-                }
-            }
+            index.add(number, glob, &mut patterns);
+            // What is denied is compared in this form, too.
+            glob.composed().iter().for_each(|glob| index.add(number, glob, &mut patterns));
         }
         compile(&patterns, 0, &mut index.sets);
         index
+    }
+
+    /// Adds a glob, or another form of it, with the index of the glob.
+    fn add(&mut self, number: usize, glob: &UriGlob, patterns: &mut Vec<Glob>) {
+        match glob.lookup() {
+            GlobLookup::Everything => self.everything.push(number),
+            GlobLookup::Below(prefix) => {
+                self.below.entry(prefix.into()).or_default().push(number);
+                let len = self.lengths.len().max(prefix.len().saturating_add(1));
+                self.lengths.resize(len, false);
+                self.lengths.get_mut(prefix.len()).into_iter().for_each(|is_there| *is_there = true);
+            }
+            GlobLookup::Pattern => {
+                patterns.extend(glob.patterns());
+                self.of_pattern.resize(patterns.len(), number);
+            }
+        }
     }
 
     /// Returns the first glob of the config that matches, of the rules that `applies` selects by their indices.

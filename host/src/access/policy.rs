@@ -1,11 +1,14 @@
 //! The policy of one principal: which rules apply to it.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use parking_lot::RwLock;
+
 use super::globs::{MatchedGlob, RuleGlobs, Subject};
-use crate::config::{Operation, Rule};
-use crate::uri::{Mount, Uri, UriTemplate};
+use crate::config::{Operation, Rule, UriGlob};
+use crate::uri::{Mount, Uri, UriPattern, UriTemplate, composed};
 
 /// The access of one principal to all resources. Principals to which the same rules apply share one.
 #[derive(Debug)]
@@ -24,6 +27,17 @@ pub struct Policy {
     has_allow_globs: bool,
     /// The decision when no glob matches.
     default_allow: bool,
+    /// What was decided about everything below a mount, by mount: as many as there are plugins.
+    below: RwLock<HashMap<Mount, BelowMount>>,
+}
+
+/// The decisions about everything below a mount, each as bits of the operations.
+#[derive(Clone, Copy, Debug, Default)]
+struct BelowMount {
+    /// Something may be allowed.
+    some: u8,
+    /// Everything is allowed.
+    all: u8,
 }
 
 /// A decision, and what it is based on.
@@ -80,6 +94,7 @@ impl Policy {
             globs,
             rules,
             default_allow,
+            below: RwLock::default(),
         }
     }
 
@@ -100,12 +115,6 @@ impl Policy {
         self.allows_text(operation, strip_query(uri))
     }
 
-    /// Returns whether a rule denies the operation, regardless of `allow` globs: for a URI that is only a prefix of the one
-    /// to be decided, so that `allow` cannot be evaluated yet.
-    pub fn denies(&self, operation: Operation, uri: &Uri) -> bool {
-        self.denies_text(operation, without_query(uri))
-    }
-
     /// Returns whether the template may be seen or completed.
     pub fn allows_template(&self, operation: Operation, template: &UriTemplate) -> bool {
         self.allows_text(operation, template.as_str())
@@ -114,6 +123,20 @@ impl Policy {
     /// Returns whether the principal may be notified of changes of the resource: it may subscribe to it, and read it.
     pub fn allows_updates(&self, uri: &Uri) -> bool {
         self.allows(Operation::Subscribe, uri) && self.allows(Operation::Read, uri)
+    }
+
+    /// Returns the decision on a request for a resource, and the operation that it is about: who subscribes to a resource must be allowed to
+    /// read it, too.
+    pub fn decide_request(&self, operation: Operation, uri: &Uri) -> (Operation, Decision) {
+        match self.decide(operation, uri) {
+            decision if operation == Operation::Subscribe && decision.is_allowed() => {
+                match self.decide(Operation::Read, uri) {
+                    reading if !reading.is_allowed() => (Operation::Read, reading),
+                    _ => (operation, decision),
+                }
+            }
+            decision => (operation, decision),
+        }
     }
 
     /// Returns the decision on a resource with the glob that it is based on: of several, the first of the config.
@@ -149,13 +172,85 @@ impl Policy {
         self.default_allow
     }
 
-    /// Returns whether it may allow the operation on something below the mount. False positives are possible. It costs as
-    /// much as there are rules.
+    /// Returns whether it may allow the operation on something below the mount. False positives are possible. The decision is kept.
     pub(crate) fn may_allow_below(&self, operation: Operation, mount: &Mount) -> bool {
-        let applicable = || self.rules.iter().filter_map(|index| self.all.get(*index));
-        let rules = || applicable().filter(|rule| rule.operations.contains(&operation));
-        let is_denied = rules().flat_map(|rule| &rule.deny).any(|glob| glob.covers(mount));
-        !is_denied && (self.default_allow || rules().flat_map(|rule| &rule.allow).any(|glob| glob.reaches(mount)))
+        self.below(mount).some & bit(operation) != 0
+    }
+
+    /// Returns whether it allows the operation on everything below the mount. False negatives are possible. The decision is kept.
+    pub(crate) fn allows_all_below(&self, operation: Operation, mount: &Mount) -> bool {
+        self.below(mount).all & bit(operation) != 0
+    }
+
+    fn below(&self, mount: &Mount) -> BelowMount {
+        if let Some(below) = self.below.read().get(mount) {
+            return *below;
+        }
+        let pattern = UriPattern::below(mount);
+        let bits = |is_so: &dyn Fn(Operation) -> bool| {
+            Operation::ALL.into_iter().filter(|operation| is_so(*operation)).fold(0, |bits, one| bits | bit(one))
+        };
+        let below = BelowMount {
+            some: bits(&|operation| self.may_allow(operation, &pattern)),
+            all: bits(&|operation| self.allows_all(operation, &pattern)),
+        };
+        self.below.write().insert(mount.clone(), below);
+        below
+    }
+
+    /// Returns whether it may allow the operation on a URI of the pattern. False positives are possible. Unless the pattern is one URI,
+    /// it costs as much as there are rules.
+    pub(crate) fn may_allow(&self, operation: Operation, pattern: &UriPattern) -> bool {
+        match pattern.as_text() {
+            Some(uri) => self.allows_text(operation, uri),
+            None => {
+                let forms = denied_pattern_forms(pattern);
+                let covers = |glob: &UriGlob| forms.iter().any(|form| glob.covers(form));
+                !self
+                    .deny_globs(operation)
+                    .any(|glob| covers(glob) || glob.composed().is_some_and(|glob| covers(&glob)))
+                    && (self.default_allow || self.allow_globs(operation).any(|glob| glob.reaches(pattern)))
+            }
+        }
+    }
+
+    /// Returns whether it allows the operation on all URIs of the pattern. False negatives are possible. Unless the pattern is one URI,
+    /// it costs as much as there are rules.
+    pub(crate) fn allows_all(&self, operation: Operation, pattern: &UriPattern) -> bool {
+        match pattern.as_text() {
+            Some(uri) => self.allows_text(operation, uri),
+            None => {
+                self.denies_none(operation, pattern)
+                    && (self.default_allow || self.allow_globs(operation).any(|glob| glob.covers(pattern)))
+            }
+        }
+    }
+
+    /// Returns whether no rule denies the operation on any URI of the pattern. False negatives are possible.
+    pub(crate) fn denies_none(&self, operation: Operation, pattern: &UriPattern) -> bool {
+        match pattern.as_text() {
+            Some(uri) => self.denying_glob(operation, &Subject::new(uri)).is_none(),
+            None => {
+                let forms = denied_pattern_forms(pattern);
+                let reaches = |glob: &UriGlob| forms.iter().any(|form| glob.reaches(form));
+                !self
+                    .deny_globs(operation)
+                    .any(|glob| reaches(glob) || glob.composed().is_some_and(|glob| reaches(&glob)))
+            }
+        }
+    }
+
+    fn deny_globs(&self, operation: Operation) -> impl Iterator<Item = &UriGlob> {
+        self.rules_for(operation).flat_map(|rule| &rule.deny)
+    }
+
+    fn allow_globs(&self, operation: Operation) -> impl Iterator<Item = &UriGlob> {
+        self.rules_for(operation).flat_map(|rule| &rule.allow)
+    }
+
+    fn rules_for(&self, operation: Operation) -> impl Iterator<Item = &Rule> {
+        let applicable = self.rules.iter().filter_map(|index| self.all.get(*index));
+        applicable.filter(move |rule| rule.operations.contains(&operation))
     }
 
     /// Whether there is something that it may allow.
@@ -171,18 +266,13 @@ impl Policy {
                     && self.globs.allow.first(subject, |rule| self.applies(rule, operation)).is_some()))
     }
 
-    fn denies_text(&self, operation: Operation, subject: &str) -> bool {
-        self.denying_glob(operation, &Subject::new(subject)).is_some()
-    }
-
-    /// Returns the first glob that denies it: as it is, or without a port and without the trailing dot of its host. Only the
-    /// provider knows whether these are the same host.
+    /// Returns the first glob that denies it, in any of its [forms](denied_forms).
     fn denying_glob(&self, operation: Operation, subject: &Subject<'_>) -> Option<&MatchedGlob> {
         if !self.has_deny_globs {
             return None;
         }
         let first = |subject: &Subject<'_>| self.globs.deny.first(subject, |rule| self.applies(rule, operation));
-        first(subject).or_else(|| first(&Subject::new(&with_bare_host(subject.as_str())?)))
+        first(subject).or_else(|| denied_forms(subject.as_str()).find_map(|form| first(&Subject::new(&form))))
     }
 
     fn applies(&self, rule: usize, operation: Operation) -> bool {
@@ -196,6 +286,24 @@ fn without_query(uri: &Uri) -> &str {
 
 fn strip_query(uri: &str) -> &str {
     uri.split('?').next().unwrap_or(uri)
+}
+
+/// The other forms of a URI that `deny` globs are matched against, as only the provider knows whether they mean the same: without a
+/// port and without the trailing dot of its host, and with its characters in canonical composition.
+fn denied_forms(uri: &str) -> impl Iterator<Item = String> {
+    let bare = with_bare_host(uri);
+    let both = bare.as_deref().and_then(composed);
+    [composed(uri), both, bare].into_iter().flatten()
+}
+
+/// A pattern, and its other forms as [`denied_forms`] has them of a URI.
+fn denied_pattern_forms(pattern: &UriPattern) -> Vec<UriPattern> {
+    // A host that continues in a gap has no form without its port.
+    let has_host = pattern.literal_prefix().split_once("://").is_some_and(|(_, rest)| rest.contains('/'));
+    let bare = pattern.map_texts(|index, text| with_bare_host(text).filter(|_| index == 0 && has_host));
+    let in_composition = |pattern: &UriPattern| pattern.map_texts(|_, text| composed(text));
+    let both = bare.as_ref().and_then(in_composition);
+    [Some(pattern.clone()), in_composition(pattern), both, bare].into_iter().flatten().collect()
 }
 
 /// The URI without the port of its host, and without dots at its end; none if it has neither.

@@ -1,8 +1,14 @@
 //! Fingerprint of one plugin's listing as seen by one principal, used to detect changes.
 //!
-//! The whole listing is walked, entries and templates, page by page, and none of it is stored. The walk is bounded: a
-//! plugin that has more than [`MAX_ITEMS`], or needs more than [`MAX_CALLS`] calls for either, has no fingerprint, nor
-//! has one that fails, and a missing fingerprint never equals another.
+//! The whole listing is walked, entries and templates, page by page, and none of it is stored. Those principals take part that may see
+//! something of the plugin; for the others its listing is empty, and without any the plugin is not called.
+//!
+//! The walk is bounded. A principal that may see everything has no fingerprint of a plugin that has more than [`MAX_ITEMS`], or needs more
+//! than [`MAX_CALLS`] calls for either, and a missing fingerprint never equals another: it is notified of each change. One that may see
+//! a part only would learn of changes that it may not see. So for such principals the walk goes on, up to what a listing may have at all
+//! (`limits.listing-items`), in [`MAX_CALLS_OF_PART`] calls; what is behind that counts as unchanged.
+//!
+//! A walk that fails leaves what was known of the listing for those who may see a part of it, and makes it unknown for the others.
 //!
 //! A walk consists of the host's own calls, one page after the other, so it takes none of the clients' quotas. Items
 //! are hashed as part of these calls, for all principals at once.
@@ -13,14 +19,18 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 
 use super::{Entries, ListingItem, ListingSource, Templates, Viewer};
-use crate::access::{Access, Principal};
+use crate::access::{Access, Policy, Principal};
+use crate::config::Operation;
 use crate::engine::CallOrigin;
 use crate::plugin::Plugin;
+use crate::uri::Mount;
 
 /// The maximum number of walked items of one kind.
 const MAX_ITEMS: usize = 20_000;
 /// The maximum number of calls for one kind.
 const MAX_CALLS: usize = 64;
+/// The maximum number of calls for one kind for principals that may see a part only.
+const MAX_CALLS_OF_PART: usize = 1024;
 /// The requested number of items per page.
 const PAGE_SIZE: usize = 1000;
 
@@ -45,50 +55,111 @@ impl ListingFingerprint {
     }
 }
 
-/// Returns the fingerprint of the plugin's listing for each of `principals`, in their order.
+/// The kinds of items that have a part in a fingerprint.
+const OPERATIONS: [Operation; 2] = [Operation::List, Operation::Templates];
+
+/// Returns whether a principal may see something of the listing of the plugin at a mount.
+pub(crate) fn may_see_listing(policy: &Policy, mount: &Mount) -> bool {
+    OPERATIONS.iter().any(|operation| policy.may_allow_below(*operation, mount))
+}
+
+/// The fingerprint of a principal that is being computed.
+struct Viewed {
+    viewer: Viewer,
+    hasher: DefaultHasher,
+    /// Whether it may see everything.
+    is_all: bool,
+}
+
+/// Returns the fingerprint of the plugin's listing for each of `principals`, in their order; none for one whose former fingerprint stands,
+/// as the walk has failed.
 pub(crate) async fn fingerprints(
     plugin: &Plugin,
     access: &Arc<Access>,
     principals: &[Principal],
-) -> Vec<ListingFingerprint> {
-    let viewer = |principal: &Principal| Viewer { policy: access.policy(principal), principal: principal.clone() };
-    let viewers = principals.iter().map(viewer).map(|viewer| (viewer, DefaultHasher::new()));
-    let viewers = Arc::new(Mutex::new(viewers.collect::<Vec<_>>()));
-    let is_whole = hash_listing(&Entries { parent: None }, plugin, &viewers).await.is_some()
-        && hash_listing(&Templates, plugin, &viewers).await.is_some();
-    let fingerprint = |hasher: &DefaultHasher| {
-        if is_whole { ListingFingerprint::Known(hasher.finish()) } else { ListingFingerprint::Unknown }
-    };
+) -> Vec<Option<ListingFingerprint>> {
+    let mount = plugin.mount();
+    let mut viewers = Vec::new();
+    // The place of each principal among the viewers.
+    let mut places = Vec::new();
+    for principal in principals {
+        let viewer = Viewer { policy: access.policy(principal), principal: principal.clone() };
+        let sees_some = may_see_listing(&viewer.policy, mount);
+        places.push(sees_some.then_some(viewers.len()));
+        if sees_some {
+            let is_all = OPERATIONS.iter().all(|operation| viewer.policy.allows_all_below(*operation, mount));
+            viewers.push(Viewed { viewer, hasher: DefaultHasher::new(), is_all });
+        }
+    }
+    let has_parts = viewers.iter().any(|viewed| !viewed.is_all);
+    let is_empty = viewers.is_empty();
+    let viewers = Arc::new(Mutex::new(viewers));
+    let mut walked = Walked::Whole;
+    if !is_empty {
+        walked = walked.min(hash_listing(&Entries { parent: None }, plugin, &viewers, has_parts).await);
+        if walked > Walked::Failed {
+            walked = walked.min(hash_listing(&Templates, plugin, &viewers, has_parts).await);
+        }
+    }
     let viewers = viewers.lock();
-    viewers.iter().map(|(_, hasher)| fingerprint(hasher)).collect()
+    let fingerprint = |place: Option<usize>| {
+        let Some(viewed) = place.and_then(|place| viewers.get(place)) else {
+            return Some(ListingFingerprint::empty());
+        };
+        match walked {
+            Walked::Failed if !viewed.is_all => None,
+            Walked::Failed | Walked::Part if viewed.is_all => Some(ListingFingerprint::Unknown),
+            _ => Some(ListingFingerprint::Known(viewed.hasher.finish())),
+        }
+    };
+    places.into_iter().map(fingerprint).collect()
 }
 
-/// Updates each hasher with the items that its viewer may see, as part of the calls, which return no items. Returns
-/// `None` if the walk is incomplete.
+/// How far a listing was walked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Walked {
+    /// A call failed.
+    Failed,
+    /// Beyond the bounds for those who may see everything.
+    Part,
+    /// To its end.
+    Whole,
+}
+
+/// Updates each hasher with the items that its viewer may see, as part of the calls, which return no items. With `has_parts` some viewers
+/// may see a part only.
 async fn hash_listing<S: ListingSource>(
     source: &S,
     plugin: &Plugin,
-    viewers: &Arc<Mutex<Vec<(Viewer, DefaultHasher)>>>,
-) -> Option<()> {
+    viewers: &Arc<Mutex<Vec<Viewed>>>,
+    has_parts: bool,
+) -> Walked {
     let (mut cursor, mut items) = (None, 0_usize);
-    for _ in 0..MAX_CALLS {
+    let mut walked = Walked::Whole;
+    for call in 0..MAX_CALLS_OF_PART {
+        if call >= MAX_CALLS || items > MAX_ITEMS {
+            walked = Walked::Part;
+            if !has_parts || items >= plugin.max_listing_items() {
+                break;
+            }
+        }
         let viewers = viewers.clone();
         let hash_item = move |item: &S::Item| {
             let mut viewers = viewers.lock();
-            for (_, hasher) in viewers.iter_mut().filter(|(viewer, _)| item.is_visible_to(viewer)) {
-                item.hash(hasher);
+            for viewed in viewers.iter_mut().filter(|viewed| item.is_visible_to(&viewed.viewer)) {
+                item.hash(&mut viewed.hasher);
             }
             false
         };
-        let page = source.page(CallOrigin::Host, plugin, cursor.as_deref(), PAGE_SIZE, hash_item).await.ok()?;
+        let page = source.page(CallOrigin::Host, plugin, cursor.as_deref(), PAGE_SIZE, hash_item).await;
+        let Ok(page) = page else { return Walked::Failed };
         items = items.saturating_add(page.size);
         match page.next_cursor {
-            None => return Some(()),
-            Some(_) if items > MAX_ITEMS => return None,
+            None => return walked,
             next => cursor = next,
         }
     }
-    None
+    Walked::Part
 }
 
 #[cfg(test)]

@@ -21,14 +21,14 @@ pub(super) type PageResult<T> = Result<FilteredPage<T>, Option<Fault>>;
 pub(super) struct Prefetcher<'a, S: PageSource> {
     source: &'a S,
     viewer: &'a Viewer,
-    slots: &'a [PluginSlot],
+    slots: &'a [&'a PluginSlot],
     /// The prefetched first pages, with the plugins' indices in `slots`.
     fetched: VecDeque<(usize, PageResult<S::Item>)>,
     window_size: usize,
 }
 
 impl<'a, S: PageSource> Prefetcher<'a, S> {
-    pub(super) fn new(source: &'a S, viewer: &'a Viewer, slots: &'a [PluginSlot]) -> Self {
+    pub(super) fn new(source: &'a S, viewer: &'a Viewer, slots: &'a [&'a PluginSlot]) -> Self {
         Self { source, viewer, slots, fetched: VecDeque::new(), window_size: 0 }
     }
 

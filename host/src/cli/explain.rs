@@ -82,7 +82,7 @@ fn print(
     file: &str,
     output: &mut Output<'_>,
 ) -> Result<(), CliError> {
-    let Explanation { uri, plugin, path, groups, scopes, decision, line, .. } = explanation;
+    let Explanation { uri, plugin, path, groups, scopes, decision, decided, line, .. } = explanation;
     let verdict = if decision.is_allowed() { "allowed" } else { "denied" };
     let reason = match decision {
         Decision::Allowed(glob) => format!("`allow` has `{}`{}", escape::line(&glob.glob), place(file, *line)),
@@ -90,7 +90,11 @@ fn print(
         Decision::AllowedByDefault => "no rule denies it, and no rule allows `local` something by name".to_owned(),
         _ => "no rule allows it".to_owned(),
     };
-    output.line(&format!("{verdict}: {reason}"))?;
+    let of_other = match decided == &operation {
+        true => String::new(),
+        false => format!(" (for `{decided}`, which `{operation}` requires, too)"),
+    };
+    output.line(&format!("{verdict}: {reason}{of_other}"))?;
     output.line(&format!("principal  {}", escape::line(principal.name())))?;
     if !groups.is_empty() {
         output.line(&format!("groups     {}", escape::line(&groups.join(", "))))?;
@@ -114,12 +118,13 @@ fn place(file: &str, line: Option<usize>) -> String {
 }
 
 fn to_json(explanation: &Explanation, principal: &Principal, operation: Operation, file: &str) -> Value {
-    let Explanation { uri, plugin, path, groups, scopes, decision, line, .. } = explanation;
+    let Explanation { uri, plugin, path, groups, scopes, decision, decided, line, .. } = explanation;
     let mut members = Map::new();
     members.insert("allowed".to_owned(), decision.is_allowed().into());
     members.insert("principal".to_owned(), principal.name().into());
     members.insert("groups".to_owned(), json!(groups));
     members.insert("operation".to_owned(), operation.name().into());
+    members.insert("decided".to_owned(), decided.name().into());
     members.insert("scopes".to_owned(), json!(names(scopes)));
     members.insert("uri".to_owned(), uri.as_str().into());
     members.insert("plugin".to_owned(), plugin.as_str().into());

@@ -10,9 +10,9 @@ use globset::{Glob, GlobBuilder, GlobMatcher};
 
 use super::error::Suggest;
 use super::reader::{FromNode, Node, Schema};
-use crate::uri::{Mount, is_path_delimiter};
+use crate::uri::{Gap, Mount, UriPattern, composed, is_path_delimiter};
 
-mod reach;
+mod automaton;
 
 /// A pattern of URIs: `git://linux/**`, `**/.env`, `notes:///{公開,draft}/*.md`.
 ///
@@ -95,6 +95,11 @@ impl UriGlob {
         self.matcher.is_match(uri) || self.prefix.as_ref().is_some_and(|above| above.matches(uri))
     }
 
+    /// Returns the glob with its characters in canonical composition (NFC); none if they are already.
+    pub(crate) fn composed(&self) -> Option<Self> {
+        composed(&self.normalized)?.parse().ok()
+    }
+
     /// Returns its normalized text.
     pub(super) fn normalized(&self) -> &str {
         &self.normalized
@@ -115,15 +120,14 @@ impl UriGlob {
         [Some(self.normalized.as_str()), above].into_iter().flatten().filter_map(|pattern| pattern_of(pattern).ok())
     }
 
-    /// Returns whether it matches all URIs below that mount. False negatives are possible.
-    pub(crate) fn covers(&self, mount: &Mount) -> bool {
-        let has_all_below = self.normalized == "**" || self.normalized.ends_with("/**");
-        has_all_below && self.matches(mount.as_str())
+    /// Returns whether it matches all URIs of a pattern. False negatives are possible.
+    pub(crate) fn covers(&self, pattern: &UriPattern) -> bool {
+        automaton::covers(&self.normalized, pattern)
     }
 
-    /// Returns whether it could match a URI below that mount. False positives are possible.
-    pub(crate) fn reaches(&self, mount: &Mount) -> bool {
-        reach::reaches(&self.normalized, mount.as_str())
+    /// Returns whether it could match a URI of a pattern. False positives are possible.
+    pub(crate) fn reaches(&self, pattern: &UriPattern) -> bool {
+        automaton::reaches(&self.normalized, pattern)
     }
 
     /// Returns the text that it matches with everything below, if it has no wildcards but a `/**` at its end.
@@ -134,8 +138,9 @@ impl UriGlob {
 
     /// Returns whether it could match a URI below that mount if the mount had slashes where it has `%2F`.
     pub(super) fn reaches_decoded(&self, mount: &Mount) -> bool {
-        mount.as_str().contains(ENCODED_SLASH)
-            && reach::reaches(&self.normalized.replace(ENCODED_SLASH, "/"), &mount.as_str().replace(ENCODED_SLASH, "/"))
+        let decoded = |text: &str| text.replace(ENCODED_SLASH, "/");
+        let pattern = || UriPattern::text(&decoded(mount.as_str())).gap(Gap::Any);
+        mount.as_str().contains(ENCODED_SLASH) && automaton::reaches(&decoded(&self.normalized), &pattern())
     }
 }
 

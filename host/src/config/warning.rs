@@ -21,7 +21,7 @@ use super::exposure::ExposureError;
 use super::http::HttpAddress;
 use super::search;
 use super::{Config, EndpointUrl, PluginName, PrincipalSelector, UriGlob};
-use crate::uri::Mount;
+use crate::uri::{Mount, UriPattern};
 
 /// A warning about a valid config. `Display` says what is suspicious, and what to do.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -248,7 +248,7 @@ impl Config {
         self.rule_globs().filter(|RuleGlob { glob, .. }| {
             let mut mounts = self.plugins.iter().map(|plugin| &plugin.mount).chain(other_mounts.iter().copied());
             let is_of_search = || search::SCHEMES.iter().any(|scheme| glob.normalized().starts_with(scheme));
-            !(mounts.any(|mount| glob.reaches(mount)) || (self.has_search() && is_of_search()))
+            !(mounts.any(|mount| glob.reaches(&UriPattern::below(mount))) || (self.has_search() && is_of_search()))
         })
     }
 

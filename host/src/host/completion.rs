@@ -1,14 +1,15 @@
 //! Completion of template variables, for one principal.
 //!
-//! A value is returned only if the principal may know of the resource that it leads to. So the template is expanded
-//! with each value of the provider, as part of the call, up to the maximum length of a URI. Values that make it longer
-//! are dropped.
+//! A value is returned only if the principal may know of the resource that it leads to: [`completion_filter`](super::completion_filter)
+//! decides. The template is expanded with each value of the provider, as part of the call, up to the maximum length of a URI. Values
+//! that make it longer are dropped.
 
 use std::collections::BTreeMap;
 
+use super::completion_filter::CompletionFilter;
 #[cfg(feature = "search")]
 use super::generation::BuiltIn;
-use super::resolve::{ResolvedTemplate, ValueFilter};
+use super::resolve::ResolvedTemplate;
 use super::{CompleteRequest, Host};
 #[cfg(feature = "search")]
 use super::{context_resources, search_resources};
@@ -43,19 +44,25 @@ impl Host {
             None => {}
         }
         let plugin = slot.loaded()?;
-        let known = context_arguments(&template, known);
-        let value_filter = ValueFilter::new(now.clone(), policy, &template, &argument.name, &known);
+        let known = context_arguments(&template, &argument.name, known);
+        let mount = &slot.mount;
+        let Some(filter) = CompletionFilter::new(now.clone(), policy, mount, &template, &argument, &known) else {
+            return Ok(Completion::default());
+        };
+        let (is_unrestricted, tells_failures) = (filter.is_unrestricted(), filter.tells_failures());
         let known = known.into_iter().map(|(name, value)| Argument { name, value }).collect();
-        let completion = plugin
-            .complete(template.path_template(), argument, known, move |value| value_filter.is_value_visible(value));
-        completion.await.map_err(|fault| fault.into_client_error(plugin.name(), requested_template))
+        let is_visible = move |value: &str| filter.is_value_visible(value);
+        let completion = plugin.complete(template.path_template(), argument, known, is_unrestricted, is_visible).await;
+        completion
+            .or_else(|fault| CompletionFilter::visible_failure(tells_failures, fault))
+            .map_err(|fault| fault.into_client_error(plugin.name(), requested_template))
     }
 }
 
-/// Returns the arguments that are variables of the template, each once, with its last value. Their number is bounded by
+/// Returns the arguments that are other variables of the template, each once, with its last value. Their number is bounded by
 /// the template, not by the client.
-fn context_arguments(template: &UriTemplate, known: Vec<Argument>) -> BTreeMap<String, String> {
-    let variables: Vec<_> = template.variables().collect();
+fn context_arguments(template: &UriTemplate, completed: &str, known: Vec<Argument>) -> BTreeMap<String, String> {
+    let variables: Vec<_> = template.variables().filter(|name| *name != completed).collect();
     let known = known.into_iter().filter(|known| variables.contains(&known.name.as_str()));
     known.map(|known| (known.name, known.value)).collect()
 }

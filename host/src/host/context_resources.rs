@@ -26,7 +26,7 @@ use crate::uri::{Mount, Path, Uri};
 /// The name of the plugin in messages.
 pub(super) const NAME: &str = "mcp-host.context";
 /// Its mount.
-const MOUNT: &str = "context:///";
+pub(super) const MOUNT: &str = "context:///";
 /// The template of selections.
 const TEMPLATE: &str = "{?q,budget,audience}";
 /// The keys in `_meta` of a content: why it was chosen, its lines, its tokens; and of the first one, what was left out.

@@ -3,11 +3,13 @@
 use super::Host;
 use super::resolve::route_error;
 use super::status::PluginState;
+#[cfg(feature = "search")]
+use super::{context_resources, search_resources};
 use crate::access::{Access, Decision, Principal};
 use crate::config::issuer::Scope;
 use crate::config::{Config, Operation};
 use crate::resource::Error;
-use crate::uri::{Path, Router, Uri};
+use crate::uri::{Mount, Path, Router, Uri};
 
 /// The decision on one operation of one principal on one URI, and what it is based on.
 #[derive(Debug)]
@@ -25,6 +27,8 @@ pub struct Explanation {
     pub scopes: Vec<Scope>,
     /// The decision of the rules.
     pub decision: Decision,
+    /// The operation that the decision is about: reading, if that is why a subscription is denied.
+    pub decided: Operation,
     /// The line of the rule that decided in the config file, if there is one.
     pub line: Option<usize>,
     /// The state of the plugin; none without a running host.
@@ -38,10 +42,12 @@ impl Explanation {
     ///
     /// [`Error::NotFound`] if no mount owns the URI, and [`Error::InvalidRequest`] if it is not a URI.
     pub fn by_config(config: &Config, principal: &Principal, operation: Operation, uri: &str) -> Result<Self, Error> {
-        let plugins = config.plugins.iter().map(|plugin| (plugin.mount.clone(), plugin.name.as_str()));
+        let plugins = config.plugins.iter().map(|plugin| (plugin.mount.clone(), plugin.name.as_str().to_owned()));
+        let built_in = built_in_mounts(config).map(|(mount, name)| (mount, name.to_owned()));
         // The mounts of a valid config do not overlap.
-        let router = Router::new(plugins).map_err(|error| Error::InvalidRequest { message: error.to_string() })?;
-        Self::new(config, &Access::new(config), &router, principal, operation, uri, |name| (*name).to_owned())
+        let router = Router::new(plugins.chain(built_in))
+            .map_err(|error| Error::InvalidRequest { message: error.to_string() })?;
+        Self::new(config, &Access::new(config), &router, principal, operation, uri, String::clone)
     }
 
     fn new<T>(
@@ -54,12 +60,13 @@ impl Explanation {
         plugin_name: impl FnOnce(&T) -> String,
     ) -> Result<Self, Error> {
         let routed = router.route(uri).map_err(|error| route_error(&error, uri))?;
-        let decision = access.policy(principal).decide(operation, &routed.uri);
+        let (decided, decision) = access.policy(principal).decide_request(operation, &routed.uri);
         let rule = decision.glob().and_then(|glob| config.rules.get(glob.rule));
         Ok(Self {
             plugin: plugin_name(routed.target),
             groups: access.groups(principal).map(str::to_owned).collect(),
-            scopes: required_scopes(config, principal, operation),
+            scopes: required_scopes(config, principal, operation, &routed.uri),
+            decided,
             line: rule.and_then(|rule| rule.line.get()),
             state: None,
             uri: routed.uri,
@@ -69,13 +76,32 @@ impl Explanation {
     }
 }
 
-/// Returns the scopes that the issuer of a principal requires for an operation. The first part of the name is that of the issuer.
-fn required_scopes(config: &Config, principal: &Principal, operation: Operation) -> Vec<Scope> {
+/// The mounts of search and context, with the names of their plugins, if any plugin of the config is searched.
+#[cfg(feature = "search")]
+fn built_in_mounts(config: &Config) -> impl Iterator<Item = (Mount, &'static str)> {
+    let mounts =
+        [(search_resources::MOUNT, search_resources::NAME), (context_resources::MOUNT, context_resources::NAME)];
+    let mounts = mounts.into_iter().filter(|_| config.has_search());
+    mounts.filter_map(|(mount, name)| Some((mount.parse().ok()?, name)))
+}
+
+#[cfg(not(feature = "search"))]
+fn built_in_mounts(_: &Config) -> impl Iterator<Item = (Mount, &'static str)> {
+    std::iter::empty()
+}
+
+/// Returns the scopes that the issuer of a principal requires for an operation on a resource. The first part of the name is that of the
+/// issuer.
+fn required_scopes(config: &Config, principal: &Principal, operation: Operation, uri: &Uri) -> Vec<Scope> {
     let issuer = principal
         .name()
         .split_once('/')
         .and_then(|(prefix, _)| config.issuers.iter().find(|issuer| issuer.name.as_str() == prefix));
-    let required = issuer.map(|issuer| issuer.required_scopes(&[operation])).unwrap_or_default();
+    let mut operations = vec![operation];
+    if built_in_mounts(config).any(|(mount, _)| uri.as_str().starts_with(mount.as_str())) {
+        operations.extend([Operation::List, Operation::Read]);
+    }
+    let required = issuer.map(|issuer| issuer.required_scopes(&operations)).unwrap_or_default();
     required.into_iter().cloned().collect()
 }
 

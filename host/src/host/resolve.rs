@@ -4,7 +4,6 @@
 //! A URI that the principal may not access is answered exactly as one that does not exist, and a malformed URI below a
 //! mount tells only those about the mount who may access it.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::generation::Generation;
@@ -14,11 +13,7 @@ use crate::catalog::{PageRequest, Viewer};
 use crate::config::Operation;
 use crate::plugin::PluginSlot;
 use crate::resource::{Error, Resource, ResourceContents};
-use crate::text;
 use crate::uri::{Mount, Path, RouteError, Uri, UriTemplate};
-
-/// Bytes of a known value that are retained for the expansion of a template.
-const MAX_VALUE_LEN: usize = 65_536;
 
 /// The plugin and the path that a URI resolves to.
 pub(super) struct ResolvedTarget<'a> {
@@ -150,52 +145,5 @@ pub(super) fn route_error(error: &RouteError, requested_uri: &str) -> Error {
     match error {
         RouteError::NoMount => Error::NotFound { uri: requested_uri.to_owned() },
         _ => Error::InvalidRequest { message: error.to_string() },
-    }
-}
-
-/// Filters the completion values of one variable of a template for one principal.
-pub(super) struct ValueFilter {
-    generation: Arc<Generation>,
-    policy: Arc<Policy>,
-    template: UriTemplate,
-    /// The variable to complete.
-    variable: String,
-    /// The variables that have values.
-    context: BTreeMap<String, String>,
-    /// Whether every variable of the template then has a value.
-    has_all_values: bool,
-}
-
-impl ValueFilter {
-    pub(super) fn new(
-        generation: Arc<Generation>,
-        policy: Arc<Policy>,
-        template: &UriTemplate,
-        name: &str,
-        context: &BTreeMap<String, String>,
-    ) -> Self {
-        Self {
-            policy,
-            generation,
-            template: template.clone(),
-            variable: name.to_owned(),
-            context: context
-                .iter()
-                .map(|(name, value)| (name.clone(), text::prefix(value, MAX_VALUE_LEN).to_owned()))
-                .collect(),
-            has_all_values: template.variables().all(|variable| variable == name || context.contains_key(variable)),
-        }
-    }
-
-    /// Returns whether the principal may see a value: the resource that the template expands to with it is readable, or,
-    /// while other variables have no value, not denied.
-    pub(super) fn is_value_visible(&self, value: &str) -> bool {
-        let known = self.context.iter().map(|(name, value)| (name.as_str(), value.as_str()));
-        let Some(expanded) = self.template.expand(known.chain([(self.variable.as_str(), value)])) else { return false };
-        let Ok(routed) = self.generation.router.route(&expanded) else { return true };
-        match self.has_all_values {
-            true => self.policy.allows(Operation::Read, &routed.uri),
-            false => !self.policy.denies(Operation::Read, &routed.uri),
-        }
     }
 }

@@ -152,6 +152,14 @@ pub(super) async fn context(
     Ok(selection)
 }
 
+/// Whether a URI or a template has the scheme of a built-in mount of search or context.
+#[cfg(any(feature = "http", feature = "stdio"))]
+pub(super) fn is_of_search(uri: &str) -> bool {
+    let schemes = [search_resources::MOUNT, context_resources::MOUNT].map(|mount| mount.split(':').next());
+    let scheme = uri.split_once(':').map(|(scheme, _)| scheme);
+    scheme.is_some_and(|scheme| schemes.iter().flatten().any(|known| known.eq_ignore_ascii_case(scheme)))
+}
+
 /// Whether the policy lets a resource be found, by its URI in normal form.
 pub(super) fn may_find(policy: &Policy, uri: &str) -> bool {
     policy.allows_normalized(Operation::List, uri) && policy.allows_normalized(Operation::Read, uri)

@@ -39,7 +39,7 @@ use crate::uri::{Mount, Path, Uri};
 /// The name of the plugin in messages.
 pub(super) const NAME: &str = "mcp-host.search";
 /// Its mount.
-const MOUNT: &str = "search:///";
+pub(super) const MOUNT: &str = "search:///";
 /// The template of searches.
 const TEMPLATE: &str = "{?q,in,kind,lang,limit}";
 /// The part of the paths of saved searches before their names.

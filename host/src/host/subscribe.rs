@@ -243,9 +243,9 @@ impl Host {
     fn authorize_subscribe(&self, subscriber: &Subscriber, uri: &str, facts: &Facts) -> Result<(String, Uri), Error> {
         let generation = self.generation.load();
         let target = generation.resolve(&subscriber.principal(), Operation::Subscribe, uri, facts)?;
-        let reading = target.policy.decide(Operation::Read, &target.uri);
-        if !reading.is_allowed() {
-            facts.set_decision(reading);
+        let (_, decision) = target.policy.decide_request(Operation::Subscribe, &target.uri);
+        if !decision.is_allowed() {
+            facts.set_decision(decision);
             return Err(Error::NotFound { uri: uri.to_owned() });
         }
         let plugin = target.slot.loaded()?;

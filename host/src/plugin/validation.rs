@@ -255,28 +255,40 @@ impl Validator {
         Ok(self.convert_entry(entry, located.uri, Part::Listed))
     }
 
-    /// The completion, truncated to what a client may be shown.
+    /// The completion, truncated to what a client may be shown. Unless it is unrestricted, some values may be hidden, and nothing of the
+    /// answer depends on those.
     pub(super) async fn completion(
         mut self,
         given: Completion,
+        is_unrestricted: bool,
         mut filter: impl FnMut(&str) -> bool,
     ) -> Result<Completion, Fault> {
         self.check_item_count("completions", &given.values)?;
         self.measure_texts(&given.values).await?;
         self.charge()?;
-        // Values after the last that may be shown are ignored.
         let offered = given.values.len();
         let mut values = Vec::new();
-        for value in given.values.into_iter().take(Completion::MAX_VALUES) {
+        let mut has_more = false;
+        for value in given.values {
             // The filter expands and routes the value's URI.
             self.work.step(CLOCK_CHECK_INTERVAL_NS).await?;
-            if filter(&value) {
-                values.push(value);
+            if !filter(&value) {
+                continue;
             }
+            // One more tells that there are more.
+            has_more = values.len() == Completion::MAX_VALUES;
+            if has_more {
+                break;
+            }
+            values.push(value);
         }
-        let has_more = given.has_more || offered > Completion::MAX_VALUES;
+        if !is_unrestricted {
+            // The provider may have left values out for those that are hidden.
+            let has_more = has_more || values.len() == Completion::MAX_VALUES;
+            return Ok(Completion { values, total: None, has_more });
+        }
         let total = given.total.filter(|_| values.len() == offered.min(Completion::MAX_VALUES));
-        Ok(Completion { values, total, has_more })
+        Ok(Completion { values, total, has_more: has_more || given.has_more })
     }
 
     /// Records the fault of a rejected path, which drops that part of the answer.
@@ -436,18 +448,37 @@ mod tests {
         assert_eq!(changes.changed.iter().map(Path::as_str).collect::<Vec<_>>(), ["b", "a"]);
     }
 
-    #[test]
-    fn only_values_that_may_be_shown_are_looked_at() {
-        let values = (0..1000).map(|value| value.to_string()).collect();
-        let given = Completion { values, total: Some(1000), has_more: false };
+    fn complete(given: &Completion, is_unrestricted: bool, is_visible: impl Fn(&str) -> bool) -> (Completion, usize) {
         let mut seen = 0;
-        let filter = |_: &str| {
+        let filter = |value: &str| {
             seen += 1;
-            seen > 1
+            is_visible(value)
         };
-        let completion = block_on(validator(1000, MEMORY_LIMIT, false).completion(given, filter)).unwrap();
-        assert_eq!((seen, completion.values.len()), (100, 99));
-        assert_eq!((completion.total, completion.has_more), (None, true), "what is hidden is not counted");
+        let completed =
+            block_on(validator(1000, MEMORY_LIMIT, false).completion(given.clone(), is_unrestricted, filter));
+        (completed.unwrap(), seen)
+    }
+
+    fn offer(values: impl Iterator<Item = usize>, total: Option<u32>, has_more: bool) -> Completion {
+        Completion { values: values.map(|value| value.to_string()).collect(), total, has_more }
+    }
+
+    #[test]
+    fn no_more_values_are_looked_at_than_it_takes_to_know_that_there_are_more() {
+        let (completion, seen) = complete(&offer(0..1000, Some(1000), false), true, |_| true);
+        assert_eq!((seen, completion), (101, offer(0..100, Some(1000), true)));
+    }
+
+    #[test]
+    fn what_is_hidden_changes_nothing_in_a_completion() {
+        let is_visible = |value: &str| value.parse::<usize>().unwrap() % 10 == 0;
+        for (visible, total, has_more) in [(0, None, false), (300, Some(30), false), (1000, Some(100), true)] {
+            let all = offer(0..visible, total, has_more);
+            let alone = offer((0..visible).step_by(10), Some(7), !has_more);
+            let (hidden, _) = complete(&all, false, is_visible);
+            assert_eq!(hidden, complete(&alone, false, is_visible).0, "{visible}");
+            assert_eq!((hidden.values.len(), hidden.total), (visible / 10, None));
+        }
     }
 
     #[test]

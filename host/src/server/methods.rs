@@ -1,5 +1,8 @@
 //! The methods of each revision, and the error for a method that does not exist.
 
+#[cfg(feature = "http")]
+use std::borrow::Cow;
+
 use rmcp::ErrorData;
 use rmcp::model::ErrorCode;
 
@@ -23,9 +26,11 @@ pub(super) fn is_supported(host: &Host, revision: Revision, method: &str) -> boo
 }
 
 /// Returns the operations on resources that a request performs; none for the methods of the protocol itself.
+///
+/// The resources of search and context are made of what the principal may list and read, so a request for one performs these, too.
 #[cfg(feature = "http")]
-pub(super) fn operations(method: &str, params: Option<&Params>) -> &'static [Operation] {
-    match (method, params) {
+pub(super) fn operations(host: &Host, method: &str, params: Option<&Params>) -> Vec<Operation> {
+    let of_method: &[Operation] = match (method, params) {
         ("resources/list" | "resources/directory/read", _) => &[Operation::List],
         ("resources/templates/list", _) => &[Operation::Templates],
         ("resources/read", _) => &[Operation::Read],
@@ -34,6 +39,23 @@ pub(super) fn operations(method: &str, params: Option<&Params>) -> &'static [Ope
         ("resources/subscribe" | "subscriptions/listen", _) => &[Operation::Subscribe],
         ("tools/call", Some(Params::Tool(tool))) => tools::operations(tool.name.as_deref().unwrap_or_default()),
         _ => &[],
+    };
+    let mut operations = of_method.to_vec();
+    if !of_method.is_empty() && requested_uris(params).iter().any(|uri| host.is_of_search(uri)) {
+        operations.extend([Operation::List, Operation::Read]);
+    }
+    operations
+}
+
+/// The URIs and templates that a request names.
+#[cfg(feature = "http")]
+fn requested_uris(params: Option<&Params>) -> Vec<Cow<'_, str>> {
+    match params {
+        Some(Params::Page { uri: Some(uri), .. } | Params::Resource { uri, .. }) => vec![uri.into()],
+        Some(Params::Complete(complete)) => complete.template.iter().map(Cow::from).collect(),
+        Some(Params::Listen(listen)) => listen.subscriptions.iter().flatten().map(Cow::from).collect(),
+        Some(Params::Tool(tool)) => tools::requested_uri(tool).map(Cow::from).into_iter().collect(),
+        _ => Vec::new(),
     }
 }
 
@@ -46,7 +68,7 @@ pub(super) fn method_not_found(host: &Host, revision: Revision, method: &str) ->
 }
 
 /// Returns the names of all methods in that revision.
-fn supported_methods(host: &Host, revision: Revision) -> impl Iterator<Item = &'static str> {
+pub(super) fn supported_methods(host: &Host, revision: Revision) -> impl Iterator<Item = &'static str> {
     let server = &host.config().server;
     let announces = |what| server.advertise.contains(&what);
     let has_on = |extension| server.extensions.contains(&extension);

@@ -270,7 +270,7 @@ async fn execute(
         ResourceRequest::Read(uri) => {
             let encode = |contents| wire::encode_contents(contents, revision);
             let response = host.read_cached(principal, &uri, wire::encoding_form(revision), encode).await;
-            let is_public = host.is_public(Operation::Read);
+            let is_public = host.is_read_public(&uri);
             let (result, footprint) = match response.map_err(to_rpc)? {
                 ReadResponse::Contents(contents) => {
                     // The index of a directory has what the principal may list.

@@ -32,4 +32,4 @@ mod search;
 pub(super) use self::call::{ToolOutcome, call};
 pub(super) use self::definition::list_result;
 #[cfg(feature = "http")]
-pub(super) use self::definition::operations;
+pub(super) use self::definition::{operations, requested_uri};

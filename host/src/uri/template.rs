@@ -101,15 +101,68 @@ impl UriTemplate {
     /// however long the values are and however often the template repeats them.
     #[must_use]
     pub fn expand<'a>(&self, values: impl IntoIterator<Item = (&'a str, &'a str)>) -> Option<String> {
-        let values: BTreeMap<&str, &str> = values.into_iter().collect();
+        self.expand_with(&values.into_iter().collect(), |_| String::new())
+    }
+
+    /// Expands the template as [`expand`](Self::expand) does, but with what `unset` returns in the place of each variable of its path
+    /// without a value.
+    ///
+    /// A separator beside such a variable, which depends on whether it has a value, counts to its place.
+    pub(crate) fn expand_with(
+        &self,
+        values: &BTreeMap<&str, &str>,
+        mut unset: impl FnMut(Unset<'_>) -> String,
+    ) -> Option<String> {
         let mut expansion = Expansion(String::new());
+        let mut is_in_query = false;
         for piece in pieces(&self.text) {
             match piece {
-                Piece::Literal(literal) => expansion.push(literal)?,
-                Piece::Expression(expression) => expansion.expand(expression, &values)?,
+                Piece::Literal(literal) => {
+                    is_in_query |= literal.contains('?');
+                    expansion.push(literal)?;
+                }
+                Piece::Expression(expression) => {
+                    is_in_query |= expression.starts_with(['?', '&']);
+                    let in_path = |name: &str| match is_in_query {
+                        true => String::new(),
+                        false => unset(Unset { name, expression }),
+                    };
+                    expansion.expand(expression, values, in_path)?;
+                }
             }
         }
         Some(expansion.0)
+    }
+}
+
+/// A variable of the path of a template that has no value.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Unset<'a> {
+    /// Its name.
+    pub(crate) name: &'a str,
+    /// The expression that it is in.
+    expression: &'a str,
+}
+
+impl Unset<'_> {
+    /// Whether its expansion may have slashes.
+    pub(crate) fn has_slashes(&self) -> bool {
+        self.expression.starts_with(['+', '/'])
+    }
+
+    /// Whether its expansion, unless it is empty, begins with a slash.
+    pub(crate) fn begins_with_slash(&self) -> bool {
+        self.expression.starts_with('/')
+    }
+
+    /// Returns how its expansion begins if its value begins with that text; none if that depends on other variables, or on the length of
+    /// the value.
+    pub(crate) fn beginning(&self, value: &str) -> Option<String> {
+        let (name, encoded) = match self.expression.strip_prefix('+') {
+            Some(name) => (name, RESERVED),
+            None => (self.expression, UNRESERVED),
+        };
+        (name == self.name).then(|| utf8_percent_encode(value, encoded).to_string())
     }
 }
 
@@ -124,7 +177,13 @@ impl Expansion {
     }
 
     /// Expands one expression (RFC 6570, section 3.2; the table is that of appendix A).
-    fn expand(&mut self, expression: &str, values: &BTreeMap<&str, &str>) -> Option<()> {
+    /// `unset` returns what stands for a variable without a value, with the separator that its value would have.
+    fn expand(
+        &mut self,
+        expression: &str,
+        values: &BTreeMap<&str, &str>,
+        mut unset: impl FnMut(&str) -> String,
+    ) -> Option<()> {
         let (first, separator, is_named) = match expression.chars().next() {
             Some('+') => ("", ",", false),
             Some('.') => (".", ".", false),
@@ -135,9 +194,13 @@ impl Expansion {
             _ => ("", ",", false),
         };
         let encoded = if expression.starts_with('+') { RESERVED } else { UNRESERVED };
-        let given = variables(expression).filter_map(|(name, prefix)| Some((name, prefix, *values.get(name)?)));
-        for (index, (name, prefix, value)) in given.enumerate() {
-            self.push(if index == 0 { first } else { separator })?;
+        let mut is_first = true;
+        for (name, prefix) in variables(expression) {
+            let Some(value) = values.get(name).copied() else {
+                self.push(&unset(name))?;
+                continue;
+            };
+            self.push(if std::mem::take(&mut is_first) { first } else { separator })?;
             if is_named {
                 self.push(name)?;
                 self.push("=")?;

@@ -4,8 +4,10 @@
 //! learn of it. So a [`ListingFingerprint`] of the plugin's listing is stored for each subscribed principal, and the
 //! principal is notified only if its fingerprint changes. Fingerprints are computed by walking the listing, once for
 //! all principals and however many subscribers they have, concurrently with polls and never two walks at a time:
-//! changes during a walk are detected by the next one. A listing that is too long to walk has no fingerprint, and is
-//! notified whenever the provider reports a change.
+//! changes during a walk are detected by the next one. A listing that is too long to walk has no fingerprint for principals that
+//! may see all of it, and is notified whenever the provider reports a change.
+//!
+//! A principal that may see nothing of the plugin causes no walk and no poll: its listing is empty, until rules say otherwise.
 //!
 //! A provider may report changes at any rate, and clients may come and go, so walks are throttled: after each walk
 //! there is a pause, that of [`burst_pause`] for walks in succession, at least [`MIN_WALK_PAUSE`] and at most
@@ -25,7 +27,7 @@ use tokio::time::{Instant, sleep_until};
 use super::burst_pause::burst_pause;
 use super::state::WatcherState;
 use crate::access::{Access, Principal};
-use crate::catalog::{self, ListingFingerprint};
+use crate::catalog::{self, ListingFingerprint, may_see_listing};
 
 /// The shortest and the longest pause between two walks.
 const MIN_WALK_PAUSE: Duration = Duration::from_millis(100);
@@ -85,6 +87,15 @@ impl ListingMonitor {
     }
 }
 
+/// The result of a walk.
+#[derive(Default)]
+struct Refreshed {
+    /// The principals whose listing has changed.
+    changed: HashSet<Principal>,
+    /// Whether the walk has failed while that is not known of some.
+    has_failed: bool,
+}
+
 /// The task that detects for which principals the listing has changed.
 pub(super) struct ListingTask {
     state: Arc<WatcherState>,
@@ -114,15 +125,21 @@ impl ListingTask {
                 continue;
             }
             let began = Instant::now();
-            if std::mem::take(&mut is_first) || !new.is_empty() {
+            let access = state.context.access.load_full();
+            let sees_some = |principal: &Principal| may_see_listing(&access.policy(principal), state.plugin.mount());
+            // Nobody who sees nothing of the plugin causes a call of it.
+            let (is_visible, is_new_visible) = (principals.iter().any(sees_some), new.iter().any(sees_some));
+            if is_visible && (std::mem::take(&mut is_first) || is_new_visible) {
                 // A poll detects every later change.
                 self.poll_now().await;
             }
             let version = state.listing.version();
             walked_version = version;
-            let access = state.context.access.load_full();
-            let mut changed = self.refresh_fingerprints(principals, &access).await;
-            if !new.is_empty() {
+            let Refreshed { mut changed, has_failed } = self.refresh_fingerprints(principals, &access).await;
+            if has_failed {
+                state.listing.mark_dirty();
+            }
+            if is_new_visible {
                 self.poll_now().await;
                 // The listing changed during the walk, or shortly before: whether a new subscriber has seen the change
                 // is unknown.
@@ -153,18 +170,35 @@ impl ListingTask {
         principals.iter().filter(|principal| !fingerprints.contains_key(*principal)).cloned().collect()
     }
 
-    /// Computes new fingerprints, and returns the principals whose listing has changed.
-    async fn refresh_fingerprints(&self, principals: HashSet<Principal>, access: &Arc<Access>) -> HashSet<Principal> {
+    /// Stores that the listing is empty for each subscribed principal without a fingerprint that may see nothing of it under `access`, so
+    /// that it is notified if other rules let it see something.
+    pub(super) fn track_empty(&self, access: &Access) {
+        let principals = self.state.context.subscription_index().listing_principals();
+        let untracked = self.untracked(&principals);
+        let sees_nothing = |one: &Principal| !may_see_listing(&access.policy(one), self.state.plugin.mount());
+        let mut fingerprints = self.state.listing.fingerprints();
+        for principal in untracked.into_iter().filter(sees_nothing) {
+            fingerprints.entry(principal).or_insert(ListingFingerprint::empty());
+        }
+    }
+
+    /// Computes new fingerprints.
+    async fn refresh_fingerprints(&self, principals: HashSet<Principal>, access: &Arc<Access>) -> Refreshed {
         let principals: Vec<_> = principals.into_iter().collect();
         let fresh = catalog::fingerprints(&self.state.plugin, access, &principals).await;
         let mut fingerprints = self.state.listing.fingerprints();
-        let mut changed = HashSet::new();
+        let mut refreshed = Refreshed::default();
         for (principal, now) in principals.into_iter().zip(fresh) {
+            let Some(now) = now else {
+                refreshed.has_failed = true;
+                fingerprints.entry(principal).or_insert(ListingFingerprint::Unknown);
+                continue;
+            };
             if fingerprints.insert(principal.clone(), now).is_some_and(|before| before.differs(now)) {
-                changed.insert(principal);
+                refreshed.changed.insert(principal);
             }
         }
-        changed
+        refreshed
     }
 
     /// Waits for a poll, if the provider supports them. Its failure is ignored, as the next successful one reports the

@@ -147,7 +147,7 @@ impl Poller {
             let after = watched.last().map(|(uri, _): &(Uri, Path)| uri);
             let more = {
                 let index = common.subscription_index();
-                if watched.is_empty() && !index.has_any_under(mount) {
+                if watched.is_empty() && !common.is_watched(&index, mount) {
                     return None;
                 }
                 index.paths(mount, after, BATCH_SIZE)

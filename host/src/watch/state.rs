@@ -13,8 +13,10 @@ use tokio_util::sync::CancellationToken;
 use super::listing::ListingMonitor;
 use super::subscriptions::SubscriptionIndex;
 use crate::access::{Access, Principal};
+use crate::catalog::may_see_listing;
 use crate::plugin::{Fault, Plugin};
 use crate::share_limiter::ShareLimiter;
+use crate::uri::Mount;
 
 /// The state that all watchers share.
 #[derive(Debug)]
@@ -46,6 +48,14 @@ impl WatchContext {
     /// Returns a guard that counts a subscriber while it is held.
     pub(super) fn subscriber_guard(&self) -> Arc<()> {
         self.subscribers.clone()
+    }
+
+    /// Returns whether there are subscriptions for the plugin at `mount`: to a resource below it, or to the listing by a principal that may
+    /// see something of it.
+    pub(super) fn is_watched(&self, index: &SubscriptionIndex, mount: &Mount) -> bool {
+        let access = self.access.load();
+        index.has_resources_under(mount)
+            || index.has_listing_subscriber(|principal| may_see_listing(&access.policy(principal), mount))
     }
 
     pub(super) fn subscription_index(&self) -> MutexGuard<'_, SubscriptionIndex> {

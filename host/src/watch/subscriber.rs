@@ -297,6 +297,12 @@ impl Subscriber {
         self.mailbox.remove(uri);
     }
 
+    /// Returns whether it has subscriptions to resources, active or pending.
+    #[cfg(feature = "http")]
+    pub(crate) fn has_resources(&self) -> bool {
+        !self.subscriptions().is_empty()
+    }
+
     fn subscriptions(&self) -> MutexGuard<'_, BTreeMap<Uri, Subscription>> {
         self.subscriptions.lock()
     }
@@ -422,9 +428,9 @@ mod tests {
         let uri = uri();
         let attempt = subscriber.begin("a://x/f", &uri, LIMITS).unwrap();
         attempt.register(&mount());
-        assert!(subscriber.hub.context.subscription_index().has_any_under(&mount()));
+        assert!(subscriber.hub.context.subscription_index().has_resources_under(&mount()));
         drop(attempt);
-        assert!(!subscriber.hub.context.subscription_index().has_any_under(&mount()));
+        assert!(!subscriber.hub.context.subscription_index().has_resources_under(&mount()));
         assert!(subscriber.subscriptions().is_empty());
     }
 
@@ -507,7 +513,7 @@ mod tests {
         second.register(&mount());
         drop(first);
         second.activate(false);
-        assert!(subscriber.hub.context.subscription_index().has_any_under(&mount()));
+        assert!(subscriber.hub.context.subscription_index().has_resources_under(&mount()));
         // A subscription that was cancelled and requested again is a new one.
         let late = subscriber.begin("a://x/f", &uri, LIMITS).unwrap();
         subscriber.unsubscribe(&uri);
@@ -515,7 +521,7 @@ mod tests {
         new.register(&mount());
         drop(late);
         new.activate(false);
-        assert!(subscriber.hub.context.subscription_index().has_any_under(&mount()));
+        assert!(subscriber.hub.context.subscription_index().has_resources_under(&mount()));
     }
 
     #[test]
@@ -528,7 +534,7 @@ mod tests {
         attempt.register(&mount());
         attempt.activate(false);
         drop(subscriber);
-        assert!(!hub.context.subscription_index().has_any_under(&mount()));
+        assert!(!hub.context.is_watched(&hub.context.subscription_index(), &mount()));
     }
 
     #[test]

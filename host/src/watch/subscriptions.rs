@@ -26,9 +26,14 @@ struct WatchedResource {
 }
 
 impl SubscriptionIndex {
-    /// Returns whether there are subscriptions for the plugin at `mount`.
-    pub(super) fn has_any_under(&self, mount: &Mount) -> bool {
-        !self.listing_subscribers.is_empty() || self.under(mount, None).next().is_some()
+    /// Returns whether there are subscriptions to resources below `mount`.
+    pub(super) fn has_resources_under(&self, mount: &Mount) -> bool {
+        self.under(mount, None).next().is_some()
+    }
+
+    /// Returns whether the listing has a subscriber whose principal is one of those.
+    pub(super) fn has_listing_subscriber(&self, is_one: impl Fn(&Principal) -> bool) -> bool {
+        self.listing_subscribers.values().any(|mailbox| is_one(&mailbox.principal()))
     }
 
     /// Returns the number of resources with subscriptions.
@@ -168,10 +173,10 @@ mod tests {
         assert_eq!(paths(&index, "a://x/"), ["1", "2?q"]);
         assert_eq!(paths(&index, "b:///"), [""]);
         assert_eq!(paths(&index, "a://x/1/"), [""; 0]);
-        assert!(!index.has_any_under(&mount("c:///")));
+        assert!(!index.has_resources_under(&mount("c:///")));
         index.remount(&mount("a://"));
         assert_eq!(paths(&index, "a://"), ["x/1", "x/2?q", "y/1"]);
         index.unwatch(&mount("b:///").compose("").unwrap().uri, 1);
-        assert!(!index.has_any_under(&mount("b:///")));
+        assert!(!index.has_resources_under(&mount("b:///")));
     }
 }

@@ -14,7 +14,7 @@ use super::poller::Poller;
 use super::state::{PollError, PollOutcome, WatchContext, WatcherState};
 use super::subscriptions::SubscriptionIndex;
 use crate::access::{Access, Principal};
-use crate::catalog::ListingFingerprint;
+use crate::catalog::{ListingFingerprint, may_see_listing};
 use crate::plugin::Plugin;
 use crate::uri::{Path, Uri};
 
@@ -72,7 +72,7 @@ impl Watcher {
 
     /// Wakes the poller if the plugin has no more subscribers.
     pub(super) fn check_unwatched(&self, index: &SubscriptionIndex) {
-        if self.supports_changes() && !index.has_any_under(self.plugin().mount()) {
+        if self.supports_changes() && !self.state.context.is_watched(index, self.plugin().mount()) {
             self.state.unwatched.notify_one();
         }
     }
@@ -107,9 +107,10 @@ impl Watcher {
         }
     }
 
-    /// Waits until changes of the principal's listing are detected.
+    /// Waits until changes of the principal's listing are detected. Of a plugin that it may see nothing of, there are none.
     pub(super) async fn listing_ready(&self, principal: &Principal) {
-        if self.supports_changes() {
+        let policy = self.state.context.access.load().policy(principal);
+        if self.supports_changes() && may_see_listing(&policy, self.plugin().mount()) {
             self.state.retired.run_until_cancelled(self.state.listing.wait_until_tracked(principal)).await;
         }
     }
@@ -117,9 +118,11 @@ impl Watcher {
     /// Returns the last known fingerprint of the listing for each subscribed principal. For a provider that does not
     /// report changes, they are computed now.
     pub(super) async fn fingerprints(&self) -> HashMap<Principal, ListingFingerprint> {
-        if !self.supports_changes() {
-            let access = self.state.context.access.load_full();
-            ListingTask::new(self.state.clone()).ensure_fingerprints(&access).await;
+        let access = self.state.context.access.load_full();
+        let task = ListingTask::new(self.state.clone());
+        match self.supports_changes() {
+            true => task.track_empty(&access),
+            false => task.ensure_fingerprints(&access).await,
         }
         self.state.listing.fingerprints().clone()
     }
@@ -128,10 +131,14 @@ impl Watcher {
     pub(super) fn recheck_listing(&self, old: Arc<Access>) {
         let state = self.state.clone();
         tokio::spawn(state.retired.clone().run_until_cancelled_owned(async move {
-            if !state.supports_changes() {
-                ListingTask::new(state.clone()).ensure_fingerprints(&old).await;
+            let task = ListingTask::new(state.clone());
+            match state.supports_changes() {
+                true => task.track_empty(&old),
+                false => task.ensure_fingerprints(&old).await,
             }
             state.listing.mark_dirty();
+            // The poller may be idle as no subscriber could see anything.
+            state.wake.notify_one();
         }));
     }
 

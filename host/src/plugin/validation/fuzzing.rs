@@ -83,7 +83,7 @@ impl Reply {
                 assert_eq!(located, Ok(entry.uri), "it is what was asked about");
             }
             ReplyKind::Completion(completion) => {
-                let Ok(completion) = block_on(checker.completion(completion, |_| true)) else { return };
+                let Ok(completion) = block_on(checker.completion(completion, true, |_| true)) else { return };
                 assert!(completion.values.len() <= MAX_ITEMS, "nothing is added");
             }
             ReplyKind::Changes(changes) => {

@@ -40,8 +40,10 @@ impl ResultEncoder<'_> {
     }
 
     /// Encodes the result of `resources/read`: each content has the members of its resource.
-    pub(super) fn read_result(&self, contents: Vec<ResourceContents>) -> Encoder {
-        let caching = self.cache_hints(Resource::min_ttl(contents.iter().map(|one| &one.entry)), Operation::Read);
+    /// `is_public`: whether the rules give every principal the same contents.
+    pub(super) fn read_result(&self, contents: Vec<ResourceContents>, is_public: bool) -> Encoder {
+        let mut caching = self.cache_hints(Resource::min_ttl(contents.iter().map(|one| &one.entry)), Operation::Read);
+        caching.is_public &= is_public;
         let contents: Vec<(EntryWithCapabilities, ResourceBody)> =
             contents.into_iter().map(|one| self.describe_contents(one)).collect();
         let revision = self.revision;

@@ -44,7 +44,11 @@ pub(in crate::server) async fn execute(
         ExtensionRequest::Read(UriParams { uri }) => {
             let contents = host.read_strict(principal, &uri).await.map_err(to_rpc)?;
             let footprint = contents.footprint();
-            return Ok(ExtensionOutcome { result: encoder.read_result(contents), footprint, missing: Vec::new() });
+            return Ok(ExtensionOutcome {
+                result: encoder.read_result(contents, host.is_read_public(&uri)),
+                footprint,
+                missing: Vec::new(),
+            });
         }
         ExtensionRequest::Metadata(UriParams { uri }) => {
             let entry = host.metadata(principal, &uri).await.map_err(to_rpc)?;

@@ -157,7 +157,7 @@ impl Endpoint {
                 {
                     return self.reject(&error, caller.account.client());
                 }
-                operations = received.operations();
+                operations = received.operations(&self.host);
                 if let Err(error) = caller.authenticated.require_scopes(&operations) {
                     return self.reject(&error, caller.account.client());
                 }

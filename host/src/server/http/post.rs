@@ -93,10 +93,12 @@ pub(super) struct ReceivedRequest {
 
 impl ReceivedRequest {
     /// Returns the operations that its messages request.
-    pub(super) fn operations(&self) -> Vec<Operation> {
+    pub(super) fn operations(&self, host: &Host) -> Vec<Operation> {
         match &self.sent {
-            Ok(Incoming::Single(message)) => operations(message).to_vec(),
-            Ok(Incoming::Batch(messages)) => messages.iter().flatten().flat_map(operations).copied().collect(),
+            Ok(Incoming::Single(message)) => operations(host, message),
+            Ok(Incoming::Batch(messages)) => {
+                messages.iter().flatten().flat_map(|message| operations(host, message)).collect()
+            }
             Err(_) => Vec::new(),
         }
     }
@@ -412,10 +414,10 @@ impl DirectRequest {
 }
 
 /// Returns the operations that a message requests.
-fn operations(message: &Message) -> &'static [Operation] {
+fn operations(host: &Host, message: &Message) -> Vec<Operation> {
     match &message.kind {
-        Kind::Request { method, params, .. } => methods::operations(method, params.as_ref().ok()),
-        _ => &[],
+        Kind::Request { method, params, .. } => methods::operations(host, method, params.as_ref().ok()),
+        _ => Vec::new(),
     }
 }
 

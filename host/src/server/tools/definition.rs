@@ -9,6 +9,8 @@ use super::schema::Description;
 use crate::config::Operation;
 use crate::config::{Server, Tool};
 use crate::server::json::Encoder;
+#[cfg(feature = "http")]
+use crate::server::params::ToolParams;
 use crate::server::revision::Revision;
 use crate::server::wire;
 
@@ -27,6 +29,16 @@ pub(in crate::server) fn operations(name: &str) -> &'static [Operation] {
         Some(Tool::Search | Tool::Context) => &[Operation::List, Operation::Read],
         None => &[],
     }
+}
+
+/// Returns the URI of the resource that a call names, if it is one that is valid.
+#[cfg(feature = "http")]
+pub(in crate::server) fn requested_uri(call: &ToolParams) -> Option<String> {
+    #[derive(serde::Deserialize)]
+    struct Named {
+        uri: String,
+    }
+    serde_json::from_str::<Named>(call.arguments.as_deref()?).ok().map(|named| named.uri)
 }
 
 pub(super) fn tool_name(tool: Tool) -> &'static str {

@@ -42,6 +42,39 @@ async fn the_rule_that_decides_is_named_with_its_line() {
 }
 
 #[tokio::test]
+async fn a_subscription_is_denied_by_what_denies_to_read() {
+    let rule = "\n[[rule]]\nprincipals = [\"corp/ada\"]\nallow = [\"sample://a/**\"]\noperations = [\"subscribe\"]\n";
+    let config = ConfigFile::new().plugin(Plugin::sample("a")).append(rule).write();
+    let path = config.path();
+    let file = path.to_str().unwrap();
+    let explain = async |arguments: &[&str]| run(["explain", "--config", file].iter().chain(arguments)).await;
+    let arguments = ["--as", "corp/ada", "--op", "subscribe", "sample://a/x"];
+    let denied = explain(&arguments).await;
+    let text = String::from_utf8_lossy(&denied.stdout);
+    let first = "denied: no rule allows it (for `read`, which `subscribe` requires, too)\n";
+    assert!(denied.code() == 1 && text.starts_with(first), "{text}");
+    let denied = explain(&[&arguments[..], &["--json"]].concat()).await;
+    let denied: Value = serde_json::from_slice(&denied.stdout).unwrap();
+    assert_eq!((&denied["allowed"], &denied["decided"]), (&false.into(), &"read".into()));
+}
+
+#[tokio::test]
+async fn the_resources_of_search_are_explained() {
+    let folder = mcp_host_tests::Folder::with_files([("a.md", "A note.\n")]);
+    let config = ConfigFile::new()
+        .plugin(Plugin::notes("n", folder.path()).searched())
+        .rule(Rule::for_principal("corp/ada").allow(["search:///**"]))
+        .write();
+    let path = config.path();
+    let file = path.to_str().unwrap();
+    let explain = async |arguments: &[&str]| run(["explain", "--config", file].iter().chain(arguments)).await;
+    let allowed = explain(&["--as", "corp/ada", "search:///?q=x"]).await;
+    assert!(allowed.code() == 0 && String::from_utf8_lossy(&allowed.stdout).starts_with("allowed: `allow` has"));
+    let denied = explain(&["--as", "corp/ada", "context:///?q=x"]).await;
+    assert!(denied.code() == 1 && String::from_utf8_lossy(&denied.stdout).starts_with("denied: no rule allows it\n"));
+}
+
+#[tokio::test]
 async fn the_scopes_that_a_token_needs_for_the_operation_are_named() {
     let issuer = "\n[[issuer]]\nname = \"corp\"\nissuer = \"https://login.example.com\"\njwks = \"https://login.example.com/jwks\"\n\
                   scopes = [\"mcp:read\"]\noperation-scopes = { subscribe = [\"mcp:subscribe\"] }\n";

@@ -1,6 +1,6 @@
 //! Scopes: what a token may be used for, and the challenge to get one for more (RFC 6750, 3.1).
 
-use mcp_host_tests::{ConfigFile, Plugin, RawHttp, Revision, Rule, TIMEOUT, TokenIssuer};
+use mcp_host_tests::{ConfigFile, Folder, Plugin, RawHttp, Revision, Rule, TIMEOUT, TokenIssuer};
 use reqwest::{Response, StatusCode};
 use serde_json::{Value, json};
 use tokio::time::timeout;
@@ -182,5 +182,67 @@ async fn a_reload_that_requires_another_scope_ends_the_streams_of_tokens_without
     resource.config.replace(super::base_config(&resource.folder, &resource.port).append(&issuer));
     timeout(TIMEOUT, events.bytes()).await.expect("it ends").expect("it ends in order");
     resource.assert_valid(&read).await;
+    resource.server.end().await;
+}
+
+#[tokio::test]
+async fn search_and_context_require_the_scopes_of_what_they_are_made_of() {
+    const LIST: &str = "operation-scopes = { list = [\"mcp:list\"] }";
+    let entry = |issuer: &TokenIssuer| format!("{}\n{LIST}", jwks(issuer));
+    let notes = Folder::with_files([("a.md", "A note with words.\n")]);
+    let searched = Plugin::notes("n", notes.path()).searched();
+    let rule = Rule::for_principal("corp/alice").allow(["notes://n/**", "search:///**", "context:///**"]);
+    let more = |config: ConfigFile| config.server("tools", vec!["list", "read"]).plugin(searched).rule(rule);
+    let resource = ResourceServer::start_with_config(entry, more).await;
+    let (narrow, whole) = (token(&resource, &json!("openid")), token(&resource, &json!("mcp:list")));
+    let tool = |uri: &str| json!({ "name": "read_resource", "arguments": { "uri": uri } });
+    let complete = json!({
+        "ref": { "type": "ref/resource", "uri": "search:///{?q,in,kind,lang,limit}" },
+        "argument": { "name": "in", "value": "" },
+    });
+    let listen = json!({ "notifications": { "resourceSubscriptions": ["search:///saved/x"] } });
+    for (method, params) in [
+        ("resources/read", json!({ "uri": "search:///?q=words" })),
+        ("resources/read", json!({ "uri": "SEARCH:///?q=words" })),
+        ("resources/read", json!({ "uri": "context:///?q=words" })),
+        ("tools/call", tool("search:///?q=words")),
+        ("completion/complete", complete),
+        ("subscriptions/listen", listen),
+    ] {
+        let request = |token: &str| {
+            resource.server.uninitialized(super::REVISION).request_builder(method, params.clone()).bearer_auth(token)
+        };
+        assert_insufficient(&request(&narrow).send().await.unwrap(), &["mcp:list"], &params.to_string());
+        assert_eq!(request(&whole).send().await.unwrap().status(), StatusCode::OK, "{params}");
+    }
+    let read = json!({ "uri": "notes://n/a.md" });
+    let request = resource.server.uninitialized(super::REVISION).request_builder("resources/read", read);
+    assert_eq!(request.bearer_auth(&narrow).send().await.unwrap().status(), StatusCode::OK);
+    resource.server.end().await;
+}
+
+#[tokio::test]
+async fn an_event_stream_delivers_no_subscription_that_its_token_could_not_have_made() {
+    let resource = start().await;
+    let (read, both) = (token(&resource, &json!("mcp:read")), token(&resource, &json!("mcp:read mcp:subscribe")));
+    let session = RawHttp::start_with_token(resource.server.url(), Revision::V_2025_11_25, &read).await;
+    let id = session.session_id().unwrap().to_owned();
+    // Without subscriptions there is a stream. It ends with the first request of a token that may subscribe.
+    let narrow = session.event_stream().await;
+    assert_eq!(narrow.status(), StatusCode::OK);
+    let mut session = session;
+    let mut subscribe =
+        session.request_builder("resources/subscribe", json!({ "uri": "faulty://m/f" })).build().unwrap();
+    subscribe.headers_mut().insert("authorization", format!("Bearer {both}").parse().unwrap());
+    assert_eq!(reqwest::Client::new().execute(subscribe).await.unwrap().status(), StatusCode::OK);
+    let told = timeout(TIMEOUT, narrow.text()).await.expect("it ends").expect("it ends in order");
+    assert!(!told.contains("notifications/resources/updated"), "{told}");
+    let open = |token: &str| {
+        let request = reqwest::Client::new().get(resource.server.url()).header("accept", "text/event-stream");
+        let request = request.header("mcp-protocol-version", "2025-11-25").header("mcp-session-id", &id);
+        request.bearer_auth(token).send()
+    };
+    assert_insufficient(&open(&read).await.unwrap(), &["mcp:subscribe"], "a stream with subscriptions");
+    assert_eq!(open(&both).await.unwrap().status(), StatusCode::OK);
     resource.server.end().await;
 }

@@ -1,0 +1,181 @@
+//! Non-interference: two worlds that differ only in what a principal may not see answer it alike, and no call reaches a plugin that it may
+//! see nothing of.
+//!
+//! A world is what the providers of a host have. The property test makes two of them from random paths: what the principal may see is the
+//! same in both, and the rest is not. Then it sends every request of the protocol, of every extension and to every tool, in the first
+//! and the last revision, with URIs and templates of all kinds, and compares the answers, byte for byte but for cursors, which are
+//! walked, and the numbers of calls that each request made.
+//!
+//! | | compared |
+//! |---|---|
+//! | results and errors, with `_meta` and counts | of every request |
+//! | pages | their items, and whether there is another |
+//! | calls of providers | of every request but listings; none to a plugin that the principal may see nothing of, ever |
+//! | notifications | [`notifications`] |
+//! | search and context | [`search`] |
+//!
+//! A listing makes as many calls as its hidden items take, up to the bound of a page (`catalog`), so its calls are not compared.
+//!
+//! [`requests`] has a sample of each method, and fails for a method of any revision that has none: a request that is added to the
+//! protocol is covered, or the test fails.
+
+mod notifications;
+mod requests;
+mod search;
+mod world;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use proptest::prelude::*;
+use proptest::test_runner::{Config as Cases, TestRunner};
+use rmcp::model::RequestId;
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+use self::requests::samples;
+use self::world::{Contents, HIDDEN, Providers, Rules, is_allowed};
+use super::budget::{Account, Budget, Limits};
+use super::client_id::ClientId;
+use super::jsonrpc::{self, Incoming};
+use super::resource_requests::{ResourceRequest, respond};
+use super::revision::Revision;
+use crate::access::Principal;
+use crate::audit::RequestContext;
+use crate::config::Extension;
+use crate::host::Host;
+
+/// The number of pairs of worlds for each kind of rules.
+const CASES: u32 = 8;
+/// The maximum number of pages of a listing here.
+const MAX_PAGES: usize = 200;
+
+fn principal() -> Principal {
+    Principal::new("corp/ada")
+}
+
+fn account() -> Arc<Account> {
+    let most = 1 << 30;
+    let limits =
+        Limits { connection: most, client: most, principal: most, overall: most, wait: Duration::from_secs(1) };
+    Budget::new(move || limits).account(ClientId::from_address(std::net::Ipv4Addr::LOCALHOST.into()))
+}
+
+/// Sends a request in that revision. None if it is one of the protocol's lifecycle.
+async fn send(host: &Host, revision: Revision, method: &str, params: &Value) -> Option<Value> {
+    let text = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
+    let message = match jsonrpc::parse(text.as_bytes(), Some(revision), &Extension::ALL) {
+        Ok(Incoming::Single(message)) => message,
+        other => panic!("{text}: {other:?}"),
+    };
+    let request = ResourceRequest::from_message(host, revision, &message)?;
+    let id = RequestId::Number(1);
+    let context = RequestContext::new(None, &id, None);
+    let reply = respond(host, &principal(), &account(), id, request, revision, context).await;
+    Some(serde_json::from_slice(&reply.json.into_vec()).unwrap())
+}
+
+/// Removes the cursors from an answer, and returns the last one.
+fn take_cursor(value: &mut Value) -> Option<String> {
+    match value {
+        Value::Object(members) => {
+            let inner = members.values_mut().filter_map(take_cursor).reduce(|_, last| last);
+            let own = members.get_mut("nextCursor").and_then(|cursor| match std::mem::replace(cursor, json!("…")) {
+                Value::String(cursor) => Some(cursor),
+                _ => None,
+            });
+            own.or(inner)
+        }
+        Value::Array(items) => items.iter_mut().filter_map(take_cursor).reduce(|_, last| last),
+        // The text of a tool has the cursor, too.
+        Value::String(text) => {
+            if text.contains("cursor") {
+                let without: Vec<_> = text.split(['"', '`', ' ']).filter(|word| word.len() < 60).collect();
+                *text = without.join(" ");
+            }
+            None
+        }
+        _ => None,
+    }
+}
+
+/// Sends a request, and those for the pages after it. Returns the answers without their cursors.
+async fn walk(host: &Host, revision: Revision, method: &str, params: &Value) -> Vec<Value> {
+    let mut answers = Vec::new();
+    let mut params = params.clone();
+    loop {
+        let Some(mut answer) = send(host, revision, method, &params).await else { return answers };
+        let cursor = take_cursor(&mut answer);
+        answers.push(answer);
+        let Some(cursor) = cursor else { return answers };
+        assert!(answers.len() < MAX_PAGES, "{method} {params}");
+        match method {
+            "tools/call" => params["arguments"]["cursor"] = json!(cursor),
+            _ => params["cursor"] = json!(cursor),
+        }
+    }
+}
+
+/// What a principal is told of a world: each request with its answers, and the calls that it made if they are to be compared.
+async fn transcript(host: &Host, providers: &Providers, pool: &[String]) -> Vec<(String, Vec<Value>, Option<usize>)> {
+    let mut transcript = Vec::new();
+    for revision in [Revision::ALL[0], Revision::LATEST] {
+        for (method, params) in samples(host, revision, pool) {
+            let before = providers.calls();
+            let answers = walk(host, revision, method, &params).await;
+            let lists = method.contains("list") || method.contains("directory") || params["name"] == "list_resources";
+            let calls = (!lists).then(|| providers.calls() - before);
+            transcript.push((format!("{revision:?} {method} {params}"), answers, calls));
+        }
+    }
+    transcript
+}
+
+#[test]
+fn two_worlds_that_differ_only_in_what_a_principal_may_not_see_are_the_same_for_it() {
+    let runtime = Runtime::new().unwrap();
+    for rules in Rules::ALL {
+        let dir = tempfile::tempdir().unwrap();
+        let providers = Providers::new();
+        let host = runtime.block_on(providers.start(rules, dir.path(), false));
+        let policy = host.policy(&principal());
+        let worlds = (world::paths(4..14), world::paths(0..8), world::paths(0..8));
+        let mut runner = TestRunner::new(Cases { cases: CASES, failure_persistence: None, ..Cases::default() });
+        let tested = runner.run(&worlds, |(common, one, other)| {
+            let drawn: Vec<String> = [&common, &one, &other].into_iter().flatten().cloned().collect();
+            let [first, second] =
+                [&one, &other].map(|own| Contents::new(&drawn, &common, own, &|uri| is_allowed(&policy, uri)));
+            let pool = world::pool(&drawn);
+            let mut told = [first, second].into_iter().map(|contents| {
+                providers.set(contents);
+                runtime.block_on(transcript(&host, &providers, &pool))
+            });
+            let (first, second) = (told.next().unwrap(), told.next().unwrap());
+            for (one, other) in first.into_iter().zip(second) {
+                prop_assert_eq!(one, other);
+            }
+            prop_assert_eq!(providers.calls_of(HIDDEN), 0, "no call reaches what it may see nothing of");
+            if rules == Rules::Nothing {
+                prop_assert_eq!(providers.calls(), 0);
+            }
+            Ok(())
+        });
+        tested.unwrap_or_else(|failure| panic!("{rules:?}: {failure}"));
+    }
+}
+
+#[test]
+fn the_worlds_have_something_to_see_and_something_to_hide() {
+    let runtime = Runtime::new().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let providers = Providers::new();
+    let host = runtime.block_on(providers.start(Rules::Deny, dir.path(), false));
+    let drawn = ["pub/a.txt", "pub/.env", "secret/b.txt", "blob/main/a.txt", "blob/secret/b.txt"].map(str::to_owned);
+    providers.set(Contents::new(&drawn, &drawn, &drawn, &|_| true));
+    let told = runtime.block_on(transcript(&host, &providers, &world::pool(&drawn)));
+    let text = format!("{told:?}");
+    for seen in ["part://h/pub/a.txt", "\"main\"", "part://h/blob/main/a.txt"] {
+        assert!(text.contains(&seen.replace('"', "\\\"")) || text.contains(seen), "{seen} is told");
+    }
+    assert!(providers.calls_of(HIDDEN) == 0 && providers.calls() > 0);
+}
