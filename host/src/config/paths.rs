@@ -272,19 +272,24 @@ mod tests {
             component = "a.wasm"
             mount = "a:///"
             grants.dirs = [{ host = "gone", guest = "/gone" }]
+            grants.http = [{ origin = "https://a.example", ca = "ca.pem", headers-from = { Authorization = { file = "token" } } }]
             grants.env = { TOKEN = { env = "GONE" } }
             grants.sql = [{ name = "shop", url = "sqlite:gone.db" }, { name = "fifo", url = "sqlite:/dev/null" }]
             [[rule]]
             principals = ["*"]
             deny = ["a:///secret"]
         "#;
+        for (name, text) in [("token", "two\nlines"), ("ca.pem", "no certificate")] {
+            std::fs::write(folder.path().join(name), text).unwrap();
+        }
         let error = Config::parse_in(plugin, &file, &Environment::empty()).unwrap_err();
-        let expected = if cfg!(feature = "sql") { 5 } else { 4 };
+        let expected = if cfg!(feature = "sql") { 7 } else { 6 };
         assert_eq!(error.diagnostics().len(), expected, "{error}");
         #[cfg(feature = "sql")]
         {
             assert_eq!(error.partial_config().unwrap().rules.len(), 1);
-            let files = ["a.wasm", "gone", "gone.db", "/dev/null"].map(|name| folder.path().join(name));
+            let files =
+                ["a.wasm", "ca.pem", "gone", "gone.db", "token", "/dev/null"].map(|name| folder.path().join(name));
             assert_eq!(error.files(), &files.into());
         }
 

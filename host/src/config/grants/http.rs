@@ -320,7 +320,7 @@ impl FromNode for CaBundle {
             Err(error) => {
                 let help = "write the path of a PEM file with the certificates of the authority, such as \
                             `-----BEGIN CERTIFICATE-----` begins";
-                node.report_error(error.to_string(), help);
+                node.report_machine_error(error.to_string(), help);
                 None
             }
         }

@@ -146,7 +146,8 @@ impl<'a> Node<'a> {
         self.context.report(Diagnostic::new(message, help).at(self.span.clone()));
     }
 
-    /// Reports that the machine lacks a file, a directory or a variable. Where a plugin needs it, the rest of the config is valid.
+    /// Reports that the machine lacks a file, a directory or a variable, or that it has no usable value. Where a plugin needs it, the
+    /// rest of the config is valid.
     pub(in crate::config) fn report_machine_error(&self, message: impl Into<String>, help: impl Into<String>) {
         let problem = Diagnostic::new(message, help).at(self.span.clone());
         self.context.report(if self.path.starts_with("plugin.") { problem.of_machine() } else { problem });
@@ -155,6 +156,11 @@ impl<'a> Node<'a> {
     /// Reports an error of the value.
     pub(in crate::config) fn reject(&self, error: &impl Suggest) {
         self.report_error(error.to_string(), error.suggestion(self.key));
+    }
+
+    /// Reports an error of a value that is in a variable or a file: one that a plugin needs does not affect the rest of the config.
+    pub(in crate::config) fn reject_source(&self, error: &impl Suggest) {
+        self.report_machine_error(error.to_string(), error.suggestion(self.key));
     }
 
     /// Reports an error of the value, without the line that it is on.

@@ -198,7 +198,7 @@ impl FromNode for CredentialSource {
         match text.parse() {
             Ok(value) => Some(Self(Secret::new(value))),
             Err(error) => {
-                node.reject(&error);
+                node.reject_source(&error);
                 None
             }
         }

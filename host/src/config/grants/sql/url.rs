@@ -165,8 +165,9 @@ impl FromNode for SqlUrl {
                 node.report_machine_error(error.to_string(), error.help());
                 None
             }
+            // It is in a variable or a file, unless it is of SQLite.
             Err(error) => {
-                node.report_error(error.to_string(), error.help());
+                node.report_machine_error(error.to_string(), error.help());
                 None
             }
         }

@@ -108,7 +108,8 @@ impl WorkerProcesses {
             .current_dir("/")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            // Not read: it is empty, unless the process crashes. A confined host cannot open `/dev/null`.
+            .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()
             .map_err(|error| failed(&error))?;

@@ -71,7 +71,7 @@ impl FromNode for NonEmptySecret {
         let text = SecretSource::from_node(node)?.0;
         if text.is_empty() {
             let help = "correct the variable or the file that it comes from";
-            node.report_error(format!("the value of `{}` is empty", node.key), help);
+            node.report_machine_error(format!("the value of `{}` is empty", node.key), help);
             return None;
         }
         Some(Self(Secret::new(text.to_string())))

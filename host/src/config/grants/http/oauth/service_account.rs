@@ -125,7 +125,7 @@ impl FromNode for ServiceAccountKey {
         match Self::from_json(&SecretSource::from_node(node)?.0) {
             Ok(key) => Some(key),
             Err(error) => {
-                node.reject(&error);
+                node.reject_source(&error);
                 None
             }
         }
