@@ -173,8 +173,8 @@ const DOWNLOADS: [&str; 7] = ["pip install", "npm install", "npm i", "npx", "car
 /// Whether a line of text installs one of our packages by its name. `npx` runs what is installed, and downloads what is not.
 fn installs_our_package(line: &str) -> bool {
     DOWNLOADS.iter().any(|command| {
-        line.match_indices(command).any(|(at, _)| {
-            let arguments = line[at + command.len()..].split(['`', ';', '#', '|']).next().unwrap();
+        line.split(command).skip(1).any(|behind| {
+            let arguments = behind.split(['`', ';', '#', '|']).next().unwrap();
             let names = |word: &&str| OUR_PACKAGES.contains(&word.trim_matches(['(', ')', '"', '.', ',', ':']));
             arguments.starts_with(' ')
                 && arguments.split_whitespace().take_while(|word| *word != "&&").any(|word| names(&word))

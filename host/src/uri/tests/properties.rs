@@ -81,8 +81,9 @@ fn template() -> impl Strategy<Value = String> {
 
 /// The normal form of RFC 3986 with the delimiters decoded that stand for themselves.
 fn with_decoded_delimiters(normal: &str) -> String {
-    let authority = normal.find("://").map_or(0, |at| at + "://".len());
-    let root = normal[authority..].find(['/', '?']).map_or(normal.len(), |at| authority + at);
+    let authority = normal.find("://").map_or(0, |at| at.saturating_add("://".len()));
+    let mut characters = normal.char_indices().skip(authority);
+    let root = characters.find(|(_, c)| matches!(c, '/' | '?')).map_or(normal.len(), |(at, _)| at);
     let (root, below) = normal.split_at(root);
     let (path, query) = below.split_at(below.find('?').unwrap_or(below.len()));
     let decode = |text: &str, delimiters: &str| {
