@@ -451,8 +451,9 @@ mod tests {
     async fn what_may_not_have_been_received_is_told_again_once_and_what_was_is_not() {
         let subscriber = hub().subscriber(&Principal::LOCAL);
         let uris = ["a", "b", "c"].map(|path| mount().compose(path).unwrap().uri);
+        let memory = ShareLimits { client: 10_000, overall: 10_000 };
         for uri in &uris {
-            let attempt = subscriber.begin(uri.as_str(), uri, LIMITS).unwrap();
+            let attempt = subscriber.begin(uri.as_str(), uri, memory).unwrap();
             attempt.register(&mount());
             attempt.activate(true);
         }
