@@ -457,8 +457,9 @@ mod tests {
     async fn what_may_not_have_been_received_is_told_again_once_and_what_was_is_not() {
         let subscriber = hub().subscriber(&Principal::LOCAL);
         let uris = ["a", "b", "c"].map(|path| mount().compose(path).unwrap().uri);
+        let memory = ShareLimits { client: 10_000, overall: 10_000 };
         for uri in &uris {
-            let attempt = subscriber.begin(uri.as_str(), uri, LIMITS).unwrap();
+            let attempt = subscriber.begin(uri.as_str(), uri, memory).unwrap();
             attempt.register(&mount());
             attempt.activate(true);
         }
@@ -493,15 +494,16 @@ mod tests {
     }
 
     #[test]
-    fn updates_that_were_dropped_while_the_principal_had_no_groups_are_told_when_it_has_them_again() {
-        let subscriber = hub().subscriber(&Principal::LOCAL);
+    fn updates_that_may_have_been_dropped_under_other_groups_are_told_under_the_new_ones() {
+        let others = Principal::LOCAL.with_groups(["corp/x"]);
+        let subscriber = hub().subscriber(&others);
         let uri = uri();
         let attempt = subscriber.begin("a://x/f", &uri, LIMITS).unwrap();
         attempt.register(&mount());
         attempt.activate(false);
-        subscriber.set_principal(&Principal::LOCAL, None);
+        subscriber.set_principal(&others, None);
         assert_eq!(subscriber.try_next(), None);
-        subscriber.set_principal(&Principal::LOCAL.with_groups(["corp/x"]), None);
+        subscriber.set_principal(&Principal::LOCAL, None);
         assert_eq!(subscriber.try_next(), Some(Update::Resource("a://x/f".to_owned())));
     }
 

@@ -366,7 +366,7 @@ mod tests {
         assert_eq!(check(&[LATEST, ("mcp-method", "ping")], false), Err(ErrorCode::HEADER_MISMATCH));
         let older = (PROTOCOL_VERSION_HEADER, "2025-11-25");
         assert_eq!(check(&[older], true), Ok(()));
-        for headers in [&[][..], &[older]] {
+        for headers in [&[][..], &[older][..]] {
             assert_eq!(check(headers, false), Err(ErrorCode::INVALID_REQUEST));
         }
         assert_eq!(

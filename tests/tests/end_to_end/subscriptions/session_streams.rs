@@ -38,8 +38,13 @@ impl EventStream {
         Self { response, buffer: String::new(), last_id: None }
     }
 
-    /// Returns the next message; none at the end of the stream.
+    /// Returns the next message; none at the end of the stream. Comments, which keep the connection open, do not extend
+    /// the time.
     async fn next(&mut self) -> Option<Value> {
+        timeout(TIMEOUT, self.read_message()).await.expect("an event in time")
+    }
+
+    async fn read_message(&mut self) -> Option<Value> {
         loop {
             while let Some((line, rest)) = self.buffer.split_once('\n') {
                 let (line, rest) = (line.to_owned(), rest.to_owned());
@@ -52,7 +57,7 @@ impl EventStream {
                     return Some(serde_json::from_str(data).expect("an event is JSON"));
                 }
             }
-            let chunk = timeout(TIMEOUT, self.response.chunk()).await.expect("an event in time").expect("a chunk");
+            let chunk = self.response.chunk().await.expect("a chunk");
             self.buffer += std::str::from_utf8(&chunk?).expect("UTF-8");
         }
     }

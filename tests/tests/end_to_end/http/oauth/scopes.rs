@@ -92,11 +92,14 @@ async fn the_stream_of_a_token_without_the_scope_carries_nothing_that_another_to
         stream
     };
     let read_until = async |stream: &mut reqwest::Response, wanted: &str| {
-        let mut text = String::new();
-        while !text.contains(wanted) {
-            let chunk = timeout(TIMEOUT, stream.chunk()).await.expect("it is told").unwrap();
-            text += &String::from_utf8_lossy(&chunk.expect("the stream goes on"));
-        }
+        let reading = async {
+            let mut text = String::new();
+            while !text.contains(wanted) {
+                let chunk = stream.chunk().await.unwrap();
+                text += &String::from_utf8_lossy(&chunk.expect("the stream goes on"));
+            }
+        };
+        timeout(TIMEOUT, reading).await.expect("it is told");
     };
     let subscribe = async |uri: &str| {
         let message = json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/subscribe", "params": { "uri": uri } });
