@@ -26,16 +26,14 @@ impl Host {
         let now = self.generation_for(principal, Operation::List, uri, &Facts::default()).await;
         let (slot, root, path) = now.mount_at(uri)?;
         let viewer = now.viewer(principal);
-        if !viewer.policy.may_allow_below(Operation::List, &slot.mount) {
+        // Whether or not there is such a resource, a principal that may not list its URI is told that there is none.
+        if !viewer.policy.allows(Operation::List, &root) {
             return None;
         }
-        let plugin = slot.plugin.as_ref().ok()?;
-        if viewer.policy.allows(Operation::List, &root) {
-            match plugin.stat(&path).await {
-                Ok(entry) if entry.listable => return None,
-                Ok(_) | Err(Fault::NotFound | Fault::InvalidRequest(_)) => {}
-                Err(_) => return None,
-            }
+        match slot.plugin.as_ref().ok()?.stat(&path).await {
+            Ok(entry) if entry.listable => return None,
+            Ok(_) | Err(Fault::NotFound | Fault::InvalidRequest(_)) => {}
+            Err(_) => return None,
         }
         let facts = Facts::default();
         let listing = self.audited(principal, Operation::List.name(), uri, &facts, async {
