@@ -68,6 +68,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 
 use self::background_loader::BackgroundLoader;
+use self::children::Mounts;
 use self::directory_index::split_cursor;
 use self::generation::Generation;
 use self::generation_store::GenerationStore;
@@ -210,7 +211,7 @@ impl Host {
     /// Lists one page of the catalog, or of the direct children of a resource.
     ///
     /// A plugin that fails is left out of the merged listing and named in it; a listing of children fails with its plugin. A
-    /// resource that is not listable is an invalid request.
+    /// resource that is not listable is an invalid request, unless it is a mount, below which its plugin's default listing is.
     pub async fn list(&self, principal: &Principal, request: ListRequest<'_>) -> Result<Listing<Resource>, Error> {
         self.list_bounded(principal, request, None).await
     }
@@ -223,11 +224,8 @@ impl Host {
         bounds: Option<PageBounds>,
     ) -> Result<Listing<Resource>, Error> {
         if let Some(parent) = request.parent {
-            if let Some(listing) = self.list_mount(principal, parent, request.cursor, bounds).await {
-                return listing;
-            }
             let check = |entry: &Resource| if entry.listable { Ok(()) } else { Err("cannot be listed") };
-            return self.list_children(principal, parent, request.cursor, bounds, check).await;
+            return self.list_children(principal, parent, request.cursor, bounds, Mounts::Listed, check).await;
         }
         let facts = Facts::default();
         self.audited(principal, Operation::List.name(), "", &facts, async {

@@ -13,6 +13,15 @@ use crate::config::Operation;
 use crate::plugin::Fault;
 use crate::resource::{Error, Listing, Resource, ResourceCapabilities, ResourceContents};
 
+/// What the URI of a mount is, if the provider has no listable resource there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Mounts {
+    /// A URI below which the plugin's default listing is ([`super::mount_listing`]).
+    Listed,
+    /// A URI like any other: of a resource, or of none.
+    Resources,
+}
+
 impl Host {
     /// Lists one page of the direct children of a directory: a listable resource of the type `inode/directory`.
     ///
@@ -24,7 +33,7 @@ impl Host {
         uri: &str,
         cursor: Option<&str>,
     ) -> Result<Listing<Resource>, Error> {
-        self.list_children(principal, uri, cursor, None, |entry| {
+        self.list_children(principal, uri, cursor, None, Mounts::Resources, |entry| {
             if entry.is_directory() { Ok(()) } else { Err("is not a directory") }
         })
         .await
@@ -102,6 +111,7 @@ impl Host {
         parent: &str,
         cursor: Option<&str>,
         bounds: Option<PageBounds>,
+        mounts: Mounts,
         check: impl FnOnce(&Resource) -> Result<(), &'static str>,
     ) -> Result<Listing<Resource>, Error> {
         let facts = Facts::default();
@@ -111,6 +121,9 @@ impl Host {
             let (entries, viewer) = (Entries { parent: Some(&target.path) }, now.viewer(principal));
             let page = PageRequest { scope: target.uri.as_str(), ..now.page_request(&viewer, cursor) };
             let page = PageBounds::bound(bounds, page);
+            if mounts == Mounts::Listed && target.is_bare_mount(parent).await? {
+                return self.catalog.page(&Entries { parent: None }, std::slice::from_ref(target.slot), page).await;
+            }
             let listing = self.catalog.page(&entries, std::slice::from_ref(target.slot), page).await?;
             // Most providers reject it themselves; their message takes precedence.
             let entry = target.stat(parent).await?;
