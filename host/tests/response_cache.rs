@@ -97,6 +97,9 @@ impl Provider for Files {
         if let Some(gate) = &self.gate {
             gate.acquire().await.unwrap().forget();
         }
+        if path == "dir" {
+            return Ok(vec![Contents::text(Entry::directory("dir", "dir").ttl(TTL), "written by the provider: a, b")]);
+        }
         if path == "both" {
             return Ok(["a", "b"].map(|path| Contents::text(entry(path).unwrap(), path)).into());
         }
@@ -138,7 +141,7 @@ impl Server {
         rule.allow = vec!["**".parse().unwrap()];
         config.rules.push(rule);
         let mut rule = Rule::new([PrincipalSelector::Named("bob".into())]);
-        rule.allow = vec!["files:///both".parse().unwrap(), "files:///b".parse().unwrap()];
+        rule.allow = ["both", "b", "dir"].map(|path| format!("files:///{path}").parse().unwrap()).into();
         config.rules.push(rule);
         config.server.cache = Some(dir.path().join("cache"));
         config.server.state = Some(dir.path().join("state"));
@@ -226,6 +229,23 @@ impl Server {
 
 fn uris(listed: &Value) -> Vec<&str> {
     listed["resources"].as_array().unwrap().iter().map(|one| one["uri"].as_str().unwrap()).collect()
+}
+
+#[tokio::test]
+async fn the_index_of_a_directory_is_made_for_each_principal_and_is_never_that_of_another() {
+    let server = Server::start(Files::default()).await;
+    // From now on responses are looked up.
+    server.version("a").await;
+    for _ in 0..3 {
+        for (user, expected) in [("ada", "a b forever large uncached"), ("bob", "b")] {
+            let read = server.read(user, "dir").await;
+            let text = read["result"]["contents"][0]["text"].as_str().unwrap_or_else(|| panic!("{read}"));
+            let link = |line: &str| Some(line.strip_prefix("- [A file](<files:///")?.split_once('>')?.0.to_owned());
+            assert_eq!(text.lines().filter_map(link).collect::<Vec<_>>().join(" "), expected, "{text}");
+            assert!(!text.contains("provider"), "{text}");
+            assert_eq!(read["result"]["cacheScope"], "private");
+        }
+    }
 }
 
 #[tokio::test]

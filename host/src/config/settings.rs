@@ -7,6 +7,9 @@ use toml::de::{DeInteger, DeValue};
 
 use super::reader::{FromNode, Node, Schema};
 
+/// The beginning of the keys that the host answers itself.
+const RESERVED: &str = "mcp-host/";
+
 /// A `config` table: strings and dates as written, every other value as JSON text.
 pub(super) struct Settings(pub(super) BTreeMap<String, String>);
 
@@ -23,6 +26,10 @@ impl FromNode for Settings {
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let settings = node.entries::<Self>()?.into_iter().filter_map(|entry| {
+            if entry.key.starts_with(RESERVED) {
+                let message = format!("`{}` is a key of the host", entry.key);
+                entry.report_error(message, "remove it: providers ask the host for keys that begin with `mcp-host/`");
+            }
             let value = json(entry.value);
             if value.is_none() {
                 let message = format!("`{}` has a number that JSON cannot hold", entry.key);

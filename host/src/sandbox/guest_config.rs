@@ -1,6 +1,6 @@
 //! `wasi:config/store`: the plugin's `config` table, and what the host tells a provider about its limits.
 //!
-//! Keys that begin with [`RESERVED`] are the host's: `get` answers them, and `get-all` does not have them, because a provider
+//! Keys that begin with `mcp-host/` are the host's, and an error in a `config` table: `get` answers them, and `get-all` does not have them, because a provider
 //! may refuse keys that it does not know. A provider that asks a host that does not know such a key gets none.
 //!
 //! | key | value |
@@ -15,9 +15,6 @@ use super::bindings::store;
 use super::state::GuestState;
 use crate::config;
 
-/// The beginning of the host's keys. In a `config` table they are without effect.
-const RESERVED: &str = "mcp-host/";
-
 /// What a plugin reads of its config.
 pub(crate) struct GuestConfig {
     /// The `config` table.
@@ -29,9 +26,8 @@ pub(crate) struct GuestConfig {
 impl GuestConfig {
     /// The config of a plugin.
     pub(super) fn new(plugin: &config::Plugin) -> Self {
-        let pairs = plugin.config.iter().filter(|(key, _)| !key.starts_with(RESERVED));
         Self {
-            table: pairs.map(|(key, value)| (key.clone(), value.clone())).collect(),
+            table: plugin.config.clone(),
             reserved: [
                 ("mcp-host/limits.cpu-ms", milliseconds(plugin.limits.cpu.duration())),
                 ("mcp-host/limits.deadline-ms", milliseconds(plugin.limits.deadline.duration())),
@@ -66,7 +62,7 @@ mod tests {
     #[test]
     fn a_provider_can_ask_for_its_limits_and_does_not_get_them_among_its_settings() {
         let text = "[[plugin]]\nname = 'a'\ncomponent = 'a.wasm'\nmount = 'a:///'\nlimits = { cpu = '3s', deadline = '7s' }\n\
-                    config = { rev = 'main', 'mcp-host/limits.cpu-ms' = 'forged' }\n";
+                    config = { rev = 'main' }\n";
         let config = config::Config::parse(text, std::path::Path::new("mcp-host.toml")).unwrap();
         let guest = GuestConfig::new(&config.plugins[0]);
         assert_eq!(guest.get("mcp-host/limits.cpu-ms").map(String::as_str), Some("3000"));

@@ -105,6 +105,16 @@ impl Address {
         format!("{scheme}://{}{}", self.authority, self.rest)
     }
 
+    /// Returns the URL with `…` for its query, for messages about the target of a redirect: the origin chose it, and the query of
+    /// a signed URL is a secret.
+    pub(crate) fn url_without_query(&self) -> String {
+        let url = self.url();
+        match url.split_once('?') {
+            Some((before, _)) => format!("{before}?…"),
+            None => url,
+        }
+    }
+
     /// Returns the host, with the port unless it is the scheme's default.
     pub(crate) fn authority(&self) -> &str {
         &self.authority

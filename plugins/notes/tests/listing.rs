@@ -41,7 +41,8 @@ fn a_folder_or_a_collection_that_is_read_names_nothing_that_is_in_it() {
     for path in ["", "a", "a/deep", "tag", "tag/x", "lang/ja"] {
         // The host writes the index, of what the client may see.
         let contents = fixture.read(path).unwrap();
-        assert_eq!((contents.as_text(), contents.entry), (Some(""), fixture.provider.stat(path).unwrap()), "{path}");
+        let entry = fixture.provider.stat(path).unwrap();
+        assert_eq!((contents.as_text(), &contents.entry), (Some(""), &entry), "{path}");
     }
     assert_eq!(fixture.read("tag/none"), Err(Failure::NotFound));
 }

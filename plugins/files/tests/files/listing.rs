@@ -32,7 +32,7 @@ fn a_directory_lists_what_is_directly_in_it_and_names_nothing_of_it_when_it_is_r
     assert!(directory.listable && directory.subscribable && directory.last_modified.is_some());
     // The host writes the index, of what the client may see.
     let read = fixture.read("a").unwrap();
-    assert_eq!((read.as_text(), read.entry), (Some(""), directory));
+    assert_eq!((read.as_text(), &read.entry), (Some(""), &directory));
     assert!(matches!(fixture.list(Some("a.md"), 5), Err(Failure::InvalidRequest(_))));
     assert_eq!(fixture.list(Some("none"), 5), Err(Failure::NotFound));
     assert!(matches!(fixture.provider.read("a?lines=1-2"), Err(Failure::InvalidRequest(_))));

@@ -149,10 +149,15 @@ impl Cache {
                 }
                 None => step.head.location().and_then(|location| at.resolve(location, &self.plain)),
             };
-            at =
-                next.ok_or_else(|| Failure::unavailable(format!("{} redirects to a URL that is not HTTP", at.url())))?;
+            at = next.ok_or_else(|| {
+                Failure::unavailable(format!("{} redirects to a URL that is not HTTP", at.url_without_query()))
+            })?;
             if way.contains(&at) {
-                return Err(Failure::unavailable(format!("{} is in a redirect loop, via {}", address.url(), at.url())));
+                return Err(Failure::unavailable(format!(
+                    "{} is in a redirect loop, via {}",
+                    address.url(),
+                    at.url_without_query()
+                )));
             }
             if way.len() > MAX_REDIRECTS {
                 return Err(Failure::unavailable(format!("{} has more than {MAX_REDIRECTS} redirects", address.url())));
@@ -344,13 +349,18 @@ impl Step {
     }
 }
 
-/// Adds the source of a redirect to a failure at its target.
+/// Adds the source of a redirect to a failure at its target, and takes the query of the target out of it.
 fn with_redirect_source(failure: Failure, from: &Address, at: &Address) -> Failure {
     if from == at {
         return failure;
     }
+    let shown = |text: &str| text.replace(&at.url(), &at.url_without_query());
     match failure {
-        Failure::Denied(reason) => Failure::Denied(format!("{} redirects: {reason}", from.url())),
+        Failure::Denied(reason) => Failure::Denied(format!("{} redirects: {}", from.url(), shown(&reason))),
+        Failure::Unavailable(mut retry) => {
+            retry.reason = shown(&retry.reason);
+            Failure::Unavailable(retry)
+        }
         failure => failure,
     }
 }

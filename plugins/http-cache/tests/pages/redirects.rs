@@ -27,6 +27,17 @@ fn a_page_is_served_where_it_was_asked_for_and_says_where_it_is() {
 }
 
 #[test]
+fn the_query_of_a_redirect_target_is_in_no_message() {
+    for code in [403, 503] {
+        let harness = Harness::new();
+        harness.serve("https://h.example/a", redirect("/b?signature=hunter2"));
+        harness.serve("https://h.example/b?signature=hunter2", status(code, &[]));
+        let failure = harness.read("h.example/a").unwrap_err().to_string();
+        assert!(failure.contains("https://h.example/b?…") && !failure.contains("hunter2"), "{failure}");
+    }
+}
+
+#[test]
 fn redirects_are_kept_by_the_same_rules() {
     let harness = Harness::new();
     harness.serve("https://h.example/a", redirect("/b"));
