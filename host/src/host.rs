@@ -227,7 +227,7 @@ impl Host {
             let plugin = target.slot.loaded()?;
             let contents = plugin.read(&target.path, target.read_filter()).await;
             let contents = contents.map_err(|fault| fault.into_client_error(plugin.name(), uri))?;
-            facts.set_bytes(ResourceContents::total_len(&contents));
+            facts.set_contents(&target.uri, &contents);
             not_found_if_empty(uri, contents)
         })
         .await
@@ -258,7 +258,7 @@ impl Host {
             let response = plugin.read_cached(&target.path, form, is_visible, encode).await;
             match response.map_err(|fault| fault.into_client_error(plugin.name(), uri))? {
                 ReadResponse::Contents(contents) => {
-                    facts.set_bytes(ResourceContents::total_len(&contents));
+                    facts.set_contents(&target.uri, &contents);
                     not_found_if_empty(uri, contents).map(ReadResponse::Contents)
                 }
                 ReadResponse::Encoded { contents, is_hit } => {
@@ -376,6 +376,7 @@ impl Host {
         facts.set_generation(generation.number);
         let result = match generation.router.route(uri) {
             Ok(routed) => {
+                facts.set_uri(routed.uri.as_str());
                 subscriber.unsubscribe(&routed.uri);
                 Ok(())
             }

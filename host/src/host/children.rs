@@ -62,7 +62,7 @@ impl Host {
         let mut contents = not_found_if_empty(uri, contents)?;
         let is_own = |one: &ResourceContents| one.entry.uri == target.uri;
         if contents.iter().all(is_own) {
-            facts.set_bytes(ResourceContents::total_len(&contents));
+            facts.set_contents(&target.uri, &contents);
             return Ok(contents);
         }
         let listable = match contents.iter().find(|one| is_own(one)) {
@@ -80,7 +80,7 @@ impl Host {
         } else if !target.policy.allows(Operation::List, &target.uri) {
             contents.retain(is_own);
         }
-        facts.set_bytes(ResourceContents::total_len(&contents));
+        facts.set_contents(&target.uri, &contents);
         not_found_if_empty(uri, contents)
     }
 
