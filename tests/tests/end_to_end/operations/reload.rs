@@ -199,7 +199,8 @@ async fn without_reload_nothing_is_watched_and_sighup_ends_the_server() {
     // A process inherits which signals are ignored.
     if is_hangup_ignored() {
         assert_eq!(wire.read("faulty://a/f").await.unwrap(), "text", "as `nohup` promises");
-        return wire.end().await;
+        wire.end().await;
+        return;
     }
     let ended = wire.wait_exit().await;
     assert_eq!(ended.code, None, "{}", ended.log);
