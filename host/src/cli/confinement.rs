@@ -49,6 +49,7 @@ pub(super) struct ConfinementReport {
     /// What confines `serve` with this config.
     server: Mechanisms,
     /// Whether a server with this config may connect to every Unix socket that its user may.
+    #[serde(skip)]
     all_unix_sockets: bool,
     /// Whether the config asks for Landlock.
     #[serde(skip)]
@@ -84,7 +85,7 @@ impl ConfinementReport {
     pub(super) fn warning(&self) -> Option<String> {
         if self.is_requested && !self.server.landlock {
             return Some(
-                "`server.confine` restricts no file and no port: this kernel has no Landlock, or it is switched off; use Linux 5.13 \
+                "`server.confine` has no effect on files and ports: this kernel has no Landlock, or it is switched off; use Linux 5.13 \
                  or later with `landlock` among its security modules (`lsm=`)"
                     .to_owned(),
             );
@@ -129,7 +130,7 @@ mod tests {
     fn a_config_that_asks_for_what_the_kernel_lacks_is_warned_of() {
         let server = Mechanisms { seccomp: true, landlock: false };
         let report = ConfinementReport { is_requested: true, server, ..ConfinementReport::default() };
-        assert!(report.warning().unwrap().contains("`server.confine` restricts no file and no port"));
+        assert!(report.warning().unwrap().contains("`server.confine` has no effect on files and ports"));
         let there = Mechanisms { landlock: true, ..server };
         assert_eq!(ConfinementReport { server: there, ..report }.warning(), None);
         assert_eq!(ConfinementReport { is_requested: false, ..report }.warning(), None);
