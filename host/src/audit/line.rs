@@ -239,7 +239,9 @@ impl<'a> Truncated<'a> {
             // Writing to memory does not fail.
             let _ = write!(uri_sha256, "{byte:02x}");
         }
-        Self { uri_bytes: uri.len(), uri_end: text::suffix(uri, MAX_URI_END), uri_sha256 }
+        // Nothing twice, so that a line has no more text than the URI.
+        let end_len = uri.len().saturating_sub(MAX_URI).min(MAX_URI_END);
+        Self { uri_bytes: uri.len(), uri_end: text::suffix(uri, end_len), uri_sha256 }
     }
 }
 
