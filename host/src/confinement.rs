@@ -8,6 +8,7 @@
 //! | no new privileges (`PR_SET_NO_NEW_PRIVS`) | yes | yes | yes |
 //! | seccomp | only the listed system calls; hostile ones kill the process | the listed system calls fail with `EPERM` | the same |
 //! | Landlock | no file, no directory, no port | | what the config names at the start, see module `permissions` |
+//! | Unix sockets | none | | none (seccomp), unless the config names some: then these (Landlock ABI 9), or all where the kernel does not have it |
 //!
 //! Best effort: what the kernel does not have is left out and reported, and nothing fails because of it. Landlock applies to
 //! the calling thread and to those that it starts later, so all of this happens before there is another thread. Filters of
@@ -63,6 +64,35 @@ pub(crate) enum ConfinementError {
     Landlock(String),
 }
 
+/// The Unix sockets that a process may open.
+#[cfg(feature = "cli")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(not(target_os = "linux"), allow(dead_code, reason = "other systems have nothing to restrict them with"))]
+pub(crate) enum UnixSockets {
+    /// None: seccomp.
+    None,
+    /// Those that the config names: Landlock.
+    Granted,
+    /// All that the user may.
+    Any,
+}
+
+#[cfg(feature = "cli")]
+impl UnixSockets {
+    /// The first version of Landlock that restricts them by path.
+    const LANDLOCK_ABI: u32 = 9;
+
+    /// What Landlock of that version leaves of them.
+    pub(crate) fn of_landlock(abi: Option<u32>) -> Self {
+        if abi.is_some_and(|abi| abi >= Self::LANDLOCK_ABI) { Self::Granted } else { Self::Any }
+    }
+
+    /// What a server with those permissions may open, that is confined to them by a kernel with that version of Landlock.
+    pub(crate) fn of_server(permissions: &Permissions, seccomp: bool, landlock_abi: Option<u32>) -> Self {
+        if seccomp && permissions.sockets_are_none() { Self::None } else { Self::of_landlock(landlock_abi) }
+    }
+}
+
 /// What holds for this process.
 #[cfg(feature = "cli")]
 #[derive(Debug)]
@@ -73,6 +103,8 @@ pub(crate) struct Confinement {
     pub(crate) seccomp: bool,
     /// The version of Landlock that the kernel has; none if it has no Landlock.
     pub(crate) landlock_abi: Option<u32>,
+    /// The Unix sockets that this process may open.
+    unix_sockets: UnixSockets,
     #[cfg(target_os = "linux")]
     domain: Option<landlock::Domain>,
 }
@@ -85,6 +117,7 @@ impl Confinement {
             no_new_privs: false,
             seccomp: false,
             landlock_abi: None,
+            unix_sockets: UnixSockets::Any,
             #[cfg(target_os = "linux")]
             domain: None,
         }
@@ -100,17 +133,23 @@ impl Confinement {
         let (no_new_privs, landlock_abi) = landlock::prepare();
         // Landlock needs no privilege for this, and its system calls are not filtered.
         let seccomp = seccomp::confine_server().is_ok();
+        let unix_sockets = match permissions {
+            None => UnixSockets::Any,
+            Some(permissions) if !permissions.sockets_are_none() => UnixSockets::of_landlock(landlock_abi),
+            Some(_) if seccomp::deny_unix_sockets().is_ok() => UnixSockets::None,
+            Some(_) => UnixSockets::of_landlock(landlock_abi),
+        };
         let domain = match (permissions, landlock_abi) {
             (Some(permissions), Some(abi)) => Some(landlock::Domain::enter(permissions, abi)?),
             _ => None,
         };
-        Ok(Self { no_new_privs, seccomp, landlock_abi, domain })
+        Ok(Self { no_new_privs, seccomp, landlock_abi, unix_sockets, domain })
     }
 
     /// This system has nothing to confine a process with.
     #[cfg(not(target_os = "linux"))]
     pub(crate) fn install(_: Option<&Permissions>) -> Result<Self, ConfinementError> {
-        Ok(Self { no_new_privs: false, seccomp: false, landlock_abi: None })
+        Ok(Self::none())
     }
 
     /// Checks that this process has those permissions.
@@ -121,9 +160,13 @@ impl Confinement {
     pub(crate) fn check(&self, permissions: &Permissions) -> Result<(), String> {
         #[cfg(target_os = "linux")]
         if let Some(domain) = &self.domain {
-            return domain.check(permissions);
+            domain.check(permissions)?;
         }
-        let _ = permissions;
+        if self.unix_sockets == UnixSockets::None
+            && let Some(socket) = permissions.first_socket()
+        {
+            return Err(format!("connect to the socket {}", socket.display()));
+        }
         Ok(())
     }
 }

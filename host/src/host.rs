@@ -271,7 +271,7 @@ impl Host {
             let mut contents = contents.map_err(|fault| fault.into_client_error(plugin.name(), uri))?;
             next_parts::hide_denied(&mut contents, plugin.mount(), &target.policy);
             let contents = self.with_index(&now, principal, &target, cursor, contents).await?;
-            facts.set_bytes(ResourceContents::total_len(&contents));
+            facts.set_contents(&target.uri, &contents);
             not_found_if_empty(uri, contents)
         })
         .await
@@ -305,7 +305,7 @@ impl Host {
                 ReadResponse::Contents(mut contents) => {
                     next_parts::hide_denied(&mut contents, plugin.mount(), &target.policy);
                     let contents = self.with_index(&now, principal, &target, cursor, contents).await?;
-                    facts.set_bytes(ResourceContents::total_len(&contents));
+                    facts.set_contents(&target.uri, &contents);
                     not_found_if_empty(uri, contents).map(ReadResponse::Contents)
                 }
                 // What is encoded is no directory.
@@ -446,6 +446,7 @@ impl Host {
         facts.set_generation(generation.number);
         let result = match generation.router.route(uri) {
             Ok(routed) => {
+                facts.set_uri(routed.uri.as_str());
                 subscriber.unsubscribe(&routed.uri);
                 Ok(())
             }

@@ -48,6 +48,7 @@ mod request;
 mod results;
 mod searched;
 mod service;
+mod shares;
 mod snippet;
 mod source;
 mod source_reader;

@@ -1,21 +1,30 @@
 //! The encoding of lines.
 
+use std::collections::HashSet;
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde::Serialize;
+use sha2::{Digest as _, Sha256};
 
 use super::context::{MAX_REQUEST_ID, RequestContext, RequestId, SessionHash, TraceId};
 use crate::access::Decision;
 use crate::escape;
+use crate::resource::ResourceContents;
 use crate::text;
+use crate::uri::Uri;
 
-/// The bytes of a URI that a line has.
+/// The bytes of the beginning of a URI that a line has.
 pub(super) const MAX_URI: usize = 2048;
+/// The bytes of the end of a longer URI that a line has.
+const MAX_URI_END: usize = 256;
+/// The bytes of the URIs that were returned that a line has, with their quotation marks and commas.
+pub(super) const MAX_RETURNED: usize = 4096;
 /// The bytes of a principal's name that a line has.
 const MAX_PRINCIPAL: usize = 256;
 /// The bytes of text of foreign origin that a line has.
-const MAX_TEXT: usize = MAX_URI + MAX_PRINCIPAL + MAX_REQUEST_ID;
+const MAX_TEXT: usize = MAX_URI + MAX_URI_END + MAX_PRINCIPAL + MAX_REQUEST_ID;
 /// The maximum number of bytes of JSON for one byte of text: `\u001b`.
 const MAX_ESCAPE: usize = 6;
 /// The bytes of a rule's location that a line has.
@@ -23,7 +32,7 @@ const MAX_LOCATION: usize = 64;
 /// The bytes of a glob that a line has.
 const MAX_GLOB: usize = 128;
 /// The maximum length of everything else in a line: the rule, keys, numbers, the plugin's name.
-const MAX_REST: usize = 512 + (MAX_LOCATION + MAX_GLOB) * MAX_ESCAPE;
+const MAX_REST: usize = 768 + (MAX_LOCATION + MAX_GLOB) * MAX_ESCAPE;
 /// The space for a line that is allocated at first. Most lines are shorter.
 const USUAL_LEN: usize = 512;
 
@@ -36,8 +45,19 @@ struct Known {
     generation: Option<u64>,
     plugin: Option<Box<str>>,
     decision: Option<Decision>,
+    /// The URI in normal form.
+    uri: Option<Box<str>>,
     bytes: Option<u64>,
+    returned: Returned,
     cached: bool,
+}
+
+/// The URIs of what was returned, as many as a line has.
+#[derive(Clone, Debug, Default)]
+struct Returned {
+    uris: Vec<Box<str>>,
+    /// The number of all.
+    total: usize,
 }
 
 impl Facts {
@@ -57,6 +77,34 @@ impl Facts {
     /// Records the decision of the access rules about a request for one resource or template.
     pub(crate) fn set_decision(&self, decision: Decision) {
         self.0.lock().decision = Some(decision);
+    }
+
+    /// Records the normal form of the URI, as the mount that owns it makes it.
+    pub(crate) fn set_uri(&self, uri: &str) {
+        self.0.lock().uri = Some(uri.into());
+    }
+
+    /// Records the URIs of resources whose contents are returned, in normal form. Each counts once.
+    pub(crate) fn set_returned<'a>(&self, all: impl IntoIterator<Item = &'a str>) {
+        let (mut seen, mut uris, mut len) = (HashSet::new(), Vec::new(), 0_usize);
+        for uri in all {
+            if seen.insert(uri) {
+                // With its quotation marks and its comma.
+                len = len.saturating_add(uri.len()).saturating_add(3);
+                if len <= MAX_RETURNED {
+                    uris.push(uri.into());
+                }
+            }
+        }
+        self.0.lock().returned = Returned { uris, total: seen.len() };
+    }
+
+    /// Records the size of the contents that a read of that resource returns, and their URIs if some are of other resources.
+    pub(crate) fn set_contents(&self, requested: &Uri, contents: &[ResourceContents]) {
+        self.set_bytes(ResourceContents::total_len(contents));
+        if contents.iter().any(|one| one.entry.uri != *requested) {
+            self.set_returned(contents.iter().map(|one| one.entry.uri.as_str()));
+        }
     }
 
     /// Records the size of the contents that are returned.
@@ -83,7 +131,7 @@ pub(crate) struct Line<'a> {
     pub(crate) principal: &'a str,
     /// The name of the operation.
     pub(crate) operation: &'static str,
-    /// The URI as requested; empty for requests without one.
+    /// The URI as requested, which a line has if the URI has no normal form; empty for requests without one.
     pub(crate) uri: &'a str,
     /// `ok`, the kind of the error, or `cancelled`.
     pub(crate) outcome: &'static str,
@@ -100,6 +148,8 @@ struct Members<'a> {
     operation: &'static str,
     #[serde(skip_serializing_if = "str::is_empty")]
     uri: &'a str,
+    #[serde(flatten)]
+    truncated: Option<Truncated<'a>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     plugin: Option<&'a str>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -113,6 +163,10 @@ struct Members<'a> {
     outcome: &'static str,
     #[serde(skip_serializing_if = "Option::is_none")]
     bytes: Option<u64>,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    returned: &'a [Box<str>],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    returned_total: Option<usize>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     cached: bool,
     duration_ms: f64,
@@ -120,6 +174,17 @@ struct Members<'a> {
     request_id: Option<&'a RequestId>,
     #[serde(skip_serializing_if = "Option::is_none")]
     trace_id: Option<TraceId>,
+}
+
+/// What a line has of a URI besides its first [`MAX_URI`] bytes.
+#[derive(Serialize)]
+struct Truncated<'a> {
+    /// The length of the whole URI.
+    uri_bytes: usize,
+    /// Its end.
+    uri_end: &'a str,
+    /// The SHA-256 of the whole URI.
+    uri_sha256: String,
 }
 
 /// The members of a line about requests that have none.
@@ -142,11 +207,14 @@ impl Line<'_> {
         let known = self.facts.0.lock();
         let glob = known.decision.as_ref().and_then(Decision::glob);
         let location = glob.and_then(|glob| glob.location.as_deref());
+        let uri = known.uri.as_deref().unwrap_or(self.uri);
+        let Returned { uris: returned, total } = &known.returned;
         encode(&Members {
             principal: text::prefix(self.principal, MAX_PRINCIPAL),
             session: context.and_then(|context| context.session),
             operation: self.operation,
-            uri: text::prefix(self.uri, MAX_URI),
+            uri: text::prefix(uri, MAX_URI),
+            truncated: (uri.len() > MAX_URI).then(|| Truncated::new(uri)),
             plugin: known.plugin.as_deref(),
             generation: known.generation,
             decision: known.decision.as_ref().map(|decision| if decision.is_allowed() { "allow" } else { "deny" }),
@@ -154,11 +222,26 @@ impl Line<'_> {
             glob: glob.map(|glob| text::prefix(&glob.glob, MAX_GLOB)),
             outcome: self.outcome,
             bytes: known.bytes,
+            returned,
+            returned_total: Some(*total).filter(|total| *total > returned.len()),
             cached: known.cached,
             duration_ms: millis(duration),
             request_id: context.map(|context| &context.request_id),
             trace_id: context.and_then(|context| context.trace_id),
         })
+    }
+}
+
+impl<'a> Truncated<'a> {
+    fn new(uri: &'a str) -> Self {
+        let mut uri_sha256 = String::with_capacity(64);
+        for byte in Sha256::digest(uri) {
+            // Writing to memory does not fail.
+            let _ = write!(uri_sha256, "{byte:02x}");
+        }
+        // Nothing twice, so that a line has no more text than the URI.
+        let end_len = uri.len().saturating_sub(MAX_URI).min(MAX_URI_END);
+        Self { uri_bytes: uri.len(), uri_end: text::suffix(uri, end_len), uri_sha256 }
     }
 }
 
@@ -168,7 +251,7 @@ pub(super) fn encode_losses(dropped_lines: u64, refused_requests: u64) -> Vec<u8
 }
 
 /// Encodes the members of an object, after a comma instead of its opening brace, and with a line break behind them.
-fn encode(members: &impl Serialize) -> Vec<u8> {
+pub(super) fn encode(members: &impl Serialize) -> Vec<u8> {
     let mut json = Vec::with_capacity(USUAL_LEN);
     // Texts and numbers do not fail to serialize, nor does memory to be written.
     let _ = serde_json::to_writer(&mut json, members);
@@ -250,6 +333,46 @@ mod tests {
         assert_eq!(glob, "y".repeat(MAX_GLOB));
     }
 
+    #[test]
+    fn a_uri_that_is_too_long_has_its_end_its_length_and_its_hash() {
+        let facts = Facts::default();
+        let uri = format!("files:///{}secret.txt", "a/".repeat(2000));
+        let text = line("a", &uri, &facts).encode(None, Duration::ZERO);
+        let found = value(str::from_utf8(&text).unwrap());
+        assert_eq!(found["uri"], uri[..MAX_URI]);
+        assert_eq!(found["uri_end"], uri[uri.len() - MAX_URI_END..]);
+        assert_eq!(found["uri_bytes"], uri.len());
+        let hash: String = Sha256::digest(&uri).iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(found["uri_sha256"], hash);
+        let whole = line("a", &uri[..MAX_URI], &facts).encode(None, Duration::ZERO);
+        assert!(!str::from_utf8(&whole).unwrap().contains("uri_"), "nothing is left out");
+    }
+
+    #[test]
+    fn a_line_has_the_normal_form_and_not_what_the_client_wrote() {
+        let facts = Facts::default();
+        facts.set_uri("files:///secret.txt");
+        let spelled = format!("files:///{}{}secret.txt", "a/".repeat(1030), "../".repeat(1030));
+        let text = line("a", &spelled, &facts).encode(None, Duration::ZERO);
+        assert_eq!(value(str::from_utf8(&text).unwrap())["uri"], "files:///secret.txt");
+    }
+
+    #[test]
+    fn what_was_returned_is_named_once_and_counted_where_it_does_not_fit() {
+        let facts = Facts::default();
+        let found = |facts: &Facts| {
+            let text = line("a", "", facts).encode(None, Duration::ZERO);
+            let line = value(str::from_utf8(&text).unwrap());
+            (line["returned"].clone(), line["returned_total"].clone())
+        };
+        assert_eq!(found(&facts), (Value::Null, Value::Null));
+        facts.set_returned(["a:///1", "a:///2", "a:///1"]);
+        assert_eq!(found(&facts), (json!(["a:///1", "a:///2"]), Value::Null));
+        let long: Vec<_> = (0..5).map(|number| format!("a:///{number}{}", "x".repeat(1000))).collect();
+        facts.set_returned(long.iter().map(String::as_str));
+        assert_eq!(found(&facts), (json!(long[..4]), json!(5)));
+    }
+
     proptest::proptest! {
         #[test]
         fn no_text_leaves_its_line_or_deceives_and_all_is_within_the_bound(
@@ -260,9 +383,11 @@ mod tests {
             let facts = Facts::default();
             let location = Some(glob.as_str().into());
             facts.set_cached(true);
+            let returned: Vec<_> = (0..200).map(|number| format!("files:///some/path/{number}")).collect();
+            facts.set_returned(returned.iter().map(String::as_str));
             facts.set_decision(Decision::Denied(MatchedGlob { rule: 0, glob: glob.into(), location }));
             let text = String::from_utf8(line(&principal, &uri, &facts).encode(None, Duration::MAX)).unwrap();
-            proptest::prop_assert!(text.len() <= max_len(principal.len() + uri.len()), "{}", text.len());
+            proptest::prop_assert!(text.len() <= max_len(principal.len() + uri.len()) + MAX_RETURNED, "{}", text.len());
             let body = text.strip_suffix('\n').unwrap();
             proptest::prop_assert!(!body.contains(escape::is_unsafe), "{body}");
             let value = value(body);

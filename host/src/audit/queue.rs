@@ -57,6 +57,8 @@ struct State {
     is_idle: bool,
     /// The config has changed.
     is_reconfigured: bool,
+    /// The last lines were queued.
+    has_last_lines: bool,
     is_closed: bool,
     has_ended: bool,
 }
@@ -102,6 +104,18 @@ impl Queue {
         let mode = AtomicU8::new(mode(config.as_ref()) as u8);
         let state = State { config, ..State::default() };
         Self { mode, state: Mutex::new(state), wake: Condvar::new(), ended: Condvar::new() }
+    }
+
+    /// Returns whether the log is on.
+    #[cfg(feature = "http")]
+    pub(super) fn is_on(&self) -> bool {
+        self.mode.load(Ordering::Acquire) != Mode::Off as u8
+    }
+
+    /// Returns whether the last lines are still to be queued, at the first call.
+    pub(super) fn begin_close(&self) -> bool {
+        let mut state = self.state.lock();
+        !state.is_closed && !std::mem::replace(&mut state.has_last_lines, true)
     }
 
     /// Reserves space for a line; none if the log is off.

@@ -6,7 +6,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::config::Config;
-use crate::confinement::{Confinement, ConfinementError, Permissions};
+use crate::confinement::{Confinement, ConfinementError, Permissions, UnixSockets};
 use crate::host::DataDirs;
 use crate::log_target;
 
@@ -48,6 +48,9 @@ pub(super) struct ConfinementReport {
     compiler: Mechanisms,
     /// What confines `serve` with this config.
     server: Mechanisms,
+    /// Whether a server with this config may connect to every Unix socket that its user may.
+    #[serde(skip)]
+    all_unix_sockets: bool,
     /// Whether the config asks for Landlock.
     #[serde(skip)]
     is_requested: bool,
@@ -66,21 +69,30 @@ impl ConfinementReport {
         let &Confinement { no_new_privs, seccomp, landlock_abi, .. } = confinement;
         let is_requested = config.server.confine;
         let landlock = landlock_abi.is_some();
+        let sockets = UnixSockets::of_server(&Permissions::of_config(config), seccomp, landlock_abi);
         Self {
             no_new_privs,
             seccomp,
             landlock_abi,
             compiler: Mechanisms { seccomp, landlock },
             server: Mechanisms { seccomp, landlock: landlock && is_requested },
+            all_unix_sockets: !is_requested || sockets == UnixSockets::Any,
             is_requested,
         }
     }
 
     /// A warning if the config asks for what the kernel does not have.
     pub(super) fn warning(&self) -> Option<String> {
-        (self.is_requested && !self.server.landlock).then(|| {
-            "`server.confine` has no effect: this kernel has no Landlock, or it is switched off; use Linux 5.13 or later \
-             with `landlock` among its security modules (`lsm=`)"
+        if self.is_requested && !self.server.landlock {
+            return Some(
+                "`server.confine` has no effect on files and ports: this kernel has no Landlock, or it is switched off; use Linux 5.13 \
+                 or later with `landlock` among its security modules (`lsm=`)"
+                    .to_owned(),
+            );
+        }
+        (self.is_requested && self.all_unix_sockets).then(|| {
+            "`server.confine` does not restrict Unix sockets: `grants.sql` names one, and this kernel cannot restrict them by path \
+             (Landlock ABI 9); let the URL name a TCP address, and none can be opened"
                 .to_owned()
         })
     }
@@ -118,10 +130,13 @@ mod tests {
     fn a_config_that_asks_for_what_the_kernel_lacks_is_warned_of() {
         let server = Mechanisms { seccomp: true, landlock: false };
         let report = ConfinementReport { is_requested: true, server, ..ConfinementReport::default() };
-        assert!(report.warning().unwrap().contains("`server.confine` has no effect"));
+        assert!(report.warning().unwrap().contains("`server.confine` has no effect on files and ports"));
         let there = Mechanisms { landlock: true, ..server };
         assert_eq!(ConfinementReport { server: there, ..report }.warning(), None);
         assert_eq!(ConfinementReport { is_requested: false, ..report }.warning(), None);
+        let sockets = ConfinementReport { server: there, all_unix_sockets: true, ..report };
+        assert!(sockets.warning().unwrap().contains("does not restrict Unix sockets"));
+        assert_eq!(ConfinementReport { is_requested: false, ..sockets }.warning(), None);
     }
 
     #[test]
@@ -133,6 +148,7 @@ mod tests {
             landlock_abi: Some(7),
             compiler: all,
             server: Mechanisms { landlock: false, ..all },
+            all_unix_sockets: true,
             is_requested: false,
         };
         assert_eq!(

@@ -2,6 +2,7 @@
 
 mod anonymous_access;
 mod certificate;
+mod client_authorities;
 mod embeddings;
 mod encoded_slashes;
 mod files;
@@ -62,6 +63,13 @@ pub enum Warning {
     Certificate {
         /// Why.
         problem: CertificateProblem,
+    },
+    /// Client certificates of one authority lead to another, too, so that no client can authenticate with them.
+    OverlappingClientAuthorities {
+        /// The name of the authority.
+        below: String,
+        /// The name of the other.
+        above: String,
     },
     /// `http.public-url` has another path than the endpoint, and no proxy is needed for TLS.
     PublicPath {
@@ -184,6 +192,7 @@ impl Config {
             self.unmatched_globs(other_mounts).map(move |glob| deferred(move || self.unmatched_glob(&glob)));
         let of_server =
             self.exposure_warnings().chain(self.anonymous_access_warnings()).chain(self.certificate_warnings());
+        let of_server = of_server.chain(self.client_authority_warnings());
         let of_files = self.secret_warnings().chain(self.file_warnings());
         let of_rules = self.unused_name_warnings().chain(self.redundancy_warnings());
         let first = of_server.chain(self.embedding_warnings()).chain(of_files).chain(of_rules);

@@ -8,6 +8,7 @@
 //! | read and write the directories of granted databases of SQLite | readers of a write-ahead log record what they use in files beside it |
 //! | execute | this program and the libraries that it is linked with: it starts itself as the compiler, and to run SQLite |
 //! | listen at a TCP port | `server.http` |
+//! | connect to Unix sockets | those of the servers of `grants.sql` |
 //! | connect to TCP ports | those of `grants.http` and of its token endpoints, of the servers of `grants.sql` and of the URLs of `[[issuer]]` and of `[search.embeddings]`, and 53 for names |
 //! | read the system's resolver configuration and certificates | if there is a grant of HTTP or of a database server, or an issuer with a URL, or an endpoint of embeddings |
 //!
@@ -86,9 +87,21 @@ pub(crate) struct Permissions {
     pub(super) bind: Option<u16>,
     /// The TCP ports that may be connected to.
     pub(super) connect: BTreeSet<u16>,
+    /// The Unix sockets that may be connected to.
+    pub(super) sockets: BTreeSet<PathBuf>,
 }
 
 impl Permissions {
+    /// Whether these have no Unix socket.
+    pub(super) fn sockets_are_none(&self) -> bool {
+        self.sockets.is_empty()
+    }
+
+    /// The first of the Unix sockets.
+    pub(super) fn first_socket(&self) -> Option<&Path> {
+        self.sockets.first().map(PathBuf::as_path)
+    }
+
     /// What the plugins and the files of a config need: what a reload may change.
     pub(crate) fn of_config(config: &Config) -> Self {
         let mut permissions = Self { files: config.files.clone(), ..Self::default() };
@@ -107,7 +120,10 @@ impl Permissions {
             for grant in plugin.grants.sql.values() {
                 match &grant.url {
                     SqlUrl::Sqlite(file) => permissions.write.extend(file.parent().map(Path::to_owned)),
-                    SqlUrl::Postgresql(_) => permissions.connect.extend(grant.url.ports()),
+                    SqlUrl::Postgresql(_) => {
+                        permissions.connect.extend(grant.url.ports());
+                        permissions.sockets.extend(grant.url.sockets());
+                    }
                 }
             }
         }
@@ -191,6 +207,16 @@ mod tests {
         assert_eq!(permissions.read, BTreeSet::from(["/r".into()]));
         assert_eq!(permissions.write, BTreeSet::from(["/db".into(), "/w".into()]));
         assert_eq!(permissions.connect, BTreeSet::from([53, 443, 5432, 5433, 8080, 8443, 9443]));
+    }
+
+    #[test]
+    fn a_config_needs_the_unix_sockets_of_its_database_servers() {
+        let mut plugin = Plugin::new("a".parse().unwrap(), "/srv/a.wasm", "a:///".parse().unwrap());
+        let server = SqlUrl::Postgresql(Secret::new("postgres://reader@/shop?host=/run/postgresql".to_owned()));
+        plugin.grants.sql.insert("a".parse().unwrap(), SqlGrant::new(server));
+        let permissions = Permissions::of_config(&Config::new().plugin(plugin).unwrap());
+        assert_eq!(permissions.sockets, BTreeSet::from(["/run/postgresql/.s.PGSQL.5432".into()]));
+        assert_eq!(permissions.connect, BTreeSet::new());
     }
 
     #[test]

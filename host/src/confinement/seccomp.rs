@@ -51,6 +51,21 @@ pub(super) fn confine_server() -> Result<(), seccompiler::Error> {
     install(&[hostile, unreadable])
 }
 
+/// Refuses to open Unix sockets, whose paths a filter cannot read: the kernel restricts them by path from Linux 7.1 on only (Landlock
+/// ABI 9). Pairs of connected streams remain, which cannot be connected again; the runtime has one for signals.
+#[cfg(feature = "cli")]
+pub(super) fn deny_unix_sockets() -> Result<(), seccompiler::Error> {
+    /// The bits of the argument that are the type; the others are flags.
+    const TYPE: u64 = 0xf;
+    let unix = || condition(0, SeccompCmpOp::Eq, bits(libc::AF_UNIX));
+    let types = [libc::SOCK_DGRAM, libc::SOCK_SEQPACKET, libc::SOCK_RAW];
+    let pairs = types.map(|kind| rule([condition(1, SeccompCmpOp::MaskedEq(TYPE), bits(kind))?]));
+    let mut rules = Rules::new();
+    rules.insert(libc::SYS_socket, vec![rule([unix()?])?]);
+    rules.insert(libc::SYS_socketpair, pairs.into_iter().collect::<Result<_, _>>()?);
+    install(&[filter(rules, SeccompAction::Allow, errno(libc::EPERM))?])
+}
+
 /// Allows what the compiler needs. Hostile system calls kill the process, which the host reports. All others fail as if the
 /// kernel did not have them: libraries try many that they can do without, such as reading `/proc/self/cgroup`.
 pub(super) fn confine_compiler() -> Result<(), seccompiler::Error> {

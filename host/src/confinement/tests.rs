@@ -209,7 +209,20 @@ fn a_confined_server_reads_and_writes_what_its_config_names_and_knows_what_it_ma
         connect: [port].into(),
         ..Permissions::default()
     };
+    let socket = at("write/socket");
+    let _listening = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+    assert!(std::os::unix::net::UnixStream::connect(&socket).is_ok(), "before it is confined");
     let confinement = Confinement::install(Some(&permissions)).unwrap();
+    if confinement.seccomp {
+        use std::os::unix::net::{UnixDatagram, UnixStream};
+        let denied = |result: io::Result<()>| assert_eq!(result.unwrap_err().raw_os_error(), Some(libc::EPERM));
+        denied(UnixStream::connect(&socket).map(drop));
+        denied(UnixDatagram::unbound().map(drop));
+        denied(UnixDatagram::pair().map(drop));
+        assert!(UnixStream::pair().is_ok(), "the runtime has one for signals");
+        let more = Permissions { sockets: [socket.clone()].into(), ..Permissions::default() };
+        assert_eq!(confinement.check(&more).unwrap_err(), format!("connect to the socket {}", socket.display()));
+    }
     if !has_landlock(1) {
         assert_eq!(confinement.check(&Permissions { read: [at("other")].into(), ..Permissions::default() }), Ok(()));
         return;

@@ -66,13 +66,21 @@ impl Host {
         uri: &'a str,
         facts: &'a Facts,
     ) -> Result<RequestRecord<'a>, Error> {
-        let entry = self.audit.begin(principal.name().len().saturating_add(uri.len()));
+        // A normal form has at most three bytes for each byte: what is not ASCII is percent-encoded.
+        let text_len = principal.name().len().saturating_add(uri.len().saturating_mul(3));
+        let entry = self.audit.begin(text_len, returns_uris(operation));
         let entry = entry.map_err(|_| match self.requests.is_closed() {
             true => Error::ShuttingDown,
             false => Error::AuditUnavailable,
         })?;
         let line = Line { principal: principal.name(), operation, uri, outcome: "cancelled", facts };
         Ok(RequestRecord { line, entry, is_audited: true })
+    }
+
+    /// Records that credentials of a client are not accepted, for that kind of reason.
+    #[cfg(feature = "http")]
+    pub(crate) fn record_failed_login(&self, client: &dyn std::fmt::Display, reason: &'static str) {
+        self.audit.record_failed_login(&client.to_string(), reason);
     }
 
     /// Records that a client listens for notifications.
@@ -87,6 +95,15 @@ impl Host {
         self.begin_record(principal, LISTEN, "", &facts)?.end(&Ok(()));
         Ok(())
     }
+}
+
+/// Returns whether the line of that operation has URIs of what was returned.
+fn returns_uris(operation: &str) -> bool {
+    #[cfg(feature = "search")]
+    if [super::search::SEARCH, super::search::CONTEXT].contains(&operation) {
+        return true;
+    }
+    operation == crate::config::Operation::Read.name()
 }
 
 /// The record of one request, emitted when it ends in any way.

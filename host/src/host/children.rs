@@ -71,7 +71,7 @@ impl Host {
         let is_own = |one: &ResourceContents| one.entry.uri == target.uri;
         if contents.iter().all(is_own) {
             let contents = self.with_index(&now, principal, &target, cursor, contents).await?;
-            facts.set_bytes(ResourceContents::total_len(&contents));
+            facts.set_contents(&target.uri, &contents);
             return Ok(contents);
         }
         let listable = match contents.iter().find(|one| is_own(one)) {
@@ -90,7 +90,7 @@ impl Host {
             contents.retain(is_own);
         }
         let contents = self.with_index(&now, principal, &target, cursor, contents).await?;
-        facts.set_bytes(ResourceContents::total_len(&contents));
+        facts.set_contents(&target.uri, &contents);
         not_found_if_empty(uri, contents)
     }
 

@@ -57,6 +57,7 @@ impl Generation {
         facts.set_generation(self.number);
         let policy = self.access.policy(principal);
         let routed = self.router.route(uri).map_err(|error| route_error_for(&policy, operation, &error, uri, facts))?;
+        facts.set_uri(routed.uri.as_str());
         let not_found = || Error::NotFound { uri: uri.to_owned() };
         let slot = self.slots.get(*routed.target).ok_or_else(not_found)?;
         facts.set_plugin(&slot.name);

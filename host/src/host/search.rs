@@ -20,9 +20,9 @@ use crate::search::{ContextRequest, ContextSelection, SearchError, SearchRequest
 use crate::text::prefix;
 
 /// The name of a search in records.
-const SEARCH: &str = "search";
+pub(super) const SEARCH: &str = "search";
 /// The name of a selection of context in records.
-const CONTEXT: &str = "context";
+pub(super) const CONTEXT: &str = "context";
 /// The retry delay while too many searches run.
 const BUSY_RETRY_DELAY: Duration = Duration::from_secs(1);
 
@@ -117,7 +117,8 @@ pub(super) async fn search(
     facts.set_generation(now.number);
     check(&now, &store.search, principal, &mut request).await?;
     let policy = now.access.policy(principal);
-    let searched = store.search.search(&request, move |uri| may_find(&policy, uri)).await;
+    let turn = store.search.turn(principal).await.map_err(search_error)?;
+    let searched = store.search.search(turn, &request, move |uri| may_find(&policy, uri)).await;
     let mut results = searched.map_err(search_error)?;
     let now = store.generation.load_full();
     let policy = now.access.policy(principal);
@@ -127,6 +128,8 @@ pub(super) async fn search(
     results.total = results.total.saturating_sub(u64::try_from(gone).unwrap_or(u64::MAX));
     results.incomplete.retain(|plugin| may_find_some_of(&now, &policy, plugin));
     results.is_partial |= !results.incomplete.is_empty();
+    facts.set_returned(results.hits.iter().map(|hit| hit.resource.uri.as_str()));
+    facts.set_bytes(total_len(results.hits.iter().filter_map(|hit| Some(hit.snippet.as_ref()?.text.as_str()))));
     Ok(results)
 }
 
@@ -141,7 +144,8 @@ pub(super) async fn context(
     facts.set_generation(now.number);
     request.query.as_deref().map_or(Ok(()), |query| check_query(&now, query))?;
     let policy = now.access.policy(principal);
-    let chosen = store.search.context(&request, move |uri| may_find(&policy, uri)).await;
+    let turn = store.search.turn(principal).await.map_err(search_error)?;
+    let chosen = store.search.context(turn, &request, move |uri| may_find(&policy, uri)).await;
     let mut selection = chosen.map_err(search_error)?;
     let now = store.generation.load_full();
     let policy = now.access.policy(principal);
@@ -149,6 +153,8 @@ pub(super) async fn context(
     selection.tokens = selection.passages.iter().map(|passage| passage.tokens).sum();
     selection.incomplete.retain(|plugin| may_find_some_of(&now, &policy, plugin));
     selection.is_partial |= !selection.incomplete.is_empty();
+    facts.set_returned(selection.passages.iter().map(|passage| passage.resource.uri.as_str()));
+    facts.set_bytes(total_len(selection.passages.iter().map(|passage| passage.text.as_str())));
     Ok(selection)
 }
 
@@ -158,6 +164,11 @@ pub(super) fn is_of_search(uri: &str) -> bool {
     let schemes = [search_resources::MOUNT, context_resources::MOUNT].map(|mount| mount.split(':').next());
     let scheme = uri.split_once(':').map(|(scheme, _)| scheme);
     scheme.is_some_and(|scheme| schemes.iter().flatten().any(|known| known.eq_ignore_ascii_case(scheme)))
+}
+
+/// The size of those texts.
+fn total_len<'a>(texts: impl Iterator<Item = &'a str>) -> u64 {
+    texts.map(|text| u64::try_from(text.len()).unwrap_or(u64::MAX)).fold(0, u64::saturating_add)
 }
 
 /// Whether the policy lets a resource be found, by its URI in normal form.

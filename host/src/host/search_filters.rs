@@ -39,7 +39,11 @@ pub(super) async fn check(
         match kind.to_ascii_lowercase().parse::<KindFilter>() {
             Ok(valid) => *kind = valid.to_string(),
             Err(_) => {
-                let known = service.values(true, move |uri| may_find(&policy, uri)).await.unwrap_or_default();
+                let known = match service.turn(principal).await {
+                    Ok(turn) => service.values(turn, true, move |uri| may_find(&policy, uri)).await,
+                    Err(busy) => Err(busy),
+                };
+                let known = known.unwrap_or_default();
                 let known: Vec<_> = known.iter().take(MAX_KINDS).map(|kind| quote(kind)).collect();
                 let known =
                     if known.is_empty() { String::new() } else { format!(" (indexed are {})", known.join(", ")) };

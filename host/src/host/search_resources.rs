@@ -317,7 +317,11 @@ pub(super) async fn complete(
         "in" => searched_mounts(&generation, &policy).map(ToString::to_string).collect(),
         "kind" | "lang" => {
             let rules = policy.clone();
-            let values = store.search.values(argument.name == "kind", move |uri| may_find(&rules, uri)).await;
+            let are_kinds = argument.name == "kind";
+            let values = match store.search.turn(principal).await {
+                Ok(turn) => store.search.values(turn, are_kinds, move |uri| may_find(&rules, uri)).await,
+                Err(busy) => Err(busy),
+            };
             values.unwrap_or_default()
         }
         "q" | "limit" => Vec::new(),

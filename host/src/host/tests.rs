@@ -81,7 +81,11 @@ async fn without_a_server_a_line_of_the_audit_log_has_what_the_facade_knows() {
     let host = builder.start().await.unwrap();
     host.read(&Principal::new("ada"), "a://b").await.unwrap_err();
     host.shutdown(Duration::from_secs(60)).await;
-    let line: serde_json::Value = serde_json::from_str(&std::fs::read_to_string(&file).unwrap()).unwrap();
+    let text = std::fs::read_to_string(&file).unwrap();
+    let lines: Vec<serde_json::Value> = text.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let operations: Vec<_> = lines.iter().map(|line| line["operation"].as_str().unwrap()).collect();
+    assert_eq!(operations, ["start", "read", "stop"]);
+    let line = &lines[1];
     let mut names: Vec<_> = line.as_object().unwrap().keys().map(String::as_str).collect();
     names.sort_unstable();
     let known = ["duration_ms", "generation", "operation", "outcome", "principal", "sequence", "time", "uri"];

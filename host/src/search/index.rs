@@ -28,7 +28,7 @@ use crate::{log_target, thread_priority};
 /// The number of writes that wait for the thread.
 const MAX_QUEUED: usize = 4;
 /// The number of lookups at a time.
-const MAX_LOOKUPS: usize = 4;
+pub(super) const MAX_LOOKUPS: usize = 4;
 /// The longest time that a lookup waits for others.
 const MAX_WAIT: Duration = Duration::from_secs(1);
 /// The nice value of the threads that index, relative to that of other threads.

@@ -23,12 +23,14 @@ use super::query::Query;
 use super::request::SearchRequest;
 use super::results::SearchResults;
 use super::searched::{Searched, SearchedSource, is_below, to_candidate, to_hit};
+use super::shares::{SearchShares, SearchTurn};
 use super::source::SourceId;
 use super::source_reader::SourceReader;
 use super::space::Space;
 use super::status::{SearchStatus, SourceState};
 use super::store;
 use super::updater::Updater;
+use crate::access::Principal;
 use crate::config::search::Search;
 use crate::log_target;
 use crate::plugin::Plugin;
@@ -52,6 +54,7 @@ const PASSAGES_PART: f64 = 0.75;
 pub(crate) struct SearchService {
     state_dir: Option<PathBuf>,
     state: Mutex<State>,
+    shares: SearchShares,
 }
 
 #[derive(Default)]
@@ -137,7 +140,7 @@ struct RunningSource {
 impl SearchService {
     /// A service without sources, whose index is kept in that directory.
     pub(crate) fn new(state_dir: Option<PathBuf>) -> Self {
-        Self { state_dir, state: Mutex::default() }
+        Self { state_dir, state: Mutex::default(), shares: SearchShares::default() }
     }
 
     /// Indexes those of the plugins that are searched, and no others. `not_loaded` are the names of those that the config
@@ -222,9 +225,15 @@ impl SearchService {
         self.state.lock().index().map(|index| index.change_count()).unwrap_or_default()
     }
 
+    /// Waits for the turn of a lookup of that principal, which it has until the lookup ends.
+    pub(crate) async fn turn(&self, principal: &Principal) -> Result<SearchTurn, SearchError> {
+        self.shares.turn(principal).await
+    }
+
     /// Chooses passages within a budget, of the sources' documents that are visible.
     pub(crate) async fn context(
         &self,
+        turn: SearchTurn,
         request: &ContextRequest,
         is_visible: impl Fn(&str) -> bool + Send + 'static,
     ) -> Result<ContextSelection, SearchError> {
@@ -248,6 +257,7 @@ impl SearchService {
         };
         let (query, budget) = (request.query.as_deref().map(Query::parse), request.budget);
         let choosing = index.read(move |connection, end| {
+            let _turn = turn;
             let deadline = part_of(end, PASSAGES_PART);
             let found = match query {
                 Some(query) => {
@@ -271,6 +281,7 @@ impl SearchService {
     /// time.
     pub(crate) async fn values(
         &self,
+        turn: SearchTurn,
         are_kinds: bool,
         is_visible: impl Fn(&str) -> bool + Send + 'static,
     ) -> Result<Vec<String>, SearchError> {
@@ -281,7 +292,10 @@ impl SearchService {
         let filter = move |source: SourceId, path: &str| {
             sources.get(&source).and_then(|source| source.uri(path)).is_some_and(|uri| is_visible(&uri))
         };
-        let finding = index.read(move |connection, deadline| lookup::values(connection, are_kinds, deadline, filter));
+        let finding = index.read(move |connection, deadline| {
+            let _turn = turn;
+            lookup::values(connection, are_kinds, deadline, filter)
+        });
         Ok(interruptible(finding.await)?.unwrap_or_default())
     }
 
@@ -302,6 +316,7 @@ impl SearchService {
     /// `within` of the request is in normal form.
     pub(crate) async fn search(
         &self,
+        turn: SearchTurn,
         request: &SearchRequest,
         is_visible: impl Fn(&str) -> bool + Send + 'static,
     ) -> Result<SearchResults, SearchError> {
@@ -325,6 +340,7 @@ impl SearchService {
             audience: 0,
         };
         let looking_up = index.read(move |connection, deadline| {
+            let _turn = turn;
             Lookup { query, nearest, conditions, limit, deadline, filter }.run(connection)
         });
         let late = || LookupResult { is_partial: true, ..LookupResult::default() };

@@ -297,12 +297,6 @@ impl Subscriber {
         self.mailbox.remove(uri);
     }
 
-    /// Returns whether it has subscriptions to resources, active or pending.
-    #[cfg(feature = "http")]
-    pub(crate) fn has_resources(&self) -> bool {
-        !self.subscriptions().is_empty()
-    }
-
     fn subscriptions(&self) -> MutexGuard<'_, BTreeMap<Uri, Subscription>> {
         self.subscriptions.lock()
     }

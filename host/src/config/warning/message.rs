@@ -46,6 +46,11 @@ impl fmt::Display for Warning {
                  a `[[rule]]` with `allow`"
             ),
             Self::Certificate { problem } => problem.fmt(f),
+            Self::OverlappingClientAuthorities { below, above } => write!(
+                f,
+                "client certificates of `{below}` of `http.client-ca` lead to `{above}`, too, so that they name two principals: \
+                 clients with them are answered with 401; remove one of the two, or use authorities of which none is below the other"
+            ),
             Self::PublicPath { url } => write!(
                 f,
                 "the path of `http.public-url` is `{}`, and the endpoint of this server is `/mcp`: unless a proxy maps one to the \

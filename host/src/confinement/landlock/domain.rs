@@ -17,7 +17,7 @@ use super::handle_all;
 use crate::confinement::{ConfinementError, Permissions};
 
 /// The version whose restrictions are used. A newer kernel restricts no more, an older one less.
-const SERVER_ABI: ABI = ABI::V7;
+const SERVER_ABI: ABI = ABI::V9;
 /// The first version that restricts TCP.
 const TCP_ABI: u32 = 4;
 
@@ -94,6 +94,9 @@ impl Domain {
         }
         for path in permissions.write.iter().chain(&permissions.create) {
             writable.extend(allow(path, write_access())?);
+        }
+        for path in &permissions.sockets {
+            allow(path, make_bitflags!(AccessFs::{ResolveUnix}))?;
         }
         for path in &permissions.execute {
             allow(path, execute_access())?;

@@ -6,10 +6,11 @@
 //! | `Authorization: Bearer TOKEN` with a token of `[[principal]]` | the principal of the token |
 //! | `Authorization: Bearer TOKEN` with an access token of an `[[issuer]]` | `ISSUER/NAME`, with the groups that it names |
 //! | an access token without a scope that is required | none: 403 `insufficient_scope` |
-//! | an access token whose issuer cannot be asked | none: 503 |
+//! | an access token whose issuer cannot be asked, or not yet about a key that may be new | none: 503 |
 //! | an access token whose issuer is not asked, as too many tokens of its address were not valid | none: 429 |
 //! | another token, or another scheme | none: 401 `invalid_token` |
-//! | no token, over a connection with a client certificate of `http.client-ca` | `CA/NAME` |
+//! | no token, over a connection with a client certificate of one `http.client-ca` | `CA/NAME` |
+//! | no token, over a connection with a client certificate that leads to several of them | none: 401 |
 //! | no credentials, and the config has nobody to authenticate | the default of the [`HttpOptions`](super::HttpOptions) |
 //! | no credentials, and the config has somebody | the default, if a rule allows it something; else none: 401 |
 //!
@@ -91,6 +92,9 @@ pub(super) enum AuthenticationError {
     /// Its token cannot be verified now.
     #[error("the access token cannot be verified now; try again later")]
     Unavailable,
+    /// The keys of its issuer are without the one that its token names, and may be requested again after that time.
+    #[error("the key of the access token is not known yet; try again later")]
+    KeyPending(Duration),
     /// Too many requests of its address had credentials that are not valid, so its issuer is not asked about its token.
     #[error("{0}")]
     TooManyFailures(RateExceeded),
@@ -252,6 +256,7 @@ impl Authenticator {
             AuthenticationError::Missing
             | AuthenticationError::InvalidToken(_)
             | AuthenticationError::Unavailable
+            | AuthenticationError::KeyPending(_)
             | AuthenticationError::TooManyFailures(_) => {}
         }
         self.snapshot().challenge.response(error)
@@ -283,11 +288,10 @@ impl Authenticator {
             },
             Credentials::Certificate(certificate) => {
                 let named = certificate.principal(&snapshot.config);
-                let Some((principal, expires_in)) = named else {
-                    let reason = "the client certificate is of no authority of `http.client-ca`, or names nobody";
-                    self.log_rejection("certificate", reason, client);
-                    return Err(AuthenticationError::InvalidToken("the client certificate names nobody"));
-                };
+                let (principal, expires_in) = named.map_err(|refusal| {
+                    self.log_rejection(refusal.kind(), &refusal.to_string(), client);
+                    AuthenticationError::InvalidToken(refusal.description())
+                })?;
                 (principal, None, Some(expires_in))
             }
         };
@@ -325,9 +329,12 @@ impl Authenticator {
                     Ok(verified) if verified.principal == principal && verified.require_scopes(&operations).is_ok() => {
                         (expires, failing_since) = (verified.expires, None);
                     }
-                    Err(AuthenticationError::Unavailable | AuthenticationError::TooManyFailures(_))
-                        if expires.is_none_or(|at| Instant::now() < at)
-                            && failing_since.get_or_insert_with(Instant::now).elapsed() < GRACE_TIME => {}
+                    Err(
+                        AuthenticationError::Unavailable
+                        | AuthenticationError::KeyPending(_)
+                        | AuthenticationError::TooManyFailures(_),
+                    ) if expires.is_none_or(|at| Instant::now() < at)
+                        && failing_since.get_or_insert_with(Instant::now).elapsed() < GRACE_TIME => {}
                     _ => return,
                 }
             }
@@ -345,17 +352,20 @@ impl Authenticator {
     /// Logs why an access token is not accepted, and returns what its client is told.
     fn token_error(&self, error: &TokenError, client: &ClientId) -> AuthenticationError {
         if let TokenError::TooManyFailures(exceeded) = error {
+            self.host.record_failed_login(client, error.kind());
             return AuthenticationError::TooManyFailures(*exceeded);
         }
         self.log_rejection(error.kind(), &format!("an access token is not accepted: {error}"), client);
         match error {
             TokenError::Unavailable(_) => AuthenticationError::Unavailable,
+            TokenError::KeyPending { retry_after, .. } => AuthenticationError::KeyPending(*retry_after),
             error => AuthenticationError::InvalidToken(error.description()),
         }
     }
 
-    /// Logs why the credentials of a client are not accepted; throttled by the kind of the reason.
+    /// Logs why the credentials of a client are not accepted; throttled by the kind of the reason. The audit log has it, too.
     fn log_rejection(&self, kind: &'static str, reason: &str, client: &ClientId) {
+        self.host.record_failed_login(client, kind);
         match self.rejection_log.record(kind) {
             Some(suppressed) => {
                 tracing::warn!(target: log_target::SERVER, %client, suppressed, reason, "a request is not authenticated");

@@ -202,7 +202,10 @@ impl Endpoint {
     fn reject_unauthenticated(&self, error: &AuthenticationError, client: &ClientId) -> Response {
         let taken = match error {
             AuthenticationError::TooManyFailures(_) => Ok(()),
-            AuthenticationError::InvalidToken(_) => self.rate_limiter.take_failed_authentication(client),
+            // Anybody can send a token of an unknown key.
+            AuthenticationError::InvalidToken(_) | AuthenticationError::KeyPending(_) => {
+                self.rate_limiter.take_failed_authentication(client)
+            }
             _ => self.rate_limiter.take(client, NonZeroU32::MIN),
         };
         taken.map_or_else(IntoResponse::into_response, |()| self.reject(error, client))

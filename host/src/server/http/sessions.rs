@@ -34,7 +34,6 @@ use super::client_limiter::{ClientLimiter, ClientPermit, LimitReached, client_li
 use super::json_response::message_response;
 use super::unavailable;
 use crate::audit::SessionHash;
-use crate::config::Operation;
 use crate::host::Host;
 use crate::log_target;
 use crate::resource::MissingPlugin;

@@ -13,8 +13,14 @@ use serde_json::{Value, json};
 const REVISION: Revision = Revision::V_2025_11_25;
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 
-/// The lines of a file, each of which must be an object; none if there is no file.
+/// The lines of a file about requests: without those about the start and the end of the server.
 fn lines(file: &Path) -> Vec<Value> {
+    let is_of_server = |line: &Value| line["operation"] == "start" || line["operation"] == "stop";
+    all_lines(file).into_iter().filter(|line| !is_of_server(line)).collect()
+}
+
+/// The lines of a file, each of which must be an object; none if there is no file.
+fn all_lines(file: &Path) -> Vec<Value> {
     let text = fs::read_to_string(file).unwrap_or_default();
     let whole = text.split_inclusive('\n').filter_map(|line| line.strip_suffix('\n'));
     whole.map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{error}: {line:?}"))).collect()
@@ -72,15 +78,15 @@ async fn each_request_has_a_line_with_who_asked_for_what_and_what_came_of_it() {
     assert_eq!(
         found,
         [
-            json!([1, "list", none, none, none, "ok", none, 1, none]),
-            json!([2, "templates", none, none, none, "ok", none, 2, none]),
-            json!([3, "read", blob("README.md"), "repo", "allow", "ok", 5, 3, TRACE]),
-            json!([4, "read", blob(".env"), "repo", "deny", "not found", none, 4, none]),
-            json!([5, "read", blob("absent"), "repo", "allow", "not found", none, 5, TRACE]),
-            json!([6, "read", "nobody://repo/x", none, none, "not found", none, 6, none]),
-            json!([7, "complete", "git://repo/blob/{rev}/{+path}", "repo", "allow", "ok", none, 7, none]),
-            json!([8, "subscribe", blob("README.md"), "repo", "allow", "ok", none, 8, none]),
-            json!([9, "unsubscribe", blob("README.md"), none, none, "ok", none, 9, none]),
+            json!([2, "list", none, none, none, "ok", none, 1, none]),
+            json!([3, "templates", none, none, none, "ok", none, 2, none]),
+            json!([4, "read", blob("README.md"), "repo", "allow", "ok", 5, 3, TRACE]),
+            json!([5, "read", blob(".env"), "repo", "deny", "not found", none, 4, none]),
+            json!([6, "read", blob("absent"), "repo", "allow", "not found", none, 5, TRACE]),
+            json!([7, "read", "nobody://repo/x", none, none, "not found", none, 6, none]),
+            json!([8, "complete", "git://repo/blob/{rev}/{+path}", "repo", "allow", "ok", none, 7, none]),
+            json!([9, "subscribe", blob("README.md"), "repo", "allow", "ok", none, 8, none]),
+            json!([10, "unsubscribe", blob("README.md"), none, none, "ok", none, 9, none]),
         ]
     );
     let text = fs::read_to_string(config.path()).unwrap();
@@ -213,7 +219,7 @@ async fn a_file_that_is_too_large_is_rotated_and_no_line_is_lost() {
         .flat_map(|end| lines(&path(end)))
         .map(|line| line["sequence"].as_u64().unwrap())
         .collect();
-    assert_eq!(sequences.last(), Some(&80), "everything is written before the end");
+    assert_eq!(sequences.last(), Some(&81), "everything is written before the end");
     assert!(sequences.is_sorted() && sequences.windows(2).all(|pair| pair[0] + 1 == pair[1]), "{sequences:?}");
     for end in ["", ".1"] {
         let size = fs::metadata(path(end)).unwrap().len();
@@ -233,7 +239,9 @@ async fn a_file_has_one_server_which_alone_writes_it() {
     assert!(second.stderr.contains("in use by another host; let `audit.file` name another"), "{}", second.stderr);
     run(["read", "misbehaving://m/good", "--config", path]).await.success();
     server.end().await;
-    assert_eq!(lines(&audit_file(&config)), [] as [Value; 0], "commands have no lines");
+    let operations: Vec<_> =
+        all_lines(&audit_file(&config)).iter().map(|line| members(line, ["operation", "sequence"])).collect();
+    assert_eq!(operations, [json!(["start", 1]), json!(["stop", 2])], "commands have no lines");
 }
 
 #[tokio::test]
@@ -260,4 +268,75 @@ async fn a_reload_turns_the_audit_log_on_moves_it_and_turns_it_off() {
         lines.iter().map(|line| line["generation"].as_u64().unwrap()).collect::<Vec<_>>()
     };
     assert_eq!((generations("one"), generations("two")), (vec![2, 5], vec![3]));
+}
+
+#[tokio::test]
+async fn a_line_says_what_was_read_however_its_uri_was_spelled() {
+    let folder = Folder::with_files([("secret.txt", "text")]);
+    let config = ConfigFile::new().audit("file", "audit.jsonl").plugin(Plugin::faulty("m", folder.path())).write();
+    let mut wire = RawStdio::start(&config, REVISION).await;
+    let spelled = format!("faulty://m/{}{}secret.txt", "a/".repeat(1030), "../".repeat(1030));
+    assert_eq!(wire.read(&spelled).await.unwrap(), "text");
+    let long = format!("faulty://m/{}end", "x".repeat(3000));
+    wire.read(&long).await.unwrap_err();
+    let lines = wait_for_lines(&audit_file(&config), 2).await;
+    assert_eq!(members(&lines[0], ["uri", "uri_end", "outcome"]), json!(["faulty://m/secret.txt", null, "ok"]));
+    assert!(lines[1]["uri_end"].as_str().unwrap().ends_with("xend"), "{}", lines[1]);
+    assert_eq!(lines[1]["uri_bytes"], long.len());
+    assert_eq!(lines[1]["uri_sha256"].as_str().unwrap().len(), 64);
+    wire.end().await;
+}
+
+#[tokio::test]
+async fn a_search_and_a_selection_of_context_have_the_uris_and_the_bytes_that_they_returned() {
+    let folder = Folder::with_files([("a.md", "zebra one"), ("b.md", "zebra two"), ("c.md", "other")]);
+    let plugin = Plugin::notes("n", folder.path()).searched();
+    let config = ConfigFile::new().audit("file", "audit.jsonl").plugin(plugin).write();
+    let mut wire = RawStdio::start(&config, REVISION).await;
+    let found = async {
+        loop {
+            let found = wire.read("search:///?q=zebra").await.unwrap();
+            if found.contains("a.md") && found.contains("b.md") {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(mcp_host_tests::TIMEOUT, found).await.expect("they are indexed");
+    wire.read("context:///?q=zebra").await.unwrap();
+    wire.end().await;
+    let lines = lines(&audit_file(&config));
+    for line in &lines[lines.len() - 2..] {
+        let mut returned: Vec<_> =
+            line["returned"].as_array().unwrap().iter().map(|uri| uri.as_str().unwrap()).collect();
+        returned.sort_unstable();
+        assert_eq!(returned, ["notes://n/a.md", "notes://n/b.md"], "{line}");
+        assert!(line["bytes"].as_u64().unwrap() > 0, "{line}");
+    }
+}
+
+#[tokio::test]
+async fn failed_logins_have_lines_that_strangers_cannot_multiply() {
+    let config = ConfigFile::new()
+        .audit("file", "audit.jsonl")
+        .plugin(Plugin::misbehaving("m"))
+        .append(&format!("\n[[principal]]\nname = \"ci\"\ntoken-sha256 = \"{}\"\n", "0".repeat(64)))
+        .write();
+    let server = HttpServer::start(&config).await;
+    let client = server.uninitialized(Revision::V_2026_07_28);
+    for _ in 0..20 {
+        let request = client.request_builder("resources/list", json!({})).bearer_auth("guessed");
+        assert_eq!(request.send().await.unwrap().status(), 401);
+    }
+    wait_until("the first has a line at once", || !lines(&audit_file(&config)).is_empty()).await;
+    server.end().await;
+    let lines = lines(&audit_file(&config));
+    let found: Vec<_> = lines
+        .iter()
+        .map(|line| members(line, ["operation", "client", "reason", "outcome", "count", "principal"]))
+        .collect();
+    let expected = |count: u64| json!(["authenticate", "127.0.0.1", "token", "refused", count, null]);
+    assert_eq!(found, [expected(1), expected(19)]);
+    let text = fs::read_to_string(audit_file(&config)).unwrap();
+    assert!(!text.contains("guessed"), "a token is a secret, a wrong one, too");
 }

@@ -234,5 +234,5 @@ async fn a_confined_server_keeps_its_issuers_and_its_audit_log_if_the_new_ones_n
     let exit = server.end().await;
     assert!(!exit.log.contains("audit log cannot"), "{}", exit.log);
     let lines = fs::read_to_string(logs.path().join("audit.jsonl")).unwrap();
-    assert_eq!(lines.lines().count(), 3, "{lines}");
+    assert_eq!(lines.lines().count(), 5, "three requests, the start and the end: {lines}");
 }

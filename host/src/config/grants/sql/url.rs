@@ -99,6 +99,24 @@ impl SqlUrl {
         let tcp = hosts.filter(|(_, host)| matches!(host, tokio_postgres::config::Host::Tcp(_)));
         tcp.map(|(index, _)| server_port(&config, index)).collect()
     }
+
+    /// The Unix sockets of its servers. None for SQLite, and for servers with an address.
+    pub(crate) fn sockets(&self) -> Vec<PathBuf> {
+        #[cfg(unix)]
+        if let Self::Postgresql(url) = self
+            && let Ok(config) = client_config(url.expose())
+        {
+            let hosts = config.get_hosts().iter().enumerate();
+            let sockets = hosts.filter_map(|(index, host)| match host {
+                tokio_postgres::config::Host::Unix(dir) => {
+                    Some(dir.join(format!(".s.PGSQL.{}", server_port(&config, index))))
+                }
+                tokio_postgres::config::Host::Tcp(_) => None,
+            });
+            return sockets.collect();
+        }
+        Vec::new()
+    }
 }
 
 /// The port of that server of a URL, which has one for each or one for all.

@@ -21,7 +21,7 @@ use super::claims::{AccessToken, Claims};
 use super::fetch::Fetcher;
 use super::introspection::{Introspector, MayAsk};
 use super::jwt::TokenForm;
-use super::remote_keys::{FetchedKeys, RemoteKeys};
+use super::remote_keys::{FetchedKeys, RemoteKeys, UnknownKey};
 use super::token_error::{TokenError, excerpt};
 use super::{jwt, ring_provider};
 use crate::config::issuer::{Issuer, Jwks, KeySet};
@@ -60,6 +60,15 @@ enum Method {
     Keys(KeySet),
     RemoteKeys(Arc<RemoteKeys>),
     Introspection(Box<Introspector>),
+}
+
+/// A token that a client sends.
+struct Sent<'a> {
+    token: &'a str,
+    digest: &'a TokenDigest,
+    client: &'a ClientId,
+    /// It has been valid before.
+    was_valid: bool,
 }
 
 /// The result of a verification.
@@ -152,7 +161,8 @@ impl AccessTokens {
                     let accepted = self.accepted.get(&digest);
                     let may_ask = if accepted.is_some() { &|| Ok(()) } else { may_ask };
                     let is_logged = accepted == Some(self.number);
-                    let verified = self.verify_now(token, client, may_ask, is_logged).await?;
+                    let sent = Sent { token, digest: &digest, client, was_valid: accepted.is_some() };
+                    let verified = self.verify_now(&sent, may_ask, is_logged).await?;
                     let result = verified.token.clone();
                     match &result {
                         Ok(_) if !is_logged => self.accepted.insert(digest.clone(), self.number),
@@ -170,14 +180,8 @@ impl AccessTokens {
     }
 
     /// Verifies a token now. What it says is logged unless it has been. The outer error is one that is not kept: it costs little to find it again.
-    async fn verify_now(
-        &self,
-        token: &str,
-        client: &ClientId,
-        may_ask: &MayAsk<'_>,
-        is_logged: bool,
-    ) -> Result<Verified, TokenError> {
-        let form = jwt::form(token);
+    async fn verify_now(&self, sent: &Sent<'_>, may_ask: &MayAsk<'_>, is_logged: bool) -> Result<Verified, TokenError> {
+        let form = jwt::form(sent.token);
         let verifier = match &form {
             TokenForm::Jwt(named) => named.as_ref().and_then(|named| self.issuers.get(named)),
             TokenForm::Opaque => {
@@ -186,7 +190,7 @@ impl AccessTokens {
         };
         let verifier = verifier.ok_or_else(|| self.unknown(&form))?;
         let is_asked = matches!(verifier.method, Method::Introspection(_));
-        let found = verifier.claims(token, client, &self.audiences, may_ask).await.and_then(|(claims, keys)| {
+        let found = verifier.claims(sent, &self.audiences, may_ask).await.and_then(|(claims, keys)| {
             let token = AccessToken::from_claims(&claims, &verifier.issuer, &self.known_groups)?;
             let time = token.expires_in().map_or(CACHE_TIME, |time| time.min(CACHE_TIME));
             if time.is_zero() {
@@ -239,11 +243,11 @@ impl IssuerVerifier {
     /// Returns the claims of a token that is valid for one of those audiences, and the keys that verified it.
     async fn claims(
         &self,
-        token: &str,
-        client: &ClientId,
+        sent: &Sent<'_>,
         audiences: &[String],
         may_ask: &MayAsk<'_>,
     ) -> Result<(Claims, UsedKeys), TokenError> {
+        let &Sent { token, digest, client, was_valid } = sent;
         let audiences: Vec<_> = audiences.iter().chain(&self.issuer.audiences).cloned().collect();
         let verify = |keys: &KeySet| jwt::verify(token, &self.issuer, &audiences, keys);
         match &self.method {
@@ -257,12 +261,19 @@ impl IssuerVerifier {
                 let mut fetched = remote.get().await?;
                 let verified = match verify(&fetched.keys) {
                     Err(unknown @ TokenError::UnknownKey { .. }) => {
-                        fetched = remote.get_newer(&fetched, unknown).await?;
-                        verify(&fetched.keys)
+                        fetched =
+                            remote.get_newer(&fetched, &UnknownKey { digest, client, was_valid }, unknown).await?;
+                        verify(&fetched.keys).inspect_err(|error| {
+                            if matches!(error, TokenError::UnknownKey { .. }) {
+                                remote.set_missing(digest, &fetched);
+                            }
+                        })
                     }
                     verified => verified,
                 };
-                Ok((verified?, Some((remote.clone(), fetched))))
+                let claims = verified?;
+                remote.set_known(client);
+                Ok((claims, Some((remote.clone(), fetched))))
             }
         }
     }

@@ -7,6 +7,7 @@
 //! | 401 with a token that is not accepted | these, and `error="invalid_token"` with a description |
 //! | 403 | these, with the scopes that the operation requires, and `error="insufficient_scope"` |
 //! | 400 | `error="invalid_request"` |
+//! | 503, which is no challenge | `Retry-After` |
 
 use axum::http::header::{RETRY_AFTER, WWW_AUTHENTICATE};
 use axum::http::{HeaderValue, StatusCode};
@@ -48,9 +49,10 @@ impl Challenge {
             AuthenticationError::InvalidToken(_) => (StatusCode::UNAUTHORIZED, Some("invalid_token")),
             AuthenticationError::InsufficientScope(_) => (StatusCode::FORBIDDEN, Some("insufficient_scope")),
             AuthenticationError::TooManyFailures(exceeded) => return TooManyRequests(*exceeded).into_response(),
-            AuthenticationError::Unavailable => {
-                return (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, RETRY_TIME)], format!("{error}\n"))
-                    .into_response();
+            AuthenticationError::Unavailable => return unavailable(error, RETRY_TIME),
+            // The whole seconds, rounded up.
+            AuthenticationError::KeyPending(wait) => {
+                return unavailable(error, wait.as_secs().saturating_add(1).into());
             }
         };
         let required = match error {
@@ -69,6 +71,10 @@ impl Challenge {
         let challenge = HeaderValue::from_str(challenge.trim_end()).unwrap_or(HeaderValue::from_static("Bearer"));
         (status, [(WWW_AUTHENTICATE, challenge)], format!("{error}\n")).into_response()
     }
+}
+
+fn unavailable(error: &AuthenticationError, retry_after: HeaderValue) -> Response {
+    (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, retry_after)], format!("{error}\n")).into_response()
 }
 
 fn join(scopes: &[Scope]) -> String {

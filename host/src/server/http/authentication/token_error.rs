@@ -1,6 +1,7 @@
 //! Why an access token is not accepted.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::access::rate::RateExceeded;
 
@@ -29,6 +30,14 @@ pub(super) enum TokenError {
         key: String,
         /// The algorithm that it names.
         algorithm: &'static str,
+    },
+    /// The issuer had no key that can have signed it when its keys were requested last, which was not for this token. It may be new.
+    #[error("{unknown}; its keys are requested again in {} s, as they were a moment ago", .retry_after.as_secs().saturating_add(1))]
+    KeyPending {
+        /// The key that it names.
+        unknown: Box<TokenError>,
+        /// The time until they may be requested again.
+        retry_after: Duration,
     },
     /// The signature is wrong, or the token is malformed.
     #[error("its signature or its form is wrong")]
@@ -76,6 +85,7 @@ impl TokenError {
             Self::Opaque => "opaque",
             Self::Header(_) => "header",
             Self::UnknownKey { .. } => "unknown key",
+            Self::KeyPending { .. } => "pending key",
             Self::Signature => "signature",
             Self::Expired => "expired",
             Self::NotYetValid => "not yet valid",

@@ -249,7 +249,7 @@ impl ServerContext {
                 let certificate = ClientCertificate::of_connection(stream.get_ref().1);
                 Box::pin(self.serve_http(stream, account, certificate)).await;
             }
-            Some(Ok(Err(error))) => self.handshake_log.record(account.client(), &error),
+            Some(Ok(Err(error))) => self.handshake_log.record(&self.host, account.client(), &error),
             Some(Err(_)) => {
                 tracing::debug!(target: log_target::SERVER, client = %account.client(), "TLS handshake timed out");
             }

@@ -6,12 +6,16 @@ use std::time::Duration;
 
 use rustls::{CertificateError, Error, InvalidMessage};
 
+use crate::host::Host;
 use crate::log_target;
 use crate::server::client_id::ClientId;
 use crate::throttle::ThrottlePerReason;
 
 /// The throttle interval of the warnings, for each kind of reason.
 const WARN_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The kind of the reason of a client that does not speak TLS.
+const NO_TLS: &str = "no TLS";
 
 /// The log of failed handshakes.
 #[derive(Debug)]
@@ -24,12 +28,15 @@ impl Default for HandshakeLog {
 }
 
 impl HandshakeLog {
-    /// Logs that the handshake of a client has failed.
-    pub(super) fn record(&self, client: &ClientId, error: &io::Error) {
+    /// Logs that the handshake of a client has failed. The audit log has it if its certificate is not accepted.
+    pub(super) fn record(&self, host: &Host, client: &ClientId, error: &io::Error) {
         let Some((kind, reason)) = error.get_ref().and_then(|error| error.downcast_ref()).and_then(reason) else {
             tracing::debug!(target: log_target::SERVER, %client, %error, "TLS handshake failed");
             return;
         };
+        if kind != NO_TLS {
+            host.record_failed_login(client, "certificate");
+        }
         match self.0.record(kind) {
             Some(suppressed) => {
                 tracing::warn!(target: log_target::SERVER, %client, reason, suppressed, "TLS handshake failed");
@@ -44,7 +51,7 @@ fn reason(error: &Error) -> Option<(&'static str, String)> {
     match error {
         Error::InvalidCertificate(error) => Some(certificate_reason(error)),
         Error::InvalidMessage(InvalidMessage::InvalidContentType) => {
-            Some(("no TLS", "it does not speak TLS; a URL of this server begins with `https://`".to_owned()))
+            Some((NO_TLS, "it does not speak TLS; a URL of this server begins with `https://`".to_owned()))
         }
         _ => None,
     }
