@@ -63,7 +63,7 @@ pub(crate) struct Cache {
 }
 
 /// The code of a component, loaded.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct CompiledCode {
     pub(crate) component: Component,
     /// What an instance of it costs.

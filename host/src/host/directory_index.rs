@@ -203,7 +203,8 @@ mod tests {
     fn a_part_of_an_index_ends_with_the_uri_of_the_next() {
         let index = index(vec![resource("dir/a", "a")], Some("abc"));
         assert!(text(&index).ends_with("the next part is <x:///dir#cursor=abc>\n"), "{}", text(&index));
-        assert_eq!(index.entry.meta[NEXT], "x:///dir#cursor=abc");
+        let notices = Notice::all_in(&index.entry.meta);
+        assert_eq!(notices[0].next.as_deref(), Some("x:///dir#cursor=abc"));
         assert_eq!(split_cursor("x:///dir#cursor=abc"), ("x:///dir", Some("abc")));
         assert_eq!(split_cursor("x:///dir"), ("x:///dir", None));
     }
