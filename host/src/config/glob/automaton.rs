@@ -351,7 +351,8 @@ mod tests {
             glob in r"(a://x|\*\*)(/([ab.]{1,3}|\*|\*\*|\?|[ab]\*|\*[ab]|\{a,b\}|\{,b\})){0,4}",
             uri in r"a://x(/[ab.]{0,3}){0,4}",
         ) {
-            let parsed: UriGlob = glob.parse().unwrap();
+            // Dot segments are refused.
+            let Ok(parsed) = glob.parse::<UriGlob>() else { return Ok(()) };
             let text = UriPattern::text(&uri);
             prop_assert_eq!(reaches(&glob, &text), parsed.matches(&uri), "{} {}", glob, uri);
             prop_assert_eq!(covers(&glob, &text), parsed.matches(&uri), "{} {}", glob, uri);
