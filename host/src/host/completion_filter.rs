@@ -11,7 +11,8 @@
 //! | after the value, in segments of their own | the principal may read the URI up to there (`blob/main/`), and some URI below it |
 //! | after the value, in its segment | the principal may read the URI up to the end of that segment, whatever they are |
 //!
-//! What these rules cannot decide is not offered. With `deny = ["**/.env"]` all branches are offered for `rev` of `blob/{rev}/{+path}`,
+//! What these rules cannot decide is not offered, and neither is what leads to a URI with dot segments: with `path = "../x"` the URI of each
+//! `rev` is that of `blob/x`. With `deny = ["**/.env"]` all branches are offered for `rev` of `blob/{rev}/{+path}`,
 //! and `.env` is not offered for `path`, with `rev` or without it. With `allow = ["git://x/blob/main/**"]` only `main` is offered for
 //! `rev`, and without `rev` nothing for `path`: the names may be those of another branch. A rule that denies to complete a URI
 //! counts like one that denies to read it.
@@ -204,6 +205,11 @@ impl CompletionFilter {
             });
             format!("{beginning}{stem}{index:0GAP_DIGITS$}")
         })?;
+        // A dot segment would take a part of the URI away that the provider has values for.
+        let mut segments = expanded.split('?').next()?.split('/');
+        if segments.any(|segment| matches!(segment, "." | "..")) {
+            return None;
+        }
         let routed = self.generation.router.route(&expanded).ok()?;
         let uri = routed.uri.as_str().split('?').next()?;
         Partial::parse(uri, &stem, &gaps)
