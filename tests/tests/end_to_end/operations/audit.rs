@@ -323,7 +323,7 @@ async fn failed_logins_have_lines_that_strangers_cannot_multiply() {
         .append(&format!("\n[[principal]]\nname = \"ci\"\ntoken-sha256 = \"{}\"\n", "0".repeat(64)))
         .write();
     let server = HttpServer::start(&config).await;
-    let client = server.uninitialized(Revision::V_2026_07_28);
+    let mut client = server.uninitialized(Revision::V_2026_07_28);
     for _ in 0..20 {
         let request = client.request_builder("resources/list", json!({})).bearer_auth("guessed");
         assert_eq!(request.send().await.unwrap().status(), 401);
