@@ -26,6 +26,7 @@ mod pending_code;
 pub(crate) mod pool;
 mod progress;
 pub(crate) mod shares;
+mod static_content;
 mod trap;
 
 use std::fmt;

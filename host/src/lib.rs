@@ -105,6 +105,7 @@ mod private_dir;
 pub mod provider;
 mod quote;
 mod regular_file;
+mod requester;
 pub mod resource;
 mod sandbox;
 #[cfg(feature = "cli")]

@@ -7,17 +7,18 @@
 //!
 //! | resource | bound |
 //! |---|---|
-//! | calls | admission control: a rate limit (`limits.rate`), a concurrency limit (`limits.concurrency`) and a queue for it (`limits.queue`, `limits.queue-timeout`); instance slots for all plugins, of which each plugin has a share |
+//! | calls | admission control: a rate limit (`limits.rate`), a concurrency limit (`limits.concurrency`) and a queue for it (`limits.queue`, `limits.queue-timeout`), of both of which each client has a share; instance slots for all plugins, of which each plugin has a share |
 //! | wall clock | a timeout around the call, instantiation included (`limits.deadline`) |
 //! | CPU time | the processor time of the thread while it polls the call; checked by the guest at each tick of the engine's epoch, every half millisecond, and by the host as it validates the answer (`limits.cpu`) |
-//! | memory | a budget that all instances of the plugin share, with what the host allocates for them and the answers of calls in progress (`limits.memory`) |
+//! | memory | a budget that all instances of the plugin share, with what the host allocates for them, what their component declares, and the answers of calls in progress (`limits.memory`); each client has a share |
 //! | answer | the bytes that the host copies out of the guest (`limits.response-size`), and the number of items (`limits.response-items`) |
 //! | log | an allowance of bytes per minute (`limits.log`) |
 //! | handles, random bytes | the resource table of one instance (`limits.handles`); the random bytes of one request (`limits.random-bytes`) |
 //! | files | permits for what one instance has open (`limits.files`); a quota for each writable directory |
 //!
 //! A trap, a timeout, a limit or a panic ends that call alone and is a typed [`Fault`]. A caller that drops the future
-//! cancels its call. A plugin that keeps failing is suspended by a circuit breaker with back-off. Which of the limits
+//! cancels its call. A plugin that keeps failing is suspended by a circuit breaker with back-off; a
+//! request that makes it fail is refused to the client that sends it. Which of the limits
 //! apply to a native provider stands in [`provider`](crate::provider).
 
 mod admission;
@@ -29,9 +30,11 @@ mod call;
 #[cfg_attr(not(any(feature = "http", feature = "stdio")), allow(dead_code, reason = "only servers encode responses"))]
 mod encoded;
 mod error;
+mod fair_semaphore;
 mod fault;
 mod fault_recorder;
 mod function;
+mod input_faults;
 mod inspect;
 mod needs;
 mod panics;
@@ -55,6 +58,7 @@ use self::breaker::CircuitBreaker;
 use self::call::CallContext;
 use self::fault_recorder::FaultRecorder;
 use self::function::{Changes, Complete, Describe, ListEntries, ListTemplates, Read, Stat};
+use self::input_faults::InputFaults;
 use self::response_cache::ResponseCache;
 use crate::digest::Digest;
 use crate::engine::CallOrigin;
@@ -102,6 +106,8 @@ pub(crate) struct Plugin {
     info: ProviderInfo,
     call_context: Arc<CallContext>,
     breaker: CircuitBreaker,
+    /// What clients request that makes the provider fail.
+    input_faults: InputFaults,
     faults: Arc<FaultRecorder>,
     responses: ResponseCache,
     /// Whether `responses` may get a capacity.

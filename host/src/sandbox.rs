@@ -61,6 +61,8 @@ pub(crate) struct Sandbox {
     keyvalue: Arc<Keyvalue>,
     sql: Arc<SqlDatabases>,
     memory: Arc<MemoryBudget>,
+    /// The memory of the probe of the circuit breaker, as much again.
+    probe_memory: Arc<MemoryBudget>,
     /// The maximum number of handles of an instance.
     max_handles: usize,
     /// The maximum number of random bytes of one request.
@@ -92,6 +94,7 @@ impl Sandbox {
             config: Arc::new(plugin.config.iter().map(|(key, value)| (key.clone(), value.clone())).collect()),
             keyvalue: Arc::new(Keyvalue::new(plugin, state_dir, &log, memory.clone())),
             memory,
+            probe_memory: MemoryBudget::new(plugin.limits.memory.bytes(), None),
             max_handles: plugin.limits.handles.get(),
             max_random_bytes: plugin.limits.random_bytes.bytes(),
             log,
@@ -136,14 +139,18 @@ impl Sandbox {
         self.sql.listen()
     }
 
-    /// The memory budget that all calls of the plugin share.
+    /// The memory budget that all calls of the plugin share, without the probe of the circuit breaker.
     pub(crate) fn memory(&self) -> &Arc<MemoryBudget> {
         &self.memory
     }
 
-    /// Creates the context of one instance. Its directories are opened on threads that may block.
-    pub(crate) async fn new_store_data(&self) -> Result<GuestState, SandboxError> {
-        let mut memory = MemoryMeter::new(self.memory.clone());
+    /// The memory budget of the probe, which no call of a client has a part in.
+    pub(crate) fn probe_memory(&self) -> &Arc<MemoryBudget> {
+        &self.probe_memory
+    }
+
+    /// Creates the context of one instance, with that memory. Its directories are opened on threads that may block.
+    pub(crate) async fn new_store_data(&self, mut memory: MemoryMeter) -> Result<GuestState, SandboxError> {
         let handles = memory.reserve(self.max_handles.saturating_mul(HANDLE_COST));
         let handles = handles.map_err(|_| SandboxError::OutOfMemory)?;
         let files = self.dirs.open().await?;

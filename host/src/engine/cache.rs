@@ -4,8 +4,9 @@
 //! this very component is loaded. Two mechanisms ensure that:
 //!
 //! - The directory and its files belong to this user alone ([`PrivateDir`]).
-//! - Each file ends with an HMAC-SHA256 of its code (module `code_key`). The key is derived for this component and
-//!   everything in the engine that compiled code depends on, from a secret in the state directory. The compiler writes
+//! - Each file ends with what an instance costs (module `static_content`) and an HMAC-SHA256 of that and the code (module
+//!   `code_key`). The key is derived for this component and everything in the engine that compiled code depends on, from a
+//!   secret in the state directory. The compiler writes
 //!   both, and has this key only, not the secret: a component that took it over can authenticate code in its own name, which
 //!   is what a compiler is trusted with anyway, and none in the name of another. A file that was damaged, truncated,
 //!   renamed to another component's name or written without the key is compiled again, and that is logged.
@@ -32,9 +33,10 @@ use std::time::{Duration, SystemTime};
 use hmac::Mac;
 use wasmtime::component::Component;
 
-use super::code_key::{CodeKey, Purpose, TAG_LEN};
+use super::code_key::{CodeKey, Purpose, TRAILER_LEN};
 use super::error::ComponentError;
 use super::pending_code::PendingCode;
+use super::static_content::StaticContent;
 use crate::digest::Digest;
 use crate::log_target;
 use crate::private_dir::{self, PrivateDir, PrivateError, SECRET_LEN, random_secret};
@@ -60,12 +62,20 @@ pub(crate) struct Cache {
     is_persistent: bool,
 }
 
+/// The code of a component, loaded.
+#[derive(Clone, Debug)]
+pub(crate) struct CompiledCode {
+    pub(crate) component: Component,
+    /// What an instance of it costs.
+    pub(crate) static_content: StaticContent,
+}
+
 /// What there is of a component that is not in the cache.
 pub(crate) enum Missing {
     /// Another process compiles it at the moment.
     BeingCompiled,
     /// It was compiled meanwhile, or by a compiler that outlived its host.
-    Compiled(Component),
+    Compiled(CompiledCode),
     /// Nothing: it is to be compiled into that file.
     NotCompiled(PendingCode),
 }
@@ -103,7 +113,7 @@ impl Cache {
     }
 
     /// Returns the compiled component, if it is in the cache and authentic.
-    pub(crate) fn load(&self, engine: &wasmtime::Engine, digest: &Digest) -> Option<Component> {
+    pub(crate) fn load(&self, engine: &wasmtime::Engine, digest: &Digest) -> Option<CompiledCode> {
         match self.find(engine, digest) {
             Ok(component) => Some(component),
             Err(PrivateError::Io(error)) if error.kind() == io::ErrorKind::NotFound => None,
@@ -115,7 +125,7 @@ impl Cache {
         }
     }
 
-    fn find(&self, engine: &wasmtime::Engine, digest: &Digest) -> Result<Component, PrivateError> {
+    fn find(&self, engine: &wasmtime::Engine, digest: &Digest) -> Result<CompiledCode, PrivateError> {
         let file = self.dir.open_file(&self.name(Purpose::new(engine, digest)))?;
         Ok(self.verify_and_load(engine, &file, digest)?)
     }
@@ -165,7 +175,7 @@ impl Cache {
         engine: &wasmtime::Engine,
         digest: &Digest,
         pending: PendingCode,
-    ) -> io::Result<Component> {
+    ) -> io::Result<CompiledCode> {
         match self.verify_and_load(engine, pending.file(), digest) {
             Ok(component) => self.persist(engine, digest, pending).map(|()| component),
             Err(error) => {
@@ -192,15 +202,15 @@ impl Cache {
     }
 
     /// Loads the component of a file whose authentication code is valid.
-    fn verify_and_load(&self, engine: &wasmtime::Engine, mut file: &File, digest: &Digest) -> io::Result<Component> {
+    fn verify_and_load(&self, engine: &wasmtime::Engine, mut file: &File, digest: &Digest) -> io::Result<CompiledCode> {
         let length = file.metadata()?.len();
         if length > MAX_FILE_SIZE {
             return Err(invalid("it is larger than compiled code can be"));
         }
-        let length = length.checked_sub(TAG_LEN).ok_or_else(|| invalid("it is cut off"))?;
+        let length = length.checked_sub(TRAILER_LEN).ok_or_else(|| invalid("it is cut off"))?;
         file.rewind()?;
-        self.code_key(engine, digest).verify(file, length)?;
-        deserialize(engine, file)
+        let static_content = self.code_key(engine, digest).verify(file, length)?;
+        Ok(CompiledCode { component: deserialize(engine, file)?, static_content })
     }
 
     /// Returns the path of a file.
@@ -211,7 +221,7 @@ impl Cache {
     /// Returns the name of a file. It includes the secret as an authentication code of its own.
     fn name(&self, purpose: Purpose<'_>) -> String {
         let mut mac = private_dir::mac(&self.secret);
-        mac.update(b"mcp-host cache name 1");
+        mac.update(b"mcp-host cache name 2");
         let key: String = mac.finalize().into_bytes().iter().take(8).map(|byte| format!("{byte:02x}")).collect();
         format!("{}-{:016x}-{key}.cwasm", purpose.digest.digits(), purpose.engine_hash)
     }
@@ -292,7 +302,8 @@ mod tests {
             let Missing::NotCompiled(pending) = self.begin(cache, text) else { panic!("it is to be compiled") };
             let code = self.engine.precompile_component(&wat(text)).unwrap();
             let key = cache.code_key(&self.engine, &Digest::compute(text));
-            key.write_code(&code, pending.writer().unwrap()).unwrap();
+            let content = StaticContent::measure(&code).unwrap();
+            key.write_code(&code, &content, pending.writer().unwrap()).unwrap();
             pending
         }
 

@@ -10,4 +10,13 @@ pub(crate) enum CallOrigin {
     Indexer,
     /// The host itself, which makes few calls at a time.
     Host,
+    /// The host itself: the probe of the circuit breaker, in a fresh instance with memory that clients' calls have no part in.
+    Probe,
+}
+
+impl CallOrigin {
+    /// Whether the host makes the call for itself.
+    pub(crate) fn is_host(self) -> bool {
+        matches!(self, Self::Host | Self::Probe)
+    }
 }

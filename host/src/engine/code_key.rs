@@ -1,4 +1,5 @@
-//! Authentication of compiled code: a key for the code of one component, and the tag that ends the code.
+//! Authentication of compiled code: a key for the code of one component, and the tag that ends a file. The file has the code,
+//! what an instance of it costs (module `static_content`), and the tag of both.
 //!
 //! The key is derived from the secret of the cache and from everything that the code is for: the component's digest and
 //! the engine. So it can be given to the process that compiles this component, which is trusted with this code and with
@@ -12,13 +13,16 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use hmac::Mac;
 
+use super::static_content::StaticContent;
 use crate::digest::Digest;
 use crate::private_dir::{self, SECRET_LEN};
 
 /// The domain separator of derived keys: the secret is used for nothing else with it.
-const DOMAIN: &[u8] = b"mcp-host compiled component 2";
+const DOMAIN: &[u8] = b"mcp-host compiled component 3";
 /// The bytes of a tag, an HMAC-SHA256.
-pub(super) const TAG_LEN: u64 = 32;
+const TAG_LEN: u64 = 32;
+/// The bytes of a file behind the code.
+pub(super) const TRAILER_LEN: u64 = TAG_LEN + StaticContent::ENCODED_LEN as u64;
 /// The part of the code that is in memory while it is verified.
 const CHUNK_SIZE: usize = 64 << 10;
 
@@ -62,21 +66,25 @@ impl CodeKey {
         STANDARD_NO_PAD.decode(text).ok()?.try_into().ok().map(Self)
     }
 
-    /// Writes code and its tag.
-    pub(super) fn write_code(&self, code: &[u8], mut into: impl Write) -> io::Result<()> {
+    /// Writes code, what an instance of it costs, and the tag of both.
+    pub(super) fn write_code(&self, code: &[u8], content: &StaticContent, mut into: impl Write) -> io::Result<()> {
         let mut mac = private_dir::mac(&self.0);
-        mac.update(code);
-        into.write_all(code)?;
+        for part in [code, &content.encode()] {
+            mac.update(part);
+            into.write_all(part)?;
+        }
         into.write_all(&mac.finalize().into_bytes())?;
         into.flush()
     }
 
-    /// Verifies that the next bytes are code of that length and its tag.
+    /// Verifies that the next bytes are code of that length, what an instance of it costs, which is returned, and the tag of both.
     ///
     /// # Errors
     ///
     /// They are not (`ErrorKind::InvalidData`), or reading fails.
-    pub(super) fn verify(&self, mut file: impl Read, length: u64) -> io::Result<()> {
+    pub(super) fn verify(&self, mut file: impl Read, length: u64) -> io::Result<StaticContent> {
+        let invalid =
+            || io::Error::new(io::ErrorKind::InvalidData, "it is not what this host has compiled of this component");
         let mut mac = private_dir::mac(&self.0);
         let mut code = file.by_ref().take(length);
         let mut chunk = vec![0; CHUNK_SIZE];
@@ -86,10 +94,13 @@ impl CodeKey {
                 read => mac.update(chunk.get(..read).unwrap_or_default()),
             }
         }
+        let mut content = Vec::new();
+        file.by_ref().take(StaticContent::ENCODED_LEN as u64).read_to_end(&mut content)?;
+        mac.update(&content);
         let mut tag = Vec::new();
         file.take(TAG_LEN).read_to_end(&mut tag)?;
-        let foreign = "it is not what this host has compiled of this component";
-        mac.verify_slice(&tag).map_err(|_| io::Error::new(io::ErrorKind::InvalidData, foreign))
+        mac.verify_slice(&tag).map_err(|_| invalid())?;
+        StaticContent::decode(&content).ok_or_else(invalid)
     }
 }
 
@@ -101,9 +112,13 @@ mod tests {
         CodeKey::derive(&[7; SECRET_LEN], Purpose { digest: &Digest::compute(component), engine_hash })
     }
 
+    fn content() -> StaticContent {
+        StaticContent::decode(&[1; StaticContent::ENCODED_LEN]).unwrap()
+    }
+
     fn written(key: &CodeKey) -> Vec<u8> {
         let mut file = Vec::new();
-        key.write_code(b"code", &mut file).unwrap();
+        key.write_code(b"code", &content(), &mut file).unwrap();
         file
     }
 
@@ -119,7 +134,10 @@ mod tests {
     #[test]
     fn the_key_of_a_component_authenticates_no_code_of_another_and_none_for_another_engine() {
         let file = written(&key(b"a", 1));
-        key(b"a", 1).verify(file.as_slice(), 4).unwrap();
+        assert_eq!(key(b"a", 1).verify(file.as_slice(), 4).unwrap(), content());
+        let mut cheaper = file.clone();
+        cheaper[4] = 0;
+        key(b"a", 1).verify(cheaper.as_slice(), 4).unwrap_err();
         for other in [key(b"b", 1), key(b"a", 2)] {
             assert_eq!(other.verify(file.as_slice(), 4).unwrap_err().kind(), io::ErrorKind::InvalidData);
         }

@@ -25,11 +25,10 @@ use tokio::sync::{Semaphore, SemaphorePermit, watch};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
-use wasmtime::component::Component;
 
 use super::Engine;
 use super::Progress;
-use super::cache::{Cache, Missing};
+use super::cache::{Cache, CompiledCode, Missing};
 use super::compiler::{CompileError, CompileRequest, Compiler};
 use super::component_file::ComponentFile;
 use super::error::ComponentError;
@@ -69,7 +68,7 @@ struct Compilation {
     _task: AbortOnDropHandle<()>,
 }
 
-type CompileResult = Result<Component, CompileFailure>;
+type CompileResult = Result<CompiledCode, CompileFailure>;
 
 /// Why there is no compiled component.
 #[derive(Clone, Debug)]
@@ -81,7 +80,7 @@ enum CompileFailure {
 /// What is left to do for a component that is not in the cache.
 enum Begun<'a> {
     /// Nothing.
-    Compiled(Component),
+    Compiled(CompiledCode),
     /// It is to be compiled into that file, with that permit.
     NotCompiled(Option<SemaphorePermit<'a>>, PendingCode),
 }
@@ -107,7 +106,7 @@ impl Compilations {
     }
 
     /// Returns the compiled component. Dropping the future does not end the job.
-    pub(crate) async fn get(&self, file: ComponentFile) -> Result<Component, ComponentError> {
+    pub(crate) async fn get(&self, file: ComponentFile) -> Result<CompiledCode, ComponentError> {
         let (digest, path) = (file.digest, file.path.clone());
         let compilation = self.get_or_start(file);
         let outcome = match compilation.outcome.clone().wait_for(Option::is_some).await {
@@ -193,11 +192,14 @@ impl CompileContext {
             return Err(CompileFailure::Compile(error));
         }
         let stored = self.run_blocking(move || match cache.store(&engine, &digest, pending) {
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(None),
-            stored => stored.map(Some),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(Err(error)),
+            stored => stored.map(Ok),
         });
-        let unfit = "the compiler's output does not fit this engine; is the compiler of another version?";
-        stored.await?.ok_or_else(|| CompileFailure::Compile(CompileError::Invalid(unfit.to_owned())))
+        // What is beyond the bounds of the engine's pool, the compiler has refused already (module `static_content`).
+        let unfit = |error: io::Error| {
+            format!("the engine refuses the compiler's output; is the compiler of another version? {error}")
+        };
+        stored.await?.map_err(|error| CompileFailure::Compile(CompileError::Invalid(unfit(error))))
     }
 
     /// Returns what the compiler is asked to do.
@@ -242,7 +244,7 @@ impl CompileContext {
         }
     }
 
-    async fn load_cached(&self, digest: Digest) -> Result<Option<Component>, CompileFailure> {
+    async fn load_cached(&self, digest: Digest) -> Result<Option<CompiledCode>, CompileFailure> {
         let (cache, engine) = (self.cache.clone(), self.engine.wasmtime().clone());
         self.run_blocking(move || Ok(cache.load(&engine, &digest))).await
     }

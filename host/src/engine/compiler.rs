@@ -32,6 +32,7 @@ use tokio_util::sync::CancellationToken;
 use self::job::{CHILD_ARGUMENT, CompileJob};
 use super::code_key::CodeKey;
 use super::config::{MAX_COMPONENT_SIZE, codegen_config};
+use super::static_content::StaticContent;
 use crate::config;
 use crate::confinement::confine_compiler;
 use crate::digest::Digest;
@@ -219,11 +220,12 @@ fn child_main(arguments: impl Iterator<Item = String>) -> Result<(), CompileErro
     lower_priority(NICENESS);
     confine_compiler();
     job.exit_at_end();
-    let code = compile(io::stdin().lock(), job.digest)?;
-    key.write_code(&code, io::stdout().lock()).map_err(|error| CompileError::Output(error.to_string()))
+    let (code, content) = compile(io::stdin().lock(), job.digest)?;
+    key.write_code(&code, &content, io::stdout().lock()).map_err(|error| CompileError::Output(error.to_string()))
 }
 
-fn compile(component: impl Read, digest: Digest) -> Result<Vec<u8>, CompileError> {
+/// Compiles a component, and measures what an instance of it costs.
+fn compile(component: impl Read, digest: Digest) -> Result<(Vec<u8>, StaticContent), CompileError> {
     let mut bytes = Vec::new();
     component
         .take(MAX_COMPONENT_SIZE.saturating_add(1))
@@ -233,7 +235,11 @@ fn compile(component: impl Read, digest: Digest) -> Result<Vec<u8>, CompileError
         return Err(CompileError::Changed);
     }
     let invalid = |error: wasmtime::Error| CompileError::Invalid(format!("{error:#}"));
-    wasmtime::Engine::new(&codegen_config()).and_then(|engine| engine.precompile_component(&bytes)).map_err(invalid)
+    let engine = wasmtime::Engine::new(&codegen_config());
+    let code = engine.and_then(|engine| engine.precompile_component(&bytes)).map_err(invalid)?;
+    drop(bytes);
+    let content = StaticContent::measure(&code).map_err(CompileError::Invalid)?;
+    Ok((code, content))
 }
 
 impl Compiler {
@@ -247,8 +253,8 @@ impl Compiler {
         let program = match self {
             Self::InProcess => {
                 let compiled = tokio::task::spawn_blocking(move || {
-                    let code = compile(request.component, request.digest)?;
-                    let written = request.key.write_code(&code, request.into);
+                    let (code, content) = compile(request.component, request.digest)?;
+                    let written = request.key.write_code(&code, &content, request.into);
                     written.map_err(|error| CompileError::Output(error.to_string()))
                 });
                 return compiled.await.map_err(|error| start(error.to_string()))?;

@@ -7,12 +7,16 @@ use crate::sandbox::memory::MAX_TABLE_ELEMENTS;
 /// The largest component, in bytes.
 pub(crate) const MAX_COMPONENT_SIZE: u64 = 256 << 20;
 
-/// Core instances and tables of one component: what Python and JavaScript toolchains need, with a margin.
-const MAX_CORE_INSTANCES_PER_COMPONENT: u32 = 40;
+/// Core instances of one component: what Python and JavaScript toolchains need, with a margin.
+pub(super) const MAX_CORE_INSTANCES_PER_COMPONENT: u32 = 40;
+/// Tables of all core instances of one component.
+pub(super) const MAX_TABLES_PER_COMPONENT: u32 = 40;
 /// Core instances, tables and memories in the pool per component instance, on average.
 const AVG_CORE_INSTANCES_PER_COMPONENT: u32 = 8;
-const MAX_MEMORIES_PER_COMPONENT: u32 = 4;
-const MAX_INSTANCE_SIZE: usize = 4 << 20;
+/// Memories of all core instances of one component.
+pub(super) const MAX_MEMORIES_PER_COMPONENT: u32 = 4;
+/// The bytes of the contexts of all core instances of one component, and of its own.
+pub(super) const MAX_INSTANCE_SIZE: usize = 4 << 20;
 const MAX_WASM_STACK: usize = 512 << 10;
 const ASYNC_STACK_SIZE: usize = 2 << 20;
 /// The bytes of a memory slot that stay mapped for the next instance: resetting them is cheaper than mapping them
@@ -44,7 +48,7 @@ pub(super) fn pooling_engine(max_instances: u32) -> wasmtime::Result<wasmtime::E
         .total_memories(max_instances.saturating_mul(2))
         .total_stacks(max_instances)
         .max_core_instances_per_component(MAX_CORE_INSTANCES_PER_COMPONENT)
-        .max_tables_per_component(MAX_CORE_INSTANCES_PER_COMPONENT)
+        .max_tables_per_component(MAX_TABLES_PER_COMPONENT)
         .max_memories_per_component(MAX_MEMORIES_PER_COMPONENT)
         .max_component_instance_size(MAX_INSTANCE_SIZE)
         .max_core_instance_size(MAX_INSTANCE_SIZE)

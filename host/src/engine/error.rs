@@ -55,6 +55,20 @@ pub enum ComponentError {
         /// What there is too much of, and the bound.
         what: String,
     },
+    /// No instance of the component fits into the memory of the plugin.
+    #[error(
+        "{} is too large for `limits.memory` ({}): each instance takes {content}; increase `limits.memory`, or ask its author \
+         to declare less",
+        file.display(), bytesize::ByteSize(*limit)
+    )]
+    Memory {
+        /// The file.
+        file: PathBuf,
+        /// What takes how much.
+        content: String,
+        /// The bytes of `limits.memory`.
+        limit: u64,
+    },
     /// The file is not the one that the plugin is pinned to. Nothing of it was compiled.
     #[error(
         "{file} is not the component that `digest` pins: expected {expected}, found {found}; put the pinned file back, or, \
@@ -132,6 +146,7 @@ impl ComponentError {
             ),
             Self::NotAComponent { .. }
             | Self::TooLarge { .. }
+            | Self::Memory { .. }
             | Self::DigestMismatch { .. }
             | Self::CacheKey { .. }
             | Self::Import { .. }

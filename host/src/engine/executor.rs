@@ -160,7 +160,7 @@ impl GuestExecutor {
     where
         F: Future<Output: Send> + Send + 'static,
     {
-        if origin == CallOrigin::Host {
+        if origin.is_host() {
             let task = self.host.handle().spawn(queue.clone().run_host_call(call));
             return AbortOnDropHandle::new(task).await?;
         }

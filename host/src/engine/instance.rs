@@ -11,6 +11,7 @@ use super::guest::Guest;
 use super::instance_permits::InstancePermit;
 use super::loader::LinkedComponent;
 use crate::config::limits::Limits;
+use crate::sandbox::memory::{ClientMemory, OutOfMemory};
 use crate::sandbox::state::GuestState;
 
 /// The bytes of an answer beyond `limits.response-size` that are allowed for the metadata around the content.
@@ -27,11 +28,21 @@ pub(crate) struct Instance {
 }
 
 impl Instance {
-    /// An instance that the first call will instantiate.
-    pub(crate) fn new(engine: &Engine, state: GuestState, permit: Option<InstancePermit>) -> Self {
+    /// An instance of that component, which the first call will instantiate.
+    ///
+    /// # Errors
+    ///
+    /// The plugin does not have the memory that wasmtime will allocate for what the component declares.
+    pub(crate) fn new(
+        engine: &Engine,
+        component: &LinkedComponent,
+        mut state: GuestState,
+        permit: Option<InstancePermit>,
+    ) -> Result<Self, OutOfMemory> {
+        state.memory.charge_static(component.instance_bytes())?;
         let mut store = Store::new(engine, state);
         store.limiter(|state| &mut state.memory);
-        Self { store, provider: None, calls: 0, _permit: permit }
+        Ok(Self { store, provider: None, calls: 0, _permit: permit })
     }
 
     /// Begins one call: applies the limits, and instantiates the component if that has not been done. `clock` is the
@@ -60,6 +71,11 @@ impl Instance {
     /// The bytes of memory that it holds.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.state().memory.held()
+    }
+
+    /// Charges the memory that it holds to the client of its next call; to none while it is idle.
+    pub(crate) fn set_client(&mut self, client: Option<Arc<ClientMemory>>) {
+        self.store.data_mut().memory.set_client(client);
     }
 
     /// The host's state of the instance.

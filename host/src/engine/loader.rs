@@ -7,7 +7,7 @@
 //!
 //! Bounds: a file of 256 MiB, of which this process holds a small piece at a time; [`FILE_DEADLINE`] for a disk to
 //! answer, and [`FILE_THREADS`] threads that may wait for one; [`MAX_INTERFACES`] imports and as many exports;
-//! `compilations` has the bounds of the compiler.
+//! `compilations` has the bounds of the compiler, `static_content` those of what a component declares.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -21,13 +21,14 @@ use wasmtime::component::Component;
 use super::Engine;
 use super::Progress;
 use super::bindings::{CONTRACT, ProviderPre};
-use super::cache::Cache;
+use super::cache::{Cache, CompiledCode};
 use super::compilations::{Compilations, CompileContext};
 use super::compiler::Compiler;
 use super::component_file::ComponentFile;
 use super::custom_section::{self, CustomSectionError};
 use super::error::ComponentError;
 use super::imports::UnsatisfiedImports;
+use super::static_content::StaticContent;
 use crate::config;
 use crate::digest::Digest;
 use crate::regular_file::{self, FileThreads};
@@ -55,11 +56,22 @@ pub(crate) struct CompiledComponent {
     pub(crate) digest: Digest,
     pub(crate) size: u64,
     pub(crate) component: Component,
+    /// What an instance of it costs.
+    static_content: StaticContent,
 }
 
 /// A provider's component whose imports are linked, ready to be instantiated.
 pub(crate) struct LinkedComponent {
+    /// The bytes that an instance takes beside its memories and tables.
+    instance_bytes: usize,
     pub(super) pre: ProviderPre<GuestState>,
+}
+
+impl LinkedComponent {
+    /// The bytes that an instance takes beside its memories and tables, an upper bound.
+    pub(crate) fn instance_bytes(&self) -> usize {
+        self.instance_bytes
+    }
 }
 
 impl Loader {
@@ -89,9 +101,9 @@ impl Loader {
     pub(crate) async fn load(&self, plugin: &config::Plugin) -> Result<CompiledComponent, ComponentError> {
         let file = ComponentFile::open(&plugin.component, plugin.digest, &self.threads).await?;
         let (digest, size) = (file.digest, file.size);
-        let component = self.compilations.get(file).await?;
+        let CompiledCode { component, static_content } = self.compilations.get(file).await?;
         self.check_interface_count(&plugin.component, &component)?;
-        Ok(CompiledComponent { digest, size, component })
+        Ok(CompiledComponent { digest, size, component, static_content })
     }
 
     /// Returns the digest of a component file; none for a file that cannot be a component.
@@ -132,18 +144,28 @@ impl Loader {
         Ok(())
     }
 
-    /// Links the imports of a component, and finds the contract among its exports.
-    pub(crate) fn link(&self, file: &Path, compiled: &CompiledComponent) -> Result<LinkedComponent, ComponentError> {
-        let component = &compiled.component;
+    /// Links the imports of a plugin's component, and finds the contract among its exports. Refuses one of which no instance fits
+    /// into the plugin's memory.
+    pub(crate) fn link(
+        &self,
+        plugin: &config::Plugin,
+        compiled: &CompiledComponent,
+    ) -> Result<LinkedComponent, ComponentError> {
+        let (file, component, content) = (&plugin.component, &compiled.component, compiled.static_content);
+        let limit = plugin.limits.memory.bytes();
+        if content.instance_bytes > limit {
+            return Err(ComponentError::Memory { file: file.clone(), content: content.to_string(), limit });
+        }
         let linked = self.engine.linker().instantiate_pre(component).map_err(|error| ComponentError::Import {
-            file: file.to_owned(),
+            file: file.clone(),
             missing: UnsatisfiedImports::new(component, self.engine.wasmtime(), &error),
         })?;
         let pre = ProviderPre::new(linked).map_err(|error| ComponentError::NotAProvider {
-            file: file.to_owned(),
+            file: file.clone(),
             reason: self.explain_not_a_provider(component, &error),
         })?;
-        Ok(LinkedComponent { pre })
+        let instance_bytes = usize::try_from(content.instance_bytes).unwrap_or(usize::MAX);
+        Ok(LinkedComponent { pre, instance_bytes })
     }
 
     /// Explains why a component is not a provider: it has the contract in another version, not at all, or with other

@@ -117,7 +117,7 @@ impl SlotState {
         let usage = self.plugins.get_mut(&plugin)?;
         Some(match origin {
             CallOrigin::Client | CallOrigin::Indexer => &mut usage.clients,
-            CallOrigin::Host => &mut usage.host,
+            CallOrigin::Host | CallOrigin::Probe => &mut usage.host,
         })
     }
 

@@ -16,6 +16,7 @@ use super::lifecycle::RequestTracker;
 use crate::access::Principal;
 use crate::audit::{Entry, Facts, Line};
 use crate::log_target;
+use crate::requester::Requester;
 use crate::resource::Error;
 use crate::text::prefix;
 use crate::uri::MAX_URI_LEN;
@@ -44,7 +45,7 @@ impl Host {
             Ok((record, token))
         });
         match begun {
-            Ok((record, token)) => Either::Left(request.map(move |response| {
+            Ok((record, token)) => Either::Left(Requester::current_or(principal).scope(request).map(move |response| {
                 record.end(&response);
                 drop(token);
                 response

@@ -20,6 +20,8 @@ use crate::engine::pool::Pool;
 use crate::engine::shares::{Share, SlotPermit};
 use crate::engine::{CallEnd, CallOrigin, Engine};
 use crate::provider::Provider;
+use crate::requester::Requester;
+use crate::sandbox::memory::MemoryMeter;
 use crate::sandbox::{Sandbox, SandboxError};
 
 /// What answers the calls of a plugin.
@@ -42,8 +44,8 @@ pub(super) struct ComponentBackend {
 pub(super) enum CallTarget {
     /// In an instance that has served other calls.
     Pooled(Instance),
-    /// In a fresh instance, with this permit.
-    Fresh(Option<InstancePermit>),
+    /// In a fresh instance, with this permit and memory.
+    Fresh(Option<InstancePermit>, MemoryMeter),
     /// In a native provider.
     Native,
 }
@@ -51,12 +53,28 @@ pub(super) enum CallTarget {
 impl Backend {
     /// Acquires an idle instance, or a permit for a fresh one, as soon as the plugin's share allows it. A native provider needs
     /// neither.
-    pub(super) async fn acquire(&self, engine: &Engine, origin: CallOrigin) -> (Option<SlotPermit>, CallTarget) {
+    pub(super) async fn acquire(
+        &self,
+        engine: &Engine,
+        origin: CallOrigin,
+        requester: Option<&Requester>,
+    ) -> (Option<SlotPermit>, CallTarget) {
         let Self::Component(component) = self else { return (None, CallTarget::Native) };
         let slot_permit = component.share.acquire(origin).await;
-        let target = match component.pool.as_ref().and_then(|pool| pool.acquire()) {
-            Some(instance) => CallTarget::Pooled(instance),
-            None => CallTarget::Fresh(engine.instance_permits.acquire().await),
+        let (sandbox, is_probe) = (&component.sandbox, origin == CallOrigin::Probe);
+        let client = sandbox.memory().client(requester.filter(|_| !origin.is_host()));
+        let pooled = component.pool.as_ref().filter(|_| !is_probe).and_then(|pool| pool.acquire());
+        let target = match pooled {
+            Some(mut instance) => {
+                instance.set_client(client);
+                CallTarget::Pooled(instance)
+            }
+            None => {
+                let mut memory =
+                    MemoryMeter::new(if is_probe { sandbox.probe_memory() } else { sandbox.memory() }.clone());
+                memory.set_client(client);
+                CallTarget::Fresh(engine.instance_permits.acquire().await, memory)
+            }
         };
         (slot_permit, target)
     }
@@ -77,7 +95,8 @@ impl Backend {
     }
 
     /// Keeps the instance of a call for the next one, or ends it.
-    pub(super) fn release(&self, instance: Instance) {
+    pub(super) fn release(&self, mut instance: Instance) {
+        instance.set_client(None);
         if let Self::Component(component) = self
             && let Some(pool) = &component.pool
         {
@@ -103,16 +122,16 @@ impl ComponentBackend {
         clock: &Arc<CpuClock>,
         function: F,
     ) -> (Result<F::Answer, Fault>, Option<Instance>) {
-        let permit = match target {
+        let (permit, memory) = match target {
             CallTarget::Pooled(instance) => return self.call_instance(engine, instance, limits, clock, function).await,
-            CallTarget::Fresh(permit) => permit,
-            CallTarget::Native => None,
+            CallTarget::Fresh(permit, memory) => (permit, memory),
+            CallTarget::Native => (None, MemoryMeter::new(self.sandbox.memory().clone())),
         };
-        match self.sandbox.new_store_data().await {
-            Ok(state) => {
-                let instance = Instance::new(engine.wasmtime(), state, permit);
-                self.call_instance(engine, instance, limits, clock, function).await
-            }
+        match self.sandbox.new_store_data(memory).await {
+            Ok(state) => match Instance::new(engine.wasmtime(), &self.component, state, permit) {
+                Ok(instance) => self.call_instance(engine, instance, limits, clock, function).await,
+                Err(_) => (Err(Fault::Memory(limits.memory.bytes())), None),
+            },
             Err(SandboxError::OutOfMemory) => (Err(Fault::Memory(limits.memory.bytes())), None),
             Err(SandboxError::Directory(error)) => (Err(Fault::Grant(error.to_string())), None),
         }

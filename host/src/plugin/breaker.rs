@@ -18,7 +18,9 @@
 //!    └────────── probe or any other call succeeds ◀───────────────┘  └───┘
 //! ```
 //!
-//! Clients' calls decide only that a probe is made, never its result. So no client can have a plugin suspended for all
+//! Clients' calls decide only that a probe is made, never its result: it runs in a fresh instance, with a slot, threads and
+//! memory that no client's call has a part in ([`CallOrigin::Probe`](crate::engine::CallOrigin)). Once it has succeeded, the inputs
+//! that failed are refused to the clients that sent them ([`input_faults`](super::input_faults)). So no client can have a plugin suspended for all
 //! by requesting, however often, the one resource that makes it trap; the cost of that is one short listing in
 //! [`FAILURE_THRESHOLD`] calls. The price is that a plugin that lists but answers no read is not suspended: its calls
 //! fail one by one, within their limits.

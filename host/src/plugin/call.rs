@@ -25,6 +25,7 @@ use crate::engine::instance::Instance;
 use crate::engine::shares::SlotPermit;
 use crate::engine::{CallOrigin, Engine};
 use crate::log_target;
+use crate::requester::Requester;
 use crate::sandbox::memory::MemoryBudget;
 use crate::time;
 
@@ -39,6 +40,8 @@ pub(super) struct CallContext {
     pub(super) run_queue: Arc<PluginQueue>,
     /// The memory that answers are charged to while they are validated.
     pub(super) memory: Arc<MemoryBudget>,
+    /// The same for the answer to the probe of the circuit breaker.
+    pub(super) probe_memory: Arc<MemoryBudget>,
 }
 
 /// The permits of a call, held until its instance is idle or gone.
@@ -66,8 +69,20 @@ impl Plugin {
         W: Future<Output = Result<U, Fault>> + Send + 'static,
     {
         self.check_breaker().await.inspect_err(|fault| self.faults.record(F::NAME, fault))?;
+        let requester = Requester::current().filter(|_| origin == CallOrigin::Client);
+        let input = requester.map(|requester| self.input_faults.key(&requester, &function));
+        if let Some(input) = input {
+            let checked = self.input_faults.check(input, Instant::now());
+            checked.inspect_err(|fault| self.faults.record(F::NAME, fault))?;
+        }
         let answer = self.dispatch(origin, function, check).await;
-        if let Some(change) = self.breaker.record(Verdict::from(&answer)) {
+        let verdict = Verdict::from(&answer);
+        match (verdict, input) {
+            (Verdict::Success, _) => self.input_faults.record_answer(input, Instant::now()),
+            (Verdict::Failure, Some(input)) => self.input_faults.record_failure(input, Instant::now()),
+            (Verdict::Failure, None) | (Verdict::Neutral, _) => {}
+        }
+        if let Some(change) = self.breaker.record(verdict) {
             self.log_transition(change);
         }
         answer
@@ -82,9 +97,13 @@ impl Plugin {
         };
         let first_entry = ListEntries { parent: None, cursor: None, limit: 1 };
         let answer = self
-            .dispatch(CallOrigin::Host, first_entry, |check, page| check.page(page, None, |_| None::<Infallible>))
+            .dispatch(CallOrigin::Probe, first_entry, |check, page| check.page(page, None, |_| None::<Infallible>))
             .await;
-        let (allowed, change) = probe.complete(Verdict::from(&answer), Instant::now());
+        let (verdict, now) = (Verdict::from(&answer), Instant::now());
+        if verdict == Verdict::Success {
+            self.input_faults.record_answer(None, now);
+        }
+        let (allowed, change) = probe.complete(verdict, now);
         change.into_iter().for_each(|change| self.log_transition(change));
         allowed.map_err(Fault::Suspended)
     }
@@ -136,16 +155,19 @@ impl CallContext {
         C: FnOnce(Validator, F::Answer) -> W + Send + 'static,
         W: Future<Output = Result<U, Fault>> + Send + 'static,
     {
-        let acquire = self.backend.acquire(&self.engine, origin);
-        let (call_permit, (slot_permit, target)) = self.admission.admit(origin, acquire).await?;
+        let requester = Requester::current();
+        let acquire = self.backend.acquire(&self.engine, origin, requester.as_ref());
+        let (call_permit, (slot_permit, target)) = self.admission.admit(origin, requester.as_ref(), acquire).await?;
         let permits = Permits { _call_permit: call_permit, _slot_permit: slot_permit };
         let context = self.clone();
         let clock = Arc::new(CpuClock::default());
         let call = self.engine.executor.call(&self.run_queue, origin, clock.clone(), async move {
-            let (answer, instance) = context.run(target, watches, clock, function, check).await;
+            let (answer, instance) = context.run(origin, target, watches, clock, function, check).await;
             // An instance that serves no other call is dropped here, at the end of its call, and before its permits.
             let is_good = answer.as_ref().map_or_else(Fault::is_provider_response, |_| true);
-            CallOutcome { answer, instance: instance.filter(|_| is_good), permits }
+            // That of the probe has memory of its own.
+            let instance = instance.filter(|_| is_good && origin != CallOrigin::Probe);
+            CallOutcome { answer, instance, permits }
         });
         call.await.map_err(|error| Fault::Host(error.to_string()))
     }
@@ -155,6 +177,7 @@ impl CallContext {
     /// call's turn.
     async fn run<F, U, C, W>(
         &self,
+        origin: CallOrigin,
         target: CallTarget,
         watches: bool,
         clock: Arc<CpuClock>,
@@ -170,7 +193,7 @@ impl CallContext {
         let call = async {
             let (answer, instance) = self.backend.call(&self.engine, target, &self.limits, &clock, function).await;
             let answer = match answer {
-                Ok(answer) => check(self.validator(watches, clock.clone()), answer).await,
+                Ok(answer) => check(self.validator(origin, watches, clock.clone()), answer).await,
                 Err(fault) => Err(fault),
             };
             (answer, instance)
@@ -179,8 +202,9 @@ impl CallContext {
     }
 
     /// The validator of the answer to the call of that clock.
-    fn validator(&self, watches: bool, clock: Arc<CpuClock>) -> Validator {
-        let work = WorkBudget::new(clock, self.limits.cpu.duration(), self.memory.clone());
+    fn validator(&self, origin: CallOrigin, watches: bool, clock: Arc<CpuClock>) -> Validator {
+        let memory = if origin == CallOrigin::Probe { &self.probe_memory } else { &self.memory };
+        let work = WorkBudget::new(clock, self.limits.cpu.duration(), memory.clone());
         Validator::new(self.validation.clone(), watches, work)
     }
 }

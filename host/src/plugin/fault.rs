@@ -46,6 +46,15 @@ pub enum Fault {
     /// The queue for permits is full (`limits.queue`).
     #[error("queue full: `limits.queue` ({0}) calls wait for a permit")]
     QueueFull(usize),
+    /// So many calls of one client wait for a permit: its share of `limits.queue`.
+    #[error("queue share used up: {0} calls of one client wait for a permit, its share of `limits.queue`")]
+    QueueShare(usize),
+    /// The provider failed with this input of the client several times; it is refused to that client for so long.
+    #[error("refused to one client for another {}: the provider failed with this request several times", format_millis(*.0))]
+    FaultyInput(Duration),
+    /// The provider failed with many inputs of the client, which is refused for so long.
+    #[error("one client refused for another {}: the provider failed with many of its requests", format_millis(*.0))]
+    FaultyInputs(Duration),
     /// No permit within the queue timeout (`limits.concurrency`, `limits.queue-timeout`).
     #[error("queue timeout: no permit within `limits.queue-timeout` ({})", humantime::format_duration(*.0))]
     QueueTimeout(Duration),
@@ -121,6 +130,17 @@ impl Fault {
             }
             Self::RateLimited(wait) => unavailable("its rate limit is exceeded; try again later", Some(wait)),
             Self::QueueFull(_) => unavailable("its queue is full; try again later", Some(DEFAULT_RETRY_AFTER)),
+            Self::QueueShare(_) => {
+                unavailable("too many of your requests wait for it; try again later", Some(DEFAULT_RETRY_AFTER))
+            }
+            Self::FaultyInput(left) => {
+                let reason = format!("it failed with this request several times; retry in {}", format_seconds(left));
+                unavailable(&reason, Some(left))
+            }
+            Self::FaultyInputs(left) => {
+                let reason = format!("it failed with many of your requests; retry in {}", format_seconds(left));
+                unavailable(&reason, Some(left))
+            }
             Self::QueueTimeout(_) => unavailable("it is busy; try again later", Some(DEFAULT_RETRY_AFTER)),
             Self::Deadline(_) => unavailable("it took too long", None),
             Self::Cpu(_) => unavailable("it used up its CPU time", None),

@@ -1,5 +1,6 @@
 //! The functions of the contract with their arguments, each called in a component or in a native provider.
 
+use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use crate::engine::guest::{Guest, GuestResult};
@@ -12,6 +13,9 @@ pub(super) trait Function: Send + 'static {
     const NAME: &'static str;
     /// Its answer, before it is validated.
     type Answer: Send + 'static;
+
+    /// Hashes the arguments that a client chose.
+    fn hash_input(&self, _hasher: &mut impl Hasher) {}
 
     /// Calls it in an instance of a component.
     fn call_guest(self, guest: Guest<'_>) -> impl Future<Output = GuestResult<Self::Answer>> + Send;
@@ -47,6 +51,10 @@ impl Function for ListEntries {
     const NAME: &'static str = "list-entries";
     type Answer = Page;
 
+    fn hash_input(&self, hasher: &mut impl Hasher) {
+        (&self.parent, &self.cursor).hash(hasher);
+    }
+
     async fn call_guest(self, guest: Guest<'_>) -> GuestResult<Page> {
         guest.list_entries(self.parent.as_deref(), self.cursor.as_deref(), self.limit).await
     }
@@ -65,6 +73,10 @@ pub(super) struct ListTemplates {
 impl Function for ListTemplates {
     const NAME: &'static str = "list-templates";
     type Answer = TemplatePage;
+
+    fn hash_input(&self, hasher: &mut impl Hasher) {
+        self.cursor.hash(hasher);
+    }
 
     async fn call_guest(self, guest: Guest<'_>) -> GuestResult<TemplatePage> {
         guest.list_templates(self.cursor.as_deref()).await
@@ -85,6 +97,10 @@ impl Function for Read {
     const NAME: &'static str = "read";
     type Answer = Vec<Contents>;
 
+    fn hash_input(&self, hasher: &mut impl Hasher) {
+        self.path.hash(hasher);
+    }
+
     async fn call_guest(self, guest: Guest<'_>) -> GuestResult<Vec<Contents>> {
         guest.read(&self.path).await
     }
@@ -102,6 +118,10 @@ pub(super) struct Stat {
 impl Function for Stat {
     const NAME: &'static str = "stat";
     type Answer = Entry;
+
+    fn hash_input(&self, hasher: &mut impl Hasher) {
+        self.path.hash(hasher);
+    }
 
     async fn call_guest(self, guest: Guest<'_>) -> GuestResult<Entry> {
         guest.stat(&self.path).await
@@ -122,6 +142,13 @@ pub(super) struct Complete {
 impl Function for Complete {
     const NAME: &'static str = "complete";
     type Answer = Completion;
+
+    fn hash_input(&self, hasher: &mut impl Hasher) {
+        self.template.hash(hasher);
+        for argument in std::iter::once(&self.argument).chain(&self.context) {
+            (&argument.name, &argument.value).hash(hasher);
+        }
+    }
 
     async fn call_guest(self, guest: Guest<'_>) -> GuestResult<Completion> {
         guest.complete(&self.template, &self.argument, &self.context).await

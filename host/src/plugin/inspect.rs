@@ -58,7 +58,7 @@ impl PluginRuntime {
         compiled: &CompiledComponent,
     ) -> Result<ProviderInfo, LoadError> {
         let ungranted = config::Plugin { grants: config::grants::Grants::default(), ..plugin.clone() };
-        let provider = self.loader.link(&plugin.component, compiled)?;
+        let provider = self.loader.link(plugin, compiled)?;
         self.build(&ungranted, compiled, provider).describe().await.map_err(LoadError::Describe)
     }
 }

@@ -9,6 +9,7 @@ use super::backend::{Backend, ComponentBackend};
 use super::breaker::CircuitBreaker;
 use super::call::CallContext;
 use super::fault_recorder::FaultRecorder;
+use super::input_faults::InputFaults;
 use super::panics::contain_panic;
 use super::response_cache::ResponseCache;
 #[cfg(feature = "search")]
@@ -71,7 +72,7 @@ impl PluginRuntime {
     /// Loads a plugin: reads, compiles (unless cached), links and checks its component, and calls `describe`.
     pub(crate) async fn load(&self, config: &config::Plugin) -> Result<Plugin, LoadError> {
         let compiled = self.loader.load(config).await?;
-        let component = self.loader.link(&config.component, &compiled)?;
+        let component = self.loader.link(config, &compiled)?;
         let mut plugin = self.build(config, &compiled, component);
         plugin.info = plugin.describe().await.map_err(LoadError::Describe)?;
         plugin.check_roles().await.map_err(LoadError::Database)?;
@@ -168,6 +169,7 @@ impl PluginRuntime {
         backend: Backend,
         memory: Arc<MemoryBudget>,
     ) -> Plugin {
+        let probe_memory = backend.sandbox().map(|sandbox| sandbox.probe_memory().clone());
         let faults = Arc::new(FaultRecorder::new(name.clone(), limits.log.bytes_per_minute()));
         let max_response_size = matches!(backend, Backend::Native(_)).then(|| limits.response_size.bytes());
         Plugin {
@@ -189,9 +191,11 @@ impl PluginRuntime {
                 }),
                 admission: Admission::new(limits),
                 run_queue: self.engine.executor.plugin_queue(),
+                probe_memory: probe_memory.unwrap_or_else(|| MemoryBudget::new(limits.memory.bytes(), None)),
                 memory,
             }),
             breaker: CircuitBreaker::default(),
+            input_faults: InputFaults::default(),
             faults,
             name,
             responses: ResponseCache::new(),

@@ -5,15 +5,28 @@
 //! failed allocation continues. The host's allocations for a guest (header fields, requests, bodies, buffers of
 //! streams, lifted values, an answer that is validated) are a [`Reservation`], released when it is dropped. Idle
 //! instances are evicted before anything is denied.
+//!
+//! **Shares of clients.** An instance is charged to the client of its call, too ([`ClientMemory`]). One whose calls hold more than
+//! 1/[`SMALL_SHARE`] of the budget must leave 1/[`RESERVE`] of it free. So one client gets at most 7/8, and what is left
+//! suffices for small calls of others; a call that takes all it can get ends at its own expense. The client that started the
+//! host has no others beside it, and may take everything.
 
+use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use parking_lot::Mutex;
 use wasmtime::ResourceLimiter;
+
+use crate::requester::Requester;
 
 /// The maximum number of elements of one table.
 pub(crate) const MAX_TABLE_ELEMENTS: usize = 60_000;
+/// The part of a budget that a client may use without leaving a reserve.
+const SMALL_SHARE: usize = 16;
+/// The part of a budget that the calls of a client leave free for others.
+const RESERVE: usize = 8;
 /// The bytes of one table element: a pointer.
 const TABLE_ELEMENT_SIZE: usize = size_of::<usize>();
 
@@ -31,13 +44,19 @@ pub(crate) struct MemoryBudget {
     used: AtomicUsize,
     limit: usize,
     reclaim: Option<Weak<dyn Reclaim>>,
+    /// What the calls of each client hold, while there are any.
+    clients: Mutex<HashMap<Requester, Weak<ClientMemory>>>,
 }
+
+/// The bytes that the instances of one client's calls hold.
+#[derive(Default)]
+pub(crate) struct ClientMemory(AtomicUsize);
 
 impl MemoryBudget {
     /// A budget of that many bytes, from which `reclaim` is evicted before a charge is refused.
     pub(crate) fn new(limit: u64, reclaim: Option<Weak<dyn Reclaim>>) -> Arc<Self> {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        Arc::new(Self { used: AtomicUsize::new(0), limit, reclaim })
+        Arc::new(Self { used: AtomicUsize::new(0), limit, reclaim, clients: Mutex::default() })
     }
 
     /// Its size in bytes.
@@ -51,8 +70,26 @@ impl MemoryBudget {
         self.charge(bytes).then(|| Reservation { budget: self.clone(), bytes })
     }
 
+    /// Returns the account of a client; none for one that needs to leave nothing for others.
+    pub(crate) fn client(&self, requester: Option<&Requester>) -> Option<Arc<ClientMemory>> {
+        let requester = requester.filter(|requester| !requester.is_local())?;
+        let mut clients = self.clients.lock();
+        if let Some(client) = clients.get(requester).and_then(Weak::upgrade) {
+            return Some(client);
+        }
+        clients.retain(|_, client| client.strong_count() > 0);
+        let client = Arc::default();
+        clients.insert(requester.clone(), Arc::downgrade(&client));
+        Some(client)
+    }
+
     fn charge(&self, bytes: usize) -> bool {
-        while !self.try_charge(bytes) {
+        self.charge_leaving(bytes, 0)
+    }
+
+    /// Charges that many bytes if so many are left then.
+    fn charge_leaving(&self, bytes: usize, reserve: usize) -> bool {
+        while !self.try_charge(bytes, reserve) {
             let evicted = self.reclaim.as_ref().and_then(Weak::upgrade).is_some_and(|idle| idle.evict_oldest());
             if !evicted {
                 return false;
@@ -61,10 +98,16 @@ impl MemoryBudget {
         true
     }
 
-    fn try_charge(&self, bytes: usize) -> bool {
+    /// Returns what must be left when a client's calls hold that many bytes.
+    fn reserve_beside(&self, held: usize) -> usize {
+        let is_small = held.saturating_mul(SMALL_SHARE) <= self.limit;
+        if is_small { 0 } else { self.limit.checked_div(RESERVE).unwrap_or(0) }
+    }
+
+    fn try_charge(&self, bytes: usize, reserve: usize) -> bool {
         self.used
             .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
-                used.checked_add(bytes).filter(|sum| *sum <= self.limit)
+                used.checked_add(bytes).filter(|sum| sum.saturating_add(reserve) <= self.limit)
             })
             .is_ok()
     }
@@ -114,6 +157,8 @@ pub(crate) struct OutOfMemory(pub(crate) usize);
 /// Charges one instance's memory to its plugin's budget, and releases it when the instance ends.
 pub(crate) struct MemoryMeter {
     budget: Arc<MemoryBudget>,
+    /// The client of the call; none while the instance is idle, and for one that leaves nothing for others.
+    client: Option<Arc<ClientMemory>>,
     held: usize,
     last_growth: usize,
     refused: bool,
@@ -122,7 +167,7 @@ pub(crate) struct MemoryMeter {
 impl MemoryMeter {
     /// A meter that charges to that budget.
     pub(crate) fn new(budget: Arc<MemoryBudget>) -> Self {
-        Self { budget, held: 0, last_growth: 0, refused: false }
+        Self { budget, client: None, held: 0, last_growth: 0, refused: false }
     }
 
     /// Whether memory was denied during this call: the likely cause of a trap.
@@ -167,12 +212,40 @@ impl MemoryMeter {
     pub(crate) fn held(&self) -> usize {
         self.held
     }
+
+    /// Charges what the instance holds to that client, and to no other.
+    pub(crate) fn set_client(&mut self, client: Option<Arc<ClientMemory>>) {
+        if let Some(before) = &self.client {
+            before.0.fetch_sub(self.held, Ordering::Relaxed);
+        }
+        if let Some(now) = &client {
+            now.0.fetch_add(self.held, Ordering::Relaxed);
+        }
+        self.client = client;
+    }
+
+    /// Charges what wasmtime is about to allocate for the instance beside its memories and tables.
+    ///
+    /// # Errors
+    ///
+    /// The budget does not have it, which is recorded as a denial.
+    pub(crate) fn charge_static(&mut self, bytes: usize) -> Result<(), OutOfMemory> {
+        let is_charged = self.charge_growth(bytes);
+        self.refused |= !is_charged;
+        if is_charged { Ok(()) } else { Err(OutOfMemory(bytes)) }
+    }
 }
 
 impl MemoryMeter {
     /// Charges the growth of a memory or a table.
     fn charge_growth(&mut self, more: usize) -> bool {
-        let is_charged = self.budget.charge(more);
+        // Charged before the reserve is known, so that two calls of a client do not both count as small.
+        let held = self.client.as_ref().map(|client| client.0.fetch_add(more, Ordering::Relaxed).saturating_add(more));
+        let reserve = held.map_or(0, |held| self.budget.reserve_beside(held));
+        let is_charged = self.budget.charge_leaving(more, reserve);
+        if !is_charged && let Some(client) = &self.client {
+            client.0.fetch_sub(more, Ordering::Relaxed);
+        }
         self.last_growth = if is_charged { more } else { 0 };
         self.held = self.held.saturating_add(self.last_growth);
         is_charged
@@ -183,11 +256,15 @@ impl MemoryMeter {
         let last_growth = std::mem::take(&mut self.last_growth);
         self.budget.release(last_growth);
         self.held = self.held.saturating_sub(last_growth);
+        if let Some(client) = &self.client {
+            client.0.fetch_sub(last_growth, Ordering::Relaxed);
+        }
     }
 }
 
 impl Drop for MemoryMeter {
     fn drop(&mut self) {
+        self.set_client(None);
         self.budget.release(self.held);
     }
 }
@@ -266,5 +343,30 @@ mod tests {
         let mut meter = MemoryMeter::new(budget.clone());
         assert!(!meter.memory_growing(0, 50, Some(40)).unwrap());
         assert_eq!(budget.used.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn a_client_that_holds_much_leaves_an_eighth_for_small_calls_of_others() {
+        use crate::access::Principal;
+
+        let budget = MemoryBudget::new(1600, None);
+        let meter = |name: &str| {
+            let mut meter = MemoryMeter::new(budget.clone());
+            meter.set_client(budget.client(Some(&Requester::Principal(Principal::new(name)))));
+            meter
+        };
+        let (mut first, mut second) = (meter("ada"), meter("ada"));
+        assert!(first.memory_growing(0, 1300, None).unwrap());
+        assert!(!second.memory_growing(0, 101, None).unwrap(), "ada would hold 1401 of 1600");
+        assert!(second.memory_growing(0, 100, None).unwrap());
+        let mut small = meter("bob");
+        assert!(small.memory_growing(0, 100, None).unwrap());
+        assert!(!small.memory_growing(100, 101, None).unwrap(), "more than a sixteenth is not small");
+        small.set_client(None);
+        assert!(small.memory_growing(100, 200, None).unwrap(), "the host's own instance leaves nothing");
+        drop((first, second, small));
+        assert!(meter("bob").memory_growing(0, 1400, None).unwrap());
+        assert_eq!(budget.clients.lock().len(), 1, "who holds nothing is forgotten");
+        assert!(MemoryMeter::new(budget.clone()).memory_growing(0, 1600, None).unwrap());
     }
 }

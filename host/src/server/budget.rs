@@ -162,7 +162,6 @@ impl Budget {
 
 impl Account {
     /// The client whose account it is.
-    #[cfg(feature = "http")]
     pub(super) fn client(&self) -> &ClientId {
         &self.client
     }

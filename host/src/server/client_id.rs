@@ -10,10 +10,14 @@ use std::fmt;
 #[cfg(any(feature = "http", test))]
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+#[cfg(any(feature = "http", feature = "stdio"))]
+use crate::access::Principal;
 #[cfg(feature = "http")]
-use crate::access::{Principal, rate::RateClient};
+use crate::access::rate::RateClient;
 #[cfg(feature = "http")]
 use crate::config::http::HttpServerLimits;
+#[cfg(any(feature = "http", feature = "stdio"))]
+use crate::requester::Requester;
 #[cfg(feature = "http")]
 use crate::text::Excerpt;
 
@@ -44,6 +48,27 @@ impl ClientId {
                 let [a, b, c, d, ..] = address.segments();
                 Self::V6([a, b, c, d])
             }
+        }
+    }
+}
+
+#[cfg(any(feature = "http", feature = "stdio"))]
+impl ClientId {
+    /// Returns the client as plugins tell clients apart. That of a pair of streams is its principal.
+    #[cfg_attr(
+        not(feature = "stdio"),
+        allow(unused_variables, reason = "only a pair of streams has no client of its own")
+    )]
+    pub(super) fn requester(&self, principal: &Principal) -> Requester {
+        match self {
+            #[cfg(feature = "stdio")]
+            Self::Local => Requester::Principal(principal.identity()),
+            #[cfg(any(feature = "http", test))]
+            Self::V4(address) => Requester::Address((*address).into()),
+            #[cfg(any(feature = "http", test))]
+            Self::V6(prefix) => Requester::Address(network(prefix).into()),
+            #[cfg(feature = "http")]
+            Self::Principal(principal) => Requester::Principal(principal.identity()),
         }
     }
 }

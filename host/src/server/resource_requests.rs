@@ -155,6 +155,7 @@ pub(super) async fn respond(
             let span = request.span(principal);
             // Owned by the scope and the span, which a request that is dropped is dropped in: the audit log has the context of each.
             let executing = context.scope(execute_within_budget(host, principal, account, request, revision));
+            let executing = account.client().requester(principal).scope(executing);
             AssertUnwindSafe(executing.instrument(span)).catch_unwind().await
         }
         Err(InvalidParams(reason)) => Ok(Err(ErrorData::invalid_params(reason, None))),

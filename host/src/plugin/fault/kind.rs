@@ -42,6 +42,8 @@ pub enum FaultKind {
     QueueTimeout,
     /// A call was rejected because the circuit breaker had suspended the plugin.
     Suspended,
+    /// A request was rejected because the provider had failed with it, or with many of the same client, before.
+    FaultyInput,
     /// A granted directory could not be opened.
     Grant,
     /// The host itself failed.
@@ -50,7 +52,7 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// All kinds, in the order of their numbers.
-    pub(in crate::plugin) const ALL: [Self; 19] = [
+    pub(in crate::plugin) const ALL: [Self; 20] = [
         Self::Unavailable,
         Self::Internal,
         Self::Trap,
@@ -68,6 +70,7 @@ impl FaultKind {
         Self::Queue,
         Self::QueueTimeout,
         Self::Suspended,
+        Self::FaultyInput,
         Self::Grant,
         Self::Host,
     ];
@@ -92,6 +95,7 @@ impl FaultKind {
             Self::Queue => "queue",
             Self::QueueTimeout => "queue-timeout",
             Self::Suspended => "suspended",
+            Self::FaultyInput => "faulty-input",
             Self::Grant => "grant",
             Self::Host => "host",
         }
@@ -121,7 +125,8 @@ impl Fault {
             Self::Internal(_) => FaultKind::Internal,
             Self::Suspended(_) => FaultKind::Suspended,
             Self::RateLimited(_) => FaultKind::Rate,
-            Self::QueueFull(_) => FaultKind::Queue,
+            Self::QueueFull(_) | Self::QueueShare(_) => FaultKind::Queue,
+            Self::FaultyInput(_) | Self::FaultyInputs(_) => FaultKind::FaultyInput,
             Self::QueueTimeout(_) => FaultKind::QueueTimeout,
             Self::Deadline(_) => FaultKind::Deadline,
             Self::Cpu(_) => FaultKind::Cpu,
