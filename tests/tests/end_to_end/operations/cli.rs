@@ -372,7 +372,8 @@ async fn the_log_goes_to_standard_error_as_wished() {
 async fn a_uri_is_taken_as_people_type_it() {
     let folder = Folder::with_files([("日本語 メモ.md", "# メモ\n"), ("50%.md", "half\n")]);
     let config = ConfigFile::new().plugin(Plugin::notes("n", folder.path())).write();
-    let config = config.path().to_str().unwrap();
+    let path = config.path();
+    let config = path.to_str().unwrap();
     for (uri, expected) in [
         ("notes://n/日本語 メモ.md", "# メモ\n"),
         ("notes://n/%E6%97%A5%E6%9C%AC%E8%AA%9E%20%E3%83%A1%E3%83%A2.md", "# メモ\n"),
