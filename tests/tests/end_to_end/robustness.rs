@@ -2,6 +2,7 @@
 
 mod backpressure;
 mod circuit_breaker;
+mod client_shares;
 mod extreme_fields;
 mod hostile_messages;
 mod load_failures;
@@ -9,3 +10,4 @@ mod malformed_guests;
 mod misbehaving_guests;
 mod oversized_answers;
 mod oversized_components;
+mod static_content;

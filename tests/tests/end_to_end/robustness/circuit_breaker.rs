@@ -69,8 +69,17 @@ async fn missing_plugins(client: &Client) -> Value {
 async fn a_client_that_asks_for_nothing_but_what_traps_has_nobody_set_aside() {
     let (_folder, config) = config_with_switch();
     let server = StdioServer::start(&config.write()).await;
-    for _ in 0..FAILURES * 4 {
+    for _ in 0..FAILURES {
         assert_eq!(kind(&server.client().read_error("misbehaving://faulty/trap").await), "internal");
+    }
+    // The probe succeeded since, so it is this request that fails.
+    let refused = server.client().read_error("misbehaving://faulty/trap").await;
+    assert!(refused.message.contains("it failed with this request several times; retry in"), "{refused:?}");
+    assert_eq!(kind(&refused), "unavailable");
+    // Each is another request.
+    for number in 0..FAILURES {
+        let other = format!("misbehaving://faulty/contents?n=10000{number}1");
+        assert!(!server.client().read_error(&other).await.message.contains("several times"));
     }
     assert_eq!(server.client().text("misbehaving://faulty/good").await, "good");
     assert_eq!(missing_plugins(server.client()).await, Value::Null);

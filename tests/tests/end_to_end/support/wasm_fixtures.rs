@@ -2,8 +2,9 @@
 
 use wasm_encoder::{
     BlockType, CodeSection, Component, ComponentExportKind, ComponentExportSection, ComponentImportSection,
-    ComponentSection, ComponentSectionId, ComponentTypeRef, ComponentTypeSection, CustomSection, Function,
-    FunctionSection, InstanceType, Module, ModuleSection, PrimitiveValType, RawSection, TypeSection, ValType,
+    ComponentInstanceSection, ComponentSection, ComponentSectionId, ComponentTypeRef, ComponentTypeSection,
+    CustomSection, Function, FunctionSection, InstanceType, Module, ModuleSection, PrimitiveValType, RawSection,
+    TypeSection, ValType,
 };
 
 /// A component that imports instances with those names, each with one function.
@@ -76,4 +77,34 @@ pub(crate) fn hard_to_compile(locals: u32, loops: u32) -> Vec<u8> {
 pub(crate) fn with_padding(mut component: Vec<u8>, padding: &[u8]) -> Vec<u8> {
     CustomSection { name: "padding".into(), data: padding.into() }.append_to_component(&mut component);
     component
+}
+
+/// The same component, with a further one in it that is instantiated so many times and used for nothing.
+pub(crate) fn with_instances(mut component: Vec<u8>, nested: &[u8], count: usize) -> Vec<u8> {
+    let index = component_count(&component);
+    RawSection { id: ComponentSectionId::Component.into(), data: nested }.append_to_component(&mut component);
+    let mut instances = ComponentInstanceSection::new();
+    for _ in 0..count {
+        instances.instantiate::<[(&str, ComponentExportKind, u32); 0], &str>(index, []);
+    }
+    instances.append_to_component(&mut component);
+    component
+}
+
+/// Returns the number of components at the top level of a component.
+fn component_count(component: &[u8]) -> u32 {
+    let (mut rest, mut count) = (&component[8..], 0);
+    while let [id, sized @ ..] = rest {
+        let (mut size, mut length) = (0, 0);
+        for byte in sized {
+            size |= usize::from(byte & 0x7f) << (7 * length);
+            length += 1;
+            if byte & 0x80 == 0 {
+                break;
+            }
+        }
+        count += u32::from(*id == u8::from(ComponentSectionId::Component));
+        rest = &sized[length + size..];
+    }
+    count
 }
