@@ -50,6 +50,9 @@ pub(super) fn pooling_engine(max_instances: u32) -> wasmtime::Result<wasmtime::E
         .max_core_instances_per_component(MAX_CORE_INSTANCES_PER_COMPONENT)
         .max_tables_per_component(MAX_TABLES_PER_COMPONENT)
         .max_memories_per_component(MAX_MEMORIES_PER_COMPONENT)
+        // One core module may have all of them.
+        .max_tables_per_module(MAX_TABLES_PER_COMPONENT)
+        .max_memories_per_module(MAX_MEMORIES_PER_COMPONENT)
         .max_component_instance_size(MAX_INSTANCE_SIZE)
         .max_core_instance_size(MAX_INSTANCE_SIZE)
         .table_elements(MAX_TABLE_ELEMENTS)

@@ -63,7 +63,9 @@ mod tests {
     fn a_provider_can_ask_for_its_limits_and_does_not_get_them_among_its_settings() {
         let text = "[[plugin]]\nname = 'a'\ncomponent = 'a.wasm'\nmount = 'a:///'\nlimits = { cpu = '3s', deadline = '7s' }\n\
                     config = { rev = 'main' }\n";
-        let config = config::Config::parse(text, std::path::Path::new("mcp-host.toml")).unwrap();
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a.wasm"), "").unwrap();
+        let config = config::Config::parse(text, &dir.path().join("mcp-host.toml")).unwrap();
         let guest = GuestConfig::new(&config.plugins[0]);
         assert_eq!(guest.get("mcp-host/limits.cpu-ms").map(String::as_str), Some("3000"));
         assert_eq!(guest.get("mcp-host/limits.deadline-ms").map(String::as_str), Some("7000"));

@@ -123,7 +123,12 @@ async fn transcript(host: &Host, providers: &Providers, pool: &[String]) -> Vec<
         for (method, params) in samples(host, revision, pool) {
             let before = providers.calls();
             let answers = walk(host, revision, method, &params).await;
-            let lists = method.contains("list") || method.contains("directory") || params["name"] == "list_resources";
+            // The providers have plain text only: Markdown is an index, which the host makes by listing the directory.
+            let is_index = answers.iter().any(|answer| answer.to_string().contains("text/markdown"));
+            let lists = is_index
+                || method.contains("list")
+                || method.contains("directory")
+                || params["name"] == "list_resources";
             let calls = (!lists).then(|| providers.calls() - before);
             transcript.push((format!("{revision:?} {method} {params}"), answers, calls));
         }
