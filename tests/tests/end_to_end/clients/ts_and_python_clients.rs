@@ -138,6 +138,7 @@ async fn assert_tools(language: &str) {
     let folder = Folder::with_files([("guide.md", "The circuit breaker opens after five failures.\n"), ("b.md", "x")]);
     let config = ConfigFile::new()
         .server("tools", vec!["list", "read", "search", "context"])
+        .server("tool-structured-content", true)
         .page_size(1)
         .plugin(Plugin::files("f", folder.path()).searched())
         .write();

@@ -102,6 +102,22 @@ impl ResourceServer {
         assert!(!body.contains("text of"), "{what}: {body}");
     }
 
+    /// Asserts that a token of an unknown key is refused: as invalid, if the issuer was asked for its key, else for as long as the
+    /// key may be new.
+    async fn assert_refused(&self, token: &str, what: &str) {
+        let refused = self.list(token).await;
+        match refused.status() {
+            StatusCode::UNAUTHORIZED => {}
+            StatusCode::SERVICE_UNAVAILABLE => {
+                let seconds: u64 = refused.headers()["retry-after"].to_str().unwrap().parse().unwrap();
+                assert!((1..=30).contains(&seconds), "{what}: {seconds}");
+            }
+            other => panic!("{what}: {other}"),
+        }
+        let body = refused.text().await.unwrap();
+        assert!(!body.contains("text of"), "{what}: {body}");
+    }
+
     /// Waits until that token is not valid any more.
     async fn wait_until_invalid(&self, token: &str) {
         while self.list(token).await.status() == StatusCode::OK {

@@ -223,29 +223,3 @@ async fn search_and_context_require_the_scopes_of_what_they_are_made_of() {
     assert_eq!(request.bearer_auth(&narrow).send().await.unwrap().status(), StatusCode::OK);
     resource.server.end().await;
 }
-
-#[tokio::test]
-async fn an_event_stream_delivers_no_subscription_that_its_token_could_not_have_made() {
-    let resource = start().await;
-    let (read, both) = (token(&resource, &json!("mcp:read")), token(&resource, &json!("mcp:read mcp:subscribe")));
-    let session = RawHttp::start_with_token(resource.server.url(), Revision::V_2025_11_25, &read).await;
-    let id = session.session_id().unwrap().to_owned();
-    // Without subscriptions there is a stream. It ends with the first request of a token that may subscribe.
-    let narrow = session.event_stream().await;
-    assert_eq!(narrow.status(), StatusCode::OK);
-    let mut session = session;
-    let mut subscribe =
-        session.request_builder("resources/subscribe", json!({ "uri": "faulty://m/f" })).build().unwrap();
-    subscribe.headers_mut().insert("authorization", format!("Bearer {both}").parse().unwrap());
-    assert_eq!(reqwest::Client::new().execute(subscribe).await.unwrap().status(), StatusCode::OK);
-    let told = timeout(TIMEOUT, narrow.text()).await.expect("it ends").expect("it ends in order");
-    assert!(!told.contains("notifications/resources/updated"), "{told}");
-    let open = |token: &str| {
-        let request = reqwest::Client::new().get(resource.server.url()).header("accept", "text/event-stream");
-        let request = request.header("mcp-protocol-version", "2025-11-25").header("mcp-session-id", &id);
-        request.bearer_auth(token).send()
-    };
-    assert_insufficient(&open(&read).await.unwrap(), &["mcp:subscribe"], "a stream with subscriptions");
-    assert_eq!(open(&both).await.unwrap().status(), StatusCode::OK);
-    resource.server.end().await;
-}
