@@ -113,7 +113,8 @@ pub(super) fn pool(drawn: &[String]) -> Vec<String> {
         pool.insert(format!("part://h/{path}?lines=x"));
         pool.insert(format!("hidden://h/{path}"));
         for (at, _) in path.match_indices('/') {
-            pool.extend([at, at + 1].map(|end| format!("part://h/{}", &path[..end])));
+            let (folder, _) = path.split_at(at);
+            pool.extend([format!("part://h/{folder}"), format!("part://h/{folder}/")]);
         }
         if let Some(other) = composed(path) {
             pool.insert(format!("part://h/{other}"));
@@ -164,7 +165,7 @@ impl Contents {
                 contents.part.insert(path.clone());
             }
             for (at, _) in path.match_indices('/') {
-                let folder = &path[..=at];
+                let (folder, _) = path.split_at(at + 1);
                 if is_own || may_see(folder) {
                     contents.folders.insert(folder.to_owned());
                 }

@@ -91,7 +91,7 @@ pub(super) async fn call(
         text.push_str(&format!("There may be better passages: not everything is indexed of {plugins}.\n"));
     }
     let links: Vec<_> = match forms.links {
-        true => selection.passages.iter().map(|passage| Part::Link(passage.resource.clone())).collect(),
+        true => selection.passages.iter().map(|passage| Part::Link(Box::new(passage.resource.clone()))).collect(),
         false => Vec::new(),
     };
     let structured = forms.structured.then(|| structured(selection));

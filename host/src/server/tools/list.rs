@@ -117,7 +117,7 @@ pub(super) async fn call(
         ));
     }
     let links: Vec<_> = match forms.links {
-        true => listing.items.iter().cloned().map(Part::Link).collect(),
+        true => listing.items.iter().cloned().map(Box::new).map(Part::Link).collect(),
         false => Vec::new(),
     };
     let structured = forms.structured.then(|| structured(listing.items, templates, listing.next_cursor));

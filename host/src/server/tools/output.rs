@@ -47,7 +47,7 @@ pub(super) enum Part {
     Text(String),
     /// An image, with its MIME type.
     Image(String, Vec<u8>),
-    Link(Resource),
+    Link(Box<Resource>),
 }
 
 /// Structured content: what writes it, and the memory that it holds until then.
@@ -100,7 +100,7 @@ impl Part {
             }
             Self::Link(resource) => {
                 members.text("type", "resource_link");
-                resource_members(members, resource, false);
+                resource_members(members, *resource, false);
             }
         });
     }

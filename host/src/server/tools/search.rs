@@ -120,7 +120,7 @@ pub(super) async fn call(
         text.push_str("The search was cut short: there may be more results.\n");
     }
     let links: Vec<_> = match forms.links {
-        true => results.hits.iter().map(|hit| Part::Link(hit.resource.clone())).collect(),
+        true => results.hits.iter().map(|hit| Part::Link(Box::new(hit.resource.clone()))).collect(),
         false => Vec::new(),
     };
     let structured = forms.structured.then(|| structured(results));

@@ -24,7 +24,7 @@ async fn inspect_json(file: &Path) -> Value {
 
 async fn check(config: &WrittenConfig, arguments: &[&str]) -> Output {
     let path = config.path();
-    run([&["check", "--config", path.to_str().unwrap()], arguments].concat()).await
+    run([&["check", "--offline", "--config", path.to_str().unwrap()], arguments].concat()).await
 }
 
 /// Returns what `check` prints about the one plugin.

@@ -81,7 +81,8 @@ async fn over_http_every_principal_sees_what_its_rules_allow_and_nothing_tells_t
         }
         let log = server.end().await.log;
         for (client, principal) in clients {
-            check_notifications(client.notifications_to_the_end().await, kind, principal);
+            let at = client.to_string();
+            check_notifications(client.notifications_to_the_end().await, kind, principal, &at);
         }
         check_log(&log);
     }
@@ -106,7 +107,7 @@ async fn over_stdio_local_sees_what_its_rules_allow_and_nothing_tells_the_rest()
             if log.contains("the others follow as they are loaded") {
                 seen.retain(|notification| *notification != Notification::Listing);
             }
-            check_notifications(seen, kind, principal);
+            check_notifications(seen, kind, principal, "stdio");
             check_log(&log);
         }
     }
@@ -223,10 +224,10 @@ fn expected_notifications(kind: Kind, principal: PrincipalKind) -> Vec<Notificat
     [secret, listing, barrier].into_iter().flatten().collect()
 }
 
-fn check_notifications(seen: Vec<Notification>, kind: Kind, principal: PrincipalKind) {
+fn check_notifications(seen: Vec<Notification>, kind: Kind, principal: PrincipalKind, at: &str) {
     let expected = expected_notifications(kind, principal);
     for notification in seen {
-        assert!(expected.contains(&notification), "{kind:?} {principal:?} is told of {notification:?}");
+        assert!(expected.contains(&notification), "{kind:?} {principal:?} {at} is told of {notification:?}");
     }
 }
 
