@@ -133,8 +133,18 @@ impl Reservation {
     /// Resizes it to that many bytes. Returns false, and changes nothing, if the budget does not have them.
     #[must_use]
     pub(crate) fn try_resize(&mut self, bytes: usize) -> bool {
+        self.try_resize_leaving(bytes, 0)
+    }
+
+    /// Like [`try_resize`](Self::try_resize), if 1/`part` of the budget is free then.
+    #[must_use]
+    pub(crate) fn try_resize_leaving_part(&mut self, bytes: usize, part: usize) -> bool {
+        self.try_resize_leaving(bytes, self.budget.limit.checked_div(part).unwrap_or(0))
+    }
+
+    fn try_resize_leaving(&mut self, bytes: usize, reserve: usize) -> bool {
         match bytes.checked_sub(self.bytes) {
-            Some(more) if !self.budget.charge(more) => return false,
+            Some(more) if !self.budget.charge_leaving(more, reserve) => return false,
             Some(_) => {}
             None => self.budget.release(self.bytes.saturating_sub(bytes)),
         }

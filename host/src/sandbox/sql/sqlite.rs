@@ -21,7 +21,7 @@
 //! | bound | mechanism |
 //! |---|---|
 //! | time | the process is killed at the query's deadline; its priority is lower than that of the host |
-//! | memory of SQLite | `sqlite3_hard_heap_limit64` in the process: 16 MiB, or less if `limits.memory` has less. It is charged to the plugin before the query starts |
+//! | memory of SQLite | `sqlite3_hard_heap_limit64` in the process: 16 MiB, or less if less than that and a quarter of `limits.memory` is free. It is charged to the plugin before the query starts |
 //! | memory of the process | `RLIMIT_DATA` |
 //! | temporary files | in `server.cache`, 256 MiB each (`RLIMIT_FSIZE`), at most 32 (`RLIMIT_NOFILE`) |
 //! | processes | `connections`; an idle one ends after a minute |

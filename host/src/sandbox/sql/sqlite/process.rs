@@ -23,8 +23,13 @@ use crate::sandbox::memory::{MemoryBudget, Reservation};
 
 /// How long an idle process is kept.
 const IDLE_TIME: Duration = Duration::from_secs(60);
-/// The memory of SQLite for a query, charged to the plugin in advance: the first of these that it has.
-const HEAP_SIZES: [usize; 4] = [16 << 20, 8 << 20, 4 << 20, 2 << 20];
+/// The memory of SQLite for a query, charged to the plugin in advance: the first of these that it has beside [`RESERVE`].
+const HEAP_SIZES: [usize; 3] = [16 << 20, 8 << 20, 4 << 20];
+/// The least memory of SQLite for a query, which needs no reserve.
+const MIN_HEAP: usize = 2 << 20;
+/// The part of the plugin's memory that a larger heap leaves free, one in so many: a few queries of one client would
+/// otherwise take all of it, and the calls of others would fail.
+const RESERVE: usize = 4;
 /// The variable that has the directory of temporary files.
 const TEMP_DIR: &str = "SQLITE_TMPDIR";
 
@@ -106,6 +111,9 @@ impl WorkerProcesses {
             .env(child_variable, "1")
             .env(TEMP_DIR, temp_dir)
             .current_dir("/")
+            // No signal to the host's group, as of a terminal, ends a query of a host that still answers. Without a host the
+            // process ends with its input, or at the deadline of its query.
+            .process_group(0)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             // Not read: it is empty, unless the process crashes. A confined host cannot open `/dev/null`.
@@ -149,7 +157,9 @@ impl WorkerProcesses {
 
 /// Reserves the memory of SQLite for a query, beside what the query holds. Returns how much the plugin has for it.
 fn reserve_heap(memory: &mut Reservation, base: usize) -> Option<usize> {
-    HEAP_SIZES.into_iter().find(|heap| memory.try_resize(base.saturating_mul(2).saturating_add(*heap)))
+    let with = |heap: usize| base.saturating_mul(2).saturating_add(heap);
+    let large = HEAP_SIZES.into_iter().find(|heap| memory.try_resize_leaving_part(with(*heap), RESERVE));
+    large.or_else(|| memory.try_resize(with(MIN_HEAP)).then_some(MIN_HEAP))
 }
 
 impl Worker {
@@ -194,4 +204,21 @@ impl Worker {
 /// A reservation of nothing, for work that no query asked for.
 pub(super) fn no_memory() -> Result<Reservation, QueryError> {
     MemoryBudget::new(u64::MAX, None).try_reserve(0).ok_or(QueryError::OutOfMemory)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_queries_of_one_client_leave_memory_for_the_calls_of_others() {
+        let budget = MemoryBudget::new(64 << 20, None);
+        let mut queries = Vec::new();
+        for expected in [16 << 20, 16 << 20, 16 << 20, MIN_HEAP] {
+            let mut memory = budget.try_reserve(0).unwrap();
+            assert_eq!(reserve_heap(&mut memory, 0), Some(expected));
+            queries.push(memory);
+        }
+        assert!(budget.try_reserve(14 << 20).is_some());
+    }
 }
