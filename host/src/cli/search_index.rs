@@ -109,7 +109,7 @@ fn row(status: &SearchStatus) -> [Cell; HEADER.len()] {
     let (documents, bytes) = (status.documents.to_string(), ByteSize(status.bytes).to_string());
     let state = match status.gaps().as_slice() {
         [] => Cell::ok("complete"),
-        gaps => Cell::warning(&gaps.join("; ")),
+        gaps => Cell::whole_warning(&gaps.join("; ")),
     };
     [Cell::verbatim(&status.plugin), Cell::text(&documents), Cell::text(&bytes), state]
 }

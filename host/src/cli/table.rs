@@ -62,6 +62,11 @@ impl Cell {
         Self { severity: Some(Severity::Warning), ..Self::text(text) }
     }
 
+    /// A state that deserves attention, with what to do about it: never truncated.
+    pub(super) fn whole_warning(text: &str) -> Self {
+        Self { severity: Some(Severity::Warning), is_verbatim: false, ..Self::verbatim(text) }
+    }
+
     /// An error state.
     pub(super) fn error(text: &str) -> Self {
         Self { severity: Some(Severity::Error), ..Self::text(text) }
@@ -193,6 +198,13 @@ mod tests {
     fn columns_are_aligned() {
         let rows = vec![row("notes:///a", "A"), row("notes:///bcd", "B")];
         assert_eq!(printed(Destination::Pipe, vec![rows]), "notes:///a    A\nnotes:///bcd  B\n");
+    }
+
+    #[test]
+    fn a_warning_that_says_what_to_do_is_never_truncated() {
+        let reason = "a reason, ".repeat(20) + "and what to do";
+        let rows = vec![[Cell::verbatim("files"), Cell::whole_warning(&reason)]];
+        assert_eq!(printed(Destination::Pipe, vec![rows]), format!("files  {reason}\n"));
     }
 
     #[test]

@@ -309,7 +309,12 @@ impl SearchService {
             }
             state.index()?.clone()
         };
-        Ok(index.rebuild().await?)
+        index.rebuild().await?;
+        // Attempts that failed meanwhile failed with the index that is gone: who waits for the new one waits on.
+        for source in self.state.lock().sources.values() {
+            source.state.status.send_modify(|status| status.error = None);
+        }
+        Ok(())
     }
 
     /// Searches the sources. `is_visible` decides on a URI in normal form: what it rejects is neither ranked nor counted.

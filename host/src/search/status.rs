@@ -113,8 +113,14 @@ impl SourceState {
     /// The source was found, or created, in the index that was created anew so many times.
     pub(super) fn set_open(&self, id: SourceId, size: SourceSize, rebuild: u64) {
         *self.id.lock() = Some(id);
-        self.status.send_modify(|status| status.is_complete = false);
-        self.rebuild.store(rebuild, Ordering::SeqCst);
+        // An error of the index before it was created anew, such as a newer format, says nothing of this one.
+        let is_new = self.rebuild.swap(rebuild, Ordering::SeqCst) != rebuild;
+        self.status.send_modify(|status| {
+            status.is_complete = false;
+            if is_new {
+                status.error = None;
+            }
+        });
         self.set_size(size);
     }
 
@@ -211,5 +217,17 @@ mod tests {
         assert!(status().has_everything() && status().gaps().is_empty());
         state.set_error("the disk is full");
         assert!(!status().has_everything(), "what has changed since is not in the index");
+    }
+
+    #[test]
+    fn an_error_of_an_index_is_over_when_it_was_created_anew() {
+        let state = SourceState::new("files");
+        let error = || state.status.borrow().error.clone();
+        state.set_error("a newer version has written it");
+        state.set_open(SourceId(1), SourceSize::default(), 1);
+        assert_eq!(error(), None);
+        state.set_error("the listing fails");
+        state.set_open(SourceId(1), SourceSize::default(), 1);
+        assert_eq!(error().as_deref(), Some("the listing fails"), "each attempt opens the index: it is logged once");
     }
 }

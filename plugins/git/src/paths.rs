@@ -247,7 +247,8 @@ fn revision(segment: &str) -> Result<BString> {
     }
     if segment.contains('/') {
         return Err(Failure::invalid(
-            "expected one segment as the revision, its slashes percent-encoded: `feature%2Fx`",
+            "expected one segment as the revision, its slashes percent-encoded: `feature%2Fx`; a log or a diff of a path has \
+             it as a parameter, `?path=docs`",
         ));
     }
     Ok(path::decode_segment_bytes(segment)?.into())

@@ -84,7 +84,10 @@ pub(super) async fn call(
         ([], found) => text.push_str(&format!(
             "No passage fits the budget of {budget} tokens, of {found} that were found: ask with a larger `budget`.\n"
         )),
-        _ => {}
+        (_, 0) => {}
+        (_, more) => text.push_str(&format!(
+            "[cut: {more} more passages do not fit the budget of {budget} tokens: ask with a larger `budget`]\n"
+        )),
     }
     if !selection.incomplete.is_empty() {
         let plugins = selection.incomplete.join(", ");

@@ -110,19 +110,25 @@ struct Excerpt {
 
 /// Returns the contents in the preferred format of each resource, with a notice of the others.
 fn preferred(contents: Vec<ResourceContents>) -> Vec<ResourceContents> {
-    let mut kept: Vec<ResourceContents> = Vec::with_capacity(contents.len());
+    let mut kept: Vec<(ResourceContents, Vec<String>)> = Vec::with_capacity(contents.len());
     for one in contents {
         // Formats of one resource follow each other.
-        match kept.last_mut().filter(|last| last.entry.uri == one.entry.uri) {
-            None => kept.push(one),
-            Some(last) => {
+        match kept.last_mut().filter(|(last, _)| last.entry.uri == one.entry.uri) {
+            None => kept.push((one, Vec::new())),
+            Some((_, others)) => {
                 let kind = one.entry.mime_type.as_deref().unwrap_or("another type");
-                let text = format!("the same as {kind}, of {} bytes, was left out", one.body.as_bytes().len());
-                Notice { kind: NoticeKind::Incomplete, text, next: None }.push_to(&mut last.entry.meta);
+                others.push(format!("{kind} ({} bytes)", one.body.as_bytes().len()));
             }
         }
     }
-    kept
+    let noted = kept.into_iter().map(|(mut content, others)| {
+        if !others.is_empty() {
+            let text = format!("the same in other formats was left out: {}", others.join(", "));
+            Notice { kind: NoticeKind::Incomplete, text, next: None }.push_to(&mut content.entry.meta);
+        }
+        content
+    });
+    noted.collect()
 }
 
 /// Returns an output with so many bytes of the contents.
