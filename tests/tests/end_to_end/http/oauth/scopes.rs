@@ -164,6 +164,35 @@ async fn a_tool_lists_resources_without_templates_for_a_token_that_is_not_for_th
 }
 
 #[tokio::test]
+async fn a_token_that_is_not_for_listings_gets_no_index_of_a_directory() {
+    const LIST: &str = "operation-scopes = { list = [\"mcp:list\"] }";
+    let entry = |issuer: &TokenIssuer| format!("{}\n{LIST}", jwks(issuer));
+    let notes = Folder::with_files([("a.md", "A note.\n"), ("sub/b.md", "Another.\n")]);
+    let plugin = Plugin::notes("n", notes.path());
+    let rule = Rule::for_principal("corp/alice").allow(["notes://n/**"]);
+    let more = |config: ConfigFile| config.server("tools", vec!["list", "read"]).plugin(plugin).rule(rule);
+    let resource = ResourceServer::start_with_config(entry, more).await;
+    let (narrow, whole) = (token(&resource, &json!("openid")), token(&resource, &json!("mcp:list")));
+    let answer = async |token: &str, method: &str, params: &Value| {
+        let request = resource.server.uninitialized(super::REVISION).request_builder(method, params.clone());
+        let response = request.bearer_auth(token).send().await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK, "{method}");
+        response.text().await.unwrap()
+    };
+    for uri in ["notes://n/", "notes://n/sub"] {
+        let tool = json!({ "name": "read_resource", "arguments": { "uri": uri } });
+        for (method, params) in [("resources/read", json!({ "uri": uri })), ("tools/call", tool)] {
+            let (index, without) = (answer(&whole, method, &params).await, answer(&narrow, method, &params).await);
+            assert!(index.contains(".md>"), "{index}");
+            assert!(!without.contains(".md") && without.contains("the scopes of `list`"), "{without}");
+        }
+    }
+    let note = answer(&narrow, "resources/read", &json!({ "uri": "notes://n/sub/b.md" })).await;
+    assert!(note.contains("Another."), "{note}");
+    resource.server.end().await;
+}
+
+#[tokio::test]
 async fn scopes_are_asked_for_before_anything_is_said_of_resources() {
     let resource = start().await;
     let token = token(&resource, &json!("mcp:other"));
@@ -221,60 +250,5 @@ async fn search_and_context_require_the_scopes_of_what_they_are_made_of() {
     let read = json!({ "uri": "notes://n/a.md" });
     let request = resource.server.uninitialized(super::REVISION).request_builder("resources/read", read);
     assert_eq!(request.bearer_auth(&narrow).send().await.unwrap().status(), StatusCode::OK);
-    resource.server.end().await;
-}
-
-#[tokio::test]
-async fn an_event_stream_delivers_no_subscription_that_its_token_could_not_have_made() {
-    let resource = start().await;
-    let (read, both) = (token(&resource, &json!("mcp:read")), token(&resource, &json!("mcp:read mcp:subscribe")));
-    let session = RawHttp::start_with_token(resource.server.url(), Revision::V_2025_11_25, &read).await;
-    let id = session.session_id().unwrap().to_owned();
-    // Without subscriptions there is a stream. It ends with the first request of a token that may subscribe.
-    let narrow = session.event_stream().await;
-    assert_eq!(narrow.status(), StatusCode::OK);
-    let mut session = session;
-    let mut subscribe =
-        session.request_builder("resources/subscribe", json!({ "uri": "faulty://m/f" })).build().unwrap();
-    subscribe.headers_mut().insert("authorization", format!("Bearer {both}").parse().unwrap());
-    assert_eq!(reqwest::Client::new().execute(subscribe).await.unwrap().status(), StatusCode::OK);
-    let told = timeout(TIMEOUT, narrow.text()).await.expect("it ends").expect("it ends in order");
-    assert!(!told.contains("notifications/resources/updated"), "{told}");
-    let open = |token: &str| {
-        let request = reqwest::Client::new().get(resource.server.url()).header("accept", "text/event-stream");
-        let request = request.header("mcp-protocol-version", "2025-11-25").header("mcp-session-id", &id);
-        request.bearer_auth(token).send()
-    };
-    assert_eq!(open(&read).await.unwrap().status(), StatusCode::OK, "a stream without updates");
-    assert_eq!(open(&both).await.unwrap().status(), StatusCode::OK);
-    resource.server.end().await;
-}
-
-#[tokio::test]
-async fn a_token_that_is_not_for_listings_gets_no_index_of_a_directory() {
-    const LIST: &str = "operation-scopes = { list = [\"mcp:list\"] }";
-    let entry = |issuer: &TokenIssuer| format!("{}\n{LIST}", jwks(issuer));
-    let notes = Folder::with_files([("a.md", "A note.\n"), ("sub/b.md", "Another.\n")]);
-    let plugin = Plugin::notes("n", notes.path());
-    let rule = Rule::for_principal("corp/alice").allow(["notes://n/**"]);
-    let more = |config: ConfigFile| config.server("tools", vec!["list", "read"]).plugin(plugin).rule(rule);
-    let resource = ResourceServer::start_with_config(entry, more).await;
-    let (narrow, whole) = (token(&resource, &json!("openid")), token(&resource, &json!("mcp:list")));
-    let answer = async |token: &str, method: &str, params: &Value| {
-        let request = resource.server.uninitialized(super::REVISION).request_builder(method, params.clone());
-        let response = request.bearer_auth(token).send().await.unwrap();
-        assert_eq!(response.status(), StatusCode::OK, "{method}");
-        response.text().await.unwrap()
-    };
-    for uri in ["notes://n/", "notes://n/sub"] {
-        let tool = json!({ "name": "read_resource", "arguments": { "uri": uri } });
-        for (method, params) in [("resources/read", json!({ "uri": uri })), ("tools/call", tool)] {
-            let (index, without) = (answer(&whole, method, &params).await, answer(&narrow, method, &params).await);
-            assert!(index.contains(".md>"), "{index}");
-            assert!(!without.contains(".md") && without.contains("the scopes of `list`"), "{without}");
-        }
-    }
-    let note = answer(&narrow, "resources/read", &json!({ "uri": "notes://n/sub/b.md" })).await;
-    assert!(note.contains("Another."), "{note}");
     resource.server.end().await;
 }
