@@ -26,6 +26,8 @@ pub(crate) struct RequestContext {
     pub(super) request_id: RequestId,
     /// The trace that the client continues.
     pub(super) trace_id: Option<TraceId>,
+    /// Whether its credentials are not for the operation `list`.
+    is_without_listings: bool,
 }
 
 /// The id of a JSON-RPC request.
@@ -56,7 +58,18 @@ impl RequestContext {
             rmcp::model::RequestId::Number(number) => RequestId::Number(*number),
             rmcp::model::RequestId::String(text) => RequestId::Text(crate::text::prefix(text, MAX_REQUEST_ID).into()),
         };
-        Self { session, request_id, trace_id }
+        Self { session, request_id, trace_id, is_without_listings: false }
+    }
+
+    /// The context of a request whose credentials are not for the operation `list`: an access token without its scopes.
+    #[cfg(feature = "http")]
+    pub(crate) fn without_listings(self) -> Self {
+        Self { is_without_listings: true, ..self }
+    }
+
+    /// Returns whether the credentials of the current request are for the operation `list`, which the rules decide on besides.
+    pub(crate) fn may_list() -> bool {
+        CURRENT.try_with(|context| !context.is_without_listings).unwrap_or(true)
     }
 
     /// Executes a request of the façade in this context.

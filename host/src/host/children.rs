@@ -7,7 +7,7 @@ use super::directory_index::split_cursor;
 use super::resolve::not_found_if_empty;
 use super::{Host, PageBounds, next_parts};
 use crate::access::Principal;
-use crate::audit::Facts;
+use crate::audit::{Facts, RequestContext};
 use crate::catalog::{Entries, PageRequest};
 use crate::config::Operation;
 use crate::plugin::Fault;
@@ -86,7 +86,7 @@ impl Host {
             if contents.is_empty() {
                 return Err(answer(fault));
             }
-        } else if !target.policy.allows(Operation::List, &target.uri) {
+        } else if !(RequestContext::may_list() && target.policy.allows(Operation::List, &target.uri)) {
             contents.retain(is_own);
         }
         let contents = self.with_index(&now, principal, &target, cursor, contents).await?;

@@ -6,6 +6,8 @@
 //! listing, and writes the index of those that remain, in one format for all providers (`text/markdown`). Nothing of it is
 //! cached, because it depends on the principal.
 //!
+//! An index is a listing: a token without the scopes of `list` gets none, although it reads the directory.
+//!
 //! An index has at most [`MAX_CHILDREN`] children, and the bytes of a page of the config. If there are more, its last line and
 //! a [notice](crate::resource::Notice) have the URI of the next part: the URI of the directory with the cursor of the listing as its
 //! fragment (`notes:///#cursor=…`). No path of a provider has a fragment, so such a URI cannot be one of a provider. The
@@ -20,10 +22,11 @@ use super::Host;
 use super::generation::Generation;
 use super::resolve::ResolvedTarget;
 use crate::access::Principal;
+use crate::audit::RequestContext;
 use crate::catalog::{Entries, PageRequest};
 use crate::config::Operation;
 use crate::escape;
-use crate::resource::{Error, Listing, Notice, NoticeKind, Resource, ResourceBody, ResourceContents};
+use crate::resource::{Error, Listing, NOTICES_META_KEY, Notice, NoticeKind, Resource, ResourceBody, ResourceContents};
 
 /// The maximum number of children in one part of an index.
 const MAX_CHILDREN: usize = 500;
@@ -69,6 +72,10 @@ impl Host {
                 None => Ok(contents),
             };
         };
+        if !RequestContext::may_list() {
+            contents.insert(0, without_listing(directory));
+            return Ok(contents);
+        }
         let listing = match target.policy.allows(Operation::List, &target.uri) {
             true => {
                 let viewer = now.viewer(principal);
@@ -87,6 +94,17 @@ impl Host {
         contents.insert(0, index);
         Ok(contents)
     }
+}
+
+/// Writes what a token without the scopes of `list` gets in place of an index.
+fn without_listing(mut directory: Resource) -> ResourceContents {
+    let title = single_line(directory.title.as_deref().unwrap_or(&directory.name));
+    let text = format!("# {title}\n\nThe entries are left out: the access token does not have the scopes of `list`.\n");
+    // The provider's notices are about what it lists.
+    directory.meta.remove(NOTICES_META_KEY);
+    directory.mime_type = Some(MARKDOWN.to_owned());
+    directory.size = u64::try_from(text.len()).ok();
+    ResourceContents { entry: directory, body: ResourceBody::Text(text) }
 }
 
 /// Writes the index of a directory.

@@ -173,7 +173,12 @@ impl Endpoint {
                 if may_subscribe {
                     operations.extend(subscribe);
                 }
-                self.event_stream(request.headers(), &caller, may_subscribe).unwrap_or_else(|refused| *refused)
+                let may_list = caller.authenticated.require_scopes(&[Operation::List]).is_ok();
+                if may_list {
+                    operations.push(Operation::List);
+                }
+                let opened = self.event_stream(request.headers(), &caller, may_subscribe, may_list);
+                opened.unwrap_or_else(|refused| *refused)
             }
             Method::DELETE => self.delete_session(request.headers(), &caller).unwrap_or_else(|refused| *refused),
             _ => method_not_allowed(ALL_METHODS),
@@ -246,6 +251,7 @@ impl Endpoint {
         headers: &HeaderMap,
         caller: &Caller,
         may_subscribe: bool,
+        may_list: bool,
     ) -> Result<Response, Box<Response>> {
         if !accept::accepts_json_and_sse(headers) {
             let text = "Not Acceptable: Client must accept text/event-stream";
@@ -257,7 +263,7 @@ impl Endpoint {
             Box::new(rejected.into_response())
         })?;
         let keep_alive = self.host.config().http.keep_alive.duration();
-        let response = session_stream::respond(session, headers, may_subscribe, keep_alive);
+        let response = session_stream::respond(session, headers, may_subscribe, may_list, keep_alive);
         Ok(response.map(|body| GuardedBody::wrap(body, permit)))
     }
 

@@ -210,6 +210,8 @@ impl PostHandler {
         let claim = claim.transpose()?;
         let trace_id = message.meta.trace_id.or_else(|| header_trace_id(&parts.headers));
         let context = RequestContext::new(session.as_ref().map(SessionGuard::hash), id, trace_id);
+        let may_list = authenticated.require_scopes(&[Operation::List]).is_ok();
+        let context = if may_list { context } else { context.without_listings() };
         match dispatched {
             dispatch::Dispatch::Direct(mut request, revision) => {
                 if let Ok(ResourceRequest::CallTool(call)) = &mut request {
@@ -221,6 +223,9 @@ impl PostHandler {
             }
             dispatch::Dispatch::Listen(params) => {
                 let (id, principal) = (id.clone(), authenticated.principal.clone());
+                let mut params = params;
+                // It is acknowledged without what the token is not for.
+                params.list_changed = params.list_changed.filter(|_| may_list);
                 Ok(Dispatch::Listen(Box::new(ListenRequest { id, params, principal, context }), claim))
             }
             // Without parameters that are an object it has no `_meta` that could declare a revision.

@@ -14,6 +14,8 @@
 //! them they stay pending, whatever other token has subscribed, and the stream has log messages only. It ends when the
 //! session subscribes with a token that has the scopes, so that the client opens another with that token.
 //!
+//! Changes of the listing are delivered only if that token has the scopes of `list`, too.
+//!
 //! A stream ends when a newer one begins, when its session ends, when a request of the session has other groups, when
 //! its credentials end, and with the server.
 
@@ -43,6 +45,8 @@ struct Events {
     ended: CancellationToken,
     /// Whether updates are delivered.
     has_updates: bool,
+    /// Whether changes of the listing are among them.
+    has_listing: bool,
 }
 
 /// Returns the response with the stream of a session.
@@ -50,13 +54,14 @@ pub(super) fn respond(
     session: SessionGuard,
     headers: &HeaderMap,
     may_subscribe: bool,
+    may_list: bool,
     keep_alive: Duration,
 ) -> Response {
     let (ended, last) = session.begin_stream(last_event_id(headers), may_subscribe);
     // Without updates there is nothing to resume: what an earlier stream may not have delivered stays so.
     let id = if may_subscribe { format!("id: {last}\n") } else { String::new() };
     let first = Bytes::from(format!("{id}retry: {}\ndata:\n\n", RETRY.as_millis()));
-    let events = Events { session, ended: ended.clone(), has_updates: may_subscribe };
+    let events = Events { session, ended: ended.clone(), has_updates: may_subscribe, has_listing: may_list };
     let all = stream::iter([first]).chain(events.into_stream()).take_until(ended.cancelled_owned());
     let all = with_keep_alive(all, keep_alive);
     sse_response(Body::from_stream(all.map(Ok::<_, Infallible>)))
@@ -80,6 +85,8 @@ impl Events {
                 () = self.ended.cancelled() => return None,
                 () = subscriber.ready(), if self.has_updates => {
                     let update = self.session.unless_ended(&self.ended, || subscriber.try_next_numbered());
+                    // Scopes are groups: a token that has them makes the change of the listing pending again.
+                    let update = update.filter(|(_, update)| self.has_listing || *update != Update::Listing);
                     if let Some((number, update)) = update {
                         return Some(numbered_event(number, &notification(update)));
                     }

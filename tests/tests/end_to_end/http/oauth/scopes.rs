@@ -164,6 +164,35 @@ async fn a_tool_lists_resources_without_templates_for_a_token_that_is_not_for_th
 }
 
 #[tokio::test]
+async fn a_token_that_is_not_for_listings_gets_no_index_of_a_directory() {
+    const LIST: &str = "operation-scopes = { list = [\"mcp:list\"] }";
+    let entry = |issuer: &TokenIssuer| format!("{}\n{LIST}", jwks(issuer));
+    let notes = Folder::with_files([("a.md", "A note.\n"), ("sub/b.md", "Another.\n")]);
+    let plugin = Plugin::notes("n", notes.path());
+    let rule = Rule::for_principal("corp/alice").allow(["notes://n/**"]);
+    let more = |config: ConfigFile| config.server("tools", vec!["list", "read"]).plugin(plugin).rule(rule);
+    let resource = ResourceServer::start_with_config(entry, more).await;
+    let (narrow, whole) = (token(&resource, &json!("openid")), token(&resource, &json!("mcp:list")));
+    let answer = async |token: &str, method: &str, params: &Value| {
+        let request = resource.server.uninitialized(super::REVISION).request_builder(method, params.clone());
+        let response = request.bearer_auth(token).send().await.unwrap();
+        assert_eq!(response.status(), StatusCode::OK, "{method}");
+        response.text().await.unwrap()
+    };
+    for uri in ["notes://n/", "notes://n/sub"] {
+        let tool = json!({ "name": "read_resource", "arguments": { "uri": uri } });
+        for (method, params) in [("resources/read", json!({ "uri": uri })), ("tools/call", tool)] {
+            let (index, without) = (answer(&whole, method, &params).await, answer(&narrow, method, &params).await);
+            assert!(index.contains(".md>"), "{index}");
+            assert!(!without.contains(".md") && without.contains("the scopes of `list`"), "{without}");
+        }
+    }
+    let note = answer(&narrow, "resources/read", &json!({ "uri": "notes://n/sub/b.md" })).await;
+    assert!(note.contains("Another."), "{note}");
+    resource.server.end().await;
+}
+
+#[tokio::test]
 async fn scopes_are_asked_for_before_anything_is_said_of_resources() {
     let resource = start().await;
     let token = token(&resource, &json!("mcp:other"));
