@@ -134,7 +134,10 @@ impl Fault {
                 unavailable("too many of your requests wait for it; try again later", Some(DEFAULT_RETRY_AFTER))
             }
             Self::FaultyInput(left) => {
-                let reason = format!("it failed with this request several times; retry in {}", format_seconds(left));
+                let reason = format!(
+                    "it failed with this request several times, and would probably fail again; such requests are refused for {}",
+                    format_seconds(left)
+                );
                 unavailable(&reason, Some(left))
             }
             Self::FaultyInputs(left) => {
@@ -143,8 +146,9 @@ impl Fault {
             }
             Self::QueueTimeout(_) => unavailable("it is busy; try again later", Some(DEFAULT_RETRY_AFTER)),
             Self::Deadline(_) => unavailable("it took too long", None),
-            Self::Cpu(_) => unavailable("it used up its CPU time", None),
-            Self::Memory(_) => unavailable("it ran out of memory", None),
+            // These follow from the data more than from the load of the machine.
+            Self::Cpu(_) => unavailable("it used up its CPU time, and probably would for this request again", None),
+            Self::Memory(_) => unavailable("it ran out of memory, and probably would for this request again", None),
             Self::ResponseSize(limit) => {
                 unavailable(&format!("its response is larger than the {} allowed", bytesize::ByteSize(limit)), None)
             }
@@ -240,4 +244,25 @@ impl From<Failure> for Fault {
 
 fn truncate_message(message: String) -> String {
     truncate(message, MAX_MESSAGE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_failure_that_passes_is_said_to_be_for_now() {
+        let message = |fault: Fault| fault.into_client_error("a", "a:///b").to_string();
+        let second = Duration::from_secs(1);
+        for lasting in [Fault::Cpu(second), Fault::Memory(1), Fault::ResponseSize(1), Fault::Handles(1)] {
+            let text = message(lasting);
+            assert!(text.contains("cannot answer: ") && !text.contains("later") && !text.contains("retry"), "{text}");
+        }
+        for passing in [Fault::QueueFull(1), Fault::RateLimited(second), Fault::Suspended(second)] {
+            let text = message(passing);
+            assert!(text.contains("cannot answer now: "), "{text}");
+        }
+        let refused = message(Fault::FaultyInput(second));
+        assert!(refused.contains("would probably fail again") && !refused.contains("retry"), "{refused}");
+    }
 }
