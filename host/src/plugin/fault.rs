@@ -146,9 +146,8 @@ impl Fault {
             }
             Self::QueueTimeout(_) => unavailable("it is busy; try again later", Some(DEFAULT_RETRY_AFTER)),
             Self::Deadline(_) => unavailable("it took too long", None),
-            // These follow from the data more than from the load of the machine.
-            Self::Cpu(_) => unavailable("it used up its CPU time, and probably would for this request again", None),
-            Self::Memory(_) => unavailable("it ran out of memory, and probably would for this request again", None),
+            Self::Cpu(_) => unavailable("it used up its CPU time", None),
+            Self::Memory(_) => unavailable("it ran out of memory", None),
             Self::ResponseSize(limit) => {
                 unavailable(&format!("its response is larger than the {} allowed", bytesize::ByteSize(limit)), None)
             }
