@@ -51,6 +51,7 @@ mod extension;
 mod glob;
 pub mod grants;
 mod guest_path;
+mod headings;
 pub mod http;
 pub mod instances;
 pub mod issuer;

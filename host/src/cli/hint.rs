@@ -57,9 +57,13 @@ pub(super) async fn for_watch(host: &Host, principal: &Principal, uri: &str, err
     }
 }
 
-/// Returns a hint for a URI below which nothing was found.
+/// Returns a hint for a URI below which nothing was found. If no mount owns it, the error names the nearest of those that are
+/// searched: a second mount, of all, would contradict it.
 pub(super) fn for_search(host: &Host, principal: &Principal, within: &str) -> Option<String> {
-    by_config(host, principal, Operation::Read, within)
+    match host.explain(principal, Operation::Read, within) {
+        Err(Error::NotFound { .. }) => None,
+        _ => by_config(host, principal, Operation::Read, within),
+    }
 }
 
 /// Returns a hint for a URI that no mount owns, or that the rules deny the principal. Whoever runs the command may read the config;

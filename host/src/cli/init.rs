@@ -103,7 +103,9 @@ impl Documents {
              name = \"{name}\"\n\
              component = {component}\n\
              mount = \"{name}:///\"\n\
-             grants.dirs = [{{ host = {host}, guest = \"/{name}\" }}]\n"
+             grants.dirs = [{{ host = {host}, guest = \"/{name}\" }}]\n\
+             # Search over their text, at search:///:\n\
+             # search = {{}}\n"
         )
     }
 }
@@ -248,6 +250,8 @@ fn render(dir: &Path, file: &Path, found: &Found, plugins: &Path) -> Result<Stri
          \n\
          [server]\n\
          name = \"{name}\"\n\
+         # Tools, for clients that use no resources (\"search\" requires a plugin with `search`):\n\
+         # tools = [\"list\", \"read\", \"search\"]\n\
          # Serve over HTTP, at http://127.0.0.1:8080/mcp, instead of stdio:\n\
          # http = \"127.0.0.1:8080\"\n"
     );
@@ -282,7 +286,9 @@ fn render(dir: &Path, file: &Path, found: &Found, plugins: &Path) -> Result<Stri
              # Nothing of this machine but what is granted. Read-only unless mode = \"rw\":\n\
              grants.dirs = [{grants}]\n\
              {config}\n\
-             # limits = {{ memory = \"64MiB\", deadline = \"2s\" }}\n",
+             # limits = {{ memory = \"64MiB\", deadline = \"2s\" }}\n\
+             # Search over their text, at search:///:\n\
+             # search = {{}}\n",
             component("git.wasm")?
         );
     }

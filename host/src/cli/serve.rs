@@ -20,7 +20,7 @@ use crate::config::{Config, ConfigError};
 use crate::confinement::Confinement;
 use crate::host::{Host, PluginState, PluginStatus, ReloadTrigger};
 use crate::log_target;
-use crate::plugin::CacheCounts;
+use crate::plugin::{CacheCounts, LoadError};
 use crate::server;
 
 /// The longest wait at the start for plugins that are being loaded. Then the others are served without them.
@@ -169,9 +169,36 @@ async fn log_when_loaded(host: Arc<Host>) {
     let config = host.config();
     let mut plugins = host.plugins();
     plugins.retain(|plugin| config.plugins.iter().any(|declared| declared.name.as_str() == plugin.name));
-    let failed = plugins.iter().filter(|plugin| matches!(plugin.state, PluginState::LoadFailed(_))).count();
-    let loaded = plugins.len().saturating_sub(failed);
-    tracing::info!(target: log_target::SERVER, loaded, failed, "finished loading plugins");
+    let LoadCounts { loaded, failed, stopped } = LoadCounts::of(plugins.iter().map(|plugin| &plugin.state));
+    match stopped {
+        0 => tracing::info!(target: log_target::SERVER, loaded, failed, "finished loading plugins"),
+        _ => {
+            tracing::info!(target: log_target::SERVER, loaded, failed, stopped, "graceful shutdown: stopped loading plugins");
+        }
+    }
+}
+
+/// How loading the plugins ended.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct LoadCounts {
+    loaded: usize,
+    failed: usize,
+    /// Those that were being loaded at the shutdown: that is no failure.
+    stopped: usize,
+}
+
+impl LoadCounts {
+    fn of<'s>(states: impl Iterator<Item = &'s PluginState>) -> Self {
+        states.fold(Self::default(), |mut counts, state| {
+            let count = match state {
+                PluginState::LoadFailed(error) if matches!(**error, LoadError::Cancelled) => &mut counts.stopped,
+                PluginState::LoadFailed(_) => &mut counts.failed,
+                _ => &mut counts.loaded,
+            };
+            *count = count.saturating_add(1);
+            counts
+        })
+    }
 }
 
 /// Listens at an address, which that option or key of the config names.
@@ -200,6 +227,13 @@ mod tests {
         assert_eq!(Args { stdio: false, http: None, no_reload: false }.listen_address(configured), configured);
         assert_eq!(Args { stdio: false, http: asked, no_reload: false }.listen_address(configured), asked);
         assert_eq!(Args { stdio: true, http: None, no_reload: false }.listen_address(configured), None);
+    }
+
+    #[test]
+    fn a_plugin_whose_loading_a_shutdown_stopped_has_not_failed() {
+        let failed = |error| PluginState::LoadFailed(Arc::new(error));
+        let states = [failed(LoadError::Cancelled), failed(LoadError::Database("refused".to_owned()))];
+        assert_eq!(LoadCounts::of(states.iter()), LoadCounts { loaded: 0, failed: 1, stopped: 1 });
     }
 
     #[test]

@@ -6,6 +6,7 @@ use toml::Spanned;
 use toml::de::{DeTable, Error};
 
 use super::error::{Diagnostic, Diagnostics, quote, truncated};
+use super::headings::MixedBrackets;
 use super::secret_text::names_secret;
 
 /// Parses a document, or reports its syntax errors: at most one per line.
@@ -17,11 +18,15 @@ pub(super) fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, Diagnostics> {
     errors.sort_by_key(|error| span(error, text).start);
     let mut problems = Diagnostics::default();
     let mut next_line = 0;
+    let mut brackets = MixedBrackets::new(text);
     for error in &errors {
         let start = span(error, text).start;
-        if start >= next_line {
+        let is_duplicate = error.message() == "duplicate key";
+        if start >= next_line && !(is_duplicate && brackets.is_reported(start)) {
             let line = line_around(text, start);
-            problems.push(explain_unquoted(error, text, &line).unwrap_or_else(|| explain(error, text)));
+            let problem = if is_duplicate { brackets.explain(start) } else { explain_quotes(error, text, &line) };
+            let problem = problem.or_else(|| explain_unquoted(error, text, &line));
+            problems.push(problem.unwrap_or_else(|| explain(error, text)));
             next_line = line.end.saturating_add(1);
         }
         // The parser treats the text after an open bracket as its contents: further errors there are noise.
@@ -30,6 +35,57 @@ pub(super) fn parse(text: &str) -> Result<Spanned<DeTable<'_>>, Diagnostics> {
         }
     }
     Err(problems)
+}
+
+/// Explains typographic quotes, which word processors and web pages put in place of straight ones: `name = “notes”`.
+fn explain_quotes(error: &Error, text: &str, line: &Range<usize>) -> Option<Diagnostic> {
+    let whole = text.get(line.clone())?;
+    let is_open =
+        error.message().starts_with("invalid basic string") || error.message().starts_with("invalid literal string");
+    let (at, found) = if is_open {
+        // The string was to end with it.
+        let (at, last) = whole.trim_end().char_indices().next_back()?;
+        (line.start.checked_add(at)?, last)
+    } else {
+        let start = span(error, text).start;
+        let rest = text.get(start..line.end)?;
+        let (at, first) =
+            rest.char_indices().find(|(_, c)| !c.is_ascii_whitespace() && !matches!(c, '=' | '[' | '{' | ','))?;
+        (start.checked_add(at)?, first)
+    };
+    if !is_typographic_quote(found) {
+        return None;
+    }
+    let message = format!("`{found}` is not a quotation mark of TOML");
+    let problem = Diagnostic::new(message, quotes_help(whole)).at(at..at.checked_add(found.len_utf8())?);
+    Some(if names_secret(key_of(whole)) { problem.redacted() } else { problem })
+}
+
+/// Returns the line with straight quotes, if it is `key = value` with one text, and no secret.
+fn quotes_help(line: &str) -> String {
+    let key = key_of(line);
+    let value = line.split_once('=').map(|(_, value)| value.trim());
+    let inner = value.and_then(|value| value.strip_prefix(is_quote)?.strip_suffix(is_quote));
+    match inner.filter(|inner| !inner.contains(is_quote) && !inner.contains('\\') && !names_secret(key)) {
+        Some(inner) if !key.is_empty() => {
+            format!("write straight quotes: `{} = \"{}\"`", truncated(key.trim_matches(is_quote)), truncated(inner))
+        }
+        _ => "write straight quotes: `\"` at the beginning and at the end of the text".to_owned(),
+    }
+}
+
+/// The last part of the key of a line.
+fn key_of(line: &str) -> &str {
+    let key = line.split_once('=').map_or("", |(key, _)| key.trim());
+    key.rsplit('.').next().unwrap_or(key)
+}
+
+fn is_quote(c: char) -> bool {
+    matches!(c, '"' | '\'') || is_typographic_quote(c)
+}
+
+fn is_typographic_quote(c: char) -> bool {
+    matches!(c, '\u{2018}'..='\u{201f}' | '«' | '»' | '‹' | '›' | '「'..='』' | '〝'..='〟' | '＂' | '＇')
 }
 
 /// Explains text without quotes, such as `mount = git://linux/`, which the parser takes for a number or a date.

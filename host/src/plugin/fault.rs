@@ -134,7 +134,10 @@ impl Fault {
                 unavailable("too many of your requests wait for it; try again later", Some(DEFAULT_RETRY_AFTER))
             }
             Self::FaultyInput(left) => {
-                let reason = format!("it failed with this request several times; retry in {}", format_seconds(left));
+                let reason = format!(
+                    "it failed with this request several times, and would probably fail again; such requests are refused for {}",
+                    format_seconds(left)
+                );
                 unavailable(&reason, Some(left))
             }
             Self::FaultyInputs(left) => {
@@ -240,4 +243,25 @@ impl From<Failure> for Fault {
 
 fn truncate_message(message: String) -> String {
     truncate(message, MAX_MESSAGE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_failure_that_passes_is_said_to_be_for_now() {
+        let message = |fault: Fault| fault.into_client_error("a", "a:///b").to_string();
+        let second = Duration::from_secs(1);
+        for lasting in [Fault::Cpu(second), Fault::Memory(1), Fault::ResponseSize(1), Fault::Handles(1)] {
+            let text = message(lasting);
+            assert!(text.contains("cannot answer: ") && !text.contains("later") && !text.contains("retry"), "{text}");
+        }
+        for passing in [Fault::QueueFull(1), Fault::RateLimited(second), Fault::Suspended(second)] {
+            let text = message(passing);
+            assert!(text.contains("cannot answer now: "), "{text}");
+        }
+        let refused = message(Fault::FaultyInput(second));
+        assert!(refused.contains("would probably fail again") && !refused.contains("retry"), "{refused}");
+    }
 }

@@ -30,8 +30,8 @@ pub enum Error {
         /// The provider's message.
         message: String,
     },
-    /// The resource exists or may exist, but is temporarily unavailable.
-    #[error("plugin `{plugin}` cannot answer now: {reason}")]
+    /// The resource exists or may exist, but is unavailable: for a time if that is known, else perhaps until its data change.
+    #[error("plugin `{plugin}` cannot answer{}: {reason}", if retry_after.is_some() { " now" } else { "" })]
     Unavailable {
         /// The plugin's name in the configuration.
         plugin: String,

@@ -1,4 +1,4 @@
-//! `wasi:config/store`: the plugin's `config` table, and what the host tells a provider about its limits.
+//! `wasi:config/store`: the plugin's `config` table, and what the host tells a provider about its limits and grants.
 //!
 //! Keys that begin with `mcp-host/` are the host's, and an error in a `config` table: `get` answers them, and `get-all` does not have them, because a provider
 //! may refuse keys that it does not know. A provider that asks a host that does not know such a key gets none.
@@ -7,6 +7,11 @@
 //! |---|---|
 //! | `mcp-host/limits.cpu-ms` | `limits.cpu` in milliseconds |
 //! | `mcp-host/limits.deadline-ms` | `limits.deadline` in milliseconds |
+//! | `mcp-host/grants.http/ORIGIN` | whether requests to the origin are granted, `true` or `false`: `mcp-host/grants.http/https://docs.rs` |
+//!
+//! What a provider stores, in a bucket or a directory, remains after a reload has taken a grant away. The last key is for one that
+//! serves stored responses of web servers. It is answered by the lookup that decides about requests, so that a provider does not
+//! parse patterns of origins. A key of an origin that is longer than [`MAX_ORIGIN_LEN`] or not valid is `false`.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -14,6 +19,13 @@ use std::time::Duration;
 use super::bindings::store;
 use super::state::GuestState;
 use crate::config;
+use crate::config::grants::HttpGrants;
+use crate::net::Origin;
+
+/// The prefix of the keys that tell whether an origin is granted.
+const HTTP_GRANT: &str = "mcp-host/grants.http/";
+/// The maximum length of an origin in a key: a scheme, the longest host name and a port fit.
+const MAX_ORIGIN_LEN: usize = 512;
 
 /// What a plugin reads of its config.
 pub(crate) struct GuestConfig {
@@ -21,6 +33,8 @@ pub(crate) struct GuestConfig {
     table: BTreeMap<String, String>,
     /// The values of the host's keys.
     reserved: [(&'static str, String); 2],
+    /// The granted origins.
+    http: HttpGrants,
 }
 
 impl GuestConfig {
@@ -32,12 +46,23 @@ impl GuestConfig {
                 ("mcp-host/limits.cpu-ms", milliseconds(plugin.limits.cpu.duration())),
                 ("mcp-host/limits.deadline-ms", milliseconds(plugin.limits.deadline.duration())),
             ],
+            http: plugin.grants.http.clone(),
         }
     }
 
-    fn get(&self, key: &str) -> Option<&String> {
+    fn get(&self, key: &str) -> Option<String> {
+        if let Some(origin) = key.strip_prefix(HTTP_GRANT) {
+            return Some(self.is_granted(origin).to_string());
+        }
         let reserved = self.reserved.iter().find(|(name, _)| *name == key).map(|(_, value)| value);
-        reserved.or_else(|| self.table.get(key))
+        reserved.or_else(|| self.table.get(key)).cloned()
+    }
+
+    /// Returns whether requests to an origin are granted.
+    fn is_granted(&self, origin: &str) -> bool {
+        let origin =
+            Some(origin).filter(|origin| origin.len() <= MAX_ORIGIN_LEN).and_then(|text| text.parse::<Origin>().ok());
+        origin.is_some_and(|origin| self.http.grant_for(&origin).is_some())
     }
 }
 
@@ -47,7 +72,7 @@ fn milliseconds(duration: Duration) -> String {
 
 impl store::Host for GuestState {
     fn get(&mut self, key: String) -> wasmtime::Result<Result<Option<String>, store::Error>> {
-        Ok(Ok(self.config.get(&key).cloned()))
+        Ok(Ok(self.config.get(&key)))
     }
 
     fn get_all(&mut self) -> wasmtime::Result<Result<Vec<(String, String)>, store::Error>> {
@@ -67,8 +92,34 @@ mod tests {
         std::fs::write(dir.path().join("a.wasm"), "").unwrap();
         let config = config::Config::parse(text, &dir.path().join("mcp-host.toml")).unwrap();
         let guest = GuestConfig::new(&config.plugins[0]);
-        assert_eq!(guest.get("mcp-host/limits.cpu-ms").map(String::as_str), Some("3000"));
-        assert_eq!(guest.get("mcp-host/limits.deadline-ms").map(String::as_str), Some("7000"));
+        assert_eq!(guest.get("mcp-host/limits.cpu-ms").as_deref(), Some("3000"));
+        assert_eq!(guest.get("mcp-host/limits.deadline-ms").as_deref(), Some("7000"));
         assert_eq!(guest.table.keys().collect::<Vec<_>>(), ["rev"]);
+    }
+
+    #[test]
+    fn a_provider_can_ask_whether_an_origin_is_granted_and_gets_the_answer_of_the_lookup_for_requests() {
+        let text = "[[plugin]]\nname = 'a'\ncomponent = 'a.wasm'\nmount = 'a:///'\n\
+                    grants.http = ['https://docs.rs', 'https://*.example.com', 'http://127.0.0.1:8080']\n";
+        let config = config::Config::parse(text, std::path::Path::new("mcp-host.toml")).unwrap();
+        let guest = GuestConfig::new(&config.plugins[0]);
+        let long = format!("https://{}.example.com", "a.".repeat(MAX_ORIGIN_LEN));
+        for (origin, expected) in [
+            ("https://docs.rs", "true"),
+            ("https://DOCS.rs:443", "true"),
+            ("https://a.b.example.com", "true"),
+            ("http://127.0.0.1:8080", "true"),
+            ("http://docs.rs", "false"),
+            ("https://docs.rs:8443", "false"),
+            ("https://example.com", "false"),
+            ("http://127.0.0.1", "false"),
+            ("https://*.example.com", "false"),
+            ("docs.rs", "false"),
+            ("", "false"),
+            (&long, "false"),
+        ] {
+            assert_eq!(guest.get(&format!("{HTTP_GRANT}{origin}")).as_deref(), Some(expected), "{origin}");
+        }
+        assert_eq!(guest.get("mcp-host/grants.http"), None);
     }
 }

@@ -20,6 +20,11 @@ const MAX_URL_LEN: usize = 8192;
 pub(crate) struct PlainHosts(BTreeSet<String>);
 
 impl PlainHosts {
+    /// Returns whether all hosts are requested with TLS.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// Returns whether an authority in lower case is one of them: `127.0.0.1:8080`.
     fn contains(&self, authority: &str) -> bool {
         self.0.contains(authority)
@@ -101,8 +106,13 @@ impl Address {
 
     /// Returns the URL.
     pub(crate) fn url(&self) -> String {
+        format!("{}{}", self.origin(), self.rest)
+    }
+
+    /// Returns the origin: `https://docs.rs`.
+    pub(crate) fn origin(&self) -> String {
         let scheme = if self.is_plain { "http" } else { "https" };
-        format!("{scheme}://{}{}", self.authority, self.rest)
+        format!("{scheme}://{}", self.authority)
     }
 
     /// Returns the URL with `…` for its query, for messages about the target of a redirect: the origin chose it, and the query of

@@ -2,6 +2,7 @@
 
 use crate::HttpCache;
 use crate::listing::stored_and_seed_paths;
+use crate::settings::Settings;
 use mcp_provider::{Argument, Completion, Template};
 use std::collections::BTreeSet;
 
@@ -9,10 +10,17 @@ const TEMPLATE: &str = "{+host}/{+path}";
 const HOST: &str = "host";
 
 /// Returns the template of web pages.
-pub(crate) fn templates() -> Vec<Template> {
-    vec![Template::new(TEMPLATE, "page").title("A web page").description(
-        "`host` is the host, with an optional port, and `path` is the path and query. The scheme is `https`.",
-    )]
+pub(crate) fn templates(settings: &Settings) -> Vec<Template> {
+    // Without their names: who may see the template may not see all hosts.
+    let scheme = match settings.plain.is_empty() {
+        true => "The scheme is `https`.",
+        false => "The scheme is `https`, and `http` for the hosts of the config key `plain-http`.",
+    };
+    vec![
+        Template::new(TEMPLATE, "page").title("A web page").description(format!(
+            "`host` is the host, with an optional port, and `path` is the path and query. {scheme}"
+        )),
+    ]
 }
 
 /// Completes a variable with the hosts in the listing, or the paths of one of them.

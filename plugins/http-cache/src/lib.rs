@@ -72,7 +72,7 @@ impl Provider for HttpCache {
         Info::new("http-cache", env!("CARGO_PKG_VERSION"))
             .title("Web pages")
             .description(
-                "A path is a URL without `https://`, such as `docs.rs/serde/latest/serde/`. HTML is served as \
+                "A path is a URL without its scheme, such as `docs.rs/serde/latest/serde/`. HTML is served as \
                  readable Markdown and unchanged. Pages are cached for as long as their origins allow; \
                  `http-cache/stale` in `_meta` marks one that could not be revalidated.",
             )
@@ -106,7 +106,7 @@ impl Provider for HttpCache {
     }
 
     fn templates(&self) -> Vec<Template> {
-        complete::templates()
+        complete::templates(&self.settings)
     }
 
     fn complete(&self, _: &str, argument: &Argument, known: &[Argument]) -> Result<Completion> {

@@ -1,20 +1,21 @@
 //! The listing: stored pages, seeds, and the pages of sitemaps, sorted by path.
 //!
 //! Listing sends no requests except for sitemaps, once for each walk from the first page to the last ([`snapshot`]). A
-//! stored page has complete metadata; of others, only the address is known. A sitemap that could not be read when a
+//! stored page has complete metadata; of others, only the address is known. A page that was stored or found in a sitemap is listed
+//! while its origin is granted; of a seed of another origin, the address. A sitemap that could not be read when a
 //! walk started is listed itself, and `http-cache/missing` in its `_meta` states what is missing. One that is lost
 //! during a walk (which requires a store that stores no snapshot) fails the page as unavailable, so that a completed
 //! walk is complete.
 
 use crate::HttpCache;
-use crate::address::Address;
-use crate::cache::entries;
+use crate::address::{Address, PlainHosts};
 use crate::cache::head::Head;
+use crate::cache::{Cache, entries};
 use crate::resource_entry;
 use crate::sitemap::{self, MissingSitemap, SitemapPages};
 use crate::snapshot::{self, WalkCursor};
 use mcp_provider::{Entry, Failure, Page, Result, Retry, keyset};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 /// Returns one page of the listing.
@@ -34,7 +35,8 @@ pub(crate) fn list(provider: &HttpCache, cursor: Option<&str>, limit: usize) -> 
     if let Some(lost) = walk.as_ref().and_then(|walk| walk.newly_missing(&found)) {
         return Err(unavailable(lost));
     }
-    let mut paths: Vec<&str> = found.pages.lines().collect();
+    let mut granted = GrantedOrigins::new(provider);
+    let mut paths: Vec<&str> = found.pages.lines().filter(|path| granted.contains(path)).collect();
     paths.extend(others.iter().map(String::as_str));
     paths.extend(found.missing.iter().map(|missing| missing.path.as_str()));
     paths.sort();
@@ -74,7 +76,9 @@ fn unavailable(lost: &MissingSitemap) -> Failure {
 
 /// Returns the paths of the listing that are known without requests.
 pub(crate) fn stored_and_seed_paths(provider: &HttpCache) -> BTreeSet<String> {
-    let stored = entries::paths(provider.cache.store());
+    let mut granted = GrantedOrigins::new(provider);
+    let mut stored = entries::paths(provider.cache.store());
+    stored.retain(|path| granted.contains(path));
     stored.into_iter().chain(provider.settings.seeds.iter().map(Address::path)).collect()
 }
 
@@ -82,10 +86,35 @@ fn entry(provider: &HttpCache, path: &str, head: Option<Head>) -> Option<Entry> 
     let HttpCache { cache, settings } = provider;
     // A path stored under an earlier config or version may not be a canonical address now.
     let address = Address::from_resource_path(path, &settings.plain).ok()?;
+    let head = head.filter(|_| cache.is_granted(&address));
     let head = head.or_else(|| if settings.seeds.contains(&address) { cache.cached_head(&address) } else { None });
     let known = head.and_then(|head| {
         let ttl = head.response.ttl(cache.now());
         Some(resource_entry::cached_entry(path, &address, head.content.as_ref()?, &head.response, ttl, settings))
     });
     Some(known.unwrap_or_else(|| resource_entry::uncached_entry(&address)))
+}
+
+/// The origins of listed pages that are granted. Each is looked up once: thousands of pages have the same.
+struct GrantedOrigins<'a> {
+    cache: &'a Cache,
+    plain: &'a PlainHosts,
+    known: BTreeMap<String, bool>,
+}
+
+impl<'a> GrantedOrigins<'a> {
+    fn new(provider: &'a HttpCache) -> Self {
+        Self { cache: &provider.cache, plain: &provider.settings.plain, known: BTreeMap::new() }
+    }
+
+    /// Returns whether the origin of a page is granted. A path that is no address has none.
+    fn contains(&mut self, path: &str) -> bool {
+        let host = path.split(['/', '?']).next().unwrap_or(path);
+        if let Some(is_granted) = self.known.get(host) {
+            return *is_granted;
+        }
+        let is_granted = Address::parse(host, self.plain).is_ok_and(|address| self.cache.is_granted(&address));
+        self.known.insert(host.to_owned(), is_granted);
+        is_granted
+    }
 }

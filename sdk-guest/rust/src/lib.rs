@@ -83,6 +83,7 @@ mod contents;
 mod entry;
 mod export;
 mod failure;
+mod grants;
 #[cfg(feature = "http")]
 pub mod http;
 mod icon;
@@ -110,6 +111,7 @@ pub use config::Config;
 pub use contents::{Body, Contents};
 pub use entry::Entry;
 pub use failure::{Failure, Result, Retry};
+pub use grants::Grants;
 pub use icon::{Icon, Role, Theme};
 pub use info::Info;
 pub use limits::Limits;

@@ -4,6 +4,9 @@
 //! and otherwise sends a conditional request to the origin, with the validators of the stored page. It follows
 //! redirects, each of which is stored and validated like a page. When an origin fails, the stale page is served for as
 //! long as that is allowed, and requests to the origin are suspended for a back-off.
+//!
+//! A bucket keeps the pages of an origin after a reload has taken its grant away. They are then treated as not stored, in reads and
+//! in the listing: a read sends the request, which the host denies.
 
 pub(crate) mod entries;
 pub(crate) mod head;
@@ -115,12 +118,22 @@ impl Cache {
         &*self.store
     }
 
+    /// Returns whether requests to the origin of an address are granted now.
+    pub(crate) fn is_granted(&self, address: &Address) -> bool {
+        self.origin.is_granted(&address.origin())
+    }
+
+    /// Returns what is stored for an address, if its origin is granted.
+    fn stored(&self, at: &Address, with_body: bool) -> Option<CachedPage> {
+        if self.is_granted(at) { entries::get(self.store(), &at.path(), with_body) } else { None }
+    }
+
     /// Returns the stored head of the page at an address, without requests: after its redirects, as far as they are
     /// stored.
     pub(crate) fn cached_head(&self, address: &Address) -> Option<Head> {
         let mut at = address.clone();
         for _ in 0..=MAX_REDIRECTS {
-            let head = entries::get(self.store(), &at.path(), false)?.head;
+            let head = self.stored(&at, false)?.head;
             match head.location() {
                 None => return Some(head),
                 Some(location) => at = at.resolve(location, &self.plain)?,
@@ -169,7 +182,7 @@ impl Cache {
     /// Returns the page or redirect at one address.
     fn step(&self, at: &Address, want: Want, deadline: SystemTime) -> Result<Step> {
         let now = self.now();
-        let stored = entries::get(self.store(), &at.path(), want == Want::Body);
+        let stored = self.stored(at, want == Want::Body);
         let is_stored = stored.is_some();
         let (mut headers, mut usable) = (policy::request_headers(), None);
         if let Some(stored) = stored {

@@ -18,6 +18,9 @@ pub trait Origin {
     ///
     /// Any failure to get a response. An error status is not a failure.
     fn send(&self, request: &Request) -> Result<Response, FetchError>;
+
+    /// Returns whether requests to an origin, such as `https://docs.rs`, are granted. Of one that is not, nothing stored is served.
+    fn is_granted(&self, origin: &str) -> bool;
 }
 
 /// A request.

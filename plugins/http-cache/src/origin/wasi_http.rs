@@ -3,7 +3,7 @@
 use super::{FetchError, Origin, Request, Response};
 use http::{HeaderMap, HeaderName, HeaderValue};
 use mcp_provider::http as sdk;
-use mcp_provider::log;
+use mcp_provider::{Grants, log};
 use std::time::Instant;
 
 /// Sends requests through the host.
@@ -32,6 +32,11 @@ impl Origin for WasiHttpOrigin {
             Vec::new()
         };
         Ok(Response { status, headers, body })
+    }
+
+    fn is_granted(&self, origin: &str) -> bool {
+        // A host that is too old to tell denies requests only.
+        Grants::current().allows_http(origin).unwrap_or(true)
     }
 }
 

@@ -7,7 +7,7 @@ use http_cache_provider::{Clock, FetchError, HttpCache, Origin, Request, Respons
 use mcp_provider::keyvalue::{Keys, Store};
 use mcp_provider::{Argument, Changes, Completion, Config, Contents, Entry, Failure, Page, Provider, Result};
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::rc::Rc;
 use std::time::{Duration, SystemTime};
 
@@ -28,6 +28,8 @@ struct Inner {
     values: RefCell<BTreeMap<String, Vec<u8>>>,
     /// The maximum size of the store in bytes; 0 is unlimited.
     capacity: Cell<usize>,
+    /// The origins whose grant was taken away.
+    ungranted: RefCell<BTreeSet<String>>,
     is_store_broken: Cell<bool>,
     seconds: Cell<u64>,
     /// The duration of each request.
@@ -50,6 +52,16 @@ impl Harness {
     pub(crate) fn config(self, key: &str, value: &str) -> Self {
         self.0.config.borrow_mut().push((key.to_owned(), value.to_owned()));
         self
+    }
+
+    /// Takes the grant of an origin away, such as `https://h.example`.
+    pub(crate) fn take_grant(&self, origin: &str) {
+        self.0.ungranted.borrow_mut().insert(origin.to_owned());
+    }
+
+    /// Gives all grants back.
+    pub(crate) fn give_grants(&self) {
+        self.0.ungranted.borrow_mut().clear();
     }
 
     /// Sets the response for a URL; 304 if it is requested with its own validator.
@@ -202,7 +214,14 @@ impl Clock for Harness {
 }
 
 impl Origin for Harness {
+    fn is_granted(&self, origin: &str) -> bool {
+        !self.0.ungranted.borrow().contains(origin)
+    }
+
     fn send(&self, request: &Request) -> std::result::Result<Response, FetchError> {
+        if self.0.ungranted.borrow().iter().any(|origin| request.url.starts_with(&format!("{origin}/"))) {
+            return Err(FetchError::Denied("the origin is not granted".to_owned()));
+        }
         self.0.requests.borrow_mut().push(request.clone());
         self.advance(self.0.delay.get());
         let answers = self.0.answers.borrow();

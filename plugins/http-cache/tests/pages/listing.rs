@@ -214,6 +214,17 @@ fn missing(entry: &mcp_provider::Entry) -> &str {
 }
 
 #[test]
+fn the_template_says_which_schemes_there_are() {
+    for (plain, says_http) in [("[]", false), (r#"["127.0.0.1:8080"]"#, true)] {
+        let template = Harness::new().config("plain-http", plain).provider().templates().remove(0);
+        let description = template.description.unwrap();
+        assert!(description.contains("`https`"), "{description}");
+        assert_eq!(description.contains("`http` for"), says_http, "{description}");
+        assert!(!description.contains("127.0.0.1"), "{description}");
+    }
+}
+
+#[test]
 fn hosts_and_paths_are_completed_with_what_is_listed() {
     let harness = Harness::with_page(&[("cache-control", "max-age=60")], "x").config("seeds", SEEDS);
     harness.serve("https://h.example/p?q=1", ok(&[], "y"));

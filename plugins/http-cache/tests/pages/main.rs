@@ -12,6 +12,7 @@ mod changes;
 mod contents;
 mod failures;
 mod freshness;
+mod grants;
 mod harness;
 mod listing;
 mod redirects;

@@ -1,4 +1,4 @@
-//! The plugin's config, and what the host tells of its limits.
+//! The plugin's config, and what the host tells of its limits and grants.
 
 use super::bindings::wasi::config::store::{get, get_all};
 use crate::{Config, Failure, Result};

@@ -40,6 +40,20 @@ async fn what_is_found_is_served_and_check_passes() {
 }
 
 #[tokio::test]
+async fn search_and_tools_are_in_comments_that_can_be_uncommented() {
+    let repo = GitRepo::with_files([("docs/intro.md", "# Intro\n")]);
+    assert_eq!(init(repo.path()).await.0, 0);
+    let file = repo.path().join("mcp-host.toml");
+    let written = std::fs::read_to_string(&file).unwrap();
+    let uncommented = written.replace("# search = ", "search = ").replace("# tools = ", "tools = ");
+    assert_eq!(uncommented.matches("\nsearch = {}").count(), 2, "{written}");
+    assert_eq!(uncommented.matches("\ntools = [").count(), 1, "{written}");
+    std::fs::write(&file, uncommented).unwrap();
+    let (code, _, err) = run_in(repo.path(), &["check", "--strict"]).await;
+    assert_eq!(code, 0, "{err}");
+}
+
+#[tokio::test]
 async fn what_git_ignores_is_not_served() {
     let repo = GitRepo::with_files([("docs/intro.md", "# Intro\n"), (".gitignore", "node_modules\nsecrets.txt\n")]);
     for (file, text) in [("node_modules/x/README.md", "# X\n"), ("secrets.txt", "s"), ("prod.env", "S=1\n")] {

@@ -60,6 +60,19 @@ impl PageReader {
         self.0.request("resources/read", json!({ "uri": uri })).await.error().clone()
     }
 
+    /// Reads a page, and returns the error if it fails.
+    async fn try_error(&mut self, uri: &str) -> Option<Value> {
+        let answer = self.0.request("resources/read", json!({ "uri": uri })).await;
+        answer.message.get("error").cloned()
+    }
+
+    /// The URIs of the listing.
+    async fn listed(&mut self) -> Vec<String> {
+        let answer = self.0.request("resources/list", json!({})).await;
+        let listed = answer.result()["resources"].as_array().expect("resources are a list");
+        listed.iter().map(|resource| resource["uri"].as_str().expect("a URI is text").to_owned()).collect()
+    }
+
     async fn end(self) {
         self.0.end().await;
     }

@@ -37,7 +37,7 @@ async fn what_makes_a_plugin_fail_is_refused_to_the_client_that_reads_it_and_oth
             readers.spawn(async move {
                 loop {
                     let refused = read(&mut client, path).await.unwrap_err();
-                    if refused.contains("it failed with this request several times; retry in") {
+                    if refused.contains("it failed with this request several times, and would probably fail again; such requests are refused for") {
                         return refused;
                     }
                 }

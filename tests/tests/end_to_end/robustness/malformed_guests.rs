@@ -66,7 +66,7 @@ fn internal_error() -> Result<Vec<u8>, Value> {
 }
 
 fn unavailable_error(reason: &str) -> Result<Vec<u8>, Value> {
-    Err(json!(["unavailable", format!("plugin `bad` cannot answer now: {reason}")]))
+    Err(json!(["unavailable", format!("plugin `bad` cannot answer: {reason}")]))
 }
 
 #[tokio::test]

@@ -2,7 +2,7 @@
 
 use std::fs;
 
-use mcp_host_tests::{Folder, Plugin, RawStdio, Revision, run};
+use mcp_host_tests::{Folder, Plugin, RawStdio, Revision, component, run};
 use rustix::process::Signal;
 
 use super::{run_search, search, searched, uris, wait_until_found};
@@ -69,7 +69,9 @@ async fn an_index_that_was_damaged_is_made_anew() {
 #[tokio::test]
 async fn a_search_below_a_mount_that_is_not_there_names_the_nearest() {
     let folder = Folder::with_files([("a.md", "needle")]);
-    let config = searched(&folder).write();
+    // Not searched.
+    let nearer = Plugin::new("o", &component("notes"), "file://o/").dir(folder.path(), "/notes");
+    let config = searched(&folder).plugin(nearer).write();
     let path = config.path();
     let search = async |within: &str| {
         let searched = run(["search", "needle", "--in", within, "--config", path.to_str().unwrap()]).await;
@@ -78,7 +80,7 @@ async fn a_search_below_a_mount_that_is_not_there_names_the_nearest() {
     };
     let stderr = search("file://f/a.md").await;
     assert!(stderr.contains("`in`: expected a URI below a mount that is searched, found `file://f/a.md`"), "{stderr}");
-    assert!(stderr.contains("the most similar mount is `files://f/`"), "{stderr}");
+    assert!(stderr.contains("the nearest one is `files://f/`") && !stderr.contains("file://o/"), "{stderr}");
     let stderr = search("").await;
     assert!(stderr.contains("found an empty text; the nearest one is `files://f/`"), "{stderr}");
 }

@@ -1,6 +1,7 @@
 //! Requests to the origin, and cached responses.
 
-use mcp_host_tests::{CertificateAuthority, Folder, MockOrigin, Plugin, Reply, component};
+use mcp_host_tests::{CertificateAuthority, ConfigFile, Folder, MockOrigin, Plugin, Reply, component};
+use std::time::Duration;
 use toml::Table;
 
 use super::{PageReader, host_and_port, page_uri, plugin_config, web_plugin};
@@ -18,6 +19,36 @@ async fn a_fresh_page_is_asked_for_once_by_all_calls_and_after_a_restart() {
         reader.end().await;
     }
     assert_eq!(origin.requests().len(), 1);
+}
+
+#[tokio::test]
+async fn a_fresh_page_is_gone_with_the_grant_of_its_origin() {
+    let (kept, taken) = (MockOrigin::http().await, MockOrigin::http().await);
+    for origin in [&kept, &taken] {
+        origin.serve("/page", Reply::ok("text/plain", "one").cache_control("max-age=3600"));
+    }
+    let plain = vec![host_and_port(&kept), host_and_port(&taken)];
+    let config = plugin_config(web_plugin(&[&kept, &taken]).config("plain-http", plain.clone()));
+    let mut reader = PageReader::start(&config).await;
+    for origin in [&kept, &taken] {
+        assert_eq!(reader.text(&page_uri(origin, "/page")).await, "one");
+    }
+    config.replace(ConfigFile::new().plugin(web_plugin(&[&kept]).config("plain-http", plain)));
+    let uri = page_uri(&taken, "/page");
+    let error = tokio::time::timeout(Duration::from_secs(60), async {
+        loop {
+            if let Some(error) = reader.try_error(&uri).await {
+                return error;
+            }
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    });
+    let error = error.await.expect("the page is denied after the reload");
+    assert_eq!(error["code"], -32602, "{error}");
+    assert_eq!(reader.text(&page_uri(&kept, "/page")).await, "one");
+    assert_eq!(reader.listed().await, [page_uri(&kept, "/page")]);
+    reader.end().await;
+    assert_eq!((kept.requests().len(), taken.requests().len()), (1, 1));
 }
 
 #[tokio::test]
