@@ -49,6 +49,7 @@ mod next_parts;
 mod parameters;
 mod reload;
 mod resolve;
+mod saved_queries;
 #[cfg(feature = "search")]
 mod search;
 #[cfg(feature = "search")]
