@@ -17,12 +17,12 @@ key = { env = "MCP_HOST_TESTS_ABSENT" }
 name = "corp"
 issuer = "https://login.example.com"
 introspection = { url = "https://login.example.com/introspect", client-id = "mcp-host", client-secret = { file = "absent" } }
-operation-scopes = { read = "mcp:read" }
+operation-scopes = { read = ["mcp:read"] }
 
 [[issuer]]
 name = "keys"
 issuer = "https://keys.example.com"
-jwks = "garbage"
+jwks = { file = "garbage" }
 "#;
 
 /// A config whose every secret is missing, in a directory with a file that holds none.
