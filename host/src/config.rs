@@ -281,8 +281,8 @@ impl Config {
         if problems.is_empty() {
             return Ok(Self { files, ..config });
         }
-        let rest = problems.are_all_of_machine().then_some(config);
-        Err(ConfigError::new(file, text, problems).with_files(files).with_partial_config(rest))
+        let cause = problems.cause();
+        Err(ConfigError::new(file, text, problems).with_files(files).with_rest(config, cause))
     }
 
     /// Returns the JSON Schema (2020-12) of config files, for editors. It describes the keys that this build reads.

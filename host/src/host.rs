@@ -22,7 +22,8 @@
 //! | `next_parts` | the next parts that notices of contents name |
 //! | `loading` | requests for plugins that are still being loaded |
 //! | `lifecycle` | graceful shutdown |
-//! | `hint` | lookups for hints of the command line |
+//! | `saved_queries` | saved queries of a provider, which `check` reads |
+//! | `hint` | lookups for hints of the command line and of tools |
 
 mod audit;
 mod background_loader;
@@ -49,6 +50,7 @@ mod next_parts;
 mod parameters;
 mod reload;
 mod resolve;
+mod saved_queries;
 #[cfg(feature = "search")]
 mod search;
 #[cfg(feature = "search")]
@@ -92,6 +94,9 @@ use crate::watch::{Hub, Subscriber, WatchStats};
 
 #[cfg(feature = "cli")]
 pub(crate) use self::data_dirs::DataDirs;
+
+#[cfg(any(feature = "cli", feature = "http", feature = "stdio"))]
+pub(crate) use self::hint::slash_hint;
 
 pub use self::builder::{HostBuilder, StartError};
 pub use self::check::{CheckError, CheckReport, CheckedProvider, InspectError, PluginCheck};

@@ -42,7 +42,7 @@ func Complete(provider Provider, request CompleteRequest) (Completion, error) {
 		return Completion{}, err
 	}
 	if !slices.ContainsFunc(all, func(one Template) bool { return one.PathTemplate == request.Template }) {
-		return Completion{}, InvalidRequest("expected a template of this provider, found %q", request.Template)
+		return Completion{}, InvalidRequest("expected a template as `resources/templates/list` has it, found %q", request.Template)
 	}
 	names := variables(request.Template)
 	if !slices.Contains(names, request.Variable) {

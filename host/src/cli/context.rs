@@ -44,15 +44,17 @@ impl Context {
         Ok(Config::load(&self.config)?)
     }
 
-    /// Reads the config for a command that starts no plugin: files and variables that plugins need may be missing.
-    pub(super) fn config_without_plugins(&self) -> Result<Config, CliError> {
+    /// Reads the config for a command that starts neither a server nor a plugin: files and variables that these need, such as secrets,
+    /// may be missing.
+    pub(super) fn config_without_secrets(&self) -> Result<Config, CliError> {
         let error = match Config::load(&self.config) {
             Ok(config) => return Ok(config),
             Err(error) => error,
         };
-        let Some(config) = error.partial_config() else { return Err(error.into()) };
+        let Some(config) = error.config_without_secrets() else { return Err(error.into()) };
         let problems = error.diagnostics().iter().map(Diagnostic::message).collect::<Vec<_>>().join("; ");
-        self.messages.note(&format!("plugins of the config cannot be started: {problems}"));
+        self.messages
+            .note(&format!("the config cannot be served as it is, which this command does not need: {problems}"));
         Ok(config.clone())
     }
 

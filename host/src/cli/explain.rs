@@ -53,7 +53,7 @@ fn operation(name: &str) -> Result<Operation, String> {
 
 impl Args {
     pub(super) fn run(self, context: &Context) -> Result<(), CliError> {
-        let config = context.config_without_plugins()?;
+        let config = context.config_without_secrets()?;
         let principal = self.principal_args.principal(&config)?;
         let mut output = context.output();
         let Some(uri) = &self.uri else {

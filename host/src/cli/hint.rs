@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use super::escape;
 use crate::access::Principal;
 use crate::config::{Config, Operation};
-use crate::host::Host;
+use crate::host::{Host, slash_hint};
 use crate::resource::Error;
 
 /// The number of templates that one hint names.
@@ -133,12 +133,15 @@ async fn for_unknown(host: &Host, principal: &Principal, uri: &str, error: &Erro
     let mut hint = format!(
         "`mcp-host list` shows the resources; plugin `{plugin}` has resources of these forms, to `read` or to `list`:"
     );
-    for template in templates {
+    for template in &templates {
         // Writing to a string cannot fail.
         let _ = write!(hint, "\n  {}", escape::line(template.uri_template.as_str()));
         if let Some(title) = &template.title {
             let _ = write!(hint, "  ({})", escape::line(title));
         }
+    }
+    if let Some(slash) = slash_hint(uri, &templates) {
+        let _ = write!(hint, "\n{}", escape::line(&slash));
     }
     Some(hint)
 }

@@ -145,7 +145,7 @@ impl Args {
 
 /// Returns the buckets of a plugin of the config.
 fn open(context: &Context, name: &str) -> Result<PluginBuckets, CliError> {
-    let config = context.config_without_plugins()?;
+    let config = context.config_without_secrets()?;
     let plugin = config.plugins.iter().find(|plugin| plugin.name.as_str() == name).ok_or_else(|| {
         let known = config.plugins.iter().map(|plugin| plugin.name.to_string()).collect();
         CliError::NoPlugin { name: name.to_owned(), known }

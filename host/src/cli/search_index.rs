@@ -52,7 +52,7 @@ impl Args {
 }
 
 async fn status(context: &Context, json: bool) -> Result<(), CliError> {
-    let config = context.config_without_plugins()?;
+    let config = context.config_without_secrets()?;
     let state = DataDirs::new(&config.server, None, None).state()?;
     let stored = index_status(&state, &config).await;
     let mut output = context.output();

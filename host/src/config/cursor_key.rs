@@ -33,7 +33,7 @@ impl FromNode for CursorKey {
         let key = decode(text.trim());
         if key.is_none() {
             let message = format!("`{}` is not 32 bytes as base64 or hexadecimal digits", node.key);
-            node.report_error(message, "make a key with `openssl rand -base64 32`");
+            node.report_machine_error(message, "make a key with `openssl rand -base64 32`");
         }
         Some(Self(Secret::new(key?)))
     }

@@ -51,8 +51,26 @@ pub struct Diagnostic {
     primary: Option<Label>,
     secondary: Option<Label>,
     shows_source: bool,
-    is_of_machine: bool,
+    cause: Cause,
     position: Option<Position>,
+}
+
+/// The cause of a problem. A later one leaves less of the config usable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Cause {
+    /// The machine lacks a file, a directory or a variable of a plugin, or has no usable value there.
+    MachineForPlugin,
+    /// The machine lacks such a thing that the server itself needs: a key, a certificate, a secret of an issuer.
+    MachineForServer,
+    /// The text of the config.
+    Config,
+}
+
+impl Cause {
+    /// The cause of a problem of the machine that a key at that path of the config has.
+    pub(super) fn of_machine_at(path: &str) -> Self {
+        if path.starts_with("plugin.") { Self::MachineForPlugin } else { Self::MachineForServer }
+    }
 }
 
 /// A span of the file that a problem points at.
@@ -66,7 +84,7 @@ impl Diagnostic {
     /// A problem of the file as a whole. `message` says what is wrong, `help` what to write instead.
     pub(super) fn new(message: impl Into<String>, help: impl Into<String>) -> Self {
         let (message, help) = (message.into(), help.into());
-        Self { message, help, primary: None, secondary: None, shows_source: true, is_of_machine: false, position: None }
+        Self { message, help, primary: None, secondary: None, shows_source: true, cause: Cause::Config, position: None }
     }
 
     /// Points at a span of the file, in bytes.
@@ -92,9 +110,9 @@ impl Diagnostic {
         Self { shows_source: false, ..self }
     }
 
-    /// Marks a problem of the machine: the config itself is valid, and a plugin lacks a file, a directory or a variable.
-    pub(super) fn of_machine(self) -> Self {
-        Self { is_of_machine: true, ..self }
+    /// Sets the cause, which is the config unless set.
+    pub(super) fn caused_by(self, cause: Cause) -> Self {
+        Self { cause, ..self }
     }
 
     /// Returns the problem.
@@ -122,13 +140,13 @@ impl Diagnostic {
 pub(super) struct Diagnostics {
     shown: Vec<Diagnostic>,
     omitted: usize,
-    /// Whether one of all problems, retained or not, is a problem of the config itself.
-    has_config_error: bool,
+    /// The last of the causes of all problems, retained or not.
+    cause: Option<Cause>,
 }
 
 impl Diagnostics {
     pub(super) fn push(&mut self, problem: Diagnostic) {
-        self.has_config_error |= !problem.is_of_machine;
+        self.cause = self.cause.max(Some(problem.cause));
         if self.shown.len() < MAX_DIAGNOSTICS {
             self.shown.push(problem);
         } else {
@@ -140,15 +158,15 @@ impl Diagnostics {
         self.shown.is_empty()
     }
 
-    /// Returns whether all problems are problems of the machine.
-    pub(super) fn are_all_of_machine(&self) -> bool {
-        !self.has_config_error
+    /// Returns the last of the causes of all problems; none without a problem.
+    pub(super) fn cause(&self) -> Option<Cause> {
+        self.cause
     }
 }
 
 impl From<Diagnostic> for Diagnostics {
     fn from(problem: Diagnostic) -> Self {
-        Self { has_config_error: !problem.is_of_machine, shown: vec![problem], omitted: 0 }
+        Self { cause: Some(problem.cause), shown: vec![problem], omitted: 0 }
     }
 }
 
@@ -162,7 +180,10 @@ pub struct ConfigError {
     diagnostics: Vec<Diagnostic>,
     omitted: usize,
     files: BTreeSet<PathBuf>,
-    partial_config: Option<Box<Config>>,
+    /// The config without what the machine lacks; none if the config itself has problems.
+    rest: Option<Box<Config>>,
+    /// Whether the server itself lacks nothing.
+    is_servable: bool,
 }
 
 impl ConfigError {
@@ -184,7 +205,8 @@ impl ConfigError {
             diagnostics: problems,
             omitted: left_out,
             files: BTreeSet::new(),
-            partial_config: None,
+            rest: None,
+            is_servable: false,
         }
     }
 
@@ -193,9 +215,11 @@ impl ConfigError {
         Self { files, ..self }
     }
 
-    /// Adds the part of the config that is usable.
-    pub(super) fn with_partial_config(self, rest: Option<Config>) -> Self {
-        Self { partial_config: rest.map(Box::new), ..self }
+    /// Adds the config without what has problems, as far as their causes leave it usable.
+    pub(super) fn with_rest(self, rest: Config, cause: Option<Cause>) -> Self {
+        let is_usable = cause != Some(Cause::Config);
+        let is_servable = is_usable && cause != Some(Cause::MachineForServer);
+        Self { rest: is_usable.then(|| Box::new(rest)), is_servable, ..self }
     }
 
     /// Returns the path of the file, as the caller named it.
@@ -213,7 +237,15 @@ impl ConfigError {
     /// rules and settings are valid, and a [`ConfigWatcher`](crate::ConfigWatcher) applies them. Its plugins are not: they lack
     /// what was not found.
     pub fn partial_config(&self) -> Option<&Config> {
-        self.partial_config.as_deref()
+        self.rest.as_deref().filter(|_| self.is_servable)
+    }
+
+    /// Returns the config if all problems are files, directories or variables that do not exist or hold no usable value, of plugins
+    /// or of the server itself: keys, certificates, secrets. Its names, rules and directories are valid. For commands that start
+    /// neither a server nor a plugin.
+    #[cfg(feature = "cli")]
+    pub(crate) fn config_without_secrets(&self) -> Option<&Config> {
+        self.rest.as_deref()
     }
 
     /// Returns the problems, in the order of the file. Never empty.

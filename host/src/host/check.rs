@@ -2,7 +2,8 @@
 //!
 //! A check loads every plugin of the config exactly as a start would (read, compile, link, `describe`) and then tries it:
 //! the database of its key-value buckets is opened where it exists, granted databases are connected to and their schemas looked
-//! up, an access token is requested from each source of them, each granted origin is connected to once, and the first page of its listing is requested, with the plugin's grants and limits.
+//! up, an access token is requested from each source of them, each granted origin is connected to once, saved queries are prepared
+//! or read once, and the first page of its listing is requested, with the plugin's grants and limits.
 //! Nothing is served. Nothing is written but compiled components and what a provider itself
 //! writes to its grants.
 
@@ -13,6 +14,7 @@ use parking_lot::Mutex;
 
 use super::builder::{HostBuilder, StartError, describe_native};
 use super::generation::check_conflicts;
+use super::saved_queries::SavedQueries;
 use crate::catalog::CursorKey;
 use crate::config::{self, Warning};
 use crate::digest::Digest;
@@ -121,12 +123,20 @@ impl PluginCheck {
 
     /// Tries a plugin that loads, and returns the number of items on the first page of its listing. Their URIs are added to `uris`.
     /// Warnings about its grants are added to `warnings`.
-    async fn try_plugin(plugin: &Plugin, trial: &Trial, warnings: &mut Vec<String>) -> Result<usize, CheckError> {
+    async fn try_plugin(
+        plugin: &Plugin,
+        config: &config::Plugin,
+        trial: &Trial,
+        warnings: &mut Vec<String>,
+    ) -> Result<usize, CheckError> {
         let Trial { page_size, offline, uris } = trial;
         // The grants first: a provider may work around one that is unusable, or describe the failure less well.
         *warnings = plugin.check_grants(*offline).await.map_err(CheckError::Grant)?;
         let page = plugin.list(CallOrigin::Client, None, None, *page_size, Some).await.map_err(CheckError::Listing)?;
         uris.lock().extend(page.items.iter().map(|(_, entry)| entry.uri.to_string()));
+        if !offline {
+            warnings.extend(SavedQueries::of(plugin, config).check(plugin).await);
+        }
         Ok(page.size)
     }
 
@@ -139,7 +149,7 @@ impl PluginCheck {
                 return Self { plugin: plugin.clone(), provider: None, outcome: Err(error.into()), grant_warnings };
             }
         };
-        let outcome = Self::try_plugin(&loaded, trial, &mut grant_warnings).await;
+        let outcome = Self::try_plugin(&loaded, plugin, trial, &mut grant_warnings).await;
         let mut requirements = loaded.requirements().clone();
         requirements.record_denied_buckets(loaded.denied_buckets());
         let provider = CheckedProvider {

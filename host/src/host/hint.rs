@@ -5,12 +5,12 @@ use super::Host;
 use crate::access::Principal;
 #[cfg(feature = "cli")]
 use crate::audit::Facts;
-#[cfg(feature = "cli")]
+#[cfg(any(feature = "cli", feature = "http", feature = "stdio"))]
 use crate::catalog::{PageRequest, Templates};
 use crate::config::Operation;
 #[cfg(any(feature = "http", feature = "stdio"))]
 use crate::config::nearest_mount;
-#[cfg(feature = "cli")]
+#[cfg(any(feature = "cli", feature = "http", feature = "stdio"))]
 use crate::resource::ResourceTemplate;
 #[cfg(any(feature = "http", feature = "stdio"))]
 use crate::uri::Mount;
@@ -42,7 +42,10 @@ impl Host {
         let target = now.resolve(principal, Operation::Metadata, uri, &Facts::default()).ok()?;
         Some(target.stat(uri).await.ok()?.listable)
     }
+}
 
+#[cfg(any(feature = "cli", feature = "http", feature = "stdio"))]
+impl Host {
     /// Returns the name of the plugin whose mount owns a URI, with the first of its templates that the principal may see.
     pub(crate) async fn templates_at(
         &self,
@@ -56,5 +59,52 @@ impl Host {
         let request = PageRequest { size: limit, ..now.page_request(&viewer, None) };
         let page = self.catalog.page(&Templates, std::slice::from_ref(slot), request).await.ok()?;
         Some((slot.name.clone(), page.items))
+    }
+}
+
+/// Returns what to write instead of slashes in a value, if a URI may have some: it has more segments than one of the templates, in which a
+/// variable is one segment among others (`blob/{rev}/{+path}`). It follows from both texts, so it does not tell what exists.
+#[cfg(any(feature = "cli", feature = "http", feature = "stdio"))]
+pub(crate) fn slash_hint(uri: &str, templates: &[ResourceTemplate]) -> Option<String> {
+    templates.iter().find_map(|template| {
+        let template = template.uri_template.as_str();
+        let variable = segment_variable(uri, template)?;
+        Some(format!("a slash within `{{{variable}}}` of `{template}` is written `%2F`"))
+    })
+}
+
+/// The first variable of a template that is a segment before others, if the URI begins like the template and has more segments.
+#[cfg(any(feature = "cli", feature = "http", feature = "stdio"))]
+fn segment_variable<'a>(uri: &str, template: &'a str) -> Option<&'a str> {
+    let (literal, rest) = template.split_once('{')?;
+    let (variable, behind) = rest.split_once('}')?;
+    let behind = behind.split("{?").next()?;
+    let value = uri.strip_prefix(literal)?.split(['?', '#']).next()?;
+    let is_simple = variable.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+    let is_one_of_several = literal.ends_with('/') && behind.starts_with('/');
+    let slashes = |text: &str| text.matches('/').count();
+    (is_simple && is_one_of_several && slashes(value) > slashes(behind)).then_some(variable)
+}
+
+#[cfg(test)]
+#[cfg(any(feature = "cli", feature = "http", feature = "stdio"))]
+mod tests {
+    use super::segment_variable;
+
+    #[test]
+    fn a_slash_may_belong_to_a_variable_that_is_one_segment_among_others() {
+        let blob = "git://this/blob/{rev}/{+path}";
+        for (uri, template, expected) in [
+            ("git://this/blob/feature/x/README", blob, Some("rev")),
+            ("git://this/blob/main/README", blob, None),
+            ("git://this/tree/feature/x/README", blob, None),
+            ("git://this/blame/a/b/c?lines=1-2", "git://this/blame/{rev}/{+path}{?lines}", Some("rev")),
+            ("db://shop/public/a/b/rows", "db://shop/{schema}/{table}/rows{?limit}", Some("schema")),
+            ("db://shop/public/a/rows?order=a/b/c", "db://shop/{schema}/{table}/rows{?limit}", None),
+            ("files://f/a/b/c", "files://f/{+path}", None),
+            ("files://f/a/b/c", "files://f/plain", None),
+        ] {
+            assert_eq!(segment_variable(uri, template), expected, "{uri}");
+        }
     }
 }

@@ -844,7 +844,8 @@ typedef struct exports_mcp_host_provider_resource_provider_entry_t {
   provider_option_string_t   title;
   // The description, a sentence that helps a person or a model decide whether to read the resource.
   provider_option_string_t   description;
-  // The MIME type of the content, such as `text/markdown`; `inode/directory` for a pure container.
+  // The MIME type of the content, such as `text/markdown`; `inode/directory` for a pure container. The host makes
+  // the content of one that is also `listable`: an index of those children that the client may list.
   provider_option_string_t   mime_type;
   // The size of the content in bytes, before any encoding.
   provider_option_u64_t   size;
@@ -861,7 +862,9 @@ typedef struct exports_mcp_host_provider_resource_provider_entry_t {
   provider_option_u64_t   ttl_ms;
   // Further metadata for programs: the text of one JSON object. Names should have a prefix of the provider's own, as
   // in `{"example.com/branch": "main"}`; names that begin with `mcp-host/` are reserved for the host and are
-  // dropped, but for `mcp-host/notices`, which says what a content is not.
+  // dropped, but for `mcp-host/notices` of a content, which says what it is not: an array of at most eight objects
+  // with `kind` (`cut`, `incomplete` or `stale`), `text` (one sentence, at most 500 bytes) and, optionally, `next`
+  // (the path of the next part).
   provider_option_string_t   meta;
 } exports_mcp_host_provider_resource_provider_entry_t;
 

@@ -236,7 +236,7 @@ mcp_result mcp_complete(const mcp_provider *provider, const char *template_, mcp
   const mcp_template *templates = all.templates.items;
   bool is_known = false;
   for (size_t i = 0; i < all.templates.count; i++) is_known |= strcmp(templates[i].path_template, template_) == 0;
-  if (!is_known) return mcp_invalid_request("expected a template of this provider, found \"%s\"", template_);
+  if (!is_known) return mcp_invalid_request("expected a template as `resources/templates/list` has it, found \"%s\"", template_);
   if (!any_variable(template_, is_variable, (void *)argument.name)) {
     char *names = mcp_format("%s", "");
     any_variable(template_, append_variable, &names);

@@ -12,6 +12,7 @@ mod init;
 mod inspect;
 mod keyvalue_command;
 mod loading;
+mod missing_secrets;
 mod needs;
 mod reload;
 mod shutdown;

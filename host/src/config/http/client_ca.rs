@@ -97,7 +97,7 @@ impl FromNode for AuthorityBundle {
         }
         let help = "write the path of a PEM file with the certificate of the authority that issues the clients' certificates: \
                     `openssl x509 -in FILE -noout -ext basicConstraints` prints `CA:TRUE` for it";
-        node.report_error("no certificate of the file is that of an authority", help);
+        node.report_machine_error("no certificate of the file is that of an authority", help);
         None
     }
 }

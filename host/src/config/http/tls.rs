@@ -132,7 +132,7 @@ impl FromTable for Tls {
                          certificate stands first in its file"
                     }
                 };
-                table.report_error(error.to_string(), help);
+                table.report_machine_error(error.to_string(), help);
                 None
             }
         }
@@ -188,7 +188,7 @@ fn parse_file<T>(node: &Node<'_>, parse: impl Fn(&[u8]) -> Result<T, TlsError>, 
     let path = ExistingFile::from_node(node)?.0;
     let found = read(&path).and_then(|pem| parse(&pem));
     let help = || permission_help(&path).unwrap_or_else(|| help.to_owned());
-    found.map_err(|error| node.report_error(error.to_string(), help())).ok()
+    found.map_err(|error| node.report_machine_error(error.to_string(), help())).ok()
 }
 
 fn read(file: &Path) -> Result<Vec<u8>, TlsError> {

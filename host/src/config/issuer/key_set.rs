@@ -246,7 +246,7 @@ impl FromNode for KeySet {
             Err(error) => {
                 let help = "write the path of a file such as `{ \"keys\": [{ \"kty\": \"RSA\", \"kid\": \"…\", \"n\": \"…\", \
                             \"e\": \"AQAB\" }] }`, with public keys of the issuer";
-                node.report_error(error.to_string(), help);
+                node.report_machine_error(error.to_string(), help);
                 None
             }
         }

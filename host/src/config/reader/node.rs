@@ -7,7 +7,7 @@ use toml::Spanned;
 use toml::de::{DeString, DeValue};
 
 use super::{FromNode, ReadContext, Table};
-use crate::config::error::{Diagnostic, Suggest, quote, truncated};
+use crate::config::error::{Cause, Diagnostic, Suggest, quote, truncated};
 use crate::config::suggest::{did_you_mean, join_quoted};
 use crate::escape::is_unsafe;
 
@@ -147,10 +147,10 @@ impl<'a> Node<'a> {
     }
 
     /// Reports that the machine lacks a file, a directory or a variable, or that it has no usable value. Where a plugin needs it, the
-    /// rest of the config is valid.
+    /// rest of the config can be served; where the server needs it, commands that start no server can use the rest.
     pub(in crate::config) fn report_machine_error(&self, message: impl Into<String>, help: impl Into<String>) {
-        let problem = Diagnostic::new(message, help).at(self.span.clone());
-        self.context.report(if self.path.starts_with("plugin.") { problem.of_machine() } else { problem });
+        let cause = Cause::of_machine_at(&self.path);
+        self.context.report(Diagnostic::new(message, help).at(self.span.clone()).caused_by(cause));
     }
 
     /// Reports an error of the value.

@@ -9,7 +9,7 @@ use toml::de::DeTable;
 use super::node::Key;
 use super::{FromNode, KeyDocs, Node, ReadContext, Schema};
 use crate::config::Environment;
-use crate::config::error::{Diagnostic, quote};
+use crate::config::error::{Cause, Diagnostic, quote};
 use crate::config::suggest::{closest, did_you_mean, join_quoted};
 
 /// A table that is being read.
@@ -115,6 +115,12 @@ impl<'a> Table<'a> {
     /// Reports a problem of the table as a whole.
     pub(in crate::config) fn report_error(&self, message: impl Into<String>, help: impl Into<String>) {
         self.context.report(Diagnostic::new(message, help).at(self.span.clone()));
+    }
+
+    /// Reports that files of the machine that the table names have no usable value.
+    pub(in crate::config) fn report_machine_error(&self, message: impl Into<String>, help: impl Into<String>) {
+        let cause = Cause::of_machine_at(&self.path);
+        self.context.report(Diagnostic::new(message, help).at(self.span.clone()).caused_by(cause));
     }
 
     /// Returns its name in messages: `plugin.limits`.

@@ -62,7 +62,7 @@ pub(in crate::server) async fn call(
             let message = match error {
                 ToolError::Arguments(message) => format!("{name}: {message}"),
                 ToolError::Host(Error::NotFound { uri }) => {
-                    let next = next_step(host, principal, tool, &uri);
+                    let next = next_step(host, principal, tool, &uri, omits_templates).await;
                     format!("{}{next}", Error::NotFound { uri })
                 }
                 ToolError::Host(error) => error.to_string(),

@@ -1,7 +1,8 @@
 //! Revisions, logs, commits and refs.
 
-use mcp_host_tests::{ConfigFile, GitRepo, Plugin, StdioServer};
+use mcp_host_tests::{ConfigFile, GitRepo, Plugin, RawStdio, Revision, Rule, StdioServer, run};
 use rmcp::model::ErrorCode;
+use serde_json::json;
 
 use super::{assert_same_files, git_log, lines, repo_config, repo_with_history};
 
@@ -194,4 +195,33 @@ async fn a_short_id_that_several_objects_begin_with_is_refused_with_all_of_them(
     assert_eq!(error.code, ErrorCode::INVALID_PARAMS);
     assert!(pair.iter().all(|id| error.message.contains(*id)), "{}", error.message);
     server.end().await;
+}
+
+#[tokio::test]
+async fn a_slash_in_a_branch_is_told_to_be_encoded_whether_the_branch_is_there_denied_or_absent() {
+    let repo = repo_with_history();
+    let encoded = "a slash within `{rev}` of `git://repo/blob/{rev}/{+path}` is written `%2F`";
+    let text = async |rule: Rule, uri: &str| {
+        let config = repo_config(&repo).server("tools", vec!["list", "read"]).rule(rule).write();
+        let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
+        let params = json!({ "name": "read_resource", "arguments": { "uri": uri } });
+        let answer = wire.request("tools/call", params).await;
+        wire.end().await;
+        answer.result()["content"][0]["text"].as_str().unwrap().to_owned()
+    };
+    let all = || Rule::for_principal("local").allow(["**"]);
+    for uri in ["git://repo/blob/feature/x/feature.txt", "git://repo/blob/absent/x/feature.txt"] {
+        let tools = "`list_resources` lists those that exist";
+        let expected = format!("there is no resource {uri}; {encoded}; {tools}");
+        assert_eq!(text(all(), uri).await, expected);
+        assert_eq!(text(all().deny(["git://repo/blob/feature/**", "git://repo/blob/absent/**"]), uri).await, expected);
+        let hidden = text(all().operations(["read", "list"]), uri).await;
+        assert_eq!(hidden, format!("there is no resource {uri}; {tools}"), "templates are denied");
+    }
+    assert!(!text(all(), "git://repo/commit/absent").await.contains("%2F"), "no slash is too many");
+
+    let config = repo_config(&repo).write();
+    let path = config.path();
+    let read = run(["read", "git://repo/blob/feature/x/feature.txt", "--config", path.to_str().unwrap()]).await;
+    assert!(read.stderr.contains(encoded), "{}", read.stderr);
 }

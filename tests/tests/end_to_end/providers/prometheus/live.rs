@@ -1,6 +1,8 @@
 //! A server that scrapes: an exporter of Debian, and one whose values a test sets.
 
-use mcp_host_tests::{ConfigFile, MockOrigin, NodeExporter, PrometheusServer, RawStdio, Reply, Revision, StdioServer};
+use mcp_host_tests::{
+    ConfigFile, MockOrigin, NodeExporter, PrometheusServer, RawStdio, Reply, Revision, StdioServer, run,
+};
 use serde_json::{Value, json};
 
 use super::{assert_same_range, prometheus_plugin, read};
@@ -122,4 +124,33 @@ async fn a_subscriber_of_a_saved_query_and_of_alerts_is_told_when_they_change() 
     degrees(&exporter, "5");
     while updated(&mut wire).await != "prometheus:///alerts" {}
     wire.end().await;
+}
+
+#[tokio::test]
+async fn check_has_the_server_parse_saved_queries() {
+    let server = PrometheusServer::builder().start().await;
+    let queries: toml::Value = toml::toml! {
+        broken = "sum(rate(up[5m])"
+        good = "up"
+        "of a / range" = { query = "rate(up[1h])", range = "1h" }
+        unknown = { query = "nonsense(up)" }
+    }
+    .into();
+    let config = ConfigFile::new().plugin(prometheus_plugin(server.url()).config("queries", queries)).write();
+    let path = config.path();
+    let warnings = async |more: &[&str]| {
+        let arguments = ["check", "--json", "--config", path.to_str().unwrap()];
+        let report = run(arguments.iter().chain(more).copied()).await.success().json();
+        let warnings = report["plugins"][0]["warnings"].as_array().unwrap().clone();
+        warnings.into_iter().map(|warning| warning.as_str().unwrap().to_owned()).collect::<Vec<_>>()
+    };
+    let found = warnings(&[]).await;
+    let [broken, unknown] = found.as_slice() else { panic!("{found:?}") };
+    assert!(broken.contains("`broken` is refused") && broken.contains("parse error"), "{broken}");
+    assert!(unknown.contains("`unknown` is refused") && unknown.contains("nonsense"), "{unknown}");
+    assert_eq!(run(["check", "--strict", "--config", path.to_str().unwrap()]).await.code(), 1);
+    assert_eq!(warnings(&["--offline"]).await, Vec::<String>::new());
+    drop(server);
+    let down = warnings(&[]).await;
+    assert!(down.iter().any(|warning| warning.contains("could not be tried, and 3 after it")), "{down:?}");
 }

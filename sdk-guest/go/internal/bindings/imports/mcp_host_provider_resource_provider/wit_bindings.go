@@ -70,7 +70,8 @@ Name string
 Title witTypes.Option[string]
 // The description, a sentence that helps a person or a model decide whether to read the resource.
 Description witTypes.Option[string]
-// The MIME type of the content, such as `text/markdown`; `inode/directory` for a pure container.
+// The MIME type of the content, such as `text/markdown`; `inode/directory` for a pure container. The host makes
+// the content of one that is also `listable`: an index of those children that the client may list.
 MimeType witTypes.Option[string]
 // The size of the content in bytes, before any encoding.
 Size witTypes.Option[uint64]
@@ -87,7 +88,9 @@ Subscribable bool
 TtlMs witTypes.Option[uint64]
 // Further metadata for programs: the text of one JSON object. Names should have a prefix of the provider's own, as
 // in `{"example.com/branch": "main"}`; names that begin with `mcp-host/` are reserved for the host and are
-// dropped, but for `mcp-host/notices`, which says what a content is not.
+// dropped, but for `mcp-host/notices` of a content, which says what it is not: an array of at most eight objects
+// with `kind` (`cut`, `incomplete` or `stale`), `text` (one sentence, at most 500 bytes) and, optionally, `next`
+// (the path of the next part).
 Meta witTypes.Option[string]
 }
 
