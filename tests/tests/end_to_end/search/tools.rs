@@ -76,7 +76,7 @@ async fn a_client_that_knows_only_tools_finds_and_reads_in_every_revision() {
         let read = wire.request("tools/call", call("read_resource", json!({ "uri": "files://f/guide.md" }))).await;
         assert!(text(&read).starts_with("# Guide"));
         let listed = wire.request("tools/call", call("list_resources", json!({}))).await;
-        assert!(text(&listed).contains("files://f/guide.md (~13 tokens)\n"), "{}", text(&listed));
+        assert!(text(&listed).contains("files://f/guide.md (~14 tokens)\n"), "{}", text(&listed));
         assert!(text(&listed).contains("\nfiles://f/{+path}{?lines"), "{}", text(&listed));
         if is_structured {
             let templates = listed.result()["structuredContent"]["resourceTemplates"].as_array().unwrap();

@@ -100,7 +100,7 @@ async fn what_cannot_be_watched_is_an_error_that_says_why() {
         ("notes://n/none.md", "notes://n/none.md"),
         ("notes://n/secret/c.md", "notes://n/secret/c.md"),
         ("other:///", "other:///"),
-        ("no uri", "in the URI, ` ` at byte 2"),
+        ("no uri", "the URI does not begin with a scheme"),
     ] {
         // One that can be watched does not make up for it.
         let output = run(["watch", "notes://n/a.md", uri, "--json", "--config", path.to_str().unwrap()]).await;
