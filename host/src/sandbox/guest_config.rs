@@ -84,14 +84,19 @@ impl store::Host for GuestState {
 mod tests {
     use super::*;
 
+    /// What the plugin of a config reads. Its component is a file, as the config names none that is missing.
+    fn guest_config(text: &str) -> GuestConfig {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a.wasm"), "").unwrap();
+        let config = config::Config::parse(text, &dir.path().join("mcp-host.toml")).unwrap();
+        GuestConfig::new(&config.plugins[0])
+    }
+
     #[test]
     fn a_provider_can_ask_for_its_limits_and_does_not_get_them_among_its_settings() {
         let text = "[[plugin]]\nname = 'a'\ncomponent = 'a.wasm'\nmount = 'a:///'\nlimits = { cpu = '3s', deadline = '7s' }\n\
                     config = { rev = 'main' }\n";
-        let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("a.wasm"), "").unwrap();
-        let config = config::Config::parse(text, &dir.path().join("mcp-host.toml")).unwrap();
-        let guest = GuestConfig::new(&config.plugins[0]);
+        let guest = guest_config(text);
         assert_eq!(guest.get("mcp-host/limits.cpu-ms").as_deref(), Some("3000"));
         assert_eq!(guest.get("mcp-host/limits.deadline-ms").as_deref(), Some("7000"));
         assert_eq!(guest.table.keys().collect::<Vec<_>>(), ["rev"]);
@@ -101,8 +106,7 @@ mod tests {
     fn a_provider_can_ask_whether_an_origin_is_granted_and_gets_the_answer_of_the_lookup_for_requests() {
         let text = "[[plugin]]\nname = 'a'\ncomponent = 'a.wasm'\nmount = 'a:///'\n\
                     grants.http = ['https://docs.rs', 'https://*.example.com', 'http://127.0.0.1:8080']\n";
-        let config = config::Config::parse(text, std::path::Path::new("mcp-host.toml")).unwrap();
-        let guest = GuestConfig::new(&config.plugins[0]);
+        let guest = guest_config(text);
         let long = format!("https://{}.example.com", "a.".repeat(MAX_ORIGIN_LEN));
         for (origin, expected) in [
             ("https://docs.rs", "true"),

@@ -123,8 +123,11 @@ async fn transcript(host: &Host, providers: &Providers, pool: &[String]) -> Vec<
         for (method, params) in samples(host, revision, pool) {
             let before = providers.calls();
             let answers = walk(host, revision, method, &params).await;
-            // The providers have plain text only: Markdown is an index, which the host makes by listing the directory.
-            let is_index = answers.iter().any(|answer| answer.to_string().contains("text/markdown"));
+            // The providers have plain text only: what is in Markdown is an index, which the host makes by listing a directory.
+            let is_index = answers.iter().any(|answer| {
+                let answer = answer.to_string();
+                ["text/markdown", "](<part://", "There are no entries."].iter().any(|mark| answer.contains(mark))
+            });
             let lists = is_index
                 || method.contains("list")
                 || method.contains("directory")
