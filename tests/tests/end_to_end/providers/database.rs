@@ -80,7 +80,7 @@ async fn dictionary(client: &Client) -> serde_json::Value {
     let contents = client.read(uri).await.unwrap_or_else(|error| panic!("{uri}: {error:?}"));
     let documents = contents.iter().filter_map(|content| match content {
         ResourceContents::TextResourceContents { uri, text, mime_type, .. } => {
-            (mime_type.as_deref() == Some("application/json")).then(|| (uri.as_str(), text))
+            (mime_type.as_deref() == Some("application/json")).then_some((uri.as_str(), text))
         }
         _ => None,
     });

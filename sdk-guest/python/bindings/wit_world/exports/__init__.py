@@ -56,6 +56,11 @@ class McpHostProviderResourceProvider010(Protocol):
         The result has at least one content. Several with the requested path are the same resource in several
         formats, the preferred first. The result for a listable resource may have contents of its children.
         
+        The body of a content whose entry is listable and of the type `inode/directory` is discarded: the host makes the
+        index of such a directory from `list-entries`, with the access rules of the client. An empty text is enough.
+        
+        A content that is a part of something larger, incomplete or stale says so in a notice: see `meta` of `entry`.
+        
         Fails with `not-found` when there is no such resource, and with `invalid-request` when the path has a form that
         this provider does not know.
         
