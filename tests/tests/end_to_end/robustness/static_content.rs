@@ -30,7 +30,7 @@ fn module(fields: &str) -> String {
 
 const KINDS: [Kind; 13] = [
     ("function elements", 300_000, |n| module(&format!("(func $f) (elem func {})", "$f ".repeat(n)))),
-    ("null elements", 200_000, |n| module(&format!("(elem externref {})", "(ref.null extern) ".repeat(n)))),
+    ("null elements", 200_000, |n| module(&format!("(elem funcref {})", "(ref.null func) ".repeat(n)))),
     ("element segments", 50_000, |n| module(&format!("(func $f) {}", "(elem func $f $f) ".repeat(n)))),
     ("globals", 400_000, |n| module(&"(global (mut i64) (i64.const 7)) ".repeat(n))),
     ("vectors", 200_000, |n| module(&"(global (mut v128) (v128.const i64x2 1 2)) ".repeat(n))),
