@@ -39,6 +39,9 @@ const NOT_EXPRESSIBLE: &[(&str, &[&str])] = &[
     (
         "conflicts between entries",
         &[
+            "config_key_of_the_host",
+            "glob_with_an_encoded_star",
+            "unescaped_password",
             "address_beyond_loopback",
             "address_beyond_loopback_without_authentication",
             "address_beyond_loopback_without_tls",

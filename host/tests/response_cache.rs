@@ -164,7 +164,10 @@ impl Server {
     async fn recorded_as_cached(&self, log: &TempDir) -> Vec<Value> {
         self.host.shutdown(TIMEOUT).await;
         let lines = std::fs::read_to_string(log.path().join("audit.jsonl")).unwrap();
-        lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap()["cached"].clone()).collect()
+        let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+        // The start and the stop have lines, too.
+        let requests = lines.filter(|line| line["operation"] != "start" && line["operation"] != "stop");
+        requests.map(|line| line["cached"].clone()).collect()
     }
 
     /// Sends a request of the revision without sessions.

@@ -111,7 +111,9 @@ impl Fixture {
     /// Whether the operation is allowed, by this test and by `explain`.
     fn allows(&self, who: &Who, operation: Operation, uri: &str) -> bool {
         let explained = self.host.explain(&who.principal, operation, uri).unwrap();
-        let allowed = who.is_allowed(&self.rules, operation, uri);
+        // Who may not read a resource is not notified of it.
+        let may_read = operation != Operation::Subscribe || who.is_allowed(&self.rules, Operation::Read, uri);
+        let allowed = who.is_allowed(&self.rules, operation, uri) && may_read;
         assert_eq!(explained.decision.is_allowed(), allowed, "{:?} {operation} {uri}: {explained:?}", who.principal);
         let location = explained.decision.glob().map(|glob| glob.location.as_deref().unwrap());
         assert_eq!(location, explained.line.map(|line| format!("mcp-host.toml:{line}")).as_deref());
@@ -217,9 +219,12 @@ impl Fixture {
                     continue;
                 }
                 let values = tree.values(template, prefix);
-                let is_readable =
-                    |value: &String| self.allows(who, Operation::Read, &format!("{mount}{prefix}{value}"));
-                let expected: Vec<_> = values.into_iter().filter(is_readable).collect();
+                // A rule that denies to complete a URI counts like one that denies to read it.
+                let is_offered = |value: &String| {
+                    let uri = format!("{mount}{prefix}{value}");
+                    self.allows(who, Operation::Read, &uri) && !who.is_denied(&self.rules, Operation::Complete, &uri)
+                };
+                let expected: Vec<_> = values.into_iter().filter(is_offered).collect();
                 let completed = completed.unwrap();
                 assert_eq!(completed.values, expected, "{uri_template} for {:?}", who.principal);
                 let total = completed.total.map(|total| usize::try_from(total).unwrap());

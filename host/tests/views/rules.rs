@@ -123,6 +123,12 @@ impl Who {
         is_allowed_by_default || applicable.iter().any(|rule| matches(&rule.allow))
     }
 
+    /// Whether a rule denies the operation on a URI.
+    pub(crate) fn is_denied(&self, rules: &[RuleText], operation: Operation, uri: &str) -> bool {
+        let mut applicable = rules.iter().filter(|rule| self.is_named_by(rule) && rule.operations.contains(&operation));
+        applicable.any(|rule| rule.deny.iter().any(|glob| glob.parse::<UriGlob>().unwrap().matches(uri)))
+    }
+
     fn is_named_by(&self, rule: &RuleText) -> bool {
         let is_one_of = |names: &[&str], all: &[&str]| names.iter().any(|name| all.contains(name));
         is_one_of(&rule.principals, self.names) || is_one_of(&rule.groups, self.groups)
