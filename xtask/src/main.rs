@@ -16,7 +16,6 @@ mod features;
 mod fuzz;
 mod install;
 mod languages;
-mod map;
 mod plugins;
 mod progress;
 mod search_quality;
@@ -32,7 +31,6 @@ use clap::{Args, Parser, Subcommand};
 use crate::demo::Demo;
 use crate::features::Features;
 use crate::fuzz::Fuzz;
-use crate::map::Map;
 use crate::plugins::Plugins;
 use crate::progress::Progress;
 use crate::search_quality::SearchQuality;
@@ -82,8 +80,6 @@ enum Task {
     Debian,
     /// Build the SDKs as packages, the example provider in each language and a new project in each, with their tests
     Languages,
-    /// Print figures about the structure of the host's code
-    Map(Map),
 }
 
 fn main() -> ExitCode {
@@ -112,6 +108,5 @@ fn run(task: Task, progress: &Progress) -> anyhow::Result<()> {
         Task::Clients => clients::install(&workspace, progress),
         Task::Debian => debian::install(&workspace, progress),
         Task::Languages => languages::build(&workspace, progress),
-        Task::Map(task) => task.run(&workspace),
     }
 }

@@ -69,7 +69,7 @@ impl Resource {
     }
 
     /// What programs and models need to know of it, as the members of a JSON object.
-    #[cfg(any(feature = "http", feature = "stdio", feature = "search"))]
+    #[cfg(feature = "search")]
     pub(crate) fn to_json(&self) -> Meta {
         let Self { uri, name, title, description, mime_type, size, annotations, .. } = self;
         let optional = [

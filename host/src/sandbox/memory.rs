@@ -137,6 +137,7 @@ impl Reservation {
     }
 
     /// Like [`try_resize`](Self::try_resize), if 1/`part` of the budget is free then.
+    #[cfg(feature = "sql")]
     #[must_use]
     pub(crate) fn try_resize_leaving_part(&mut self, bytes: usize, part: usize) -> bool {
         self.try_resize_leaving(bytes, self.budget.limit.checked_div(part).unwrap_or(0))

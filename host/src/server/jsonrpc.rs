@@ -173,6 +173,7 @@ impl Message {
     }
 
     /// Returns the id of the request that a notification cancels.
+    #[cfg(feature = "stdio")]
     pub(super) fn cancelled_request(&self) -> Option<RequestId> {
         match &self.kind {
             Kind::Notification { cancelled_request: cancels, .. } => cancels.clone(),
