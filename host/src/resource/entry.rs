@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-#[cfg(any(feature = "http", feature = "stdio", feature = "search"))]
+#[cfg(feature = "search")]
 use serde_json::{Value, json};
 
 use super::{Annotations, ResourceIcon};
