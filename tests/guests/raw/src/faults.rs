@@ -1,32 +1,19 @@
 //! A provider that keeps the contract but for one fault: the config key `fault` has the name of the check of
-//! `mcp-host test` that it must fail, or `template-spelling`, a second fault of templates. Without the key it passes all.
+//! `mcp-host test` that it must fail, or `template-spelling`, a second fault of templates. With `none` it passes all.
 //!
 //! It lists six resources, `a` to `f`, in pages, and the listable `dir`, whose child is `dir/x`. The template `item/{name}` is
 //! completed by `one` and `two`. Its data are the file `/data/version`, if that directory is granted; otherwise they never
-//! change. It is written without the SDK, which prevents most of the faults.
-
-mod bindings {
-    #![allow(
-        missing_docs,
-        unsafe_code,
-        unreachable_pub,
-        dead_code,
-        clippy::all,
-        clippy::restriction,
-        reason = "generated"
-    )]
-    wit_bindgen::generate!({ path: "../../../wit", world: "provider", generate_all });
-}
+//! change.
 
 use std::hint::black_box;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::SystemTime;
 
-use bindings::exports::mcp_host::provider::resource_provider::{
-    Annotations, Argument, Body, ChangeSet, Completion, Contents, Entry, EntryTemplate, Failure, Guest, Page,
-    ProviderInfo, TemplatePage,
+use crate::bindings::exports::mcp_host::provider::resource_provider::{
+    Annotations, Argument, Body, ChangeSet, Completion, Contents, Entry, Failure, Guest, Page, ProviderInfo,
+    TemplatePage,
 };
-use bindings::wasi::config::store;
+use crate::{config, info, invalid, template};
 
 /// The file whose content is the version of the data.
 const VERSION: &str = "/data/version";
@@ -38,23 +25,17 @@ const NAMES: [&str; 2] = ["one", "two"];
 /// The number of reads by this instance.
 static READS: AtomicU8 = AtomicU8::new(0);
 
-struct Nonconforming;
+pub(crate) struct Faults;
 
 /// Whether this is the fault of the config.
 fn has(fault: &str) -> bool {
-    matches!(store::get("fault"), Ok(Some(configured)) if configured == fault)
+    config("fault").is_some_and(|configured| configured == fault)
 }
 
-impl Guest for Nonconforming {
+impl Guest for Faults {
     fn describe() -> ProviderInfo {
         let version = if has("describe") { "" } else { env!("CARGO_PKG_VERSION") };
-        ProviderInfo {
-            name: "nonconforming".to_owned(),
-            version: version.to_owned(),
-            title: None,
-            description: Some("Six resources and one fault.".to_owned()),
-            watches: true,
-        }
+        ProviderInfo { description: Some("Six resources and one fault.".to_owned()), watches: true, ..info(version) }
     }
 
     fn list_entries(parent: Option<String>, cursor: Option<String>, limit: u32) -> Result<Page, Failure> {
@@ -70,17 +51,7 @@ impl Guest for Nonconforming {
         if cursor.is_some() {
             return Err(invalid("expected no cursor"));
         }
-        let template = EntryTemplate {
-            path_template: "item/{name}".to_owned(),
-            name: "item".to_owned(),
-            title: None,
-            description: None,
-            mime_type: None,
-            annotations: None,
-            icons: Vec::new(),
-            meta: None,
-        };
-        Ok(TemplatePage { templates: vec![template], next_cursor: None })
+        Ok(TemplatePage { templates: vec![template("item/{name}".to_owned())], next_cursor: None })
     }
 
     fn read(path: String) -> Result<Vec<Contents>, Failure> {
@@ -188,10 +159,6 @@ fn unknown() -> Failure {
     if has("not-found") { Failure::Internal("no such file".to_owned()) } else { Failure::NotFound }
 }
 
-fn invalid(expected: &str) -> Failure {
-    Failure::InvalidRequest(expected.to_owned())
-}
-
 fn text(path: &str) -> Body {
     Body::TextBytes(path.as_bytes().to_vec())
 }
@@ -200,24 +167,11 @@ fn entry(path: &str) -> Entry {
     let priority = if has("hints") { 7.0 } else { 0.5 };
     let size = if path == "d" && has("sizes") { 999 } else { 1 };
     Entry {
-        path: path.to_owned(),
-        name: path.to_owned(),
-        title: None,
-        description: None,
         mime_type: Some("text/plain".to_owned()),
         size: (path.len() == 1).then_some(size),
         annotations: Some(Annotations { audience: Vec::new(), priority: Some(priority), last_modified: None }),
-        icons: Vec::new(),
         listable: path == "dir",
         subscribable: true,
-        ttl_ms: None,
-        meta: None,
+        ..crate::entry(path)
     }
-}
-
-#[allow(unsafe_code, reason = "generated")]
-mod exported {
-    use super::{Nonconforming, bindings};
-
-    bindings::export!(Nonconforming with_types_in bindings);
 }

@@ -1,4 +1,4 @@
-//! A provider whose answers have one oversized field, selected by the path.
+//! A provider of valid resources beside resources with one invalid or oversized field, selected by the path.
 //!
 //! A resource is named `FIELD/COUNT`, and has that many of the following in the entry of its content:
 //!
@@ -14,43 +14,28 @@
 //! | `date` | digits of the fraction of a second in its modification time |
 //! | `contents` | contents, all of one resource below it |
 //! | `blob` | bytes of the content |
+//! | `meta` | opening braces in the metadata, which is not JSON |
 //!
-//! Other paths read as `good`. The config keys `list`, `templates`, `complete` and `describe` select the answers of
-//! those functions in the same way: `list = "entries/COUNT"`, or `"FIELD/COUNT"` for one such entry; `templates =
-//! "variables/COUNT"`; `complete = "value/COUNT"` for one value of that many bytes, `"values/COUNT"` for that many;
-//! `describe = "description/COUNT"`.
+//! `not-utf8` has invalid UTF-8 as text; other paths read as `good`. The config keys `list`, `templates`, `complete` and
+//! `describe` select the answers of those functions in the same way: `list = "entries/COUNT"`, or `"FIELD/COUNT"` for one
+//! such entry; `templates = "variables/COUNT"`; `complete = "value/COUNT"` for one value of that many bytes,
+//! `"values/COUNT"` for that many; `describe = "description/COUNT"`, or `"trap"`.
 
-mod bindings {
-    #![allow(
-        missing_docs,
-        unsafe_code,
-        unreachable_pub,
-        dead_code,
-        clippy::all,
-        clippy::restriction,
-        reason = "generated"
-    )]
-    wit_bindgen::generate!({ path: "../../../wit", world: "provider", generate_all });
-}
-
-use bindings::exports::mcp_host::provider::resource_provider::{
-    Annotations, Argument, Body, ChangeSet, Completion, Contents, Entry, EntryTemplate, Failure, Guest, Icon, Page,
-    ProviderInfo, Role, TemplatePage,
+use crate::bindings::exports::mcp_host::provider::resource_provider::{
+    Annotations, Argument, Body, ChangeSet, Completion, Contents, Entry, Failure, Guest, Icon, Page, ProviderInfo,
+    Role, TemplatePage,
 };
-use bindings::wasi::config::store;
+use crate::{config, entry, info, invalid, template};
 
-struct OversizedByPath;
+pub(crate) struct Resources;
 
-impl Guest for OversizedByPath {
+impl Guest for Resources {
     fn describe() -> ProviderInfo {
-        let (_, length) = config_value("describe").unwrap_or_default();
-        ProviderInfo {
-            name: "oversized-by-path".to_owned(),
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            title: None,
-            description: Some("x".repeat(length)),
-            watches: false,
+        if config("describe").is_some_and(|selected| selected == "trap") {
+            std::process::abort();
         }
+        let (_, length) = config_value("describe").unwrap_or_default();
+        ProviderInfo { description: Some("x".repeat(length)), ..info(env!("CARGO_PKG_VERSION")) }
     }
 
     fn list_entries(_parent: Option<String>, _cursor: Option<String>, _limit: u32) -> Result<Page, Failure> {
@@ -69,6 +54,9 @@ impl Guest for OversizedByPath {
     }
 
     fn read(path: String) -> Result<Vec<Contents>, Failure> {
+        if path == "not-utf8" {
+            return Ok(vec![Contents { entry: entry(&path), body: Body::TextBytes(vec![0xff, 0xfe]) }]);
+        }
         let Some((field, count)) = field_and_count(&path) else { return Ok(vec![good_contents(entry(&path))]) };
         Ok(match field.as_str() {
             "contents" => (0..count).map(|_| good_contents(entry(&format!("{path}/below")))).collect(),
@@ -91,13 +79,13 @@ impl Guest for OversizedByPath {
     }
 
     fn changes(_watched: Vec<String>, _since: Option<String>) -> Result<ChangeSet, Failure> {
-        Err(Failure::InvalidRequest("nothing is watched".to_owned()))
+        Err(invalid("nothing is watched"))
     }
 }
 
 /// Returns the field and count that the config selects for a function.
 fn config_value(key: &str) -> Option<(String, usize)> {
-    field_and_count(&store::get(key).ok()??)
+    field_and_count(&config(key)?)
 }
 
 fn field_and_count(text: &str) -> Option<(String, usize)> {
@@ -122,6 +110,7 @@ fn entry_with(field: &str, count: usize) -> Entry {
         "objects" => Entry { meta: meta(format!("[{}0]", r#"{"":0},"#.repeat(count))), ..plain },
         "numbers" => Entry { meta: meta(format!("[{}0]", "0,".repeat(count))), ..plain },
         "deep" => Entry { meta: meta(format!("{}{}", "[".repeat(count), "]".repeat(count))), ..plain },
+        "meta" => Entry { meta: Some("{".repeat(count)), ..plain },
         "path" => Entry { path: "\u{1}".repeat(count), ..plain },
         "date" => {
             let last_modified = Some(format!("2025-01-12T15:00:58.{}Z", "0".repeat(count)));
@@ -131,43 +120,6 @@ fn entry_with(field: &str, count: usize) -> Entry {
     }
 }
 
-fn entry(path: &str) -> Entry {
-    Entry {
-        path: path.to_owned(),
-        name: path.to_owned(),
-        title: None,
-        description: None,
-        mime_type: None,
-        size: None,
-        annotations: None,
-        icons: Vec::new(),
-        listable: false,
-        subscribable: false,
-        ttl_ms: None,
-        meta: None,
-    }
-}
-
-fn template(path_template: String) -> EntryTemplate {
-    EntryTemplate {
-        path_template,
-        name: "a".to_owned(),
-        title: None,
-        description: None,
-        mime_type: None,
-        annotations: None,
-        icons: Vec::new(),
-        meta: None,
-    }
-}
-
 fn good_contents(entry: Entry) -> Contents {
     Contents { entry, body: Body::Text("good".to_owned()) }
-}
-
-#[allow(unsafe_code, reason = "generated")]
-mod exported {
-    use super::{OversizedByPath, bindings};
-
-    bindings::export!(OversizedByPath with_types_in bindings);
 }

@@ -8,35 +8,21 @@
 //! | `length` | the bytes of each text of that field |
 //! | `count` | the number of items of the field, if it is a list |
 //!
-//! Every function answers, so each field is reached by some request. It uses no SDK, which would not allow such
-//! values.
+//! Every function answers, so each field is reached by some request.
 
-mod bindings {
-    #![allow(
-        missing_docs,
-        unsafe_code,
-        unreachable_pub,
-        dead_code,
-        clippy::all,
-        clippy::restriction,
-        reason = "generated"
-    )]
-    wit_bindgen::generate!({ path: "../../../wit", world: "provider", generate_all });
-}
-
-use bindings::exports::mcp_host::provider::resource_provider::{
+use crate::bindings::exports::mcp_host::provider::resource_provider::{
     Annotations, Argument, Body, ChangeSet, Completion, Contents, Entry, EntryTemplate, Failure, Guest, Icon, Page,
     ProviderInfo, Retry, Role, TemplatePage,
 };
-use bindings::wasi::config::store;
+use crate::config;
 
-struct OversizedByConfig {
+pub(crate) struct Fields {
     field: String,
     text: String,
     count: usize,
 }
 
-impl OversizedByConfig {
+impl Fields {
     fn new() -> Self {
         let text = get("text");
         let length = number("length");
@@ -137,11 +123,11 @@ impl OversizedByConfig {
     }
 }
 
-impl Guest for OversizedByConfig {
+impl Guest for Fields {
     fn describe() -> ProviderInfo {
         let it = Self::new();
         ProviderInfo {
-            name: it.text("info.name", "oversized-by-config"),
+            name: it.text("info.name", "raw"),
             version: it.text("info.version", env!("CARGO_PKG_VERSION")),
             title: it.optional("info.title"),
             description: it.optional("info.description"),
@@ -187,16 +173,9 @@ impl Guest for OversizedByConfig {
 }
 
 fn get(key: &str) -> String {
-    store::get(key).ok().flatten().unwrap_or_default()
+    config(key).unwrap_or_default()
 }
 
 fn number(key: &str) -> usize {
     get(key).parse().unwrap_or(0)
-}
-
-#[allow(unsafe_code, reason = "generated")]
-mod exported {
-    use super::{OversizedByConfig, bindings};
-
-    bindings::export!(OversizedByConfig with_types_in bindings);
 }
