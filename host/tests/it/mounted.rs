@@ -1,10 +1,4 @@
 //! The service over HTTP, mounted in an axum application that has a login of its own.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "the helpers of tests may fail as loudly as tests"
-)]
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
@@ -32,8 +26,7 @@ use tempfile::TempDir;
 use tokio::time::timeout;
 use tower::ServiceExt;
 
-/// Longer than anything here takes.
-const TIMEOUT: Duration = Duration::from_secs(120);
+use crate::TIMEOUT;
 
 /// Two letters, `a` and `b`.
 struct Letters;

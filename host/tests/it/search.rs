@@ -1,17 +1,7 @@
 //! Search over a native provider whose resources change: what is indexed, what is found, and what it costs.
-#![allow(
-    clippy::arithmetic_side_effects,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test fails by panicking"
-)]
 
-#[path = "search/faults.rs"]
 mod faults;
-#[path = "search/pages.rs"]
 mod pages;
-#[path = "search/texts.rs"]
 mod texts;
 
 use std::sync::atomic::Ordering;

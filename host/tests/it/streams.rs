@@ -1,13 +1,6 @@
 //! MCP over a pair of streams that are not those of the process.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    reason = "the helpers of tests may fail as loudly as tests"
-)]
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use mcp_resource_host::Host;
 use mcp_resource_host::access::Principal;
@@ -20,8 +13,7 @@ use tokio::task::JoinHandle;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 
-/// Longer than anything here takes.
-const TIMEOUT: Duration = Duration::from_secs(120);
+use crate::TIMEOUT;
 
 /// A client at the other end, and what serves it.
 struct Client {

@@ -1,5 +1,4 @@
 //! The JSON Schema of the config accepts what the reader accepts, and rejects the mistakes that a schema can express.
-#![allow(clippy::unwrap_used, clippy::panic, clippy::indexing_slicing, reason = "tests may fail loudly")]
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -1,8 +1,7 @@
 //! Error messages of the config, word for word.
 //!
 //! `ui/invalid/NAME.err` is the message for `ui/invalid/NAME.toml`. After an intended change,
-//! `SNAPSHOTS=overwrite cargo test --test config_errors` writes the files anew, for review.
-#![allow(clippy::unwrap_used, clippy::panic, reason = "the helpers of tests may fail as loudly as tests")]
+//! `SNAPSHOTS=overwrite cargo test --workspace --test it config_errors` writes the files anew, for review.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,11 +1,4 @@
 //! The response cache, as clients over HTTP see it: a native provider counts its calls.
-#![allow(
-    clippy::unwrap_used,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::arithmetic_side_effects,
-    reason = "the helpers of tests may fail as loudly as tests"
-)]
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -32,8 +25,8 @@ use tokio::sync::Semaphore;
 use tokio::time::timeout;
 use tower::ServiceExt;
 
-/// Longer than anything here takes.
-const TIMEOUT: Duration = Duration::from_secs(120);
+use crate::TIMEOUT;
+
 const TTL: Duration = Duration::from_secs(600);
 /// The files that there are: the name, the time to live, and the length of the text.
 const FILES: [(&str, Option<Duration>, usize); 5] = [

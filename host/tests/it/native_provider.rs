@@ -1,11 +1,4 @@
 //! Native providers: a host without any component.
-#![allow(
-    clippy::arithmetic_side_effects,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test fails by panicking"
-)]
 
 use std::panic::panic_any;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

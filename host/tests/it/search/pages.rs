@@ -13,7 +13,8 @@ use mcp_resource_host::provider::{
 };
 use tokio::sync::Semaphore;
 
-use super::texts::{TIMEOUT, found, start_indexing};
+use super::texts::{found, start_indexing};
+use crate::TIMEOUT;
 
 /// A first page, a last page, and between them as many as a test wants, each of one resource. Entries do not tell changes.
 struct Pages {

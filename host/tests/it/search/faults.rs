@@ -8,7 +8,8 @@ use mcp_resource_host::access::Principal;
 use mcp_resource_host::config::search::PluginSearch;
 use mcp_resource_host::search::{SearchRequest, SearchStatus};
 
-use super::texts::{TIMEOUT, Texts, close, search, start, start_indexing, wait_until_found};
+use super::texts::{Texts, close, search, start, start_indexing, wait_until_found};
+use crate::TIMEOUT;
 
 /// Waits until the status of the plugin is as wanted.
 async fn wait_until_status(host: &Host, is_wanted: impl Fn(&SearchStatus) -> bool) {

@@ -1,19 +1,9 @@
 //! The view of a principal: for random rules and resources, every operation shows it what `explain` allows, and nothing else.
 //!
 //! What `explain` says is compared with a decision of this test, glob by glob.
-#![allow(
-    clippy::arithmetic_side_effects,
-    clippy::indexing_slicing,
-    clippy::panic,
-    clippy::unwrap_used,
-    reason = "a test fails by panicking"
-)]
 
-#[path = "views/endpoint.rs"]
 mod endpoint;
-#[path = "views/rules.rs"]
 mod rules;
-#[path = "views/tree.rs"]
 mod tree;
 
 use std::collections::BTreeSet;
@@ -25,7 +15,6 @@ use futures::future::join_all;
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::config::search::PluginSearch;
 use mcp_resource_host::config::{Config, Operation};
-use mcp_resource_host::engine::{Engine, EngineOptions};
 use mcp_resource_host::provider::NativePlugin;
 use mcp_resource_host::resource::{Argument, Error};
 use mcp_resource_host::search::{ContextRequest, SearchRequest, SearchResults};
@@ -38,9 +27,8 @@ use tokio::time::{sleep, timeout};
 
 use self::rules::{RuleText, Who, everybody, rule_texts, to_toml, witness};
 use self::tree::{EVERYWHERE, NEW, NOWHERE, PATHS, TEMPLATES, Tree, WITNESSES};
+use crate::{TIMEOUT, engine};
 
-/// Longer than anything here takes.
-const TIMEOUT: Duration = Duration::from_secs(120);
 /// The mounts of the two plugins.
 const MOUNTS: [&str; 2] = ["a://x/", "b:///"];
 
@@ -70,13 +58,10 @@ async fn config(rules: &[RuleText], page_size: usize, dir: &TempDir) -> Config {
 
 impl Fixture {
     async fn start(rules: Vec<RuleText>, paths: [BTreeSet<&'static str>; 2], page_size: usize) -> Self {
-        static ENGINE: OnceLock<Arc<Engine>> = OnceLock::new();
-        let engine =
-            ENGINE.get_or_init(|| Engine::new(EngineOptions::new().max_instances(2).worker_threads(2)).unwrap());
         let dir = tempfile::tempdir().unwrap();
         let trees = paths.map(Tree::new);
         let config = config(&rules, page_size, &dir).await;
-        let mut builder = Host::builder(config).engine(engine.clone());
+        let mut builder = Host::builder(config).engine(engine());
         for ((name, mount), tree) in ["a", "b"].into_iter().zip(MOUNTS).zip(&trees) {
             let plugin = NativePlugin::new(name.parse().unwrap(), mount.parse().unwrap(), tree.clone());
             let mut search = PluginSearch::default();

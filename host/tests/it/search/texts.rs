@@ -3,22 +3,20 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use mcp_resource_host::Host;
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::config::search::PluginSearch;
 use mcp_resource_host::config::{Config, Rule};
-use mcp_resource_host::engine::{Engine, EngineOptions};
 use mcp_resource_host::provider::{
     ChangeSet, Contents, Entry, Failure, NativePlugin, Page, Provider, ProviderInfo, Result, async_trait,
 };
 use mcp_resource_host::resource::Error;
 use mcp_resource_host::search::{SearchRequest, SearchResults};
 
-/// Longer than anything here takes.
-pub(crate) const TIMEOUT: Duration = Duration::from_secs(120);
+use crate::{TIMEOUT, engine};
 
 /// Texts at paths, which tests change.
 #[derive(Default)]
@@ -111,11 +109,6 @@ impl Provider for Texts {
             _ => ChangeSet::none(now),
         })
     }
-}
-
-fn engine() -> Arc<Engine> {
-    static ENGINE: OnceLock<Arc<Engine>> = OnceLock::new();
-    ENGINE.get_or_init(|| Engine::new(EngineOptions::new().max_instances(2).worker_threads(2)).unwrap()).clone()
 }
 
 /// Starts a host that has indexed the texts, or has failed to.
