@@ -5,14 +5,18 @@
 //! so is a URI below a searched mount. A mount that the principal may not search is one that does not exist; of one that nobody can
 //! search, because its plugin is not indexed, the message says what indexes it.
 
-use super::generation::Generation;
-use super::search::may_find;
-use crate::access::{Policy, Principal};
+use std::sync::Arc;
+
+use super::access::HostView;
+use super::query::has_words;
+use super::request::SearchRequest;
+use super::searched::is_below;
+use super::service::{SearchService, has_search};
+use crate::access::Principal;
+use crate::config::nearest_mount;
 use crate::config::search::{KindFilter, LanguageCode};
-use crate::config::{Operation, nearest_mount};
 use crate::quote::quote;
 use crate::resource::Error;
-use crate::search::{SearchRequest, SearchService, has_words, is_below};
 use crate::uri::Mount;
 
 /// The number of kinds that a message names.
@@ -20,15 +24,14 @@ const MAX_KINDS: usize = 8;
 
 /// Checks a search, and brings its parameters into normal form.
 pub(super) async fn check(
-    now: &Generation,
+    view: &Arc<dyn HostView>,
     service: &SearchService,
     principal: &Principal,
     request: &mut SearchRequest,
 ) -> Result<(), Error> {
-    check_query(now, &request.query)?;
-    let policy = now.access.policy(principal);
+    check_query(&**view, &request.query)?;
     if let Some(within) = request.within.take() {
-        request.within = Some(searched_uri(now, &policy, within)?);
+        request.within = Some(searched_uri(&**view, within)?);
     }
     if let Some(language) = &mut request.language {
         let code = language.to_ascii_lowercase();
@@ -39,11 +42,7 @@ pub(super) async fn check(
         match kind.to_ascii_lowercase().parse::<KindFilter>() {
             Ok(valid) => *kind = valid.to_string(),
             Err(_) => {
-                let known = match service.turn(principal).await {
-                    Ok(turn) => service.values(turn, true, move |uri| may_find(&policy, uri)).await,
-                    Err(busy) => Err(busy),
-                };
-                let known = known.unwrap_or_default();
+                let known = service.values_for(principal, true, view.clone()).await;
                 let known: Vec<_> = known.iter().take(MAX_KINDS).map(|kind| quote(kind)).collect();
                 let known =
                     if known.is_empty() { String::new() } else { format!(" (indexed are {})", known.join(", ")) };
@@ -56,13 +55,13 @@ pub(super) async fn check(
 }
 
 /// Rejects a query that is too long, or has nothing to search for.
-pub(super) fn check_query(now: &Generation, query: &str) -> Result<(), Error> {
+pub(super) fn check_query(view: &dyn HostView, query: &str) -> Result<(), Error> {
     let (found, max) = (query.len(), SearchRequest::MAX_QUERY_LEN);
     if found > max {
         return Err(Error::InvalidRequest { message: format!("the query has {found} bytes, more than {max}") });
     }
     // The vector of a query without words may be near to something: an emoji has a meaning.
-    let embeddings = now.config.search.as_ref().and_then(|search| search.embeddings.as_ref());
+    let embeddings = view.config().search.as_ref().and_then(|search| search.embeddings.as_ref());
     let is_embedded = embeddings.is_some_and(|embeddings| embeddings.queries) && !query.trim().is_empty();
     if is_embedded || has_words(query) {
         return Ok(());
@@ -73,18 +72,18 @@ pub(super) fn check_query(now: &Generation, query: &str) -> Result<(), Error> {
 }
 
 /// A URI of which something may be found, in normal form: one of a searched mount, or the beginning of some.
-fn searched_uri(now: &Generation, policy: &Policy, within: String) -> Result<String, Error> {
-    let mounts: Vec<_> = searched_mounts(now, policy).collect();
-    if let Ok(routed) = now.router.route(&within)
-        && mounts.contains(&routed.mount)
+fn searched_uri(view: &dyn HostView, within: String) -> Result<String, Error> {
+    let mounts: Vec<_> = searched_mounts(view).collect();
+    if let Some((mount, uri)) = view.route(&within)
+        && mounts.contains(&mount)
     {
-        return Ok(routed.uri.into());
+        return Ok(uri.into());
     }
-    // If nothing is searched at all, that is what the lookup says.
-    if !now.has_search() || mounts.iter().any(|mount| is_below(mount.as_str(), &within)) {
+    // If nothing is searched at all, the lookup says so.
+    if !has_search(view.config(), view.slots().iter().filter_map(|slot| slot.plugin.as_ref().ok())) || mounts.iter().any(|mount| is_below(mount.as_str(), &within)) {
         return Ok(within);
     }
-    if let Some(message) = unsearched_plugin(now, policy, &within, &mounts) {
+    if let Some(message) = unsearched_plugin(view, &within, &mounts) {
         return Err(Error::InvalidRequest { message });
     }
     let next = match nearest_mount(&within, mounts) {
@@ -99,16 +98,16 @@ fn searched_uri(now: &Generation, policy: &Policy, within: String) -> Result<Str
 
 /// Says that the plugin that owns a URI, or the first below it, is not searched, and what changes that; none if the principal may find
 /// nothing there anyway.
-fn unsearched_plugin(now: &Generation, policy: &Policy, within: &str, searched: &[&Mount]) -> Option<String> {
-    let owner = now.router.route(within).ok().map(|routed| routed.mount);
-    let mut slots = now.slots.iter().filter(|slot| now.built_in(slot).is_none() && !searched.contains(&&slot.mount));
+fn unsearched_plugin(view: &dyn HostView, within: &str, searched: &[&Mount]) -> Option<String> {
+    let owner = view.route(within).map(|(mount, _)| mount);
+    let mut slots =
+        view.slots().iter().filter(|slot| slot.built_in().is_none() && !searched.contains(&&slot.mount));
     let slot = slots.find(|slot| owner == Some(&slot.mount) || is_below(slot.mount.as_str(), within))?;
-    let may = |operation| policy.may_allow_below(operation, &slot.mount);
-    if !may(Operation::List) || !may(Operation::Read) {
+    if !view.may_find_below(&slot.mount) {
         return None;
     }
     let (name, found) = (quote(&slot.name), quote(within));
-    let remedy = if now.config.plugins.iter().any(|plugin| plugin.mount == slot.mount) {
+    let remedy = if view.config().plugins.iter().any(|plugin| plugin.mount == slot.mount) {
         "`search = {}` in its `[[plugin]]` in the server's config turns that on"
     } else {
         "the application that mounts it turns that on by `NativePlugin::search`"
@@ -116,14 +115,12 @@ fn unsearched_plugin(now: &Generation, policy: &Policy, within: &str, searched: 
     Some(format!("`in`: nothing is found below {found}, because plugin {name} is not searched; {remedy}"))
 }
 
-/// The mounts of the plugins that are searched, loaded or not, and that the policy may let something be found of.
-pub(super) fn searched_mounts<'a>(now: &'a Generation, policy: &'a Policy) -> impl Iterator<Item = &'a Mount> {
+/// The mounts of the plugins that are searched, loaded or not, and of which the principal may find something.
+pub(super) fn searched_mounts(view: &dyn HostView) -> impl Iterator<Item = &Mount> {
     let is_configured =
-        |mount: &Mount| now.config.plugins.iter().any(|one| one.mount == *mount && one.search.is_some());
-    let searched = now.slots.iter().filter(move |slot| slot.is_searched() || is_configured(&slot.mount));
-    let may = |operation, mount| policy.may_allow_below(operation, mount);
-    let mounts = searched.map(|slot| &slot.mount);
-    mounts.filter(move |mount| may(Operation::List, mount) && may(Operation::Read, mount))
+        |mount: &Mount| view.config().plugins.iter().any(|one| one.mount == *mount && one.search.is_some());
+    let searched = view.slots().iter().filter(move |slot| slot.is_searched() || is_configured(&slot.mount));
+    searched.map(|slot| &slot.mount).filter(|mount| view.may_find_below(mount))
 }
 
 fn wrong(name: &str, expected: &str, value: &str) -> Error {
