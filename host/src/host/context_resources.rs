@@ -14,9 +14,8 @@ use super::search::context;
 use crate::access::Principal;
 use crate::audit::Facts;
 use crate::config::PluginName;
-use crate::provider::{
-    Contents, Entry, Failure, NativePlugin, Page, Provider, ProviderInfo, Result, Template, async_trait,
-};
+use crate::plugin::NativePlugin;
+use crate::provider::{Contents, Entry, Failure, Page, Provider, ProviderInfo, Result, Template, async_trait};
 use crate::resource::{
     Argument, Completion, Error, Meta, NOTICES_META_KEY, Resource, ResourceBody, ResourceContents, Role,
 };

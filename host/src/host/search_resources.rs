@@ -29,8 +29,9 @@ use crate::audit::Facts;
 use crate::config::PluginName;
 use crate::config::limits::Limits;
 use crate::config::search::SavedSearch;
+use crate::plugin::NativePlugin;
 use crate::provider::{
-    ChangeSet, Contents, Entry, Failure, NativePlugin, Page, Provider, ProviderInfo, Result, Template, async_trait,
+    ChangeSet, Contents, Entry, Failure, Page, Provider, ProviderInfo, Result, Template, async_trait,
 };
 use crate::resource::{Argument, Completion, Error, Resource, ResourceBody, ResourceContents};
 use crate::search::{SearchRequest, SearchResults, to_json};
