@@ -51,7 +51,7 @@
 //! | [`search`] | full-text search: the index, and the tasks that keep it level with what plugins serve |
 //! | [`plugin`] | the call path: admission, circuit breaker, calls under limits, validation of answers |
 //! | [`engine`] | wasmtime: compiling and loading components, the instance pool, the threads that calls run on |
-//! | `sandbox` | the WASI context of an instance: directories, HTTP, key-value buckets, the log, memory |
+//! | `sandbox`, `outbound_http` | the WASI context of an instance: directories, HTTP, key-value buckets, the log, memory; the host's own HTTP client |
 //! | [`provider`] | the contract in Rust: native providers, and what components answer |
 //! | `componentize`, `wit` | components of core modules; the WIT package of the contract |
 //! | `confinement` | seccomp and Landlock: what the compiler process and the command may do |
@@ -100,6 +100,7 @@ mod host;
 mod language;
 mod log_target;
 pub mod net;
+mod outbound_http;
 pub mod plugin;
 mod private_dir;
 pub mod provider;

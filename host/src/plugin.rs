@@ -19,7 +19,7 @@
 //! A trap, a timeout, a limit or a panic ends that call alone and is a typed [`Fault`]. A caller that drops the future
 //! cancels its call. A plugin that keeps failing is suspended by a circuit breaker with back-off; a
 //! request that makes it fail is refused to the client that sends it. Which of the limits
-//! apply to a native provider stands in [`provider`](crate::provider).
+//! apply to a native provider stands at [`NativePlugin`].
 
 mod admission;
 mod backend;
@@ -36,6 +36,7 @@ mod fault_recorder;
 mod function;
 mod input_faults;
 mod inspect;
+mod native_plugin;
 mod needs;
 mod panics;
 mod requirements;
@@ -73,6 +74,7 @@ pub(crate) use self::encoded::{EncodedResources, EncodingForm, ListedResources, 
 pub use self::error::LoadError;
 pub use self::fault::{Fault, FaultKind};
 pub use self::inspect::Inspection;
+pub use self::native_plugin::NativePlugin;
 #[cfg(feature = "cli")]
 pub(crate) use self::needs::{MAX_LEN as MAX_NEEDS_LEN, SECTION as NEEDS_SECTION};
 pub use self::needs::{

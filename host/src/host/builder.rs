@@ -24,8 +24,8 @@ use crate::catalog::{Catalog, CursorKey, KeyError};
 use crate::config::{Config, PluginName};
 use crate::engine::{Compiler, Engine, EngineOptions, Progress};
 use crate::log_target;
-use crate::plugin::{self, NotLoaded, PluginRuntime};
-use crate::provider::{NativePlugin, Provider};
+use crate::plugin::{self, NativePlugin, NotLoaded, PluginRuntime};
+use crate::provider::Provider;
 #[cfg(feature = "search")]
 use crate::search::SearchService;
 use crate::uri::Mount;

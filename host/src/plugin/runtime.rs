@@ -15,13 +15,13 @@ use super::response_cache::ResponseCache;
 #[cfg(feature = "search")]
 use super::search_source::SearchSource;
 use super::validation::{self, ValidationContext};
-use super::{LoadError, Plugin, Requirements};
+use super::{LoadError, NativePlugin, Plugin, Requirements};
 use crate::config;
 use crate::digest::Digest;
 use crate::engine::loader::{CompiledComponent, LinkedComponent, Loader};
 use crate::engine::pool::Pool;
 use crate::engine::{CHILD_ENV_VAR, Compiler, ComponentError, Engine, EngineError, Progress};
-use crate::provider::{NativePlugin, ProviderInfo};
+use crate::provider::ProviderInfo;
 use crate::sandbox::Sandbox;
 use crate::sandbox::dirs::OpenFileLimit;
 use crate::sandbox::guest_log::GuestLog;

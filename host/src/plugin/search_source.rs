@@ -4,11 +4,11 @@ use governor::{DefaultDirectRateLimiter, RateLimiter};
 use hmac::Mac;
 use zeroize::Zeroizing;
 
+use super::NativePlugin;
 use crate::config;
 use crate::config::Secret;
 use crate::config::search::PluginSearch;
 use crate::private_dir::{self, SECRET_LEN};
-use crate::provider::NativePlugin;
 use crate::resource::Resource;
 use crate::uri::Mount;
 

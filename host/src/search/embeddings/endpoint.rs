@@ -16,8 +16,7 @@ use zeroize::Zeroizing;
 use super::vector::Vector;
 use crate::config::EndpointUrl;
 use crate::config::search::Embeddings;
-use crate::net::https_client::{ExchangeBounds, ExchangeError, HttpsClient};
-use crate::net::retry_advice;
+use crate::outbound_http::{ExchangeBounds, ExchangeError, HttpsClient, retry_advice};
 
 /// The bytes of an answer for each component of a vector, and for everything else.
 const MAX_COMPONENT_LEN: usize = 32;
