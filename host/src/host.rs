@@ -15,7 +15,7 @@
 //! | `resolve` | from a URI to a plugin and a path, with the access decision |
 //! | `directory_index` | the content of directories, made of the children that the principal may list |
 //! | `children`, `completion`, `completion_filter`, `streams`, `subscribe` | listings below a resource, completion, whole listings, subscriptions |
-//! | `search`, `search_resources`, `context_resources`, `parameters` | search and context, for one principal; the mounts `search:` and `context:` |
+//! | `built_in`, `search` | the providers that the host brings itself; requests to search |
 //! | `audit` | records of requests: the audit log, and events of the access log |
 //! | `generation`, `generation_store`, `background_loader`, `reload`, `config_watcher` | what is served, and what replaces it |
 //! | `mount_listing` | the listing below the URI of a mount |
@@ -28,13 +28,12 @@
 mod audit;
 mod background_loader;
 mod builder;
+mod built_in;
 mod check;
 mod children;
 mod completion;
 mod completion_filter;
 mod config_watcher;
-#[cfg(feature = "search")]
-mod context_resources;
 mod data_dirs;
 mod directory_index;
 mod explain;
@@ -46,17 +45,11 @@ mod lifecycle;
 mod loading;
 mod mount_listing;
 mod next_parts;
-#[cfg(feature = "search")]
-mod parameters;
 mod reload;
 mod resolve;
 mod saved_queries;
 #[cfg(feature = "search")]
 mod search;
-#[cfg(feature = "search")]
-mod search_filters;
-#[cfg(feature = "search")]
-mod search_resources;
 mod status;
 mod streams;
 mod subscribe;
@@ -70,6 +63,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 
 use self::background_loader::BackgroundLoader;
+use self::built_in::BuiltIns;
 use self::children::Mounts;
 use self::directory_index::split_cursor;
 use self::generation::Generation;
@@ -120,6 +114,8 @@ pub struct Host {
     generation_store: Arc<GenerationStore>,
     /// Loads plugins until it is dropped.
     background_loader: BackgroundLoader,
+    /// The providers that the host brings itself.
+    built_ins: BuiltIns,
     /// Bounds requests that wait for a plugin to be loaded.
     load_waits: LoadWaits,
     /// The number of reloads that have begun: only the last of them may replace plugins.
@@ -233,7 +229,7 @@ impl Host {
             return self.list_children(principal, parent, request.cursor, bounds, Mounts::Listed, check).await;
         }
         let facts = Facts::default();
-        self.audited(principal, Operation::List.name(), "", &facts, async {
+        self.audited(principal, Operation::List, "", &facts, async {
             let now = self.generation.load_full();
             facts.set_generation(now.number);
             let viewer = now.viewer(principal);
@@ -250,7 +246,7 @@ impl Host {
         cursor: Option<&str>,
     ) -> Result<Listing<ResourceTemplate>, Error> {
         let facts = Facts::default();
-        self.audited(principal, Operation::Templates.name(), "", &facts, async {
+        self.audited(principal, Operation::Templates, "", &facts, async {
             let now = self.generation.load_full();
             facts.set_generation(now.number);
             let viewer = now.viewer(principal);
@@ -263,12 +259,11 @@ impl Host {
     /// below it.
     pub async fn read(&self, principal: &Principal, uri: &str) -> Result<Vec<ResourceContents>, Error> {
         let facts = Facts::default();
-        self.audited(principal, Operation::Read.name(), uri, &facts, async {
+        self.audited(principal, Operation::Read, uri, &facts, async {
             let (uri, cursor) = split_cursor(uri);
             let now = self.generation_for(principal, Operation::Read, uri, &facts).await;
             let target = now.resolve(principal, Operation::Read, uri, &facts)?;
-            #[cfg(feature = "search")]
-            if let Some(contents) = self.read_built_in(principal, &target, &facts).await {
+            if let Some(contents) = target.read_built_in(principal, &facts).await {
                 return contents;
             }
             let plugin = target.slot.loaded()?;
@@ -292,12 +287,11 @@ impl Host {
         encode: impl FnOnce(Vec<ResourceContents>) -> E,
     ) -> Result<ReadResponse, Error> {
         let facts = Facts::default();
-        self.audited(principal, Operation::Read.name(), uri, &facts, async {
+        self.audited(principal, Operation::Read, uri, &facts, async {
             let (uri, cursor) = split_cursor(uri);
             let now = self.generation_for(principal, Operation::Read, uri, &facts).await;
             let target = now.resolve(principal, Operation::Read, uri, &facts)?;
-            #[cfg(feature = "search")]
-            if let Some(contents) = self.read_built_in(principal, &target, &facts).await {
+            if let Some(contents) = target.read_built_in(principal, &facts).await {
                 return contents.map(ReadResponse::Contents);
             }
             let plugin = target.slot.loaded()?;
@@ -338,7 +332,7 @@ impl Host {
         encode: impl Fn(Vec<Resource>) -> E,
     ) -> Result<Listing<ListedResources>, Error> {
         let facts = Facts::default();
-        self.audited(principal, Operation::List.name(), "", &facts, async {
+        self.audited(principal, Operation::List, "", &facts, async {
             let now = self.generation.load_full();
             facts.set_generation(now.number);
             let viewer = now.viewer(principal);
@@ -354,7 +348,7 @@ impl Host {
     /// Returns the metadata of a resource without reading it.
     pub async fn metadata(&self, principal: &Principal, uri: &str) -> Result<Resource, Error> {
         let facts = Facts::default();
-        self.audited(principal, Operation::Metadata.name(), uri, &facts, async {
+        self.audited(principal, Operation::Metadata, uri, &facts, async {
             let now = self.generation_for(principal, Operation::Metadata, uri, &facts).await;
             now.resolve(principal, Operation::Metadata, uri, &facts)?.stat(uri).await
         })
@@ -365,7 +359,7 @@ impl Host {
     pub async fn complete(&self, principal: &Principal, request: CompleteRequest<'_>) -> Result<Completion, Error> {
         let (facts, template) = (Facts::default(), request.template);
         let completing = self.complete_inner(principal, request, &facts);
-        self.audited(principal, Operation::Complete.name(), template, &facts, completing).await
+        self.audited(principal, Operation::Complete, template, &facts, completing).await
     }
 
     /// Returns a new subscriber without subscriptions.
@@ -406,23 +400,17 @@ impl Host {
         self.generation.load().access.is_public(operation)
     }
 
-    /// Returns whether a URI, or a template, is one of search or context: what there is depends on what the principal may list and read.
-    #[cfg(any(feature = "http", feature = "stdio"))]
-    pub(crate) fn is_of_search(&self, uri: &str) -> bool {
-        #[cfg(feature = "search")]
-        let is_there = self.generation.load().has_search() && search::is_of_search(uri);
-        #[cfg(not(feature = "search"))]
-        let is_there = {
-            let _ = uri;
-            false
-        };
-        is_there
+    /// Returns the operations that a request for a URI or a template performs beside its own, because of the built-in provider that
+    /// owns it.
+    #[cfg(feature = "http")]
+    pub(crate) fn performed_operations(&self, uri: &str) -> &'static [Operation] {
+        self.generation.load().built_in_of_scheme(uri).map_or(&[], |built_in| built_in.performed_operations())
     }
 
     /// Returns whether the rules give every principal the same response to a read of that URI.
     #[cfg(any(feature = "http", feature = "stdio"))]
     pub(crate) fn is_read_public(&self, uri: &str) -> bool {
-        self.is_public(Operation::Read) && !self.is_of_search(uri)
+        self.is_public(Operation::Read) && self.generation.load().built_in_of_scheme(uri).is_none()
     }
 
     /// Returns the URI in normal form (RFC 3986), if it is valid and the mount of a plugin owns it. That does not tell
@@ -431,6 +419,14 @@ impl Host {
     /// Every URI in a response of the host is in this form.
     pub fn normalize(&self, uri: &str) -> Option<Uri> {
         self.generation.load().router.route(uri).ok().map(|routed| routed.uri)
+    }
+
+    /// Returns whether a built-in provider owns a URI.
+    #[cfg(feature = "cli")]
+    pub(crate) fn is_built_in(&self, uri: &str) -> bool {
+        let now = self.generation.load();
+        let slot = now.router.route(uri).ok().and_then(|routed| now.slots.get(*routed.target));
+        slot.is_some_and(|slot| slot.built_in().is_some())
     }
 
     /// Returns whether a text is a URI, whether or not a mount owns it.
@@ -472,8 +468,7 @@ impl Drop for Host {
     /// Stops polling, and ends the streams of updates: subscribers may outlive the host.
     fn drop(&mut self) {
         self.hub.shutdown();
-        #[cfg(feature = "search")]
-        self.generation_store.search.shutdown();
+        self.generation.load_full().shut_down_built_ins();
     }
 }
 

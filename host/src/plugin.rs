@@ -24,6 +24,7 @@
 mod admission;
 mod backend;
 mod breaker;
+mod built_in;
 #[cfg_attr(not(any(feature = "http", feature = "stdio")), allow(dead_code, reason = "only servers encode responses"))]
 mod cached;
 mod call;
@@ -68,6 +69,7 @@ use crate::resource::{Argument, Completion, Resource, ResourceContents, Resource
 use crate::sandbox::Sandbox;
 use crate::uri::{Mount, Path};
 
+pub(crate) use self::built_in::{BuiltIn, BuiltInContents, MountedPlugin};
 #[cfg(any(feature = "http", feature = "stdio"))]
 pub(crate) use self::encoded::{EncodedContents, ReadResponse};
 pub(crate) use self::encoded::{EncodedResources, EncodingForm, ListedResources, PageKey, ViewId};
@@ -117,6 +119,8 @@ pub(crate) struct Plugin {
     /// What is indexed of it; none if it is not searched.
     #[cfg(feature = "search")]
     search: Option<Arc<SearchSource>>,
+    /// The provider, if it is a built-in one.
+    built_in: Option<Arc<dyn BuiltIn>>,
 }
 
 impl Plugin {
@@ -154,6 +158,11 @@ impl Plugin {
     #[cfg(feature = "search")]
     pub(crate) fn search_source(&self) -> Option<&Arc<SearchSource>> {
         self.search.as_ref()
+    }
+
+    /// The provider, if it is a built-in one.
+    pub(crate) fn built_in(&self) -> Option<&Arc<dyn BuiltIn>> {
+        self.built_in.as_ref()
     }
 
     /// The provider's description of itself.

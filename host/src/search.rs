@@ -27,25 +27,30 @@
 //!   have everything of a plugin that the principal may find something of.
 //! - The index survives `kill -9` and a full disk. A damaged file is deleted, and everything is indexed again.
 
+mod access;
 mod batch;
 mod bm25;
 mod candidate;
 mod change_poller;
 mod context;
+mod context_resources;
 mod database;
 mod document;
 mod embeddings;
 mod error;
+mod filters;
 mod frequency;
 mod index;
 mod indexer;
 mod json;
 mod language;
 mod lookup;
+mod parameters;
 mod passages;
 mod query;
 mod request;
 mod results;
+mod search_resources;
 mod searched;
 mod service;
 mod shares;
@@ -61,10 +66,9 @@ mod tokens;
 mod updater;
 mod walk;
 
-pub(crate) use self::error::SearchError;
+pub(crate) use self::access::{HostView, SearchHost};
+#[cfg(feature = "cli")]
 pub(crate) use self::json::to_json;
-pub(crate) use self::query::has_words;
-pub(crate) use self::searched::is_below;
 pub(crate) use self::service::SearchService;
 #[cfg(feature = "cli")]
 pub(crate) use self::stored_status::{PassageCount, StoredStatus, index_status};

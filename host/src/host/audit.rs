@@ -15,17 +15,32 @@ use super::Host;
 use super::lifecycle::RequestTracker;
 use crate::access::Principal;
 use crate::audit::{Entry, Facts, Line};
+use crate::config::Operation;
 use crate::log_target;
 use crate::requester::Requester;
 use crate::resource::Error;
 use crate::text::prefix;
 use crate::uri::MAX_URI_LEN;
 
-/// The name of unsubscribing in records.
-pub(super) const UNSUBSCRIBE: &str = "unsubscribe";
-/// The name of `subscriptions/listen` in records.
+/// A kind of request in records.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RequestKind {
+    pub(super) name: &'static str,
+    /// Whether the line has URIs of what was returned.
+    pub(super) returns_uris: bool,
+}
+
+impl From<Operation> for RequestKind {
+    fn from(operation: Operation) -> Self {
+        Self { name: operation.name(), returns_uris: operation == Operation::Read }
+    }
+}
+
+/// Unsubscribing.
+pub(super) const UNSUBSCRIBE: RequestKind = RequestKind { name: "unsubscribe", returns_uris: false };
+/// `subscriptions/listen`.
 #[cfg(any(feature = "http", feature = "stdio"))]
-const LISTEN: &str = "listen";
+const LISTEN: RequestKind = RequestKind { name: "listen", returns_uris: false };
 
 impl Host {
     /// Runs a request, unless the host is shutting down or the request cannot be recorded, and records its outcome, after the request
@@ -35,12 +50,12 @@ impl Host {
     pub(super) fn audited<'a, T>(
         &'a self,
         principal: &'a Principal,
-        operation: &'static str,
+        kind: impl Into<RequestKind>,
         uri: &'a str,
         facts: &'a Facts,
         request: impl Future<Output = Result<T, Error>>,
     ) -> impl Future<Output = Result<T, Error>> {
-        let begun = self.begin_record(principal, operation, uri, facts).and_then(|mut record| {
+        let begun = self.begin_record(principal, kind, uri, facts).and_then(|mut record| {
             let token = self.requests.begin().inspect_err(|error| record.line.outcome = error.kind())?;
             Ok((record, token))
         });
@@ -62,13 +77,14 @@ impl Host {
     pub(super) fn begin_record<'a>(
         &'a self,
         principal: &'a Principal,
-        operation: &'static str,
+        kind: impl Into<RequestKind>,
         uri: &'a str,
         facts: &'a Facts,
     ) -> Result<RequestRecord<'a>, Error> {
+        let RequestKind { name: operation, returns_uris } = kind.into();
         // A normal form has at most three bytes for each byte: what is not ASCII is percent-encoded.
         let text_len = principal.name().len().saturating_add(uri.len().saturating_mul(3));
-        let entry = self.audit.begin(text_len, returns_uris(operation));
+        let entry = self.audit.begin(text_len, returns_uris);
         let entry = entry.map_err(|_| match self.requests.is_closed() {
             true => Error::ShuttingDown,
             false => Error::AuditUnavailable,
@@ -95,15 +111,6 @@ impl Host {
         self.begin_record(principal, LISTEN, "", &facts)?.end(&Ok(()));
         Ok(())
     }
-}
-
-/// Returns whether the line of that operation has URIs of what was returned.
-fn returns_uris(operation: &str) -> bool {
-    #[cfg(feature = "search")]
-    if [super::search::SEARCH, super::search::CONTEXT].contains(&operation) {
-        return true;
-    }
-    operation == crate::config::Operation::Read.name()
 }
 
 /// The record of one request, emitted when it ends in any way.

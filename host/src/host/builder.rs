@@ -7,15 +7,12 @@ use tokio::sync::watch;
 
 use super::Host;
 use super::background_loader::BackgroundLoader;
-#[cfg(feature = "search")]
-use super::context_resources::ContextResources;
+use super::built_in::BuiltIns;
 use super::data_dirs::DataDirs;
 use super::generation::{Generation, NativePluginConflict, NativePlugins, mounted, sorted_by_name};
 use super::generation_store::GenerationStore;
 use super::lifecycle::RequestTracker;
 use super::loading::LoadWaits;
-#[cfg(feature = "search")]
-use super::search_resources::SearchResources;
 use crate::access::Access;
 #[cfg(any(feature = "http", feature = "stdio"))]
 use crate::access::rate::RequestRates;
@@ -26,8 +23,6 @@ use crate::engine::{Compiler, Engine, EngineOptions, Progress};
 use crate::log_target;
 use crate::plugin::{self, NativePlugin, NotLoaded, PluginRuntime};
 use crate::provider::Provider;
-#[cfg(feature = "search")]
-use crate::search::SearchService;
 use crate::uri::Mount;
 
 /// How many warnings about one config are logged.
@@ -181,27 +176,17 @@ impl HostBuilder {
             (None, None) => CursorKey::load_or_create(&dirs.state()?)?,
         };
         let state = dirs.state_for(&self.config)?;
-        #[cfg(feature = "search")]
-        let search_dir = state.clone();
-        #[cfg_attr(not(feature = "search"), allow(unused_mut, reason = "searches are a native plugin"))]
+        let built_ins = BuiltIns::new(state.clone());
         let mut native = std::mem::take(&mut self.native);
-        #[cfg(feature = "search")]
-        let searches = Arc::<SearchResources>::default();
-        #[cfg(feature = "search")]
-        native.extend(searches.plugin().into_iter().chain(ContextResources::plugin()));
+        native.extend(built_ins.plugins());
         let (runtime, config) = self.start_runtime(state)?;
         let native = describe_native(&runtime, &native)?;
         let (plugin_runtime, config) = (Arc::new(runtime), Arc::new(config));
         let access = Arc::new(Access::new(&config));
         let generation = Generation::new(1, config.clone(), native.clone(), access, |_| Err(NotLoaded::Loading))?;
         let audit = Arc::new(AuditLog::start(config.audit.as_ref())?);
-        let generation_store = Arc::new(GenerationStore::new(
-            generation,
-            #[cfg(feature = "search")]
-            SearchService::new(search_dir),
-        ));
-        #[cfg(feature = "search")]
-        searches.connect(&generation_store);
+        let generation_store = Arc::new(GenerationStore::new(generation));
+        built_ins.connect(&generation_store);
         let background_loader = BackgroundLoader::new(generation_store.clone(), plugin_runtime.clone());
         for plugin in sorted_by_name(&config) {
             background_loader.start(plugin);
@@ -217,6 +202,7 @@ impl HostBuilder {
             #[cfg(any(feature = "http", feature = "stdio"))]
             rates: RequestRates::default(),
             generation_store,
+            built_ins,
             load_waits: LoadWaits::default(),
             plugin_runtime,
             background_loader,

@@ -54,8 +54,7 @@ impl Host {
         self.latest_reload.send_modify(|newest| *newest = newest.wrapping_add(1));
         self.background_loader.stop();
         self.hub.shutdown();
-        #[cfg(feature = "search")]
-        self.generation_store.search.shutdown();
+        self.generation.load_full().shut_down_built_ins();
         if tokio::time::timeout(timeout, self.requests.0.wait()).await.is_err() {
             let requests = self.requests.0.len();
             tracing::warn!(target: log_target::SERVER, requests, "graceful shutdown: requests are still in flight after {timeout:?}");

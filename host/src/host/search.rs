@@ -10,7 +10,7 @@ use super::generation_store::GenerationStore;
 use crate::access::{Policy, Principal};
 use crate::audit::Facts;
 use crate::config::{Config, Operation};
-use crate::plugin::PluginSlot;
+use crate::plugin::MountedPlugin;
 use crate::provider::async_trait;
 use crate::resource::Error;
 use crate::search::{
@@ -130,8 +130,8 @@ impl HostView for View {
         &self.generation.config
     }
 
-    fn slots(&self) -> &[PluginSlot] {
-        &self.generation.slots
+    fn plugins(&self) -> Vec<MountedPlugin<'_>> {
+        self.generation.mounted_plugins()
     }
 
     fn route(&self, uri: &str) -> Option<(&Mount, Uri)> {

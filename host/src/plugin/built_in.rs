@@ -8,7 +8,7 @@
 
 use std::sync::Arc;
 
-use super::{NativePlugin, Plugin, PluginSlot};
+use super::{NativePlugin, Plugin};
 use crate::access::Principal;
 use crate::config::{Config, Operation, PluginName};
 use crate::provider::{Provider, async_trait};
@@ -21,7 +21,7 @@ use crate::uri::{Mount, Path, Uri};
 pub(crate) trait BuiltIn: Provider {
     /// Returns whether its plugin is mounted, by the config and all native plugins. Called for each generation, before
     /// [`switch_generation`](Self::switch_generation).
-    fn is_mounted(&self, config: &Config, native: &[Arc<Plugin>]) -> bool;
+    fn is_mounted(&self, config: &Config, native: &[&Plugin]) -> bool;
 
     /// Returns the operations that a request for one of its resources performs beside its own. An access token needs their scopes, too.
     fn performed_operations(&self) -> &'static [Operation];
@@ -42,10 +42,27 @@ pub(crate) trait BuiltIn: Provider {
 
     /// Applies the config and the plugins of a new generation. Called once at the start, and for each generation after requests have
     /// begun to use it, whether or not its plugin is mounted. Calls do not overlap, and run on a tokio runtime.
-    fn switch_generation(&self, _config: &Config, _slots: &[PluginSlot]) {}
+    fn switch_generation(&self, _config: &Config, _plugins: &[MountedPlugin<'_>]) {}
 
     /// Stops its tasks. Called at the beginning of a shutdown, and again when the host is dropped.
     fn shutdown(&self) {}
+}
+
+/// A plugin of a generation, loaded or not.
+#[derive(Clone, Copy)]
+#[cfg_attr(not(feature = "search"), allow(dead_code, reason = "search is the only built-in provider"))]
+pub(crate) struct MountedPlugin<'a> {
+    pub(crate) name: &'a str,
+    pub(crate) mount: &'a Mount,
+    pub(crate) loaded: Option<&'a Arc<Plugin>>,
+}
+
+#[cfg(feature = "search")]
+impl MountedPlugin<'_> {
+    /// Whether it is loaded and searched.
+    pub(crate) fn is_searched(&self) -> bool {
+        self.loaded.is_some_and(|plugin| plugin.search_source().is_some())
+    }
 }
 
 /// The contents that a built-in provider returns.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use super::BuiltIn;
 use crate::config::limits::Limits;
 use crate::config::search::PluginSearch;
 use crate::config::{PluginName, WatchInterval};
@@ -38,6 +39,8 @@ pub struct NativePlugin {
     pub(crate) watch_interval: WatchInterval,
     pub(crate) response_cache: bool,
     pub(crate) search: Option<PluginSearch>,
+    /// The provider, if it is a built-in one.
+    pub(crate) built_in: Option<Arc<dyn BuiltIn>>,
 }
 
 impl NativePlugin {
@@ -52,6 +55,7 @@ impl NativePlugin {
             watch_interval: WatchInterval::default(),
             response_cache: true,
             search: None,
+            built_in: None,
         }
     }
 
@@ -95,7 +99,8 @@ impl NativePlugin {
 
 impl fmt::Debug for NativePlugin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, title, mount, provider: _, limits, watch_interval, response_cache, search } = self;
+        let Self { name, title, mount, provider: _, limits, watch_interval, response_cache, search, built_in: _ } =
+            self;
         f.debug_struct("NativePlugin")
             .field("name", name)
             .field("title", title)

@@ -172,6 +172,7 @@ impl PluginRuntime {
             caches_responses: *response_cache,
             #[cfg(feature = "search")]
             search: SearchSource::of_native(native).map(Arc::new),
+            built_in: native.built_in.clone(),
             ..plugin
         })
     }
@@ -219,6 +220,7 @@ impl PluginRuntime {
             caches_responses: true,
             #[cfg(feature = "search")]
             search: None,
+            built_in: None,
         }
     }
 }

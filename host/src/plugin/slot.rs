@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{LoadError, Plugin};
+use super::{BuiltIn, LoadError, Plugin};
 use crate::resource::Error;
 use crate::uri::Mount;
 
@@ -45,10 +45,9 @@ impl PluginSlot {
         matches!(self.plugin, Err(NotLoaded::Loading))
     }
 
-    /// Whether it is loaded and searched.
-    #[cfg(feature = "search")]
-    pub(crate) fn is_searched(&self) -> bool {
-        self.plugin.as_ref().is_ok_and(|plugin| plugin.search_source().is_some())
+    /// The provider, if it is a built-in one.
+    pub(crate) fn built_in(&self) -> Option<&Arc<dyn BuiltIn>> {
+        self.plugin.as_ref().ok()?.built_in()
     }
 
     /// The error for any request to a plugin that is not loaded.

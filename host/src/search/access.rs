@@ -16,7 +16,7 @@ use super::service::SearchService;
 use crate::access::Principal;
 use crate::config::Config;
 use crate::log_target;
-use crate::plugin::PluginSlot;
+use crate::plugin::MountedPlugin;
 use crate::provider::async_trait;
 use crate::resource::Error;
 use crate::uri::{Mount, Uri};
@@ -46,7 +46,7 @@ pub(crate) trait HostView: Send + Sync {
     fn config(&self) -> &Config;
 
     /// Returns all plugins, ordered by name.
-    fn slots(&self) -> &[PluginSlot];
+    fn plugins(&self) -> Vec<MountedPlugin<'_>>;
 
     /// Returns the mount that owns a URI, and the URI in normal form.
     fn route(&self, uri: &str) -> Option<(&Mount, Uri)>;
@@ -59,7 +59,7 @@ pub(crate) trait HostView: Send + Sync {
 
     /// Returns whether the principal may find any resource of a plugin.
     fn may_find_some_of(&self, plugin: &str) -> bool {
-        self.slots().iter().any(|slot| slot.name == plugin && self.may_find_below(&slot.mount))
+        self.plugins().iter().any(|one| one.name == plugin && self.may_find_below(one.mount))
     }
 }
 
@@ -70,7 +70,11 @@ impl SearchService {
     ///
     /// [`Error::InvalidRequest`] if the request cannot match anything, or nothing is searched; [`Error::Unavailable`] if the index
     /// cannot be used at the moment.
-    pub(crate) async fn search(&self, principal: &Principal, mut request: SearchRequest) -> Result<SearchResults, Error> {
+    pub(crate) async fn search(
+        &self,
+        principal: &Principal,
+        mut request: SearchRequest,
+    ) -> Result<SearchResults, Error> {
         let host = self.host().ok_or(Error::ShuttingDown)?;
         let view = host.view(principal);
         check(&view, self, principal, &mut request).await?;
@@ -91,7 +95,11 @@ impl SearchService {
     /// # Errors
     ///
     /// As [`search`](Self::search).
-    pub(crate) async fn context(&self, principal: &Principal, request: ContextRequest) -> Result<ContextSelection, Error> {
+    pub(crate) async fn context(
+        &self,
+        principal: &Principal,
+        request: ContextRequest,
+    ) -> Result<ContextSelection, Error> {
         let host = self.host().ok_or(Error::ShuttingDown)?;
         let view = host.view(principal);
         request.query.as_deref().map_or(Ok(()), |query| check_query(&*view, query))?;
@@ -106,7 +114,12 @@ impl SearchService {
     }
 
     /// The MIME types, or the languages, of the documents that a principal may find; none if the index cannot be used.
-    pub(super) async fn values_for(&self, principal: &Principal, are_kinds: bool, view: Arc<dyn HostView>) -> Vec<String> {
+    pub(super) async fn values_for(
+        &self,
+        principal: &Principal,
+        are_kinds: bool,
+        view: Arc<dyn HostView>,
+    ) -> Vec<String> {
         let found = match self.turn(principal).await {
             Ok(turn) => self.values(turn, are_kinds, move |uri| view.may_find(uri)).await,
             Err(busy) => Err(busy),

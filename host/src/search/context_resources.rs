@@ -106,8 +106,8 @@ impl Provider for ContextResources {
 
 #[async_trait]
 impl BuiltIn for ContextResources {
-    fn is_mounted(&self, config: &Config, native: &[Arc<Plugin>]) -> bool {
-        has_search(config, native)
+    fn is_mounted(&self, config: &Config, native: &[&Plugin]) -> bool {
+        has_search(config, native.iter().copied())
     }
 
     fn performed_operations(&self) -> &'static [Operation] {

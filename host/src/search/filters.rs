@@ -15,6 +15,7 @@ use super::service::{SearchService, has_search};
 use crate::access::Principal;
 use crate::config::nearest_mount;
 use crate::config::search::{KindFilter, LanguageCode};
+use crate::plugin::MountedPlugin;
 use crate::quote::quote;
 use crate::resource::Error;
 use crate::uri::Mount;
@@ -80,7 +81,9 @@ fn searched_uri(view: &dyn HostView, within: String) -> Result<String, Error> {
         return Ok(uri.into());
     }
     // If nothing is searched at all, the lookup says so.
-    if !has_search(view.config(), view.slots().iter().filter_map(|slot| slot.plugin.as_ref().ok())) || mounts.iter().any(|mount| is_below(mount.as_str(), &within)) {
+    if !has_search(view.config(), view.plugins().iter().filter_map(|plugin| Some(&**plugin.loaded?)))
+        || mounts.iter().any(|mount| is_below(mount.as_str(), &within))
+    {
         return Ok(within);
     }
     if let Some(message) = unsearched_plugin(view, &within, &mounts) {
@@ -100,14 +103,15 @@ fn searched_uri(view: &dyn HostView, within: String) -> Result<String, Error> {
 /// nothing there anyway.
 fn unsearched_plugin(view: &dyn HostView, within: &str, searched: &[&Mount]) -> Option<String> {
     let owner = view.route(within).map(|(mount, _)| mount);
-    let mut slots =
-        view.slots().iter().filter(|slot| slot.built_in().is_none() && !searched.contains(&&slot.mount));
-    let slot = slots.find(|slot| owner == Some(&slot.mount) || is_below(slot.mount.as_str(), within))?;
-    if !view.may_find_below(&slot.mount) {
+    let is_built_in = |plugin: &MountedPlugin<'_>| plugin.loaded.is_some_and(|plugin| plugin.built_in().is_some());
+    let plugins = view.plugins();
+    let mut others = plugins.iter().filter(|plugin| !is_built_in(plugin) && !searched.contains(&plugin.mount));
+    let plugin = others.find(|plugin| owner == Some(plugin.mount) || is_below(plugin.mount.as_str(), within))?;
+    if !view.may_find_below(plugin.mount) {
         return None;
     }
-    let (name, found) = (quote(&slot.name), quote(within));
-    let remedy = if view.config().plugins.iter().any(|plugin| plugin.mount == slot.mount) {
+    let (name, found) = (quote(plugin.name), quote(within));
+    let remedy = if view.config().plugins.iter().any(|declared| declared.mount == *plugin.mount) {
         "`search = {}` in its `[[plugin]]` in the server's config turns that on"
     } else {
         "the application that mounts it turns that on by `NativePlugin::search`"
@@ -119,8 +123,9 @@ fn unsearched_plugin(view: &dyn HostView, within: &str, searched: &[&Mount]) -> 
 pub(super) fn searched_mounts(view: &dyn HostView) -> impl Iterator<Item = &Mount> {
     let is_configured =
         |mount: &Mount| view.config().plugins.iter().any(|one| one.mount == *mount && one.search.is_some());
-    let searched = view.slots().iter().filter(move |slot| slot.is_searched() || is_configured(&slot.mount));
-    searched.map(|slot| &slot.mount).filter(|mount| view.may_find_below(mount))
+    let is_searched = move |plugin: &MountedPlugin<'_>| plugin.is_searched() || is_configured(plugin.mount);
+    let searched = view.plugins().into_iter().filter(is_searched);
+    searched.map(|plugin| plugin.mount).filter(|mount| view.may_find_below(mount))
 }
 
 fn wrong(name: &str, expected: &str, value: &str) -> Error {

@@ -30,8 +30,10 @@ use crate::access::Principal;
 use crate::config::limits::Limits;
 use crate::config::search::SavedSearch;
 use crate::config::{Config, Operation, PluginName};
-use crate::plugin::{BuiltIn, BuiltInContents, NativePlugin, Plugin, PluginSlot};
-use crate::provider::{ChangeSet, Contents, Entry, Failure, Page, Provider, ProviderInfo, Result, Template, async_trait};
+use crate::plugin::{BuiltIn, BuiltInContents, MountedPlugin, NativePlugin, Plugin};
+use crate::provider::{
+    ChangeSet, Contents, Entry, Failure, Page, Provider, ProviderInfo, Result, Template, async_trait,
+};
 use crate::resource::{Argument, Completion, Error, Resource, ResourceBody, ResourceContents};
 use crate::uri::{Mount, Path, Uri};
 
@@ -250,11 +252,7 @@ impl SearchResources {
 }
 
 /// Whether the result for a principal is hybrid, and its fingerprint; none if the search was interrupted.
-async fn fingerprint(
-    service: &SearchService,
-    principal: &Principal,
-    request: SearchRequest,
-) -> Option<(bool, u64)> {
+async fn fingerprint(service: &SearchService, principal: &Principal, request: SearchRequest) -> Option<(bool, u64)> {
     let results = service.search(principal, request).await.ok()?;
     if results.is_partial && results.incomplete.is_empty() {
         return None;
@@ -273,8 +271,8 @@ fn hash(value: &impl Hash) -> u64 {
 
 #[async_trait]
 impl BuiltIn for SearchResources {
-    fn is_mounted(&self, config: &Config, native: &[Arc<Plugin>]) -> bool {
-        has_search(config, native)
+    fn is_mounted(&self, config: &Config, native: &[&Plugin]) -> bool {
+        has_search(config, native.iter().copied())
     }
 
     fn performed_operations(&self) -> &'static [Operation] {
@@ -287,7 +285,8 @@ impl BuiltIn for SearchResources {
         uri: &Uri,
         path: &Path,
     ) -> std::result::Result<BuiltInContents, Error> {
-        let request = match self.parse(path.as_str()) {
+        let host = self.service.host().ok_or(Error::ShuttingDown)?;
+        let request = match parse(path.as_str(), &saved_searches(&*host)) {
             Ok(SearchPath::Root) => {
                 let message = "a search needs words: `search:///?q=WORDS`".to_owned();
                 return Err(Error::InvalidRequest { message });
@@ -305,11 +304,7 @@ impl BuiltIn for SearchResources {
         Ok(BuiltInContents { contents: vec![ResourceContents { entry, body: ResourceBody::Text(text) }], returned })
     }
 
-    async fn complete_for(
-        &self,
-        principal: &Principal,
-        argument: &Argument,
-    ) -> std::result::Result<Completion, Error> {
+    async fn complete_for(&self, principal: &Principal, argument: &Argument) -> std::result::Result<Completion, Error> {
         let view = self.service.host().ok_or(Error::ShuttingDown)?.view(principal);
         let values = match argument.name.as_str() {
             "in" => searched_mounts(&*view).map(ToString::to_string).collect(),
@@ -324,8 +319,8 @@ impl BuiltIn for SearchResources {
     }
 
     /// For context, too.
-    fn switch_generation(&self, config: &Config, slots: &[PluginSlot]) {
-        self.service.switch_generation(config, slots);
+    fn switch_generation(&self, config: &Config, plugins: &[MountedPlugin<'_>]) {
+        self.service.switch_generation(config, plugins);
     }
 
     fn shutdown(&self) {

@@ -27,7 +27,7 @@ pub(super) struct SearchShares(Arc<Mutex<HashMap<Principal, Arc<Semaphore>>>>);
 
 /// A lookup of a principal, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct SearchTurn {
+pub(super) struct SearchTurn {
     shares: Arc<Mutex<HashMap<Principal, Arc<Semaphore>>>>,
     principal: Principal,
     permit: Option<OwnedSemaphorePermit>,
