@@ -55,7 +55,8 @@
 //! | [`provider`] | the contract in Rust: native providers, and what components answer |
 //! | `componentize`, `wit` | components of core modules; the WIT package of the contract |
 //! | `confinement` | seccomp and Landlock: what the compiler process and the command may do |
-//! | [`config`], [`uri`], [`net`], [`digest`], [`resource`] | the file; mounts and URIs; origins; the digest of a component; the domain's own types |
+//! | [`config`] | the file |
+//! | [`uri`], [`net`], [`digest`], [`resource`], `principal`, `requester` | mounts and URIs; origins; the digest of a component; the domain's own types; who makes a request |
 //! | `fs_watch`, `private_dir`, `sqlite_file`, `regular_file`, `thread_priority`, `worker_pool`, `throttle`, `text`, `quote`, `time` | file system events; files that are private to this user; SQLite databases among them; opening files that may hang; priorities of threads; worker threads; throttled warnings; excerpts of texts; quoted texts; times and durations as numbers, the processor time of a thread |
 //!
 //! # Features
@@ -102,6 +103,7 @@ mod log_target;
 pub mod net;
 mod outbound_http;
 pub mod plugin;
+mod principal;
 mod private_dir;
 pub mod provider;
 mod quote;

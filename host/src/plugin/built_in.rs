@@ -9,8 +9,8 @@
 use std::sync::Arc;
 
 use super::{NativePlugin, Plugin};
-use crate::access::Principal;
 use crate::config::{Config, Operation, PluginName};
+use crate::principal::Principal;
 use crate::provider::{Provider, async_trait};
 use crate::resource::{Argument, Completion, Error, ResourceContents};
 use crate::uri::{Mount, Path, Uri};

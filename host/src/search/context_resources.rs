@@ -11,9 +11,9 @@ use std::sync::Arc;
 use super::context::{ContextPassage, ContextRequest, ContextSelection};
 use super::parameters::{self, parameters};
 use super::service::{SearchService, has_search};
-use crate::access::Principal;
 use crate::config::{Config, Operation, PluginName};
 use crate::plugin::{BuiltIn, BuiltInContents, NativePlugin, Plugin};
+use crate::principal::Principal;
 use crate::provider::{Contents, Entry, Failure, Page, Provider, ProviderInfo, Result, Template, async_trait};
 use crate::resource::{
     Argument, Completion, Error, Meta, NOTICES_META_KEY, Resource, ResourceBody, ResourceContents, Role,

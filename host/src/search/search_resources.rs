@@ -26,11 +26,11 @@ use super::parameters::{self, parameters};
 use super::request::SearchRequest;
 use super::results::SearchResults;
 use super::service::{SearchService, has_search};
-use crate::access::Principal;
 use crate::config::limits::Limits;
 use crate::config::search::SavedSearch;
 use crate::config::{Config, Operation, PluginName};
 use crate::plugin::{BuiltIn, BuiltInContents, MountedPlugin, NativePlugin, Plugin};
+use crate::principal::Principal;
 use crate::provider::{
     ChangeSet, Contents, Entry, Failure, Page, Provider, ProviderInfo, Result, Template, async_trait,
 };

@@ -20,9 +20,9 @@ use super::service::SearchService;
 use super::shares::SearchTurn;
 use super::source::SourceId;
 use super::status::SearchStatus;
-use crate::access::Principal;
 use crate::catalog::PageItem as _;
 use crate::plugin::Plugin;
+use crate::principal::Principal;
 use crate::resource::Role;
 use crate::uri::{Mount, Uri};
 

@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::error::SearchError;
 use super::index::MAX_LOOKUPS;
-use crate::access::Principal;
+use crate::principal::Principal;
 
 /// The number of lookups of one principal at a time.
 const MAX_PER_PRINCIPAL: usize = MAX_LOOKUPS / 2;
