@@ -15,7 +15,7 @@
 //! | `resolve` | from a URI to a plugin and a path, with the access decision |
 //! | `directory_index` | the content of directories, made of the children that the principal may list |
 //! | `children`, `completion`, `completion_filter`, `streams`, `subscribe` | listings below a resource, completion, whole listings, subscriptions |
-//! | `built_in`, `search` | the providers that the host brings itself; requests to search |
+//! | `search` | requests to search; what search needs of the host |
 //! | `audit` | records of requests: the audit log, and events of the access log |
 //! | `generation`, `generation_store`, `background_loader`, `reload`, `config_watcher` | what is served, and what replaces it |
 //! | `mount_listing` | the listing below the URI of a mount |
@@ -28,7 +28,6 @@
 mod audit;
 mod background_loader;
 mod builder;
-mod built_in;
 mod check;
 mod children;
 mod completion;
@@ -63,7 +62,7 @@ use bytes::Bytes;
 use tokio::sync::watch;
 
 use self::background_loader::BackgroundLoader;
-use self::built_in::BuiltIns;
+use self::builder::BuiltIns;
 use self::children::Mounts;
 use self::directory_index::split_cursor;
 use self::generation::Generation;

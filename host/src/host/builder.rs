@@ -7,7 +7,6 @@ use tokio::sync::watch;
 
 use super::Host;
 use super::background_loader::BackgroundLoader;
-use super::built_in::BuiltIns;
 use super::data_dirs::DataDirs;
 use super::generation::{Generation, NativePluginConflict, NativePlugins, mounted, sorted_by_name};
 use super::generation_store::GenerationStore;
@@ -23,6 +22,8 @@ use crate::engine::{Compiler, Engine, EngineOptions, Progress};
 use crate::log_target;
 use crate::plugin::{self, NativePlugin, NotLoaded, PluginRuntime};
 use crate::provider::Provider;
+#[cfg(feature = "search")]
+use crate::search::SearchService;
 use crate::uri::Mount;
 
 /// How many warnings about one config are logged.
@@ -223,6 +224,39 @@ impl HostBuilder {
         };
         let runtime = PluginRuntime::new(engine, self.compiler, limits, &cache, state, self.progress)?;
         Ok((runtime, self.config))
+    }
+}
+
+/// The built-in providers of this build. Only this type names them, beside the methods of [`Host`] for one of them.
+pub(super) struct BuiltIns {
+    #[cfg(feature = "search")]
+    pub(super) search: Arc<SearchService>,
+}
+
+impl BuiltIns {
+    /// Providers that keep their lasting state in that directory. They do nothing before a generation is there.
+    #[cfg_attr(not(feature = "search"), allow(unused_variables, reason = "search is the only one"))]
+    pub(super) fn new(state_dir: Option<PathBuf>) -> Self {
+        Self {
+            #[cfg(feature = "search")]
+            search: SearchService::new(state_dir),
+        }
+    }
+
+    /// The plugins that mount them.
+    pub(super) fn plugins(&self) -> Vec<NativePlugin> {
+        #[cfg(feature = "search")]
+        let plugins = self.search.plugins().into();
+        #[cfg(not(feature = "search"))]
+        let plugins = Vec::new();
+        plugins
+    }
+
+    /// Gives them access to what the host serves.
+    #[cfg_attr(not(feature = "search"), allow(unused_variables, reason = "search is the only one"))]
+    pub(super) fn connect(&self, store: &Arc<GenerationStore>) {
+        #[cfg(feature = "search")]
+        self.search.connect(Arc::<GenerationStore>::downgrade(store));
     }
 }
 

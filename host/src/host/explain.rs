@@ -1,7 +1,7 @@
 //! Explanations of access decisions, for admins. Clients never get one: what they may not do does not exist for them.
 
 use super::Host;
-use super::built_in::BuiltIns;
+use super::builder::BuiltIns;
 use super::resolve::route_error;
 use super::status::PluginState;
 use crate::access::{Access, Decision, Principal};

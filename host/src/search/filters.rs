@@ -1,9 +1,9 @@
-//! Checks of what a principal searches for, before it is looked up. What cannot match anything is an invalid request, whose message
-//! names the parameter, what is expected, and what was found.
+//! Validates search requests. A request that cannot match anything is an invalid request. The message names the parameter, the expected value and
+//! the found value.
 //!
-//! They do not depend on what is indexed: a type or a language that no resource has at the moment is a search without results, and
-//! so is a URI below a searched mount. A mount that the principal may not search is one that does not exist; of one that nobody can
-//! search, because its plugin is not indexed, the message says what indexes it.
+//! The checks do not depend on the content of the index: a type or a language that no resource has at the moment is a search without results,
+//! and so is a URI below a searched mount. A mount that the principal may not search is handled as one that does not exist. If the plugin of a
+//! mount is not searched, the message says how to enable that.
 
 use std::sync::Arc;
 
@@ -99,8 +99,8 @@ fn searched_uri(view: &dyn HostView, within: String) -> Result<String, Error> {
     })
 }
 
-/// Says that the plugin that owns a URI, or the first below it, is not searched, and what changes that; none if the principal may find
-/// nothing there anyway.
+/// The message for a URI whose plugin, or the first plugin below it, is not searched. `None` if the principal may not find anything
+/// there anyway.
 fn unsearched_plugin(view: &dyn HostView, within: &str, searched: &[&Mount]) -> Option<String> {
     let owner = view.route(within).map(|(mount, _)| mount);
     let is_built_in = |plugin: &MountedPlugin<'_>| plugin.loaded.is_some_and(|plugin| plugin.built_in().is_some());

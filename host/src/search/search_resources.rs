@@ -21,10 +21,10 @@ use parking_lot::Mutex;
 
 use super::access::SearchHost;
 use super::filters::searched_mounts;
-use super::json::to_json;
 use super::parameters::{self, parameters};
 use super::request::SearchRequest;
 use super::results::SearchResults;
+use super::results::to_json;
 use super::service::{SearchService, has_search};
 use crate::config::limits::Limits;
 use crate::config::search::SavedSearch;

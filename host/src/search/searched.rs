@@ -1,25 +1,25 @@
-//! Lookups in the index, and what they search: the sources of the plugins that are loaded, by their ids in the index. What is found has
-//! the id and a path; here it gets its URI, as the plugin is mounted now.
+//! Lookups in the index over the sources of the loaded plugins. A match has the id of its source and a path; its URI is composed here, with
+//! the current mount of the plugin.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use super::candidate::Conditions;
 use super::context::{self, Candidate, ContextPassage, ContextRequest, ContextSelection, estimate_tokens};
 use super::embeddings::nearest::NearestQuery;
 use super::error::{SearchError, interruptible};
 use super::index::Index;
 use super::lookup::{self, Found, Lookup, LookupResult, part_of};
 use super::passages::{self, FoundPassage};
+use super::query::Conditions;
 use super::query::Query;
 use super::request::SearchRequest;
 use super::results::{SearchHit, SearchResults};
 use super::service::SearchService;
 use super::shares::SearchTurn;
-use super::source::SourceId;
 use super::status::SearchStatus;
+use super::status::SourceId;
 use crate::catalog::PageItem as _;
 use crate::plugin::Plugin;
 use crate::principal::Principal;
@@ -147,8 +147,7 @@ impl SearchService {
         Ok(ContextSelection { incomplete, ..chosen.unwrap_or_else(late) })
     }
 
-    /// The MIME types, or the languages, of the documents that are visible, in alphabetical order, as far as they are found in
-    /// time.
+    /// The MIME types, or the languages, of the visible documents, in alphabetical order; incomplete if the time is over.
     pub(super) async fn values(
         &self,
         turn: SearchTurn,

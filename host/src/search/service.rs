@@ -32,7 +32,7 @@ use crate::time::now_millis;
 use crate::uri::Mount;
 use crate::worker_pool::WorkerPool;
 
-/// A source that no host has used for so long is removed from the index.
+/// A source that no host has used for this time is removed from the index.
 const UNUSED_AFTER: Duration = Duration::from_hours(30 * 24);
 
 /// The index of a host, and the tasks that write to it. Dropping it stops them.
@@ -247,7 +247,7 @@ impl SearchService {
     }
 }
 
-/// Whether any plugin is searched, by the config or by those that are loaded.
+/// Whether any plugin is searched: one of the config, or one that is loaded.
 pub(super) fn has_search<'a>(config: &Config, mut loaded: impl Iterator<Item = &'a Plugin>) -> bool {
     config.has_search() || loaded.any(|plugin| plugin.search_source().is_some())
 }

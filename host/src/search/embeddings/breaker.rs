@@ -12,7 +12,7 @@ use crate::plugin::Backoff;
 
 /// The number of consecutive failures after which the circuit opens.
 const THRESHOLD: u32 = 3;
-/// The longest delay that the endpoint may ask for.
+/// The maximum delay that the endpoint may set (`Retry-After`).
 const MAX_DELAY: Duration = Duration::from_mins(5);
 
 /// The circuit breaker of one kind of requests.
@@ -75,7 +75,7 @@ impl Permit<'_> {
         self.breaker.close();
     }
 
-    /// It has not, and may have said when to ask again.
+    /// The request failed, possibly with a retry delay.
     pub(super) fn fail(mut self, retry_after: Option<Duration>) {
         self.is_done = true;
         self.breaker.record_failure(retry_after, Instant::now());

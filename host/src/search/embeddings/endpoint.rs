@@ -80,7 +80,7 @@ impl EndpointError {
         matches!(self, Self::Exchange(ExchangeError::Status { status, .. }) if rejections.contains(status))
     }
 
-    /// When to ask again, as the endpoint says.
+    /// The retry delay of the endpoint (`Retry-After`).
     pub(super) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Exchange(ExchangeError::Status { retry_after, .. }) => *retry_after,
@@ -125,7 +125,7 @@ struct ResponseBody {
 
 #[derive(Deserialize)]
 struct Embedding {
-    /// The place of its text; that of the embedding in the list unless set.
+    /// The index of its text; by default the index of the embedding in the list.
     index: Option<usize>,
     embedding: Vec<f32>,
 }
