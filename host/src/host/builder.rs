@@ -246,7 +246,7 @@ impl BuiltIns {
     /// The plugins that mount them.
     pub(super) fn plugins(&self) -> Vec<NativePlugin> {
         #[cfg(feature = "search")]
-        let plugins = self.search.plugins().into();
+        let plugins = self.search.plugins();
         #[cfg(not(feature = "search"))]
         let plugins = Vec::new();
         plugins

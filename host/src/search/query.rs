@@ -13,9 +13,11 @@
 //! FTS5 visits each document that a word is in, and compares it with each word of the query, so the cost of n words, which p
 //! documents have altogether, is p · (c + n). Measured are about 20 ns for a step, and c = 100 ([`STEPS_PER_MATCH`]).
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::iter;
 
+use super::status::SourceId;
 use super::tokens::{TokenKind, for_each_token};
 
 /// The different terms of a query that count: as many as a query of the maximum length usually has.

@@ -1,8 +1,13 @@
-//! Results of searches.
+//! Results of searches, and their form as JSON.
+
+use serde_json::{Map, Value, json};
 
 use super::snippet::Snippet;
-use crate::resource::Resource;
+use crate::resource::{NOTICES_META_KEY, Resource};
 use crate::uri::Uri;
+
+/// The member with the notices of a hit, such as that only a part of its text is indexed.
+const NOTICES: &str = "notices";
 
 /// The result of a search, for one principal.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -33,10 +38,7 @@ pub struct SearchHit {
     pub lines_uri: Option<Uri>,
 }
 
-/// The member with what a hit is not: only a part of its text is indexed.
-const NOTICES: &str = "notices";
-
-/// Encodes a result: the hits, and what is to be known of the search.
+/// Encodes a result as JSON: the content of `search:` resources, and the output of the command line.
 pub(crate) fn to_json(results: SearchResults) -> Value {
     let SearchResults { hits, total, is_partial, incomplete, is_hybrid: _ } = results;
     let mut members = Map::new();
