@@ -140,12 +140,12 @@ impl Generation {
 
     /// All plugins as built-in providers see them, ordered by name.
     pub(super) fn mounted_plugins(&self) -> Vec<MountedPlugin<'_>> {
-        let mounted = |slot: &'_ PluginSlot| MountedPlugin {
+        let plugins = self.slots.iter().map(|slot| MountedPlugin {
             name: &slot.name,
             mount: &slot.mount,
             loaded: slot.plugin.as_ref().ok(),
-        };
-        self.slots.iter().map(mounted).collect()
+        });
+        plugins.collect()
     }
 
     /// Stops the tasks of the built-in providers.

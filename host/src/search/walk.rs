@@ -169,7 +169,7 @@ impl Updater {
         if between_pages.next_poll.is_none_or(|next| began < next) {
             return Ok(Vec::new());
         }
-        let pause = self.ask(poller).await;
+        let pause = self.poll_changes(poller).await;
         let until = later(began, began.saturating_duration_since(between_pages.since));
         let put = self.read_changed_until(until, id, poller, gaps).await?;
         let now = Instant::now();

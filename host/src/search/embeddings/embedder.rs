@@ -41,7 +41,7 @@ use crate::plugin::SearchSource;
 use crate::search::context::estimate_tokens;
 use crate::search::error::IndexError;
 use crate::search::index::Index;
-use crate::search::status::SourceId;
+use crate::search::status::{SourceId, SourceState};
 use crate::search::store;
 use crate::throttle::Throttle;
 use crate::time::now_millis;
