@@ -9,12 +9,13 @@ use std::sync::Arc;
 #[cfg(feature = "search")]
 use super::{context_resources, search_resources};
 use crate::access::Access;
+use crate::catalog::{NotLoaded, PluginSlot};
 use crate::config::{self, Config};
-use crate::plugin::{NotLoaded, Plugin, PluginSlot};
+use crate::response_cache::CachedPlugin;
 use crate::uri::{Mount, Overlap, Router};
 
 /// The native plugins of a host.
-pub(super) type NativePlugins = Arc<[Arc<Plugin>]>;
+pub(super) type NativePlugins = Arc<[Arc<CachedPlugin>]>;
 
 /// Two plugins of a host that exclude each other: of the config, or native ones.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,7 +32,7 @@ pub enum NativePluginConflict {
 /// A plugin that a generation has a slot for.
 enum Declared<'a> {
     Component(&'a config::Plugin),
-    Native(&'a Arc<Plugin>),
+    Native(&'a Arc<CachedPlugin>),
 }
 
 impl<'a> Declared<'a> {
@@ -103,7 +104,7 @@ impl Generation {
         config: Arc<Config>,
         native: NativePlugins,
         access: Arc<Access>,
-        mut state: impl FnMut(&config::Plugin) -> Result<Arc<Plugin>, NotLoaded>,
+        mut state: impl FnMut(&config::Plugin) -> Result<Arc<CachedPlugin>, NotLoaded>,
     ) -> Result<Self, NativePluginConflict> {
         let declared = declared(&config, &native)?;
         let router = build_router(&declared)?;
@@ -122,7 +123,11 @@ impl Generation {
     }
 
     /// A copy with another state of that plugin. None if there is no such plugin, or it is loaded.
-    pub(super) fn with_plugin(&self, plugin: &config::Plugin, state: Result<Arc<Plugin>, NotLoaded>) -> Option<Self> {
+    pub(super) fn with_plugin(
+        &self,
+        plugin: &config::Plugin,
+        state: Result<Arc<CachedPlugin>, NotLoaded>,
+    ) -> Option<Self> {
         let index = self.slots.iter().position(|slot| slot.name == plugin.name.as_str())?;
         let is_of_this = self.config.plugins.contains(plugin);
         let mut next = self.clone();
@@ -145,7 +150,7 @@ impl Generation {
     }
 
     /// The loaded plugins.
-    pub(super) fn plugins(&self) -> impl Iterator<Item = &Arc<Plugin>> {
+    pub(super) fn plugins(&self) -> impl Iterator<Item = &Arc<CachedPlugin>> {
         self.slots.iter().filter_map(|slot| slot.plugin.as_ref().ok())
     }
 
@@ -214,16 +219,16 @@ fn has_search(config: &Config, native: &NativePlugins) -> bool {
 }
 
 /// The native plugins that are mounted: the built-in ones only while anything is searched.
-pub(super) fn mounted<'a>(config: &Config, native: &'a NativePlugins) -> impl Iterator<Item = &'a Arc<Plugin>> {
+pub(super) fn mounted<'a>(config: &Config, native: &'a NativePlugins) -> impl Iterator<Item = &'a Arc<CachedPlugin>> {
     #[cfg(feature = "search")]
     let is_mounted = {
         let has_search = has_search(config, native);
-        move |plugin: &&Arc<Plugin>| has_search || BuiltIn::named(plugin.name()).is_none()
+        move |plugin: &&Arc<CachedPlugin>| has_search || BuiltIn::named(plugin.name()).is_none()
     };
     #[cfg(not(feature = "search"))]
     let is_mounted = {
         let _ = config;
-        |_: &&Arc<Plugin>| true
+        |_: &&Arc<CachedPlugin>| true
     };
     native.iter().filter(is_mounted)
 }

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::generation::Generation;
-use crate::plugin::PluginSlot;
+use crate::catalog::PluginSlot;
 #[cfg(feature = "search")]
 use crate::search::SearchService;
 use crate::watch::{Hub, ListingSnapshot};
@@ -33,7 +33,7 @@ impl GenerationStore {
         generation.divide_response_cache();
         #[cfg(feature = "search")]
         search.switch_generation(
-            generation.plugins(),
+            generation.plugins().map(|plugin| plugin.uncached()),
             generation.searched_and_not_loaded(),
             generation.config.search.as_ref(),
         );
@@ -63,7 +63,11 @@ impl GenerationStore {
             self.generation.store(next.clone());
             self.hub.switch_generation(next.plugins(), next.access.clone(), snapshot);
             #[cfg(feature = "search")]
-            self.search.switch_generation(next.plugins(), next.searched_and_not_loaded(), next.config.search.as_ref());
+            self.search.switch_generation(
+                next.plugins().map(|plugin| plugin.uncached()),
+                next.searched_and_not_loaded(),
+                next.config.search.as_ref(),
+            );
             if !Arc::ptr_eq(&next.access, &old.access) {
                 self.hub.recheck_listings(&old.access);
             }
@@ -79,13 +83,11 @@ impl GenerationStore {
     }
 
     /// The number of replacements.
-    #[cfg(any(feature = "http", feature = "stdio"))]
     pub(super) fn version(&self) -> u64 {
         *self.version.borrow()
     }
 
     /// Notifies of replacements.
-    #[cfg(feature = "http")]
     pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
         self.version.subscribe()
     }

@@ -77,8 +77,7 @@ impl Host {
     }
 
     /// Whether a URI is one of a search, or of a selection of context.
-    #[cfg(feature = "cli")]
-    pub(crate) fn is_search_resource(&self, uri: &str) -> bool {
+    pub fn is_search_resource(&self, uri: &str) -> bool {
         let now = self.generation.load();
         let slot = now.router.route(uri).ok().and_then(|routed| now.slots.get(*routed.target));
         slot.is_some_and(|slot| now.built_in(slot).is_some())

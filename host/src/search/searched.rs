@@ -10,7 +10,6 @@ use super::lookup::Found;
 use super::passages::FoundPassage;
 use super::results::SearchHit;
 use super::source::SourceId;
-use crate::catalog::PageItem as _;
 use crate::plugin::Plugin;
 use crate::uri::{Mount, Uri};
 
