@@ -27,9 +27,7 @@
 
 mod globs;
 mod policy;
-#[cfg(any(feature = "http", feature = "stdio"))]
-#[cfg_attr(not(feature = "http"), allow(dead_code, reason = "HTTP uses all of it"))]
-pub(crate) mod rate;
+pub mod rate;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;

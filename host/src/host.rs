@@ -23,7 +23,7 @@
 //! | `loading` | requests for plugins that are still being loaded |
 //! | `lifecycle` | graceful shutdown |
 //! | `saved_queries` | saved queries of a provider, which `check` reads |
-//! | `hint` | lookups for hints of the command line and of tools |
+//! | [`transport`], `hint` | calls for transports and the command line: responses from the cache, rates, records, versions; lookups for hints |
 
 mod audit;
 mod background_loader;
@@ -38,7 +38,6 @@ mod directory_index;
 mod explain;
 mod generation;
 mod generation_store;
-#[cfg(any(feature = "cli", feature = "http", feature = "stdio"))]
 mod hint;
 mod lifecycle;
 mod loading;
@@ -52,13 +51,12 @@ mod search;
 mod status;
 mod streams;
 mod subscribe;
+pub mod transport;
 
 use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-#[cfg(any(feature = "http", feature = "stdio"))]
-use bytes::Bytes;
 use tokio::sync::watch;
 
 use self::background_loader::BackgroundLoader;
@@ -70,30 +68,21 @@ use self::generation_store::GenerationStore;
 use self::lifecycle::RequestTracker;
 use self::loading::LoadWaits;
 use self::resolve::{not_found_if_empty, route_error};
-#[cfg(any(feature = "http", feature = "stdio"))]
+use self::transport::PageBounds;
 use crate::access::rate::RequestRates;
 use crate::access::{Policy, Principal};
 use crate::audit::{AuditLog, Facts};
-#[cfg(any(feature = "http", feature = "stdio"))]
-use crate::catalog::CachedEntries;
-use crate::catalog::{Catalog, Entries, PageRequest, Templates};
+use crate::catalog::{Catalog, Entries, Templates};
 use crate::config::{Config, Operation};
 use crate::plugin::PluginRuntime;
-#[cfg(any(feature = "http", feature = "stdio"))]
-use crate::plugin::{EncodedResources, EncodingForm, ListedResources, ReadResponse};
 use crate::resource::{Argument, Completion, Error, Listing, Resource, ResourceContents, ResourceTemplate};
 use crate::uri::{RouteError, Uri};
 use crate::watch::{Hub, Subscriber, WatchStats};
 
-#[cfg(feature = "cli")]
-pub(crate) use self::data_dirs::DataDirs;
-
-#[cfg(any(feature = "cli", feature = "http", feature = "stdio"))]
-pub(crate) use self::hint::slash_hint;
-
 pub use self::builder::{HostBuilder, StartError};
 pub use self::check::{CheckError, CheckReport, CheckedProvider, InspectError, PluginCheck};
 pub use self::config_watcher::{ConfigWatcher, ReloadTrigger};
+pub use self::data_dirs::DataDirs;
 pub use self::explain::Explanation;
 pub use self::generation::NativePluginConflict;
 pub use self::reload::{ReloadError, ReloadReport};
@@ -124,7 +113,6 @@ pub struct Host {
     /// One line per request.
     audit: Arc<AuditLog>,
     /// The rates of clients.
-    #[cfg(any(feature = "http", feature = "stdio"))]
     rates: RequestRates,
 }
 
@@ -135,27 +123,6 @@ pub struct ListRequest<'a> {
     pub parent: Option<&'a str>,
     /// The `next_cursor` of the previous page. Without one: the first page.
     pub cursor: Option<&'a str>,
-}
-
-/// Bounds of a page beside those of the config.
-#[derive(Clone, Copy, Debug)]
-#[cfg_attr(
-    not(any(feature = "http", feature = "stdio")),
-    allow(dead_code, reason = "only tools have bounds of their own")
-)]
-pub(crate) struct PageBounds {
-    /// The maximum number of items, at least 1.
-    pub(crate) items: usize,
-    /// The approximate maximum size of the items in bytes.
-    pub(crate) bytes: usize,
-}
-
-impl PageBounds {
-    /// Applies the bounds, if there are any, to a request with those of the config.
-    fn bound(bounds: Option<Self>, request: PageRequest<'_>) -> PageRequest<'_> {
-        let Some(Self { items, bytes }) = bounds else { return request };
-        PageRequest { size: request.size.min(items), max_bytes: request.max_bytes.min(bytes), ..request }
-    }
 }
 
 /// A request to complete a variable of a template.
@@ -191,13 +158,6 @@ impl Host {
         self.generation.load().number
     }
 
-    /// Returns a number that changes with everything that is served: with a reload, and when a plugin was loaded in the
-    /// background.
-    #[cfg(any(feature = "http", feature = "stdio"))]
-    pub(crate) fn version(&self) -> u64 {
-        self.generation_store.version()
-    }
-
     /// Waits until no plugin is being loaded: each is loaded or has failed, as by a [`shutdown`](Self::shutdown).
     pub async fn wait_until_loaded(&self) {
         self.generation_store.wait_until_loaded().await;
@@ -213,11 +173,11 @@ impl Host {
     /// A plugin that fails is left out of the merged listing and named in it; a listing of children fails with its plugin. A
     /// resource that is not listable is an invalid request, unless it is a mount, below which its plugin's default listing is.
     pub async fn list(&self, principal: &Principal, request: ListRequest<'_>) -> Result<Listing<Resource>, Error> {
-        self.list_bounded(principal, request, None).await
+        self.list_within(principal, request, None).await
     }
 
-    /// Lists one page, as [`list`](Self::list) does, within bounds that are smaller than those of the config.
-    pub(crate) async fn list_bounded(
+    /// Lists one page, within bounds beside those of the config.
+    async fn list_within(
         &self,
         principal: &Principal,
         request: ListRequest<'_>,
@@ -276,74 +236,6 @@ impl Host {
         .await
     }
 
-    /// Reads a resource for a server, which encodes its contents in that form. Contents with a time to live are cached.
-    #[cfg(any(feature = "http", feature = "stdio"))]
-    pub(crate) async fn read_cached<E: Future<Output = Bytes>>(
-        &self,
-        principal: &Principal,
-        uri: &str,
-        form: EncodingForm,
-        encode: impl FnOnce(Vec<ResourceContents>) -> E,
-    ) -> Result<ReadResponse, Error> {
-        let facts = Facts::default();
-        self.audited(principal, Operation::Read, uri, &facts, async {
-            let (uri, cursor) = split_cursor(uri);
-            let now = self.generation_for(principal, Operation::Read, uri, &facts).await;
-            let target = now.resolve(principal, Operation::Read, uri, &facts)?;
-            if let Some(contents) = target.read_built_in(principal, &facts).await {
-                return contents.map(ReadResponse::Contents);
-            }
-            let plugin = target.slot.loaded()?;
-            let policy = target.policy.clone();
-            // What the URI of the request resolves to is allowed already.
-            let resolved = target.uri.clone();
-            let is_visible = move |one: &Uri| *one == resolved || policy.allows(Operation::Read, one);
-            let response = plugin.read_cached(&target.path, form, is_visible, encode).await;
-            match response.map_err(|fault| fault.into_client_error(plugin.name(), uri))? {
-                ReadResponse::Contents(mut contents) => {
-                    next_parts::hide_denied(&mut contents, plugin.mount(), &target.policy);
-                    let contents = self.with_index(&now, principal, &target, cursor, contents).await?;
-                    facts.set_contents(&target.uri, &contents);
-                    not_found_if_empty(uri, contents).map(ReadResponse::Contents)
-                }
-                // What is encoded is no directory.
-                ReadResponse::Encoded { .. } if cursor.is_some() => {
-                    Err(Error::InvalidRequest { message: format!("{uri} has no index") })
-                }
-                ReadResponse::Encoded { contents, is_hit } => {
-                    facts.set_bytes(contents.len);
-                    facts.set_cached(is_hit);
-                    Ok(ReadResponse::Encoded { contents, is_hit })
-                }
-            }
-        })
-        .await
-    }
-
-    /// Lists one page of the catalog for a server, which encodes resources in that form. Pages of plugins on which all resources
-    /// have a time to live are cached.
-    #[cfg(any(feature = "http", feature = "stdio"))]
-    pub(crate) async fn list_cached<E: Future<Output = EncodedResources>>(
-        &self,
-        principal: &Principal,
-        cursor: Option<&str>,
-        form: EncodingForm,
-        encode: impl Fn(Vec<Resource>) -> E,
-    ) -> Result<Listing<ListedResources>, Error> {
-        let facts = Facts::default();
-        self.audited(principal, Operation::List, "", &facts, async {
-            let now = self.generation.load_full();
-            facts.set_generation(now.number);
-            let viewer = now.viewer(principal);
-            let page_size = u32::try_from(now.config.server.page_size.get()).unwrap_or(u32::MAX);
-            let source = CachedEntries::new(page_size, form, encode);
-            let listing = self.catalog.page(&source, &now.slots, now.page_request(&viewer, cursor)).await?;
-            facts.set_cached(!listing.items.is_empty() && !source.has_called());
-            Ok(listing)
-        })
-        .await
-    }
-
     /// Returns the metadata of a resource without reading it.
     pub async fn metadata(&self, principal: &Principal, uri: &str) -> Result<Resource, Error> {
         let facts = Facts::default();
@@ -366,12 +258,6 @@ impl Host {
         self.hub.subscriber(principal)
     }
 
-    /// The rates of clients, over all transports.
-    #[cfg(any(feature = "http", feature = "stdio"))]
-    pub(crate) fn rates(&self) -> &RequestRates {
-        &self.rates
-    }
-
     /// Returns how much is watched now, over all subscribers.
     pub fn watch_stats(&self) -> WatchStats {
         self.hub.watch_stats()
@@ -380,12 +266,6 @@ impl Host {
     /// Returns whether any plugin supports change detection. A plugin that is still being loaded counts, as it may.
     pub fn supports_subscriptions(&self) -> bool {
         self.hub.supports_subscriptions() || self.generation.load().loading().next().is_some()
-    }
-
-    /// Notifies of each new generation.
-    #[cfg(feature = "http")]
-    pub(crate) fn generations(&self) -> tokio::sync::watch::Receiver<u64> {
-        self.generation_store.subscribe()
     }
 
     /// Returns the policy of a principal under the current rules.
@@ -399,42 +279,12 @@ impl Host {
         self.generation.load().access.is_public(operation)
     }
 
-    /// Returns the operations that a request for a URI or a template performs beside its own, because of the built-in provider that
-    /// owns it.
-    #[cfg(feature = "http")]
-    pub(crate) fn performed_operations(&self, uri: &str) -> &'static [Operation] {
-        self.generation.load().built_in_of_scheme(uri).map_or(&[], |built_in| built_in.performed_operations())
-    }
-
-    /// Returns whether the rules give every principal the same response to a read of that URI.
-    #[cfg(any(feature = "http", feature = "stdio"))]
-    pub(crate) fn is_read_public(&self, uri: &str) -> bool {
-        self.is_public(Operation::Read) && self.generation.load().built_in_of_scheme(uri).is_none()
-    }
-
     /// Returns the URI in normal form (RFC 3986), if it is valid and the mount of a plugin owns it. That does not tell
     /// whether the resource exists.
     ///
     /// Every URI in a response of the host is in this form.
     pub fn normalize(&self, uri: &str) -> Option<Uri> {
         self.generation.load().router.route(uri).ok().map(|routed| routed.uri)
-    }
-
-    /// Returns whether a built-in provider owns a URI.
-    #[cfg(feature = "cli")]
-    pub(crate) fn is_built_in(&self, uri: &str) -> bool {
-        let now = self.generation.load();
-        let slot = now.router.route(uri).ok().and_then(|routed| now.slots.get(*routed.target));
-        slot.is_some_and(|slot| slot.built_in().is_some())
-    }
-
-    /// Returns whether a text is a URI, whether or not a mount owns it.
-    #[cfg(any(feature = "http", feature = "stdio"))]
-    pub(crate) fn is_uri(&self, text: &str) -> bool {
-        match self.generation.load().router.route(text) {
-            Ok(_) | Err(RouteError::NoMount | RouteError::Path { .. }) => true,
-            Err(_) => false,
-        }
     }
 
     /// Cancels a subscription. A subscription that does not exist is not an error, whether or not a mount owns the URI.

@@ -25,11 +25,7 @@ mod admission;
 mod backend;
 mod breaker;
 mod built_in;
-#[cfg_attr(not(any(feature = "http", feature = "stdio")), allow(dead_code, reason = "only servers encode responses"))]
-mod cached;
 mod call;
-#[cfg_attr(not(any(feature = "http", feature = "stdio")), allow(dead_code, reason = "only servers encode responses"))]
-mod encoded;
 mod error;
 mod fair_semaphore;
 mod fault;
@@ -41,12 +37,9 @@ mod native_plugin;
 mod needs;
 mod panics;
 mod requirements;
-#[cfg_attr(not(any(feature = "http", feature = "stdio")), allow(dead_code, reason = "only servers encode responses"))]
-mod response_cache;
 mod runtime;
 #[cfg(feature = "search")]
 mod search_source;
-mod slot;
 mod unvalidated;
 mod validation;
 mod work_budget;
@@ -61,18 +54,15 @@ use self::call::CallContext;
 use self::fault_recorder::FaultRecorder;
 use self::function::{Changes, Complete, Describe, ListEntries, ListTemplates, Read, Stat};
 use self::input_faults::InputFaults;
-use self::response_cache::ResponseCache;
 use crate::digest::Digest;
 use crate::engine::CallOrigin;
 use crate::provider::ProviderInfo;
 use crate::resource::{Argument, Completion, Resource, ResourceContents, ResourceTemplate};
 use crate::sandbox::Sandbox;
+use crate::sandbox::sql::DatabaseNotifications;
 use crate::uri::{Mount, Path};
 
 pub(crate) use self::built_in::{BuiltIn, BuiltInContents, MountedPlugin};
-#[cfg(any(feature = "http", feature = "stdio"))]
-pub(crate) use self::encoded::{EncodedContents, ReadResponse};
-pub(crate) use self::encoded::{EncodedResources, EncodingForm, ListedResources, PageKey, ViewId};
 pub use self::error::LoadError;
 pub use self::fault::{Fault, FaultKind};
 pub use self::inspect::Inspection;
@@ -84,20 +74,13 @@ pub use self::needs::{
     NeedsError, SettingType,
 };
 pub use self::requirements::{Capability, GrantStatus, Requirement, Requirements};
-pub use self::response_cache::CacheCounts;
-#[cfg(any(feature = "http", feature = "stdio"))]
-pub(crate) use self::response_cache::MAX_TTL;
-pub(crate) use self::runtime::PluginRuntime;
-pub use self::runtime::RuntimeError;
+pub use self::runtime::{PluginRuntime, RuntimeError};
 #[cfg(feature = "search")]
 pub(crate) use self::search_source::SearchSource;
-pub(crate) use self::slot::{NotLoaded, PluginSlot};
 pub(crate) use self::unvalidated::Unvalidated;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use self::validation::fuzzing;
 pub(crate) use self::validation::{FilteredPage, HOST_PREFIX, WatchedChanges, is_icon_size, is_mime_type};
-pub(crate) use crate::backoff::Backoff;
-pub(crate) use crate::sandbox::sql::DatabaseNotifications;
 
 /// A loaded plugin.
 pub(crate) struct Plugin {
@@ -113,8 +96,6 @@ pub(crate) struct Plugin {
     /// What clients request that makes the provider fail.
     input_faults: InputFaults,
     faults: Arc<FaultRecorder>,
-    responses: ResponseCache,
-    /// Whether `responses` may get a capacity.
     caches_responses: bool,
     /// What is indexed of it; none if it is not searched.
     #[cfg(feature = "search")]
@@ -152,6 +133,11 @@ impl Plugin {
     /// The interval of `changes` while somebody watches it, unless it hints otherwise.
     pub(crate) fn watch_interval(&self) -> Duration {
         self.watch_interval
+    }
+
+    /// Whether its responses with a time to live may be cached.
+    pub(crate) fn caches_responses(&self) -> bool {
+        self.caches_responses
     }
 
     /// What is indexed of it; none if it is not searched.

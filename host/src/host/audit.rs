@@ -39,8 +39,7 @@ impl From<Operation> for RequestKind {
 /// Unsubscribing.
 pub(super) const UNSUBSCRIBE: RequestKind = RequestKind { name: "unsubscribe", returns_uris: false };
 /// `subscriptions/listen`.
-#[cfg(any(feature = "http", feature = "stdio"))]
-const LISTEN: RequestKind = RequestKind { name: "listen", returns_uris: false };
+pub(super) const LISTEN: RequestKind = RequestKind { name: "listen", returns_uris: false };
 
 impl Host {
     /// Runs a request, unless the host is shutting down or the request cannot be recorded, and records its outcome, after the request
@@ -91,25 +90,6 @@ impl Host {
         })?;
         let line = Line { principal: principal.name(), operation, uri, outcome: "cancelled", facts };
         Ok(RequestRecord { line, entry, is_audited: true })
-    }
-
-    /// Records that credentials of a client are not accepted, for that kind of reason.
-    #[cfg(feature = "http")]
-    pub(crate) fn record_failed_login(&self, client: &dyn std::fmt::Display, reason: &'static str) {
-        self.audit.record_failed_login(&client.to_string(), reason);
-    }
-
-    /// Records that a client listens for notifications.
-    ///
-    /// # Errors
-    ///
-    /// There is no space in the audit log, and its config says that requests are refused then.
-    #[cfg(any(feature = "http", feature = "stdio"))]
-    pub(crate) fn record_listen(&self, principal: &Principal) -> Result<(), Error> {
-        let facts = Facts::default();
-        facts.set_generation(self.generation());
-        self.begin_record(principal, LISTEN, "", &facts)?.end(&Ok(()));
-        Ok(())
     }
 }
 
@@ -166,15 +146,15 @@ fn outcome<T>(response: &Result<T, Error>) -> &'static str {
     response.as_ref().map_or_else(Error::kind, |_| "ok")
 }
 
-#[cfg(all(test, feature = "cli"))]
+#[cfg(test)]
 mod tests {
     use futures::FutureExt;
     use tracing_subscriber::filter::LevelFilter;
 
     use super::*;
-    use crate::captured_log::CapturedLog;
     use crate::config::Config;
     use crate::host::ListRequest;
+    use crate::testing::CapturedLog;
 
     #[tokio::test]
     async fn neither_a_principal_nor_a_uri_forges_a_line_or_drives_the_terminal() {

@@ -13,15 +13,15 @@ use super::generation_store::GenerationStore;
 use super::lifecycle::RequestTracker;
 use super::loading::LoadWaits;
 use crate::access::Access;
-#[cfg(any(feature = "http", feature = "stdio"))]
 use crate::access::rate::RequestRates;
 use crate::audit::{AuditError, AuditLog};
-use crate::catalog::{Catalog, CursorKey, KeyError};
+use crate::catalog::{Catalog, CursorKey, KeyError, NotLoaded};
 use crate::config::{Config, PluginName};
 use crate::engine::{Compiler, Engine, EngineOptions, Progress};
 use crate::log_target;
-use crate::plugin::{self, NativePlugin, NotLoaded, PluginRuntime};
+use crate::plugin::{self, NativePlugin, PluginRuntime};
 use crate::provider::Provider;
+use crate::response_cache::CachedPlugin;
 #[cfg(feature = "search")]
 use crate::search::SearchService;
 use crate::uri::Mount;
@@ -72,6 +72,7 @@ pub struct HostBuilder {
     progress: Progress,
     state_dir: Option<PathBuf>,
     cache_dir: Option<PathBuf>,
+    is_command: bool,
     pub(super) cursor_key: Option<CursorKey>,
 }
 
@@ -85,6 +86,7 @@ impl HostBuilder {
             progress: Progress::default(),
             state_dir: None,
             cache_dir: None,
+            is_command: false,
             cursor_key: None,
         }
     }
@@ -149,6 +151,14 @@ impl HostBuilder {
         self
     }
 
+    /// Makes the host the command `mcp-host`: before the directories of the user come those that systemd has made for the service
+    /// (`STATE_DIRECTORY`, `CACHE_DIRECTORY`). An application that embeds the host has such directories for itself.
+    #[must_use]
+    pub fn command(mut self) -> Self {
+        self.is_command = true;
+        self
+    }
+
     /// Sets the key that cursors are sealed with. Hosts with the same key continue each other's listings. Default:
     /// `server.cursor-key` of the config, else a key that is created once and stored in the state directory.
     #[must_use]
@@ -200,7 +210,6 @@ impl HostBuilder {
             latest_reload: watch::Sender::new(0),
             requests: RequestTracker::default(),
             audit,
-            #[cfg(any(feature = "http", feature = "stdio"))]
             rates: RequestRates::default(),
             generation_store,
             built_ins,
@@ -210,12 +219,22 @@ impl HostBuilder {
         })
     }
 
-    pub(crate) fn data_dirs(&self) -> DataDirs {
-        DataDirs::new(&self.config.server, self.cache_dir.clone(), self.state_dir.clone())
+    /// Starts what loads and calls plugins, without a host. Without a state directory, it compiles components each time.
+    ///
+    /// # Errors
+    ///
+    /// The engine does not start, or the cache cannot be used.
+    pub fn runtime(self) -> Result<PluginRuntime, StartError> {
+        let state = self.data_dirs().state().ok();
+        self.start_runtime(state).map(|(runtime, _)| runtime)
+    }
+
+    pub(super) fn data_dirs(&self) -> DataDirs {
+        DataDirs::new(&self.config.server, self.cache_dir.clone(), self.state_dir.clone(), self.is_command)
     }
 
     /// Starts the engine with that state directory. Returns the config with it.
-    pub(crate) fn start_runtime(self, state: Option<PathBuf>) -> Result<(PluginRuntime, Config), StartError> {
+    pub(super) fn start_runtime(self, state: Option<PathBuf>) -> Result<(PluginRuntime, Config), StartError> {
         let cache = self.data_dirs().cache()?;
         let limits = self.config.server.compile.clone();
         let engine = match self.engine {
@@ -263,7 +282,7 @@ impl BuiltIns {
 /// Calls `describe` of each native provider.
 pub(super) fn describe_native(runtime: &PluginRuntime, native: &[NativePlugin]) -> Result<NativePlugins, StartError> {
     let describe = |native: &NativePlugin| match runtime.native(native) {
-        Ok(plugin) => Ok(Arc::new(plugin)),
+        Ok(plugin) => Ok(Arc::new(CachedPlugin::new(plugin))),
         Err(message) => Err(StartError::Describe { plugin: native.name.clone(), message }),
     };
     native.iter().map(describe).collect()

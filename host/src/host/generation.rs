@@ -7,12 +7,14 @@
 use std::sync::Arc;
 
 use crate::access::Access;
+use crate::catalog::{NotLoaded, PluginSlot};
 use crate::config::{self, Config};
-use crate::plugin::{BuiltIn, MountedPlugin, NotLoaded, Plugin, PluginSlot};
+use crate::plugin::{BuiltIn, MountedPlugin, Plugin};
+use crate::response_cache::CachedPlugin;
 use crate::uri::{Mount, Overlap, Router};
 
 /// The native plugins of a host.
-pub(super) type NativePlugins = Arc<[Arc<Plugin>]>;
+pub(super) type NativePlugins = Arc<[Arc<CachedPlugin>]>;
 
 /// Two plugins of a host that exclude each other: of the config, or native ones.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -29,7 +31,7 @@ pub enum NativePluginConflict {
 /// A plugin that a generation has a slot for.
 enum Declared<'a> {
     Component(&'a config::Plugin),
-    Native(&'a Arc<Plugin>),
+    Native(&'a Arc<CachedPlugin>),
 }
 
 impl<'a> Declared<'a> {
@@ -80,7 +82,7 @@ impl Generation {
         config: Arc<Config>,
         native: NativePlugins,
         access: Arc<Access>,
-        mut state: impl FnMut(&config::Plugin) -> Result<Arc<Plugin>, NotLoaded>,
+        mut state: impl FnMut(&config::Plugin) -> Result<Arc<CachedPlugin>, NotLoaded>,
     ) -> Result<Self, NativePluginConflict> {
         let declared = declared(&config, &native)?;
         let router = build_router(&declared)?;
@@ -99,7 +101,11 @@ impl Generation {
     }
 
     /// A copy with another state of that plugin. None if there is no such plugin, or it is loaded.
-    pub(super) fn with_plugin(&self, plugin: &config::Plugin, state: Result<Arc<Plugin>, NotLoaded>) -> Option<Self> {
+    pub(super) fn with_plugin(
+        &self,
+        plugin: &config::Plugin,
+        state: Result<Arc<CachedPlugin>, NotLoaded>,
+    ) -> Option<Self> {
         let index = self.slots.iter().position(|slot| slot.name == plugin.name.as_str())?;
         let is_of_this = self.config.plugins.contains(plugin);
         let mut next = self.clone();
@@ -110,13 +116,12 @@ impl Generation {
     }
 
     /// The built-in provider that is mounted at the scheme of a URI or a template, whether or not its mount owns it.
-    #[cfg(any(feature = "http", feature = "stdio"))]
     pub(super) fn built_in_of_scheme(&self, uri: &str) -> Option<&Arc<dyn BuiltIn>> {
         fn scheme(uri: &str) -> Option<&str> {
             uri.split_once(':').map(|(scheme, _)| scheme)
         }
         let requested = scheme(uri)?;
-        let is_of_scheme = |plugin: &&Arc<Plugin>| {
+        let is_of_scheme = |plugin: &&Arc<CachedPlugin>| {
             plugin.built_in().is_some()
                 && scheme(plugin.mount().as_str()).is_some_and(|scheme| scheme.eq_ignore_ascii_case(requested))
         };
@@ -143,7 +148,7 @@ impl Generation {
         let plugins = self.slots.iter().map(|slot| MountedPlugin {
             name: &slot.name,
             mount: &slot.mount,
-            loaded: slot.plugin.as_ref().ok(),
+            loaded: slot.plugin.as_ref().ok().map(|plugin| plugin.uncached()),
         });
         plugins.collect()
     }
@@ -154,7 +159,7 @@ impl Generation {
     }
 
     /// The loaded plugins.
-    pub(super) fn plugins(&self) -> impl Iterator<Item = &Arc<Plugin>> {
+    pub(super) fn plugins(&self) -> impl Iterator<Item = &Arc<CachedPlugin>> {
         self.slots.iter().filter_map(|slot| slot.plugin.as_ref().ok())
     }
 
@@ -209,16 +214,16 @@ fn declared<'a>(config: &'a Config, native: &'a NativePlugins) -> Result<Vec<Dec
 }
 
 /// The native plugins that are mounted: a built-in one decides that by the config and all of them.
-pub(super) fn mounted<'a>(config: &Config, native: &'a NativePlugins) -> impl Iterator<Item = &'a Arc<Plugin>> {
+pub(super) fn mounted<'a>(config: &Config, native: &'a NativePlugins) -> impl Iterator<Item = &'a Arc<CachedPlugin>> {
     let all = uncached(native);
     let is_mounted =
-        move |plugin: &&Arc<Plugin>| plugin.built_in().is_none_or(|built_in| built_in.is_mounted(config, &all));
+        move |plugin: &&Arc<CachedPlugin>| plugin.built_in().is_none_or(|built_in| built_in.is_mounted(config, &all));
     native.iter().filter(is_mounted)
 }
 
 /// Native plugins without their caches.
 fn uncached(native: &NativePlugins) -> Vec<&Plugin> {
-    native.iter().map(|plugin| &**plugin).collect()
+    native.iter().map(|plugin| &**plugin.uncached()).collect()
 }
 
 /// The router from mounts to indices of the plugins.

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::generation::Generation;
-use crate::plugin::PluginSlot;
+use crate::catalog::PluginSlot;
 use crate::watch::{Hub, ListingSnapshot};
 
 /// The current generation.
@@ -67,13 +67,11 @@ impl GenerationStore {
     }
 
     /// The number of replacements.
-    #[cfg(any(feature = "http", feature = "stdio"))]
     pub(super) fn version(&self) -> u64 {
         *self.version.borrow()
     }
 
     /// Notifies of replacements.
-    #[cfg(feature = "http")]
     pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
         self.version.subscribe()
     }

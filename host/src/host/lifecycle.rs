@@ -35,12 +35,6 @@ impl RequestTracker {
 }
 
 impl Host {
-    /// Stops loading plugins: those that are being loaded count as failed, and requests that wait for them end.
-    #[cfg(feature = "cli")]
-    pub(crate) fn stop_loading(&self) {
-        self.background_loader.stop();
-    }
-
     /// Shuts the host down gracefully. New requests are rejected with [`Error::ShuttingDown`], plugins are no longer loaded or
     /// polled for changes, and subscribers get no more updates. Requests in flight are completed; then the key-value
     /// databases of plugins are closed, which checkpoints their write-ahead logs, and the audit log is written to its end.

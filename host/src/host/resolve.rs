@@ -9,9 +9,9 @@ use std::sync::Arc;
 use super::generation::Generation;
 use crate::access::{Decision, Policy, Principal};
 use crate::audit::Facts;
-use crate::catalog::{PageRequest, Viewer};
+use crate::catalog::{PageRequest, PluginSlot, Viewer};
 use crate::config::Operation;
-use crate::plugin::{BuiltInContents, PluginSlot};
+use crate::plugin::BuiltInContents;
 use crate::resource::{Error, Resource, ResourceContents};
 use crate::uri::{Mount, Path, RouteError, Uri, UriTemplate};
 

@@ -11,7 +11,6 @@ use super::call::CallContext;
 use super::fault_recorder::FaultRecorder;
 use super::input_faults::InputFaults;
 use super::panics::contain_panic;
-use super::response_cache::ResponseCache;
 #[cfg(feature = "search")]
 use super::search_source::SearchSource;
 use super::validation::{self, ValidationContext};
@@ -30,8 +29,8 @@ use crate::sandbox::memory::{MemoryBudget, Reclaim};
 use crate::sandbox::sql::WorkerProgram;
 use crate::uri::Mount;
 
-/// Loads plugins on an engine.
-pub(crate) struct PluginRuntime {
+/// Loads plugins on an engine. Opaque.
+pub struct PluginRuntime {
     pub(super) engine: Arc<Engine>,
     tls_roots: Arc<TlsRoots>,
     open_files: OpenFileLimit,
@@ -216,7 +215,6 @@ impl PluginRuntime {
             input_faults: InputFaults::default(),
             faults,
             name,
-            responses: ResponseCache::new(),
             caches_responses: true,
             #[cfg(feature = "search")]
             search: None,

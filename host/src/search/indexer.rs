@@ -32,8 +32,8 @@ use super::status::{Gaps, Report};
 use super::store;
 use super::updater::{PAUSE_FACTOR, Updater, later};
 use super::walk::{Pass, Until, WalkError};
+use crate::backoff::Backoff;
 use crate::log_target;
-use crate::plugin::Backoff;
 use crate::time::now_millis;
 
 /// The longest pause after a comparison.

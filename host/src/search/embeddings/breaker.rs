@@ -1,14 +1,14 @@
 //! A circuit breaker for the endpoint.
 //!
 //! After [`THRESHOLD`] consecutive failures the circuit opens: no request is made until a delay is over, which doubles with
-//! each further failure (`plugin::Backoff`), or lasts as long as the endpoint says (`Retry-After`), [`MAX_DELAY`] at most. Then
+//! each further failure (`Backoff`), or lasts as long as the endpoint says (`Retry-After`), [`MAX_DELAY`] at most. Then
 //! one request is a probe, while others are still refused. A success closes the circuit.
 
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::plugin::Backoff;
+use crate::backoff::Backoff;
 
 /// The number of consecutive failures after which the circuit opens.
 const THRESHOLD: u32 = 3;
