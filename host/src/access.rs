@@ -27,10 +27,7 @@
 
 mod globs;
 mod policy;
-mod principal;
-#[cfg(any(feature = "http", feature = "stdio"))]
-#[cfg_attr(not(feature = "http"), allow(dead_code, reason = "HTTP uses all of it"))]
-pub(crate) mod rate;
+pub mod rate;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -43,7 +40,7 @@ use crate::uri::{Uri, UriTemplate};
 
 pub use self::globs::MatchedGlob;
 pub use self::policy::{Decision, Policy};
-pub use self::principal::Principal;
+pub use crate::principal::Principal;
 
 /// The number of policies that are cached, and of principals whose policy is. Principals with the same rules share one.
 /// Eviction prefers rarely used ones.

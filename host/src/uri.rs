@@ -88,6 +88,8 @@
 //! ```
 
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod mount;
 mod normalize;
 mod pattern;

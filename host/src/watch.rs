@@ -75,7 +75,8 @@ use self::state::{PollError, WatchContext};
 use self::watcher::{Handover, Watcher};
 use crate::access::{Access, Principal};
 use crate::catalog::{ListingFingerprint, may_see_listing};
-use crate::plugin::{Fault, Plugin};
+use crate::plugin::Fault;
+use crate::response_cache::CachedPlugin;
 use crate::share_limiter::ShareLimits;
 use crate::uri::{Mount, Uri};
 
@@ -147,7 +148,7 @@ async fn notify_of_reload(
 
 impl Hub {
     /// Starts a watcher for each plugin. Their tasks run on the current runtime until the hub is dropped.
-    pub(crate) fn new<'a>(plugins: impl Iterator<Item = &'a Arc<Plugin>>, access: Arc<Access>) -> Arc<Self> {
+    pub(crate) fn new<'a>(plugins: impl Iterator<Item = &'a Arc<CachedPlugin>>, access: Arc<Access>) -> Arc<Self> {
         let context = WatchContext::new(access);
         let started =
             plugins.map(|plugin| (plugin.mount().clone(), Watcher::start(plugin, &context, Handover::default())));
@@ -232,7 +233,7 @@ impl Hub {
 
     /// Takes a snapshot of the listings' fingerprints. To be called while the old plugins can still be polled.
     /// `replaces` returns whether a plugin, or the part of it that some principal may see, is about to change.
-    pub(crate) async fn snapshot(&self, replaces: impl Fn(&Arc<Plugin>) -> bool) -> ListingSnapshot {
+    pub(crate) async fn snapshot(&self, replaces: impl Fn(&Arc<CachedPlugin>) -> bool) -> ListingSnapshot {
         let watchers = self.watchers.load_full();
         let snapshots = watchers
             .values()
@@ -245,7 +246,7 @@ impl Hub {
     /// concurrently.
     pub(crate) fn switch_generation<'a>(
         &self,
-        plugins: impl Iterator<Item = &'a Arc<Plugin>>,
+        plugins: impl Iterator<Item = &'a Arc<CachedPlugin>>,
         access: Arc<Access>,
         mut snapshot: ListingSnapshot,
     ) {

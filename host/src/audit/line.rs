@@ -113,7 +113,6 @@ impl Facts {
     }
 
     /// Records whether the response was in the response cache.
-    #[cfg_attr(not(any(feature = "http", feature = "stdio")), allow(dead_code, reason = "only servers have the cache"))]
     pub(crate) fn set_cached(&self, is_cached: bool) {
         self.0.lock().cached = is_cached;
     }

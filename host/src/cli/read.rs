@@ -71,7 +71,7 @@ impl Args {
 
     async fn read(self, host: &Host, context: &Context) -> Result<(), CliError> {
         let principal = &self.principal_args.principal(&host.config())?;
-        if host.is_search_resource(&self.uri) {
+        if host.is_built_in(&self.uri) {
             wait_until_indexed(host, context).await;
         }
         let contents = match host.read(principal, &self.uri).await {

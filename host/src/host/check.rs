@@ -213,8 +213,6 @@ impl HostBuilder {
     /// The engine does not start; the file is not a component that this host can compile, or not the one that the plugin is
     /// pinned to. A component that is not a provider is part of the answer.
     pub async fn inspect(self, plugin: &config::Plugin) -> Result<Inspection, InspectError> {
-        let state = self.data_dirs().state().ok();
-        let (runtime, _) = self.start_runtime(state)?;
-        Ok(runtime.inspect(plugin).await?)
+        Ok(self.runtime()?.inspect(plugin).await?)
     }
 }

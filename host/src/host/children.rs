@@ -47,7 +47,7 @@ impl Host {
     pub async fn read_strict(&self, principal: &Principal, uri: &str) -> Result<Vec<ResourceContents>, Error> {
         let facts = Facts::default();
         let reading = self.read_strict_inner(principal, uri, &facts);
-        self.audited(principal, Operation::Read.name(), uri, &facts, reading).await
+        self.audited(principal, Operation::Read, uri, &facts, reading).await
     }
 
     async fn read_strict_inner(
@@ -59,8 +59,7 @@ impl Host {
         let (uri, cursor) = split_cursor(uri);
         let now = self.generation_for(principal, Operation::Read, uri, facts).await;
         let target = now.resolve(principal, Operation::Read, uri, facts)?;
-        #[cfg(feature = "search")]
-        if let Some(contents) = self.read_built_in(principal, &target, facts).await {
+        if let Some(contents) = target.read_built_in(principal, facts).await {
             return contents;
         }
         let plugin = target.slot.loaded()?;
@@ -115,7 +114,7 @@ impl Host {
         check: impl FnOnce(&Resource) -> Result<(), &'static str>,
     ) -> Result<Listing<Resource>, Error> {
         let facts = Facts::default();
-        self.audited(principal, Operation::List.name(), parent, &facts, async {
+        self.audited(principal, Operation::List, parent, &facts, async {
             let now = self.generation_for(principal, Operation::List, parent, &facts).await;
             let target = now.resolve(principal, Operation::List, parent, &facts)?;
             let (entries, viewer) = (Entries { parent: Some(&target.path) }, now.viewer(principal));

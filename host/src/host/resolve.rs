@@ -9,9 +9,9 @@ use std::sync::Arc;
 use super::generation::Generation;
 use crate::access::{Decision, Policy, Principal};
 use crate::audit::Facts;
-use crate::catalog::{PageRequest, Viewer};
+use crate::catalog::{PageRequest, PluginSlot, Viewer};
 use crate::config::Operation;
-use crate::plugin::PluginSlot;
+use crate::plugin::BuiltInContents;
 use crate::resource::{Error, Resource, ResourceContents};
 use crate::uri::{Mount, Path, RouteError, Uri, UriTemplate};
 
@@ -124,6 +124,20 @@ impl ResolvedTarget<'_> {
     pub(super) fn read_filter(&self) -> impl FnMut(&ResourceContents) -> bool + Send + use<> {
         let policy = self.policy.clone();
         move |one| policy.allows(Operation::Read, &one.entry.uri)
+    }
+
+    /// Reads the resource of a built-in provider, for the principal; none if the plugin's provider is not a built-in one.
+    pub(super) async fn read_built_in(
+        &self,
+        principal: &Principal,
+        facts: &Facts,
+    ) -> Option<Result<Vec<ResourceContents>, Error>> {
+        let read = self.slot.built_in()?.read_for(principal, &self.uri, &self.path).await;
+        Some(read.map(|BuiltInContents { contents, returned }| {
+            facts.set_returned(returned.iter().map(String::as_str));
+            facts.set_bytes(ResourceContents::total_len(&contents));
+            contents
+        }))
     }
 
     /// Calls the provider's `stat`. Errors name `requested_uri`, the URI as the client spelled it.

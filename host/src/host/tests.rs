@@ -127,7 +127,7 @@ async fn a_shutdown_waits_for_requests_in_flight() {
         let host = Arc::new(empty_host(dir.path()).await);
         let (finish, finished) = tokio::sync::oneshot::channel::<()>();
         let facts = Facts::default();
-        let request = host.audited(&Principal::LOCAL, "list", "", &facts, async {
+        let request = host.audited(&Principal::LOCAL, Operation::List, "", &facts, async {
             finished.await.unwrap();
             Ok(())
         });

@@ -84,6 +84,11 @@ impl Resource {
         members
     }
 
+    /// Puts the title of its plugin in front of its own title, or of its name if it has none.
+    pub(crate) fn prefix_title(&mut self, plugin_title: &str) {
+        self.title = Some(super::prefixed_title(plugin_title, self.title.as_deref(), &self.name));
+    }
+
     /// Returns the smallest time to live; zero if one of the resources has none, or if there are no resources.
     pub(crate) fn min_ttl<'a>(resources: impl Iterator<Item = &'a Self>) -> Duration {
         resources.map(|resource| resource.ttl.unwrap_or_default()).min().unwrap_or_default()

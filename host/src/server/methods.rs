@@ -41,8 +41,10 @@ pub(super) fn operations(host: &Host, method: &str, params: Option<&Params>) -> 
         _ => &[],
     };
     let mut operations = of_method.to_vec();
-    if !of_method.is_empty() && requested_uris(params).iter().any(|uri| host.is_of_search(uri)) {
-        operations.extend([Operation::List, Operation::Read]);
+    if !of_method.is_empty() {
+        let uris = requested_uris(params);
+        let beside = uris.iter().map(|uri| host.performed_operations(uri)).find(|operations| !operations.is_empty());
+        operations.extend(beside.into_iter().flatten());
     }
     operations
 }

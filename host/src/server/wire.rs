@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::json::{Encoder, MAX_CHUNK, Members, Writer};
 use super::revision::Revision;
-use crate::plugin::{EncodedContents, EncodedResources, EncodingForm, ListedResources, MAX_TTL};
+use crate::host::transport::{EncodedContents, EncodedResources, EncodingForm, ListedResources, MAX_TTL};
 use crate::resource::{
     Annotations, Completion, Listing, Meta, MissingPlugin, Resource, ResourceBody, ResourceContents, ResourceIcon,
     ResourceTemplate, Role, Theme,

@@ -25,7 +25,8 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::engine::CallOrigin;
-use crate::plugin::{Fault, Plugin};
+use crate::plugin::Fault;
+use crate::response_cache::CachedPlugin;
 use crate::uri::Path;
 
 /// The concurrent lookups of one plugin.
@@ -41,7 +42,7 @@ const MAX_FAILURES: usize = 1024;
 
 /// The lookups of one plugin.
 pub(super) struct Lookups {
-    plugin: Arc<Plugin>,
+    plugin: Arc<CachedPlugin>,
     running: Semaphore,
     retrying: Semaphore,
     state: Mutex<LookupState>,
@@ -73,7 +74,7 @@ pub(super) struct LookupError {
 }
 
 impl Lookups {
-    pub(super) fn new(plugin: Arc<Plugin>) -> Arc<Self> {
+    pub(super) fn new(plugin: Arc<CachedPlugin>) -> Arc<Self> {
         Arc::new(Self {
             plugin,
             running: Semaphore::new(MAX_RUNNING),

@@ -30,7 +30,8 @@ use super::groups::PathGroups;
 use super::notify::BATCH_SIZE;
 use super::state::{PollOutcome, WatcherState};
 use crate::fs_watch::DirectoryWatcher;
-use crate::plugin::{DatabaseNotifications, Fault, WatchedChanges};
+use crate::plugin::{Fault, WatchedChanges};
+use crate::sandbox::sql::DatabaseNotifications;
 use crate::uri::{Path, Uri};
 
 /// The bounds of a provider's hint, unless the interval of the config lies outside of them.

@@ -14,7 +14,8 @@ use super::listing::ListingMonitor;
 use super::subscriptions::SubscriptionIndex;
 use crate::access::{Access, Principal};
 use crate::catalog::may_see_listing;
-use crate::plugin::{Fault, Plugin};
+use crate::plugin::Fault;
+use crate::response_cache::CachedPlugin;
 use crate::share_limiter::ShareLimiter;
 use crate::uri::Mount;
 
@@ -65,7 +66,7 @@ impl WatchContext {
 
 /// The state that a watcher and its tasks share.
 pub(super) struct WatcherState {
-    pub(super) plugin: Arc<Plugin>,
+    pub(super) plugin: Arc<CachedPlugin>,
     pub(super) context: Arc<WatchContext>,
     /// Notified by events for which the next poll should not wait for the interval.
     pub(super) wake: Notify,

@@ -15,7 +15,7 @@ use super::state::{PollError, PollOutcome, WatchContext, WatcherState};
 use super::subscriptions::SubscriptionIndex;
 use crate::access::{Access, Principal};
 use crate::catalog::{ListingFingerprint, may_see_listing};
-use crate::plugin::Plugin;
+use crate::response_cache::CachedPlugin;
 use crate::uri::{Path, Uri};
 
 /// Watches one plugin while it has subscribers. Stops when it is retired or dropped.
@@ -35,7 +35,7 @@ pub(super) struct Handover {
 
 impl Watcher {
     /// Starts the watcher's tasks.
-    pub(super) fn start(plugin: &Arc<Plugin>, context: &Arc<WatchContext>, handover: Handover) -> Arc<Self> {
+    pub(super) fn start(plugin: &Arc<CachedPlugin>, context: &Arc<WatchContext>, handover: Handover) -> Arc<Self> {
         let state = Arc::new(WatcherState {
             plugin: plugin.clone(),
             context: context.clone(),
@@ -56,7 +56,7 @@ impl Watcher {
         Arc::new(Self { lookups: Lookups::new(plugin.clone()), state })
     }
 
-    pub(super) fn plugin(&self) -> &Arc<Plugin> {
+    pub(super) fn plugin(&self) -> &Arc<CachedPlugin> {
         &self.state.plugin
     }
 

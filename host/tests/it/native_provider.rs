@@ -10,10 +10,9 @@ use mcp_resource_host::access::Principal;
 use mcp_resource_host::config::limits::Limits;
 use mcp_resource_host::config::{Config, Plugin, PrincipalSelector, Rule, WatchInterval};
 use mcp_resource_host::engine::{Engine, EngineOptions};
-use mcp_resource_host::plugin::FaultKind;
+use mcp_resource_host::plugin::{FaultKind, NativePlugin};
 use mcp_resource_host::provider::{
-    ChangeSet, Contents, Entry, Failure, Icon, NativePlugin, Page, Provider, ProviderInfo, Result, Template,
-    async_trait,
+    ChangeSet, Contents, Entry, Failure, Icon, Page, Provider, ProviderInfo, Result, Template, async_trait,
 };
 use mcp_resource_host::resource::{self, Argument, Completion, Error};
 use mcp_resource_host::uri::Mount;

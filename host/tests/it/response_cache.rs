@@ -14,8 +14,9 @@ use http_body_util::BodyExt;
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::config::audit::Audit;
 use mcp_resource_host::config::{Config, PrincipalSelector, Rule};
+use mcp_resource_host::plugin::NativePlugin;
 use mcp_resource_host::provider::{
-    self, ChangeSet, Contents, Entry, Failure, NativePlugin, Page, Provider, ProviderInfo, async_trait,
+    self, ChangeSet, Contents, Entry, Failure, Page, Provider, ProviderInfo, async_trait,
 };
 use mcp_resource_host::server::{self, HttpOptions};
 use mcp_resource_host::{Host, ListRequest};

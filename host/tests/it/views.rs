@@ -15,7 +15,7 @@ use futures::future::join_all;
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::config::search::PluginSearch;
 use mcp_resource_host::config::{Config, Operation};
-use mcp_resource_host::provider::NativePlugin;
+use mcp_resource_host::plugin::NativePlugin;
 use mcp_resource_host::resource::{Argument, Error};
 use mcp_resource_host::search::{ContextRequest, SearchRequest, SearchResults};
 use mcp_resource_host::{CompleteRequest, Host, ListRequest, Update};

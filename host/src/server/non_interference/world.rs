@@ -13,9 +13,8 @@ use crate::access::Policy;
 use crate::config::search::PluginSearch;
 use crate::config::{Config, Extension, Operation, PrincipalSelector, Rule, Tool};
 use crate::host::Host;
-use crate::provider::{
-    self, ChangeSet, Entry, Failure, NativePlugin, Page, Provider, ProviderInfo, Result, Template, async_trait,
-};
+use crate::plugin::NativePlugin;
+use crate::provider::{self, ChangeSet, Entry, Failure, Page, Provider, ProviderInfo, Result, Template, async_trait};
 use crate::resource::{Argument, Completion};
 use crate::uri::composed;
 

@@ -5,7 +5,8 @@
 use super::definition::tool_name;
 use crate::access::Principal;
 use crate::config::{Operation, Tool};
-use crate::host::{Host, slash_hint};
+use crate::host::Host;
+use crate::host::transport::slash_hint;
 
 /// The number of templates that are looked through.
 const MAX_TEMPLATES: usize = 20;

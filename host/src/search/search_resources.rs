@@ -5,9 +5,8 @@
 //! | `search:///?q=WORDS`, with `in`, `kind`, `lang` and `limit` | the result of a search, as JSON |
 //! | `search:///saved/NAME` | the result of a saved search (`search.saved`); listed, and subscribable |
 //!
-//! A native provider mounts them: it lists the saved searches and the template, and its calls pass the same checks as those of
-//! any plugin. What depends on the principal is not its business, as providers do not know of principals: a read and a
-//! completion are answered by the façade, after the rules for the URI were applied.
+//! They are a [built-in provider](crate::plugin::BuiltIn): it lists the saved searches and the template, and answers a read and a
+//! completion for the principal.
 //!
 //! # Subscriptions
 //!
@@ -16,30 +15,32 @@
 
 use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::generation_store::GenerationStore;
+use super::access::SearchHost;
+use super::filters::searched_mounts;
 use super::parameters::{self, parameters};
-use super::search::{may_find, search};
-use super::search_filters::searched_mounts;
-use crate::access::Principal;
-use crate::audit::Facts;
-use crate::config::PluginName;
+use super::request::SearchRequest;
+use super::results::SearchResults;
+use super::results::to_json;
+use super::service::{SearchService, has_search};
 use crate::config::limits::Limits;
 use crate::config::search::SavedSearch;
+use crate::config::{Config, Operation, PluginName};
+use crate::plugin::{BuiltIn, BuiltInContents, MountedPlugin, NativePlugin, Plugin};
+use crate::principal::Principal;
 use crate::provider::{
-    ChangeSet, Contents, Entry, Failure, NativePlugin, Page, Provider, ProviderInfo, Result, Template, async_trait,
+    ChangeSet, Contents, Entry, Failure, Page, Provider, ProviderInfo, Result, Template, async_trait,
 };
 use crate::resource::{Argument, Completion, Error, Resource, ResourceBody, ResourceContents};
-use crate::search::{SearchRequest, SearchResults, to_json};
 use crate::uri::{Mount, Path, Uri};
 
 /// The name of the plugin in messages.
-pub(super) const NAME: &str = "mcp-host.search";
+const NAME: &str = "mcp-host.search";
 /// Its mount.
-pub(super) const MOUNT: &str = "search:///";
+const MOUNT: &str = "search:///";
 /// The template of searches.
 const TEMPLATE: &str = "{?q,in,kind,lang,limit}";
 /// The part of the paths of saved searches before their names.
@@ -62,10 +63,8 @@ enum SearchPath {
 }
 
 /// The provider of searches.
-#[derive(Default)]
 pub(super) struct SearchResources {
-    /// What is served; none until the host has started.
-    store: OnceLock<Weak<GenerationStore>>,
+    service: Arc<SearchService>,
     fingerprints: Mutex<Fingerprints>,
 }
 
@@ -94,32 +93,25 @@ impl ResultHashes {
 
 impl SearchResources {
     /// The plugin that mounts the provider.
-    pub(super) fn plugin(self: &Arc<Self>) -> Option<NativePlugin> {
+    pub(super) fn plugin(service: Arc<SearchService>) -> Option<NativePlugin> {
         let (name, mount): (PluginName, Mount) = (NAME.parse().ok()?, MOUNT.parse().ok()?);
         let limits = Limits { deadline: DEADLINE.parse().ok()?, ..Limits::default() };
-        let plugin = NativePlugin::new(name, mount, self.clone()).limits(limits).response_cache(false);
-        Some(plugin.watch_interval(WATCH_INTERVAL.parse().ok()?))
+        let provider = Arc::new(Self { service, fingerprints: Mutex::default() });
+        Some(NativePlugin::built_in(name, mount, provider).limits(limits).watch_interval(WATCH_INTERVAL.parse().ok()?))
     }
 
-    /// Says what is served.
-    pub(super) fn connect(&self, store: &Arc<GenerationStore>) {
-        // It is called once.
-        let _ = self.store.set(Arc::downgrade(store));
-    }
-
-    fn store(&self) -> Result<Arc<GenerationStore>> {
-        let store = self.store.get().and_then(Weak::upgrade);
-        store.ok_or_else(|| Failure::unavailable("the host is starting, or shutting down"))
+    fn host(&self) -> Result<Arc<dyn SearchHost>> {
+        self.service.host().ok_or_else(|| Failure::unavailable("the host is starting, or shutting down"))
     }
 
     fn parse(&self, path: &str) -> Result<SearchPath> {
-        parse(path, &saved_searches(&*self.store()?))
+        parse(path, &saved_searches(&*self.host()?))
     }
 }
 
 /// The saved searches of the config.
-fn saved_searches(store: &GenerationStore) -> Vec<SavedSearch> {
-    store.generation.load().config.search.as_ref().map(|search| search.saved.clone()).unwrap_or_default()
+fn saved_searches(host: &dyn SearchHost) -> Vec<SavedSearch> {
+    host.config().search.as_ref().map(|search| search.saved.clone()).unwrap_or_default()
 }
 
 fn parse(path: &str, saved: &[SavedSearch]) -> Result<SearchPath> {
@@ -188,7 +180,7 @@ impl Provider for SearchResources {
         if parent.is_some() {
             return Err(Failure::invalid("a URI of a plugin; searches have no children"));
         }
-        let saved = saved_searches(&*self.store()?).into_iter();
+        let saved = saved_searches(&*self.host()?).into_iter();
         Ok(Page::last(saved.map(|saved| entry(&format!("{SAVED}{}", saved.name), SearchPath::Saved(saved)))))
     }
 
@@ -196,7 +188,7 @@ impl Provider for SearchResources {
         Ok(entry(path, self.parse(path)?))
     }
 
-    /// The façade answers reads.
+    /// Reads have a principal: [`read_for`](BuiltIn::read_for).
     async fn read(&self, path: &str) -> Result<Vec<Contents>> {
         self.parse(path).and(Err(Failure::internal("a search was read without a principal")))
     }
@@ -209,9 +201,9 @@ impl Provider for SearchResources {
     }
 
     async fn changes(&self, _: &[String], since: Option<&str>) -> Result<ChangeSet> {
-        let store = self.store()?;
-        let saved = hash(&format!("{:?}", saved_searches(&store))).to_string();
-        self.notify_of_changed_results(&store).await;
+        let host = self.host()?;
+        let saved = hash(&format!("{:?}", saved_searches(&*host))).to_string();
+        self.notify_of_changed_results(&*host).await;
         let changes = ChangeSet::none(saved.clone());
         Ok(if since.is_some_and(|since| since != saved) { changes.listing_changed() } else { changes })
     }
@@ -219,10 +211,10 @@ impl Provider for SearchResources {
 
 impl SearchResources {
     /// Notifies each principal of the subscribed searches whose result has changed for it.
-    async fn notify_of_changed_results(&self, store: &Arc<GenerationStore>) {
+    async fn notify_of_changed_results(&self, host: &dyn SearchHost) {
         let Some(mount) = MOUNT.parse::<Mount>().ok() else { return };
-        let watched = store.hub.principals_below(&mount);
-        let changes = store.search.change_count();
+        let watched = host.subscriptions_below(&mount);
+        let changes = self.service.change_count();
         let before = {
             let mut fingerprints = self.fingerprints.lock();
             let is_watched = |(uri, principal): &(Uri, Principal)| {
@@ -234,7 +226,7 @@ impl SearchResources {
             (has_changed, fingerprints.results.clone())
         };
         let (has_changed, before) = before;
-        let saved = saved_searches(store);
+        let saved = saved_searches(host);
         for (uri, principals) in watched {
             let Some(path) = uri.as_str().strip_prefix(MOUNT) else { continue };
             let Ok(SearchPath::Saved(search)) = parse(path, &saved) else { continue };
@@ -246,21 +238,22 @@ impl SearchResources {
                 if known.is_some() && !has_changed {
                     continue;
                 }
-                let Some((is_hybrid, result)) = fingerprint(store, &key.1, request.clone()).await else { continue };
+                let found = fingerprint(&self.service, &key.1, request.clone()).await;
+                let Some((is_hybrid, result)) = found else { continue };
                 let mut hashes = known.unwrap_or_default();
                 if hashes.record(is_hybrid, result) {
                     concerned.insert(key.1.clone());
                 }
                 self.fingerprints.lock().results.insert(key, hashes);
             }
-            store.hub.notify(&uri, &concerned).await;
+            host.notify(&uri, &concerned).await;
         }
     }
 }
 
 /// Whether the result for a principal is hybrid, and its fingerprint; none if the search was interrupted.
-async fn fingerprint(store: &GenerationStore, principal: &Principal, request: SearchRequest) -> Option<(bool, u64)> {
-    let results = search(store, principal, request, &Facts::default()).await.ok()?;
+async fn fingerprint(service: &SearchService, principal: &Principal, request: SearchRequest) -> Option<(bool, u64)> {
+    let results = service.search(principal, request).await.ok()?;
     if results.is_partial && results.incomplete.is_empty() {
         return None;
     }
@@ -276,61 +269,63 @@ fn hash(value: &impl Hash) -> u64 {
     hasher.finish()
 }
 
-/// Reads a search for a principal.
-pub(super) async fn read(
-    store: &GenerationStore,
-    principal: &Principal,
-    uri: &Uri,
-    path: &Path,
-    facts: &Facts,
-) -> std::result::Result<Vec<ResourceContents>, Error> {
-    let not_found = || Error::NotFound { uri: uri.to_string() };
-    let meaning = parse(path.as_str(), &saved_searches(store)).map_err(|failure| match failure {
-        Failure::InvalidRequest(message) => Error::InvalidRequest { message },
-        _ => not_found(),
-    })?;
-    let request = match &meaning {
-        SearchPath::Root => {
-            let message = "a search needs words: `search:///?q=WORDS`".to_owned();
-            return Err(Error::InvalidRequest { message });
-        }
-        SearchPath::Saved(saved) => saved.clone().into(),
-        SearchPath::Request(request) => request.clone(),
-    };
-    let results = search(store, principal, request, facts).await?;
-    let text = to_json(results).to_string();
-    facts.set_bytes(u64::try_from(text.len()).unwrap_or(u64::MAX));
-    let (mime_type, size) = (Some(JSON.to_owned()), u64::try_from(text.len()).ok());
-    let entry = Resource { mime_type, size, ..Resource::named(uri.clone(), "search") };
-    Ok(vec![ResourceContents { entry, body: ResourceBody::Text(text) }])
-}
+#[async_trait]
+impl BuiltIn for SearchResources {
+    fn is_mounted(&self, config: &Config, native: &[&Plugin]) -> bool {
+        has_search(config, native.iter().copied())
+    }
 
-/// Completes a variable of the template of searches for a principal.
-pub(super) async fn complete(
-    store: &GenerationStore,
-    principal: &Principal,
-    argument: &Argument,
-) -> std::result::Result<Completion, Error> {
-    let generation = store.generation.load_full();
-    let policy = generation.access.policy(principal);
-    let values = match argument.name.as_str() {
-        "in" => searched_mounts(&generation, &policy).map(ToString::to_string).collect(),
-        "kind" | "lang" => {
-            let rules = policy.clone();
-            let are_kinds = argument.name == "kind";
-            let values = match store.search.turn(principal).await {
-                Ok(turn) => store.search.values(turn, are_kinds, move |uri| may_find(&rules, uri)).await,
-                Err(busy) => Err(busy),
-            };
-            values.unwrap_or_default()
-        }
-        "q" | "limit" => Vec::new(),
-        _ => {
-            let message = "the template has the variables `q`, `in`, `kind`, `lang` and `limit`".to_owned();
-            return Err(Error::InvalidRequest { message });
-        }
-    };
-    Ok(Completion::matching(values, &argument.value))
+    fn performed_operations(&self) -> &'static [Operation] {
+        &[Operation::List, Operation::Read]
+    }
+
+    async fn read_for(
+        &self,
+        principal: &Principal,
+        uri: &Uri,
+        path: &Path,
+    ) -> std::result::Result<BuiltInContents, Error> {
+        let host = self.service.host().ok_or(Error::ShuttingDown)?;
+        let request = match parse(path.as_str(), &saved_searches(&*host)) {
+            Ok(SearchPath::Root) => {
+                let message = "a search needs words: `search:///?q=WORDS`".to_owned();
+                return Err(Error::InvalidRequest { message });
+            }
+            Ok(SearchPath::Saved(saved)) => saved.into(),
+            Ok(SearchPath::Request(request)) => request,
+            Err(Failure::InvalidRequest(message)) => return Err(Error::InvalidRequest { message }),
+            Err(_) => return Err(Error::NotFound { uri: uri.to_string() }),
+        };
+        let results = self.service.search(principal, request).await?;
+        let returned = results.hits.iter().map(|hit| hit.resource.uri.to_string()).collect();
+        let text = to_json(results).to_string();
+        let (mime_type, size) = (Some(JSON.to_owned()), u64::try_from(text.len()).ok());
+        let entry = Resource { mime_type, size, ..Resource::named(uri.clone(), "search") };
+        Ok(BuiltInContents { contents: vec![ResourceContents { entry, body: ResourceBody::Text(text) }], returned })
+    }
+
+    async fn complete_for(&self, principal: &Principal, argument: &Argument) -> std::result::Result<Completion, Error> {
+        let view = self.service.host().ok_or(Error::ShuttingDown)?.view(principal);
+        let values = match argument.name.as_str() {
+            "in" => searched_mounts(&*view).map(ToString::to_string).collect(),
+            "kind" | "lang" => self.service.values_for(principal, argument.name == "kind", view).await,
+            "q" | "limit" => Vec::new(),
+            _ => {
+                let message = "the template has the variables `q`, `in`, `kind`, `lang` and `limit`".to_owned();
+                return Err(Error::InvalidRequest { message });
+            }
+        };
+        Ok(Completion::matching(values, &argument.value))
+    }
+
+    /// For context, too.
+    fn switch_generation(&self, config: &Config, plugins: &[MountedPlugin<'_>]) {
+        self.service.switch_generation(config, plugins);
+    }
+
+    fn shutdown(&self) {
+        self.service.shutdown();
+    }
 }
 
 #[cfg(test)]
@@ -365,6 +360,6 @@ mod tests {
 
     #[test]
     fn its_own_plugin_is_valid() {
-        assert!(Arc::new(SearchResources::default()).plugin().is_some());
+        assert!(SearchResources::plugin(SearchService::new(None)).is_some());
     }
 }

@@ -3,13 +3,32 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::Provider;
+use super::BuiltIn;
 use crate::config::limits::Limits;
 use crate::config::search::PluginSearch;
 use crate::config::{PluginName, WatchInterval};
+use crate::provider::Provider;
 use crate::uri::Mount;
 
 /// A native provider at its mount: what `[[plugin]]` is for a component.
+///
+/// # What bounds a call
+///
+/// Calls pass the same admission control, circuit breaker and access rules as those of components, and their answers are merged
+/// into the same listings. Of the [limits](crate::config::limits::Limits) these apply:
+///
+/// | limit | effect on a native provider |
+/// |---|---|
+/// | `rate`, `concurrency`, `queue`, `queue_timeout` | admission control, as for components |
+/// | `deadline` | the future of the call is dropped |
+/// | `cpu` | the processor time of the thread while it polls the call; checked when a poll returns pending, and while the answer is validated |
+/// | `response_size`, `response_items`, `listing_items` | the answer fails the call, or the rest of the listing is left out |
+/// | `memory` | charged with answers while they are validated |
+/// | `log` | bytes a minute of faults that the host logs |
+///
+/// A panic fails that call alone: it is a [`Fault::Panicked`](super::Fault::Panicked) and counts for the circuit breaker. One
+/// of a destructor, when a call was ended by a limit or cancelled, changes nothing of that. The provider itself stays; it is
+/// responsible for its own state after a panic. A panic in [`describe`](Provider::describe) fails the start of the host.
 #[derive(Clone)]
 pub struct NativePlugin {
     pub(crate) name: PluginName,
@@ -20,6 +39,8 @@ pub struct NativePlugin {
     pub(crate) watch_interval: WatchInterval,
     pub(crate) response_cache: bool,
     pub(crate) search: Option<PluginSearch>,
+    /// The provider, if it is a built-in one.
+    pub(crate) built_in: Option<Arc<dyn BuiltIn>>,
 }
 
 impl NativePlugin {
@@ -34,6 +55,7 @@ impl NativePlugin {
             watch_interval: WatchInterval::default(),
             response_cache: true,
             search: None,
+            built_in: None,
         }
     }
 
@@ -44,7 +66,7 @@ impl NativePlugin {
         self
     }
 
-    /// Sets the limits; the [module](super) lists those that apply.
+    /// Sets the limits.
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> Self {
         self.limits = limits;
@@ -77,7 +99,8 @@ impl NativePlugin {
 
 impl fmt::Debug for NativePlugin {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, title, mount, provider: _, limits, watch_interval, response_cache, search } = self;
+        let Self { name, title, mount, provider: _, limits, watch_interval, response_cache, search, built_in: _ } =
+            self;
         f.debug_struct("NativePlugin")
             .field("name", name)
             .field("title", title)

@@ -1,4 +1,4 @@
-//! What tests read of the log.
+//! Support for tests: what they read of the log.
 
 use std::io::{self, Write};
 use std::sync::Arc;

@@ -4,29 +4,26 @@
 //! several contents, each with the URI of its resource, or of its lines where the provider has lines. `_meta` of each says why
 //! it was chosen. Without `q` the selection is by priority alone.
 //!
-//! As with [searches](super::search_resources), a native provider mounts them, and the façade answers reads.
+//! As [searches](super::search_resources), they are a [built-in provider](crate::plugin::BuiltIn).
 
 use std::sync::Arc;
 
-use super::generation_store::GenerationStore;
+use super::context::{ContextPassage, ContextRequest, ContextSelection};
 use super::parameters::{self, parameters};
-use super::search::context;
-use crate::access::Principal;
-use crate::audit::Facts;
-use crate::config::PluginName;
-use crate::provider::{
-    Contents, Entry, Failure, NativePlugin, Page, Provider, ProviderInfo, Result, Template, async_trait,
-};
+use super::service::{SearchService, has_search};
+use crate::config::{Config, Operation, PluginName};
+use crate::plugin::{BuiltIn, BuiltInContents, NativePlugin, Plugin};
+use crate::principal::Principal;
+use crate::provider::{Contents, Entry, Failure, Page, Provider, ProviderInfo, Result, Template, async_trait};
 use crate::resource::{
     Argument, Completion, Error, Meta, NOTICES_META_KEY, Resource, ResourceBody, ResourceContents, Role,
 };
-use crate::search::{ContextPassage, ContextRequest, ContextSelection};
 use crate::uri::{Mount, Path, Uri};
 
 /// The name of the plugin in messages.
-pub(super) const NAME: &str = "mcp-host.context";
+const NAME: &str = "mcp-host.context";
 /// Its mount.
-pub(super) const MOUNT: &str = "context:///";
+const MOUNT: &str = "context:///";
 /// The template of selections.
 const TEMPLATE: &str = "{?q,budget,audience}";
 /// The keys in `_meta` of a content: why it was chosen, its lines, its tokens; and of the first one, what was left out.
@@ -36,13 +33,13 @@ const TOKENS: &str = "mcp-host/tokens";
 const LEFT_OUT: &str = "mcp-host/left-out";
 
 /// The provider of selections.
-pub(super) struct ContextResources;
+pub(super) struct ContextResources(Arc<SearchService>);
 
 impl ContextResources {
     /// The plugin that mounts the provider.
-    pub(super) fn plugin() -> Option<NativePlugin> {
+    pub(super) fn plugin(service: Arc<SearchService>) -> Option<NativePlugin> {
         let (name, mount): (PluginName, Mount) = (NAME.parse().ok()?, MOUNT.parse().ok()?);
-        Some(NativePlugin::new(name, mount, Arc::new(Self)).response_cache(false))
+        Some(NativePlugin::built_in(name, mount, Arc::new(Self(service))))
     }
 }
 
@@ -94,7 +91,7 @@ impl Provider for ContextResources {
         Ok(Entry::new(path, request.query.unwrap_or_else(|| "context".to_owned())).mime_type("text/plain"))
     }
 
-    /// The façade answers reads.
+    /// Reads have a principal: [`read_for`](BuiltIn::read_for).
     async fn read(&self, path: &str) -> Result<Vec<Contents>> {
         parse(path).and(Err(Failure::internal("a context was read without a principal")))
     }
@@ -107,22 +104,42 @@ impl Provider for ContextResources {
     }
 }
 
-/// Reads a selection for a principal.
-pub(super) async fn read(
-    store: &GenerationStore,
-    principal: &Principal,
-    uri: &Uri,
-    path: &Path,
-    facts: &Facts,
-) -> std::result::Result<Vec<ResourceContents>, Error> {
-    let request = parse(path.as_str()).map_err(|failure| match failure {
-        Failure::InvalidRequest(message) => Error::InvalidRequest { message },
-        _ => Error::NotFound { uri: uri.to_string() },
-    })?;
-    let selection = context(store, principal, request, facts).await?;
-    let contents = to_contents(selection, uri);
-    facts.set_bytes(ResourceContents::total_len(&contents));
-    Ok(contents)
+#[async_trait]
+impl BuiltIn for ContextResources {
+    fn is_mounted(&self, config: &Config, native: &[&Plugin]) -> bool {
+        has_search(config, native.iter().copied())
+    }
+
+    fn performed_operations(&self) -> &'static [Operation] {
+        &[Operation::List, Operation::Read]
+    }
+
+    async fn read_for(
+        &self,
+        principal: &Principal,
+        uri: &Uri,
+        path: &Path,
+    ) -> std::result::Result<BuiltInContents, Error> {
+        let request = parse(path.as_str()).map_err(|failure| match failure {
+            Failure::InvalidRequest(message) => Error::InvalidRequest { message },
+            _ => Error::NotFound { uri: uri.to_string() },
+        })?;
+        let Self(service) = self;
+        let selection = service.context(principal, request).await?;
+        let returned = selection.passages.iter().map(|passage| passage.resource.uri.to_string()).collect();
+        Ok(BuiltInContents { contents: to_contents(selection, uri), returned })
+    }
+
+    async fn complete_for(&self, _: &Principal, argument: &Argument) -> std::result::Result<Completion, Error> {
+        match argument.name.as_str() {
+            "audience" => Ok(Completion::matching(["assistant", "user"], &argument.value)),
+            "q" | "budget" => Ok(Completion::default()),
+            _ => {
+                let message = "the template has the variables `q`, `budget` and `audience`".to_owned();
+                Err(Error::InvalidRequest { message })
+            }
+        }
+    }
 }
 
 /// The passages as contents; an empty content of the selection itself if there are none.
@@ -158,18 +175,6 @@ fn to_content(passage: ContextPassage) -> ResourceContents {
     ResourceContents { entry, body: ResourceBody::Text(text) }
 }
 
-/// Completes a variable of the template of selections.
-pub(super) fn complete(argument: &Argument) -> std::result::Result<Completion, Error> {
-    match argument.name.as_str() {
-        "audience" => Ok(Completion::matching(["assistant", "user"], &argument.value)),
-        "q" | "budget" => Ok(Completion::default()),
-        _ => {
-            let message = "the template has the variables `q`, `budget` and `audience`".to_owned();
-            Err(Error::InvalidRequest { message })
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,6 +192,6 @@ mod tests {
 
     #[test]
     fn its_own_plugin_is_valid() {
-        assert!(ContextResources::plugin().is_some());
+        assert!(ContextResources::plugin(SearchService::new(None)).is_some());
     }
 }

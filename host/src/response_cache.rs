@@ -1,5 +1,7 @@
 //! The response cache of a plugin: encoded responses for as long as their provider says that they hold.
 //!
+//! A [`CachedPlugin`] is a plugin with its cache in front of it. The JSON is made by the transport, and opaque here.
+//!
 //! A response is cached if everything in it has a time to live (`ttl-ms`), for the smallest of them and at most [`MAX_TTL`]. What
 //! is cached is unfiltered: access is decided for each request, before and after the lookup, by the caller. Concurrent misses for one key
 //! make one call (single flight). A request waits for the call of another at most once: if that gives nothing that it can use, because it
@@ -15,7 +17,9 @@
 //! The memory is bounded by [`set_capacity`](ResponseCache::set_capacity); a new cache has none and stores nothing. Before a plugin has
 //! given its first time to live, nothing is looked up.
 
+mod cached_plugin;
 mod counts;
+mod encoded;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -25,13 +29,18 @@ use quick_cache::sync::{Cache, DefaultLifecycle, PlaceholderGuard};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-pub use self::counts::CacheCounts;
 use self::counts::Counters;
-use super::encoded::{EncodedContents, EncodedPage, EncodingForm};
+use self::encoded::EncodedPage;
 use crate::uri::Uri;
 
+pub(crate) use self::cached_plugin::CachedPlugin;
+pub(crate) use self::encoded::{PageKey, ViewId};
+
+pub use self::counts::CacheCounts;
+pub use self::encoded::{EncodedContents, EncodedResources, EncodedRun, EncodingForm, ListedResources, ReadResponse};
+
 /// The maximum time for which a response is cached, and the maximum time to live that clients are told.
-pub(crate) const MAX_TTL: Duration = Duration::from_secs(60 * 60);
+pub const MAX_TTL: Duration = Duration::from_secs(60 * 60);
 /// The time for which requests for a response that cannot be cached do not wait for each other.
 const HIT_FOR_MISS_TIME: Duration = Duration::from_secs(10);
 /// The same after a failure.
@@ -47,13 +56,13 @@ const TYPICAL_RESPONSE: u64 = 4096;
 
 /// What a cached response answers.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(super) enum CacheKey {
+enum CacheKey {
     Contents(Arc<str>, EncodingForm),
     Page { cursor: Option<Arc<str>>, size: u32, form: EncodingForm },
 }
 
 /// A response that can be cached.
-pub(super) trait Cacheable: Send + Sync + Sized {
+trait Cacheable: Send + Sync + Sized {
     fn into_value(self: Arc<Self>) -> Value;
     fn from_value(value: &Value) -> Option<Arc<Self>>;
     /// The approximate memory that it takes, in bytes.
@@ -61,7 +70,7 @@ pub(super) trait Cacheable: Send + Sync + Sized {
 }
 
 #[derive(Clone)]
-pub(super) enum Value {
+enum Value {
     Contents(Arc<EncodedContents>),
     Page(Arc<EncodedPage>),
     /// The response cannot be cached.
@@ -83,7 +92,7 @@ type Entries = Cache<CacheKey, Entry, ByWeight>;
 type Guard<'a> = PlaceholderGuard<'a, CacheKey, Entry, ByWeight, DefaultHashBuilder, DefaultLifecycle<CacheKey, Entry>>;
 
 /// The cached responses of one plugin.
-pub(super) struct ResponseCache {
+struct ResponseCache {
     entries: Entries,
     /// The number of times that it was cleared. Entries of an earlier epoch are stale.
     epoch: AtomicU64,
@@ -94,7 +103,7 @@ pub(super) struct ResponseCache {
 }
 
 /// The outcome of a lookup.
-pub(super) enum Lookup<'a, T> {
+enum Lookup<'a, T> {
     /// It is cached.
     Hit(Arc<T>),
     /// It is not. Requests for it wait until the reservation is filled or dropped.
@@ -104,7 +113,7 @@ pub(super) enum Lookup<'a, T> {
 }
 
 /// The place of a response that is being fetched.
-pub(super) struct Reservation<'a> {
+struct Reservation<'a> {
     cache: &'a ResponseCache,
     key: CacheKey,
     epoch: u64,
@@ -130,7 +139,7 @@ impl CacheKey {
 
 impl ResponseCache {
     /// A cache without capacity.
-    pub(super) fn new() -> Self {
+    fn new() -> Self {
         Self {
             entries: entries(0),
             epoch: AtomicU64::new(0),
@@ -141,40 +150,40 @@ impl ResponseCache {
     }
 
     /// Sets how many bytes it may hold. What does not fit is evicted.
-    pub(super) fn set_capacity(&self, bytes: u64) {
+    fn set_capacity(&self, bytes: u64) {
         self.entries.set_capacity(bytes);
     }
 
     /// Returns whether a response whose JSON takes at most so many bytes may be cached.
-    pub(super) fn has_room(&self, json_len: usize) -> bool {
+    fn has_room(&self, json_len: usize) -> bool {
         u64::try_from(json_len).is_ok_and(|len| len <= self.entries.capacity() / MAX_PART)
     }
 
     /// Returns a permit to encode a response; none if too many others are being encoded.
-    pub(super) fn begin_encoding(&self) -> Option<SemaphorePermit<'_>> {
+    fn begin_encoding(&self) -> Option<SemaphorePermit<'_>> {
         self.encodings.try_acquire().ok()
     }
 
     /// Drops all entries, and makes nothing of what is being fetched now an entry.
-    pub(super) fn clear(&self) {
+    fn clear(&self) {
         self.epoch.fetch_add(1, Ordering::AcqRel);
         self.entries.clear();
     }
 
     /// Records that a response had a time to live: from now on responses are looked up.
-    pub(super) fn record_ttl(&self, ttl: Duration) {
+    fn record_ttl(&self, ttl: Duration) {
         if !ttl.is_zero() && !self.has_ttls.load(Ordering::Relaxed) {
             self.has_ttls.store(true, Ordering::Relaxed);
         }
     }
 
     /// Returns how often responses were cached.
-    pub(super) fn counts(&self) -> CacheCounts {
+    fn counts(&self) -> CacheCounts {
         self.lookups.counts()
     }
 
     /// Looks a response up; waits for one that is being fetched.
-    pub(super) async fn lookup<T: Cacheable>(&self, key: impl FnOnce() -> CacheKey) -> Lookup<'_, T> {
+    async fn lookup<T: Cacheable>(&self, key: impl FnOnce() -> CacheKey) -> Lookup<'_, T> {
         if !self.has_ttls.load(Ordering::Relaxed) || self.entries.capacity() == 0 {
             return Lookup::Bypass;
         }
@@ -215,18 +224,18 @@ impl Entry {
 
 impl Reservation<'_> {
     /// Stores the response until `expires`, unless the cache was cleared since the reservation.
-    pub(super) fn fill<T: Cacheable>(mut self, response: Arc<T>, expires: Instant) {
+    fn fill<T: Cacheable>(mut self, response: Arc<T>, expires: Instant) {
         let weight = u64::try_from(response.weight().saturating_add(ENTRY_OVERHEAD)).unwrap_or(u64::MAX);
         self.insert(response.into_value(), expires, weight);
     }
 
     /// Lets the requests that wait, and others for a while, make calls of their own.
-    pub(super) fn bypass(mut self) {
+    fn bypass(mut self) {
         self.pass(HIT_FOR_MISS_TIME);
     }
 
     /// The same after a fault, which would be that of all who wait, one after the other.
-    pub(super) fn bypass_after_fault(mut self) {
+    fn bypass_after_fault(mut self) {
         self.pass(HIT_FOR_MISS_TIME_AFTER_FAULT);
     }
 
@@ -261,7 +270,7 @@ impl Drop for Reservation<'_> {
 }
 
 /// Returns when a response with that time to live stops to hold; none if it cannot be cached.
-pub(super) fn expiry(ttl: Duration) -> Option<Instant> {
+fn expiry(ttl: Duration) -> Option<Instant> {
     let ttl = ttl.min(MAX_TTL);
     (!ttl.is_zero()).then(|| Instant::now().checked_add(ttl)).flatten()
 }

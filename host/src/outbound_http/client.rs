@@ -123,7 +123,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
 
 async fn new_client(authorities: &[CertificateDer<'static>]) -> Result<HttpClient, ExchangeError> {
     let mut roots = RootCertStore::empty();
-    roots.add_parsable_certificates(system_certificates::load().await);
+    roots.add_parsable_certificates(system_certificates().await);
     roots.add_parsable_certificates(authorities.iter().cloned());
     let tls = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()

@@ -4,13 +4,17 @@ use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
-use crate::config::{ANONYMOUS, LOCAL};
+/// The name of the principal that started the host.
+pub const LOCAL: &str = "local";
+
+/// The name of the principal of HTTP requests without authentication.
+pub const ANONYMOUS: &str = "anonymous";
 
 /// The identity on whose behalf a request is made: whoever started the host, or whoever the host or an application
 /// authenticated.
 ///
-/// A principal is its name and its groups. Rules name both ([`config::Rule`](crate::config::Rule)), and a principal that
-/// no rule names gets what the rules for `*` give. It is cheap to clone.
+/// A principal is its name and its groups. Rules of the config name both, and a principal that no rule names gets what the
+/// rules for `*` give. It is cheap to clone.
 ///
 /// The built-in principals are constants. No name makes a principal equal to one of them, so a user who is called
 /// `local` has nothing of [`Principal::LOCAL`]. Give names an issuer, as in `users/ada`: rules of a config file can name
@@ -77,11 +81,6 @@ impl Principal {
         Self { groups: (!groups.names.is_empty()).then(|| groups.into()), ..self }
     }
 
-    /// Returns the same identity, in no group.
-    pub(crate) fn without_groups(&self) -> Self {
-        Self { name: self.name.clone(), groups: None }
-    }
-
     /// Its name, as rules name it.
     pub fn name(&self) -> &str {
         match &self.name {
@@ -101,7 +100,7 @@ impl Principal {
         !matches!(self.name, Name::Authenticated(_))
     }
 
-    /// The identity alone, without groups.
+    /// Returns the same identity, in no group.
     pub(crate) fn identity(&self) -> Self {
         Self { name: self.name.clone(), groups: None }
     }

@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::{LoadError, Plugin};
+use crate::plugin::{BuiltIn, LoadError};
 use crate::resource::Error;
+use crate::response_cache::CachedPlugin;
 use crate::uri::Mount;
 
 /// The retry delay that a client gets while a plugin is being loaded.
@@ -17,7 +18,7 @@ pub(crate) struct PluginSlot {
     pub(crate) mount: Mount,
     /// Put in front of the titles of its items in merged listings.
     pub(crate) title: Option<String>,
-    pub(crate) plugin: Result<Arc<Plugin>, NotLoaded>,
+    pub(crate) plugin: Result<Arc<CachedPlugin>, NotLoaded>,
 }
 
 /// Why a plugin of the config is not served.
@@ -36,7 +37,7 @@ pub(crate) enum NotLoaded {
 
 impl PluginSlot {
     /// Returns the plugin if it is loaded, else the error for any request to it.
-    pub(crate) fn loaded(&self) -> Result<&Plugin, Error> {
+    pub(crate) fn loaded(&self) -> Result<&CachedPlugin, Error> {
         self.plugin.as_deref().map_err(|_| self.unavailable_error())
     }
 
@@ -45,10 +46,9 @@ impl PluginSlot {
         matches!(self.plugin, Err(NotLoaded::Loading))
     }
 
-    /// Whether it is loaded and searched.
-    #[cfg(feature = "search")]
-    pub(crate) fn is_searched(&self) -> bool {
-        self.plugin.as_ref().is_ok_and(|plugin| plugin.search_source().is_some())
+    /// The provider, if it is a built-in one.
+    pub(crate) fn built_in(&self) -> Option<&Arc<dyn BuiltIn>> {
+        self.plugin.as_ref().ok()?.built_in()
     }
 
     /// The error for any request to a plugin that is not loaded.

@@ -13,7 +13,7 @@ use crate::uri::Uri;
 
 /// Which JSON a response is encoded as: revisions of MCP with equal forms have equal objects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct EncodingForm(pub(crate) u8);
+pub struct EncodingForm(pub u8);
 
 /// A page of a provider's listing.
 #[derive(Clone, Copy, Debug)]
@@ -30,7 +30,7 @@ pub(crate) struct PageKey<'a> {
 pub(crate) struct ViewId(pub(crate) u64);
 
 /// The response to a read, for one principal.
-pub(crate) enum ReadResponse {
+pub enum ReadResponse {
     /// Contents that are not cached.
     Contents(Vec<ResourceContents>),
     /// Contents that are cached, all of which the principal may read.
@@ -44,15 +44,15 @@ pub(crate) enum ReadResponse {
 
 /// All contents of a read as JSON.
 #[derive(Debug)]
-pub(crate) struct EncodedContents {
+pub struct EncodedContents {
     /// The array of contents.
-    pub(crate) json: Bytes,
+    pub json: Bytes,
     /// The resources that the contents belong to, and the next parts that their notices name.
-    pub(crate) uris: Box<[Uri]>,
+    pub uris: Box<[Uri]>,
     /// The bytes of the contents before they were encoded.
-    pub(crate) len: u64,
+    pub len: u64,
     /// When the response stops to hold.
-    pub(crate) expires: Instant,
+    pub expires: Instant,
 }
 
 /// The number of access decisions after which a task yields.
@@ -65,11 +65,11 @@ const ITEM_OVERHEAD: usize = size_of::<Instant>() + MAX_VIEWS * size_of::<Range<
 
 /// Resources as JSON.
 #[derive(Debug)]
-pub(crate) struct EncodedResources {
+pub struct EncodedResources {
     /// The objects, separated by commas.
-    pub(crate) json: Bytes,
+    pub json: Bytes,
     /// The URI of each resource, and the end of its object in the JSON.
-    pub(crate) items: Vec<(Uri, usize)>,
+    pub items: Vec<(Uri, usize)>,
 }
 
 /// The items of a page that a view shows, as ranges of consecutive ones.
@@ -89,7 +89,7 @@ pub(crate) struct EncodedPage {
 
 /// Consecutive items of a page, at least one.
 #[derive(Clone, Debug)]
-pub(crate) struct EncodedRun {
+pub struct EncodedRun {
     page: Arc<EncodedPage>,
     range: Range<usize>,
 }
@@ -97,8 +97,10 @@ pub(crate) struct EncodedRun {
 /// A resource of a listing, or several whose page is cached.
 #[derive(Clone, Debug)]
 #[allow(clippy::large_enum_variant, reason = "nearly all of them are resources, which are not to be boxed one by one")]
-pub(crate) enum ListedResources {
+pub enum ListedResources {
+    /// A resource that is not cached.
     One(Resource),
+    /// Resources of a cached page.
     Encoded(EncodedRun),
 }
 
@@ -168,7 +170,7 @@ impl EncodedRun {
     }
 
     /// The objects, separated by commas.
-    pub(crate) fn json(&self) -> Bytes {
+    pub fn json(&self) -> Bytes {
         self.page.resources.json.slice(self.json_range())
     }
 
@@ -199,7 +201,7 @@ impl EncodedRun {
 
 impl ListedResources {
     /// The time for which all of them hold from `now` on; zero if a provider gives none.
-    pub(crate) fn ttl(&self, now: Instant) -> Duration {
+    pub fn ttl(&self, now: Instant) -> Duration {
         match self {
             Self::One(entry) => entry.ttl.unwrap_or_default(),
             Self::Encoded(run) => {

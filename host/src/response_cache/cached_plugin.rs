@@ -1,6 +1,6 @@
-//! Calls whose responses are [cached](super::response_cache).
+//! Plugins whose responses are [cached](super).
 
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -10,18 +10,41 @@ use super::encoded::{
     EncodedContents, EncodedPage, EncodedResources, EncodedRun, EncodingForm, ListedResources, PageKey, ReadResponse,
     ViewId, yield_between_decisions,
 };
-use super::response_cache::{CacheCounts, CacheKey, Lookup, Reservation, expiry};
-use super::validation::FilteredPage;
-use super::{Fault, Plugin};
+use super::{CacheCounts, CacheKey, Lookup, Reservation, ResponseCache, expiry};
 use crate::engine::CallOrigin;
+use crate::plugin::{Fault, FilteredPage, Plugin};
 use crate::resource::{Footprint, Notice, Resource, ResourceBody, ResourceContents};
 use crate::uri::{Path, Uri};
 
 /// How many bytes of JSON a byte of text becomes at most.
 const MAX_ESCAPE_FACTOR: usize = 6;
 
-impl Plugin {
-    /// Reads a resource for a client, as [`read`](Self::read) does, from the cache if it is there. `is_visible` decides which
+/// A plugin, and the cache of its responses. What is not cached is called on the plugin itself, to which it dereferences.
+pub(crate) struct CachedPlugin {
+    plugin: Arc<Plugin>,
+    responses: ResponseCache,
+}
+
+impl Deref for CachedPlugin {
+    type Target = Plugin;
+
+    fn deref(&self) -> &Plugin {
+        &self.plugin
+    }
+}
+
+impl CachedPlugin {
+    /// A plugin with a cache that has no capacity yet.
+    pub(crate) fn new(plugin: Plugin) -> Self {
+        Self { plugin: Arc::new(plugin), responses: ResponseCache::new() }
+    }
+
+    /// The plugin without its cache.
+    pub(crate) fn uncached(&self) -> &Arc<Plugin> {
+        &self.plugin
+    }
+
+    /// Reads a resource for a client, as [`read`](Plugin::read) does, from the cache if it is there. `is_visible` decides which
     /// contents are returned, and `encode` encodes an array of contents.
     pub(crate) async fn read_cached<E>(
         &self,
@@ -87,7 +110,7 @@ impl Plugin {
         std::iter::once(contents.entry.uri.clone()).chain(next)
     }
 
-    /// Returns one page of its default listing for a client, as [`list`](Self::list) does, from the cache if it is there, and with
+    /// Returns one page of its default listing for a client, as [`list`](Plugin::list) does, from the cache if it is there, and with
     /// `limit` otherwise. `is_visible` decides which items `view` shows, and `encode` encodes resources.
     /// Returns whether it was in the cache, too.
     pub(crate) async fn list_cached<E>(
@@ -160,14 +183,9 @@ impl Plugin {
         self.responses.clear();
     }
 
-    /// Sets how many bytes of responses may be cached.
+    /// Sets how many bytes of responses may be cached: none if the config of the plugin says so.
     pub(crate) fn set_response_cache_capacity(&self, bytes: u64) {
-        self.responses.set_capacity(if self.caches_responses { bytes } else { 0 });
-    }
-
-    /// Whether its responses may be cached.
-    pub(crate) fn caches_responses(&self) -> bool {
-        self.caches_responses
+        self.responses.set_capacity(if self.caches_responses() { bytes } else { 0 });
     }
 }
 
