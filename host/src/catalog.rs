@@ -35,7 +35,7 @@ use self::prefetch::Prefetcher;
 use crate::plugin::{Fault, PluginSlot};
 use crate::resource::{Error, Footprint, Listing, MissingPlugin};
 
-pub(crate) use self::fingerprint::{ListingFingerprint, fingerprints, may_see_listing};
+pub(crate) use self::fingerprint::{ListingFingerprint, directory_fingerprints, fingerprints, may_see_listing};
 #[cfg(any(feature = "http", feature = "stdio"))]
 pub(crate) use self::source::CachedEntries;
 pub(crate) use self::source::{

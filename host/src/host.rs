@@ -18,8 +18,6 @@
 //! | `search`, `search_resources`, `context_resources`, `parameters` | search and context, for one principal; the mounts `search:` and `context:` |
 //! | `audit` | records of requests: the audit log, and events of the access log |
 //! | `generation`, `generation_store`, `background_loader`, `reload`, `config_watcher` | what is served, and what replaces it |
-//! | `mount_listing` | the listing below the URI of a mount |
-//! | `next_parts` | the next parts that notices of contents name |
 //! | `loading` | requests for plugins that are still being loaded |
 //! | `lifecycle` | graceful shutdown |
 //! | `saved_queries` | saved queries of a provider, which `check` reads |
@@ -44,8 +42,6 @@ mod generation_store;
 mod hint;
 mod lifecycle;
 mod loading;
-mod mount_listing;
-mod next_parts;
 #[cfg(feature = "search")]
 mod parameters;
 mod reload;
@@ -274,7 +270,7 @@ impl Host {
             let plugin = target.slot.loaded()?;
             let contents = plugin.read(&target.path, target.read_filter()).await;
             let mut contents = contents.map_err(|fault| fault.into_client_error(plugin.name(), uri))?;
-            next_parts::hide_denied(&mut contents, plugin.mount(), &target.policy);
+            target.hide_denied_parts(&mut contents);
             let contents = self.with_index(&now, principal, &target, cursor, contents).await?;
             facts.set_contents(&target.uri, &contents);
             not_found_if_empty(uri, contents)
@@ -308,7 +304,7 @@ impl Host {
             let response = plugin.read_cached(&target.path, form, is_visible, encode).await;
             match response.map_err(|fault| fault.into_client_error(plugin.name(), uri))? {
                 ReadResponse::Contents(mut contents) => {
-                    next_parts::hide_denied(&mut contents, plugin.mount(), &target.policy);
+                    target.hide_denied_parts(&mut contents);
                     let contents = self.with_index(&now, principal, &target, cursor, contents).await?;
                     facts.set_contents(&target.uri, &contents);
                     not_found_if_empty(uri, contents).map(ReadResponse::Contents)

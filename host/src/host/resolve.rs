@@ -6,13 +6,17 @@
 
 use std::sync::Arc;
 
+#[cfg(feature = "http")]
+use super::Host;
 use super::generation::Generation;
 use crate::access::{Decision, Policy, Principal};
 use crate::audit::Facts;
+#[cfg(feature = "http")]
+use crate::catalog::may_see_listing;
 use crate::catalog::{PageRequest, Viewer};
 use crate::config::Operation;
 use crate::plugin::PluginSlot;
-use crate::resource::{Error, Resource, ResourceContents};
+use crate::resource::{Error, Notice, Resource, ResourceContents};
 use crate::uri::{Mount, Path, RouteError, Uri, UriTemplate};
 
 /// The plugin and the path that a URI resolves to.
@@ -30,6 +34,16 @@ pub(super) struct ResolvedTemplate<'a> {
     pub(super) policy: Arc<Policy>,
     pub(super) slot: &'a PluginSlot,
     pub(super) template: UriTemplate,
+}
+
+impl Host {
+    /// Returns whether a principal may know of a plugin: it may see something of its listing.
+    #[cfg(feature = "http")]
+    pub(crate) fn may_know_of_plugin(&self, principal: &Principal, plugin: &str) -> bool {
+        let now = self.generation.load();
+        let policy = now.access.policy(principal);
+        now.slots.iter().any(|slot| slot.name == plugin && may_see_listing(&policy, &slot.mount))
+    }
 }
 
 impl Generation {
@@ -124,6 +138,21 @@ impl ResolvedTarget<'_> {
     pub(super) fn read_filter(&self) -> impl FnMut(&ResourceContents) -> bool + Send + use<> {
         let policy = self.policy.clone();
         move |one| policy.allows(Operation::Read, &one.entry.uri)
+    }
+
+    /// Removes the URIs of next parts from [notices](Notice) of contents that the principal may not read: what does not exist for it
+    /// is not named.
+    pub(super) fn hide_denied_parts(&self, contents: &mut [ResourceContents]) {
+        let is_allowed = |uri: &String| {
+            let uri = self.slot.mount.composed_uri(uri);
+            uri.is_some_and(|uri| self.policy.allows(Operation::Read, &uri))
+        };
+        for one in contents {
+            Notice::replace_in(&mut one.entry.meta, |mut notice| {
+                notice.next = notice.next.filter(is_allowed);
+                notice
+            });
+        }
     }
 
     /// Calls the provider's `stat`. Errors name `requested_uri`, the URI as the client spelled it.

@@ -312,7 +312,7 @@ impl Validator {
             false => entry.name,
         };
         let path = entry.path.as_str();
-        Resource {
+        let mut resource = Resource {
             name,
             title: entry.title,
             description: entry.description,
@@ -325,7 +325,13 @@ impl Validator {
             ttl: entry.ttl,
             meta: self.meta(entry.meta, path, part),
             uri,
+        };
+        if resource.is_directory() {
+            // They change with children that not everybody may see.
+            resource.size = None;
+            resource.annotations.last_modified = None;
         }
+        resource
     }
 
     fn convert_template(&mut self, template: Template) -> Option<ResourceTemplate> {

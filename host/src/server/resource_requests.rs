@@ -273,9 +273,8 @@ async fn execute(
             let is_public = host.is_read_public(&uri);
             let (result, footprint) = match response.map_err(to_rpc)? {
                 ReadResponse::Contents(contents) => {
-                    // The index of a directory has what the principal may list.
-                    let has_index = contents.iter().any(|one| one.entry.listable);
-                    let is_public = is_public && (!has_index || host.is_public(Operation::List));
+                    // An index depends on the scopes of the token, and has cursors for its principal only.
+                    let is_public = is_public && !contents.iter().any(|one| one.entry.listable);
                     let footprint = contents.footprint();
                     (wire::read_result(contents, revision, is_public), footprint)
                 }

@@ -44,8 +44,10 @@ pub(in crate::server) async fn execute(
         ExtensionRequest::Read(UriParams { uri }) => {
             let contents = host.read_strict(principal, &uri).await.map_err(to_rpc)?;
             let footprint = contents.footprint();
+            // What is read of a listable resource depends on the scopes of the token, and has cursors for its principal only.
+            let is_public = host.is_read_public(&uri) && !contents.iter().any(|one| one.entry.listable);
             return Ok(ExtensionOutcome {
-                result: encoder.read_result(contents, host.is_read_public(&uri)),
+                result: encoder.read_result(contents, is_public),
                 footprint,
                 missing: Vec::new(),
             });
