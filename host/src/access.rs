@@ -382,7 +382,7 @@ mod tests {
             // A glob is looked up in one of these ways.
             for (of_rule, end) in [(of_rule, ""), (of_rule.trim_end_matches("/f"), "/**"), (of_rule, "*")] {
                 let allow = access(&rule("allow", &format!("a://x/{of_rule}{end}"))).unwrap();
-                let may_read = |path| allow.allows(&ANONYMOUS, Operation::Read, &uri(path));
+                let may_read = |path: &str| allow.allows(&ANONYMOUS, Operation::Read, &uri(path));
                 assert!(may_read(&format!("{}/f", of_rule.trim_end_matches("/f"))));
                 assert!(!may_read(other), "{of_rule}{end} does not allow {other}");
                 let all = rule("allow", "**");

@@ -206,7 +206,9 @@ impl Hub {
         }
         let path = watcher.path(uri).ok_or(SubscribeError::PluginReplaced)?;
         let kind = match watcher.look_up(&path).await.ok_or(SubscribeError::PluginReplaced)? {
-            Ok(ResourceKind::NotSubscribable) => return Err(permanent_error(format!("{requested_uri} cannot be subscribed to"))),
+            Ok(ResourceKind::NotSubscribable) => {
+                return Err(permanent_error(format!("{requested_uri} cannot be subscribed to")));
+            }
             Ok(kind) => kind,
             Err(LookupError { fault, retry_after: Some(after) }) => {
                 return Err(SubscribeError::Transient(fault, after));
@@ -218,7 +220,8 @@ impl Hub {
         }
         pending.register(watcher.plugin().mount());
         if kind == ResourceKind::Directory {
-            watcher.track_directory(uri, &path, &subscriber.principal()).await;
+            // Boxed: most resources are no directories.
+            Box::pin(watcher.track_directory(uri, &path, &subscriber.principal())).await;
         }
         match watcher.wait_for_poll().await {
             Ok(()) if self.watcher_for(uri).is_some_and(|now| Arc::ptr_eq(&now, &watcher)) => {

@@ -113,7 +113,8 @@ pub(crate) async fn directory_fingerprints(
         sees_index.then(|| Viewed { viewer, hasher: hasher.clone(), is_all: false })
     });
     let children = Entries { parent: Some(path) };
-    walk(viewers.collect(), hasher.clone(), async |viewers, _| hash_listing(&children, plugin, viewers, true).await).await
+    walk(viewers.collect(), hasher.clone(), async |viewers, _| hash_listing(&children, plugin, viewers, true).await)
+        .await
 }
 
 /// Returns the fingerprint of each viewer after `hash_all`, which is called if there are some; that of `unseen` for those who see nothing.

@@ -257,13 +257,13 @@ async fn execute(
             let encode = |entries| wire::encode_resources(entries, revision);
             let form = wire::encoding_form(revision);
             let listing = host.list_cached(principal, cursor.as_deref(), form, encode).await.map_err(to_rpc)?;
-            let is_public = host.is_public(Operation::List);
+            let is_public = host.is_public(Operation::List) && cursor.is_none();
             let (footprint, missing) = (listing.items.footprint(), listing.missing.clone());
             Ok(Outcome { result: wire::list_result(listing, revision, is_public), footprint, missing })
         }
         ResourceRequest::Templates(cursor) => {
             let listing = Box::pin(host.templates(principal, cursor.as_deref())).await.map_err(to_rpc)?;
-            let is_public = host.is_public(Operation::Templates);
+            let is_public = host.is_public(Operation::Templates) && cursor.is_none();
             let (footprint, missing) = (listing.items.footprint(), listing.missing.clone());
             Ok(Outcome { result: wire::templates_result(listing, revision, is_public), footprint, missing })
         }

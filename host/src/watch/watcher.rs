@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
-use super::directories::DirectoryTask;
+use super::directories::{DirectoryMonitor, DirectoryTask};
 use super::listing::{ListingMonitor, ListingTask};
 use super::lookup::{LookupError, Lookups, ResourceKind};
 use super::poller::Poller;

@@ -16,9 +16,7 @@ use serde_json::{Value, json};
 use tokio::time::{sleep, timeout};
 use tower::ServiceExt as _;
 
-use super::notifications::{
-    BARRIER, Compared, FOLDER, ROOT_FOLDER, ROUNDS, TIMEOUT, folders, world_with_more, worlds,
-};
+use super::notifications::{BARRIER, Compared, FOLDER, ROOT_FOLDER, ROUNDS, TIMEOUT, folders, world_with_more, worlds};
 use super::world::{ADA, Contents, HIDDEN, PART, Providers, ROOT, Rules, is_allowed};
 use super::{Client, principal, samples, take_cursor, transcript, world};
 use crate::access::Principal;
@@ -230,7 +228,10 @@ async fn two_worlds_are_the_same_over_http_one_by_one_and_in_batches() {
         for (one, other) in first.into_iter().zip(second) {
             assert_eq!(one, other, "{rules:?}");
         }
-        assert!(rules == Rules::Nothing || told_to_root[0] != told_to_root[1], "there is a difference: {told_to_root:?}");
+        assert!(
+            rules == Rules::Nothing || told_to_root[0] != told_to_root[1],
+            "there is a difference: {told_to_root:?}"
+        );
     }
 }
 
@@ -261,9 +262,8 @@ async fn changes_of_what_a_principal_may_not_see_are_on_no_event_stream() {
         }
         let mut events = session.events().await;
         let unknown = ["part://h/secret/1.md", "hidden://h/secret/1.md", "nobody://h/x"];
-        let wanted = json!({ "notifications": {
-            "resourcesListChanged": true, "resourceSubscriptions": [&known[..], &unknown].concat(),
-        } });
+        let all = [&known[..], &unknown].concat();
+        let wanted = json!({ "notifications": { "resourcesListChanged": true, "resourceSubscriptions": all } });
         let stateless = HttpClient::stateless(&host, ADA);
         let mut heard = Events::of(stateless.send_stateless("subscriptions/listen", &wanted).await);
         assert_eq!(heard.next().await.0, "notifications/subscriptions/acknowledged");
@@ -307,7 +307,8 @@ async fn a_warning_that_waits_for_a_stream_is_dropped_if_other_groups_may_not_kn
     let service = http_service(host.clone(), HttpOptions::new());
     let as_principal = async |principal: &Principal, session: Option<&str>, body: Option<Value>| {
         let mut request = Request::builder().uri("/mcp").header(HOST, "localhost").extension(principal.clone());
-        request = request.header(ACCEPT, "application/json, text/event-stream").header(CONTENT_TYPE, "application/json");
+        request =
+            request.header(ACCEPT, "application/json, text/event-stream").header(CONTENT_TYPE, "application/json");
         if let Some(session) = session {
             request = request.header(SESSION_ID_HEADER, session).header("mcp-protocol-version", "2025-11-25");
         }

@@ -254,10 +254,12 @@ impl Providers {
         config.server.extensions = Extension::ALL.to_vec();
         config.server.tools = if has_search { Tool::ALL.to_vec() } else { vec![Tool::List, Tool::Read] };
         config.rules = rules.rules();
-        config.principals = [ADA, ROOT].map(|name| TokenPrincipal {
-            name: name.parse().unwrap(),
-            token_sha256: TokenDigests::new([TokenDigest::of(name)]),
-        }).into();
+        config.principals = [ADA, ROOT]
+            .map(|name| TokenPrincipal {
+                name: name.parse().unwrap(),
+                token_sha256: TokenDigests::new([TokenDigest::of(name)]),
+            })
+            .into();
         if has_search {
             let mut rule = Rule::new([PrincipalSelector::Any]);
             rule.allow = ["search:///**", "context:///**"].map(|glob| glob.parse().unwrap()).into();
