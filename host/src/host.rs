@@ -315,6 +315,7 @@ impl Host {
                 }
                 ReadResponse::Encoded { contents, is_hit } => {
                     facts.set_bytes(contents.len);
+                    facts.set_returned_with(&target.uri, contents.uris.iter());
                     facts.set_cached(is_hit);
                     Ok(ReadResponse::Encoded { contents, is_hit })
                 }
@@ -426,7 +427,8 @@ impl Host {
     ///
     /// Every URI in a response of the host is in this form.
     pub fn normalize(&self, uri: &str) -> Option<Uri> {
-        self.generation.load().router.route(uri).ok().map(|routed| routed.uri)
+        let router = &self.generation.load().router;
+        router.route(uri).or_else(|_| router.route_resolved(uri)).ok().map(|routed| routed.uri)
     }
 
     /// Returns whether a text is a URI, whether or not a mount owns it.

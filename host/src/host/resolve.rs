@@ -17,7 +17,7 @@ use crate::catalog::{PageRequest, Viewer};
 use crate::config::Operation;
 use crate::plugin::PluginSlot;
 use crate::resource::{Error, Notice, Resource, ResourceContents};
-use crate::uri::{Mount, Path, RouteError, Uri, UriTemplate};
+use crate::uri::{Mount, Path, RouteError, Routed, Uri, UriTemplate};
 
 /// The plugin and the path that a URI resolves to.
 pub(super) struct ResolvedTarget<'a> {
@@ -70,7 +70,8 @@ impl Generation {
     ) -> Result<ResolvedTarget<'_>, Error> {
         facts.set_generation(self.number);
         let policy = self.access.policy(principal);
-        let routed = self.router.route(uri).map_err(|error| route_error_for(&policy, operation, &error, uri, facts))?;
+        let routed = self.route_for(&policy, operation, uri);
+        let routed = routed.map_err(|error| route_error_for(&policy, operation, &error, uri, facts))?;
         facts.set_uri(routed.uri.as_str());
         let not_found = || Error::NotFound { uri: uri.to_owned() };
         let slot = self.slots.get(*routed.target).ok_or_else(not_found)?;
@@ -81,6 +82,22 @@ impl Generation {
         match is_allowed {
             true => Ok(ResolvedTarget { policy, slot, uri: routed.uri, path: routed.path }),
             false => Err(not_found()),
+        }
+    }
+
+    /// Finds the plugin that owns a URI, as if a mount that does not exist for the policy did not exist: a URI that leads out of it may
+    /// lead into another.
+    pub(super) fn route_for(
+        &self,
+        policy: &Policy,
+        operation: Operation,
+        uri: &str,
+    ) -> Result<Routed<'_, usize>, RouteError> {
+        match self.router.route(uri) {
+            Err(RouteError::Path { mount, .. }) if !decide_mount(policy, operation, &mount).is_allowed() => {
+                self.router.route_resolved(uri)
+            }
+            routed => routed,
         }
     }
 

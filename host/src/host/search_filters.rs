@@ -10,6 +10,7 @@ use super::search::may_find;
 use crate::access::{Policy, Principal};
 use crate::config::search::{KindFilter, LanguageCode};
 use crate::config::{Operation, nearest_mount};
+use crate::plugin::PluginSlot;
 use crate::quote::quote;
 use crate::resource::Error;
 use crate::search::{SearchRequest, SearchService, has_words, is_below};
@@ -75,7 +76,7 @@ pub(super) fn check_query(now: &Generation, query: &str) -> Result<(), Error> {
 /// A URI of which something may be found, in normal form: one of a searched mount, or the beginning of some.
 fn searched_uri(now: &Generation, policy: &Policy, within: String) -> Result<String, Error> {
     let mounts: Vec<_> = searched_mounts(now, policy).collect();
-    if let Ok(routed) = now.router.route(&within)
+    if let Ok(routed) = now.route_for(policy, Operation::List, &within)
         && mounts.contains(&routed.mount)
     {
         return Ok(routed.uri.into());
@@ -100,13 +101,11 @@ fn searched_uri(now: &Generation, policy: &Policy, within: String) -> Result<Str
 /// Says that the plugin that owns a URI, or the first below it, is not searched, and what changes that; none if the principal may find
 /// nothing there anyway.
 fn unsearched_plugin(now: &Generation, policy: &Policy, within: &str, searched: &[&Mount]) -> Option<String> {
-    let owner = now.router.route(within).ok().map(|routed| routed.mount);
-    let mut slots = now.slots.iter().filter(|slot| now.built_in(slot).is_none() && !searched.contains(&&slot.mount));
+    let owner = now.route_for(policy, Operation::List, within).ok().map(|routed| routed.mount);
+    let may = |operation, slot: &&PluginSlot| policy.may_allow_below(operation, &slot.mount);
+    let visible = now.slots.iter().filter(|slot| may(Operation::List, slot) && may(Operation::Read, slot));
+    let mut slots = visible.filter(|slot| now.built_in(slot).is_none() && !searched.contains(&&slot.mount));
     let slot = slots.find(|slot| owner == Some(&slot.mount) || is_below(slot.mount.as_str(), within))?;
-    let may = |operation| policy.may_allow_below(operation, &slot.mount);
-    if !may(Operation::List) || !may(Operation::Read) {
-        return None;
-    }
     let (name, found) = (quote(&slot.name), quote(within));
     let remedy = if now.config.plugins.iter().any(|plugin| plugin.mount == slot.mount) {
         "`search = {}` in its `[[plugin]]` in the server's config turns that on"

@@ -47,8 +47,10 @@ pub(crate) enum ReadResponse {
 pub(crate) struct EncodedContents {
     /// The array of contents.
     pub(crate) json: Bytes,
-    /// The resources that the contents belong to, and the next parts that their notices name.
+    /// The resources that the contents belong to.
     pub(crate) uris: Box<[Uri]>,
+    /// The next parts that their notices name.
+    pub(crate) next_parts: Box<[Uri]>,
     /// The bytes of the contents before they were encoded.
     pub(crate) len: u64,
     /// When the response stops to hold.

@@ -445,6 +445,20 @@ mod tests {
     }
 
     #[test]
+    fn what_changes_with_hidden_children_is_left_out_of_a_directory() {
+        let time = std::time::SystemTime::UNIX_EPOCH;
+        let of = |entry: provider::Entry| {
+            let page = page(vec![entry.size(7).last_modified(time)]);
+            let kept = block_on(validator(10, MEMORY_LIMIT, false).page(page, None, Some)).unwrap();
+            let entry = kept.items.into_iter().next().unwrap().1;
+            (entry.size, entry.annotations.last_modified.is_some())
+        };
+        assert_eq!(of(provider::Entry::directory("a", "a")), (None, false));
+        assert_eq!(of(provider::Entry::new("a", "a").listable()), (Some(7), true), "it has content of its own");
+        assert_eq!(of(provider::Entry::new("a", "a")), (Some(7), true));
+    }
+
+    #[test]
     fn changes_are_those_of_what_is_watched_and_each_is_told_once() {
         let watched = ["a", "b", "c"].map(str::to_owned);
         let changed = ["b", "./b", "x", "../a", "%61", "b"].repeat(1000);
