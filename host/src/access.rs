@@ -370,6 +370,27 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_name_is_denied_in_both_compositions_and_allowed_in_the_one_of_the_rule() {
+        const COMPOSED: &str = "%C3%84/f";
+        const DECOMPOSED: &str = "A%CC%88/f";
+        for (of_rule, other) in [(COMPOSED, DECOMPOSED), (DECOMPOSED, COMPOSED)] {
+            let rule = |key: &str, glob: &str| format!("[[rule]]\nprincipals = ['*']\n{key} = ['{glob}']\n");
+            // A glob is looked up in one of these ways.
+            for (of_rule, end) in [(of_rule, ""), (of_rule.trim_end_matches("/f"), "/**"), (of_rule, "*")] {
+                let allow = access(&rule("allow", &format!("a://x/{of_rule}{end}"))).unwrap();
+                let may_read = |path: &str| allow.allows(&ANONYMOUS, Operation::Read, &uri(path));
+                assert!(may_read(&format!("{}/f", of_rule.trim_end_matches("/f"))));
+                assert!(!may_read(other), "{of_rule}{end} does not allow {other}");
+                let all = rule("allow", "**");
+                let deny = access(&format!("{all}{}", rule("deny", &format!("a://x/{of_rule}{end}")))).unwrap();
+                for path in [COMPOSED, DECOMPOSED] {
+                    assert!(!deny.allows(&ANONYMOUS, Operation::Read, &uri(path)), "{of_rule}{end} denies {path}");
+                }
+            }
+        }
+    }
+
     proptest::proptest! {
         #[test]
         fn what_an_allow_of_a_prefix_matches_its_deny_matches(

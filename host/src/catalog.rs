@@ -36,7 +36,7 @@ use self::prefetch::Prefetcher;
 use crate::plugin::Fault;
 use crate::resource::{Error, Footprint, Listing, MissingPlugin};
 
-pub(crate) use self::fingerprint::{ListingFingerprint, fingerprints, may_see_listing};
+pub(crate) use self::fingerprint::{ListingFingerprint, directory_fingerprints, fingerprints, may_see_listing};
 pub(crate) use self::slot::{NotLoaded, PluginSlot};
 pub(crate) use self::source::{
     CachedEntries, Entries, ListingItem, ListingKind, ListingSource, PageItem, PageSource, Templates, Viewer,

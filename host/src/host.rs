@@ -18,8 +18,6 @@
 //! | `search` | requests to search; what search needs of the host |
 //! | `audit` | records of requests: the audit log, and events of the access log |
 //! | `generation`, `generation_store`, `background_loader`, `reload`, `config_watcher` | what is served, and what replaces it |
-//! | `mount_listing` | the listing below the URI of a mount |
-//! | `next_parts` | the next parts that notices of contents name |
 //! | `loading` | requests for plugins that are still being loaded |
 //! | `lifecycle` | graceful shutdown |
 //! | `saved_queries` | saved queries of a provider, which `check` reads |
@@ -41,8 +39,6 @@ mod generation_store;
 mod hint;
 mod lifecycle;
 mod loading;
-mod mount_listing;
-mod next_parts;
 mod reload;
 mod resolve;
 mod saved_queries;
@@ -228,7 +224,7 @@ impl Host {
             let plugin = target.slot.loaded()?;
             let contents = plugin.read(&target.path, target.read_filter()).await;
             let mut contents = contents.map_err(|fault| fault.into_client_error(plugin.name(), uri))?;
-            next_parts::hide_denied(&mut contents, plugin.mount(), &target.policy);
+            target.hide_denied_parts(&mut contents);
             let contents = self.with_index(&now, principal, &target, cursor, contents).await?;
             facts.set_contents(&target.uri, &contents);
             not_found_if_empty(uri, contents)
@@ -284,7 +280,8 @@ impl Host {
     ///
     /// Every URI in a response of the host is in this form.
     pub fn normalize(&self, uri: &str) -> Option<Uri> {
-        self.generation.load().router.route(uri).ok().map(|routed| routed.uri)
+        let router = &self.generation.load().router;
+        router.route(uri).or_else(|_| router.route_resolved(uri)).ok().map(|routed| routed.uri)
     }
 
     /// Cancels a subscription. A subscription that does not exist is not an error, whether or not a mount owns the URI.

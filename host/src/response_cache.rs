@@ -301,7 +301,8 @@ impl Cacheable for EncodedContents {
     }
 
     fn weight(&self) -> usize {
-        let uris = self.uris.iter().map(|uri| uri.as_str().len().saturating_add(size_of::<Uri>()));
+        let uris =
+            self.uris.iter().chain(&self.next_parts).map(|uri| uri.as_str().len().saturating_add(size_of::<Uri>()));
         uris.fold(self.json.len(), usize::saturating_add)
     }
 }
@@ -345,7 +346,8 @@ mod tests {
 
     fn contents(len: usize) -> Arc<EncodedContents> {
         let json = "x".repeat(len).into();
-        Arc::new(EncodedContents { json, uris: Box::default(), len: 0, expires: Instant::now() })
+        let (uris, next_parts) = (Box::default(), Box::default());
+        Arc::new(EncodedContents { json, uris, next_parts, len: 0, expires: Instant::now() })
     }
 
     async fn lookup<'a>(cache: &'a ResponseCache, path: &str) -> Lookup<'a, EncodedContents> {

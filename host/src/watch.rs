@@ -27,8 +27,9 @@
 //!   subscription that is cancelled while pending leaves no state, and nothing is notified of it. One that was
 //!   acknowledged while pending is notified once when it becomes active.
 //! - After an unsubscription, nothing more is notified of that resource.
-//! - Access is re-checked at delivery: an update is dropped if the principal may no longer read the resource, and a
-//!   change of the listing is notified only to principals whose own listing changed.
+//! - Access is re-checked at delivery: an update is dropped if the principal may no longer read the resource, a
+//!   change of the listing is notified only to principals whose own listing changed ([`listing`]), and a change of a directory only
+//!   to principals who see another index of it ([`directories`]).
 //! - Pending updates are coalesced per resource, so a slow subscriber costs at most one entry per subscription, and
 //!   never blocks others.
 //! - Updates are throttled: one subscriber is notified of one resource, and of the listing, at most ten times per
@@ -48,12 +49,14 @@
 
 mod burst_pause;
 mod byte_budget;
+mod directories;
 mod groups;
 mod listing;
 mod lookup;
 mod mailbox;
 mod notify;
 mod poller;
+mod redelivery;
 mod state;
 mod subscriber;
 mod subscriptions;
@@ -70,7 +73,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio_util::sync::CancellationToken;
 
-use self::lookup::LookupError;
+use self::lookup::{LookupError, ResourceKind};
 use self::state::{PollError, WatchContext};
 use self::watcher::{Handover, Watcher};
 use crate::access::{Access, Principal};
@@ -203,18 +206,24 @@ impl Hub {
             return Err(permanent_error(format!("{requested_uri} cannot be subscribed to: {reason}")));
         }
         let path = watcher.path(uri).ok_or(SubscribeError::PluginReplaced)?;
-        match watcher.is_subscribable(&path).await.ok_or(SubscribeError::PluginReplaced)? {
-            Ok(true) => {}
-            Ok(false) => return Err(permanent_error(format!("{requested_uri} cannot be subscribed to"))),
+        let kind = match watcher.look_up(&path).await.ok_or(SubscribeError::PluginReplaced)? {
+            Ok(ResourceKind::NotSubscribable) => {
+                return Err(permanent_error(format!("{requested_uri} cannot be subscribed to")));
+            }
+            Ok(kind) => kind,
             Err(LookupError { fault, retry_after: Some(after) }) => {
                 return Err(SubscribeError::Transient(fault, after));
             }
             Err(LookupError { fault, retry_after: None }) => return Err(SubscribeError::Permanent(fault)),
-        }
+        };
         if !self.context.access.load().policy(&subscriber.principal()).allows_updates(uri) {
             return Err(SubscribeError::Permanent(Fault::NotFound));
         }
         pending.register(watcher.plugin().mount());
+        if kind == ResourceKind::Directory {
+            // Boxed: most resources are no directories.
+            Box::pin(watcher.track_directory(uri, &path, &subscriber.principal())).await;
+        }
         match watcher.wait_for_poll().await {
             Ok(()) if self.watcher_for(uri).is_some_and(|now| Arc::ptr_eq(&now, &watcher)) => {
                 pending.activate(notify_now);

@@ -4,8 +4,8 @@
 //! other, and [`read_strict`](Host::read_strict) returns no contents of others with it.
 
 use super::directory_index::split_cursor;
-use super::resolve::not_found_if_empty;
-use super::{Host, PageBounds, next_parts};
+use super::resolve::{ResolvedTarget, not_found_if_empty};
+use super::{Host, PageBounds};
 use crate::access::Principal;
 use crate::audit::{Facts, RequestContext};
 use crate::catalog::{Entries, PageRequest};
@@ -16,7 +16,9 @@ use crate::resource::{Error, Listing, Resource, ResourceCapabilities, ResourceCo
 /// What the URI of a mount is, if the provider has no listable resource there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mounts {
-    /// A URI below which the plugin's default listing is ([`super::mount_listing`]).
+    /// A URI below which the plugin's default listing is: a provider need not have a resource at its top, and some have one without
+    /// children. A client that knows only the mount, from a template or an error, lists it all the same: as in the catalog, of this
+    /// plugin alone. It needs the operation `list` on the URI of the mount, as for any resource.
     Listed,
     /// A URI like any other: of a resource, or of none.
     Resources,
@@ -66,7 +68,7 @@ impl Host {
         let answer = |fault: Fault| fault.into_client_error(plugin.name(), uri);
         let contents = plugin.read(&target.path, target.read_filter()).await.map_err(answer)?;
         let mut contents = not_found_if_empty(uri, contents)?;
-        next_parts::hide_denied(&mut contents, plugin.mount(), &target.policy);
+        target.hide_denied_parts(&mut contents);
         let is_own = |one: &ResourceContents| one.entry.uri == target.uri;
         if contents.iter().all(is_own) {
             let contents = self.with_index(&now, principal, &target, cursor, contents).await?;
@@ -132,5 +134,21 @@ impl Host {
             }
         })
         .await
+    }
+}
+
+impl ResolvedTarget<'_> {
+    /// Returns whether it is the URI of a mount without children of its own. Errors name `requested_uri`, the URI as the client spelled
+    /// it.
+    async fn is_bare_mount(&self, requested_uri: &str) -> Result<bool, Error> {
+        if !self.path.as_str().is_empty() {
+            return Ok(false);
+        }
+        let plugin = self.slot.loaded()?;
+        match plugin.stat(&self.path).await {
+            Ok(entry) => Ok(!entry.listable),
+            Err(Fault::NotFound | Fault::InvalidRequest(_)) => Ok(true),
+            Err(fault) => Err(fault.into_client_error(plugin.name(), requested_uri)),
+        }
     }
 }

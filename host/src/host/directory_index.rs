@@ -167,25 +167,10 @@ fn single_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resource::Annotations;
     use crate::uri::Mount;
 
     fn resource(path: &str, name: &str) -> Resource {
-        let uri = "x:///".parse::<Mount>().unwrap().compose(path).unwrap().uri;
-        Resource {
-            uri,
-            name: name.to_owned(),
-            title: None,
-            description: None,
-            mime_type: None,
-            size: None,
-            annotations: Annotations::default(),
-            icons: Vec::new(),
-            listable: false,
-            subscribable: false,
-            ttl: None,
-            meta: Default::default(),
-        }
+        Resource::named("x:///".parse::<Mount>().unwrap().compose(path).unwrap().uri, name)
     }
 
     fn index(items: Vec<Resource>, next_cursor: Option<&str>) -> ResourceContents {

@@ -18,7 +18,7 @@ impl Host {
         let policy = now.access.policy(principal);
         let mounts = now.slots.iter().map(|slot| &slot.mount);
         let mounts: Vec<_> = mounts.filter(|mount| policy.may_allow_below(operation, mount)).collect();
-        let has_uri = now.router.route(uri).is_ok_and(|routed| mounts.contains(&routed.mount));
+        let has_uri = now.route_for(&policy, operation, uri).is_ok_and(|routed| mounts.contains(&routed.mount));
         nearest_mount(uri, mounts).filter(|_| !has_uri).cloned()
     }
 

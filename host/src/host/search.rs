@@ -135,7 +135,8 @@ impl HostView for View {
     }
 
     fn route(&self, uri: &str) -> Option<(&Mount, Uri)> {
-        self.generation.router.route(uri).ok().map(|routed| (routed.mount, routed.uri))
+        let routed = self.generation.route_for(&self.policy, Operation::List, uri).ok();
+        routed.map(|routed| (routed.mount, routed.uri))
     }
 
     fn may_find(&self, uri: &str) -> bool {

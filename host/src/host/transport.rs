@@ -6,6 +6,7 @@
 //! | [`Host::read_cached`], [`Host::list_cached`] | responses that are encoded once and served from the response cache |
 //! | [`Host::list_bounded`] | pages for clients with less room |
 //! | [`Host::is_uri`], [`Host::performed_operations`], [`Host::is_built_in`], [`Host::is_read_public`] | what a request is about, and whether its response may be shared between clients |
+//! | [`Host::may_know_of_plugin`] | what a notification may name |
 //! | [`Host::rates`], [`Host::record_listen`], [`Host::record_failed_login`] | limits and records over all transports |
 //! | [`Host::version`], [`Host::generations`], [`Host::stop_loading`] | what changes meanwhile |
 //! | [`Host::nearest_mount`], [`Host::mount_of`], [`Host::is_listable`], [`Host::templates_at`], [`slash_hint`] | hints after a request that failed. They tell no more than the principal may know, and are not recorded |
@@ -17,11 +18,11 @@ use tokio::sync::watch;
 
 use super::directory_index::split_cursor;
 use super::resolve::not_found_if_empty;
-use super::{Host, ListRequest, audit, next_parts};
+use super::{Host, ListRequest, audit};
 use crate::access::Principal;
 use crate::access::rate::RequestRates;
 use crate::audit::Facts;
-use crate::catalog::{CachedEntries, PageRequest};
+use crate::catalog::{CachedEntries, PageRequest, may_see_listing};
 use crate::config::Operation;
 use crate::resource::{Error, Listing, Resource, ResourceContents};
 use crate::uri::{RouteError, Uri};
@@ -73,7 +74,7 @@ impl Host {
             let response = plugin.read_cached(&target.path, form, is_visible, encode).await;
             match response.map_err(|fault| fault.into_client_error(plugin.name(), uri))? {
                 ReadResponse::Contents(mut contents) => {
-                    next_parts::hide_denied(&mut contents, plugin.mount(), &target.policy);
+                    target.hide_denied_parts(&mut contents);
                     let contents = self.with_index(&now, principal, &target, cursor, contents).await?;
                     facts.set_contents(&target.uri, &contents);
                     not_found_if_empty(uri, contents).map(ReadResponse::Contents)
@@ -84,6 +85,7 @@ impl Host {
                 }
                 ReadResponse::Encoded { contents, is_hit } => {
                     facts.set_bytes(contents.len);
+                    facts.set_returned_with(&target.uri, contents.uris.iter());
                     facts.set_cached(is_hit);
                     Ok(ReadResponse::Encoded { contents, is_hit })
                 }
@@ -149,6 +151,13 @@ impl Host {
     /// Returns whether the rules give every principal the same response to a read of that URI.
     pub fn is_read_public(&self, uri: &str) -> bool {
         self.is_public(Operation::Read) && self.generation.load().built_in_of_scheme(uri).is_none()
+    }
+
+    /// Returns whether a principal may know of a plugin: it may see something of its listing.
+    pub fn may_know_of_plugin(&self, principal: &Principal, plugin: &str) -> bool {
+        let now = self.generation.load();
+        let policy = now.access.policy(principal);
+        now.slots.iter().any(|slot| slot.name == plugin && may_see_listing(&policy, &slot.mount))
     }
 
     /// The rates of clients, over all transports.

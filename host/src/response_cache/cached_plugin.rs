@@ -88,26 +88,27 @@ impl CachedPlugin {
                     let contents = retain(contents, |one| is_visible(&one.entry.uri)).await;
                     return Ok(ReadResponse::Contents(contents));
                 };
-                let uris = contents.iter().flat_map(|one| self.named_uris(one)).collect();
+                let uris = contents.iter().map(|one| one.entry.uri.clone()).collect();
+                let next_parts = contents.iter().flat_map(|one| self.next_parts(one)).collect();
                 let len = ResourceContents::total_len(&contents);
-                let encoded = Arc::new(EncodedContents { json: encode(contents).await, uris, len, expires });
+                let json = encode(contents).await;
+                let encoded = Arc::new(EncodedContents { json, uris, next_parts, len, expires });
                 reservation.fill(encoded.clone(), expires);
                 (encoded, false)
             }
         };
         // What some may not read is not cut out of what is encoded.
-        match all(&contents.uris, &is_visible).await {
+        match all(&contents.uris, &is_visible).await && all(&contents.next_parts, &is_visible).await {
             true => Ok(ReadResponse::Encoded { contents, is_hit }),
             false => filtered().await.map(ReadResponse::Contents),
         }
     }
 
-    /// The URIs that a content names: its own, and those of the next parts in its notices, which not every principal may read.
-    fn named_uris(&self, contents: &ResourceContents) -> impl Iterator<Item = Uri> + use<> {
+    /// The URIs of the next parts in the notices of a content, which not every principal may read.
+    fn next_parts(&self, contents: &ResourceContents) -> impl Iterator<Item = Uri> + use<> {
         let mount = self.mount().clone();
         let next = Notice::all_in(&contents.entry.meta).into_iter().filter_map(|notice| notice.next);
-        let next = next.filter_map(move |uri| mount.composed_uri(&uri));
-        std::iter::once(contents.entry.uri.clone()).chain(next)
+        next.filter_map(move |uri| mount.composed_uri(&uri))
     }
 
     /// Returns one page of its default listing for a client, as [`list`](Plugin::list) does, from the cache if it is there, and with

@@ -47,8 +47,10 @@ pub enum ReadResponse {
 pub struct EncodedContents {
     /// The array of contents.
     pub json: Bytes,
-    /// The resources that the contents belong to, and the next parts that their notices name.
+    /// The resources that the contents belong to.
     pub uris: Box<[Uri]>,
+    /// The next parts that their notices name.
+    pub next_parts: Box<[Uri]>,
     /// The bytes of the contents before they were encoded.
     pub len: u64,
     /// When the response stops to hold.

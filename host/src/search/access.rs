@@ -48,7 +48,7 @@ pub(crate) trait HostView: Send + Sync {
     /// Returns all plugins, ordered by name.
     fn plugins(&self) -> Vec<MountedPlugin<'_>>;
 
-    /// Returns the mount that owns a URI, and the URI in normal form.
+    /// Returns the mount that owns a URI for the principal, and the URI in normal form.
     fn route(&self, uri: &str) -> Option<(&Mount, Uri)>;
 
     /// Decides whether the principal may find a resource, by its URI in normal form.

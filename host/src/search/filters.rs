@@ -105,11 +105,9 @@ fn unsearched_plugin(view: &dyn HostView, within: &str, searched: &[&Mount]) -> 
     let owner = view.route(within).map(|(mount, _)| mount);
     let is_built_in = |plugin: &MountedPlugin<'_>| plugin.loaded.is_some_and(|plugin| plugin.built_in().is_some());
     let plugins = view.plugins();
-    let mut others = plugins.iter().filter(|plugin| !is_built_in(plugin) && !searched.contains(&plugin.mount));
+    let visible = plugins.iter().filter(|plugin| view.may_find_below(plugin.mount));
+    let mut others = visible.filter(|plugin| !is_built_in(plugin) && !searched.contains(&plugin.mount));
     let plugin = others.find(|plugin| owner == Some(plugin.mount) || is_below(plugin.mount.as_str(), within))?;
-    if !view.may_find_below(plugin.mount) {
-        return None;
-    }
     let (name, found) = (quote(plugin.name), quote(within));
     let remedy = if view.config().plugins.iter().any(|declared| declared.mount == *plugin.mount) {
         "`search = {}` in its `[[plugin]]` in the server's config turns that on"

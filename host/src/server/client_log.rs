@@ -70,14 +70,21 @@ impl PendingWarnings {
         self.added.notify_waiters();
     }
 
-    /// Waits for a warning, and removes it. Cancel safe.
-    pub(super) async fn next(&self) -> LoggingMessageNotificationParam {
+    /// Waits for a warning about a plugin that `is_visible` allows, and removes it, as well as those about others: the client
+    /// may have been allowed to know of them when they were added. Cancel safe.
+    pub(super) async fn next(&self, is_visible: impl Fn(&str) -> bool) -> LoggingMessageNotificationParam {
         loop {
             let added = self.added.notified();
-            if let Some((plugin, reason)) = self.reasons.lock().pop_first() {
-                return missing_plugin(&plugin, &reason);
+            while let Some((plugin, reason)) = self.pop() {
+                if is_visible(&plugin) {
+                    return missing_plugin(&plugin, &reason);
+                }
             }
             added.await;
         }
+    }
+
+    fn pop(&self) -> Option<(String, String)> {
+        self.reasons.lock().pop_first()
     }
 }

@@ -257,13 +257,13 @@ async fn execute(
             let encode = |entries| wire::encode_resources(entries, revision);
             let form = wire::encoding_form(revision);
             let listing = host.list_cached(principal, cursor.as_deref(), form, encode).await.map_err(to_rpc)?;
-            let is_public = host.is_public(Operation::List);
+            let is_public = host.is_public(Operation::List) && cursor.is_none();
             let (footprint, missing) = (listing.items.footprint(), listing.missing.clone());
             Ok(Outcome { result: wire::list_result(listing, revision, is_public), footprint, missing })
         }
         ResourceRequest::Templates(cursor) => {
             let listing = Box::pin(host.templates(principal, cursor.as_deref())).await.map_err(to_rpc)?;
-            let is_public = host.is_public(Operation::Templates);
+            let is_public = host.is_public(Operation::Templates) && cursor.is_none();
             let (footprint, missing) = (listing.items.footprint(), listing.missing.clone());
             Ok(Outcome { result: wire::templates_result(listing, revision, is_public), footprint, missing })
         }
@@ -273,9 +273,8 @@ async fn execute(
             let is_public = host.is_read_public(&uri);
             let (result, footprint) = match response.map_err(to_rpc)? {
                 ReadResponse::Contents(contents) => {
-                    // The index of a directory has what the principal may list.
-                    let has_index = contents.iter().any(|one| one.entry.listable);
-                    let is_public = is_public && (!has_index || host.is_public(Operation::List));
+                    // An index depends on the scopes of the token, and has cursors for its principal only.
+                    let is_public = is_public && !contents.iter().any(|one| one.entry.listable);
                     let footprint = contents.footprint();
                     (wire::read_result(contents, revision, is_public), footprint)
                 }

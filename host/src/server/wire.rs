@@ -182,8 +182,10 @@ pub(super) fn page_members(
             Meta::from_iter([(MISSING_PLUGINS_META_KEY.to_owned(), missing.iter().map(missing_plugin).collect())]);
         members.member("_meta").value(Value::Object(listed));
     }
+    // A cursor is valid for one principal, so the pages behind one are private, too.
+    let is_public = caching.is_public && next_cursor.is_none();
     members.optional_text("nextCursor", next_cursor);
-    cache_hints(members, revision, caching);
+    cache_hints(members, revision, CacheHints { is_public, ..caching });
 }
 
 /// Returns the TTL of a listing whose items have that smallest one.

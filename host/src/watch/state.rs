@@ -10,6 +10,7 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::directories::DirectoryMonitor;
 use super::listing::ListingMonitor;
 use super::subscriptions::SubscriptionIndex;
 use crate::access::{Access, Principal};
@@ -77,6 +78,7 @@ pub(super) struct WatcherState {
     /// The last poll: the number of requests that it served, and its result.
     pub(super) last_poll: watch::Sender<PollOutcome>,
     pub(super) listing: ListingMonitor,
+    pub(super) directories: DirectoryMonitor,
     /// Whether the plugin is being polled.
     pub(super) is_polling: AtomicBool,
     pub(super) retired: CancellationToken,

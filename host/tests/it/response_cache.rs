@@ -156,12 +156,16 @@ impl Server {
 
     /// Ends the server, and returns of each request what the audit log says about the cache.
     async fn recorded_as_cached(&self, log: &TempDir) -> Vec<Value> {
+        self.recorded(log).await.into_iter().map(|line| line["cached"].clone()).collect()
+    }
+
+    /// Ends the server, and returns the lines of its requests in the audit log.
+    async fn recorded(&self, log: &TempDir) -> Vec<Value> {
         self.host.shutdown(TIMEOUT).await;
         let lines = std::fs::read_to_string(log.path().join("audit.jsonl")).unwrap();
         let lines = lines.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
         // The start and the stop have lines, too.
-        let requests = lines.filter(|line| line["operation"] != "start" && line["operation"] != "stop");
-        requests.map(|line| line["cached"].clone()).collect()
+        lines.filter(|line| line["operation"] != "start" && line["operation"] != "stop").collect()
     }
 
     /// Sends a request of the revision without sessions.
@@ -470,4 +474,18 @@ async fn the_facade_reads_and_lists_from_the_provider() {
         server.host.list(&ada, ListRequest::default()).await.unwrap();
         assert_eq!((server.reads(), server.lists()), (count, 2 * count));
     }
+}
+
+#[tokio::test]
+async fn the_audit_log_says_what_was_read_whether_or_not_it_was_cached() {
+    let log = tempfile::tempdir().unwrap();
+    let server = Server::start_audited(Files::default(), &log).await;
+    for _ in 0..2 {
+        let read = server.read("ada", "both").await;
+        assert_eq!(read["result"]["contents"].as_array().unwrap().len(), 2);
+    }
+    let lines = server.recorded(&log).await;
+    let returned: Vec<_> = lines.iter().map(|line| (line["cached"].clone(), line["returned"].clone())).collect();
+    let both = json!(["files:///a", "files:///b"]);
+    assert_eq!(returned, [(Value::Null, both.clone()), (json!(true), both)]);
 }

@@ -33,19 +33,21 @@ pub(in crate::server) async fn execute(
     let to_rpc = |error: Error| to_rpc(&error, revision);
     let with_capabilities = host.config().server.extensions.contains(&Extension::Sep2093);
     let encoder = ResultEncoder { host, principal, revision, with_capabilities };
-    let listing = match request {
-        ExtensionRequest::List(ListParams { uri, cursor }) => host
-            .list(principal, ListRequest { parent: uri.as_deref(), cursor: cursor.as_deref() })
-            .await
-            .map_err(to_rpc)?,
+    let (listing, is_first) = match request {
+        ExtensionRequest::List(ListParams { uri, cursor }) => {
+            let request = ListRequest { parent: uri.as_deref(), cursor: cursor.as_deref() };
+            (host.list(principal, request).await.map_err(to_rpc)?, cursor.is_none())
+        }
         ExtensionRequest::Directory(ListParams { uri, cursor }) => {
-            host.list_directory(principal, &uri, cursor.as_deref()).await.map_err(to_rpc)?
+            (host.list_directory(principal, &uri, cursor.as_deref()).await.map_err(to_rpc)?, cursor.is_none())
         }
         ExtensionRequest::Read(UriParams { uri }) => {
             let contents = host.read_strict(principal, &uri).await.map_err(to_rpc)?;
             let footprint = contents.footprint();
+            // What is read of a listable resource depends on the scopes of the token, and has cursors for its principal only.
+            let is_public = host.is_read_public(&uri) && !contents.iter().any(|one| one.entry.listable);
             return Ok(ExtensionOutcome {
-                result: encoder.read_result(contents, host.is_read_public(&uri)),
+                result: encoder.read_result(contents, is_public),
                 footprint,
                 missing: Vec::new(),
             });
@@ -66,5 +68,5 @@ pub(in crate::server) async fn execute(
         }
     };
     let (footprint, missing) = (listing.items.footprint(), listing.missing.clone());
-    Ok(ExtensionOutcome { result: encoder.list_result(listing), footprint, missing })
+    Ok(ExtensionOutcome { result: encoder.list_result(listing, is_first), footprint, missing })
 }

@@ -263,7 +263,8 @@ impl Endpoint {
             Box::new(rejected.into_response())
         })?;
         let keep_alive = self.host.config().http.keep_alive.duration();
-        let response = session_stream::respond(session, headers, may_subscribe, may_list, keep_alive);
+        let response =
+            session_stream::respond(self.host.clone(), session, headers, may_subscribe, may_list, keep_alive);
         Ok(response.map(|body| GuardedBody::wrap(body, permit)))
     }
 

@@ -14,7 +14,6 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -34,6 +33,7 @@ use super::client_limiter::{ClientLimiter, ClientPermit, LimitReached, client_li
 use super::json_response::message_response;
 use super::unavailable;
 use crate::audit::SessionHash;
+use crate::config::Operation;
 use crate::host::Host;
 use crate::log_target;
 use crate::resource::MissingPlugin;
@@ -74,8 +74,7 @@ pub(super) struct Session {
     may_subscribe: bool,
     /// Its subscriptions, with the principal that opened it and the groups of its last request.
     subscriber: Arc<Subscriber>,
-    /// Whether changes of the listing are notified: `notifications/initialized` has been received.
-    watches_listing: AtomicBool,
+    listing_watch: Mutex<ListingWatch>,
     log: ClientLog,
     warnings: PendingWarnings,
     /// Who opened it.
@@ -88,6 +87,18 @@ pub(super) struct Session {
     stream: Mutex<NewestStream>,
     /// Fires when the session ends.
     ended: CancellationToken,
+}
+
+/// Whether a session is notified of changes of the listing, which the host has to walk for that.
+#[derive(Debug, Default)]
+struct ListingWatch {
+    /// Whether `notifications/initialized` has been received.
+    is_initialized: bool,
+    /// Whether the token of the last request has the scopes of `list`.
+    may_list: bool,
+    is_watching: bool,
+    /// Whether it was watched before, so that changes may have been missed since.
+    has_lapsed: bool,
 }
 
 /// The newest event stream of a session.
@@ -148,7 +159,7 @@ impl Sessions {
             revision: agreed.revision,
             may_subscribe: agreed.may_subscribe,
             subscriber: Arc::new(subscriber),
-            watches_listing: AtomicBool::new(false),
+            listing_watch: Mutex::default(),
             log: ClientLog::default(),
             warnings: PendingWarnings::default(),
             client: caller.account.client().clone(),
@@ -265,7 +276,8 @@ impl Session {
         (usage.active == 0).then_some(usage.idle_since)
     }
 
-    /// Sets the groups of the principal. If they are others, the event stream ends.
+    /// Sets the groups of the principal. If they are others, the event stream ends. Without the scopes of `list`, the listing is not
+    /// watched any more.
     fn set_principal(&self, authenticated: &Authenticated) {
         let principal = &authenticated.principal;
         // Locked until both are done: the stream of the old groups delivers nothing that the new ones may see.
@@ -274,6 +286,26 @@ impl Session {
             stream.ended.cancel();
         }
         self.subscriber.set_principal(principal, authenticated.expires());
+        let may_list = authenticated.require_scopes(&[Operation::List]).is_ok();
+        self.update_listing_watch(|watch| watch.may_list = may_list);
+    }
+
+    fn update_listing_watch(&self, update: impl FnOnce(&mut ListingWatch)) {
+        // Locked until the subscriber does as it says.
+        let mut watch = self.listing_watch.lock();
+        update(&mut watch);
+        let is_wanted = watch.is_initialized && watch.may_list;
+        if std::mem::replace(&mut watch.is_watching, is_wanted) == is_wanted {
+            return;
+        }
+        if !is_wanted {
+            watch.has_lapsed = true;
+            self.subscriber.unwatch_listing();
+        } else if watch.has_lapsed {
+            self.subscriber.watch_listing_again();
+        } else {
+            self.subscriber.watch_listing();
+        }
     }
 
     fn end(&self) {
@@ -339,11 +371,9 @@ impl SessionGuard {
         &self.0.in_flight
     }
 
-    /// Begins to notify changes of the listing.
+    /// Begins to notify changes of the listing, as soon as a request has a token with the scopes of `list`.
     pub(super) fn watch_listing(&self) {
-        if !self.0.watches_listing.swap(true, Ordering::Relaxed) {
-            self.0.subscriber.watch_listing();
-        }
+        self.0.update_listing_watch(|watch| watch.is_initialized = true);
     }
 
     /// Ends the event stream of the session, if it has one.
