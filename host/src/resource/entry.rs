@@ -45,7 +45,7 @@ pub struct Resource {
 
 impl Resource {
     /// A resource without anything but its URI and its name.
-    #[cfg(feature = "search")]
+    #[cfg(any(feature = "search", test))]
     pub(crate) fn named(uri: Uri, name: &str) -> Self {
         Self {
             uri,

@@ -22,6 +22,9 @@ pub struct NeededSetting {
     /// Whether the provider does not work without it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub required: bool,
+    /// Whether it is the address of a server, or a list of them, to which the provider sends requests: a URL, or a host with a path.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub address: bool,
     /// What for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
@@ -110,7 +113,7 @@ fn is_toml(value: &Value, levels: usize) -> bool {
     }
 }
 
-fn is_false(value: &bool) -> bool {
+pub(super) fn is_false(value: &bool) -> bool {
     !value
 }
 

@@ -9,6 +9,7 @@ use crate::config::Extension;
 use crate::host::{Host, ListRequest};
 use crate::resource::{Error, Footprint, MissingPlugin};
 use crate::server::error::to_rpc;
+use crate::server::slash;
 use crate::server::json::Encoder;
 use crate::server::methods;
 use crate::server::revision::Revision;
@@ -42,7 +43,10 @@ pub(in crate::server) async fn execute(
             host.list_directory(principal, &uri, cursor.as_deref()).await.map_err(to_rpc)?
         }
         ExtensionRequest::Read(UriParams { uri }) => {
-            let contents = host.read_strict(principal, &uri).await.map_err(to_rpc)?;
+            let contents = match host.read_strict(principal, &uri).await {
+                Ok(contents) => contents,
+                Err(error) => return Err(slash::to_rpc_with_hint(host, principal, error, revision).await),
+            };
             let footprint = contents.footprint();
             return Ok(ExtensionOutcome {
                 result: encoder.read_result(contents, host.is_read_public(&uri)),
