@@ -26,7 +26,12 @@ pub(super) async fn hint(host: &Host, principal: &Principal, uri: &str) -> Optio
 }
 
 /// Converts the error of a read to a JSON-RPC error of that revision, with the hint.
-pub(super) async fn to_rpc_with_hint(host: &Host, principal: &Principal, error: Error, revision: Revision) -> ErrorData {
+pub(super) async fn to_rpc_with_hint(
+    host: &Host,
+    principal: &Principal,
+    error: Error,
+    revision: Revision,
+) -> ErrorData {
     let hint = match &error {
         Error::NotFound { uri } => hint(host, principal, uri).await,
         _ => None,

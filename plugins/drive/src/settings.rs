@@ -106,7 +106,11 @@ impl Settings {
             return Err(Config::fault(QUERIES, "queries of 1 to 2000 bytes", "another length"));
         }
         if settings.chunk_overlap.saturating_mul(2) > settings.chunk_size {
-            return Err(Config::fault(CHUNK_OVERLAP, "at most half of `chunk-size`", settings.chunk_overlap.to_string()));
+            return Err(Config::fault(
+                CHUNK_OVERLAP,
+                "at most half of `chunk-size`",
+                settings.chunk_overlap.to_string(),
+            ));
         }
         Ok(settings)
     }
@@ -115,7 +119,8 @@ impl Settings {
 /// Parses a list of at most [`MAX_NAMED`] items.
 fn list<T: DeserializeOwned>(config: &Config, key: &str, expected: &str) -> Result<Vec<T>> {
     let Some(value) = config.json(key)? else { return Ok(Vec::new()) };
-    let items: Vec<T> = serde_json::from_value(value).map_err(|error| Config::fault(key, expected, error.to_string()))?;
+    let items: Vec<T> =
+        serde_json::from_value(value).map_err(|error| Config::fault(key, expected, error.to_string()))?;
     if items.len() > MAX_NAMED {
         return Err(Config::fault(key, &format!("at most {MAX_NAMED} items"), items.len().to_string()));
     }

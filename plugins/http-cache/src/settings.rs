@@ -101,11 +101,7 @@ fn formats(names: &[String]) -> Result<Vec<Format>> {
             formats.push(format);
         }
     }
-    if formats.is_empty() {
-        Err(Config::fault(FORMATS, "at least one format", "[]"))
-    } else {
-        Ok(formats)
-    }
+    if formats.is_empty() { Err(Config::fault(FORMATS, "at least one format", "[]")) } else { Ok(formats) }
 }
 
 #[cfg(test)]

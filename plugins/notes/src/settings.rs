@@ -68,9 +68,8 @@ impl Settings {
         Ok(Self {
             dir: config.get(DIR).unwrap_or("/notes").into(),
             max_file_bytes: config.parse(MAX_FILE_BYTES)?.unwrap_or(16 * 1024 * 1024),
-            encoding: config.parse_with(ENCODING, "an encoding such as `euc-jp`", |label| {
-                Encoding::for_label(label.as_bytes())
-            })?,
+            encoding: config
+                .parse_with(ENCODING, "an encoding such as `euc-jp`", |label| Encoding::for_label(label.as_bytes()))?,
             priority: by_folder(config, PRIORITY, "a number from 0.0 to 1.0 for each folder", |value| {
                 value.as_f64().filter(|priority| (0.0..=1.0).contains(priority))
             })?,

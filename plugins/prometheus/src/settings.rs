@@ -119,7 +119,8 @@ fn saved(name: &str, written: Value) -> Result<SavedQuery> {
     };
     let key = |key: &str| format!("queries.{name}.{key}");
     let duration = |name: &str, text: Option<String>| {
-        text.map(|text| duration::parse(&text).ok_or_else(|| Config::fault(&key(name), duration::EXPECTED, text))).transpose()
+        text.map(|text| duration::parse(&text).ok_or_else(|| Config::fault(&key(name), duration::EXPECTED, text)))
+            .transpose()
     };
     let (range, step) = (duration("range", table.range)?, duration("step", table.step)?);
     if step.is_some() && range.is_none() {

@@ -114,12 +114,7 @@ impl Config {
     /// # Errors
     ///
     /// [`Failure::Internal`], which names the key, if `parse` returns `None`.
-    pub fn parse_with<T>(
-        &self,
-        key: &str,
-        expected: &str,
-        parse: impl FnOnce(&str) -> Option<T>,
-    ) -> Result<Option<T>> {
+    pub fn parse_with<T>(&self, key: &str, expected: &str, parse: impl FnOnce(&str) -> Option<T>) -> Result<Option<T>> {
         let Some(text) = self.get(key) else { return Ok(None) };
         parse(text).map(Some).ok_or_else(|| Self::fault(key, expected, text))
     }
@@ -144,7 +139,8 @@ impl Config {
     pub fn server(&self, key: &str, expected: &str) -> Result<Option<String>> {
         self.parse_with(key, expected, |text| {
             let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"))?;
-            let is_valid = !rest.is_empty() && !rest.starts_with('/') && !rest.contains(['?', '#', '@', ' ']) && rest.is_ascii();
+            let is_valid =
+                !rest.is_empty() && !rest.starts_with('/') && !rest.contains(['?', '#', '@', ' ']) && rest.is_ascii();
             is_valid.then(|| text.trim_end_matches('/').to_owned())
         })
     }
@@ -156,7 +152,8 @@ impl Config {
     /// [`Failure::Internal`], which names the key, if it is anything else.
     pub fn texts(&self, key: &str) -> Result<Option<Vec<String>>> {
         let Some(value) = self.json(key)? else { return Ok(None) };
-        let texts = value.as_array().and_then(|items| items.iter().map(|item| item.as_str().map(str::to_owned)).collect());
+        let texts =
+            value.as_array().and_then(|items| items.iter().map(|item| item.as_str().map(str::to_owned)).collect());
         texts.map(Some).ok_or_else(|| Self::fault(key, "a list of strings", value))
     }
 
@@ -192,9 +189,7 @@ impl Config {
     pub fn refuse_unknown(&self, known: &[&str]) -> Result<()> {
         match self.keys().find(|key| !known.contains(key)) {
             None => Ok(()),
-            Some(key) => {
-                Err(Failure::Internal(format!("config key `{key}`: expected one of {}", known.join(", "))))
-            }
+            Some(key) => Err(Failure::Internal(format!("config key `{key}`: expected one of {}", known.join(", ")))),
         }
     }
 
@@ -281,7 +276,9 @@ mod tests {
 
     #[test]
     fn the_address_of_a_server_has_no_user_query_or_fragment() {
-        for wrong in ["", "ftp://h", "http://", "http:///a", "http://me:secret@h/", "http://h/?a", "http://h/#a", "http://h b"] {
+        for wrong in
+            ["", "ftp://h", "http://", "http:///a", "http://me:secret@h/", "http://h/?a", "http://h/#a", "http://h b"]
+        {
             assert!(Config::from_pairs([("url", wrong)]).server("url", "a server").is_err(), "{wrong}");
         }
     }

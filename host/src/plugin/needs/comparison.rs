@@ -89,9 +89,12 @@ impl Needs {
             };
             let is_address = |text: &&String| setting.address || text.contains("://");
             let origins = texts.iter().filter(is_address).filter_map(|text| origin_of(text, plain.as_deref()));
-            let denied: BTreeSet<_> = origins.filter(|origin| !grants_exactly(plugin, origin)).map(|origin| origin.to_string()).collect();
+            let denied: BTreeSet<_> =
+                origins.filter(|origin| !grants_exactly(plugin, origin)).map(|origin| origin.to_string()).collect();
             let warnings = denied.into_iter().map(|origin| {
-                shown(&format!("`config.{key}` is at `{origin}`, which `grants.http` does not list: no request is sent there"))
+                shown(&format!(
+                    "`config.{key}` is at `{origin}`, which `grants.http` does not list: no request is sent there"
+                ))
             });
             warnings.collect::<Vec<_>>()
         })
@@ -265,7 +268,9 @@ mod tests {
         for (url, warnings) in [
             (
                 "http://127.0.0.1:9090/x",
-                &["`config.url` is at `http://127.0.0.1:9090`, which `grants.http` does not list: no request is sent there"][..],
+                &[
+                    "`config.url` is at `http://127.0.0.1:9090`, which `grants.http` does not list: no request is sent there",
+                ][..],
             ),
             ("http://localhost:9090/x", &[]),
             ("no address", &[]),
@@ -278,7 +283,9 @@ mod tests {
     #[test]
     fn each_address_of_a_list_has_to_be_granted_with_the_scheme_that_the_provider_uses() {
         let array = json!({ "type": "array", "address": true });
-        let needs = needs(&json!({ "config": { "seeds": array, "formats": { "type": "array" }, "plain-http": { "type": "array" } } }));
+        let needs = needs(
+            &json!({ "config": { "seeds": array, "formats": { "type": "array" }, "plain-http": { "type": "array" } } }),
+        );
         let mut plugin = plugin();
         for origin in ["https://docs.rs", "http://localhost:8080", "https://*.example.com"] {
             plugin.grants.http.add(HttpGrant::new(origin.parse().unwrap())).unwrap();

@@ -9,10 +9,10 @@ use crate::config::Extension;
 use crate::host::{Host, ListRequest};
 use crate::resource::{Error, Footprint, MissingPlugin};
 use crate::server::error::to_rpc;
-use crate::server::slash;
 use crate::server::json::Encoder;
 use crate::server::methods;
 use crate::server::revision::Revision;
+use crate::server::slash;
 
 /// The outcome of a request of an extension.
 pub(in crate::server) struct ExtensionOutcome {

@@ -23,14 +23,19 @@ impl Repository {
 
     /// Returns the differences of the lines of two files.
     pub(crate) fn hunks(&self, before: &oid, after: &oid) -> Result<Vec<Hunk>> {
-        self.learned().answer(Question::Hunks(before, after), hunks_from_bytes, |hunks| hunks_to_bytes(hunks), || {
-            let before = self.odb.get(before, gix_object::Kind::Blob)?;
-            let after = self.odb.get(after, gix_object::Kind::Blob)?;
-            let input = InternedInput::new(before.as_slice(), after.as_slice());
-            let mut diff = Diff::compute(Algorithm::Myers, &input);
-            diff.postprocess_lines(&input);
-            Ok((diff.hunks().collect(), true))
-        })
+        self.learned().answer(
+            Question::Hunks(before, after),
+            hunks_from_bytes,
+            |hunks| hunks_to_bytes(hunks),
+            || {
+                let before = self.odb.get(before, gix_object::Kind::Blob)?;
+                let after = self.odb.get(after, gix_object::Kind::Blob)?;
+                let input = InternedInput::new(before.as_slice(), after.as_slice());
+                let mut diff = Diff::compute(Algorithm::Myers, &input);
+                diff.postprocess_lines(&input);
+                Ok((diff.hunks().collect(), true))
+            },
+        )
     }
 
     /// Returns the path in the answer to a question about a rename, which is final if the search for it did not end early.

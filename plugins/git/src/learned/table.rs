@@ -110,7 +110,8 @@ impl Table {
                 Some(Some(segment)) => segment.entries(),
                 Some(None) | None => Vec::new(),
             };
-            let mut size = entries.iter().fold(HEADER, |sum, (_, value)| sum.saturating_add(entry_size(self.id_len, value)));
+            let mut size =
+                entries.iter().fold(HEADER, |sum, (_, value)| sum.saturating_add(entry_size(self.id_len, value)));
             while size < FULL_SEGMENT
                 && let Some((id, value)) = added.next()
             {

@@ -25,8 +25,8 @@ use std::time::{Duration, Instant};
 /// The part of the time of walks from which what they learned is stored. A walk that takes less is as fast again.
 const LEARNING_SHARE: u32 = 10;
 
-/// The size of the indexes of packs from which a repository is large: some 100,000 objects.
-const LARGE_INDEXES: u64 = 3 << 20;
+/// The size of the indexes of packs from which a repository is large: some 35,000 objects, which several thousand commits have.
+const LARGE_INDEXES: u64 = 1 << 20;
 
 /// A repository, opened for reading.
 ///
