@@ -87,6 +87,9 @@ impl NeededSetting {
             return Err(format!("a key has 1 to {MAX_KEY_LEN} bytes without control characters"));
         }
         match &self.default {
+            _ if self.address && !matches!(self.kind, SettingType::String | SettingType::Array) => {
+                Err("an address is of the type `string`, or `array`".to_owned())
+            }
             Some(_) if self.required => Err("it is required, and has a default".to_owned()),
             Some(value) if !self.kind.accepts(value) => {
                 Err(format!("its default is not of the type `{}`", self.kind.name()))
@@ -129,7 +132,7 @@ mod tests {
     use super::*;
 
     fn setting(kind: SettingType, default: Value) -> NeededSetting {
-        NeededSetting { kind, default: Some(default), required: false, why: None }
+        NeededSetting { kind, default: Some(default), required: false, address: false, why: None }
     }
 
     #[test]
@@ -159,6 +162,10 @@ mod tests {
         }
         assert!(setting(SettingType::String, json!("")).check("").is_err());
         assert!(NeededSetting { required: true, ..setting(SettingType::String, json!("")) }.check("key").is_err());
+        for (kind, default, is_valid) in [(SettingType::Array, json!([]), true), (SettingType::Integer, json!(1), false)] {
+            let checked = NeededSetting { address: true, ..setting(kind, default) }.check("key");
+            assert_eq!(checked.is_ok(), is_valid, "{checked:?}");
+        }
         assert!(setting(SettingType::String, json!("")).check("a\nb").is_err());
     }
 
