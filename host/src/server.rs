@@ -48,6 +48,7 @@ mod reencode;
 mod resource_requests;
 mod revision;
 mod server_info;
+mod slash;
 #[cfg(feature = "stdio")]
 mod stdio;
 mod subscription_filter;

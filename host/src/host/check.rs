@@ -152,8 +152,12 @@ impl PluginCheck {
         let outcome = Self::try_plugin(&loaded, plugin, trial, &mut grant_warnings).await;
         let mut requirements = loaded.requirements().clone();
         requirements.record_denied_buckets(loaded.denied_buckets());
+        let needs = runtime.needs(&plugin.component).await;
+        if let Ok(Some(needs)) = &needs {
+            requirements.excuse_optional_buckets(needs);
+        }
         let provider = CheckedProvider {
-            needs: runtime.needs(&plugin.component).await,
+            needs,
             digest: loaded.digest(),
             info: loaded.info().clone(),
             requirements,

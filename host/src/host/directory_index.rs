@@ -124,7 +124,7 @@ fn render(mut directory: Resource, listing: &Listing<Resource>) -> ResourceConte
         let next = format!("{}{CURSOR}{cursor}", directory.uri);
         let _ = write!(text, "\nThis is a part of the index; the next part is <{next}>\n");
         let text = format!("{} entries of the index", listing.items.len());
-        Notice { kind: NoticeKind::Cut, text, next: Some(next) }.push_to(&mut directory.meta);
+        Notice { kind: NoticeKind::Cut, text, next: Some(next), in_text: true }.push_to(&mut directory.meta);
     }
     directory.mime_type = Some(MARKDOWN.to_owned());
     directory.size = u64::try_from(text.len()).ok();

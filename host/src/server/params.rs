@@ -116,8 +116,6 @@ pub(super) struct ToolParams {
     pub(super) name: Option<String>,
     /// The arguments, a JSON object.
     pub(super) arguments: Option<String>,
-    /// Whether the result is without templates, because the access token of the request is not for them.
-    pub(super) omits_templates: bool,
 }
 
 /// The parameters of a request, and its `_meta`.

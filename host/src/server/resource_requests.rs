@@ -27,6 +27,7 @@ use super::jsonrpc::{self, Kind, Message};
 use super::methods;
 use super::params::{CompleteParams, InvalidParams, Params, ToolParams};
 use super::revision::Revision;
+use super::slash;
 use super::tools;
 use super::wire;
 use crate::access::Principal;
@@ -271,7 +272,11 @@ async fn execute(
             let encode = |contents| wire::encode_contents(contents, revision);
             let response = host.read_cached(principal, &uri, wire::encoding_form(revision), encode).await;
             let is_public = host.is_read_public(&uri);
-            let (result, footprint) = match response.map_err(to_rpc)? {
+            let response = match response {
+                Ok(response) => response,
+                Err(error) => return Err(Box::pin(slash::to_rpc_with_hint(host, principal, error, revision)).await),
+            };
+            let (result, footprint) = match response {
                 ReadResponse::Contents(contents) => {
                     // An index depends on the scopes of the token, and has cursors for its principal only.
                     let is_public = is_public && !contents.iter().any(|one| one.entry.listable);

@@ -12,6 +12,7 @@ use crate::server::error::to_rpc;
 use crate::server::json::Encoder;
 use crate::server::methods;
 use crate::server::revision::Revision;
+use crate::server::slash;
 
 /// The outcome of a request of an extension.
 pub(in crate::server) struct ExtensionOutcome {
@@ -42,7 +43,10 @@ pub(in crate::server) async fn execute(
             (host.list_directory(principal, &uri, cursor.as_deref()).await.map_err(to_rpc)?, cursor.is_none())
         }
         ExtensionRequest::Read(UriParams { uri }) => {
-            let contents = host.read_strict(principal, &uri).await.map_err(to_rpc)?;
+            let contents = match host.read_strict(principal, &uri).await {
+                Ok(contents) => contents,
+                Err(error) => return Err(slash::to_rpc_with_hint(host, principal, error, revision).await),
+            };
             let footprint = contents.footprint();
             // What is read of a listable resource depends on the scopes of the token, and has cursors for its principal only.
             let is_public = host.is_read_public(&uri) && !contents.iter().any(|one| one.entry.listable);

@@ -212,11 +212,10 @@ impl PostHandler {
         let context = RequestContext::new(session.as_ref().map(SessionGuard::hash), id, trace_id);
         let may_list = authenticated.require_scopes(&[Operation::List]).is_ok();
         let context = if may_list { context } else { context.without_listings() };
+        let may_list_templates = authenticated.require_scopes(&[Operation::Templates]).is_ok();
+        let context = if may_list_templates { context } else { context.without_templates() };
         match dispatched {
-            dispatch::Dispatch::Direct(mut request, revision) => {
-                if let Ok(ResourceRequest::CallTool(call)) = &mut request {
-                    call.omits_templates = authenticated.require_scopes(&[Operation::Templates]).is_err();
-                }
+            dispatch::Dispatch::Direct(request, revision) => {
                 let (id, principal) = (id.clone(), authenticated.principal.clone());
                 let direct = DirectRequest { id, request, principal, revision, session, claim, context };
                 Ok(Dispatch::Direct(Box::new(direct)))

@@ -176,8 +176,7 @@ impl Members<'_> {
                 Err(format!("`arguments` has {} bytes, more than {MAX_ARGUMENTS}", arguments.len()))
             }
             arguments => {
-                let arguments = arguments.map(str::to_owned);
-                Ok(Params::Tool(ToolParams { name: name(self.name), arguments, omits_templates: false }))
+                Ok(Params::Tool(ToolParams { name: name(self.name), arguments: arguments.map(str::to_owned) }))
             }
         }
     }

@@ -31,7 +31,7 @@ pub(in crate::server) async fn call(
     params: ToolParams,
     revision: Revision,
 ) -> Result<ToolOutcome, ErrorData> {
-    let ToolParams { name, arguments, omits_templates } = params;
+    let ToolParams { name, arguments } = params;
     let Some(name) = name else {
         return Err(ErrorData::invalid_params(
             format!("tools/call: expected params `{TOOL_PARAMS}`: missing field `name`"),
@@ -47,7 +47,7 @@ pub(in crate::server) async fn call(
     };
     let (arguments, forms) = (arguments.as_deref(), Forms::new(&config.server, revision));
     let called = match tool {
-        Tool::List => super::list::call(host, principal, arguments, omits_templates, forms).await,
+        Tool::List => super::list::call(host, principal, arguments, forms).await,
         Tool::Read => super::read::call(host, principal, arguments, forms).await,
         #[cfg(feature = "search")]
         Tool::Search => super::search::call(host, principal, arguments, forms).await,
@@ -62,7 +62,7 @@ pub(in crate::server) async fn call(
             let message = match error {
                 ToolError::Arguments(message) => format!("{name}: {message}"),
                 ToolError::Host(Error::NotFound { uri }) => {
-                    let next = next_step(host, principal, tool, &uri, omits_templates).await;
+                    let next = next_step(host, principal, tool, &uri).await;
                     format!("{}{next}", Error::NotFound { uri })
                 }
                 ToolError::Host(error) => error.to_string(),

@@ -1,25 +1,15 @@
-//! What a model can do after a resource that does not exist for it: the tools that find others, the nearest mount, and how a slash within
-//! a variable is written, by the templates that it may see. It follows from the URI, the rules, the config and those templates, so it
+//! What a model can do after a resource that does not exist for it: the tools that find others, the nearest mount, and how a
+//! [slash](super::super::slash) within a variable is written. It follows from the URI, the rules, the config and those templates, so it
 //! is the same whether the resource exists and is hidden, or does not exist.
 
 use super::definition::tool_name;
 use crate::access::Principal;
 use crate::config::{Operation, Tool};
 use crate::host::Host;
-use crate::host::transport::slash_hint;
+use crate::server::slash;
 
-/// The number of templates that are looked through.
-const MAX_TEMPLATES: usize = 20;
-
-/// Returns what to do next, as the end of a sentence; nothing if nothing helps. `omits_templates` if the access token of the request is
-/// not for templates.
-pub(super) async fn next_step(
-    host: &Host,
-    principal: &Principal,
-    tool: Tool,
-    uri: &str,
-    omits_templates: bool,
-) -> String {
+/// Returns what to do next, as the end of a sentence; nothing if nothing helps.
+pub(super) async fn next_step(host: &Host, principal: &Principal, tool: Tool, uri: &str) -> String {
     let config = host.config();
     let tools = [(Tool::List, "lists those that exist"), (Tool::Search, "finds them by words")];
     let tools = tools.iter().filter(|(tool, _)| config.server.tools.contains(tool));
@@ -27,10 +17,6 @@ pub(super) async fn next_step(
     let operation = if tool == Tool::List { Operation::List } else { Operation::Read };
     let mount = host.nearest_mount(principal, operation, uri);
     let mount = mount.map(|mount| format!("the nearest mount is `{mount}`"));
-    let templates = match omits_templates {
-        true => None,
-        false => host.templates_at(principal, uri, MAX_TEMPLATES).await,
-    };
-    let slash = templates.and_then(|(_, templates)| slash_hint(uri, &templates));
+    let slash = slash::hint(host, principal, uri).await;
     mount.into_iter().chain(slash).chain(tools).map(|part| format!("; {part}")).collect()
 }
