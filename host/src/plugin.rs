@@ -30,7 +30,6 @@ mod call;
 #[cfg_attr(not(any(feature = "http", feature = "stdio")), allow(dead_code, reason = "only servers encode responses"))]
 mod encoded;
 mod error;
-mod fair_semaphore;
 mod fault;
 mod fault_recorder;
 mod function;
