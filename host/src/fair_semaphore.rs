@@ -1,5 +1,5 @@
-//! Permits of one plugin, and the queue for them, shared fairly by its clients: those of `limits.concurrency`, of
-//! `limits.http.concurrency`, and for the connections to a database.
+//! Permits of one plugin, and the queue for them, shared fairly by its clients: for its calls (`limits.concurrency`), for their
+//! HTTP exchanges (`limits.http.concurrency`), and for the connections to a database.
 //!
 //! **Dynamic threshold.** The calls of one client ([`Requester`]) may take a further permit only while more permits are
 //! free than they hold, and a further place in the queue only while more places are free than they hold. Of 8 permits one
@@ -65,12 +65,12 @@ impl fmt::Debug for Permit {
 pub(crate) enum NoPlace {
     /// The queue is full.
     Full,
-    /// So many calls of the client wait, and no further one may.
+    /// That many calls of the client wait, and no further one may.
     Share(usize),
 }
 
 impl FairSemaphore {
-    /// So many permits, and places in the queue.
+    /// Creates a semaphore with that many permits, and that many places in the queue.
     pub(crate) fn new(permits: usize, places: usize) -> Self {
         let state = State { permits, places, in_use: 0, waiting: 0, clients: HashMap::new(), next: 0 };
         Self(Arc::new(Mutex::new(state)))

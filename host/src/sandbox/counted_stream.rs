@@ -1,4 +1,4 @@
-//! A stream whose traffic is counted, and that fails when its counter says so.
+//! A stream that counts its bytes, and fails when its counter refuses them.
 
 use std::io;
 use std::pin::Pin;
@@ -7,12 +7,12 @@ use std::task::{Context, Poll, ready};
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// Counts what passes through a stream. An error fails the stream.
+/// Counts the bytes of a stream. An error fails the stream.
 pub(super) trait StreamCounter {
-    /// So many bytes were received.
+    /// Records that bytes were received.
     fn record_received(&self, bytes: usize) -> io::Result<()>;
 
-    /// Something is about to be sent.
+    /// Records that something is about to be sent.
     fn record_sent(&self) -> io::Result<()> {
         Ok(())
     }
@@ -25,7 +25,7 @@ pub(super) struct CountedStream<S, C> {
 }
 
 impl<S, C> CountedStream<S, C> {
-    /// Counts what passes through that stream from now on.
+    /// Counts the bytes of that stream from now on.
     pub(super) fn new(stream: S, counter: Arc<C>) -> Self {
         Self { stream, counter }
     }
@@ -79,7 +79,7 @@ mod tests {
 
     use super::*;
 
-    /// Fails after so many bytes.
+    /// Fails after that many bytes.
     struct AtMost(AtomicUsize);
 
     impl StreamCounter for AtMost {

@@ -176,6 +176,7 @@ mod tests {
         assert_eq!(ended, Err(OutOfCpu));
         assert!(used.cpu() > limit && used.cpu() < limit * 5, "{used:?}");
     }
+
     #[tokio::test]
     async fn a_wait_for_others_is_counted_also_if_it_is_given_up() {
         let budget = HostCpuBudget::unlimited();

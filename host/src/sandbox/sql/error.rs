@@ -30,7 +30,7 @@ pub enum QueryError {
     #[error("the query used up the CPU time of the call (`limits.cpu`)")]
     OutOfCpu,
     /// All connections, or the client's share of them, were in use until the timeout.
-    #[error("all of the {0} connections to the database that one client may have are in use; try again")]
+    #[error("all {0} connections to the database, or the share of one client, are in use; try again")]
     Busy(usize),
     // The last three are logged with their reasons. Most providers return them as failures, which are logged too: so they do not
     // refer to the log.

@@ -36,7 +36,8 @@
 //! Rows are fetched up to the bound and one more. The client library holds a message of any size, so the [stream] below
 //! it counts the bytes, charges them to the plugin, and fails when there are more than a result can have.
 //! `statement_timeout` ends a statement at the server; at the deadline of the query, and when its caller is gone, a
-//! `CancelRequest` does, and the connection is closed. Until then it counts for `connections`. A connection that the server has closed is replaced by another.
+//! `CancelRequest` does, and the connection is closed. Until then it counts for `connections`. A connection that the
+//! server has closed is replaced by another.
 //!
 //! The client library looks up types that it does not know, and those that they are made of, by nested calls. The stream
 //! bounds the requests of a query, and so the stack; types that are nested over more than 32 levels are refused.
@@ -179,10 +180,8 @@ impl PostgresqlDatabase {
 
 impl Lease {
     fn session(&self) -> Result<&Session, QueryError> {
-        self.0
-            .as_ref()
-            .map(|(object, _)| &**object)
-            .ok_or_else(|| QueryError::Failed("the connection was released".to_owned()))
+        let session = self.0.as_ref().map(|(object, _)| &**object);
+        session.ok_or_else(|| QueryError::Failed("the connection was released".to_owned()))
     }
 
     /// Returns whether the connection has served another query.
