@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 use super::fault::Fault;
 use crate::engine::cpu::CpuClock;
 use crate::engine::epoch::TICK;
+use crate::engine::executor::yield_ready;
 use crate::sandbox::memory::{CallOwner, MemoryAccount, MemoryBudget, Reservation};
 
 /// Estimated nanoseconds of work between two checks of the clock.
@@ -76,7 +77,7 @@ impl WorkBudget {
         let now = Instant::now();
         let began = *self.slice_start.get_or_insert(now);
         if nanoseconds >= LONG_STEP_NS || now.saturating_duration_since(began) >= TIME_SLICE {
-            tokio::task::yield_now().await;
+            yield_ready().await;
             self.slice_start = Some(Instant::now());
         }
         Ok(())
