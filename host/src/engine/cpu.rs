@@ -3,7 +3,8 @@
 //! The clock counts the processor time of the thread while it polls the call (`CLOCK_THREAD_CPUTIME_ID`). Waiting for a
 //! file, a permit, a page fault, or a processor that other threads and processes use, costs a call nothing; the host's
 //! work for the call within a poll counts like the guest's. Guests check the clock at every tick of the engine's epoch,
-//! so the limit also holds within one long poll. What tasks of the host use for the call is added (`sandbox::cpu`).
+//! so the limit also holds within one long poll. What tasks and processes of the host use for the call is added
+//! (`sandbox::cpu`).
 //!
 //! Reading that clock is a system call (0.2 to 0.6 µs), and a call of 6 µs cannot afford two. The wall clock is read
 //! without one and is an upper bound: processor time ≤ wall time. So the wall clock is used wherever the difference
