@@ -113,7 +113,7 @@ impl<'a> ProcessCpu<'a> {
     /// Charges what that process uses from now on.
     fn from_now(process: &Process, budget: &'a HostCpuBudget) -> Self {
         let charged = process.id().and_then(process_cpu_time).unwrap_or_default();
-        Self { charged, ..Self::from_its_start(process, budget) }
+        Self { process: process.id(), charged, budget }
     }
 
     /// Charges all that the process uses.
@@ -372,6 +372,25 @@ mod tests {
             sleep(Duration::from_millis(1)).await;
         }
         assert!(processes.take_idle().is_none());
+    }
+
+    #[tokio::test]
+    async fn a_query_is_charged_for_what_its_process_uses_from_then_on() {
+        let (_dir, processes) = processes("while :; do :; done");
+        let worker = processes.start().unwrap();
+        let before = Duration::from_millis(100);
+        while process_cpu_time(worker.process.id().unwrap()).unwrap() < before {
+            sleep(Duration::from_millis(1)).await;
+        }
+        let charged = |of: fn(&Process, &HostCpuBudget)| {
+            let times = HostTimes::default();
+            of(&worker.process, &HostCpuBudget::new(times.clone(), Duration::MAX));
+            times.cpu()
+        };
+        let of_reused = charged(|process, budget| drop(ProcessCpu::from_now(process, budget)));
+        assert!(of_reused < before, "{of_reused:?}");
+        let of_new = charged(|process, budget| drop(ProcessCpu::from_its_start(process, budget)));
+        assert!(of_new >= before, "{of_new:?}");
     }
 
     #[tokio::test]
