@@ -90,6 +90,7 @@ pub mod conformance;
 pub mod digest;
 pub mod engine;
 mod escape;
+mod fair_semaphore;
 mod fs_watch;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]

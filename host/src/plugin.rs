@@ -27,7 +27,6 @@ mod breaker;
 mod built_in;
 mod call;
 mod error;
-mod fair_semaphore;
 mod fault;
 mod fault_recorder;
 mod function;

@@ -13,6 +13,7 @@
 //! them.
 
 pub(crate) mod bindings;
+mod counted_stream;
 pub(crate) mod cpu;
 pub(crate) mod dirs;
 mod guest_config;
@@ -30,15 +31,17 @@ use std::sync::{Arc, Weak};
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi::WasiCtx;
 
+use self::cpu::HostCpuBudget;
 use self::dirs::{DirGrants, OpenFileLimit};
 use self::guest_config::GuestConfig;
 use self::guest_log::{GuestLog, GuestStreams};
 use self::http::{OutboundHttp, TlsRoots};
 use self::keyvalue::Keyvalue;
-use self::memory::{MemoryBudget, MemoryMeter, Reclaim};
+use self::memory::{Denial, MemoryAccount, MemoryBudget, MemoryMeter, Reclaim};
 use self::sql::{DatabaseNotifications, SqlDatabases, WorkerProgram};
 use self::state::GuestState;
 use crate::config;
+use crate::fair_semaphore::Client;
 
 /// The bytes of a handle in the tables that hold it, with the smallest resource: a timer and its pollable.
 const HANDLE_COST: usize = 320;
@@ -48,10 +51,24 @@ const HANDLE_COST: usize = 320;
 pub(crate) enum SandboxError {
     /// `limits.memory` does not leave room for the table of handles.
     #[error("`limits.memory` does not leave room for another instance's handles")]
-    OutOfMemory,
+    OutOfMemory(Denial),
     /// A granted directory cannot be opened.
     #[error(transparent)]
     Directory(#[from] dirs::GrantError),
+}
+
+/// The call that uses a grant: what the host keeps and computes for it is charged to its instance and to its client.
+#[derive(Clone, Copy)]
+pub(crate) struct Caller<'a> {
+    memory: &'a Arc<MemoryAccount>,
+    cpu: &'a HostCpuBudget,
+}
+
+impl Caller<'_> {
+    /// The client that the call is made for; none for the host itself.
+    fn client(&self) -> Client {
+        self.memory.client()
+    }
 }
 
 /// One plugin's grants, from which the contexts of instances are made.
@@ -96,7 +113,7 @@ impl Sandbox {
             sql: Arc::new(SqlDatabases::new(plugin, sqlite_workers, &tls_roots, &log, memory.clone())),
             http: OutboundHttp::new(&plugin.grants.http, &plugin.limits.http, tls_roots, log.clone()),
             config: Arc::new(GuestConfig::new(plugin)),
-            keyvalue: Arc::new(Keyvalue::new(plugin, state_dir, &log, memory.clone())),
+            keyvalue: Arc::new(Keyvalue::new(plugin, state_dir, &log)),
             memory,
             probe_memory: MemoryBudget::new(plugin.limits.memory.bytes(), None),
             max_handles: plugin.limits.handles.get(),
@@ -159,9 +176,9 @@ impl Sandbox {
     }
 
     /// Creates the context of one instance, with that memory. Its directories are opened on threads that may block.
-    pub(crate) async fn new_store_data(&self, mut memory: MemoryMeter) -> Result<GuestState, SandboxError> {
-        let handles = memory.reserve(self.max_handles.saturating_mul(HANDLE_COST));
-        let handles = handles.map_err(|_| SandboxError::OutOfMemory)?;
+    pub(crate) async fn new_store_data(&self, memory: MemoryMeter) -> Result<GuestState, SandboxError> {
+        let handles = memory.account().try_reserve(self.max_handles.saturating_mul(HANDLE_COST));
+        let handles = handles.map_err(SandboxError::OutOfMemory)?;
         let files = self.dirs.open().await?;
         let streams = GuestStreams::new(&self.log);
         let mut wasi = WasiCtx::builder();
@@ -183,6 +200,7 @@ impl Sandbox {
             keyvalue: self.keyvalue.clone(),
             sql: self.sql.clone(),
             memory,
+            cpu: HostCpuBudget::unlimited(),
             log: self.log.clone(),
             _handles: handles,
         })

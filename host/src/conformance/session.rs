@@ -100,8 +100,10 @@ impl<'p> Session<'p> {
                 Fault::NotFound | Fault::InvalidRequest(_) => NoAnswer::Refused(fault),
                 Fault::Denied(_) | Fault::Unavailable { .. } => NoAnswer::Unavailable(fault),
                 Fault::Deadline(_)
+                | Fault::Delayed(_)
                 | Fault::Cpu(_)
                 | Fault::Memory(_)
+                | Fault::MemoryInUse { .. }
                 | Fault::ResponseSize(_)
                 | Fault::ResponseItems { .. }
                 | Fault::ListingItems(_)

@@ -3,7 +3,8 @@
 //! The clock counts the processor time of the thread while it polls the call (`CLOCK_THREAD_CPUTIME_ID`). Waiting for a
 //! file, a permit, a page fault, or a processor that other threads and processes use, costs a call nothing; the host's
 //! work for the call within a poll counts like the guest's. Guests check the clock at every tick of the engine's epoch,
-//! so the limit also holds within one long poll. What tasks of the host use for the call is added (`sandbox::cpu`).
+//! so the limit also holds within one long poll. What tasks and processes of the host use for the call is added
+//! (`sandbox::cpu`).
 //!
 //! Reading that clock is a system call (0.2 to 0.6 µs), and a call of 6 µs cannot afford two. The wall clock is read
 //! without one and is an upper bound: processor time ≤ wall time. So the wall clock is used wherever the difference
@@ -21,34 +22,43 @@ use std::time::{Duration, Instant};
 
 use parking_lot::{Mutex, MutexGuard};
 
-use crate::sandbox::cpu::TaskCpu;
+use crate::sandbox::cpu::HostTimes;
 use crate::time::thread_cpu_time;
 
 /// The wall clock stands for the processor time of a poll, or of a whole call, up to this duration.
 const RESOLUTION: Duration = Duration::from_micros(250);
 
-/// The guest exceeded its plugin's `limits.cpu`.
-#[derive(Debug, thiserror::Error)]
-#[error("out of CPU time")]
-pub(crate) struct CpuLimitExceeded;
-
 /// The CPU clock of one call.
 #[derive(Debug, Default)]
 pub(crate) struct CpuClock {
     meter: Mutex<CpuMeter>,
-    tasks: TaskCpu,
+    host: HostTimes,
 }
 
 impl CpuClock {
     /// Whether the call has used more processor time than the limit. Within a poll, it must be called on the polling
     /// thread.
     pub(crate) fn exceeds(&self, limit: Duration) -> bool {
-        limit.checked_sub(self.tasks.total()).is_none_or(|rest| self.meter().exceeds(rest, &ThisThread))
+        limit.checked_sub(self.host.cpu()).is_none_or(|rest| self.meter().exceeds(rest, &ThisThread))
     }
 
-    /// The time of the host's tasks for the call, which counts for it.
-    pub(crate) fn tasks(&self) -> &TaskCpu {
-        &self.tasks
+    /// The times of the host's work for the call beside its polls.
+    pub(crate) fn host(&self) -> &HostTimes {
+        &self.host
+    }
+
+    /// Adds a time for which the call waited for an event of its own: from a poll until it was woken up.
+    pub(crate) fn record_wait(&self, wait: Duration) {
+        let mut meter = self.meter();
+        meter.waited = meter.waited.saturating_add(wait);
+    }
+
+    /// The time that the call has taken itself: its processor time, and its waits for events of its own. The rest of the elapsed
+    /// time it was ready, and other calls or processes had the processor or what it needed. Within a poll, it must be called on the
+    /// polling thread.
+    pub(crate) fn own_time(&self) -> Duration {
+        let meter = self.meter();
+        meter.used(&ThisThread).saturating_add(meter.waited).saturating_sub(self.host.contention())
     }
 
     /// The elapsed time since the current poll began; zero between polls.
@@ -84,6 +94,8 @@ struct CpuMeter {
     finished_polls: Duration,
     /// The current poll, while there is one.
     current: Option<PollStart>,
+    /// The waits for events.
+    waited: Duration,
 }
 
 #[derive(Clone, Copy, Debug)]

@@ -39,11 +39,12 @@ use std::panic::AssertUnwindSafe;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll, Wake, Waker, ready};
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use futures::future::CatchUnwind;
+use futures::task::AtomicWaker;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::Semaphore;
@@ -161,6 +162,7 @@ impl GuestExecutor {
         F: Future<Output: Send> + Send + 'static,
     {
         if origin.is_host() {
+            call.record_waits();
             let task = self.host.handle().spawn(queue.clone().run_host_call(call));
             return AbortOnDropHandle::new(task).await?;
         }
@@ -175,6 +177,7 @@ impl GuestExecutor {
                 return output;
             }
         }
+        call.record_waits();
         let queue = queue.clone();
         let task = match is_background || call.is_heavy() || queue.is_heavy() {
             true => self.heavy.handle().spawn(queue.run_heavy(call)),
@@ -286,6 +289,20 @@ impl PluginQueue {
     }
 }
 
+/// Yields to other tasks from within a call, which is ready again at once. [`tokio::task::yield_now`] wakes the task up only after
+/// others have run, and that would count as a wait of the call.
+pub(crate) async fn yield_ready() {
+    let mut has_yielded = false;
+    poll_fn(|context| match std::mem::replace(&mut has_yielded, true) {
+        true => Poll::Ready(()),
+        false => {
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }
+    })
+    .await;
+}
+
 /// Yields the processor to another thread of the same priority, if this poll did not end its call: the system would let
 /// a thread of any priority run for some ticks before another has its turn.
 fn yield_if_pending<T>(polled: Poll<T>) -> Poll<T> {
@@ -327,13 +344,41 @@ struct Call<F: Future> {
     run_permit: PendingRunPermit,
     /// Its processor time.
     cpu_time: Duration,
+    /// When it is woken up. None while it runs with its caller.
+    wakes: Option<Arc<WakeTime>>,
+    /// The end of its last poll, if it waits.
+    paused: Option<Instant>,
+}
+
+/// Wakes up a call, and records when.
+#[derive(Default)]
+struct WakeTime {
+    waker: AtomicWaker,
+    woken: Mutex<Option<Instant>>,
+}
+
+impl Wake for WakeTime {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.woken.lock().get_or_insert_with(Instant::now);
+        self.waker.wake();
+    }
 }
 
 impl<F: Future> Call<F> {
     fn new(future: F, clock: Arc<CpuClock>) -> Self {
         // Nothing of a call that panicked is used again: its instance is dropped with it.
         let future = Box::pin(AssertUnwindSafe(future).catch_unwind());
-        Self { future, clock, run_permit: PendingRunPermit::default(), cpu_time: Duration::ZERO }
+        let (run_permit, cpu_time) = (PendingRunPermit::default(), Duration::ZERO);
+        Self { future, clock, run_permit, cpu_time, wakes: None, paused: None }
+    }
+
+    /// Records from now on how long it waits for events. What it took to get to a worker is no wait of its own.
+    fn record_waits(&mut self) {
+        self.wakes.get_or_insert_default();
     }
 
     /// Whether it has used up the processor time of a light call.
@@ -341,9 +386,23 @@ impl<F: Future> Call<F> {
         self.cpu_time >= LIGHT_CPU_BUDGET
     }
 
-    /// Polls it on its clock.
+    /// Polls it on its clock. The time from its last poll until it was woken up is a wait of its own; from then on it was ready.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<F::Output, CallAborted>> {
-        let (polled, used) = self.clock.poll(|| self.future.as_mut().poll(context));
+        let Self { future, clock, wakes, paused, .. } = self;
+        let (polled, used) = match wakes {
+            None => clock.poll(|| future.as_mut().poll(context)),
+            Some(wakes) => {
+                let woken = wakes.woken.lock().take().unwrap_or_else(Instant::now);
+                if let Some(paused) = paused.take() {
+                    clock.record_wait(woken.saturating_duration_since(paused));
+                }
+                wakes.waker.register(context.waker());
+                let waker = Waker::from(wakes.clone());
+                let polled = clock.poll(|| future.as_mut().poll(&mut Context::from_waker(&waker)));
+                *paused = polled.0.is_pending().then(Instant::now);
+                polled
+            }
+        };
         self.cpu_time = used;
         polled.map_err(|panic| CallAborted::Panicked(panic_message(&*panic)))
     }
@@ -430,6 +489,32 @@ mod tests {
         let thread = executor.call(&queue, CallOrigin::Client, Arc::default(), call).await.unwrap();
         assert_eq!(thread.as_deref(), Some("heavy-guest"));
         assert!(!queue.is_heavy(), "the calls after it are light");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_call_has_taken_the_time_that_it_computed_or_waited_and_not_that_in_which_others_computed() {
+        let executor = GuestExecutor::start(1).unwrap();
+        let (queue, time) = (executor.plugin_queue(), Duration::from_millis(200));
+        let own_time = async |call: Pin<Box<dyn Future<Output = ()> + Send>>| {
+            let (clock, begun) = (Arc::<CpuClock>::default(), Instant::now());
+            let of_call = clock.clone();
+            let call = async move {
+                call.await;
+                of_call.own_time()
+            };
+            (executor.call(&queue, CallOrigin::Indexer, clock, call).await.unwrap(), begun.elapsed())
+        };
+        let (slept, _) = own_time(Box::pin(tokio::time::sleep(time))).await;
+        assert!(slept > time * 3 / 4, "{slept:?}");
+        // Two calls of one plugin with one permit to run: each waits while the other computes, piece by piece.
+        let pieces = || async move {
+            for _ in 0..20 {
+                compute(time / 20).await;
+                yield_ready().await;
+            }
+        };
+        let ((one, elapsed), (other, _)) = tokio::join!(own_time(Box::pin(pieces())), own_time(Box::pin(pieces())));
+        assert!(one + other < elapsed + time / 2 && one < elapsed * 3 / 4, "{one:?} and {other:?} of {elapsed:?}");
     }
 
     #[test]

@@ -5,14 +5,14 @@ use std::sync::Arc;
 use wasmtime::{Engine, Store, UpdateDeadline};
 
 use super::bindings::Provider;
-use super::cpu::{CpuClock, CpuLimitExceeded};
+use super::cpu::CpuClock;
 use super::epoch::TICK;
 use super::guest::Guest;
 use super::instance_permits::InstancePermit;
 use super::loader::LinkedComponent;
 use crate::config::limits::Limits;
-use crate::sandbox::cpu::TaskCpuBudget;
-use crate::sandbox::memory::{ClientMemory, OutOfMemory};
+use crate::sandbox::cpu::{HostCpuBudget, OutOfCpu};
+use crate::sandbox::memory::{CallOwner, Denial};
 use crate::sandbox::state::GuestState;
 
 /// The bytes of an answer beyond `limits.response-size` that are allowed for the metadata around the content.
@@ -39,7 +39,7 @@ impl Instance {
         component: &LinkedComponent,
         mut state: GuestState,
         permit: Option<InstancePermit>,
-    ) -> Result<Self, OutOfMemory> {
+    ) -> Result<Self, Denial> {
         state.memory.charge_static(component.instance_bytes())?;
         let mut store = Store::new(engine, state);
         store.limiter(|state| &mut state.memory);
@@ -74,9 +74,9 @@ impl Instance {
         self.state().memory.held()
     }
 
-    /// Charges the memory that it holds to the client of its next call; to none while it is idle.
-    pub(crate) fn set_client(&mut self, client: Option<Arc<ClientMemory>>) {
-        self.store.data_mut().memory.set_client(client);
+    /// Charges the memory that it holds to the owner of its next call; to the host while it is idle.
+    pub(crate) fn set_owner(&mut self, owner: CallOwner) {
+        self.store.data_mut().memory.set_owner(owner);
     }
 
     /// The host's state of the instance.
@@ -86,10 +86,8 @@ impl Instance {
 
     /// Applies the limits for one call.
     fn apply_limits(&mut self, limits: &Limits, clock: Arc<CpuClock>) {
-        let tasks = TaskCpuBudget::new(clock.tasks().clone(), limits.cpu.duration());
-        let state = self.store.data_mut();
-        state.memory.reset();
-        state.http.begin_call(tasks);
+        let cpu = HostCpuBudget::new(clock.host().clone(), limits.cpu.duration());
+        self.store.data_mut().begin_call(cpu);
         let reply = usize::try_from(limits.response_size.bytes()).unwrap_or(usize::MAX);
         self.store.set_max_component_handles(limits.handles.get());
         self.store.set_hostcall_fuel(reply.saturating_add(REPLY_SLACK));
@@ -97,7 +95,7 @@ impl Instance {
         self.store.set_epoch_deadline(1);
         self.store.epoch_deadline_callback(move |_| {
             if clock.exceeds(limit) {
-                return Err(CpuLimitExceeded.into());
+                return Err(OutOfCpu.into());
             }
             // The epoch advances for all guests at once: without this, one that has just begun would yield, too.
             match clock.elapsed_in_poll() < TICK {

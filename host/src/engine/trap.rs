@@ -3,7 +3,7 @@
 use wasmtime::Trap;
 use wasmtime::component::ResourceTableError;
 
-use super::cpu::CpuLimitExceeded;
+use crate::sandbox::cpu::OutOfCpu;
 use crate::sandbox::memory::OutOfMemory;
 use crate::text;
 
@@ -37,7 +37,7 @@ pub(crate) enum CallEnd {
 impl CallEnd {
     /// Classifies the error of a call, during which the guest was refused memory or not.
     pub(crate) fn from_error(error: &wasmtime::Error, memory_refused: bool) -> Self {
-        if error.downcast_ref::<CpuLimitExceeded>().is_some() {
+        if error.downcast_ref::<OutOfCpu>().is_some() {
             return Self::Cpu;
         }
         if memory_refused || error.downcast_ref::<OutOfMemory>().is_some() {
@@ -139,7 +139,7 @@ mod tests {
 
     #[test]
     fn an_error_with_a_type_is_recognized_by_it_whatever_its_text_says() {
-        assert_eq!(end(&CpuLimitExceeded.into()), CallEnd::Cpu);
+        assert_eq!(end(&OutOfCpu.into()), CallEnd::Cpu);
         assert_eq!(end(&OutOfMemory(1).into()), CallEnd::Memory);
         assert_eq!(CallEnd::from_error(&Trap::UnreachableCodeReached.into(), true), CallEnd::Memory);
         let posing = wasmtime::Error::from(Trap::UnreachableCodeReached).context(HOSTCALL_FUEL);

@@ -4,7 +4,7 @@
 //! A call that exceeds the concurrency limit waits in a queue of at most `limits.queue` calls, no longer than
 //! `limits.queue-timeout`, which also bounds the wait for an instance slot after it
 //! ([`shares`](crate::engine::shares)). Each client has a share of the permits and of the queue
-//! ([`fair_semaphore`](super::fair_semaphore)). A rejected call costs next to nothing: no instance, no thread, no task. The
+//! ([`fair_semaphore`](crate::fair_semaphore)). A rejected call costs next to nothing: no instance, no thread, no task. The
 //! host's own calls have no rate limit, and take no permit of a client. They wait for an instance slot only, for
 //! [`HOST_WAIT`] at most, whatever the queue timeout of clients is. Each kind of them is bounded where it is made: one
 //! probe of a plugin that keeps failing, one `describe`, one `changes`, one page of a walk for its fingerprint, and
@@ -16,10 +16,10 @@ use governor::clock::{Clock, DefaultClock};
 use governor::{DefaultDirectRateLimiter, RateLimiter};
 use tokio::time::timeout;
 
-use super::fair_semaphore::{FairSemaphore, NoPlace, Permit};
 use super::fault::Fault;
 use crate::config::limits::Limits;
 use crate::engine::CallOrigin;
+use crate::fair_semaphore::{FairSemaphore, NoPlace, Permit};
 use crate::requester::Requester;
 
 /// The timeout of the host's own calls for an instance slot.

@@ -20,8 +20,7 @@ use crate::engine::pool::Pool;
 use crate::engine::shares::{Share, SlotPermit};
 use crate::engine::{CallEnd, CallOrigin, Engine};
 use crate::provider::Provider;
-use crate::requester::Requester;
-use crate::sandbox::memory::MemoryMeter;
+use crate::sandbox::memory::{CallOwner, MemoryBudget, MemoryMeter};
 use crate::sandbox::{Sandbox, SandboxError};
 
 /// What answers the calls of a plugin.
@@ -51,29 +50,27 @@ pub(super) enum CallTarget {
 }
 
 impl Backend {
-    /// Acquires an idle instance, or a permit for a fresh one, as soon as the plugin's share allows it. A native provider needs
-    /// neither.
+    /// Acquires an idle instance, or a permit for a fresh one with that memory, as soon as the plugin's share allows it. A native
+    /// provider needs neither.
     pub(super) async fn acquire(
         &self,
         engine: &Engine,
         origin: CallOrigin,
-        requester: Option<&Requester>,
+        memory: &Arc<MemoryBudget>,
+        owner: CallOwner,
     ) -> (Option<SlotPermit>, CallTarget) {
         let Self::Component(component) = self else { return (None, CallTarget::Native) };
         let slot_permit = component.share.acquire(origin).await;
-        let (sandbox, is_probe) = (&component.sandbox, origin == CallOrigin::Probe);
-        let client = sandbox.memory().client(requester.filter(|_| !origin.is_host()));
-        let pooled = component.pool.as_ref().filter(|_| !is_probe).and_then(|pool| pool.acquire());
+        let may_reuse = origin != CallOrigin::Probe;
+        let pooled = component.pool.as_ref().filter(|_| may_reuse).and_then(|pool| pool.acquire());
         let target = match pooled {
             Some(mut instance) => {
-                instance.set_client(client);
+                instance.set_owner(owner);
                 CallTarget::Pooled(instance)
             }
             None => {
-                let mut memory =
-                    MemoryMeter::new(if is_probe { sandbox.probe_memory() } else { sandbox.memory() }.clone());
-                memory.set_client(client);
-                CallTarget::Fresh(engine.instance_permits.acquire().await, memory)
+                let permit = engine.instance_permits.acquire().await;
+                CallTarget::Fresh(permit, MemoryMeter::new(memory.clone(), owner))
             }
         };
         (slot_permit, target)
@@ -96,7 +93,7 @@ impl Backend {
 
     /// Keeps the instance of a call for the next one, or ends it.
     pub(super) fn release(&self, mut instance: Instance) {
-        instance.set_client(None);
+        instance.set_owner(CallOwner::default());
         if let Self::Component(component) = self
             && let Some(pool) = &component.pool
         {
@@ -125,14 +122,15 @@ impl ComponentBackend {
         let (permit, memory) = match target {
             CallTarget::Pooled(instance) => return self.call_instance(engine, instance, limits, clock, function).await,
             CallTarget::Fresh(permit, memory) => (permit, memory),
-            CallTarget::Native => (None, MemoryMeter::new(self.sandbox.memory().clone())),
+            CallTarget::Native => (None, MemoryMeter::new(self.sandbox.memory().clone(), CallOwner::default())),
         };
+        let denied = |denial| (Err(Fault::out_of_memory(limits.memory.bytes(), denial)), None);
         match self.sandbox.new_store_data(memory).await {
             Ok(state) => match Instance::new(engine.wasmtime(), &self.component, state, permit) {
                 Ok(instance) => self.call_instance(engine, instance, limits, clock, function).await,
-                Err(_) => (Err(Fault::Memory(limits.memory.bytes())), None),
+                Err(denial) => denied(denial),
             },
-            Err(SandboxError::OutOfMemory) => (Err(Fault::Memory(limits.memory.bytes())), None),
+            Err(SandboxError::OutOfMemory(denial)) => denied(denial),
             Err(SandboxError::Directory(error)) => (Err(Fault::Grant(error.to_string())), None),
         }
     }
@@ -155,8 +153,9 @@ impl ComponentBackend {
             // The guest's memory is free before that of its answer is charged.
             Ok(answer) => (answer.map_err(Fault::from), Some(instance).filter(|_| self.pool.is_some())),
             Err(error) => {
-                let end = CallEnd::from_error(&error, instance.state().memory.refused());
-                (Err(Fault::from_call_end(end, limits)), None)
+                let denial = instance.state().memory.denial();
+                let end = CallEnd::from_error(&error, denial.is_some());
+                (Err(Fault::from_call_end(end, limits, denial)), None)
             }
         }
     }

@@ -16,6 +16,7 @@ use super::backend::{Backend, CallTarget};
 use super::breaker::{BreakerDecision, FAILURE_THRESHOLD, Transition, Verdict};
 use super::fault::Fault;
 use super::function::{Function, ListEntries};
+use super::input_faults::InputKey;
 use super::validation::{ValidationContext, Validator};
 use super::work_budget::WorkBudget;
 use crate::config::limits::Limits;
@@ -28,6 +29,9 @@ use crate::log_target;
 use crate::requester::Requester;
 use crate::sandbox::memory::MemoryBudget;
 use crate::time;
+
+/// The part of `limits.deadline`, as a fraction, that a call must have taken itself for its end to be its own fault.
+const OWN_PART: (u32, u32) = (3, 4);
 
 /// Everything that a call needs, shared by the calls of one plugin.
 pub(super) struct CallContext {
@@ -75,12 +79,12 @@ impl Plugin {
             let checked = self.input_faults.check(input, Instant::now());
             checked.inspect_err(|fault| self.faults.record(F::NAME, fault))?;
         }
-        let answer = self.dispatch(origin, function, check).await;
+        let answer = self.dispatch(origin, input, function, check).await;
         let verdict = Verdict::from(&answer);
-        match (verdict, input) {
-            (Verdict::Success, _) => self.input_faults.record_answer(input, Instant::now()),
-            (Verdict::Failure, Some(input)) => self.input_faults.record_failure(input, Instant::now()),
-            (Verdict::Failure, None) | (Verdict::Neutral, _) => {}
+        match (&answer, input) {
+            _ if verdict == Verdict::Success => self.input_faults.record_answer(input, Instant::now()),
+            (Err(fault), Some(input)) => self.input_faults.record_failure(input, fault.blame(), Instant::now()),
+            _ => {}
         }
         if let Some(change) = self.breaker.record(verdict) {
             self.log_transition(change);
@@ -97,7 +101,9 @@ impl Plugin {
         };
         let first_entry = ListEntries { parent: None, cursor: None, limit: 1 };
         let answer = self
-            .dispatch(CallOrigin::Probe, first_entry, |check, page| check.page(page, None, |_| None::<Infallible>))
+            .dispatch(CallOrigin::Probe, None, first_entry, |check, page| {
+                check.page(page, None, |_| None::<Infallible>)
+            })
             .await;
         let (verdict, now) = (Verdict::from(&answer), Instant::now());
         if verdict == Verdict::Success {
@@ -109,14 +115,20 @@ impl Plugin {
     }
 
     /// Makes the call, whatever the circuit breaker says.
-    pub(super) async fn dispatch<F, U, C, W>(&self, origin: CallOrigin, function: F, check: C) -> Result<U, Fault>
+    pub(super) async fn dispatch<F, U, C, W>(
+        &self,
+        origin: CallOrigin,
+        input: Option<InputKey>,
+        function: F,
+        check: C,
+    ) -> Result<U, Fault>
     where
         F: Function,
         U: Send + 'static,
         C: FnOnce(Validator, F::Answer) -> W + Send + 'static,
         W: Future<Output = Result<U, Fault>> + Send + 'static,
     {
-        let called = self.call_context.clone().call(origin, self.info.watches, function, check).await;
+        let called = self.call_context.clone().call(origin, input, self.info.watches, function, check).await;
         let answer = called.and_then(|outcome| {
             if let Some(instance) = outcome.instance {
                 self.call_context.backend.release(instance);
@@ -145,6 +157,7 @@ impl CallContext {
     async fn call<F, U, C, W>(
         self: Arc<Self>,
         origin: CallOrigin,
+        input: Option<InputKey>,
         watches: bool,
         function: F,
         check: C,
@@ -156,13 +169,17 @@ impl CallContext {
         W: Future<Output = Result<U, Fault>> + Send + 'static,
     {
         let requester = Requester::current();
-        let acquire = self.backend.acquire(&self.engine, origin, requester.as_ref());
+        let memory = if origin == CallOrigin::Probe { &self.probe_memory } else { &self.memory };
+        let owner = memory.owner(requester.clone().filter(|_| !origin.is_host()), input.map(InputKey::input));
+        let acquire = self.backend.acquire(&self.engine, origin, memory, owner.clone());
         let (call_permit, (slot_permit, target)) = self.admission.admit(origin, requester.as_ref(), acquire).await?;
         let permits = Permits { _call_permit: call_permit, _slot_permit: slot_permit };
         let context = self.clone();
         let clock = Arc::new(CpuClock::default());
+        let work = WorkBudget::new(clock.clone(), self.limits.cpu.duration(), memory.clone(), owner);
+        let validator = Validator::new(self.validation.clone(), watches, work);
         let call = self.engine.executor.call(&self.run_queue, origin, clock.clone(), async move {
-            let (answer, instance) = context.run(origin, target, watches, clock, function, check).await;
+            let (answer, instance) = context.run(target, validator, clock, function, check).await;
             // An instance that serves no other call is dropped here, at the end of its call, and before its permits.
             let is_good = answer.as_ref().map_or_else(Fault::is_provider_response, |_| true);
             // That of the probe has memory of its own.
@@ -177,9 +194,8 @@ impl CallContext {
     /// call's turn.
     async fn run<F, U, C, W>(
         &self,
-        origin: CallOrigin,
         target: CallTarget,
-        watches: bool,
+        validator: Validator,
         clock: Arc<CpuClock>,
         function: F,
         check: C,
@@ -193,18 +209,15 @@ impl CallContext {
         let call = async {
             let (answer, instance) = self.backend.call(&self.engine, target, &self.limits, &clock, function).await;
             let answer = match answer {
-                Ok(answer) => check(self.validator(origin, watches, clock.clone()), answer).await,
+                Ok(answer) => check(validator, answer).await,
                 Err(fault) => Err(fault),
             };
             (answer, instance)
         };
-        timeout(deadline, call).await.unwrap_or((Err(Fault::Deadline(deadline)), None))
-    }
-
-    /// The validator of the answer to the call of that clock.
-    fn validator(&self, origin: CallOrigin, watches: bool, clock: Arc<CpuClock>) -> Validator {
-        let memory = if origin == CallOrigin::Probe { &self.probe_memory } else { &self.memory };
-        let work = WorkBudget::new(clock, self.limits.cpu.duration(), memory.clone());
-        Validator::new(self.validation.clone(), watches, work)
+        timeout(deadline, call).await.unwrap_or_else(|_| {
+            let own_part = deadline.saturating_mul(OWN_PART.0).checked_div(OWN_PART.1).unwrap_or(deadline);
+            let is_own = clock.own_time() >= own_part;
+            (Err(if is_own { Fault::Deadline(deadline) } else { Fault::Delayed(deadline) }), None)
+        })
     }
 }

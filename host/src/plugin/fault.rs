@@ -8,6 +8,7 @@ use crate::config::limits::Limits;
 use crate::engine::CallEnd;
 use crate::provider::Failure;
 use crate::resource::Error;
+use crate::sandbox::memory::Denial;
 use crate::text::truncate;
 use crate::time::saturating_millis;
 
@@ -67,6 +68,20 @@ pub enum Fault {
     /// The guest requested more memory than `limits.memory` leaves, and trapped when it was denied.
     #[error("out of memory: it requested more than `limits.memory` ({}) leaves", bytesize::ByteSize(*.0))]
     Memory(u64),
+    /// The call was denied memory that other calls hold: of the same client, or of others as well.
+    #[error("out of memory: other calls hold what it needed of `limits.memory` ({})", bytesize::ByteSize(*.limit))]
+    MemoryInUse {
+        /// `limits.memory`.
+        limit: u64,
+        /// Whether the calls of its client alone exceed that.
+        by_client: bool,
+    },
+    /// The call exceeded `limits.deadline`, mostly as other calls had the processor or what it waited for.
+    #[error(
+        "deadline exceeded beside other calls: no response within `limits.deadline` ({})",
+        humantime::format_duration(*.0)
+    )]
+    Delayed(Duration),
     /// The response exceeds `limits.response-size`.
     #[error("the response is larger than `limits.response-size` ({})", bytesize::ByteSize(*.0))]
     ResponseSize(u64),
@@ -144,7 +159,12 @@ impl Fault {
                 let reason = format!("it failed with many of your requests; retry in {}", format_seconds(left));
                 unavailable(&reason, Some(left))
             }
-            Self::QueueTimeout(_) => unavailable("it is busy; try again later", Some(DEFAULT_RETRY_AFTER)),
+            Self::QueueTimeout(_) | Self::Delayed(_) => {
+                unavailable("it is busy; try again later", Some(DEFAULT_RETRY_AFTER))
+            }
+            Self::MemoryInUse { .. } => {
+                unavailable("other requests hold its memory; try again later", Some(DEFAULT_RETRY_AFTER))
+            }
             Self::Deadline(_) => unavailable("it took too long", None),
             Self::Cpu(_) => unavailable("it used up its CPU time", None),
             Self::Memory(_) => unavailable("it ran out of memory", None),
@@ -167,11 +187,20 @@ impl Fault {
         }
     }
 
-    /// The fault of a guest's call that ended so.
-    pub(super) fn from_call_end(end: CallEnd, limits: &Limits) -> Self {
+    /// The fault of a call that was denied memory, of a plugin with that limit.
+    pub(super) fn out_of_memory(limit: u64, denial: Denial) -> Self {
+        match denial {
+            Denial::Input => Self::Memory(limit),
+            Denial::Client => Self::MemoryInUse { limit, by_client: true },
+            Denial::Others => Self::MemoryInUse { limit, by_client: false },
+        }
+    }
+
+    /// The fault of a guest's call that ended so, after that denial of memory.
+    pub(super) fn from_call_end(end: CallEnd, limits: &Limits, denial: Option<Denial>) -> Self {
         match end {
             CallEnd::Cpu => Self::Cpu(limits.cpu.duration()),
-            CallEnd::Memory => Self::Memory(limits.memory.bytes()),
+            CallEnd::Memory => Self::out_of_memory(limits.memory.bytes(), denial.unwrap_or(Denial::Input)),
             CallEnd::Handles => Self::Handles(limits.handles.get()),
             CallEnd::ResponseSize => Self::ResponseSize(limits.response_size.bytes()),
             CallEnd::RandomBytes => Self::RandomBytes(limits.random_bytes.bytes()),
@@ -192,6 +221,17 @@ impl Fault {
         )
     }
 
+    /// What it counts against: only what follows from the input of the call, whatever other calls did meanwhile, counts against
+    /// the input.
+    pub(super) fn blame(&self) -> Blame {
+        match self {
+            Self::MemoryInUse { by_client: true, .. } => Blame::Client,
+            Self::Host(_) => Blame::Nothing,
+            fault if fault.trips_breaker() => Blame::Input,
+            _ => Blame::Nothing,
+        }
+    }
+
     /// Whether the provider caused it in a way that may recur with the next call: a failure for the circuit breaker.
     pub(super) fn trips_breaker(&self) -> bool {
         matches!(
@@ -209,6 +249,17 @@ impl Fault {
                 | Self::Host(_)
         )
     }
+}
+
+/// What a failed call counts against, beside the plugin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Blame {
+    /// The input.
+    Input,
+    /// The client, whose calls together were too much.
+    Client,
+    /// Neither: others may have caused it.
+    Nothing,
 }
 
 /// The retry delay where none is known.
@@ -257,11 +308,31 @@ mod tests {
             let text = message(lasting);
             assert!(text.contains("cannot answer: ") && !text.contains("later") && !text.contains("retry"), "{text}");
         }
-        for passing in [Fault::QueueFull(1), Fault::RateLimited(second), Fault::Suspended(second)] {
+        let in_use = Fault::MemoryInUse { limit: 1, by_client: false };
+        for passing in
+            [Fault::QueueFull(1), Fault::RateLimited(second), Fault::Suspended(second), Fault::Delayed(second), in_use]
+        {
             let text = message(passing);
             assert!(text.contains("cannot answer now: "), "{text}");
         }
         let refused = message(Fault::FaultyInput(second));
         assert!(refused.contains("would probably fail again") && !refused.contains("retry"), "{refused}");
+    }
+
+    #[test]
+    fn what_others_caused_counts_against_no_input_nor_the_plugin() {
+        let (second, in_use) = (Duration::from_secs(1), |by_client| Fault::MemoryInUse { limit: 1, by_client });
+        for (fault, blame, trips_breaker) in [
+            (Fault::Memory(1), Blame::Input, true),
+            (in_use(true), Blame::Client, false),
+            (in_use(false), Blame::Nothing, false),
+            (Fault::Deadline(second), Blame::Input, true),
+            (Fault::Delayed(second), Blame::Nothing, false),
+            (Fault::Host("stopped".to_owned()), Blame::Nothing, true),
+            (Fault::QueueFull(1), Blame::Nothing, false),
+            (Fault::NotFound, Blame::Nothing, false),
+        ] {
+            assert_eq!((fault.blame(), fault.trips_breaker()), (blame, trips_breaker), "{fault}");
+        }
     }
 }

@@ -7,7 +7,11 @@
 //! other clients' calls have the plugin meanwhile.
 //!
 //! Each failure also takes a token of its client: [`FAILURE_BURST`] at first, and a further one each [`FAILURE_INTERVAL`].
-//! A client without tokens is refused by this plugin until it has one: it would otherwise go on with ever new inputs.
+//! A client without tokens is refused by this plugin until it has one: it would otherwise go on with ever new inputs. So does a
+//! failure of a call for which the calls of its client together left no memory.
+//!
+//! Only what follows from the input counts against it, and only what follows from the client's calls against the client
+//! ([`Blame`]): not that calls of others held the memory, had the processors, or what the call waited for.
 //!
 //! An input is at fault only if the plugin is not: neither rule applies before the provider has answered something else
 //! since the failures began, another call or the [probe](super::breaker) of the circuit breaker. While the plugin
@@ -23,7 +27,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use super::fault::Fault;
+use super::fault::{Blame, Fault};
 use super::function::Function;
 use crate::backoff;
 use crate::requester::Requester;
@@ -83,6 +87,13 @@ struct FailureRate {
     next: Instant,
 }
 
+impl InputKey {
+    /// The hash of both.
+    pub(super) fn input(self) -> u64 {
+        self.input
+    }
+}
+
 impl InputFaults {
     /// Returns the key of what that client sends.
     pub(super) fn key(&self, client: &Requester, function: &impl Function) -> InputKey {
@@ -126,11 +137,27 @@ impl InputFaults {
         }
     }
 
-    /// Records that the provider failed with that input.
-    pub(super) fn record_failure(&self, key: InputKey, now: Instant) {
+    /// Records that a call with that input failed.
+    pub(super) fn record_failure(&self, key: InputKey, blame: Blame, now: Instant) {
         let mut table = self.table.lock();
-        table.make_room(key, now);
-        let input = table.inputs.entry(key).or_insert(FaultyInput {
+        match blame {
+            Blame::Nothing => return,
+            Blame::Client => table.make_room_for_client(now),
+            Blame::Input => table.record_input(key, now),
+        }
+        let rate = table.clients.entry(key.client).or_insert(FailureRate { first: now, next: now });
+        if rate.next <= now {
+            *rate = FailureRate { first: now, next: now };
+        }
+        rate.next = rate.next.checked_add(FAILURE_INTERVAL).unwrap_or(now);
+    }
+}
+
+impl Table {
+    /// Records a failure of that input.
+    fn record_input(&mut self, key: InputKey, now: Instant) {
+        self.make_room(key, now);
+        let input = self.inputs.entry(key).or_insert(FaultyInput {
             failures: 0,
             first: now,
             last: now,
@@ -144,22 +171,14 @@ impl InputFaults {
             input.delay = Some(delay);
             input.refused_until = now.checked_add(backoff::with_jitter(delay)).unwrap_or(now);
         }
-        let rate = table.clients.entry(key.client).or_insert(FailureRate { first: now, next: now });
-        if rate.next <= now {
-            *rate = FailureRate { first: now, next: now };
-        }
-        rate.next = rate.next.checked_add(FAILURE_INTERVAL).unwrap_or(now);
     }
-}
 
-impl Table {
     /// Forgets what is old, and the oldest if a new input of that client would be one too many.
     fn make_room(&mut self, new: InputKey, now: Instant) {
         if self.inputs.contains_key(&new) {
             return;
         }
         self.inputs.retain(|_, input| now.saturating_duration_since(input.last) < MEMORY);
-        self.clients.retain(|_, rate| rate.next > now);
         let of_client = self.inputs.keys().filter(|key| key.client == new.client).count();
         let is_client_full = of_client >= MAX_INPUTS_PER_CLIENT;
         if is_client_full || self.inputs.len() >= MAX_INPUTS {
@@ -167,6 +186,12 @@ impl Table {
             let oldest = candidates.min_by_key(|(_, input)| input.last).map(|(key, _)| *key);
             oldest.and_then(|oldest| self.inputs.remove(&oldest));
         }
+        self.make_room_for_client(now);
+    }
+
+    /// Forgets clients that have all of their tokens, and the one that has most of them if there are too many.
+    fn make_room_for_client(&mut self, now: Instant) {
+        self.clients.retain(|_, rate| rate.next > now);
         if self.clients.len() >= MAX_INPUTS {
             let oldest = self.clients.iter().min_by_key(|(_, rate)| rate.next).map(|(client, _)| *client);
             oldest.and_then(|oldest| self.clients.remove(&oldest));
@@ -188,7 +213,7 @@ mod tests {
 
     fn fail(faults: &InputFaults, key: InputKey, times: u32, now: Instant) {
         for _ in 0..times {
-            faults.record_failure(key, now);
+            faults.record_failure(key, Blame::Input, now);
         }
     }
 
@@ -231,7 +256,7 @@ mod tests {
         let (faults, start) = (InputFaults::default(), Instant::now());
         let later = start + Duration::from_millis(1);
         for number in 0..=FAILURE_BURST {
-            faults.record_failure(key(&faults, "ada", &number.to_string()), start);
+            faults.record_failure(key(&faults, "ada", &number.to_string()), Blame::Input, start);
         }
         faults.record_answer(None, later);
         let (new, other) = (key(&faults, "ada", "new"), key(&faults, "bob", "new"));
@@ -240,12 +265,24 @@ mod tests {
         assert_eq!(faults.check(new, start + FAILURE_INTERVAL), Ok(()));
         for client in 0..100 {
             for number in 0..=MAX_INPUTS_PER_CLIENT {
-                faults.record_failure(key(&faults, &client.to_string(), &number.to_string()), start);
+                faults.record_failure(key(&faults, &client.to_string(), &number.to_string()), Blame::Input, start);
             }
         }
         let table = faults.table.lock();
         assert!(table.inputs.len() <= MAX_INPUTS && table.clients.len() <= MAX_INPUTS);
         let of_first = table.inputs.keys().filter(|key| key.client == new.client).count();
         assert!(of_first <= MAX_INPUTS_PER_CLIENT);
+    }
+
+    #[test]
+    fn what_others_caused_counts_neither_against_an_input_nor_against_its_client() {
+        let (faults, start) = (InputFaults::default(), Instant::now());
+        let (later, harmless) = (start + Duration::from_millis(1), key(&faults, "ada", "harmless"));
+        (0..100).for_each(|_| faults.record_failure(harmless, Blame::Nothing, start));
+        faults.record_answer(None, later);
+        assert_eq!(faults.check(harmless, later), Ok(()));
+        (0..=FAILURE_BURST).for_each(|_| faults.record_failure(harmless, Blame::Client, start));
+        assert!(matches!(faults.check(harmless, later), Err(Fault::FaultyInputs(_))), "not for this input");
+        assert_eq!(faults.check(key(&faults, "bob", "harmless"), later), Ok(()));
     }
 }

@@ -55,6 +55,6 @@ impl Unvalidated<'_> {
     }
 
     async fn call<F: Function>(self, function: F) -> Result<F::Answer, Fault> {
-        self.0.dispatch(CallOrigin::Client, function, |_, answer| async move { Ok(answer) }).await
+        self.0.dispatch(CallOrigin::Client, None, function, |_, answer| async move { Ok(answer) }).await
     }
 }

@@ -22,7 +22,8 @@ use std::time::{Duration, Instant};
 use super::fault::Fault;
 use crate::engine::cpu::CpuClock;
 use crate::engine::epoch::TICK;
-use crate::sandbox::memory::{MemoryBudget, Reservation};
+use crate::engine::executor::yield_ready;
+use crate::sandbox::memory::{CallOwner, MemoryAccount, MemoryBudget, Reservation};
 
 /// Estimated nanoseconds of work between two checks of the clock.
 pub(super) const CLOCK_CHECK_INTERVAL_NS: usize = 16_384;
@@ -36,6 +37,8 @@ pub(super) struct WorkBudget {
     clock: Arc<CpuClock>,
     cpu: Duration,
     budget: Arc<MemoryBudget>,
+    /// For whom the call is made.
+    owner: CallOwner,
     /// The memory charged to the budget; none before the first charge.
     reservation: Option<Reservation>,
     /// The nanoseconds until the clock is checked.
@@ -45,9 +48,10 @@ pub(super) struct WorkBudget {
 }
 
 impl WorkBudget {
-    /// A budget of work until `clock` shows `cpu`, with memory charged to `budget`.
-    pub(super) fn new(clock: Arc<CpuClock>, cpu: Duration, budget: Arc<MemoryBudget>) -> Self {
-        Self { clock, cpu, budget, reservation: None, remaining: CLOCK_CHECK_INTERVAL_NS, slice_start: None }
+    /// A budget of work until `clock` shows `cpu`, with memory charged to `budget` and the owner of the call.
+    pub(super) fn new(clock: Arc<CpuClock>, cpu: Duration, budget: Arc<MemoryBudget>, owner: CallOwner) -> Self {
+        let (reservation, remaining) = (None, CLOCK_CHECK_INTERVAL_NS);
+        Self { clock, cpu, budget, owner, reservation, remaining, slice_start: None }
     }
 
     /// Must be called before a step of so many nanoseconds, by estimate.
@@ -73,7 +77,7 @@ impl WorkBudget {
         let now = Instant::now();
         let began = *self.slice_start.get_or_insert(now);
         if nanoseconds >= LONG_STEP_NS || now.saturating_duration_since(began) >= TIME_SLICE {
-            tokio::task::yield_now().await;
+            yield_ready().await;
             self.slice_start = Some(Instant::now());
         }
         Ok(())
@@ -85,14 +89,11 @@ impl WorkBudget {
     ///
     /// `limits.memory` does not leave that much.
     pub(super) fn charge(&mut self, bytes: usize) -> Result<(), Fault> {
-        let is_charged = match &mut self.reservation {
-            Some(reservation) => reservation.try_resize(reservation.bytes().saturating_add(bytes)),
-            None => {
-                self.reservation = self.budget.try_reserve(bytes);
-                self.reservation.is_some()
-            }
-        };
-        if is_charged { Ok(()) } else { Err(Fault::Memory(self.budget.limit())) }
+        let reservation = self.reservation.get_or_insert_with(|| {
+            MemoryAccount::new(self.budget.clone(), std::mem::take(&mut self.owner)).reservation()
+        });
+        let charged = reservation.try_resize(reservation.bytes().saturating_add(bytes));
+        charged.map_err(|denial| Fault::out_of_memory(self.budget.limit(), denial))
     }
 }
 
@@ -104,7 +105,7 @@ mod tests {
     use super::*;
 
     fn work(cpu: Duration) -> WorkBudget {
-        WorkBudget::new(Arc::default(), cpu, MemoryBudget::new(1000, None))
+        WorkBudget::new(Arc::default(), cpu, MemoryBudget::new(1000, None), CallOwner::default())
     }
 
     /// The number of polls until a task is done.
@@ -134,10 +135,10 @@ mod tests {
     #[test]
     fn memory_is_charged_until_the_work_is_over() {
         let budget = MemoryBudget::new(1000, None);
-        let mut one = WorkBudget::new(Arc::default(), Duration::MAX, budget.clone());
-        let mut other = WorkBudget::new(Arc::default(), Duration::MAX, budget);
+        let work = || WorkBudget::new(Arc::default(), Duration::MAX, budget.clone(), CallOwner::default());
+        let (mut one, mut other) = (work(), work());
         one.charge(600).unwrap();
-        assert_eq!(other.charge(600), Err(Fault::Memory(1000)));
+        assert_eq!(other.charge(600), Err(Fault::MemoryInUse { limit: 1000, by_client: false }));
         drop(one);
         other.charge(600).unwrap();
         other.charge(300).unwrap();

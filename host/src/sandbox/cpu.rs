@@ -1,63 +1,139 @@
-//! Processor time that the host uses for a call beside its guest: in tasks of their own, such as those that receive HTTP
-//! responses.
+//! Times of a call that its own polls do not show: processor time that the host uses for it beside its guest, and waits for
+//! what other calls hold.
 //!
-//! It is a part of the call's `limits.cpu`: the call's clock adds it to the time of the guest (`engine::cpu`), and the tasks end when it
-//! alone exceeds the limit, also while the guest waits.
+//! Tasks that receive HTTP responses and processes that run SQLite use processor time for a call. It is a part of its
+//! `limits.cpu`: the call's clock adds it to the time of the guest (`engine::cpu`), and the tasks end when it alone exceeds the
+//! limit, also while the guest waits.
+//!
+//! A call that reaches its deadline because others held a connection or a database is not at fault. So these waits are counted.
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::time::thread_cpu_time;
 
-/// The processor time that tasks of a call have used.
+/// The times of one call, in nanoseconds.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct TaskCpu(Arc<AtomicU64>);
+pub(crate) struct HostTimes(Arc<Times>);
 
-impl TaskCpu {
-    /// The time of all tasks together.
-    pub(crate) fn total(&self) -> Duration {
-        Duration::from_nanos(self.0.load(Ordering::Relaxed))
+#[derive(Debug, Default)]
+struct Times {
+    cpu: AtomicU64,
+    contention: AtomicU64,
+}
+
+impl HostTimes {
+    /// The processor time of all tasks and processes together.
+    pub(crate) fn cpu(&self) -> Duration {
+        Duration::from_nanos(self.0.cpu.load(Ordering::Relaxed))
     }
 
-    fn add(&self, time: Duration) {
-        self.0.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+    /// The time for which the call waited for what other calls held.
+    pub(crate) fn contention(&self) -> Duration {
+        Duration::from_nanos(self.0.contention.load(Ordering::Relaxed))
     }
 }
 
-/// The processor time that tasks of a call may use.
+fn add(counter: &AtomicU64, time: Duration) {
+    counter.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+}
+
+/// The processor time that the host may use for a call.
 #[derive(Clone, Debug)]
-pub(crate) struct TaskCpuBudget {
-    used: TaskCpu,
+pub(crate) struct HostCpuBudget {
+    times: HostTimes,
     limit: Duration,
 }
 
-impl TaskCpuBudget {
-    /// A budget of `limit` for the tasks that add to `used`.
-    pub(crate) fn new(used: TaskCpu, limit: Duration) -> Self {
-        Self { used, limit }
+impl HostCpuBudget {
+    /// A budget of `limit` for what adds to `times`.
+    pub(crate) fn new(times: HostTimes, limit: Duration) -> Self {
+        Self { times, limit }
     }
 
-    fn is_used_up(&self) -> bool {
-        self.used.total() > self.limit
+    /// A budget for work that no call is charged for.
+    pub(crate) fn unlimited() -> Self {
+        Self::new(HostTimes::default(), Duration::MAX)
+    }
+
+    /// Charges processor time that was used.
+    pub(crate) fn charge(&self, time: Duration) {
+        add(&self.times.0.cpu, time);
+    }
+
+    /// Charges what this thread uses until the result is dropped.
+    pub(crate) fn charge_thread(self) -> ChargedThread {
+        ChargedThread { budget: self, before: thread_cpu_time() }
+    }
+
+    /// The time that is left; none once the budget is used up.
+    pub(crate) fn remaining(&self) -> Option<Duration> {
+        self.limit.checked_sub(self.times.cpu())
+    }
+
+    /// Waits for what other calls hold. The wait is counted also if it is given up.
+    pub(crate) async fn contend<F: Future>(&self, wait: F) -> F::Output {
+        let _counted = ContentionGuard { times: &self.times, begun: Instant::now() };
+        wait.await
     }
 }
 
-/// The tasks of a call have used up its processor time.
-#[derive(Debug, PartialEq, Eq)]
+/// A thread whose processor time is charged to a call when this is dropped.
+pub(crate) struct ChargedThread {
+    budget: HostCpuBudget,
+    before: Duration,
+}
+
+impl ChargedThread {
+    /// The time so far.
+    fn used(&self) -> Duration {
+        thread_cpu_time().saturating_sub(self.before)
+    }
+
+    /// Whether the thread has used more than is left. That takes at least as much time as has elapsed, which is read without a
+    /// system call.
+    #[cfg(feature = "sql")]
+    pub(crate) fn is_used_up(&self, begun: Instant) -> bool {
+        let left = self.budget.remaining().unwrap_or_default();
+        begun.elapsed() > left && self.used() > left
+    }
+}
+
+impl Drop for ChargedThread {
+    fn drop(&mut self) {
+        self.budget.charge(self.used());
+    }
+}
+
+/// Counts a wait when it is dropped.
+struct ContentionGuard<'a> {
+    times: &'a HostTimes,
+    begun: Instant,
+}
+
+impl Drop for ContentionGuard<'_> {
+    fn drop(&mut self) {
+        add(&self.times.0.contention, self.begun.elapsed());
+    }
+}
+
+/// A call has used up its processor time.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("out of CPU time")]
 pub(crate) struct OutOfCpu;
 
 /// A future of a task, whose processor time counts for its call.
 pub(crate) struct CountedTask<F: ?Sized> {
-    budget: TaskCpuBudget,
+    budget: HostCpuBudget,
     future: Pin<Box<F>>,
 }
 
 impl<F: Future + ?Sized> CountedTask<F> {
     /// A future that ends with [`OutOfCpu`] when the budget is used up.
-    pub(crate) fn new(budget: TaskCpuBudget, future: Pin<Box<F>>) -> Self {
+    pub(crate) fn new(budget: HostCpuBudget, future: Pin<Box<F>>) -> Self {
         Self { budget, future }
     }
 }
@@ -66,12 +142,12 @@ impl<F: Future + ?Sized> Future for CountedTask<F> {
     type Output = Result<F::Output, OutOfCpu>;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        if self.budget.is_used_up() {
+        if self.budget.remaining().is_none() {
             return Poll::Ready(Err(OutOfCpu));
         }
         let begun = thread_cpu_time();
         let polled = self.future.as_mut().poll(context);
-        self.budget.used.add(thread_cpu_time().saturating_sub(begun));
+        self.budget.charge(thread_cpu_time().saturating_sub(begun));
         polled.map(Ok)
     }
 }
@@ -82,7 +158,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_task_that_computes_ends_with_its_budget_and_one_that_waits_does_not() {
-        let (used, limit) = (TaskCpu::default(), Duration::from_millis(20));
+        let (used, limit) = (HostTimes::default(), Duration::from_millis(20));
         let computes = async {
             for _ in 0..1_000_000 {
                 let begun = thread_cpu_time();
@@ -92,12 +168,22 @@ mod tests {
                 tokio::task::yield_now().await;
             }
         };
-        let waits = CountedTask::new(TaskCpuBudget::new(used.clone(), limit), Box::pin(tokio::time::sleep(limit * 3)));
+        let waits = CountedTask::new(HostCpuBudget::new(used.clone(), limit), Box::pin(tokio::time::sleep(limit * 3)));
         assert_eq!(waits.await, Ok(()));
-        assert!(used.total() < limit, "{used:?}");
-        let task = CountedTask::new(TaskCpuBudget::new(used.clone(), limit), Box::pin(computes));
+        assert!(used.cpu() < limit, "{used:?}");
+        let task = CountedTask::new(HostCpuBudget::new(used.clone(), limit), Box::pin(computes));
         let ended: Result<(), OutOfCpu> = task.await;
         assert_eq!(ended, Err(OutOfCpu));
-        assert!(used.total() > limit && used.total() < limit * 5, "{used:?}");
+        assert!(used.cpu() > limit && used.cpu() < limit * 5, "{used:?}");
+    }
+
+    #[tokio::test]
+    async fn a_wait_for_others_is_counted_also_if_it_is_given_up() {
+        let budget = HostCpuBudget::unlimited();
+        let wait = budget.contend(std::future::pending::<()>());
+        assert!(tokio::time::timeout(Duration::from_millis(30), wait).await.is_err());
+        budget.contend(tokio::time::sleep(Duration::from_millis(30))).await;
+        assert!(budget.times.contention() >= Duration::from_millis(60), "{budget:?}");
+        assert_eq!(budget.times.cpu(), Duration::ZERO);
     }
 }

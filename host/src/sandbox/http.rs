@@ -9,7 +9,7 @@
 //! | the origin is granted | scheme, host and port | `HTTP-request-denied` |
 //! | the request is within its size limits, and its method is allowed | [`headers`], `limits.http.headers`, `limits.http.body` | `HTTP-request-header-section-size`, `HTTP-request-body-size`, `HTTP-request-method-invalid` |
 //! | an access token is there, if the grant has a source of them | [`oauth`] | `internal-error`, for SDKs one that may pass |
-//! | concurrency limit (a semaphore) and rate limit | `limits.http.concurrency`, `limits.http.rate` | `connection-limit-reached`, at once |
+//! | concurrency limit, of which [each client has a share](crate::fair_semaphore), and rate limit | `limits.http.concurrency`, `limits.http.rate` | `connection-limit-reached`, at once |
 //! | the name is resolved, once, and non-public addresses are filtered out (SSRF protection) | [`address`] | `destination-IP-prohibited` |
 //! | a connection to one of the validated addresses is established | [`connect`] | `connection-refused` and similar |
 //! | over TLS, the server's certificate is verified for the name | [`tls`] | `TLS-certificate-error` |
@@ -22,7 +22,7 @@
 //! to another.
 //!
 //! An exchange belongs to the instance: when the call ends or is dropped, so is the connection. It runs on the guest
-//! threads, in tasks whose processor time is a part of `limits.cpu` of the call ([`TaskCpuBudget`]).
+//! threads, in tasks whose processor time is a part of `limits.cpu` of the call ([`HostCpuBudget`]).
 //!
 //! Also bounded: [`headers::MAX_HEADERS`] header lines per message, [`connect::MAX_ADDRESSES`] addresses per name.
 //! Memory that the host keeps for an instance, from the first header of a request that may never be sent, is charged to
@@ -43,12 +43,11 @@ mod tls;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::future::join_all;
 use governor::{DefaultDirectRateLimiter, RateLimiter};
 use hyper::header::HeaderName;
-use tokio::sync::{OnceCell, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::OnceCell;
 use wasmtime::component::ResourceTable;
 use wasmtime_wasi_http::{
     Error, ForbiddenHeaderFilter, RequestOptions, WasiBody, WasiHttpCtx, WasiHttpCtxView, WasiHttpHooks,
@@ -61,8 +60,9 @@ use self::resources::ResourceReservations;
 use self::tls::TlsClient;
 use crate::config::grants::HttpGrants;
 use crate::config::limits::HttpLimits;
+use crate::fair_semaphore::{Client, FairSemaphore, Permit};
 use crate::net::OriginPattern;
-use crate::sandbox::cpu::{TaskCpu, TaskCpuBudget};
+use crate::sandbox::cpu::HostCpuBudget;
 use crate::sandbox::guest_log::GuestLog;
 use crate::sandbox::memory::MemoryMeter;
 
@@ -77,13 +77,13 @@ const MAX_HEADERS_WITHOUT_GRANT: usize = 8 << 10;
 const HEADER_OVERHEAD: usize = 128;
 
 /// A permit of `limits.http.concurrency`, released with its last clone.
-type ExchangePermit = Arc<OwnedSemaphorePermit>;
+type ExchangePermit = Arc<Permit>;
 
 /// Outbound HTTP of one plugin, shared by all its instances.
 pub(crate) struct OutboundHttp {
     grants: HttpGrants,
     limits: HttpLimits,
-    permits: Arc<Semaphore>,
+    permits: FairSemaphore,
     rate: DefaultDirectRateLimiter,
     refusal_log: RefusalLog,
     network: Arc<dyn Network>,
@@ -122,7 +122,7 @@ impl OutboundHttp {
             access_tokens: access_tokens.collect(),
             grants: grants.clone(),
             limits: limits.clone(),
-            permits: Arc::new(Semaphore::new(limits.concurrency.get())),
+            permits: FairSemaphore::new(limits.concurrency.get(), usize::MAX),
             rate: RateLimiter::direct(limits.rate.quota()),
             refusal_log: RefusalLog::new(&log),
             network,
@@ -162,10 +162,9 @@ impl OutboundHttp {
         // A guest that exceeds this size traps, so it is larger than the headers that can be sent.
         let max_header_memory = headers.saturating_add(headers::MAX_HEADERS.saturating_mul(HEADER_OVERHEAD));
         ctx.set_field_size_limit(max_header_memory);
-        let cpu = TaskCpuBudget::new(TaskCpu::default(), Duration::ZERO);
         InstanceHttp {
             ctx,
-            hooks: Hooks { http: self.clone(), cpu },
+            hooks: Hooks { http: self.clone(), cpu: HostCpuBudget::unlimited(), client: None },
             reservations: ResourceReservations::new(max_header_memory),
         }
     }
@@ -179,9 +178,9 @@ pub(crate) struct InstanceHttp {
 }
 
 impl InstanceHttp {
-    /// Begins a call, whose exchanges have that budget of processor time.
-    pub(crate) fn begin_call(&mut self, cpu: TaskCpuBudget) {
-        self.hooks.cpu = cpu;
+    /// Begins a call for that client, whose exchanges have that budget of processor time.
+    pub(crate) fn begin_call(&mut self, cpu: HostCpuBudget, client: Client) {
+        (self.hooks.cpu, self.hooks.client) = (cpu, client);
     }
 
     /// Returns the view that the linker's functions take.
@@ -193,8 +192,10 @@ impl InstanceHttp {
 
 struct Hooks {
     http: Arc<OutboundHttp>,
-    /// The processor time of the exchanges of the current call. None before its first call.
-    cpu: TaskCpuBudget,
+    /// The processor time of the exchanges of the current call.
+    cpu: HostCpuBudget,
+    /// The client of the current call.
+    client: Client,
 }
 
 impl WasiHttpHooks for Hooks {
@@ -217,7 +218,7 @@ impl WasiHttpHooks for Hooks {
         options: Option<RequestOptions>,
         _: Box<dyn Future<Output = Result<(), Error>> + Send>,
     ) -> exchange::ResponseFuture {
-        self.http.clone().counted_exchange(request, options.unwrap_or_default(), self.cpu.clone())
+        self.http.clone().counted_exchange(request, options.unwrap_or_default(), self.client.clone(), self.cpu.clone())
     }
 
     fn p2_outgoing_body_chunk_size(&mut self) -> usize {

@@ -38,6 +38,7 @@
 //! | the size of a value, and of all values of one call | [`MAX_VALUE`] |
 //! | keys of one call, and of one page of a listing | [`MAX_KEYS`] |
 //! | memory: a call's arguments, while it waits and runs, and its result | `limits.memory` |
+//! | processor time | a part of `limits.cpu` of the call |
 //! | waiting for another process | [`database::BUSY_TIMEOUT`] |
 //! | threads | one blocking thread per plugin, during an operation |
 //! | file descriptors | three per plugin, from its first use |
@@ -79,8 +80,8 @@ use self::error::{StoreError, SwapError};
 use self::page::{Page, PageStart};
 use self::refusal_log::RefusalLog;
 use crate::config;
+use crate::sandbox::Caller;
 use crate::sandbox::guest_log::GuestLog;
-use crate::sandbox::memory::MemoryBudget;
 
 /// The maximum length of a key in bytes.
 const MAX_KEY: usize = 1024;
@@ -107,7 +108,6 @@ pub(crate) struct Keyvalue {
     refusal_log: RefusalLog,
     /// Names of buckets that were opened and are not granted, [`MAX_DENIED`] at most: for `mcp-host check`.
     denied: std::sync::Mutex<BTreeSet<String>>,
-    memory: Arc<MemoryBudget>,
 }
 
 /// The quotas of a bucket.
@@ -145,19 +145,13 @@ fn granted_buckets(plugin: &config::Plugin) -> impl Iterator<Item = (&str, Quota
 
 impl Keyvalue {
     /// Creates the buckets that are granted to the plugin, stored below `state_dir`.
-    pub(crate) fn new(
-        plugin: &config::Plugin,
-        state_dir: Option<&Path>,
-        log: &Arc<GuestLog>,
-        memory: Arc<MemoryBudget>,
-    ) -> Self {
+    pub(crate) fn new(plugin: &config::Plugin, state_dir: Option<&Path>, log: &Arc<GuestLog>) -> Self {
         Self {
             granted: granted_buckets(plugin).map(|(name, quota)| (name.to_owned(), quota)).collect(),
             database_path: state_dir.map(|state| DatabasePath::new(state, &plugin.name)),
             database: Arc::default(),
             refusal_log: RefusalLog::new(plugin.name.as_str().into(), log),
             denied: std::sync::Mutex::default(),
-            memory,
         }
     }
 
@@ -183,6 +177,58 @@ impl Keyvalue {
         self.denied.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
+    /// The operations for that call.
+    fn operations<'a>(&'a self, caller: Caller<'a>) -> Operations<'a> {
+        Operations { keyvalue: self, caller }
+    }
+
+    /// Closes the database after the operation in flight, which checkpoints the log. The next operation opens it again.
+    pub(crate) async fn close(&self) {
+        let mut database = self.database.clone().lock_owned().await;
+        if let Some(open) = database.take() {
+            // The lock is held until the database is closed, so that no caller opens it meanwhile.
+            let _ = tokio::task::spawn_blocking(move || {
+                open.close();
+                drop(database);
+            })
+            .await;
+        }
+    }
+
+    /// Checks that the database, if it exists, can be used. The error is for the admin, and names the file. Creates no
+    /// database.
+    pub(crate) async fn check(&self) -> Result<(), String> {
+        let Some(path) = self.database_path.clone().filter(|_| !self.granted.is_empty()) else { return Ok(()) };
+        let database = self.database.clone().lock_owned().await;
+        if database.is_some() {
+            return Ok(());
+        }
+        let file = path.file.clone();
+        let checked = tokio::task::spawn_blocking(move || {
+            // The lock is held until the database is closed, so that no caller opens it meanwhile.
+            let _closed = database;
+            if path.has_database()? { Database::open(&path).map(drop) } else { Ok(()) }
+        });
+        let checked = checked.await.unwrap_or_else(|error| Err(StoreError::Failed(error.to_string())));
+        match checked {
+            // In use by another process.
+            Ok(()) | Err(StoreError::Busy) => Ok(()),
+            Err(error) => Err(error.for_admin(&file)),
+        }
+    }
+
+    fn log_refusal<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
+        result.inspect_err(|error| self.refusal_log.record(error, self.database_path.as_ref()))
+    }
+}
+
+/// The operations of one call on buckets.
+struct Operations<'a> {
+    keyvalue: &'a Keyvalue,
+    caller: Caller<'a>,
+}
+
+impl Operations<'_> {
     async fn get(&self, bucket: Bucket, key: String) -> Result<Option<Vec<u8>>, StoreError> {
         self.with_database(key.len(), value_size, move |database| store::get(database, &bucket, &key)).await
     }
@@ -265,41 +311,6 @@ impl Keyvalue {
             .await
     }
 
-    /// Closes the database after the operation in flight, which checkpoints the log. The next operation opens it again.
-    pub(crate) async fn close(&self) {
-        let mut database = self.database.clone().lock_owned().await;
-        if let Some(open) = database.take() {
-            // The lock is held until the database is closed, so that no caller opens it meanwhile.
-            let _ = tokio::task::spawn_blocking(move || {
-                open.close();
-                drop(database);
-            })
-            .await;
-        }
-    }
-
-    /// Checks that the database, if it exists, can be used. The error is for the admin, and names the file. Creates no
-    /// database.
-    pub(crate) async fn check(&self) -> Result<(), String> {
-        let Some(path) = self.database_path.clone().filter(|_| !self.granted.is_empty()) else { return Ok(()) };
-        let database = self.database.clone().lock_owned().await;
-        if database.is_some() {
-            return Ok(());
-        }
-        let file = path.file.clone();
-        let checked = tokio::task::spawn_blocking(move || {
-            // The lock is held until the database is closed, so that no caller opens it meanwhile.
-            let _closed = database;
-            if path.has_database()? { Database::open(&path).map(drop) } else { Ok(()) }
-        });
-        let checked = checked.await.unwrap_or_else(|error| Err(StoreError::Failed(error.to_string())));
-        match checked {
-            // In use by another process.
-            Ok(()) | Err(StoreError::Busy) => Ok(()),
-            Err(error) => Err(error.for_admin(&file)),
-        }
-    }
-
     /// Runs `work` with the database, on a blocking thread. `request_bytes` is the size of the guest's arguments, and
     /// `size` returns that of the result: both are reserved from `limits.memory` while the host holds them.
     async fn with_database<T: Send + 'static>(
@@ -308,10 +319,17 @@ impl Keyvalue {
         size: fn(&T) -> usize,
         work: impl FnOnce(&mut Database) -> Result<T, StoreError> + Send + 'static,
     ) -> Result<T, StoreError> {
-        let mut memory = self.log_refusal(self.memory.try_reserve(request_bytes).ok_or(StoreError::OutOfMemory))?;
-        let Some(path) = self.database_path.clone() else { return self.log_refusal(Err(StoreError::NoStateDir)) };
-        let mut database = self.database.clone().lock_owned().await;
+        let Self { keyvalue, caller } = self;
+        let reserved = caller.memory.try_reserve(request_bytes).map_err(|_| StoreError::OutOfMemory);
+        let mut memory = keyvalue.log_refusal(reserved)?;
+        let Some(path) = keyvalue.database_path.clone() else {
+            return keyvalue.log_refusal(Err(StoreError::NoStateDir));
+        };
+        // Another call of the plugin may hold it.
+        let mut database = caller.cpu.contend(keyvalue.database.clone().lock_owned()).await;
+        let cpu = caller.cpu.clone();
         let done = tokio::task::spawn_blocking(move || {
+            let _charged = cpu.charge_thread();
             let open = match &mut *database {
                 Some(open) => open,
                 closed => closed.insert(Database::open(&path)?),
@@ -319,7 +337,7 @@ impl Keyvalue {
             let result = work(open).and_then(|result| {
                 // One call runs at a time, so at most one result is in memory before its size is checked.
                 let bytes = memory.bytes().saturating_add(size(&result));
-                if memory.try_resize(bytes) { Ok(result) } else { Err(StoreError::OutOfMemory) }
+                memory.try_resize(bytes).map(|()| result).map_err(|_| StoreError::OutOfMemory)
             });
             if result.as_ref().is_err_and(StoreError::is_database_fault) {
                 // Once the admin has repaired the database, the next operation opens it without a restart of the host.
@@ -328,11 +346,7 @@ impl Keyvalue {
             Ok((result?, memory))
         });
         let done = done.await.unwrap_or_else(|error| Err(StoreError::Failed(error.to_string())));
-        self.log_refusal(done).map(|(result, _memory)| result)
-    }
-
-    fn log_refusal<T>(&self, result: Result<T, StoreError>) -> Result<T, StoreError> {
-        result.inspect_err(|error| self.refusal_log.record(error, self.database_path.as_ref()))
+        keyvalue.log_refusal(done).map(|(result, _memory)| result)
     }
 }
 
@@ -365,6 +379,13 @@ fn entry_size((key, value): &(String, Vec<u8>)) -> usize {
 pub(crate) struct KeyvalueView<'a> {
     pub(crate) keyvalue: &'a Keyvalue,
     pub(crate) table: &'a mut ResourceTable,
+    pub(crate) caller: Caller<'a>,
+}
+
+impl<'a> KeyvalueView<'a> {
+    fn operations(&self) -> Operations<'a> {
+        self.keyvalue.operations(self.caller)
+    }
 }
 
 /// Stands for [`KeyvalueView`] where wasmtime wants a type without lifetimes.

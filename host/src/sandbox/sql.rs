@@ -30,7 +30,8 @@
 //! | memory: the query, what was received, and the result | `limits.memory` |
 //! | memory of SQLite while it computes rows | that of its process, charged to `limits.memory`: [`sqlite`] |
 //! | time, with the wait for a connection | `timeout` of the grant, and `limits.deadline` of the call |
-//! | connections, and so queries at once | `connections` |
+//! | connections, and so queries at once | `connections`, of which [each client has a share](crate::fair_semaphore) |
+//! | processor time of SQLite | `limits.cpu` of the call |
 //! | the text of a query, and parameters | [`MAX_SQL`], [`MAX_PARAMETERS`] |
 
 #![cfg_attr(not(feature = "sql"), allow(dead_code, reason = "only databases use it"))]
@@ -74,9 +75,14 @@ use crate::config;
 use crate::config::grants::SqlGrant;
 #[cfg(feature = "sql")]
 use crate::config::grants::SqlUrl;
+use crate::fair_semaphore::Client;
+#[cfg(feature = "sql")]
+use crate::fair_semaphore::{FairSemaphore, Permit};
+use crate::sandbox::Caller;
+use crate::sandbox::cpu::HostCpuBudget;
 use crate::sandbox::guest_log::GuestLog;
 use crate::sandbox::http::TlsRoots;
-use crate::sandbox::memory::{MemoryBudget, Reservation};
+use crate::sandbox::memory::{CallOwner, MemoryAccount, MemoryBudget, Reservation};
 
 /// The maximum length of the text of a query in bytes.
 const MAX_SQL: usize = 256 << 10;
@@ -132,8 +138,42 @@ struct Query {
     deadline: Instant,
     /// The memory of the query, and later that of the result.
     memory: Reservation,
-    /// The memory of the plugin.
-    budget: Arc<MemoryBudget>,
+    usage: Usage,
+}
+
+/// What a query uses of its call, beside memory.
+#[derive(Clone)]
+struct Usage {
+    /// The client that it is made for.
+    client: Client,
+    cpu: HostCpuBudget,
+}
+
+#[cfg(feature = "sql")]
+impl Usage {
+    /// Waits for the permit of a connection, of which there are `max`. It is what other queries hold.
+    async fn acquire(&self, permits: &FairSemaphore, deadline: Instant, max: usize) -> Result<Permit, QueryError> {
+        let acquired = timeout_at(deadline, self.cpu.contend(permits.acquire(self.client.clone()))).await;
+        acquired.ok().and_then(Result::ok).ok_or(QueryError::Busy(max))
+    }
+}
+
+impl From<Caller<'_>> for Usage {
+    fn from(caller: Caller<'_>) -> Self {
+        Self { client: caller.client(), cpu: caller.cpu.clone() }
+    }
+}
+
+/// The host itself, as the one that queries.
+struct HostCaller {
+    memory: Arc<MemoryAccount>,
+    cpu: HostCpuBudget,
+}
+
+impl HostCaller {
+    fn caller(&self) -> Caller<'_> {
+        Caller { memory: &self.memory, cpu: &self.cpu }
+    }
 }
 
 impl SqlDatabases {
@@ -157,9 +197,9 @@ impl SqlDatabases {
         self.granted.keys().cloned().collect()
     }
 
-    async fn describe(&self, name: &str) -> Result<DatabaseInfo, QueryError> {
+    async fn describe(&self, name: &str, caller: Caller<'_>) -> Result<DatabaseInfo, QueryError> {
         let described = match self.database(name) {
-            Ok(database) => database.describe().await,
+            Ok(database) => database.describe(caller).await,
             Err(error) => Err(error),
         };
         self.log_failure(name, described)
@@ -171,8 +211,9 @@ impl SqlDatabases {
         sql: String,
         parameters: Vec<Value>,
         max_rows: Option<u32>,
+        caller: Caller<'_>,
     ) -> Result<Rows, QueryError> {
-        let result = match self.prepare(name, sql, parameters, max_rows) {
+        let result = match self.prepare(name, sql, parameters, max_rows, caller) {
             Ok((database, query)) => database.query(query).await,
             Err(error) => Err(error),
         };
@@ -182,12 +223,12 @@ impl SqlDatabases {
     /// Checks that the databases can be reached, that the host accepts their roles, and that their schemas exist, and prepares the
     /// saved queries; `offline` without those on servers. Returns warnings. They and the error are for the admin.
     pub(crate) async fn check(&self, offline: bool) -> Result<Vec<String>, String> {
-        let mut warnings = Vec::new();
+        let (mut warnings, host) = (Vec::new(), self.host());
         for (name, database) in &self.granted {
             if offline && database.backend.is_on_a_server() {
                 continue;
             }
-            let reason = match database.describe().await {
+            let reason = match database.describe(host.caller()).await {
                 Ok(_) => {
                     let of_schemas = self.check_schemas(name, database).await;
                     warnings.extend(of_schemas.map_err(|reason| admin_message(name, &reason))?);
@@ -207,10 +248,10 @@ impl SqlDatabases {
     /// Prepares the saved queries of a database. Returns a warning for each that cannot be prepared.
     async fn check_saved_queries(&self, name: &str) -> Vec<String> {
         let saved = self.saved_queries.queries.iter().filter(|_| self.saved_queries.database == name);
-        let mut warnings = Vec::new();
+        let (mut warnings, host) = (Vec::new(), self.host());
         for SavedQuery { name: query_name, sql, parameters } in saved {
             let values = vec![Value::Scalar(Scalar::Null); *parameters];
-            let prepared = match self.prepare(name, sql.clone(), values, None) {
+            let prepared = match self.prepare(name, sql.clone(), values, None, host.caller()) {
                 Ok((database, query)) => database.prepare(query).await,
                 Err(error) => Err(error),
             };
@@ -264,7 +305,8 @@ impl SqlDatabases {
             QueryError::Refused(reason) | QueryError::Unreachable(reason) | QueryError::Failed(reason) => reason,
             error => error.to_string(),
         };
-        let (database, query) = self.prepare(name, sql, Vec::new(), None).map_err(failed)?;
+        let host = self.host();
+        let (database, query) = self.prepare(name, sql, Vec::new(), None, host.caller()).map_err(failed)?;
         let result = database.query(query).await.map_err(failed)?;
         let texts = result.rows.rows.iter().filter_map(|row| match row.values.first() {
             Some(Value::Scalar(scalar)) => match ScalarContent::from(scalar) {
@@ -279,8 +321,10 @@ impl SqlDatabases {
     /// Checks that the host accepts the roles of the databases, as far as they can be reached within [`ROLE_TIMEOUT`].
     /// The error is for the admin.
     pub(crate) async fn check_roles(&self) -> Result<(), String> {
+        let host = self.host();
         for (name, database) in &self.granted {
-            if let Ok(Err(QueryError::Refused(reason))) = timeout(ROLE_TIMEOUT, database.describe()).await {
+            let described = timeout(ROLE_TIMEOUT, database.describe(host.caller())).await;
+            if let Ok(Err(QueryError::Refused(reason))) = described {
                 return Err(admin_message(name, &reason));
             }
         }
@@ -301,6 +345,12 @@ impl SqlDatabases {
         notifications
     }
 
+    /// The host as a caller, with the memory of the plugin.
+    fn host(&self) -> HostCaller {
+        let memory = MemoryAccount::new(self.memory.clone(), CallOwner::default());
+        HostCaller { memory, cpu: HostCpuBudget::unlimited() }
+    }
+
     fn database(&self, name: &str) -> Result<&Database, QueryError> {
         self.granted.get(name).ok_or_else(|| QueryError::NotGranted(short(name).to_owned()))
     }
@@ -311,6 +361,7 @@ impl SqlDatabases {
         sql: String,
         parameters: Vec<Value>,
         max_rows: Option<u32>,
+        caller: Caller<'_>,
     ) -> Result<(&Database, Query), QueryError> {
         let database = self.database(name)?;
         if sql.contains('\0') {
@@ -327,11 +378,11 @@ impl SqlDatabases {
             return Err(QueryError::rejected("54023", message));
         }
         let bytes = parameters.iter().fold(sql.len(), |sum, value| sum.saturating_add(value_size(value)));
-        let memory = self.memory.try_reserve(bytes).ok_or(QueryError::OutOfMemory)?;
+        let memory = caller.memory.try_reserve(bytes).map_err(|_| QueryError::OutOfMemory)?;
         let asked_for = max_rows.map_or(usize::MAX, |rows| usize::try_from(rows).unwrap_or(usize::MAX));
         let bounds = ResultBounds { rows: database.bounds.rows.min(asked_for), ..database.bounds };
         let deadline = Instant::now().checked_add(database.timeout).unwrap_or_else(Instant::now);
-        Ok((database, Query { sql, parameters, bounds, deadline, memory, budget: self.memory.clone() }))
+        Ok((database, Query { sql, parameters, bounds, deadline, memory, usage: caller.into() }))
     }
 
     fn log_failure<T>(&self, name: &str, result: Result<T, QueryError>) -> Result<T, QueryError> {
@@ -345,9 +396,9 @@ impl Database {
         Self { backend: Backend::new(grant, sqlite_workers, tls_roots), bounds, timeout: grant.timeout.duration() }
     }
 
-    async fn describe(&self) -> Result<DatabaseInfo, QueryError> {
+    async fn describe(&self, caller: Caller<'_>) -> Result<DatabaseInfo, QueryError> {
         let deadline = Instant::now().checked_add(self.timeout).unwrap_or_else(Instant::now);
-        let described = timeout_at(deadline, self.backend.describe(self.bounds, deadline));
+        let described = timeout_at(deadline, self.backend.describe(self.bounds, deadline, caller));
         described.await.unwrap_or(Err(QueryError::Timeout))
     }
 
@@ -370,10 +421,15 @@ impl Backend {
         }
     }
 
-    async fn describe(&self, bounds: ResultBounds, deadline: Instant) -> Result<DatabaseInfo, QueryError> {
+    async fn describe(
+        &self,
+        bounds: ResultBounds,
+        deadline: Instant,
+        caller: Caller<'_>,
+    ) -> Result<DatabaseInfo, QueryError> {
         match self {
-            Self::Postgresql(database) => database.describe(bounds, deadline).await,
-            Self::Sqlite(database) => database.describe(bounds, deadline).await,
+            Self::Postgresql(database) => database.describe(bounds, deadline, &caller.into()).await,
+            Self::Sqlite(database) => database.describe(bounds, deadline, caller).await,
         }
     }
 
@@ -409,7 +465,7 @@ impl Backend {
         Self::Absent
     }
 
-    async fn describe(&self, _: ResultBounds, _: Instant) -> Result<DatabaseInfo, QueryError> {
+    async fn describe(&self, _: ResultBounds, _: Instant, _: Caller<'_>) -> Result<DatabaseInfo, QueryError> {
         Err(Self::unsupported())
     }
 
@@ -443,6 +499,7 @@ fn short(name: &str) -> &str {
 /// One instance's access to the databases of its plugin.
 pub(crate) struct SqlView<'a> {
     pub(crate) sql: &'a SqlDatabases,
+    pub(crate) caller: Caller<'a>,
 }
 
 /// Stands for [`SqlView`] where wasmtime wants a type without lifetimes.

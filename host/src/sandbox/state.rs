@@ -6,8 +6,10 @@ use wasmtime::component::{HasSelf, Linker, ResourceTable};
 use wasmtime_wasi::filesystem::WasiFilesystemCtxView;
 use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
 
+use super::Caller;
 use super::bindings::logging::{self, Level};
 use super::bindings::store;
+use super::cpu::HostCpuBudget;
 use super::dirs::{self, Files, FilesView};
 use super::guest_config::GuestConfig;
 use super::guest_log::GuestLog;
@@ -26,12 +28,22 @@ pub(crate) struct GuestState {
     pub(crate) keyvalue: Arc<Keyvalue>,
     pub(crate) sql: Arc<SqlDatabases>,
     pub(crate) memory: MemoryMeter,
+    /// The processor time of the host for the current call.
+    pub(crate) cpu: HostCpuBudget,
     pub(crate) log: Arc<GuestLog>,
     /// The memory of the full table of handles.
     pub(crate) _handles: Reservation,
 }
 
 impl GuestState {
+    /// Begins a call, for which the host has that budget of processor time.
+    pub(crate) fn begin_call(&mut self, cpu: HostCpuBudget) {
+        self.memory.reset();
+        self.files.begin_call(cpu.clone());
+        self.http.begin_call(cpu.clone(), self.memory.account().client());
+        self.cpu = cpu;
+    }
+
     /// The granted directories, with the files that this instance has open.
     fn files(&mut self) -> FilesView<'_> {
         let wasi = WasiFilesystemCtxView { ctx: self.wasi.filesystem(), table: &mut self.table };
@@ -45,12 +57,16 @@ impl GuestState {
 
     /// The plugin's buckets, with this instance's handles.
     fn keyvalue(&mut self) -> KeyvalueView<'_> {
-        KeyvalueView { keyvalue: &self.keyvalue, table: &mut self.table }
+        KeyvalueView {
+            keyvalue: &self.keyvalue,
+            table: &mut self.table,
+            caller: Caller { memory: self.memory.account(), cpu: &self.cpu },
+        }
     }
 
     /// The plugin's databases.
     fn sql(&mut self) -> SqlView<'_> {
-        SqlView { sql: &self.sql }
+        SqlView { sql: &self.sql, caller: Caller { memory: self.memory.account(), cpu: &self.cpu } }
     }
 }
 

@@ -7,7 +7,7 @@ use crate::config::reader::{FromTable, Table, documented};
 use crate::config::size::{KIB, MIB, Size};
 
 /// The maximum number of concurrent HTTP exchanges.
-pub type HttpConcurrency = Count<1, 4, 64>;
+pub type HttpConcurrency = Count<1, 8, 64>;
 /// The maximum rate of HTTP requests.
 pub type HttpRate = Rate<60, 100_000, 60>;
 /// The maximum size of the headers of one HTTP message.
@@ -22,8 +22,8 @@ documented! {
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct HttpLimits {
-        /// The number of concurrent exchanges, of all calls together. 4 unless set; 1 to 64. Further ones are rejected
-        /// at once.
+        /// The number of concurrent exchanges, of all calls together. 8 unless set; 1 to 64. Further ones are rejected
+        /// at once. One client gets a further one only while more are free than it has: four of eight.
         pub concurrency: HttpConcurrency,
         /// The rate limit of requests, of all calls together, with a burst of the same number. 60/m unless set; 1/h to
         /// 100000/m. Further requests are rejected at once.
@@ -42,7 +42,7 @@ impl FromTable for HttpLimits {
     const TYPE_NAME: &'static str = "a table of limits for HTTP";
 
     fn example() -> String {
-        "{ concurrency = 4, rate = \"60/m\", timeout = \"10s\" }".into()
+        "{ concurrency = 8, rate = \"60/m\", timeout = \"10s\" }".into()
     }
 
     fn from_table(table: &mut Table<'_>) -> Option<Self> {

@@ -63,7 +63,7 @@ fn the_default_limits_are_those_of_the_documentation() {
     assert_eq!(limits.response_size.bytes(), 16 * MIB);
     assert_eq!((limits.response_items.get(), limits.listing_items.get()), (100_000, 1_000_000));
     assert_eq!(limits.log.bytes_per_minute(), 64 * KIB);
-    assert_eq!((limits.http.concurrency.get(), limits.http.rate.to_string()), (4, "60/m".to_owned()));
+    assert_eq!((limits.http.concurrency.get(), limits.http.rate.to_string()), (8, "60/m".to_owned()));
     assert_eq!((limits.http.headers.bytes(), limits.http.body.bytes()), (64 * KIB, 16 * MIB));
     assert_eq!(limits.http.timeout.duration(), Duration::from_secs(10));
 }

@@ -10,7 +10,7 @@ use arbitrary::{Arbitrary, Result, Unstructured};
 use super::hints::{HOST_PREFIX, is_icon_size, is_mime_type};
 use super::*;
 use crate::resource::{Annotations, Meta, NOTICES_META_KEY, Notice, ResourceIcon, Role, Theme, Timestamp};
-use crate::sandbox::memory::MemoryBudget;
+use crate::sandbox::memory::{CallOwner, MemoryBudget};
 
 /// The item limit of the validator.
 const MAX_ITEMS: usize = 30;
@@ -108,7 +108,11 @@ fn mount() -> Mount {
 pub(super) fn validator(items: usize, memory: u64, watches: bool) -> Validator {
     let faults = Arc::new(FaultRecorder::new("made-up".into(), 0));
     let rules = Arc::new(ValidationContext { mount: mount(), max_items: items, max_response_size: None, faults });
-    Validator::new(rules, watches, WorkBudget::new(Arc::default(), Duration::MAX, MemoryBudget::new(memory, None)))
+    Validator::new(
+        rules,
+        watches,
+        WorkBudget::new(Arc::default(), Duration::MAX, MemoryBudget::new(memory, None), CallOwner::default()),
+    )
 }
 
 /// The result of a validation, which never waits: it only yields.

@@ -6,6 +6,9 @@
 //! system has answered, not until its caller stops waiting: a plugin whose directory hangs blocks at most that many
 //! threads, and its next calls wait for a permit, without a thread, until their deadline. The thread pools are large
 //! enough for hundreds of plugins.
+//!
+//! The processor time of an operation is a part of `limits.cpu` of the call that started it. The wait for a permit is one for what
+//! other calls hold.
 
 use std::io;
 use std::sync::Arc;
@@ -18,20 +21,30 @@ use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemCtx, WasiFilesystemCtx
 use wasmtime_wasi::p2::FsResult;
 use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
 
+use crate::sandbox::cpu::HostCpuBudget;
+
 /// Threads that one plugin may block: as many as the default of `limits.concurrency`.
 const MAX_BLOCKING_THREADS: usize = 8;
 
-/// The semaphore for the threads that one plugin may block.
+/// The semaphore for the threads that one plugin may block, as one call uses it.
 #[derive(Clone, Debug)]
-pub(super) struct DiskPool(Arc<Semaphore>);
+pub(super) struct DiskPool {
+    permits: Arc<Semaphore>,
+    cpu: HostCpuBudget,
+}
 
 impl Default for DiskPool {
     fn default() -> Self {
-        Self(Arc::new(Semaphore::new(MAX_BLOCKING_THREADS)))
+        Self { permits: Arc::new(Semaphore::new(MAX_BLOCKING_THREADS)), cpu: HostCpuBudget::unlimited() }
     }
 }
 
 impl DiskPool {
+    /// The same threads, for a call with that budget of processor time.
+    pub(super) fn for_call(&self, cpu: HostCpuBudget) -> Self {
+        Self { permits: self.permits.clone(), cpu }
+    }
+
     /// Runs `work` on a thread that may block. Once started it runs to completion, even if the caller stops waiting.
     pub(super) async fn run<T: Send + 'static>(
         &self,
@@ -56,8 +69,10 @@ impl DiskPool {
 
     async fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
         // The semaphore is never closed.
-        let permit = self.0.clone().acquire_owned().await.map_err(io::Error::other)?;
+        let permit = self.cpu.contend(self.permits.clone().acquire_owned()).await.map_err(io::Error::other)?;
+        let cpu = self.cpu.clone();
         let done = tokio::task::spawn_blocking(move || {
+            let _charged = cpu.charge_thread();
             let done = work();
             drop(permit);
             done
@@ -86,8 +101,11 @@ pub(super) fn call_here<const N: usize, T>(
 #[cfg(test)]
 mod tests {
     use std::sync::mpsc;
+    use std::time::Duration;
 
     use super::*;
+    use crate::sandbox::cpu::HostTimes;
+    use crate::time::thread_cpu_time;
 
     #[tokio::test]
     async fn a_plugin_whose_disk_hangs_blocks_so_many_threads_and_no_others() {
@@ -105,10 +123,31 @@ mod tests {
         }
         let mut waits = Box::pin(hanging.run(|| Ok(())));
         assert!(futures::poll!(&mut waits).is_pending());
-        assert_eq!(hanging.0.available_permits(), 0);
+        assert_eq!(hanging.permits.available_permits(), 0);
         other.run(|| Ok(())).await.unwrap();
         end.send(()).unwrap();
         waits.await.unwrap();
         (1..MAX_BLOCKING_THREADS).for_each(|_| end.send(()).unwrap());
+    }
+
+    #[tokio::test]
+    async fn an_operation_is_a_part_of_the_processor_time_of_its_call_and_the_wait_for_a_thread_is_not() {
+        let (times, pool) = (HostTimes::default(), DiskPool::default());
+        let of_call = pool.for_call(HostCpuBudget::new(times.clone(), Duration::MAX));
+        let time = Duration::from_millis(20);
+        let compute = move || {
+            let before = thread_cpu_time();
+            while thread_cpu_time().saturating_sub(before) < time {}
+            Ok(())
+        };
+        of_call.run(compute).await.unwrap();
+        assert!(times.cpu() >= time, "{times:?}");
+        let held = pool.permits.clone().acquire_many_owned(8).await.unwrap();
+        let (waited, ()) = tokio::join!(of_call.run(|| Ok(())), async {
+            tokio::time::sleep(time).await;
+            drop(held);
+        });
+        waited.unwrap();
+        assert!(times.contention() >= time, "{times:?}");
     }
 }

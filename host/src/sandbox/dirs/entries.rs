@@ -72,7 +72,7 @@ impl DirectoryListing {
         let bytes = batch.entries.iter().fold(READ_DIR_BUFFER, |sum, entry| {
             sum.saturating_add(entry.name.len()).saturating_add(size_of::<DirectoryEntry>())
         });
-        if !self.memory.try_resize(bytes) {
+        if self.memory.try_resize(bytes).is_err() {
             return Err(io::ErrorKind::OutOfMemory.into());
         }
         self.buffered = batch.entries;

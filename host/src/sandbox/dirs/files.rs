@@ -13,6 +13,7 @@ use wasmtime_wasi::p2::{FsError, FsResult};
 
 use super::disk::DiskPool;
 use super::quota::{GrowthGuard, QuotaHandle};
+use crate::sandbox::cpu::HostCpuBudget;
 use crate::sandbox::guest_log::GuestLog;
 use crate::sandbox::memory::{MemoryMeter, OutOfMemory, Reservation};
 use crate::sandbox::throttled_warning::ThrottledWarning;
@@ -153,6 +154,11 @@ impl Files {
             warnings,
             disk,
         }
+    }
+
+    /// Begins a call with that budget of processor time.
+    pub(crate) fn begin_call(&mut self, cpu: HostCpuBudget) {
+        self.disk = self.disk.for_call(cpu);
     }
 
     /// Acquires permits for one more file, directory or listing.

@@ -13,7 +13,6 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, lookup_host};
 use tokio::time::{Instant, timeout_at};
 
-use super::ExchangePermit;
 use super::address::is_public;
 use super::error::ExchangeError;
 use super::tls::TlsClient;
@@ -59,13 +58,13 @@ pub(super) enum AddressPolicy {
     Any,
 }
 
-/// Connects to an origin until `deadline`, over TLS if a client is given.
+/// Connects to an origin until `deadline`, over TLS if a client is given. The permit is held while the name is resolved.
 pub(super) async fn connect(
     network: &Arc<dyn Network>,
     origin: &Origin,
     policy: AddressPolicy,
     tls: Option<&TlsClient>,
-    permit: &ExchangePermit,
+    permit: &Arc<impl Send + Sync + 'static>,
     deadline: Instant,
 ) -> Result<Box<dyn IoStream>, ExchangeError> {
     let addresses = match origin.host() {
@@ -93,7 +92,7 @@ pub(super) async fn connect(
 async fn resolve(
     network: &Arc<dyn Network>,
     name: &HostName,
-    permit: &ExchangePermit,
+    permit: &Arc<impl Send + Sync + 'static>,
 ) -> Result<Vec<IpAddr>, ExchangeError> {
     let (lookup, permit) = (network.resolve(name), permit.clone());
     let answer = tokio::spawn(async move {

@@ -37,7 +37,7 @@ pub(super) enum ExchangeError {
     ImitatedHeader(HeaderName),
     #[error("`limits.http.rate` ({0}) is used up")]
     RateLimited(HttpRate),
-    #[error("`limits.http.concurrency` ({0}) is reached")]
+    #[error("`limits.http.concurrency` ({0}), or the share of one client, is reached")]
     ConcurrencyLimit(usize),
     #[error("there is no access token from {server}: {error}")]
     Token { server: Origin, error: TokenError },

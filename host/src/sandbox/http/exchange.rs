@@ -25,13 +25,15 @@ use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
 use super::body::{ExchangeContext, RequestBody, ResponseBody};
 use super::connect::{AddressPolicy, IoStream, connect};
 use super::error::ExchangeError;
-use super::head_limit::{HeadLimit, LimitedHead};
+use super::head_limit::HeadLimit;
 use super::oauth::{AccessToken, AccessTokens};
 use super::tls::TlsClient;
 use super::{ExchangePermit, OutboundHttp, headers};
 use crate::config::grants::HttpGrant;
+use crate::fair_semaphore::Client;
 use crate::net::{Origin, Scheme};
-use crate::sandbox::cpu::{CountedTask, OutOfCpu, TaskCpuBudget};
+use crate::sandbox::counted_stream::CountedStream;
+use crate::sandbox::cpu::{CountedTask, HostCpuBudget, OutOfCpu};
 
 /// The smallest buffer that hyper accepts.
 const MIN_BUFFER: usize = 8 << 10;
@@ -50,10 +52,11 @@ impl OutboundHttp {
         self: Arc<Self>,
         request: Request<WasiBody>,
         options: RequestOptions,
-        cpu: TaskCpuBudget,
+        client: Client,
+        cpu: HostCpuBudget,
     ) -> ResponseFuture {
         let origin = origin_of(request.uri());
-        let exchange = CountedTask::new(cpu.clone(), Box::pin(self.clone().exchange(request, options)));
+        let exchange = CountedTask::new(cpu.clone(), Box::pin(self.clone().exchange(request, options, client)));
         Box::new(async move {
             let out_of_cpu = |OutOfCpu| self.refusal_log.record(origin.as_ref(), &ExchangeError::Cpu);
             let (response, driver) = exchange.await.map_err(out_of_cpu)??;
@@ -72,10 +75,11 @@ impl OutboundHttp {
         self: Arc<Self>,
         request: Request<WasiBody>,
         options: RequestOptions,
+        client: Client,
     ) -> Result<(Response<WasiBody>, Driver), Error> {
         let origin = origin_of(request.uri());
         let answer = match &origin {
-            Some(origin) => self.execute(origin, request, options).await,
+            Some(origin) => self.execute(origin, request, options, client).await,
             None => Err(ExchangeError::InvalidUri),
         };
         answer.map_err(|failure| self.refusal_log.record(origin.as_ref(), &failure))
@@ -86,13 +90,14 @@ impl OutboundHttp {
         origin: &Origin,
         request: Request<WasiBody>,
         options: RequestOptions,
+        client: Client,
     ) -> Result<(Response<WasiBody>, Driver), ExchangeError> {
         let grant = self.grants.grant_for(origin).ok_or(ExchangeError::NotGranted)?;
         let request = self.prepare(origin, grant, request)?;
         let time = self.limits.timeout.duration();
         let began = Instant::now();
         let deadline = began.checked_add(time).unwrap_or(began);
-        let attempt = Attempt { http: self, origin, grant, options: &options, deadline };
+        let attempt = Attempt { http: self, origin, grant, options: &options, client, deadline };
         let answer = async {
             match self.access_tokens.get(&grant.origin) {
                 Some(tokens) => attempt.send_with_token(request, tokens).await,
@@ -150,9 +155,9 @@ impl OutboundHttp {
     }
 
     /// Acquires a permit of `limits.http.concurrency` without waiting, and checks the rate limit.
-    fn acquire_permit(&self) -> Result<ExchangePermit, ExchangeError> {
-        let permit = self.permits.clone().try_acquire_owned();
-        let permit = permit.map_err(|_| ExchangeError::ConcurrencyLimit(self.limits.concurrency.get()))?;
+    fn acquire_permit(&self, client: &Client) -> Result<ExchangePermit, ExchangeError> {
+        let permit = self.permits.try_acquire(client.clone());
+        let permit = permit.ok_or_else(|| ExchangeError::ConcurrencyLimit(self.limits.concurrency.get()))?;
         self.rate.check().map_err(|_| ExchangeError::RateLimited(self.limits.rate))?;
         Ok(Arc::new(permit))
     }
@@ -172,7 +177,7 @@ impl OutboundHttp {
 
     /// Connects to an origin as an exchange does, and closes the connection.
     pub(super) async fn try_connection(&self, grant: &HttpGrant, origin: &Origin) -> Result<(), ExchangeError> {
-        let permit = self.permits.clone().acquire_owned().await;
+        let permit = self.permits.acquire(None).await;
         let permit = Arc::new(permit.map_err(|_| ExchangeError::ConcurrencyLimit(self.limits.concurrency.get()))?);
         let now = Instant::now();
         let time = self.limits.timeout.duration().min(CHECK_TIMEOUT);
@@ -202,7 +207,7 @@ impl OutboundHttp {
             .max_headers(headers::MAX_HEADERS)
             .max_header_size(max_headers)
             .max_buf_size(max_buffer)
-            .handshake(TokioIo::new(LimitedHead { stream, limit: head_limit.clone() }))
+            .handshake(TokioIo::new(CountedStream::new(stream, head_limit.clone())))
             .await
             .map_err(ExchangeError::from_hyper)?;
         let mut connection = Box::pin(connection.fuse());
@@ -265,13 +270,14 @@ struct Attempt<'a> {
     origin: &'a Origin,
     grant: &'a HttpGrant,
     options: &'a RequestOptions,
+    client: Client,
     deadline: Instant,
 }
 
 impl Attempt<'_> {
     /// Acquires a permit, connects and sends the request.
     async fn send(&self, request: Request<RequestBody>) -> Result<Answer, ExchangeError> {
-        let permit = self.http.acquire_permit()?;
+        let permit = self.http.acquire_permit(&self.client)?;
         let connect_timeout = self.options.connect_timeout.and_then(|most| Instant::now().checked_add(most));
         let connect_deadline = connect_timeout.unwrap_or(self.deadline).min(self.deadline);
         let http = self.http;

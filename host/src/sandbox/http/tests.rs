@@ -18,8 +18,10 @@ use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
 
 use super::*;
+use crate::access::Principal;
 use crate::config::grants::{CaBundle, HttpGrant};
 use crate::net::HostName;
+use crate::requester::Requester;
 
 const PUBLIC: &str = "93.184.215.14";
 
@@ -120,7 +122,7 @@ fn request(url: &str) -> hyper::Request<WasiBody> {
 
 /// Returns the body of the response.
 async fn get(http: &Arc<OutboundHttp>, url: &str) -> Result<String, Error> {
-    let (response, driver) = http.clone().exchange(request(url), RequestOptions::default()).await?;
+    let (response, driver) = http.clone().exchange(request(url), RequestOptions::default(), None).await?;
     let driver = tokio::spawn(Box::into_pin(driver));
     let body = response.into_body().collect().await?.to_bytes();
     driver.await.unwrap()?;
@@ -271,9 +273,12 @@ async fn a_place_is_taken_until_the_resolver_has_answered() {
     assert!((&mut exchange).now_or_never().is_none());
     drop(exchange);
     tokio::task::yield_now().await;
-    assert_eq!(http.permits.available_permits(), all - 1);
+    let free = || std::iter::from_fn(|| http.permits.try_acquire(None)).collect::<Vec<_>>().len();
+    assert_eq!(free(), all - 1);
     release.send(()).unwrap();
-    let _ = http.permits.acquire_many(u32::try_from(all).unwrap()).await.unwrap();
+    while free() < all {
+        tokio::task::yield_now().await;
+    }
 }
 
 #[tokio::test]
@@ -307,4 +312,21 @@ async fn informational_responses_before_the_final_one_are_dropped() {
     });
     let http = http(Arc::new(network), [grant("http://example.com")]);
     assert_eq!(get(&http, "http://example.com/").await.unwrap(), "hello");
+}
+
+#[tokio::test]
+async fn one_client_leaves_exchanges_for_others() {
+    let (_release, released) = oneshot::channel();
+    let http = http(Arc::new(SlowResolver(Mutex::new(Some(released)))), [grant("http://docs.rs")]);
+    let client = |name: &str| Some(Requester::Principal(Principal::new(name)));
+    let begin = |name: &str| {
+        let exchange = http.clone().exchange(request("http://docs.rs/"), RequestOptions::default(), client(name));
+        let mut exchange = Box::pin(exchange);
+        (&mut exchange).now_or_never().is_none().then_some(exchange)
+    };
+    // The resolver answers one exchange; the others hold permits of their own.
+    let _first = begin("ada").unwrap();
+    let _others = [(); 3].map(|()| http.permits.try_acquire(client("ada")).unwrap());
+    assert!(begin("ada").is_none(), "one client gets 4 of 8");
+    assert!(http.permits.try_acquire(client("bob")).is_some());
 }

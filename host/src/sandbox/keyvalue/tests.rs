@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
+use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::RngSeed;
@@ -10,6 +11,8 @@ use rusqlite::Connection;
 
 use super::store::{delete_many, exists, get, get_many, increment, keys, set_many, swap, version_of};
 use super::*;
+use crate::sandbox::cpu::HostCpuBudget;
+use crate::sandbox::memory::{CallOwner, MemoryAccount, MemoryBudget};
 
 const I64_RANGE: std::ops::RangeInclusive<i128> = i64::MIN as i128..=i64::MAX as i128;
 
@@ -338,10 +341,27 @@ fn a_page_of_the_file_that_is_damaged_is_an_error_of_the_database() {
     drop((database, state));
 }
 
+/// A call with memory.
+struct Call {
+    memory: Arc<MemoryAccount>,
+    cpu: HostCpuBudget,
+}
+
+impl Call {
+    fn new() -> Self {
+        let memory = MemoryAccount::new(MemoryBudget::new(256 << 20, None), CallOwner::default());
+        Self { memory, cpu: HostCpuBudget::unlimited() }
+    }
+
+    fn caller(&self) -> Caller<'_> {
+        Caller { memory: &self.memory, cpu: &self.cpu }
+    }
+}
+
 fn keyvalue_with_pages(state: Option<&Path>) -> Keyvalue {
     let mut plugin = config::Plugin::new("web".parse().unwrap(), "web.wasm", "web://".parse().unwrap());
     plugin.grants.keyvalue.insert("pages".parse().unwrap(), config::grants::KeyvalueGrant::default());
-    Keyvalue::new(&plugin, state, &GuestLog::new("web".into(), 1024), MemoryBudget::new(256 << 20, None))
+    Keyvalue::new(&plugin, state, &GuestLog::new("web".into(), 1024))
 }
 
 #[tokio::test]
@@ -350,39 +370,52 @@ async fn a_handle_that_was_read_after_another_write_never_swaps() {
 
     let state = tempfile::tempdir().unwrap();
     let (keyvalue, mut table) = (keyvalue_with_pages(Some(state.path())), ResourceTable::new());
-    let mut view = KeyvalueView { keyvalue: &keyvalue, table: &mut table };
+    let call = Call::new();
+    let mut view = KeyvalueView { keyvalue: &keyvalue, table: &mut table, caller: call.caller() };
     let pages = keyvalue.open("pages").unwrap();
     let handle = view.open("pages").unwrap();
     let cas = HostCas::new(&mut view, handle, "a".to_owned()).await.unwrap();
-    keyvalue.set(pages.clone(), "a".to_owned(), b"1".to_vec()).await.unwrap();
+    keyvalue.operations(call.caller()).set(pages.clone(), "a".to_owned(), b"1".to_vec()).await.unwrap();
     let read = view.current(wasmtime::component::Resource::new_borrow(cas.rep())).await.unwrap();
     assert_eq!(read.unwrap(), b"1");
     // The key is again in the state that it had when the handle was created, not when it was read last.
-    keyvalue.delete(pages.clone(), "a".to_owned()).await.unwrap();
+    keyvalue.operations(call.caller()).delete(pages.clone(), "a".to_owned()).await.unwrap();
     assert!(matches!(view.swap(cas, b"2".to_vec()).await, Err(SwapError::Failed(_))));
-    assert_eq!(keyvalue.get(pages, "a".to_owned()).await, Ok(None));
+    assert_eq!(keyvalue.operations(call.caller()).get(pages, "a".to_owned()).await, Ok(None));
 }
 
 #[tokio::test]
 async fn a_bucket_that_is_not_granted_does_not_exist_and_one_without_a_place_fails() {
-    let keyvalue = keyvalue_with_pages(None);
+    let (keyvalue, call) = (keyvalue_with_pages(None), Call::new());
     for name in ["", "Pages", "pages ", "other"] {
         let error = keyvalue.open(name).unwrap_err();
         assert_eq!(error.to_string(), format!("the bucket `{name}` is not granted; granted are `pages`"));
     }
     let pages = keyvalue.open("pages").unwrap();
-    assert_eq!(keyvalue.get(pages, "a".to_owned()).await, Err(StoreError::NoStateDir));
+    assert_eq!(keyvalue.operations(call.caller()).get(pages, "a".to_owned()).await, Err(StoreError::NoStateDir));
 }
 
 #[tokio::test]
 async fn a_store_that_was_mended_is_used_again_without_a_new_start() {
     let state = tempfile::tempdir().unwrap();
-    let keyvalue = keyvalue_with_pages(Some(state.path()));
+    let (keyvalue, call) = (keyvalue_with_pages(Some(state.path())), Call::new());
     let pages = keyvalue.open("pages").unwrap();
     fs::write(state.path().join("keyvalue"), "in the way").unwrap();
-    assert!(matches!(keyvalue.get(pages.clone(), "a".to_owned()).await, Err(StoreError::Failed(_))));
+    assert!(matches!(
+        keyvalue.operations(call.caller()).get(pages.clone(), "a".to_owned()).await,
+        Err(StoreError::Failed(_))
+    ));
     fs::remove_file(state.path().join("keyvalue")).unwrap();
-    assert_eq!(keyvalue.get(pages, "a".to_owned()).await, Ok(None));
+    assert_eq!(keyvalue.operations(call.caller()).get(pages, "a".to_owned()).await, Ok(None));
+}
+
+#[tokio::test]
+async fn the_work_of_the_store_is_a_part_of_the_processor_time_of_its_call() {
+    let state = tempfile::tempdir().unwrap();
+    let (keyvalue, call) = (keyvalue_with_pages(Some(state.path())), Call::new());
+    let pages = keyvalue.open("pages").unwrap();
+    keyvalue.operations(call.caller()).set(pages, "a".to_owned(), vec![7; 1 << 20]).await.unwrap();
+    assert!(call.cpu.remaining() < Some(Duration::MAX), "{:?}", call.cpu);
 }
 
 /// A change of a bucket.

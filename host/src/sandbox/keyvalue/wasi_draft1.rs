@@ -43,19 +43,19 @@ impl store::Host for KeyvalueView<'_> {
 
 impl store::HostBucket for KeyvalueView<'_> {
     async fn get(&mut self, bucket: Resource<Bucket>, key: String) -> Result<Option<Vec<u8>>, StoreError> {
-        self.keyvalue.get(self.bucket(&bucket)?, key).await
+        self.operations().get(self.bucket(&bucket)?, key).await
     }
 
     async fn set(&mut self, bucket: Resource<Bucket>, key: String, value: Vec<u8>) -> Result<(), StoreError> {
-        self.keyvalue.set(self.bucket(&bucket)?, key, value).await
+        self.operations().set(self.bucket(&bucket)?, key, value).await
     }
 
     async fn delete(&mut self, bucket: Resource<Bucket>, key: String) -> Result<(), StoreError> {
-        self.keyvalue.delete(self.bucket(&bucket)?, key).await
+        self.operations().delete(self.bucket(&bucket)?, key).await
     }
 
     async fn exists(&mut self, bucket: Resource<Bucket>, key: String) -> Result<bool, StoreError> {
-        self.keyvalue.exists(self.bucket(&bucket)?, key).await
+        self.operations().exists(self.bucket(&bucket)?, key).await
     }
 
     async fn list_keys(
@@ -64,7 +64,7 @@ impl store::HostBucket for KeyvalueView<'_> {
         cursor: Option<u64>,
     ) -> Result<store::KeyResponse, StoreError> {
         let skipped = cursor.unwrap_or(0);
-        let page = self.keyvalue.keys(self.bucket(&bucket)?, PageStart::Offset(skipped)).await?;
+        let page = self.operations().keys(self.bucket(&bucket)?, PageStart::Offset(skipped)).await?;
         let next = skipped.saturating_add(page.keys.len() as u64);
         Ok(store::KeyResponse { keys: page.keys, cursor: page.has_more.then_some(next) })
     }
@@ -77,7 +77,7 @@ impl store::HostBucket for KeyvalueView<'_> {
 
 impl atomics::Host for KeyvalueView<'_> {
     async fn increment(&mut self, bucket: Resource<Bucket>, key: String, delta: u64) -> Result<u64, StoreError> {
-        let sum = self.keyvalue.increment(self.bucket(&bucket)?, key, delta.into(), INTEGER_RANGE).await?;
+        let sum = self.operations().increment(self.bucket(&bucket)?, key, delta.into(), INTEGER_RANGE).await?;
         u64::try_from(sum).map_err(|_| StoreError::Overflow)
     }
 }
@@ -88,7 +88,7 @@ impl batch::Host for KeyvalueView<'_> {
         bucket: Resource<Bucket>,
         keys: Vec<String>,
     ) -> Result<Vec<Option<(String, Vec<u8>)>>, StoreError> {
-        self.keyvalue.get_many(self.bucket(&bucket)?, keys).await
+        self.operations().get_many(self.bucket(&bucket)?, keys).await
     }
 
     async fn set_many(
@@ -96,10 +96,10 @@ impl batch::Host for KeyvalueView<'_> {
         bucket: Resource<Bucket>,
         key_values: Vec<(String, Vec<u8>)>,
     ) -> Result<(), StoreError> {
-        self.keyvalue.set_many(self.bucket(&bucket)?, key_values).await
+        self.operations().set_many(self.bucket(&bucket)?, key_values).await
     }
 
     async fn delete_many(&mut self, bucket: Resource<Bucket>, keys: Vec<String>) -> Result<(), StoreError> {
-        self.keyvalue.delete_many(self.bucket(&bucket)?, keys).await
+        self.operations().delete_many(self.bucket(&bucket)?, keys).await
     }
 }

@@ -60,19 +60,19 @@ impl store::Host for KeyvalueView<'_> {
 
 impl store::HostBucket for KeyvalueView<'_> {
     async fn get(&mut self, bucket: Resource<Bucket>, key: String) -> Result<Option<Vec<u8>>, StoreError> {
-        self.keyvalue.get(self.bucket(&bucket)?, key).await
+        self.operations().get(self.bucket(&bucket)?, key).await
     }
 
     async fn set(&mut self, bucket: Resource<Bucket>, key: String, value: Vec<u8>) -> Result<(), StoreError> {
-        self.keyvalue.set(self.bucket(&bucket)?, key, value).await
+        self.operations().set(self.bucket(&bucket)?, key, value).await
     }
 
     async fn delete(&mut self, bucket: Resource<Bucket>, key: String) -> Result<(), StoreError> {
-        self.keyvalue.delete(self.bucket(&bucket)?, key).await
+        self.operations().delete(self.bucket(&bucket)?, key).await
     }
 
     async fn exists(&mut self, bucket: Resource<Bucket>, key: String) -> Result<bool, StoreError> {
-        self.keyvalue.exists(self.bucket(&bucket)?, key).await
+        self.operations().exists(self.bucket(&bucket)?, key).await
     }
 
     async fn list_keys(
@@ -80,7 +80,7 @@ impl store::HostBucket for KeyvalueView<'_> {
         bucket: Resource<Bucket>,
         cursor: Option<String>,
     ) -> Result<store::KeyResponse, StoreError> {
-        let page = self.keyvalue.keys(self.bucket(&bucket)?, PageStart::After(cursor)).await?;
+        let page = self.operations().keys(self.bucket(&bucket)?, PageStart::After(cursor)).await?;
         Ok(store::KeyResponse { cursor: page.cursor(), keys: page.keys })
     }
 
@@ -92,13 +92,13 @@ impl store::HostBucket for KeyvalueView<'_> {
 
 impl atomics::Host for KeyvalueView<'_> {
     async fn increment(&mut self, bucket: Resource<Bucket>, key: String, delta: i64) -> Result<i64, StoreError> {
-        let sum = self.keyvalue.increment(self.bucket(&bucket)?, key, delta.into(), INTEGER_RANGE).await?;
+        let sum = self.operations().increment(self.bucket(&bucket)?, key, delta.into(), INTEGER_RANGE).await?;
         i64::try_from(sum).map_err(|_| StoreError::Overflow)
     }
 
     async fn swap(&mut self, cas: Resource<Cas>, value: Vec<u8>) -> Result<(), SwapError> {
         let cas = self.table.delete(cas).map_err(StoreError::from)?;
-        match self.keyvalue.swap(cas, value).await? {
+        match self.operations().swap(cas, value).await? {
             Ok(()) => Ok(()),
             Err(anew) => Err(SwapError::Failed(self.handle(anew)?)),
         }
@@ -114,7 +114,7 @@ impl atomics::Host for KeyvalueView<'_> {
 
 impl atomics::HostCas for KeyvalueView<'_> {
     async fn new(&mut self, bucket: Resource<Bucket>, key: String) -> Result<Resource<Cas>, StoreError> {
-        let cas = self.keyvalue.begin_cas(self.bucket(&bucket)?, key).await?;
+        let cas = self.operations().begin_cas(self.bucket(&bucket)?, key).await?;
         self.handle(cas)
     }
 
@@ -122,7 +122,7 @@ impl atomics::HostCas for KeyvalueView<'_> {
     /// holder may have seen either value.
     async fn current(&mut self, cas: Resource<Cas>) -> Result<Option<Vec<u8>>, StoreError> {
         let snapshot = self.table.get(&cas)?.clone();
-        let (value, is_same) = self.keyvalue.current(snapshot).await?;
+        let (value, is_same) = self.operations().current(snapshot).await?;
         if !is_same {
             self.table.get_mut(&cas)?.version = Some(NO_VERSION);
         }
@@ -141,7 +141,7 @@ impl batch::Host for KeyvalueView<'_> {
         bucket: Resource<Bucket>,
         keys: Vec<String>,
     ) -> Result<Vec<Option<(String, Vec<u8>)>>, StoreError> {
-        self.keyvalue.get_many(self.bucket(&bucket)?, keys).await
+        self.operations().get_many(self.bucket(&bucket)?, keys).await
     }
 
     async fn set_many(
@@ -149,10 +149,10 @@ impl batch::Host for KeyvalueView<'_> {
         bucket: Resource<Bucket>,
         key_values: Vec<(String, Vec<u8>)>,
     ) -> Result<(), StoreError> {
-        self.keyvalue.set_many(self.bucket(&bucket)?, key_values).await
+        self.operations().set_many(self.bucket(&bucket)?, key_values).await
     }
 
     async fn delete_many(&mut self, bucket: Resource<Bucket>, keys: Vec<String>) -> Result<(), StoreError> {
-        self.keyvalue.delete_many(self.bucket(&bucket)?, keys).await
+        self.operations().delete_many(self.bucket(&bucket)?, keys).await
     }
 }

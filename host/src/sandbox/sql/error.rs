@@ -26,8 +26,11 @@ pub enum QueryError {
     /// The query took longer than the grant allows.
     #[error("the query took longer than the `timeout` of the grant")]
     Timeout,
-    /// All connections were in use until the timeout.
-    #[error("all {0} connections to the database are in use; try again")]
+    /// The call has used up `limits.cpu`, and ends.
+    #[error("the query used up the CPU time of the call (`limits.cpu`)")]
+    OutOfCpu,
+    /// All connections, or the client's share of them, were in use until the timeout.
+    #[error("all {0} connections to the database, or the share of one client, are in use; try again")]
     Busy(usize),
     // The last three are logged with their reasons. Most providers return them as failures, which are logged too: so they do not
     // refer to the log.

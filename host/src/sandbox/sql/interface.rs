@@ -3,6 +3,7 @@
 use super::SqlView;
 use super::bindings::databases::{DatabaseInfo, Host, QueryFailure, Rejection, Rows, Value};
 use super::error::QueryError;
+use crate::sandbox::cpu::OutOfCpu;
 
 impl Host for SqlView<'_> {
     async fn granted(&mut self) -> wasmtime::Result<Vec<String>> {
@@ -10,7 +11,7 @@ impl Host for SqlView<'_> {
     }
 
     async fn describe(&mut self, database: String) -> Result<DatabaseInfo, QueryError> {
-        self.sql.describe(&database).await
+        self.sql.describe(&database, self.caller).await
     }
 
     async fn query(
@@ -20,12 +21,13 @@ impl Host for SqlView<'_> {
         parameters: Vec<Value>,
         max_rows: Option<u32>,
     ) -> Result<Rows, QueryError> {
-        self.sql.query(&database, sql, parameters, max_rows).await
+        self.sql.query(&database, sql, parameters, max_rows, self.caller).await
     }
 
     fn convert_query_failure(&mut self, error: QueryError) -> wasmtime::Result<QueryFailure> {
         let message = error.to_string();
         Ok(match error {
+            QueryError::OutOfCpu => return Err(OutOfCpu.into()),
             QueryError::NotGranted(_) => QueryFailure::NotGranted,
             QueryError::Rejected { sqlstate, message, position } => {
                 QueryFailure::Rejected(Rejection { sqlstate, message, position })

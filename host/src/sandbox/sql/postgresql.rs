@@ -36,7 +36,8 @@
 //! Rows are fetched up to the bound and one more. The client library holds a message of any size, so the [stream] below
 //! it counts the bytes, charges them to the plugin, and fails when there are more than a result can have.
 //! `statement_timeout` ends a statement at the server; at the deadline of the query, and when its caller is gone, a
-//! `CancelRequest` does, and the connection is closed. A connection that the server has closed is replaced by another.
+//! `CancelRequest` does, and the connection is closed. Until then it counts for `connections`. A connection that the
+//! server has closed is replaced by another.
 //!
 //! The client library looks up types that it does not know, and those that they are made of, by nested calls. The stream
 //! bounds the requests of a query, and so the stack; types that are nested over more than 32 levels are refused.
@@ -62,12 +63,13 @@ use tokio::time::{Instant, timeout_at};
 use self::connector::Connector;
 pub(super) use self::listener::Listener;
 use self::session::Session;
-use super::Query;
 use super::bindings::databases::{DatabaseInfo, DatabaseKind};
 use super::error::QueryError;
 use super::result::{ChargedRows, ResultBounds};
+use super::{Query, Usage};
 use crate::config::Secret;
 use crate::config::grants::{ChannelName, SqlGrant};
+use crate::fair_semaphore::{FairSemaphore, Permit};
 use crate::sandbox::http::TlsRoots;
 
 /// The shortest `statement_timeout`: 0 stands for none.
@@ -78,12 +80,13 @@ pub(super) struct PostgresqlDatabase {
     /// None if the pool cannot be built.
     pool: Option<Pool<Connector>>,
     max_connections: usize,
+    permits: FairSemaphore,
     schemas: Vec<String>,
     channel: Option<ChannelName>,
 }
 
 /// A connection that is in use. Unless it is [released](Self::release), its statement is cancelled and it is closed.
-struct Lease(Option<Object<Connector>>);
+struct Lease(Option<(Object<Connector>, Permit)>);
 
 impl PostgresqlDatabase {
     /// The database at that URL. Does not connect.
@@ -92,7 +95,8 @@ impl PostgresqlDatabase {
         let max_connections = grant.connections.get();
         let connector = Connector::new(url.clone(), grant, &schemas, tls_roots);
         let pool = Pool::builder(connector).max_size(max_connections).build().ok();
-        Self { pool, max_connections, schemas, channel: grant.listen.clone() }
+        let permits = FairSemaphore::new(max_connections, usize::MAX);
+        Self { pool, max_connections, permits, schemas, channel: grant.listen.clone() }
     }
 
     /// The granted schemas.
@@ -106,8 +110,13 @@ impl PostgresqlDatabase {
     }
 
     /// Returns its version, once it was connected to and its role was checked.
-    pub(super) async fn describe(&self, bounds: ResultBounds, deadline: Instant) -> Result<DatabaseInfo, QueryError> {
-        let lease = self.lease(deadline).await?;
+    pub(super) async fn describe(
+        &self,
+        bounds: ResultBounds,
+        deadline: Instant,
+        usage: &Usage,
+    ) -> Result<DatabaseInfo, QueryError> {
+        let lease = self.lease(deadline, usage).await?;
         let version = lease.session()?.server_version().to_owned();
         lease.release();
         Ok(DatabaseInfo {
@@ -121,10 +130,10 @@ impl PostgresqlDatabase {
 
     /// Runs a query.
     pub(super) async fn query(&self, query: Query) -> Result<ChargedRows, QueryError> {
-        let deadline = query.deadline;
+        let (deadline, usage) = (query.deadline, query.usage.clone());
         let mut transaction = query.into();
         loop {
-            let lease = self.lease(deadline).await?;
+            let lease = self.lease(deadline, &usage).await?;
             let left = deadline.saturating_duration_since(Instant::now()).max(MIN_STATEMENT_TIMEOUT);
             let session = lease.session()?;
             let result = match session.begin(&mut transaction, left).await {
@@ -143,9 +152,9 @@ impl PostgresqlDatabase {
 
     /// Has the server compile a query, and does not run it.
     pub(super) async fn prepare(&self, query: Query) -> Result<(), QueryError> {
-        let deadline = query.deadline;
+        let (deadline, usage) = (query.deadline, query.usage.clone());
         let mut transaction = query.into();
-        let lease = self.lease(deadline).await?;
+        let lease = self.lease(deadline, &usage).await?;
         let left = deadline.saturating_duration_since(Instant::now()).max(MIN_STATEMENT_TIMEOUT);
         let prepared = lease.session()?.begin(&mut transaction, left).await.map(drop);
         // Nothing has ended the transaction.
@@ -155,15 +164,15 @@ impl PostgresqlDatabase {
         prepared
     }
 
-    async fn lease(&self, deadline: Instant) -> Result<Lease, QueryError> {
+    async fn lease(&self, deadline: Instant, usage: &Usage) -> Result<Lease, QueryError> {
         let Some(pool) = &self.pool else {
             return Err(QueryError::Failed("the pool of connections cannot be built".to_owned()));
         };
+        let permit = usage.acquire(&self.permits, deadline, self.max_connections).await?;
         match timeout_at(deadline, pool.get()).await {
-            Ok(Ok(object)) => Ok(Lease(Some(object))),
+            Ok(Ok(object)) => Ok(Lease(Some((object, permit)))),
             Ok(Err(PoolError::Backend(error))) => Err(error),
             Ok(Err(error)) => Err(QueryError::Failed(error.to_string())),
-            Err(_) if pool.status().size >= self.max_connections => Err(QueryError::Busy(self.max_connections)),
             Err(_) => Err(QueryError::Unreachable("the server does not answer".to_owned())),
         }
     }
@@ -171,12 +180,13 @@ impl PostgresqlDatabase {
 
 impl Lease {
     fn session(&self) -> Result<&Session, QueryError> {
-        self.0.as_deref().ok_or_else(|| QueryError::Failed("the connection was released".to_owned()))
+        let session = self.0.as_ref().map(|(object, _)| &**object);
+        session.ok_or_else(|| QueryError::Failed("the connection was released".to_owned()))
     }
 
     /// Returns whether the connection has served another query.
     fn is_reused(&self) -> bool {
-        self.0.as_ref().is_some_and(|object| Object::metrics(object).recycle_count > 0)
+        self.0.as_ref().is_some_and(|(object, _)| Object::metrics(object).recycle_count > 0)
     }
 
     /// Returns the connection to the pool.
@@ -187,8 +197,8 @@ impl Lease {
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        if let Some(object) = self.0.take() {
-            Object::take(object).cancel();
+        if let Some((object, permit)) = self.0.take() {
+            Object::take(object).cancel(permit);
         }
     }
 }

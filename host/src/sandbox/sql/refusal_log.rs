@@ -44,7 +44,9 @@ impl RefusalLog {
         let warning = match error {
             QueryError::NotGranted(_) => &self.not_granted,
             QueryError::Rejected { .. } => &self.rejected,
-            QueryError::TooLarge(_) | QueryError::OutOfMemory | QueryError::Timeout => &self.bound,
+            QueryError::TooLarge(_) | QueryError::OutOfMemory | QueryError::Timeout | QueryError::OutOfCpu => {
+                &self.bound
+            }
             QueryError::Busy(_) => &self.busy,
             QueryError::Refused(reason) | QueryError::Unreachable(reason) | QueryError::Failed(reason) => {
                 if let Some(suppressed) = self.database.record() {

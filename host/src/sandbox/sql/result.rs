@@ -26,10 +26,8 @@ impl ChargedRows {
     pub(super) fn charge(rows: Rows, mut memory: Reservation, base: usize) -> Result<Self, QueryError> {
         let bytes =
             rows.rows.iter().fold(columns_size(&rows.columns), |sum, row| sum.saturating_add(row_size(&row.values)));
-        match memory.try_resize(base.saturating_add(bytes)) {
-            true => Ok(Self { rows, _memory: memory }),
-            false => Err(QueryError::OutOfMemory),
-        }
+        let resized = memory.try_resize(base.saturating_add(bytes));
+        resized.map(|()| Self { rows, _memory: memory }).map_err(|_| QueryError::OutOfMemory)
     }
 }
 
@@ -76,7 +74,7 @@ impl ResultBuilder {
             return Err(QueryError::TooLarge(self.bounds.bytes));
         }
         let held = self.base.saturating_add(usize::try_from(self.bytes).unwrap_or(usize::MAX));
-        if self.memory.try_resize(held) { Ok(()) } else { Err(QueryError::OutOfMemory) }
+        self.memory.try_resize(held).map_err(|_| QueryError::OutOfMemory)
     }
 }
 
@@ -117,10 +115,10 @@ fn scalar_heap(scalar: &Scalar) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sandbox::memory::MemoryBudget;
+    use crate::sandbox::memory::{CallOwner, MemoryAccount, MemoryBudget};
 
     fn builder(rows: usize, bytes: u64, memory: u64) -> ResultBuilder {
-        let memory = MemoryBudget::new(memory, None).try_reserve(0).unwrap();
+        let memory = MemoryAccount::new(MemoryBudget::new(memory, None), CallOwner::default()).reservation();
         ResultBuilder::new(Vec::new(), ResultBounds { rows, bytes }, memory).unwrap()
     }
 

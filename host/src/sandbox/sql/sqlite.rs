@@ -24,7 +24,8 @@
 //! | memory of SQLite | `sqlite3_hard_heap_limit64` in the process: 16 MiB, or less if less than that and a quarter of `limits.memory` is free. It is charged to the plugin before the query starts |
 //! | memory of the process | `RLIMIT_DATA` |
 //! | temporary files | in `server.cache`, 256 MiB each (`RLIMIT_FSIZE`), at most 32 (`RLIMIT_NOFILE`) |
-//! | processes | `connections`; an idle one ends after a minute |
+//! | processor time | charged to `limits.cpu` of the call; the process is killed when that is used up |
+//! | processes | `connections`, those included that were killed and have not ended yet; an idle one ends after a minute |
 //!
 //! An application that compiles components in its own process (`engine::Compiler::InProcess`) has no
 //! program that could be started. There SQLite is called on the runtime's blocking threads, and a progress handler ends a query at the
@@ -58,18 +59,20 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use rusqlite::Connection;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
 use self::file_id::FileId;
 use self::message::Work;
-use self::process::{WorkerProcesses, no_memory};
+use self::process::WorkerProcesses;
 pub(crate) use self::worker::run_sqlite_worker;
 use super::bindings::databases::{DatabaseInfo, DatabaseKind};
 use super::error::QueryError;
 use super::result::{ChargedRows, ResultBounds};
-use super::{Query, WorkerProgram};
+use super::{Query, Usage, WorkerProgram};
 use crate::config::grants::SqlGrant;
+use crate::fair_semaphore::{FairSemaphore, Permit};
+use crate::sandbox::Caller;
+use crate::sandbox::cpu::HostCpuBudget;
 
 /// The cache of a connection, and of each temporary table of a query.
 const CACHE_KIB: i64 = 2048;
@@ -81,7 +84,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(1);
 /// One file, and its connections.
 pub(super) struct SqliteDatabase {
     max_connections: usize,
-    permits: Arc<Semaphore>,
+    permits: FairSemaphore,
     runner: Runner,
 }
 
@@ -145,15 +148,26 @@ impl SqliteDatabase {
             Some(workers) => Runner::Processes(WorkerProcesses::new(workers.clone(), file, max_value)),
             None => Runner::InProcess(InProcess { file: file.to_owned(), idle: Arc::default(), max_value }),
         };
-        Self { max_connections, permits: Arc::new(Semaphore::new(max_connections)), runner }
+        Self { max_connections, permits: FairSemaphore::new(max_connections, usize::MAX), runner }
     }
 
     /// Returns its version, once it was opened and its schema was read.
-    pub(super) async fn describe(&self, bounds: ResultBounds, deadline: Instant) -> Result<DatabaseInfo, QueryError> {
-        let permit = self.acquire(deadline).await?;
+    pub(super) async fn describe(
+        &self,
+        bounds: ResultBounds,
+        deadline: Instant,
+        caller: Caller<'_>,
+    ) -> Result<DatabaseInfo, QueryError> {
+        let usage = caller.into();
+        let permit = self.acquire(deadline, &usage).await?;
         match &self.runner {
-            Runner::Processes(processes) => processes.run(Work::Check, deadline, no_memory()?).await.map(drop)?,
-            Runner::InProcess(local) => local.run(permit, deadline, connection::check).await?,
+            Runner::Processes(processes) => {
+                processes
+                    .run(permit, Work::Check, deadline, caller.memory.reservation(), &usage.cpu)
+                    .await
+                    .map(drop)?;
+            }
+            Runner::InProcess(local) => local.run(permit, deadline, usage.cpu, connection::check).await?,
         }
         Ok(DatabaseInfo {
             kind: DatabaseKind::Sqlite,
@@ -166,51 +180,51 @@ impl SqliteDatabase {
 
     /// Runs a query.
     pub(super) async fn query(&self, query: Query) -> Result<ChargedRows, QueryError> {
-        let deadline = query.deadline;
-        let permit = self.acquire(deadline).await?;
+        let (deadline, usage) = (query.deadline, query.usage.clone());
+        let permit = self.acquire(deadline, &usage).await?;
         match &self.runner {
             Runner::Processes(processes) => {
                 let Query { sql, parameters, bounds, memory, .. } = query;
                 let work = Work::Query { sql, parameters, max_rows: bounds.rows as u64, max_bytes: bounds.bytes };
-                let rows = processes.run(work, deadline, memory).await?;
+                let rows = processes.run(permit, work, deadline, memory, &usage.cpu).await?;
                 rows.ok_or_else(|| QueryError::Failed("the process that runs SQLite sent no rows".to_owned()))
             }
             Runner::InProcess(local) => {
                 let work =
                     move |connection: &mut Connection| connection::query(connection, query, Functions::Uninterruptible);
-                local.run(permit, deadline, work).await
+                local.run(permit, deadline, usage.cpu, work).await
             }
         }
     }
 
     /// Compiles a query, and does not run it.
     pub(super) async fn prepare(&self, query: Query) -> Result<(), QueryError> {
-        let Query { sql, parameters, deadline, memory, .. } = query;
-        let permit = self.acquire(deadline).await?;
+        let Query { sql, parameters, deadline, memory, usage, .. } = query;
+        let permit = self.acquire(deadline, &usage).await?;
         match &self.runner {
             Runner::Processes(processes) => {
-                processes.run(Work::Prepare { sql, parameters }, deadline, memory).await.map(drop)
+                let work = Work::Prepare { sql, parameters };
+                processes.run(permit, work, deadline, memory, &usage.cpu).await.map(drop)
             }
             Runner::InProcess(local) => {
-                local.run(permit, deadline, move |connection| connection::prepare(connection, &sql, &parameters)).await
+                let work = move |connection: &mut Connection| connection::prepare(connection, &sql, &parameters);
+                local.run(permit, deadline, usage.cpu, work).await
             }
         }
     }
 
-    async fn acquire(&self, deadline: Instant) -> Result<OwnedSemaphorePermit, QueryError> {
-        let acquired = tokio::time::timeout_at(deadline, self.permits.clone().acquire_owned()).await;
-        acquired
-            .map_err(|_| QueryError::Busy(self.max_connections))?
-            .map_err(|error| QueryError::Failed(error.to_string()))
+    async fn acquire(&self, deadline: Instant, usage: &Usage) -> Result<Permit, QueryError> {
+        usage.acquire(&self.permits, deadline, self.max_connections).await
     }
 }
 
 impl InProcess {
-    /// Runs `work` with a connection on a blocking thread, until the deadline.
+    /// Runs `work` with a connection on a blocking thread, until the deadline or the end of the processor time.
     async fn run<T: Send + 'static>(
         &self,
-        permit: OwnedSemaphorePermit,
+        permit: Permit,
         deadline: Instant,
+        cpu: HostCpuBudget,
         work: impl FnOnce(&mut Connection) -> Result<T, QueryError> + Send + 'static,
     ) -> Result<T, QueryError> {
         let is_cancelled = Arc::new(AtomicBool::new(false));
@@ -221,7 +235,14 @@ impl InProcess {
             // Popped in a statement of its own, which releases the lock.
             let reused = idle.lock().pop();
             let mut open = OpenFile::current(reused, &file, max_value)?;
-            let result = connection::run_until(&mut open.connection, deadline, &is_cancelled, work);
+            let (thread, begun) = (Arc::new(cpu.charge_thread()), std::time::Instant::now());
+            let charged = thread.clone();
+            let is_over =
+                move || is_cancelled.load(Ordering::Relaxed) || Instant::now() >= deadline || charged.is_used_up(begun);
+            let mut result = connection::run_until(&mut open.connection, is_over, work);
+            if matches!(result, Err(QueryError::Timeout)) && thread.is_used_up(begun) {
+                result = Err(QueryError::OutOfCpu);
+            }
             // The next query finds out whether a file that could not be read can be read again.
             if !matches!(result, Err(QueryError::Unreachable(_) | QueryError::Failed(_))) {
                 idle.lock().push(open);

@@ -190,7 +190,9 @@ async fn what_the_host_does_with_an_answer_counts_against_the_limits_on_time() {
     // On a busy machine the first calls of `describe` and `list` may exceed the deadline.
     while serde_json::to_value(client.page(None).await.unwrap()).unwrap()["_meta"]["mcp-host/missing"].is_array() {}
     assert_read_fails(client, "raw://frugal/contents/50000", "it used up its CPU time").await;
-    assert_read_fails(client, "raw://hurried/contents/50000", "it took too long").await;
+    let error = client.read_error("raw://hurried/contents/50000").await;
+    // Other tests may have the processors for most of these 50 ms.
+    assert!(["it took too long", "it is busy"].iter().any(|reason| error.message.contains(reason)), "{error:?}");
     server.end().await;
 }
 

@@ -278,7 +278,7 @@ async fn exchanges_at_once_are_counted() {
     let answers = run_fetch(&server, "many", &origin.url("/silent"), "&count=6").await;
     let count = |code| answers.as_array().unwrap().iter().filter(|answer| **answer == error_json(code)).count();
     assert_eq!((count("ConnectionLimitReached"), count("HttpResponseTimeout")), (4, 2), "{answers}");
-    server.log_line("`limits.http.concurrency` (2) is reached").await;
+    server.log_line("`limits.http.concurrency` (2), or the share of one client, is reached").await;
     // The permits are free again.
     for _ in 0..5 {
         assert_eq!(get(&server, &origin.url("/")).await["status"], 200);

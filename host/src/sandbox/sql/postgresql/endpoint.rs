@@ -5,20 +5,22 @@ use std::net::IpAddr;
 #[cfg(unix)]
 use std::path::PathBuf;
 
-use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+#[cfg(unix)]
+use tokio::net::UnixStream;
 use tokio_postgres::Config;
 use tokio_postgres::config::{Host, SslMode};
+#[cfg(unix)]
+use tokio_util::either::Either;
 
 use crate::config::grants::server_port;
 
 /// A stream to a server.
-pub(super) type BoxedStream = Box<dyn IoStream>;
-
-/// What a stream to a server can do.
-pub(super) trait IoStream: AsyncRead + AsyncWrite + Send + Unpin {}
-
-impl<T: AsyncRead + AsyncWrite + Send + Unpin> IoStream for T {}
+#[cfg(unix)]
+pub(super) type ServerStream = Either<TcpStream, UnixStream>;
+/// A stream to a server.
+#[cfg(not(unix))]
+pub(super) type ServerStream = TcpStream;
 
 /// A server.
 #[derive(Clone, Debug)]
@@ -64,16 +66,18 @@ impl Endpoint {
     }
 
     /// Opens a stream.
-    pub(super) async fn open(&self) -> io::Result<BoxedStream> {
+    pub(super) async fn open(&self) -> io::Result<ServerStream> {
         let stream = match &self.address {
             Address::Name(name, port) => TcpStream::connect((name.clone(), *port)).await?,
             Address::Ip(ip, port) => TcpStream::connect((*ip, *port)).await?,
             #[cfg(unix)]
-            Address::Socket(path) => return Ok(Box::new(tokio::net::UnixStream::connect(path.clone()).await?)),
+            Address::Socket(path) => return Ok(Either::Right(UnixStream::connect(path.clone()).await?)),
         };
         // Messages are small, and each is awaited.
         let _ = stream.set_nodelay(true);
-        Ok(Box::new(stream))
+        #[cfg(unix)]
+        let stream = Either::Left(stream);
+        Ok(stream)
     }
 }
 

@@ -18,7 +18,8 @@ use super::failure::{Phase, nested_types, query_error};
 use super::parameter::Parameter;
 use super::stream::{ByteMeter, MeteredStream};
 use super::text;
-use crate::sandbox::memory::{MemoryBudget, Reservation};
+use crate::fair_semaphore::Permit;
+use crate::sandbox::memory::Reservation;
 use crate::sandbox::sql::Query;
 use crate::sandbox::sql::bindings::databases::{Column, Value};
 use crate::sandbox::sql::error::QueryError;
@@ -90,7 +91,6 @@ pub(super) struct Transaction {
     bounds: ResultBounds,
     /// The memory of the query, and later that of the result.
     memory: Reservation,
-    budget: Arc<MemoryBudget>,
 }
 
 impl From<Query> for Transaction {
@@ -100,7 +100,6 @@ impl From<Query> for Transaction {
             parameters: query.parameters.into_iter().map(Parameter).collect(),
             bounds: query.bounds,
             memory: query.memory,
-            budget: query.budget,
         }
     }
 }
@@ -141,8 +140,7 @@ impl Session {
 
     /// Begins the transaction, and prepares its statement.
     pub(super) async fn begin(&self, query: &mut Transaction, limit: Duration) -> Result<Statement, QueryError> {
-        let memory = query.budget.try_reserve(0).ok_or(QueryError::OutOfMemory)?;
-        self.meter.allow(query.bounds.bytes.saturating_mul(RECEIVED_PER_BYTE), memory);
+        self.meter.allow(query.bounds.bytes.saturating_mul(RECEIVED_PER_BYTE), query.memory.another());
         let begin = format!("{}{}", self.statements.begin, limit.as_millis());
         // Both are sent at once; the server runs them in this order.
         let (begun, prepared) = tokio::join!(self.client.batch_execute(&begin), self.prepare(&query.declare));
@@ -219,8 +217,8 @@ impl Session {
         is_usable && !self.is_closed()
     }
 
-    /// Cancels the statement that runs, and closes the connection.
-    pub(super) fn cancel(self) {
+    /// Cancels the statement that runs, and closes the connection. The permit is held until then.
+    pub(super) fn cancel(self, permit: Permit) {
         let Self { client, endpoint, tls, runtime, task, .. } = self;
         if client.is_closed() {
             return;
@@ -231,6 +229,7 @@ impl Session {
             // The server has ended the statement, or will notice the end of the connection.
             drop(client);
             task.abort();
+            drop(permit);
         });
     }
 

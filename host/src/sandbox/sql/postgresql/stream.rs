@@ -2,14 +2,12 @@
 //! too much.
 
 use std::io;
-use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
 
 use parking_lot::Mutex;
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-use super::endpoint::BoxedStream;
+use super::endpoint::ServerStream;
+use crate::sandbox::counted_stream::{CountedStream, StreamCounter};
 use crate::sandbox::memory::Reservation;
 
 /// Bytes that a server may send while no query is under way: to connect, and notices.
@@ -71,7 +69,9 @@ impl ByteMeter {
     pub(super) fn exceeded(&self) -> Option<Exceeded> {
         self.0.lock().exceeded
     }
+}
 
+impl StreamCounter for ByteMeter {
     /// Counts a request: what is sent after something was received.
     fn record_sent(&self) -> io::Result<()> {
         let mut allowance = self.0.lock();
@@ -91,13 +91,13 @@ impl ByteMeter {
         }
     }
 
-    fn record(&self, bytes: usize) -> io::Result<()> {
+    fn record_received(&self, bytes: usize) -> io::Result<()> {
         let mut allowance = self.0.lock();
         allowance.has_received = true;
         let left = allowance.left.checked_sub(bytes as u64);
         let is_charged = allowance.memory.as_mut().is_none_or(|memory| {
             let held = memory.bytes().saturating_add(bytes);
-            memory.try_resize(held)
+            memory.try_resize(held).is_ok()
         });
         allowance.left = left.unwrap_or(0);
         allowance.exceeded = match (left, is_charged) {
@@ -110,81 +110,49 @@ impl ByteMeter {
 }
 
 /// A stream that a meter counts.
-pub(super) struct MeteredStream {
-    stream: BoxedStream,
-    meter: Arc<ByteMeter>,
-}
-
-impl MeteredStream {
-    pub(super) fn new(stream: BoxedStream, meter: Arc<ByteMeter>) -> Self {
-        Self { stream, meter }
-    }
-}
-
-impl AsyncRead for MeteredStream {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.stream).poll_read(context, buffer))?;
-        Poll::Ready(self.meter.record(buffer.filled().len().saturating_sub(before)))
-    }
-}
-
-impl AsyncWrite for MeteredStream {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        self.meter.record_sent()?;
-        Pin::new(&mut self.stream).poll_write(context, bytes)
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
-}
+pub(super) type MeteredStream = CountedStream<ServerStream, ByteMeter>;
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sandbox::memory::MemoryBudget;
+    use crate::sandbox::memory::{CallOwner, MemoryAccount, MemoryBudget};
+
+    fn account(bytes: u64) -> Arc<MemoryAccount> {
+        MemoryAccount::new(MemoryBudget::new(bytes, None), CallOwner::default())
+    }
 
     #[test]
     fn a_query_receives_what_it_is_allowed_to_and_what_a_connection_needs() {
-        let (meter, budget) = (ByteMeter::new(), MemoryBudget::new(1 << 30, None));
-        meter.allow(1000, budget.try_reserve(0).unwrap());
-        assert!(meter.record(1000 + (256 << 10)).is_ok() && meter.exceeded().is_none());
-        assert!(meter.record(1).is_err());
+        let (meter, memory) = (ByteMeter::new(), account(1 << 30));
+        meter.allow(1000, memory.reservation());
+        assert!(meter.record_received(1000 + (256 << 10)).is_ok() && meter.exceeded().is_none());
+        assert!(meter.record_received(1).is_err());
         assert_eq!(meter.exceeded(), Some(Exceeded::Bytes));
     }
 
     #[test]
     fn a_query_has_a_maximum_of_requests_however_they_are_cut_up() {
-        let (meter, budget) = (ByteMeter::new(), MemoryBudget::new(1 << 30, None));
-        meter.allow(1 << 20, budget.try_reserve(0).unwrap());
+        let (meter, memory) = (ByteMeter::new(), account(1 << 30));
+        meter.allow(1 << 20, memory.reservation());
         for _ in 0..MAX_REQUESTS {
-            assert!(meter.record(1).is_ok() && meter.record_sent().is_ok() && meter.record_sent().is_ok());
+            assert!(meter.record_received(1).is_ok() && meter.record_sent().is_ok() && meter.record_sent().is_ok());
         }
-        assert!(meter.record(1).is_ok() && meter.exceeded().is_none());
+        assert!(meter.record_received(1).is_ok() && meter.exceeded().is_none());
         assert!(meter.record_sent().is_err() && meter.record_sent().is_err());
         assert_eq!(meter.exceeded(), Some(Exceeded::Requests));
-        meter.allow(1 << 20, budget.try_reserve(0).unwrap());
-        assert!(meter.record(1).is_ok() && meter.record_sent().is_ok());
+        meter.allow(1 << 20, memory.reservation());
+        assert!(meter.record_received(1).is_ok() && meter.record_sent().is_ok());
     }
 
     #[test]
     fn what_is_received_is_charged_until_the_query_ends() {
-        let (meter, budget) = (ByteMeter::new(), MemoryBudget::new(1000, None));
-        meter.allow(1 << 20, budget.try_reserve(0).unwrap());
-        assert!(meter.record(900).is_ok());
-        assert!(budget.try_reserve(200).is_none());
-        assert!(meter.record(200).is_err());
+        let (meter, memory) = (ByteMeter::new(), account(1000));
+        meter.allow(1 << 20, memory.reservation());
+        assert!(meter.record_received(900).is_ok());
+        assert!(memory.try_reserve(200).is_err());
+        assert!(meter.record_received(200).is_err());
         assert_eq!(meter.exceeded(), Some(Exceeded::Memory));
         meter.settle();
-        assert!(budget.try_reserve(1000).is_some());
+        assert!(memory.try_reserve(1000).is_ok());
     }
 }

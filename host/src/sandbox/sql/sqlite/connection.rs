@@ -2,14 +2,13 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
+use std::sync::atomic::{AtomicI32, Ordering};
 
 use rusqlite::config::DbConfig;
 use rusqlite::hooks::AuthContext;
 use rusqlite::limits::Limit;
 use rusqlite::types::{Null, ValueRef};
 use rusqlite::{Connection, ErrorCode, OpenFlags, Statement};
-use tokio::time::Instant;
 
 use super::super::bindings::databases::{Column, Scalar, Value};
 use super::super::error::QueryError;
@@ -63,17 +62,12 @@ fn open_connection(file: &Path, max_value: u64) -> rusqlite::Result<Connection> 
     Ok(connection)
 }
 
-/// Runs `work`, and interrupts it at the deadline or once it is cancelled.
+/// Runs `work`, and interrupts it when it is over.
 pub(super) fn run_until<T>(
     connection: &mut Connection,
-    deadline: Instant,
-    is_cancelled: &Arc<AtomicBool>,
+    is_over: impl FnMut() -> bool + Send + 'static,
     work: impl FnOnce(&mut Connection) -> Result<T, QueryError>,
 ) -> Result<T, QueryError> {
-    let is_over = {
-        let is_cancelled = is_cancelled.clone();
-        move || is_cancelled.load(Ordering::Relaxed) || Instant::now() >= deadline
-    };
     let failed = |error: rusqlite::Error| QueryError::Failed(error.to_string());
     connection.progress_handler(STEPS, Some(is_over)).map_err(failed)?;
     let result = work(connection);

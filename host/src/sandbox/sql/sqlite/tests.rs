@@ -7,14 +7,18 @@ use tempfile::TempDir;
 
 use super::super::bindings::databases::{Rows, Scalar, Value};
 use super::*;
+use crate::access::Principal;
 use crate::config::grants::SqlUrl;
-use crate::sandbox::memory::MemoryBudget;
+use crate::requester::Requester;
+use crate::sandbox::cpu::HostTimes;
+use crate::sandbox::memory::{CallOwner, MemoryAccount, MemoryBudget};
 
 /// A database in a directory of its own.
 struct Fixture {
     dir: TempDir,
     database: SqliteDatabase,
-    budget: Arc<MemoryBudget>,
+    memory: Arc<MemoryAccount>,
+    cpu: HostCpuBudget,
 }
 
 impl Fixture {
@@ -39,7 +43,8 @@ impl Fixture {
         writer.close().unwrap();
         let mut grant = SqlGrant::new(SqlUrl::Sqlite(file.clone()));
         change(&mut grant);
-        Self { database: SqliteDatabase::new(&file, &grant, None), budget: MemoryBudget::new(64 << 20, None), dir }
+        let memory = MemoryAccount::new(MemoryBudget::new(64 << 20, None), CallOwner::default());
+        Self { database: SqliteDatabase::new(&file, &grant, None), memory, cpu: HostCpuBudget::unlimited(), dir }
     }
 
     fn file(&self) -> PathBuf {
@@ -52,8 +57,8 @@ impl Fixture {
             parameters: parameters.into_iter().map(Value::Scalar).collect(),
             bounds: ResultBounds { rows: 100, bytes: 1 << 20 },
             deadline: Instant::now() + Duration::from_secs(20),
-            memory: self.budget.try_reserve(0).unwrap(),
-            budget: self.budget.clone(),
+            memory: self.memory.reservation(),
+            usage: Caller { memory: &self.memory, cpu: &self.cpu }.into(),
         }
     }
 
@@ -210,6 +215,35 @@ async fn a_statement_that_takes_long_ends_at_its_deadline() {
 }
 
 #[tokio::test]
+async fn a_statement_that_computes_ends_with_the_processor_time_of_its_call() {
+    let fixture = Fixture::new();
+    let endless = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
+    let (times, limit) = (HostTimes::default(), Duration::from_millis(100));
+    let usage = Usage { client: None, cpu: HostCpuBudget::new(times.clone(), limit) };
+    let query = Query { usage, ..fixture.request(endless, Vec::new()) };
+    assert_eq!(fixture.database.query(query).await.map(|_| ()), Err(QueryError::OutOfCpu));
+    assert!(times.cpu() >= limit && times.cpu() < limit * 5, "{times:?}");
+}
+
+#[tokio::test]
+async fn the_queries_of_one_client_leave_connections_for_others() {
+    let fixture = Fixture::new();
+    let usage = |name: &str| Usage {
+        client: Some(Requester::Principal(Principal::new(name))),
+        cpu: HostCpuBudget::unlimited(),
+    };
+    let deadline = Instant::now() + Duration::from_secs(1);
+    // Of four connections one client gets two.
+    let _held = [(); 2].map(|()| fixture.database.permits.try_acquire(usage("ada").client).unwrap());
+    let ada = usage("ada");
+    let of_ada = fixture.database.acquire(deadline, &ada);
+    let query = Query { usage: usage("bob"), ..fixture.request("SELECT 1", Vec::new()) };
+    let (waited, answered) = tokio::join!(of_ada, fixture.database.query(query));
+    assert_eq!(waited.map(drop), Err(QueryError::Busy(4)));
+    assert_eq!(answered.map(|result| result.rows.rows.len()), Ok(1));
+}
+
+#[tokio::test]
 async fn a_query_whose_caller_is_gone_frees_its_connection() {
     let fixture = Fixture::with(|grant| grant.connections = 1.try_into().unwrap());
     let endless = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT max(i) FROM n";
@@ -223,7 +257,7 @@ async fn a_query_whose_caller_is_gone_frees_its_connection() {
 #[tokio::test]
 async fn a_query_waits_for_a_connection_until_its_deadline() {
     let fixture = Fixture::with(|grant| grant.connections = 1.try_into().unwrap());
-    let _taken = fixture.database.permits.clone().acquire_owned().await.unwrap();
+    let _taken = fixture.database.permits.try_acquire(None).unwrap();
     let query = Query { deadline: Instant::now(), ..fixture.request("SELECT 1", Vec::new()) };
     assert_eq!(fixture.database.query(query).await.map(|_| ()), Err(QueryError::Busy(1)));
 }
@@ -246,7 +280,7 @@ async fn values_that_are_too_large_fail_before_they_take_memory() {
         let error = fixture.query(sql).await.map(|rows| rows.rows.len()).unwrap_err();
         assert_eq!(error, QueryError::TooLarge(1 << 20), "{sql}");
     }
-    assert!(fixture.budget.try_reserve(64 << 20).is_some(), "the memory is free again");
+    assert!(fixture.memory.try_reserve(64 << 20).is_ok(), "the memory is free again");
 }
 
 #[tokio::test]
@@ -368,7 +402,8 @@ async fn what_is_no_database_is_a_fault_for_the_admin() {
     let fixture = Fixture::new();
     fs::write(fixture.file(), "no database at all, but long enough to have a header of one".repeat(10)).unwrap();
     let bounds = ResultBounds { rows: 1, bytes: 1 };
-    let error = fixture.database.describe(bounds, Instant::now() + Duration::from_secs(5)).await.map(|_| ());
+    let caller = Caller { memory: &fixture.memory, cpu: &fixture.cpu };
+    let error = fixture.database.describe(bounds, Instant::now() + Duration::from_secs(5), caller).await.map(|_| ());
     assert!(matches!(error, Err(QueryError::Unreachable(_))), "{error:?}");
     fs::remove_file(fixture.file()).unwrap();
     assert!(matches!(fixture.query("SELECT 1").await, Err(QueryError::Unreachable(_))));

@@ -9,7 +9,6 @@ use std::ffi::OsString;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
 use std::thread;
 use std::time::Duration;
 
@@ -17,12 +16,13 @@ use parking_lot::{Condvar, Mutex};
 use rusqlite::{Connection, ffi};
 use tokio::time::Instant;
 
-use super::super::Query;
 use super::super::error::QueryError;
 use super::super::result::ResultBounds;
+use super::super::{Query, Usage};
 use super::message::{Answer, HANDSHAKE, Request, Work, read_frame, write_frame};
 use super::{Functions, OpenFile, connection};
-use crate::sandbox::memory::MemoryBudget;
+use crate::sandbox::cpu::HostCpuBudget;
+use crate::sandbox::memory::MemoryAccount;
 use crate::thread_priority::lower_priority;
 
 /// The argument that turns a program into this process.
@@ -129,7 +129,7 @@ impl WorkerDatabase {
         let deadline = now.checked_add(request.time).unwrap_or(now);
         let mut open = OpenFile::current(self.open.take(), &self.job.file, self.job.max_value)?;
         let work = |connection: &mut Connection| run(connection, request.work, deadline);
-        let answer = connection::run_until(&mut open.connection, deadline, &Arc::new(AtomicBool::new(false)), work);
+        let answer = connection::run_until(&mut open.connection, move || Instant::now() >= deadline, work);
         // What the connection keeps for the next query is not charged while none is under way.
         let released = open.connection.release_memory();
         if released.is_ok() && !matches!(answer, Err(QueryError::Unreachable(_) | QueryError::Failed(_))) {
@@ -147,11 +147,11 @@ fn run(connection: &mut Connection, work: Work, deadline: Instant) -> Answer {
         }
         Work::Query { sql, parameters, max_rows, max_bytes } => (sql, parameters, max_rows, max_bytes),
     };
-    // The host charges the memory, before it sends a request and before it reads an answer.
-    let budget = MemoryBudget::new(u64::MAX, None);
-    let memory = budget.try_reserve(0).ok_or(QueryError::OutOfMemory)?;
+    // The host charges the memory, before it sends a request and before it reads an answer, and the processor time.
+    let memory = MemoryAccount::unlimited().reservation();
     let bounds = ResultBounds { rows: usize::try_from(max_rows).unwrap_or(usize::MAX), bytes: max_bytes };
-    let query = Query { sql, parameters, bounds, deadline, memory, budget };
+    let usage = Usage { client: None, cpu: HostCpuBudget::unlimited() };
+    let query = Query { sql, parameters, bounds, deadline, memory, usage };
     connection::query(connection, query, Functions::Killable).map(|result| Some(result.rows))
 }
 

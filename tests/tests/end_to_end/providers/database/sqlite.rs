@@ -1,13 +1,16 @@
 //! SQLite: the same provider on a file.
 
 use std::fs;
+use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::mpsc::{self, TryRecvError};
 use std::time::{Duration, Instant};
 
-use mcp_host_tests::{ConfigFile, Folder, Plugin, RawStdio, Revision, Rule, StdioServer, component, run};
+use mcp_host_tests::{ConfigFile, Folder, HttpServer, Plugin, RawStdio, Revision, Rule, StdioServer, component, run};
 use rusqlite::Connection;
 use serde_json::json;
+use tokio::task::JoinSet;
+use tokio::time::timeout;
 use toml::Value;
 
 use super::{all_rows, config, dictionary, free_sql, json, statement_uri};
@@ -85,11 +88,17 @@ async fn a_live_log_is_read_and_a_change_is_told() {
 
 /// The provider with statements of clients, on one connection and with a time for each query.
 fn one_connection(url: &str, timeout: &str) -> Plugin {
+    connections(1, url, timeout)
+}
+
+/// The same on so many connections.
+fn connections(number: i64, url: &str, timeout: &str) -> Plugin {
     Plugin::new("shop", &component("database"), "db://shop/")
-        .sql("shop", url, [("connections", 1.into()), ("timeout", timeout.into())])
+        .sql("shop", url, [("connections", number.into()), ("timeout", timeout.into())])
         .config("free-sql", true)
         .config("formats", vec![Value::from("json")])
         .limit("deadline", "60s")
+        .limit("cpu", "60s")
 }
 
 /// Texts of a million bytes each, which take much to compare and to sort.
@@ -123,6 +132,48 @@ async fn a_function_that_takes_long_ends_with_its_query_and_frees_the_connection
         let rows = json(server.client(), &statement_uri("SELECT 1")).await;
         assert_eq!(rows["rows"], json!([[1]]), "after {sql:.40}");
     }
+    server.end().await;
+}
+
+const ENDLESS: &str = "WITH RECURSIVE n(i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM n) SELECT count(*) FROM n";
+
+#[tokio::test]
+async fn a_query_has_the_processor_time_of_its_call() {
+    let (_folder, _, url) = shop();
+    let plugin = one_connection(&url, "50s").limit("cpu", "500ms");
+    let server = StdioServer::start(&config(plugin)).await;
+    for _ in 0..2 {
+        let begun = Instant::now();
+        let error = server.client().read_error(&statement_uri(ENDLESS)).await;
+        assert!(error.message.contains("it used up its CPU time"), "{error:?}");
+        assert!(begun.elapsed() < Duration::from_secs(30), "{:?}", begun.elapsed());
+        assert_eq!(json(server.client(), &statement_uri("SELECT 1")).await["rows"], json!([[1]]));
+    }
+    server.end().await;
+}
+
+#[tokio::test]
+async fn the_queries_of_one_client_leave_connections_for_others() {
+    let (_folder, _, url) = shop();
+    let plugin = connections(4, &url, "50s");
+    let server = HttpServer::start(&ConfigFile::new().plugin(plugin).allow_all().write()).await;
+    let request = |sql: &str| json!({ "uri": statement_uri(sql) });
+    let mut queries = JoinSet::new();
+    for _ in 0..4 {
+        let address = IpAddr::V4(Ipv4Addr::new(127, 0, 0, 2));
+        let mut greedy = server.uninitialized(Revision::V_2026_07_28).from_address(address);
+        let endless = request(ENDLESS);
+        queries.spawn(async move { greedy.request("resources/read", endless).await });
+    }
+    // They end at their timeout, and have begun long before.
+    assert!(timeout(Duration::from_secs(3), queries.join_next()).await.is_err());
+    let mut other = server.uninitialized(Revision::V_2026_07_28);
+    for number in 0..5 {
+        let sql = request(&format!("SELECT {number}"));
+        let answer = timeout(Duration::from_secs(20), other.request("resources/read", sql)).await.unwrap();
+        assert!(answer.result()["contents"][0]["text"].as_str().is_some(), "{number}");
+    }
+    queries.shutdown().await;
     server.end().await;
 }
 

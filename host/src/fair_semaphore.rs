@@ -1,4 +1,5 @@
-//! The concurrency permits of one plugin and the queue for them, shared fairly by its clients.
+//! Permits of one plugin, and the queue for them, shared fairly by its clients: for its calls (`limits.concurrency`), for their
+//! HTTP exchanges (`limits.http.concurrency`), and for the connections to a database.
 //!
 //! **Dynamic threshold.** The calls of one client ([`Requester`]) may take a further permit only while more permits are
 //! free than they hold, and a further place in the queue only while more places are free than they hold. Of 8 permits one
@@ -11,8 +12,7 @@
 //! more than the calls that are running.
 //!
 //! A call that is cancelled while it waits, or as it is admitted, releases everything. Bounded: an entry for each client
-//! that holds a permit or waits, of which there are at most `limits.concurrency` plus `limits.queue`; a release looks at
-//! each of them once.
+//! that holds a permit or waits, of which there are at most as many as calls of the plugin; a release looks at each of them once.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -24,11 +24,11 @@ use tokio::sync::oneshot;
 use crate::requester::Requester;
 
 /// The client that a call is made for; none for an indexer.
-pub(super) type Client = Option<Requester>;
+pub(crate) type Client = Option<Requester>;
 
 /// The permits and the queue. Clones share them.
 #[derive(Clone)]
-pub(super) struct FairSemaphore(Arc<Mutex<State>>);
+pub(crate) struct FairSemaphore(Arc<Mutex<State>>);
 
 struct State {
     permits: usize,
@@ -49,7 +49,7 @@ struct Usage {
 }
 
 /// A permit, released when it is dropped.
-pub(super) struct Permit {
+pub(crate) struct Permit {
     semaphore: FairSemaphore,
     client: Client,
 }
@@ -62,22 +62,22 @@ impl fmt::Debug for Permit {
 
 /// Why a call may not wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum NoPlace {
+pub(crate) enum NoPlace {
     /// The queue is full.
     Full,
-    /// So many calls of the client wait, and no further one may.
+    /// That many calls of the client wait, and no further one may.
     Share(usize),
 }
 
 impl FairSemaphore {
-    /// So many permits, and places in the queue.
-    pub(super) fn new(permits: usize, places: usize) -> Self {
+    /// Creates a semaphore with that many permits, and that many places in the queue.
+    pub(crate) fn new(permits: usize, places: usize) -> Self {
         let state = State { permits, places, in_use: 0, waiting: 0, clients: HashMap::new(), next: 0 };
         Self(Arc::new(Mutex::new(state)))
     }
 
     /// Waits for a permit.
-    pub(super) async fn acquire(&self, client: Client) -> Result<Permit, NoPlace> {
+    pub(crate) async fn acquire(&self, client: Client) -> Result<Permit, NoPlace> {
         let (_waiting, admitted) = {
             let mut state = self.state();
             let is_first = state.clients.get(&client).is_none_or(|usage| usage.waiting.is_empty());
@@ -90,6 +90,11 @@ impl FairSemaphore {
         };
         // A sender is dropped with its semaphore only, which this call keeps.
         admitted.await.map_err(|_| NoPlace::Full)
+    }
+
+    /// Returns a permit if the client may have one at once.
+    pub(crate) fn try_acquire(&self, client: Client) -> Option<Permit> {
+        self.state().try_admit(&client).then(|| Permit { semaphore: self.clone(), client })
     }
 
     /// Releases a permit, and admits the calls that may have one now.
@@ -213,7 +218,7 @@ mod tests {
     }
 
     fn acquire_all(semaphore: &FairSemaphore, client: &Client) -> Vec<Permit> {
-        std::iter::from_fn(|| semaphore.acquire(client.clone()).now_or_never()?.ok()).collect()
+        std::iter::from_fn(|| semaphore.try_acquire(client.clone())).collect()
     }
 
     async fn waiting<'a>(
