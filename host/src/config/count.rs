@@ -4,7 +4,7 @@ use std::fmt;
 
 use toml::de::DeValue;
 
-use super::range::OutOfRange;
+use super::quantity::OutOfRange;
 use super::reader::{FromNode, Node, Schema};
 
 /// A whole number from `MIN` to `MAX`. The default is `DEFAULT`.

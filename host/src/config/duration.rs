@@ -5,9 +5,8 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use super::error::{Suggest, quote};
-use super::quantity::{self, QuantityError};
-use super::range::OutOfRange;
-use super::reader::{FromNode, Node, Schema};
+use super::quantity::{self, OutOfRange, QuantityError, bounded_value};
+use super::reader::Schema;
 
 /// A second, in the unit of the bounds of [`BoundedDuration`].
 pub(super) const SECOND: u64 = 1000;
@@ -207,30 +206,9 @@ impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> fmt::Display for Bounde
     }
 }
 
-impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> fmt::Debug for BoundedDuration<MIN, DEFAULT, MAX> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> FromNode for BoundedDuration<MIN, DEFAULT, MAX> {
-    const TYPE_NAME: &'static str = "a time";
-
-    fn example() -> String {
-        format!("\"{}\"", Self::default())
-    }
-
-    fn schema() -> Schema {
-        Schema::pattern(PATTERN).with("default", Self::default().to_string())
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        if let Some(number) = node.number() {
-            node.reject(&Self::no_unit(&number));
-            return None;
-        }
-        node.parse()
-    }
+bounded_value! {
+    BoundedDuration<const MIN: u64, const DEFAULT: u64, const MAX: u64> as "a time", schema Schema::pattern(PATTERN),
+    number |number| Some(Self::no_unit(number))
 }
 
 #[cfg(test)]

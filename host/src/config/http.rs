@@ -26,36 +26,41 @@ pub use self::limits::HttpServerLimits;
 pub use self::share::{ClientShare, PrincipalShare, Share, ShareError};
 pub use self::tls::{Tls, TlsError};
 
+use self::allowed_origins::CorsOrigin;
+use self::client_ca::ClientAuthorities;
+use super::declare::table;
 use super::duration::{BoundedDuration, MINUTE, SECOND};
 use super::endpoint_url::{EndpointUrl, IdentifierUrl};
-use super::reader::{FromTable, Table, documented};
+use super::reader::{FromTable, Table};
 use crate::net::{OriginPattern, UrlHost};
 
 /// The path of the MCP endpoint.
-#[cfg(feature = "http")]
-pub(crate) const ENDPOINT_PATH: &str = "/mcp";
+pub const ENDPOINT_PATH: &str = "/mcp";
 
 /// The interval of keep-alive comments on idle event streams. 15 s unless set; 100 ms to 10 min.
 pub type KeepAlive = BoundedDuration<100, { 15 * SECOND }, { 10 * MINUTE }>;
 
-documented! {
+table! {
     /// The HTTP server: `[http]`.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct Http {
         /// The certificate for TLS. Without it: plain HTTP.
         pub tls: Option<Tls>,
+        /// Authorities of client certificates (mTLS). Requires `tls`. None unless set: no certificate is requested.
+        #[read(ClientAuthorities)]
+        pub client_ca: Vec<ClientAuthority>,
         /// The URL of the endpoint for clients, such as `https://mcp.example.com/mcp`: the canonical URI of this server, which the
         /// audience of access tokens is (RFC 8707). Required by `[[issuer]]`. Its host is one of `hosts`.
+        #[read(IdentifierUrl)]
         pub public_url: Option<EndpointUrl>,
-        /// Authorities of client certificates (mTLS). Requires `tls`. None unless set: no certificate is requested.
-        pub client_ca: Vec<ClientAuthority>,
         /// Whether the server may listen beyond loopback although it has no authentication or no TLS. `false` unless set.
         pub insecure: bool,
         /// Host names by which clients may address the server, at any port, in addition to `localhost`, the loopback
         /// addresses, the address that it listens at, and the host of `public-url`. None unless set.
         pub hosts: Vec<UrlHost>,
         /// Origins of web pages that may send requests and read the responses (CORS). None unless set.
+        #[read_each(CorsOrigin)]
         pub cors: Vec<OriginPattern>,
         /// The interval of keep-alive comments on idle event streams. 15 s unless set; 100 ms to 10 min.
         pub keep_alive: KeepAlive,
@@ -65,28 +70,19 @@ documented! {
 }
 
 impl FromTable for Http {
+    type Keys = Self;
+
     const TYPE_NAME: &'static str = "a table";
 
     fn example() -> String {
         "{ tls = { certificate = \"tls/cert.pem\", key = \"tls/key.pem\" } }".into()
     }
 
-    fn from_table(table: &mut Table<'_>) -> Option<Self> {
-        let (tls, has_tls) = (table.optional("tls"), table.has("tls"));
-        let client_ca = table.optional("client-ca").map(|client_ca::ClientAuthorities(all)| all).unwrap_or_default();
-        if !client_ca.is_empty() && !has_tls {
+    fn from_keys(keys: Self, table: &Table<'_>) -> Option<Self> {
+        if !keys.client_ca.is_empty() && !table.has("tls") {
             let help = "add `tls = { certificate = \"tls/cert.pem\", key = \"tls/key.pem\" }`: client certificates are part of TLS";
             table.report_error("`http` has `client-ca` without `tls`", help);
         }
-        Some(Self {
-            tls,
-            public_url: table.optional("public-url").map(|IdentifierUrl(url)| url),
-            client_ca,
-            insecure: table.or_default("insecure"),
-            hosts: table.or_default("hosts"),
-            cors: table.optional("cors").map(|allowed_origins::CorsOrigins(pages)| pages).unwrap_or_default(),
-            keep_alive: table.or_default("keep-alive"),
-            limits: table.or_default("limits"),
-        })
+        Some(keys)
     }
 }

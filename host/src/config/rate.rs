@@ -8,12 +8,11 @@ use std::str::FromStr;
 use std::time::Duration;
 
 use governor::Quota;
-use toml::de::DeValue;
 
 pub use self::byte_rate::ByteRate;
 use super::error::{Suggest, quote};
-use super::range::OutOfRange;
-use super::reader::{FromNode, Node, Schema};
+use super::quantity::{OutOfRange, bounded_value};
+use super::reader::Schema;
 use super::size;
 
 /// The unit of time of a rate.
@@ -203,13 +202,12 @@ impl<const DEFAULT: u32, const MAX: u32, const SECONDS: u64> Rate<DEFAULT, MAX, 
     }
 
     /// Returns the quota of a rate limiter with that number of events in the unit of time of this rate.
-    #[cfg_attr(not(any(feature = "http", feature = "stdio")), allow(dead_code, reason = "only the server uses it"))]
-    pub(crate) fn quota_of(self, count: NonZeroU32) -> Quota {
+    pub fn quota_of(self, count: NonZeroU32) -> Quota {
         Self { count, ..self }.quota()
     }
 
     /// Returns the quota of a rate limiter with this rate.
-    pub(crate) fn quota(self) -> Quota {
+    pub fn quota(self) -> Quota {
         match self.period {
             Period::Second => Quota::per_second(self.count),
             Period::Minute => Quota::per_minute(self.count),
@@ -274,30 +272,10 @@ impl<const DEFAULT: u32, const MAX: u32, const SECONDS: u64> fmt::Display for Ra
     }
 }
 
-impl<const DEFAULT: u32, const MAX: u32, const SECONDS: u64> fmt::Debug for Rate<DEFAULT, MAX, SECONDS> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl<const DEFAULT: u32, const MAX: u32, const SECONDS: u64> FromNode for Rate<DEFAULT, MAX, SECONDS> {
-    const TYPE_NAME: &'static str = "a rate";
-
-    fn example() -> String {
-        format!("\"{}\"", Self::default())
-    }
-
-    fn schema() -> Schema {
-        Schema::pattern(r"^\s*[0-9]+ */ *(s|m|min|h)\s*$").with("default", Self::default().to_string())
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        if let DeValue::Integer(number) = node.value {
-            node.reject(&Self::no_period(&number.to_string()));
-            return None;
-        }
-        node.parse()
-    }
+bounded_value! {
+    Rate<const DEFAULT: u32, const MAX: u32, const SECONDS: u64> as "a rate",
+    schema Schema::pattern(r"^\s*[0-9]+ */ *(s|m|min|h)\s*$"),
+    number |number| (!number.contains('.')).then(|| Self::no_period(number))
 }
 
 #[cfg(test)]

@@ -6,9 +6,8 @@ use std::str::FromStr;
 use toml::de::DeValue;
 
 use super::error::{Suggest, quote};
-use super::quantity::{self, QuantityError};
-use super::range::OutOfRange;
-use super::reader::{FromNode, Node, Schema};
+use super::quantity::{self, OutOfRange, QuantityError, bounded_value};
+use super::reader::Schema;
 
 /// 1024 bytes.
 pub(super) const KIB: u64 = bytesize::KIB;
@@ -186,12 +185,6 @@ impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> fmt::Display for Size<M
     }
 }
 
-impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> fmt::Debug for Size<MIN, DEFAULT, MAX> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
 /// The shortest way to write it exactly.
 pub(super) fn format_bytes(bytes: u64) -> String {
     [(TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")]
@@ -201,29 +194,14 @@ pub(super) fn format_bytes(bytes: u64) -> String {
         .unwrap_or_else(|| format!("{bytes}B"))
 }
 
-impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> FromNode for Size<MIN, DEFAULT, MAX> {
-    const TYPE_NAME: &'static str = "a size";
-
-    fn example() -> String {
-        format!("\"{}\"", Self::default())
-    }
-
-    /// Nothing is zero bytes.
-    fn advice(node: &Node<'_>) -> Option<String> {
+bounded_value! {
+    Size<const MIN: u64, const DEFAULT: u64, const MAX: u64> as "a size",
+    schema Schema::pattern(&format!("^\\s*{PATTERN}\\s*$")),
+    number |number| Some(Self::no_unit(number)),
+    // Nothing is zero bytes.
+    advice |node| {
         let is_off = MIN == 0 && matches!(node.value, DeValue::Boolean(false));
         is_off.then(|| format!("write {}", node.assignment_hint("\"0B\"")))
-    }
-
-    fn schema() -> Schema {
-        Schema::pattern(&format!("^\\s*{PATTERN}\\s*$")).with("default", Self::default().to_string())
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        if let Some(number) = node.number() {
-            node.reject(&Self::no_unit(&number));
-            return None;
-        }
-        node.parse()
     }
 }
 

@@ -1,14 +1,12 @@
 //! Hosts and origins that the validation of `Host` and `Origin` accepts: `hosts` and `cors` of `[http]`.
 
+use crate::config::declare::written_as;
 use crate::config::error::{Diagnostic, quote};
 use crate::config::reader::{FromNode, Node, Schema};
 use crate::net::{OriginError, OriginPattern, UrlHost};
 
-/// Origins of web pages.
-pub(super) struct CorsOrigins(pub(super) Vec<OriginPattern>);
-
 /// An origin of web pages.
-struct CorsOrigin(OriginPattern);
+pub(super) struct CorsOrigin(pub(super) OriginPattern);
 
 impl FromNode for UrlHost {
     const TYPE_NAME: &'static str = "the name of a host";
@@ -35,35 +33,8 @@ impl FromNode for UrlHost {
     }
 }
 
-impl FromNode for CorsOrigins {
-    const TYPE_NAME: &'static str = "a list of origins";
-
-    fn example() -> String {
-        format!("[{}]", CorsOrigin::example())
-    }
-
-    fn schema() -> Schema {
-        Schema::list(CorsOrigin::schema())
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        let pages: Vec<CorsOrigin> = Vec::from_node(node)?;
-        Some(Self(pages.into_iter().map(|CorsOrigin(page)| page).collect()))
-    }
-}
-
-impl FromNode for CorsOrigin {
-    const TYPE_NAME: &'static str = "an origin";
-
-    fn example() -> String {
-        "\"https://app.example.com\"".into()
-    }
-
-    fn schema() -> Schema {
-        OriginPattern::schema()
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
+written_as! {
+    CorsOrigin as OriginPattern, such as "\"https://app.example.com\"", |node| {
         if node.value.as_str() == Some("*") {
             let help = format!("name the origins of the pages: {}", node.assignment_hint(&Self::example()));
             node.report_error("`*` would allow every web page that is opened on this machine to read everything", help);

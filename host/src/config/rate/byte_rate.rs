@@ -4,9 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::{Period, RateError};
-use crate::config::quantity::{self, QuantityError};
-use crate::config::range::OutOfRange;
-use crate::config::reader::{FromNode, Node, Schema};
+use crate::config::quantity::{self, OutOfRange, QuantityError, bounded_value};
+use crate::config::reader::Schema;
 use crate::config::size;
 
 /// A number of bytes per minute from `MIN` to `MAX`, of which a minute's worth may come at once. The default is
@@ -113,31 +112,10 @@ impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> fmt::Display for ByteRa
     }
 }
 
-impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> fmt::Debug for ByteRate<MIN, DEFAULT, MAX> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> FromNode for ByteRate<MIN, DEFAULT, MAX> {
-    const TYPE_NAME: &'static str = "a size per unit of time";
-
-    fn example() -> String {
-        format!("\"{}\"", Self::default())
-    }
-
-    fn schema() -> Schema {
-        let pattern = format!(r"^\s*{} */ *(s|m|min|h)\s*$", size::PATTERN);
-        Schema::pattern(&pattern).with("default", Self::default().to_string())
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        if let Some(number) = node.number() {
-            node.reject(&Self::no_unit(&number, None));
-            return None;
-        }
-        node.parse()
-    }
+bounded_value! {
+    ByteRate<const MIN: u64, const DEFAULT: u64, const MAX: u64> as "a size per unit of time",
+    schema Schema::pattern(&format!(r"^\s*{} */ *(s|m|min|h)\s*$", size::PATTERN)),
+    number |number| Some(Self::no_unit(number, None))
 }
 
 #[cfg(test)]
