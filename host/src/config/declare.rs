@@ -45,7 +45,8 @@
 //! Without `as …, such as …` only the keys are declared. Implement
 //! [`FromTable`](super::reader::FromTable) for the table, where keys can conflict or the value has another form than the table.
 //!
-//! A key of a cargo feature is always there. [`Config::missing_feature`](super::Config::missing_feature) names it.
+//! Keys do not depend on cargo features: a program says which it has when it uses a config
+//! ([`Config::check_features`](super::Config::check_features)).
 
 /// Declares a table as a struct whose fields are keys: see [the module](self).
 macro_rules! table {

@@ -14,7 +14,6 @@
 //! After a reload all keys apply from the next connection or request on, except `keep-alive` and whether TLS is used.
 
 mod address;
-mod allowed_origins;
 mod client_ca;
 pub mod limits;
 mod share;
@@ -26,13 +25,13 @@ pub use self::limits::HttpServerLimits;
 pub use self::share::{ClientShare, PrincipalShare, Share, ShareError};
 pub use self::tls::{Tls, TlsError};
 
-use self::allowed_origins::CorsOrigin;
 use self::client_ca::ClientAuthorities;
-use super::declare::table;
+use super::declare::{table, written_as};
 use super::duration::{BoundedDuration, MINUTE, SECOND};
 use super::endpoint_url::{EndpointUrl, IdentifierUrl};
-use super::reader::{FromTable, Table};
-use crate::net::{OriginPattern, UrlHost};
+use super::error::{Diagnostic, quote};
+use super::reader::{FromNode, FromTable, Node, Schema, Table};
+use crate::net::{OriginError, OriginPattern, UrlHost};
 
 /// The path of the MCP endpoint.
 pub const ENDPOINT_PATH: &str = "/mcp";
@@ -84,5 +83,55 @@ impl FromTable for Http {
             table.report_error("`http` has `client-ca` without `tls`", help);
         }
         Some(keys)
+    }
+}
+
+/// An origin of web pages.
+struct CorsOrigin(OriginPattern);
+
+impl FromNode for UrlHost {
+    const TYPE_NAME: &'static str = "the name of a host";
+
+    fn example() -> String {
+        "\"mcp.example.com\"".into()
+    }
+
+    fn schema() -> Schema {
+        Schema::pattern(r"^[^/?#@\\*]+$")
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        let written = node.string::<Self>()?;
+        if let Ok(host) = written.parse() {
+            return Some(host);
+        }
+        let help = format!(
+            "write what stands between `//` and the port in the URL that clients are given: {}",
+            node.assignment_hint(&Self::example())
+        );
+        node.report_error(format!("{} is neither the name nor the address of a host", quote(written)), help);
+        None
+    }
+}
+
+written_as! {
+    CorsOrigin as OriginPattern, such as "\"https://app.example.com\"", |node| {
+        if node.value.as_str() == Some("*") {
+            let help = format!("name the origins of the pages: {}", node.assignment_hint(&Self::example()));
+            node.report_error("`*` would allow every web page that is opened on this machine to read everything", help);
+            return None;
+        }
+        let error = match node.string::<Self>()?.parse() {
+            Ok(origin) => return Some(Self(origin)),
+            Err(error) => error,
+        };
+        let help = format!(
+            "write scheme and host as browsers send them in `Origin`, and the port if it is not the usual one: {}",
+            node.assignment_hint(&Self::example())
+        );
+        let problem = Diagnostic::new(OriginError::to_string(&error), help).at(node.span.clone());
+        // The text before an `@` is often a password.
+        node.context.report(if matches!(error, OriginError::UserInfo) { problem.redacted() } else { problem });
+        None
     }
 }

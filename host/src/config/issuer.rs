@@ -18,7 +18,7 @@ use std::fmt;
 use super::declare::{list_type, named_enum, non_empty, table};
 use super::duration::{BoundedDuration, MINUTE, SECOND};
 use super::endpoint_url::{EndpointUrl, IdentifierUrl};
-use super::error::{Diagnostic, Suggest, quote};
+use super::error::{Diagnostic, quote};
 use super::grants::CaBundle;
 use super::principal::{PrincipalName, declared_names, unique_names};
 use super::reader::{FromNode, FromTable, Node, Schema, Table};
@@ -267,12 +267,8 @@ impl FromNode for ScopeIncludes {
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let read = |entry: &Node<'_>| {
-            let scope = entry.key.parse::<Scope>();
-            if let Err(error) = &scope {
-                let problem = Diagnostic::new(error.to_string(), error.suggestion(entry.key));
-                entry.context.report(problem.at(entry.key_span.clone()));
-            }
-            Some((scope.ok()?, Vec::from_node(entry)?))
+            let scope = entry.parse_key::<Scope>();
+            Some((scope?, Vec::from_node(entry)?))
         };
         Some(Self(node.entries::<Self>()?.iter().filter_map(read).collect()))
     }

@@ -151,18 +151,4 @@ mod tests {
             assert!(text.parse::<PluginName>().is_err(), "{text}");
         }
     }
-
-    #[test]
-    fn a_name_that_is_nearly_right_is_put_right() {
-        let advice = |text: &str| text.parse::<PluginName>().unwrap_err().suggestion("name");
-        assert!(advice("My Notes").ends_with("`name = \"my-notes\"`"));
-        assert!(advice("").ends_with("`name = \"linux\"`"));
-    }
-
-    #[test]
-    fn digits_without_the_prefix_are_put_right() {
-        let digits = Digest::compute(b"").digits();
-        let advice = digits.parse::<Digest>().unwrap_err().suggestion("digest");
-        assert_eq!(advice, format!("write `digest = \"sha256:{digits}\"`"));
-    }
 }

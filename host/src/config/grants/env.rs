@@ -31,7 +31,6 @@ use std::collections::BTreeMap;
 use toml::de::DeValue;
 
 use crate::config::declare::checked_text;
-use crate::config::error::{Diagnostic, Suggest};
 use crate::config::reader::{FromNode, Node, Schema};
 use crate::config::secret::{Secret, SecretSource};
 use crate::config::secret_text::names_secret;
@@ -59,14 +58,7 @@ impl FromNode for Env {
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let variables = node.entries::<Self>()?.into_iter().filter_map(|entry| {
-            let name = match entry.key.parse::<EnvName>() {
-                Ok(name) => Some(name),
-                Err(error) => {
-                    let problem = Diagnostic::new(error.to_string(), error.suggestion(entry.key));
-                    node.context.report(problem.at(entry.key_span.clone()));
-                    None
-                }
-            };
+            let name = entry.parse_key::<EnvName>();
             let value = EnvValue::from_node(&entry);
             if entry.value.is_str() && names_secret(entry.key) {
                 node.context.set_has_secret();

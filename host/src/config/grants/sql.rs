@@ -243,23 +243,4 @@ mod tests {
         assert_eq!((grant.max_rows.get(), grant.max_bytes.bytes(), grant.connections.get()), (7, 1024, 1));
         assert!(grant.allow_writing_role);
     }
-
-    #[test]
-    fn what_makes_no_sense_is_a_mistake() {
-        for (value, expected) in [
-            (
-                "[{ name = 'a', url = { env = 'SHOP' } }, { name = 'a', url = { env = 'SHOP' } }]",
-                "the database `a` is granted twice",
-            ),
-            ("[{ name = 'a b', url = { env = 'SHOP' } }]", "`a b` is not a database name"),
-            ("[{ name = 'a', url = { env = 'SHOP' }, schemas = [] }]", "`schemas` is empty, so nothing could be read"),
-            (
-                "[{ name = 'a', url = { env = 'SHOP' }, schemas = ['pg_catalog'] }]",
-                "`pg_catalog` is not the name of a schema",
-            ),
-            ("[{ name = 'a', url = 'postgres://u:hunter2@h/d' }]", "`url` must be a table with `env` or `file`"),
-        ] {
-            assert_eq!(granted(value).unwrap_err(), expected);
-        }
-    }
 }

@@ -162,6 +162,15 @@ impl<'a> Node<'a> {
         Some(table.iter().map(|entry| Self::entry(self.context, &self.path, entry)).collect())
     }
 
+    /// Parses the key, for tables whose keys are chosen by the admin.
+    pub(in crate::config) fn parse_key<T: FromStr<Err: Suggest>>(&self) -> Option<T> {
+        let report = |error: &T::Err| {
+            let problem = Diagnostic::new(error.to_string(), error.suggestion(self.key));
+            self.context.report(problem.at(self.key_span.clone()));
+        };
+        self.key.parse().map_err(|error| report(&error)).ok()
+    }
+
     /// Parses an entry of the table, or a string that stands for it, if it is valid. Problems are reported by the reader of the
     /// table.
     pub(in crate::config) fn parse_entry<T: FromStr>(&self, key: &str) -> Option<T> {

@@ -156,12 +156,9 @@ impl FromNode for Credentials {
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let (mut credentials, mut names) = (BTreeMap::new(), BTreeSet::new());
         for entry in node.entries::<Self>()? {
-            let name = entry.key.parse::<CredentialName>().map_err(|error| {
-                let problem = Diagnostic::new(error.to_string(), error.suggestion(entry.key));
-                node.context.report(problem.at(entry.key_span.clone()));
-            });
+            let name = entry.parse_key::<CredentialName>();
             let value = CredentialSource::from_node(&entry);
-            let Ok(name) = name else { continue };
+            let Some(name) = name else { continue };
             let is_duplicate = !names.insert(name.clone());
             credentials.extend(value.map(|CredentialSource(value)| (name, value)));
             if is_duplicate {

@@ -117,6 +117,7 @@ impl SqlUrl {
 }
 
 /// The port of that server of a URL, which has one for each or one for all.
+#[doc(hidden)]
 pub fn server_port(config: &tokio_postgres::Config, index: usize) -> u16 {
     let ports = config.get_ports();
     ports.get(index).or(ports.first()).copied().unwrap_or(DEFAULT_PORT)
@@ -124,6 +125,7 @@ pub fn server_port(config: &tokio_postgres::Config, index: usize) -> u16 {
 
 /// Returns what a connection URL says, for the client library. The server's certificate is verified unless the URL says
 /// `sslmode=disable`, so the values of `sslmode` by which libpq distinguishes how thoroughly are one.
+#[doc(hidden)]
 pub fn client_config(url: &str) -> Result<tokio_postgres::Config, SqlUrlError> {
     check_escapes(url)?;
     let url = Zeroizing::new(url.replace("sslmode=verify-full", "sslmode=require"));
