@@ -32,22 +32,17 @@
 //!
 //! Bounded: a file has at most [`Config::MAX_FILE_SIZE`] bytes, and values nest as deep as the TOML parser allows (80).
 
-mod advertise;
 pub mod audit;
-mod boolean;
-mod client_id;
-pub mod compile;
 mod count;
 mod cursor_key;
+mod declare;
 mod dev;
-mod digest;
 mod duration;
 mod endpoint_url;
-mod env_name;
 mod environment;
 mod error;
 mod exposure;
-mod extension;
+mod feature;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
 mod glob;
@@ -63,7 +58,6 @@ mod plugin;
 mod plugins;
 mod principal;
 mod quantity;
-mod range;
 mod rate;
 mod reader;
 mod rule;
@@ -76,10 +70,8 @@ mod size;
 mod suggest;
 mod syntax;
 #[cfg(test)]
-#[cfg(all(feature = "http", feature = "keyvalue", feature = "sql"))]
 mod tests;
 mod token;
-mod tool;
 mod warning;
 
 /// Diagnostics of an invalid config.
@@ -91,7 +83,7 @@ pub mod diagnostics {
 pub mod values {
     pub use super::count::Count;
     pub use super::duration::{BoundedDuration, BoundedDurationError};
-    pub use super::range::OutOfRange;
+    pub use super::quantity::OutOfRange;
     pub use super::rate::{ByteRate, Period, Rate, RateError};
     pub use super::size::{Size, SizeError};
 }
@@ -100,13 +92,12 @@ use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-pub use advertise::AdvertisedCapability;
 pub use dev::{BuildCommand, BuildCommandError, Dev, WatchPattern, WatchPatternError};
 pub use endpoint_url::{EndpointUrl, EndpointUrlError};
 pub use environment::Environment;
 pub use error::ConfigError;
 pub use exposure::ExposureError;
-pub use extension::Extension;
+pub use feature::{Feature, MissingFeature};
 pub(crate) use glob::GlobLookup;
 pub use glob::{GlobError, UriGlob};
 pub use plugin::{Plugin, PluginName, PluginNameError, WatchInterval};
@@ -114,19 +105,18 @@ pub use plugins::{PluginConflict, Plugins};
 pub use principal::{PrincipalGroup, PrincipalName, PrincipalNameError, TokenPrincipal};
 pub use rule::{ANONYMOUS, LOCAL, Operation, PrincipalSelector, Rule, RuleLine};
 pub use secret::Secret;
-pub use server::{PageBytes, PageSize, ResponseCacheSize, Server};
-#[cfg(any(feature = "search", feature = "http", feature = "stdio"))]
-pub(crate) use suggest::nearest_mount;
+pub use server::{AdvertisedCapability, Extension, PageBytes, PageSize, ResponseCacheSize, Server, Tool};
+pub use suggest::nearest_mount;
 pub use token::{TokenDigest, TokenDigestError, TokenDigests};
-pub use tool::Tool;
 pub use warning::{CertificateProblem, RuleRef, SensitiveFile, Warning};
 
 use audit::Audit;
+use declare::table;
 use error::Diagnostic;
 use http::Http;
 use issuer::{Issuer, Issuers};
 use principal::{Groups, Principals};
-use reader::{KeyDocs, ReadContext, ReadOutcome, Table};
+use reader::{Keys, ReadContext, ReadOutcome, Table};
 use search::Search;
 
 use crate::regular_file;
@@ -166,22 +156,34 @@ pub struct Config {
     pub file: Option<PathBuf>,
 }
 
-/// The documentation of the sections, for the schema.
-const SECTION_DOCS: KeyDocs = &[
-    ("server", "The host as a server: its name, address, pages and directories."),
-    ("http", "The HTTP server: TLS, CORS and limits of clients."),
-    ("audit", "The audit log: one JSON line per request, to a file or to standard error."),
-    (
-        "search",
-        "Search over the plugins that have a table `search`: the size of the index, saved searches, and embeddings.",
-    ),
-    ("plugin", "A provider with its mount, config, grants and limits."),
-    ("principal", "A principal that authenticates with a bearer token over HTTP."),
-    ("issuer", "An issuer of OAuth 2.1 access tokens, which authenticate principals over HTTP."),
-    ("group", "A group of principals, for rules."),
-    ("rule", "An access rule: the principals, and the resources that they may or may not use."),
-    ("dev", "Development of the provider in this directory, for the command `mcp-host dev`: how it is built."),
-];
+table! {
+    #[derive(Default)]
+    struct ConfigKeys {
+        /// The host as a server: its name, address, pages and directories.
+        server: Server,
+        /// The HTTP server: TLS, CORS and limits of clients.
+        http: Http,
+        /// An issuer of OAuth 2.1 access tokens, which authenticate principals over HTTP.
+        #[read(Issuers)]
+        issuer: Vec<Issuer>,
+        /// The audit log: one JSON line per request, to a file or to standard error.
+        audit: Option<Audit>,
+        /// Search over the plugins that have a table `search`: the size of the index, saved searches, and embeddings.
+        search: Option<Search>,
+        /// A provider with its mount, config, grants and limits.
+        plugin: Plugins,
+        /// A principal that authenticates with a bearer token over HTTP.
+        #[read(Principals)]
+        principal: Vec<TokenPrincipal>,
+        /// A group of principals, for rules.
+        #[read(Groups)]
+        group: Vec<PrincipalGroup>,
+        /// An access rule: the principals, and the resources that they may or may not use.
+        rule: Vec<Rule>,
+        /// Development of the provider in this directory, for the command `mcp-host dev`: how it is built.
+        dev: Option<Dev>,
+    }
+}
 
 impl Config {
     /// The maximum size of a config file in bytes.
@@ -221,8 +223,7 @@ impl Config {
     }
 
     /// The name of a principal that was probably meant.
-    #[cfg(feature = "cli")]
-    pub(crate) fn nearest_principal(&self, written: &str) -> Option<&str> {
+    pub fn nearest_principal(&self, written: &str) -> Option<&str> {
         suggest::closest(written, self.principal_names())
     }
 
@@ -287,12 +288,12 @@ impl Config {
         Err(ConfigError::new(file, text, problems).with_files(files).with_rest(config, cause))
     }
 
-    /// Returns the JSON Schema (2020-12) of config files, for editors. It describes the keys that this build reads.
+    /// Returns the JSON Schema (2020-12) of config files, for editors. It does not depend on the features of the program.
     ///
     /// A file that [`load`](Self::load) accepts is valid by the schema. The reverse is not true: a schema can express
     /// neither conflicts between plugins nor files that must exist.
     pub fn json_schema() -> serde_json::Value {
-        Table::describe(SECTION_DOCS, Self::from_table)
+        Table::describe::<ConfigKeys>()
             .with("$schema", "https://json-schema.org/draft/2020-12/schema")
             .with("title", "mcp-host.toml")
             .with("description", "The config of mcp-host.")
@@ -301,25 +302,19 @@ impl Config {
     }
 
     fn from_table(table: &mut Table<'_>) -> Self {
-        table.requires_feature("http", "http", cfg!(feature = "http"));
-        table.requires_feature("search", "search", cfg!(feature = "search"));
-        let (server, http): (Server, Http) = (table.or_default("server"), table.or_default("http"));
-        let issuers = Self::issuers(table, &http);
+        let keys = ConfigKeys::read(table).unwrap_or_default();
         let config = Self {
-            server,
-            http,
-            audit: table.optional("audit"),
-            search: table.optional("search"),
-            plugins: table.or_default("plugin"),
-            principals: table.optional("principal").map(|Principals(all)| all).unwrap_or_default(),
-            issuers,
-            groups: table.optional("group").map(|Groups(all)| all).unwrap_or_default(),
-            // Rules refer to the names of both.
-            rules: table.or_default("rule"),
-            dev: table.optional("dev"),
-            files: BTreeSet::new(),
-            secret_files: BTreeSet::new(),
-            file: None,
+            server: keys.server,
+            http: keys.http,
+            audit: keys.audit,
+            search: keys.search,
+            plugins: keys.plugin,
+            principals: keys.principal,
+            issuers: keys.issuer,
+            groups: keys.group,
+            rules: keys.rule,
+            dev: keys.dev,
+            ..Self::default()
         };
         if !table.has("plugin") && !table.has_misspelling_of("plugin") {
             table.report(Diagnostic::new(
@@ -327,6 +322,7 @@ impl Config {
                 "add one:\n[[plugin]]\nname = \"notes\"\ncomponent = \"plugins/notes.wasm\"\nmount = \"notes:///\"",
             ));
         }
+        config.report_issuers(table);
         config.report_tools(table);
         config.report_embeddings(table);
         config.report_exposure(table);
@@ -363,21 +359,21 @@ impl Config {
         }
     }
 
-    /// Reads the issuers, whose tokens are issued for the public URL.
-    fn issuers(table: &mut Table<'_>, http: &Http) -> Vec<Issuer> {
-        let Issuers(issuers) = table.optional("issuer").unwrap_or_default();
-        if !issuers.is_empty() && http.public_url.is_none() && !table.has_nested("http", "public-url") {
+    /// Reports issuers without the public URL, which tokens are issued for, and those that have the name of a client CA.
+    fn report_issuers(&self, table: &Table<'_>) {
+        let has_public_url = self.http.public_url.is_some() || table.has_nested("http", "public-url");
+        if !self.issuers.is_empty() && !has_public_url {
             let help = "add the URL by which clients know this server, which access tokens are issued for:\n[http]\npublic-url = \
                         \"https://mcp.example.com/mcp\"";
             table.report(
                 Diagnostic::new("`[[issuer]]` requires `http.public-url`", help).at(table.entry_span("issuer")),
             );
         }
-        if let Some(issuer) = issuers.iter().find(|issuer| http.client_ca.iter().any(|ca| ca.name == issuer.name)) {
+        let is_client_ca = |issuer: &&Issuer| self.http.client_ca.iter().any(|ca| ca.name == issuer.name);
+        if let Some(issuer) = self.issuers.iter().find(is_client_ca) {
             let message = format!("an issuer and a client CA have the name `{}`", issuer.name);
             table.report(Diagnostic::new(message, "give each a name of its own").at(table.entry_span("issuer")));
         }
-        issuers
     }
 }
 

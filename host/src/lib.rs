@@ -70,7 +70,8 @@
 //! | `sql` | SQL databases for plugins: PostgreSQL and SQLite |
 //! | `cli` | the command `mcp-host`, with all of the above |
 //!
-//! None is on by default. A config key of a feature that is not enabled is an error that names the feature.
+//! None is on by default. A host does not start with a config that has a key of a feature that is not enabled: the error names the
+//! feature.
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
 #![cfg_attr(not(feature = "cli"), allow(rustdoc::broken_intra_doc_links, reason = "the map names all modules"))]

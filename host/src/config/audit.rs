@@ -8,16 +8,16 @@
 //! | `keep` | the number of rotated files |
 //! | `on-full` | what happens to requests while no line can be written |
 
-use std::fmt;
 use std::path::PathBuf;
 
 use serde_json::json;
 use toml::de::DeValue;
 
 use super::count::Count;
+use super::declare::{named_enum, table};
 use super::error::Diagnostic;
 use super::paths::CreatableFile;
-use super::reader::{Documented, FromNode, KeyDocs, Node, Schema, Table};
+use super::reader::{FromNode, FromTable, Node, Schema, Table};
 use super::size::{KIB, MIB, Size, TIB};
 
 /// The size at which an audit file is rotated. 64 MiB unless set; 64 KiB to 1 TiB.
@@ -57,15 +57,14 @@ pub struct AuditFile {
     pub keep: RotatedFiles,
 }
 
-/// What happens to requests while no line of the audit log can be written.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum OnFull {
-    /// Requests are answered. The lines that are lost are counted, and a line reports the count.
-    #[default]
-    Drop,
-    /// Requests are refused before they are dispatched.
-    Refuse,
+named_enum! {
+    /// What happens to requests while no line of the audit log can be written.
+    pub enum OnFull as "`drop` or `refuse`", such as "\"refuse\"", default Drop {
+        /// Requests are answered. The lines that are lost are counted, and a line reports the count.
+        Drop = "drop",
+        /// Requests are refused before they are dispatched.
+        Refuse = "refuse",
+    }
 }
 
 impl Audit {
@@ -87,45 +86,41 @@ impl Audit {
     }
 }
 
-impl Documented for Audit {
-    const KEY_DOCS: KeyDocs = &[
-        ("file", "The file that lines are appended to. Its directory must exist. This or `stderr` is required."),
-        ("stderr", "`true`: lines are written to standard error instead of a file."),
-        ("max-size", "The size at which the file is rotated. 64 MiB unless set; 64 KiB to 1 TiB."),
-        ("keep", "The number of rotated files. 10 unless set; 1 to 1000."),
-        (
-            "on-full",
-            "What happens to requests while no line can be written: `drop` answers them and counts the lines that are \
-             lost; `refuse` refuses them. `drop` unless set.",
-        ),
-    ];
+table! {
+    pub(in crate::config) struct AuditKeys {
+        /// The file that lines are appended to. Its directory must exist. This or `stderr` is required.
+        #[read(CreatableFile)]
+        file: Option<PathBuf>,
+        /// `true`: lines are written to standard error instead of a file.
+        stderr: Option<True>,
+        /// The size at which the file is rotated. 64 MiB unless set; 64 KiB to 1 TiB.
+        max_size: AuditFileSize,
+        /// The number of rotated files. 10 unless set; 1 to 1000.
+        keep: RotatedFiles,
+        /// What happens to requests while no line can be written: `drop` answers them and counts the lines that are
+        /// lost; `refuse` refuses them. `drop` unless set.
+        on_full: OnFull,
+    }
 }
 
-impl FromNode for Audit {
+impl FromTable for Audit {
+    type Keys = AuditKeys;
+
     const TYPE_NAME: &'static str = "a table with `file` or `stderr`";
 
     fn example() -> String {
         "{ file = \"audit.jsonl\" }".into()
     }
 
-    fn schema() -> Schema {
+    fn constrain(schema: Schema) -> Schema {
         let is_given = |key: &str| json!({ "required": [key] });
-        Table::describe(Self::KEY_DOCS, Self::from_table)
+        schema
             .with("oneOf", vec![is_given("file"), is_given("stderr")])
             .with("dependentRequired", json!({ "max-size": ["file"], "keep": ["file"] }))
     }
 
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        node.table::<Self>(Self::from_table)
-    }
-}
-
-impl Audit {
-    fn from_table(table: &mut Table<'_>) -> Option<Self> {
-        let path = table.optional("file").map(|CreatableFile(path)| path);
-        let stderr = table.optional("stderr").map(|True| AuditDestination::Stderr);
-        let (max_size, keep) = (table.or_default("max-size"), table.or_default("keep"));
-        let on_full = table.or_default("on-full");
+    fn from_keys(keys: AuditKeys, table: &Table<'_>) -> Option<Self> {
+        let AuditKeys { file, stderr, max_size, keep, on_full } = keys;
         match (table.has("file"), table.has("stderr")) {
             (true, true) => table.report(
                 Diagnostic::new("`file` and `stderr` exclude each other", "remove one of them")
@@ -145,7 +140,8 @@ impl Audit {
             }
             _ => {}
         }
-        let file = path.map(|path| AuditDestination::File(AuditFile { path, max_size, keep }));
+        let file = file.map(|path| AuditDestination::File(AuditFile { path, max_size, keep }));
+        let stderr = stderr.map(|True| AuditDestination::Stderr);
         Some(Self { destination: file.or(stderr)?, on_full })
     }
 }
@@ -177,40 +173,5 @@ impl FromNode for True {
                 None
             }
         }
-    }
-}
-
-impl OnFull {
-    /// All values.
-    pub const ALL: [Self; 2] = [Self::Drop, Self::Refuse];
-
-    /// Returns its name in the config.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Drop => "drop",
-            Self::Refuse => "refuse",
-        }
-    }
-}
-
-impl fmt::Display for OnFull {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
-
-impl FromNode for OnFull {
-    const TYPE_NAME: &'static str = "`drop` or `refuse`";
-
-    fn example() -> String {
-        "\"refuse\"".into()
-    }
-
-    fn schema() -> Schema {
-        Schema::one_of_names(Self::ALL.map(Self::name)).with("default", Self::default().name())
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        node.one_of(&Self::ALL.map(|policy| (policy.name(), policy)))
     }
 }

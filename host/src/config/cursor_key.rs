@@ -4,25 +4,15 @@
 use base64::Engine;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD};
 
+use super::declare::written_as;
 use super::error::Diagnostic;
-use super::reader::{FromNode, Node, Schema};
 use super::secret::{Secret, SecretSource};
 
 /// A key, read from a variable or a file.
 pub(super) struct CursorKey(pub(super) Secret<[u8; 32]>);
 
-impl FromNode for CursorKey {
-    const TYPE_NAME: &'static str = SecretSource::TYPE_NAME;
-
-    fn example() -> String {
-        "{ env = \"MCP_HOST_CURSOR_KEY\" }".into()
-    }
-
-    fn schema() -> Schema {
-        SecretSource::schema()
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
+written_as! {
+    CursorKey as SecretSource, such as "{ env = \"MCP_HOST_CURSOR_KEY\" }", |node| {
         if node.value.is_str() {
             let message = format!("`{}` must not be in the config file, which others may read", node.key);
             let help = format!("generate a new key and write its source: {}", node.assignment_hint(&Self::example()));

@@ -11,35 +11,24 @@ use std::str::FromStr;
 
 use globset::{GlobBuilder, GlobMatcher};
 
+use super::declare::{from_text, table};
 use super::error::{Suggest, quote};
-use super::reader::{FromNode, FromTable, Node, Schema, Table, documented};
+use super::reader::Schema;
 
 /// The maximum length of a command, in bytes: what Linux takes as one argument of a program.
 const MAX_COMMAND_LEN: usize = 128 * 1024 - 1;
 
-documented! {
+table! {
     /// Development of the provider in this directory: `[dev]`. Only the command `mcp-host dev` uses it.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     #[non_exhaustive]
-    pub struct Dev {
+    pub struct Dev as "a table", such as "{ build = \"make\" }" {
         /// The shell command that builds the component, run in the directory of the project. Unless set, that of the
         /// project's kind: `cargo build` where there is a `Cargo.toml`, for example.
         pub build: Option<BuildCommand>,
         /// The sources: files, directories or globs, relative to the directory of the project. A change of one starts a
         /// build. Unless set: the whole directory. Files that `.gitignore` names, hidden files and build output do not count.
         pub watch: Vec<WatchPattern>,
-    }
-}
-
-impl FromTable for Dev {
-    const TYPE_NAME: &'static str = "a table";
-
-    fn example() -> String {
-        "{ build = \"make\" }".into()
-    }
-
-    fn from_table(table: &mut Table<'_>) -> Option<Self> {
-        Some(Self { build: table.optional("build"), watch: table.or_default("watch") })
     }
 }
 
@@ -105,21 +94,7 @@ impl fmt::Display for BuildCommand {
     }
 }
 
-impl FromNode for BuildCommand {
-    const TYPE_NAME: &'static str = "a shell command";
-
-    fn example() -> String {
-        "\"cargo build --target wasm32-wasip2\"".into()
-    }
-
-    fn schema() -> Schema {
-        Schema::pattern(r"\S")
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        node.parse()
-    }
-}
+from_text!(BuildCommand, "a shell command", "\"cargo build --target wasm32-wasip2\"", Schema::pattern(r"\S"));
 
 /// Sources: a path, or a glob with `*`, `**`, `?`, `[…]` or `{…}`. Of a directory everything in it counts.
 #[derive(Clone, Debug)]
@@ -203,21 +178,7 @@ impl fmt::Display for WatchPattern {
     }
 }
 
-impl FromNode for WatchPattern {
-    const TYPE_NAME: &'static str = "a path or a glob";
-
-    fn example() -> String {
-        "\"src\"".into()
-    }
-
-    fn schema() -> Schema {
-        Schema::pattern(r"^[^\u0000-\u001f\u007f-\u009f]+$")
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        node.parse()
-    }
-}
+from_text!(WatchPattern, "a path or a glob", "\"src\"", Schema::pattern(r"^[^\u0000-\u001f\u007f-\u009f]+$"));
 
 #[cfg(test)]
 mod tests {

@@ -5,6 +5,7 @@ use std::str::FromStr;
 
 use iri_string::types::UriStr;
 
+use super::declare::written_as;
 use super::error::{Suggest, quote};
 use super::reader::{FromNode, Node, Schema};
 use crate::net::{Origin, Scheme};
@@ -146,18 +147,8 @@ impl FromNode for EndpointUrl {
 /// 1.2).
 pub(super) struct IdentifierUrl(pub(super) EndpointUrl);
 
-impl FromNode for IdentifierUrl {
-    const TYPE_NAME: &'static str = EndpointUrl::TYPE_NAME;
-
-    fn example() -> String {
-        EndpointUrl::example()
-    }
-
-    fn schema() -> Schema {
-        EndpointUrl::schema()
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
+written_as! {
+    IdentifierUrl as EndpointUrl, |node| {
         let url = EndpointUrl::from_node(node)?;
         if url.has_query() {
             node.report_error(

@@ -243,8 +243,7 @@ impl ConfigError {
     /// Returns the config if all problems are files, directories or variables that do not exist or hold no usable value, of plugins
     /// or of the server itself: keys, certificates, secrets. Its names, rules and directories are valid. For commands that start
     /// neither a server nor a plugin.
-    #[cfg(feature = "cli")]
-    pub(crate) fn config_without_secrets(&self) -> Option<&Config> {
+    pub fn config_without_secrets(&self) -> Option<&Config> {
         self.rest.as_deref()
     }
 

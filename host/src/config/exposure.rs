@@ -50,7 +50,7 @@ impl fmt::Display for Missing {
 
 impl ExposureError {
     /// Returns what to change in the config.
-    pub(crate) fn help(&self) -> String {
+    pub fn help(&self) -> String {
         let port = self.address.socket_addr().port();
         format!(
             "{}; or listen on loopback, `127.0.0.1:{port}`, behind a proxy; or accept the risk with `insecure = true` in \
@@ -124,8 +124,7 @@ impl Config {
 
     /// Whether clients may call the server by that host: `localhost` and the loopback addresses, the address that it listens
     /// at, [`hosts`](super::http::Http::hosts), and the host of [`public_url`](super::http::Http::public_url).
-    #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only HTTP uses it"))]
-    pub(crate) fn is_own_host(&self, host: &UrlHost) -> bool {
+    pub fn is_own_host(&self, host: &UrlHost) -> bool {
         let is_own_address = |address: HttpAddress| match host {
             UrlHost::Name(_) => false,
             UrlHost::Address(ip) => {

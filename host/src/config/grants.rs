@@ -4,7 +4,6 @@ mod dirs;
 mod env;
 mod http;
 mod keyvalue;
-mod name;
 mod sql;
 
 use std::collections::BTreeMap;
@@ -13,10 +12,11 @@ use self::dirs::Dirs;
 use self::env::Env;
 use self::keyvalue::Keyvalue;
 use self::sql::Sql;
-use super::reader::{FromNode, FromTable, Table, documented};
+use super::declare::table;
 use super::secret::Secret;
 
 pub use self::dirs::{DirGrant, DirQuota, Mode};
+pub use self::env::{EnvName, EnvNameError};
 pub use self::http::{
     AuthorizationGrant, CaBundle, CaBundleError, ClientAuthentication, CredentialError, CredentialName,
     CredentialValue, DuplicateOrigin, HttpGrant, HttpGrants, OAuth, OAuthClient, ServiceAccountKey,
@@ -25,35 +25,36 @@ pub use self::http::{
 pub use self::keyvalue::{BucketKeys, BucketName, BucketNameError, BucketQuota, KeyvalueGrant};
 pub use self::sql::{
     ChannelName, ChannelNameError, DatabaseName, DatabaseNameError, SchemaName, SchemaNameError, SqlBytes,
-    SqlConnections, SqlGrant, SqlRows, SqlTimeout, SqlUrl, SqlUrlError,
+    SqlConnections, SqlGrant, SqlRows, SqlTimeout, SqlUrl, SqlUrlError, client_config, server_port,
 };
-#[cfg(feature = "sql")]
-pub(crate) use self::sql::{client_config, server_port};
-pub use super::env_name::{EnvName, EnvNameError};
 pub use super::guest_path::{GuestPath, GuestPathError};
 
-documented! {
+table! {
     /// The grants of a plugin: `grants` of a `[[plugin]]`.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     #[non_exhaustive]
-    pub struct Grants {
+    pub struct Grants as "a table of grants",
+    such as "{ dirs = [{ host = \"~/src/linux\", guest = \"/repo\" }] }" {
         /// Directories of the host, by the path at which the provider sees them.
+        #[read(Dirs)]
         pub dirs: BTreeMap<GuestPath, DirGrant>,
         /// Environment variables of the provider. It sees none of the host's own.
+        #[read(Env)]
         pub env: BTreeMap<EnvName, Secret<String>>,
         /// Web servers that it may send requests to, by their origins.
         pub http: HttpGrants,
         /// Key-value buckets, by the name that the provider opens.
+        #[read(Keyvalue)]
         pub keyvalue: BTreeMap<BucketName, KeyvalueGrant>,
         /// SQL databases that it may query, by the name that the provider asks for.
+        #[read(Sql)]
         pub sql: BTreeMap<DatabaseName, SqlGrant>,
     }
 }
 
 impl Grants {
     /// The values of secrets, in the order of the config's names. `Debug` shows everything else.
-    #[cfg(feature = "search")]
-    pub(crate) fn secrets(&self) -> impl Iterator<Item = &str> {
+    pub fn secrets(&self) -> impl Iterator<Item = &str> {
         let Self { dirs: _, env, http, keyvalue: _, sql } = self;
         let variables = env.values().map(|value| value.expose().as_str());
         let headers = http.iter().flat_map(|grant| grant.headers.values()).map(|value| value.expose().as_str());
@@ -65,22 +66,13 @@ impl Grants {
     }
 }
 
-impl FromTable for Grants {
-    const TYPE_NAME: &'static str = "a table of grants";
+/// The grammar of names that providers ask for their grants by: buckets, databases.
+const NAME_PATTERN: &str = "^[a-zA-Z0-9][a-zA-Z0-9._-]{0,63}$";
 
-    fn example() -> String {
-        format!("{{ dirs = {} }}", Dirs::example())
-    }
-
-    fn from_table(table: &mut Table<'_>) -> Option<Self> {
-        table.requires_feature("keyvalue", "keyvalue", cfg!(feature = "keyvalue"));
-        table.requires_feature("sql", "sql", cfg!(feature = "sql"));
-        Some(Self {
-            dirs: table.optional("dirs").map(|Dirs(dirs)| dirs).unwrap_or_default(),
-            env: table.optional("env").map(|Env(env)| env).unwrap_or_default(),
-            http: table.or_default("http"),
-            keyvalue: table.optional("keyvalue").map(|Keyvalue(buckets)| buckets).unwrap_or_default(),
-            sql: table.optional("sql").map(|Sql(databases)| databases).unwrap_or_default(),
-        })
-    }
+/// Returns whether a text is such a name: 1 to 64 of `a-z`, `A-Z`, `0-9`, `-`, `_` and `.`, beginning with a letter or
+/// digit.
+fn is_name(text: &str) -> bool {
+    let begins_well = text.starts_with(|c: char| c.is_ascii_alphanumeric());
+    let is_plain = text.chars().all(|c| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.'));
+    begins_well && is_plain && text.len() <= 64
 }

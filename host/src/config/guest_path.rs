@@ -3,8 +3,9 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::declare::from_text;
 use super::error::{Suggest, quote};
-use super::reader::{FromNode, Node, Schema};
+use super::reader::Schema;
 
 /// The path at which a provider sees a granted directory: `/repo`.
 ///
@@ -68,21 +69,7 @@ impl fmt::Display for GuestPath {
     }
 }
 
-impl FromNode for GuestPath {
-    const TYPE_NAME: &'static str = "a guest path";
-
-    fn example() -> String {
-        "\"/repo\"".into()
-    }
-
-    fn schema() -> Schema {
-        Schema::pattern(r"^/$|^(/(?!\.{1,2}(/|$))[^/\\]+)+/?$")
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        node.parse()
-    }
-}
+from_text!(GuestPath, "a guest path", "\"/repo\"", Schema::pattern(r"^/$|^(/(?!\.{1,2}(/|$))[^/\\]+)+/?$"));
 
 #[cfg(test)]
 mod tests {

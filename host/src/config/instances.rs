@@ -37,8 +37,8 @@
 //! ```
 
 use super::count::Count;
+use super::declare::table;
 use super::duration::{BoundedDuration, MINUTE, SECOND};
-use super::reader::{FromTable, Table, documented};
 
 /// The maximum number of calls of one instance.
 pub type MaxCalls = Count<1, 128, 1_000_000>;
@@ -47,32 +47,16 @@ pub type InstanceIdleTimeout = BoundedDuration<10, { 30 * SECOND }, { 60 * MINUT
 /// The maximum number of idle instances.
 pub type MaxIdle = Count<1, 4, 64>;
 
-documented! {
+table! {
     /// Instance reuse: `instances` of a `[[plugin]]`.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     #[non_exhaustive]
-    pub struct InstanceReuse {
+    pub struct InstanceReuse as "a table about instances", such as "{ max-calls = 128, idle-timeout = \"30s\", max-idle = 4 }" {
         /// The maximum number of calls of one instance. 128 unless set; 1 to 1000000.
         pub max_calls: MaxCalls,
         /// The maximum time that an instance is idle. 30 s unless set; 10 ms to 1 h.
         pub idle_timeout: InstanceIdleTimeout,
         /// The maximum number of idle instances. 4 unless set; 1 to 64.
         pub max_idle: MaxIdle,
-    }
-}
-
-impl FromTable for InstanceReuse {
-    const TYPE_NAME: &'static str = "a table about instances";
-
-    fn example() -> String {
-        "{ max-calls = 128, idle-timeout = \"30s\", max-idle = 4 }".into()
-    }
-
-    fn from_table(table: &mut Table<'_>) -> Option<Self> {
-        Some(Self {
-            max_calls: table.or_default("max-calls"),
-            idle_timeout: table.or_default("idle-timeout"),
-            max_idle: table.or_default("max-idle"),
-        })
     }
 }

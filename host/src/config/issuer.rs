@@ -9,55 +9,66 @@
 //! | each of `group-claims`, `groups` unless set | the groups `NAME/VALUE` |
 //! | `scope`, or `scp` | the groups `NAME/scope:VALUE`, and the scopes that `scopes` and `operation-scopes` require |
 
-mod introspection;
 mod key_set;
 mod scope;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
+use super::declare::{list_type, named_enum, non_empty, table};
 use super::duration::{BoundedDuration, MINUTE, SECOND};
 use super::endpoint_url::{EndpointUrl, IdentifierUrl};
 use super::error::{Diagnostic, quote};
 use super::grants::CaBundle;
-use super::principal::PrincipalName;
-use super::reader::{FromNode, FromTable, Node, Schema, Table, documented};
+use super::principal::{PrincipalName, declared_names, unique_names};
+use super::reader::{FromNode, FromTable, Node, Schema, Table};
 use super::rule::Operation;
+use super::secret::{Secret, SecretText};
+use super::suggest::{did_you_mean, join_quoted};
 
-pub use self::introspection::Introspection;
 pub use self::key_set::{Jwks, KeySet, KeySetError, VerificationKey};
 pub use self::scope::{Scope, ScopeError};
 
 /// The difference between the clocks of this machine and of an issuer that is tolerated. 10 s unless set; 0 s to 5 min.
 pub type ClockSkew = BoundedDuration<0, { 10 * SECOND }, { 5 * MINUTE }>;
 
-documented! {
+table! {
     /// An issuer of access tokens: `[[issuer]]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct Issuer {
         /// Its name in rules: its principals are `NAME/…`, and so are its groups. Unique.
+        #[required]
         pub name: PrincipalName,
         /// Its issuer identifier, a URL that is exactly the claim `iss` of its tokens. Clients find it in the metadata of this server.
+        #[required]
+        #[read(IdentifierUrl)]
         pub issuer: EndpointUrl,
         /// Its public keys, a JSON Web Key Set: a URL, or a `file`. Either this or `introspection`.
         pub jwks: Option<Jwks>,
         /// Its introspection endpoint, for tokens that are not signed, or that it can revoke. Either this or `jwks`.
         pub introspection: Option<Introspection>,
         /// Audiences of tokens that are accepted in addition to `http.public-url`. None unless set.
+        #[read_each(Audience)]
         pub audiences: Vec<String>,
         /// The signature algorithms that are accepted. All asymmetric ones unless set.
+        #[read(Algorithms)]
+        #[default(SignatureAlgorithm::ALL.into())]
         pub algorithms: BTreeSet<SignatureAlgorithm>,
         /// The claim with the name of the principal. `sub` unless set. With a leading slash it is a JSON Pointer.
+        #[default(ClaimName::new("sub"))]
         pub principal_claim: ClaimName,
         /// The claims with groups: a text or a list of texts each. `["groups"]` unless set. With a leading slash one is a JSON
         /// Pointer.
+        #[default(vec![ClaimName::new("groups")])]
         pub group_claims: Vec<ClaimName>,
         /// The scopes that every request requires. None unless set.
         pub scopes: Vec<Scope>,
         /// The scopes that an operation requires in addition: `{ subscribe = ["mcp:subscribe"] }`. None unless set.
+        #[read(OperationScopes)]
         pub operation_scopes: BTreeMap<Operation, Vec<Scope>>,
         /// Scopes that include others: `{ "mcp:all" = ["mcp:read", "mcp:subscribe"] }`. None unless set.
+        #[read(ScopeIncludes)]
         pub scope_includes: BTreeMap<Scope, Vec<Scope>>,
         /// The difference between the clocks of this machine and of the issuer that is tolerated. 10 s unless set; 0 s to 5 min.
         pub clock_skew: ClockSkew,
@@ -66,89 +77,52 @@ documented! {
     }
 }
 
-/// An asymmetric signature algorithm of JSON Web Tokens (RFC 7518, section 3.1; RFC 8037).
-///
-/// There are no symmetric ones: the key of one would be known to everybody who knows the public key of another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum SignatureAlgorithm {
-    /// RSASSA-PKCS1-v1_5 with SHA-256.
-    Rs256,
-    /// RSASSA-PKCS1-v1_5 with SHA-384.
-    Rs384,
-    /// RSASSA-PKCS1-v1_5 with SHA-512.
-    Rs512,
-    /// RSASSA-PSS with SHA-256.
-    Ps256,
-    /// RSASSA-PSS with SHA-384.
-    Ps384,
-    /// RSASSA-PSS with SHA-512.
-    Ps512,
-    /// ECDSA on P-256 with SHA-256.
-    Es256,
-    /// ECDSA on P-384 with SHA-384.
-    Es384,
-    /// Ed25519.
-    EdDsa,
-}
-
-impl SignatureAlgorithm {
-    /// All algorithms.
-    pub const ALL: [Self; 9] = [
-        Self::Rs256,
-        Self::Rs384,
-        Self::Rs512,
-        Self::Ps256,
-        Self::Ps384,
-        Self::Ps512,
-        Self::Es256,
-        Self::Es384,
-        Self::EdDsa,
-    ];
-
-    /// Returns its name in a token and in the config.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Rs256 => "RS256",
-            Self::Rs384 => "RS384",
-            Self::Rs512 => "RS512",
-            Self::Ps256 => "PS256",
-            Self::Ps384 => "PS384",
-            Self::Ps512 => "PS512",
-            Self::Es256 => "ES256",
-            Self::Es384 => "ES384",
-            Self::EdDsa => "EdDSA",
-        }
+named_enum! {
+    /// An asymmetric signature algorithm of JSON Web Tokens (RFC 7518, section 3.1; RFC 8037).
+    ///
+    /// There are no symmetric ones: the key of one would be known to everybody who knows the public key of another.
+    #[derive(PartialOrd, Ord, Hash)]
+    pub enum SignatureAlgorithm as "a signature algorithm", such as "\"RS256\"", unless is_symmetric {
+        /// RSASSA-PKCS1-v1_5 with SHA-256.
+        Rs256 = "RS256",
+        /// RSASSA-PKCS1-v1_5 with SHA-384.
+        Rs384 = "RS384",
+        /// RSASSA-PKCS1-v1_5 with SHA-512.
+        Rs512 = "RS512",
+        /// RSASSA-PSS with SHA-256.
+        Ps256 = "PS256",
+        /// RSASSA-PSS with SHA-384.
+        Ps384 = "PS384",
+        /// RSASSA-PSS with SHA-512.
+        Ps512 = "PS512",
+        /// ECDSA on P-256 with SHA-256.
+        Es256 = "ES256",
+        /// ECDSA on P-384 with SHA-384.
+        Es384 = "ES384",
+        /// Ed25519.
+        EdDsa = "EdDSA",
     }
 }
 
-impl FromNode for SignatureAlgorithm {
-    const TYPE_NAME: &'static str = "a signature algorithm";
-
-    fn example() -> String {
-        "\"RS256\"".into()
+/// Rejects the name of a symmetric algorithm.
+fn is_symmetric(node: &Node<'_>) -> bool {
+    let found = node.value.as_str().filter(|written| matches!(*written, "HS256" | "HS384" | "HS512"));
+    if let Some(written) = found {
+        node.report_error(
+            format!("{} is symmetric, and only asymmetric algorithms are accepted", quote(written)),
+            "let the issuer sign its tokens with a key pair, such as `\"RS256\"` or `\"ES256\"`: whoever can verify a \
+             symmetric signature can make one",
+        );
     }
-
-    fn schema() -> Schema {
-        Schema::one_of_names(Self::ALL.map(Self::name))
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        if let Some(written @ ("HS256" | "HS384" | "HS512")) = node.value.as_str() {
-            node.report_error(
-                format!("{} is symmetric, and only asymmetric algorithms are accepted", quote(written)),
-                "let the issuer sign its tokens with a key pair, such as `\"RS256\"` or `\"ES256\"`: whoever can verify a \
-                 symmetric signature can make one",
-            );
-            return None;
-        }
-        node.one_of(&Self::ALL.map(|algorithm| (algorithm.name(), algorithm)))
-    }
+    found.is_some()
 }
 
-/// The name of a claim, or a JSON Pointer (RFC 6901) to it: `groups`, `/realm_access/roles`.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ClaimName(String);
+non_empty! {
+    /// The name of a claim, or a JSON Pointer (RFC 6901) to it: `groups`, `/realm_access/roles`.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct ClaimName(String), "the name of a claim", "\"groups\"",
+    "the name of a claim is empty", "write one such as `sub`, or `/realm_access/roles`"
+}
 
 impl ClaimName {
     /// The claim with that name; with a leading slash, the one that a JSON Pointer leads to.
@@ -171,45 +145,10 @@ impl fmt::Display for ClaimName {
     }
 }
 
-impl FromNode for ClaimName {
-    const TYPE_NAME: &'static str = "the name of a claim";
-
-    fn example() -> String {
-        "\"groups\"".into()
-    }
-
-    fn schema() -> Schema {
-        Schema::string().with("minLength", 1)
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        let name = node.string::<Self>()?;
-        if name.is_empty() {
-            node.report_error("the name of a claim is empty", "write one such as `sub`, or `/realm_access/roles`");
-            return None;
-        }
-        Some(Self(name.to_owned()))
-    }
-}
-
 impl Issuer {
     /// An issuer whose tokens are verified with those keys.
     pub fn new(name: PrincipalName, issuer: EndpointUrl, jwks: Jwks) -> Self {
-        Self {
-            name,
-            issuer,
-            jwks: Some(jwks),
-            introspection: None,
-            audiences: Vec::new(),
-            algorithms: SignatureAlgorithm::ALL.into(),
-            principal_claim: ClaimName::new("sub"),
-            group_claims: vec![ClaimName::new("groups")],
-            scopes: Vec::new(),
-            operation_scopes: BTreeMap::new(),
-            scope_includes: BTreeMap::new(),
-            clock_skew: ClockSkew::default(),
-            ca: None,
-        }
+        Self { jwks: Some(jwks), ..Self::with_defaults(name, issuer) }
     }
 
     /// Returns the scopes that a token needs for those operations: those of every request, and those of each operation. Sorted.
@@ -229,82 +168,36 @@ impl Issuer {
 }
 
 impl FromTable for Issuer {
+    type Keys = Self;
+
     const TYPE_NAME: &'static str = "an issuer of access tokens";
 
     fn example() -> String {
         "{ name = \"corp\", issuer = \"https://login.example.com\", jwks = \"https://login.example.com/jwks\" }".into()
     }
 
-    fn from_table(table: &mut Table<'_>) -> Option<Self> {
-        let name = table.required::<PrincipalName>("name");
-        let issuer = table.required::<IdentifierUrl>("issuer");
-        let (has_keys, has_introspection) = (table.has("jwks"), table.has("introspection"));
-        let jwks = table.optional("jwks");
-        let introspection = table.optional("introspection");
-        let audiences = table.optional::<Vec<Audience>>("audiences").unwrap_or_default();
-        let Algorithms(algorithms) = table.or_default("algorithms");
-        let principal_claim = table.optional("principal-claim").unwrap_or_else(|| ClaimName::new("sub"));
-        let group_claims = table.optional("group-claims").unwrap_or_else(|| vec![ClaimName::new("groups")]);
-        let scopes = table.or_default("scopes");
-        let operation_scopes = table.optional("operation-scopes").map(|OperationScopes(all)| all).unwrap_or_default();
-        let scope_includes = table.optional("scope-includes").map(|ScopeIncludes(all)| all).unwrap_or_default();
-        let clock_skew = table.or_default("clock-skew");
-        let ca = table.optional("ca");
-        if has_keys == has_introspection && !table.has_misspelling_of("jwks") {
+    fn check(table: &Table<'_>) {
+        let has_keys = table.has("jwks");
+        if has_keys == table.has("introspection") && !table.has_misspelling_of("jwks") {
             let found = if has_keys { "both `jwks` and `introspection`" } else { "neither `jwks` nor `introspection`" };
             let help = "write `jwks = \"https://…\"` for signed tokens, whose keys it publishes there (`jwks_uri` in its metadata), \
                         or `introspection = { url, client-id, client-secret }` to ask it about each token";
             table.report_error(format!("`{}` has {found}", table.path()), help);
         }
-        Some(Self {
-            name: name?,
-            issuer: issuer?.0,
-            jwks,
-            introspection,
-            audiences: audiences.into_iter().map(|Audience(audience)| audience).collect(),
-            algorithms,
-            principal_claim,
-            group_claims,
-            scopes,
-            operation_scopes,
-            scope_includes,
-            clock_skew,
-            ca,
-        })
+    }
+
+    fn from_keys(keys: Self, _: &Table<'_>) -> Option<Self> {
+        Some(keys)
     }
 }
 
-/// An audience: any text that is not empty.
-struct Audience(String);
-
-impl FromNode for Audience {
-    const TYPE_NAME: &'static str = "an audience";
-
-    fn example() -> String {
-        "\"https://mcp.example.com/mcp\"".into()
-    }
-
-    fn schema() -> Schema {
-        Schema::string().with("minLength", 1)
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        let audience = node.string::<Self>()?;
-        if audience.is_empty() {
-            node.report_error("an audience is empty", "write the claim `aud` of the tokens");
-            return None;
-        }
-        Some(Self(audience.to_owned()))
-    }
+non_empty! {
+    /// An audience.
+    struct Audience(String), "an audience", "\"https://mcp.example.com/mcp\"",
+    "an audience is empty", "write the claim `aud` of the tokens"
 }
 
 struct Algorithms(BTreeSet<SignatureAlgorithm>);
-
-impl Default for Algorithms {
-    fn default() -> Self {
-        Self(SignatureAlgorithm::ALL.into())
-    }
-}
 
 impl FromNode for Algorithms {
     const TYPE_NAME: &'static str = "a list of signature algorithms";
@@ -348,13 +241,9 @@ impl FromNode for OperationScopes {
             let operation = Operation::ALL.into_iter().find(|operation| operation.name() == entry.key);
             if operation.is_none() {
                 let names = Operation::ALL.map(Operation::name);
-                let help = format!("the operations are {}", super::suggest::join_quoted(names));
+                let help = format!("the operations are {}", join_quoted(names));
                 let problem = Diagnostic::new(format!("{} is not an operation", quote(entry.key)), help);
-                entry.context.report(super::suggest::did_you_mean(
-                    problem.at(entry.key_span.clone()),
-                    entry.key,
-                    names,
-                ));
+                entry.context.report(did_you_mean(problem.at(entry.key_span.clone()), entry.key, names));
             }
             Some((operation?, Vec::from_node(entry)?))
         };
@@ -378,56 +267,68 @@ impl FromNode for ScopeIncludes {
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let read = |entry: &Node<'_>| {
-            let scope = entry.key.parse::<Scope>();
-            if let Err(error) = &scope {
-                use super::error::Suggest as _;
-                let problem = Diagnostic::new(error.to_string(), error.suggestion(entry.key));
-                entry.context.report(problem.at(entry.key_span.clone()));
-            }
-            Some((scope.ok()?, Vec::from_node(entry)?))
+            let scope = entry.parse_key::<Scope>();
+            Some((scope?, Vec::from_node(entry)?))
         };
         Some(Self(node.entries::<Self>()?.iter().filter_map(read).collect()))
     }
 }
 
-/// The issuers of a config: unique names and identifiers, and at most one that is asked about tokens that name no issuer.
-#[derive(Default)]
-pub(super) struct Issuers(pub(super) Vec<Issuer>);
-
-impl FromNode for Issuers {
-    const TYPE_NAME: &'static str = "a list of issuers";
-
-    fn example() -> String {
-        format!("[{}]", <Issuer as FromNode>::example())
+table! {
+    /// An introspection endpoint (RFC 7662), which is asked whether a token is active.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub struct Introspection as "a table with `url`, `client-id` and `client-secret`",
+    such as "{ url = \"https://login.example.com/introspect\", client-id = \"mcp-host\", client-secret = { env = \"INTROSPECTION_SECRET\" } }" {
+        /// The URL of the endpoint: `introspection_endpoint` in the metadata of the issuer.
+        #[required]
+        pub url: EndpointUrl,
+        /// The id by which this server authenticates at the endpoint (HTTP Basic; RFC 6749, section 2.3.1).
+        #[required]
+        #[read(ClientId)]
+        pub client_id: String,
+        /// The secret by which this server authenticates: from a variable or a file.
+        #[required]
+        #[read(SecretText)]
+        pub client_secret: Secret<String>,
     }
+}
 
-    fn schema() -> Schema {
-        Schema::list(Issuer::schema())
+impl Introspection {
+    /// The endpoint at that URL, with the credentials of this server.
+    pub fn new(url: EndpointUrl, client_id: impl Into<String>, client_secret: Secret<String>) -> Self {
+        Self { url, client_id: client_id.into(), client_secret }
     }
+}
 
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        let items = node.items::<Issuer>()?;
-        super::principal::report_repeated_names(&items, "two issuers have the name");
-        node.context.declared.borrow_mut().issuers.extend(super::principal::declared_names(&items));
-        let issuers: Vec<_> = items.iter().map(|item| (item, Issuer::from_node(item))).collect();
-        let valid: Vec<_> = issuers.iter().filter_map(|(item, issuer)| Some((*item, issuer.as_ref()?))).collect();
-        for (index, (item, issuer)) in valid.iter().enumerate() {
-            let earlier = valid.get(..index).unwrap_or_default();
-            if let Some((other, _)) = earlier.iter().find(|(_, other)| other.issuer == issuer.issuer) {
+non_empty! {
+    /// The id of an OAuth client (RFC 6749, section 2.2): that under which the host is registered at an authorization server.
+    pub(in crate::config) struct ClientId(pub(in crate::config) String), "a string", "\"mcp-host\"",
+    "the id of the client is empty", "write the id under which this host is registered at the authorization server"
+}
+
+list_type! {
+    /// The issuers of a config: unique names and identifiers, and at most one that is asked about tokens that name no issuer.
+    pub(super) struct Issuers(Vec<Issuer>) of Issuer as "a list of issuers", |node| {
+        node.context.declared.borrow_mut().issuers.extend(declared_names(node));
+        let items: Vec<(Node<'_>, Issuer)> = unique_names(node, "two issuers have the name")?;
+        for (index, (item, issuer)) in items.iter().enumerate() {
+            let report_both = |other: &Node<'_>, key: &str, message: String, help: &str| {
+                let problem = Diagnostic::new(message, help).at(item.entry_span(key));
+                item.context.report(problem.secondary(other.entry_span(key), "the other one"));
+            };
+            let mut earlier = items.iter().take(index);
+            if let Some((other, _)) = earlier.clone().find(|(_, other)| other.issuer == issuer.issuer) {
                 let message = format!("two issuers are {}", quote(issuer.issuer.as_str()));
-                let problem = Diagnostic::new(message, "declare an issuer once").at(item.entry_span("issuer"));
-                item.context.report(problem.secondary(other.entry_span("issuer"), "the other one"));
+                report_both(other, "issuer", message, "declare an issuer once");
             }
-            let has_introspection = |(_, other): &&(&Node<'_>, &Issuer)| other.introspection.is_some();
-            if let Some((other, _)) = earlier.iter().find(has_introspection).filter(|_| issuer.introspection.is_some())
-            {
+            let with_introspection = earlier.find(|(_, other)| other.introspection.is_some());
+            if let Some((other, _)) = with_introspection.filter(|_| issuer.introspection.is_some()) {
                 let help = "use `jwks` for all but one: a token that is not signed does not say who issued it, and is shown to \
                             nobody but its issuer";
-                let problem =
-                    Diagnostic::new("two issuers have `introspection`", help).at(item.entry_span("introspection"));
-                item.context.report(problem.secondary(other.entry_span("introspection"), "the other one"));
+                report_both(other, "introspection", "two issuers have `introspection`".to_owned(), help);
             }
         }
-        Some(Self(issuers.into_iter().filter_map(|(_, issuer)| issuer).collect()))
+        Some(items.into_iter().map(|(_, issuer)| issuer).collect())
     }
 }

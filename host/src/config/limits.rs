@@ -1,14 +1,13 @@
-//! Resource limits of a plugin.
-
-mod http;
+//! Resource limits: of a plugin, of its outbound HTTP, and of compiling its component.
+//!
+//! A component is compiled once, in a child process, before any of it runs. The cost of compiling hostile input has no
+//! useful bound of its own, so the process is terminated when it reaches a limit, and the plugin is not loaded.
 
 use super::count::Count;
-use super::duration::{BoundedDuration, MINUTE, SECOND};
+use super::declare::table;
+use super::duration::{BoundedDuration, HOUR, MINUTE, SECOND};
 use super::rate::{ByteRate, Rate};
-use super::reader::{FromTable, Table, documented};
 use super::size::{GIB, KIB, MIB, Size};
-
-pub use self::http::{HttpBody, HttpConcurrency, HttpHeaders, HttpLimits, HttpRate, HttpTimeout};
 
 /// The maximum memory of a plugin.
 pub type Memory = Size<MIB, { 64 * MIB }, { 4 * GIB }>;
@@ -39,14 +38,14 @@ pub type Files = Count<1, 128, 4096>;
 /// The maximum number of random bytes per request.
 pub type RandomBytes = Size<KIB, MIB, { 64 * MIB }>;
 
-documented! {
+table! {
     /// Resource limits of a plugin: `limits` of a `[[plugin]]`.
     ///
     /// A call that exceeds a limit fails; others are not affected. All limits have defaults, all can be set, and none
     /// can be disabled.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     #[non_exhaustive]
-    pub struct Limits {
+    pub struct Limits as "a table of limits", such as "{ memory = \"64MiB\", deadline = \"2s\" }" {
         /// The memory of all calls in flight, together: the allocations of guests, host memory that they cause, and
         /// their responses during validation. 64 MiB unless set; 1 MiB to 4 GiB.
         pub memory: Memory,
@@ -89,30 +88,56 @@ documented! {
     }
 }
 
-impl FromTable for Limits {
-    const TYPE_NAME: &'static str = "a table of limits";
+/// The maximum number of concurrent HTTP exchanges.
+pub type HttpConcurrency = Count<1, 8, 64>;
+/// The maximum rate of HTTP requests.
+pub type HttpRate = Rate<60, 100_000, 60>;
+/// The maximum size of the headers of one HTTP message.
+pub type HttpHeaders = Size<KIB, { 64 * KIB }, MIB>;
+/// The maximum size of the body of one HTTP message.
+pub type HttpBody = Size<KIB, { 16 * MIB }, { 256 * MIB }>;
+/// The maximum time of one HTTP exchange.
+pub type HttpTimeout = BoundedDuration<10, { 10 * SECOND }, { 10 * MINUTE }>;
 
-    fn example() -> String {
-        "{ memory = \"64MiB\", deadline = \"2s\" }".into()
+table! {
+    /// Limits of outbound HTTP: `limits.http`. They have no effect without `grants.http`.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub struct HttpLimits as "a table of limits for HTTP", such as "{ concurrency = 8, rate = \"60/m\", timeout = \"10s\" }" {
+        /// The number of concurrent exchanges, of all calls together. 8 unless set; 1 to 64. Further ones are rejected
+        /// at once. One client gets a further one only while more are free than it has: four of eight.
+        pub concurrency: HttpConcurrency,
+        /// The rate limit of requests, of all calls together, with a burst of the same number. 60/m unless set; 1/h to
+        /// 100000/m. Further requests are rejected at once.
+        pub rate: HttpRate,
+        /// The bytes of the headers of a request, and of those of a response. 64 KiB unless set; 1 KiB to 1 MiB.
+        pub headers: HttpHeaders,
+        /// The bytes of the body of a request, and of that of a response. 16 MiB unless set; 1 KiB to 256 MiB.
+        pub body: HttpBody,
+        /// The wall-clock time of one exchange, from name resolution to the last byte of the body. 10 s unless set; 10
+        /// ms to 10 min.
+        pub timeout: HttpTimeout,
     }
+}
 
-    fn from_table(table: &mut Table<'_>) -> Option<Self> {
-        Some(Self {
-            memory: table.or_default("memory"),
-            cpu: table.or_default("cpu"),
-            deadline: table.or_default("deadline"),
-            concurrency: table.or_default("concurrency"),
-            queue: table.or_default("queue"),
-            queue_timeout: table.or_default("queue-timeout"),
-            rate: table.or_default("rate"),
-            response_size: table.or_default("response-size"),
-            response_items: table.or_default("response-items"),
-            listing_items: table.or_default("listing-items"),
-            log: table.or_default("log"),
-            handles: table.or_default("handles"),
-            files: table.or_default("files"),
-            random_bytes: table.or_default("random-bytes"),
-            http: table.or_default("http"),
-        })
+/// The maximum address space of the compiler.
+pub type CompileMemory = Size<{ 512 * MIB }, { 8 * GIB }, { 64 * GIB }>;
+/// The maximum CPU time of the compiler, over all processors.
+pub type CompileCpu = BoundedDuration<SECOND, { 10 * MINUTE }, HOUR>;
+/// The maximum wall-clock time of a compilation.
+pub type CompileDeadline = BoundedDuration<SECOND, { 2 * MINUTE }, HOUR>;
+
+table! {
+    /// Resource limits of compiling one component: `compile` of `[server]`.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub struct CompileLimits as "a table of limits", such as "{ memory = \"8GiB\", deadline = \"2m\" }" {
+        /// The maximum address space of the compiler, which is more than the memory that it touches. 8 GiB unless set;
+        /// 512 MiB to 64 GiB.
+        pub memory: CompileMemory,
+        /// The maximum CPU time of the compiler, in whole seconds, over all processors. 10 min unless set; 1 s to 1 h.
+        pub cpu: CompileCpu,
+        /// The maximum wall-clock time of the compiler. 2 min unless set; 1 s to 1 h.
+        pub deadline: CompileDeadline,
     }
 }

@@ -283,15 +283,10 @@ mod tests {
             std::fs::write(folder.path().join(name), text).unwrap();
         }
         let error = Config::parse_in(plugin, &file, &Environment::empty()).unwrap_err();
-        let expected = if cfg!(feature = "sql") { 7 } else { 6 };
-        assert_eq!(error.diagnostics().len(), expected, "{error}");
-        #[cfg(feature = "sql")]
-        {
-            assert_eq!(error.partial_config().unwrap().rules.len(), 1);
-            let files =
-                ["a.wasm", "ca.pem", "gone", "gone.db", "token", "/dev/null"].map(|name| folder.path().join(name));
-            assert_eq!(error.files(), &files.into());
-        }
+        assert_eq!(error.diagnostics().len(), 7, "{error}");
+        assert_eq!(error.partial_config().unwrap().rules.len(), 1);
+        let files = ["a.wasm", "ca.pem", "gone", "gone.db", "token", "/dev/null"].map(|name| folder.path().join(name));
+        assert_eq!(error.files(), &files.into());
 
         for mistake in [r#"http.tls = { certificate = "gone.pem", key = "gone.pem" }"#, "server.page-size = 'many'"] {
             let error = Config::parse_in(&format!("{mistake}\n{plugin}"), &file, &Environment::empty()).unwrap_err();

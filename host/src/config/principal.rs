@@ -6,36 +6,42 @@
 use std::fmt;
 use std::str::FromStr;
 
+use super::declare::{from_text, list_type, table};
 use super::error::{Diagnostic, Suggest, quote};
-use super::reader::{FromNode, FromTable, Node, Schema, Table, documented};
+use super::reader::{FromNode, Node, Schema};
 use super::rule::{BUILT_IN, PrincipalSelector, is_external_name};
 use super::token::TokenDigests;
 
 /// The maximum length of a name, in bytes.
 const MAX_NAME_LEN: usize = 64;
 
-documented! {
+table! {
     /// A principal that authenticates with a bearer token over HTTP: `[[principal]]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     #[non_exhaustive]
-    pub struct TokenPrincipal {
+    pub struct TokenPrincipal as "a principal", such as "{ name = \"ci\", token-sha256 = \"…\" }" {
         /// Its name in rules, groups and the audit log. Unique, and no built-in one.
+        #[required]
         pub name: PrincipalName,
         /// The SHA-256 digests of its tokens, as 64 lower-case hexadecimal digits. `mcp-host token new` creates both.
+        #[required]
         pub token_sha256: TokenDigests,
     }
 }
 
-documented! {
+table! {
     /// A group of principals, which rules name like a principal: `[[group]]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     #[non_exhaustive]
-    pub struct PrincipalGroup {
+    pub struct PrincipalGroup as "a group", such as "{ name = \"developers\", principals = [\"ci\"] }" {
         /// Its name in rules. Unique among groups.
+        #[required]
         pub name: PrincipalName,
         /// Its members: principals of the config, built-in ones, and those of others, such as `corp/ada`.
+        #[read_each(Member)]
         pub principals: Vec<String>,
         /// The groups of others whose members are members of it, too, such as `corp/engineering`.
+        #[read_each(ExternalGroup)]
         pub groups: Vec<String>,
     }
 }
@@ -100,58 +106,18 @@ impl Suggest for PrincipalNameError {
     }
 }
 
-impl FromNode for PrincipalName {
-    const TYPE_NAME: &'static str = "a name";
-
-    fn example() -> String {
-        "\"ci\"".into()
-    }
-
-    fn schema() -> Schema {
-        Schema::pattern(r"^(?!(local|anonymous)$)[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$")
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        node.parse()
-    }
-}
-
-impl FromTable for TokenPrincipal {
-    const TYPE_NAME: &'static str = "a principal";
-
-    fn example() -> String {
-        "{ name = \"ci\", token-sha256 = \"…\" }".into()
-    }
-
-    fn from_table(table: &mut Table<'_>) -> Option<Self> {
-        let name = table.required::<PrincipalName>("name");
-        let token_sha256 = table.required("token-sha256");
-        Some(Self { name: name?, token_sha256: token_sha256? })
-    }
-}
-
-impl FromTable for PrincipalGroup {
-    const TYPE_NAME: &'static str = "a group";
-
-    fn example() -> String {
-        "{ name = \"developers\", principals = [\"ci\"] }".into()
-    }
-
-    fn from_table(table: &mut Table<'_>) -> Option<Self> {
-        let name = table.required::<PrincipalName>("name");
-        let principals: Vec<Member> = table.or_default("principals");
-        let groups: Vec<ExternalGroup> = table.or_default("groups");
-        let name = name?;
-        let principals = principals.into_iter().map(|Member(name)| name).collect();
-        Some(Self { name, principals, groups: groups.into_iter().map(|ExternalGroup(name)| name).collect() })
-    }
-}
+from_text!(
+    PrincipalName,
+    "a name",
+    "\"ci\"",
+    Schema::pattern(r"^(?!(local|anonymous)$)[A-Za-z0-9][A-Za-z0-9._@-]{0,63}$")
+);
 
 /// A member of a group.
 struct Member(String);
 
 impl FromNode for Member {
-    const TYPE_NAME: &'static str = "a principal";
+    const TYPE_NAME: &'static str = PrincipalSelector::TYPE_NAME;
 
     fn example() -> String {
         "\"ci\"".into()
@@ -191,78 +157,40 @@ impl FromNode for ExternalGroup {
     }
 }
 
-/// The principals of a config: unique names, and no token of two principals.
-#[derive(Default)]
-pub(super) struct Principals(pub(super) Vec<TokenPrincipal>);
-
-/// The groups of a config, with unique names.
-#[derive(Default)]
-pub(super) struct Groups(pub(super) Vec<PrincipalGroup>);
-
-impl FromNode for Principals {
-    const TYPE_NAME: &'static str = "a list of principals";
-
-    fn example() -> String {
-        format!("[{}]", <TokenPrincipal as FromNode>::example())
-    }
-
-    fn schema() -> Schema {
-        Schema::list(TokenPrincipal::schema())
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        let items = node.items::<TokenPrincipal>()?;
-        node.context.declared.borrow_mut().principals = declared_names(&items);
-        report_repeated_names(&items, "two principals have the name");
-        let principals: Vec<_> = items.iter().map(|item| (item, TokenPrincipal::from_node(item))).collect();
-        let mut earlier: Vec<&TokenPrincipal> = Vec::new();
-        for (item, principal) in &principals {
-            let Some(principal) = principal else { continue };
-            let shares = |other: &&&TokenPrincipal| other.token_sha256.intersects(&principal.token_sha256);
-            if let Some(other) = earlier.iter().find(shares) {
+list_type! {
+    /// The principals of a config: unique names, and no token of two principals.
+    pub(super) struct Principals(Vec<TokenPrincipal>) of TokenPrincipal as "a list of principals", |node| {
+        node.context.declared.borrow_mut().principals = declared_names(node);
+        let items: Vec<(Node<'_>, TokenPrincipal)> = unique_names(node, "two principals have the name")?;
+        for (index, (item, principal)) in items.iter().enumerate() {
+            let mut earlier = items.iter().take(index).map(|(_, other)| other);
+            if let Some(other) = earlier.find(|other| other.token_sha256.intersects(&principal.token_sha256)) {
                 let message = format!("a token of `{}` is one of `{}`, too", principal.name, other.name);
                 let problem = Diagnostic::new(message, "give each principal tokens of its own: `mcp-host token new`");
                 item.context.report(problem.at(item.entry_span("token-sha256")));
             }
-            earlier.push(principal);
         }
-        Some(Self(principals.into_iter().filter_map(|(_, principal)| principal).collect()))
+        Some(items.into_iter().map(|(_, principal)| principal).collect())
     }
 }
 
-impl FromNode for Groups {
-    const TYPE_NAME: &'static str = "a list of groups";
-
-    fn example() -> String {
-        format!("[{}]", <PrincipalGroup as FromNode>::example())
-    }
-
-    fn schema() -> Schema {
-        Schema::list(PrincipalGroup::schema())
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        let items = node.items::<PrincipalGroup>()?;
-        node.context.declared.borrow_mut().groups = declared_names(&items);
-        report_repeated_names(&items, "two groups have the name");
-        Some(Self(items.iter().filter_map(PrincipalGroup::from_node).collect()))
+list_type! {
+    /// The groups of a config, with unique names.
+    pub(super) struct Groups(Vec<PrincipalGroup>) of PrincipalGroup as "a list of groups", |node| {
+        node.context.declared.borrow_mut().groups = declared_names(node);
+        let items: Vec<(Node<'_>, PrincipalGroup)> = unique_names(node, "two groups have the name")?;
+        Some(items.into_iter().map(|(_, group)| group).collect())
     }
 }
 
-/// Reports each name that an earlier entry of the list has.
-pub(super) fn report_repeated_names(items: &[Node<'_>], message: &str) {
-    for (index, item) in items.iter().enumerate() {
-        let Some(name) = item.parse_entry::<PrincipalName>("name") else { continue };
-        let mut earlier = items.iter().take(index);
-        if let Some(other) = earlier.find(|earlier| earlier.parse_entry("name").as_ref() == Some(&name)) {
-            let problem = Diagnostic::new(format!("{message} `{name}`"), "give each a name of its own");
-            item.context
-                .report(problem.at(item.entry_span("name")).secondary(other.entry_span("name"), "the other one"));
-        }
-    }
+/// Reads a list, and reports each name that an earlier entry has.
+pub(super) fn unique_names<'a, T: FromNode>(node: &Node<'a>, message: &str) -> Option<Vec<(Node<'a>, T)>> {
+    node.unique_items("name", |name: &PrincipalName| format!("{message} `{name}`"), "give each a name of its own")
 }
 
 /// Returns the names that the entries of a list declare, as far as they are valid.
-pub(super) fn declared_names(items: &[Node<'_>]) -> Vec<String> {
-    items.iter().filter_map(|item| item.parse_entry::<PrincipalName>("name")).map(|name| name.0).collect()
+pub(super) fn declared_names(list: &Node<'_>) -> Vec<String> {
+    let items = list.value.as_array().into_iter().flat_map(|items| items.iter());
+    let names = items.filter_map(|item| item.get_ref().as_table()?.get("name")?.get_ref().as_str());
+    names.filter_map(|name| name.parse::<PrincipalName>().ok()).map(|name| name.0).collect()
 }

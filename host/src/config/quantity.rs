@@ -10,6 +10,8 @@
 //! Bounded: a number has at most [`MAX_WHOLE_DIGITS`] digits before the decimal point and [`MAX_FRACTION_DIGITS`] after
 //! it.
 
+use super::error::{Suggest, quote};
+
 /// The maximum number of digits before the decimal point.
 const MAX_WHOLE_DIGITS: usize = 18;
 /// The maximum number of digits after the decimal point.
@@ -90,6 +92,75 @@ fn scale(whole: &str, fraction: &str, unit: u64) -> Option<u64> {
 fn split_while(text: &str, matches: impl Fn(char) -> bool) -> (&str, &str) {
     text.split_at_checked(text.find(|c| !matches(c)).unwrap_or(text.len())).unwrap_or((text, ""))
 }
+
+/// A value outside of its bounds.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} is not between {min} and {max}", quote(.found))]
+pub struct OutOfRange {
+    /// The value, as it would be written.
+    pub found: String,
+    /// The minimum.
+    pub min: String,
+    /// The maximum.
+    pub max: String,
+}
+
+impl Suggest for OutOfRange {
+    fn suggestion(&self, key: &str) -> String {
+        format!("set `{key}` to a value from {} to {}", self.min, self.max)
+    }
+}
+
+/// Declares how a bounded quantity is read, and its `Debug`: its name in messages, its schema, and the error of a number without
+/// a unit, if that is what a number is. `Display` and `FromStr` are its own.
+///
+/// ```text
+/// bounded_value! {
+///     Size<const MIN: u64, const DEFAULT: u64, const MAX: u64> as "a size", schema Schema::string(),
+///     number |number| Some(Self::no_unit(number))
+/// }
+/// ```
+macro_rules! bounded_value {
+    (
+        $name:ident<$(const $parameter:ident: $type:ty),*> as $type_name:literal, schema $schema:expr,
+        number $number_error:expr $(, advice $advice:expr)?
+    ) => {
+        impl<$(const $parameter: $type),*> std::fmt::Debug for $name<$($parameter),*> {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                std::fmt::Display::fmt(self, f)
+            }
+        }
+
+        impl<$(const $parameter: $type),*> $crate::config::reader::FromNode for $name<$($parameter),*> {
+            const TYPE_NAME: &'static str = $type_name;
+
+            fn example() -> String {
+                format!("\"{}\"", Self::default())
+            }
+
+            $(
+                fn advice(node: &$crate::config::reader::Node<'_>) -> Option<String> {
+                    let advice: fn(&$crate::config::reader::Node<'_>) -> Option<String> = $advice;
+                    advice(node)
+                }
+            )?
+
+            fn schema() -> $crate::config::reader::Schema {
+                $schema.with("default", Self::default().to_string())
+            }
+
+            fn from_node(node: &$crate::config::reader::Node<'_>) -> Option<Self> {
+                let number_error: fn(&str) -> Option<<Self as std::str::FromStr>::Err> = $number_error;
+                if let Some(error) = node.number().and_then(|number| number_error(&number)) {
+                    node.reject(&error);
+                    return None;
+                }
+                node.parse()
+            }
+        }
+    };
+}
+pub(super) use bounded_value;
 
 #[cfg(test)]
 mod tests {

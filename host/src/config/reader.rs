@@ -1,6 +1,6 @@
 //! The config reader: sections are declared as tables of typed keys, and one problem does not hide another.
 //!
-//! A [`Node`] is a value with its position. A [`Table`] returns values by key, thereby learns which keys exist, and
+//! Tables and values are declared by the macros of [`declare`](super::declare). A [`Node`] is a value with its position. A [`Table`] returns values by key, thereby learns which keys exist, and
 //! rejects all others. Problems are reported to the [`ReadContext`], and reading continues with the valid part, or with
 //! a default: the result counts only if nothing was reported.
 
@@ -13,12 +13,14 @@ use std::collections::BTreeSet;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use toml::de::DeValue;
+
 use super::Environment;
 use super::error::{Diagnostic, Diagnostics};
 use crate::uri::Mount;
 
 pub(super) use node::Node;
-pub(super) use schema::{KeyDocs, Schema, documented};
+pub(super) use schema::{KeyDocs, Schema};
 pub(super) use table::Table;
 
 /// One reading of one file: the environment of its values, and its problems.
@@ -143,14 +145,21 @@ pub(super) trait FromNode: Sized {
     fn from_node(node: &Node<'_>) -> Option<Self>;
 }
 
-/// A type that is read from a table, and has the documentation of its keys.
-pub(super) trait Documented {
-    /// The documentation of the keys.
-    const KEY_DOCS: KeyDocs;
+/// The keys of a table, as [`table!`](super::declare::table) declares them.
+pub(super) trait Keys: Sized {
+    /// Their documentation.
+    const DOCS: KeyDocs;
+
+    /// Requests all keys, whichever of them the table has: [`Table::describe`] relies on that. None without a valid value of each
+    /// required one.
+    fn read(table: &mut Table<'_>) -> Option<Self>;
 }
 
 /// A type that is read from a table with known keys.
-pub(super) trait FromTable: Documented + Sized {
+pub(super) trait FromTable: Sized {
+    /// The keys.
+    type Keys: Keys;
+
     /// Its name with an article, for messages: `a table of limits`.
     const TYPE_NAME: &'static str;
 
@@ -162,8 +171,16 @@ pub(super) trait FromTable: Documented + Sized {
         None
     }
 
-    /// Reads the table. All keys are requested from it, whichever of them it has: [`Table::describe`] relies on that.
-    fn from_table(table: &mut Table<'_>) -> Option<Self>;
+    /// Adds the conditions between keys to the schema of the table.
+    fn constrain(schema: Schema) -> Schema {
+        schema
+    }
+
+    /// Reports conflicts that follow from which keys there are, after all have been read, valid or not.
+    fn check(_table: &Table<'_>) {}
+
+    /// Returns the value, after all keys have been read, and the required ones are valid. Conflicts between values are reported.
+    fn from_keys(keys: Self::Keys, table: &Table<'_>) -> Option<Self>;
 }
 
 impl<T: FromTable> FromNode for T {
@@ -178,11 +195,83 @@ impl<T: FromTable> FromNode for T {
     }
 
     fn schema() -> Schema {
-        Table::describe(T::KEY_DOCS, T::from_table)
+        T::constrain(Table::describe::<T::Keys>())
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
-        node.table::<T>(T::from_table)
+        node.table::<T>(|table| {
+            let keys = T::Keys::read(table);
+            T::check(table);
+            T::from_keys(keys?, table)
+        })
+    }
+}
+
+/// A field that is read from a key: of a type that is read from a value, or an `Option` of one.
+pub(super) trait FromKey: Sized {
+    /// Reads a key that may be missing.
+    fn optional(table: &mut Table<'_>, field: &str) -> Self
+    where
+        Self: Default;
+
+    /// Reads a required key. An `Option` is none if the value is missing or invalid.
+    fn required(table: &mut Table<'_>, field: &str) -> Option<Self>;
+}
+
+impl<T: FromNode> FromKey for T {
+    fn optional(table: &mut Table<'_>, field: &str) -> Self
+    where
+        Self: Default,
+    {
+        table.or_default(field)
+    }
+
+    fn required(table: &mut Table<'_>, field: &str) -> Option<Self> {
+        table.required(field)
+    }
+}
+
+impl<T: FromNode> FromKey for Option<T> {
+    fn optional(table: &mut Table<'_>, field: &str) -> Self {
+        table.optional(field)
+    }
+
+    fn required(table: &mut Table<'_>, field: &str) -> Option<Self> {
+        Some(table.required(field))
+    }
+}
+
+/// A field for what was read as another type: a `T`, or an `Option` of one.
+pub(super) trait Stored<T>: Sized {
+    /// The field of a key that may be missing.
+    fn optional(read: Option<T>) -> Self
+    where
+        Self: Default;
+
+    /// The field of a required key. An `Option` is none if the value is missing or invalid.
+    fn required(read: Option<T>) -> Option<Self>;
+}
+
+impl<T> Stored<T> for T {
+    fn optional(read: Option<T>) -> Self
+    where
+        Self: Default,
+    {
+        read.unwrap_or_default()
+    }
+
+    fn required(read: Option<T>) -> Option<Self> {
+        read
+    }
+}
+
+impl<T> Stored<T> for Option<T> {
+    fn optional(read: Self) -> Self {
+        read
+    }
+
+    fn required(read: Self) -> Option<Self> {
+        Some(read)
     }
 }
 
@@ -199,5 +288,38 @@ impl<T: FromNode> FromNode for Vec<T> {
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
         Some(node.items::<T>()?.iter().filter_map(T::from_node).collect())
+    }
+}
+
+impl FromNode for bool {
+    const TYPE_NAME: &'static str = "`true` or `false`";
+
+    fn example() -> String {
+        "true".into()
+    }
+
+    fn advice(node: &Node<'_>) -> Option<String> {
+        let written = match node.value {
+            DeValue::String(text) => text.trim().to_ascii_lowercase(),
+            _ => node.number()?,
+        };
+        let meant = match written.as_str() {
+            "true" | "yes" | "on" | "enabled" | "1" => "true",
+            "false" | "no" | "off" | "disabled" | "none" | "0" => "false",
+            _ => return None,
+        };
+        Some(format!("write {}", node.assignment_hint(meant)))
+    }
+
+    fn schema() -> Schema {
+        Schema::boolean()
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        if let DeValue::Boolean(value) = node.value {
+            return Some(*value);
+        }
+        node.expected_type::<Self>();
+        None
     }
 }

@@ -1,13 +1,14 @@
 //! Access rules: `[[rule]]`.
 
 use std::collections::BTreeSet;
-use std::fmt;
+use std::marker::PhantomData;
 
 use serde_json::json;
 
+use super::declare::{named_enum, table};
 use super::error::{Diagnostic, quote};
 use super::glob::UriGlob;
-use super::reader::{Documented, FromNode, Node, Schema, Table, documented};
+use super::reader::{FromKey, FromNode, FromTable, Node, Schema, Table};
 use super::suggest::did_you_mean;
 
 pub use crate::principal::{ANONYMOUS, LOCAL};
@@ -18,7 +19,7 @@ pub(super) const BUILT_IN: [&str; 2] = [LOCAL, ANONYMOUS];
 /// The maximum length of a principal's name in a rule, in bytes.
 const MAX_PRINCIPAL_LEN: usize = 256;
 
-documented! {
+table! {
     /// An access rule: `[[rule]]`.
     ///
     /// A rule applies to a request when it selects the principal and the operation. Then it allows the URIs that a glob
@@ -27,14 +28,20 @@ documented! {
     #[non_exhaustive]
     pub struct Rule {
         /// The principals that it applies to.
+        #[read(NonEmpty<PrincipalSelector>)]
         pub principals: Vec<PrincipalSelector>,
         /// The groups to whose members it applies.
+        #[read(NonEmpty<GroupSelector, Vec<String>>)]
         pub groups: Vec<String>,
         /// The resources that are allowed.
+        #[read(NonEmpty<UriGlob>)]
         pub allow: Vec<UriGlob>,
         /// The resources that are denied.
+        #[read(NonEmpty<UriGlob>)]
         pub deny: Vec<UriGlob>,
         /// The operations that it applies to. All, unless set.
+        #[read(NonEmpty<Operation, BTreeSet<Operation>>)]
+        #[default(Operation::ALL.into())]
         pub operations: BTreeSet<Operation>,
         /// Its position in the config file.
         pub line: RuleLine,
@@ -54,6 +61,17 @@ impl RuleLine {
     }
 }
 
+/// It is no key, and follows from where the table stands.
+impl FromKey for RuleLine {
+    fn optional(table: &mut Table<'_>, _: &str) -> Self {
+        Self(Some(table.line()))
+    }
+
+    fn required(table: &mut Table<'_>, field: &str) -> Option<Self> {
+        Some(Self::optional(table, field))
+    }
+}
+
 impl PartialEq for RuleLine {
     fn eq(&self, _: &Self) -> bool {
         true
@@ -65,14 +83,7 @@ impl Eq for RuleLine {}
 impl Rule {
     /// A rule for all operations, which neither allows nor denies anything yet.
     pub fn new(principals: impl IntoIterator<Item = PrincipalSelector>) -> Self {
-        Self {
-            principals: principals.into_iter().collect(),
-            groups: Vec::new(),
-            allow: Vec::new(),
-            deny: Vec::new(),
-            operations: Operation::ALL.into(),
-            line: RuleLine::default(),
-        }
+        Self { principals: principals.into_iter().collect(), ..Self::with_defaults() }
     }
 
     /// A rule for the members of groups, for all operations, which neither allows nor denies anything yet.
@@ -102,105 +113,59 @@ impl PrincipalSelector {
     }
 }
 
-/// An operation on resources.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[non_exhaustive]
-pub enum Operation {
-    /// List resources.
-    List,
-    /// List templates.
-    Templates,
-    /// Read a resource.
-    Read,
-    /// Read the metadata of a resource, without its contents.
-    Metadata,
-    /// Complete an argument of a template.
-    Complete,
-    /// Subscribe to changes of a resource.
-    Subscribe,
-}
-
-impl Operation {
-    /// All operations.
-    pub const ALL: [Self; 6] =
-        [Self::List, Self::Templates, Self::Read, Self::Metadata, Self::Complete, Self::Subscribe];
-
-    /// Returns its name in a rule.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::List => "list",
-            Self::Templates => "templates",
-            Self::Read => "read",
-            Self::Metadata => "metadata",
-            Self::Complete => "complete",
-            Self::Subscribe => "subscribe",
-        }
+named_enum! {
+    /// An operation on resources.
+    #[derive(PartialOrd, Ord, Hash)]
+    pub enum Operation as "an operation", such as "\"read\"" {
+        /// List resources.
+        List = "list",
+        /// List templates.
+        Templates = "templates",
+        /// Read a resource.
+        Read = "read",
+        /// Read the metadata of a resource, without its contents.
+        Metadata = "metadata",
+        /// Complete an argument of a template.
+        Complete = "complete",
+        /// Subscribe to changes of a resource.
+        Subscribe = "subscribe",
     }
 }
 
-impl fmt::Display for Operation {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
-    }
-}
+impl FromTable for Rule {
+    type Keys = Self;
 
-impl FromNode for Rule {
     const TYPE_NAME: &'static str = "a rule";
 
     fn example() -> String {
         "{ principals = [\"local\"], allow = [\"git://linux/**\"] }".into()
     }
 
-    fn schema() -> Schema {
+    fn constrain(schema: Schema) -> Schema {
         let either = |one: &str, other: &str| json!({ "anyOf": [{ "required": [one] }, { "required": [other] }] });
-        Table::describe(Self::KEY_DOCS, Self::from_table)
-            .with("allOf", vec![either("principals", "groups"), either("allow", "deny")])
+        schema.with("allOf", vec![either("principals", "groups"), either("allow", "deny")])
     }
 
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        node.table(Self::from_table)
-    }
-}
-
-impl Rule {
-    fn from_table(table: &mut Table<'_>) -> Option<Self> {
-        let (has_principals, has_groups) = (table.has("principals"), table.has("groups"));
-        let NonEmpty(principals) = table.optional("principals").unwrap_or_default();
-        let groups: NonEmpty<GroupSelector> = table.optional("groups").unwrap_or_default();
-        let groups = groups.0.into_iter().map(|GroupSelector(name)| name).collect();
-        if !has_principals && !has_groups && !table.has_misspelling_of("principals") {
+    fn check(table: &Table<'_>) {
+        if !table.has("principals") && !table.has("groups") && !table.has_misspelling_of("principals") {
             let help = "add `principals = [\"local\"]`, or `[\"*\"]` for every principal, or `groups`";
             table.report_error(format!("`{}` has neither `principals` nor `groups`", table.path()), help);
         }
-        let (allows, denies) = (table.has("allow"), table.has("deny"));
-        let NonEmpty(allow) = table.optional("allow").unwrap_or_default();
-        let NonEmpty(deny) = table.optional("deny").unwrap_or_default();
-        let NonEmpty(operations) = table.optional("operations").unwrap_or_else(|| NonEmpty(Operation::ALL.into()));
-        if !allows && !denies {
+        if !table.has("allow") && !table.has("deny") {
             let help = "add `allow = [\"git://linux/**\"]` or `deny = [\"**/.env\"]`";
             table.report_error(format!("`{}` has neither `allow` nor `deny`", table.path()), help);
         }
-        Some(Self {
-            principals,
-            groups,
-            allow,
-            deny,
-            operations: operations.into_iter().collect(),
-            line: RuleLine(Some(table.line())),
-        })
+    }
+
+    fn from_keys(keys: Self, _: &Table<'_>) -> Option<Self> {
+        Some(keys)
     }
 }
 
-/// A list that is not empty: an empty one would mean the opposite of what it seems to.
-struct NonEmpty<T>(Vec<T>);
+/// A list of `T` that is stored as a `C` and is not empty: an empty one would mean the opposite of what it seems to.
+struct NonEmpty<T, C = Vec<T>>(C, PhantomData<T>);
 
-impl<T> Default for NonEmpty<T> {
-    fn default() -> Self {
-        Self(Vec::new())
-    }
-}
-
-impl<T: FromNode> FromNode for NonEmpty<T> {
+impl<T: FromNode + Into<I>, I, C: FromIterator<I> + IntoIterator<Item = I>> FromNode for NonEmpty<T, C> {
     const TYPE_NAME: &'static str = Vec::<T>::TYPE_NAME;
 
     fn example() -> String {
@@ -216,7 +181,7 @@ impl<T: FromNode> FromNode for NonEmpty<T> {
             let help = format!("write {}, or remove the key", node.assignment_hint(&Self::example()));
             node.report_error(format!("`{}` is empty", node.key), help);
         }
-        Vec::from_node(node).map(Self)
+        Some(Self(Vec::<T>::from_node(node)?.into_iter().map(Into::into).collect(), PhantomData))
     }
 }
 
@@ -288,6 +253,12 @@ impl FromNode for GroupSelector {
     }
 }
 
+impl From<GroupSelector> for String {
+    fn from(GroupSelector(name): GroupSelector) -> Self {
+        name
+    }
+}
+
 /// Reads a name that is one of `known`, or that has a slash. A name that nobody has would have no effect, also in `deny`.
 fn read_reference<'k>(
     node: &Node<'_>,
@@ -310,20 +281,4 @@ pub(super) fn is_external_name(name: &str) -> bool {
     let is_issuer = |issuer: &str| !issuer.is_empty() && !issuer.contains(' ');
     let has_parts = name.split_once('/').is_some_and(|(issuer, rest)| is_issuer(issuer) && !rest.is_empty());
     has_parts && name.len() <= MAX_PRINCIPAL_LEN && name.trim() == name && name.chars().all(is_inner)
-}
-
-impl FromNode for Operation {
-    const TYPE_NAME: &'static str = "an operation";
-
-    fn example() -> String {
-        "\"read\"".into()
-    }
-
-    fn schema() -> Schema {
-        Schema::one_of_names(Self::ALL.map(Self::name))
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        node.one_of(&Self::ALL.map(|operation| (operation.name(), operation)))
-    }
 }

@@ -19,9 +19,7 @@
 //! ```
 
 mod embeddings;
-
-use std::fmt;
-use std::str::FromStr;
+mod filters;
 
 use toml::de::DeValue;
 
@@ -29,13 +27,13 @@ pub use self::embeddings::{
     BatchSize, Dimensions, EmbeddedPassages, EmbeddingTimeout, Embeddings, QueryRate, QueryTimeout, TokenRate,
     VectorMemory,
 };
+pub use self::filters::{KindFilter, KindFilterError, LanguageCode, LanguageCodeError};
 use super::UriGlob;
 use super::count::Count;
+use super::declare::{checked_text, list_type, one_line, table};
 use super::duration::{BoundedDuration, DAY, MINUTE, SECOND};
-use super::error::{Diagnostic, Suggest, quote};
 use super::rate::Rate;
-use super::reader::{FromNode, FromTable, Node, Schema, Table, documented};
-use super::server::one_line;
+use super::reader::{FromTable, Node, Schema, Table};
 use super::size::{GIB, KIB, MIB, Size, TIB};
 
 /// The schemes of the resources of search, which no plugin has while anything is searched.
@@ -54,22 +52,23 @@ pub type IndexReads = Rate<500, 1_000_000, 1>;
 /// The number of results.
 pub type ResultCount = Count<1, 20, 100>;
 
-documented! {
+table! {
     /// Search over all plugins: `[search]`.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     #[non_exhaustive]
-    pub struct Search {
+    pub struct Search as "a table about search", such as "{ max-size = \"1GiB\" }" {
         /// The maximum size of the index on disk. Resources that it has no room for are not found. 1 GiB unless set; 1 MiB
         /// to 1 TiB.
         pub max_size: IndexSize,
         /// Searches that are listed as resources, `search:///saved/NAME`, and can be subscribed to.
+        #[read(SavedSearches)]
         pub saved: Vec<SavedSearch>,
         /// The endpoint that computes embeddings of passages, by which searches find what has other words. None unless set.
         pub embeddings: Option<Embeddings>,
     }
 }
 
-documented! {
+table! {
     /// What is searched of a plugin: `search` of a `[[plugin]]`.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     #[non_exhaustive]
@@ -97,18 +96,23 @@ documented! {
     }
 }
 
-documented! {
+table! {
     /// A search that is listed as a resource: an entry of `search.saved`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     #[non_exhaustive]
-    pub struct SavedSearch {
+    pub struct SavedSearch as "a saved search", such as "{ name = \"todo\", query = \"TODO FIXME\" }" {
         /// Its name, the last segment of its URI. Unique.
+        #[required]
         pub name: SearchName,
         /// The title for people.
+        #[read(Line)]
         pub title: Option<String>,
         /// The words that are searched for.
+        #[required]
+        #[read(Line)]
         pub query: String,
         /// A URI prefix: only resources below it are searched.
+        #[read(Line)]
         pub within: Option<String>,
         /// A MIME type, or its part before the slash: only resources of it are searched.
         pub kind: Option<KindFilter>,
@@ -119,23 +123,9 @@ documented! {
     }
 }
 
-impl FromTable for Search {
-    const TYPE_NAME: &'static str = "a table about search";
-
-    fn example() -> String {
-        "{ max-size = \"1GiB\" }".into()
-    }
-
-    fn from_table(table: &mut Table<'_>) -> Option<Self> {
-        Some(Self {
-            max_size: table.or_default("max-size"),
-            saved: table.optional("saved").map(|SavedSearches(saved)| saved).unwrap_or_default(),
-            embeddings: table.optional("embeddings"),
-        })
-    }
-}
-
 impl FromTable for PluginSearch {
+    type Keys = Self;
+
     const TYPE_NAME: &'static str = "a table about search";
 
     fn example() -> String {
@@ -147,190 +137,55 @@ impl FromTable for PluginSearch {
         is_off.then(|| format!("remove `{}`: a plugin without it is not searched", node.key))
     }
 
-    fn from_table(table: &mut Table<'_>) -> Option<Self> {
-        Some(Self {
-            include: table.or_default("include"),
-            exclude: table.or_default("exclude"),
-            types: table.or_default("types"),
-            max_document: table.or_default("max-document"),
-            max_bytes: table.or_default("max-bytes"),
-            refresh: table.or_default("refresh"),
-            reads: table.or_default("reads"),
-            embeddings: table.or_default("embeddings"),
-        })
+    fn from_keys(keys: Self, _: &Table<'_>) -> Option<Self> {
+        Some(keys)
     }
 }
 
 impl SavedSearch {
     /// A search for those words.
     pub fn new(name: SearchName, query: impl Into<String>) -> Self {
-        Self {
-            name,
-            title: None,
-            query: query.into(),
-            within: None,
-            kind: None,
-            lang: None,
-            limit: ResultCount::default(),
-        }
+        Self::with_defaults(name, query.into())
     }
 }
 
-impl FromTable for SavedSearch {
-    const TYPE_NAME: &'static str = "a saved search";
-
-    fn example() -> String {
-        "{ name = \"todo\", query = \"TODO FIXME\" }".into()
-    }
-
-    fn from_table(table: &mut Table<'_>) -> Option<Self> {
-        let line = |line: Option<Line>| line.map(|Line(text)| text);
-        let name = table.required("name");
-        let title = line(table.optional("title"));
-        let query = table.required::<Line>("query");
-        let within = line(table.optional("within"));
-        let kind = table.optional("kind");
-        let lang = table.optional("lang");
-        let limit = table.or_default("limit");
-        Some(Self { title, within, kind, lang, limit, ..Self::new(name?, query?.0) })
+list_type! {
+    /// The list of saved searches, whose names are unique.
+    struct SavedSearches(Vec<SavedSearch>) of SavedSearch as "a list of saved searches", |node| {
+        node.unique_list(
+            "name",
+            |name: &SearchName| format!("two saved searches are named `{name}`"),
+            "give each saved search a name of its own",
+        )
     }
 }
 
-/// The list of saved searches, whose names are unique.
-struct SavedSearches(Vec<SavedSearch>);
-
-impl FromNode for SavedSearches {
-    const TYPE_NAME: &'static str = "a list of saved searches";
-
-    fn example() -> String {
-        format!("[{}]", <SavedSearch as FromTable>::example())
-    }
-
-    fn schema() -> Schema {
-        Schema::list(SavedSearch::schema())
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        let items = node.items::<SavedSearch>()?;
-        let names: Vec<Option<SearchName>> = items.iter().map(|item| item.parse_entry("name")).collect();
-        for (index, (item, name)) in items.iter().zip(&names).enumerate() {
-            let Some(name) = name else { continue };
-            let Some(earlier) = names.iter().take(index).position(|other| other.as_ref() == Some(name)) else {
-                continue;
-            };
-            let problem = Diagnostic::new(
-                format!("two saved searches are named `{name}`"),
-                "give each saved search a name of its own",
-            );
-            let problem = problem.at(item.entry_span("name"));
-            node.context.report(match items.get(earlier) {
-                Some(other) => problem.secondary(other.entry_span("name"), "the other one"),
-                None => problem,
-            });
-        }
-        Some(Self(items.iter().filter_map(SavedSearch::from_node).collect()))
-    }
-}
-
-/// One line of text that is not empty.
-struct Line(String);
-
-impl FromNode for Line {
-    const TYPE_NAME: &'static str = "a string";
-
-    fn example() -> String {
-        "\"TODO FIXME\"".into()
-    }
-
-    fn schema() -> Schema {
-        Schema::pattern(r"\S")
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        one_line::<Self>(node, "this text").map(Self)
-    }
-}
-
-/// Declares a text that is valid by a check, with its error.
-macro_rules! checked_text {
-    (
-        $(#[$doc:meta])* $name:ident, $error:ident, $what:literal, $example:literal, $pattern:literal, $help:literal,
-        $is_valid:expr
-    ) => {
-        $(#[$doc])*
-        #[derive(Clone, Debug, PartialEq, Eq)]
-        pub struct $name(String);
-
-        #[doc = concat!("A text that is not ", $what, ".")]
-        #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-        #[error("{} is not {}", quote(.0), $what)]
-        pub struct $error(String);
-
-        impl $name {
-            /// Returns it as text.
-            pub fn as_str(&self) -> &str {
-                &self.0
-            }
-        }
-
-        impl fmt::Display for $name {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(&self.0)
-            }
-        }
-
-        impl FromStr for $name {
-            type Err = $error;
-
-            fn from_str(text: &str) -> Result<Self, $error> {
-                let is_valid: fn(&str) -> bool = $is_valid;
-                if is_valid(text) { Ok(Self(text.to_owned())) } else { Err($error(text.to_owned())) }
-            }
-        }
-
-        impl Suggest for $error {
-            fn suggestion(&self, _: &str) -> String {
-                $help.to_owned()
-            }
-        }
-
-        impl FromNode for $name {
-            const TYPE_NAME: &'static str = $what;
-
-            fn example() -> String {
-                $example.into()
-            }
-
-            fn schema() -> Schema {
-                Schema::pattern($pattern)
-            }
-
-            fn from_node(node: &Node<'_>) -> Option<Self> {
-                node.parse()
-            }
-        }
-    };
+one_line! {
+    /// One line of text.
+    struct Line, "this text", "\"TODO FIXME\"";
 }
 
 checked_text! {
     /// The name of a saved search: at most 64 of `a-z`, `0-9` and `-`.
-    SearchName, SearchNameError, "a name of a saved search", "\"todo\"", "^[a-z0-9-]{1,64}$",
-    "write at most 64 of a-z, 0-9 and `-`, such as `name = \"todo\"`",
-    |text| {
+    pub struct SearchName, SearchNameError as "a name of a saved search", such as "\"todo\"",
+    schema Schema::pattern("^[a-z0-9-]{1,64}$"),
+    valid if |text| {
         (1..=64).contains(&text.len()) && text.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-'))
-    }
+    },
+    otherwise "write at most 64 of a-z, 0-9 and `-`, such as `name = \"todo\"`"
 }
 
 checked_text! {
     /// A MIME type, or all of one kind: `text/markdown`, `text/*`.
-    MediaRange, MediaRangeError, "a MIME type", "\"text/*\"", "^[a-z0-9.+-]+/([a-z0-9.+-]+|[*])$",
-    "write a type and a subtype in lower case, such as `text/markdown`, or `text/*` for all of one type",
-    |text| {
+    pub struct MediaRange, MediaRangeError as "a MIME type", such as "\"text/*\"",
+    schema Schema::pattern("^[a-z0-9.+-]+/([a-z0-9.+-]+|[*])$"),
+    valid if |text| {
         let is_token = |text: &str| {
             !text.is_empty() && text.bytes().all(|byte| matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'.' | b'+' | b'-'))
         };
         text.split_once('/').is_some_and(|(kind, subtype)| is_token(kind) && (subtype == "*" || is_token(subtype)))
-    }
+    },
+    otherwise "write a type and a subtype in lower case, such as `text/markdown`, or `text/*` for all of one type"
 }
 
 impl MediaRange {
@@ -343,10 +198,6 @@ impl MediaRange {
         }
     }
 }
-
-mod filters;
-
-pub use self::filters::{KindFilter, KindFilterError, LanguageCode, LanguageCodeError};
 
 #[cfg(test)]
 mod tests {

@@ -6,9 +6,10 @@ use std::path::Path;
 
 use zeroize::{Zeroize, Zeroizing};
 
+use super::declare::{table, written_as};
 use super::error::{Diagnostic, quote};
 use super::paths::{ExistingFile, permission_help};
-use super::reader::{Documented, FromNode, KeyDocs, Node, Schema, Table};
+use super::reader::{FromNode, Keys, Node, Schema, Table};
 use crate::regular_file;
 
 /// The maximum size of a file with a value, in bytes.
@@ -41,26 +42,12 @@ impl<T: Zeroize> fmt::Debug for Secret<T> {
 /// A value that is read from a variable or a file.
 pub(super) struct SecretSource(pub(super) Zeroizing<String>);
 
-impl Documented for SecretSource {
-    const KEY_DOCS: KeyDocs = &[
-        ("env", "The environment variable of the host that has the value. It must be set."),
-        (
-            "file",
-            "The file that has the value: UTF-8, at most 64 KiB. A line break at its end is not part of the value.",
-        ),
-    ];
-}
-
-impl SecretSource {
-    fn from_table(table: &mut Table<'_>) -> Option<Self> {
-        let (in_variable, in_file) = (table.has("env"), table.has("file"));
-        let variable = table.optional::<Variable>("env");
-        let file = table.optional::<ValueFile>("file");
-        if in_variable == in_file {
-            let found = if in_file { "both `env` and `file`" } else { "neither `env` nor `file`" };
-            table.report_error(format!("`{}` has {found}", table.path()), "write one of `env` and `file`");
-        }
-        variable.map(|value| Self(value.0)).or(file.map(|value| Self(value.0)))
+table! {
+    struct SecretKeys {
+        /// The environment variable of the host that has the value. It must be set.
+        env: Option<Variable>,
+        /// The file that has the value: UTF-8, at most 64 KiB. A line break at its end is not part of the value.
+        file: Option<ValueFile>,
     }
 }
 
@@ -72,7 +59,7 @@ impl FromNode for SecretSource {
     }
 
     fn schema() -> Schema {
-        Table::describe(Self::KEY_DOCS, Self::from_table).with("minProperties", 1).with("maxProperties", 1)
+        Table::describe::<SecretKeys>().with("minProperties", 1).with("maxProperties", 1)
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
@@ -95,8 +82,22 @@ impl SecretSource {
             node.context.report(Diagnostic::new(message, help).at(node.span.clone()).redacted());
             return None;
         }
-        node.table(Self::from_table)
+        node.table::<Self>(|table| {
+            let SecretKeys { env, file } = SecretKeys::read(table)?;
+            if table.has("env") == table.has("file") {
+                let found = if table.has("file") { "both `env` and `file`" } else { "neither `env` nor `file`" };
+                table.report_error(format!("`{}` has {found}", table.path()), "write one of `env` and `file`");
+            }
+            env.map(|Variable(value)| Self(value)).or(file.map(|ValueFile(value)| Self(value)))
+        })
     }
+}
+
+/// A secret text, from a variable or a file.
+pub(super) struct SecretText(pub(super) Secret<String>);
+
+written_as! {
+    SecretText as SecretSource, |node| Some(Self(Secret::new(SecretSource::from_node(node)?.0.to_string())))
 }
 
 /// The value of an environment variable of the host.
@@ -128,18 +129,8 @@ impl FromNode for Variable {
 /// The contents of a file, without the line break at its end.
 struct ValueFile(Zeroizing<String>);
 
-impl FromNode for ValueFile {
-    const TYPE_NAME: &'static str = "a path";
-
-    fn example() -> String {
-        "\"token.txt\"".into()
-    }
-
-    fn schema() -> Schema {
-        ExistingFile::schema()
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
+written_as! {
+    ValueFile as ExistingFile, such as "\"token.txt\"", |node| {
         let path = ExistingFile::from_node(node)?.0;
         let (message, help) = match read(&path) {
             Ok(Some(text)) => return Some(Self(Zeroizing::new(trim_newline(&text).to_owned()))),

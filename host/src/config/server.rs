@@ -1,18 +1,18 @@
-//! The server: its name, address, pages and directories.
+//! The server: its name, address, pages and directories, and what of MCP it offers beside resources.
 
 use std::path::PathBuf;
 
-use super::advertise::AdvertisedCapability;
-use super::compile::CompileLimits;
 use super::count::Count;
-use super::cursor_key;
-use super::extension::Extension;
+use super::cursor_key::CursorKey;
+use super::declare::{named_enum, one_line, table};
+use super::error::quote;
 use super::http::HttpAddress;
+use super::limits::CompileLimits;
 use super::paths::CreatableDirectory;
-use super::reader::{FromNode, FromTable, Node, Schema, Table, documented};
+use super::reader::{FromNode, Node, Schema};
 use super::secret::Secret;
 use super::size::{GIB, KIB, MIB, Size};
-use super::tool::Tool;
+use super::suggest::closest;
 
 /// The maximum number of resources on a page of a listing.
 pub type PageSize = Count<1, 1000, 10_000>;
@@ -21,16 +21,20 @@ pub type ResponseCacheSize = Size<0, { 64 * MIB }, { 64 * GIB }>;
 /// The approximate maximum size of a page of a listing.
 pub type PageBytes = Size<KIB, { 2 * MIB }, { 64 * MIB }>;
 
-documented! {
+table! {
     /// The server: `[server]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     #[non_exhaustive]
-    pub struct Server {
+    pub struct Server as "a table", such as "{ name = \"team-context\" }" {
         /// The name of the server for clients. `mcp-host` unless set.
+        #[read(Name)]
+        #[default("mcp-host".into())]
         pub name: String,
         /// The display name of the server.
+        #[read(Name)]
         pub title: Option<String>,
         /// Instructions for models on the resources of this server. They are sent as written to every client, whatever it may see.
+        #[read(Text)]
         pub instructions: Option<String>,
         /// The address of the HTTP server. Without it the server uses stdio.
         pub http: Option<HttpAddress>,
@@ -46,13 +50,16 @@ documented! {
         /// the config names when it starts. `false` unless set.
         pub confine: bool,
         /// The directory of compiled components. Without it: the user's cache directory.
+        #[read(CreatableDirectory)]
         pub cache: Option<PathBuf>,
         /// Resource limits of compiling one component.
         pub compile: CompileLimits,
         /// The directory of persistent state. Without it: the user's state directory.
+        #[read(CreatableDirectory)]
         pub state: Option<PathBuf>,
         /// The key that seals cursors, for replicas that continue each other's listings. Without it: a key that is
         /// generated once and stored in the state directory.
+        #[read(CursorKey)]
         pub cursor_key: Option<Secret<[u8; 32]>>,
         /// Capabilities that are advertised although the host has no items of them. None unless set.
         pub advertise: Vec<AdvertisedCapability>,
@@ -71,87 +78,13 @@ documented! {
 
 impl Default for Server {
     fn default() -> Self {
-        Self {
-            name: "mcp-host".into(),
-            title: None,
-            instructions: None,
-            http: None,
-            page_size: PageSize::default(),
-            page_bytes: PageBytes::default(),
-            response_cache: ResponseCacheSize::default(),
-            confine: false,
-            cache: None,
-            compile: CompileLimits::default(),
-            state: None,
-            cursor_key: None,
-            advertise: Vec::new(),
-            tools: Vec::new(),
-            tool_links: false,
-            tool_structured_content: false,
-            extensions: Vec::new(),
-        }
+        Self::with_defaults()
     }
 }
 
-impl FromTable for Server {
-    const TYPE_NAME: &'static str = "a table";
-
-    fn example() -> String {
-        "{ name = \"team-context\" }".into()
-    }
-
-    fn from_table(table: &mut Table<'_>) -> Option<Self> {
-        table.requires_feature("http", "http", cfg!(feature = "http"));
-        Some(Self {
-            name: table.optional("name").map_or_else(|| Self::default().name, |Name(name)| name),
-            title: table.optional("title").map(|Name(title)| title),
-            instructions: table.optional("instructions").map(|Text(text)| text),
-            http: table.optional("http"),
-            page_size: table.or_default("page-size"),
-            page_bytes: table.or_default("page-bytes"),
-            response_cache: table.or_default("response-cache"),
-            confine: table.or_default("confine"),
-            cache: table.optional("cache").map(|CreatableDirectory(path)| path),
-            compile: table.or_default("compile"),
-            state: table.optional("state").map(|CreatableDirectory(path)| path),
-            cursor_key: table.optional("cursor-key").map(|cursor_key::CursorKey(key)| key),
-            advertise: table.or_default("advertise"),
-            tools: table.or_default("tools"),
-            tool_links: table.or_default("tool-links"),
-            tool_structured_content: table.or_default("tool-structured-content"),
-            extensions: table.or_default("extensions"),
-        })
-    }
-}
-
-/// A name: one line that is not empty.
-struct Name(String);
-
-impl FromNode for Name {
-    const TYPE_NAME: &'static str = "a string";
-
-    fn example() -> String {
-        "\"team-context\"".into()
-    }
-
-    fn schema() -> Schema {
-        Schema::pattern(r"\S")
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        one_line::<Self>(node, "a name").map(Self)
-    }
-}
-
-/// Reads a text that must be one line, and not empty.
-pub(super) fn one_line<T: FromNode>(node: &Node<'_>, what: &str) -> Option<String> {
-    let text = node.string::<T>()?;
-    if text.trim().is_empty() || text.contains(char::is_control) {
-        let help = format!("write {}, or remove it", node.assignment_hint(&T::example()));
-        node.report_error(format!("{what} is one line that is not empty, without control characters"), help);
-        return None;
-    }
-    Some(text.to_owned())
+one_line! {
+    /// The name of the server.
+    struct Name, "a name", "\"team-context\"";
 }
 
 /// Any text.
@@ -171,4 +104,64 @@ impl FromNode for Text {
     fn from_node(node: &Node<'_>) -> Option<Self> {
         node.string::<Self>().map(|text| Self(text.to_owned()))
     }
+}
+
+named_enum! {
+    /// A capability of MCP that a host does not implement. Advertised, it has no items; otherwise a request for it is an
+    /// error.
+    ///
+    /// For clients that request it regardless of the server's capabilities, and fail when the request is rejected.
+    pub enum AdvertisedCapability as "a capability that can be advertised", such as "\"tools\"" {
+        /// Prompts: `prompts/list` is empty, and completion of an argument of a prompt returns no values.
+        Prompts = "prompts",
+        /// Tools: `tools/list` is empty.
+        Tools = "tools",
+    }
+}
+
+named_enum! {
+    /// An extension of MCP. While it is disabled, nothing of it is visible to clients.
+    pub enum Extension as "an extension that this host has", such as "\"sep-2093\"" {
+        /// SEP-2093: `resources/metadata`, listing the children of one resource, capabilities per resource, and contents
+        /// with complete metadata. It did not become part of a revision.
+        Sep2093 = "sep-2093",
+        /// `resources/directory/read` of SEP-2640, without its skills.
+        Sep2640DirectoryRead = "sep-2640-directory-read",
+    }
+}
+
+named_enum! {
+    /// A tool that the server offers, for clients that know only tools. Each does what a request for resources does, under the
+    /// same access rules.
+    pub enum Tool as "a tool", such as "\"search\"", unless is_name_of_clients {
+        /// `list_resources`: a page of the catalog, or the children of a resource.
+        List = "list",
+        /// `read_resource`: the content of a resource.
+        Read = "read",
+        /// `search_resources`: a search.
+        Search = "search",
+        /// `resource_context`: the best selection for a question within a budget.
+        Context = "context",
+    }
+}
+
+impl Tool {
+    /// Whether it exists only where something is searched.
+    pub(super) fn needs_search(self) -> bool {
+        matches!(self, Self::Search | Self::Context)
+    }
+}
+
+/// Rejects what a client calls a tool, such as `search_resources`: the name of the tool is a word of it.
+fn is_name_of_clients(node: &Node<'_>) -> bool {
+    let name_within = |written: &str| {
+        let (first, last) = written.split_once('_')?;
+        [first, last].into_iter().find_map(|word| closest(word, Tool::ALL.map(Tool::name)))
+    };
+    let found = node.value.as_str().and_then(|written| Some((written, name_within(written)?)));
+    if let Some((written, meant)) = found {
+        let help = format!("write \"{meant}\": the config has a shorter name than clients");
+        node.report_error(format!("{} is not {}", quote(written), Tool::TYPE_NAME), help);
+    }
+    found.is_some()
 }

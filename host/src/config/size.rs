@@ -6,9 +6,8 @@ use std::str::FromStr;
 use toml::de::DeValue;
 
 use super::error::{Suggest, quote};
-use super::quantity::{self, QuantityError};
-use super::range::OutOfRange;
-use super::reader::{FromNode, Node, Schema};
+use super::quantity::{self, OutOfRange, QuantityError, bounded_value};
+use super::reader::Schema;
 
 /// 1024 bytes.
 pub(super) const KIB: u64 = bytesize::KIB;
@@ -186,12 +185,6 @@ impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> fmt::Display for Size<M
     }
 }
 
-impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> fmt::Debug for Size<MIN, DEFAULT, MAX> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
 /// The shortest way to write it exactly.
 pub(super) fn format_bytes(bytes: u64) -> String {
     [(TIB, "TiB"), (GIB, "GiB"), (MIB, "MiB"), (KIB, "KiB")]
@@ -201,29 +194,14 @@ pub(super) fn format_bytes(bytes: u64) -> String {
         .unwrap_or_else(|| format!("{bytes}B"))
 }
 
-impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> FromNode for Size<MIN, DEFAULT, MAX> {
-    const TYPE_NAME: &'static str = "a size";
-
-    fn example() -> String {
-        format!("\"{}\"", Self::default())
-    }
-
-    /// Nothing is zero bytes.
-    fn advice(node: &Node<'_>) -> Option<String> {
+bounded_value! {
+    Size<const MIN: u64, const DEFAULT: u64, const MAX: u64> as "a size",
+    schema Schema::pattern(&format!("^\\s*{PATTERN}\\s*$")),
+    number |number| Some(Self::no_unit(number)),
+    // Nothing is zero bytes.
+    advice |node| {
         let is_off = MIN == 0 && matches!(node.value, DeValue::Boolean(false));
         is_off.then(|| format!("write {}", node.assignment_hint("\"0B\"")))
-    }
-
-    fn schema() -> Schema {
-        Schema::pattern(&format!("^\\s*{PATTERN}\\s*$")).with("default", Self::default().to_string())
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        if let Some(number) = node.number() {
-            node.reject(&Self::no_unit(&number));
-            return None;
-        }
-        node.parse()
     }
 }
 
@@ -232,10 +210,6 @@ mod tests {
     use super::*;
 
     type Memory = Size<MIB, { 64 * MIB }, { 4 * GIB }>;
-
-    fn error(text: &str) -> String {
-        text.parse::<Memory>().unwrap_err().to_string()
-    }
 
     #[test]
     fn sizes_are_read_as_people_write_them() {
@@ -259,41 +233,5 @@ mod tests {
         assert_eq!(Memory::try_from(4 * GIB).unwrap().to_string(), "4GiB");
         assert_eq!(Memory::try_from(MIB + 1).unwrap().to_string(), "1048577B");
         assert_eq!(Size::<0, 0, 1>::default().to_string(), "0B");
-    }
-
-    #[test]
-    fn a_correction_has_the_number_that_was_written() {
-        let suggestion = |text: &str| text.parse::<Memory>().unwrap_err().suggestion("memory");
-        for (text, corrected) in [
-            ("64", "64MiB"),
-            ("1.5", "1.5MiB"),
-            ("67108864", "67108864B"),
-            ("65536", "65536KiB"),
-            ("64M", "64MiB"),
-            ("64 Mi", "64MiB"),
-            ("100 megabytes", "100MB"),
-            ("2 gigs", "2GiB"),
-            ("64 parsecs", "64MiB"),
-            ("999999999999999999999", "64MiB"),
-        ] {
-            let suggestion = suggestion(text);
-            assert!(suggestion.ends_with(&format!(" `memory = \"{corrected}\"`")), "{text}: {suggestion}");
-        }
-    }
-
-    #[test]
-    fn what_is_no_size_is_refused_for_its_own_reason() {
-        assert_eq!(error("64"), "the size `64` has no unit");
-        assert_eq!(error("64M"), "the size `64M` has an unknown unit");
-        assert_eq!(error("64 parsecs"), "the size `64 parsecs` has an unknown unit");
-        assert_eq!(error("64MiB/s"), "the size `64MiB/s` has an unknown unit");
-        assert_eq!(error("1EiB"), "the size `1EiB` has an unknown unit");
-        assert_eq!(error("much"), "`much` is not a size");
-        assert_eq!(error(""), "`` is not a size");
-        assert_eq!(error("-1MiB"), "`-1MiB` is not a size");
-        assert_eq!(error("1.2.3MiB"), "`1.2.3MiB` is not a size");
-        assert_eq!(error("6４MiB"), "the size `6４MiB` has an unknown unit");
-        assert_eq!(error("1KiB"), "`1KiB` is not between 1MiB and 4GiB");
-        assert_eq!(error("99999999999999999999TiB"), "`99999999999999999999TiB` is not between 1MiB and 4GiB");
     }
 }

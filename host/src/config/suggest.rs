@@ -32,7 +32,7 @@ pub(super) fn closest<'k>(written: &str, known: impl IntoIterator<Item = &'k str
 }
 
 /// Returns the mount that is most similar to the beginning of a URI or a glob: by its scheme first, then by all of it.
-pub(crate) fn nearest_mount<'m>(written: &str, mounts: impl IntoIterator<Item = &'m Mount>) -> Option<&'m Mount> {
+pub fn nearest_mount<'m>(written: &str, mounts: impl IntoIterator<Item = &'m Mount>) -> Option<&'m Mount> {
     mounts.into_iter().min_by_key(|mount| {
         let mount = mount.as_str();
         let beginning: String = written.chars().take(mount.len()).collect();

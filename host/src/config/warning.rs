@@ -9,19 +9,18 @@ mod files;
 mod message;
 mod permissions;
 mod redundant_rules;
-mod rule_ref;
 mod unused_names;
 
+use std::fmt;
 use std::path::PathBuf;
 
 pub use self::certificate::CertificateProblem;
 pub use self::files::SensitiveFile;
 use self::redundant_rules::Redundancy;
-pub use self::rule_ref::RuleRef;
 use super::exposure::ExposureError;
 use super::http::HttpAddress;
 use super::search;
-use super::{Config, EndpointUrl, PluginName, PrincipalSelector, UriGlob};
+use super::{Config, EndpointUrl, PluginName, PrincipalSelector, RuleLine, UriGlob};
 use crate::uri::{Mount, UriPattern};
 
 /// A warning about a valid config. `Display` says what is suspicious, and what to do.
@@ -153,6 +152,41 @@ pub enum Warning {
         /// The most similar mount.
         nearest: Option<String>,
     },
+}
+
+/// A `[[rule]]` in a warning: its number, counted from 1, and its line in the config file. Its text is `rule 2 (line 14)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RuleRef {
+    number: usize,
+    line: RuleLine,
+}
+
+impl RuleRef {
+    /// The rule with that index in the config.
+    fn new(config: &Config, index: usize) -> Self {
+        let line = config.rules.get(index).map(|rule| rule.line).unwrap_or_default();
+        Self { number: index.saturating_add(1), line }
+    }
+
+    /// Returns its number, counted from 1.
+    pub fn number(&self) -> usize {
+        self.number
+    }
+
+    /// Returns its line in the config file, counted from 1; none for a rule that an application made.
+    pub fn line(&self) -> Option<usize> {
+        self.line.get()
+    }
+}
+
+impl fmt::Display for RuleRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rule {}", self.number)?;
+        match self.line() {
+            Some(line) => write!(f, " (line {line})"),
+            None => Ok(()),
+        }
+    }
 }
 
 /// A glob and its position.

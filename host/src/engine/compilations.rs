@@ -51,7 +51,7 @@ pub(crate) struct Compilations {
 pub(crate) struct CompileContext {
     pub(crate) engine: Arc<Engine>,
     pub(crate) compiler: Compiler,
-    pub(crate) limits: config::compile::CompileLimits,
+    pub(crate) limits: config::limits::CompileLimits,
     pub(crate) cache: Arc<Cache>,
     pub(crate) progress: Progress,
     pub(crate) threads: FileThreads,

@@ -251,7 +251,7 @@ impl Compiler {
     pub(crate) async fn compile(
         &self,
         request: CompileRequest,
-        limits: &config::compile::CompileLimits,
+        limits: &config::limits::CompileLimits,
     ) -> Result<(), CompileError> {
         let start = |error: String| CompileError::Start(error);
         let program = match self {

@@ -79,7 +79,7 @@ impl Loader {
     pub(crate) fn new(
         engine: Arc<Engine>,
         compiler: Compiler,
-        limits: config::compile::CompileLimits,
+        limits: config::limits::CompileLimits,
         cache: &Path,
         state: Option<&Path>,
         progress: Progress,

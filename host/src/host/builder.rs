@@ -16,7 +16,7 @@ use crate::access::Access;
 use crate::access::rate::RequestRates;
 use crate::audit::{AuditError, AuditLog};
 use crate::catalog::{Catalog, CursorKey, KeyError, NotLoaded};
-use crate::config::{Config, PluginName};
+use crate::config::{Config, Feature, MissingFeature, PluginName};
 use crate::engine::{Compiler, Engine, EngineOptions, Progress};
 use crate::log_target;
 use crate::plugin::{self, NativePlugin, PluginRuntime};
@@ -45,6 +45,9 @@ pub enum StartError {
     /// Two plugins exclude each other.
     #[error(transparent)]
     Conflict(#[from] NativePluginConflict),
+    /// The config requires a cargo feature that this build lacks.
+    #[error(transparent)]
+    Feature(#[from] MissingFeature),
     /// A native provider panicked in `describe`.
     #[error("the native provider of plugin `{plugin}` panicked in `describe`: {message}")]
     Describe {
@@ -235,6 +238,7 @@ impl HostBuilder {
 
     /// Starts the engine with that state directory. Returns the config with it.
     pub(super) fn start_runtime(self, state: Option<PathBuf>) -> Result<(PluginRuntime, Config), StartError> {
+        self.config.check_features(FEATURES)?;
         let cache = self.data_dirs().cache()?;
         let limits = self.config.server.compile.clone();
         let engine = match self.engine {
@@ -245,6 +249,18 @@ impl HostBuilder {
         Ok((runtime, self.config))
     }
 }
+
+/// The features that this build has, of those that a config can require.
+pub(super) const FEATURES: &[Feature] = &[
+    #[cfg(feature = "http")]
+    Feature::Http,
+    #[cfg(feature = "keyvalue")]
+    Feature::Keyvalue,
+    #[cfg(feature = "search")]
+    Feature::Search,
+    #[cfg(feature = "sql")]
+    Feature::Sql,
+];
 
 /// The built-in providers of this build. Only this type names them, beside the methods of [`Host`] for one of them.
 pub(super) struct BuiltIns {

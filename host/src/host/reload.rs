@@ -28,7 +28,7 @@ use self::settings::PendingReload;
 use super::Host;
 use super::builder::log_warnings;
 use super::generation::NativePluginConflict;
-use crate::config::{Config, ExposureError};
+use crate::config::{Config, ExposureError, MissingFeature};
 use crate::plugin::LoadError;
 
 /// Why a reload did not replace plugins. Its rules and settings apply all the same, except where noted.
@@ -49,6 +49,9 @@ pub enum ReloadError {
     /// Two plugins exclude each other. Nothing has changed.
     #[error(transparent)]
     Conflict(#[from] NativePluginConflict),
+    /// The new config requires a cargo feature that this build lacks. Nothing has changed.
+    #[error(transparent)]
+    Feature(#[from] MissingFeature),
     /// The server listens beyond loopback, and the new config lacks what that needs. Nothing has changed.
     #[error(transparent)]
     Exposure(#[from] ExposureError),
@@ -66,7 +69,7 @@ impl ReloadError {
         match self {
             Self::Plugins(faults) => faults.iter().any(|(_, error)| error.is_transient()),
             Self::ComponentChanging { .. } => true,
-            Self::Conflict(_) | Self::Exposure(_) | Self::Superseded | Self::ShuttingDown => false,
+            Self::Conflict(_) | Self::Feature(_) | Self::Exposure(_) | Self::Superseded | Self::ShuttingDown => false,
         }
     }
 }
@@ -76,7 +79,7 @@ impl ReloadError {
     pub(super) fn applies_settings(&self) -> bool {
         match self {
             Self::Plugins(_) | Self::ComponentChanging { .. } | Self::Superseded => true,
-            Self::Conflict(_) | Self::Exposure(_) | Self::ShuttingDown => false,
+            Self::Conflict(_) | Self::Feature(_) | Self::Exposure(_) | Self::ShuttingDown => false,
         }
     }
 }

@@ -61,7 +61,7 @@ impl PluginRuntime {
     pub(crate) fn new(
         engine: Arc<Engine>,
         compiler: Compiler,
-        limits: config::compile::CompileLimits,
+        limits: config::limits::CompileLimits,
         cache: &Path,
         state_dir: Option<PathBuf>,
         progress: Progress,

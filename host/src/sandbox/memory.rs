@@ -421,7 +421,7 @@ impl ResourceLimiter for MemoryMeter {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::access::Principal;
+    use crate::principal::Principal;
 
     fn meter(budget: &Arc<MemoryBudget>) -> MemoryMeter {
         MemoryMeter::new(budget.clone(), CallOwner::default())

@@ -36,10 +36,11 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use crate::config::declare::{list_type, named_enum, table};
 use crate::config::error::Diagnostic;
 use crate::config::guest_path::GuestPath;
 use crate::config::paths::ExistingDirectory;
-use crate::config::reader::{Documented, FromNode, FromTable, KeyDocs, Node, Schema, Table};
+use crate::config::reader::{FromNode, FromTable, Table};
 use crate::config::size::{GIB, KIB, MIB, Size};
 
 /// The maximum size of a directory that a plugin writes to.
@@ -67,74 +68,54 @@ pub enum Mode {
     },
 }
 
-/// The list of granted directories, with unique guest paths.
-pub(super) struct Dirs(pub(super) BTreeMap<GuestPath, DirGrant>);
-
-impl FromNode for Dirs {
-    const TYPE_NAME: &'static str = "a list of directories";
-
-    fn example() -> String {
-        format!("[{}]", <Dir as FromNode>::example())
-    }
-
-    fn schema() -> Schema {
-        Schema::list(<Dir as FromNode>::schema())
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        let mut dirs = BTreeMap::new();
-        let mut spans = BTreeMap::new();
-        for item in node.items::<Dir>()? {
-            let Some(Dir { guest, grant }) = Dir::from_node(&item) else { continue };
-            let span = item.entry_span("guest");
-            if let Some(first) = spans.get(&guest) {
-                let message = format!("two directories are granted at the guest path `{guest}`");
-                let problem = Diagnostic::new(message, "give each directory a guest path of its own");
-                node.context.report(problem.at(span).secondary(Clone::clone(first), "the other one"));
-            } else {
-                spans.insert(guest.clone(), span);
-                dirs.extend(grant.map(|grant| (guest, grant)));
-            }
-        }
-        Some(Self(dirs))
+list_type! {
+    /// The list of granted directories, with unique guest paths.
+    pub(super) struct Dirs(BTreeMap<GuestPath, DirGrant>) of Dir as "a list of directories", |node| {
+        let dirs: Vec<Dir> = node.unique_list(
+            "guest",
+            |guest: &GuestPath| format!("two directories are granted at the guest path `{guest}`"),
+            "give each directory a guest path of its own",
+        )?;
+        Some(dirs.into_iter().map(|Dir { guest, grant }| (guest, grant)).collect())
     }
 }
 
 /// One entry of the list.
 struct Dir {
     guest: GuestPath,
-    /// `None` if it is invalid: the guest path is compared with others anyway.
-    grant: Option<DirGrant>,
+    grant: DirGrant,
 }
 
-impl Documented for Dir {
-    const KEY_DOCS: KeyDocs = &[
-        (
-            "host",
-            "The directory, which must exist. Relative to the directory of the config file; `~` is the home directory.",
-        ),
-        ("guest", "The absolute path at which the provider sees the directory."),
-        ("mode", "Access: `ro` (read) or `rw` (read and write). `ro` unless set."),
-        ("quota", "With `mode = \"rw\"`: the maximum size of the directory. 256 MiB unless set; 4 KiB to 1 TiB."),
-    ];
+table! {
+    pub(in crate::config) struct DirKeys {
+        /// The directory, which must exist. Relative to the directory of the config file; `~` is the home directory.
+        #[required]
+        #[read(ExistingDirectory)]
+        host: Option<PathBuf>,
+        /// The absolute path at which the provider sees the directory.
+        #[required]
+        guest: Option<GuestPath>,
+        /// Access: `ro` (read) or `rw` (read and write). `ro` unless set.
+        mode: Option<ModeName>,
+        /// With `mode = "rw"`: the maximum size of the directory. 256 MiB unless set; 4 KiB to 1 TiB.
+        quota: DirQuota,
+    }
 }
 
 impl FromTable for Dir {
+    type Keys = DirKeys;
+
     const TYPE_NAME: &'static str = "a table with `host` and `guest`";
 
     fn example() -> String {
         format!("{{ host = {}, guest = {} }}", ExistingDirectory::example(), GuestPath::example())
     }
 
-    fn from_table(table: &mut Table<'_>) -> Option<Self> {
-        let host = table.required::<ExistingDirectory>("host");
-        let guest = table.required("guest");
-        let mode = table.optional("mode");
+    fn from_keys(keys: DirKeys, table: &Table<'_>) -> Option<Self> {
         // An invalid mode has been reported, and does not decide whether a quota is allowed.
-        let mode = if table.has("mode") { mode } else { Some(ModeName::ReadOnly) };
-        let quota = table.optional::<DirQuota>("quota");
-        let mode = mode.map(|mode| match mode {
-            ModeName::ReadWrite => Mode::ReadWrite { quota: quota.unwrap_or_default() },
+        let mode = if table.has("mode") { keys.mode? } else { ModeName::ReadOnly };
+        let mode = match mode {
+            ModeName::ReadWrite => Mode::ReadWrite { quota: keys.quota },
             ModeName::ReadOnly => {
                 if table.has("quota") {
                     let problem = Diagnostic::new(
@@ -145,31 +126,17 @@ impl FromTable for Dir {
                 }
                 Mode::ReadOnly
             }
-        });
-        let grant = host.zip(mode).map(|(host, mode)| DirGrant { host: host.0, mode });
-        Some(Self { guest: guest?, grant })
+        };
+        Some(Self { guest: keys.guest?, grant: DirGrant { host: keys.host?, mode } })
     }
 }
 
-/// A mode as written.
-#[derive(Clone, Copy)]
-enum ModeName {
-    ReadOnly,
-    ReadWrite,
-}
-
-impl FromNode for ModeName {
-    const TYPE_NAME: &'static str = "a mode";
-
-    fn example() -> String {
-        "\"rw\"".into()
-    }
-
-    fn schema() -> Schema {
-        Schema::one_of_names(["ro", "rw"])
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        node.one_of(&[("ro", Self::ReadOnly), ("rw", Self::ReadWrite)])
+named_enum! {
+    /// A mode as written.
+    enum ModeName as "a mode", such as "\"rw\"" {
+        /// Read.
+        ReadOnly = "ro",
+        /// Read and write.
+        ReadWrite = "rw",
     }
 }

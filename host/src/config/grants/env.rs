@@ -30,11 +30,17 @@ use std::collections::BTreeMap;
 
 use toml::de::DeValue;
 
-use crate::config::env_name::EnvName;
-use crate::config::error::{Diagnostic, Suggest};
+use crate::config::declare::checked_text;
 use crate::config::reader::{FromNode, Node, Schema};
 use crate::config::secret::{Secret, SecretSource};
 use crate::config::secret_text::names_secret;
+
+checked_text! {
+    /// The name of an environment variable of a provider: not empty, without `=` and control characters.
+    pub struct EnvName, EnvNameError as "a valid variable name", such as "\"LANG\"", schema Schema::pattern("^[^=]+$"),
+    valid if |text| !text.is_empty() && !text.contains(|c: char| c == '=' || c.is_control()),
+    otherwise "write a name without `=` and control characters, such as `LANG`"
+}
 
 /// The table of granted variables.
 pub(super) struct Env(pub(super) BTreeMap<EnvName, Secret<String>>);
@@ -47,19 +53,12 @@ impl FromNode for Env {
     }
 
     fn schema() -> Schema {
-        Schema::map(Schema::pattern("^[^=]+$"), EnvValue::schema())
+        Schema::map(EnvName::schema(), EnvValue::schema())
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let variables = node.entries::<Self>()?.into_iter().filter_map(|entry| {
-            let name = match entry.key.parse::<EnvName>() {
-                Ok(name) => Some(name),
-                Err(error) => {
-                    let problem = Diagnostic::new(error.to_string(), error.suggestion(entry.key));
-                    node.context.report(problem.at(entry.key_span.clone()));
-                    None
-                }
-            };
+            let name = entry.parse_key::<EnvName>();
             let value = EnvValue::from_node(&entry);
             if entry.value.is_str() && names_secret(entry.key) {
                 node.context.set_has_secret();
@@ -100,5 +99,18 @@ impl FromNode for EnvValue {
             return None;
         }
         Some(Self(Secret::new(value)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variable_has_a_name_that_can_be_set() {
+        assert!("LANG".parse::<EnvName>().is_ok());
+        for text in ["", "A=B", "A\0"] {
+            assert!(text.parse::<EnvName>().is_err(), "{text:?}");
+        }
     }
 }

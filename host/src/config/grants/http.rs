@@ -62,9 +62,10 @@ use hyper::header::AUTHORIZATION;
 use toml::de::DeValue;
 
 use self::credential::Credentials;
+use crate::config::declare::{table, written_as};
 use crate::config::error::{Diagnostic, Suggest};
 use crate::config::paths::ExistingFile;
-use crate::config::reader::{Documented, FromNode, KeyDocs, Node, Schema, Table};
+use crate::config::reader::{FromNode, Keys, Node, Schema, Table};
 use crate::config::secret::Secret;
 use crate::net::{Origin, OriginError, OriginPattern, Scheme};
 
@@ -150,56 +151,35 @@ impl FromNode for HttpGrants {
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
-        let mut grants = Self::default();
-        let mut spans = BTreeMap::new();
-        for item in node.items::<HttpGrant>()? {
-            let Some(grant) = HttpGrant::from_node(&item) else { continue };
-            let span = item.entry_span("origin");
-            let origin = grant.origin.clone();
-            match grants.add(grant) {
-                Ok(()) => {
-                    spans.insert(origin, span);
-                }
-                Err(duplicate) => {
-                    let help = "write one entry for each origin, with its headers and its `ca`";
-                    let problem = Diagnostic::new(duplicate.to_string(), help).at(span);
-                    let first = spans.get(&origin).cloned();
-                    node.context.report(
-                        first.into_iter().fold(problem, |problem, first| problem.secondary(first, "the other one")),
-                    );
-                }
-            }
-        }
-        Some(grants)
+        let grants: Vec<HttpGrant> = node.unique_list(
+            "origin",
+            |origin: &OriginPattern| DuplicateOrigin(origin.clone()).to_string(),
+            "write one entry for each origin, with its headers and its `ca`",
+        )?;
+        Some(Self(grants.into_iter().map(|grant| (grant.origin.clone(), grant)).collect()))
     }
 }
 
-impl Documented for HttpGrant {
-    const KEY_DOCS: KeyDocs = &[
-        ("origin", "The origin, such as `https://docs.rs`, or all hosts below a domain: `https://*.example.com`."),
-        (
-            "headers-from",
-            "Headers that the host adds to each request to the origin, from a variable or a file. The provider never sees \
-             them.",
-        ),
-        (
-            "oauth",
-            "A source of access tokens (OAuth 2.0), which the host adds to each request to the origin as `Authorization`. The \
-             provider never sees them.",
-        ),
-        (
-            "ca",
-            "A PEM file of certificate authorities that are trusted for the origin, in addition to those of the machine.",
-        ),
-    ];
+table! {
+    struct HttpGrantKeys {
+        /// The origin, such as `https://docs.rs`, or all hosts below a domain: `https://*.example.com`.
+        #[required]
+        origin: Option<OriginPattern>,
+        /// Headers that the host adds to each request to the origin, from a variable or a file. The provider never sees
+        /// them.
+        #[read(Credentials)]
+        headers_from: BTreeMap<CredentialName, Secret<CredentialValue>>,
+        /// A source of access tokens (OAuth 2.0), which the host adds to each request to the origin as `Authorization`. The
+        /// provider never sees them.
+        oauth: Option<OAuth>,
+        /// A PEM file of certificate authorities that are trusted for the origin, in addition to those of the machine.
+        ca: Option<CaBundle>,
+    }
 }
 
 impl HttpGrant {
     fn from_table(table: &mut Table<'_>) -> Option<Self> {
-        let origin = table.required::<OriginPattern>("origin");
-        let headers = table.optional("headers-from").map(|Credentials(headers)| headers).unwrap_or_default();
-        let oauth = table.optional::<OAuth>("oauth");
-        let ca = table.optional::<CaBundle>("ca");
+        let HttpGrantKeys { origin, headers_from: headers, oauth, ca } = HttpGrantKeys::read(table)?;
         if table.has("oauth") && headers.keys().any(|name| *name.header() == AUTHORIZATION) {
             let help = "write one of them: remove `Authorization` from `headers-from`, or remove `oauth`";
             let problem = Diagnostic::new("`Authorization` is set by both `headers-from` and `oauth`", help);
@@ -234,7 +214,7 @@ impl FromNode for HttpGrant {
     }
 
     fn schema() -> Schema {
-        Schema::any_of([OriginPattern::schema(), Table::describe(Self::KEY_DOCS, Self::from_table)])
+        Schema::any_of([OriginPattern::schema(), Table::describe::<HttpGrantKeys>()])
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
@@ -302,18 +282,8 @@ impl Suggest for OriginError {
     }
 }
 
-impl FromNode for CaBundle {
-    const TYPE_NAME: &'static str = "a path";
-
-    fn example() -> String {
-        "\"ca.pem\"".into()
-    }
-
-    fn schema() -> Schema {
-        ExistingFile::schema()
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
+written_as! {
+    CaBundle as ExistingFile, such as "\"ca.pem\"", |node| {
         let path = ExistingFile::from_node(node)?.0;
         match Self::read(&path) {
             Ok(roots) => Some(roots),

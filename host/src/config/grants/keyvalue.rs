@@ -34,15 +34,13 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::fmt;
-use std::str::FromStr;
 
 use toml::de::DeValue;
 
-use super::name;
+use super::{NAME_PATTERN, is_name};
 use crate::config::count::Count;
-use crate::config::error::{Diagnostic, Suggest, quote};
-use crate::config::reader::{Documented, FromNode, KeyDocs, Node, Schema, Table};
+use crate::config::declare::{checked_text, list_type, table};
+use crate::config::reader::{FromNode, Keys, Node, Schema, Table};
 use crate::config::size::{GIB, KIB, MIB, Size};
 
 /// The maximum total bytes of the keys and values of a bucket.
@@ -59,108 +57,37 @@ pub struct KeyvalueGrant {
     pub keys: BucketKeys,
 }
 
-/// The name of a bucket: 1 to 64 of `a-z`, `A-Z`, `0-9`, `-`, `_` and `.`, beginning with a letter or digit.
-#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct BucketName(String);
+checked_text! {
+    /// The name of a bucket: 1 to 64 of `a-z`, `A-Z`, `0-9`, `-`, `_` and `.`, beginning with a letter or digit.
+    pub struct BucketName, BucketNameError as "a bucket name", such as "\"pages\"", schema Schema::pattern(NAME_PATTERN),
+    valid if is_name,
+    otherwise "write the name that the provider opens: 1 to 64 of a-z, A-Z, 0-9, `-`, `_` and `.`, beginning with a letter \
+               or digit, such as \"pages\""
+}
 
-impl BucketName {
-    /// Returns the name as text.
-    pub fn as_str(&self) -> &str {
-        &self.0
+list_type! {
+    /// The list of granted buckets, with unique names.
+    pub(super) struct Keyvalue(BTreeMap<BucketName, KeyvalueGrant>) of Bucket as "a list of buckets", |node| {
+        let buckets: Vec<Bucket> = node.unique_list(
+            "bucket",
+            |name: &BucketName| format!("the bucket `{name}` is granted twice"),
+            "grant each bucket once",
+        )?;
+        Some(buckets.into_iter().map(|Bucket { bucket, quota, keys }| (bucket, KeyvalueGrant { quota, keys })).collect())
     }
 }
 
-/// A text that is not a bucket name.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{} is not a bucket name", quote(.0))]
-pub struct BucketNameError(String);
-
-impl Suggest for BucketNameError {
-    fn suggestion(&self, _: &str) -> String {
-        format!(
-            "write the name that the provider opens: 1 to {} of a-z, A-Z, 0-9, `-`, `_` and `.`, beginning with a letter \
-             or digit, such as {}",
-            name::MAX_LEN,
-            BucketName::example()
-        )
+table! {
+    /// One entry of the list.
+    struct Bucket {
+        /// The name of the bucket, as the provider opens it.
+        #[required]
+        bucket: BucketName,
+        /// The maximum total size of keys and values. 64 MiB unless set; 1 KiB to 64 GiB.
+        quota: BucketQuota,
+        /// The maximum number of keys. 100000 unless set; 1 to 100000000.
+        keys: BucketKeys,
     }
-}
-
-impl FromStr for BucketName {
-    type Err = BucketNameError;
-
-    fn from_str(text: &str) -> Result<Self, BucketNameError> {
-        if name::is_valid(text) { Ok(Self(text.to_owned())) } else { Err(BucketNameError(text.to_owned())) }
-    }
-}
-
-impl fmt::Display for BucketName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl FromNode for BucketName {
-    const TYPE_NAME: &'static str = "a bucket name";
-
-    fn example() -> String {
-        "\"pages\"".into()
-    }
-
-    fn schema() -> Schema {
-        Schema::pattern(name::PATTERN)
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        node.parse()
-    }
-}
-
-/// The list of granted buckets, with unique names.
-pub(super) struct Keyvalue(pub(super) BTreeMap<BucketName, KeyvalueGrant>);
-
-impl FromNode for Keyvalue {
-    const TYPE_NAME: &'static str = "a list of buckets";
-
-    fn example() -> String {
-        format!("[{}]", BucketName::example())
-    }
-
-    fn schema() -> Schema {
-        Schema::list(Bucket::schema())
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        let mut buckets = BTreeMap::new();
-        let mut spans = BTreeMap::new();
-        for item in node.items::<BucketName>()? {
-            let Some(Bucket { name, grant }) = Bucket::from_node(&item) else { continue };
-            let span = item.entry_span("bucket");
-            if let Some(first) = spans.get(&name) {
-                let problem =
-                    Diagnostic::new(format!("the bucket `{name}` is granted twice"), "grant each bucket once");
-                node.context.report(problem.at(span).secondary(Clone::clone(first), "the other one"));
-            } else {
-                spans.insert(name.clone(), span);
-                buckets.insert(name, grant);
-            }
-        }
-        Some(Self(buckets))
-    }
-}
-
-/// One entry of the list.
-struct Bucket {
-    name: BucketName,
-    grant: KeyvalueGrant,
-}
-
-impl Documented for Bucket {
-    const KEY_DOCS: KeyDocs = &[
-        ("bucket", "The name of the bucket, as the provider opens it."),
-        ("quota", "The maximum total size of keys and values. 64 MiB unless set; 1 KiB to 64 GiB."),
-        ("keys", "The maximum number of keys. 100000 unless set; 1 to 100000000."),
-    ];
 }
 
 impl FromNode for Bucket {
@@ -171,22 +98,14 @@ impl FromNode for Bucket {
     }
 
     fn schema() -> Schema {
-        Schema::any_of([BucketName::schema(), Table::describe(Self::KEY_DOCS, Self::from_table)])
+        Schema::any_of([BucketName::schema(), Table::describe::<Self>()])
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
         match node.value {
-            DeValue::String(_) => Some(Self { name: node.parse()?, grant: KeyvalueGrant::default() }),
-            _ => node.table(Self::from_table),
+            DeValue::String(_) => Some(Self::with_defaults(node.parse()?)),
+            _ => node.table(Self::read),
         }
-    }
-}
-
-impl Bucket {
-    fn from_table(table: &mut Table<'_>) -> Option<Self> {
-        let name = table.required("bucket");
-        let grant = KeyvalueGrant { quota: table.or_default("quota"), keys: table.or_default("keys") };
-        Some(Self { name: name?, grant })
     }
 }
 
@@ -239,20 +158,5 @@ mod tests {
             assert!(text.parse::<BucketName>().is_err(), "{text}");
         }
         assert_eq!(names("['pages', 'Pages']"), ["Pages", "pages"]);
-    }
-
-    #[test]
-    fn a_name_that_is_granted_twice_is_a_mistake_however_it_is_written() {
-        for value in ["['pages', 'pages']", "['pages', { bucket = 'pages', keys = 1 }]"] {
-            assert_eq!(granted(value).unwrap_err(), "the bucket `pages` is granted twice");
-        }
-    }
-
-    #[test]
-    fn quotas_have_a_least_and_a_most() {
-        for table in ["quota = '1023B'", "quota = '65GiB'", "keys = 0", "keys = 100_000_001"] {
-            let message = granted(&format!("[{{ bucket = 'a', {table} }}]")).unwrap_err();
-            assert!(message.contains("is not between"), "{message}");
-        }
     }
 }

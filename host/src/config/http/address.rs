@@ -4,8 +4,9 @@ use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::str::FromStr;
 
+use crate::config::declare::from_text;
 use crate::config::error::{Suggest, quote};
-use crate::config::reader::{FromNode, Node, Schema};
+use crate::config::reader::Schema;
 
 /// An IP address and a port to listen on: `127.0.0.1:8080`, `[::1]:8080`, `0.0.0.0:8443`. With port 0 the system chooses
 /// one.
@@ -82,21 +83,12 @@ impl fmt::Display for HttpAddress {
     }
 }
 
-impl FromNode for HttpAddress {
-    const TYPE_NAME: &'static str = "an IP address with a port";
-
-    fn example() -> String {
-        "\"127.0.0.1:8080\"".into()
-    }
-
-    fn schema() -> Schema {
-        Schema::pattern(r"^([0-9.]+|\[[0-9a-fA-F:.%]+\]):[0-9]+$")
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        node.parse()
-    }
-}
+from_text!(
+    HttpAddress,
+    "an IP address with a port",
+    "\"127.0.0.1:8080\"",
+    Schema::pattern(r"^([0-9.]+|\[[0-9a-fA-F:.%]+\]):[0-9]+$")
+);
 
 #[cfg(test)]
 mod tests {

@@ -5,10 +5,11 @@
 
 use super::share::{ClientShare, PrincipalShare};
 use crate::config::count::Count;
+use crate::config::declare::table;
 use crate::config::duration::{BoundedDuration, HOUR, MINUTE, SECOND};
 use crate::config::error::Diagnostic;
 use crate::config::rate::Rate;
-use crate::config::reader::{FromTable, Table, documented};
+use crate::config::reader::{FromTable, Table};
 use crate::config::size::{GIB, KIB, MIB, Size};
 
 /// The maximum size of the body of a request.
@@ -44,7 +45,7 @@ pub type ConnectionIdleTimeout = BoundedDuration<100, { 2 * MINUTE }, HOUR>;
 /// The maximum idle time of a session.
 pub type SessionIdleTimeout = BoundedDuration<100, { 24 * HOUR }, { 30 * 24 * HOUR }>;
 
-documented! {
+table! {
     /// Resource limits of HTTP clients: `limits` of `[http]`.
     #[derive(Clone, Debug, Default, PartialEq, Eq)]
     #[non_exhaustive]
@@ -104,52 +105,26 @@ documented! {
     }
 }
 
-impl HttpServerLimits {
-    /// Reports limits that conflict.
-    fn check(&self, table: &Table<'_>) {
-        if self.body_memory.bytes() >= self.body.bytes() {
-            return;
-        }
-        let message = format!("`body-memory` is less than `body`, {}: the largest body would never fit", self.body);
-        let help = "set `body-memory` to at least the value of `body`, better a multiple";
-        let problem = Diagnostic::new(message, help).at(table.entry_span("body-memory"));
-        table.report(if table.has("body") {
-            problem.secondary(table.entry_span("body"), "more than that")
-        } else {
-            problem
-        });
-    }
-}
-
 impl FromTable for HttpServerLimits {
+    type Keys = Self;
+
     const TYPE_NAME: &'static str = "a table of limits";
 
     fn example() -> String {
         "{ body = \"4MiB\", connections = 1024 }".into()
     }
 
-    fn from_table(table: &mut Table<'_>) -> Option<Self> {
-        let limits = Self {
-            body: table.or_default("body"),
-            body_memory: table.or_default("body-memory"),
-            headers: table.or_default("headers"),
-            connections: table.or_default("connections"),
-            sessions: table.or_default("sessions"),
-            streams: table.or_default("streams"),
-            subscription_memory: table.or_default("subscription-memory"),
-            client_share: table.or_default("client-share"),
-            principal_share: table.or_default("principal-share"),
-            rate: table.or_default("rate"),
-            client_rate: table.or_default("client-rate"),
-            failed_authentications: table.or_default("failed-authentications"),
-            response_memory: table.or_default("response-memory"),
-            response_memory_per_connection: table.or_default("response-memory-per-connection"),
-            write_timeout: table.or_default("write-timeout"),
-            read_timeout: table.or_default("read-timeout"),
-            idle_timeout: table.or_default("idle-timeout"),
-            session_idle_timeout: table.or_default("session-idle-timeout"),
-        };
-        limits.check(table);
-        Some(limits)
+    fn from_keys(keys: Self, table: &Table<'_>) -> Option<Self> {
+        if keys.body_memory.bytes() < keys.body.bytes() {
+            let message = format!("`body-memory` is less than `body`, {}: the largest body would never fit", keys.body);
+            let help = "set `body-memory` to at least the value of `body`, better a multiple";
+            let problem = Diagnostic::new(message, help).at(table.entry_span("body-memory"));
+            table.report(if table.has("body") {
+                problem.secondary(table.entry_span("body"), "more than that")
+            } else {
+                problem
+            });
+        }
+        Some(keys)
     }
 }

@@ -5,7 +5,8 @@ use std::num::NonZeroU16;
 use std::str::FromStr;
 
 use crate::config::error::{Suggest, quote};
-use crate::config::reader::{FromNode, Node, Schema};
+use crate::config::quantity::bounded_value;
+use crate::config::reader::Schema;
 
 /// The share of a limit that one client may use: `1/64` to `1/1`, which is all of it. The default is `PART/WHOLE`.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
@@ -92,26 +93,10 @@ impl<const PART: u16, const WHOLE: u16> fmt::Display for Share<PART, WHOLE> {
     }
 }
 
-impl<const PART: u16, const WHOLE: u16> fmt::Debug for Share<PART, WHOLE> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl<const PART: u16, const WHOLE: u16> FromNode for Share<PART, WHOLE> {
-    const TYPE_NAME: &'static str = "a share";
-
-    fn example() -> String {
-        format!("\"{}\"", Self::default())
-    }
-
-    fn schema() -> Schema {
-        Schema::pattern(r"^\s*[0-9]+\s*/\s*[0-9]+\s*$").with("default", Self::default().to_string())
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        node.parse()
-    }
+bounded_value! {
+    Share<const PART: u16, const WHOLE: u16> as "a share",
+    schema Schema::pattern(r"^\s*[0-9]+\s*/\s*[0-9]+\s*$"),
+    number |_| None
 }
 
 #[cfg(test)]

@@ -14,8 +14,9 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::sign::CertifiedKey;
 
+use crate::config::declare::{table, written_as};
 use crate::config::paths::{ExistingFile, permission_help};
-use crate::config::reader::{Documented, FromNode, FromTable, KeyDocs, Node, Schema, Table};
+use crate::config::reader::{FromNode, FromTable, Node, Table};
 use crate::regular_file;
 
 /// The maximum size of a file of certificates or of a key, in bytes.
@@ -75,14 +76,12 @@ impl Tls {
     }
 
     /// Returns the server's own certificate.
-    #[cfg(feature = "http")]
     pub(in crate::config) fn end_entity(&self) -> Option<&CertificateDer<'static>> {
         self.0.cert.first()
     }
 
     /// Returns the certificate for rustls.
-    #[cfg(feature = "http")]
-    pub(crate) fn certified_key(&self) -> Arc<CertifiedKey> {
+    pub fn certified_key(&self) -> Arc<CertifiedKey> {
         self.0.clone()
     }
 }
@@ -102,57 +101,52 @@ impl fmt::Debug for Tls {
     }
 }
 
-impl Documented for Tls {
-    const KEY_DOCS: KeyDocs = &[
-        ("certificate", "A PEM file with the server's certificate, followed by the certificates of its chain."),
-        ("key", "A PEM file with the private key of the certificate."),
-    ];
+table! {
+    pub(in crate::config) struct TlsFiles {
+        /// A PEM file with the server's certificate, followed by the certificates of its chain.
+        #[required]
+        #[read(CertificateFile)]
+        certificate: Vec<CertificateDer<'static>>,
+        /// A PEM file with the private key of the certificate.
+        #[required]
+        #[read(KeyFile)]
+        key: PrivateKeyDer<'static>,
+    }
 }
 
 impl FromTable for Tls {
+    type Keys = TlsFiles;
+
     const TYPE_NAME: &'static str = "a table with `certificate` and `key`";
 
     fn example() -> String {
         "{ certificate = \"tls/cert.pem\", key = \"tls/key.pem\" }".into()
     }
 
-    fn from_table(table: &mut Table<'_>) -> Option<Self> {
-        let certificates = table.required::<CertificateFile>("certificate");
-        let key = table.required::<KeyFile>("key");
-        match Self::new(certificates?.0, key?.0) {
-            Ok(tls) => Some(tls),
-            Err(error) => {
-                let help = match error {
-                    TlsError::Key(_) => {
-                        "make a key of another kind, and a certificate for it: RSA of 2048 bits or more, ECDSA on P-256 \
-                         or P-384, or Ed25519, such as `openssl ecparam -name prime256v1 -genkey -noout` makes"
-                    }
-                    _ => {
-                        "write the paths of a certificate and of the key that it was made for; the server's own \
-                         certificate stands first in its file"
-                    }
-                };
-                table.report_machine_error(error.to_string(), help);
-                None
+    fn from_keys(files: TlsFiles, table: &Table<'_>) -> Option<Self> {
+        let error = match Self::new(files.certificate, files.key) {
+            Ok(tls) => return Some(tls),
+            Err(error) => error,
+        };
+        let help = match error {
+            TlsError::Key(_) => {
+                "make a key of another kind, and a certificate for it: RSA of 2048 bits or more, ECDSA on P-256 \
+                 or P-384, or Ed25519, such as `openssl ecparam -name prime256v1 -genkey -noout` makes"
             }
-        }
+            _ => {
+                "write the paths of a certificate and of the key that it was made for; the server's own \
+                 certificate stands first in its file"
+            }
+        };
+        table.report_machine_error(error.to_string(), help);
+        None
     }
 }
 
 struct CertificateFile(Vec<CertificateDer<'static>>);
 
-impl FromNode for CertificateFile {
-    const TYPE_NAME: &'static str = "a path";
-
-    fn example() -> String {
-        "\"tls/cert.pem\"".into()
-    }
-
-    fn schema() -> Schema {
-        ExistingFile::schema()
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
+written_as! {
+    CertificateFile as ExistingFile, such as "\"tls/cert.pem\"", |node| {
         let help = "write the path of a PEM file with the server's certificate and those that lead to its authority, \
                     such as `-----BEGIN CERTIFICATE-----` begins";
         parse_file(node, parse_certificates, help).map(Self)
@@ -161,18 +155,8 @@ impl FromNode for CertificateFile {
 
 struct KeyFile(PrivateKeyDer<'static>);
 
-impl FromNode for KeyFile {
-    const TYPE_NAME: &'static str = "a path";
-
-    fn example() -> String {
-        "\"tls/key.pem\"".into()
-    }
-
-    fn schema() -> Schema {
-        ExistingFile::schema()
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
+written_as! {
+    KeyFile as ExistingFile, such as "\"tls/key.pem\"", |node| {
         let help = "write the path of a PEM file with the key of the certificate, such as `-----BEGIN PRIVATE KEY-----` \
                     begins";
         let key = parse_file(node, parse_key, help)?;

@@ -16,9 +16,10 @@ use serde::Deserialize;
 use toml::de::DeValue;
 
 use super::SignatureAlgorithm;
+use crate::config::declare::{table, written_as};
 use crate::config::endpoint_url::EndpointUrl;
 use crate::config::paths::ExistingFile;
-use crate::config::reader::{Documented, FromNode, KeyDocs, Node, Schema, Table};
+use crate::config::reader::{FromNode, Keys, Node, Schema, Table};
 use crate::regular_file;
 
 /// Where the keys of an issuer are.
@@ -50,7 +51,6 @@ pub struct KeySet {
 
 /// A public key.
 #[derive(Clone, Debug)]
-#[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only HTTP uses it"))]
 pub struct VerificationKey {
     /// Its id, which the header of a token names.
     id: Option<String>,
@@ -124,8 +124,7 @@ impl KeySet {
     }
 
     /// Returns the keys that may have signed a token whose header names that key, or none, and that algorithm.
-    #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only HTTP uses it"))]
-    pub(crate) fn candidates<'a>(
+    pub fn candidates<'a>(
         &'a self,
         id: Option<&'a str>,
         algorithm: SignatureAlgorithm,
@@ -215,31 +214,16 @@ fn signature_algorithm(algorithm: KeyAlgorithm) -> Option<SignatureAlgorithm> {
     })
 }
 
-/// A table with `file`.
-struct KeyFile(KeySet);
-
-impl Documented for KeyFile {
-    const KEY_DOCS: KeyDocs = &[("file", "A file with a JSON Web Key Set. It is read with the config.")];
-}
-
-impl KeyFile {
-    fn from_table(table: &mut Table<'_>) -> Option<Self> {
-        table.required::<KeySet>("file").map(Self)
+table! {
+    struct KeyFile {
+        /// A file with a JSON Web Key Set. It is read with the config.
+        #[required]
+        file: KeySet,
     }
 }
 
-impl FromNode for KeySet {
-    const TYPE_NAME: &'static str = "a path";
-
-    fn example() -> String {
-        "\"keys.json\"".into()
-    }
-
-    fn schema() -> Schema {
-        ExistingFile::schema()
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
+written_as! {
+    KeySet as ExistingFile, such as "\"keys.json\"", |node| {
         let file = ExistingFile::from_node(node)?.0;
         match Self::read(&file) {
             Ok(keys) => Some(keys),
@@ -261,13 +245,13 @@ impl FromNode for Jwks {
     }
 
     fn schema() -> Schema {
-        Schema::any_of([EndpointUrl::schema(), Table::describe(KeyFile::KEY_DOCS, KeyFile::from_table)])
+        Schema::any_of([EndpointUrl::schema(), Table::describe::<KeyFile>()])
     }
 
     fn from_node(node: &Node<'_>) -> Option<Self> {
         match node.value {
             DeValue::String(_) => EndpointUrl::from_node(node).map(Self::Url),
-            DeValue::Table(_) => node.table::<Self>(|table| KeyFile::from_table(table).map(|keys| Self::File(keys.0))),
+            DeValue::Table(_) => node.table::<Self>(|table| KeyFile::read(table).map(|keys| Self::File(keys.file))),
             _ => {
                 node.expected_type::<Self>();
                 None

@@ -4,9 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 
 use super::{Period, RateError};
-use crate::config::quantity::{self, QuantityError};
-use crate::config::range::OutOfRange;
-use crate::config::reader::{FromNode, Node, Schema};
+use crate::config::quantity::{self, OutOfRange, QuantityError, bounded_value};
+use crate::config::reader::Schema;
 use crate::config::size;
 
 /// A number of bytes per minute from `MIN` to `MAX`, of which a minute's worth may come at once. The default is
@@ -113,37 +112,15 @@ impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> fmt::Display for ByteRa
     }
 }
 
-impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> fmt::Debug for ByteRate<MIN, DEFAULT, MAX> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(self, f)
-    }
-}
-
-impl<const MIN: u64, const DEFAULT: u64, const MAX: u64> FromNode for ByteRate<MIN, DEFAULT, MAX> {
-    const TYPE_NAME: &'static str = "a size per unit of time";
-
-    fn example() -> String {
-        format!("\"{}\"", Self::default())
-    }
-
-    fn schema() -> Schema {
-        let pattern = format!(r"^\s*{} */ *(s|m|min|h)\s*$", size::PATTERN);
-        Schema::pattern(&pattern).with("default", Self::default().to_string())
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        if let Some(number) = node.number() {
-            node.reject(&Self::no_unit(&number, None));
-            return None;
-        }
-        node.parse()
-    }
+bounded_value! {
+    ByteRate<const MIN: u64, const DEFAULT: u64, const MAX: u64> as "a size per unit of time",
+    schema Schema::pattern(&format!(r"^\s*{} */ *(s|m|min|h)\s*$", size::PATTERN)),
+    number |number| Some(Self::no_unit(number, None))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::config::error::Suggest;
 
     type Log = ByteRate<1024, 65_536, 16_777_216>;
 
@@ -152,40 +129,6 @@ mod tests {
         assert_eq!(Log::default().to_string(), "64KiB/m");
         for (text, bytes) in [("1KiB/m", 1024), ("1KiB/s", 61_440), ("1.5 MiB / min", 1_572_864), ("60KiB/h", 1024)] {
             assert_eq!(text.parse::<Log>().unwrap().bytes_per_minute(), bytes, "{text}");
-        }
-        for (text, message) in [
-            ("some", "`some` is not a rate"),
-            ("64KiB", "the rate `64KiB` has no unit of time"),
-            ("64", "the size `64` has no unit"),
-            ("64/m", "the size `64` has no unit"),
-            ("64K/m", "the size `64K` has an unknown unit"),
-            ("64KiB/d", "the rate `64KiB/d` has an unknown unit of time"),
-            ("1023B/m", "`1023B/m` is not between 1KiB/m and 16MiB/m"),
-            ("16MiB/s", "`16MiB/s` is not between 1KiB/m and 16MiB/m"),
-            ("99999999999999999999TiB/m", "`99999999999999999999TiB/m` is not between 1KiB/m and 16MiB/m"),
-        ] {
-            assert!(error(text).starts_with(message), "{text}: {}", error(text));
-        }
-    }
-
-    fn error(text: &str) -> String {
-        text.parse::<Log>().unwrap_err().to_string()
-    }
-
-    #[test]
-    fn a_correction_has_the_size_and_the_time_that_were_written() {
-        let log = |text: &str| text.parse::<Log>().unwrap_err().suggestion("log");
-        for (text, corrected) in [
-            ("64", "64KiB/m"),
-            ("64/s", "64KiB/s"),
-            ("64K/h", "64KiB/h"),
-            ("2 megs/minute", "2MiB/m"),
-            ("1048576", "1048576B/m"),
-            ("64KiB", "64KiB/m"),
-            ("64KiB/second", "64KiB/s"),
-            ("some", "64KiB/m"),
-        ] {
-            assert!(log(text).ends_with(&format!("`log = \"{corrected}\"`")), "{text}: {}", log(text));
         }
     }
 }

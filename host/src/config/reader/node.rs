@@ -74,6 +74,17 @@ impl<'a> Node<'a> {
         }
     }
 
+    /// Returns a string that is one line and not blank. `what` is its name in messages.
+    pub(in crate::config) fn one_line<T: FromNode>(&self, what: &str) -> Option<String> {
+        let text = self.string::<T>()?;
+        if text.trim().is_empty() || text.contains(char::is_control) {
+            let help = format!("write {}, or remove it", self.assignment_hint(&T::example()));
+            self.report_error(format!("{what} is one line that is not empty, without control characters"), help);
+            return None;
+        }
+        Some(text.to_owned())
+    }
+
     /// Returns the value whose name the string is.
     pub(in crate::config) fn one_of<T: FromNode + Clone>(&self, names: &[(&'static str, T)]) -> Option<T> {
         let written = self.string::<T>()?;
@@ -111,6 +122,37 @@ impl<'a> Node<'a> {
         Some(array.iter().map(item).collect())
     }
 
+    /// Returns the valid entries of a list, and reports each entry with the same value of `key` as an earlier one. The values are
+    /// compared as far as they are valid, even if other parts of an entry are not. A string stands for an entry with only that key.
+    pub(in crate::config) fn unique_items<T: FromNode, K: FromStr + PartialEq>(
+        &self,
+        key: &str,
+        message: impl Fn(&K) -> String,
+        help: &str,
+    ) -> Option<Vec<(Self, T)>> {
+        let items = self.items::<T>()?;
+        let values: Vec<Option<K>> = items.iter().map(|item| item.parse_entry(key)).collect();
+        for (index, (item, value)) in items.iter().zip(&values).enumerate() {
+            let Some(value) = value else { continue };
+            let mut earlier = items.iter().zip(&values).take(index);
+            if let Some((other, _)) = earlier.find(|(_, other)| other.as_ref() == Some(value)) {
+                let problem = Diagnostic::new(message(value), help).at(item.entry_span(key));
+                self.context.report(problem.secondary(other.entry_span(key), "the other one"));
+            }
+        }
+        Some(items.into_iter().filter_map(|item| T::from_node(&item).map(|value| (item, value))).collect())
+    }
+
+    /// Returns the valid entries of a list, which are unique: see [`unique_items`](Self::unique_items).
+    pub(in crate::config) fn unique_list<T: FromNode, K: FromStr + PartialEq>(
+        &self,
+        key: &str,
+        message: impl Fn(&K) -> String,
+        help: &str,
+    ) -> Option<Vec<T>> {
+        Some(self.unique_items(key, message, help)?.into_iter().map(|(_, value)| value).collect())
+    }
+
     /// Returns all entries of the table, for tables whose keys are chosen by the admin.
     pub(in crate::config) fn entries<T: FromNode>(&self) -> Option<Vec<Node<'a>>> {
         let Some(table) = self.value.as_table() else {
@@ -120,9 +162,23 @@ impl<'a> Node<'a> {
         Some(table.iter().map(|entry| Self::entry(self.context, &self.path, entry)).collect())
     }
 
-    /// Parses an entry of the table, if it is valid. Problems are reported by the reader of the table.
+    /// Parses the key, for tables whose keys are chosen by the admin.
+    pub(in crate::config) fn parse_key<T: FromStr<Err: Suggest>>(&self) -> Option<T> {
+        let report = |error: &T::Err| {
+            let problem = Diagnostic::new(error.to_string(), error.suggestion(self.key));
+            self.context.report(problem.at(self.key_span.clone()));
+        };
+        self.key.parse().map_err(|error| report(&error)).ok()
+    }
+
+    /// Parses an entry of the table, or a string that stands for it, if it is valid. Problems are reported by the reader of the
+    /// table.
     pub(in crate::config) fn parse_entry<T: FromStr>(&self, key: &str) -> Option<T> {
-        self.value.as_table()?.get(key)?.get_ref().as_str()?.parse().ok()
+        let text = match self.value {
+            DeValue::Table(table) => table.get(key)?.get_ref().as_str(),
+            value => value.as_str(),
+        };
+        text?.parse().ok()
     }
 
     /// Returns whether the value is a table with that entry.

@@ -9,7 +9,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// The documentation of the keys of a table: the name of the field or of the key, and its text.
+/// The documentation of the keys of a table: the name of the field, and its text.
 pub(in crate::config) type KeyDocs = &'static [(&'static str, &'static str)];
 
 /// A JSON Schema.
@@ -78,14 +78,14 @@ impl Schema {
     }
 
     /// A table with those keys, and no others.
-    pub(super) fn table(keys: impl IntoIterator<Item = (&'static str, bool, Self)>, docs: KeyDocs) -> Self {
+    pub(super) fn table(keys: impl IntoIterator<Item = (String, bool, Self)>, docs: KeyDocs) -> Self {
         let (mut properties, mut required) = (Map::new(), Vec::new());
         for (key, is_required, schema) in keys {
-            let schema = match description(key, docs) {
+            let schema = match description(&key, docs) {
                 Some(text) => schema.with("description", text),
                 None => schema,
             };
-            properties.insert(key.to_owned(), schema.0.into());
+            properties.insert(key.clone(), schema.0.into());
             if is_required {
                 required.push(key);
             }
@@ -101,30 +101,13 @@ impl Schema {
     }
 }
 
-/// The documentation of a key, on one line. Fields of a struct have underscores where keys have hyphens.
+/// The documentation of a key, on one line.
 fn description(key: &str, docs: KeyDocs) -> Option<String> {
-    let (_, text) = docs.iter().find(|(name, _)| name.replace('_', "-") == key)?;
+    let (_, text) = docs.iter().find(|(field, _)| key_of(field) == key)?;
     Some(text.split_whitespace().collect::<Vec<_>>().join(" "))
 }
 
-/// Declares a struct whose fields are keys of the file, and implements [`Documented`](super::Documented) with their
-/// docs.
-macro_rules! documented {
-    (
-        $(#[$attribute:meta])*
-        pub struct $name:ident {
-            $($(#[doc = $text:literal])* pub $field:ident: $type:ty,)*
-        }
-    ) => {
-        $(#[$attribute])*
-        pub struct $name {
-            $($(#[doc = $text])* pub $field: $type,)*
-        }
-
-        impl $crate::config::reader::Documented for $name {
-            const KEY_DOCS: $crate::config::reader::KeyDocs =
-                &[$((stringify!($field), concat!($($text, "\n"),*)),)*];
-        }
-    };
+/// Returns the key of a field: a field has underscores where its key has hyphens.
+pub(super) fn key_of(field: &str) -> String {
+    field.replace('_', "-")
 }
-pub(in crate::config) use documented;

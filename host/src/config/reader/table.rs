@@ -7,7 +7,8 @@ use toml::Spanned;
 use toml::de::DeTable;
 
 use super::node::Key;
-use super::{FromNode, KeyDocs, Node, ReadContext, Schema};
+use super::schema::key_of;
+use super::{FromNode, Keys, Node, ReadContext, Schema};
 use crate::config::Environment;
 use crate::config::error::{Cause, Diagnostic, quote};
 use crate::config::suggest::{closest, did_you_mean, join_quoted};
@@ -20,24 +21,24 @@ pub(in crate::config) struct Table<'a> {
     path: String,
     known: Vec<KnownKey>,
     /// Missing keys that are required, with a valid value.
-    missing: Vec<(&'static str, String)>,
+    missing: Vec<(String, String)>,
 }
 
 /// A key that was requested.
 struct KnownKey {
-    name: &'static str,
+    name: String,
     is_required: bool,
     schema: fn() -> Schema,
 }
 
 impl<'a> Table<'a> {
-    /// Returns the schema of the tables that `read` reads: the keys that it requests of an empty table.
-    pub(in crate::config) fn describe<T>(docs: KeyDocs, read: impl FnOnce(&mut Table<'_>) -> T) -> Schema {
+    /// Returns the schema of a table with those keys: it has those that are requested of an empty table.
+    pub(in crate::config) fn describe<K: Keys>() -> Schema {
         let (environment, entries) = (Environment::empty(), DeTable::new());
         let context = ReadContext::new("", Path::new(""), &environment);
         let mut table = Table::new(&context, &entries, 0..0, String::new());
-        read(&mut table);
-        Schema::table(table.known.iter().map(|key| (key.name, key.is_required, (key.schema)())), docs)
+        let _ = K::read(&mut table);
+        Schema::table(table.known.into_iter().map(|key| (key.name, key.is_required, (key.schema)())), K::DOCS)
     }
 
     fn new(context: &'a ReadContext<'a>, entries: &'a DeTable<'a>, span: Range<usize>, path: String) -> Self {
@@ -67,34 +68,23 @@ impl<'a> Table<'a> {
         value
     }
 
-    /// Returns the value of a required key.
-    pub(in crate::config) fn required<T: FromNode>(&mut self, key: &'static str) -> Option<T> {
-        let node = self.node::<T>(key, true);
+    /// Returns the value of the required key of that field.
+    pub(in crate::config) fn required<T: FromNode>(&mut self, field: &str) -> Option<T> {
+        let node = self.node::<T>(field, true);
         if node.is_none() {
-            self.missing.push((key, T::example()));
+            self.missing.push((key_of(field), T::example()));
         }
         T::from_node(&node?)
     }
 
-    /// Returns the value of an optional key.
-    pub(in crate::config) fn optional<T: FromNode>(&mut self, key: &'static str) -> Option<T> {
-        T::from_node(&self.node::<T>(key, false)?)
+    /// Returns the value of the optional key of that field.
+    pub(in crate::config) fn optional<T: FromNode>(&mut self, field: &str) -> Option<T> {
+        T::from_node(&self.node::<T>(field, false)?)
     }
 
-    /// Returns the value of a key with a default.
-    pub(in crate::config) fn or_default<T: FromNode + Default>(&mut self, key: &'static str) -> T {
-        self.optional(key).unwrap_or_default()
-    }
-
-    /// Reports a key that is in the file although this build lacks the cargo feature that implements it.
-    pub(in crate::config) fn requires_feature(&self, key: &str, feature: &str, is_enabled: bool) {
-        if is_enabled || !self.has(key) {
-            return;
-        }
-        let path = if self.path.is_empty() { key.to_owned() } else { format!("{}.{key}", self.path) };
-        let message = format!("`{path}` requires the cargo feature `{feature}`, which this build does not have");
-        let help = format!("build `mcp-resource-host` with the feature `{feature}`, or remove `{key}`");
-        self.report(Diagnostic::new(message, help).at(self.entry_span(key)));
+    /// Returns the value of the key of that field, which has a default.
+    pub(in crate::config) fn or_default<T: FromNode + Default>(&mut self, field: &str) -> T {
+        self.optional(field).unwrap_or_default()
     }
 
     /// Reports a problem of the file as a whole.
@@ -158,20 +148,22 @@ impl<'a> Table<'a> {
         self.entries.get(key)?.get_ref().as_table()
     }
 
-    fn node<T: FromNode>(&mut self, name: &'static str, is_required: bool) -> Option<Node<'a>> {
+    fn node<T: FromNode>(&mut self, field: &str, is_required: bool) -> Option<Node<'a>> {
+        let name = key_of(field);
+        let entry = self.entries.get_key_value(name.as_str());
         self.known.push(KnownKey { name, is_required, schema: T::schema });
-        self.entries.get_key_value(name).map(|entry| Node::entry(self.context, &self.path, entry))
+        entry.map(|entry| Node::entry(self.context, &self.path, entry))
     }
 
     fn unknown(&self) -> impl Iterator<Item = &'a Key<'a>> {
-        self.entries.keys().filter(|key| !self.known.iter().any(|known| known.name == key.get_ref().as_ref()))
+        self.entries.keys().filter(|key| !self.known.iter().any(|known| known.name.as_str() == key.get_ref().as_ref()))
     }
 
     fn finish(&self) {
         for key in self.unknown() {
             let place = if self.path.is_empty() { String::new() } else { format!(" in `{}`", self.path) };
             let message = format!("unknown key {}{place}", quote(key.get_ref()));
-            let known = self.known.iter().map(|known| known.name);
+            let known = self.known.iter().map(|known| known.name.as_str());
             let help = format!("the valid keys are {}", join_quoted(known.clone()));
             self.report(did_you_mean(Diagnostic::new(message, help).at(key.span()), key.get_ref(), known));
         }
@@ -183,54 +175,7 @@ impl<'a> Table<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
-    use crate::config::{Config, ConfigError};
-
-    /// The problems with a file of which every key requires a feature.
-    fn problems(text: &str, is_enabled: bool) -> Vec<String> {
-        let environment = Environment::empty();
-        let context = ReadContext::new(text, Path::new(""), &environment);
-        let document = crate::config::syntax::parse(text).unwrap();
-        Table::root(&context, document.get_ref(), |table| {
-            let _ = table.optional::<Vec<crate::config::grants::BucketName>>("buckets");
-            table.requires_feature("buckets", "keyvalue", is_enabled);
-        });
-        let problems = context.finish().problems;
-        if problems.is_empty() {
-            return Vec::new();
-        }
-        let error = ConfigError::new(Path::new("mcp-host.toml"), text, problems);
-        error.diagnostics().iter().map(|problem| problem.message().to_owned()).collect()
-    }
-
-    #[test]
-    fn a_key_of_a_feature_that_is_not_built_in_is_an_error_that_names_the_feature() {
-        assert_eq!(
-            problems("buckets = []", false),
-            ["`buckets` requires the cargo feature `keyvalue`, which this build does not have"]
-        );
-        assert!(problems("buckets = []", true).is_empty());
-        assert!(problems("", false).is_empty());
-    }
-
-    #[cfg(not(feature = "keyvalue"))]
-    #[test]
-    fn a_bucket_is_not_granted_without_the_feature() {
-        let text = "[[plugin]]\nname = 'a'\ncomponent = 'a.wasm'\nmount = 'a://b/'\ngrants.keyvalue = ['pages']\n";
-        let error = Config::parse_in(text, Path::new("mcp-host.toml"), &Environment::empty()).unwrap_err();
-        assert!(
-            error.to_string().contains("`plugin.grants.keyvalue` requires the cargo feature `keyvalue`"),
-            "{error}"
-        );
-    }
-
-    #[cfg(not(feature = "http"))]
-    #[test]
-    fn http_is_not_configured_without_the_feature() {
-        let text = "[server]\nhttp = '127.0.0.1:0'\n[http]\n";
-        let error = Config::parse_in(text, Path::new("mcp-host.toml"), &Environment::empty()).unwrap_err().to_string();
-        assert!(error.contains("`server.http` requires") && error.contains("`http` requires"), "{error}");
-    }
+    use crate::config::Config;
 
     #[test]
     fn a_table_is_described_by_the_keys_that_are_requested() {

@@ -18,13 +18,13 @@
 //! ```
 
 use crate::config::count::Count;
+use crate::config::declare::{one_line, table, written_as};
 use crate::config::duration::{BoundedDuration, MINUTE, SECOND};
 use crate::config::endpoint_url::EndpointUrl;
 use crate::config::grants::{CaBundle, CredentialValue};
 use crate::config::rate::Rate;
-use crate::config::reader::{FromNode, FromTable, Node, Schema, Table, documented};
+use crate::config::reader::{FromNode, Node, Schema};
 use crate::config::secret::{Secret, SecretSource};
-use crate::config::server::one_line;
 use crate::config::size::{GIB, MIB, Size, TIB};
 
 /// The number of dimensions of a vector.
@@ -47,33 +47,44 @@ pub type QueryTimeout = BoundedDuration<10, 300, { 10 * SECOND }>;
 /// The maximum length of a prefix, in bytes.
 const MAX_PREFIX_LEN: usize = 1024;
 
-documented! {
+table! {
     /// The endpoint that computes embeddings: `[search.embeddings]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
     #[non_exhaustive]
-    pub struct Embeddings {
+    pub struct Embeddings as "a table with `url`, `model` and `dimensions`",
+    such as "{ url = \"https://api.openai.com/v1/embeddings\", model = \"text-embedding-3-small\", dimensions = 1536 }" {
         /// The URL that requests are sent to (`POST`), such as `https://api.openai.com/v1/embeddings`. `http://` is for this
         /// machine only.
+        #[required]
+        #[read(RequestUrl)]
         pub url: EndpointUrl,
         /// A PEM file of certificate authorities that are trusted for the URL, in addition to those of this machine.
         pub ca: Option<CaBundle>,
         /// The key that requests are authenticated with (`Authorization: Bearer`): from a variable or a file. None unless set.
+        #[read(Key)]
         pub key: Option<Secret<CredentialValue>>,
         /// The name of the model.
+        #[required]
+        #[read(Model)]
         pub model: String,
         /// The number of dimensions of its vectors; others are rejected. 1 to 8192.
+        #[required]
         pub dimensions: Dimensions,
         /// Whether requests have the member `dimensions`, for models that can shorten their vectors. `false` unless set.
         pub shorten: bool,
         /// Whether queries are sent as well. Without it nothing is ranked by vectors. `false` unless set.
         pub queries: bool,
         /// The text before each query, for models that require one: `query: `. Empty unless set.
+        #[read(Prefix)]
         pub query_prefix: String,
         /// The text before each passage, for models that require one: `passage: `. Empty unless set.
+        #[read(Prefix)]
         pub passage_prefix: String,
         /// The member `input_type` of requests with a query, for endpoints that have one: `query`. None unless set.
+        #[read(InputType)]
         pub query_input_type: Option<String>,
         /// The member `input_type` of requests with passages, for endpoints that have one: `passage`, `document`. None unless set.
+        #[read(InputType)]
         pub passage_input_type: Option<String>,
         /// The rate limit of the text of resources that is sent, in tokens, which are estimated: a quarter of the ASCII bytes,
         /// and one for each other character. 1000000/h unless set; 1/h to 1000000000/h.
@@ -98,93 +109,15 @@ documented! {
 impl Embeddings {
     /// The endpoint at that URL, with defaults.
     pub fn new(url: EndpointUrl, model: impl Into<String>, dimensions: Dimensions) -> Self {
-        Self {
-            url,
-            ca: None,
-            key: None,
-            model: model.into(),
-            dimensions,
-            shorten: false,
-            queries: false,
-            query_prefix: String::new(),
-            passage_prefix: String::new(),
-            query_input_type: None,
-            passage_input_type: None,
-            tokens: TokenRate::default(),
-            query_rate: QueryRate::default(),
-            batch: BatchSize::default(),
-            passages: EmbeddedPassages::default(),
-            memory: VectorMemory::default(),
-            timeout: EmbeddingTimeout::default(),
-            query_timeout: QueryTimeout::default(),
-        }
-    }
-}
-
-impl FromTable for Embeddings {
-    const TYPE_NAME: &'static str = "a table with `url`, `model` and `dimensions`";
-
-    fn example() -> String {
-        "{ url = \"https://api.openai.com/v1/embeddings\", model = \"text-embedding-3-small\", dimensions = 1536 }"
-            .into()
-    }
-
-    fn from_table(table: &mut Table<'_>) -> Option<Self> {
-        let url = table.required::<RequestUrl>("url");
-        let ca = table.optional("ca");
-        let key = table.optional::<Key>("key").map(|Key(key)| key);
-        let model = table.required::<Model>("model");
-        let dimensions = table.required("dimensions");
-        let prefix = |prefix: Option<Prefix>| prefix.map(|Prefix(text)| text).unwrap_or_default();
-        let shorten = table.or_default("shorten");
-        let queries = table.or_default("queries");
-        let query_prefix = prefix(table.optional("query-prefix"));
-        let passage_prefix = prefix(table.optional("passage-prefix"));
-        let query_input_type = table.optional("query-input-type").map(|InputType(text)| text);
-        let passage_input_type = table.optional("passage-input-type").map(|InputType(text)| text);
-        let tokens = table.or_default("tokens");
-        let query_rate = table.or_default("query-rate");
-        let batch = table.or_default("batch");
-        let passages = table.or_default("passages");
-        let memory = table.or_default("memory");
-        let timeout = table.or_default("timeout");
-        let query_timeout = table.or_default("query-timeout");
-        Some(Self {
-            ca,
-            key,
-            shorten,
-            queries,
-            query_prefix,
-            passage_prefix,
-            query_input_type,
-            passage_input_type,
-            tokens,
-            query_rate,
-            batch,
-            passages,
-            memory,
-            timeout,
-            query_timeout,
-            ..Self::new(url?.0, model?.0, dimensions?)
-        })
+        Self::with_defaults(url, model.into(), dimensions)
     }
 }
 
 /// The URL of the endpoint, which has a path: a base URL is not enough.
 struct RequestUrl(EndpointUrl);
 
-impl FromNode for RequestUrl {
-    const TYPE_NAME: &'static str = EndpointUrl::TYPE_NAME;
-
-    fn example() -> String {
-        "\"https://api.openai.com/v1/embeddings\"".into()
-    }
-
-    fn schema() -> Schema {
-        EndpointUrl::schema()
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
+written_as! {
+    RequestUrl as EndpointUrl, such as "\"https://api.openai.com/v1/embeddings\"", |node| {
         let url = EndpointUrl::from_node(node)?;
         if matches!(url.path(), "" | "/" | "/v1" | "/v1/") {
             let help = format!("write the URL that requests are sent to: `url = \"{}/v1/embeddings\"`", url.origin());
@@ -195,42 +128,11 @@ impl FromNode for RequestUrl {
     }
 }
 
-/// The name of a model.
-struct Model(String);
-
-impl FromNode for Model {
-    const TYPE_NAME: &'static str = "a string";
-
-    fn example() -> String {
-        "\"text-embedding-3-small\"".into()
-    }
-
-    fn schema() -> Schema {
-        Schema::pattern(r"\S")
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        one_line::<Self>(node, "the name of the model").map(Self)
-    }
-}
-
-/// The kind of a text, as an endpoint names it.
-struct InputType(String);
-
-impl FromNode for InputType {
-    const TYPE_NAME: &'static str = "a string";
-
-    fn example() -> String {
-        "\"query\"".into()
-    }
-
-    fn schema() -> Schema {
-        Schema::pattern(r"\S")
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        one_line::<Self>(node, "the kind of a text").map(Self)
-    }
+one_line! {
+    /// The name of a model.
+    struct Model, "the name of the model", "\"text-embedding-3-small\"";
+    /// The kind of a text, as an endpoint names it.
+    struct InputType, "the kind of a text", "\"query\"";
 }
 
 /// A text before other texts.
@@ -261,18 +163,8 @@ impl FromNode for Prefix {
 /// A key that can be the value of a header.
 struct Key(Secret<CredentialValue>);
 
-impl FromNode for Key {
-    const TYPE_NAME: &'static str = SecretSource::TYPE_NAME;
-
-    fn example() -> String {
-        "{ env = \"EMBEDDINGS_KEY\" }".into()
-    }
-
-    fn schema() -> Schema {
-        SecretSource::schema()
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
+written_as! {
+    Key as SecretSource, such as "{ env = \"EMBEDDINGS_KEY\" }", |node| {
         match SecretSource::from_node(node)?.0.parse() {
             Ok(key) => Some(Self(Secret::new(key))),
             Err(error) => {

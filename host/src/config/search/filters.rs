@@ -1,11 +1,8 @@
 //! What a search can be narrowed to: kinds and languages that resources can have. Another value would find nothing, whatever is
 //! indexed.
 
-use std::fmt;
-use std::str::FromStr;
-
-use crate::config::error::{Suggest, quote};
-use crate::config::reader::{FromNode, Node, Schema};
+use crate::config::declare::checked_text;
+use crate::config::reader::Schema;
 
 /// The types of MIME types: those that are registered (RFC 6838, 8081 and 9695), and that of directories.
 const TYPES: [&str; 12] = [
@@ -30,26 +27,24 @@ const LANGUAGES: [&str; 16] =
 checked_text! {
     /// The kind of the resources that a search finds: a MIME type such as `text/markdown`, or a registered type before the slash,
     /// such as `text`. All of another type are `chemical/*`.
-    KindFilter, KindFilterError, "a MIME type, or its part before the slash", "\"text/markdown\"",
-    "^([a-z0-9.+-]+/([a-z0-9.+-]+|[*])|application|audio|example|font|haptics|image|inode|message|model|multipart|text|video)$",
-    "write a MIME type such as `text/markdown`, a registered type such as `text`, or `TYPE/*`, in lower case",
-    |text| text.parse::<super::MediaRange>().is_ok() || TYPES.contains(&text)
+    pub struct KindFilter, KindFilterError as "a MIME type, or its part before the slash", such as "\"text/markdown\"",
+    schema Schema::pattern(&format!("^([a-z0-9.+-]+/([a-z0-9.+-]+|[*])|{})$", TYPES.join("|"))),
+    valid if |text| text.parse::<super::MediaRange>().is_ok() || TYPES.contains(&text),
+    otherwise |_, _| format!("write {}, in lower case", KindFilter::EXPECTED)
 }
 
-#[cfg(feature = "search")]
 impl KindFilter {
     /// What is expected of one, for people.
-    pub(crate) const EXPECTED: &str =
-        "a MIME type such as `text/markdown`, a registered type such as `text`, or `TYPE/*`";
+    pub const EXPECTED: &str = "a MIME type such as `text/markdown`, a registered type such as `text`, or `TYPE/*`";
 }
 
 checked_text! {
     /// The ISO 639-1 code of a language that a text is found to be in: `ar`, `de`, `en`, `es`, `fr`, `hi`, `it`, `ja`, `ko`, `nl`,
     /// `pt`, `ru`, `sv`, `tr`, `vi` or `zh`.
-    LanguageCode, LanguageCodeError, "the code of a language that texts are found to be in", "\"en\"",
-    "^(ar|de|en|es|fr|hi|it|ja|ko|nl|pt|ru|sv|tr|vi|zh)$",
-    "write one of `ar`, `de`, `en`, `es`, `fr`, `hi`, `it`, `ja`, `ko`, `nl`, `pt`, `ru`, `sv`, `tr`, `vi`, `zh`, without a region",
-    |text| LANGUAGES.contains(&text)
+    pub struct LanguageCode, LanguageCodeError as "the code of a language that texts are found to be in", such as "\"en\"",
+    schema Schema::pattern(&format!("^({})$", LANGUAGES.join("|"))),
+    valid if |text| LANGUAGES.contains(&text),
+    otherwise |_, _| format!("write {}", LanguageCode::expected())
 }
 
 impl LanguageCode {
@@ -57,8 +52,7 @@ impl LanguageCode {
     pub const ALL: [&str; 16] = LANGUAGES;
 
     /// What is expected of one, for people.
-    #[cfg(feature = "search")]
-    pub(crate) fn expected() -> String {
+    pub fn expected() -> String {
         format!("one of `{}`, without a region", LANGUAGES.join("`, `"))
     }
 }
@@ -78,12 +72,10 @@ mod tests {
     }
 
     #[test]
-    fn the_messages_and_the_patterns_have_all_values() {
-        let (kinds, languages) = (format!("{:?}", KindFilter::schema()), format!("{:?}", LanguageCode::schema()));
-        assert!(kinds.contains(&TYPES.join("|")), "{kinds}");
-        assert!(languages.contains(&LANGUAGES.join("|")), "{languages}");
-        let help = LanguageCodeError(String::new()).suggestion("");
-        assert!(help.contains(&LANGUAGES.join("`, `")), "{help}");
+    fn a_language_is_a_code_without_a_region() {
+        for code in LanguageCode::ALL {
+            assert!(code.parse::<LanguageCode>().is_ok(), "{code}");
+        }
         for code in ["", "xx", "en-US", "english", "EN"] {
             assert!(code.parse::<LanguageCode>().is_err(), "{code}");
         }

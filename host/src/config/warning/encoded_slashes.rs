@@ -3,8 +3,7 @@
 //! A glob is reported if it has no wildcards but a `/**` at its end, matches no resource of a listing, and would match one if that
 //! had slashes for `%2F`.
 
-use super::rule_ref::RuleRef;
-use super::{RuleGlob, Warning};
+use super::{RuleGlob, RuleRef, Warning};
 use crate::config::Config;
 
 /// A slash that is part of a segment, in normal form.

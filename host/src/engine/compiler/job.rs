@@ -34,7 +34,7 @@ pub(super) struct CompileJob {
 
 impl CompileJob {
     /// A job to compile the component of that digest within those limits.
-    pub(super) fn new(digest: Digest, limits: &config::compile::CompileLimits, can_outlive_host: bool) -> Self {
+    pub(super) fn new(digest: Digest, limits: &config::limits::CompileLimits, can_outlive_host: bool) -> Self {
         Self {
             digest,
             cpu: limits.cpu.duration().as_secs(),
@@ -104,7 +104,7 @@ mod tests {
     #[test]
     fn an_order_arrives_as_it_was_given() {
         for can_outlive_host in [false, true] {
-            let limits = config::compile::CompileLimits::default();
+            let limits = config::limits::CompileLimits::default();
             let job = CompileJob::new(Digest::compute(b"component"), &limits, can_outlive_host);
             let [first, rest @ ..] = job.arguments();
             assert_eq!(first, CHILD_ARGUMENT);

@@ -17,7 +17,7 @@ use super::{
     CHILD_ENV_VAR, CompileError, CompileRequest, EXIT_CHANGED, EXIT_DEADLINE, EXIT_INVALID, EXIT_OUTPUT, HANDSHAKE,
     KEY_ENV_VAR,
 };
-use crate::config::compile::CompileLimits;
+use crate::config::limits::CompileLimits;
 
 /// The number of threads that the child compiles on, for the library that starts them.
 const THREADS_ENV_VAR: &str = "RAYON_NUM_THREADS";

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use super::super::Host;
+use super::super::builder::FEATURES;
 use super::super::generation::{Generation, check_conflicts};
 use super::super::generation_store::GenerationStore;
 use super::{ReloadError, ReloadReport};
@@ -44,6 +45,7 @@ impl Host {
             return Err(ReloadError::ShuttingDown);
         }
         // An invalid config changes nothing.
+        config.check_features(FEATURES)?;
         check_conflicts(&config, &self.generation.load().native)?;
         let step = SettingsStep::begin(self);
         match tokio::task::spawn_blocking(move || step.run(config)).await {

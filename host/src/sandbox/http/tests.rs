@@ -18,9 +18,9 @@ use tokio::sync::oneshot;
 use tokio_rustls::TlsAcceptor;
 
 use super::*;
-use crate::access::Principal;
 use crate::config::grants::{CaBundle, HttpGrant};
 use crate::net::HostName;
+use crate::principal::Principal;
 use crate::requester::Requester;
 
 const PUBLIC: &str = "93.184.215.14";

@@ -68,7 +68,8 @@ impl CaBundle {
         if pem.len() > MAX_FILE_SIZE { Err(CaBundleError::TooLarge) } else { Self::from_pem(&pem) }
     }
 
-    pub(crate) fn certificates(&self) -> &[CertificateDer<'static>] {
+    /// Returns the certificates, as DER.
+    pub fn certificates(&self) -> &[CertificateDer<'static>] {
         &self.0
     }
 }

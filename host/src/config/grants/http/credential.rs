@@ -7,6 +7,7 @@ use std::str::FromStr;
 use hyper::header::{self, HeaderName, HeaderValue, InvalidHeaderValue};
 use zeroize::Zeroize;
 
+use crate::config::declare::written_as;
 use crate::config::error::{Diagnostic, Suggest, quote};
 use crate::config::reader::{FromNode, Node, Schema};
 use crate::config::secret::{Secret, SecretSource};
@@ -66,7 +67,8 @@ impl CredentialName {
         self.0.as_str()
     }
 
-    pub(crate) fn header(&self) -> &HeaderName {
+    /// Returns the name.
+    pub fn header(&self) -> &HeaderName {
         &self.0
     }
 }
@@ -108,8 +110,7 @@ impl CredentialValue {
     }
 
     /// Returns the value.
-    #[cfg(feature = "search")]
-    pub(crate) fn as_str(&self) -> &str {
+    pub fn as_str(&self) -> &str {
         &self.0
     }
 }
@@ -155,12 +156,9 @@ impl FromNode for Credentials {
     fn from_node(node: &Node<'_>) -> Option<Self> {
         let (mut credentials, mut names) = (BTreeMap::new(), BTreeSet::new());
         for entry in node.entries::<Self>()? {
-            let name = entry.key.parse::<CredentialName>().map_err(|error| {
-                let problem = Diagnostic::new(error.to_string(), error.suggestion(entry.key));
-                node.context.report(problem.at(entry.key_span.clone()));
-            });
+            let name = entry.parse_key::<CredentialName>();
             let value = CredentialSource::from_node(&entry);
-            let Ok(name) = name else { continue };
+            let Some(name) = name else { continue };
             let is_duplicate = !names.insert(name.clone());
             credentials.extend(value.map(|CredentialSource(value)| (name, value)));
             if is_duplicate {
@@ -176,18 +174,8 @@ impl FromNode for Credentials {
 /// The source of a credential.
 struct CredentialSource(Secret<CredentialValue>);
 
-impl FromNode for CredentialSource {
-    const TYPE_NAME: &'static str = SecretSource::TYPE_NAME;
-
-    fn example() -> String {
-        "{ env = \"API_AUTH\" }".into()
-    }
-
-    fn schema() -> Schema {
-        SecretSource::schema()
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
+written_as! {
+    CredentialSource as SecretSource, such as "{ env = \"API_AUTH\" }", |node| {
         if node.value.is_str() {
             let message = format!("{} must not be in the config file, which others may read", quote(node.key));
             let help = format!("store it elsewhere and write its source: {}", node.assignment_hint(&Self::example()));

@@ -9,19 +9,16 @@
 //! | `refresh-token`, `client-id`, `token-uri`, and mostly `client-secret` | a refresh token (RFC 6749, section 6) |
 //! | `client-id`, `client-secret`, `token-uri` | client credentials (RFC 6749, section 4.4) |
 
-mod client;
 mod service_account;
 
-use self::client::NonEmptySecret;
-use crate::config::client_id::ClientId;
+use crate::config::declare::{named_enum, non_empty, table, written_as};
 use crate::config::endpoint_url::EndpointUrl;
 use crate::config::error::Diagnostic;
 use crate::config::grants::CaBundle;
-use crate::config::issuer::Scope;
-use crate::config::reader::{Documented, FromNode, FromTable, KeyDocs, Node, Schema, Table};
-use crate::config::secret::Secret;
+use crate::config::issuer::{ClientId, Scope};
+use crate::config::reader::{FromNode, FromTable, Table};
+use crate::config::secret::{Secret, SecretSource};
 
-pub use self::client::{ClientAuthentication, OAuthClient};
 pub use self::service_account::{ServiceAccountKey, ServiceAccountKeyError};
 
 /// The keys of a client, which a service account does not have.
@@ -70,37 +67,37 @@ impl OAuth {
     }
 }
 
-impl Documented for OAuth {
-    const KEY_DOCS: KeyDocs = &[
-        (
-            "service-account",
-            "The key of a service account, from a variable or a file: the JSON of Google Cloud's key file.",
-        ),
-        (
-            "subject",
-            "Service account: the user for whom it acts (domain-wide delegation). The account itself unless set.",
-        ),
-        ("refresh-token", "A refresh token (RFC 6749, section 6), from a variable or a file."),
-        ("client-id", "The id under which the host is registered at the authorization server."),
-        ("client-secret", "The secret of the client, from a variable or a file."),
-        (
-            "client-authentication",
-            "How the secret of the client is sent: `basic`, in the header `Authorization`, or `post`, in the body. `basic` \
-             unless set.",
-        ),
-        (
-            "token-uri",
-            "The token endpoint: `https`, or `http` to loopback. That of the key of a service account unless set.",
-        ),
-        ("scopes", "The scopes that are requested. Required for a service account."),
-        (
-            "ca",
-            "A PEM file of certificate authorities that are trusted for the token endpoint, in addition to those of the machine.",
-        ),
-    ];
+table! {
+    pub(in crate::config) struct OAuthKeys {
+        /// The key of a service account, from a variable or a file: the JSON of Google Cloud's key file.
+        service_account: Option<ServiceAccountKey>,
+        /// Service account: the user for whom it acts (domain-wide delegation). The account itself unless set.
+        #[read(Subject)]
+        subject: Option<String>,
+        /// A refresh token (RFC 6749, section 6), from a variable or a file.
+        #[read(NonEmptySecret)]
+        refresh_token: Option<Secret<String>>,
+        /// The id under which the host is registered at the authorization server.
+        #[read(ClientId)]
+        client_id: Option<String>,
+        /// The secret of the client, from a variable or a file.
+        #[read(NonEmptySecret)]
+        client_secret: Option<Secret<String>>,
+        /// How the secret of the client is sent: `basic`, in the header `Authorization`, or `post`, in the body. `basic`
+        /// unless set.
+        client_authentication: ClientAuthentication,
+        /// The token endpoint: `https`, or `http` to loopback. That of the key of a service account unless set.
+        token_uri: Option<EndpointUrl>,
+        /// The scopes that are requested. Required for a service account.
+        scopes: Vec<Scope>,
+        /// A PEM file of certificate authorities that are trusted for the token endpoint, in addition to those of the machine.
+        ca: Option<CaBundle>,
+    }
 }
 
 impl FromTable for OAuth {
+    type Keys = OAuthKeys;
+
     const TYPE_NAME: &'static str = "a table with the credentials for a token endpoint";
 
     fn example() -> String {
@@ -109,28 +106,19 @@ impl FromTable for OAuth {
             .into()
     }
 
-    fn from_table(table: &mut Table<'_>) -> Option<Self> {
-        let key = table.optional::<ServiceAccountKey>("service-account");
-        let subject = table.optional::<Subject>("subject");
-        let refresh_token = table.optional::<NonEmptySecret>("refresh-token");
-        let id = table.optional::<ClientId>("client-id");
-        let secret = table.optional::<NonEmptySecret>("client-secret");
-        let authentication = table.or_default("client-authentication");
-        let token_uri = table.optional::<EndpointUrl>("token-uri");
-        let scopes = table.or_default::<Vec<Scope>>("scopes");
-        let ca = table.optional("ca");
+    fn from_keys(keys: OAuthKeys, table: &Table<'_>) -> Option<Self> {
+        let OAuthKeys { service_account: key, subject, refresh_token, scopes, ca, .. } = keys;
         let grant_type = GrantType::of(table)?;
         grant_type.check_keys(table, key.as_ref(), &scopes);
-        let client = id.map(|ClientId(id)| OAuthClient { id, secret: secret.map(|secret| secret.0), authentication });
+        let (secret, authentication) = (keys.client_secret, keys.client_authentication);
+        let client = keys.client_id.map(|id| OAuthClient { id, secret, authentication });
         let own_uri = key.as_ref().and_then(|key| key.token_uri().cloned());
         let grant = match grant_type {
-            GrantType::ServiceAccount => {
-                AuthorizationGrant::ServiceAccount { key: key?, subject: subject.map(|subject| subject.0) }
-            }
-            GrantType::RefreshToken => AuthorizationGrant::RefreshToken { token: refresh_token?.0, client: client? },
+            GrantType::ServiceAccount => AuthorizationGrant::ServiceAccount { key: key?, subject },
+            GrantType::RefreshToken => AuthorizationGrant::RefreshToken { token: refresh_token?, client: client? },
             GrantType::ClientCredentials => AuthorizationGrant::ClientCredentials(client?),
         };
-        Some(Self { grant, token_uri: token_uri.or(own_uri)?, scopes, ca })
+        Some(Self { grant, token_uri: keys.token_uri.or(own_uri)?, scopes, ca })
     }
 }
 
@@ -198,27 +186,54 @@ impl GrantType {
     }
 }
 
-/// The user for whom a service account acts: any text that is not empty.
-struct Subject(String);
+non_empty! {
+    /// The user for whom a service account acts.
+    struct Subject(String), "a string", "\"user@example.com\"", "`subject` is empty",
+    "write the address of a user, such as `user@example.com`; remove `subject` if the account acts for itself"
+}
 
-impl FromNode for Subject {
-    const TYPE_NAME: &'static str = "a string";
+/// The registration of the host at an authorization server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct OAuthClient {
+    /// The id of the client.
+    pub id: String,
+    /// The secret of the client. A public client has none.
+    pub secret: Option<Secret<String>>,
+    /// How the secret is sent. Ignored without one.
+    pub authentication: ClientAuthentication,
+}
 
-    fn example() -> String {
-        "\"user@example.com\"".into()
+impl OAuthClient {
+    /// A client with that id and secret, which authenticates by HTTP Basic.
+    pub fn new(id: impl Into<String>, secret: Option<Secret<String>>) -> Self {
+        Self { id: id.into(), secret, authentication: ClientAuthentication::default() }
     }
+}
 
-    fn schema() -> Schema {
-        Schema::string().with("minLength", 1)
+named_enum! {
+    /// How the secret of a client is sent (RFC 6749, section 2.3.1).
+    #[derive(Default)]
+    pub enum ClientAuthentication as "a method of client authentication", such as "\"basic\"" {
+        /// In the header `Authorization`, as HTTP Basic: `client_secret_basic`.
+        #[default]
+        Basic = "basic",
+        /// In the body of the request: `client_secret_post`.
+        Post = "post",
     }
+}
 
-    fn from_node(node: &Node<'_>) -> Option<Self> {
-        let subject = node.string::<Self>()?;
-        if subject.is_empty() {
-            let help = "write the address of a user, such as `user@example.com`; remove `subject` if the account acts for itself";
-            node.report_error("`subject` is empty", help);
+/// A secret that is not empty.
+struct NonEmptySecret(Secret<String>);
+
+written_as! {
+    NonEmptySecret as SecretSource, |node| {
+        let text = SecretSource::from_node(node)?.0;
+        if text.is_empty() {
+            let help = "correct the variable or the file that it comes from";
+            node.report_machine_error(format!("the value of `{}` is empty", node.key), help);
             return None;
         }
-        Some(Self(subject.to_owned()))
+        Some(Self(Secret::new(text.to_string())))
     }
 }

@@ -11,7 +11,6 @@ use crate::config::secret::{Secret, SecretSource};
 /// The scheme of URLs of SQLite.
 const SQLITE: &str = "sqlite:";
 /// The port of PostgreSQL.
-#[cfg(feature = "sql")]
 const DEFAULT_PORT: u16 = 5432;
 /// The schemes of URLs of PostgreSQL.
 const POSTGRESQL: [&str; 2] = ["postgres://", "postgresql://"];
@@ -83,16 +82,14 @@ impl SqlUrl {
         if !POSTGRESQL.iter().any(|scheme| text.starts_with(scheme)) {
             return Err(SqlUrlError::Scheme);
         }
-        #[cfg(feature = "sql")]
         client_config(text)?;
         Ok(Self::Postgresql(Secret::new(text.to_owned())))
     }
 }
 
-#[cfg(feature = "cli")]
 impl SqlUrl {
     /// The TCP ports of its servers. None for SQLite, and for Unix sockets.
-    pub(crate) fn ports(&self) -> Vec<u16> {
+    pub fn ports(&self) -> Vec<u16> {
         let Self::Postgresql(url) = self else { return Vec::new() };
         let Ok(config) = client_config(url.expose()) else { return Vec::new() };
         let hosts = config.get_hosts().iter().enumerate();
@@ -101,7 +98,7 @@ impl SqlUrl {
     }
 
     /// The Unix sockets of its servers. None for SQLite, and for servers with an address.
-    pub(crate) fn sockets(&self) -> Vec<PathBuf> {
+    pub fn sockets(&self) -> Vec<PathBuf> {
         #[cfg(unix)]
         if let Self::Postgresql(url) = self
             && let Ok(config) = client_config(url.expose())
@@ -120,16 +117,16 @@ impl SqlUrl {
 }
 
 /// The port of that server of a URL, which has one for each or one for all.
-#[cfg(feature = "sql")]
-pub(crate) fn server_port(config: &tokio_postgres::Config, index: usize) -> u16 {
+#[doc(hidden)]
+pub fn server_port(config: &tokio_postgres::Config, index: usize) -> u16 {
     let ports = config.get_ports();
     ports.get(index).or(ports.first()).copied().unwrap_or(DEFAULT_PORT)
 }
 
 /// Returns what a connection URL says, for the client library. The server's certificate is verified unless the URL says
 /// `sslmode=disable`, so the values of `sslmode` by which libpq distinguishes how thoroughly are one.
-#[cfg(feature = "sql")]
-pub(crate) fn client_config(url: &str) -> Result<tokio_postgres::Config, SqlUrlError> {
+#[doc(hidden)]
+pub fn client_config(url: &str) -> Result<tokio_postgres::Config, SqlUrlError> {
     check_escapes(url)?;
     let url = Zeroizing::new(url.replace("sslmode=verify-full", "sslmode=require"));
     let config: tokio_postgres::Config = url.parse().map_err(|_| SqlUrlError::Postgresql)?;
@@ -142,7 +139,6 @@ pub(crate) fn client_config(url: &str) -> Result<tokio_postgres::Config, SqlUrlE
 
 /// Fails if the user or the password has a character that ends it for the client library, which would take the rest for a host and
 /// look it up: a part of a password does not leave the process.
-#[cfg(feature = "sql")]
 fn check_escapes(url: &str) -> Result<(), SqlUrlError> {
     let (_, rest) = url.split_once("://").unwrap_or_default();
     // An address and parameters have no `@`, so what stands before the last one is the user and the password.
@@ -193,7 +189,6 @@ impl FromNode for SqlUrl {
 }
 
 #[cfg(test)]
-#[cfg(feature = "sql")]
 mod tests {
     use super::*;
 

@@ -7,8 +7,8 @@ use tempfile::TempDir;
 
 use super::super::bindings::databases::{Rows, Scalar, Value};
 use super::*;
-use crate::access::Principal;
 use crate::config::grants::SqlUrl;
+use crate::principal::Principal;
 use crate::requester::Requester;
 use crate::sandbox::cpu::HostTimes;
 use crate::sandbox::memory::{CallOwner, MemoryAccount, MemoryBudget};

@@ -7,8 +7,8 @@ use serde::Deserialize;
 use zeroize::Zeroizing;
 
 use crate::config::EndpointUrl;
+use crate::config::declare::written_as;
 use crate::config::error::Suggest;
-use crate::config::reader::{FromNode, Node, Schema};
 use crate::config::secret::{Secret, SecretSource};
 
 /// The key of a service account, with which the host signs requests for access tokens (RS256).
@@ -105,23 +105,14 @@ impl ServiceAccountKey {
         self.token_uri.as_ref()
     }
 
-    pub(crate) fn private_key(&self) -> &Secret<Vec<u8>> {
+    /// Returns the private key: PKCS #8, as DER.
+    pub fn private_key(&self) -> &Secret<Vec<u8>> {
         &self.private_key
     }
 }
 
-impl FromNode for ServiceAccountKey {
-    const TYPE_NAME: &'static str = SecretSource::TYPE_NAME;
-
-    fn example() -> String {
-        "{ file = \"service-account.json\" }".into()
-    }
-
-    fn schema() -> Schema {
-        SecretSource::schema()
-    }
-
-    fn from_node(node: &Node<'_>) -> Option<Self> {
+written_as! {
+    ServiceAccountKey as SecretSource, such as "{ file = \"service-account.json\" }", |node| {
         match Self::from_json(&SecretSource::from_node(node)?.0) {
             Ok(key) => Some(key),
             Err(error) => {
