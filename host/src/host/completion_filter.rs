@@ -11,6 +11,7 @@
 //! | after the value, in segments of their own | the principal may read the URI up to there (`blob/main/`), and some URI below it |
 //! | after the value, in its segment | the principal may read the URI up to the end of that segment, whatever they are |
 //!
+//! A `{/name}` after the value counts as one without a value, too: a provider may have found the value without it (`log/main`).
 //! What these rules cannot decide is not offered, and neither is what leads to a URI with dot segments: with `path = "../x"` the URI of each
 //! `rev` is that of `blob/x`. With `deny = ["**/.env"]` all branches are offered for `rev` of `blob/{rev}/{+path}`,
 //! and `.env` is not offered for `path`, with `rev` or without it. With `allow = ["git://x/blob/main/**"]` only `main` is offered for
@@ -50,6 +51,8 @@ pub(super) struct CompletionFilter {
     variable: String,
     /// The variables that have values.
     context: BTreeMap<String, String>,
+    /// The same without each `{/name}` behind the value; none if there is none. The provider may have found a value without it.
+    context_without_optional: Option<BTreeMap<String, String>>,
     /// The number of variables without a value in the path before the last place of the variable to complete.
     leading: usize,
     /// Whether the principal may read everything below the mount.
@@ -98,6 +101,7 @@ impl CompletionFilter {
             generation,
             policy,
             leading: leading_gaps(&template, &variable, &context),
+            context_without_optional: without_optional(&template, &variable, &context),
             template,
             variable,
             context,
@@ -110,7 +114,7 @@ impl CompletionFilter {
         if !filter.template.variables().any(|variable| variable == filter.variable) {
             return None;
         }
-        let asked = filter.expand(None, &argument.value)?.pattern();
+        let asked = filter.expand(&filter.context, None, &argument.value)?.pattern();
         if !filter.policy.may_allow(Operation::Read, &asked) {
             return None;
         }
@@ -143,9 +147,11 @@ impl CompletionFilter {
     /// Returns whether the principal may see a value.
     pub(super) fn is_value_visible(&self, value: &str) -> bool {
         if self.is_unrestricted {
-            return self.template.expand(self.values(Some(value))).is_some();
+            return self.template.expand(self.values(&self.context, Some(value))).is_some();
         }
-        self.expand(Some(value), "").is_some_and(|partial| self.is_visible(&partial))
+        let is_visible =
+            |context| self.expand(context, Some(value), "").is_some_and(|partial| self.is_visible(&partial));
+        is_visible(&self.context) && self.context_without_optional.as_ref().is_none_or(is_visible)
     }
 
     /// Decides on an expansion with a value, by the table above.
@@ -180,15 +186,19 @@ impl CompletionFilter {
         self.policy.allows_all(Operation::Read, pattern) && self.policy.denies_none(Operation::Complete, pattern)
     }
 
-    fn values<'a>(&'a self, value: Option<&'a str>) -> BTreeMap<&'a str, &'a str> {
-        let known = self.context.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    fn values<'a>(
+        &'a self,
+        context: &'a BTreeMap<String, String>,
+        value: Option<&'a str>,
+    ) -> BTreeMap<&'a str, &'a str> {
+        let known = context.iter().map(|(name, value)| (name.as_str(), value.as_str()));
         known.chain(value.map(|value| (self.variable.as_str(), value))).collect()
     }
 
     /// Expands the template with a value for the variable, or else with a value that begins with `typed`. None if it is no URI below its
     /// mount, or too long.
-    fn expand(&self, value: Option<&str>, typed: &str) -> Option<Partial> {
-        let values = self.values(value);
+    fn expand(&self, context: &BTreeMap<String, String>, value: Option<&str>, typed: &str) -> Option<Partial> {
+        let values = self.values(context, value);
         // A text that the expansion does not have, and that its normal form keeps, stands for the gaps.
         let plain = self.template.expand_with(&values, |unset| unset.beginning(typed).unwrap_or_default())?;
         let plain = plain.to_ascii_lowercase();
@@ -228,6 +238,26 @@ fn leading_gaps(template: &UriTemplate, variable: &str, context: &BTreeMap<Strin
         String::new()
     });
     leading.unwrap_or(usize::MAX)
+}
+
+/// Returns the values without those of each `{/name}` behind the last place of `variable`, if there are any.
+fn without_optional(
+    template: &UriTemplate,
+    variable: &str,
+    context: &BTreeMap<String, String>,
+) -> Option<BTreeMap<String, String>> {
+    let mut optional = Vec::new();
+    let _ = template.expand_with(&BTreeMap::new(), |unset| {
+        match unset.name == variable {
+            true => optional.clear(),
+            false if unset.begins_with_slash() => optional.push(unset.name.to_owned()),
+            false => {}
+        }
+        String::new()
+    });
+    let rest: BTreeMap<_, _> =
+        context.iter().filter(|(name, _)| !optional.contains(name)).map(|(k, v)| (k.clone(), v.clone())).collect();
+    (rest.len() < context.len()).then_some(rest)
 }
 
 impl Partial {

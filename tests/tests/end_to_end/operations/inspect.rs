@@ -139,7 +139,7 @@ async fn a_bucket_that_the_config_misspells_is_missing() {
 #[tokio::test]
 async fn a_plugin_whose_listing_fails_is_found_by_check() {
     let empty = Folder::with_files::<&str, &str>([]);
-    let good = Plugin::new("good", &fixture("raw"), "raw://good/");
+    let good = Plugin::new("good", &fixture("raw"), "raw://good/").config("list", "meta/1");
     let config = ConfigFile::new().plugin(Plugin::git("empty", empty.path())).plugin(good).write();
     let checked = check(&config, &["--json"]).await;
     assert_eq!(checked.code(), 1);
@@ -166,10 +166,11 @@ async fn the_tables_of_check_fit_a_terminal_of_80_columns() {
     for line in [
         "PLUGIN  MOUNT        PROVIDER   STATE",
         "repo    git://repo/  git 0.1.0  ok",
-        "PLUGIN  GRANT        IMPORTS          GRANTED                   STATUS",
-        "repo    grants.dirs  wasi:filesystem  /repo (ro)                granted",
-        "        grants.http  -                https://a.example.com +3  unused",
-        "        grants.env   wasi:cli         TOKEN                     granted",
+        "PLUGIN  GRANT            IMPORTS          GRANTED                   STATUS",
+        "repo    grants.dirs      wasi:filesystem  /repo (ro)                granted",
+        "        grants.http      -                https://a.example.com +3  unused",
+        "        grants.keyvalue  wasi:keyvalue    -                         not granted",
+        "        grants.env       wasi:cli         TOKEN                     granted",
     ] {
         assert!(line.len() <= 80 && shown.lines().any(|shown| shown.trim_end() == line), "{line}\n{shown}");
     }
@@ -208,7 +209,7 @@ async fn a_component_is_inspected_in_the_place_of_a_plugin() {
     let arguments = ["inspect", file.to_str().unwrap(), "--config", &config, "--plugin", "repo"];
     let shown = run(arguments).await.success().text();
     for line in [
-        "grants.dirs  wasi:filesystem  /repo (ro)       granted",
+        "grants.dirs      wasi:filesystem  /repo (ro)       granted",
         "repo: `grants.http` is granted but unused: it does not import `wasi:http/outgoing-handler`",
         &format!("repo: `digest` pins another component, {pinned}"),
     ] {

@@ -322,7 +322,7 @@ async fn the_example_of_the_documentation_does_what_it_says() {
 #[test]
 fn a_guest_that_keeps_nothing_imports_nothing_to_keep_it_with() {
     let imports = |file: PathBuf| fs::read(file).unwrap().windows(13).any(|bytes| bytes == b"wasi:keyvalue");
-    for name in ["git", "hello", "notes"] {
+    for name in ["files", "hello", "notes"] {
         assert!(!imports(component(name)), "{name}");
     }
     assert!(imports(fixture("keyvalue")));

@@ -43,7 +43,8 @@ fn large_repo() -> GitRepo {
 #[tokio::test]
 async fn a_history_and_a_blame_that_ended_early_go_on_at_the_next_request_until_they_are_those_of_git() {
     let repo = large_repo();
-    let plugin = Plugin::git("repo", repo.path()).bucket("histories");
+    // A quarter of it is for the walk of a call.
+    let plugin = Plugin::git("repo", repo.path()).bucket("histories").limit("cpu", "200ms");
     let server = StdioServer::start(&ConfigFile::new().plugin(plugin).write()).await;
     let client = server.client();
     let file = "a/b/c/d/file0.txt";
