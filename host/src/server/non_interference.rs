@@ -29,7 +29,6 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Cases, TestRunner};
-use rmcp::model::RequestId;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -37,11 +36,13 @@ use self::requests::samples;
 use self::world::{Contents, HIDDEN, Providers, Rules, is_allowed};
 use super::budget::{Account, Budget, Limits};
 use super::client_id::ClientId;
-use super::jsonrpc::{self, Incoming};
-use super::resource_requests::{ResourceRequest, respond};
+use super::dispatch::Call;
+use super::jsonrpc::{self, Incoming, Kind};
+use super::request::{Request, RequestContext};
+use super::respond::respond;
 use super::revision::Revision;
 use crate::access::Principal;
-use crate::audit::RequestContext;
+use crate::audit;
 use crate::config::Extension;
 use crate::host::Host;
 
@@ -62,16 +63,30 @@ fn account() -> Arc<Account> {
 }
 
 /// Sends a request in that revision. None if it is one of the protocol's lifecycle.
-async fn send(host: &Host, revision: Revision, method: &str, params: &Value) -> Option<Value> {
+async fn send(host: &Arc<Host>, revision: Revision, method: &str, params: &Value) -> Option<Value> {
     let text = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
     let message = match jsonrpc::parse(text.as_bytes(), Some(revision), &Extension::ALL) {
         Ok(Incoming::Single(message)) => message,
         other => panic!("{text}: {other:?}"),
     };
-    let request = ResourceRequest::from_message(host, revision, &message)?;
-    let id = RequestId::Number(1);
-    let context = RequestContext::new(None, &id, None);
-    let reply = respond(host, &principal(), &account(), id, request, revision, context).await;
+    let Kind::Request { id, name, method, request } = message.kind else { panic!("{text}") };
+    let config = host.config();
+    let method = method.filter(|method| method.exists(host, &config, revision, None));
+    if method.is_some_and(|method| method.is_protocol) {
+        return None;
+    }
+    let request = if method.is_some() { request } else { Ok(Request::Unknown(name)) };
+    let context = RequestContext {
+        host: host.clone(),
+        config,
+        principal: principal(),
+        account: account(),
+        revision,
+        session: None,
+        audit: audit::RequestContext::new(None, &id, None),
+        omits_templates: false,
+    };
+    let reply = respond(&context, id, Call { method, request, revision }).await;
     Some(serde_json::from_slice(&reply.json.into_vec()).unwrap())
 }
 
@@ -100,7 +115,7 @@ fn take_cursor(value: &mut Value) -> Option<String> {
 }
 
 /// Sends a request, and those for the pages after it. Returns the answers without their cursors.
-async fn walk(host: &Host, revision: Revision, method: &str, params: &Value) -> Vec<Value> {
+async fn walk(host: &Arc<Host>, revision: Revision, method: &str, params: &Value) -> Vec<Value> {
     let mut answers = Vec::new();
     let mut params = params.clone();
     loop {
@@ -117,7 +132,11 @@ async fn walk(host: &Host, revision: Revision, method: &str, params: &Value) -> 
 }
 
 /// What a principal is told of a world: each request with its answers, and the calls that it made if they are to be compared.
-async fn transcript(host: &Host, providers: &Providers, pool: &[String]) -> Vec<(String, Vec<Value>, Option<usize>)> {
+async fn transcript(
+    host: &Arc<Host>,
+    providers: &Providers,
+    pool: &[String],
+) -> Vec<(String, Vec<Value>, Option<usize>)> {
     let mut transcript = Vec::new();
     for revision in [Revision::ALL[0], Revision::LATEST] {
         for (method, params) in samples(host, revision, pool) {

@@ -31,7 +31,7 @@ fn samples() -> Vec<(&'static str, Value)> {
 }
 
 /// The answer once the machine had time for it: a search that takes long is partial.
-async fn whole(host: &Host, method: &str, params: &Value) -> Value {
+async fn whole(host: &Arc<Host>, method: &str, params: &Value) -> Value {
     let began = Instant::now();
     loop {
         assert!(began.elapsed() < Duration::from_secs(60), "{method} {params}");

@@ -3,23 +3,16 @@
 //! is the same whether the resource exists and is hidden, or does not exist.
 
 use super::definition::tool_name;
-use crate::access::Principal;
 use crate::config::{Operation, Tool};
-use crate::host::{Host, slash_hint};
+use crate::host::slash_hint;
+use crate::server::request::RequestContext;
 
 /// The number of templates that are looked through.
 const MAX_TEMPLATES: usize = 20;
 
-/// Returns what to do next, as the end of a sentence; nothing if nothing helps. `omits_templates` if the access token of the request is
-/// not for templates.
-pub(super) async fn next_step(
-    host: &Host,
-    principal: &Principal,
-    tool: Tool,
-    uri: &str,
-    omits_templates: bool,
-) -> String {
-    let config = host.config();
+/// Returns what to do next, as the end of a sentence; nothing if nothing helps.
+pub(super) async fn next_step(context: &RequestContext, tool: Tool, uri: &str) -> String {
+    let RequestContext { host, config, principal, omits_templates, .. } = context;
     let tools = [(Tool::List, "lists those that exist"), (Tool::Search, "finds them by words")];
     let tools = tools.iter().filter(|(tool, _)| config.server.tools.contains(tool));
     let tools = tools.map(|(tool, does)| format!("`{}` {does}", tool_name(*tool)));
