@@ -196,13 +196,6 @@ impl Host {
         self.generation.load().number
     }
 
-    /// Returns a number that changes with everything that is served: with a reload, and when a plugin was loaded in the
-    /// background.
-    #[cfg(any(feature = "http", feature = "stdio"))]
-    pub(crate) fn version(&self) -> u64 {
-        self.generation_store.version()
-    }
-
     /// Waits until no plugin is being loaded: each is loaded or has failed, as by a [`shutdown`](Self::shutdown).
     pub async fn wait_until_loaded(&self) {
         self.generation_store.wait_until_loaded().await;

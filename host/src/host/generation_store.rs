@@ -78,12 +78,6 @@ impl GenerationStore {
         action();
     }
 
-    /// The number of replacements.
-    #[cfg(any(feature = "http", feature = "stdio"))]
-    pub(super) fn version(&self) -> u64 {
-        *self.version.borrow()
-    }
-
     /// Notifies of replacements.
     #[cfg(feature = "http")]
     pub(super) fn subscribe(&self) -> watch::Receiver<u64> {

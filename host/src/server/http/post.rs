@@ -132,7 +132,7 @@ impl Endpoint {
         caller: &Caller,
         operations: &mut Vec<Operation>,
     ) -> Result<(), Response> {
-        let Caller { config, authenticated, account } = caller;
+        let Caller { config, authenticated, account, .. } = caller;
         let client = account.client();
         if let Ok(Incoming::Batch(messages)) = received
             && let Some(further) = NonZeroU32::new(u32::try_from(messages.len().saturating_sub(1)).unwrap_or(u32::MAX))
@@ -264,7 +264,7 @@ impl Endpoint {
         exchange: &Exchange<'_>,
     ) -> Result<PendingCall, Rejection> {
         let InFlightRequest { claim, audit } = exchange.begin(&id, trace_id)?;
-        let Caller { config, authenticated, account } = exchange.caller;
+        let Caller { config, authenticated, account, .. } = exchange.caller;
         let context = RequestContext {
             host: self.host.clone(),
             config: config.clone(),
@@ -288,7 +288,7 @@ impl Endpoint {
         exchange: &Exchange<'_>,
     ) -> Result<Response, Rejection> {
         let InFlightRequest { claim, audit } = exchange.begin(&id, trace_id)?;
-        let Caller { config, authenticated, account } = exchange.caller;
+        let Caller { config, authenticated, account, .. } = exchange.caller;
         // It is acknowledged without what the token is not for.
         let may_list = authenticated.require_scopes(&[Operation::List]).is_ok();
         params.list_changed = params.list_changed.filter(|_| may_list);
