@@ -27,10 +27,7 @@
 
 mod globs;
 mod policy;
-mod principal;
-#[cfg(any(feature = "http", feature = "stdio"))]
-#[cfg_attr(not(feature = "http"), allow(dead_code, reason = "HTTP uses all of it"))]
-pub(crate) mod rate;
+pub mod rate;
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -43,7 +40,7 @@ use crate::uri::{Uri, UriTemplate};
 
 pub use self::globs::MatchedGlob;
 pub use self::policy::{Decision, Policy};
-pub use self::principal::Principal;
+pub use crate::principal::Principal;
 
 /// The number of policies that are cached, and of principals whose policy is. Principals with the same rules share one.
 /// Eviction prefers rarely used ones.
@@ -370,6 +367,27 @@ mod tests {
         }
         for path in ["good.example", "evil.example.org/x", "evil.examples", "good.example/evil.example/x"] {
             assert!(allows(path), "{path}");
+        }
+    }
+
+    #[test]
+    fn a_name_is_denied_in_both_compositions_and_allowed_in_the_one_of_the_rule() {
+        const COMPOSED: &str = "%C3%84/f";
+        const DECOMPOSED: &str = "A%CC%88/f";
+        for (of_rule, other) in [(COMPOSED, DECOMPOSED), (DECOMPOSED, COMPOSED)] {
+            let rule = |key: &str, glob: &str| format!("[[rule]]\nprincipals = ['*']\n{key} = ['{glob}']\n");
+            // A glob is looked up in one of these ways.
+            for (of_rule, end) in [(of_rule, ""), (of_rule.trim_end_matches("/f"), "/**"), (of_rule, "*")] {
+                let allow = access(&rule("allow", &format!("a://x/{of_rule}{end}"))).unwrap();
+                let may_read = |path: &str| allow.allows(&ANONYMOUS, Operation::Read, &uri(path));
+                assert!(may_read(&format!("{}/f", of_rule.trim_end_matches("/f"))));
+                assert!(!may_read(other), "{of_rule}{end} does not allow {other}");
+                let all = rule("allow", "**");
+                let deny = access(&format!("{all}{}", rule("deny", &format!("a://x/{of_rule}{end}")))).unwrap();
+                for path in [COMPOSED, DECOMPOSED] {
+                    assert!(!deny.allows(&ANONYMOUS, Operation::Read, &uri(path)), "{of_rule}{end} denies {path}");
+                }
+            }
         }
     }
 

@@ -57,7 +57,6 @@
     allow(dead_code, reason = "only transports have contexts, and only HTTP has all of them")
 )]
 mod context;
-#[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only clients over HTTP have credentials"))]
 mod failed_logins;
 mod file;
 mod line;
@@ -170,7 +169,6 @@ impl AuditLog {
     }
 
     /// Records that credentials of a client are not accepted, for that kind of reason.
-    #[cfg(feature = "http")]
     pub(crate) fn record_failed_login(self: &Arc<Self>, client: &str, reason: &'static str) {
         if !self.queue.is_on() {
             return;

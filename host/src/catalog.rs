@@ -26,20 +26,20 @@ mod cursor;
 mod fingerprint;
 mod key;
 mod prefetch;
+mod slot;
 mod source;
 
 use std::collections::VecDeque;
 
 use self::cursor::{Binding, CursorCipher, CursorPayload, WalkProgress};
 use self::prefetch::Prefetcher;
-use crate::plugin::{Fault, PluginSlot};
+use crate::plugin::Fault;
 use crate::resource::{Error, Footprint, Listing, MissingPlugin};
 
-pub(crate) use self::fingerprint::{ListingFingerprint, fingerprints, may_see_listing};
-#[cfg(any(feature = "http", feature = "stdio"))]
-pub(crate) use self::source::CachedEntries;
+pub(crate) use self::fingerprint::{ListingFingerprint, directory_fingerprints, fingerprints, may_see_listing};
+pub(crate) use self::slot::{NotLoaded, PluginSlot};
 pub(crate) use self::source::{
-    Entries, ListingItem, ListingKind, ListingSource, PageItem, PageSource, Templates, Viewer,
+    CachedEntries, Entries, ListingItem, ListingKind, ListingSource, PageItem, PageSource, Templates, Viewer,
 };
 
 pub use self::key::{CursorKey, KeyError};

@@ -48,6 +48,8 @@ mod environment;
 mod error;
 mod exposure;
 mod extension;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod glob;
 pub mod grants;
 mod guest_path;

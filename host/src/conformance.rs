@@ -97,8 +97,7 @@ impl fmt::Debug for Options<'_> {
 /// The engine does not start; the file is not a component that this host can compile. A component that is not a provider is
 /// part of the report.
 pub async fn run(builder: HostBuilder, plugin: &config::Plugin, options: Options<'_>) -> Result<Report, InspectError> {
-    let state = builder.data_dirs().state().ok();
-    let (mut runtime, _) = builder.start_runtime(state)?;
+    let mut runtime = builder.runtime()?;
     let mut report = Report::new();
     runtime.keep_last_errors();
     let inspection = runtime.inspect(plugin).await?;

@@ -101,12 +101,10 @@ impl EngineOptions {
 /// the bounds of its [`EngineOptions`].
 ///
 /// ```
-/// use mcp_resource_host::Host;
-/// use mcp_resource_host::config::Config;
 /// use mcp_resource_host::engine::{Engine, EngineOptions};
 ///
+/// // Several hosts may share it: `HostBuilder::engine` takes a clone.
 /// let engine = Engine::new(EngineOptions::new().max_instances(16).worker_threads(2))?;
-/// let hosts = [Config::new(), Config::new()].map(|config| Host::builder(config).engine(engine.clone()));
 /// # Ok::<(), mcp_resource_host::engine::EngineError>(())
 /// ```
 pub struct Engine {

@@ -2,66 +2,25 @@
 //!
 //! Each accepts any bytes, and must return: a panic or a failed assertion is a bug. The fuzz targets of the
 //! repository's `fuzz/` call them with generated input, and the tests below with their seeds and random bytes. The
-//! module is compiled for these two only.
+//! module is compiled for these two only. The assertions are beside what they are about, in modules `fuzzing`.
 
-#![allow(clippy::expect_used, reason = "a test that cannot be set up fails")]
-
-use std::path::Path;
-use std::sync::LazyLock;
-
-use crate::catalog;
-use crate::config::diagnostics::RenderStyle;
-use crate::config::{Config, Environment, UriGlob};
-use crate::plugin;
-use crate::uri::{MAX_URI_LEN, Mount, Router};
-
-/// Mounts of every kind: a host, a path prefix, no host, all hosts.
-static ROUTER: LazyLock<Router<()>> = LazyLock::new(|| {
-    let mounts = ["git://linux/", "files://h/a/", "notes:///", "web://"];
-    Router::new(mounts.map(|mount| (mount.parse().expect("a mount"), ()))).expect("they do not overlap")
-});
+use crate::{catalog, config, plugin, uri};
 
 /// Parses a client's URI, a provider's path, a mount, a template, a glob.
 pub fn uri(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else { return };
-    if let Ok(routed) = ROUTER.route(text) {
-        assert!(routed.uri.as_str().starts_with(routed.mount.as_str()), "a URI begins with its mount");
-        assert_eq!(ROUTER.route(routed.uri.as_str()), Ok(routed), "a routed URI is in its normal form");
-    }
-    for (mount, ()) in ROUTER.iter() {
-        if let Ok(located) = mount.compose(text) {
-            assert!(located.uri.as_str().starts_with(mount.as_str()), "no path leaves its mount");
-            let routed = ROUTER.route(located.uri.as_str()).map(|routed| (routed.mount, routed.path));
-            assert_eq!(routed, Ok((mount, located.path)), "composing and routing are inverse");
-        }
-        if let Ok(template) = mount.compose_template(text) {
-            let expanded = template.expand([("a", text), ("path", "ü/%2e%2e")]);
-            assert!(expanded.is_none_or(|expanded| expanded.len() <= MAX_URI_LEN), "an expansion is bounded");
-            assert_eq!(mount.compose_template(template.path_template()), Ok(template), "a template stays one");
-        }
-    }
-    if let Ok(mount) = text.parse::<Mount>() {
-        assert_eq!(mount.as_str().parse::<Mount>(), Ok(mount), "a mount is its own normal form");
-    }
-    if let Ok(glob) = text.parse::<UriGlob>() {
-        glob.matches(text);
-    }
+    uri::fuzzing::uri(text);
+    config::fuzzing::glob(text);
 }
 
 /// Parses a config file. The files that it names do not exist, and there are no environment variables.
 pub fn config(data: &[u8]) {
-    let text = String::from_utf8_lossy(data);
-    let nowhere = Path::new("/nonexistent/mcp-host.toml");
-    let Err(error) = Config::parse_in(&text, nowhere, &Environment::empty()) else { return };
-    assert!(!error.diagnostics().is_empty(), "an error says what is wrong");
-    let shown = error.render(RenderStyle::Plain);
-    assert!(!shown.contains(['\u{1b}', '\u{202e}', '\0']), "what is shown is harmless to a terminal: {shown:?}");
+    config::fuzzing::config(&String::from_utf8_lossy(data));
 }
 
 /// Opens a client's cursor, which must be rejected as nobody sealed it, and seals and opens a provider's cursor.
 pub fn cursor(data: &[u8]) {
-    let text = String::from_utf8_lossy(data);
-    catalog::fuzzing::cursor(&text);
+    catalog::fuzzing::cursor(&String::from_utf8_lossy(data));
 }
 
 /// The bound in bytes on the host memory taken by an answer of [`reply`] and its validated form: `limits.memory` of its
@@ -82,6 +41,7 @@ pub fn message(data: &[u8]) {
 #[cfg(test)]
 mod tests {
     use std::fs;
+    use std::path::Path;
 
     use proptest::prelude::*;
     use proptest::test_runner::RngSeed;

@@ -15,15 +15,13 @@
 //! | `resolve` | from a URI to a plugin and a path, with the access decision |
 //! | `directory_index` | the content of directories, made of the children that the principal may list |
 //! | `children`, `completion`, `completion_filter`, `streams`, `subscribe` | listings below a resource, completion, whole listings, subscriptions |
-//! | `search`, `search_resources`, `context_resources`, `parameters` | search and context, for one principal; the mounts `search:` and `context:` |
+//! | `search` | requests to search; what search needs of the host |
 //! | `audit` | records of requests: the audit log, and events of the access log |
 //! | `generation`, `generation_store`, `background_loader`, `reload`, `config_watcher` | what is served, and what replaces it |
-//! | `mount_listing` | the listing below the URI of a mount |
-//! | `next_parts` | the next parts that notices of contents name |
 //! | `loading` | requests for plugins that are still being loaded |
 //! | `lifecycle` | graceful shutdown |
 //! | `saved_queries` | saved queries of a provider, which `check` reads |
-//! | `hint` | lookups for hints of the command line and of tools |
+//! | [`transport`], `hint` | calls for transports and the command line: responses from the cache, rates, records, versions; lookups for hints |
 
 mod audit;
 mod background_loader;
@@ -33,43 +31,32 @@ mod children;
 mod completion;
 mod completion_filter;
 mod config_watcher;
-#[cfg(feature = "search")]
-mod context_resources;
 mod data_dirs;
 mod directory_index;
 mod explain;
 mod generation;
 mod generation_store;
-#[cfg(any(feature = "cli", feature = "http", feature = "stdio"))]
 mod hint;
 mod lifecycle;
 mod loading;
-mod mount_listing;
-mod next_parts;
-#[cfg(feature = "search")]
-mod parameters;
 mod reload;
 mod resolve;
 mod saved_queries;
 #[cfg(feature = "search")]
 mod search;
-#[cfg(feature = "search")]
-mod search_filters;
-#[cfg(feature = "search")]
-mod search_resources;
 mod status;
 mod streams;
 mod subscribe;
+pub mod transport;
 
 use std::fmt;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-#[cfg(any(feature = "http", feature = "stdio"))]
-use bytes::Bytes;
 use tokio::sync::watch;
 
 use self::background_loader::BackgroundLoader;
+use self::builder::BuiltIns;
 use self::children::Mounts;
 use self::directory_index::split_cursor;
 use self::generation::Generation;
@@ -77,30 +64,21 @@ use self::generation_store::GenerationStore;
 use self::lifecycle::RequestTracker;
 use self::loading::LoadWaits;
 use self::resolve::{not_found_if_empty, route_error};
-#[cfg(any(feature = "http", feature = "stdio"))]
+use self::transport::PageBounds;
 use crate::access::rate::RequestRates;
 use crate::access::{Policy, Principal};
 use crate::audit::{AuditLog, Facts};
-#[cfg(any(feature = "http", feature = "stdio"))]
-use crate::catalog::CachedEntries;
-use crate::catalog::{Catalog, Entries, PageRequest, Templates};
+use crate::catalog::{Catalog, Entries, Templates};
 use crate::config::{Config, Operation};
 use crate::plugin::PluginRuntime;
-#[cfg(any(feature = "http", feature = "stdio"))]
-use crate::plugin::{EncodedResources, EncodingForm, ListedResources, ReadResponse};
 use crate::resource::{Argument, Completion, Error, Listing, Resource, ResourceContents, ResourceTemplate};
 use crate::uri::{RouteError, Uri};
 use crate::watch::{Hub, Subscriber, WatchStats};
 
-#[cfg(feature = "cli")]
-pub(crate) use self::data_dirs::DataDirs;
-
-#[cfg(any(feature = "cli", feature = "http", feature = "stdio"))]
-pub(crate) use self::hint::slash_hint;
-
 pub use self::builder::{HostBuilder, StartError};
 pub use self::check::{CheckError, CheckReport, CheckedProvider, InspectError, PluginCheck};
 pub use self::config_watcher::{ConfigWatcher, ReloadTrigger};
+pub use self::data_dirs::DataDirs;
 pub use self::explain::Explanation;
 pub use self::generation::NativePluginConflict;
 pub use self::reload::{ReloadError, ReloadReport};
@@ -120,6 +98,8 @@ pub struct Host {
     generation_store: Arc<GenerationStore>,
     /// Loads plugins until it is dropped.
     background_loader: BackgroundLoader,
+    /// The providers that the host brings itself.
+    built_ins: BuiltIns,
     /// Bounds requests that wait for a plugin to be loaded.
     load_waits: LoadWaits,
     /// The number of reloads that have begun: only the last of them may replace plugins.
@@ -129,7 +109,6 @@ pub struct Host {
     /// One line per request.
     audit: Arc<AuditLog>,
     /// The rates of clients.
-    #[cfg(any(feature = "http", feature = "stdio"))]
     rates: RequestRates,
 }
 
@@ -140,27 +119,6 @@ pub struct ListRequest<'a> {
     pub parent: Option<&'a str>,
     /// The `next_cursor` of the previous page. Without one: the first page.
     pub cursor: Option<&'a str>,
-}
-
-/// Bounds of a page beside those of the config.
-#[derive(Clone, Copy, Debug)]
-#[cfg_attr(
-    not(any(feature = "http", feature = "stdio")),
-    allow(dead_code, reason = "only tools have bounds of their own")
-)]
-pub(crate) struct PageBounds {
-    /// The maximum number of items, at least 1.
-    pub(crate) items: usize,
-    /// The approximate maximum size of the items in bytes.
-    pub(crate) bytes: usize,
-}
-
-impl PageBounds {
-    /// Applies the bounds, if there are any, to a request with those of the config.
-    fn bound(bounds: Option<Self>, request: PageRequest<'_>) -> PageRequest<'_> {
-        let Some(Self { items, bytes }) = bounds else { return request };
-        PageRequest { size: request.size.min(items), max_bytes: request.max_bytes.min(bytes), ..request }
-    }
 }
 
 /// A request to complete a variable of a template.
@@ -211,11 +169,11 @@ impl Host {
     /// A plugin that fails is left out of the merged listing and named in it; a listing of children fails with its plugin. A
     /// resource that is not listable is an invalid request, unless it is a mount, below which its plugin's default listing is.
     pub async fn list(&self, principal: &Principal, request: ListRequest<'_>) -> Result<Listing<Resource>, Error> {
-        self.list_bounded(principal, request, None).await
+        self.list_within(principal, request, None).await
     }
 
-    /// Lists one page, as [`list`](Self::list) does, within bounds that are smaller than those of the config.
-    pub(crate) async fn list_bounded(
+    /// Lists one page, within bounds beside those of the config.
+    async fn list_within(
         &self,
         principal: &Principal,
         request: ListRequest<'_>,
@@ -226,7 +184,7 @@ impl Host {
             return self.list_children(principal, parent, request.cursor, bounds, Mounts::Listed, check).await;
         }
         let facts = Facts::default();
-        self.audited(principal, Operation::List.name(), "", &facts, async {
+        self.audited(principal, Operation::List, "", &facts, async {
             let now = self.generation.load_full();
             facts.set_generation(now.number);
             let viewer = now.viewer(principal);
@@ -243,7 +201,7 @@ impl Host {
         cursor: Option<&str>,
     ) -> Result<Listing<ResourceTemplate>, Error> {
         let facts = Facts::default();
-        self.audited(principal, Operation::Templates.name(), "", &facts, async {
+        self.audited(principal, Operation::Templates, "", &facts, async {
             let now = self.generation.load_full();
             facts.set_generation(now.number);
             let viewer = now.viewer(principal);
@@ -256,18 +214,17 @@ impl Host {
     /// below it.
     pub async fn read(&self, principal: &Principal, uri: &str) -> Result<Vec<ResourceContents>, Error> {
         let facts = Facts::default();
-        self.audited(principal, Operation::Read.name(), uri, &facts, async {
+        self.audited(principal, Operation::Read, uri, &facts, async {
             let (uri, cursor) = split_cursor(uri);
             let now = self.generation_for(principal, Operation::Read, uri, &facts).await;
             let target = now.resolve(principal, Operation::Read, uri, &facts)?;
-            #[cfg(feature = "search")]
-            if let Some(contents) = self.read_built_in(principal, &target, &facts).await {
+            if let Some(contents) = target.read_built_in(principal, &facts).await {
                 return contents;
             }
             let plugin = target.slot.loaded()?;
             let contents = plugin.read(&target.path, target.read_filter()).await;
             let mut contents = contents.map_err(|fault| fault.into_client_error(plugin.name(), uri))?;
-            next_parts::hide_denied(&mut contents, plugin.mount(), &target.policy);
+            target.hide_denied_parts(&mut contents);
             let contents = self.with_index(&now, principal, &target, cursor, contents).await?;
             facts.set_contents(&target.uri, &contents);
             not_found_if_empty(uri, contents)
@@ -275,79 +232,10 @@ impl Host {
         .await
     }
 
-    /// Reads a resource for a server, which encodes its contents in that form. Contents with a time to live are cached.
-    #[cfg(any(feature = "http", feature = "stdio"))]
-    pub(crate) async fn read_cached<E: Future<Output = Bytes>>(
-        &self,
-        principal: &Principal,
-        uri: &str,
-        form: EncodingForm,
-        encode: impl FnOnce(Vec<ResourceContents>) -> E,
-    ) -> Result<ReadResponse, Error> {
-        let facts = Facts::default();
-        self.audited(principal, Operation::Read.name(), uri, &facts, async {
-            let (uri, cursor) = split_cursor(uri);
-            let now = self.generation_for(principal, Operation::Read, uri, &facts).await;
-            let target = now.resolve(principal, Operation::Read, uri, &facts)?;
-            #[cfg(feature = "search")]
-            if let Some(contents) = self.read_built_in(principal, &target, &facts).await {
-                return contents.map(ReadResponse::Contents);
-            }
-            let plugin = target.slot.loaded()?;
-            let policy = target.policy.clone();
-            // What the URI of the request resolves to is allowed already.
-            let resolved = target.uri.clone();
-            let is_visible = move |one: &Uri| *one == resolved || policy.allows(Operation::Read, one);
-            let response = plugin.read_cached(&target.path, form, is_visible, encode).await;
-            match response.map_err(|fault| fault.into_client_error(plugin.name(), uri))? {
-                ReadResponse::Contents(mut contents) => {
-                    next_parts::hide_denied(&mut contents, plugin.mount(), &target.policy);
-                    let contents = self.with_index(&now, principal, &target, cursor, contents).await?;
-                    facts.set_contents(&target.uri, &contents);
-                    not_found_if_empty(uri, contents).map(ReadResponse::Contents)
-                }
-                // What is encoded is no directory.
-                ReadResponse::Encoded { .. } if cursor.is_some() => {
-                    Err(Error::InvalidRequest { message: format!("{uri} has no index") })
-                }
-                ReadResponse::Encoded { contents, is_hit } => {
-                    facts.set_bytes(contents.len);
-                    facts.set_cached(is_hit);
-                    Ok(ReadResponse::Encoded { contents, is_hit })
-                }
-            }
-        })
-        .await
-    }
-
-    /// Lists one page of the catalog for a server, which encodes resources in that form. Pages of plugins on which all resources
-    /// have a time to live are cached.
-    #[cfg(any(feature = "http", feature = "stdio"))]
-    pub(crate) async fn list_cached<E: Future<Output = EncodedResources>>(
-        &self,
-        principal: &Principal,
-        cursor: Option<&str>,
-        form: EncodingForm,
-        encode: impl Fn(Vec<Resource>) -> E,
-    ) -> Result<Listing<ListedResources>, Error> {
-        let facts = Facts::default();
-        self.audited(principal, Operation::List.name(), "", &facts, async {
-            let now = self.generation.load_full();
-            facts.set_generation(now.number);
-            let viewer = now.viewer(principal);
-            let page_size = u32::try_from(now.config.server.page_size.get()).unwrap_or(u32::MAX);
-            let source = CachedEntries::new(page_size, form, encode);
-            let listing = self.catalog.page(&source, &now.slots, now.page_request(&viewer, cursor)).await?;
-            facts.set_cached(!listing.items.is_empty() && !source.has_called());
-            Ok(listing)
-        })
-        .await
-    }
-
     /// Returns the metadata of a resource without reading it.
     pub async fn metadata(&self, principal: &Principal, uri: &str) -> Result<Resource, Error> {
         let facts = Facts::default();
-        self.audited(principal, Operation::Metadata.name(), uri, &facts, async {
+        self.audited(principal, Operation::Metadata, uri, &facts, async {
             let now = self.generation_for(principal, Operation::Metadata, uri, &facts).await;
             now.resolve(principal, Operation::Metadata, uri, &facts)?.stat(uri).await
         })
@@ -358,18 +246,12 @@ impl Host {
     pub async fn complete(&self, principal: &Principal, request: CompleteRequest<'_>) -> Result<Completion, Error> {
         let (facts, template) = (Facts::default(), request.template);
         let completing = self.complete_inner(principal, request, &facts);
-        self.audited(principal, Operation::Complete.name(), template, &facts, completing).await
+        self.audited(principal, Operation::Complete, template, &facts, completing).await
     }
 
     /// Returns a new subscriber without subscriptions.
     pub fn subscriber(&self, principal: &Principal) -> Subscriber {
         self.hub.subscriber(principal)
-    }
-
-    /// The rates of clients, over all transports.
-    #[cfg(any(feature = "http", feature = "stdio"))]
-    pub(crate) fn rates(&self) -> &RequestRates {
-        &self.rates
     }
 
     /// Returns how much is watched now, over all subscribers.
@@ -380,12 +262,6 @@ impl Host {
     /// Returns whether any plugin supports change detection. A plugin that is still being loaded counts, as it may.
     pub fn supports_subscriptions(&self) -> bool {
         self.hub.supports_subscriptions() || self.generation.load().loading().next().is_some()
-    }
-
-    /// Notifies of each new generation.
-    #[cfg(feature = "http")]
-    pub(crate) fn generations(&self) -> tokio::sync::watch::Receiver<u64> {
-        self.generation_store.subscribe()
     }
 
     /// Returns the policy of a principal under the current rules.
@@ -399,40 +275,13 @@ impl Host {
         self.generation.load().access.is_public(operation)
     }
 
-    /// Returns whether a URI, or a template, is one of search or context: what there is depends on what the principal may list and read.
-    #[cfg(any(feature = "http", feature = "stdio"))]
-    pub(crate) fn is_of_search(&self, uri: &str) -> bool {
-        #[cfg(feature = "search")]
-        let is_there = self.generation.load().has_search() && search::is_of_search(uri);
-        #[cfg(not(feature = "search"))]
-        let is_there = {
-            let _ = uri;
-            false
-        };
-        is_there
-    }
-
-    /// Returns whether the rules give every principal the same response to a read of that URI.
-    #[cfg(any(feature = "http", feature = "stdio"))]
-    pub(crate) fn is_read_public(&self, uri: &str) -> bool {
-        self.is_public(Operation::Read) && !self.is_of_search(uri)
-    }
-
     /// Returns the URI in normal form (RFC 3986), if it is valid and the mount of a plugin owns it. That does not tell
     /// whether the resource exists.
     ///
     /// Every URI in a response of the host is in this form.
     pub fn normalize(&self, uri: &str) -> Option<Uri> {
-        self.generation.load().router.route(uri).ok().map(|routed| routed.uri)
-    }
-
-    /// Returns whether a text is a URI, whether or not a mount owns it.
-    #[cfg(any(feature = "http", feature = "stdio"))]
-    pub(crate) fn is_uri(&self, text: &str) -> bool {
-        match self.generation.load().router.route(text) {
-            Ok(_) | Err(RouteError::NoMount | RouteError::Path { .. }) => true,
-            Err(_) => false,
-        }
+        let router = &self.generation.load().router;
+        router.route(uri).or_else(|_| router.route_resolved(uri)).ok().map(|routed| routed.uri)
     }
 
     /// Cancels a subscription. A subscription that does not exist is not an error, whether or not a mount owns the URI.
@@ -465,8 +314,7 @@ impl Drop for Host {
     /// Stops polling, and ends the streams of updates: subscribers may outlive the host.
     fn drop(&mut self) {
         self.hub.shutdown();
-        #[cfg(feature = "search")]
-        self.generation_store.search.shutdown();
+        self.generation.load_full().shut_down_built_ins();
     }
 }
 

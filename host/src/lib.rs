@@ -47,15 +47,16 @@
 //! | [`server`] | MCP over stdio and HTTP |
 //! | [`conformance`] | tests of a provider: does it keep the contract? |
 //! | [`Host`] | the façade: list, read, complete, each for a principal |
-//! | `catalog`, `watch`, [`access`], `audit` | merged listings and cursors; changes and subscriptions; who may do what; the audit log |
+//! | `catalog`, `watch`, [`access`], `audit`, `response_cache` | merged listings and cursors; changes and subscriptions; who may do what; the audit log; encoded responses of plugins |
 //! | [`search`] | full-text search: the index, and the tasks that keep it level with what plugins serve |
-//! | [`plugin`] | the call path: admission, circuit breaker, calls under limits, validation of answers |
+//! | [`plugin`] | the call path: admission, circuit breaker, calls under limits, validation of answers; native plugins |
 //! | [`engine`] | wasmtime: compiling and loading components, the instance pool, the threads that calls run on |
-//! | `sandbox` | the WASI context of an instance: directories, HTTP, key-value buckets, the log, memory |
+//! | `sandbox`, `outbound_http` | the WASI context of an instance: directories, HTTP, key-value buckets, the log, memory; the host's own HTTP client |
 //! | [`provider`] | the contract in Rust: native providers, and what components answer |
 //! | `componentize`, `wit` | components of core modules; the WIT package of the contract |
 //! | `confinement` | seccomp and Landlock: what the compiler process and the command may do |
-//! | [`config`], [`uri`], [`net`], [`digest`], [`resource`] | the file; mounts and URIs; origins; the digest of a component; the domain's own types |
+//! | [`config`] | the file |
+//! | [`uri`], [`net`], [`digest`], [`resource`], `principal`, `requester` | mounts and URIs; origins; the digest of a component; the domain's own types; who makes a request |
 //! | `fs_watch`, `private_dir`, `sqlite_file`, `regular_file`, `thread_priority`, `worker_pool`, `throttle`, `text`, `quote`, `time` | file system events; files that are private to this user; SQLite databases among them; opening files that may hang; priorities of threads; worker threads; throttled warnings; excerpts of texts; quoted texts; times and durations as numbers, the processor time of a thread |
 //!
 //! # Features
@@ -77,8 +78,6 @@
 pub mod access;
 mod audit;
 mod backoff;
-#[cfg(all(test, feature = "cli"))]
-mod captured_log;
 mod catalog;
 #[cfg(feature = "cli")]
 #[doc(hidden)]
@@ -100,13 +99,16 @@ mod host;
 mod language;
 mod log_target;
 pub mod net;
+mod outbound_http;
 pub mod plugin;
+mod principal;
 mod private_dir;
 pub mod provider;
 mod quote;
 mod regular_file;
 mod requester;
 pub mod resource;
+mod response_cache;
 mod sandbox;
 #[cfg(feature = "cli")]
 mod scaffold;
@@ -117,6 +119,8 @@ pub mod server;
 mod share_limiter;
 #[cfg(any(feature = "keyvalue", feature = "search"))]
 mod sqlite_file;
+#[cfg(test)]
+mod testing;
 mod text;
 mod thread_priority;
 mod throttle;
@@ -132,8 +136,11 @@ mod worker_pool;
 pub use audit::AuditError;
 pub use catalog::{CursorKey, KeyError};
 pub use host::{
-    CheckError, CheckReport, CheckedProvider, CompleteRequest, ConfigWatcher, Explanation, Host, HostBuilder,
+    CheckError, CheckReport, CheckedProvider, CompleteRequest, ConfigWatcher, DataDirs, Explanation, Host, HostBuilder,
     InspectError, ListRequest, NativePluginConflict, PluginCheck, PluginState, PluginStatus, ReloadError, ReloadReport,
-    ReloadTrigger, StartError,
+    ReloadTrigger, StartError, transport,
 };
+pub use response_cache::CacheCounts;
+#[cfg(feature = "keyvalue")]
+pub use sandbox::keyvalue::admin as keyvalue;
 pub use watch::{Subscriber, Update, WatchStats};

@@ -19,16 +19,13 @@
 //! A trap, a timeout, a limit or a panic ends that call alone and is a typed [`Fault`]. A caller that drops the future
 //! cancels its call. A plugin that keeps failing is suspended by a circuit breaker with back-off; a
 //! request that makes it fail is refused to the client that sends it. Which of the limits
-//! apply to a native provider stands in [`provider`](crate::provider).
+//! apply to a native provider stands at [`NativePlugin`].
 
 mod admission;
 mod backend;
 mod breaker;
-#[cfg_attr(not(any(feature = "http", feature = "stdio")), allow(dead_code, reason = "only servers encode responses"))]
-mod cached;
+mod built_in;
 mod call;
-#[cfg_attr(not(any(feature = "http", feature = "stdio")), allow(dead_code, reason = "only servers encode responses"))]
-mod encoded;
 mod error;
 mod fair_semaphore;
 mod fault;
@@ -36,15 +33,13 @@ mod fault_recorder;
 mod function;
 mod input_faults;
 mod inspect;
+mod native_plugin;
 mod needs;
 mod panics;
 mod requirements;
-#[cfg_attr(not(any(feature = "http", feature = "stdio")), allow(dead_code, reason = "only servers encode responses"))]
-mod response_cache;
 mod runtime;
 #[cfg(feature = "search")]
 mod search_source;
-mod slot;
 mod unvalidated;
 mod validation;
 mod work_budget;
@@ -59,20 +54,19 @@ use self::call::CallContext;
 use self::fault_recorder::FaultRecorder;
 use self::function::{Changes, Complete, Describe, ListEntries, ListTemplates, Read, Stat};
 use self::input_faults::InputFaults;
-use self::response_cache::ResponseCache;
 use crate::digest::Digest;
 use crate::engine::CallOrigin;
 use crate::provider::ProviderInfo;
 use crate::resource::{Argument, Completion, Resource, ResourceContents, ResourceTemplate};
 use crate::sandbox::Sandbox;
+use crate::sandbox::sql::DatabaseNotifications;
 use crate::uri::{Mount, Path};
 
-#[cfg(any(feature = "http", feature = "stdio"))]
-pub(crate) use self::encoded::{EncodedContents, ReadResponse};
-pub(crate) use self::encoded::{EncodedResources, EncodingForm, ListedResources, PageKey, ViewId};
+pub(crate) use self::built_in::{BuiltIn, BuiltInContents, MountedPlugin};
 pub use self::error::LoadError;
 pub use self::fault::{Fault, FaultKind};
 pub use self::inspect::Inspection;
+pub use self::native_plugin::NativePlugin;
 #[cfg(feature = "cli")]
 pub(crate) use self::needs::{MAX_LEN as MAX_NEEDS_LEN, SECTION as NEEDS_SECTION};
 pub use self::needs::{
@@ -80,20 +74,13 @@ pub use self::needs::{
     NeedsError, SettingType,
 };
 pub use self::requirements::{Capability, GrantStatus, Requirement, Requirements};
-pub use self::response_cache::CacheCounts;
-#[cfg(any(feature = "http", feature = "stdio"))]
-pub(crate) use self::response_cache::MAX_TTL;
-pub(crate) use self::runtime::PluginRuntime;
-pub use self::runtime::RuntimeError;
+pub use self::runtime::{PluginRuntime, RuntimeError};
 #[cfg(feature = "search")]
 pub(crate) use self::search_source::SearchSource;
-pub(crate) use self::slot::{NotLoaded, PluginSlot};
 pub(crate) use self::unvalidated::Unvalidated;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use self::validation::fuzzing;
 pub(crate) use self::validation::{FilteredPage, HOST_PREFIX, WatchedChanges, is_icon_size, is_mime_type};
-pub(crate) use crate::backoff::Backoff;
-pub(crate) use crate::sandbox::sql::DatabaseNotifications;
 
 /// A loaded plugin.
 pub(crate) struct Plugin {
@@ -109,12 +96,12 @@ pub(crate) struct Plugin {
     /// What clients request that makes the provider fail.
     input_faults: InputFaults,
     faults: Arc<FaultRecorder>,
-    responses: ResponseCache,
-    /// Whether `responses` may get a capacity.
     caches_responses: bool,
     /// What is indexed of it; none if it is not searched.
     #[cfg(feature = "search")]
     search: Option<Arc<SearchSource>>,
+    /// The provider, if it is a built-in one.
+    built_in: Option<Arc<dyn BuiltIn>>,
 }
 
 impl Plugin {
@@ -148,10 +135,20 @@ impl Plugin {
         self.watch_interval
     }
 
+    /// Whether its responses with a time to live may be cached.
+    pub(crate) fn caches_responses(&self) -> bool {
+        self.caches_responses
+    }
+
     /// What is indexed of it; none if it is not searched.
     #[cfg(feature = "search")]
     pub(crate) fn search_source(&self) -> Option<&Arc<SearchSource>> {
         self.search.as_ref()
+    }
+
+    /// The provider, if it is a built-in one.
+    pub(crate) fn built_in(&self) -> Option<&Arc<dyn BuiltIn>> {
+        self.built_in.as_ref()
     }
 
     /// The provider's description of itself.

@@ -6,7 +6,7 @@
 //! rejected in a read, invalid hints are dropped, and each such fault is counted and logged.
 //!
 //! ```
-//! use mcp_resource_host::provider::{Contents, Entry, Failure, Page, Provider, Result, async_trait};
+//! use mcp_resource_host::provider::{Body, Contents, Entry, Failure, Page, Provider, Result, async_trait};
 //!
 //! struct Greetings;
 //!
@@ -27,41 +27,17 @@
 //!         Ok(vec![Contents::text(self.stat(path).await?, "Hello, Ada!")])
 //!     }
 //! }
-//! # use mcp_resource_host::access::Principal;
-//! # use mcp_resource_host::config::Config;
-//! # use mcp_resource_host::Host;
+//!
 //! # let runtime = tokio::runtime::Runtime::new()?;
 //! # runtime.block_on(async {
-//! # let dir = tempfile::tempdir()?;
-//! # let mut config = Config::new();
-//! # config.server.cache = Some(dir.path().join("cache"));
-//! # config.server.state = Some(dir.path().join("state"));
-//!
-//! let host = Host::builder(config).provider("greetings".parse()?, "hello:///".parse()?, Greetings).start().await?;
-//! let contents = host.read(&Principal::LOCAL, "hello:///ada").await?;
-//! assert_eq!(contents[0].body.as_bytes(), b"Hello, Ada!");
-//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! let contents = Greetings.read("ada").await?;
+//! assert_eq!(contents[0].body, Body::Text("Hello, Ada!".to_owned()));
+//! # Ok::<(), Failure>(())
 //! # })?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What bounds a call
-//!
-//! Calls pass the same admission control, circuit breaker and access rules as those of components, and their answers are merged
-//! into the same listings. Of the [limits](crate::config::limits::Limits) of a [`NativePlugin`] these apply:
-//!
-//! | limit | effect on a native provider |
-//! |---|---|
-//! | `rate`, `concurrency`, `queue`, `queue_timeout` | admission control, as for components |
-//! | `deadline` | the future of the call is dropped |
-//! | `cpu` | the processor time of the thread while it polls the call; checked when a poll returns pending, and while the answer is validated |
-//! | `response_size`, `response_items`, `listing_items` | the answer fails the call, or the rest of the listing is left out |
-//! | `memory` | charged with answers while they are validated |
-//! | `log` | bytes a minute of faults that the host logs |
-//!
-//! A panic fails that call alone: it is a [`Fault::Panicked`](crate::plugin::Fault::Panicked) and counts for the circuit breaker. One
-//! of a destructor, when a call was ended by a limit or cancelled, changes nothing of that. The provider itself stays; it is
-//! responsible for its own state after a panic. A panic in [`describe`](Provider::describe) fails the start of the host.
+//! `docs/embedding.md` mounts such a provider in a host.
 //!
 //! # Threads
 //!
@@ -77,7 +53,6 @@ mod failure;
 mod icon;
 mod info;
 mod metadata;
-mod native_plugin;
 mod page;
 mod template;
 
@@ -91,7 +66,6 @@ pub use self::entry::Entry;
 pub use self::failure::{Failure, Result};
 pub use self::icon::Icon;
 pub use self::info::ProviderInfo;
-pub use self::native_plugin::NativePlugin;
 pub use self::page::Page;
 pub(crate) use self::page::TemplatePage;
 pub use self::template::Template;

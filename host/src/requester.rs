@@ -1,5 +1,5 @@
 //! The requester: the client on whose behalf the current task executes a request, for shares of what the clients of a plugin
-//! have in common ([`plugin`](crate::plugin)).
+//! have in common.
 //!
 //! An authenticated principal is one requester, wherever it connects from. Any other client over HTTP is its address, or its
 //! network with IPv6, as for the limits of `[http.limits]`. The server names it, as only the transport knows the address; a
@@ -10,7 +10,7 @@ use std::net::IpAddr;
 
 use tokio::task::futures::TaskLocalFuture;
 
-use crate::access::Principal;
+use crate::principal::Principal;
 
 tokio::task_local! {
     /// The requester of the request that the current task executes.

@@ -25,3 +25,7 @@ pub(crate) use footprint::Footprint;
 pub use listing::{Listing, MissingPlugin};
 pub(crate) use notice::{NOTICES_META_KEY, Notice, NoticeKind};
 pub use template::ResourceTemplate;
+
+fn prefixed_title(plugin_title: &str, title: Option<&str>, name: &str) -> String {
+    format!("{plugin_title}: {}", title.unwrap_or(name))
+}

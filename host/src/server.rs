@@ -43,6 +43,7 @@ mod respond;
 mod revision;
 mod server_info;
 mod session;
+mod slash;
 #[cfg(feature = "stdio")]
 mod stdio;
 mod tools;

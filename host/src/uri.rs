@@ -20,6 +20,9 @@
 //! only where it is required (6.2.2.2); no `.` and `..` segments (6.2.2.3, 5.2.4); no empty port (3.2.3). Segments may be
 //! empty, except the first one of a path, and `a` and `a/` are different paths.
 //!
+//! An empty query is removed: `a?` is `a`. The RFC leaves that to the specification of a scheme (6.2.3), and the schemes of mounts
+//! are the host's. No template expands to an empty query (RFC 6570, section 3.2.8), and to providers it means no query.
+//!
 //! # Percent-encoding
 //!
 //! The RFC leaves open whether `@` and `%40` are the same. A client that expands `{name}` (RFC 6570, section 3.2.2) encodes
@@ -43,6 +46,7 @@
 //! | `a/./b/../%63`, `a/c` | `git://linux/a/c` |
 //! | the empty path, `a/..` | `git://linux/`, the mount itself |
 //! | `?limit=3` | `git://linux/?limit=3` |
+//! | `a?`, `a` | `git://linux/a` |
 //! | `a%2fb` | `git://linux/a%2Fb`: one segment that contains a slash |
 //! | `me%40h/a%2cb?q=%28c%26d` | `git://linux/me@h/a,b?q=(c%26d` |
 //! | `http://h/x` | `git://linux/http://h/x`: a path like any other |
@@ -88,6 +92,8 @@
 //! ```
 
 mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing;
 mod mount;
 mod normalize;
 mod pattern;

@@ -27,8 +27,9 @@
 //!   subscription that is cancelled while pending leaves no state, and nothing is notified of it. One that was
 //!   acknowledged while pending is notified once when it becomes active.
 //! - After an unsubscription, nothing more is notified of that resource.
-//! - Access is re-checked at delivery: an update is dropped if the principal may no longer read the resource, and a
-//!   change of the listing is notified only to principals whose own listing changed.
+//! - Access is re-checked at delivery: an update is dropped if the principal may no longer read the resource, a
+//!   change of the listing is notified only to principals whose own listing changed ([`listing`]), and a change of a directory only
+//!   to principals who see another index of it ([`directories`]).
 //! - Pending updates are coalesced per resource, so a slow subscriber costs at most one entry per subscription, and
 //!   never blocks others.
 //! - Updates are throttled: one subscriber is notified of one resource, and of the listing, at most ten times per
@@ -48,12 +49,14 @@
 
 mod burst_pause;
 mod byte_budget;
+mod directories;
 mod groups;
 mod listing;
 mod lookup;
 mod mailbox;
 mod notify;
 mod poller;
+mod redelivery;
 mod state;
 mod subscriber;
 mod subscriptions;
@@ -70,12 +73,13 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use tokio_util::sync::CancellationToken;
 
-use self::lookup::LookupError;
+use self::lookup::{LookupError, ResourceKind};
 use self::state::{PollError, WatchContext};
 use self::watcher::{Handover, Watcher};
 use crate::access::{Access, Principal};
 use crate::catalog::{ListingFingerprint, may_see_listing};
-use crate::plugin::{Fault, Plugin};
+use crate::plugin::Fault;
+use crate::response_cache::CachedPlugin;
 use crate::share_limiter::ShareLimits;
 use crate::uri::{Mount, Uri};
 
@@ -147,7 +151,7 @@ async fn notify_of_reload(
 
 impl Hub {
     /// Starts a watcher for each plugin. Their tasks run on the current runtime until the hub is dropped.
-    pub(crate) fn new<'a>(plugins: impl Iterator<Item = &'a Arc<Plugin>>, access: Arc<Access>) -> Arc<Self> {
+    pub(crate) fn new<'a>(plugins: impl Iterator<Item = &'a Arc<CachedPlugin>>, access: Arc<Access>) -> Arc<Self> {
         let context = WatchContext::new(access);
         let started =
             plugins.map(|plugin| (plugin.mount().clone(), Watcher::start(plugin, &context, Handover::default())));
@@ -202,18 +206,24 @@ impl Hub {
             return Err(permanent_error(format!("{requested_uri} cannot be subscribed to: {reason}")));
         }
         let path = watcher.path(uri).ok_or(SubscribeError::PluginReplaced)?;
-        match watcher.is_subscribable(&path).await.ok_or(SubscribeError::PluginReplaced)? {
-            Ok(true) => {}
-            Ok(false) => return Err(permanent_error(format!("{requested_uri} cannot be subscribed to"))),
+        let kind = match watcher.look_up(&path).await.ok_or(SubscribeError::PluginReplaced)? {
+            Ok(ResourceKind::NotSubscribable) => {
+                return Err(permanent_error(format!("{requested_uri} cannot be subscribed to")));
+            }
+            Ok(kind) => kind,
             Err(LookupError { fault, retry_after: Some(after) }) => {
                 return Err(SubscribeError::Transient(fault, after));
             }
             Err(LookupError { fault, retry_after: None }) => return Err(SubscribeError::Permanent(fault)),
-        }
+        };
         if !self.context.access.load().policy(&subscriber.principal()).allows_updates(uri) {
             return Err(SubscribeError::Permanent(Fault::NotFound));
         }
         pending.register(watcher.plugin().mount());
+        if kind == ResourceKind::Directory {
+            // Boxed: most resources are no directories.
+            Box::pin(watcher.track_directory(uri, &path, &subscriber.principal())).await;
+        }
         match watcher.wait_for_poll().await {
             Ok(()) if self.watcher_for(uri).is_some_and(|now| Arc::ptr_eq(&now, &watcher)) => {
                 pending.activate(notify_now);
@@ -232,7 +242,7 @@ impl Hub {
 
     /// Takes a snapshot of the listings' fingerprints. To be called while the old plugins can still be polled.
     /// `replaces` returns whether a plugin, or the part of it that some principal may see, is about to change.
-    pub(crate) async fn snapshot(&self, replaces: impl Fn(&Arc<Plugin>) -> bool) -> ListingSnapshot {
+    pub(crate) async fn snapshot(&self, replaces: impl Fn(&Arc<CachedPlugin>) -> bool) -> ListingSnapshot {
         let watchers = self.watchers.load_full();
         let snapshots = watchers
             .values()
@@ -245,7 +255,7 @@ impl Hub {
     /// concurrently.
     pub(crate) fn switch_generation<'a>(
         &self,
-        plugins: impl Iterator<Item = &'a Arc<Plugin>>,
+        plugins: impl Iterator<Item = &'a Arc<CachedPlugin>>,
         access: Arc<Access>,
         mut snapshot: ListingSnapshot,
     ) {

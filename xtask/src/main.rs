@@ -16,11 +16,13 @@ mod features;
 mod fuzz;
 mod install;
 mod languages;
+mod map;
 mod plugins;
 mod progress;
 mod search_quality;
 mod soak;
 mod test;
+mod test_times;
 mod toolchain;
 mod workspace;
 
@@ -31,11 +33,13 @@ use clap::{Args, Parser, Subcommand};
 use crate::demo::Demo;
 use crate::features::Features;
 use crate::fuzz::Fuzz;
+use crate::map::Map;
 use crate::plugins::Plugins;
 use crate::progress::Progress;
 use crate::search_quality::SearchQuality;
 use crate::soak::Soak;
 use crate::test::Test;
+use crate::test_times::RunTests;
 use crate::workspace::Workspace;
 
 /// Tasks of this repository.
@@ -43,7 +47,7 @@ use crate::workspace::Workspace;
 #[command(name = "cargo xtask", bin_name = "cargo xtask")]
 struct Cli {
     #[command(subcommand)]
-    task: Task,
+    command: Command,
 
     #[command(flatten)]
     global: GlobalArgs,
@@ -54,6 +58,15 @@ struct GlobalArgs {
     /// Show the output of cargo and other tools, also when they succeed
     #[arg(long, short, global = true)]
     verbose: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    #[command(flatten)]
+    Task(Task),
+    /// Run a test executable, and record the time of each of its tests: for `test`
+    #[command(hide = true)]
+    RunTests(RunTests),
 }
 
 #[derive(Debug, Subcommand)]
@@ -80,13 +93,19 @@ enum Task {
     Debian,
     /// Build the SDKs as packages, the example provider in each language and a new project in each, with their tests
     Languages,
+    /// Print figures about the structure of the host's code
+    Map(Map),
 }
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let progress = Progress::new(cli.global.verbose);
-    match run(cli.task, &progress) {
-        Ok(()) => ExitCode::SUCCESS,
+    let result = match cli.command {
+        Command::Task(task) => run(task, &progress).map(|()| ExitCode::SUCCESS),
+        Command::RunTests(task) => task.run(),
+    };
+    match result {
+        Ok(code) => code,
         Err(error) => {
             progress.print(&format!("error: {error:#}"));
             ExitCode::FAILURE
@@ -108,5 +127,6 @@ fn run(task: Task, progress: &Progress) -> anyhow::Result<()> {
         Task::Clients => clients::install(&workspace, progress),
         Task::Debian => debian::install(&workspace, progress),
         Task::Languages => languages::build(&workspace, progress),
+        Task::Map(task) => task.run(&workspace),
     }
 }

@@ -2,13 +2,16 @@
 //!
 //! Two parts, each of which can be run by itself: `guests`, the providers and their SDK, natively; and `host`,
 //! everything of the host's workspace, with the components, the SDKs in other languages, the clients that its tests drive
-//! and the servers and documents that these use. The output is cargo's own, and its `test result` lines come last.
+//! and the servers and documents that these use. The output is cargo's own; the slowest tests are named after it ([`crate::test_times`]).
+
+use std::process::Command;
 
 use anyhow::{Result, ensure};
 use clap::{Args, ValueEnum};
 
 use crate::plugins::Plugins;
 use crate::progress::Progress;
+use crate::test_times::TestTimes;
 use crate::workspace::Workspace;
 use crate::{bindings, cargo, clients, debian, languages};
 
@@ -33,12 +36,13 @@ enum Part {
 impl Test {
     /// Runs the tests; a failure in one part does not stop the other.
     pub(crate) fn run(&self, workspace: &Workspace, progress: &Progress) -> Result<()> {
+        let times = TestTimes::create(workspace)?;
         let parts = self.part.map_or_else(|| vec![Part::Guests, Part::Host], |part| vec![part]);
         let mut failed = Vec::new();
         for part in parts {
             let passed = match part {
-                Part::Guests => self.guests(workspace, progress)?,
-                Part::Host => self.host(workspace, progress)?,
+                Part::Guests => self.guests(workspace, progress, &times)?,
+                Part::Host => self.host(workspace, progress, &times)?,
             };
             if !passed {
                 failed.push(match part {
@@ -47,24 +51,32 @@ impl Test {
                 });
             }
         }
+        times.finish(progress)?;
         ensure!(failed.is_empty(), "{} failed; see above", failed.join(" and "));
         Ok(())
     }
 
-    fn guests(&self, workspace: &Workspace, progress: &Progress) -> Result<bool> {
+    fn guests(&self, workspace: &Workspace, progress: &Progress, times: &TestTimes) -> Result<bool> {
         progress.print("testing the guests, natively");
-        let mut command = workspace.cargo(&workspace.guests());
-        cargo::pass_through(command.args(["test", "--workspace", "--no-fail-fast"]).args(&self.arguments))
+        self.cargo_test(workspace.cargo(&workspace.guests()), times)
     }
 
-    fn host(&self, workspace: &Workspace, progress: &Progress) -> Result<bool> {
+    fn host(&self, workspace: &Workspace, progress: &Progress, times: &TestTimes) -> Result<bool> {
         bindings::check(workspace)?;
         Plugins { fixtures: true, ..Plugins::default() }.run(workspace, progress)?;
         clients::install(workspace, progress)?;
         debian::install(workspace, progress)?;
         languages::build(workspace, progress)?;
         progress.print("testing the host");
-        let mut command = workspace.cargo(workspace.root());
-        cargo::pass_through(command.args(["test", "--workspace", "--no-fail-fast"]).args(&self.arguments))
+        let passed = self.cargo_test(workspace.cargo(workspace.root()), times)?;
+        // Arguments may name targets, which it does not have.
+        let passed_map = !self.arguments.is_empty()
+            || self.cargo_test(workspace.cargo(&workspace.root().join("xtask/map")), times)?;
+        Ok(passed && passed_map)
+    }
+
+    fn cargo_test(&self, mut cargo: Command, times: &TestTimes) -> Result<bool> {
+        cargo.args(["test", "--workspace", "--no-fail-fast", "--config", &times.cargo_config()?]);
+        cargo::pass_through(cargo.args(&self.arguments))
     }
 }

@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::config::limits::Limits;
-use mcp_resource_host::provider::{Contents, Entry, Failure, NativePlugin, Page, Provider, Result, async_trait};
+use mcp_resource_host::plugin::NativePlugin;
+use mcp_resource_host::provider::{Contents, Entry, Failure, Page, Provider, Result, async_trait};
 use mcp_resource_host::{Host, ListRequest};
 use tempfile::TempDir;
 

@@ -6,7 +6,8 @@ use std::process::Command;
 use mcp_resource_host::config::instances::InstanceReuse;
 use mcp_resource_host::config::limits::Limits;
 use mcp_resource_host::config::{Config, Plugin};
-use mcp_resource_host::provider::{NativePlugin, Provider};
+use mcp_resource_host::plugin::NativePlugin;
+use mcp_resource_host::provider::Provider;
 use mcp_resource_host::{Host, PluginState};
 use tempfile::TempDir;
 

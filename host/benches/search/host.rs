@@ -10,8 +10,9 @@ use mcp_resource_host::access::Principal;
 use mcp_resource_host::config::Config;
 use mcp_resource_host::config::limits::Limits;
 use mcp_resource_host::config::search::{PluginSearch, Search};
+use mcp_resource_host::plugin::NativePlugin;
 use mcp_resource_host::provider::{
-    ChangeSet, Contents, Entry, Failure, NativePlugin, Page, Provider, ProviderInfo, Result, async_trait,
+    ChangeSet, Contents, Entry, Failure, Page, Provider, ProviderInfo, Result, async_trait,
 };
 use mcp_resource_host::search::{SearchRequest, SearchResults};
 use tempfile::TempDir;

@@ -68,17 +68,24 @@ impl RuleGlobs {
         let file = config.file.as_deref().and_then(Path::file_name).map(OsStr::to_string_lossy);
         let location = |rule: &Rule| Some(format!("{}:{}", file.as_deref()?, rule.line.get()?).into());
         let locations: Vec<Option<Arc<str>>> = config.rules.iter().map(location).collect();
-        let globs = |key: fn(&Rule) -> &[UriGlob]| {
-            let globs = config.rules.iter().enumerate();
-            GlobIndex::new(globs.flat_map(|(index, rule)| key(rule).iter().map(move |glob| (index, glob))), &locations)
+        let globs = |key: fn(&Rule) -> &[UriGlob], other_form: fn(&UriGlob) -> Option<UriGlob>| {
+            let rules = config.rules.iter().enumerate();
+            let globs = rules.flat_map(|(index, rule)| key(rule).iter().map(move |glob| (index, glob)));
+            GlobIndex::new(globs, &locations, other_form)
         };
-        Self { allow: globs(|rule| &rule.allow), deny: globs(|rule| &rule.deny) }
+        // `deny` errs on the safe side, and `allow` means what it says.
+        Self { allow: globs(|rule| &rule.allow, |_| None), deny: globs(|rule| &rule.deny, UriGlob::composed) }
     }
 }
 
 impl GlobIndex {
-    /// Compiles globs with the index of the rule of each. `locations` are those of the rules.
-    fn new<'g>(globs: impl Iterator<Item = (usize, &'g UriGlob)>, locations: &[Option<Arc<str>>]) -> Self {
+    /// Compiles globs with the index of the rule of each. `locations` are those of the rules. A glob also matches what its
+    /// `other_form` matches.
+    fn new<'g>(
+        globs: impl Iterator<Item = (usize, &'g UriGlob)>,
+        locations: &[Option<Arc<str>>],
+        other_form: fn(&UriGlob) -> Option<UriGlob>,
+    ) -> Self {
         let mut index = Self {
             globs: Vec::new(),
             everything: Vec::new(),
@@ -93,8 +100,7 @@ impl GlobIndex {
             let location = locations.get(rule).cloned().flatten();
             index.globs.push(MatchedGlob { rule, glob: glob.as_str().into(), location });
             index.add(number, glob, &mut patterns);
-            // What is denied is compared in this form, too.
-            glob.composed().iter().for_each(|glob| index.add(number, glob, &mut patterns));
+            other_form(glob).iter().for_each(|glob| index.add(number, glob, &mut patterns));
         }
         compile(&patterns, 0, &mut index.sets);
         index
@@ -184,7 +190,7 @@ mod tests {
             selected in 0_usize..64,
         ) {
             let globs: Vec<UriGlob> = globs.iter().filter_map(|glob| glob.parse().ok()).collect();
-            let index = GlobIndex::new(globs.iter().enumerate(), &[]);
+            let index = GlobIndex::new(globs.iter().enumerate(), &[], |_| None);
             let applies = |rule: usize| selected & (1 << rule) != 0;
             let alone = globs.iter().enumerate().find(|(rule, glob)| applies(*rule) && glob.matches(&subject));
             let together = index.first(&Subject::new(&subject), applies).map(|glob| glob.rule);

@@ -14,7 +14,6 @@ use crate::uri::{Mount, Uri, UriPattern, UriTemplate, composed};
 #[derive(Debug)]
 pub struct Policy {
     /// Unique among all policies of the process.
-    #[cfg_attr(not(any(feature = "http", feature = "stdio")), allow(dead_code, reason = "only servers cache pages"))]
     id: u64,
     /// The rules of the config.
     all: Arc<[Rule]>,
@@ -99,7 +98,6 @@ impl Policy {
     }
 
     /// A number that no other policy of the process has. The decisions of a policy never change.
-    #[cfg_attr(not(any(feature = "http", feature = "stdio")), allow(dead_code, reason = "only servers cache pages"))]
     pub(crate) fn id(&self) -> u64 {
         self.id
     }

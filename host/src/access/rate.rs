@@ -32,13 +32,13 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The rates of the clients of a host, by its current config.
 #[derive(Debug, Default)]
-pub(crate) struct RequestRates {
+pub struct RequestRates {
     current: ArcSwapOption<Rates>,
 }
 
 /// A client, as rate limits tell clients apart.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum RateClient<'a> {
+pub enum RateClient<'a> {
     /// An authenticated principal, or one whose address is not known.
     Principal(&'a Principal),
     /// An address, or the first of a network.
@@ -48,15 +48,16 @@ pub(crate) enum RateClient<'a> {
 /// A request that may not be made yet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.text())]
-pub(crate) struct RateExceeded {
-    pub(crate) limit: RateLimit,
+pub struct RateExceeded {
+    /// The limit that is exceeded.
+    pub limit: RateLimit,
     /// The time after which it may be made.
-    pub(crate) retry_after: Duration,
+    pub retry_after: Duration,
 }
 
 /// The limit that is exceeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum RateLimit {
+pub enum RateLimit {
     /// That of one client.
     Client,
     /// That of all clients.
@@ -67,7 +68,7 @@ pub(crate) enum RateLimit {
 
 impl RateLimit {
     /// The key of the config that sets it.
-    pub(crate) fn key(self) -> &'static str {
+    pub fn key(self) -> &'static str {
         match self {
             Self::Client => "http.limits.client-rate",
             Self::Overall => "http.limits.rate",
@@ -130,7 +131,7 @@ fn lower(one: Quota, other: Quota) -> Quota {
 
 impl RequestRates {
     /// Takes so many requests of that client.
-    pub(crate) fn take(
+    pub fn take(
         &self,
         limits: &HttpServerLimits,
         client: RateClient<'_>,
@@ -148,21 +149,13 @@ impl RequestRates {
     }
 
     /// Takes one failed authentication of that address.
-    pub(crate) fn take_failed_authentication(
-        &self,
-        limits: &HttpServerLimits,
-        address: IpAddr,
-    ) -> Result<(), RateExceeded> {
+    pub fn take_failed_authentication(&self, limits: &HttpServerLimits, address: IpAddr) -> Result<(), RateExceeded> {
         let taken = self.rates(limits).failed_authentications.take(&address, NonZeroU32::MIN);
         taken.map_err(|retry_after| RateExceeded { limit: RateLimit::Authentication, retry_after })
     }
 
     /// Returns whether that address may fail once more. Takes nothing.
-    pub(crate) fn check_failed_authentications(
-        &self,
-        limits: &HttpServerLimits,
-        address: IpAddr,
-    ) -> Result<(), RateExceeded> {
+    pub fn check_failed_authentications(&self, limits: &HttpServerLimits, address: IpAddr) -> Result<(), RateExceeded> {
         let checked = self.rates(limits).failed_authentications.peek(&address);
         checked.map_err(|retry_after| RateExceeded { limit: RateLimit::Authentication, retry_after })
     }

@@ -30,6 +30,8 @@ pub(crate) struct RequestContext {
     pub(super) trace_id: Option<TraceId>,
     /// Whether its credentials are not for the operation `list`.
     is_without_listings: bool,
+    /// Whether they are not for the operation `templates`.
+    is_without_templates: bool,
 }
 
 /// The id of a JSON-RPC request, as its client chose it.
@@ -58,7 +60,7 @@ impl RequestContext {
             }
             request_id => request_id.clone(),
         };
-        Self { session, request_id, trace_id, is_without_listings: false }
+        Self { session, request_id, trace_id, is_without_listings: false, is_without_templates: false }
     }
 
     /// The context of a request whose credentials are not for the operation `list`: an access token without its scopes.
@@ -67,9 +69,21 @@ impl RequestContext {
         Self { is_without_listings: true, ..self }
     }
 
+    /// The same of the operation `templates`.
+    #[cfg(feature = "http")]
+    pub(crate) fn without_templates(self) -> Self {
+        Self { is_without_templates: true, ..self }
+    }
+
     /// Returns whether the credentials of the current request are for the operation `list`, which the rules decide on besides.
     pub(crate) fn may_list() -> bool {
         CURRENT.try_with(|context| !context.is_without_listings).unwrap_or(true)
+    }
+
+    /// Returns whether they are for the operation `templates`.
+    #[cfg(any(feature = "http", feature = "stdio"))]
+    pub(crate) fn may_list_templates() -> bool {
+        CURRENT.try_with(|context| !context.is_without_templates).unwrap_or(true)
     }
 
     /// Executes a request of the façade in this context.

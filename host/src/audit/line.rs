@@ -102,8 +102,13 @@ impl Facts {
     /// Records the size of the contents that a read of that resource returns, and their URIs if some are of other resources.
     pub(crate) fn set_contents(&self, requested: &Uri, contents: &[ResourceContents]) {
         self.set_bytes(ResourceContents::total_len(contents));
-        if contents.iter().any(|one| one.entry.uri != *requested) {
-            self.set_returned(contents.iter().map(|one| one.entry.uri.as_str()));
+        self.set_returned_with(requested, contents.iter().map(|one| &one.entry.uri));
+    }
+
+    /// Records the URIs of the contents that a read of that resource returns, if some are of other resources.
+    pub(crate) fn set_returned_with<'a>(&self, requested: &Uri, uris: impl Iterator<Item = &'a Uri> + Clone) {
+        if uris.clone().any(|uri| uri != requested) {
+            self.set_returned(uris.map(Uri::as_str));
         }
     }
 
@@ -113,7 +118,6 @@ impl Facts {
     }
 
     /// Records whether the response was in the response cache.
-    #[cfg_attr(not(any(feature = "http", feature = "stdio")), allow(dead_code, reason = "only servers have the cache"))]
     pub(crate) fn set_cached(&self, is_cached: bool) {
         self.0.lock().cached = is_cached;
     }

@@ -107,7 +107,6 @@ impl Queue {
     }
 
     /// Returns whether the log is on.
-    #[cfg(feature = "http")]
     pub(super) fn is_on(&self) -> bool {
         self.mode.load(Ordering::Acquire) != Mode::Off as u8
     }

@@ -1,4 +1,4 @@
-//! Fingerprint of one plugin's listing as seen by one principal, used to detect changes.
+//! Fingerprint of one plugin's listing, or of one of its directories, as seen by one principal, used to detect changes.
 //!
 //! The whole listing is walked, entries and templates, page by page, and none of it is stored. Those principals take part that may see
 //! something of the plugin; for the others its listing is empty, and without any the plugin is not called.
@@ -9,6 +9,8 @@
 //! (`limits.listing-items`), in [`MAX_CALLS_OF_PART`] calls; what is behind that counts as unchanged.
 //!
 //! A walk that fails leaves what was known of the listing for those who may see a part of it, and makes it unknown for the others.
+//!
+//! A directory is walked for principals that may see a part only: itself, and the children of which its index is made.
 //!
 //! A walk consists of the host's own calls, one page after the other, so it takes none of the clients' quotas. Items
 //! are hashed as part of these calls, for all principals at once.
@@ -23,7 +25,8 @@ use crate::access::{Access, Policy, Principal};
 use crate::config::Operation;
 use crate::engine::CallOrigin;
 use crate::plugin::Plugin;
-use crate::uri::Mount;
+use crate::resource::Resource;
+use crate::uri::{Mount, Path};
 
 /// The maximum number of walked items of one kind.
 const MAX_ITEMS: usize = 20_000;
@@ -79,40 +82,61 @@ pub(crate) async fn fingerprints(
     principals: &[Principal],
 ) -> Vec<Option<ListingFingerprint>> {
     let mount = plugin.mount();
-    let mut viewers = Vec::new();
-    // The place of each principal among the viewers.
-    let mut places = Vec::new();
-    for principal in principals {
+    let viewers = principals.iter().map(|principal| {
         let viewer = Viewer { policy: access.policy(principal), principal: principal.clone() };
-        let sees_some = may_see_listing(&viewer.policy, mount);
-        places.push(sees_some.then_some(viewers.len()));
-        if sees_some {
-            let is_all = OPERATIONS.iter().all(|operation| viewer.policy.allows_all_below(*operation, mount));
-            viewers.push(Viewed { viewer, hasher: DefaultHasher::new(), is_all });
+        let is_all = OPERATIONS.iter().all(|operation| viewer.policy.allows_all_below(*operation, mount));
+        may_see_listing(&viewer.policy, mount).then(|| Viewed { viewer, hasher: DefaultHasher::new(), is_all })
+    });
+    walk(viewers.collect(), DefaultHasher::new(), async |viewers, has_parts| {
+        match hash_listing(&Entries { parent: None }, plugin, viewers, has_parts).await {
+            Walked::Failed => Walked::Failed,
+            walked => walked.min(hash_listing(&Templates, plugin, viewers, has_parts).await),
         }
-    }
+    })
+    .await
+}
+
+/// Returns the fingerprint of a directory for each of `principals`, which may see a part of the plugin only, in their order; none for one
+/// whose former fingerprint stands, as the walk has failed.
+pub(crate) async fn directory_fingerprints(
+    plugin: &Plugin,
+    access: &Arc<Access>,
+    principals: &[Principal],
+    directory: &Resource,
+    path: &Path,
+) -> Vec<Option<ListingFingerprint>> {
+    let mut hasher = DefaultHasher::new();
+    directory.hash(&mut hasher);
+    let viewers = principals.iter().map(|principal| {
+        let viewer = Viewer { policy: access.policy(principal), principal: principal.clone() };
+        let sees_index = viewer.policy.allows(Operation::List, &directory.uri);
+        sees_index.then(|| Viewed { viewer, hasher: hasher.clone(), is_all: false })
+    });
+    let children = Entries { parent: Some(path) };
+    walk(viewers.collect(), hasher.clone(), async |viewers, _| hash_listing(&children, plugin, viewers, true).await)
+        .await
+}
+
+/// Returns the fingerprint of each viewer after `hash_all`, which is called if there are some; that of `unseen` for those who see nothing.
+async fn walk(
+    viewers: Vec<Option<Viewed>>,
+    unseen: DefaultHasher,
+    hash_all: impl AsyncFnOnce(&Arc<Mutex<Vec<Viewed>>>, bool) -> Walked,
+) -> Vec<Option<ListingFingerprint>> {
+    let sees_some: Vec<_> = viewers.iter().map(Option::is_some).collect();
+    let viewers: Vec<_> = viewers.into_iter().flatten().collect();
     let has_parts = viewers.iter().any(|viewed| !viewed.is_all);
     let is_empty = viewers.is_empty();
     let viewers = Arc::new(Mutex::new(viewers));
-    let mut walked = Walked::Whole;
-    if !is_empty {
-        walked = walked.min(hash_listing(&Entries { parent: None }, plugin, &viewers, has_parts).await);
-        if walked > Walked::Failed {
-            walked = walked.min(hash_listing(&Templates, plugin, &viewers, has_parts).await);
-        }
-    }
+    let walked = if is_empty { Walked::Whole } else { hash_all(&viewers, has_parts).await };
     let viewers = viewers.lock();
-    let fingerprint = |place: Option<usize>| {
-        let Some(viewed) = place.and_then(|place| viewers.get(place)) else {
-            return Some(ListingFingerprint::empty());
-        };
-        match walked {
-            Walked::Failed if !viewed.is_all => None,
-            Walked::Failed | Walked::Part if viewed.is_all => Some(ListingFingerprint::Unknown),
-            _ => Some(ListingFingerprint::Known(viewed.hasher.finish())),
-        }
-    };
-    places.into_iter().map(fingerprint).collect()
+    let mut seen = viewers.iter().map(|viewed| match walked {
+        Walked::Failed if !viewed.is_all => None,
+        Walked::Failed | Walked::Part if viewed.is_all => Some(ListingFingerprint::Unknown),
+        _ => Some(ListingFingerprint::Known(viewed.hasher.finish())),
+    });
+    let unseen = ListingFingerprint::Known(unseen.finish());
+    sees_some.into_iter().map(|sees| if sees { seen.next().flatten() } else { Some(unseen) }).collect()
 }
 
 /// How far a listing was walked.

@@ -8,8 +8,8 @@ use std::collections::VecDeque;
 
 use futures::future::join_all;
 
-use super::{PagePosition, PageSource, Viewer};
-use crate::plugin::{Fault, FilteredPage, PluginSlot};
+use super::{PagePosition, PageSource, PluginSlot, Viewer};
+use crate::plugin::{Fault, FilteredPage};
 
 /// The maximum number of plugins that are called concurrently.
 const MAX_PREFETCH: usize = 16;

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::access::{Policy, Principal};
 use crate::config::Operation;
 use crate::engine::CallOrigin;
-use crate::plugin::{EncodedResources, EncodingForm, Fault, FilteredPage, ListedResources, PageKey, Plugin, ViewId};
+use crate::plugin::{Fault, FilteredPage, Plugin};
 use crate::resource::{Footprint, Resource, ResourceTemplate};
+use crate::response_cache::{CachedPlugin, EncodedResources, EncodingForm, ListedResources, PageKey, ViewId};
 use crate::uri::{Path, Uri};
 
 /// The kind of a listing. A cursor is valid for one of them.
@@ -75,10 +76,6 @@ pub(crate) trait ListingItem: PageItem + Hash + 'static {
     fn is_visible_to(&self, viewer: &Viewer) -> bool;
 }
 
-fn prefixed(plugin_title: &str, title: Option<&str>, name: &str) -> String {
-    format!("{plugin_title}: {}", title.unwrap_or(name))
-}
-
 impl ListingItem for Resource {
     fn is_visible_to(&self, viewer: &Viewer) -> bool {
         viewer.policy.allows(Operation::List, &self.uri)
@@ -87,7 +84,7 @@ impl ListingItem for Resource {
 
 impl PageItem for Resource {
     fn prefix_title(&mut self, plugin_title: &str) {
-        self.title = Some(prefixed(plugin_title, self.title.as_deref(), &self.name));
+        Resource::prefix_title(self, plugin_title);
     }
 }
 
@@ -99,7 +96,7 @@ impl ListingItem for ResourceTemplate {
 
 impl PageItem for ResourceTemplate {
     fn prefix_title(&mut self, plugin_title: &str) {
-        self.title = Some(prefixed(plugin_title, self.title.as_deref(), &self.name));
+        ResourceTemplate::prefix_title(self, plugin_title);
     }
 }
 
@@ -114,7 +111,7 @@ pub(crate) trait PageSource {
     /// as the desired number of items.
     async fn page(
         &self,
-        plugin: &Plugin,
+        plugin: &CachedPlugin,
         cursor: Option<&str>,
         limit: usize,
         viewer: &Viewer,
@@ -127,7 +124,7 @@ impl<S: ListingSource> PageSource for S {
 
     async fn page(
         &self,
-        plugin: &Plugin,
+        plugin: &CachedPlugin,
         cursor: Option<&str>,
         limit: usize,
         viewer: &Viewer,
@@ -180,7 +177,6 @@ impl ListingSource for Entries<'_> {
 }
 
 /// Each plugin's default listing, encoded where it is cached.
-#[cfg_attr(not(any(feature = "http", feature = "stdio")), allow(dead_code, reason = "only servers encode responses"))]
 pub(crate) struct CachedEntries<E> {
     /// The number of items of a cached page, whatever room there is for them: the same for every principal.
     page_size: u32,
@@ -189,7 +185,6 @@ pub(crate) struct CachedEntries<E> {
     has_called: AtomicBool,
 }
 
-#[cfg_attr(not(any(feature = "http", feature = "stdio")), allow(dead_code, reason = "only servers encode responses"))]
 impl<E> CachedEntries<E> {
     /// Entries in pages of that size, encoded in that form.
     pub(crate) fn new(page_size: u32, form: EncodingForm, encode: E) -> Self {
@@ -212,7 +207,7 @@ where
 
     async fn page(
         &self,
-        plugin: &Plugin,
+        plugin: &CachedPlugin,
         cursor: Option<&str>,
         limit: usize,
         viewer: &Viewer,

@@ -13,7 +13,7 @@ use crate::log_target;
 /// Confines this process, and to what a config names if that says so. Must be called before there is another thread.
 pub(super) fn install(config: Option<&Config>, file: &Path) -> Result<Confinement, ConfinementError> {
     let permissions = config.filter(|config| config.server.confine).map(|config| {
-        let dirs = DataDirs::new(&config.server, None, None);
+        let dirs = DataDirs::of_command(&config.server);
         Permissions::of_server(config, file, dirs.into_paths())
     });
     Confinement::install(permissions.as_ref())

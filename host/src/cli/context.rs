@@ -73,7 +73,7 @@ impl Context {
 
     /// A builder of a host with that config, which reports progress on the terminal.
     pub(super) fn builder(&self, config: Config) -> HostBuilder {
-        Host::builder(config).compiler(Compiler::CurrentExe).progress(progress::with_spinners(&self.messages))
+        Host::builder(config).command().compiler(Compiler::CurrentExe).progress(progress::with_spinners(&self.messages))
     }
 
     /// Locks standard output.

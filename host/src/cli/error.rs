@@ -13,10 +13,10 @@ use crate::config::diagnostics::RenderStyle;
 use crate::config::{ConfigError, ExposureError};
 use crate::confinement::ConfinementError;
 use crate::host::{InspectError, StartError};
+use crate::keyvalue::AdminError;
 use crate::plugin::LoadError;
 use crate::quote::quote;
 use crate::resource::Error;
-use crate::sandbox::keyvalue::admin::AdminError;
 use crate::scaffold::{ArchiveError, NameError, WriteError};
 use crate::server::ServeError;
 

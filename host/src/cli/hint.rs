@@ -8,7 +8,8 @@ use std::fmt::Write as _;
 use super::escape;
 use crate::access::Principal;
 use crate::config::{Config, Operation};
-use crate::host::{Host, slash_hint};
+use crate::host::Host;
+use crate::host::transport::slash_hint;
 use crate::resource::Error;
 
 /// The number of templates that one hint names.

@@ -18,7 +18,7 @@ use super::error::CliError;
 use super::output::{Destination, Output};
 use super::table::{Cell, Table};
 use crate::host::DataDirs;
-use crate::sandbox::keyvalue::admin::{BucketUsage, MAX_VALUE_BYTES, PluginBuckets};
+use crate::keyvalue::{BucketUsage, MAX_VALUE_BYTES, PluginBuckets};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -150,7 +150,7 @@ fn open(context: &Context, name: &str) -> Result<PluginBuckets, CliError> {
         let known = config.plugins.iter().map(|plugin| plugin.name.to_string()).collect();
         CliError::NoPlugin { name: name.to_owned(), known }
     })?;
-    let state = DataDirs::new(&config.server, None, None).state()?;
+    let state = DataDirs::of_command(&config.server).state()?;
     Ok(PluginBuckets::new(plugin, &state))
 }
 

@@ -13,8 +13,8 @@ use super::options::{PrincipalArgs, parse_uri};
 use super::output::Output;
 use super::table::{Cell, Table};
 use crate::access::Principal;
+use crate::host::transport::ListedResources;
 use crate::host::{Host, ListRequest};
-use crate::plugin::ListedResources;
 use crate::resource::{Error, Listing, MissingPlugin, Resource, ResourceTemplate};
 use crate::server::{Revision, wire};
 

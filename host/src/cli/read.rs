@@ -71,7 +71,7 @@ impl Args {
 
     async fn read(self, host: &Host, context: &Context) -> Result<(), CliError> {
         let principal = &self.principal_args.principal(&host.config())?;
-        if host.is_search_resource(&self.uri) {
+        if host.is_built_in(&self.uri) {
             wait_until_indexed(host, context).await;
         }
         let contents = match host.read(principal, &self.uri).await {
@@ -92,17 +92,17 @@ impl Args {
             (OutputMode::Raw(one), Some(file)) => {
                 let written = tokio::fs::write(&file, one.body.as_bytes()).await;
                 written.map_err(|source| CliError::Save { file, source })?;
-                print_notices(std::slice::from_ref(one), context);
+                print_notices(std::slice::from_ref(one), false, context);
             }
             (OutputMode::Raw(one), None) => {
                 output.bytes(one.body.as_bytes())?;
                 output.flush()?;
-                print_notices(std::slice::from_ref(one), context);
+                print_notices(std::slice::from_ref(one), false, context);
             }
             (OutputMode::Rendered(contents), _) => {
                 print_rendered(contents, &mut output)?;
                 output.flush()?;
-                print_notices(contents, context);
+                print_notices(contents, true, context);
             }
         }
         Ok(())
@@ -148,8 +148,10 @@ impl<'a> OutputMode<'a> {
 }
 
 /// Prints what the contents are not to standard error: a pipe gets the content unchanged. Formats of one resource have the same notices.
-fn print_notices(contents: &[ResourceContents], context: &Context) {
+/// What the text itself says is left out if it is shown.
+fn print_notices(contents: &[ResourceContents], is_text_shown: bool, context: &Context) {
     let notices = contents.iter().flat_map(|one| Notice::all_in(&one.entry.meta).into_iter());
+    let notices = notices.filter(|notice| !(is_text_shown && notice.in_text));
     let mut lines: Vec<_> = notices.map(|notice| notice.to_string()).collect();
     lines.dedup();
     lines.iter().for_each(|line| context.messages.note(line));

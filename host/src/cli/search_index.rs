@@ -53,7 +53,7 @@ impl Args {
 
 async fn status(context: &Context, json: bool) -> Result<(), CliError> {
     let config = context.config_without_secrets()?;
-    let state = DataDirs::new(&config.server, None, None).state()?;
+    let state = DataDirs::of_command(&config.server).state()?;
     let stored = index_status(&state, &config).await;
     let mut output = context.output();
     if json {

@@ -20,7 +20,8 @@ use crate::config::{Config, ConfigError};
 use crate::confinement::Confinement;
 use crate::host::{Host, PluginState, PluginStatus, ReloadTrigger};
 use crate::log_target;
-use crate::plugin::{CacheCounts, LoadError};
+use crate::plugin::LoadError;
+use crate::response_cache::CacheCounts;
 use crate::server;
 
 /// The longest wait at the start for plugins that are being loaded. Then the others are served without them.

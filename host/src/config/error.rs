@@ -234,7 +234,7 @@ impl ConfigError {
     }
 
     /// Returns the config if all problems are files, directories or variables of plugins that do not exist or cannot be used. Its
-    /// rules and settings are valid, and a [`ConfigWatcher`](crate::ConfigWatcher) applies them. Its plugins are not: they lack
+    /// rules and settings are valid, and a `ConfigWatcher` applies them. Its plugins are not: they lack
     /// what was not found.
     pub fn partial_config(&self) -> Option<&Config> {
         self.rest.as_deref().filter(|_| self.is_servable)

@@ -10,11 +10,7 @@ use super::glob::UriGlob;
 use super::reader::{Documented, FromNode, Node, Schema, Table, documented};
 use super::suggest::did_you_mean;
 
-/// The principal over stdio.
-pub const LOCAL: &str = "local";
-
-/// The principal of HTTP requests without authentication.
-pub const ANONYMOUS: &str = "anonymous";
+pub use crate::principal::{ANONYMOUS, LOCAL};
 
 /// The names of the built-in principals.
 pub(super) const BUILT_IN: [&str; 2] = [LOCAL, ANONYMOUS];

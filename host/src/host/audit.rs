@@ -15,17 +15,31 @@ use super::Host;
 use super::lifecycle::RequestTracker;
 use crate::access::Principal;
 use crate::audit::{Entry, Facts, Line};
+use crate::config::Operation;
 use crate::log_target;
 use crate::requester::Requester;
 use crate::resource::Error;
 use crate::text::prefix;
 use crate::uri::MAX_URI_LEN;
 
-/// The name of unsubscribing in records.
-pub(super) const UNSUBSCRIBE: &str = "unsubscribe";
-/// The name of `subscriptions/listen` in records.
-#[cfg(any(feature = "http", feature = "stdio"))]
-const LISTEN: &str = "listen";
+/// A kind of request in records.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct RequestKind {
+    pub(super) name: &'static str,
+    /// Whether the line has URIs of what was returned.
+    pub(super) returns_uris: bool,
+}
+
+impl From<Operation> for RequestKind {
+    fn from(operation: Operation) -> Self {
+        Self { name: operation.name(), returns_uris: operation == Operation::Read }
+    }
+}
+
+/// Unsubscribing.
+pub(super) const UNSUBSCRIBE: RequestKind = RequestKind { name: "unsubscribe", returns_uris: false };
+/// `subscriptions/listen`.
+pub(super) const LISTEN: RequestKind = RequestKind { name: "listen", returns_uris: false };
 
 impl Host {
     /// Runs a request, unless the host is shutting down or the request cannot be recorded, and records its outcome, after the request
@@ -35,12 +49,12 @@ impl Host {
     pub(super) fn audited<'a, T>(
         &'a self,
         principal: &'a Principal,
-        operation: &'static str,
+        kind: impl Into<RequestKind>,
         uri: &'a str,
         facts: &'a Facts,
         request: impl Future<Output = Result<T, Error>>,
     ) -> impl Future<Output = Result<T, Error>> {
-        let begun = self.begin_record(principal, operation, uri, facts).and_then(|mut record| {
+        let begun = self.begin_record(principal, kind, uri, facts).and_then(|mut record| {
             let token = self.requests.begin().inspect_err(|error| record.line.outcome = error.kind())?;
             Ok((record, token))
         });
@@ -62,13 +76,14 @@ impl Host {
     pub(super) fn begin_record<'a>(
         &'a self,
         principal: &'a Principal,
-        operation: &'static str,
+        kind: impl Into<RequestKind>,
         uri: &'a str,
         facts: &'a Facts,
     ) -> Result<RequestRecord<'a>, Error> {
+        let RequestKind { name: operation, returns_uris } = kind.into();
         // A normal form has at most three bytes for each byte: what is not ASCII is percent-encoded.
         let text_len = principal.name().len().saturating_add(uri.len().saturating_mul(3));
-        let entry = self.audit.begin(text_len, returns_uris(operation));
+        let entry = self.audit.begin(text_len, returns_uris);
         let entry = entry.map_err(|_| match self.requests.is_closed() {
             true => Error::ShuttingDown,
             false => Error::AuditUnavailable,
@@ -76,34 +91,6 @@ impl Host {
         let line = Line { principal: principal.name(), operation, uri, outcome: "cancelled", facts };
         Ok(RequestRecord { line, entry, is_audited: true })
     }
-
-    /// Records that credentials of a client are not accepted, for that kind of reason.
-    #[cfg(feature = "http")]
-    pub(crate) fn record_failed_login(&self, client: &dyn std::fmt::Display, reason: &'static str) {
-        self.audit.record_failed_login(&client.to_string(), reason);
-    }
-
-    /// Records that a client listens for notifications.
-    ///
-    /// # Errors
-    ///
-    /// There is no space in the audit log, and its config says that requests are refused then.
-    #[cfg(any(feature = "http", feature = "stdio"))]
-    pub(crate) fn record_listen(&self, principal: &Principal) -> Result<(), Error> {
-        let facts = Facts::default();
-        facts.set_generation(self.generation());
-        self.begin_record(principal, LISTEN, "", &facts)?.end(&Ok(()));
-        Ok(())
-    }
-}
-
-/// Returns whether the line of that operation has URIs of what was returned.
-fn returns_uris(operation: &str) -> bool {
-    #[cfg(feature = "search")]
-    if [super::search::SEARCH, super::search::CONTEXT].contains(&operation) {
-        return true;
-    }
-    operation == crate::config::Operation::Read.name()
 }
 
 /// The record of one request, emitted when it ends in any way.
@@ -159,15 +146,15 @@ fn outcome<T>(response: &Result<T, Error>) -> &'static str {
     response.as_ref().map_or_else(Error::kind, |_| "ok")
 }
 
-#[cfg(all(test, feature = "cli"))]
+#[cfg(test)]
 mod tests {
     use futures::FutureExt;
     use tracing_subscriber::filter::LevelFilter;
 
     use super::*;
-    use crate::captured_log::CapturedLog;
     use crate::config::Config;
     use crate::host::ListRequest;
+    use crate::testing::CapturedLog;
 
     #[tokio::test]
     async fn neither_a_principal_nor_a_uri_forges_a_line_or_drives_the_terminal() {

@@ -1,7 +1,7 @@
 //! Background loading of plugins, so that loaded plugins are served without waiting for the others.
 //!
 //! Each plugin that is not loaded has a task that loads it and fills its slot. Transient failures (a provider that does
-//! not describe itself, a disk that does not respond) are retried with exponential back-off (`plugin::backoff`). After
+//! not describe itself, a disk that does not respond) are retried with exponential back-off (`backoff`). After
 //! any other failure, the plugin is loaded again when its component or the config changes.
 
 use std::collections::{HashMap, HashSet};
@@ -13,9 +13,12 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::generation_store::GenerationStore;
+use crate::backoff::Backoff;
+use crate::catalog::NotLoaded;
 use crate::config;
 use crate::log_target;
-use crate::plugin::{Backoff, LoadError, NotLoaded, Plugin, PluginRuntime};
+use crate::plugin::{LoadError, PluginRuntime};
+use crate::response_cache::CachedPlugin;
 use crate::watch::ListingSnapshot;
 
 /// The tasks, by plugin name. Dropping this cancels them.
@@ -85,7 +88,7 @@ impl LoadTask {
         let mut backoff = Backoff::default();
         loop {
             let error = match self.plugin_runtime.load(&self.plugin).await {
-                Ok(loaded) => return self.on_loaded(Arc::new(loaded)),
+                Ok(loaded) => return self.on_loaded(Arc::new(CachedPlugin::new(loaded))),
                 Err(error) => error,
             };
             let pause = error.is_transient().then(|| backoff.next_delay());
@@ -95,7 +98,7 @@ impl LoadTask {
         }
     }
 
-    fn on_loaded(&self, loaded: Arc<Plugin>) {
+    fn on_loaded(&self, loaded: Arc<CachedPlugin>) {
         if self.update_slot(Ok(loaded)).is_some() {
             tracing::info!(target: log_target::PLUGIN, plugin = self.plugin.name.as_str(), "a plugin that could not be loaded is served now");
         }
@@ -122,7 +125,7 @@ impl LoadTask {
     }
 
     /// Fills the slot of the plugin, unless the config was replaced meanwhile. Returns the error that was in the slot.
-    fn update_slot(&self, state: Result<Arc<Plugin>, NotLoaded>) -> Option<String> {
+    fn update_slot(&self, state: Result<Arc<CachedPlugin>, NotLoaded>) -> Option<String> {
         let replaced = self.generation_store.replace(ListingSnapshot::default(), |now| {
             let slot = now.slot(self.plugin.name.as_str());
             let before = match slot.map(|slot| &slot.plugin) {

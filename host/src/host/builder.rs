@@ -7,25 +7,21 @@ use tokio::sync::watch;
 
 use super::Host;
 use super::background_loader::BackgroundLoader;
-#[cfg(feature = "search")]
-use super::context_resources::ContextResources;
 use super::data_dirs::DataDirs;
 use super::generation::{Generation, NativePluginConflict, NativePlugins, mounted, sorted_by_name};
 use super::generation_store::GenerationStore;
 use super::lifecycle::RequestTracker;
 use super::loading::LoadWaits;
-#[cfg(feature = "search")]
-use super::search_resources::SearchResources;
 use crate::access::Access;
-#[cfg(any(feature = "http", feature = "stdio"))]
 use crate::access::rate::RequestRates;
 use crate::audit::{AuditError, AuditLog};
-use crate::catalog::{Catalog, CursorKey, KeyError};
+use crate::catalog::{Catalog, CursorKey, KeyError, NotLoaded};
 use crate::config::{Config, PluginName};
 use crate::engine::{Compiler, Engine, EngineOptions, Progress};
 use crate::log_target;
-use crate::plugin::{self, NotLoaded, PluginRuntime};
-use crate::provider::{NativePlugin, Provider};
+use crate::plugin::{self, NativePlugin, PluginRuntime};
+use crate::provider::Provider;
+use crate::response_cache::CachedPlugin;
 #[cfg(feature = "search")]
 use crate::search::SearchService;
 use crate::uri::Mount;
@@ -76,6 +72,7 @@ pub struct HostBuilder {
     progress: Progress,
     state_dir: Option<PathBuf>,
     cache_dir: Option<PathBuf>,
+    is_command: bool,
     pub(super) cursor_key: Option<CursorKey>,
 }
 
@@ -89,6 +86,7 @@ impl HostBuilder {
             progress: Progress::default(),
             state_dir: None,
             cache_dir: None,
+            is_command: false,
             cursor_key: None,
         }
     }
@@ -153,6 +151,14 @@ impl HostBuilder {
         self
     }
 
+    /// Makes the host the command `mcp-host`: before the directories of the user come those that systemd has made for the service
+    /// (`STATE_DIRECTORY`, `CACHE_DIRECTORY`). An application that embeds the host has such directories for itself.
+    #[must_use]
+    pub fn command(mut self) -> Self {
+        self.is_command = true;
+        self
+    }
+
     /// Sets the key that cursors are sealed with. Hosts with the same key continue each other's listings. Default:
     /// `server.cursor-key` of the config, else a key that is created once and stored in the state directory.
     #[must_use]
@@ -181,27 +187,17 @@ impl HostBuilder {
             (None, None) => CursorKey::load_or_create(&dirs.state()?)?,
         };
         let state = dirs.state_for(&self.config)?;
-        #[cfg(feature = "search")]
-        let search_dir = state.clone();
-        #[cfg_attr(not(feature = "search"), allow(unused_mut, reason = "searches are a native plugin"))]
+        let built_ins = BuiltIns::new(state.clone());
         let mut native = std::mem::take(&mut self.native);
-        #[cfg(feature = "search")]
-        let searches = Arc::<SearchResources>::default();
-        #[cfg(feature = "search")]
-        native.extend(searches.plugin().into_iter().chain(ContextResources::plugin()));
+        native.extend(built_ins.plugins());
         let (runtime, config) = self.start_runtime(state)?;
         let native = describe_native(&runtime, &native)?;
         let (plugin_runtime, config) = (Arc::new(runtime), Arc::new(config));
         let access = Arc::new(Access::new(&config));
         let generation = Generation::new(1, config.clone(), native.clone(), access, |_| Err(NotLoaded::Loading))?;
         let audit = Arc::new(AuditLog::start(config.audit.as_ref())?);
-        let generation_store = Arc::new(GenerationStore::new(
-            generation,
-            #[cfg(feature = "search")]
-            SearchService::new(search_dir),
-        ));
-        #[cfg(feature = "search")]
-        searches.connect(&generation_store);
+        let generation_store = Arc::new(GenerationStore::new(generation));
+        built_ins.connect(&generation_store);
         let background_loader = BackgroundLoader::new(generation_store.clone(), plugin_runtime.clone());
         for plugin in sorted_by_name(&config) {
             background_loader.start(plugin);
@@ -214,21 +210,31 @@ impl HostBuilder {
             latest_reload: watch::Sender::new(0),
             requests: RequestTracker::default(),
             audit,
-            #[cfg(any(feature = "http", feature = "stdio"))]
             rates: RequestRates::default(),
             generation_store,
+            built_ins,
             load_waits: LoadWaits::default(),
             plugin_runtime,
             background_loader,
         })
     }
 
-    pub(crate) fn data_dirs(&self) -> DataDirs {
-        DataDirs::new(&self.config.server, self.cache_dir.clone(), self.state_dir.clone())
+    /// Starts what loads and calls plugins, without a host. Without a state directory, it compiles components each time.
+    ///
+    /// # Errors
+    ///
+    /// The engine does not start, or the cache cannot be used.
+    pub fn runtime(self) -> Result<PluginRuntime, StartError> {
+        let state = self.data_dirs().state().ok();
+        self.start_runtime(state).map(|(runtime, _)| runtime)
+    }
+
+    pub(super) fn data_dirs(&self) -> DataDirs {
+        DataDirs::new(&self.config.server, self.cache_dir.clone(), self.state_dir.clone(), self.is_command)
     }
 
     /// Starts the engine with that state directory. Returns the config with it.
-    pub(crate) fn start_runtime(self, state: Option<PathBuf>) -> Result<(PluginRuntime, Config), StartError> {
+    pub(super) fn start_runtime(self, state: Option<PathBuf>) -> Result<(PluginRuntime, Config), StartError> {
         let cache = self.data_dirs().cache()?;
         let limits = self.config.server.compile.clone();
         let engine = match self.engine {
@@ -240,10 +246,43 @@ impl HostBuilder {
     }
 }
 
+/// The built-in providers of this build. Only this type names them, beside the methods of [`Host`] for one of them.
+pub(super) struct BuiltIns {
+    #[cfg(feature = "search")]
+    pub(super) search: Arc<SearchService>,
+}
+
+impl BuiltIns {
+    /// Providers that keep their lasting state in that directory. They do nothing before a generation is there.
+    #[cfg_attr(not(feature = "search"), allow(unused_variables, reason = "search is the only one"))]
+    pub(super) fn new(state_dir: Option<PathBuf>) -> Self {
+        Self {
+            #[cfg(feature = "search")]
+            search: SearchService::new(state_dir),
+        }
+    }
+
+    /// The plugins that mount them.
+    pub(super) fn plugins(&self) -> Vec<NativePlugin> {
+        #[cfg(feature = "search")]
+        let plugins = self.search.plugins();
+        #[cfg(not(feature = "search"))]
+        let plugins = Vec::new();
+        plugins
+    }
+
+    /// Gives them access to what the host serves.
+    #[cfg_attr(not(feature = "search"), allow(unused_variables, reason = "search is the only one"))]
+    pub(super) fn connect(&self, store: &Arc<GenerationStore>) {
+        #[cfg(feature = "search")]
+        self.search.connect(Arc::<GenerationStore>::downgrade(store));
+    }
+}
+
 /// Calls `describe` of each native provider.
 pub(super) fn describe_native(runtime: &PluginRuntime, native: &[NativePlugin]) -> Result<NativePlugins, StartError> {
     let describe = |native: &NativePlugin| match runtime.native(native) {
-        Ok(plugin) => Ok(Arc::new(plugin)),
+        Ok(plugin) => Ok(Arc::new(CachedPlugin::new(plugin))),
         Err(message) => Err(StartError::Describe { plugin: native.name.clone(), message }),
     };
     native.iter().map(describe).collect()

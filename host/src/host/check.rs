@@ -152,8 +152,12 @@ impl PluginCheck {
         let outcome = Self::try_plugin(&loaded, plugin, trial, &mut grant_warnings).await;
         let mut requirements = loaded.requirements().clone();
         requirements.record_denied_buckets(loaded.denied_buckets());
+        let needs = runtime.needs(&plugin.component).await;
+        if let Ok(Some(needs)) = &needs {
+            requirements.excuse_optional_buckets(needs);
+        }
         let provider = CheckedProvider {
-            needs: runtime.needs(&plugin.component).await,
+            needs,
             digest: loaded.digest(),
             info: loaded.info().clone(),
             requirements,
@@ -213,8 +217,6 @@ impl HostBuilder {
     /// The engine does not start; the file is not a component that this host can compile, or not the one that the plugin is
     /// pinned to. A component that is not a provider is part of the answer.
     pub async fn inspect(self, plugin: &config::Plugin) -> Result<Inspection, InspectError> {
-        let state = self.data_dirs().state().ok();
-        let (runtime, _) = self.start_runtime(state)?;
-        Ok(runtime.inspect(plugin).await?)
+        Ok(self.runtime()?.inspect(plugin).await?)
     }
 }

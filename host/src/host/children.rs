@@ -4,8 +4,8 @@
 //! other, and [`read_strict`](Host::read_strict) returns no contents of others with it.
 
 use super::directory_index::split_cursor;
-use super::resolve::not_found_if_empty;
-use super::{Host, PageBounds, next_parts};
+use super::resolve::{ResolvedTarget, not_found_if_empty};
+use super::{Host, PageBounds};
 use crate::access::Principal;
 use crate::audit::{Facts, RequestContext};
 use crate::catalog::{Entries, PageRequest};
@@ -16,7 +16,9 @@ use crate::resource::{Error, Listing, Resource, ResourceCapabilities, ResourceCo
 /// What the URI of a mount is, if the provider has no listable resource there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mounts {
-    /// A URI below which the plugin's default listing is ([`super::mount_listing`]).
+    /// A URI below which the plugin's default listing is: a provider need not have a resource at its top, and some have one without
+    /// children. A client that knows only the mount, from a template or an error, lists it all the same: as in the catalog, of this
+    /// plugin alone. It needs the operation `list` on the URI of the mount, as for any resource.
     Listed,
     /// A URI like any other: of a resource, or of none.
     Resources,
@@ -47,7 +49,7 @@ impl Host {
     pub async fn read_strict(&self, principal: &Principal, uri: &str) -> Result<Vec<ResourceContents>, Error> {
         let facts = Facts::default();
         let reading = self.read_strict_inner(principal, uri, &facts);
-        self.audited(principal, Operation::Read.name(), uri, &facts, reading).await
+        self.audited(principal, Operation::Read, uri, &facts, reading).await
     }
 
     async fn read_strict_inner(
@@ -59,15 +61,14 @@ impl Host {
         let (uri, cursor) = split_cursor(uri);
         let now = self.generation_for(principal, Operation::Read, uri, facts).await;
         let target = now.resolve(principal, Operation::Read, uri, facts)?;
-        #[cfg(feature = "search")]
-        if let Some(contents) = self.read_built_in(principal, &target, facts).await {
+        if let Some(contents) = target.read_built_in(principal, facts).await {
             return contents;
         }
         let plugin = target.slot.loaded()?;
         let answer = |fault: Fault| fault.into_client_error(plugin.name(), uri);
         let contents = plugin.read(&target.path, target.read_filter()).await.map_err(answer)?;
         let mut contents = not_found_if_empty(uri, contents)?;
-        next_parts::hide_denied(&mut contents, plugin.mount(), &target.policy);
+        target.hide_denied_parts(&mut contents);
         let is_own = |one: &ResourceContents| one.entry.uri == target.uri;
         if contents.iter().all(is_own) {
             let contents = self.with_index(&now, principal, &target, cursor, contents).await?;
@@ -115,7 +116,7 @@ impl Host {
         check: impl FnOnce(&Resource) -> Result<(), &'static str>,
     ) -> Result<Listing<Resource>, Error> {
         let facts = Facts::default();
-        self.audited(principal, Operation::List.name(), parent, &facts, async {
+        self.audited(principal, Operation::List, parent, &facts, async {
             let now = self.generation_for(principal, Operation::List, parent, &facts).await;
             let target = now.resolve(principal, Operation::List, parent, &facts)?;
             let (entries, viewer) = (Entries { parent: Some(&target.path) }, now.viewer(principal));
@@ -133,5 +134,21 @@ impl Host {
             }
         })
         .await
+    }
+}
+
+impl ResolvedTarget<'_> {
+    /// Returns whether it is the URI of a mount without children of its own. Errors name `requested_uri`, the URI as the client spelled
+    /// it.
+    async fn is_bare_mount(&self, requested_uri: &str) -> Result<bool, Error> {
+        if !self.path.as_str().is_empty() {
+            return Ok(false);
+        }
+        let plugin = self.slot.loaded()?;
+        match plugin.stat(&self.path).await {
+            Ok(entry) => Ok(!entry.listable),
+            Err(Fault::NotFound | Fault::InvalidRequest(_)) => Ok(true),
+            Err(fault) => Err(fault.into_client_error(plugin.name(), requested_uri)),
+        }
     }
 }

@@ -7,12 +7,8 @@
 use std::collections::BTreeMap;
 
 use super::completion_filter::CompletionFilter;
-#[cfg(feature = "search")]
-use super::generation::BuiltIn;
 use super::resolve::ResolvedTemplate;
 use super::{CompleteRequest, Host};
-#[cfg(feature = "search")]
-use super::{context_resources, search_resources};
 use crate::access::Principal;
 use crate::audit::Facts;
 use crate::resource::{Argument, Completion, Error};
@@ -35,13 +31,8 @@ impl Host {
             }
         }
         let ResolvedTemplate { policy, slot, template } = now.resolve_template(principal, requested_template, facts)?;
-        #[cfg(feature = "search")]
-        match now.built_in(slot) {
-            Some(BuiltIn::Search) => {
-                return search_resources::complete(&self.generation_store, principal, &argument).await;
-            }
-            Some(BuiltIn::Context) => return context_resources::complete(&argument),
-            None => {}
+        if let Some(built_in) = slot.built_in() {
+            return built_in.complete_for(principal, &argument).await;
         }
         let plugin = slot.loaded()?;
         let known = context_arguments(&template, &argument.name, known);

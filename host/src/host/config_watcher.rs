@@ -29,10 +29,10 @@ use tokio_util::task::AbortOnDropHandle;
 
 use self::kept_settings::{KEEPING_PLUGINS, KeptSettings, SETTINGS_APPLY};
 use super::{Host, ReloadError, ReloadReport};
+use crate::backoff::Backoff;
 use crate::config::{Config, ConfigError};
 use crate::fs_watch::FileWatcher;
 use crate::log_target;
-use crate::plugin::Backoff;
 use crate::regular_file::FileThreads;
 
 /// The longest time to read the config with all files that it names, except components.

@@ -14,17 +14,23 @@ const APP_NAME: &str = "mcp-host";
 
 /// The directories of a host.
 #[derive(Clone, Debug)]
-pub(crate) struct DataDirs {
+pub struct DataDirs {
     cache: Option<PathBuf>,
     state: Option<PathBuf>,
 }
 
 impl DataDirs {
-    /// The given directories, else those of the config, else those of the user.
-    pub(crate) fn new(server: &Server, cache: Option<PathBuf>, state: Option<PathBuf>) -> Self {
+    /// The directories of the command `mcp-host` with that config.
+    pub fn of_command(server: &Server) -> Self {
+        Self::new(server, None, None, true)
+    }
+
+    /// The given directories, else those of the config, else those of the service if it is the command, else those of the user.
+    pub(super) fn new(server: &Server, cache: Option<PathBuf>, state: Option<PathBuf>, is_command: bool) -> Self {
         let user = etcetera::choose_base_strategy().ok();
-        let service_cache = || service_directory(env::var_os("CACHE_DIRECTORY"));
-        let service_state = || service_directory(env::var_os("STATE_DIRECTORY"));
+        let service_directory = |variable| is_command.then(|| service_directory(env::var_os(variable))).flatten();
+        let service_cache = || service_directory("CACHE_DIRECTORY");
+        let service_state = || service_directory("STATE_DIRECTORY");
         let user_cache = || user.as_ref().map(|user| user.cache_dir().join(APP_NAME));
         let user_state =
             || user.as_ref().map(|user| user.state_dir().unwrap_or_else(|| user.data_dir()).join(APP_NAME));
@@ -35,8 +41,7 @@ impl DataDirs {
     }
 
     /// All of them that there are.
-    #[cfg(feature = "cli")]
-    pub(crate) fn into_paths(self) -> impl Iterator<Item = PathBuf> {
+    pub fn into_paths(self) -> impl Iterator<Item = PathBuf> {
         self.cache.into_iter().chain(self.state)
     }
 
@@ -46,7 +51,11 @@ impl DataDirs {
     }
 
     /// The directory of lasting state.
-    pub(crate) fn state(&self) -> Result<PathBuf, StartError> {
+    ///
+    /// # Errors
+    ///
+    /// No directory is named, and there is no home directory.
+    pub fn state(&self) -> Result<PathBuf, StartError> {
         self.state.clone().ok_or(StartError::NoDirectory("state"))
     }
 
@@ -58,16 +67,13 @@ impl DataDirs {
     }
 }
 
-/// The directory of a variable that systemd sets (systemd.exec(5)): the first, if it has several. An application that embeds the
-/// library has such directories for itself.
+/// The directory of a variable that systemd sets (systemd.exec(5)): the first, if it has several.
 fn service_directory(variable: Option<OsString>) -> Option<PathBuf> {
-    let paths = variable.filter(|_| cfg!(feature = "cli"))?;
-    let first = env::split_paths(&paths).next()?;
+    let first = env::split_paths(&variable?).next()?;
     first.is_absolute().then_some(first)
 }
 
 #[cfg(test)]
-#[cfg(feature = "cli")]
 mod tests {
     use super::*;
 
@@ -87,7 +93,7 @@ mod tests {
     #[test]
     fn what_the_config_names_comes_before_what_the_user_has() {
         let server = Server { state: Some("/srv/state".into()), ..Server::default() };
-        let dirs = DataDirs::new(&server, Some("/given/cache".into()), None);
+        let dirs = DataDirs::new(&server, Some("/given/cache".into()), None, false);
         assert_eq!((dirs.cache().unwrap(), dirs.state().unwrap()), ("/given/cache".into(), "/srv/state".into()));
     }
 }

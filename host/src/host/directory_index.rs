@@ -124,7 +124,7 @@ fn render(mut directory: Resource, listing: &Listing<Resource>) -> ResourceConte
         let next = format!("{}{CURSOR}{cursor}", directory.uri);
         let _ = write!(text, "\nThis is a part of the index; the next part is <{next}>\n");
         let text = format!("{} entries of the index", listing.items.len());
-        Notice { kind: NoticeKind::Cut, text, next: Some(next) }.push_to(&mut directory.meta);
+        Notice { kind: NoticeKind::Cut, text, next: Some(next), in_text: true }.push_to(&mut directory.meta);
     }
     directory.mime_type = Some(MARKDOWN.to_owned());
     directory.size = u64::try_from(text.len()).ok();
@@ -167,25 +167,10 @@ fn single_line(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::resource::Annotations;
     use crate::uri::Mount;
 
     fn resource(path: &str, name: &str) -> Resource {
-        let uri = "x:///".parse::<Mount>().unwrap().compose(path).unwrap().uri;
-        Resource {
-            uri,
-            name: name.to_owned(),
-            title: None,
-            description: None,
-            mime_type: None,
-            size: None,
-            annotations: Annotations::default(),
-            icons: Vec::new(),
-            listable: false,
-            subscribable: false,
-            ttl: None,
-            meta: Default::default(),
-        }
+        Resource::named("x:///".parse::<Mount>().unwrap().compose(path).unwrap().uri, name)
     }
 
     fn index(items: Vec<Resource>, next_cursor: Option<&str>) -> ResourceContents {

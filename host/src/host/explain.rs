@@ -1,15 +1,15 @@
 //! Explanations of access decisions, for admins. Clients never get one: what they may not do does not exist for them.
 
 use super::Host;
+use super::builder::BuiltIns;
 use super::resolve::route_error;
 use super::status::PluginState;
-#[cfg(feature = "search")]
-use super::{context_resources, search_resources};
 use crate::access::{Access, Decision, Principal};
 use crate::config::issuer::Scope;
 use crate::config::{Config, Operation};
+use crate::plugin::NativePlugin;
 use crate::resource::Error;
-use crate::uri::{Mount, Path, Router, Uri};
+use crate::uri::{Path, Router, Uri};
 
 /// The decision on one operation of one principal on one URI, and what it is based on.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ impl Explanation {
     /// [`Error::NotFound`] if no mount owns the URI, and [`Error::InvalidRequest`] if it is not a URI.
     pub fn by_config(config: &Config, principal: &Principal, operation: Operation, uri: &str) -> Result<Self, Error> {
         let plugins = config.plugins.iter().map(|plugin| (plugin.mount.clone(), plugin.name.as_str().to_owned()));
-        let built_in = built_in_mounts(config).map(|(mount, name)| (mount, name.to_owned()));
+        let built_in = built_in_plugins(config).map(|plugin| (plugin.mount, plugin.name.as_str().to_owned()));
         // The mounts of a valid config do not overlap.
         let router = Router::new(plugins.chain(built_in))
             .map_err(|error| Error::InvalidRequest { message: error.to_string() })?;
@@ -76,18 +76,11 @@ impl Explanation {
     }
 }
 
-/// The mounts of search and context, with the names of their plugins, if any plugin of the config is searched.
-#[cfg(feature = "search")]
-fn built_in_mounts(config: &Config) -> impl Iterator<Item = (Mount, &'static str)> {
-    let mounts =
-        [(search_resources::MOUNT, search_resources::NAME), (context_resources::MOUNT, context_resources::NAME)];
-    let mounts = mounts.into_iter().filter(|_| config.has_search());
-    mounts.filter_map(|(mount, name)| Some((mount.parse().ok()?, name)))
-}
-
-#[cfg(not(feature = "search"))]
-fn built_in_mounts(_: &Config) -> impl Iterator<Item = (Mount, &'static str)> {
-    std::iter::empty()
+/// The plugins of the built-in providers that a config mounts.
+fn built_in_plugins(config: &Config) -> impl Iterator<Item = NativePlugin> {
+    let is_mounted =
+        |plugin: &NativePlugin| plugin.built_in.as_ref().is_some_and(|built_in| built_in.is_mounted(config, &[]));
+    BuiltIns::new(None).plugins().into_iter().filter(is_mounted)
 }
 
 /// Returns the scopes that the issuer of a principal requires for an operation on a resource. The first part of the name is that of the
@@ -98,9 +91,10 @@ fn required_scopes(config: &Config, principal: &Principal, operation: Operation,
         .split_once('/')
         .and_then(|(prefix, _)| config.issuers.iter().find(|issuer| issuer.name.as_str() == prefix));
     let mut operations = vec![operation];
-    if built_in_mounts(config).any(|(mount, _)| uri.as_str().starts_with(mount.as_str())) {
-        operations.extend([Operation::List, Operation::Read]);
-    }
+    let built_in = built_in_plugins(config).find(|plugin| uri.as_str().starts_with(plugin.mount.as_str()));
+    operations.extend(
+        built_in.and_then(|plugin| plugin.built_in).map_or(&[][..], |built_in| built_in.performed_operations()),
+    );
     let required = issuer.map(|issuer| issuer.required_scopes(&operations)).unwrap_or_default();
     required.into_iter().cloned().collect()
 }

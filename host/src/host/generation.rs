@@ -6,15 +6,15 @@
 
 use std::sync::Arc;
 
-#[cfg(feature = "search")]
-use super::{context_resources, search_resources};
 use crate::access::Access;
+use crate::catalog::{NotLoaded, PluginSlot};
 use crate::config::{self, Config};
-use crate::plugin::{NotLoaded, Plugin, PluginSlot};
+use crate::plugin::{BuiltIn, MountedPlugin, Plugin};
+use crate::response_cache::CachedPlugin;
 use crate::uri::{Mount, Overlap, Router};
 
 /// The native plugins of a host.
-pub(super) type NativePlugins = Arc<[Arc<Plugin>]>;
+pub(super) type NativePlugins = Arc<[Arc<CachedPlugin>]>;
 
 /// Two plugins of a host that exclude each other: of the config, or native ones.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -31,7 +31,7 @@ pub enum NativePluginConflict {
 /// A plugin that a generation has a slot for.
 enum Declared<'a> {
     Component(&'a config::Plugin),
-    Native(&'a Arc<Plugin>),
+    Native(&'a Arc<CachedPlugin>),
 }
 
 impl<'a> Declared<'a> {
@@ -53,27 +53,6 @@ impl<'a> Declared<'a> {
         match self {
             Self::Component(plugin) => &plugin.mount,
             Self::Native(plugin) => plugin.mount(),
-        }
-    }
-}
-
-/// A built-in plugin, whose reads the façade answers.
-#[cfg(feature = "search")]
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum BuiltIn {
-    /// `search:`.
-    Search,
-    /// `context:`.
-    Context,
-}
-
-#[cfg(feature = "search")]
-impl BuiltIn {
-    fn named(name: &str) -> Option<Self> {
-        match name {
-            search_resources::NAME => Some(Self::Search),
-            context_resources::NAME => Some(Self::Context),
-            _ => None,
         }
     }
 }
@@ -103,7 +82,7 @@ impl Generation {
         config: Arc<Config>,
         native: NativePlugins,
         access: Arc<Access>,
-        mut state: impl FnMut(&config::Plugin) -> Result<Arc<Plugin>, NotLoaded>,
+        mut state: impl FnMut(&config::Plugin) -> Result<Arc<CachedPlugin>, NotLoaded>,
     ) -> Result<Self, NativePluginConflict> {
         let declared = declared(&config, &native)?;
         let router = build_router(&declared)?;
@@ -122,7 +101,11 @@ impl Generation {
     }
 
     /// A copy with another state of that plugin. None if there is no such plugin, or it is loaded.
-    pub(super) fn with_plugin(&self, plugin: &config::Plugin, state: Result<Arc<Plugin>, NotLoaded>) -> Option<Self> {
+    pub(super) fn with_plugin(
+        &self,
+        plugin: &config::Plugin,
+        state: Result<Arc<CachedPlugin>, NotLoaded>,
+    ) -> Option<Self> {
         let index = self.slots.iter().position(|slot| slot.name == plugin.name.as_str())?;
         let is_of_this = self.config.plugins.contains(plugin);
         let mut next = self.clone();
@@ -132,20 +115,51 @@ impl Generation {
         Some(next)
     }
 
-    /// Which of the built-in plugins that is.
-    #[cfg(feature = "search")]
-    pub(super) fn built_in(&self, slot: &PluginSlot) -> Option<BuiltIn> {
-        BuiltIn::named(&slot.name).filter(|_| self.has_search())
+    /// The built-in provider that is mounted at the scheme of a URI or a template, whether or not its mount owns it.
+    pub(super) fn built_in_of_scheme(&self, uri: &str) -> Option<&Arc<dyn BuiltIn>> {
+        fn scheme(uri: &str) -> Option<&str> {
+            uri.split_once(':').map(|(scheme, _)| scheme)
+        }
+        let requested = scheme(uri)?;
+        let is_of_scheme = |plugin: &&Arc<CachedPlugin>| {
+            plugin.built_in().is_some()
+                && scheme(plugin.mount().as_str()).is_some_and(|scheme| scheme.eq_ignore_ascii_case(requested))
+        };
+        self.native
+            .iter()
+            .find(is_of_scheme)?
+            .built_in()
+            .filter(|built_in| built_in.is_mounted(&self.config, &uncached(&self.native)))
     }
 
-    /// Whether any plugin is searched.
-    #[cfg(feature = "search")]
-    pub(super) fn has_search(&self) -> bool {
-        has_search(&self.config, &self.native)
+    /// The built-in providers, mounted or not.
+    fn built_ins(&self) -> impl Iterator<Item = &Arc<dyn BuiltIn>> {
+        self.native.iter().filter_map(|plugin| plugin.built_in())
+    }
+
+    /// Applies this generation to the built-in providers. Must be called on a tokio runtime.
+    pub(super) fn switch_built_ins(&self) {
+        let plugins = self.mounted_plugins();
+        self.built_ins().for_each(|built_in| built_in.switch_generation(&self.config, &plugins));
+    }
+
+    /// All plugins as built-in providers see them, ordered by name.
+    pub(super) fn mounted_plugins(&self) -> Vec<MountedPlugin<'_>> {
+        let plugins = self.slots.iter().map(|slot| MountedPlugin {
+            name: &slot.name,
+            mount: &slot.mount,
+            loaded: slot.plugin.as_ref().ok().map(|plugin| plugin.uncached()),
+        });
+        plugins.collect()
+    }
+
+    /// Stops the tasks of the built-in providers.
+    pub(super) fn shut_down_built_ins(&self) {
+        self.built_ins().for_each(|built_in| built_in.shutdown());
     }
 
     /// The loaded plugins.
-    pub(super) fn plugins(&self) -> impl Iterator<Item = &Arc<Plugin>> {
+    pub(super) fn plugins(&self) -> impl Iterator<Item = &Arc<CachedPlugin>> {
         self.slots.iter().filter_map(|slot| slot.plugin.as_ref().ok())
     }
 
@@ -167,14 +181,6 @@ impl Generation {
     /// The plugin of that name.
     pub(super) fn slot(&self, name: &str) -> Option<&PluginSlot> {
         self.slots.iter().find(|slot| slot.name == name)
-    }
-
-    /// The names of the plugins that the config searches and that are not loaded.
-    #[cfg(feature = "search")]
-    pub(super) fn searched_and_not_loaded(&self) -> Vec<String> {
-        let searched = self.config.plugins.iter().filter(|plugin| plugin.search.is_some());
-        let names = searched.map(|plugin| plugin.name.as_str());
-        names.filter(|name| self.slot(name).is_none_or(|slot| slot.plugin.is_err())).map(str::to_owned).collect()
     }
 
     /// The names of the plugins that are being loaded.
@@ -207,25 +213,17 @@ fn declared<'a>(config: &'a Config, native: &'a NativePlugins) -> Result<Vec<Dec
     }
 }
 
-/// Whether any plugin is searched.
-#[cfg(feature = "search")]
-fn has_search(config: &Config, native: &NativePlugins) -> bool {
-    config.has_search() || native.iter().any(|plugin| plugin.search_source().is_some())
+/// The native plugins that are mounted: a built-in one decides that by the config and all of them.
+pub(super) fn mounted<'a>(config: &Config, native: &'a NativePlugins) -> impl Iterator<Item = &'a Arc<CachedPlugin>> {
+    let all = uncached(native);
+    let is_mounted =
+        move |plugin: &&Arc<CachedPlugin>| plugin.built_in().is_none_or(|built_in| built_in.is_mounted(config, &all));
+    native.iter().filter(is_mounted)
 }
 
-/// The native plugins that are mounted: the built-in ones only while anything is searched.
-pub(super) fn mounted<'a>(config: &Config, native: &'a NativePlugins) -> impl Iterator<Item = &'a Arc<Plugin>> {
-    #[cfg(feature = "search")]
-    let is_mounted = {
-        let has_search = has_search(config, native);
-        move |plugin: &&Arc<Plugin>| has_search || BuiltIn::named(plugin.name()).is_none()
-    };
-    #[cfg(not(feature = "search"))]
-    let is_mounted = {
-        let _ = config;
-        |_: &&Arc<Plugin>| true
-    };
-    native.iter().filter(is_mounted)
+/// Native plugins without their caches.
+fn uncached(native: &NativePlugins) -> Vec<&Plugin> {
+    native.iter().map(|plugin| &**plugin.uncached()).collect()
 }
 
 /// The router from mounts to indices of the plugins.

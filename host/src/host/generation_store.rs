@@ -11,17 +11,13 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 
 use super::generation::Generation;
-use crate::plugin::PluginSlot;
-#[cfg(feature = "search")]
-use crate::search::SearchService;
+use crate::catalog::PluginSlot;
 use crate::watch::{Hub, ListingSnapshot};
 
 /// The current generation.
 pub(super) struct GenerationStore {
     pub(super) generation: Arc<ArcSwap<Generation>>,
     pub(super) hub: Arc<Hub>,
-    #[cfg(feature = "search")]
-    pub(super) search: SearchService,
     /// The number of replacements.
     version: watch::Sender<u64>,
     replace_lock: Mutex<()>,
@@ -29,17 +25,10 @@ pub(super) struct GenerationStore {
 
 impl GenerationStore {
     /// A store with that generation.
-    pub(super) fn new(generation: Generation, #[cfg(feature = "search")] search: SearchService) -> Self {
+    pub(super) fn new(generation: Generation) -> Self {
         generation.divide_response_cache();
-        #[cfg(feature = "search")]
-        search.switch_generation(
-            generation.plugins(),
-            generation.searched_and_not_loaded(),
-            generation.config.search.as_ref(),
-        );
+        generation.switch_built_ins();
         Self {
-            #[cfg(feature = "search")]
-            search,
             hub: Hub::new(generation.plugins(), generation.access.clone()),
             generation: Arc::new(ArcSwap::from_pointee(generation)),
             version: watch::Sender::new(0),
@@ -62,8 +51,7 @@ impl GenerationStore {
             next.divide_response_cache();
             self.generation.store(next.clone());
             self.hub.switch_generation(next.plugins(), next.access.clone(), snapshot);
-            #[cfg(feature = "search")]
-            self.search.switch_generation(next.plugins(), next.searched_and_not_loaded(), next.config.search.as_ref());
+            next.switch_built_ins();
             if !Arc::ptr_eq(&next.access, &old.access) {
                 self.hub.recheck_listings(&old.access);
             }
@@ -79,7 +67,6 @@ impl GenerationStore {
     }
 
     /// Notifies of replacements.
-    #[cfg(feature = "http")]
     pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
         self.version.subscribe()
     }

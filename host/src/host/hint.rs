@@ -3,51 +3,39 @@
 
 use super::Host;
 use crate::access::Principal;
-#[cfg(feature = "cli")]
 use crate::audit::Facts;
-#[cfg(any(feature = "cli", feature = "http", feature = "stdio"))]
 use crate::catalog::{PageRequest, Templates};
 use crate::config::Operation;
-#[cfg(any(feature = "http", feature = "stdio"))]
 use crate::config::nearest_mount;
-#[cfg(any(feature = "cli", feature = "http", feature = "stdio"))]
 use crate::resource::ResourceTemplate;
-#[cfg(any(feature = "http", feature = "stdio"))]
 use crate::uri::Mount;
 
-#[cfg(any(feature = "http", feature = "stdio"))]
 impl Host {
     /// Returns the mount that is most similar to the beginning of a URI, of those below which the principal may perform the
     /// operation; none if one of them has the URI.
-    pub(crate) fn nearest_mount(&self, principal: &Principal, operation: Operation, uri: &str) -> Option<Mount> {
+    pub fn nearest_mount(&self, principal: &Principal, operation: Operation, uri: &str) -> Option<Mount> {
         let now = self.generation.load_full();
         let policy = now.access.policy(principal);
         let mounts = now.slots.iter().map(|slot| &slot.mount);
         let mounts: Vec<_> = mounts.filter(|mount| policy.may_allow_below(operation, mount)).collect();
-        let has_uri = now.router.route(uri).is_ok_and(|routed| mounts.contains(&routed.mount));
+        let has_uri = now.route_for(&policy, operation, uri).is_ok_and(|routed| mounts.contains(&routed.mount));
         nearest_mount(uri, mounts).filter(|_| !has_uri).cloned()
     }
-}
 
-#[cfg(feature = "cli")]
-impl Host {
     /// Returns the mount that owns a URI.
-    pub(crate) fn mount_of(&self, uri: &str) -> Option<Mount> {
+    pub fn mount_of(&self, uri: &str) -> Option<Mount> {
         self.generation.load().router.route(uri).ok().map(|routed| routed.mount.clone())
     }
 
     /// Returns whether a resource is listable, if it exists for the principal.
-    pub(crate) async fn is_listable(&self, principal: &Principal, uri: &str) -> Option<bool> {
+    pub async fn is_listable(&self, principal: &Principal, uri: &str) -> Option<bool> {
         let now = self.generation.load_full();
         let target = now.resolve(principal, Operation::Metadata, uri, &Facts::default()).ok()?;
         Some(target.stat(uri).await.ok()?.listable)
     }
-}
 
-#[cfg(any(feature = "cli", feature = "http", feature = "stdio"))]
-impl Host {
     /// Returns the name of the plugin whose mount owns a URI, with the first of its templates that the principal may see.
-    pub(crate) async fn templates_at(
+    pub async fn templates_at(
         &self,
         principal: &Principal,
         uri: &str,
@@ -64,8 +52,7 @@ impl Host {
 
 /// Returns what to write instead of slashes in a value, if a URI may have some: it has more segments than one of the templates, in which a
 /// variable is one segment among others (`blob/{rev}/{+path}`). It follows from both texts, so it does not tell what exists.
-#[cfg(any(feature = "cli", feature = "http", feature = "stdio"))]
-pub(crate) fn slash_hint(uri: &str, templates: &[ResourceTemplate]) -> Option<String> {
+pub fn slash_hint(uri: &str, templates: &[ResourceTemplate]) -> Option<String> {
     templates.iter().find_map(|template| {
         let template = template.uri_template.as_str();
         let variable = segment_variable(uri, template)?;
@@ -74,7 +61,6 @@ pub(crate) fn slash_hint(uri: &str, templates: &[ResourceTemplate]) -> Option<St
 }
 
 /// The first variable of a template that is a segment before others, if the URI begins like the template and has more segments.
-#[cfg(any(feature = "cli", feature = "http", feature = "stdio"))]
 fn segment_variable<'a>(uri: &str, template: &'a str) -> Option<&'a str> {
     let (literal, rest) = template.split_once('{')?;
     let (variable, behind) = rest.split_once('}')?;
@@ -87,7 +73,6 @@ fn segment_variable<'a>(uri: &str, template: &'a str) -> Option<&'a str> {
 }
 
 #[cfg(test)]
-#[cfg(any(feature = "cli", feature = "http", feature = "stdio"))]
 mod tests {
     use super::segment_variable;
 

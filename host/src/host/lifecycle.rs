@@ -35,12 +35,6 @@ impl RequestTracker {
 }
 
 impl Host {
-    /// Stops loading plugins: those that are being loaded count as failed, and requests that wait for them end.
-    #[cfg(feature = "cli")]
-    pub(crate) fn stop_loading(&self) {
-        self.background_loader.stop();
-    }
-
     /// Shuts the host down gracefully. New requests are rejected with [`Error::ShuttingDown`], plugins are no longer loaded or
     /// polled for changes, and subscribers get no more updates. Requests in flight are completed; then the key-value
     /// databases of plugins are closed, which checkpoints their write-ahead logs, and the audit log is written to its end.
@@ -54,8 +48,7 @@ impl Host {
         self.latest_reload.send_modify(|newest| *newest = newest.wrapping_add(1));
         self.background_loader.stop();
         self.hub.shutdown();
-        #[cfg(feature = "search")]
-        self.generation_store.search.shutdown();
+        self.generation.load_full().shut_down_built_ins();
         if tokio::time::timeout(timeout, self.requests.0.wait()).await.is_err() {
             let requests = self.requests.0.len();
             tracing::warn!(target: log_target::SERVER, requests, "graceful shutdown: requests are still in flight after {timeout:?}");

@@ -9,11 +9,11 @@ use std::sync::Arc;
 use super::generation::Generation;
 use crate::access::{Decision, Policy, Principal};
 use crate::audit::Facts;
-use crate::catalog::{PageRequest, Viewer};
+use crate::catalog::{PageRequest, PluginSlot, Viewer};
 use crate::config::Operation;
-use crate::plugin::PluginSlot;
-use crate::resource::{Error, Resource, ResourceContents};
-use crate::uri::{Mount, Path, RouteError, Uri, UriTemplate};
+use crate::plugin::BuiltInContents;
+use crate::resource::{Error, Notice, Resource, ResourceContents};
+use crate::uri::{Mount, Path, RouteError, Routed, Uri, UriTemplate};
 
 /// The plugin and the path that a URI resolves to.
 pub(super) struct ResolvedTarget<'a> {
@@ -56,7 +56,8 @@ impl Generation {
     ) -> Result<ResolvedTarget<'_>, Error> {
         facts.set_generation(self.number);
         let policy = self.access.policy(principal);
-        let routed = self.router.route(uri).map_err(|error| route_error_for(&policy, operation, &error, uri, facts))?;
+        let routed = self.route_for(&policy, operation, uri);
+        let routed = routed.map_err(|error| route_error_for(&policy, operation, &error, uri, facts))?;
         facts.set_uri(routed.uri.as_str());
         let not_found = || Error::NotFound { uri: uri.to_owned() };
         let slot = self.slots.get(*routed.target).ok_or_else(not_found)?;
@@ -67,6 +68,22 @@ impl Generation {
         match is_allowed {
             true => Ok(ResolvedTarget { policy, slot, uri: routed.uri, path: routed.path }),
             false => Err(not_found()),
+        }
+    }
+
+    /// Finds the plugin that owns a URI, as if a mount that does not exist for the policy did not exist: a URI that leads out of it may
+    /// lead into another.
+    pub(super) fn route_for(
+        &self,
+        policy: &Policy,
+        operation: Operation,
+        uri: &str,
+    ) -> Result<Routed<'_, usize>, RouteError> {
+        match self.router.route(uri) {
+            Err(RouteError::Path { mount, .. }) if !decide_mount(policy, operation, &mount).is_allowed() => {
+                self.router.route_resolved(uri)
+            }
+            routed => routed,
         }
     }
 
@@ -124,6 +141,35 @@ impl ResolvedTarget<'_> {
     pub(super) fn read_filter(&self) -> impl FnMut(&ResourceContents) -> bool + Send + use<> {
         let policy = self.policy.clone();
         move |one| policy.allows(Operation::Read, &one.entry.uri)
+    }
+
+    /// Reads the resource of a built-in provider, for the principal; none if the plugin's provider is not a built-in one.
+    pub(super) async fn read_built_in(
+        &self,
+        principal: &Principal,
+        facts: &Facts,
+    ) -> Option<Result<Vec<ResourceContents>, Error>> {
+        let read = self.slot.built_in()?.read_for(principal, &self.uri, &self.path).await;
+        Some(read.map(|BuiltInContents { contents, returned }| {
+            facts.set_returned(returned.iter().map(String::as_str));
+            facts.set_bytes(ResourceContents::total_len(&contents));
+            contents
+        }))
+    }
+
+    /// Removes the URIs of next parts from [notices](Notice) of contents that the principal may not read: what does not exist for it
+    /// is not named.
+    pub(super) fn hide_denied_parts(&self, contents: &mut [ResourceContents]) {
+        let is_allowed = |uri: &String| {
+            let uri = self.slot.mount.composed_uri(uri);
+            uri.is_some_and(|uri| self.policy.allows(Operation::Read, &uri))
+        };
+        for one in contents {
+            Notice::replace_in(&mut one.entry.meta, |mut notice| {
+                notice.next = notice.next.filter(is_allowed);
+                notice
+            });
+        }
     }
 
     /// Calls the provider's `stat`. Errors name `requested_uri`, the URI as the client spelled it.

@@ -1,30 +1,28 @@
-//! Search and context, for one principal.
-//!
-//! A hit needs both `list` and `read`. They are decided for each match before it is ranked, and once more, under the rules
-//! of that moment, before the hits are returned.
+//! Search in the façade: requests to search, with their records, and what search needs of the host.
 
-use std::time::Duration;
+use std::collections::HashSet;
+use std::sync::Arc;
 
 use super::Host;
-use super::generation::{BuiltIn, Generation};
+use super::audit::RequestKind;
+use super::generation::Generation;
 use super::generation_store::GenerationStore;
-use super::resolve::ResolvedTarget;
-use super::search_filters::{check, check_query};
-use super::{context_resources, search_resources};
 use crate::access::{Policy, Principal};
 use crate::audit::Facts;
-use crate::config::Operation;
-use crate::log_target;
-use crate::resource::{Error, ResourceContents};
-use crate::search::{ContextRequest, ContextSelection, SearchError, SearchRequest, SearchResults, SearchStatus};
+use crate::config::{Config, Operation};
+use crate::plugin::MountedPlugin;
+use crate::provider::async_trait;
+use crate::resource::Error;
+use crate::search::{
+    ContextRequest, ContextSelection, HostView, SearchHost, SearchRequest, SearchResults, SearchStatus,
+};
 use crate::text::prefix;
+use crate::uri::{Mount, Uri};
 
 /// The name of a search in records.
-pub(super) const SEARCH: &str = "search";
+const SEARCH: RequestKind = RequestKind { name: "search", returns_uris: true };
 /// The name of a selection of context in records.
-pub(super) const CONTEXT: &str = "context";
-/// The retry delay while too many searches run.
-const BUSY_RETRY_DELAY: Duration = Duration::from_secs(1);
+const CONTEXT: RequestKind = RequestKind { name: "context", returns_uris: true };
 
 impl Host {
     /// Searches the text, names, titles, descriptions and paths of the resources of all plugins that are searched
@@ -40,8 +38,15 @@ impl Host {
     pub async fn search(&self, principal: &Principal, request: SearchRequest) -> Result<SearchResults, Error> {
         let facts = Facts::default();
         let query = prefix(&request.query, SearchRequest::MAX_QUERY_LEN).to_owned();
-        let searching = search(&self.generation_store, principal, request, &facts);
-        self.audited(principal, SEARCH, &query, &facts, searching).await
+        self.audited(principal, SEARCH, &query, &facts, async {
+            facts.set_generation(self.generation());
+            let results = self.built_ins.search.search(principal, request).await?;
+            facts.set_returned(results.hits.iter().map(|hit| hit.resource.uri.as_str()));
+            let snippets = results.hits.iter().filter_map(|hit| Some(hit.snippet.as_ref()?.text.as_str()));
+            facts.set_bytes(total_len(snippets));
+            Ok(results)
+        })
+        .await
     }
 
     /// Chooses the best passages for a question within a budget of tokens, from the resources of all plugins that are searched,
@@ -56,44 +61,26 @@ impl Host {
     pub async fn context(&self, principal: &Principal, request: ContextRequest) -> Result<ContextSelection, Error> {
         let facts = Facts::default();
         let query = prefix(request.query.as_deref().unwrap_or_default(), SearchRequest::MAX_QUERY_LEN).to_owned();
-        let choosing = context(&self.generation_store, principal, request, &facts);
-        self.audited(principal, CONTEXT, &query, &facts, choosing).await
-    }
-
-    /// Reads a resource of search or context for a principal; none if a plugin has to be read.
-    pub(super) async fn read_built_in(
-        &self,
-        principal: &Principal,
-        target: &ResolvedTarget<'_>,
-        facts: &Facts,
-    ) -> Option<Result<Vec<ResourceContents>, Error>> {
-        let ResolvedTarget { slot, uri, path, .. } = target;
-        let store = &self.generation_store;
-        let built_in = self.generation.load().built_in(slot)?;
-        match built_in {
-            BuiltIn::Search => Some(search_resources::read(store, principal, uri, path, facts).await),
-            BuiltIn::Context => Some(context_resources::read(store, principal, uri, path, facts).await),
-        }
-    }
-
-    /// Whether a URI is one of a search, or of a selection of context.
-    #[cfg(feature = "cli")]
-    pub(crate) fn is_search_resource(&self, uri: &str) -> bool {
-        let now = self.generation.load();
-        let slot = now.router.route(uri).ok().and_then(|routed| now.slots.get(*routed.target));
-        slot.is_some_and(|slot| now.built_in(slot).is_some())
+        self.audited(principal, CONTEXT, &query, &facts, async {
+            facts.set_generation(self.generation());
+            let selection = self.built_ins.search.context(principal, request).await?;
+            facts.set_returned(selection.passages.iter().map(|passage| passage.resource.uri.as_str()));
+            facts.set_bytes(total_len(selection.passages.iter().map(|passage| passage.text.as_str())));
+            Ok(selection)
+        })
+        .await
     }
 
     /// Returns what the index has of each plugin that is searched, ordered by name.
     pub fn search_status(&self) -> Vec<SearchStatus> {
-        self.generation_store.search.status()
+        self.built_ins.search.status()
     }
 
     /// Waits until the whole listing of each plugin that is searched and loaded was compared with the index, or that has
     /// failed.
     pub async fn wait_until_indexed(&self) {
         self.wait_until_loaded().await;
-        self.generation_store.search.wait_until_indexed().await;
+        self.built_ins.search.wait_until_indexed().await;
     }
 
     /// Deletes the search index. Everything is read and indexed again.
@@ -102,102 +89,63 @@ impl Host {
     ///
     /// No plugin is searched, or the index cannot be deleted or created.
     pub async fn rebuild_search_index(&self) -> Result<(), Error> {
-        self.generation_store.search.rebuild().await.map_err(search_error)
+        self.built_ins.search.rebuild().await
     }
 }
 
-/// Searches for a principal.
-pub(super) async fn search(
-    store: &GenerationStore,
-    principal: &Principal,
-    mut request: SearchRequest,
-    facts: &Facts,
-) -> Result<SearchResults, Error> {
-    let now = store.generation.load_full();
-    facts.set_generation(now.number);
-    check(&now, &store.search, principal, &mut request).await?;
-    let policy = now.access.policy(principal);
-    let turn = store.search.turn(principal).await.map_err(search_error)?;
-    let searched = store.search.search(turn, &request, move |uri| may_find(&policy, uri)).await;
-    let mut results = searched.map_err(search_error)?;
-    let now = store.generation.load_full();
-    let policy = now.access.policy(principal);
-    let found = results.hits.len();
-    results.hits.retain(|hit| may_find(&policy, hit.resource.uri.as_str()));
-    let gone = found.saturating_sub(results.hits.len());
-    results.total = results.total.saturating_sub(u64::try_from(gone).unwrap_or(u64::MAX));
-    results.incomplete.retain(|plugin| may_find_some_of(&now, &policy, plugin));
-    results.is_partial |= !results.incomplete.is_empty();
-    facts.set_returned(results.hits.iter().map(|hit| hit.resource.uri.as_str()));
-    facts.set_bytes(total_len(results.hits.iter().filter_map(|hit| Some(hit.snippet.as_ref()?.text.as_str()))));
-    Ok(results)
-}
-
-/// Chooses passages for a principal.
-pub(super) async fn context(
-    store: &GenerationStore,
-    principal: &Principal,
-    request: ContextRequest,
-    facts: &Facts,
-) -> Result<ContextSelection, Error> {
-    let now = store.generation.load_full();
-    facts.set_generation(now.number);
-    request.query.as_deref().map_or(Ok(()), |query| check_query(&now, query))?;
-    let policy = now.access.policy(principal);
-    let turn = store.search.turn(principal).await.map_err(search_error)?;
-    let chosen = store.search.context(turn, &request, move |uri| may_find(&policy, uri)).await;
-    let mut selection = chosen.map_err(search_error)?;
-    let now = store.generation.load_full();
-    let policy = now.access.policy(principal);
-    selection.passages.retain(|passage| may_find(&policy, passage.resource.uri.as_str()));
-    selection.tokens = selection.passages.iter().map(|passage| passage.tokens).sum();
-    selection.incomplete.retain(|plugin| may_find_some_of(&now, &policy, plugin));
-    selection.is_partial |= !selection.incomplete.is_empty();
-    facts.set_returned(selection.passages.iter().map(|passage| passage.resource.uri.as_str()));
-    facts.set_bytes(total_len(selection.passages.iter().map(|passage| passage.text.as_str())));
-    Ok(selection)
-}
-
-/// Whether a URI or a template has the scheme of a built-in mount of search or context.
-#[cfg(any(feature = "http", feature = "stdio"))]
-pub(super) fn is_of_search(uri: &str) -> bool {
-    let schemes = [search_resources::MOUNT, context_resources::MOUNT].map(|mount| mount.split(':').next());
-    let scheme = uri.split_once(':').map(|(scheme, _)| scheme);
-    scheme.is_some_and(|scheme| schemes.iter().flatten().any(|known| known.eq_ignore_ascii_case(scheme)))
-}
-
-/// The size of those texts.
+/// The total length of texts in bytes.
 fn total_len<'a>(texts: impl Iterator<Item = &'a str>) -> u64 {
     texts.map(|text| u64::try_from(text.len()).unwrap_or(u64::MAX)).fold(0, u64::saturating_add)
 }
 
-/// Whether the policy lets a resource be found, by its URI in normal form.
-pub(super) fn may_find(policy: &Policy, uri: &str) -> bool {
-    policy.allows_normalized(Operation::List, uri) && policy.allows_normalized(Operation::Read, uri)
-}
+#[async_trait]
+impl SearchHost for GenerationStore {
+    fn config(&self) -> Arc<Config> {
+        self.generation.load().config.clone()
+    }
 
-/// Whether the policy may let resources of a plugin be found.
-fn may_find_some_of(generation: &Generation, policy: &Policy, plugin: &str) -> bool {
-    let may = |operation, mount| policy.may_allow_below(operation, mount);
-    generation.slot(plugin).is_some_and(|slot| may(Operation::List, &slot.mount) && may(Operation::Read, &slot.mount))
-}
+    fn view(&self, principal: &Principal) -> Arc<dyn HostView> {
+        let generation = self.generation.load_full();
+        let policy = generation.access.policy(principal);
+        Arc::new(View { generation, policy })
+    }
 
-fn search_error(error: SearchError) -> Error {
-    match error {
-        SearchError::Off => Error::InvalidRequest {
-            message: "nothing is searched: no plugin of this server has a table `search` in its config, such as \
-                      `search = {}`"
-                .to_owned(),
-        },
-        SearchError::NoIndex(_) => unavailable("there is no search index; the server's log says why"),
-        SearchError::Busy => unavailable("too many searches run at the moment; try again shortly"),
-        SearchError::Index(reason) => {
-            tracing::warn!(target: log_target::SEARCH, reason, "a search failed");
-            unavailable("the index cannot be used; the server's log says why")
-        }
+    fn subscriptions_below(&self, mount: &Mount) -> Vec<(Uri, HashSet<Principal>)> {
+        self.hub.principals_below(mount)
+    }
+
+    async fn notify(&self, uri: &Uri, principals: &HashSet<Principal>) {
+        self.hub.notify(uri, principals).await;
     }
 }
 
-fn unavailable(reason: &str) -> Error {
-    Error::Unavailable { plugin: SEARCH.to_owned(), reason: reason.to_owned(), retry_after: Some(BUSY_RETRY_DELAY) }
+/// A generation, for one principal.
+struct View {
+    generation: Arc<Generation>,
+    policy: Arc<Policy>,
+}
+
+impl HostView for View {
+    fn config(&self) -> &Config {
+        &self.generation.config
+    }
+
+    fn plugins(&self) -> Vec<MountedPlugin<'_>> {
+        self.generation.mounted_plugins()
+    }
+
+    fn route(&self, uri: &str) -> Option<(&Mount, Uri)> {
+        let routed = self.generation.route_for(&self.policy, Operation::List, uri).ok();
+        routed.map(|routed| (routed.mount, routed.uri))
+    }
+
+    fn may_find(&self, uri: &str) -> bool {
+        let may = |operation| self.policy.allows_normalized(operation, uri);
+        may(Operation::List) && may(Operation::Read)
+    }
+
+    fn may_find_below(&self, mount: &Mount) -> bool {
+        let may = |operation| self.policy.may_allow_below(operation, mount);
+        may(Operation::List) && may(Operation::Read)
+    }
 }

@@ -4,8 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::catalog::{NotLoaded, PluginSlot};
 use crate::digest::Digest;
-use crate::plugin::{CacheCounts, FaultKind, LoadError, NotLoaded, PluginSlot};
+use crate::plugin::{FaultKind, LoadError};
+use crate::response_cache::CacheCounts;
 use crate::uri::Mount;
 
 /// The status of a plugin at one moment.

@@ -109,7 +109,7 @@ impl Host {
             }
         };
         let waiting = async { timeout(MAX_WAIT, trying).await.unwrap_or_else(|_| Err(self.subscribe_timeout(uri))) };
-        self.audited(&subscriber.principal(), Operation::Subscribe.name(), uri, &facts, waiting).await
+        self.audited(&subscriber.principal(), Operation::Subscribe, uri, &facts, waiting).await
     }
 
     /// Subscribes to each of those resources, with retries until it succeeds, and notifies the subscriber once of each
@@ -177,7 +177,7 @@ impl Host {
         let uri = wanted.uri;
         let facts = Facts::default();
         let principal = subscriber.principal();
-        let record = self.begin_record(&principal, Operation::Subscribe.name(), uri, &facts);
+        let record = self.begin_record(&principal, Operation::Subscribe, uri, &facts);
         let Ok(mut record) = record else { return (wanted, Some(AUDIT_RETRY_DELAY)) };
         record.set_audited(false);
         let mut retry_after = None;

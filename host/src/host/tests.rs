@@ -7,6 +7,7 @@ use super::*;
 use crate::catalog::CursorKey;
 use crate::config;
 use crate::plugin::LoadError;
+use crate::provider::{self, Contents, Entry, Page, Provider, ProviderInfo};
 
 fn assert_send<T: Send>(_: T) {}
 fn assert_send_sync<T: Send + Sync>() {}
@@ -127,7 +128,7 @@ async fn a_shutdown_waits_for_requests_in_flight() {
         let host = Arc::new(empty_host(dir.path()).await);
         let (finish, finished) = tokio::sync::oneshot::channel::<()>();
         let facts = Facts::default();
-        let request = host.audited(&Principal::LOCAL, "list", "", &facts, async {
+        let request = host.audited(&Principal::LOCAL, Operation::List, "", &facts, async {
             finished.await.unwrap();
             Ok(())
         });
@@ -152,4 +153,72 @@ async fn directories_and_key_of_the_builder_are_used() {
     let builder = Host::builder(Config::new()).cache_dir(keyed.path().join("cache"));
     builder.state_dir(keyed.path().join("state")).cursor_key(CursorKey::random()).start().await.unwrap();
     assert!(!keyed.path().join("state/cursor.key").exists());
+}
+
+/// A provider with the files `c` and `d`.
+struct Letters;
+
+#[provider::async_trait]
+impl Provider for Letters {
+    fn describe(&self) -> ProviderInfo {
+        ProviderInfo::new("letters", "1.0.0")
+    }
+
+    async fn list(&self, _: Option<&str>, _: Option<&str>, _: usize) -> provider::Result<Page> {
+        let entries = ["c", "d"].map(|path| Entry::new(path, path));
+        Ok(Page::last(entries))
+    }
+
+    async fn stat(&self, path: &str) -> provider::Result<Entry> {
+        Ok(Entry::new(path, path))
+    }
+
+    async fn read(&self, path: &str) -> provider::Result<Vec<Contents>> {
+        Ok(vec![Contents::text(Entry::new(path, path), path)])
+    }
+}
+
+#[tokio::test]
+async fn a_mount_that_a_principal_may_see_nothing_of_changes_no_answer() {
+    let ada = Principal::new("ada");
+    let mut answers = Vec::new();
+    for hidden in [&["files://h/a/", "files://h/0/"][..], &[]] {
+        let dir = tempfile::tempdir().unwrap();
+        let mut rule = config::Rule::new([config::PrincipalSelector::Named("ada".to_owned())]);
+        rule.allow = vec!["files://h/b/**".parse().unwrap()];
+        let mut config = Config::new();
+        config.rules.push(rule);
+        let mut builder = Host::builder(config).cache_dir(dir.path().join("cache")).state_dir(dir.path().join("state"));
+        for (number, mount) in hidden.iter().chain(&["files://h/b/"]).enumerate() {
+            let name =
+                format!("letters-{}", if *mount == "files://h/b/" { "z".to_owned() } else { number.to_string() });
+            builder = builder.provider(name.parse().unwrap(), mount.parse().unwrap(), Letters);
+        }
+        let host = builder.start().await.unwrap();
+        let mut told = Vec::new();
+        for uri in [
+            "files://h/b/c",
+            "files://h/a/c",
+            "files://h/a/../b/c",
+            "files://h/a/../0/c",
+            "files://h/a/..",
+            "files://h/a//c",
+            "files://h/a/%zz",
+            "files://h/",
+        ] {
+            let (read, metadata) = (host.read(&ada, uri).await, host.metadata(&ada, uri).await);
+            let request = ListRequest { parent: Some(uri), cursor: None };
+            told.push(format!("{uri} {read:?} {metadata:?} {:?}", host.list(&ada, request).await));
+            #[cfg(any(feature = "http", feature = "stdio"))]
+            told.push(format!("{uri} {:?}", host.nearest_mount(&ada, config::Operation::Read, uri)));
+            #[cfg(feature = "search")]
+            {
+                let request = crate::search::SearchRequest::new("c").within(uri);
+                told.push(format!("{uri} {:?}", host.search(&ada, request).await));
+            }
+        }
+        answers.push(told);
+    }
+    assert!(answers[0].iter().any(|answer| answer.starts_with("files://h/a/../b/c Ok")), "{answers:#?}");
+    assert_eq!(answers[0], answers[1]);
 }

@@ -206,7 +206,7 @@ mod tests {
     use futures::{FutureExt, poll};
 
     use super::*;
-    use crate::access::Principal;
+    use crate::principal::Principal;
 
     fn client(name: &str) -> Client {
         Some(Requester::Principal(Principal::new(name)))

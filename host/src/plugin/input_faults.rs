@@ -180,7 +180,7 @@ mod tests {
 
     use super::super::function::Read;
     use super::*;
-    use crate::access::Principal;
+    use crate::principal::Principal;
 
     fn key(faults: &InputFaults, client: &str, path: &str) -> InputKey {
         faults.key(&Requester::Principal(Principal::new(client)), &Read { path: Arc::from(path) })

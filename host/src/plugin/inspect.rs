@@ -41,13 +41,18 @@ impl PluginRuntime {
         let engine = self.engine.wasmtime();
         let component = compiled.component.component_type();
         let names = |names: &mut dyn Iterator<Item = &str>| names.map(str::to_owned).collect();
+        let needs = self.needs(&plugin.component).await;
+        let mut requirements = Requirements::new(component.imports(engine).map(|(name, _)| name), plugin);
+        if let Ok(Some(needs)) = &needs {
+            requirements.excuse_optional_buckets(needs);
+        }
         Ok(Inspection {
             digest: compiled.digest,
             size: compiled.size,
             imports: names(&mut component.imports(engine).map(|(name, _)| name)),
             exports: names(&mut component.exports(engine).map(|(name, _)| name)),
-            requirements: Requirements::new(component.imports(engine).map(|(name, _)| name), plugin),
-            needs: self.needs(&plugin.component).await,
+            requirements,
+            needs,
             info: self.describe_without_grants(plugin, &compiled).await,
         })
     }

@@ -114,6 +114,9 @@ pub struct NeededBucket {
     /// Its name.
     #[serde(serialize_with = "to_text", deserialize_with = "from_text")]
     pub bucket: BucketName,
+    /// Whether the provider does not open it unless it is granted.
+    #[serde(default, skip_serializing_if = "setting::is_false")]
+    pub optional: bool,
     /// What for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,

@@ -17,6 +17,7 @@
 
 use std::collections::BTreeMap;
 
+use super::Needs;
 use crate::config;
 use crate::config::grants::Mode;
 
@@ -274,6 +275,17 @@ impl Requirements {
         }
     }
 
+    /// Records that the provider opens no bucket that it is not granted: what it does without is no missing grant.
+    pub(crate) fn excuse_optional_buckets(&mut self, needs: &Needs) {
+        let are_optional = !needs.keyvalue.is_empty() && needs.keyvalue.iter().all(|need| need.optional);
+        let keyvalue = self.0.iter_mut().find(|need| need.capability == Capability::Keyvalue);
+        if let Some(keyvalue) = keyvalue.filter(|need| are_optional && need.denied.is_empty())
+            && keyvalue.status == GrantStatus::Missing
+        {
+            keyvalue.status = GrantStatus::NotGranted;
+        }
+    }
+
     /// The requirements, one per capability.
     pub fn iter(&self) -> impl Iterator<Item = &Requirement> {
         self.0.iter()
@@ -381,6 +393,23 @@ mod tests {
         assert_eq!(keyvalue.status, GrantStatus::Missing);
         let warning = "it opens `pagse`, which `grants.keyvalue` does not name; granted: `pages`";
         assert_eq!(keyvalue.warning().as_deref(), Some(warning));
+    }
+
+    #[test]
+    fn a_bucket_that_the_provider_does_without_is_no_missing_grant() {
+        for (optional, denied, expected) in [
+            (true, vec![], GrantStatus::NotGranted),
+            (false, vec![], GrantStatus::Missing),
+            (true, vec!["pages".to_owned()], GrantStatus::Missing),
+        ] {
+            let asked = format!(r#"{{ "keyvalue": [{{ "bucket": "pages", "optional": {optional} }}] }}"#);
+            let mut requirements = Requirements::new(["wasi:keyvalue/store@0.2.0-draft2"].into_iter(), &plugin());
+            requirements.record_denied_buckets(denied);
+            requirements.excuse_optional_buckets(&Needs::parse(asked.as_bytes()).unwrap());
+            let keyvalue = requirements.iter().find(|need| need.capability == Capability::Keyvalue).unwrap();
+            assert_eq!(keyvalue.status, expected);
+            assert_eq!(keyvalue.warning().is_some(), expected == GrantStatus::Missing);
+        }
     }
 
     #[test]

@@ -11,17 +11,16 @@ use super::call::CallContext;
 use super::fault_recorder::FaultRecorder;
 use super::input_faults::InputFaults;
 use super::panics::contain_panic;
-use super::response_cache::ResponseCache;
 #[cfg(feature = "search")]
 use super::search_source::SearchSource;
 use super::validation::{self, ValidationContext};
-use super::{LoadError, Plugin, Requirements};
+use super::{LoadError, NativePlugin, Plugin, Requirements};
 use crate::config;
 use crate::digest::Digest;
 use crate::engine::loader::{CompiledComponent, LinkedComponent, Loader};
 use crate::engine::pool::Pool;
 use crate::engine::{CHILD_ENV_VAR, Compiler, ComponentError, Engine, EngineError, Progress};
-use crate::provider::{NativePlugin, ProviderInfo};
+use crate::provider::ProviderInfo;
 use crate::sandbox::Sandbox;
 use crate::sandbox::dirs::OpenFileLimit;
 use crate::sandbox::guest_log::GuestLog;
@@ -30,8 +29,8 @@ use crate::sandbox::memory::{MemoryBudget, Reclaim};
 use crate::sandbox::sql::WorkerProgram;
 use crate::uri::Mount;
 
-/// Loads plugins on an engine.
-pub(crate) struct PluginRuntime {
+/// Loads plugins on an engine. Opaque.
+pub struct PluginRuntime {
     pub(super) engine: Arc<Engine>,
     tls_roots: Arc<TlsRoots>,
     open_files: OpenFileLimit,
@@ -172,6 +171,7 @@ impl PluginRuntime {
             caches_responses: *response_cache,
             #[cfg(feature = "search")]
             search: SearchSource::of_native(native).map(Arc::new),
+            built_in: native.built_in.clone(),
             ..plugin
         })
     }
@@ -215,10 +215,10 @@ impl PluginRuntime {
             input_faults: InputFaults::default(),
             faults,
             name,
-            responses: ResponseCache::new(),
             caches_responses: true,
             #[cfg(feature = "search")]
             search: None,
+            built_in: None,
         }
     }
 }

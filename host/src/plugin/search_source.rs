@@ -4,11 +4,11 @@ use governor::{DefaultDirectRateLimiter, RateLimiter};
 use hmac::Mac;
 use zeroize::Zeroizing;
 
+use super::NativePlugin;
 use crate::config;
 use crate::config::Secret;
 use crate::config::search::PluginSearch;
 use crate::private_dir::{self, SECRET_LEN};
-use crate::provider::NativePlugin;
 use crate::resource::Resource;
 use crate::uri::Mount;
 
@@ -19,7 +19,7 @@ const BINARY_KINDS: [&str; 4] = ["image/", "audio/", "video/", "font/"];
 #[derive(Debug)]
 pub(crate) struct SearchSource {
     settings: PluginSearch,
-    /// Everything that the content depends on, as far as the config says, with the values of secrets: another password may
+    /// All settings of the config that the content depends on, with the values of secrets: another password may
     /// open another database.
     identity: Secret<String>,
     /// The budget of reads.
@@ -47,7 +47,7 @@ impl SearchSource {
         Self { settings: settings.clone(), identity, reads: RateLimiter::direct(settings.reads.quota()) }
     }
 
-    /// The key of the source in an index with that secret: an authentication code, which tells nothing about the values of
+    /// The key of the source in an index with that secret: an authentication code, which reveals nothing about the values of
     /// secrets.
     pub(crate) fn key(&self, secret: &[u8; SECRET_LEN]) -> [u8; 32] {
         let mut mac = private_dir::mac(secret);

@@ -1,4 +1,4 @@
-//! Calls whose answers come as the provider gave them, for tests of providers ([`conformance`](crate::conformance)).
+//! Calls whose answers come as the provider gave them, for tests of providers (`conformance`).
 //!
 //! They run under the plugin's limits and grants as all calls do. Nothing is dropped from their answers, and the circuit
 //! breaker is not asked: a test makes calls that fail.

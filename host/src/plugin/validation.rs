@@ -312,7 +312,7 @@ impl Validator {
             false => entry.name,
         };
         let path = entry.path.as_str();
-        Resource {
+        let mut resource = Resource {
             name,
             title: entry.title,
             description: entry.description,
@@ -325,7 +325,13 @@ impl Validator {
             ttl: entry.ttl,
             meta: self.meta(entry.meta, path, part),
             uri,
+        };
+        if resource.is_directory() {
+            // They change with children that not everybody may see.
+            resource.size = None;
+            resource.annotations.last_modified = None;
         }
+        resource
     }
 
     fn convert_template(&mut self, template: Template) -> Option<ResourceTemplate> {
@@ -436,6 +442,20 @@ mod tests {
         let page = block_on(validator(10, MEMORY_LIMIT, false).page(page(entries.into()), None, keep)).unwrap();
         let kept: Vec<_> = page.items.iter().map(|(place, entry)| (*place, entry.name.as_str())).collect();
         assert_eq!((kept, page.size), (vec![(0, "a"), (2, "d"), (3, "e")], 4));
+    }
+
+    #[test]
+    fn what_changes_with_hidden_children_is_left_out_of_a_directory() {
+        let time = std::time::SystemTime::UNIX_EPOCH;
+        let of = |entry: provider::Entry| {
+            let page = page(vec![entry.size(7).last_modified(time)]);
+            let kept = block_on(validator(10, MEMORY_LIMIT, false).page(page, None, Some)).unwrap();
+            let entry = kept.items.into_iter().next().unwrap().1;
+            (entry.size, entry.annotations.last_modified.is_some())
+        };
+        assert_eq!(of(provider::Entry::directory("a", "a")), (None, false));
+        assert_eq!(of(provider::Entry::new("a", "a").listable()), (Some(7), true), "it has content of its own");
+        assert_eq!(of(provider::Entry::new("a", "a")), (Some(7), true));
     }
 
     #[test]

@@ -45,7 +45,7 @@ pub struct Resource {
 
 impl Resource {
     /// A resource without anything but its URI and its name.
-    #[cfg(feature = "search")]
+    #[cfg(any(feature = "search", test))]
     pub(crate) fn named(uri: Uri, name: &str) -> Self {
         Self {
             uri,
@@ -82,6 +82,11 @@ impl Resource {
         let mut members = Meta::from_iter([("uri".to_owned(), json!(uri)), ("name".to_owned(), json!(name))]);
         members.extend(optional.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))));
         members
+    }
+
+    /// Puts the title of its plugin in front of its own title, or of its name if it has none.
+    pub(crate) fn prefix_title(&mut self, plugin_title: &str) {
+        self.title = Some(super::prefixed_title(plugin_title, self.title.as_deref(), &self.name));
     }
 
     /// Returns the smallest time to live; zero if one of the resources has none, or if there are no resources.

@@ -41,10 +41,10 @@ pub enum Error {
         retry_after: Option<Duration>,
     },
     /// The audit log has no space for a record of the request, and its config says that such requests are refused
-    /// ([`OnFull::Refuse`](crate::config::audit::OnFull::Refuse)).
+    /// (`on-full = "refuse"`).
     #[error("the server cannot answer now, as it can keep no record of requests; try again later")]
     AuditUnavailable,
-    /// The host is shutting down ([`Host::shutdown`](crate::Host::shutdown)).
+    /// The host is shutting down (`Host::shutdown`).
     #[error("the server is shutting down")]
     ShuttingDown,
     /// The plugin failed; the log has the details.

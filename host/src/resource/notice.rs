@@ -4,7 +4,8 @@
 //! A provider says so in its `meta`, under [`NOTICES_META_KEY`], the only name with the host's prefix that a provider may use: an array
 //! of objects with `kind` (`cut`, `incomplete`, `stale`), `text` (one sentence, for people and models) and `next`, the path of the next
 //! part. A `next` that begins with `?` is the path of the content with that query. Validation composes `next` with the mount, so
-//! clients get a whole URI in `_meta`; tools and the command line print notices as the last lines of the text.
+//! clients get a whole URI in `_meta`; tools and the command line print notices as the last lines of the text. One with `inText`
+//! (`true`) is the last line of the text already, for clients that show no `_meta`, and is not printed again.
 //!
 //! Of one content at most [`MAX_NOTICES`] are retained, each with a text of at most [`MAX_TEXT`] bytes.
 
@@ -43,6 +44,8 @@ pub(crate) struct Notice {
     pub(crate) text: String,
     /// The URI of the next part; before validation, the provider's path.
     pub(crate) next: Option<String>,
+    /// Whether the last line of the text says the same.
+    pub(crate) in_text: bool,
 }
 
 impl NoticeKind {
@@ -65,13 +68,15 @@ impl Notice {
         let kind = NoticeKind::ALL.into_iter().find(|known| known.name() == kind)?;
         let text = value.get("text")?.as_str().filter(|text| !text.is_empty())?;
         let next = value.get("next").and_then(Value::as_str).map(str::to_owned);
-        Some(Self { kind, text: truncate(text.to_owned(), MAX_TEXT), next })
+        let in_text = value.get("inText").and_then(Value::as_bool).unwrap_or_default();
+        Some(Self { kind, text: truncate(text.to_owned(), MAX_TEXT), next, in_text })
     }
 
     fn to_json(&self) -> Value {
         let mut members =
             Map::from_iter([("kind".to_owned(), json!(self.kind.name())), ("text".to_owned(), json!(self.text))]);
         members.extend(self.next.as_ref().map(|next| ("next".to_owned(), json!(next))));
+        members.extend(self.in_text.then(|| ("inText".to_owned(), json!(true))));
         Value::Object(members)
     }
 
@@ -94,10 +99,15 @@ impl Notice {
         };
     }
 
+    /// A notice without a next part.
+    pub(crate) fn new(kind: NoticeKind, text: String) -> Self {
+        Self { kind, text, next: None, in_text: false }
+    }
+
     /// A notice that the content is a part.
     #[cfg(feature = "search")]
     pub(crate) fn cut(text: String) -> Self {
-        Self { kind: NoticeKind::Cut, text, next: None }
+        Self::new(NoticeKind::Cut, text)
     }
 
     /// Returns which part of the whole a content is, if it is one.
@@ -125,7 +135,8 @@ impl Notice {
     pub(crate) fn are_valid(value: &Value) -> bool {
         let is_valid = |value: &Value| {
             let next = value.get("next").is_none_or(Value::is_string);
-            next && Self::from_json(value).is_some()
+            let in_text = value.get("inText").is_none_or(Value::is_boolean);
+            next && in_text && Self::from_json(value).is_some()
         };
         value.as_array().is_some_and(|notices| notices.len() <= MAX_NOTICES && notices.iter().all(is_valid))
     }

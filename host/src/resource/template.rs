@@ -23,3 +23,10 @@ pub struct ResourceTemplate {
     /// Additional metadata for programs.
     pub meta: Meta,
 }
+
+impl ResourceTemplate {
+    /// Puts the title of its plugin in front of its own title, or of its name if it has none.
+    pub(crate) fn prefix_title(&mut self, plugin_title: &str) {
+        self.title = Some(super::prefixed_title(plugin_title, self.title.as_deref(), &self.name));
+    }
+}

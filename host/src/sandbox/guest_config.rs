@@ -8,12 +8,14 @@
 //! | `mcp-host/limits.cpu-ms` | `limits.cpu` in milliseconds |
 //! | `mcp-host/limits.deadline-ms` | `limits.deadline` in milliseconds |
 //! | `mcp-host/grants.http/ORIGIN` | whether requests to the origin are granted, `true` or `false`: `mcp-host/grants.http/https://docs.rs` |
+//! | `mcp-host/grants.keyvalue/NAME` | whether the bucket is granted, `true` or `false` |
 //!
-//! What a provider stores, in a bucket or a directory, remains after a reload has taken a grant away. The last key is for one that
+//! What a provider stores, in a bucket or a directory, remains after a reload has taken a grant away. The key of origins is for one that
 //! serves stored responses of web servers. It is answered by the lookup that decides about requests, so that a provider does not
-//! parse patterns of origins. A key of an origin that is longer than [`MAX_ORIGIN_LEN`] or not valid is `false`.
+//! parse patterns of origins. A key of an origin that is longer than [`MAX_ORIGIN_LEN`] or not valid is `false`. The key of buckets is
+//! for one that can do without: an attempt to open a bucket that is not granted is logged.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use super::bindings::store;
@@ -24,6 +26,8 @@ use crate::net::Origin;
 
 /// The prefix of the keys that tell whether an origin is granted.
 const HTTP_GRANT: &str = "mcp-host/grants.http/";
+/// The prefix of the keys that tell whether a bucket is granted.
+const KEYVALUE_GRANT: &str = "mcp-host/grants.keyvalue/";
 /// The maximum length of an origin in a key: a scheme, the longest host name and a port fit.
 const MAX_ORIGIN_LEN: usize = 512;
 
@@ -35,6 +39,8 @@ pub(crate) struct GuestConfig {
     reserved: [(&'static str, String); 2],
     /// The granted origins.
     http: HttpGrants,
+    /// The granted buckets.
+    buckets: BTreeSet<String>,
 }
 
 impl GuestConfig {
@@ -47,12 +53,16 @@ impl GuestConfig {
                 ("mcp-host/limits.deadline-ms", milliseconds(plugin.limits.deadline.duration())),
             ],
             http: plugin.grants.http.clone(),
+            buckets: plugin.grants.keyvalue.keys().map(ToString::to_string).collect(),
         }
     }
 
     fn get(&self, key: &str) -> Option<String> {
         if let Some(origin) = key.strip_prefix(HTTP_GRANT) {
             return Some(self.is_granted(origin).to_string());
+        }
+        if let Some(bucket) = key.strip_prefix(KEYVALUE_GRANT) {
+            return Some(self.buckets.contains(bucket).to_string());
         }
         let reserved = self.reserved.iter().find(|(name, _)| *name == key).map(|(_, value)| value);
         reserved.or_else(|| self.table.get(key)).cloned()
@@ -125,5 +135,14 @@ mod tests {
             assert_eq!(guest.get(&format!("{HTTP_GRANT}{origin}")).as_deref(), Some(expected), "{origin}");
         }
         assert_eq!(guest.get("mcp-host/grants.http"), None);
+    }
+
+    #[test]
+    fn a_provider_can_ask_whether_a_bucket_is_granted() {
+        let text = "[[plugin]]\nname = 'a'\ncomponent = 'a.wasm'\nmount = 'a:///'\ngrants.keyvalue = ['pages']\n";
+        let guest = guest_config(text);
+        for (bucket, expected) in [("pages", "true"), ("Pages", "false"), ("", "false")] {
+            assert_eq!(guest.get(&format!("{KEYVALUE_GRANT}{bucket}")).as_deref(), Some(expected), "{bucket}");
+        }
     }
 }

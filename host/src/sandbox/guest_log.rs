@@ -239,5 +239,5 @@ fn sanitize(text: &str, bytes: usize) -> String {
     shown
 }
 
-#[cfg(all(test, feature = "cli"))]
+#[cfg(test)]
 mod tests;

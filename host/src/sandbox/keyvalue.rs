@@ -50,7 +50,7 @@
 #[cfg(not(feature = "keyvalue"))]
 mod absent;
 #[cfg(feature = "cli")]
-pub(crate) mod admin;
+pub mod admin;
 mod bindings;
 #[cfg(feature = "keyvalue")]
 mod database;

@@ -358,7 +358,7 @@ mod tests {
 
     #[test]
     fn a_client_that_holds_much_leaves_an_eighth_for_small_calls_of_others() {
-        use crate::access::Principal;
+        use crate::principal::Principal;
 
         let budget = MemoryBudget::new(1600, None);
         let meter = |name: &str| {

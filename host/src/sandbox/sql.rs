@@ -90,7 +90,7 @@ const MAX_NAME: usize = 64;
 /// How SQLite is run in child processes.
 #[derive(Clone, Debug)]
 pub(crate) struct WorkerProgram {
-    /// A program whose `main` begins with [`run_compiler`](crate::engine::run_compiler).
+    /// A program whose `main` begins with `engine::run_compiler`.
     pub(crate) program: PathBuf,
     /// A variable that is set for such processes, so that another program can tell that it was started as one.
     pub(crate) child_variable: &'static str,

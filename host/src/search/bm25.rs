@@ -23,7 +23,7 @@ const MIN_WEIGHT: f64 = 1e-6;
 /// All columns.
 const ALL_COLUMNS: c_int = -1;
 
-/// The weight of a phrase that so many of all documents have.
+/// The weight of a phrase (inverse document frequency), by the number of documents with it and of all documents.
 #[allow(clippy::cast_precision_loss, reason = "a weight")]
 pub(super) fn weight(found: u64, documents: u64) -> f64 {
     let (found, documents) = (found as f64, documents as f64);
@@ -37,7 +37,7 @@ pub(super) fn encode(weights: &[f64]) -> Vec<u8> {
 
 /// Adds the function to a connection.
 pub(super) fn register(connection: &Connection) -> Result<(), IndexError> {
-    // SAFETY: the handle is that of an open connection, which is borrowed until this returns.
+    // SAFETY: the handle belongs to an open connection, which is borrowed until this returns.
     #[allow(unsafe_code, reason = "the library has no function for this")]
     let code = unsafe { create_function(connection.handle()) };
     match code {
@@ -79,7 +79,7 @@ unsafe fn create_function(database: *mut ffi::sqlite3) -> c_int {
 ///
 /// # Safety
 ///
-/// The pointers are those that FTS5 passes to an auxiliary function.
+/// The pointers are the arguments of an FTS5 auxiliary function.
 #[allow(unsafe_code, reason = "the interface of FTS5 is one of C")]
 unsafe extern "C" fn weighted_bm25(
     api: *const ffi::Fts5ExtensionApi,
@@ -125,7 +125,7 @@ unsafe fn score(
     let weights = weights.as_chunks().0.iter().map(|bytes| f64::from_ne_bytes(*bytes));
     let mut terms: Vec<(f64, f64)> = weights.map(|weight| (weight, 0.0)).collect();
     let (mut count, mut size, mut total, mut rows) = (0, 0, 0, 0);
-    // SAFETY: the pointers are those of the call, and each of the results outlives its call.
+    // SAFETY: the pointers are arguments of the current call, and each result outlives its call.
     unsafe {
         check(instances(row, &raw mut count))?;
         check(row_size(row, ALL_COLUMNS, &raw mut size))?;

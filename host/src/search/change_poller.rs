@@ -1,14 +1,14 @@
-//! Asking a provider what has changed of the resources that are indexed.
+//! Polls a provider for changes of the indexed resources.
 //!
-//! Resources are watched in groups, in the order of the listing, each with a token of its own: one call is about a bounded
-//! number of paths. A group is asked about before its resources are read, so that a change after that is reported. A walk
-//! of the same listing makes no calls but polls: it keeps the groups with their tokens.
+//! Resources are watched in groups, in the order of the listing. Each group has its own token, so the number of paths of a call is bounded. The
+//! first poll of a group precedes the reads of its resources, so that a later change is reported. A walk of an unchanged listing keeps
+//! the groups and their tokens, and makes no calls but polls.
 //!
-//! A walk collects the paths of each group anew, and a poll during the walk would move a token on past changes of paths that the walk
-//! has not met yet. So until the walk ends, a call is about those as well that the token covers.
+//! A walk collects the paths of each group again. A poll during the walk returns a new token. Until the walk ends, each call therefore also
+//! includes the paths that the previous token covers; otherwise the new token would skip their changes.
 //!
-//! A call may take as long as a walk over all that the provider has. So groups are polled in turn, for [`POLL_TIME`] at a time:
-//! with few groups all of them each time, with many each within some intervals.
+//! A call may take as long as the provider takes to scan all its resources. Groups are therefore polled in turn, for [`POLL_TIME`] at a
+//! time: a few groups at each interval, many groups over several intervals.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashSet};
@@ -25,7 +25,7 @@ const MAX_GROUP: usize = 1000;
 const MAX_GROUP_IN_WALK: usize = 2 * MAX_GROUP;
 /// The number of resources that are watched one by one. Changes of others show in the listing.
 const MAX_WATCHED: usize = 16_000;
-/// After so much time the rest of the groups is left to the next poll.
+/// After this time the remaining groups are left to the next poll.
 const POLL_TIME: Duration = Duration::from_millis(250);
 /// The bounds of a provider's hint when to poll next, unless the interval lies outside of them.
 const MIN_INTERVAL: Duration = Duration::from_millis(250);
@@ -44,9 +44,9 @@ struct WatchedGroup {
 }
 
 impl WatchedGroup {
-    /// The paths that a call is about. During a walk, those that the token covers are among them, as far as they are not too many:
-    /// walks that fail, each with another listing, would add up.
-    fn asked_paths(&self, is_walking: bool) -> Cow<'_, [Path]> {
+    /// The paths of a call. During a walk they include the paths that the token covers, unless these are too many: walks that fail, each
+    /// with another listing, would add up.
+    fn polled_paths(&self, is_walking: bool) -> Cow<'_, [Path]> {
         if !is_walking {
             return Cow::Borrowed(&self.paths);
         }
@@ -153,7 +153,7 @@ impl ChangePoller {
     /// Asks about one group. What a call that fails does not report, a later one does.
     async fn poll_group(&mut self, plugin: &Plugin, index: usize) {
         let Some(group) = self.groups.get_mut(index).filter(|_| plugin.info().watches) else { return };
-        let asked = group.asked_paths(self.is_walking);
+        let asked = group.polled_paths(self.is_walking);
         let Ok(changes) = plugin.changes(&asked, group.token.as_deref()).await else { return };
         let WatchedChanges { token, changed, listing_changed, poll_after } = changes;
         self.changed.extend(changed.into_iter().filter(|path| group.token_paths.contains(path)));

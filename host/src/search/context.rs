@@ -18,7 +18,7 @@ use crate::uri::Uri;
 const RELEVANCE: f64 = 0.8;
 const PRIORITY: f64 = 0.15;
 const RECENCY: f64 = 0.05;
-/// After so many days the value of recency is halved.
+/// The half-life of recency in days.
 const HALF_LIFE_DAYS: f64 = 30.0;
 /// The number of tokens that are compared as one to find near-copies.
 const SHINGLE: usize = 4;
@@ -165,7 +165,7 @@ fn modified(resource: &Resource) -> Option<f64> {
     Some(time.as_second() as f64 / SECONDS_PER_DAY)
 }
 
-/// The hashes of each few consecutive tokens; of fewer tokens, that of all.
+/// The hashes of each [`SHINGLE`] consecutive tokens; a shorter text has one hash.
 fn shingles(text: &str) -> HashSet<i64> {
     let mut tokens = Vec::new();
     for_each_token(text, |token, _, _| tokens.push(hash(token)));

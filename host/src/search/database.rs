@@ -142,7 +142,7 @@ impl DatabasePath {
         let _ = fs::remove_file(self.file.with_file_name(BALLAST_FILE));
     }
 
-    /// The device and inode number of the file; none if there is none.
+    /// The device and inode number of the file; `None` if it does not exist.
     pub(super) fn file_id(&self) -> Option<FileId> {
         fs::metadata(&self.file).ok().map(|found| (found.dev(), found.ino()))
     }
@@ -200,13 +200,13 @@ pub(super) fn limit_log(connection: &Connection, space: Space) -> Result<(), Ind
     Ok(())
 }
 
-/// Writes the log back to the database, as far as no snapshot that another connection reads needs it. Others can read and write
-/// meanwhile, and nobody is waited for.
+/// Writes the log back to the database, except for pages that a reader's snapshot needs. It neither blocks other connections nor waits
+/// for them.
 pub(super) fn write_back_log(connection: &Connection) -> Result<(), IndexError> {
     Ok(connection.query_row("PRAGMA wal_checkpoint(PASSIVE)", [], |_| Ok(()))?)
 }
 
-/// Checks that the tables are those of this version.
+/// Checks the version of the tables.
 fn check_schema(connection: &Connection) -> Result<(), IndexError> {
     let number = |pragma| connection.pragma_query_value(None, pragma, |row| row.get::<_, i32>(0));
     match (number("application_id")?, number("user_version")?) {

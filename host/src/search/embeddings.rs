@@ -9,23 +9,22 @@
 //! | `endpoint`, `breaker` | a request to the endpoint; whether one is made |
 //! | `vector` | a quantised vector, and the similarity of two |
 //! | `vector_store` | the vectors in the index |
-//! | `embedded_source`, `embedder` | a plugin whose text is sent; the task that computes vectors of what was indexed |
+//! | `embedder` | the task that computes vectors of what was indexed |
 //! | `query_vectors` | vectors of queries |
 //! | `vector_graph`, `graph_updater` | an approximate index of vectors in memory; the task that keeps it level |
-//! | `nearest` | the documents whose vectors are nearest to that of a query |
+//! | `nearest` | the documents with the nearest vectors to a query |
 //! | `fusion` | one ranking of two |
 //!
 //! # Guarantees
 //!
-//! - The text of a plugin is sent only if its config says so, and a query only if `queries` says so. What the index has and the
-//!   present config of this host does not include is not sent, and after a reload nothing of a plugin that may not be sent any more:
-//!   a request with its text is cancelled.
-//! - What the endpoint answers is not quoted in the log: it may repeat the request.
+//! - The text of a plugin is sent only if its config enables it, and queries only with `queries = true`. Documents that the current
+//!   config of this host excludes are not sent, even if the index contains them. After a reload that disables a plugin, a
+//!   request with its text is cancelled.
+//! - The log does not quote responses of the endpoint, because they may repeat the request.
 //! - Text that has not changed is not sent again: a vector is found by the digest of its text.
 //! - Without an answer of the endpoint, searches have the lexical results, after `query-timeout` at most.
 
 mod breaker;
-mod embedded_source;
 mod embedder;
 mod endpoint;
 pub(super) mod fusion;
@@ -51,10 +50,10 @@ use self::query_vectors::QueryVectors;
 use self::vector_graph::VectorGraph;
 use self::vector_store::VectorSpace;
 use super::index::Index;
-use super::source::SourceId;
+use super::status::SourceId;
 use crate::config::search::{Embeddings, Search};
 
-pub(super) use self::embedded_source::EmbeddedSource;
+pub(super) use self::embedder::EmbeddedSource;
 
 /// The embeddings of a host. Dropping it stops the tasks.
 pub(super) struct EmbeddingService {
@@ -87,7 +86,7 @@ impl EmbeddingService {
         })
     }
 
-    /// Whether it is that of a config.
+    /// Whether it was started with the given config.
     pub(super) fn is_of(&self, search: &Search) -> bool {
         search.embeddings.as_ref() == Some(&self.settings)
             && self.queries.are_kept(search.saved.iter().map(|saved| saved.query.as_str()))

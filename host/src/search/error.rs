@@ -83,7 +83,7 @@ impl From<io::Error> for IndexError {
 
 /// Why a search has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub(crate) enum SearchError {
+pub(super) enum SearchError {
     /// No plugin is searched.
     #[error("no plugin is searched")]
     Off,

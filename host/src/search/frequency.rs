@@ -32,7 +32,7 @@ impl IdRange {
         Ok(statement.query_row([], |row| Ok(Self { first: row.get(0)?, last: row.get(1)? }))?)
     }
 
-    /// The number of ids, including those that no document has.
+    /// The number of ids, including unused ones.
     #[allow(clippy::cast_precision_loss, reason = "a density")]
     fn len(self) -> f64 {
         self.last.saturating_sub(self.first).saturating_add(1) as f64
@@ -83,7 +83,7 @@ fn count(connection: &Connection, expression: &str, ids: IdRange, max: u32) -> R
     Ok(statement.query_row(columns, |row| Ok((row.get(0)?, row.get(1)?)))?)
 }
 
-/// The number of matches in a part of the ids, of which so many were counted, up to `last` if there are more.
+/// The estimated number of matches in a part of the ids, by the number that was counted, up to `last` if there are more.
 fn estimate(count: u32, last: i64, max: u32, ids: IdRange) -> f64 {
     if count < max { count.into() } else { f64::from(count) / IdRange { last, ..ids }.len() * ids.len() }
 }

@@ -1,12 +1,12 @@
-//! The index: one thread that writes, and a few connections that read.
+//! The index: one thread writes, and a few connections read.
 //!
-//! SQLite blocks, and indexing computes, so writing has a thread of its own, of low priority: requests are served first.
-//! Lookups run on the runtime's blocking threads, [`MAX_LOOKUPS`] at a time, and end after their [`LookupTime`].
+//! Writes run on a separate thread of low priority, because SQLite blocks and indexing needs processor time; requests are served first.
+//! Lookups run on the runtime's blocking threads, at most [`MAX_LOOKUPS`] at a time. Each is interrupted after its [`LookupTime`].
 //!
-//! A damaged file is deleted and created anew by whoever notices, and everything is indexed again:
-//! [`rebuilds`](Index::rebuilds) tells those who write. Another process may do the same (`mcp-host index rebuild`, another host with
-//! that state directory): the thread that writes notices that the file is another one, and then it is as if it had been created
-//! anew here. Until then lookups find nothing, as ids of sources are random.
+//! The index is deleted and created again when a read or a write finds it damaged. [`rebuilds`](Index::rebuilds) notifies the indexers, which
+//! then index everything again. Another process may replace the file, too (`mcp-host index rebuild`, another host with the same state
+//! directory). The writing thread detects this by the identity of the file, and handles it as a rebuild. Until then, lookups return nothing,
+//! because ids of sources are random.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ const MAX_QUEUED: usize = 4;
 pub(super) const MAX_LOOKUPS: usize = 4;
 /// The longest time that a lookup waits for others.
 const MAX_WAIT: Duration = Duration::from_secs(1);
-/// The nice value of the threads that index, relative to that of other threads.
+/// The nice value of the indexing threads, relative to other threads.
 pub(super) const NICE: i32 = 10;
 
 type Job = Box<dyn FnOnce(&mut Writer) + Send>;
@@ -41,7 +41,7 @@ type Job = Box<dyn FnOnce(&mut Writer) + Send>;
 pub(super) struct LookupTime {
     /// It has its result after this time.
     total: Duration,
-    /// It is interrupted so long before, to return what it has found.
+    /// The lookup is interrupted this long before the deadline, so that it can return partial results.
     interrupt_margin: Duration,
 }
 
@@ -184,9 +184,9 @@ impl Index {
         receiver.await.map_err(|_| IndexError::Closed)?
     }
 
-    /// Runs an operation on a connection that reads, when it is its turn. It has its [`LookupTime`] from then on: `operation` gets the time
-    /// by which it is to be done, a little earlier, when it is interrupted as well. What still goes on at the end, because a single
-    /// step takes so long, is not waited for: that is [`IndexError::Interrupted`]. A damaged index is created anew.
+    /// Runs an operation on a reading connection, after waiting for its turn. Its [`LookupTime`] starts then. `operation` gets a deadline
+    /// a little before the end of this time, and SQLite is interrupted at that deadline. An operation that is still running at the end,
+    /// because a single step takes too long, is abandoned with [`IndexError::Interrupted`]. A damaged index is created again.
     pub(super) async fn read<T: Send + 'static>(
         self: &Arc<Self>,
         operation: impl FnOnce(&Connection, Instant) -> Result<T, IndexError> + Send + 'static,
@@ -268,7 +268,7 @@ impl Interrupt {
     }
 }
 
-/// Interrupts a lookup when it is dropped: nobody waits for the result any more.
+/// Interrupts a lookup when it is dropped, because its result is no longer needed.
 struct InterruptOnDrop(Arc<Interrupt>);
 
 impl Drop for InterruptOnDrop {

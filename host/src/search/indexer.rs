@@ -1,16 +1,16 @@
-//! Indexing one plugin: a task that keeps the index level with what the plugin serves.
+//! Indexes one plugin: a task that keeps the index consistent with the plugin's listing.
 //!
-//! A *walk* compares the default listing with the index. A resource is read if the index does not have it, if its entry has
-//! changed, or if the entry does not tell: it has no time of the last change, its provider does not report changes, and the
-//! last read is longer ago than `search.refresh`. What is no longer listed is removed once all is compared; a comparison that
-//! fails removes nothing, and is repeated with back-off.
+//! A *walk* compares the default listing with the index (reconciliation). A resource is read if the index does not have it, or if its entry
+//! has changed. It is also read if the entry does not show changes (it has no time of the last change, and the provider does not report
+//! changes) and the last read is older than `search.refresh`. Resources that are no longer listed are removed at the end of the comparison. A
+//! comparison that fails removes nothing and is retried with back-off.
 //!
-//! Between walks, between the pages of a long comparison, and while a walk waits for its budget of reads, a provider that reports
-//! changes is polled at `watch-interval`: resources that changed are read, those that are gone are removed, and a changed listing
-//! is walked again, after a pause of [`PAUSE_FACTOR`] times the last comparison. So a provider that reports changes with each poll
-//! takes a fifth of the time of one task.
+//! A provider that reports changes is polled at `watch-interval`: between walks, between the pages of a long comparison, and while a walk waits
+//! for its budget of reads. Changed resources are read, and deleted ones removed. A changed listing is walked again, after a pause of
+//! [`PAUSE_FACTOR`] times the duration of the last comparison. So a provider that reports changes with each poll uses a fifth of the
+//! time of one task.
 //!
-//! A change that cannot be written (a full disk) is written when the index can be opened again. Until then, searches that include
+//! A change that cannot be written, for example on a full disk, is written when the index can be opened again. Until then, searches that include
 //! the plugin are partial.
 //!
 //! | bound | mechanism |
@@ -27,13 +27,13 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::change_poller::ChangePoller;
 use super::error::IndexError;
-use super::source::SourceId;
+use super::status::SourceId;
 use super::status::{Gaps, Report};
 use super::store;
 use super::updater::{PAUSE_FACTOR, Updater, later};
 use super::walk::{Pass, Until, WalkError};
+use crate::backoff::Backoff;
 use crate::log_target;
-use crate::plugin::Backoff;
 use crate::time::now_millis;
 
 /// The longest pause after a comparison.

@@ -1,9 +1,9 @@
-//! The language of a text: its ISO 639-1 code, found from the letters of its beginning.
+//! The language of a text: its ISO 639-1 code, detected from its beginning.
 //!
-//! The script decides first, whatever the length: kana are Japanese and Hangul is Korean. Of the languages that share the Latin script the
-//! most likely one (`whichlang`) is believed only if the text has [`MIN_FUNCTION_WORDS`] function words of it, and of no other more: a
-//! classifier has an answer for any text, a list of names too, and is often wrong for a short one. Letters that Arabic and Russian
-//! do not have are those of other languages with their scripts. What remains is undetermined.
+//! The script decides first, at any length: kana are Japanese and Hangul is Korean. Among the languages of the Latin script, the classifier
+//! (`whichlang`) proposes one. The proposal counts only if the text has [`MIN_FUNCTION_WORDS`] function words of that language and not more
+//! of another one: a classifier answers for any text, even a list of names, and is often wrong for a short one. Letters that Arabic or
+//! Russian lack indicate another language of the same script. All other texts are undetermined.
 
 use std::collections::HashMap;
 
@@ -43,7 +43,7 @@ struct Letters {
     foreign: usize,
 }
 
-/// Returns the code of the language that a text is most likely in; none if that cannot be told.
+/// Returns the code of the most likely language of a text; `None` if it is undetermined.
 pub(super) fn detect(text: &str) -> Option<&'static str> {
     let sample = prefix(text, SAMPLE);
     let letters = Letters::of(sample);

@@ -1,22 +1,20 @@
 //! Looking up a query in the index.
 //!
-//! Matches are streamed from the index, each is filtered, and the best ones are kept: what the filter rejects is neither
-//! ranked nor counted.
+//! Matches are streamed from the index and filtered, and the best are kept. A match that the filter rejects is neither ranked nor counted.
 //!
-//! Documents are ranked by BM25, with a match in the name, the title, the description or the path counted twice. The
-//! frequencies of terms are those of the whole index; they decide on the order, and on what matches only where that is too
-//! much to be looked up (`query`): then the result is partial.
+//! Documents are ranked by BM25; a match in the name, the title, the description or the path counts twice. The frequency of a term is
+//! computed over the whole index. It decides the order of results. For queries that match too much (`query`), it also decides which terms are
+//! looked up; the result is then partial.
 //!
-//! Everything has one deadline, and each step a part of the time that is left: a step that takes too long ends with what it has
-//! found, the result is partial, and the steps behind it still have time.
+//! All steps share one deadline, and each step has a part of the remaining time. A step that runs out of time ends with what it has found, and
+//! the result is partial. Later steps still have their time.
 //!
 //! | step | part |
 //! |---|---|
 //! | ranking | [`RANKING_PART`] of all; in it, a half for vectors, and then [`FREQUENCY_PART`] of the rest for frequencies |
 //! | entries and snippets, or passages, of the best | the rest |
 //!
-//! With the vector of a query, the documents that are nearest to it match as well, and the two rankings are merged
-//! (`embeddings`).
+//! With the vector of a query, the nearest documents match as well, and the two rankings are merged (`embeddings`).
 
 use std::collections::{BTreeSet, BinaryHeap, HashMap, HashSet};
 use std::time::Instant;
@@ -24,16 +22,16 @@ use std::time::Instant;
 use rusqlite::{Connection, OptionalExtension, params};
 
 use super::bm25;
-use super::candidate::{Candidate, Conditions};
 use super::document::{DocumentEntry, Passage};
 use super::embeddings::fusion::fuse;
 use super::embeddings::nearest::{MAX_NEAREST, Nearest, NearestLookup, NearestQuery};
 use super::error::{IndexError, interruptible};
 use super::frequency::{IdRange, document_frequency};
 use super::passages::{self, PassagesResult};
+use super::query::{Candidate, Conditions};
 use super::query::{Query, Term};
 use super::snippet::{Snippet, SnippetFinder, WeightedTerm, WeightedTerms};
-use super::source::SourceId;
+use super::status::SourceId;
 
 /// The number of passages of a document that its snippet is searched for in.
 const MAX_PASSAGES: usize = 1024;
@@ -300,7 +298,7 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
     }
 }
 
-/// The MIME types, or the languages, of the documents that pass the filter, as far as they are found until the deadline.
+/// The MIME types, or the languages, of the documents that pass the filter; incomplete if the deadline passes.
 pub(super) fn values(
     connection: &Connection,
     are_kinds: bool,
@@ -327,7 +325,7 @@ pub(super) fn values(
     Ok(values.into_iter().collect())
 }
 
-/// The number of documents that each term is in, as far as they are found in time.
+/// The number of documents that each term is in; incomplete if the time is over.
 fn frequencies(connection: &Connection, terms: &[Term], end: Instant) -> Result<Vec<u64>, IndexError> {
     let ids = IdRange::of(connection)?;
     let mut frequencies = Vec::with_capacity(terms.len());

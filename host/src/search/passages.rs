@@ -4,12 +4,12 @@ use std::time::Instant;
 
 use rusqlite::{Connection, OptionalExtension};
 
-use super::candidate::Candidate;
 use super::context::estimate_tokens;
 use super::document::DocumentEntry;
 use super::error::{IndexError, interruptible};
+use super::query::Candidate;
 use super::snippet::WeightedTerms;
-use super::source::SourceId;
+use super::status::SourceId;
 
 /// The number of passages of one document that may be chosen.
 const MAX_OF_DOCUMENT: usize = 6;
@@ -37,7 +37,7 @@ pub(super) struct FoundPassage {
     pub(super) relevance: f64,
     /// The words of the query that it has.
     pub(super) words: Vec<String>,
-    /// Whether its vector is near to that of the query.
+    /// Whether it was found by the vector of the query.
     pub(super) is_nearest: bool,
 }
 
@@ -49,7 +49,7 @@ pub(super) struct PassagesResult {
     pub(super) is_partial: bool,
 }
 
-/// Returns the passages of a document that have most of the query. `rank` is that of the document, from 0 to 1. The passage that
+/// Returns the passages of a document that match most of the query. `rank` is the rank of the document, from 0 to 1. The passage that
 /// is nearest to the query by its vector counts as one that has at least half of it.
 pub(super) fn matching(
     connection: &Connection,
@@ -90,7 +90,7 @@ pub(super) fn matching(
     Ok(found)
 }
 
-/// Returns the beginnings of the documents with the highest priority, of equal ones those that changed last.
+/// Returns the beginnings of the documents with the highest priority; among equal priorities, the most recently changed first.
 pub(super) fn by_priority(
     connection: &Connection,
     audience: u8,
@@ -130,7 +130,7 @@ pub(super) fn by_priority(
     Ok(result)
 }
 
-/// A document with its first passages, as far as they fit the budget; the first one in any case. None if it has no text.
+/// A document with the first passages that fit the budget, at least one. `None` if it has no text.
 fn load_beginning(
     connection: &Connection,
     id: i64,

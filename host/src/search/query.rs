@@ -13,9 +13,11 @@
 //! FTS5 visits each document that a word is in, and compares it with each word of the query, so the cost of n words, which p
 //! documents have altogether, is p · (c + n). Measured are about 20 ns for a step, and c = 100 ([`STEPS_PER_MATCH`]).
 
+use std::cmp::Ordering;
 use std::collections::HashMap;
 use std::iter;
 
+use super::status::SourceId;
 use super::tokens::{TokenKind, for_each_token};
 
 /// The different terms of a query that count: as many as a query of the maximum length usually has.
@@ -117,7 +119,7 @@ impl Query {
         !self.phrases.is_empty()
     }
 
-    /// The terms: those of phrases, then words.
+    /// The terms: first the terms of phrases, then words.
     pub(super) fn terms(&self) -> impl Iterator<Item = &Term> {
         self.phrases.iter().flatten().chain(self.words.iter().map(|word| &word.term))
     }
@@ -151,7 +153,7 @@ impl Query {
     }
 }
 
-/// The terms of a phrase, at most so many. The last character of a run is one of them unless the phrase may continue in the text
+/// The terms of a phrase, at most `max`. The last character of a run is one of them unless the phrase may continue in the text
 /// behind it.
 fn phrase(text: &str, max: usize) -> Vec<Term> {
     let (mut terms, mut is_last) = (Vec::new(), false);
@@ -172,6 +174,43 @@ fn quoted(terms: &[Term]) -> String {
     let texts: Vec<_> = terms.iter().map(|term| term.text.as_str()).collect();
     let prefix = if terms.last().is_some_and(|term| term.is_prefix) { "*" } else { "" };
     format!("\"{}\"{prefix}", texts.join(" "))
+}
+
+/// The conditions on documents.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Conditions {
+    /// A MIME type, or its part before the slash.
+    pub(super) kind: Option<String>,
+    pub(super) language: Option<String>,
+    /// An audience as bits, as documents have it; 0 for all.
+    pub(super) audience: u8,
+}
+
+/// A match, ordered by rank: the best is the smallest.
+#[derive(Debug, PartialEq)]
+pub(super) struct Candidate {
+    pub(super) score: f64,
+    pub(super) uri: String,
+    pub(super) id: i64,
+    pub(super) source: SourceId,
+    pub(super) path: String,
+    /// The number of the passage that is nearest to the query, if it was found by its vector.
+    pub(super) nearest_passage: Option<i64>,
+}
+
+impl Eq for Candidate {}
+
+impl PartialOrd for Candidate {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Candidate {
+    fn cmp(&self, other: &Self) -> Ordering {
+        // FTS5's scores are negative: the better, the smaller.
+        self.score.total_cmp(&other.score).then_with(|| self.uri.cmp(&other.uri))
+    }
 }
 
 #[cfg(test)]

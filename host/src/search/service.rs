@@ -2,75 +2,62 @@
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use tokio::runtime::Builder;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::candidate::Conditions;
-use super::context::{self, ContextRequest, ContextSelection};
-use super::embeddings::nearest::NearestQuery;
+use super::access::SearchHost;
+use super::context_resources::ContextResources;
 use super::embeddings::{EmbeddedSource, EmbeddingService};
-use super::error::{IndexError, SearchError, interruptible};
+use super::error::{IndexError, SearchError};
 use super::index::{Index, LookupTime, NICE};
 use super::indexer::Indexer;
-use super::lookup::{self, Lookup, LookupResult, part_of};
-use super::passages;
-use super::query::Query;
-use super::request::SearchRequest;
-use super::results::SearchResults;
-use super::searched::{Searched, SearchedSource, is_below, to_candidate, to_hit};
-use super::shares::{SearchShares, SearchTurn};
-use super::source::SourceId;
+use super::search_resources::SearchResources;
+use super::shares::SearchShares;
 use super::source_reader::SourceReader;
 use super::space::Space;
 use super::status::{SearchStatus, SourceState};
 use super::store;
 use super::updater::Updater;
-use crate::access::Principal;
+use crate::config::Config;
 use crate::config::search::Search;
 use crate::log_target;
-use crate::plugin::Plugin;
-use crate::resource::Role;
+use crate::plugin::{MountedPlugin, NativePlugin, Plugin};
+use crate::resource::Error;
 use crate::thread_priority::lower_priority;
 use crate::time::now_millis;
 use crate::uri::Mount;
 use crate::worker_pool::WorkerPool;
 
-/// A source that no host has used for so long is removed from the index.
+/// A source that no host has used for this time is removed from the index.
 const UNUSED_AFTER: Duration = Duration::from_hours(30 * 24);
-
-/// The longest time that a search waits for sources that are being opened.
-const MAX_OPEN_TIME: Duration = Duration::from_secs(1);
-/// The number of documents whose passages may be part of a context.
-const MAX_CONTEXT_DOCUMENTS: usize = 50;
-/// The part of the time for a context that finding passages may take. The rest is for choosing some of them.
-const PASSAGES_PART: f64 = 0.75;
 
 /// The index of a host, and the tasks that write to it. Dropping it stops them.
 pub(crate) struct SearchService {
     state_dir: Option<PathBuf>,
-    state: Mutex<State>,
-    shares: SearchShares,
+    /// The host; none before [`connect`](Self::connect).
+    host: OnceLock<Weak<dyn SearchHost>>,
+    pub(super) state: Mutex<State>,
+    pub(super) shares: SearchShares,
 }
 
 #[derive(Default)]
-struct State {
+pub(super) struct State {
     /// None before anything is searched; an error if there can be no index.
     index: Option<Result<OpenIndex, String>>,
     space: Space,
-    sources: BTreeMap<Mount, RunningSource>,
-    embeddings: Option<Arc<EmbeddingService>>,
+    pub(super) sources: BTreeMap<Mount, RunningSource>,
+    pub(super) embeddings: Option<Arc<EmbeddingService>>,
     /// The plugins that the config searches and that are not loaded.
-    not_loaded: Vec<String>,
+    pub(super) not_loaded: Vec<String>,
 }
 
 impl State {
     /// The index.
-    fn index(&self) -> Result<&Arc<Index>, SearchError> {
+    pub(super) fn index(&self) -> Result<&Arc<Index>, SearchError> {
         match &self.index {
             Some(Ok(OpenIndex { index, .. })) => Ok(index),
             Some(Err(reason)) => Err(SearchError::NoIndex(reason.clone())),
@@ -131,27 +118,39 @@ impl OpenIndex {
 }
 
 /// A plugin that is indexed.
-struct RunningSource {
-    plugin: Arc<Plugin>,
-    state: Arc<SourceState>,
+pub(super) struct RunningSource {
+    pub(super) plugin: Arc<Plugin>,
+    pub(super) state: Arc<SourceState>,
     _task: AbortOnDropHandle<()>,
 }
 
 impl SearchService {
     /// A service without sources, whose index is kept in that directory.
-    pub(crate) fn new(state_dir: Option<PathBuf>) -> Self {
-        Self { state_dir, state: Mutex::default(), shares: SearchShares::default() }
+    pub(crate) fn new(state_dir: Option<PathBuf>) -> Arc<Self> {
+        let (state, shares) = (Mutex::default(), SearchShares::default());
+        Arc::new(Self { state_dir, host: OnceLock::new(), state, shares })
     }
 
-    /// Indexes those of the plugins that are searched, and no others. `not_loaded` are the names of those that the config
-    /// searches and that are not loaded. Must be called on a tokio runtime.
-    pub(crate) fn switch_generation<'a>(
-        &self,
-        plugins: impl Iterator<Item = &'a Arc<Plugin>>,
-        not_loaded: Vec<String>,
-        search: Option<&Search>,
-    ) {
-        let searched: Vec<_> = plugins.filter(|plugin| plugin.search_source().is_some()).collect();
+    /// The plugins that mount search and context.
+    pub(crate) fn plugins(self: &Arc<Self>) -> Vec<NativePlugin> {
+        SearchResources::plugin(self.clone()).into_iter().chain(ContextResources::plugin(self.clone())).collect()
+    }
+
+    /// Sets the host, once. Requests fail before it is set, and after it is dropped.
+    pub(crate) fn connect(&self, host: Weak<dyn SearchHost>) {
+        // It fails if it is set already.
+        let _ = self.host.set(host);
+    }
+
+    pub(super) fn host(&self) -> Option<Arc<dyn SearchHost>> {
+        self.host.get().and_then(Weak::upgrade)
+    }
+
+    /// Indexes the plugins that are searched and loaded, and no others. Must be called on a tokio runtime.
+    pub(super) fn switch_generation(&self, config: &Config, plugins: &[MountedPlugin<'_>]) {
+        let loaded = plugins.iter().filter_map(|plugin| plugin.loaded);
+        let searched: Vec<_> = loaded.filter(|plugin| plugin.search_source().is_some()).collect();
+        let search = config.search.as_ref();
         let mut state = self.state.lock();
         let mut old = std::mem::take(&mut state.sources);
         let space = Space::new(search.map(|search| search.max_size).unwrap_or_default().bytes());
@@ -159,7 +158,7 @@ impl SearchService {
             old.clear();
             state.space = space;
         }
-        state.not_loaded = not_loaded;
+        state.not_loaded = searched_and_not_loaded(config, plugins);
         if searched.is_empty() && state.not_loaded.is_empty() {
             state.stop_embeddings();
             return;
@@ -178,7 +177,7 @@ impl SearchService {
     }
 
     /// Stops all tasks.
-    pub(crate) fn shutdown(&self) {
+    pub(super) fn shutdown(&self) {
         let mut state = self.state.lock();
         state.sources.clear();
         state.stop_embeddings();
@@ -221,86 +220,16 @@ impl SearchService {
     }
 
     /// The number of changes of the index since the host started.
-    pub(crate) fn change_count(&self) -> u64 {
+    pub(super) fn change_count(&self) -> u64 {
         self.state.lock().index().map(|index| index.change_count()).unwrap_or_default()
     }
 
-    /// Waits for the turn of a lookup of that principal, which it has until the lookup ends.
-    pub(crate) async fn turn(&self, principal: &Principal) -> Result<SearchTurn, SearchError> {
-        self.shares.turn(principal).await
-    }
-
-    /// Chooses passages within a budget, of the sources' documents that are visible.
-    pub(crate) async fn context(
-        &self,
-        turn: SearchTurn,
-        request: &ContextRequest,
-        is_visible: impl Fn(&str) -> bool + Send + 'static,
-    ) -> Result<ContextSelection, SearchError> {
-        let Searched { index, sources, incomplete } = self.searched().await?;
-        if sources.is_empty() {
-            return Ok(ContextSelection { incomplete, ..ContextSelection::default() });
-        }
-        let searched = sources.clone();
-        let filter = move |source: SourceId, path: &str| {
-            let uri = searched.get(&source)?.uri(path)?;
-            is_visible(&uri).then_some(uri)
-        };
-        let audience = match request.audience {
-            None => 0,
-            Some(Role::User) => 1,
-            Some(Role::Assistant) => 2,
-        };
-        let nearest = match &request.query {
-            Some(query) => self.nearest_query(query).await,
-            None => None,
-        };
-        let (query, budget) = (request.query.as_deref().map(Query::parse), request.budget);
-        let choosing = index.read(move |connection, end| {
-            let _turn = turn;
-            let deadline = part_of(end, PASSAGES_PART);
-            let found = match query {
-                Some(query) => {
-                    let conditions = Conditions { audience, ..Conditions::default() };
-                    let limit = MAX_CONTEXT_DOCUMENTS;
-                    Lookup { query, nearest, conditions, limit, deadline, filter }.run_passages(connection)?
-                }
-                None => passages::by_priority(connection, audience, budget, deadline, filter)?,
-            };
-            let candidates = found.found.into_iter().filter_map(|found| to_candidate(found, &sources)).collect();
-            let mut selection = context::select(candidates, budget, end);
-            selection.is_partial |= found.is_partial;
-            Ok(selection)
-        });
-        let chosen = interruptible(choosing.await)?;
-        let late = || ContextSelection { is_partial: true, ..ContextSelection::default() };
-        Ok(ContextSelection { incomplete, ..chosen.unwrap_or_else(late) })
-    }
-
-    /// The MIME types, or the languages, of the documents that are visible, in alphabetical order, as far as they are found in
-    /// time.
-    pub(crate) async fn values(
-        &self,
-        turn: SearchTurn,
-        are_kinds: bool,
-        is_visible: impl Fn(&str) -> bool + Send + 'static,
-    ) -> Result<Vec<String>, SearchError> {
-        let Searched { index, sources, .. } = self.searched().await?;
-        if sources.is_empty() {
-            return Ok(Vec::new());
-        }
-        let filter = move |source: SourceId, path: &str| {
-            sources.get(&source).and_then(|source| source.uri(path)).is_some_and(|uri| is_visible(&uri))
-        };
-        let finding = index.read(move |connection, deadline| {
-            let _turn = turn;
-            lookup::values(connection, are_kinds, deadline, filter)
-        });
-        Ok(interruptible(finding.await)?.unwrap_or_default())
-    }
-
-    /// Deletes the index; everything is indexed again.
-    pub(crate) async fn rebuild(&self) -> Result<(), SearchError> {
+    /// Deletes the index. Everything is read and indexed again.
+    ///
+    /// # Errors
+    ///
+    /// No plugin is searched, or the index cannot be deleted or created.
+    pub(crate) async fn rebuild(&self) -> Result<(), Error> {
         let index = {
             let state = self.state.lock();
             // Nobody takes what was indexed before for the new index.
@@ -309,99 +238,25 @@ impl SearchService {
             }
             state.index()?.clone()
         };
-        index.rebuild().await?;
+        index.rebuild().await.map_err(SearchError::from)?;
         // Attempts that failed meanwhile failed with the index that is gone: who waits for the new one waits on.
         for source in self.state.lock().sources.values() {
             source.state.status.send_modify(|status| status.error = None);
         }
         Ok(())
     }
+}
 
-    /// Searches the sources. `is_visible` decides on a URI in normal form: what it rejects is neither ranked nor counted.
-    /// `within` of the request is in normal form.
-    pub(crate) async fn search(
-        &self,
-        turn: SearchTurn,
-        request: &SearchRequest,
-        is_visible: impl Fn(&str) -> bool + Send + 'static,
-    ) -> Result<SearchResults, SearchError> {
-        let Searched { index, sources, incomplete } = self.searched().await?;
-        if sources.is_empty() {
-            return Ok(SearchResults { incomplete, ..SearchResults::default() });
-        }
-        let searched = sources.clone();
-        let within = request.within.clone();
-        let filter = move |source: SourceId, path: &str| {
-            let uri = searched.get(&source)?.uri(path)?;
-            let is_within = within.as_deref().is_none_or(|within| is_below(&uri, within));
-            (is_within && is_visible(&uri)).then_some(uri)
-        };
-        let nearest = self.nearest_query(&request.query).await;
-        let is_hybrid = nearest.is_some();
-        let (query, limit) = (Query::parse(&request.query), request.limit.min(SearchRequest::MAX_LIMIT));
-        let conditions = Conditions {
-            kind: request.kind.as_deref().map(|kind| kind.trim_end_matches("/*").to_ascii_lowercase()),
-            language: request.language.as_deref().map(str::to_ascii_lowercase),
-            audience: 0,
-        };
-        let looking_up = index.read(move |connection, deadline| {
-            let _turn = turn;
-            Lookup { query, nearest, conditions, limit, deadline, filter }.run(connection)
-        });
-        let late = || LookupResult { is_partial: true, ..LookupResult::default() };
-        let result = interruptible(looking_up.await)?.unwrap_or_else(late);
-        let hits = result.found.into_iter().filter_map(|found| to_hit(found, &sources)).collect();
-        Ok(SearchResults { hits, total: result.total, is_partial: result.is_partial, is_hybrid, incomplete })
-    }
+/// Whether any plugin is searched: one of the config, or one that is loaded.
+pub(super) fn has_search<'a>(config: &Config, mut loaded: impl Iterator<Item = &'a Plugin>) -> bool {
+    config.has_search() || loaded.any(|plugin| plugin.search_source().is_some())
+}
 
-    /// The vector of a query, and where it is looked up. None if the query is not sent to an endpoint, or it has a phrase, which a
-    /// result has to have as it is written.
-    async fn nearest_query(&self, query: &str) -> Option<NearestQuery> {
-        let embeddings = self.state.lock().embeddings.clone()?;
-        if Query::parse(query).has_phrase() {
-            return None;
-        }
-        embeddings.query(query).await
-    }
-
-    /// Waits until each source was found or created in the index, or that has failed: right after a start that takes a moment.
-    async fn wait_until_open(&self) {
-        let waiting: Vec<_> = self.state.lock().sources.values().map(|source| source.state.clone()).collect();
-        let opening = async {
-            for state in waiting {
-                let is_open = |status: &SearchStatus| state.id.lock().is_some() || status.error.is_some();
-                // It fails only without a sender, which `state` owns.
-                let _ = state.status.subscribe().wait_for(is_open).await;
-            }
-        };
-        // A search of the sources that are open is better than none.
-        let _ = tokio::time::timeout(MAX_OPEN_TIME, opening).await;
-    }
-
-    /// What a lookup searches.
-    async fn searched(&self) -> Result<Searched, SearchError> {
-        self.wait_until_open().await;
-        let state = self.state.lock();
-        if state.sources.is_empty() && state.not_loaded.is_empty() {
-            return Err(SearchError::Off);
-        }
-        let index = state.index()?.clone();
-        let (mut sources, mut incomplete) = (BTreeMap::new(), state.not_loaded.clone());
-        for (mount, running) in &state.sources {
-            if let Some(id) = *running.state.id.lock() {
-                let has_lines = running.state.has_lines.load(Ordering::Relaxed);
-                let (mount, plugin) = (mount.clone(), running.plugin.clone());
-                sources.insert(id, SearchedSource { mount, plugin, has_lines });
-            }
-            // After a damage there is nothing, until the source is opened again.
-            let is_open = running.state.rebuild.load(Ordering::SeqCst) == index.rebuild_count();
-            if !is_open || !running.state.status.borrow().has_everything() {
-                incomplete.push(running.plugin.name().to_owned());
-            }
-        }
-        incomplete.sort_unstable();
-        Ok(Searched { index, sources: Arc::new(sources), incomplete })
-    }
+/// The names of the plugins that the config searches and that are not loaded.
+fn searched_and_not_loaded(config: &Config, plugins: &[MountedPlugin<'_>]) -> Vec<String> {
+    let searched = config.plugins.iter().filter(|plugin| plugin.search.is_some());
+    let is_loaded = |name: &str| plugins.iter().any(|plugin| plugin.name == name && plugin.loaded.is_some());
+    searched.map(|plugin| plugin.name.as_str()).filter(|name| !is_loaded(name)).map(str::to_owned).collect()
 }
 
 /// Removes sources that no host uses any more.

@@ -1,8 +1,8 @@
-//! The share of one principal of the lookups that run at the same time: it cannot keep others from searching.
+//! Limits the concurrent lookups of one principal (bulkhead), so that it cannot keep others from searching.
 //!
-//! The index runs [`MAX_LOOKUPS`](super::index::MAX_LOOKUPS) at a time. One principal has at most [`MAX_PER_PRINCIPAL`] of them, from all its
-//! clients together; all clients without credentials are one. `local`, the only principal over stdio, has all. A further
-//! lookup waits for [`MAX_WAIT`]. An entry is kept while a lookup of its principal runs or waits.
+//! The index runs [`MAX_LOOKUPS`](super::index::MAX_LOOKUPS) at a time. A principal has at most [`MAX_PER_PRINCIPAL`] of them, over all its
+//! clients; all clients without credentials are one principal. `local`, the only principal over stdio, may use all. A further lookup
+//! waits for [`MAX_WAIT`]. An entry is kept while a lookup of its principal runs or waits.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tokio::time::timeout;
 
 use super::error::SearchError;
 use super::index::MAX_LOOKUPS;
-use crate::access::Principal;
+use crate::principal::Principal;
 
 /// The number of lookups of one principal at a time.
 const MAX_PER_PRINCIPAL: usize = MAX_LOOKUPS / 2;
@@ -27,7 +27,7 @@ pub(super) struct SearchShares(Arc<Mutex<HashMap<Principal, Arc<Semaphore>>>>);
 
 /// A lookup of a principal, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct SearchTurn {
+pub(super) struct SearchTurn {
     shares: Arc<Mutex<HashMap<Principal, Arc<Semaphore>>>>,
     principal: Principal,
     permit: Option<OwnedSemaphorePermit>,
@@ -60,7 +60,7 @@ impl Drop for SearchTurn {
     fn drop(&mut self) {
         let mut shares = self.shares.lock();
         self.permit = None;
-        // The map has one reference; those that run or wait have others.
+        // The map holds one reference; each running or waiting lookup holds another.
         if shares.get(&self.principal).is_some_and(|semaphore| Arc::strong_count(semaphore) == 1) {
             shares.remove(&self.principal);
         }

@@ -31,7 +31,7 @@ pub(super) struct WeightedTerm<'a> {
 /// Terms with their weights, each once, in which tokens are looked up.
 pub(super) struct WeightedTerms<'a> {
     terms: Vec<WeightedTerm<'a>>,
-    /// The places of those that are whole tokens, and of the others.
+    /// Indices into `terms`: by whole token, and of prefixes.
     tokens: HashMap<&'a str, usize>,
     prefixes: Vec<usize>,
 }
@@ -82,7 +82,7 @@ struct Matches {
     found: Vec<(Range<usize>, usize)>,
 }
 
-/// Returns the weight of a passage, the sum of those of the terms in it, and its matches.
+/// Returns the weight of a passage, which is the sum of the weights of its terms, and its matches.
 fn matches(passage: &str, terms: &WeightedTerms<'_>) -> (f64, Matches) {
     let mut found = Vec::new();
     for_each_token(passage, |token, range, _| {
@@ -158,7 +158,7 @@ fn cut(passage: Passage<'_>, matches: &Matches, terms: &WeightedTerms<'_>) -> Sn
     Snippet { text: [before, inside, if behind { "…" } else { "" }].concat(), matches: ranges, lines }
 }
 
-/// The start of the part that shows a match: that of its line, if that is near, else of a word before it.
+/// The start of the part that shows a match: the start of its line if that is near, else of a word before it.
 fn window_start(text: &str, first_match: usize) -> usize {
     let limit = text.floor_char_boundary(first_match.saturating_sub(SNIPPET_LEN / 4));
     let before = text.get(limit..first_match).unwrap_or_default();

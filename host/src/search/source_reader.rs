@@ -1,7 +1,7 @@
-//! Reading a plugin for the index: its listing and its texts.
+//! Reads a plugin for the index: its listing and its texts.
 //!
-//! Calls are made one at a time, in the queue of clients' calls and within all of the plugin's limits. One that fails because the
-//! plugin is busy or unavailable is repeated a few times. Reads of content have a budget, `search.reads`.
+//! There is one call at a time, through the queue of clients' calls and within all limits of the plugin. A call that fails because the plugin is
+//! busy or unavailable is retried a few times. Reads of content have a budget, `search.reads`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,8 +19,9 @@ use crate::uri::{Path, Uri};
 const PAGE_SIZE: u32 = 1000;
 /// The number of consecutive empty pages after which a listing fails.
 const MAX_EMPTY_PAGES: usize = 1000;
-/// The number of attempts of a call to a plugin that is busy, and the pause between them, unless it is told.
+/// The number of attempts of a call to a busy plugin.
 const MAX_ATTEMPTS: u32 = 4;
+/// The pause between them, unless the plugin's error has one, which is clamped to the bounds.
 const RETRY_PAUSE: Duration = Duration::from_secs(1);
 const MIN_RETRY_PAUSE: Duration = Duration::from_millis(250);
 const MAX_RETRY_PAUSE: Duration = Duration::from_secs(10);
@@ -48,7 +49,7 @@ pub(super) struct Position {
 }
 
 impl SourceReader {
-    /// The next page of the default listing, as far as it is indexed; none at its end.
+    /// The entries of the next page of the default listing that the config includes; `None` at its end.
     pub(super) async fn next_page(&self, position: &mut Position) -> Result<Option<Vec<Listed>>, Fault> {
         if position.is_at_end {
             return Ok(None);
@@ -107,8 +108,8 @@ impl SourceReader {
         Ok(Document { path: path.as_str().to_owned(), entry, entry_hash, text })
     }
 
-    /// The text of a resource: its first content that is text; empty if there is none, or it is too large. With it, which part of the whole
-    /// it is, if it is one.
+    /// The text of a resource: its first text content, or an empty text if there is none or it is too large. If it is only a part of the
+    /// whole, the second value says which.
     async fn read_text(&self, uri: &Uri, path: &Path) -> Result<(String, Option<String>), Fault> {
         let own = uri.clone();
         let filter = move |one: &ResourceContents| one.entry.uri == own && matches!(one.body, ResourceBody::Text(_));

@@ -58,7 +58,7 @@ impl Space {
         self.fits(used, OVERHEAD)
     }
 
-    /// Whether there is room for so many bytes, which are written in one transaction, beside what is in use.
+    /// Whether `growth` bytes, written in one transaction, fit beside the bytes in use.
     pub(super) fn fits(self, used: u64, growth: u64) -> bool {
         let reserved = growth.max(self.log()).saturating_add(BALLAST).saturating_add(SHARED_MEMORY);
         used.saturating_add(growth).saturating_add(reserved) <= self.max

@@ -8,9 +8,9 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, 
 use super::document::{Document, DocumentEntry, passages};
 use super::embeddings::vector_store;
 use super::error::IndexError;
-use super::source::{SourceId, SourceSize};
 use super::space::{self, Space};
 use super::status::Report;
+use super::status::{SourceId, SourceSize};
 
 /// The number of documents that one transaction removes.
 const REMOVAL_BATCH: usize = 256;
@@ -43,7 +43,7 @@ pub(super) struct Bounds {
 /// The result of applying changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Applied {
-    /// The ids of the documents that were put, as far as there was room for them.
+    /// The ids of the stored documents, without the documents for which there was no space.
     pub(super) ids: Vec<i64>,
     /// The number of documents that were added, changed or removed.
     pub(super) changed: usize,
@@ -51,8 +51,8 @@ pub(super) struct Applied {
     pub(super) omitted: usize,
 }
 
-/// Returns the source with that key, which is created if it does not exist. Its id is random: another process may replace the file
-/// of the index, and an id of the old one must not be that of another source in the new one.
+/// Returns the source with that key, and creates it if it does not exist. Ids are random, so that an id of an old file does not belong
+/// to another source after another process has replaced the file.
 pub(super) fn open_source(connection: &Connection, key: &[u8], now: i64) -> Result<SourceId, IndexError> {
     let mut statement = connection.prepare_cached(
         "INSERT INTO sources (id, key, used) VALUES (random(), ?1, ?2) ON CONFLICT (key) DO UPDATE SET used = ?2 RETURNING id",

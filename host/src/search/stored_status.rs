@@ -1,4 +1,4 @@
-//! What an index has of the plugins of a config, for `mcp-host index status`: it is read from the file, and no plugin is started.
+//! The status of the plugins of a config in an index, for `mcp-host index status`. It is read from the file; no plugin is started.
 
 use std::path::Path;
 
@@ -26,7 +26,7 @@ pub(crate) struct StoredStatus {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct PassageCount {
     pub(crate) embedded: u64,
-    /// The number of those that are to have one.
+    /// The number of passages that get a vector.
     pub(crate) total: u64,
 }
 

@@ -7,13 +7,12 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
-use super::batch::Batch;
 use super::change_poller::ChangePoller;
 use super::error::IndexError;
 use super::index::Index;
-use super::source::{SourceId, SourceSize};
 use super::source_reader::{Listed, SourceReader};
 use super::status::{Gaps, SourceState};
+use super::status::{SourceId, SourceSize};
 use super::store::{self, Bounds, Change, KnownDocument};
 use crate::log_target;
 use crate::plugin::Fault;
@@ -23,6 +22,11 @@ use crate::uri::Path;
 /// The pause after a comparison or a poll, as a multiple of its duration.
 pub(super) const PAUSE_FACTOR: u32 = 4;
 
+/// A batch is written when it has this number of changes.
+const MAX_CHANGES: usize = 64;
+/// A batch is written at this age.
+const MAX_AGE: Duration = Duration::from_millis(300);
+
 /// Updates what the index has of one plugin.
 pub(super) struct Updater {
     pub(super) reader: SourceReader,
@@ -31,15 +35,15 @@ pub(super) struct Updater {
 }
 
 impl Updater {
-    /// Asks what has changed, and reads it. Returns when to ask next.
+    /// Polls for changes and reads the changed resources. Returns the time of the next poll.
     pub(super) async fn poll(&self, id: SourceId, poller: &mut ChangePoller) -> Result<Instant, IndexError> {
-        let pause = self.ask(poller).await;
+        let pause = self.poll_changes(poller).await;
         self.read_changed(id, poller).await?;
         Ok(later(Instant::now(), pause))
     }
 
-    /// Asks what has changed. Returns the pause until the next time.
-    pub(super) async fn ask(&self, poller: &mut ChangePoller) -> Duration {
+    /// Polls for changes. Returns the pause until the next poll.
+    pub(super) async fn poll_changes(&self, poller: &mut ChangePoller) -> Duration {
         let began = Instant::now();
         poller.poll(&self.reader.plugin).await;
         let interval = poller.interval(self.reader.plugin.watch_interval());
@@ -51,7 +55,7 @@ impl Updater {
         Batch::new(self.index.space().batch_size())
     }
 
-    /// Writes a batch, and returns the ids of the documents that were put. Counts those that there is no room for.
+    /// Writes a batch and returns the ids of the stored documents. Counts the documents for which there is no space.
     pub(super) async fn apply(&self, id: SourceId, batch: &mut Batch, gaps: &mut Gaps) -> Result<Vec<i64>, IndexError> {
         let changes = batch.take();
         if changes.is_empty() {
@@ -68,7 +72,7 @@ impl Updater {
         Ok(applied.ids)
     }
 
-    /// Records that so many documents of the index have changed.
+    /// Records the new size of the source, and the number of changed documents.
     pub(super) fn record(&self, size: SourceSize, changed: usize) {
         self.state.set_size(size);
         if changed > 0 {
@@ -76,7 +80,7 @@ impl Updater {
         }
     }
 
-    /// Reads the resources that have changed, after those that are gone were removed. What cannot be stored stays changed.
+    /// Removes the changed resources that no longer exist, then reads the others. A resource that cannot be stored stays marked as changed.
     pub(super) async fn read_changed(&self, id: SourceId, poller: &mut ChangePoller) -> Result<(), IndexError> {
         let changed = std::mem::take(&mut poller.changed);
         let result = self.store_changed(id, changed.iter()).await;
@@ -86,8 +90,8 @@ impl Updater {
         result
     }
 
-    /// Reads resources that have changed, until that time, and as long as the budget allows it. What is left, and what cannot be
-    /// stored, stays changed. Returns the ids of the documents that were put.
+    /// Reads changed resources until a deadline, while the budget allows it. The remaining resources, and resources that cannot be
+    /// stored, stay marked as changed. Returns the ids of the stored documents.
     pub(super) async fn read_changed_until(
         &self,
         until: Instant,
@@ -125,7 +129,7 @@ impl Updater {
         Ok(put)
     }
 
-    /// Writes a batch of resources that have changed. If that fails, they stay changed.
+    /// Writes a batch of changed resources. If that fails, they stay marked as changed.
     async fn apply_changed(
         &self,
         id: SourceId,
@@ -172,7 +176,7 @@ impl Updater {
         Ok(())
     }
 
-    /// What becomes of a changed resource that cannot be read.
+    /// The change of the index for a changed resource that cannot be read.
     fn change_of(&self, path: &Path, fault: &Fault, gaps: &mut Gaps) -> Change {
         if fault.is_transient() {
             self.record_failure(path, fault, gaps);
@@ -213,7 +217,43 @@ impl Updater {
     }
 }
 
-/// That time, and so much later.
+/// The time after a pause.
 pub(super) fn later(time: Instant, pause: Duration) -> Instant {
     time.checked_add(pause).unwrap_or(time)
+}
+
+/// Changes that are written together, of a bounded number, size and age.
+pub(super) struct Batch {
+    pub(super) changes: Vec<Change>,
+    bytes: usize,
+    max_bytes: usize,
+    began: Option<Instant>,
+}
+
+impl Batch {
+    /// A batch that is written when its text exceeds `max_bytes`.
+    pub(super) fn new(max_bytes: usize) -> Self {
+        Self { changes: Vec::new(), bytes: 0, max_bytes, began: None }
+    }
+
+    pub(super) fn push(&mut self, change: Change) {
+        if let Change::Put(document) = &change {
+            self.bytes = self.bytes.saturating_add(document.text.len());
+        }
+        self.began.get_or_insert_with(Instant::now);
+        self.changes.push(change);
+    }
+
+    /// Whether it is to be written.
+    pub(super) fn is_due(&self) -> bool {
+        self.changes.len() >= MAX_CHANGES
+            || self.bytes >= self.max_bytes
+            || self.began.is_some_and(|began| began.elapsed() >= MAX_AGE)
+    }
+
+    /// Takes the changes, and begins again.
+    pub(super) fn take(&mut self) -> Vec<Change> {
+        (self.bytes, self.began) = (0, None);
+        std::mem::take(&mut self.changes)
+    }
 }

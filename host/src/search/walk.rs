@@ -1,10 +1,11 @@
-//! Walks: comparing the whole listing with the index.
+//! Walks: reconciliation of the whole listing with the index.
 //!
-//! A walk has two passes. [`compare`](Updater::compare) meets each listed resource, and removes from the index what is no longer
-//! listed. It reads what the index lacks as long as that takes less than [`MAX_COMPARE_READS`] and the budget allows it, so that
-//! it ends soon whatever reads cost. Between the pages of a long listing it follows what changes, for at most half of the time. What is
-//! left over then is read by [`read_deferred`](Updater::read_deferred), which may take hours, with a small budget. It follows what
-//! changes meanwhile, and ends early for another comparison if the listing has changed.
+//! A walk has two passes. [`compare`](Updater::compare) visits each listed resource, and removes resources that are no longer listed from the
+//! index. It reads resources that the index lacks, while the budget allows it and for at most [`MAX_COMPARE_READS`], so it ends soon even
+//! if reads are slow. Between the pages of a long listing it processes changes, for at most half of the time.
+//!
+//! [`read_deferred`](Updater::read_deferred) reads the rest. With a small budget this may take hours. It also processes changes, and ends
+//! early for another comparison if the listing has changed.
 
 use std::time::Duration;
 
@@ -12,9 +13,9 @@ use tokio::time::{Instant, sleep};
 
 use super::change_poller::ChangePoller;
 use super::error::IndexError;
-use super::source::SourceId;
 use super::source_reader::{Listed, Position};
 use super::status::Gaps;
+use super::status::SourceId;
 use super::store::{self, KnownDocument};
 use super::updater::{Updater, later};
 use crate::plugin::Fault;
@@ -23,7 +24,7 @@ use crate::time::now_millis;
 
 /// The time after which a comparison leaves reads to the second pass.
 const MAX_COMPARE_READS: Duration = Duration::from_secs(5);
-/// The coarsest unit of times of the last change, in milliseconds: that of FAT.
+/// The coarsest resolution of a time of the last change, in milliseconds (FAT).
 const TIME_RESOLUTION: u64 = 2000;
 
 /// Why a walk ended early.
@@ -59,7 +60,7 @@ pub(super) struct Until {
 struct BetweenPages {
     /// When changes were last followed, or the pass began.
     since: Instant,
-    /// When to ask for changes next; none if the provider does not report any.
+    /// The time of the next poll for changes; `None` if the provider does not report any.
     next_poll: Option<Instant>,
 }
 
@@ -72,7 +73,7 @@ struct Following<'a> {
 }
 
 impl Following<'_> {
-    /// Whether it is time to ask for changes.
+    /// Whether the next poll for changes is due.
     fn is_due(&self) -> bool {
         self.next_poll.is_some_and(|next| Instant::now() >= next)
     }
@@ -168,7 +169,7 @@ impl Updater {
         if between_pages.next_poll.is_none_or(|next| began < next) {
             return Ok(Vec::new());
         }
-        let pause = self.ask(poller).await;
+        let pause = self.poll_changes(poller).await;
         let until = later(began, began.saturating_duration_since(between_pages.since));
         let put = self.read_changed_until(until, id, poller, gaps).await?;
         let now = Instant::now();
@@ -256,8 +257,8 @@ impl Updater {
     }
 }
 
-/// Whether the resource may have changed after it was read, in the same unit of its time of the last change: then the entry
-/// does not tell.
+/// Whether the resource may have changed after the read within the resolution of its time of the last change. The entry does not show
+/// such a change.
 fn is_racy(entry: &Resource, known: KnownDocument) -> bool {
     let modified = entry.annotations.last_modified.as_ref();
     let modified = modified.and_then(|time| time.as_str().parse::<jiff::Timestamp>().ok());

@@ -75,21 +75,32 @@ impl ClientLog {
         self.added.notify_waiters();
     }
 
-    /// Waits for a warning, and returns it as a notification. Cancel safe.
-    pub(super) async fn next(&self) -> Value {
+    /// Waits for a warning about a plugin that `is_visible` allows, and returns it as a notification. Warnings about others
+    /// are dropped: the client may have been allowed to know of them when they were added. Cancel safe.
+    pub(super) async fn next(&self, is_visible: impl Fn(&str) -> bool) -> Value {
         loop {
             let added = self.added.notified();
-            if let Some((plugin, reason)) = self.warnings.lock().pop_first() {
-                let data =
-                    json!({ "message": "a plugin is missing from a listing", "plugin": plugin, "reason": reason });
-                let params = [
-                    ("level".to_owned(), json!("warning")),
-                    ("logger".to_owned(), json!(env!("CARGO_PKG_NAME"))),
-                    ("data".to_owned(), data),
-                ];
-                return jsonrpc::notification("message", params.into_iter().collect());
+            while let Some((plugin, reason)) = self.pop() {
+                if is_visible(&plugin) {
+                    return missing_plugin(&plugin, &reason);
+                }
             }
             added.await;
         }
     }
+
+    fn pop(&self) -> Option<(String, String)> {
+        self.warnings.lock().pop_first()
+    }
+}
+
+/// Returns the notification that a plugin is missing from a listing.
+fn missing_plugin(plugin: &str, reason: &str) -> Value {
+    let data = json!({ "message": "a plugin is missing from a listing", "plugin": plugin, "reason": reason });
+    let params = [
+        ("level".to_owned(), json!("warning")),
+        ("logger".to_owned(), json!(env!("CARGO_PKG_NAME"))),
+        ("data".to_owned(), data),
+    ];
+    jsonrpc::notification("message", params.into_iter().collect())
 }

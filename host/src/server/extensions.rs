@@ -18,6 +18,7 @@ use self::encode::ResultEncoder;
 use super::error::{RpcError, to_rpc};
 use super::request::RequestContext;
 use super::respond::Outcome;
+use super::slash;
 use crate::config::Extension;
 use crate::host::ListRequest;
 use crate::resource::{Error, Footprint};
@@ -56,18 +57,23 @@ pub(super) async fn execute(context: &RequestContext, request: ExtensionRequest)
     let to_rpc = |error: Error| to_rpc(&error, *revision);
     let with_capabilities = config.server.extensions.contains(&Extension::Sep2093);
     let encoder = ResultEncoder { host, principal, revision: *revision, with_capabilities };
-    let listing = match request {
-        ExtensionRequest::List { uri, cursor } => host
-            .list(principal, ListRequest { parent: uri.as_deref(), cursor: cursor.as_deref() })
-            .await
-            .map_err(to_rpc)?,
+    let (listing, is_first) = match request {
+        ExtensionRequest::List { uri, cursor } => {
+            let request = ListRequest { parent: uri.as_deref(), cursor: cursor.as_deref() };
+            (host.list(principal, request).await.map_err(to_rpc)?, cursor.is_none())
+        }
         ExtensionRequest::Directory { uri, cursor } => {
-            host.list_directory(principal, &uri, cursor.as_deref()).await.map_err(to_rpc)?
+            (host.list_directory(principal, &uri, cursor.as_deref()).await.map_err(to_rpc)?, cursor.is_none())
         }
         ExtensionRequest::Read(uri) => {
-            let contents = host.read_strict(principal, &uri).await.map_err(to_rpc)?;
+            let contents = match host.read_strict(principal, &uri).await {
+                Ok(contents) => contents,
+                Err(error) => return Err(slash::to_rpc_with_hint(host, principal, error, *revision).await),
+            };
             let footprint = contents.footprint();
-            return Ok(Outcome::new(encoder.read_result(contents, host.is_read_public(&uri)), footprint));
+            // What is read of a listable resource depends on the scopes of the token, and has cursors for its principal only.
+            let is_public = host.is_read_public(&uri) && !contents.iter().any(|one| one.entry.listable);
+            return Ok(Outcome::new(encoder.read_result(contents, is_public), footprint));
         }
         ExtensionRequest::Metadata(uri) => {
             let entry = host.metadata(principal, &uri).await.map_err(to_rpc)?;
@@ -82,5 +88,5 @@ pub(super) async fn execute(context: &RequestContext, request: ExtensionRequest)
         }
     };
     let (footprint, missing) = (listing.items.footprint(), listing.missing.clone());
-    Ok(Outcome { result: encoder.list_result(listing), footprint, missing })
+    Ok(Outcome { result: encoder.list_result(listing, is_first), footprint, missing })
 }

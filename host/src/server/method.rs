@@ -281,22 +281,24 @@ impl Method {
             _ => self.operations,
         };
         let mut operations = of_method.to_vec();
-        if !of_method.is_empty() && request.is_some_and(|request| names_search(host, request)) {
-            operations.extend([Operation::List, Operation::Read]);
+        if let Some(request) = request.filter(|_| !of_method.is_empty()) {
+            let uris = requested_uris(request);
+            let beside =
+                uris.iter().map(|uri| host.performed_operations(uri)).find(|operations| !operations.is_empty());
+            operations.extend(beside.into_iter().flatten());
         }
         operations
     }
 }
 
-/// Returns whether a request names a resource of search.
+/// Returns the URIs and templates that a request names.
 #[cfg(feature = "http")]
-fn names_search(host: &Host, request: &Request) -> bool {
-    let uris: Vec<Cow<'_, str>> = match request {
+fn requested_uris(request: &Request) -> Vec<Cow<'_, str>> {
+    match request {
         Request::Listen(listen) => listen.subscriptions.iter().flatten().map(Cow::from).collect(),
         Request::CallTool(call) => tools::requested_uri(call).map(Cow::from).into_iter().collect(),
         request => request.uri().map(Cow::from).into_iter().collect(),
-    };
-    uris.iter().any(|uri| host.is_of_search(uri))
+    }
 }
 
 /// Returns the error for a method that does not exist, which lists those that do.

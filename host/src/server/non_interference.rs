@@ -13,6 +13,7 @@
 //! | calls of providers | of every request but listings; none to a plugin that the principal may see nothing of, ever |
 //! | notifications | [`notifications`] |
 //! | search and context | [`search`] |
+//! | the same through the service over HTTP, with a token, in a session and without: status, answers one by one and in batches, event streams | `over_http` |
 //!
 //! A listing makes as many calls as its hidden items take, up to the bound of a page (`catalog`), so its calls are not compared.
 //!
@@ -20,6 +21,8 @@
 //! protocol is covered, or the test fails.
 
 mod notifications;
+#[cfg(feature = "http")]
+mod over_http;
 mod requests;
 mod search;
 mod world;
@@ -33,7 +36,7 @@ use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
 use self::requests::samples;
-use self::world::{Contents, HIDDEN, Providers, Rules, is_allowed};
+use self::world::{ADA, Contents, HIDDEN, Providers, Rules, is_allowed};
 use super::budget::{Account, Budget, Limits};
 use super::client_id::ClientId;
 use super::dispatch::Call;
@@ -52,7 +55,7 @@ const CASES: u32 = 8;
 const MAX_PAGES: usize = 200;
 
 fn principal() -> Principal {
-    Principal::new("corp/ada")
+    Principal::new(ADA)
 }
 
 fn account() -> Arc<Account> {
@@ -62,32 +65,52 @@ fn account() -> Arc<Account> {
     Budget::new(move || limits).account(ClientId::from_address(std::net::Ipv4Addr::LOCALHOST.into()))
 }
 
-/// Sends a request in that revision. None if it is one of the protocol's lifecycle.
-async fn send(host: &Arc<Host>, revision: Revision, method: &str, params: &Value) -> Option<Value> {
-    let text = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
-    let message = match jsonrpc::parse(text.as_bytes(), Some(revision), &Extension::ALL) {
-        Ok(Incoming::Single(message)) => message,
-        other => panic!("{text}: {other:?}"),
-    };
-    let Kind::Request { id, name, method, request } = message.kind else { panic!("{text}") };
-    let config = host.config();
-    let method = method.filter(|method| method.exists(host, &config, revision, None));
-    if method.is_some_and(|method| method.is_protocol) {
-        return None;
+/// A way to send requests as the principal.
+trait Client {
+    /// The revision of its requests.
+    fn revision(&self) -> Revision;
+
+    /// Sends a request. None if it is one of the protocol's lifecycle.
+    async fn send(&self, method: &str, params: &Value) -> Option<Value>;
+}
+
+/// A client without a transport.
+struct InProcess<'a> {
+    host: &'a Arc<Host>,
+    revision: Revision,
+}
+
+impl Client for InProcess<'_> {
+    fn revision(&self) -> Revision {
+        self.revision
     }
-    let request = if method.is_some() { request } else { Ok(Request::Unknown(name)) };
-    let context = RequestContext {
-        host: host.clone(),
-        config,
-        principal: principal(),
-        account: account(),
-        revision,
-        session: None,
-        audit: audit::RequestContext::new(None, &id, None),
-        omits_templates: false,
-    };
-    let reply = respond(&context, id, Call { method, request, revision }).await;
-    Some(serde_json::from_slice(&reply.json.into_vec()).unwrap())
+
+    async fn send(&self, method: &str, params: &Value) -> Option<Value> {
+        let Self { host, revision } = *self;
+        let text = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
+        let message = match jsonrpc::parse(text.as_bytes(), Some(revision), &Extension::ALL) {
+            Ok(Incoming::Single(message)) => message,
+            other => panic!("{text}: {other:?}"),
+        };
+        let Kind::Request { id, name, method, request } = message.kind else { panic!("{text}") };
+        let config = host.config();
+        let method = method.filter(|method| method.exists(host, &config, revision, None));
+        if method.is_some_and(|method| method.is_protocol) {
+            return None;
+        }
+        let request = if method.is_some() { request } else { Ok(Request::Unknown(name)) };
+        let context = RequestContext {
+            host: host.clone(),
+            config,
+            principal: principal(),
+            account: account(),
+            revision,
+            session: None,
+            audit: audit::RequestContext::new(None, &id, None),
+        };
+        let reply = respond(&context, id, Call { method, request, revision }).await;
+        Some(serde_json::from_slice(&reply.json.into_vec()).unwrap())
+    }
 }
 
 /// Removes the cursors from an answer, and returns the last one.
@@ -115,11 +138,11 @@ fn take_cursor(value: &mut Value) -> Option<String> {
 }
 
 /// Sends a request, and those for the pages after it. Returns the answers without their cursors.
-async fn walk(host: &Arc<Host>, revision: Revision, method: &str, params: &Value) -> Vec<Value> {
+async fn walk(client: &impl Client, method: &str, params: &Value) -> Vec<Value> {
     let mut answers = Vec::new();
     let mut params = params.clone();
     loop {
-        let Some(mut answer) = send(host, revision, method, &params).await else { return answers };
+        let Some(mut answer) = client.send(method, &params).await else { return answers };
         let cursor = take_cursor(&mut answer);
         answers.push(answer);
         let Some(cursor) = cursor else { return answers };
@@ -131,31 +154,35 @@ async fn walk(host: &Arc<Host>, revision: Revision, method: &str, params: &Value
     }
 }
 
-/// What a principal is told of a world: each request with its answers, and the calls that it made if they are to be compared.
-async fn transcript(
-    host: &Arc<Host>,
-    providers: &Providers,
-    pool: &[String],
-) -> Vec<(String, Vec<Value>, Option<usize>)> {
+/// A request with its answers, and the calls that it made if they are to be compared.
+type Exchange = (String, Vec<Value>, Option<usize>);
+
+/// What a principal is told of a world.
+async fn transcript(host: &Host, client: &impl Client, providers: &Providers, pool: &[String]) -> Vec<Exchange> {
     let mut transcript = Vec::new();
-    for revision in [Revision::ALL[0], Revision::LATEST] {
-        for (method, params) in samples(host, revision, pool) {
-            let before = providers.calls();
-            let answers = walk(host, revision, method, &params).await;
-            // The providers have plain text only: what is in Markdown is an index, which the host makes by listing a directory.
-            let is_index = answers.iter().any(|answer| {
-                let answer = answer.to_string();
-                ["text/markdown", "](<part://", "There are no entries."].iter().any(|mark| answer.contains(mark))
-            });
-            let lists = is_index
-                || method.contains("list")
-                || method.contains("directory")
-                || params["name"] == "list_resources";
-            let calls = (!lists).then(|| providers.calls() - before);
-            transcript.push((format!("{revision:?} {method} {params}"), answers, calls));
-        }
+    for (method, params) in samples(host, client.revision(), pool) {
+        let before = providers.calls();
+        let answers = walk(client, method, &params).await;
+        // The providers have plain text only: what is in Markdown is an index, which the host makes by listing a directory.
+        let is_index = answers.iter().any(|answer| {
+            let answer = answer.to_string();
+            ["text/markdown", "](<part://", "There are no entries."].iter().any(|mark| answer.contains(mark))
+        });
+        let lists =
+            is_index || method.contains("list") || method.contains("directory") || params["name"] == "list_resources";
+        let calls = (!lists).then(|| providers.calls() - before);
+        transcript.push((format!("{:?} {method} {params}", client.revision()), answers, calls));
     }
     transcript
+}
+
+/// What a principal is told of a world without a transport, in the first and the last revision.
+async fn transcript_in_process(host: &Host, providers: &Providers, pool: &[String]) -> Vec<Exchange> {
+    let mut told = Vec::new();
+    for revision in [Revision::ALL[0], Revision::LATEST] {
+        told.extend(transcript(host, &InProcess { host, revision }, providers, pool).await);
+    }
+    told
 }
 
 #[test]
@@ -175,7 +202,7 @@ fn two_worlds_that_differ_only_in_what_a_principal_may_not_see_are_the_same_for_
             let pool = world::pool(&drawn);
             let mut told = [first, second].into_iter().map(|contents| {
                 providers.set(contents);
-                runtime.block_on(transcript(&host, &providers, &pool))
+                runtime.block_on(transcript_in_process(&host, &providers, &pool))
             });
             let (first, second) = (told.next().unwrap(), told.next().unwrap());
             for (one, other) in first.into_iter().zip(second) {
@@ -199,7 +226,7 @@ fn the_worlds_have_something_to_see_and_something_to_hide() {
     let host = runtime.block_on(providers.start(Rules::Deny, dir.path(), false));
     let drawn = ["pub/a.txt", "pub/.env", "secret/b.txt", "blob/main/a.txt", "blob/secret/b.txt"].map(str::to_owned);
     providers.set(Contents::new(&drawn, &drawn, &drawn, &|_| true));
-    let told = runtime.block_on(transcript(&host, &providers, &world::pool(&drawn)));
+    let told = runtime.block_on(transcript_in_process(&host, &providers, &world::pool(&drawn)));
     let text = format!("{told:?}");
     for seen in ["part://h/pub/a.txt", "\"main\"", "part://h/blob/main/a.txt"] {
         assert!(text.contains(&seen.replace('"', "\\\"")) || text.contains(seen), "{seen} is told");

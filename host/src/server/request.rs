@@ -88,6 +88,4 @@ pub(super) struct RequestContext {
     pub(super) session: Option<Arc<Session>>,
     /// What the audit log records of it.
     pub(super) audit: audit::RequestContext,
-    /// Whether tools leave templates out, because its access token is not for them.
-    pub(super) omits_templates: bool,
 }

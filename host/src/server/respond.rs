@@ -24,12 +24,13 @@ use super::params::CompleteParams;
 use super::request::{Request, RequestContext};
 use super::server_info;
 use super::session::Session;
+use super::slash;
 use super::tools;
 use super::wire;
 use crate::config::{AdvertisedCapability, Operation};
 use crate::host::CompleteRequest;
+use crate::host::transport::ReadResponse;
 use crate::log_target;
-use crate::plugin::ReadResponse;
 use crate::resource::{Argument, Completion, Error, Footprint, MissingPlugin};
 use crate::text::prefix;
 use crate::uri::MAX_URI_LEN;
@@ -196,13 +197,13 @@ async fn execute(context: &RequestContext, request: Request) -> Result<Outcome, 
             let encode = |entries| wire::encode_resources(entries, revision);
             let form = wire::encoding_form(revision);
             let listing = host.list_cached(principal, cursor.as_deref(), form, encode).await.map_err(to_rpc)?;
-            let is_public = host.is_public(Operation::List);
+            let is_public = host.is_public(Operation::List) && cursor.is_none();
             let (footprint, missing) = (listing.items.footprint(), listing.missing.clone());
             Ok(Outcome { result: wire::list_result(listing, revision, is_public), footprint, missing })
         }
         Request::Templates(cursor) => {
             let listing = Box::pin(host.templates(principal, cursor.as_deref())).await.map_err(to_rpc)?;
-            let is_public = host.is_public(Operation::Templates);
+            let is_public = host.is_public(Operation::Templates) && cursor.is_none();
             let (footprint, missing) = (listing.items.footprint(), listing.missing.clone());
             Ok(Outcome { result: wire::templates_result(listing, revision, is_public), footprint, missing })
         }
@@ -210,11 +211,14 @@ async fn execute(context: &RequestContext, request: Request) -> Result<Outcome, 
             let encode = |contents| wire::encode_contents(contents, revision);
             let response = host.read_cached(principal, &uri, wire::encoding_form(revision), encode).await;
             let is_public = host.is_read_public(&uri);
-            Ok(match response.map_err(to_rpc)? {
+            let response = match response {
+                Ok(response) => response,
+                Err(error) => return Err(Box::pin(slash::to_rpc_with_hint(host, principal, error, revision)).await),
+            };
+            Ok(match response {
                 ReadResponse::Contents(contents) => {
-                    // The index of a directory has what the principal may list.
-                    let has_index = contents.iter().any(|one| one.entry.listable);
-                    let is_public = is_public && (!has_index || host.is_public(Operation::List));
+                    // An index depends on the scopes of the token, and has cursors for its principal only.
+                    let is_public = is_public && !contents.iter().any(|one| one.entry.listable);
                     let footprint = contents.footprint();
                     Outcome::new(wire::read_result(contents, revision, is_public), footprint)
                 }

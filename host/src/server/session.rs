@@ -2,8 +2,8 @@
 //! are [many](super::http).
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::client_log::ClientLog;
@@ -19,9 +19,20 @@ pub(super) struct Session {
     agreement: Agreement,
     /// Its subscriptions, with the principal that opened it and the groups of its last request.
     subscriber: Arc<Subscriber>,
-    /// Whether changes of the listing are notified: `notifications/initialized` has been received.
-    watches_listing: AtomicBool,
+    listing_watch: Mutex<ListingWatch>,
     log: ClientLog,
+}
+
+/// Whether a session is notified of changes of the listing, which the host has to walk for that.
+#[derive(Debug, Default)]
+struct ListingWatch {
+    /// Whether `notifications/initialized` has been received.
+    is_initialized: bool,
+    /// Whether the credentials of the last request are for the operation `list`.
+    may_list: bool,
+    is_watching: bool,
+    /// Whether it was watched before, so that changes may have been missed since.
+    has_lapsed: bool,
 }
 
 /// What `initialize` agreed on.
@@ -39,7 +50,7 @@ impl Session {
         Self {
             agreement,
             subscriber: Arc::new(host.subscriber(principal)),
-            watches_listing: AtomicBool::new(false),
+            listing_watch: Mutex::new(ListingWatch { may_list: true, ..ListingWatch::default() }),
             log: ClientLog::default(),
         }
     }
@@ -64,9 +75,32 @@ impl Session {
         &self.log
     }
 
-    /// Begins to notify changes of the listing.
+    /// Begins to notify changes of the listing, as soon as it may be listed: `notifications/initialized` has been received.
     pub(super) fn watch_listing(&self) {
-        if !self.watches_listing.swap(true, Ordering::Relaxed) {
+        self.update_listing_watch(|watch| watch.is_initialized = true);
+    }
+
+    /// Sets whether the credentials of its client are for the operation `list`. Without it, the listing is not watched any
+    /// more.
+    #[cfg(feature = "http")]
+    pub(super) fn set_may_list(&self, may_list: bool) {
+        self.update_listing_watch(|watch| watch.may_list = may_list);
+    }
+
+    fn update_listing_watch(&self, update: impl FnOnce(&mut ListingWatch)) {
+        // Locked until the subscriber does as it says.
+        let mut watch = self.listing_watch.lock();
+        update(&mut watch);
+        let is_wanted = watch.is_initialized && watch.may_list;
+        if std::mem::replace(&mut watch.is_watching, is_wanted) == is_wanted {
+            return;
+        }
+        if !is_wanted {
+            watch.has_lapsed = true;
+            self.subscriber.unwatch_listing();
+        } else if watch.has_lapsed {
+            self.subscriber.watch_listing_again();
+        } else {
             self.subscriber.watch_listing();
         }
     }

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::json::{Encoder, MAX_CHUNK, Members, Writer};
 use super::revision::Revision;
-use crate::plugin::{EncodedContents, EncodedResources, EncodingForm, ListedResources, MAX_TTL};
+use crate::host::transport::{EncodedContents, EncodedResources, EncodingForm, ListedResources, MAX_TTL};
 use crate::resource::{
     Annotations, Completion, Listing, Meta, MissingPlugin, Resource, ResourceBody, ResourceContents, ResourceIcon,
     ResourceTemplate, Role, Theme,
@@ -182,8 +182,10 @@ pub(super) fn page_members(
             Meta::from_iter([(MISSING_PLUGINS_META_KEY.to_owned(), missing.iter().map(missing_plugin).collect())]);
         members.member("_meta").value(Value::Object(listed));
     }
+    // A cursor is valid for one principal, so the pages behind one are private, too.
+    let is_public = caching.is_public && next_cursor.is_none();
     members.optional_text("nextCursor", next_cursor);
-    cache_hints(members, revision, caching);
+    cache_hints(members, revision, CacheHints { is_public, ..caching });
 }
 
 /// Returns the TTL of a listing whose items have that smallest one.

@@ -147,7 +147,7 @@ impl FromStr for Mount {
         }
         let path = normal.path().strip_prefix('/').unwrap_or_default();
         let suggestion = suggest_mount(normal.root(), normal.path());
-        if normal.as_str() == suggestion {
+        if normal.as_str() == suggestion && parts.query.is_none() {
             return Ok(Self { text: suggestion });
         }
         let text = text.to_owned();

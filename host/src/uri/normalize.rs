@@ -17,6 +17,7 @@ use super::error::{CharacterError, UriError, excerpt};
 /// A valid URI in its components (RFC 3986, section 3), as written. It has no fragment, no user information and no NUL.
 #[derive(Debug)]
 pub(super) struct Parts<'a> {
+    /// The URI without an empty query.
     text: &'a str,
     scheme: &'a str,
     pub(super) authority: Option<&'a str>,
@@ -44,10 +45,13 @@ impl<'a> Parts<'a> {
         if authority.is_some_and(|authority| authority.contains('@')) {
             return Err(UriError::UserInfo);
         }
-        Ok(Self { text, scheme: uri.scheme_str(), authority, path: uri.path_str(), query: uri.query_str() })
+        let query = uri.query_str();
+        let text = text.strip_suffix('?').filter(|_| query == Some("")).unwrap_or(text);
+        Ok(Self { text, scheme: uri.scheme_str(), authority, path: uri.path_str(), query })
     }
 
-    /// Normalizes case and percent-encoding (RFC 3986, sections 6.2.2.1 and 6.2.2.2).
+    /// Normalizes case and percent-encoding (RFC 3986, sections 6.2.2.1 and 6.2.2.2), and removes an empty query (the
+    /// [module](super#normal-form)).
     ///
     /// Returns `None` if it has no authority, such as `mailto:` and `urn:`.
     pub(super) fn normalized(&self) -> Option<Normalized<'a>> {
@@ -65,7 +69,7 @@ impl<'a> Parts<'a> {
         push_normalized(&mut text, authority.strip_suffix(':').unwrap_or(authority), Component::Authority);
         let root = text.len();
         push_normalized(&mut text, self.path, Component::Path);
-        if let Some(query) = self.query {
+        if let Some(query) = self.query.filter(|query| !query.is_empty()) {
             text.push('?');
             push_normalized(&mut text, query, Component::Query);
         }

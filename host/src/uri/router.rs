@@ -66,13 +66,25 @@ impl<T> Router<T> {
         };
         // Validated first, because the result does not depend on the mounts.
         let resolved = written.without_dot_segments()?;
-        if let Some(entry) = self.owner(written.as_str()) {
-            return route_within(entry, written.as_str());
+        match self.owner(written.as_str()) {
+            Some(entry) => route_within(entry, written.as_str()),
+            None => self.route_normalized(&resolved),
         }
-        if let Some(entry) = self.owner(&resolved) {
-            return route_within(entry, &resolved);
+    }
+
+    /// Finds the plugin that owns a client's URI once its dot segments are removed, whatever mount it begins with before: as if the
+    /// mount that it [leaves](super::PathError::LeavesMount) did not exist.
+    pub(crate) fn route_resolved(&self, uri: &str) -> Result<Routed<'_, T>, RouteError> {
+        let written = Parts::parse(uri)?.normalized().ok_or(RouteError::NoMount)?;
+        self.route_normalized(&written.without_dot_segments()?)
+    }
+
+    /// Routes a URI in normal form, without dot segments.
+    fn route_normalized(&self, uri: &str) -> Result<Routed<'_, T>, RouteError> {
+        if let Some(entry) = self.owner(uri) {
+            return route_within(entry, uri);
         }
-        let (place, query) = normalize::split_query(&resolved);
+        let (place, query) = normalize::split_query(uri);
         let with_slash = [place, "/", query].concat();
         let entry = self.owner(&with_slash).ok_or(RouteError::NoMount)?;
         route_within(entry, &with_slash)

@@ -30,8 +30,8 @@ use crate::access::{Access, Principal};
 use crate::catalog::{self, ListingFingerprint, may_see_listing};
 
 /// The shortest and the longest pause between two walks.
-const MIN_WALK_PAUSE: Duration = Duration::from_millis(100);
-const MAX_WALK_PAUSE: Duration = Duration::from_secs(30);
+pub(super) const MIN_WALK_PAUSE: Duration = Duration::from_millis(100);
+pub(super) const MAX_WALK_PAUSE: Duration = Duration::from_secs(30);
 
 /// The known state of one plugin's listing.
 pub(super) struct ListingMonitor {

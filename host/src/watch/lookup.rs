@@ -1,4 +1,5 @@
-//! Lookups: queries whether a resource is subscribable, by one `stat` for all concurrent subscribers.
+//! Lookups: queries whether a resource is subscribable, and whether it is a directory, by one `stat` for all concurrent
+//! subscribers.
 //!
 //! **Single-flight.** The first subscriber of a path starts a task that makes the call; subscribers of the same path
 //! share its result while it is in flight. The task belongs to all of them: cancelling one has no effect on the others,
@@ -25,7 +26,9 @@ use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::engine::CallOrigin;
-use crate::plugin::{Fault, Plugin};
+use crate::plugin::Fault;
+use crate::resource::Resource;
+use crate::response_cache::CachedPlugin;
 use crate::uri::Path;
 
 /// The concurrent lookups of one plugin.
@@ -41,7 +44,7 @@ const MAX_FAILURES: usize = 1024;
 
 /// The lookups of one plugin.
 pub(super) struct Lookups {
-    plugin: Arc<Plugin>,
+    plugin: Arc<CachedPlugin>,
     running: Semaphore,
     retrying: Semaphore,
     state: Mutex<LookupState>,
@@ -61,8 +64,28 @@ struct Flight {
     _task: AbortOnDropHandle<()>,
 }
 
-/// Whether the resource is subscribable.
-type LookupResult = Result<bool, LookupError>;
+/// What a resource is for a subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ResourceKind {
+    /// It cannot be subscribed to.
+    NotSubscribable,
+    /// It has content of its own.
+    Content,
+    /// A directory, whose content is made of what each principal may list.
+    Directory,
+}
+
+impl ResourceKind {
+    fn of(entry: &Resource) -> Self {
+        match (entry.subscribable, entry.is_directory()) {
+            (false, _) => Self::NotSubscribable,
+            (true, false) => Self::Content,
+            (true, true) => Self::Directory,
+        }
+    }
+}
+
+type LookupResult = Result<ResourceKind, LookupError>;
 
 /// The reason why a lookup failed.
 #[derive(Clone, Debug)]
@@ -73,7 +96,7 @@ pub(super) struct LookupError {
 }
 
 impl Lookups {
-    pub(super) fn new(plugin: Arc<Plugin>) -> Arc<Self> {
+    pub(super) fn new(plugin: Arc<CachedPlugin>) -> Arc<Self> {
         Arc::new(Self {
             plugin,
             running: Semaphore::new(MAX_RUNNING),
@@ -82,8 +105,8 @@ impl Lookups {
         })
     }
 
-    /// Queries the provider whether the resource is subscribable.
-    pub(super) async fn is_subscribable(self: &Arc<Self>, path: &Path) -> LookupResult {
+    /// Queries the provider what the resource is.
+    pub(super) async fn look_up(self: &Arc<Self>, path: &Path) -> LookupResult {
         let flight = self.join_or_start(path)?;
         let mut answer = flight.result.clone();
         let answer = answer.wait_for(Option::is_some).await.map_or(None, |answer| answer.clone());
@@ -113,7 +136,7 @@ impl Lookups {
         let permits = if is_retry { &self.retrying } else { &self.running };
         // Acquiring fails only if the semaphore is closed, and these are never closed.
         let Ok(_permit) = permits.acquire().await else { return };
-        let answer = self.plugin.stat_as(CallOrigin::Host, &path).await.map(|entry| entry.subscribable);
+        let answer = self.plugin.stat_as(CallOrigin::Host, &path).await.map(|entry| ResourceKind::of(&entry));
         // Lookups from now on start a new flight.
         let answer = {
             let mut state = self.state();
@@ -163,7 +186,7 @@ impl Failures {
     }
 
     /// Records the result of a lookup.
-    fn record(&mut self, path: Path, answer: Result<bool, Fault>, now: Instant) -> LookupResult {
+    fn record(&mut self, path: Path, answer: Result<ResourceKind, Fault>, now: Instant) -> LookupResult {
         let fault = match answer {
             Err(fault) if fault.is_transient() => fault,
             answer => {
@@ -206,7 +229,7 @@ mod tests {
         "a://x/".parse::<Mount>().unwrap().compose(text).unwrap().path
     }
 
-    fn trap() -> Result<bool, Fault> {
+    fn trap() -> Result<ResourceKind, Fault> {
         Err(Fault::Trap("unreachable".to_owned()))
     }
 
@@ -224,7 +247,7 @@ mod tests {
             longest = longest.max(pause);
         }
         assert!(longest > MAX_BACKOFF / 2, "it becomes longer: {longest:?}");
-        failures.record(path("f"), Ok(true), now).unwrap();
+        failures.record(path("f"), Ok(ResourceKind::Content), now).unwrap();
         assert!(!failures.check(&path("f"), now).unwrap());
     }
 

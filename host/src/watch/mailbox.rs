@@ -66,7 +66,7 @@ impl Mailbox {
     /// Returns the subscriber's principal; without its groups, if the time is over for which it has them.
     pub(super) fn principal(&self) -> Principal {
         let (principal, until) = &*self.principal.read();
-        if until.is_some_and(|until| until <= Instant::now()) { principal.without_groups() } else { principal.clone() }
+        if until.is_some_and(|until| until <= Instant::now()) { principal.identity() } else { principal.clone() }
     }
 
     /// Replaces the subscriber's principal. Returns whether it is another one than at this moment.

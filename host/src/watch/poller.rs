@@ -30,7 +30,8 @@ use super::groups::PathGroups;
 use super::notify::BATCH_SIZE;
 use super::state::{PollOutcome, WatcherState};
 use crate::fs_watch::DirectoryWatcher;
-use crate::plugin::{DatabaseNotifications, Fault, WatchedChanges};
+use crate::plugin::{Fault, WatchedChanges};
+use crate::sandbox::sql::DatabaseNotifications;
 use crate::uri::{Path, Uri};
 
 /// The bounds of a provider's hint, unless the interval of the config lies outside of them.
@@ -228,7 +229,7 @@ impl Poller {
                 self.futile_polls = 0;
             }
             if !self.notify_all_once {
-                self.state.context.notify(changed, |_, _| true).await;
+                self.state.notify_of_change(changed).await;
             }
             if changes.listing_changed {
                 self.state.listing.mark_dirty();
@@ -243,7 +244,7 @@ impl Poller {
     }
 
     /// Returns the resources of a group that changed according to the provider, each once.
-    async fn changed_resources(&mut self, group_index: usize, changes: &WatchedChanges) -> Vec<Uri> {
+    async fn changed_resources(&mut self, group_index: usize, changes: &WatchedChanges) -> Vec<(Uri, Path)> {
         let Some(group) = self.groups.get_mut(group_index) else { return Vec::new() };
         let mut changed = BTreeSet::new();
         for batch in changes.changed.chunks(BATCH_SIZE) {
@@ -251,11 +252,13 @@ impl Poller {
             tokio::task::yield_now().await;
         }
         let watched = group.watched.iter().filter(|(_, path)| changed.contains(path));
-        watched.map(|(uri, _)| uri.clone()).collect()
+        watched.cloned().collect()
     }
 
     async fn notify_all(&self) {
         self.state.context.notify_under(Some(self.state.plugin.mount()), |_, _| true).await;
+        // What principals see of directories may be others' by now.
+        self.state.examine_all().await;
     }
 
     /// Returns the pause before the next poll: the provider's hint, within bounds, else the interval of the config.

@@ -10,11 +10,13 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::directories::DirectoryMonitor;
 use super::listing::ListingMonitor;
 use super::subscriptions::SubscriptionIndex;
 use crate::access::{Access, Principal};
 use crate::catalog::may_see_listing;
-use crate::plugin::{Fault, Plugin};
+use crate::plugin::Fault;
+use crate::response_cache::CachedPlugin;
 use crate::share_limiter::ShareLimiter;
 use crate::uri::Mount;
 
@@ -65,7 +67,7 @@ impl WatchContext {
 
 /// The state that a watcher and its tasks share.
 pub(super) struct WatcherState {
-    pub(super) plugin: Arc<Plugin>,
+    pub(super) plugin: Arc<CachedPlugin>,
     pub(super) context: Arc<WatchContext>,
     /// Notified by events for which the next poll should not wait for the interval.
     pub(super) wake: Notify,
@@ -76,6 +78,7 @@ pub(super) struct WatcherState {
     /// The last poll: the number of requests that it served, and its result.
     pub(super) last_poll: watch::Sender<PollOutcome>,
     pub(super) listing: ListingMonitor,
+    pub(super) directories: DirectoryMonitor,
     /// Whether the plugin is being polled.
     pub(super) is_polling: AtomicBool,
     pub(super) retired: CancellationToken,

@@ -14,7 +14,8 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::time::Instant;
 
 use super::byte_budget::{ByteBudget, ReservedBytes};
-use super::mailbox::{Mailbox, PendingUpdate};
+use super::mailbox::Mailbox;
+use super::redelivery::UpdateNumbers;
 use super::{Hub, SubscribeError};
 use crate::access::Principal;
 use crate::plugin::Fault;
@@ -39,31 +40,21 @@ pub enum Update {
 }
 
 /// A receiver of change notifications. Dropping it ends all its subscriptions and leaves no state.
-///
-/// # Redelivery
-///
-/// An update that was taken may be lost on its way to the client. So each has a number, and each subscription retains
-/// the number of its last update: [`redeliver`](Self::redeliver) makes those pending again that the client may not have
-/// received. This takes eight bytes for each subscription, however many updates there were.
 pub struct Subscriber {
-    mailbox: Arc<Mailbox>,
-    hub: Arc<Hub>,
+    pub(super) mailbox: Arc<Mailbox>,
+    pub(super) hub: Arc<Hub>,
     subscriptions: Mutex<BTreeMap<Uri, Subscription>>,
     next_serial: AtomicU64,
     /// The memory budget of its URIs.
     uri_bytes: ByteBudget,
-    /// The number of the last update that was taken; 0 before the first.
-    last_number: AtomicU64,
-    /// The number of the last update of the listing that was taken, unless the client has received it; 0 if there is
-    /// none.
-    listing_number: AtomicU64,
     /// Whether it has been closed: then nothing is registered any more. Set while `subscriptions` is locked.
     is_closed: AtomicBool,
+    pub(super) numbers: UpdateNumbers,
     /// Counts the subscriber for as long as it exists.
     _count_guard: Arc<()>,
 }
 
-struct Subscription {
+pub(super) struct Subscription {
     /// Distinguishes the subscription from an earlier one of the same resource that was cancelled.
     serial: u64,
     /// The URI as it was requested, if that differs from the normalized one.
@@ -73,18 +64,18 @@ struct Subscription {
     /// Its part of the memory of all subscriptions.
     _memory: SharePermit<Principal>,
     /// Whether the subscription is active, rather than pending.
-    is_active: bool,
+    pub(super) is_active: bool,
     /// The number of attempts that are pending.
     pending_count: usize,
     /// Whether a change occurred while the subscription was pending; notified if it becomes active.
-    has_deferred_update: bool,
+    pub(super) has_deferred_update: bool,
     /// The number of its last update that was taken, unless the client has received it.
-    number: Option<NonZeroU64>,
+    pub(super) number: Option<NonZeroU64>,
 }
 
 impl Subscription {
     /// Returns the URI as it was requested.
-    fn requested_uri<'a>(&'a self, uri: &'a Uri) -> &'a str {
+    pub(super) fn requested_uri<'a>(&'a self, uri: &'a Uri) -> &'a str {
         self.requested_uri.as_deref().unwrap_or(uri.as_str())
     }
 }
@@ -101,9 +92,8 @@ impl Subscriber {
             subscriptions: Mutex::default(),
             next_serial: AtomicU64::new(0),
             uri_bytes: ByteBudget::new(Self::MAX_URI_BYTES),
-            last_number: AtomicU64::new(0),
-            listing_number: AtomicU64::new(0),
             is_closed: AtomicBool::new(false),
+            numbers: UpdateNumbers::default(),
             _count_guard: hub.context.subscriber_guard(),
             hub,
         }
@@ -122,7 +112,11 @@ impl Subscriber {
         if !self.mailbox.set_principal(principal, until) {
             return;
         }
-        self.subscriptions().keys().for_each(|uri| self.mailbox.put_resource(uri));
+        for uri in self.subscriptions().keys() {
+            self.mailbox.put_resource(uri);
+            // What it sees of a directory from now on is not known yet.
+            self.hub.watcher_for(uri).iter().for_each(|watcher| watcher.examine(uri));
+        }
         if self.hub.context.subscription_index().is_watching_listing(self.mailbox.id) {
             self.mailbox.put_listing();
             self.hub.watchers().values().for_each(|watcher| watcher.watch_listing());
@@ -154,70 +148,6 @@ impl Subscriber {
         self.mailbox.wait_pending().await;
     }
 
-    /// Returns the next pending update. Drops updates of resources that the principal may not read or subscribe to at this
-    /// moment.
-    pub fn try_next(&self) -> Option<Update> {
-        self.try_next_numbered().map(|(_, update)| update)
-    }
-
-    /// Returns the next pending update as [`try_next`](Self::try_next) does, with its number: each is greater than that
-    /// of the update before. For one caller at a time.
-    pub(crate) fn try_next_numbered(&self) -> Option<(u64, Update)> {
-        let policy = self.hub.context.access.load().policy(&self.principal());
-        loop {
-            match self.mailbox.pop()? {
-                PendingUpdate::Listing => {
-                    self.mailbox.mark_sent(PendingUpdate::Listing);
-                    let number = self.next_number();
-                    self.listing_number.store(number.get(), Ordering::Relaxed);
-                    return Some((number.get(), Update::Listing));
-                }
-                PendingUpdate::Resource(uri) if policy.allows_updates(&uri) => {
-                    let mut subscriptions = self.subscriptions();
-                    let Some(subscription) = subscriptions.get_mut(&uri) else { continue };
-                    if subscription.is_active {
-                        let update = Update::Resource(subscription.requested_uri(&uri).to_owned());
-                        let number = self.next_number();
-                        subscription.number = Some(number);
-                        self.mailbox.mark_sent(PendingUpdate::Resource(uri));
-                        return Some((number.get(), update));
-                    }
-                    subscription.has_deferred_update = true;
-                }
-                PendingUpdate::Resource(_) => {}
-            }
-        }
-    }
-
-    fn next_number(&self) -> NonZeroU64 {
-        NonZeroU64::MIN.saturating_add(self.last_number.fetch_add(1, Ordering::Relaxed))
-    }
-
-    /// Returns the number of the last update that was taken; 0 before the first.
-    #[cfg(any(feature = "http", test))]
-    pub(crate) fn last_number(&self) -> u64 {
-        self.last_number.load(Ordering::Relaxed)
-    }
-
-    /// Makes updates pending again that were taken and may not have been received: those with a greater number than the
-    /// last one that the client has received, or all where that is not known. Of each resource there is one.
-    #[cfg(any(feature = "http", test))]
-    pub(crate) fn redeliver(&self, received: Option<u64>) {
-        // A number that was not given yet is not known either.
-        let received = received.filter(|number| *number <= self.last_number()).unwrap_or(0);
-        match self.listing_number.load(Ordering::Relaxed) {
-            0 => {}
-            number if number > received => self.mailbox.put_listing(),
-            _ => self.listing_number.store(0, Ordering::Relaxed),
-        }
-        for (uri, subscription) in &mut *self.subscriptions() {
-            match subscription.number {
-                Some(number) if number.get() > received => self.mailbox.put_resource(uri),
-                _ => subscription.number = None,
-            }
-        }
-    }
-
     /// Subscribes to changes of the listing. They are notified once [`listing_ready`](Self::listing_ready) has
     /// returned.
     pub fn watch_listing(&self) {
@@ -228,6 +158,21 @@ impl Subscriber {
         index.watch_listing(&self.mailbox);
         drop(index);
         self.hub.watchers().values().for_each(|watcher| watcher.watch_listing());
+    }
+
+    /// Subscribes to changes of the listing again, which is notified once: it may have changed meanwhile.
+    #[cfg(any(feature = "http", feature = "stdio"))]
+    pub(crate) fn watch_listing_again(&self) {
+        self.watch_listing();
+        self.mailbox.put_listing();
+    }
+
+    /// Cancels the subscription to changes of the listing.
+    #[cfg(any(feature = "http", feature = "stdio"))]
+    pub(crate) fn unwatch_listing(&self) {
+        let mut index = self.hub.context.subscription_index();
+        index.unwatch_listing(self.mailbox.id);
+        self.hub.watchers().values().for_each(|watcher| watcher.check_unwatched(&index));
     }
 
     /// Waits, after [`watch_listing`](Self::watch_listing), until the current listing is known, so that every later
@@ -309,7 +254,7 @@ impl Subscriber {
         self.mailbox.remove(uri);
     }
 
-    fn subscriptions(&self) -> MutexGuard<'_, BTreeMap<Uri, Subscription>> {
+    pub(super) fn subscriptions(&self) -> MutexGuard<'_, BTreeMap<Uri, Subscription>> {
         self.subscriptions.lock()
     }
 }
@@ -478,46 +423,6 @@ mod tests {
             }
             assert_eq!(subscriber.try_next(), None);
         }
-    }
-
-    #[tokio::test]
-    async fn what_may_not_have_been_received_is_told_again_once_and_what_was_is_not() {
-        let subscriber = hub().subscriber(&Principal::LOCAL);
-        let uris = ["a", "b", "c"].map(|path| mount().compose(path).unwrap().uri);
-        let memory = ShareLimits { client: 10_000, overall: 10_000 };
-        for uri in &uris {
-            let attempt = subscriber.begin(uri.as_str(), uri, memory).unwrap();
-            attempt.register(&mount());
-            attempt.activate(true);
-        }
-        // Updates of one resource are throttled.
-        let next = async || loop {
-            subscriber.ready().await;
-            if let Some(update) = subscriber.try_next_numbered() {
-                return update;
-            }
-        };
-        let update = |index: usize| Update::Resource(uris[index].as_str().to_owned());
-        for index in 0..3 {
-            assert_eq!(next().await, (u64::try_from(index).unwrap() + 1, update(index)));
-        }
-        subscriber.redeliver(Some(2));
-        assert_eq!(next().await, (4, update(2)));
-        // The client has received the first two, and nothing of them is pending.
-        subscriber.redeliver(None);
-        assert_eq!(next().await, (5, update(2)));
-        subscriber.mailbox.put_resource(&uris[0]);
-        subscriber.mailbox.put_listing();
-        assert_eq!([next().await, next().await], [(6, Update::Listing), (7, update(0))]);
-        subscriber.redeliver(Some(5));
-        assert_eq!([next().await, next().await], [(8, Update::Listing), (9, update(0))]);
-        subscriber.redeliver(Some(u64::MAX));
-        let all = [next().await, next().await];
-        assert_eq!(all, [(10, Update::Listing), (11, update(0))], "there is no such number");
-        subscriber.redeliver(Some(11));
-        subscriber.mailbox.put_resource(&uris[1]);
-        assert_eq!(next().await, (12, update(1)), "nothing else is pending");
-        assert!(futures::poll!(std::pin::pin!(subscriber.ready())).is_pending());
     }
 
     #[test]

@@ -3,12 +3,13 @@
 //! Subscriptions refer to URIs, not to plugins: a reload that replaces, removes or restores a plugin does not affect
 //! them. The subscriptions of a plugin are those below its mount.
 
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Bound;
 use std::sync::Arc;
 
 use super::mailbox::Mailbox;
 use crate::access::Principal;
+use crate::catalog::ListingFingerprint;
 use crate::uri::{Mount, Path, Uri};
 
 /// The subscribers of each resource and of the listing.
@@ -23,6 +24,8 @@ struct WatchedResource {
     /// The resource's path in the provider that was last polled for it.
     path: Path,
     subscribers: BTreeMap<u64, Arc<Mailbox>>,
+    /// For a directory: what each principal sees of it that may not see everything ([`super::directories`]).
+    views: Option<HashMap<Principal, ListingFingerprint>>,
 }
 
 impl SubscriptionIndex {
@@ -63,7 +66,7 @@ impl SubscriptionIndex {
         let subscribers = match self.resources.get_mut(uri) {
             Some(watched) => &mut watched.subscribers,
             None => {
-                let watched = WatchedResource { path: path.clone(), subscribers: BTreeMap::new() };
+                let watched = WatchedResource { path: path.clone(), subscribers: BTreeMap::new(), views: None };
                 &mut self.resources.entry(uri.clone()).or_insert(watched).subscribers
             }
         };
@@ -121,6 +124,49 @@ impl SubscriptionIndex {
             }
         }
         None
+    }
+
+    /// Returns the principals of a resource's subscribers from id `from` on, and the id at which to continue, if there are more than
+    /// `limit`.
+    pub(super) fn principals(&self, uri: &Uri, from: u64, limit: usize) -> (Vec<Principal>, Option<u64>) {
+        let Some(watched) = self.resources.get(uri) else { return (Vec::new(), None) };
+        let mut subscribers = watched.subscribers.range(from..);
+        let principals = subscribers.by_ref().take(limit).map(|(_, mailbox)| mailbox.principal()).collect();
+        (principals, subscribers.next().map(|(id, _)| *id))
+    }
+
+    /// Returns those of the resources that are known as directories.
+    pub(super) fn directories(&self, uris: &[Uri]) -> HashSet<Uri> {
+        let is_directory = |uri: &&Uri| self.resources.get(*uri).is_some_and(|watched| watched.views.is_some());
+        uris.iter().filter(is_directory).cloned().collect()
+    }
+
+    /// Returns whether it is known what the principal sees of a directory.
+    pub(super) fn has_view(&self, uri: &Uri, principal: &Principal) -> bool {
+        let views = self.resources.get(uri).and_then(|watched| watched.views.as_ref());
+        views.is_some_and(|views| views.contains_key(principal))
+    }
+
+    /// Stores what the principal sees of a directory, unless that is known or nobody subscribes to it any more.
+    pub(super) fn add_view(&mut self, uri: &Uri, principal: &Principal, view: ListingFingerprint) {
+        let Some(watched) = self.resources.get_mut(uri) else { return };
+        let views = watched.views.get_or_insert_default();
+        // Those of principals that have unsubscribed go by and by, so that there are no more than subscribers.
+        if views.len() > watched.subscribers.len() {
+            let subscribed: HashSet<_> = watched.subscribers.values().map(|mailbox| mailbox.principal()).collect();
+            views.retain(|principal, _| subscribed.contains(principal));
+        }
+        views.entry(principal.clone()).or_insert(view);
+    }
+
+    /// Replaces what principals see of a directory; with `None` it is none any more. Returns what was known before.
+    pub(super) fn replace_views(
+        &mut self,
+        uri: &Uri,
+        views: Option<HashMap<Principal, ListingFingerprint>>,
+    ) -> Option<HashMap<Principal, ListingFingerprint>> {
+        let watched = self.resources.get_mut(uri)?;
+        std::mem::replace(&mut watched.views, views)
     }
 
     /// Returns the watched resources below `mount` with the principals of their subscribers.

@@ -1,5 +1,6 @@
-//! The watcher of one loaded plugin: a task that polls it for changes ([`poller`](super::poller)), and one that detects
-//! for which principals its listing has changed ([`listing`](super::listing)).
+//! The watcher of one loaded plugin: a task that polls it for changes ([`poller`](super::poller)), and two that detect
+//! for which principals its listing ([`listing`](super::listing)) and its directories ([`directories`](super::directories)) have
+//! changed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -8,14 +9,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::sync::{Notify, watch};
 use tokio_util::sync::CancellationToken;
 
+use super::directories::{DirectoryMonitor, DirectoryTask};
 use super::listing::{ListingMonitor, ListingTask};
-use super::lookup::{LookupError, Lookups};
+use super::lookup::{LookupError, Lookups, ResourceKind};
 use super::poller::Poller;
 use super::state::{PollError, PollOutcome, WatchContext, WatcherState};
 use super::subscriptions::SubscriptionIndex;
 use crate::access::{Access, Principal};
 use crate::catalog::{ListingFingerprint, may_see_listing};
-use crate::plugin::Plugin;
+use crate::response_cache::CachedPlugin;
 use crate::uri::{Path, Uri};
 
 /// Watches one plugin while it has subscribers. Stops when it is retired or dropped.
@@ -35,7 +37,7 @@ pub(super) struct Handover {
 
 impl Watcher {
     /// Starts the watcher's tasks.
-    pub(super) fn start(plugin: &Arc<Plugin>, context: &Arc<WatchContext>, handover: Handover) -> Arc<Self> {
+    pub(super) fn start(plugin: &Arc<CachedPlugin>, context: &Arc<WatchContext>, handover: Handover) -> Arc<Self> {
         let state = Arc::new(WatcherState {
             plugin: plugin.clone(),
             context: context.clone(),
@@ -44,19 +46,22 @@ impl Watcher {
             requested_polls: AtomicU64::new(0),
             last_poll: watch::Sender::new(PollOutcome::default()),
             listing: ListingMonitor::new(handover.fingerprints),
+            directories: DirectoryMonitor::new(),
             is_polling: AtomicBool::new(false),
             retired: CancellationToken::new(),
         });
         if plugin.info().watches {
             let poller = Poller::new(state.clone(), handover.notify_all_once);
             tokio::spawn(state.retired.clone().run_until_cancelled_owned(poller.run()));
+            let directories = DirectoryTask::new(state.clone());
+            tokio::spawn(state.retired.clone().run_until_cancelled_owned(directories.run()));
         }
         let listing = ListingTask::new(state.clone());
         tokio::spawn(state.retired.clone().run_until_cancelled_owned(listing.run()));
         Arc::new(Self { lookups: Lookups::new(plugin.clone()), state })
     }
 
-    pub(super) fn plugin(&self) -> &Arc<Plugin> {
+    pub(super) fn plugin(&self) -> &Arc<CachedPlugin> {
         &self.state.plugin
     }
 
@@ -93,10 +98,20 @@ impl Watcher {
         Some(mount.compose(uri.as_str().strip_prefix(mount.as_str())?).ok()?.path)
     }
 
-    /// Queries the provider whether the resource is subscribable; see [`Lookups`]. Returns `None` if the watcher was
+    /// Queries the provider what the resource is; see [`Lookups`]. Returns `None` if the watcher was
     /// retired.
-    pub(super) async fn is_subscribable(&self, path: &Path) -> Option<Result<bool, LookupError>> {
-        self.state.retired.run_until_cancelled(self.lookups.is_subscribable(path)).await
+    pub(super) async fn look_up(&self, path: &Path) -> Option<Result<ResourceKind, LookupError>> {
+        self.state.retired.run_until_cancelled(self.lookups.look_up(path)).await
+    }
+
+    /// Waits until changes of a directory are detected for the principal.
+    pub(super) async fn track_directory(&self, uri: &Uri, path: &Path, principal: &Principal) {
+        self.state.retired.run_until_cancelled(self.state.track_directory(uri, path, principal)).await;
+    }
+
+    /// Checks what principals see of a resource, if it is a directory.
+    pub(super) fn examine(&self, uri: &Uri) {
+        self.state.directories.add(self.path(uri).map(|path| (uri.clone(), path)));
     }
 
     /// Starts tracking the listing for a new subscriber of it.
@@ -127,7 +142,7 @@ impl Watcher {
         self.state.listing.fingerprints().clone()
     }
 
-    /// Checks for changes of the listing since the `old` rules.
+    /// Checks for changes of the listing and of directories since the `old` rules.
     pub(super) fn recheck_listing(&self, old: Arc<Access>) {
         let state = self.state.clone();
         tokio::spawn(state.retired.clone().run_until_cancelled_owned(async move {
@@ -137,6 +152,7 @@ impl Watcher {
                 false => task.ensure_fingerprints(&old).await,
             }
             state.listing.mark_dirty();
+            state.examine_all().await;
             // The poller may be idle as no subscriber could see anything.
             state.wake.notify_one();
         }));

@@ -3,8 +3,7 @@
 use crate::environment::Naming;
 use crate::format::{Format, Formats};
 use crate::redact::Redactor;
-use bytesize::ByteSize;
-use mcp_provider::{Config, Failure, Result};
+use mcp_provider::{Config, Result};
 use serde_json::{Map, Value};
 use std::path::PathBuf;
 
@@ -13,7 +12,7 @@ const DEFAULT_DIR: &str = "/config";
 /// What separates nested keys in the name of a variable, by default.
 const DEFAULT_SEPARATOR: &str = "__";
 /// The maximum size of a file that is parsed, by default.
-const DEFAULT_MAX_FILE: ByteSize = ByteSize::mib(1);
+const DEFAULT_MAX_FILE: usize = 1 << 20;
 /// The maximum number of layers that are files.
 const MAX_LAYERS: usize = 32;
 
@@ -51,16 +50,14 @@ impl Settings {
             "public-keys",
             "max-file",
         ];
-        if let Some(unknown) = config.keys().find(|key| !KNOWN.contains(key)) {
-            return Err(Failure::internal(format!("config key `{unknown}`: expected one of {}", KNOWN.join(", "))));
-        }
-        let layers = texts(config, "layers")?;
+        config.refuse_unknown(&KNOWN)?;
+        let layers = config.texts("layers")?.unwrap_or_default();
         if layers.len() > MAX_LAYERS {
-            return Err(invalid("layers", &format!("at most {MAX_LAYERS} files"), layers.len()));
+            return Err(Config::fault("layers", &format!("at most {MAX_LAYERS} files"), layers.len()));
         }
         let formats = formats(config)?;
         if let Some(unknown) = layers.iter().find(|names| formats.of(folder::last_name(names)).is_none()) {
-            return Err(invalid(
+            return Err(Config::fault(
                 "layers",
                 "files of a known format, by name or by the config key `formats`",
                 unknown.as_str(),
@@ -68,55 +65,32 @@ impl Settings {
         }
         let separator = config.get("env-separator").unwrap_or(DEFAULT_SEPARATOR);
         if separator.is_empty() {
-            return Err(invalid("env-separator", "a text that is not empty", separator));
+            return Err(Config::fault("env-separator", "a text that is not empty", separator));
         }
         let naming = config.get("env-prefix").map(|prefix| Naming::new(prefix, separator));
-        let max_file = config.parse::<ByteSize>("max-file")?.unwrap_or(DEFAULT_MAX_FILE).as_u64();
         Ok(Self {
             dir: config.get("dir").unwrap_or(DEFAULT_DIR).into(),
-            defaults: table(config, "defaults")?,
+            defaults: config.table("defaults")?,
             layers,
             naming,
             formats,
             redactor: match config.parse::<bool>("redact")?.unwrap_or(true) {
-                true => Redactor::new(texts(config, "secret-keys")?, texts(config, "public-keys")?),
+                true => Redactor::new(
+                    config.texts("secret-keys")?.unwrap_or_default(),
+                    config.texts("public-keys")?.unwrap_or_default(),
+                ),
                 false => Redactor::disabled(),
             },
-            max_file: usize::try_from(max_file).unwrap_or(usize::MAX),
+            max_file: config.size("max-file")?.unwrap_or(DEFAULT_MAX_FILE),
         })
     }
-}
-
-fn invalid(key: &str, expected: &str, found: impl Into<Value>) -> Failure {
-    Failure::internal(format!("config key `{key}`: expected {expected}, found {}", found.into()))
-}
-
-fn table(config: &Config, key: &str) -> Result<Option<Map<String, Value>>> {
-    match config.json(key)? {
-        None => Ok(None),
-        Some(Value::Object(table)) => Ok(Some(table)),
-        Some(other) => Err(invalid(key, "a table", other)),
-    }
-}
-
-fn texts(config: &Config, key: &str) -> Result<Vec<String>> {
-    let Some(value) = config.json(key)? else { return Ok(Vec::new()) };
-    let expected = |found: Value| invalid(key, "a list of strings", found);
-    let Value::Array(items) = value else { return Err(expected(value)) };
-    items
-        .into_iter()
-        .map(|item| match item {
-            Value::String(text) => Ok(text),
-            other => Err(expected(other)),
-        })
-        .collect()
 }
 
 fn formats(config: &Config) -> Result<Formats> {
     let mut formats = Formats::default();
-    for (name, format) in table(config, "formats")?.unwrap_or_default() {
+    for (name, format) in config.table("formats")?.unwrap_or_default() {
         let expected =
-            || invalid("formats", &format!("one of {} for `{name}`", Format::NAMES.join(", ")), format.clone());
+            || Config::fault("formats", &format!("one of {} for `{name}`", Format::NAMES.join(", ")), format.clone());
         formats.add(name.clone(), format.as_str().and_then(Format::from_name).ok_or_else(expected)?);
     }
     Ok(formats)

@@ -9,7 +9,6 @@ const FORMATS: &str = "formats";
 const FREE_SQL: &str = "free-sql";
 const PAGE_SIZE: &str = "page-size";
 const QUERIES: &str = "queries";
-const KEYS: [&str; 5] = [DATABASE, FORMATS, FREE_SQL, PAGE_SIZE, QUERIES];
 
 /// A format of rows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
@@ -94,16 +93,13 @@ pub(crate) struct Settings {
 impl Settings {
     /// Parses the config; an unknown key is an error, since it is most likely a typo.
     pub(crate) fn parse(config: &Config) -> Result<Self> {
-        if let Some(unknown) = config.keys().find(|key| !KEYS.contains(key)) {
-            let known = KEYS.join("`, `");
-            return Err(Failure::internal(format!("config key `{unknown}` is unknown; expected one of `{known}`")));
-        }
+        config.refuse_unknown(&[DATABASE, FORMATS, FREE_SQL, PAGE_SIZE, QUERIES])?;
         let settings = Self {
             database: config.get(DATABASE).map(str::to_owned),
-            formats: json(config, FORMATS)?.unwrap_or_else(|| Format::ALL.to_vec()),
+            formats: config.deserialize(FORMATS)?.unwrap_or_else(|| Format::ALL.to_vec()),
             free_sql: config.parse(FREE_SQL)?.unwrap_or(false),
             page_size: config.parse(PAGE_SIZE)?.unwrap_or(50),
-            queries: json(config, QUERIES)?.unwrap_or_default(),
+            queries: config.deserialize(QUERIES)?.unwrap_or_default(),
         };
         if settings.formats.is_empty() || settings.page_size == 0 {
             return Err(Failure::internal(format!("config keys `{FORMATS}` and `{PAGE_SIZE}`: expected at least one")));
@@ -113,12 +109,6 @@ impl Settings {
         }
         Ok(settings)
     }
-}
-
-fn json<T: for<'d> Deserialize<'d>>(config: &Config, key: &str) -> Result<Option<T>> {
-    let Some(value) = config.json(key)? else { return Ok(None) };
-    let parsed = serde_json::from_value(value);
-    parsed.map(Some).map_err(|error| Failure::internal(format!("config key `{key}`: {error}")))
 }
 
 fn check_query(name: &str, query: &SavedQuery) -> Result<()> {

@@ -1,7 +1,6 @@
 //! The plugin's configuration.
 
 use crate::id::Id;
-use bytesize::ByteSize;
 use jiff::SignedDuration;
 use mcp_provider::{Config, Failure, Result};
 use serde::de::DeserializeOwned;
@@ -35,6 +34,11 @@ const KEYS: [&str; 13] = [
     CHUNK_SIZE,
     CHUNK_OVERLAP,
 ];
+
+/// The address of the API, by default.
+const DEFAULT_URL: &str = "https://www.googleapis.com";
+/// What the address of the API should look like, for messages.
+const SERVER: &str = "the address of the API, such as `https://www.googleapis.com`";
 
 /// The maximum numbers of folders and of queries that a config names.
 const MAX_NAMED: usize = 100;
@@ -71,18 +75,14 @@ pub(crate) struct Settings {
 impl Settings {
     /// Parses the config; an unknown key is an error, since it is most likely a typo.
     pub(crate) fn parse(config: &Config) -> Result<Self> {
-        if let Some(unknown) = config.keys().find(|key| !KEYS.contains(key)) {
-            let known = KEYS.join("`, `");
-            return Err(Failure::internal(format!("config key `{unknown}` is unknown; expected one of `{known}`")));
-        }
-        let size = |key: &str, default: ByteSize, least: usize| -> Result<usize> {
-            let bytes = config.parse::<ByteSize>(key)?.unwrap_or(default).as_u64();
-            Ok(usize::try_from(bytes).unwrap_or(usize::MAX).max(least))
+        config.refuse_unknown(&KEYS)?;
+        let size = |key: &str, default: usize, least: usize| -> Result<usize> {
+            Ok(config.size(key)?.unwrap_or(default).max(least))
         };
         let number =
             |key: &str, default: usize| Ok::<_, Failure>(config.parse::<usize>(key)?.unwrap_or(default).max(1));
         let settings = Self {
-            url: url(config.get(URL).unwrap_or("https://www.googleapis.com"))?,
+            url: config.server(URL, SERVER)?.unwrap_or_else(|| DEFAULT_URL.to_owned()),
             folders: list(config, FOLDERS, "a list of ids of folders or shared drives, or `root`")?,
             queries: list(config, QUERIES, "a list of queries such as `name contains 'plan'`")?,
             unlisted: config.parse(UNLISTED)?.unwrap_or(false),
@@ -92,9 +92,9 @@ impl Settings {
             timeout: duration(config, TIMEOUT, Duration::from_secs(4))?,
             max_folders: number(MAX_FOLDERS, 500)?,
             max_files: number(MAX_FILES, 10_000)?,
-            max_read: size(MAX_READ, ByteSize::mib(8), 1024)?,
-            chunk_size: size(CHUNK_SIZE, ByteSize::b(4000), 500)?,
-            chunk_overlap: size(CHUNK_OVERLAP, ByteSize::b(200), 0)?,
+            max_read: size(MAX_READ, 8 << 20, 1024)?,
+            chunk_size: size(CHUNK_SIZE, 4000, 500)?,
+            chunk_overlap: size(CHUNK_OVERLAP, 200, 0)?,
         };
         if settings.folders.is_empty() && settings.queries.is_empty() && !settings.unlisted {
             return Err(Failure::internal(format!(
@@ -103,47 +103,36 @@ impl Settings {
             )));
         }
         if settings.queries.iter().any(|query| query.trim().is_empty() || query.len() > 2000) {
-            return Err(fault(QUERIES, "queries of 1 to 2000 bytes", "another length"));
+            return Err(Config::fault(QUERIES, "queries of 1 to 2000 bytes", "another length"));
         }
         if settings.chunk_overlap.saturating_mul(2) > settings.chunk_size {
-            return Err(fault(CHUNK_OVERLAP, "at most half of `chunk-size`", &settings.chunk_overlap.to_string()));
+            return Err(Config::fault(
+                CHUNK_OVERLAP,
+                "at most half of `chunk-size`",
+                settings.chunk_overlap.to_string(),
+            ));
         }
         Ok(settings)
-    }
-}
-
-/// Parses the address of the API.
-fn url(text: &str) -> Result<String> {
-    let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
-    let is_valid = rest.is_some_and(|rest| {
-        !rest.is_empty() && !rest.starts_with('/') && !rest.contains(['?', '#', '@', ' ']) && rest.is_ascii()
-    });
-    if is_valid {
-        Ok(text.trim_end_matches('/').to_owned())
-    } else {
-        Err(fault(URL, "the address of the API, such as `https://www.googleapis.com`", text))
     }
 }
 
 /// Parses a list of at most [`MAX_NAMED`] items.
 fn list<T: DeserializeOwned>(config: &Config, key: &str, expected: &str) -> Result<Vec<T>> {
     let Some(value) = config.json(key)? else { return Ok(Vec::new()) };
-    let items: Vec<T> = serde_json::from_value(value).map_err(|error| fault(key, expected, &error.to_string()))?;
+    let items: Vec<T> =
+        serde_json::from_value(value).map_err(|error| Config::fault(key, expected, error.to_string()))?;
     if items.len() > MAX_NAMED {
-        return Err(fault(key, &format!("at most {MAX_NAMED} items"), &items.len().to_string()));
+        return Err(Config::fault(key, &format!("at most {MAX_NAMED} items"), items.len().to_string()));
     }
     Ok(items)
 }
 
 fn duration(config: &Config, key: &str, default: Duration) -> Result<Duration> {
-    let Some(text) = config.get(key) else { return Ok(default) };
-    let parsed = text.parse::<SignedDuration>().ok().and_then(|duration| Duration::try_from(duration).ok());
-    let parsed = parsed.filter(|duration| (Duration::from_millis(1)..=Duration::from_secs(86_400)).contains(duration));
-    parsed.ok_or_else(|| fault(key, "a duration of at most a day, such as `30s` or `5m`", text))
-}
-
-fn fault(key: &str, expected: &str, found: &str) -> Failure {
-    Failure::internal(format!("config key `{key}`: expected {expected}, found {found:?}"))
+    let parse = |text: &str| {
+        let duration = Duration::try_from(text.parse::<SignedDuration>().ok()?).ok()?;
+        (Duration::from_millis(1)..=Duration::from_secs(86_400)).contains(&duration).then_some(duration)
+    };
+    Ok(config.parse_with(key, "a duration of at most a day, such as `30s` or `5m`", parse)?.unwrap_or(default))
 }
 
 #[cfg(test)]

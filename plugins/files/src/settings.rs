@@ -1,6 +1,5 @@
 //! The plugin's configuration: its `config` table.
 
-use bytesize::ByteSize;
 use encoding_rs::Encoding;
 use mcp_provider::{Config, Failure, Result};
 use std::path::PathBuf;
@@ -9,10 +8,10 @@ use std::path::PathBuf;
 const DEFAULT_DIR: &str = "/files";
 
 /// The maximum size of a part of a file that is read at once, by default.
-const DEFAULT_MAX_READ: ByteSize = ByteSize::mib(1);
+const DEFAULT_MAX_READ: usize = 1 << 20;
 
 /// The maximum size of a document that is converted to text, by default.
-const DEFAULT_MAX_DOCUMENT: ByteSize = ByteSize::mib(16);
+const DEFAULT_MAX_DOCUMENT: usize = 16 << 20;
 
 /// The parsed config.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -43,22 +42,8 @@ pub(crate) struct Shown {
 impl Settings {
     /// Parses the config. Unknown keys are errors.
     pub(crate) fn parse(config: &Config) -> Result<Self> {
-        const KNOWN: [&str; 7] = ["dir", "dotfiles", "env-files", "ignored", "encoding", "max-read", "max-document"];
-        if let Some(unknown) = config.keys().find(|key| !KNOWN.contains(key)) {
-            return Err(Failure::internal(format!("config key `{unknown}`: expected one of {}", KNOWN.join(", "))));
-        }
-        let size = |key: &str, default: ByteSize| {
-            let size = config.parse::<ByteSize>(key)?.unwrap_or(default).as_u64().max(1);
-            Ok::<_, Failure>(usize::try_from(size).unwrap_or(usize::MAX))
-        };
+        config.refuse_unknown(&["dir", "dotfiles", "env-files", "ignored", "encoding", "max-read", "max-document"])?;
         let is_set = |key: &str| Ok::<_, Failure>(config.parse::<bool>(key)?.unwrap_or_default());
-        let encoding = config.get("encoding").map(|label| {
-            Encoding::for_label(label.as_bytes()).ok_or_else(|| {
-                Failure::internal(format!(
-                    "config key `encoding`: expected an encoding such as `euc-jp`, found {label:?}"
-                ))
-            })
-        });
         Ok(Self {
             dir: config.get("dir").unwrap_or(DEFAULT_DIR).into(),
             shown: Shown {
@@ -66,9 +51,11 @@ impl Settings {
                 env_files: is_set("env-files")?,
                 ignored: is_set("ignored")?,
             },
-            encoding: encoding.transpose()?,
-            max_read: size("max-read", DEFAULT_MAX_READ)?,
-            max_document: size("max-document", DEFAULT_MAX_DOCUMENT)?,
+            encoding: config.parse_with("encoding", "an encoding such as `euc-jp`", |label| {
+                Encoding::for_label(label.as_bytes())
+            })?,
+            max_read: config.size("max-read")?.unwrap_or(DEFAULT_MAX_READ).max(1),
+            max_document: config.size("max-document")?.unwrap_or(DEFAULT_MAX_DOCUMENT).max(1),
         })
     }
 }

@@ -11,15 +11,12 @@
 use crate::commit_graph::bloom::PathKeys;
 use crate::commits::{Commit, CommitKey, Commits};
 use crate::error::Result;
-use crate::history::is_unchanged;
 use crate::renames::{Added, Renames};
 use crate::repo::Repository;
 use crate::tree::Side;
 use bstr::{BString, ByteSlice};
 use gix_hash::ObjectId;
-use gix_object::Kind;
 use gix_object::tree::EntryKind;
-use imara_diff::{Algorithm, Diff, InternedInput};
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::ops::Range;
@@ -139,7 +136,7 @@ impl Search<'_> {
     /// Passes lines to the parents of a commit.
     fn pass(&mut self, key: CommitKey, commit: &Commit, suspect: &mut Suspect) -> Result<()> {
         if let Some(first) = commit.parents.first()
-            && is_unchanged(&self.commits, key, &PathKeys::new(suspect.path.as_ref()))
+            && self.commits.leaves_unchanged(key, commit, &PathKeys::new(suspect.path.as_ref()))
         {
             let lines = std::mem::take(&mut suspect.lines);
             return self.suspect(*first, Suspect { path: suspect.path.clone(), file: suspect.file, lines });
@@ -181,13 +178,13 @@ impl Search<'_> {
     ) -> Result<Option<(BString, ObjectId)>> {
         let tree = self.commits.get(parent)?.tree;
         let file_at = |path: &BString| {
-            let found = self.repository.entry(tree, path.as_bstr())?;
+            let found = self.repository.side_at(tree, path.as_bstr())?;
             Ok::<_, crate::error::Error>(found.filter(|found| found.mode.is_blob()).map(|found| found.id))
         };
         if !by_rename {
             return Ok(file_at(&suspect.path)?.map(|file| (suspect.path.clone(), file)));
         }
-        if self.repository.entry(tree, suspect.path.as_bstr())?.is_some() {
+        if self.repository.side_at(tree, suspect.path.as_bstr())?.is_some() {
             return Ok(None);
         }
         let file = Side { mode: EntryKind::Blob.into(), id: suspect.file };
@@ -202,12 +199,7 @@ impl Search<'_> {
         if self.repository.odb.size(&before)?.is_none_or(|size| size > MAX_FILE) {
             return Ok((lines.to_vec(), Vec::new()));
         }
-        let before = self.repository.odb.get(&before, Kind::Blob)?;
-        let after = self.repository.odb.get(&after, Kind::Blob)?;
-        let input = InternedInput::new(before.as_slice(), after.as_slice());
-        let mut diff = Diff::compute(Algorithm::Myers, &input);
-        diff.postprocess_lines(&input);
-        let hunks: Vec<_> = diff.hunks().collect();
+        let hunks = self.repository.hunks(&before, &after)?;
         let (mut kept, mut passed) = (Vec::new(), Vec::new());
         for lines in lines {
             let end = lines.source.saturating_add(lines.count);

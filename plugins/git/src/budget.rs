@@ -25,17 +25,27 @@ pub(crate) struct Budget {
     start: Instant,
     max_time: Duration,
     is_over: bool,
+    /// Of a test: the number of objects that were read, and the one from which the time is over.
+    #[cfg(test)]
+    pub(crate) reads: Option<(std::rc::Rc<std::cell::Cell<usize>>, usize)>,
 }
 
 impl Budget {
     /// Creates a budget of some steps, and of a time since the call's start.
     pub(crate) fn new(steps: usize, start: Instant, max_time: Duration) -> Self {
-        Self { left: steps, start, max_time, is_over: false }
+        Self {
+            left: steps,
+            start,
+            max_time,
+            is_over: false,
+            #[cfg(test)]
+            reads: None,
+        }
     }
 
     /// Takes a step; false if none is left.
     pub(crate) fn take(&mut self) -> bool {
-        if self.left.is_multiple_of(STEPS_PER_LOOK) && self.start.elapsed() > self.max_time {
+        if self.left.is_multiple_of(STEPS_PER_LOOK) && self.is_time_over() {
             self.is_over = true;
         }
         match self.left.checked_sub(1).filter(|_| !self.is_over) {
@@ -45,6 +55,14 @@ impl Budget {
             }
             None => false,
         }
+    }
+
+    fn is_time_over(&self) -> bool {
+        #[cfg(test)]
+        if let Some((reads, max)) = &self.reads {
+            return reads.get() > *max;
+        }
+        self.start.elapsed() > self.max_time
     }
 }
 

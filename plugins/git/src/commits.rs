@@ -1,10 +1,12 @@
 //! The commits of a repository as a graph: tree, parents, date and generation number of each.
 //!
-//! They are read from the commit-graph, if the commit is in it, and otherwise from the commit itself. A shallow clone's
-//! commit-graph is not used, because its commits have parents that the clone lacks.
+//! They are read from the commit-graph, if the commit is in it, otherwise from what was [learned](crate::learned), and
+//! otherwise from the commit itself. In a shallow clone neither is used, because its commits have parents that the clone lacks.
 
+use crate::commit_graph::bloom::{self, PathKeys};
 use crate::commit_graph::{CommitGraph, Position};
 use crate::error::{Error, Result};
+use crate::learned::{Learned, LearnedCommit};
 use crate::repo::Repository;
 use gix_hash::{ObjectId, oid};
 use gix_object::{CommitRef, Kind};
@@ -13,6 +15,9 @@ use std::collections::HashSet;
 /// The maximum number of parents that are followed per commit. Octopus merges have a few; hundreds occur in
 /// experiments only.
 const MAX_PARENTS: usize = 1000;
+
+/// The maximum number of changed files of a commit of which a filter is made, as in git.
+const MAX_CHANGES: usize = 512;
 
 /// The identity of a commit. A commit that is in the commit-graph always has its position in it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -49,6 +54,9 @@ pub(crate) struct Commit {
 pub(crate) struct Commits<'r> {
     repository: &'r Repository,
     graph: Option<&'r CommitGraph>,
+    learned: Option<&'r Learned>,
+    /// The commit that was read last. Walks ask for a parent twice in a row.
+    last: Option<(ObjectId, Commit)>,
     shallow: HashSet<ObjectId>,
     bytes_read: usize,
     has_ignored_parents: bool,
@@ -59,17 +67,13 @@ impl<'r> Commits<'r> {
     pub(crate) fn new(repository: &'r Repository) -> Result<Self> {
         let shallow = repository.shallow()?;
         let graph = if shallow.is_empty() { repository.commit_graph() } else { None };
-        Ok(Self { repository, graph, shallow, bytes_read: 0, has_ignored_parents: false })
+        let learned = Some(repository.learned()).filter(|learned| learned.is_kept() && shallow.is_empty());
+        Ok(Self { repository, graph, learned, last: None, shallow, bytes_read: 0, has_ignored_parents: false })
     }
 
     /// Returns the repository.
     pub(crate) fn repository(&self) -> &'r Repository {
         self.repository
-    }
-
-    /// Returns the commit-graph, if it is used.
-    pub(crate) fn graph(&self) -> Option<&'r CommitGraph> {
-        self.graph
     }
 
     /// Returns the number of bytes of commits that were read, apart from the commit-graph.
@@ -99,7 +103,14 @@ impl<'r> Commits<'r> {
     /// Reads a commit.
     pub(crate) fn get(&mut self, key: CommitKey) -> Result<Commit> {
         match key {
-            CommitKey::Object(id) => self.read(&id),
+            CommitKey::Object(id) => match self.last.as_ref().filter(|(last, _)| *last == id) {
+                Some((_, last)) => Ok(last.clone()),
+                None => {
+                    let commit = self.read(&id)?;
+                    self.last = Some((id, commit.clone()));
+                    Ok(commit)
+                }
+            },
             CommitKey::Graph(position) => {
                 let commit = self.the_graph()?.commit(position)?;
                 Ok(Commit {
@@ -112,7 +123,52 @@ impl<'r> Commits<'r> {
         }
     }
 
+    /// Returns whether a commit certainly left a path as it is in its first parent, or as absent if it has none, as far as
+    /// the commit-graph or what was learned says.
+    pub(crate) fn leaves_unchanged(&mut self, key: CommitKey, commit: &Commit, keys: &PathKeys) -> bool {
+        self.try_leaves_unchanged(key, commit, keys).unwrap_or_else(|error| {
+            log::warn!("changed paths not known: {error}");
+            false
+        })
+    }
+
+    fn try_leaves_unchanged(&mut self, key: CommitKey, commit: &Commit, keys: &PathKeys) -> Result<bool> {
+        if let (CommitKey::Graph(position), Some(graph)) = (key, self.graph)
+            && let Some(is_unchanged) = graph.leaves_unchanged(position, keys)?
+        {
+            return Ok(is_unchanged);
+        }
+        let Some(learned) = self.learned else { return Ok(false) };
+        let id = self.id(key)?;
+        let filter = match learned.commit(&id) {
+            Some(commit) => commit.filter,
+            None => self.learn(learned, id, commit)?,
+        };
+        Ok(!keys.may_be_in(&filter, &bloom::Settings::OWN))
+    }
+
+    /// Keeps a commit with the filter of the paths that it changed, and returns the filter.
+    fn learn(&mut self, learned: &Learned, id: ObjectId, commit: &Commit) -> Result<Vec<u8>> {
+        let before = commit.parents.first().map(|parent| self.get(*parent)).transpose()?.map(|parent| parent.tree);
+        let mut paths = Vec::new();
+        let omitted = self.repository.diff(before, Some(commit.tree), |change| {
+            paths.push(change.path);
+            paths.len() <= MAX_CHANGES
+        })?;
+        let filter = if omitted == 0 && paths.len() <= MAX_CHANGES { bloom::filter(&paths) } else { Vec::new() };
+        let parents = commit.parents.iter().map(|parent| self.id(*parent)).collect::<Result<Vec<_>>>()?;
+        if parents.len() < MAX_PARENTS {
+            let commit = LearnedCommit { tree: commit.tree, parents, date: commit.date, filter: filter.clone() };
+            learned.add_commit(id, &commit);
+        }
+        Ok(filter)
+    }
+
     fn read(&mut self, id: &oid) -> Result<Commit> {
+        if let Some(LearnedCommit { tree, parents, date, .. }) = self.learned.and_then(|learned| learned.commit(id)) {
+            let parents = parents.iter().map(|parent| self.key(parent)).collect::<Result<_>>()?;
+            return Ok(Commit { tree, parents, date, generation: Generation::Unknown });
+        }
         let data = self.repository.odb.get(id, Kind::Commit)?;
         self.bytes_read = self.bytes_read.saturating_add(data.len());
         let commit = decode(&data, id, self.repository.hash())?;

@@ -1,12 +1,14 @@
 //! A provider that serves a git repository.
 //!
 //! It reads the repository's files itself, with gitoxide's plumbing crates for the formats, from a directory that the
-//! plugin was granted. It executes nothing, writes nothing, and needs no access beyond that directory. The module
+//! plugin was granted. It executes nothing, writes nothing there, and needs no access beyond that directory. The module
 //! `paths` documents the resources and their paths.
 //!
 //! Two requirements shape the code. A repository may be far larger than the plugin's memory, so no pack, index or list
 //! of refs is ever read as a whole (`block_cache`, `odb`, `refs`), and every response is bounded. And a repository is
 //! untrusted data, so any damage, accidental or malicious, results in an `error` that states location and cause.
+//!
+//! What walks over histories learn can be kept in a bucket (`learned`).
 //!
 //! From the top: `provider` dispatches calls to `list`, `view`, `complete` and `changes`; these query the `repo` for
 //! revisions (`rev`), trees (`tree`), histories (`history`) and objects.
@@ -26,6 +28,7 @@ mod files;
 mod history;
 mod id_table;
 mod layout;
+mod learned;
 mod list;
 mod odb;
 mod paths;
@@ -45,6 +48,7 @@ pub use provider::Git;
 mcp_provider::export!(Git);
 mcp_provider::needs! {
     "dirs": [{ "guest": "/repo", "mode": "ro", "why": "the repository: a work tree with its .git, or a bare one" }],
+    "keyvalue": [{ "bucket": "histories", "optional": true, "why": "what was learned of histories: without a commit-graph, a search that ended early goes on at the next request" }],
     "config": {
         "dir": { "type": "string", "default": "/repo", "why": "the repository, at its guest path" },
         "rev": { "type": "string", "default": "HEAD", "why": "the revision whose files are listed" },

@@ -5,7 +5,14 @@ use crate::paths::{self, Address};
 use crate::repo::Repository;
 use crate::settings::Settings;
 use crate::{changes, complete, list, view};
-use mcp_provider::{Argument, Changes, Completion, Config, Contents, Entry, Failure, Info, Page, Provider, Template};
+use mcp_provider::keyvalue::LazyBucket;
+use mcp_provider::{
+    Argument, Changes, Completion, Config, Contents, Entry, Failure, Grants, Info, Page, Provider, Template,
+};
+use std::rc::Rc;
+
+/// The bucket in which what walks over histories learned is kept, if it is granted.
+const BUCKET: &str = "histories";
 
 /// A provider of a git repository.
 pub struct Git {
@@ -37,7 +44,10 @@ impl Provider for Git {
 
     fn open(config: &Config) -> Result<Self, Failure> {
         let settings = Settings::parse(config)?;
-        let repository = Repository::open(&settings.dir, settings.max_object(), settings.refs.clone())?;
+        let mut repository = Repository::open(&settings.dir, settings.max_object(), settings.refs.clone())?;
+        if Grants::current().allows_keyvalue(BUCKET) == Some(true) {
+            repository.keep_learned_in(Rc::new(LazyBucket::new(BUCKET)));
+        }
         Ok(Self { settings, repository })
     }
 
@@ -46,9 +56,13 @@ impl Provider for Git {
             let repository = self.begin_call();
             // `mcp-host check` lists the first page.
             if cursor.is_none() && repository.lacks_commit_graph() {
+                let bucket = match repository.learned().is_kept() {
+                    true => "",
+                    false => ", or grant the bucket `histories`, so that each request goes on where the last one ended",
+                };
                 log::warn!(
                     "the repository has no commit-graph, so histories of a path and blames may end early: run \
-                     `git commit-graph write --reachable --changed-paths` in it"
+                     `git commit-graph write --reachable --changed-paths` in it{bucket}"
                 );
             }
             return Ok(list::default_files(repository, &self.settings, cursor, limit)?);
@@ -66,7 +80,11 @@ impl Provider for Git {
     }
 
     fn read(&self, path: &str) -> Result<Vec<Contents>, Failure> {
-        let mut contents = view::read(self.begin_call(), &self.settings, &Address::parse(path)?)?;
+        let address = Address::parse(path)?;
+        let repository = self.begin_call();
+        let contents = view::read(repository, &self.settings, &address);
+        repository.end_call();
+        let mut contents = contents?;
         contents.entry.path = path.to_owned();
         Ok(vec![contents])
     }

@@ -6,6 +6,7 @@
 
 use crate::budget::Budget;
 use crate::error::{Error, Result};
+use crate::learned::Question;
 use crate::repo::Repository;
 use crate::similarity::{MIN_SCORE, Pieces, may_be_similar};
 use crate::tree::{FileWalk, Side};
@@ -64,6 +65,17 @@ impl<'r> Renames<'r> {
 
     /// Returns the removed file that an added file was renamed from.
     pub(crate) fn renamed_from(&mut self, added: &Added<'_>) -> Result<Option<BString>> {
+        let question = Question::Renamed(&added.before, &added.after, added.path);
+        self.repository.former_path(question, || Ok((self.search_removed(added)?, !self.is_truncated)))
+    }
+
+    /// Returns the file that an added file was renamed or copied from.
+    pub(crate) fn copied_from(&mut self, added: &Added<'_>) -> Result<Option<BString>> {
+        let question = Question::Copied(&added.before, &added.after, added.path);
+        self.repository.former_path(question, || Ok((self.search_all(added)?, !self.is_truncated)))
+    }
+
+    fn search_removed(&mut self, added: &Added<'_>) -> Result<Option<BString>> {
         let removed = self.removed(added)?;
         match equal(added, &removed) {
             Some(path) => Ok(Some(path)),
@@ -71,8 +83,7 @@ impl<'r> Renames<'r> {
         }
     }
 
-    /// Returns the file that an added file was renamed or copied from.
-    pub(crate) fn copied_from(&mut self, added: &Added<'_>) -> Result<Option<BString>> {
+    fn search_all(&mut self, added: &Added<'_>) -> Result<Option<BString>> {
         let removed = self.removed(added)?;
         if let Some(path) = equal(added, &removed) {
             return Ok(Some(path));

@@ -2,8 +2,7 @@
 
 use crate::refs::RefFilter;
 use bstr::BString;
-use bytesize::ByteSize;
-use mcp_provider::{Config, Failure, Result};
+use mcp_provider::{Config, Result};
 use std::path::PathBuf;
 
 /// The repository's directory, by default.
@@ -11,10 +10,10 @@ const DEFAULT_DIR: &str = "/repo";
 
 /// The maximum size of a file, by default. Reading one takes up to twice its size, or twice that of the largest
 /// version in its delta chain.
-const DEFAULT_MAX_BLOB: ByteSize = ByteSize::mib(16);
+const DEFAULT_MAX_BLOB: usize = 16 << 20;
 
 /// The maximum size of a commit's diff, by default.
-const DEFAULT_MAX_DIFF: ByteSize = ByteSize::mib(1);
+const DEFAULT_MAX_DIFF: usize = 1 << 20;
 
 /// The parsed config.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -34,24 +33,20 @@ pub(crate) struct Settings {
 impl Settings {
     /// Parses the config. Unknown keys are errors.
     pub(crate) fn parse(config: &Config) -> Result<Self> {
-        const KNOWN: [&str; 5] = ["dir", "rev", "refs", "max-blob", "max-diff"];
-        if let Some(unknown) = config.keys().find(|key| !KNOWN.contains(key)) {
-            return Err(Failure::internal(format!("config key `{unknown}`: expected one of {}", KNOWN.join(", "))));
-        }
-        let size = |key: &str, default: ByteSize| Ok::<_, Failure>(config.parse::<ByteSize>(key)?.unwrap_or(default));
+        config.refuse_unknown(&["dir", "rev", "refs", "max-blob", "max-diff"])?;
         Ok(Self {
             dir: config.get("dir").unwrap_or(DEFAULT_DIR).into(),
             rev: config.get("rev").map(BString::from),
             refs: config.json("refs")?.map_or_else(|| Ok(RefFilter::default()), |refs| RefFilter::parse(&refs))?,
-            max_blob: size("max-blob", DEFAULT_MAX_BLOB)?.as_u64(),
-            max_diff: usize::try_from(size("max-diff", DEFAULT_MAX_DIFF)?.as_u64()).unwrap_or(usize::MAX),
+            max_blob: config.size("max-blob")?.unwrap_or(DEFAULT_MAX_BLOB) as u64,
+            max_diff: config.size("max-diff")?.unwrap_or(DEFAULT_MAX_DIFF),
         })
     }
 
     /// Returns the maximum size of any object that is read: a small `max-blob` must not affect directories and other
     /// objects.
     pub(crate) fn max_object(&self) -> u64 {
-        self.max_blob.max(DEFAULT_MAX_BLOB.as_u64())
+        self.max_blob.max(DEFAULT_MAX_BLOB as u64)
     }
 
     /// Returns the revision that is listed by default.

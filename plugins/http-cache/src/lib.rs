@@ -32,8 +32,8 @@ use settings::Settings;
 mcp_provider::needs! {
     "keyvalue": [{ "bucket": "pages", "why": "the cache; without it every read sends a request" }],
     "config": {
-        "seeds": { "type": "array", "default": [], "why": "pages that are listed whether or not they are cached" },
-        "sitemaps": { "type": "array", "default": [], "why": "sitemaps whose pages are listed" },
+        "seeds": { "type": "array", "default": [], "address": true, "why": "pages that are listed whether or not they are cached" },
+        "sitemaps": { "type": "array", "default": [], "address": true, "why": "sitemaps whose pages are listed" },
         "plain-http": { "type": "array", "default": [], "why": "hosts that are accessed without TLS" },
         "formats": { "type": "array", "default": ["markdown", "html"], "why": "the formats of HTML pages, the preferred first" },
         "bucket": { "type": "string", "default": "pages", "why": "the key-value bucket of the cache" },

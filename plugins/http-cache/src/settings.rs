@@ -2,7 +2,6 @@
 
 use crate::address::{Address, PlainHosts};
 use mcp_provider::{Config, Failure, Result};
-use serde_json::Value;
 use std::time::Duration;
 
 const SEEDS: &str = "seeds";
@@ -55,23 +54,21 @@ pub(crate) struct Settings {
 impl Settings {
     /// Parses the config; an unknown key is an error, since it is most likely a typo.
     pub(crate) fn parse(config: &Config) -> Result<Self> {
-        if let Some(unknown) = config.keys().find(|key| !KEYS.contains(key)) {
-            let known = KEYS.join("`, `");
-            return Err(Failure::internal(format!("config key `{unknown}` is unknown; expected one of `{known}`")));
-        }
-        let plain: PlainHosts = list(config, PLAIN_HTTP)?.unwrap_or_default().into_iter().collect();
+        config.refuse_unknown(&KEYS)?;
+        let plain: PlainHosts = config.texts(PLAIN_HTTP)?.unwrap_or_default().into_iter().collect();
         let seconds = |key: &str, default: u64| {
             Ok::<_, Failure>(Duration::from_secs(config.parse::<u32>(key)?.map_or(default, u64::from)))
         };
         let pages = |key: &str, rest: &str| -> Result<Vec<Address>> {
-            let pages = list(config, key)?.unwrap_or_default();
+            let pages = config.texts(key)?.unwrap_or_default();
             pages.iter().map(|page| address(key, page, rest, &plain)).collect()
         };
         Ok(Self {
             seeds: pages(SEEDS, "/")?,
             sitemaps: pages(SITEMAPS, "/sitemap.xml")?,
-            formats: list(config, FORMATS)?
-                .map_or_else(|| Ok(vec![Format::Markdown, Format::Html]), |f| formats(&f))?,
+            formats: config
+                .texts(FORMATS)?
+                .map_or_else(|| Ok(vec![Format::Markdown, Format::Html]), |names| formats(&names))?,
             bucket: config.get(BUCKET).unwrap_or("pages").to_owned(),
             max_body: config.parse(MAX_BODY_BYTES)?.unwrap_or(8 * 1024 * 1024),
             max_stale: seconds(MAX_STALE_SECONDS, 7 * 24 * 60 * 60)?,
@@ -82,26 +79,13 @@ impl Settings {
     }
 }
 
-/// Reads a list of strings.
-fn list(config: &Config, key: &str) -> Result<Option<Vec<String>>> {
-    let Some(value) = config.json(key)? else { return Ok(None) };
-    let strings = value
-        .as_array()
-        .and_then(|list| list.iter().map(|item| item.as_str().map(str::to_owned)).collect::<Option<Vec<String>>>());
-    strings.map(Some).ok_or_else(|| invalid_value(key, "a list of strings", &value))
-}
-
 /// Parses a page in the config: a path below the mount, or a URL. `rest` is the path of a host alone.
 fn address(key: &str, page: &str, rest: &str, plain: &PlainHosts) -> Result<Address> {
     let path = page.strip_prefix("https://").or_else(|| page.strip_prefix("http://")).unwrap_or(page);
     let whole = if path.contains('/') { path.to_owned() } else { format!("{path}{rest}") };
     let address = Address::parse(&whole, plain).ok().filter(|address| address.path().len() <= MAX_PATH_LEN);
     address.ok_or_else(|| {
-        invalid_value(
-            key,
-            &format!("pages such as `docs.rs/serde/`, of at most {MAX_PATH_LEN} bytes"),
-            &Value::from(page),
-        )
+        Config::fault(key, &format!("pages such as `docs.rs/serde/`, of at most {MAX_PATH_LEN} bytes"), page)
     })
 }
 
@@ -111,21 +95,13 @@ fn formats(names: &[String]) -> Result<Vec<Format>> {
         let format = match name.as_str() {
             "markdown" => Format::Markdown,
             "html" => Format::Html,
-            _ => return Err(invalid_value(FORMATS, "`markdown` or `html`", &Value::from(name.as_str()))),
+            _ => return Err(Config::fault(FORMATS, "`markdown` or `html`", name.as_str())),
         };
         if !formats.contains(&format) {
             formats.push(format);
         }
     }
-    if formats.is_empty() {
-        Err(invalid_value(FORMATS, "at least one format", &Value::from("[]")))
-    } else {
-        Ok(formats)
-    }
-}
-
-fn invalid_value(key: &str, expected: &str, found: &Value) -> Failure {
-    Failure::internal(format!("config key `{key}`: expected {expected}, found {found}"))
+    if formats.is_empty() { Err(Config::fault(FORMATS, "at least one format", "[]")) } else { Ok(formats) }
 }
 
 #[cfg(test)]

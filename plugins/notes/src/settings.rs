@@ -1,7 +1,7 @@
 //! The plugin's configuration.
 
 use encoding_rs::Encoding;
-use mcp_provider::{Config, Failure, Result, Role};
+use mcp_provider::{Config, Result, Role};
 use serde_json::Value;
 use std::path::PathBuf;
 use unicode_normalization::UnicodeNormalization;
@@ -12,7 +12,6 @@ const ENCODING: &str = "encoding";
 const PRIORITY: &str = "priority";
 const AUDIENCE: &str = "audience";
 const ORDER: &str = "order";
-const KEYS: [&str; 6] = [DIR, MAX_FILE_BYTES, ENCODING, PRIORITY, AUDIENCE, ORDER];
 
 /// The order of listings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -60,28 +59,22 @@ impl<T> ByFolder<T> {
 impl Settings {
     /// Parses the config; an unknown key is an error, since it is most likely a typo.
     pub(crate) fn parse(config: &Config) -> Result<Self> {
-        if let Some(unknown) = config.keys().find(|key| !KEYS.contains(key)) {
-            let known = KEYS.join("`, `");
-            return Err(Failure::internal(format!("config key `{unknown}` is unknown; expected one of `{known}`")));
-        }
-        let encoding = config.get(ENCODING).map(|label| {
-            Encoding::for_label(label.as_bytes())
-                .ok_or_else(|| invalid(ENCODING, "an encoding such as `euc-jp`", label))
-        });
-        let order = match config.get(ORDER) {
-            None | Some("path") => Order::Path,
-            Some("reading") => Order::Reading,
-            Some(other) => return Err(invalid(ORDER, "`path` or `reading`", other)),
-        };
+        config.refuse_unknown(&[DIR, MAX_FILE_BYTES, ENCODING, PRIORITY, AUDIENCE, ORDER])?;
+        let order = config.parse_with(ORDER, "`path` or `reading`", |order| match order {
+            "path" => Some(Order::Path),
+            "reading" => Some(Order::Reading),
+            _ => None,
+        })?;
         Ok(Self {
             dir: config.get(DIR).unwrap_or("/notes").into(),
             max_file_bytes: config.parse(MAX_FILE_BYTES)?.unwrap_or(16 * 1024 * 1024),
-            encoding: encoding.transpose()?,
+            encoding: config
+                .parse_with(ENCODING, "an encoding such as `euc-jp`", |label| Encoding::for_label(label.as_bytes()))?,
             priority: by_folder(config, PRIORITY, "a number from 0.0 to 1.0 for each folder", |value| {
                 value.as_f64().filter(|priority| (0.0..=1.0).contains(priority))
             })?,
             audience: by_folder(config, AUDIENCE, "`user`, `assistant` or a list of them for each folder", roles)?,
-            order,
+            order: order.unwrap_or_default(),
         })
     }
 
@@ -108,7 +101,7 @@ fn by_folder<T>(
         let one = |(folder, value): (&String, &Value)| Some((nfc(folder.trim_matches('/')), parse(value)?));
         table.iter().map(one).collect()
     });
-    folders.map(ByFolder).ok_or_else(|| invalid(key, expected, &table.to_string()))
+    folders.map(ByFolder).ok_or_else(|| Config::fault(key, expected, table.to_string()))
 }
 
 fn roles(value: &Value) -> Option<Vec<Role>> {
@@ -123,10 +116,6 @@ fn roles(value: &Value) -> Option<Vec<Role>> {
     }
 }
 
-fn invalid(key: &str, expected: &str, found: &str) -> Failure {
-    Failure::internal(format!("config key `{key}`: expected {expected}, found {found:?}"))
-}
-
 /// Returns names in the normalization form in which they are compared.
 fn nfc(names: &str) -> String {
     names.nfc().collect()
@@ -135,6 +124,7 @@ fn nfc(names: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mcp_provider::Failure;
 
     fn parse(pairs: &[(&str, &str)]) -> Result<Settings> {
         Settings::parse(&Config::from_pairs(pairs.iter().copied()))

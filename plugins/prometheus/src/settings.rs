@@ -1,7 +1,6 @@
 //! The plugin's configuration: its `config` table.
 
 use crate::duration;
-use bytesize::ByteSize;
 use mcp_provider::{Config, Failure, Result};
 use serde::Deserialize;
 use serde_json::Value;
@@ -10,6 +9,9 @@ use std::time::Duration;
 
 const KNOWN: [&str; 9] =
     ["url", "queries", "points", "range", "refresh", "timeout", "max-series", "max-points", "max-body"];
+
+/// What the address of the server should look like, for messages.
+const SERVER: &str = "the address of a Prometheus server, such as `http://127.0.0.1:9090`";
 
 /// The maximum number of saved queries.
 const MAX_QUERIES: usize = 500;
@@ -64,17 +66,13 @@ struct WrittenQuery {
 impl Settings {
     /// Parses the config. Unknown keys are errors.
     pub(crate) fn parse(config: &Config) -> Result<Self> {
-        if let Some(unknown) = config.keys().find(|key| !KNOWN.contains(key)) {
-            return Err(fault(unknown, &format!("one of {}", KNOWN.join(", ")), unknown));
-        }
+        config.refuse_unknown(&KNOWN)?;
         let duration = |key: &str, default: Duration| {
-            config
-                .get(key)
-                .map_or(Ok(default), |text| duration::parse(text).ok_or_else(|| fault(key, duration::EXPECTED, text)))
+            Ok::<_, Failure>(config.parse_with(key, duration::EXPECTED, duration::parse)?.unwrap_or(default))
         };
-        let max_body = config.parse::<ByteSize>("max-body")?.unwrap_or(ByteSize::mib(8)).as_u64().max(1);
+        let url = config.server("url", SERVER)?.ok_or_else(|| Config::fault("url", SERVER, ""))?;
         Ok(Self {
-            url: url(config.get("url").unwrap_or_default())?,
+            url,
             queries: queries(config)?,
             points: config.parse::<u64>("points")?.unwrap_or(200).clamp(1, 11_000),
             range: duration("range", Duration::from_secs(3600))?,
@@ -82,21 +80,8 @@ impl Settings {
             timeout: duration("timeout", Duration::from_secs(4))?,
             max_series: config.parse::<usize>("max-series")?.unwrap_or(100).max(1),
             max_points: config.parse::<usize>("max-points")?.unwrap_or(50_000).max(1),
-            max_body: usize::try_from(max_body).unwrap_or(usize::MAX),
+            max_body: config.size("max-body")?.unwrap_or(8 << 20).max(1),
         })
-    }
-}
-
-/// Parses the address of the server.
-fn url(text: &str) -> Result<String> {
-    let rest = text.strip_prefix("http://").or_else(|| text.strip_prefix("https://"));
-    let is_valid = rest.is_some_and(|rest| {
-        !rest.is_empty() && !rest.starts_with('/') && !rest.contains(['?', '#', '@', ' ']) && rest.is_ascii()
-    });
-    if is_valid {
-        Ok(text.trim_end_matches('/').to_owned())
-    } else {
-        Err(fault("url", "the address of a Prometheus server, such as `http://127.0.0.1:9090`", text))
     }
 }
 
@@ -104,14 +89,11 @@ fn url(text: &str) -> Result<String> {
 fn queries(config: &Config) -> Result<BTreeMap<String, SavedQuery>> {
     let Some(table) = config.json("queries")? else { return Ok(BTreeMap::new()) };
     let Value::Object(table) = table else {
-        return Err(fault(
-            "queries",
-            "a table of queries, each a PromQL text or a table with `query`",
-            &table.to_string(),
-        ));
+        let expected = "a table of queries, each a PromQL text or a table with `query`";
+        return Err(Config::fault("queries", expected, table.to_string()));
     };
     if table.len() > MAX_QUERIES {
-        return Err(fault("queries", &format!("at most {MAX_QUERIES} queries"), &table.len().to_string()));
+        return Err(Config::fault("queries", &format!("at most {MAX_QUERIES} queries"), table.len().to_string()));
     }
     table.into_iter().map(|(name, query)| Ok((checked_name(&name)?, saved(&name, query)?))).collect()
 }
@@ -119,7 +101,7 @@ fn queries(config: &Config) -> Result<BTreeMap<String, SavedQuery>> {
 /// Returns a name if it can be a segment of a path.
 fn checked_name(name: &str) -> Result<String> {
     if matches!(name, "" | "." | "..") || name.contains('\0') {
-        return Err(fault("queries", "a name that is neither empty nor dots", name));
+        return Err(Config::fault("queries", "a name that is neither empty nor dots", name));
     }
     Ok(name.to_owned())
 }
@@ -131,25 +113,24 @@ fn saved(name: &str, written: Value) -> Result<SavedQuery> {
         Value::Object(_) => serde_json::from_value(written)
             .map_err(|error| Failure::internal(format!("config key `queries.{name}`: {error}")))?,
         other => {
-            return Err(fault(&format!("queries.{name}"), "a PromQL text or a table with `query`", &other.to_string()));
+            let expected = "a PromQL text or a table with `query`";
+            return Err(Config::fault(&format!("queries.{name}"), expected, other.to_string()));
         }
     };
     let key = |key: &str| format!("queries.{name}.{key}");
     let duration = |name: &str, text: Option<String>| {
-        text.map(|text| duration::parse(&text).ok_or_else(|| fault(&key(name), duration::EXPECTED, &text))).transpose()
+        text.map(|text| duration::parse(&text).ok_or_else(|| Config::fault(&key(name), duration::EXPECTED, text)))
+            .transpose()
     };
     let (range, step) = (duration("range", table.range)?, duration("step", table.step)?);
     if step.is_some() && range.is_none() {
-        return Err(fault(&key("step"), "a `range` beside it", "none"));
+        return Err(Config::fault(&key("step"), "a `range` beside it", "none"));
     }
     if range.zip(step).is_some_and(|(range, step)| step > range) {
-        return Err(fault(&key("step"), "a step of at most the range", &duration::format(step.unwrap_or_default())));
+        let found = duration::format(step.unwrap_or_default());
+        return Err(Config::fault(&key("step"), "a step of at most the range", found));
     }
     Ok(SavedQuery { query: table.query, title: table.title, description: table.description, range, step })
-}
-
-fn fault(key: &str, expected: &str, found: &str) -> Failure {
-    Failure::internal(format!("config key `{key}`: expected {expected}, found {found:?}"))
 }
 
 #[cfg(test)]

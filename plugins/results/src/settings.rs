@@ -1,7 +1,6 @@
 //! The plugin's configuration: its `config` table.
 
-use bytesize::ByteSize;
-use mcp_provider::{Config, Failure, Result};
+use mcp_provider::{Config, Result};
 use std::path::PathBuf;
 
 /// The parsed config.
@@ -16,13 +15,10 @@ pub(crate) struct Settings {
 impl Settings {
     /// Parses the config. Unknown keys are errors.
     pub(crate) fn parse(config: &Config) -> Result<Self> {
-        if let Some(unknown) = config.keys().find(|key| !["dir", "max-file"].contains(key)) {
-            return Err(Failure::internal(format!("config key `{unknown}`: expected `dir` or `max-file`")));
-        }
-        let max_file = config.parse::<ByteSize>("max-file")?.unwrap_or(ByteSize::mib(16)).as_u64();
+        config.refuse_unknown(&["dir", "max-file"])?;
         Ok(Self {
             dir: config.get("dir").unwrap_or("/results").into(),
-            max_file: usize::try_from(max_file).unwrap_or(usize::MAX),
+            max_file: config.size("max-file")?.unwrap_or(16 << 20),
         })
     }
 }

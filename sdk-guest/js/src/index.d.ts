@@ -99,14 +99,20 @@ export interface Needs {
   http?: { origin: string; why?: string }[];
   /** Directories, by the path at which it expects them. Read-only, unless `mode` is `rw`. */
   dirs?: { guest: string; mode?: "ro" | "rw"; why?: string }[];
-  /** Key-value buckets that it opens. */
-  keyvalue?: { bucket: string; why?: string }[];
+  /** Key-value buckets that it opens. `optional` if it does not open one unless it is granted. */
+  keyvalue?: { bucket: string; optional?: boolean; why?: string }[];
   /** Environment variables that it reads. */
   env?: { name: string; why?: string }[];
-  /** Keys of its config. `required` if the provider does not work without one. */
+  /** Keys of its config. `required` if the provider does not work without one; `address` if it is that of a server, or a list of them. */
   config?: Record<
     string,
-    { type: "string" | "integer" | "float" | "boolean" | "array" | "table"; default?: unknown; required?: boolean; why?: string }
+    {
+      type: "string" | "integer" | "float" | "boolean" | "array" | "table";
+      default?: unknown;
+      required?: boolean;
+      address?: boolean;
+      why?: string;
+    }
   >;
 }
 

@@ -23,10 +23,10 @@
 /// |---|---|
 /// | `http` | `origin`, as `grants.http` has it: `https://docs.rs`, `https://*.example.com` |
 /// | `dirs` | `guest`, the path at which the provider expects the directory, and `mode`: `ro` unless it is `rw` |
-/// | `keyvalue` | `bucket` |
+/// | `keyvalue` | `bucket`, and `optional` (`true`) if it is not opened unless it is granted |
 /// | `sql` | `database`, the name of a database |
 /// | `env` | `name` |
-/// | `config` | by key: `type` (`string`, `integer`, `float`, `boolean`, `array`, `table`), and `default`, or `required` (`true`) |
+/// | `config` | by key: `type` (`string`, `integer`, `float`, `boolean`, `array`, `table`), and `default`, or `required` (`true`); `address` (`true`) if it is the address of a server, or a list of them, that must be granted |
 ///
 /// Each may have a `why`. The JSON, of at most 64 KiB, becomes the custom section `mcp-host:needs/v1` of the component; on other
 /// targets than WebAssembly there is none.

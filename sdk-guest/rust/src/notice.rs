@@ -18,22 +18,23 @@ pub struct Notice {
     kind: &'static str,
     text: String,
     next: Option<String>,
+    in_text: bool,
 }
 
 impl Notice {
     /// The content is a part of a larger whole. `text` is one sentence that says which part, and why.
     pub fn cut(text: impl Into<String>) -> Self {
-        Self { kind: "cut", text: text.into(), next: None }
+        Self { kind: "cut", text: text.into(), next: None, in_text: false }
     }
 
     /// Something is missing: a limit ended the search for it, or it has no form here.
     pub fn incomplete(text: impl Into<String>) -> Self {
-        Self { kind: "incomplete", text: text.into(), next: None }
+        Self { kind: "incomplete", text: text.into(), next: None, in_text: false }
     }
 
     /// The content may be older than its source.
     pub fn stale(text: impl Into<String>) -> Self {
-        Self { kind: "stale", text: text.into(), next: None }
+        Self { kind: "stale", text: text.into(), next: None, in_text: false }
     }
 
     /// Names the next part by its path; one that begins with `?` is the path of the content with that query. Clients get a whole URI.
@@ -43,10 +44,19 @@ impl Notice {
         self
     }
 
+    /// Says that the last line of the content's text says the same, for clients that show no `_meta`. Tools and `mcp-host read` do not
+    /// repeat it.
+    #[must_use]
+    pub fn in_text(mut self) -> Self {
+        self.in_text = true;
+        self
+    }
+
     pub(crate) fn into_value(self) -> Value {
         let mut members =
             Map::from_iter([("kind".to_owned(), Value::from(self.kind)), ("text".to_owned(), Value::from(self.text))]);
         members.extend(self.next.map(|next| ("next".to_owned(), Value::from(next))));
+        members.extend(self.in_text.then(|| ("inText".to_owned(), Value::from(true))));
         Value::Object(members)
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::CliError;
 use crate::cli::escape;
 use crate::config::ConfigError;
+use crate::keyvalue::AdminError;
 use crate::resource::Error;
-use crate::sandbox::keyvalue::admin::AdminError;
 use crate::scaffold::WriteError;
 use crate::time::saturating_millis;
 

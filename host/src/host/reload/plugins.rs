@@ -15,9 +15,11 @@ use super::super::Host;
 use super::super::generation::{Generation, sorted_by_name};
 use super::settings::PendingReload;
 use super::{ReloadError, ReloadReport};
+use crate::catalog::NotLoaded;
 use crate::config;
 use crate::digest::Digest;
-use crate::plugin::{LoadError, NotLoaded, Plugin};
+use crate::plugin::LoadError;
+use crate::response_cache::CachedPlugin;
 
 /// A changed component file must be unchanged for this long before it is loaded.
 const SETTLE_INTERVAL: Duration = Duration::from_millis(50);
@@ -27,7 +29,7 @@ const MAX_SETTLE_ATTEMPTS: usize = 20;
 /// The change of a plugin from the old config to the new one.
 enum PluginChange {
     /// It is kept.
-    Unchanged(Arc<Plugin>),
+    Unchanged(Arc<CachedPlugin>),
     /// It is loaded; a fault ends the reload.
     Load,
     /// It was not loaded before; it is loaded in the background.
@@ -120,7 +122,7 @@ impl Host {
         &self,
         plugin: &config::Plugin,
         stable_digests: &HashMap<PathBuf, Option<Digest>>,
-    ) -> Result<Result<Arc<Plugin>, LoadError>, ReloadError> {
+    ) -> Result<Result<Arc<CachedPlugin>, LoadError>, ReloadError> {
         let file = &plugin.component;
         let component_changing = || ReloadError::ComponentChanging {
             plugin: plugin.name.as_str().to_owned(),
@@ -133,7 +135,7 @@ impl Host {
             Ok(loaded) => loaded.digest() == *digest,
             Err(_) => self.plugin_runtime.digest_of(file).await == *digest,
         };
-        if is_stable { Ok(loaded.map(Arc::new)) } else { Err(component_changing()) }
+        if is_stable { Ok(loaded.map(|plugin| Arc::new(CachedPlugin::new(plugin)))) } else { Err(component_changing()) }
     }
 
     /// The digests of those files, each read once; none for a file that cannot be a component.

@@ -1,10 +1,13 @@
 //! What a provider asks for, compared with what its plugin is granted.
 //!
 //! What it asks for and is not granted is no fault of the config: an admin may well refuse it. So these are notes, not warnings. A
-//! setting of another type than the provider declares is a mistake, and a warning.
+//! setting of another type than the provider declares, and the address of a server to which no request is granted, are mistakes, and
+//! warnings.
 //! Grants without a purpose are found by [`Requirements`](crate::plugin::Requirements).
 
-use super::{NeededMode, Needs};
+use std::collections::BTreeSet;
+
+use super::{NeededMode, Needs, SettingType};
 use crate::config;
 use crate::config::grants::Mode;
 use crate::escape::{escape, is_unsafe};
@@ -18,7 +21,8 @@ const MAX_NOTES: usize = 20;
 const MAX_WHY: usize = 200;
 
 impl Needs {
-    /// Returns the settings of the plugin that have another type than its provider declares: one line each, escaped, at most 20.
+    /// Returns the settings of the plugin that have another type than its provider declares, or are addresses without a grant: one line
+    /// each, escaped, at most 20.
     pub fn warnings(&self, plugin: &config::Plugin) -> Vec<String> {
         let settings = self.config.iter().filter_map(|(key, setting)| {
             let kind = setting.kind;
@@ -27,19 +31,18 @@ impl Needs {
                 || format!("the provider reads `config.{key}` as {}, and the config has another type", kind.name());
             is_other.then(|| with_why(text(), setting.why.as_deref()))
         });
-        settings.chain(self.plain_http_warnings(plugin)).take(MAX_NOTES).collect()
+        settings.chain(self.plain_http_warnings(plugin)).chain(self.address_warnings(plugin)).take(MAX_NOTES).collect()
     }
 
     /// Granted origins without TLS that the provider requests with TLS, for which it has no grant: one that reads `config.plain-http`
     /// uses TLS for every host that is not in this list.
     fn plain_http_warnings<'a>(&'a self, plugin: &'a config::Plugin) -> impl Iterator<Item = String> + 'a {
-        let written = plugin.config.get(PLAIN_HTTP).and_then(|text| serde_json::from_str::<Vec<String>>(text).ok());
-        let plain: Vec<_> = written.unwrap_or_default().into_iter().map(|host| host.to_lowercase()).collect();
+        let plain = plain_hosts(plugin);
         let granted = plugin.grants.http.iter().filter(|_| self.config.contains_key(PLAIN_HTTP));
         let origins = granted.filter_map(|grant| grant.origin.exact()).filter(|origin| origin.scheme() == Scheme::Http);
         origins.filter_map(move |origin| {
             let (host, port) = (origin.host().to_string(), origin.port());
-            let is_plain = plain.contains(&format!("{host}:{port}")) || port == 80 && plain.contains(&host);
+            let is_plain = is_plain(&plain, &host, Some(port));
             let with_tls = format!("https://{host}:{port}").parse::<Origin>();
             let is_granted_with_tls = with_tls.is_ok_and(|origin| grants_exactly(plugin, &origin));
             (!is_plain && !is_granted_with_tls).then(|| {
@@ -57,7 +60,6 @@ impl Needs {
     pub fn notes(&self, plugin: &config::Plugin) -> Vec<String> {
         let mut all = self
             .http_notes(plugin)
-            .chain(self.address_notes(plugin))
             .chain(self.dir_notes(plugin))
             .chain(self.name_notes(plugin))
             .chain(self.config_notes(plugin));
@@ -74,12 +76,27 @@ impl Needs {
         missing.map(|need| not_granted("grants.http", &need.origin.to_string(), need.why.as_deref()))
     }
 
-    /// Addresses in the settings that the provider reads, to which it may send no request.
-    fn address_notes<'a>(&'a self, plugin: &'a config::Plugin) -> impl Iterator<Item = String> + 'a {
-        self.config.keys().filter_map(|key| {
-            let origin = origin_of(plugin.config.get(key)?)?;
-            (!grants_exactly(plugin, &origin))
-                .then(|| shown(&format!("`config.{key}` is at `{origin}`, which `grants.http` does not list")))
+    /// Addresses in the settings that the provider reads, to which it may send no request: those that are URLs, and all texts of
+    /// settings that are declared as addresses.
+    fn address_warnings<'a>(&'a self, plugin: &'a config::Plugin) -> impl Iterator<Item = String> + 'a {
+        let plain = self.config.contains_key(PLAIN_HTTP).then(|| plain_hosts(plugin));
+        self.config.iter().flat_map(move |(key, setting)| {
+            let text = plugin.config.get(key).map(String::as_str).unwrap_or_default();
+            let texts = match setting.kind {
+                SettingType::Array if setting.address => serde_json::from_str::<Vec<String>>(text).unwrap_or_default(),
+                SettingType::String => vec![text.to_owned()],
+                _ => Vec::new(),
+            };
+            let is_address = |text: &&String| setting.address || text.contains("://");
+            let origins = texts.iter().filter(is_address).filter_map(|text| origin_of(text, plain.as_deref()));
+            let denied: BTreeSet<_> =
+                origins.filter(|origin| !grants_exactly(plugin, origin)).map(|origin| origin.to_string()).collect();
+            let warnings = denied.into_iter().map(|origin| {
+                shown(&format!(
+                    "`config.{key}` is at `{origin}`, which `grants.http` does not list: no request is sent there"
+                ))
+            });
+            warnings.collect::<Vec<_>>()
         })
     }
 
@@ -138,11 +155,36 @@ fn grants_exactly(plugin: &config::Plugin, origin: &Origin) -> bool {
     plugin.grants.http.iter().any(|grant| grant.origin.matches(origin))
 }
 
-/// Returns the origin of a URL; none of any other text.
-fn origin_of(url: &str) -> Option<Origin> {
-    let (scheme, rest) = url.split_once("://")?;
+/// Returns the origin of an address: a URL, or a host with a path. Of a provider that chooses the scheme by the host, the hosts without
+/// TLS decide; another one uses that of the URL, and TLS without one.
+fn origin_of(address: &str, plain: Option<&[String]>) -> Option<Origin> {
+    let (scheme, rest) = address.split_once("://").unwrap_or(("https", address));
     let authority = rest.split(['/', '?', '#']).next()?;
+    let scheme = match plain {
+        None => scheme,
+        Some(plain) => {
+            let origin = format!("https://{authority}").parse::<Origin>().ok()?;
+            let has_port = authority.rsplit(':').next().is_some_and(|port| port.parse::<u16>().is_ok());
+            let port = has_port.then(|| origin.port());
+            if is_plain(plain, &origin.host().to_string(), port) { "http" } else { "https" }
+        }
+    };
     format!("{scheme}://{authority}").parse().ok()
+}
+
+/// Returns the hosts of the setting `plain-http`, in lower case.
+fn plain_hosts(plugin: &config::Plugin) -> Vec<String> {
+    let written = plugin.config.get(PLAIN_HTTP).and_then(|text| serde_json::from_str::<Vec<String>>(text).ok());
+    written.unwrap_or_default().into_iter().map(|host| host.to_lowercase()).collect()
+}
+
+/// Returns whether a host is one of those without TLS, at a port or without one.
+fn is_plain(plain: &[String], host: &str, port: Option<u16>) -> bool {
+    let has = |authority: &str| plain.iter().any(|plain| plain == authority);
+    match port {
+        None => has(host),
+        Some(port) => has(&format!("{host}:{port}")) || port == 80 && has(host),
+    }
 }
 
 fn not_granted(key: &str, name: &str, why: Option<&str>) -> String {
@@ -223,17 +265,55 @@ mod tests {
         let needs = needs(&json!({ "config": { "url": { "type": "string" } } }));
         let mut plugin = plugin();
         plugin.grants.http.add(HttpGrant::new("http://localhost:9090".parse().unwrap())).unwrap();
-        for (url, notes) in [
+        for (url, warnings) in [
             (
                 "http://127.0.0.1:9090/x",
-                &["`config.url` is at `http://127.0.0.1:9090`, which `grants.http` does not list"][..],
+                &[
+                    "`config.url` is at `http://127.0.0.1:9090`, which `grants.http` does not list: no request is sent there",
+                ][..],
             ),
             ("http://localhost:9090/x", &[]),
             ("no address", &[]),
         ] {
             plugin.config.insert("url".to_owned(), url.to_owned());
-            assert_eq!(needs.notes(&plugin), notes);
+            assert_eq!(needs.warnings(&plugin), warnings);
         }
+    }
+
+    #[test]
+    fn each_address_of_a_list_has_to_be_granted_with_the_scheme_that_the_provider_uses() {
+        let array = json!({ "type": "array", "address": true });
+        let needs = needs(
+            &json!({ "config": { "seeds": array, "formats": { "type": "array" }, "plain-http": { "type": "array" } } }),
+        );
+        let mut plugin = plugin();
+        for origin in ["https://docs.rs", "http://localhost:8080", "https://*.example.com"] {
+            plugin.grants.http.add(HttpGrant::new(origin.parse().unwrap())).unwrap();
+        }
+        let config = [
+            ("formats", json!(["html"])),
+            ("plain-http", json!(["localhost:8080", "plain.example.com"])),
+            (
+                "seeds",
+                json!([
+                    "docs.rs/serde/",
+                    "https://docs.rs/a?b",
+                    "http://docs.rs",
+                    "localhost:8080/x",
+                    "a.example.com",
+                    "crates.io/a",
+                    "https://crates.io/b",
+                    "docs.rs:8443/",
+                    "plain.example.com/",
+                ]),
+            ),
+        ];
+        plugin.config.extend(config.map(|(key, value)| (key.to_owned(), value.to_string())));
+        let expected = ["http://plain.example.com", "https://crates.io", "https://docs.rs:8443"];
+        let expected = expected.map(|origin| {
+            format!("`config.seeds` is at `{origin}`, which `grants.http` does not list: no request is sent there")
+        });
+        assert_eq!(needs.warnings(&plugin), expected);
     }
 
     #[test]

@@ -22,6 +22,9 @@ pub struct NeededSetting {
     /// Whether the provider does not work without it.
     #[serde(default, skip_serializing_if = "is_false")]
     pub required: bool,
+    /// Whether it is the address of a server, or a list of them, to which the provider sends requests: a URL, or a host with a path.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub address: bool,
     /// What for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub why: Option<String>,
@@ -84,6 +87,9 @@ impl NeededSetting {
             return Err(format!("a key has 1 to {MAX_KEY_LEN} bytes without control characters"));
         }
         match &self.default {
+            _ if self.address && !matches!(self.kind, SettingType::String | SettingType::Array) => {
+                Err("an address is of the type `string`, or `array`".to_owned())
+            }
             Some(_) if self.required => Err("it is required, and has a default".to_owned()),
             Some(value) if !self.kind.accepts(value) => {
                 Err(format!("its default is not of the type `{}`", self.kind.name()))
@@ -110,7 +116,7 @@ fn is_toml(value: &Value, levels: usize) -> bool {
     }
 }
 
-fn is_false(value: &bool) -> bool {
+pub(super) fn is_false(value: &bool) -> bool {
     !value
 }
 
@@ -126,7 +132,7 @@ mod tests {
     use super::*;
 
     fn setting(kind: SettingType, default: Value) -> NeededSetting {
-        NeededSetting { kind, default: Some(default), required: false, why: None }
+        NeededSetting { kind, default: Some(default), required: false, address: false, why: None }
     }
 
     #[test]
@@ -156,6 +162,12 @@ mod tests {
         }
         assert!(setting(SettingType::String, json!("")).check("").is_err());
         assert!(NeededSetting { required: true, ..setting(SettingType::String, json!("")) }.check("key").is_err());
+        for (kind, default, is_valid) in
+            [(SettingType::Array, json!([]), true), (SettingType::Integer, json!(1), false)]
+        {
+            let checked = NeededSetting { address: true, ..setting(kind, default) }.check("key");
+            assert_eq!(checked.is_ok(), is_valid, "{checked:?}");
+        }
         assert!(setting(SettingType::String, json!("")).check("a\nb").is_err());
     }
 

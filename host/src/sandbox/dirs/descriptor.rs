@@ -74,6 +74,23 @@ fn refund_on_error(guard: Option<GrowthGuard>, result: &FsResult<()>) {
     }
 }
 
+/// Delegates functions of a descriptor unchanged to wasmtime-wasi: on a thread that may block (`on_disk`), after a check of their path
+/// (`on_disk_at`), or at once where the file system is local (`on_open_file`).
+macro_rules! delegate {
+    ($($call:ident: fn $name:ident($($argument:ident: $type:ty),*) -> $output:ty;)*) => {
+        $(async fn $name(&mut self, descriptor: Resource<Descriptor>, $($argument: $type),*) -> FsResult<$output> {
+            delegate!(@$call self, descriptor, $name, $($argument),*)
+        })*
+    };
+    (@on_disk_at $self:ident, $descriptor:ident, $name:ident, $path:ident) => {{
+        check_path(&$path)?;
+        delegate!(@on_disk $self, $descriptor, $name, $path)
+    }};
+    (@$call:ident $self:ident, $descriptor:ident, $name:ident, $($argument:ident),*) => {
+        $self.$call(&$descriptor, move |wasi, own| wasi.$name(own, $($argument),*).boxed_local()).await
+    };
+}
+
 impl HostDescriptor for FilesView<'_> {
     fn read_via_stream(
         &mut self,
@@ -262,37 +279,18 @@ impl HostDescriptor for FilesView<'_> {
         HostDescriptor::drop(&mut self.wasi, descriptor)
     }
 
-    // Delegated unchanged to wasmtime-wasi, on a thread that may block.
-
-    async fn advise(
-        &mut self,
-        descriptor: Resource<Descriptor>,
-        offset: Filesize,
-        length: Filesize,
-        advice: Advice,
-    ) -> FsResult<()> {
-        self.on_disk(&descriptor, move |wasi, own| wasi.advise(own, offset, length, advice).boxed_local()).await
-    }
-
-    async fn sync_data(&mut self, descriptor: Resource<Descriptor>) -> FsResult<()> {
-        self.on_disk(&descriptor, move |wasi, own| wasi.sync_data(own).boxed_local()).await
-    }
-
-    async fn get_flags(&mut self, descriptor: Resource<Descriptor>) -> FsResult<DescriptorFlags> {
-        self.on_open_file(&descriptor, move |wasi, own| wasi.get_flags(own).boxed_local()).await
-    }
-
-    async fn get_type(&mut self, descriptor: Resource<Descriptor>) -> FsResult<DescriptorType> {
-        self.on_open_file(&descriptor, move |wasi, own| wasi.get_type(own).boxed_local()).await
-    }
-
-    async fn set_times(
-        &mut self,
-        descriptor: Resource<Descriptor>,
-        accessed: NewTimestamp,
-        modified: NewTimestamp,
-    ) -> FsResult<()> {
-        self.on_disk(&descriptor, move |wasi, own| wasi.set_times(own, accessed, modified).boxed_local()).await
+    delegate! {
+        on_disk: fn advise(offset: Filesize, length: Filesize, advice: Advice) -> ();
+        on_disk: fn sync_data() -> ();
+        on_disk: fn sync() -> ();
+        on_disk: fn set_times(accessed: NewTimestamp, modified: NewTimestamp) -> ();
+        on_disk_at: fn readlink_at(path: String) -> String;
+        on_disk_at: fn remove_directory_at(path: String) -> ();
+        on_disk_at: fn unlink_file_at(path: String) -> ();
+        on_open_file: fn get_flags() -> DescriptorFlags;
+        on_open_file: fn get_type() -> DescriptorType;
+        on_open_file: fn stat() -> DescriptorStat;
+        on_open_file: fn metadata_hash() -> MetadataHashValue;
     }
 
     async fn read(
@@ -305,14 +303,6 @@ impl HostDescriptor for FilesView<'_> {
             return Ok(read);
         }
         self.on_disk(&descriptor, move |wasi, own| wasi.read(own, length, offset).boxed_local()).await
-    }
-
-    async fn sync(&mut self, descriptor: Resource<Descriptor>) -> FsResult<()> {
-        self.on_disk(&descriptor, move |wasi, own| wasi.sync(own).boxed_local()).await
-    }
-
-    async fn stat(&mut self, descriptor: Resource<Descriptor>) -> FsResult<DescriptorStat> {
-        self.on_open_file(&descriptor, move |wasi, own| wasi.stat(own).boxed_local()).await
     }
 
     async fn stat_at(
@@ -328,21 +318,6 @@ impl HostDescriptor for FilesView<'_> {
         self.on_disk(&descriptor, move |wasi, own| wasi.stat_at(own, flags, path).boxed_local()).await
     }
 
-    async fn readlink_at(&mut self, descriptor: Resource<Descriptor>, path: String) -> FsResult<String> {
-        check_path(&path)?;
-        self.on_disk(&descriptor, move |wasi, own| wasi.readlink_at(own, path).boxed_local()).await
-    }
-
-    async fn remove_directory_at(&mut self, descriptor: Resource<Descriptor>, path: String) -> FsResult<()> {
-        check_path(&path)?;
-        self.on_disk(&descriptor, move |wasi, own| wasi.remove_directory_at(own, path).boxed_local()).await
-    }
-
-    async fn unlink_file_at(&mut self, descriptor: Resource<Descriptor>, path: String) -> FsResult<()> {
-        check_path(&path)?;
-        self.on_disk(&descriptor, move |wasi, own| wasi.unlink_file_at(own, path).boxed_local()).await
-    }
-
     async fn is_same_object(
         &mut self,
         descriptor: Resource<Descriptor>,
@@ -352,10 +327,6 @@ impl HostDescriptor for FilesView<'_> {
             wasi.is_same_object(one, other).map(|same| same.map_err(FsError::trap)).boxed_local()
         });
         same.await.map_err(|error| wasmtime::Error::msg(error.to_string()))
-    }
-
-    async fn metadata_hash(&mut self, descriptor: Resource<Descriptor>) -> FsResult<MetadataHashValue> {
-        self.on_open_file(&descriptor, move |wasi, own| wasi.metadata_hash(own).boxed_local()).await
     }
 
     async fn metadata_hash_at(

@@ -2,7 +2,7 @@ use tracing_subscriber::filter::LevelFilter;
 use wasmtime_wasi::cli::StdoutStream;
 
 use super::*;
-use crate::captured_log::CapturedLog;
+use crate::testing::CapturedLog;
 
 /// What the log has after that, at that level.
 fn capture(level: LevelFilter, log: impl FnOnce()) -> Vec<String> {

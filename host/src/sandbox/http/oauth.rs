@@ -36,7 +36,8 @@ use super::tls::TlsRoots;
 use crate::backoff::Backoff;
 use crate::config::Secret;
 use crate::config::grants::{AuthorizationGrant, OAuth};
-use crate::net::{Origin, retry_advice};
+use crate::net::Origin;
+use crate::outbound_http::retry_advice;
 
 /// The minimum time between two replacements of a token that the origin answered 401 to, so that an origin that always does
 /// causes no flood of requests to the token server.

@@ -16,7 +16,8 @@ use tokio_rustls::client::TlsStream;
 
 use super::error::ExchangeError;
 use crate::config::grants::CaBundle;
-use crate::net::{UrlHost, system_certificates};
+use crate::net::UrlHost;
+use crate::outbound_http::system_certificates;
 
 /// The certificate authorities that this machine trusts, and a client that uses them.
 #[derive(Default)]
@@ -44,7 +45,7 @@ impl TlsRoots {
 
     /// Creates the configuration of a client that trusts `more` in addition to this machine's authorities.
     pub(crate) async fn client_config(&self, more: &[CertificateDer<'static>]) -> Result<ClientConfig, rustls::Error> {
-        let system_certificates = self.system_certificates.get_or_init(system_certificates::load).await;
+        let system_certificates = self.system_certificates.get_or_init(system_certificates).await;
         let mut roots = RootCertStore::empty();
         roots.add_parsable_certificates(system_certificates.iter().chain(more).cloned());
         let mut config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))

@@ -15,12 +15,12 @@ use super::{Bucket, MAX_VALUE, granted_buckets, store};
 use crate::config;
 
 /// The maximum size of a value in bytes.
-pub(crate) const MAX_VALUE_BYTES: usize = MAX_VALUE;
+pub const MAX_VALUE_BYTES: usize = MAX_VALUE;
 
 /// Why an operation of an admin failed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
-pub(crate) enum AdminError {
+pub enum AdminError {
     /// The plugin is granted no bucket of that name.
     #[error("the plugin `{plugin}` is granted no bucket `{bucket}`")]
     NotGranted {
@@ -38,7 +38,7 @@ pub(crate) enum AdminError {
 
 /// The buckets of one plugin.
 #[derive(Debug)]
-pub(crate) struct PluginBuckets {
+pub struct PluginBuckets {
     plugin: String,
     path: DatabasePath,
     granted: Vec<Bucket>,
@@ -46,23 +46,28 @@ pub(crate) struct PluginBuckets {
 
 /// What a bucket holds, and what it may hold.
 #[derive(Debug)]
-pub(crate) struct BucketUsage {
-    pub(crate) name: String,
-    pub(crate) keys: u64,
-    pub(crate) bytes: u64,
-    pub(crate) max_keys: u64,
-    pub(crate) max_bytes: u64,
+pub struct BucketUsage {
+    /// Its name.
+    pub name: String,
+    /// The number of keys.
+    pub keys: u64,
+    /// The bytes of keys and values.
+    pub bytes: u64,
+    /// The quota of keys.
+    pub max_keys: u64,
+    /// The quota of bytes.
+    pub max_bytes: u64,
 }
 
 impl PluginBuckets {
     /// Returns the buckets that are granted to a plugin, stored below `state_dir`. Opens nothing.
-    pub(crate) fn new(plugin: &config::Plugin, state_dir: &Path) -> Self {
+    pub fn new(plugin: &config::Plugin, state_dir: &Path) -> Self {
         let granted = granted_buckets(plugin).map(|(name, quota)| Bucket { name: name.into(), quota }).collect();
         Self { plugin: plugin.name.to_string(), path: DatabasePath::new(state_dir, &plugin.name), granted }
     }
 
     /// Returns what each bucket holds.
-    pub(crate) fn usage(&self) -> Result<Vec<BucketUsage>, AdminError> {
+    pub fn usage(&self) -> Result<Vec<BucketUsage>, AdminError> {
         let database = self.open_existing()?;
         let usage = |bucket: &Bucket| {
             let (keys, bytes) = match &database {
@@ -76,21 +81,21 @@ impl PluginBuckets {
     }
 
     /// Returns the value of a key.
-    pub(crate) fn get(&self, bucket: &str, key: &str) -> Result<Option<Vec<u8>>, AdminError> {
+    pub fn get(&self, bucket: &str, key: &str) -> Result<Option<Vec<u8>>, AdminError> {
         let bucket = self.bucket(bucket)?;
         let Some(database) = self.open_existing()? else { return Ok(None) };
         store::get(&database, bucket, key).map_err(|error| self.error(&error))
     }
 
     /// Writes the value of a key.
-    pub(crate) fn put(&self, bucket: &str, key: String, value: Vec<u8>) -> Result<(), AdminError> {
+    pub fn put(&self, bucket: &str, key: String, value: Vec<u8>) -> Result<(), AdminError> {
         let bucket = self.bucket(bucket)?;
         let mut database = Database::open(&self.path).map_err(|error| self.error(&error))?;
         store::set_many(&mut database, bucket, &[(key, value)]).map_err(|error| self.error(&error))
     }
 
     /// Deletes keys, all or none. Returns those that were there, before another process deleted them.
-    pub(crate) fn delete(&self, bucket: &str, keys: Vec<String>) -> Result<Vec<String>, AdminError> {
+    pub fn delete(&self, bucket: &str, keys: Vec<String>) -> Result<Vec<String>, AdminError> {
         let bucket = self.bucket(bucket)?;
         let Some(mut database) = self.open_existing()? else { return Ok(Vec::new()) };
         let mut delete = || {
@@ -107,7 +112,7 @@ impl PluginBuckets {
     }
 
     /// Calls `show` with each page of the keys that begin with a prefix, in the order of their bytes.
-    pub(crate) fn list<E: From<AdminError>>(
+    pub fn list<E: From<AdminError>>(
         &self,
         bucket: &str,
         prefix: &str,

@@ -26,7 +26,7 @@
 //! | temporary files | in `server.cache`, 256 MiB each (`RLIMIT_FSIZE`), at most 32 (`RLIMIT_NOFILE`) |
 //! | processes | `connections`; an idle one ends after a minute |
 //!
-//! An application that compiles components in its own process ([`Compiler::InProcess`](crate::engine::Compiler::InProcess)) has no
+//! An application that compiles components in its own process (`engine::Compiler::InProcess`) has no
 //! program that could be started. There SQLite is called on the runtime's blocking threads, and a progress handler ends a query at the
 //! next jump of SQLite's virtual machine after its deadline. Values are shorter in statements that call functions which
 //! take long for long values (see [authorizer] and [generated_columns]), and [`MAX_HEAP`] bounds the memory of all

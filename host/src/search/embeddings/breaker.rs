@@ -1,18 +1,18 @@
 //! A circuit breaker for the endpoint.
 //!
 //! After [`THRESHOLD`] consecutive failures the circuit opens: no request is made until a delay is over, which doubles with
-//! each further failure (`plugin::Backoff`), or lasts as long as the endpoint says (`Retry-After`), [`MAX_DELAY`] at most. Then
+//! each further failure (`Backoff`), or lasts as long as the endpoint says (`Retry-After`), [`MAX_DELAY`] at most. Then
 //! one request is a probe, while others are still refused. A success closes the circuit.
 
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-use crate::plugin::Backoff;
+use crate::backoff::Backoff;
 
 /// The number of consecutive failures after which the circuit opens.
 const THRESHOLD: u32 = 3;
-/// The longest delay that the endpoint may ask for.
+/// The maximum delay that the endpoint may set (`Retry-After`).
 const MAX_DELAY: Duration = Duration::from_mins(5);
 
 /// The circuit breaker of one kind of requests.
@@ -75,7 +75,7 @@ impl Permit<'_> {
         self.breaker.close();
     }
 
-    /// It has not, and may have said when to ask again.
+    /// The request failed, possibly with a retry delay.
     pub(super) fn fail(mut self, retry_after: Option<Duration>) {
         self.is_done = true;
         self.breaker.record_failure(retry_after, Instant::now());

@@ -1,14 +1,14 @@
 //! The task that computes vectors of what was indexed.
 //!
-//! A *pass* goes over the documents of the plugins whose text is sent, requests vectors of the passages that have none yet, in
-//! batches, and stores them. There is one request at a time. The next pass begins when the index has changed, after a pause of
+//! A *pass* visits the documents of the plugins whose text is sent, requests the missing vectors of their passages in batches, and stores
+//! them. There is one request at a time. The next pass begins when the index has changed, after a pause of
 //! [`PAUSE_FACTOR`] times the last one.
 //!
-//! A pass, and its request, ends at once when the plugins whose text is sent are others: what the config does not permit any more
-//! does not leave. Each page of documents is filtered by the config of its plugin right before it is sent.
+//! A pass, and its request, is cancelled when the set of plugins whose text is sent changes, so that text is not sent after a reload forbids
+//! it. Each page of documents is filtered by the config of its plugin immediately before it is sent.
 //!
-//! Vectors that could not be stored, or whose document lacks others, are kept until the next page: a text that was answered is not
-//! sent again because the disk is full, another request failed, or the pass was ended.
+//! Vectors that could not be stored, or whose document lacks others, are kept until the next page. So a text is not sent again because the
+//! disk is full, another request failed, or the pass was cancelled.
 //!
 //! | bound | mechanism |
 //! |---|---|
@@ -31,27 +31,28 @@ use governor::{DefaultDirectRateLimiter, RateLimiter};
 use tokio::sync::watch;
 use tokio::time::{Instant, sleep};
 
-use super::embedded_source::EmbeddedSource;
 use super::endpoint::{Endpoint, EndpointError, InputForm};
 use super::vector::Vector;
 use super::vector_store::{self, DocumentId, PassageSelection, PendingDocument, PendingPage, VectorSpace};
+use crate::backoff::Backoff;
 use crate::config::search::Embeddings;
 use crate::log_target;
-use crate::plugin::Backoff;
+use crate::plugin::SearchSource;
 use crate::search::context::estimate_tokens;
 use crate::search::error::IndexError;
 use crate::search::index::Index;
-use crate::search::source::SourceId;
+use crate::search::status::{SourceId, SourceState};
 use crate::search::store;
 use crate::throttle::Throttle;
 use crate::time::now_millis;
+use crate::uri::Mount;
 
 /// The interval at which the number of changes of the index is compared.
 const INTERVAL: Duration = Duration::from_millis(500);
 /// The pause after a pass, as a multiple of its duration, and the longest one.
 const PAUSE_FACTOR: u32 = 4;
 const MAX_PAUSE: Duration = Duration::from_mins(1);
-/// The longest pause that the endpoint may ask for.
+/// The maximum retry delay that the endpoint may set (`Retry-After`).
 const MAX_RETRY_PAUSE: Duration = Duration::from_mins(5);
 /// The interval at which the space is marked as used, and the time after which another one that is not used is removed.
 const USE_INTERVAL: Duration = Duration::from_hours(1);
@@ -60,6 +61,22 @@ const UNUSED_AFTER: Duration = Duration::from_hours(24);
 const MAX_REJECTED: usize = 4096;
 /// The interval of warnings about failures.
 const WARN_INTERVAL: Duration = Duration::from_mins(1);
+
+/// A plugin whose text is sent.
+#[derive(Clone)]
+pub(in crate::search) struct EmbeddedSource {
+    pub(in crate::search) mount: Mount,
+    pub(in crate::search) source: Arc<SearchSource>,
+    pub(in crate::search) state: Arc<SourceState>,
+}
+
+impl EmbeddedSource {
+    /// Whether a document is sent, by its path: the index may have others of the source, if it is older than the config, or another
+    /// host shares it.
+    fn includes(&self, path: &str) -> bool {
+        self.source.uri(&self.mount, path).is_some()
+    }
+}
 
 /// Why a pass ended early.
 #[derive(Debug, thiserror::Error)]
@@ -198,7 +215,7 @@ impl Embedder {
         Ok(())
     }
 
-    /// The next documents that are not embedded, of those that the config includes.
+    /// The next documents without vectors that the config includes.
     async fn find_pending(&self, source: &EmbeddedSource, id: SourceId, after: i64) -> Result<PendingPage, PassError> {
         let (space, batch, selection, source) = (self.space, self.batch, self.selection.clone(), source.clone());
         let finding = self.index.write(move |connection| {
@@ -216,7 +233,7 @@ impl Embedder {
         }
     }
 
-    /// Requests the vectors of documents, and stores those of documents that have all.
+    /// Requests the vectors of documents, and stores the vectors of complete documents.
     async fn embed(&mut self, mut documents: Vec<PendingDocument>) -> Result<(), PassError> {
         documents.retain(|document| !self.rejected.contains(&document.id));
         if documents.is_empty() {

@@ -16,8 +16,7 @@ use zeroize::Zeroizing;
 use super::vector::Vector;
 use crate::config::EndpointUrl;
 use crate::config::search::Embeddings;
-use crate::net::https_client::{ExchangeBounds, ExchangeError, HttpsClient};
-use crate::net::retry_advice;
+use crate::outbound_http::{ExchangeBounds, ExchangeError, HttpsClient, retry_advice};
 
 /// The bytes of an answer for each component of a vector, and for everything else.
 const MAX_COMPONENT_LEN: usize = 32;
@@ -81,7 +80,7 @@ impl EndpointError {
         matches!(self, Self::Exchange(ExchangeError::Status { status, .. }) if rejections.contains(status))
     }
 
-    /// When to ask again, as the endpoint says.
+    /// The retry delay of the endpoint (`Retry-After`).
     pub(super) fn retry_after(&self) -> Option<Duration> {
         match self {
             Self::Exchange(ExchangeError::Status { retry_after, .. }) => *retry_after,
@@ -126,7 +125,7 @@ struct ResponseBody {
 
 #[derive(Deserialize)]
 struct Embedding {
-    /// The place of its text; that of the embedding in the list unless set.
+    /// The index of its text; by default the index of the embedding in the list.
     index: Option<usize>,
     embedding: Vec<f32>,
 }

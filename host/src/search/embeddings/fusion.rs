@@ -6,13 +6,13 @@
 use std::collections::HashMap;
 
 use super::nearest::Nearest;
-use crate::search::candidate::Candidate;
+use crate::search::query::Candidate;
 
 /// The constant of the formula: the larger, the less the first ranks count.
 const K: f64 = 60.0;
 
 /// Merges documents that match by their words, best first, with the nearest ones. The score of each is the new one, negative as
-/// those of FTS5 are: the better, the smaller.
+/// FTS5's scores are: the better, the smaller.
 pub(in crate::search) fn fuse(lexical: Vec<Candidate>, nearest: Vec<Nearest>) -> Vec<Candidate> {
     let mut fused: HashMap<i64, Candidate> = HashMap::new();
     for (rank, candidate) in (1_u32..).zip(lexical) {
@@ -36,7 +36,7 @@ fn reciprocal(rank: u32) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::search::source::SourceId;
+    use crate::search::status::SourceId;
 
     fn lexical(ids: &[i64]) -> Vec<Candidate> {
         let candidate = |id: &i64| Candidate {

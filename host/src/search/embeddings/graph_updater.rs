@@ -4,8 +4,8 @@
 //! the graph lacks are inserted, and it is built anew when most of its texts are gone. The database is compared with it
 //! when the index has changed, in pages, after a pause of [`PAUSE_FACTOR`] times the last comparison.
 //!
-//! `memory` bounds the graph. The texts that it has no room for are those that were added last; after a restart, any. Their resources
-//! are found by their words, and compared if they are.
+//! `memory` bounds the graph. Texts beyond the bound are not inserted: the most recently added ones, or any texts after a restart. Their
+//! resources are found by their words, and lexical matches are still compared by their vectors.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -133,8 +133,8 @@ impl GraphUpdater {
         graph.complete().await
     }
 
-    /// Inserts the texts that the graph lacks, as far as there is room. Returns the number of texts in both, and of those that were
-    /// left out.
+    /// Inserts the texts that the graph lacks, until it is full. Returns the number of texts in both, and the
+    /// number of omitted texts.
     async fn insert_missing(&mut self, graph: &VectorGraph) -> Result<(usize, usize), IndexError> {
         let (space, mut live, mut left_out) = (self.space, 0_usize, 0_usize);
         let mut after = Some(None);

@@ -1,10 +1,10 @@
-//! The documents whose vectors are nearest to that of a query.
+//! The documents with the nearest vectors to a query.
 //!
-//! Up to [`MAX_SCANNED`] bytes of vectors the query is compared with each. Beyond that the nearest texts are those that an approximate
-//! index finds ([`VectorGraph`]). Documents are filtered in the order of their similarity until enough are found: what the filter
-//! rejects takes no place. The approximate index is asked for more if too few of what it found pass the filter, and then the query is
-//! compared with all vectors in memory. So a principal that may find little finds the nearest of that, or is told
-//! that the result is partial.
+//! Up to [`MAX_SCANNED`] bytes of vectors, the query is compared with each vector. Above that, an approximate index ([`VectorGraph`]) returns the
+//! nearest texts. Documents are filtered in the order of their similarity until enough are found, so a document that the filter rejects takes no
+//! place. If too few texts of the approximate index pass the filter, more are requested from it, and then the query is compared with
+//! all vectors in memory. So a principal that may find only a few documents still finds the nearest of them. If the time ends first, the
+//! result is partial.
 //!
 //! [`MAX_SCANNED`]: super::graph_updater::MAX_SCANNED
 
@@ -18,13 +18,13 @@ use rusqlite::{Connection, OptionalExtension, params};
 use super::vector::Vector;
 use super::vector_graph::{ScoredText, VectorGraph};
 use super::vector_store::{self, VectorSpace};
-use crate::search::candidate::{Candidate, Conditions};
 use crate::search::error::{IndexError, interruptible};
-use crate::search::source::SourceId;
+use crate::search::query::{Candidate, Conditions};
+use crate::search::status::SourceId;
 
 /// The number of documents that are found.
 pub(in crate::search) const MAX_NEAREST: usize = 100;
-/// The numbers of texts that the approximate index is asked for, before the query is compared with all.
+/// The numbers of texts that are requested from the approximate index before the query is compared with all vectors.
 const WIDTHS: [usize; 2] = [800, 1600];
 /// The number of vectors between two comparisons of the time.
 const CHECK_INTERVAL: usize = 1024;
@@ -278,7 +278,7 @@ impl NearestQuery {
     }
 }
 
-/// The passages in the order of their similarity. The order of those that are not needed is not computed.
+/// The passages in the order of their similarity, computed lazily.
 fn descending(scored: Vec<ScoredPassage>) -> impl Iterator<Item = Result<ScoredPassage, IndexError>> {
     let mut left = BinaryHeap::from(scored);
     std::iter::from_fn(move || left.pop().map(Ok))

@@ -1,10 +1,10 @@
 //! Vectors of queries.
 //!
-//! A query is sent if the config says so, within `query-rate`, and at most [`MAX_REQUESTS`] at a time; others have lexical
-//! results. So have those that the endpoint does not answer within `query-timeout`, and all while the circuit is open.
+//! A query is sent if the config enables it, within `query-rate`, and at most [`MAX_REQUESTS`] at a time. All other queries have lexical
+//! results, as do queries without a response within `query-timeout`, and all queries while the circuit is open.
 //!
-//! Vectors of saved searches are kept, as these are repeated for each subscriber whenever the index changes. Others are not:
-//! the time of a search would tell that somebody else has searched for the same.
+//! Vectors of saved searches are cached, because these are repeated for each subscriber whenever the index changes. Other vectors are not
+//! cached: the time of a search would reveal that another principal has searched for the same.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -25,15 +25,15 @@ use crate::config::Plugin;
 use crate::config::search::{Embeddings, PluginSearch};
 use crate::plugin::SearchSource;
 use crate::resource::Resource;
-use crate::search::candidate::Conditions;
 use crate::search::document::{Document, DocumentEntry};
 use crate::search::error::IndexError;
 use crate::search::index::Index;
 use crate::search::index::tests::UNHURRIED;
 use crate::search::lookup::{Found, Lookup};
+use crate::search::query::Conditions;
 use crate::search::query::Query;
-use crate::search::source::SourceId;
 use crate::search::space::Space;
+use crate::search::status::SourceId;
 use crate::search::status::SourceState;
 use crate::search::store::{self, Bounds, Change};
 use crate::uri::Mount;
@@ -294,12 +294,16 @@ impl RunningEmbedder {
 impl Fixture {
     /// The source, as a config has it that excludes `hidden/`.
     fn embedded_source(&self) -> EmbeddedSource {
+        Self::embedded(self.source)
+    }
+
+    fn embedded(source: SourceId) -> EmbeddedSource {
         let mount: Mount = "a:///".parse().unwrap();
         let mut plugin = Plugin::new("a".parse().unwrap(), "a.wasm", mount.clone());
         let exclude = vec!["a:///hidden/**".parse().unwrap()];
         plugin.search = Some(PluginSearch { exclude, embeddings: true, ..PluginSearch::default() });
         let state = SourceState::new("a");
-        *state.id.lock() = Some(self.source);
+        *state.id.lock() = Some(source);
         EmbeddedSource { mount, source: Arc::new(SearchSource::of_component(&plugin).unwrap()), state }
     }
 }
@@ -318,16 +322,20 @@ async fn what_the_index_has_and_the_config_does_not_include_is_not_sent() {
 async fn nothing_is_sent_of_a_source_that_is_withdrawn_meanwhile() {
     let (fixture, endpoint) = (Fixture::start().await, StubEndpoint::start().await);
     fixture.apply(vec![document("a", "at 10"), document("b", "at 20")]).await;
+    let other = fixture.write(|connection, _| store::open_source(connection, b"other", 1)).await;
+    let changes = [document("c", "at 30")];
+    fixture.write(move |connection, _| store::apply(connection, other, &changes, BOUNDS, 1)).await;
     endpoint.hangs.send_replace(true);
     let embedder = RunningEmbedder::start(&fixture, &endpoint, fixture.embedded_source());
     endpoint.wait_for_a_text().await;
-    embedder.sources.send_replace(Vec::new());
+    embedder.sources.send_replace(vec![Fixture::embedded(other)]);
     endpoint.hangs.send_replace(false);
-    sleep(Duration::from_secs(1)).await;
-    assert_eq!(endpoint.texts().len(), 1, "{:?}", endpoint.texts());
+    embedder.wait_until_stored(&fixture, 1).await;
+    let texts = endpoint.texts();
+    assert!(texts.len() == 2 && texts.contains(&"at 30".to_owned()), "{texts:?}");
 
     embedder.sources.send_replace(vec![fixture.embedded_source()]);
-    embedder.wait_until_stored(&fixture, 2).await;
+    embedder.wait_until_stored(&fixture, 3).await;
     let texts = endpoint.texts();
     assert!(texts.contains(&"at 10".to_owned()) && texts.contains(&"at 20".to_owned()), "{texts:?}");
 }

@@ -38,10 +38,10 @@ const NODE_LEN: usize = 2900;
 const CHECK_INTERVAL: usize = 1024;
 /// The number of batches that wait for the thread.
 const MAX_QUEUED: usize = 2;
-/// The nice value of the thread, relative to that of other threads.
+/// The nice value of the thread, relative to other threads.
 const NICE: i32 = 10;
 
-/// The number of vectors that so many bytes of memory have room for.
+/// The number of vectors that fit in `memory` bytes.
 pub(super) fn capacity(memory: u64, dimensions: usize) -> usize {
     let node = stored_len(dimensions).saturating_add(NODE_LEN);
     usize::try_from(memory).unwrap_or(usize::MAX).checked_div(node).unwrap_or_default()
@@ -52,7 +52,7 @@ struct CosineDistance;
 
 impl Distance<u8> for CosineDistance {
     fn eval(&self, one: &[u8], other: &[u8]) -> f32 {
-        // Rounding may exceed 1. Vectors of other dimensions are as far as can be.
+        // Rounding may exceed 1. Vectors of other dimensions have the maximum distance.
         similarity(one, other).map_or(2.0, |similarity| (1.0 - similarity).max(0.0))
     }
 }
@@ -129,7 +129,7 @@ impl VectorGraph {
         Ok(Self { nodes, is_complete, jobs })
     }
 
-    /// Inserts texts, after those that wait.
+    /// Enqueues texts for insertion.
     pub(super) async fn insert(&self, texts: Vec<(TextDigest, Vector)>) -> Result<(), IndexError> {
         self.is_complete.store(false, Ordering::SeqCst);
         self.send(Job::Insert(texts)).await
@@ -155,14 +155,14 @@ impl VectorGraph {
         self.is_complete.load(Ordering::SeqCst)
     }
 
-    /// The texts that are nearest to a vector, about so many; none if a node is being inserted until the deadline.
+    /// About `count` of the nearest texts to a vector; `None` if the lock is not free before the deadline.
     pub(super) fn nearest(&self, query: &Vector, count: usize, deadline: Instant) -> Option<BinaryHeap<ScoredText>> {
         let nodes = self.nodes.try_read_until(deadline)?;
         let found = nodes.graph.search(query.as_bytes(), count, count);
         Some(found.into_iter().filter_map(|found| nodes.scored(found.d_id, 1.0 - found.distance)).collect())
     }
 
-    /// All texts, as far as they are compared until the deadline, and whether that is so.
+    /// The texts that are compared before the deadline, and whether the deadline ended the comparison.
     pub(super) fn all(&self, query: &Vector, deadline: Instant) -> (BinaryHeap<ScoredText>, bool) {
         let Some(nodes) = self.nodes.try_read_until(deadline) else { return (BinaryHeap::new(), true) };
         let (mut scored, points) = (Vec::with_capacity(nodes.digests.len()), nodes.graph.get_point_indexation());

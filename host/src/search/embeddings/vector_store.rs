@@ -10,7 +10,7 @@ use sha2::{Digest as _, Sha256};
 use super::vector::{Vector, stored_len};
 use crate::config::search::Embeddings;
 use crate::search::error::IndexError;
-use crate::search::source::SourceId;
+use crate::search::status::SourceId;
 
 /// The tables.
 pub(in crate::search) const SCHEMA: &str = "
@@ -119,8 +119,8 @@ impl PassageSelection {
     }
 }
 
-/// Returns the next documents of a source that are not embedded and whose paths are included, with at least `min_passages`, if there
-/// are so many.
+/// Returns the next documents of a source that are not embedded and whose paths are included. Together they have at least `min_passages`,
+/// unless there are fewer.
 pub(super) fn find_pending(
     connection: &Connection,
     source: SourceId,
@@ -180,8 +180,8 @@ fn pending_document(
     Ok(PendingDocument { id, passages })
 }
 
-/// Stores the vectors of documents in one transaction, of those that have not changed meanwhile and have all vectors. Returns
-/// how many.
+/// Stores the vectors of documents in one transaction. Skips documents that have changed meanwhile or lack vectors. Returns the number of
+/// stored documents.
 pub(super) fn put(
     connection: &mut Connection,
     space: VectorSpace,
@@ -234,7 +234,7 @@ pub(in crate::search) fn remove(transaction: &Transaction<'_>, document: i64) ->
     Ok(())
 }
 
-/// Says that a space is used, and removes those that were not used since a time.
+/// Records the use of a space, and removes the spaces that were not used since a time.
 pub(super) fn use_space(
     connection: &mut Connection,
     space: VectorSpace,
@@ -284,7 +284,7 @@ pub(in crate::search) fn count_vectors_of_source(
     Ok(statement.query_row(params![source.0, space.0], |row| row.get(0))?)
 }
 
-/// The number of passages of a source that are sent, at most so many of a document. It reads them: not for each search.
+/// The number of passages of a source that are sent, with a maximum per document. It reads all passages, so it is too slow for searches.
 #[cfg(feature = "cli")]
 pub(in crate::search) fn count_passages(
     connection: &Connection,
@@ -299,7 +299,7 @@ pub(in crate::search) fn count_passages(
     Ok(statement.query_row(params![source.0, max_passages, white_space], |row| row.get(0))?)
 }
 
-/// The estimated growth of the index by so many vectors, in bytes.
+/// The estimated growth of the index by a number of vectors, in bytes.
 pub(super) fn growth(vectors: usize, dimensions: usize) -> u64 {
     u64::try_from(stored_len(dimensions).saturating_add(OVERHEAD).saturating_mul(vectors)).unwrap_or(u64::MAX)
 }

@@ -1,10 +1,10 @@
 use super::*;
-use crate::search::candidate::Conditions;
 use crate::search::document::{Document, DocumentEntry};
 use crate::search::lookup::{Lookup, LookupResult};
+use crate::search::query::Conditions;
 use crate::search::query::Query;
-use crate::search::source::SourceId;
 use crate::search::space::Space;
+use crate::search::status::SourceId;
 use crate::search::store::{self, Bounds, Change};
 
 const BOUNDS: Bounds = Bounds { index: Space::new(u64::MAX), source: u64::MAX };

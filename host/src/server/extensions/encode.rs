@@ -24,10 +24,11 @@ pub(super) struct ResultEncoder<'a> {
 type EntryWithCapabilities = (Resource, Option<ResourceCapabilities>);
 
 impl ResultEncoder<'_> {
-    /// Encodes the result of a method that lists resources.
-    pub(super) fn list_result(&self, listing: Listing<Resource>) -> Encoder {
+    /// Encodes the result of a method that lists resources. `is_first`: whether it is the first page, which no cursor leads to.
+    pub(super) fn list_result(&self, listing: Listing<Resource>, is_first: bool) -> Encoder {
         let ttl = Some(Resource::min_ttl(listing.items.iter()));
-        let caching = self.cache_hints(wire::listing_ttl(&listing, ttl), Operation::List);
+        let mut caching = self.cache_hints(wire::listing_ttl(&listing, ttl), Operation::List);
+        caching.is_public &= is_first;
         let entries: Vec<EntryWithCapabilities> = listing.items.into_iter().map(|entry| self.describe(entry)).collect();
         let revision = self.revision;
         Encoder::new(move |writer| {

@@ -236,7 +236,8 @@ impl Endpoint {
         let http = &caller.config.http;
         let permit =
             self.stream_limiter.acquire(caller.account.client(), &http.limits).inspect_err(|_| session.end_stream())?;
-        let response = session_stream::respond(session, headers, may_subscribe, may_list, http.keep_alive.duration());
+        let (host, keep_alive) = (self.host.clone(), http.keep_alive.duration());
+        let response = session_stream::respond(host, session, headers, may_subscribe, may_list, keep_alive);
         Ok(response.map(|body| GuardedBody::wrap(body, permit)))
     }
 

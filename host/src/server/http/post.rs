@@ -273,7 +273,6 @@ impl Endpoint {
             revision: call.revision,
             session: exchange.session.as_ref().map(SessionGuard::session).cloned(),
             audit,
-            omits_templates: authenticated.require_scopes(&[Operation::Templates]).is_err(),
         };
         Ok(PendingCall { id, call, context, session: exchange.session.clone(), claim })
     }
@@ -364,6 +363,8 @@ impl Exchange<'_> {
         let audit = audit::RequestContext::new(self.session.as_ref().map(SessionGuard::hash), id, trace_id);
         let may_list = self.caller.authenticated.require_scopes(&[Operation::List]).is_ok();
         let audit = if may_list { audit } else { audit.without_listings() };
+        let may_list_templates = self.caller.authenticated.require_scopes(&[Operation::Templates]).is_ok();
+        let audit = if may_list_templates { audit } else { audit.without_templates() };
         Ok(InFlightRequest { claim: claim.transpose()?, audit })
     }
 }

@@ -14,12 +14,14 @@
 //! them they stay pending, whatever other token has subscribed, and the stream has log messages only. It ends when the
 //! session subscribes with a token that has the scopes, so that the client opens another with that token.
 //!
-//! Changes of the listing are delivered only if that token has the scopes of `list`, too.
+//! Changes of the listing are delivered only if that token has the scopes of `list`, too. A log message names a plugin only while
+//! the principal may see something of it.
 //!
 //! A stream ends when a newer one begins, when its session ends, when a request of the session has other groups, when
 //! its credentials end, and with the server.
 
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::body::{Body, Bytes};
@@ -30,6 +32,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::response::{event, numbered_event, sse_response, with_keep_alive};
 use super::sessions::SessionGuard;
+use crate::host::Host;
 use crate::server::session::update_notification;
 use crate::watch::Update;
 
@@ -40,6 +43,7 @@ const RETRY: Duration = Duration::from_secs(3);
 
 /// The events of one stream.
 struct Events {
+    host: Arc<Host>,
     session: SessionGuard,
     /// Fires when the stream ends.
     ended: CancellationToken,
@@ -51,6 +55,7 @@ struct Events {
 
 /// Returns the response with the stream of a session.
 pub(super) fn respond(
+    host: Arc<Host>,
     session: SessionGuard,
     headers: &HeaderMap,
     may_subscribe: bool,
@@ -61,7 +66,7 @@ pub(super) fn respond(
     // Without updates there is nothing to resume: what an earlier stream may not have delivered stays so.
     let id = if may_subscribe { format!("id: {last}\n") } else { String::new() };
     let first = Bytes::from(format!("{id}retry: {}\ndata:\n\n", RETRY.as_millis()));
-    let events = Events { session, ended: ended.clone(), has_updates: may_subscribe, has_listing: may_list };
+    let events = Events { host, session, ended: ended.clone(), has_updates: may_subscribe, has_listing: may_list };
     let all = stream::iter([first]).chain(events.into_stream()).take_until(ended.cancelled_owned());
     let all = with_keep_alive(all, keep_alive);
     sse_response(Body::from_stream(all.map(Ok::<_, Infallible>)))
@@ -81,6 +86,8 @@ impl Events {
     async fn next(&self) -> Option<Bytes> {
         let session = self.session.session();
         let subscriber = session.subscriber();
+        // As the rules and the groups of the session are at this moment.
+        let may_know = |plugin: &str| self.host.may_know_of_plugin(&subscriber.principal(), plugin);
         loop {
             tokio::select! {
                 () = self.ended.cancelled() => return None,
@@ -92,7 +99,7 @@ impl Events {
                         return Some(numbered_event(number, &update_notification(update, None)));
                     }
                 }
-                warning = session.log().next() => return Some(event(&warning)),
+                warning = session.log().next(may_know) => return Some(event(&warning)),
             }
         }
     }

@@ -30,6 +30,7 @@ use super::client_limiter::{ClientLimiter, ClientPermit, LimitReached, client_li
 use super::endpoint::Caller;
 use super::response::unavailable;
 use crate::audit::SessionHash;
+use crate::config::Operation;
 use crate::host::Host;
 use crate::log_target;
 use crate::server::SESSION_ID_HEADER;
@@ -238,7 +239,8 @@ impl StoredSession {
         (usage.active == 0).then_some(usage.idle_since)
     }
 
-    /// Sets the groups of the principal. If they are others, the event stream ends.
+    /// Sets the groups of the principal. If they are others, the event stream ends. Without the scopes of `list`, the listing is not
+    /// watched any more.
     fn set_principal(&self, authenticated: &Authenticated) {
         let principal = &authenticated.principal;
         // Locked until both are done: the stream of the old groups delivers nothing that the new ones may see.
@@ -247,6 +249,7 @@ impl StoredSession {
             stream.ended.cancel();
         }
         self.session.subscriber().set_principal(principal, authenticated.expires());
+        self.session.set_may_list(authenticated.require_scopes(&[Operation::List]).is_ok());
     }
 
     fn end(&self) {

@@ -1,12 +1,16 @@
 //! Search and context: what is found, counted and completed does not depend on what the principal may not see, although the index has it.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
+#[cfg(feature = "http")]
+use super::over_http::HttpClient;
+#[cfg(feature = "http")]
+use super::world::ADA;
 use super::world::{Contents, Providers, Rules, is_allowed};
-use super::{principal, send};
-use crate::host::Host;
+use super::{Client, InProcess, principal};
 use crate::server::revision::Revision;
 
 const TEMPLATE: &str = "search:///{?q,in,kind,lang,limit}";
@@ -31,16 +35,24 @@ fn samples() -> Vec<(&'static str, Value)> {
 }
 
 /// The answer once the machine had time for it: a search that takes long is partial.
-async fn whole(host: &Arc<Host>, method: &str, params: &Value) -> Value {
+async fn whole(client: &impl Client, method: &str, params: &Value) -> Value {
     let began = Instant::now();
     loop {
         assert!(began.elapsed() < Duration::from_secs(60), "{method} {params}");
-        let answer = send(host, Revision::LATEST, method, params).await.unwrap();
+        let answer = client.send(method, params).await.unwrap();
         let text = answer.to_string();
         if !text.contains("partial\\\":true") && !text.contains("\"partial\":true") && !text.contains("retryAfterMs") {
             return answer;
         }
     }
+}
+
+async fn answers(client: &impl Client, rules: Rules) -> Vec<(String, Value)> {
+    let mut answers = Vec::new();
+    for (method, params) in samples() {
+        answers.push((format!("{rules:?} {method} {params}"), whole(client, method, &params).await));
+    }
+    answers
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -61,10 +73,10 @@ async fn what_is_found_does_not_depend_on_what_is_hidden() {
             providers.set(Contents::new(&drawn, &common, own, &|uri| is_allowed(&policy, uri)));
             let host = providers.start(rules, dir.path(), true).await;
             host.wait_until_indexed().await;
-            let mut answers = Vec::new();
-            for (method, params) in samples() {
-                answers.push((format!("{rules:?} {method} {params}"), whole(&host, method, &params).await));
-            }
+            let host = Arc::new(host);
+            let mut answers = answers(&InProcess { host: &host, revision: Revision::LATEST }, rules).await;
+            #[cfg(feature = "http")]
+            answers.extend(self::answers(&HttpClient::stateless(&host, ADA), rules).await);
             told.push(answers);
         }
         let text = format!("{:?}", told[0]);

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 
 use parking_lot::Mutex;
 use percent_encoding::percent_decode_str;
@@ -11,16 +11,20 @@ use proptest::prelude::*;
 
 use crate::access::Policy;
 use crate::config::search::PluginSearch;
-use crate::config::{Config, Extension, Operation, PrincipalSelector, Rule, Tool};
-use crate::host::Host;
-use crate::provider::{
-    self, ChangeSet, Entry, Failure, NativePlugin, Page, Provider, ProviderInfo, Result, Template, async_trait,
+use crate::config::{
+    Config, Extension, Operation, PrincipalSelector, Rule, TokenDigest, TokenDigests, TokenPrincipal, Tool,
 };
+use crate::host::Host;
+use crate::plugin::NativePlugin;
+use crate::provider::{self, ChangeSet, Entry, Failure, Page, Provider, ProviderInfo, Result, Template, async_trait};
 use crate::resource::{Argument, Completion};
 use crate::uri::composed;
 
+/// The principal, and one that may see everything. Their tokens are their names.
+pub(super) const ADA: &str = "ada";
+pub(super) const ROOT: &str = "root";
 /// The plugin of which the principal may see a part, by the rules.
-const PART: &str = "part";
+pub(super) const PART: &str = "part";
 /// The plugin of which it may see nothing.
 pub(super) const HIDDEN: &str = "hidden";
 /// The plugin of which it may see everything, unless it may see nothing at all.
@@ -79,10 +83,13 @@ impl Rules {
     /// The rules for the principal.
     pub(super) fn rules(self) -> Vec<Rule> {
         let (allow, deny) = self.globs();
-        let mut rule = Rule::new([PrincipalSelector::Named("corp/ada".to_owned())]);
+        let mut rule = Rule::new([PrincipalSelector::Named(ADA.to_owned())]);
         rule.allow = allow.iter().map(|glob| glob.parse().unwrap()).collect();
         rule.deny = deny.iter().map(|glob| glob.parse().unwrap()).collect();
-        vec![rule]
+        let mut all = Rule::new([PrincipalSelector::Named(ROOT.to_owned())]);
+        all.groups = vec!["corp/all".to_owned()];
+        all.allow = vec!["**".parse().unwrap()];
+        vec![rule, all]
     }
 }
 
@@ -174,6 +181,16 @@ impl Contents {
         contents.hidden.extend(own.iter().chain(common).cloned());
         contents
     }
+
+    pub(super) fn with_file(mut self, path: &str) -> Self {
+        self.part.insert(path.to_owned());
+        self
+    }
+
+    pub(super) fn with_folder(mut self, path: &str) -> Self {
+        self.folders.insert(path.to_owned());
+        self
+    }
 }
 
 /// The providers of a host.
@@ -208,6 +225,23 @@ impl Providers {
         self.models.iter().map(|(_, model)| model.calls.load(Ordering::SeqCst)).sum()
     }
 
+    /// The listings of folders so far, each counted at its end.
+    pub(super) fn folder_listings(&self) -> usize {
+        self.models.iter().map(|(_, model)| model.folder_listings.load(Ordering::SeqCst)).sum()
+    }
+
+    /// Counts calls from zero on.
+    pub(super) fn forget_calls(&self) {
+        self.models.iter().for_each(|(_, model)| model.calls.store(0, Ordering::SeqCst));
+    }
+
+    /// Has the plugin fail to list anything.
+    pub(super) fn fail(&self, plugin: &str) {
+        for (_, model) in self.models.iter().filter(|(name, _)| *name == plugin) {
+            model.fails.store(true, Ordering::SeqCst);
+        }
+    }
+
     pub(super) fn calls_of(&self, plugin: &str) -> usize {
         let models = self.models.iter().filter(|(name, _)| *name == plugin);
         models.map(|(_, model)| model.calls.load(Ordering::SeqCst)).sum()
@@ -219,6 +253,12 @@ impl Providers {
         config.server.extensions = Extension::ALL.to_vec();
         config.server.tools = if has_search { Tool::ALL.to_vec() } else { vec![Tool::List, Tool::Read] };
         config.rules = rules.rules();
+        config.principals = [ADA, ROOT]
+            .map(|name| TokenPrincipal {
+                name: name.parse().unwrap(),
+                token_sha256: TokenDigests::new([TokenDigest::of(name)]),
+            })
+            .into();
         if has_search {
             let mut rule = Rule::new([PrincipalSelector::Any]);
             rule.allow = ["search:///**", "context:///**"].map(|glob| glob.parse().unwrap()).into();
@@ -245,6 +285,8 @@ struct Model {
     calls: AtomicUsize,
     /// The walks of the whole listing: a walk ends with the templates.
     walks: AtomicUsize,
+    folder_listings: AtomicUsize,
+    fails: AtomicBool,
     version: AtomicU64,
 }
 
@@ -263,7 +305,7 @@ impl Tree {
 
     fn entry(&self, path: &str) -> Result<Entry> {
         if path.is_empty() || self.folders.contains(path) {
-            return Ok(Entry::directory(path, path));
+            return Ok(Entry::directory(path, path).subscribable());
         }
         let file = self.file(path).ok_or(Failure::NotFound)?;
         Ok(Entry::new(path, file.as_str()).mime_type("text/plain").subscribable())
@@ -297,6 +339,9 @@ impl Provider for Model {
 
     async fn list(&self, parent: Option<&str>, cursor: Option<&str>, limit: usize) -> Result<Page> {
         let tree = self.called();
+        if self.fails.load(Ordering::SeqCst) {
+            return Err(Failure::internal("it fails"));
+        }
         let mut paths: Vec<String> = match parent {
             None => tree.files.iter().cloned().collect(),
             Some(parent) if tree.entry(parent)?.listable => tree.children(parent),
@@ -306,6 +351,9 @@ impl Provider for Model {
         paths.retain(|path| cursor.is_none_or(|last| path.as_str() > last));
         let rest = paths.split_off(paths.len().min(limit.min(PAGE_SIZE)));
         let next_cursor = paths.last().filter(|_| !rest.is_empty()).cloned();
+        if parent.is_some() && next_cursor.is_none() {
+            self.folder_listings.fetch_add(1, Ordering::SeqCst);
+        }
         Ok(Page { entries: paths.iter().map(|path| tree.entry(path)).collect::<Result<_>>()?, next_cursor })
     }
 

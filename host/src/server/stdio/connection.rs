@@ -244,7 +244,7 @@ impl Connection {
         let session = Arc::new(Session::new(&self.host, &self.principal, agreement));
         self.session = Some(session.clone());
         self.answers.finish_with(pending, &Response::new(id, Ok(result))).await;
-        self.tasks.spawn(deliver(session, self.answers.clone()));
+        self.tasks.spawn(deliver(self.host.clone(), session, self.answers.clone()));
     }
 
     /// Answers a request in a task of its own, unless it is cancelled.
@@ -265,7 +265,6 @@ impl Connection {
             revision: call.revision,
             session: self.session.clone(),
             audit,
-            omits_templates: false,
         };
         let answers = self.answers.clone();
         self.tasks.spawn(async move {
@@ -323,7 +322,9 @@ impl Connection {
 }
 
 /// Delivers the notifications of a session, one after the other, until the client reads no more.
-async fn deliver(session: Arc<Session>, answers: Answers) {
+async fn deliver(host: Arc<Host>, session: Arc<Session>, answers: Answers) {
+    // As the rules are at this moment.
+    let may_know = |plugin: &str| host.may_know_of_plugin(&session.subscriber().principal(), plugin);
     loop {
         let sent = tokio::select! {
             // Taken when the output is free: no update follows the answer to the unsubscription of its resource.
@@ -331,7 +332,7 @@ async fn deliver(session: Arc<Session>, answers: Answers) {
                 let next = || session.subscriber().try_next().map(|update| update_notification(update, None));
                 answers.output.write_next(next).await
             }
-            warning = session.log().next() => answers.notify(&warning).await,
+            warning = session.log().next(may_know) => answers.notify(&warning).await,
         };
         if sent.is_err() {
             return;

@@ -16,8 +16,8 @@ use crate::server::wire;
 
 /// Calls a tool.
 pub(in crate::server) async fn call(context: &RequestContext, params: ToolParams) -> Result<Outcome, RpcError> {
-    let RequestContext { host, config, principal, revision, omits_templates, .. } = context;
-    let (revision, omits_templates) = (*revision, *omits_templates);
+    let RequestContext { host, config, principal, revision, .. } = context;
+    let revision = *revision;
     let ToolParams { name, arguments } = params;
     let Some(name) = name else {
         let fault = format!("tools/call: expected params `{TOOL_PARAMS}`: missing field `name`");
@@ -29,7 +29,7 @@ pub(in crate::server) async fn call(context: &RequestContext, params: ToolParams
     };
     let (arguments, forms) = (arguments.as_deref(), Forms::new(&config.server, revision));
     let called = match tool {
-        Tool::List => super::list::call(host, principal, arguments, omits_templates, forms).await,
+        Tool::List => super::list::call(host, principal, arguments, forms).await,
         Tool::Read => super::read::call(host, principal, arguments, forms).await,
         #[cfg(feature = "search")]
         Tool::Search => super::search::call(host, principal, arguments, forms).await,

@@ -10,7 +10,9 @@ use super::output::{
 };
 use super::schema::{Description, object, resource_properties, result};
 use crate::access::Principal;
-use crate::host::{Host, ListRequest, PageBounds};
+use crate::audit::RequestContext;
+use crate::host::transport::PageBounds;
+use crate::host::{Host, ListRequest};
 use crate::resource::{Footprint, MissingPlugin, Resource, ResourceTemplate};
 use crate::server::json::Writer;
 
@@ -77,7 +79,6 @@ pub(super) async fn call(
     host: &Host,
     principal: &Principal,
     arguments: Option<&str>,
-    omits_templates: bool,
     forms: Forms,
 ) -> Result<Output, ToolError> {
     let arguments = Arguments::parse(arguments, &["uri", "cursor", "limit"])?;
@@ -85,8 +86,8 @@ pub(super) async fn call(
     let limit = arguments.integer("limit", 1..=MAX_LIMIT)?.unwrap_or(DEFAULT_LIMIT);
     let request = ListRequest { parent: uri.as_deref(), cursor: cursor.as_deref() };
     let bounds = PageBounds { items: limit, bytes: PAGE_BYTES };
-    let mut listing = host.list_bounded(principal, request, Some(bounds)).await?;
-    let is_first_page = cursor.is_none();
+    let mut listing = host.list_bounded(principal, request, bounds).await?;
+    let (is_first_page, omits_templates) = (cursor.is_none(), !RequestContext::may_list_templates());
     let (templates, has_more_templates) = match is_first_page && !omits_templates {
         true => templates(host, principal, uri.as_deref(), &mut listing.missing).await?,
         false => (Vec::new(), false),

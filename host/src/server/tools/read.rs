@@ -124,7 +124,7 @@ fn preferred(contents: Vec<ResourceContents>) -> Vec<ResourceContents> {
     let noted = kept.into_iter().map(|(mut content, others)| {
         if !others.is_empty() {
             let text = format!("the same in other formats was left out: {}", others.join(", "));
-            Notice { kind: NoticeKind::Incomplete, text, next: None }.push_to(&mut content.entry.meta);
+            Notice::new(NoticeKind::Incomplete, text).push_to(&mut content.entry.meta);
         }
         content
     });
@@ -149,7 +149,7 @@ fn excerpt(
                 let (shown, cut) = part(all, offset, remaining)?;
                 remaining = remaining.saturating_sub(shown.len());
                 next_offset = cut.as_ref().map(|cut| cut.end).filter(|_| !are_several);
-                notices.extend(cut.map(|cut| cut.notice()));
+                notices = with_cut(notices, cut.map(|cut| cut.notice()));
                 copy = forms.structured.then(|| ResourceBody::Text(shown.clone()));
                 match are_several {
                     true => text.push_str(&format!("{uri}:\n{shown}\n\n")),
@@ -175,7 +175,7 @@ fn excerpt(
                 }
             }
         }
-        for notice in &notices {
+        for notice in notices.iter().filter(|notice| !notice.in_text) {
             if !lines.is_empty() {
                 lines.push('\n');
             }
@@ -219,8 +219,20 @@ impl Cut {
             ),
             false => format!("all {len} bytes were left out by `max_bytes`; read it by its URI"),
         };
-        Notice { kind: NoticeKind::Cut, text, next: None }
+        Notice::new(NoticeKind::Cut, text)
     }
+}
+
+/// Adds the notice of a cut that was made here. There is one place to continue: the rest of this text, whose end has the provider's
+/// next part.
+fn with_cut(mut notices: Vec<Notice>, cut: Option<Notice>) -> Vec<Notice> {
+    if cut.is_some() {
+        notices.retain(|notice| notice.kind != NoticeKind::Cut);
+        // The line of the text that says the same is not shown.
+        notices.iter_mut().for_each(|notice| notice.in_text = false);
+    }
+    notices.extend(cut);
+    notices
 }
 
 /// Returns the part of a text from that offset on, of at most so many bytes, in whole characters, and in whole lines if they are not
@@ -251,7 +263,7 @@ fn part(mut text: String, offset: usize, max_bytes: usize) -> Result<(String, Op
 /// The notice of binary data that the text does not have.
 fn left_out(kind: Option<&str>, len: usize, why: &str) -> Notice {
     let text = format!("{}, {len} bytes, is not in this text: {why}", kind.unwrap_or("binary data"));
-    Notice { kind: NoticeKind::Incomplete, text, next: None }
+    Notice::new(NoticeKind::Incomplete, text)
 }
 
 fn structured(excerpts: Vec<Excerpt>, next_offset: Option<usize>) -> Structured {
@@ -314,6 +326,36 @@ mod tests {
         assert_eq!(read(text, 14, 16), "line 3\n");
         assert_eq!(read(text, 21, 16), "");
         assert!(part(text.to_owned(), 22, 16).is_err());
+    }
+
+    #[test]
+    fn a_text_names_one_place_to_continue_and_says_nothing_twice() {
+        let mount: crate::uri::Mount = "a:///".parse().unwrap();
+        let notice = |kind, text: &str, next: Option<&str>, in_text| {
+            let (text, next) = (text.to_owned(), next.map(str::to_owned));
+            Notice { kind, text, next, in_text }
+        };
+        let notices = [
+            notice(NoticeKind::Cut, "lines 1 to 9 of 99", Some("a:///b?lines=10-"), false),
+            notice(NoticeKind::Incomplete, "the search ended", None, true),
+        ];
+        let shown = |text: String, notices: &[Notice]| {
+            let mut entry = crate::resource::Resource::named(mount.compose("b").unwrap().uri, "b");
+            notices.iter().for_each(|notice| notice.clone().push_to(&mut entry.meta));
+            let contents = vec![ResourceContents { entry, body: ResourceBody::Text(text) }];
+            let output = excerpt(contents, 0, 256, Forms { links: false, structured: false }).unwrap();
+            match output.content.into_iter().next() {
+                Some(Part::Text(text)) => text,
+                _ => panic!("no text"),
+            }
+        };
+        // All of the text: the provider's next part, and its own last line once.
+        let whole = shown("1\n# the search ended\n".to_owned(), &notices);
+        assert_eq!(whole, "1\n# the search ended\n[cut: lines 1 to 9 of 99; the next part is a:///b?lines=10-]");
+        // A part: the rest of this text, and what its end would say.
+        let part = shown("1\n".repeat(1000), &notices);
+        assert!(!part.contains("lines=10-") && part.matches("continue with the offset").count() == 1, "{part}");
+        assert_eq!(part.matches("the search ended").count(), 1, "{part}");
     }
 
     #[test]

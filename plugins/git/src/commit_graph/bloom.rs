@@ -3,7 +3,8 @@
 //! A filter contains every changed path with all its leading directories, and may seem to contain others. The hash is
 //! murmur3 with two seeds, combined by double hashing (`gitformat-commit-graph`, "Bloom Filter Data").
 
-use bstr::BStr;
+use bstr::{BStr, BString};
+use std::collections::BTreeSet;
 
 /// The size of the header before the filters, in bytes: version, number of hashes, bits per entry.
 pub(super) const HEADER: u64 = 12;
@@ -17,16 +18,27 @@ const SEEDS: [u32; 2] = [0x293a_e76f, 0x7e64_6e2c];
 /// The maximum number of hashes per path. Git uses 7.
 const MAX_HASHES: u32 = 64;
 
-/// How the filters of a file are computed.
-pub(super) struct Settings {
+/// The number of bits per entry of a filter that is made here, as in git.
+const BITS_PER_ENTRY: usize = 10;
+
+/// How filters are computed.
+pub(crate) struct Settings {
     version: u32,
     hashes: u32,
 }
 
 impl Settings {
+    /// Those of filters that are made here, as in git.
+    pub(crate) const OWN: Self = Self { version: 2, hashes: 7 };
+
     /// Creates the settings; `None` if they are not known.
     pub(super) fn new(version: u32, hashes: u32) -> Option<Self> {
         (matches!(version, 1 | 2) && (1..=MAX_HASHES).contains(&hashes)).then_some(Self { version, hashes })
+    }
+
+    /// Returns the hashes of a key.
+    fn hashes_of(&self, [one, two]: [u32; 2]) -> impl Iterator<Item = u32> + use<> {
+        (0..self.hashes).map(move |n| one.wrapping_add(n.wrapping_mul(two)))
     }
 }
 
@@ -45,20 +57,39 @@ impl PathKeys {
         Self { keys, is_ascii: path.is_ascii() }
     }
 
-    /// Returns whether a filter may contain the path.
-    pub(super) fn may_be_in(&self, filter: &[u8], settings: &Settings) -> bool {
+    /// Returns whether a filter may contain the path. An empty filter may contain all.
+    pub(crate) fn may_be_in(&self, filter: &[u8], settings: &Settings) -> bool {
         // Version 1 hashes bytes above 127 in a way that depends on the machine that wrote it.
         if filter.is_empty() || (settings.version == 1 && !self.is_ascii) {
             return true;
         }
         let bits = (filter.len() as u64).saturating_mul(8);
         let is_set = |hash: u32| {
-            let bit = u64::from(hash).checked_rem(bits).unwrap_or_default();
-            let byte = usize::try_from(bit.wrapping_shr(3)).ok().and_then(|byte| filter.get(byte));
-            byte.is_some_and(|byte| byte.wrapping_shr((bit & 7) as u32) & 1 == 1)
+            let (byte, mask) = place(hash, bits);
+            filter.get(byte).is_some_and(|byte| byte & mask != 0)
         };
-        self.keys.iter().all(|[one, two]| (0..settings.hashes).all(|n| is_set(one.wrapping_add(n.wrapping_mul(*two)))))
+        self.keys.iter().all(|key| settings.hashes_of(*key).all(is_set))
     }
+}
+
+/// Makes a filter of paths and of their leading directories.
+pub(crate) fn filter(paths: &[BString]) -> Vec<u8> {
+    let keys: BTreeSet<[u32; 2]> = paths.iter().flat_map(|path| PathKeys::new(path.as_ref()).keys).collect();
+    let mut filter = vec![0_u8; keys.len().saturating_mul(BITS_PER_ENTRY).div_ceil(8).max(1)];
+    let bits = (filter.len() as u64).saturating_mul(8);
+    for hash in keys.into_iter().flat_map(|key| Settings::OWN.hashes_of(key)) {
+        let (byte, mask) = place(hash, bits);
+        if let Some(byte) = filter.get_mut(byte) {
+            *byte |= mask;
+        }
+    }
+    filter
+}
+
+/// Returns the byte of a hash in a filter of some bits, and its bit there.
+fn place(hash: u32, bits: u64) -> (usize, u8) {
+    let bit = u64::from(hash).checked_rem(bits).unwrap_or_default();
+    (usize::try_from(bit.wrapping_shr(3)).unwrap_or(usize::MAX), 1_u8.wrapping_shl((bit & 7) as u32))
 }
 
 /// The 32-bit murmur3 hash.

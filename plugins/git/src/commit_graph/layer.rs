@@ -169,9 +169,9 @@ impl Layer {
         Err(self.file.corrupt("a list of parents has no end"))
     }
 
-    /// Returns whether a commit certainly did not change a path.
-    pub(super) fn leaves_unchanged(&self, position: u32, keys: &PathKeys) -> Result<bool> {
-        let Some(filters) = &self.filters else { return Ok(false) };
+    /// Returns whether a commit certainly did not change a path; `None` if there is no filter for it.
+    pub(super) fn leaves_unchanged(&self, position: u32, keys: &PathKeys) -> Result<Option<bool>> {
+        let Some(filters) = &self.filters else { return Ok(None) };
         let position = self.local(position)?;
         let entry = filters.index.saturating_add(u64::from(position).saturating_mul(4));
         let start = if position == 0 { 0 } else { self.file.u32(entry.saturating_sub(4))? };
@@ -181,12 +181,12 @@ impl Layer {
             return Err(self.file.corrupt(format!("filter {position} spans {start} to {end} of {size} bytes")));
         }
         let length = end.saturating_sub(start);
-        if length > bloom::MAX_SIZE {
-            return Ok(false);
+        if length == 0 || length > bloom::MAX_SIZE {
+            return Ok(None);
         }
         let mut filter = vec![0; length as usize];
         self.file.read_exact(filters.data.start.saturating_add(start.into()), &mut filter)?;
-        Ok(!keys.may_be_in(&filter, &filters.settings))
+        Ok(Some(!keys.may_be_in(&filter, &filters.settings)))
     }
 
     fn local(&self, position: u32) -> Result<u32, Error> {

@@ -107,8 +107,9 @@ impl CommitGraph {
         self.layer(position)?.commit(position.0, self.has_corrected_dates)
     }
 
-    /// Returns whether a commit certainly left a path as it is in its first parent, or as absent if it has none.
-    pub(crate) fn leaves_unchanged(&self, position: Position, keys: &PathKeys) -> Result<bool> {
+    /// Returns whether a commit certainly left a path as it is in its first parent, or as absent if it has none; `None` if
+    /// the graph has no filter for it.
+    pub(crate) fn leaves_unchanged(&self, position: Position, keys: &PathKeys) -> Result<Option<bool>> {
         self.layer(position)?.leaves_unchanged(position.0, keys)
     }
 

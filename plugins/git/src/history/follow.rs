@@ -6,7 +6,7 @@
 use crate::commit_graph::bloom::PathKeys;
 use crate::commits::{Commit, CommitKey, Commits};
 use crate::error::Result;
-use crate::history::{is_unchanged, look_up};
+use crate::history::look_up;
 use crate::renames::{Added, Renames};
 use crate::repo::Repository;
 use crate::tree::Side;
@@ -39,7 +39,7 @@ impl<'r> Follow<'r> {
         key: CommitKey,
         commit: &Commit,
     ) -> bool {
-        if commit.parents.len() > 1 || is_unchanged(commits, key, &self.keys) {
+        if commits.leaves_unchanged(key, commit, &self.keys) || commit.parents.len() > 1 {
             return false;
         }
         let before = match commit.parents.first() {

@@ -208,7 +208,7 @@ impl PathFilter {
         pending: &HashMap<CommitKey, Option<Commit>>,
     ) -> (bool, Vec<CommitKey>) {
         let mut here = self.entries.remove(&key);
-        let is_unchanged = is_unchanged(commits, key, &self.keys);
+        let is_unchanged = commits.leaves_unchanged(key, &commit, &self.keys);
         if commit.parents.is_empty() {
             let here = if is_unchanged { Some(None) } else { look_up(repository, commit.tree, self.path.as_ref()) };
             return (here.is_none_or(|here| here.is_some()), Vec::new());
@@ -254,19 +254,10 @@ impl PathFilter {
     }
 }
 
-/// Returns whether the commit-graph says that a commit did not change a path, compared with its first parent.
-pub(crate) fn is_unchanged(commits: &Commits<'_>, key: CommitKey, keys: &PathKeys) -> bool {
-    let (CommitKey::Graph(position), Some(graph)) = (key, commits.graph()) else { return false };
-    graph.leaves_unchanged(position, keys).unwrap_or_else(|error| {
-        log::warn!("changed-path filter ignored: {error}");
-        false
-    })
-}
-
 /// Looks up the entry at a path; `None` if the tree cannot be read.
 fn look_up(repository: &Repository, tree: ObjectId, path: &BStr) -> Option<PathEntry> {
-    match repository.entry(tree, path) {
-        Ok(entry) => Some(entry.map(|entry| (entry.mode, entry.id))),
+    match repository.side_at(tree, path) {
+        Ok(side) => Some(side.map(|side| (side.mode, side.id))),
         Err(error) => {
             log::warn!("cannot look up {:?} in the tree {tree}: {error}", path.as_bstr());
             None

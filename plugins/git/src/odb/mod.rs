@@ -36,6 +36,9 @@ pub(crate) struct Odb {
     blocks: Rc<BlockCache>,
     deltas: DeltaResolver,
     max_object_size: u64,
+    /// The number of objects that were read.
+    #[cfg(test)]
+    pub(crate) reads: Rc<std::cell::Cell<usize>>,
 }
 
 /// An object directory.
@@ -64,7 +67,16 @@ impl Odb {
     pub(crate) fn new(objects: PathBuf, blocks: &Rc<BlockCache>, hash: gix_hash::Kind, max_object_size: u64) -> Self {
         let own = Directory::new(objects, blocks, hash);
         let (borrowed, blocks) = (OnceCell::new(), Rc::clone(blocks));
-        Self { hash, own, alternates: borrowed, blocks, deltas: DeltaResolver::new(max_object_size), max_object_size }
+        Self {
+            hash,
+            own,
+            alternates: borrowed,
+            blocks,
+            deltas: DeltaResolver::new(max_object_size),
+            max_object_size,
+            #[cfg(test)]
+            reads: Rc::default(),
+        }
     }
 
     /// Returns the hash kind of the object ids.
@@ -97,6 +109,8 @@ impl Odb {
 
     /// Reads an object; `None` if it does not exist.
     pub(crate) fn find(&self, id: &oid) -> Result<Option<Object>> {
+        #[cfg(test)]
+        self.reads.set(self.reads.get() + 1);
         // Git treats the empty tree as present even if it is not stored.
         if id.is_empty_tree() {
             return Ok(Some(Object { kind: Kind::Tree, data: Rc::default() }));

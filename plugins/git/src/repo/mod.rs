@@ -8,20 +8,25 @@ use crate::budget::{self, Budget};
 use crate::commit_graph::CommitGraph;
 use crate::error::{Error, Result};
 use crate::layout::Layout;
+use crate::learned::Learned;
 use crate::odb::Odb;
 use crate::refs::{RefFilter, Refs};
 use format::Format;
 pub(crate) use format::RefStorage;
 use gix_hash::ObjectId;
 use mcp_provider::Limits;
+use mcp_provider::keyvalue::Store;
 use std::cell::{Cell, OnceCell};
 use std::collections::HashSet;
 use std::path::Path;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// The size of the indexes of packs from which a repository is large: some 100,000 objects.
-const LARGE_INDEXES: u64 = 3 << 20;
+/// The part of the time of walks from which what they learned is stored. A walk that takes less is as fast again.
+const LEARNING_SHARE: u32 = 10;
+
+/// The size of the indexes of packs from which a repository is large: some 35,000 objects, which several thousand commits have.
+const LARGE_INDEXES: u64 = 1 << 20;
 
 /// A repository, opened for reading.
 ///
@@ -33,10 +38,13 @@ pub(crate) struct Repository {
     ref_filter: RefFilter,
     blocks: Rc<BlockCache>,
     commit_graph: OnceCell<Option<CommitGraph>>,
+    learned: Learned,
     /// When the current call began.
     call_start: Cell<Instant>,
     /// How long the walks of one call may take.
     max_time: Duration,
+    #[cfg(test)]
+    max_reads: Option<usize>,
     /// The object database.
     pub(crate) odb: Odb,
 }
@@ -58,20 +66,47 @@ impl Repository {
             ref_filter,
             blocks,
             commit_graph: OnceCell::new(),
+            learned: Learned::nothing(odb.hash()),
             call_start: Cell::new(Instant::now()),
             max_time: budget::max_time(Limits::current()),
+            #[cfg(test)]
+            max_reads: None,
             odb,
         })
+    }
+
+    /// Keeps what walks learn in a store.
+    pub(crate) fn keep_learned_in(&mut self, store: Rc<dyn Store>) {
+        self.learned = Learned::in_store(store, self.hash());
+    }
+
+    /// Returns what walks learned.
+    pub(crate) fn learned(&self) -> &Learned {
+        &self.learned
     }
 
     /// Begins a call of the provider: its time is counted from now on.
     pub(crate) fn begin_call(&self) {
         self.call_start.set(Instant::now());
+        self.learned.begin_call();
+    }
+
+    /// Ends a call of the provider: what its walks learned is stored, if they took a good part of their time.
+    pub(crate) fn end_call(&self) {
+        if self.call_start.get().elapsed() > self.max_time.checked_div(LEARNING_SHARE).unwrap_or_default() {
+            self.learned.save();
+        }
     }
 
     /// Returns a budget of some steps, and of what is left of the time for the call.
     pub(crate) fn budget(&self, steps: usize) -> Budget {
-        Budget::new(steps, self.call_start.get(), self.max_time)
+        #[cfg_attr(not(test), expect(unused_mut, reason = "a test counts what is read in place of the time"))]
+        let mut budget = Budget::new(steps, self.call_start.get(), self.max_time);
+        #[cfg(test)]
+        {
+            budget.reads = self.max_reads.map(|max| (Rc::clone(&self.odb.reads), max));
+        }
+        budget
     }
 
     /// Returns the hash kind of the object ids.
@@ -115,6 +150,13 @@ impl Repository {
     #[cfg(test)]
     pub(crate) fn set_max_time(&mut self, max_time: Duration) {
         self.max_time = max_time;
+    }
+
+    /// Ends the walks of a call when that many objects were read, in place of a time.
+    #[cfg(test)]
+    pub(crate) fn set_max_reads(&mut self, max: usize) {
+        self.max_reads = Some(max);
+        self.max_time = Duration::ZERO;
     }
 
     /// Returns the number of bytes of packs, indexes and packed refs read so far.

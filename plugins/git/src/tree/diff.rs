@@ -47,15 +47,16 @@ struct Pair {
 
 impl Repository {
     /// Calls `take` for each file that differs between two trees, sorted by path, until it returns false. A missing
-    /// tree counts as empty.
+    /// tree counts as empty. Returns the number of changes that were left out, because their paths are too long.
     pub(crate) fn diff(
         &self,
         before: Option<ObjectId>,
         after: Option<ObjectId>,
         mut take: impl FnMut(Change) -> bool,
-    ) -> Result<()> {
+    ) -> Result<usize> {
+        let mut omitted = 0_usize;
         if before == after {
-            return Ok(());
+            return Ok(omitted);
         }
         let mut pairs = vec![self.pair(BString::default(), before, after)?];
         let mut read = 0usize;
@@ -73,6 +74,7 @@ impl Repository {
             path.extend_from_slice(&entry.name);
             if path.len() >= MAX_PATH {
                 log::warn!("path of more than {MAX_PATH} bytes omitted from a diff, in {:?}", pair.directory);
+                omitted = omitted.saturating_add(1);
                 continue;
             }
             if entry.mode.is_tree() {
@@ -93,7 +95,7 @@ impl Repository {
                 break;
             }
         }
-        Ok(())
+        Ok(omitted)
     }
 
     fn pair(&self, directory: BString, before: Option<ObjectId>, after: Option<ObjectId>) -> Result<Pair> {

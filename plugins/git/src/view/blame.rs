@@ -65,7 +65,7 @@ pub(crate) fn read(repository: &Repository, rev: &BStr, path: &BStr, lines: Line
     let mut contents = super::bounded_contents(entry, text);
     if is_incomplete {
         let why = "a limit ended the search: lines with `^` before the id are from that commit or an older one";
-        contents.entry = contents.entry.meta(super::MORE, true).notice(Notice::incomplete(why));
+        contents.entry = contents.entry.meta(super::MORE, true).notice(Notice::incomplete(why).in_text());
     }
     Ok(contents)
 }

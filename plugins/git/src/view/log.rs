@@ -50,7 +50,8 @@ pub(crate) fn read(repository: &Repository, query: &Query<'_>, range: LogRange) 
     }
     // A history that ended earlier did so at a limit for one response, at which the next would end, too.
     let is_full = skipped == range.skip && shown == range.limit;
-    if !is_full && history.ended_at_limit() {
+    let has_ended = !is_full && history.ended_at_limit();
+    if has_ended {
         text.push(&super::incomplete(repository, "there may be further commits"));
     }
     let mut contents = super::bounded_contents(entry(repository, &rev, query)?, text);
@@ -65,7 +66,8 @@ pub(crate) fn read(repository: &Repository, query: &Query<'_>, range: LogRange) 
             }
             None => {
                 let why = "a limit of time or commits ended the search: older commits may be missing";
-                contents.entry.notice(Notice::incomplete(why))
+                let notice = Notice::incomplete(why);
+                contents.entry.notice(if has_ended { notice.in_text() } else { notice })
             }
         };
     }

@@ -103,6 +103,10 @@ fn with_history_mutability(repository: &Repository, entry: Entry, rev: &Rev) -> 
 
 /// Returns the last line of a text whose search ended at a limit, with what is missing and what would help.
 fn incomplete(repository: &Repository, missing: &str) -> String {
+    let next = match repository.learned().is_kept() {
+        true => "; what it found is kept, so that the next request for this goes on from there",
+        false => "",
+    };
     let help = match repository.commit_graph() {
         Some(_) => "",
         None => {
@@ -111,7 +115,7 @@ fn incomplete(repository: &Repository, missing: &str) -> String {
     };
     format!(
         "# This is not complete, as the search ended at a limit of one call (time: half of the plugin's `limits.cpu` or \
-         `limits.deadline`): {missing}{help}\n"
+         `limits.deadline`): {missing}{next}{help}\n"
     )
 }
 

@@ -25,10 +25,14 @@ class NeededDir(_Dir, total=False):
     mode: Literal["ro", "rw"]
 
 
-class NeededBucket(_Why):
-    """A key-value bucket that it opens."""
-
+class _Bucket(_Why):
     bucket: str
+
+
+class NeededBucket(_Bucket, total=False):
+    """A key-value bucket that it opens. `optional` if it does not open it unless it is granted."""
+
+    optional: bool
 
 
 class NeededVariable(_Why):
@@ -42,10 +46,13 @@ class _Setting(_Why):
 
 
 class NeededSetting(_Setting, total=False):
-    """A key of its config. `required` if the provider does not work without it."""
+    """A key of its config. `required` if the provider does not work without it; `address` if it is that of a server,
+    or a list of them.
+    """
 
     default: object
     required: bool
+    address: bool
 
 
 class Needs(TypedDict, total=False):

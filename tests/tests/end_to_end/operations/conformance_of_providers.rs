@@ -8,7 +8,7 @@ use mcp_host_tests::{
 };
 use serde_json::{Value, json};
 
-/// The faults of the guest `nonconforming`, each of the name of the check that it must fail.
+/// The faults of the guest `raw`, each of the name of the check that it must fail.
 const FAULTS: [&str; 22] = [
     "describe",
     "listing-ends",
@@ -57,12 +57,13 @@ fn checks<'r>(report: &'r Value, outcome: &str) -> Vec<&'r str> {
 
 #[tokio::test]
 async fn each_fault_fails_its_check_and_no_other() {
-    let guest = fixture("nonconforming");
+    let guest = fixture("raw");
     let data = Folder::with_files([("version", "0")]);
     let grant = format!("{}=/data", data.path().display());
     // The data must differ from one run to the next, so each writes its own.
     let edit = |version: usize| format!("echo {} > '{}/version'", version + 1, data.path().display());
-    let none = test(&guest, &["--json", "--dir", &grant, "--edit", &edit(0)]).await.success().json();
+    let none =
+        test(&guest, &["--json", "--set", "fault=none", "--dir", &grant, "--edit", &edit(0)]).await.success().json();
     assert_eq!(checks(&none, "passed").len(), FAULTS.len() + 1, "{none:#}");
     for (number, fault) in FAULTS.iter().enumerate() {
         let (set, edit) = (format!("fault={fault}"), edit(number + 1));
@@ -75,7 +76,7 @@ async fn each_fault_fails_its_check_and_no_other() {
 
 #[tokio::test]
 async fn a_template_whose_expansion_has_the_entry_of_another_path_fails() {
-    let guest = fixture("nonconforming");
+    let guest = fixture("raw");
     let report = test(&guest, &["--json", "--set", "fault=template-spelling"]).await.json();
     assert_eq!(checks(&report, "failed"), ["templates"], "{report:#}");
     assert!(report.to_string().contains("a client cannot subscribe to it"), "{report:#}");
@@ -191,7 +192,7 @@ async fn what_ships_keeps_the_contract_with_its_grants_alone() {
 
 #[tokio::test]
 async fn the_report_says_what_is_wrong_and_what_to_do() {
-    let guest = fixture("nonconforming");
+    let guest = fixture("raw");
     let failed = test(&guest, &["--set", "fault=sizes"]).await;
     assert_eq!(failed.code(), 1);
     let text = failed.text();
@@ -206,7 +207,7 @@ async fn ci_gets_a_junit_report() {
     let folder = Folder::with_files::<&str, &str>([]);
     let file = folder.path().join("report.xml");
     let junit = ["--junit", file.to_str().unwrap(), "--set", "fault=utf-8"];
-    assert_eq!(test(&fixture("nonconforming"), &junit).await.code(), 1);
+    assert_eq!(test(&fixture("raw"), &junit).await.code(), 1);
     let xml = std::fs::read_to_string(&file).unwrap();
     for expected in ["<testsuite ", "tests=\"23\"", "failures=\"1\"", "name=\"utf-8\"", "<failure", "<skipped"] {
         assert!(xml.contains(expected), "{expected}: {xml}");
@@ -221,20 +222,20 @@ async fn a_provider_that_cannot_be_tested_does_not_pass() {
     assert_eq!((failed.code(), checks(&failed.json(), "failed")), (1, vec!["listing-ends"]));
     let folder = Folder::with_files([("no.wasm", "no component")]);
     assert_eq!(test(&folder.path().join("no.wasm"), &[]).await.code(), 1);
-    let edited = test(&fixture("nonconforming"), &["--json", "--edit", "exit 3"]).await;
+    let edited = test(&fixture("raw"), &["--json", "--set", "fault=none", "--edit", "exit 3"]).await;
     assert_eq!(checks(&edited.json(), "failed"), ["changes-reported"]);
 }
 
 #[tokio::test]
 async fn grants_and_config_may_come_from_a_plugin_of_the_config() {
-    let plugin = Plugin::new("faulty", &fixture("nonconforming"), "faulty:///").config("fault", "hints");
+    let plugin = Plugin::new("faulty", &fixture("raw"), "faulty:///").config("fault", "hints");
     let config = ConfigFile::new().plugin(plugin).write();
     let config_file = config.path();
     let of_config = ["--config", config_file.to_str().unwrap(), "--plugin"];
-    let report = test(&fixture("nonconforming"), &[&of_config[..], &["faulty", "--json"]].concat()).await;
+    let report = test(&fixture("raw"), &[&of_config[..], &["faulty", "--json"]].concat()).await;
     assert_eq!(checks(&report.json(), "failed"), ["hints"]);
-    let set = test(&fixture("nonconforming"), &[&of_config[..], &["faulty", "--set", "fault=none"]].concat()).await;
+    let set = test(&fixture("raw"), &[&of_config[..], &["faulty", "--set", "fault=none"]].concat()).await;
     set.success();
-    assert_eq!(test(&fixture("nonconforming"), &[&of_config[..], &["other"]].concat()).await.code(), 2);
-    assert_eq!(test(&fixture("nonconforming"), &["--dir", "/nonexistent=/data"]).await.code(), 2);
+    assert_eq!(test(&fixture("raw"), &[&of_config[..], &["other"]].concat()).await.code(), 2);
+    assert_eq!(test(&fixture("raw"), &["--dir", "/nonexistent=/data"]).await.code(), 2);
 }

@@ -239,7 +239,7 @@ async fn after_it_was_stopped_keys_are_read_as_before() {
 #[tokio::test]
 async fn the_test_at_a_key_shows_what_fails_and_what_to_do() {
     let project = DevProject::new();
-    project.folder().write(".components/bad.wasm", fs::read(fixture("nonconforming")).unwrap());
+    project.folder().write(".components/bad.wasm", fs::read(fixture("raw")).unwrap());
     let file = project.folder().path().join("mcp-host.toml");
     let config = fs::read_to_string(&file).unwrap();
     fs::write(&file, config.replace("[dev]", "config = { fault = 'sizes' }\n\n[dev]")).unwrap();

@@ -12,7 +12,7 @@ use crate::support::wasm_fixtures;
 
 /// A provider that no test has compiled, in a folder of its own. Only tests that never load it may use it.
 fn never_compiled() -> (Folder, PathBuf) {
-    let component = wasm_fixtures::with_padding(std::fs::read(fixture("without-sdk")).unwrap(), b"never compiled");
+    let component = wasm_fixtures::with_padding(std::fs::read(fixture("raw")).unwrap(), b"never compiled");
     let folder = Folder::with_files::<&str, &str>([]);
     let file = folder.write("never.wasm", component);
     (folder, file)
@@ -40,19 +40,19 @@ fn requirement<'a>(report: &'a Value, what: &str) -> &'a Value {
 
 #[tokio::test]
 async fn the_digest_that_inspect_prints_pins_the_component() {
-    let file = fixture("without-sdk");
+    let file = fixture("raw");
     let printed = run(["inspect".as_ref(), file.as_os_str()]).await.success().text();
     let digest = printed.lines().next().unwrap().strip_prefix("digest    ").unwrap();
-    let plugin = Plugin::new("raw", &file, "without-sdk:///").digest(digest);
+    let plugin = Plugin::new("raw", &file, "raw:///").digest(digest);
     let report = check_only_plugin(&ConfigFile::new().plugin(plugin).write()).await;
     assert_eq!((&report["state"], &report["pinned"], &report["digest"]), (&json!("ok"), &json!(true), &json!(digest)));
 }
 
 #[tokio::test]
 async fn a_component_that_is_not_the_pinned_one_is_neither_compiled_nor_run() {
-    let pinned = inspect_json(&fixture("without-sdk")).await["digest"].as_str().unwrap().to_owned();
+    let pinned = inspect_json(&fixture("raw")).await["digest"].as_str().unwrap().to_owned();
     let (_folder, file) = never_compiled();
-    let config = ConfigFile::new().plugin(Plugin::new("raw", &file, "without-sdk:///").digest(&pinned)).write();
+    let config = ConfigFile::new().plugin(Plugin::new("raw", &file, "raw:///").digest(&pinned)).write();
     let refused = check(&config, &["--json"]).await;
     assert_eq!(refused.code(), 1);
     assert!(!refused.stderr.contains("compiling"), "{}", refused.stderr);
@@ -70,14 +70,14 @@ async fn serve_names_a_component_that_is_not_the_pinned_one_and_serves_the_other
     let (_folder, file) = never_compiled();
     let pinned = format!("sha256:{}", "0".repeat(64));
     let config = ConfigFile::new()
-        .plugin(Plugin::new("changed", &file, "without-sdk://changed/").digest(&pinned))
-        .plugin(Plugin::new("good", &fixture("without-sdk"), "without-sdk://good/"))
+        .plugin(Plugin::new("changed", &file, "raw://changed/").digest(&pinned))
+        .plugin(Plugin::new("good", &fixture("raw"), "raw://good/"))
         .write();
     let server = StdioServer::start(&config).await;
     let page = serde_json::to_value(server.client().page(None).await.unwrap()).unwrap();
-    assert_eq!(page["resources"][0]["uri"], "without-sdk://good/good");
+    assert_eq!(page["resources"][0]["uri"], "raw://good/good");
     assert_eq!(page["_meta"]["mcp-host/missing"][0]["plugin"], "changed");
-    assert!(server.client().read_error("without-sdk://changed/good").await.message.contains("changed"));
+    assert!(server.client().read_error("raw://changed/good").await.message.contains("changed"));
     let log = server.end().await.log;
     assert!(log.contains("is not the component that `digest` pins") && log.contains(&pinned), "{log}");
 }
@@ -139,7 +139,7 @@ async fn a_bucket_that_the_config_misspells_is_missing() {
 #[tokio::test]
 async fn a_plugin_whose_listing_fails_is_found_by_check() {
     let empty = Folder::with_files::<&str, &str>([]);
-    let good = Plugin::new("good", &fixture("without-sdk"), "without-sdk://good/");
+    let good = Plugin::new("good", &fixture("raw"), "raw://good/");
     let config = ConfigFile::new().plugin(Plugin::git("empty", empty.path())).plugin(good).write();
     let checked = check(&config, &["--json"]).await;
     assert_eq!(checked.code(), 1);

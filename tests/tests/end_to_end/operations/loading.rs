@@ -96,14 +96,14 @@ async fn a_config_that_is_no_regular_file_is_refused_with_what_to_do() {
 
 /// Plugin `a` serves a folder, and plugin `x` is a component in a file of its own.
 fn faulty_beside(folder: &Folder, component: &Path) -> ConfigFile {
-    let beside = Plugin::new("x", component, "without-sdk://x/");
+    let beside = Plugin::new("x", component, "raw://x/");
     ConfigFile::new().plugin(Plugin::faulty("a", folder.path())).plugin(beside)
 }
 
 #[tokio::test]
 async fn a_component_that_becomes_a_fifo_changes_nothing_but_the_rules_of_its_config() {
     let folder = Folder::with_files([("f", "text"), ("g", "text")]);
-    let component = folder.write("x.wasm", fs::read(fixture("without-sdk")).unwrap());
+    let component = folder.write("x.wasm", fs::read(fixture("raw")).unwrap());
     let both = || faulty_beside(&folder, &component);
     let config = both().write();
     let mut wire = RawStdio::start(&config, REVISION).await;
@@ -114,7 +114,7 @@ async fn a_component_that_becomes_a_fifo_changes_nothing_but_the_rules_of_its_co
     read_until(&mut wire, "faulty://a/f", Result::is_err).await;
     wire.log_line("is not a file").await;
     assert_eq!(wire.read("faulty://a/g").await.unwrap(), "text");
-    assert_eq!(wire.read("without-sdk://x/good").await.unwrap(), "good");
+    assert_eq!(wire.read("raw://x/good").await.unwrap(), "good");
     assert!(wire.read("faulty://b/g").await.is_err(), "plugins are as they were");
     // With any other mistake, nothing of the config applies.
     config.replace(
@@ -124,17 +124,17 @@ async fn a_component_that_becomes_a_fifo_changes_nothing_but_the_rules_of_its_co
     assert_eq!(wire.read("faulty://a/g").await.unwrap(), "text");
     config.replace(changed().rule(Rule::for_principal("local").deny(["faulty://a/f"])));
     fs::remove_file(&component).unwrap();
-    fs::copy(fixture("without-sdk"), &component).unwrap();
+    fs::copy(fixture("raw"), &component).unwrap();
     read_until(&mut wire, "faulty://b/g", Result::is_ok).await;
     assert!(wire.read("faulty://a/f").await.is_err());
-    assert_eq!(wire.read("without-sdk://x/good").await.unwrap(), "good");
+    assert_eq!(wire.read("raw://x/good").await.unwrap(), "good");
     wire.end().await;
 }
 
 #[tokio::test]
 async fn a_deny_rule_counts_while_the_component_of_a_plugin_is_gone() {
     let folder = Folder::with_files([("f", "text"), ("g", "text")]);
-    let component = folder.write("x.wasm", fs::read(fixture("without-sdk")).unwrap());
+    let component = folder.write("x.wasm", fs::read(fixture("raw")).unwrap());
     let both = || faulty_beside(&folder, &component);
     let config = both().write();
     let mut wire = RawStdio::start(&config, REVISION).await;
@@ -143,8 +143,8 @@ async fn a_deny_rule_counts_while_the_component_of_a_plugin_is_gone() {
     read_until(&mut wire, "faulty://a/f", Result::is_err).await;
     wire.log_line("there is no file at").await;
     assert_eq!(wire.read("faulty://a/g").await.unwrap(), "text");
-    assert_eq!(wire.read("without-sdk://x/good").await.unwrap(), "good");
-    fs::copy(fixture("without-sdk"), &component).unwrap();
+    assert_eq!(wire.read("raw://x/good").await.unwrap(), "good");
+    fs::copy(fixture("raw"), &component).unwrap();
     wire.log_line("reloaded: nothing changed").await;
     assert!(wire.read("faulty://a/f").await.is_err());
     wire.end().await;

@@ -3,6 +3,7 @@
 mod corruption;
 mod files;
 mod history;
+mod learned;
 mod limits;
 mod storage;
 mod subscriptions;

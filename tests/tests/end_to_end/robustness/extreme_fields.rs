@@ -102,7 +102,7 @@ fn shapes() -> impl Strategy<Value = AnswerShape> {
 
 impl AnswerShape {
     fn plugin(&self, name: &str) -> Plugin {
-        Plugin::new(name, &fixture("oversized-by-config"), &format!("oversized-by-config://{name}/"))
+        Plugin::new(name, &fixture("raw"), &format!("raw://{name}/"))
             .config("field", self.field)
             .config("text", self.text)
             .config("length", i64::try_from(self.length).unwrap())
@@ -124,8 +124,8 @@ async fn send(server: &HttpServer, revision: &Revision, method: &str, params: Va
 
 /// Every request that calls a plugin.
 async fn send_all(server: &HttpServer, revision: &Revision, plugin: &str) {
-    let uri = format!("oversized-by-config://{plugin}/x");
-    let template = json!({ "type": "ref/resource", "uri": format!("oversized-by-config://{plugin}/{{a}}/0") });
+    let uri = format!("raw://{plugin}/x");
+    let template = json!({ "type": "ref/resource", "uri": format!("raw://{plugin}/{{a}}/0") });
     let complete = json!({ "ref": template, "argument": { "name": "a", "value": "" } });
     send(server, revision, "resources/read", json!({ "uri": uri })).await;
     send(server, revision, "completion/complete", complete).await;

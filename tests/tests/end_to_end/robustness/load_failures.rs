@@ -16,7 +16,7 @@ struct BrokenComponent {
 /// Every kind of file that is not a provider.
 fn write_broken_components(folder: &Folder) -> Vec<BrokenComponent> {
     let wat = |text: &str| wat::parse_str(text).unwrap();
-    let whole = std::fs::read(fixture("without-sdk")).unwrap();
+    let whole = std::fs::read(fixture("raw")).unwrap();
     let unknown = r#"(component (import "acme:unknown/thing@1.0.0" (instance (export "f" (func)))))"#;
     let lies = r#"(component
         (core module $m (func (export "f")))
@@ -92,12 +92,12 @@ async fn good_plugins_are_served_beside_all_kinds_of_broken_ones() {
 
 #[tokio::test]
 async fn a_provider_that_cannot_describe_itself_is_not_loaded() {
-    let mute = Plugin::new("mute", &fixture("without-sdk"), "without-sdk://mute/").config("describe", "trap");
-    let good = Plugin::new("good", &fixture("without-sdk"), "without-sdk://good/");
+    let mute = Plugin::new("mute", &fixture("raw"), "raw://mute/").config("describe", "trap");
+    let good = Plugin::new("good", &fixture("raw"), "raw://good/");
     let config = ConfigFile::new().plugin(mute).plugin(good).write();
     let mut wire = RawStdio::start(&config, Revision::V_2026_07_28).await;
     let listed = wire.request("resources/list", json!({})).await;
-    assert_eq!(listed.result()["resources"][0]["uri"], "without-sdk://good/good");
+    assert_eq!(listed.result()["resources"][0]["uri"], "raw://good/good");
     assert_eq!(missing(listed.result())[0]["plugin"], "mute");
     wire.close_stdin();
     assert!(wire.wait_clean_exit().await.log.contains("cannot describe itself"));

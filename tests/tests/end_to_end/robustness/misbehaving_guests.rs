@@ -190,13 +190,14 @@ async fn hints_that_are_wrong_are_dropped_and_the_entry_stays() {
 
 #[tokio::test]
 async fn what_the_sdk_would_not_let_a_guest_do_is_caught_as_well() {
-    let config = ConfigFile::new().plugin(Plugin::new("raw", &fixture("without-sdk"), "without-sdk://raw/")).write();
+    let plugin = Plugin::new("raw", &fixture("raw"), "raw://raw/").config("list", "meta/1");
+    let config = ConfigFile::new().plugin(plugin).write();
     let server = StdioServer::start(&config).await;
     let client = server.client();
     let resources = client.resources().await;
     assert_eq!((resources.len(), resources[0].meta.as_ref()), (1, None), "metadata that is no JSON is dropped");
-    assert_eq!(client.text("without-sdk://raw/good").await, "good");
-    let error = client.read_error("without-sdk://raw/not-utf8").await;
+    assert_eq!(client.text("raw://raw/good").await, "good");
+    let error = client.read_error("raw://raw/not-utf8").await;
     assert_eq!(error.data.unwrap(), json!({ "kind": "internal", "plugin": "raw" }));
     let log = server.end().await.log;
     assert!(log.contains("is not UTF-8"), "{log}");

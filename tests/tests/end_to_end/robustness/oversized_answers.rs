@@ -10,7 +10,7 @@ const HOST_BASELINE: u64 = 100 << 20;
 /// The guest with oversized answers, under the default limits of plugins, but for those on time, which depend on the
 /// machine.
 fn default_limits(name: &str) -> Plugin {
-    let plugin = Plugin::new(name, &fixture("oversized-by-path"), &format!("oversized-by-path://{name}/"));
+    let plugin = Plugin::new(name, &fixture("raw"), &format!("raw://{name}/"));
     plugin.limit("cpu", "30s").limit("deadline", "1m")
 }
 
@@ -26,7 +26,7 @@ fn assert_unavailable(error: &ErrorData, reason: &str) {
 
 async fn assert_read_fails(client: &Client, uri: &str, reason: &str) {
     assert_unavailable(&client.read_error(uri).await, reason);
-    assert_eq!(client.text("oversized-by-path://good/good").await, "good", "after {uri}");
+    assert_eq!(client.text("raw://good/good").await, "good", "after {uri}");
 }
 
 #[tokio::test]
@@ -39,16 +39,16 @@ async fn a_completion_is_not_expanded_beyond_the_length_of_a_uri() {
     let server = StdioServer::start(&config).await;
     let client = server.client();
     let templates: Vec<_> = client.templates().await.into_iter().map(|template| template.uri_template).collect();
-    let most = format!("oversized-by-path://most/{}", "{a}".repeat(64));
+    let most = format!("raw://most/{}", "{a}".repeat(64));
     assert!(templates.contains(&most), "{templates:?}");
     assert_eq!(templates.len(), 5, "a template of so many variables is left out: {templates:?}");
-    let many = format!("oversized-by-path://many/{}", "{a}".repeat(2700));
+    let many = format!("raw://many/{}", "{a}".repeat(2700));
     let error = client.complete(&many, ("a", ""), &[]).await.unwrap_err();
     assert!(error.message.contains("more than 64 variables"), "{error:?}");
     let completed = client.complete(&most, ("a", ""), &[]).await.unwrap();
     assert_eq!(completed.values, ["short"], "what leads to no URI is not offered");
     let known = "y".repeat(8_000);
-    let completed = client.complete("oversized-by-path://values/good/{a}", ("a", ""), &[("b", &known)]).await.unwrap();
+    let completed = client.complete("raw://values/good/{a}", ("a", ""), &[("b", &known)]).await.unwrap();
     assert_eq!((completed.values.len(), completed.has_more), (100, Some(true)));
     let completed = client.complete(&most, ("b", ""), &[("a", &known)]).await.unwrap();
     assert!(completed.values.is_empty(), "what a client knows is expanded no further, either");
@@ -63,7 +63,7 @@ async fn hints_that_are_wrong_cost_one_line_of_the_log_however_many_they_are() {
     let server = StdioServer::start(&config).await;
     let client = server.client();
     for (path, count) in [("sizes/600000", 599_999), ("icons/100000", 99_999)] {
-        assert_eq!(client.text(&format!("oversized-by-path://bad/{path}")).await, "good");
+        assert_eq!(client.text(&format!("raw://bad/{path}")).await, "good");
         let line = server.log_line(&format!("and {count} more")).await;
         assert!(line.len() < 1000, "{line}");
     }
@@ -89,7 +89,7 @@ async fn everything_that_there_can_be_many_of_counts_as_items() {
         assert_eq!(missing["reason"], reason);
     }
     for list in lists {
-        assert_read_fails(client, &format!("oversized-by-path://good/{list}"), "more than the 100000 items").await;
+        assert_read_fails(client, &format!("raw://good/{list}"), "more than the 100000 items").await;
     }
     server.end().await;
 }
@@ -101,7 +101,7 @@ async fn metadata_is_not_built_beyond_the_memory_of_its_plugin() {
     let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
     let mut asked = Vec::new();
     for _ in 0..8 {
-        let params = json!({ "uri": "oversized-by-path://bad/objects/400000" });
+        let params = json!({ "uri": "raw://bad/objects/400000" });
         asked.push(wire.send_request("resources/read", params).await);
     }
     for id in asked {
@@ -110,7 +110,7 @@ async fn metadata_is_not_built_beyond_the_memory_of_its_plugin() {
     }
     let peak = wire.peak_rss();
     assert!(peak < HOST_BASELINE + (64 << 20), "{peak} bytes");
-    let good = wire.request("resources/read", json!({ "uri": "oversized-by-path://good/objects/1000" })).await;
+    let good = wire.request("resources/read", json!({ "uri": "raw://good/objects/1000" })).await;
     assert_eq!(good.result()["contents"][0]["text"], "good");
     wire.end().await;
 }
@@ -122,16 +122,9 @@ async fn an_answer_counts_against_the_memory_of_its_plugin() {
     let server = StdioServer::start(&config).await;
     let client = server.client();
     let size = 11 << 20;
-    assert_eq!(
-        client.bytes(&format!("oversized-by-path://fresh/blob/{size}")).await.len(),
-        size,
-        "its instance is gone by then"
-    );
-    assert_unavailable(
-        &client.read_error(&format!("oversized-by-path://kept/blob/{size}")).await,
-        "it ran out of memory",
-    );
-    assert_eq!(client.bytes(&format!("oversized-by-path://kept/blob/{}", size / 4)).await.len(), size / 4);
+    assert_eq!(client.bytes(&format!("raw://fresh/blob/{size}")).await.len(), size, "its instance is gone by then");
+    assert_unavailable(&client.read_error(&format!("raw://kept/blob/{size}")).await, "it ran out of memory");
+    assert_eq!(client.bytes(&format!("raw://kept/blob/{}", size / 4)).await.len(), size / 4);
     server.end().await;
 }
 
@@ -144,11 +137,11 @@ async fn what_is_wrong_with_a_long_text_is_told_in_short() {
         .write();
     let server = StdioServer::start(&config).await;
     let client = server.client();
-    let error = client.read_error("oversized-by-path://bad/path/14000000").await;
+    let error = client.read_error("raw://bad/path/14000000").await;
     assert_eq!(error.data.unwrap()["kind"], "internal");
-    assert_eq!(client.text("oversized-by-path://bad/date/8000000").await, "good");
-    assert_eq!(client.text("oversized-by-path://bad/deep/8000").await, "good");
-    assert_eq!(client.uris().await, ["oversized-by-path://bad/good", "oversized-by-path://good/good"]);
+    assert_eq!(client.text("raw://bad/date/8000000").await, "good");
+    assert_eq!(client.text("raw://bad/deep/8000").await, "good");
+    assert_eq!(client.uris().await, ["raw://bad/good", "raw://good/good"]);
     let peak = server.peak_rss();
     assert!(peak < HOST_BASELINE + (64 << 20), "{peak} bytes");
     let log = server.end().await.log;
@@ -170,13 +163,13 @@ async fn a_read_is_answered_beside_answers_that_take_long_to_filter() {
         ConfigFile::new().plugin(slow("a")).plugin(slow("b")).plugin(default_limits("good")).rule(many_rules()).write();
     let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
     let read = |uri: &str| json!({ "uri": uri });
-    wire.request("resources/read", read("oversized-by-path://good/good")).await.result();
+    wire.request("resources/read", read("raw://good/good")).await.result();
     let mut slow = Vec::new();
-    for uri in ["oversized-by-path://a/contents/5000", "oversized-by-path://b/contents/5000"].repeat(2) {
+    for uri in ["raw://a/contents/5000", "raw://b/contents/5000"].repeat(2) {
         slow.push(wire.send_request("resources/read", read(uri)).await);
     }
     for _ in 0..10 {
-        wire.request("resources/read", read("oversized-by-path://good/good")).await.result();
+        wire.request("resources/read", read("raw://good/good")).await.result();
     }
     let early = wire.buffered_responses().len();
     assert_eq!(early, 0, "good reads waited for those that take long");
@@ -196,8 +189,8 @@ async fn what_the_host_does_with_an_answer_counts_against_the_limits_on_time() {
     let client = server.client();
     // On a busy machine the first calls of `describe` and `list` may exceed the deadline.
     while serde_json::to_value(client.page(None).await.unwrap()).unwrap()["_meta"]["mcp-host/missing"].is_array() {}
-    assert_read_fails(client, "oversized-by-path://frugal/contents/50000", "it used up its CPU time").await;
-    assert_read_fails(client, "oversized-by-path://hurried/contents/50000", "it took too long").await;
+    assert_read_fails(client, "raw://frugal/contents/50000", "it used up its CPU time").await;
+    assert_read_fails(client, "raw://hurried/contents/50000", "it took too long").await;
     server.end().await;
 }
 

@@ -22,7 +22,7 @@ fn memory_hungry() -> Vec<u8> {
 async fn load_log(component: &[u8], limits: &[(&str, &str)]) -> String {
     let folder = Folder::with_files([("heavy.wasm", component)]);
     let compile: toml::Table = limits.iter().map(|(key, value)| ((*key).to_owned(), (*value).into())).collect();
-    let good = Plugin::new("good", &fixture("without-sdk"), "without-sdk://good/");
+    let good = Plugin::new("good", &fixture("raw"), "raw://good/");
     // It is found in the cache, however little time the compiler has.
     StdioServer::start(&ConfigFile::new().plugin(good.clone()).write()).await.end().await;
     let config = ConfigFile::new()
@@ -31,7 +31,7 @@ async fn load_log(component: &[u8], limits: &[(&str, &str)]) -> String {
         .plugin(good)
         .write();
     let server = StdioServer::start(&config).await;
-    assert_eq!(server.client().text("without-sdk://good/good").await, "good");
+    assert_eq!(server.client().text("raw://good/good").await, "good");
     let refused = server.client().read_error("heavy:///x").await;
     assert!(refused.message.contains("heavy"), "{}", refused.message);
     server.end().await.log
@@ -65,13 +65,12 @@ async fn a_compiler_has_so_much_memory_and_no_more() {
 async fn a_component_of_200_mb_is_served_without_ever_being_in_memory() {
     let folder = Folder::with_files([(
         "large.wasm",
-        wasm_fixtures::with_padding(std::fs::read(fixture("without-sdk")).unwrap(), &vec![0; 200_000_000]),
+        wasm_fixtures::with_padding(std::fs::read(fixture("raw")).unwrap(), &vec![0; 200_000_000]),
     )]);
-    let config = ConfigFile::new()
-        .plugin(Plugin::new("large", &folder.path().join("large.wasm"), "without-sdk://large/"))
-        .write();
+    let config =
+        ConfigFile::new().plugin(Plugin::new("large", &folder.path().join("large.wasm"), "raw://large/")).write();
     let server = StdioServer::start(&config).await;
-    assert_eq!(server.client().text("without-sdk://large/good").await, "good");
+    assert_eq!(server.client().text("raw://large/good").await, "good");
     let peak = server.peak_rss();
     assert!(peak < 100_000_000, "{peak} bytes");
     server.end().await;
@@ -117,7 +116,7 @@ async fn components_in_components_end_somewhere() {
 
 #[tokio::test]
 async fn a_provider_that_is_cut_off_anywhere_is_refused() {
-    let whole = std::fs::read(fixture("without-sdk")).unwrap();
+    let whole = std::fs::read(fixture("raw")).unwrap();
     let folder = Folder::with_files((1..8).map(|part| (format!("{part}.wasm"), &whole[..whole.len() * part / 8])));
     let config = (1..8).fold(ConfigFile::new(), |config, part| {
         let file = folder.path().join(format!("{part}.wasm"));

@@ -108,8 +108,7 @@ async fn a_confined_server_serves_files_repositories_pages_and_buckets_and_compi
 async fn a_confined_server_reloads_what_it_may_open_and_refuses_the_rest_but_not_its_rules() {
     let notes = Folder::with_files([("inner/a.md", "a"), ("b.md", "b")]);
     let components = Folder::with_files([("x.wasm", fs::read(component("hello")).unwrap())]);
-    let elsewhere =
-        Folder::with_files([("c.md", b"c".to_vec()), ("y.wasm", fs::read(fixture("without-sdk")).unwrap())]);
+    let elsewhere = Folder::with_files([("c.md", b"c".to_vec()), ("y.wasm", fs::read(fixture("raw")).unwrap())]);
     let hello = || Plugin::new("x", &components.path().join("x.wasm"), "x:///");
     let served = || confined().plugin(Plugin::notes("n", notes.path())).plugin(hello());
     let config = served().write();

@@ -14,8 +14,8 @@ use zeroize::Zeroizing;
 use crate::config::EndpointUrl;
 use crate::config::grants::CaBundle;
 use crate::config::issuer::Introspection;
-pub(super) use crate::net::https_client::ExchangeError as FetchError;
-use crate::net::https_client::{ExchangeBounds, HttpsClient};
+pub(super) use crate::outbound_http::ExchangeError as FetchError;
+use crate::outbound_http::{ExchangeBounds, HttpsClient};
 
 /// The bounds of an exchange with an issuer.
 pub(super) const BOUNDS: ExchangeBounds = ExchangeBounds { timeout: Duration::from_secs(5), max_body: 1 << 20 };

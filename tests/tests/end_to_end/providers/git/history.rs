@@ -206,19 +206,23 @@ async fn a_slash_in_a_branch_is_told_to_be_encoded_whether_the_branch_is_there_d
         let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
         let params = json!({ "name": "read_resource", "arguments": { "uri": uri } });
         let answer = wire.request("tools/call", params).await;
+        let read = wire.request("resources/read", json!({ "uri": uri })).await;
         wire.end().await;
-        answer.result()["content"][0]["text"].as_str().unwrap().to_owned()
+        let message = read.error()["message"].as_str().unwrap().to_owned();
+        (answer.result()["content"][0]["text"].as_str().unwrap().to_owned(), message)
     };
     let all = || Rule::for_principal("local").allow(["**"]);
     for uri in ["git://repo/blob/feature/x/feature.txt", "git://repo/blob/absent/x/feature.txt"] {
         let tools = "`list_resources` lists those that exist";
-        let expected = format!("there is no resource {uri}; {encoded}; {tools}");
+        let not_found = format!("there is no resource {uri}");
+        let expected = (format!("{not_found}; {encoded}; {tools}"), format!("{not_found}; {encoded}"));
         assert_eq!(text(all(), uri).await, expected);
         assert_eq!(text(all().deny(["git://repo/blob/feature/**", "git://repo/blob/absent/**"]), uri).await, expected);
         let hidden = text(all().operations(["read", "list"]), uri).await;
-        assert_eq!(hidden, format!("there is no resource {uri}; {tools}"), "templates are denied");
+        assert_eq!(hidden, (format!("{not_found}; {tools}"), not_found), "templates are denied");
     }
-    assert!(!text(all(), "git://repo/commit/absent").await.contains("%2F"), "no slash is too many");
+    let (tool, read) = text(all(), "git://repo/commit/absent").await;
+    assert!(!(tool + &read).contains("%2F"), "no slash is too many");
 
     let config = repo_config(&repo).write();
     let path = config.path();

@@ -1,0 +1,196 @@
+//! What walks over histories learned, kept in a bucket, so that a later walk goes on where a former one ended.
+//!
+//! Without a commit-graph, a walk reads each commit, and compares trees. All of that follows from ids, which are hashes of
+//! content, so that it is never stale: the tree, the parents, the date and the changed paths of a commit; the entry at a path
+//! of a tree; the differences of two files; the file that another one was renamed from. Commits have a table of their own,
+//! as a walk asks for each of them; everything else is an answer, by the hash of its question.
+//!
+//! The size of both is bounded ([`MAX_COMMITS_SIZE`], [`MAX_ANSWERS_SIZE`]). Beyond it, and where the bucket is full, fails or is
+//! not granted, walks do their work again, as without a bucket.
+
+mod answers;
+mod table;
+
+use crate::error::Result;
+use gix_hash::{Kind, ObjectId, oid};
+use mcp_provider::keyvalue::Store;
+use std::cell::RefCell;
+use std::rc::Rc;
+use table::Table;
+
+/// The maximum size of what is kept of commits, in bytes: some 100,000 of them.
+const MAX_COMMITS_SIZE: usize = 10 * 1024 * 1024;
+
+/// The maximum size of the answers that are kept, in bytes.
+const MAX_ANSWERS_SIZE: usize = 6 * 1024 * 1024;
+
+/// The maximum size of one answer, in bytes. A larger one is not kept.
+const MAX_ANSWER: usize = 64 * 1024;
+
+/// What is kept of a commit.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct LearnedCommit {
+    /// The root tree.
+    pub(crate) tree: ObjectId,
+    /// The parents.
+    pub(crate) parents: Vec<ObjectId>,
+    /// The committer's date, in seconds since the epoch.
+    pub(crate) date: i64,
+    /// The Bloom filter of the paths that it changed, compared with its first parent; empty if there are too many.
+    pub(crate) filter: Vec<u8>,
+}
+
+/// A question whose answer follows from ids.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Question<'q> {
+    /// What is at a path of a tree?
+    Entry(&'q oid, &'q [u8]),
+    /// Which lines of two files differ?
+    Hunks(&'q oid, &'q oid),
+    /// From which file of one tree was the file at a path of another one renamed?
+    Renamed(&'q oid, &'q oid, &'q [u8]),
+    /// From which file of one tree was the file at a path of another one renamed or copied?
+    Copied(&'q oid, &'q oid, &'q [u8]),
+}
+
+/// What is kept.
+pub(crate) struct Learned {
+    hash: Kind,
+    kept: Option<RefCell<Kept>>,
+}
+
+struct Kept {
+    store: Rc<dyn Store>,
+    commits: Table,
+    answers: Table,
+}
+
+impl Kept {
+    fn new(store: Rc<dyn Store>, hash: Kind) -> Self {
+        Self {
+            store,
+            commits: Table::new("commits", hash, MAX_COMMITS_SIZE),
+            answers: Table::new("answers", hash, MAX_ANSWERS_SIZE),
+        }
+    }
+}
+
+impl Learned {
+    /// Nothing is kept.
+    pub(crate) fn nothing(hash: Kind) -> Self {
+        Self { hash, kept: None }
+    }
+
+    /// Keeps it in a store.
+    pub(crate) fn in_store(store: Rc<dyn Store>, hash: Kind) -> Self {
+        Self { hash, kept: Some(RefCell::new(Kept::new(store, hash))) }
+    }
+
+    /// Returns whether it is kept.
+    pub(crate) fn is_kept(&self) -> bool {
+        self.kept.is_some()
+    }
+
+    /// Begins a call, which reads what others stored meanwhile.
+    pub(crate) fn begin_call(&self) {
+        if let Some(kept) = &self.kept {
+            let mut kept = kept.borrow_mut();
+            *kept = Kept::new(Rc::clone(&kept.store), self.hash);
+        }
+    }
+
+    /// Returns a commit.
+    pub(crate) fn commit(&self, id: &oid) -> Option<LearnedCommit> {
+        let mut kept = self.kept.as_ref()?.borrow_mut();
+        let Kept { store, commits, .. } = &mut *kept;
+        LearnedCommit::parse(commits.get(store.as_ref(), id)?, self.hash)
+    }
+
+    /// Adds a commit.
+    pub(crate) fn add_commit(&self, id: ObjectId, commit: &LearnedCommit) {
+        if let Some(kept) = &self.kept {
+            kept.borrow_mut().commits.add(id, commit.to_bytes());
+        }
+    }
+
+    /// Returns the answer to a question: the kept one, or the one that `compute` returns, with whether it may be kept.
+    pub(crate) fn answer<T>(
+        &self,
+        question: Question<'_>,
+        from_bytes: impl FnOnce(&[u8], Kind) -> Option<T>,
+        to_bytes: impl FnOnce(&T) -> Vec<u8>,
+        compute: impl FnOnce() -> Result<(T, bool)>,
+    ) -> Result<T> {
+        let Some((kept, id)) = self.kept.as_ref().zip(question.id(self.hash)) else { return Ok(compute()?.0) };
+        let known = {
+            let mut kept = kept.borrow_mut();
+            let Kept { store, answers, .. } = &mut *kept;
+            answers.get(store.as_ref(), &id).and_then(|bytes| from_bytes(bytes, self.hash))
+        };
+        if let Some(known) = known {
+            return Ok(known);
+        }
+        let (answer, is_final) = compute()?;
+        let bytes = to_bytes(&answer);
+        if is_final && bytes.len() <= MAX_ANSWER {
+            kept.borrow_mut().answers.add(id, bytes);
+        }
+        Ok(answer)
+    }
+
+    /// Stores what was added.
+    pub(crate) fn save(&self) {
+        let Some(kept) = &self.kept else { return };
+        let mut kept = kept.borrow_mut();
+        let Kept { store, commits, answers } = &mut *kept;
+        for table in [commits, answers].into_iter().filter(|table| table.has_added()) {
+            if let Err(failure) = table.save(store.as_ref()) {
+                log::warn!("what was learned of histories is not kept: {failure}");
+            }
+        }
+    }
+}
+
+impl LearnedCommit {
+    fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = self.date.to_le_bytes().to_vec();
+        bytes.extend_from_slice(&u16::try_from(self.parents.len()).unwrap_or(u16::MAX).to_le_bytes());
+        [&self.tree].into_iter().chain(&self.parents).for_each(|id| bytes.extend_from_slice(id.as_slice()));
+        bytes.extend_from_slice(&self.filter);
+        bytes
+    }
+
+    fn parse(bytes: &[u8], hash: Kind) -> Option<Self> {
+        let (date, bytes) = bytes.split_first_chunk()?;
+        let (count, mut bytes) = bytes.split_first_chunk()?;
+        let mut ids = Vec::new();
+        for _ in 0..=u16::from_le_bytes(*count) {
+            let (id, rest) = bytes.split_at_checked(hash.len_in_bytes())?;
+            ids.push(ObjectId::try_from(id).ok()?);
+            bytes = rest;
+        }
+        let parents = ids.split_off(1);
+        Some(Self { tree: ids.pop()?, parents, date: i64::from_le_bytes(*date), filter: bytes.to_vec() })
+    }
+}
+
+impl Question<'_> {
+    /// Returns the hash of the question; `None` if it cannot be computed.
+    fn id(self, hash: Kind) -> Option<ObjectId> {
+        let (kind, one, other, path): (&[u8], _, _, _) = match self {
+            Self::Entry(tree, path) => (b"entry", tree, None, path),
+            Self::Hunks(before, after) => (b"hunks", before, Some(after), &[][..]),
+            Self::Renamed(before, after, path) => (b"renamed", before, Some(after), path),
+            Self::Copied(before, after, path) => (b"copied", before, Some(after), path),
+        };
+        let mut hasher = gix_hash::hasher(hash);
+        hasher.update(kind);
+        hasher.update(one.as_bytes());
+        other.into_iter().for_each(|id| hasher.update(id.as_bytes()));
+        hasher.update(path);
+        hasher.try_finalize().ok()
+    }
+}
+
+#[cfg(test)]
+mod tests;
