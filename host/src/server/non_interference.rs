@@ -177,7 +177,7 @@ async fn transcript(host: &Host, client: &impl Client, providers: &Providers, po
 }
 
 /// What a principal is told of a world without a transport, in the first and the last revision.
-async fn transcript_in_process(host: &Host, providers: &Providers, pool: &[String]) -> Vec<Exchange> {
+async fn transcript_in_process(host: &Arc<Host>, providers: &Providers, pool: &[String]) -> Vec<Exchange> {
     let mut told = Vec::new();
     for revision in [Revision::ALL[0], Revision::LATEST] {
         told.extend(transcript(host, &InProcess { host, revision }, providers, pool).await);

@@ -200,7 +200,7 @@ async fn two_worlds_are_the_same_over_http_one_by_one_and_in_batches() {
     for rules in [Rules::Nothing, Rules::Deny, Rules::Both] {
         let dir = tempfile::tempdir().unwrap();
         let providers = Providers::new();
-        let host = Arc::new(providers.start(rules, dir.path(), false).await);
+        let host = providers.start(rules, dir.path(), false).await;
         let policy = host.policy(&principal());
         let client = HttpClient::stateless(&host, ADA);
         let in_batches = HttpClient::open(&host, ADA, Revision::V2025_03_26).await;
@@ -240,7 +240,7 @@ async fn changes_of_what_a_principal_may_not_see_are_on_no_event_stream() {
     for rules in [Rules::Deny, Rules::Allow] {
         let dir = tempfile::tempdir().unwrap();
         let providers = Providers::new();
-        let host = Arc::new(providers.start(rules, dir.path(), false).await);
+        let host = providers.start(rules, dir.path(), false).await;
         let policy = host.policy(&principal());
         let is_visible = |uri: &str| is_allowed(&policy, uri);
         let worlds = worlds(&is_visible);
@@ -301,7 +301,7 @@ async fn changes_of_what_a_principal_may_not_see_are_on_no_event_stream() {
 async fn a_warning_that_waits_for_a_stream_is_dropped_if_other_groups_may_not_know_of_its_plugin() {
     let dir = tempfile::tempdir().unwrap();
     let providers = Providers::new();
-    let host = Arc::new(providers.start(Rules::Allow, dir.path(), false).await);
+    let host = providers.start(Rules::Allow, dir.path(), false).await;
     providers.fail(HIDDEN);
     providers.fail(PART);
     let service = http_service(host.clone(), HttpOptions::new());
