@@ -78,6 +78,8 @@ use self::sink::Sink;
 use crate::config::audit::Audit;
 
 pub(crate) use self::context::RequestContext;
+#[cfg(any(feature = "http", feature = "stdio"))]
+pub(crate) use self::context::RequestId;
 #[cfg(feature = "http")]
 pub(crate) use self::context::SessionHash;
 #[cfg(any(feature = "http", feature = "stdio"))]

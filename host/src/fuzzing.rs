@@ -32,8 +32,7 @@ pub fn reply(data: &[u8]) {
     plugin::fuzzing::reply(data);
 }
 
-/// Parses a client's message, in every revision, with all extensions and with none. A message that is forwarded to rmcp
-/// must remain a valid message.
+/// Parses a client's message, in every revision, with all extensions and with none.
 #[cfg(any(feature = "http", feature = "stdio"))]
 pub fn message(data: &[u8]) {
     crate::server::fuzzing::message(data);

@@ -7,11 +7,11 @@
 //! | `serve_io` | `stdio` | the client at the other end of a reader and a writer |
 //! | `serve_stdio` | `stdio` | the client that started this process |
 //!
-//! Requests for resources are parsed from the message as it was received, and answered by the host itself
-//! (`resource_requests`), with MCP objects (`wire`). Over HTTP all else is answered here, too: sessions, their event
-//! streams, and the rejection of malformed messages. Over stdio it is forwarded to rmcp (`dispatch`). The session-based
-//! revisions (2024-11-05 to 2025-11-25) and the stateless one (2026-07-28) are served by the same code; the revision is
-//! determined for each request.
+//! Both transports do the same with a message: it is parsed (`jsonrpc`, by the table of methods in `method`), dispatched
+//! (`dispatch`), executed with a `RequestContext` (`respond`), and answered with MCP objects (`wire`). A `session` and a
+//! stream of `subscriptions/listen` (`listen`) are the same over both; a transport has the connections, the bounds, and
+//! the form of what is sent. The session-based revisions (2024-11-05 to 2025-11-25) and the stateless one (2026-07-28)
+//! are served by the same code; the revision is determined for each request.
 //!
 //! Answers are encoded as JSON chunk by chunk, as their clients read them (`json`), within a budget in bytes
 //! (`budget`).
@@ -20,8 +20,6 @@
 //! limits of the plugins that are called, and a drain timeout of 30 s, bound the time that it takes.
 
 mod budget;
-#[cfg(feature = "stdio")]
-mod client;
 mod client_id;
 mod client_log;
 mod dispatch;
@@ -29,29 +27,25 @@ mod error;
 mod extensions;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
-#[cfg(feature = "stdio")]
-mod handler;
 #[cfg(feature = "http")]
 mod http;
 mod in_flight;
 pub(crate) mod json;
 mod jsonrpc;
-mod methods;
+mod listen;
+mod method;
 #[cfg(test)]
 #[cfg(feature = "search")]
 mod non_interference;
-#[cfg(feature = "stdio")]
-mod notifications;
 mod params;
-#[cfg(any(feature = "stdio", test, feature = "fuzzing"))]
-mod reencode;
-mod resource_requests;
+mod request;
+mod respond;
 mod revision;
 mod server_info;
+mod session;
 mod slash;
 #[cfg(feature = "stdio")]
 mod stdio;
-mod subscription_filter;
 mod tools;
 pub(crate) mod wire;
 
@@ -79,9 +73,6 @@ type Source = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ServeError {
-    /// The client of a pair of streams did not open a session as the protocol requires.
-    #[error("the client did not open an MCP session: {0}")]
-    Handshake(#[source] Source),
     /// The client of a pair of streams did not read the remaining answers at shutdown.
     #[error("the client does not read its answers: they are dropped, so that the server can end")]
     OutputStalled,
@@ -91,7 +82,4 @@ pub enum ServeError {
     /// TLS cannot be set up.
     #[error("TLS cannot be set up: {0}")]
     Tls(#[source] Source),
-    /// A task of the server panicked.
-    #[error("the server failed: {0}")]
-    Internal(#[source] tokio::task::JoinError),
 }

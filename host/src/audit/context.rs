@@ -1,7 +1,9 @@
 //! The context of a request: what only the transport that received it knows.
 
+use std::fmt;
 #[cfg(any(feature = "http", feature = "stdio"))]
 use std::str::FromStr;
+use std::sync::Arc;
 
 use serde::{Serialize, Serializer};
 #[cfg(feature = "http")]
@@ -32,12 +34,12 @@ pub(crate) struct RequestContext {
     is_without_templates: bool,
 }
 
-/// The id of a JSON-RPC request.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// The id of a JSON-RPC request, as its client chose it.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
 #[serde(untagged)]
 pub(crate) enum RequestId {
     Number(i64),
-    Text(Box<str>),
+    Text(Arc<str>),
 }
 
 /// The beginning of the SHA-256 of a session id: it tells sessions apart, and cannot be used to take one over.
@@ -51,14 +53,12 @@ pub(crate) struct TraceId([u8; 16]);
 impl RequestContext {
     /// The context of a request.
     #[cfg(any(feature = "http", feature = "stdio"))]
-    pub(crate) fn new(
-        session: Option<SessionHash>,
-        request_id: &rmcp::model::RequestId,
-        trace_id: Option<TraceId>,
-    ) -> Self {
+    pub(crate) fn new(session: Option<SessionHash>, request_id: &RequestId, trace_id: Option<TraceId>) -> Self {
         let request_id = match request_id {
-            rmcp::model::RequestId::Number(number) => RequestId::Number(*number),
-            rmcp::model::RequestId::String(text) => RequestId::Text(crate::text::prefix(text, MAX_REQUEST_ID).into()),
+            RequestId::Text(text) if text.len() > MAX_REQUEST_ID => {
+                RequestId::Text(crate::text::prefix(text, MAX_REQUEST_ID).into())
+            }
+            request_id => request_id.clone(),
         };
         Self { session, request_id, trace_id, is_without_listings: false, is_without_templates: false }
     }
@@ -102,6 +102,15 @@ impl RequestContext {
         match &self.request_id {
             RequestId::Number(_) => 0,
             RequestId::Text(text) => text.len(),
+        }
+    }
+}
+
+impl fmt::Display for RequestId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Number(number) => number.fmt(f),
+            Self::Text(text) => f.write_str(text),
         }
     }
 }

@@ -99,7 +99,6 @@ pub(super) fn default_log() -> Targets {
     Targets::new()
         .with_default(LevelFilter::WARN)
         .with_target(log_target::GUEST, LevelFilter::TRACE)
-        .with_target("rmcp::service", LevelFilter::OFF)
         .with_target("wasmtime", LevelFilter::OFF)
 }
 

@@ -1,8 +1,7 @@
 //! Rate limit for log lines that clients can cause.
 //!
 //! Some client actions are worth a line (a session that was ended, a connection that had to wait), and a client decides
-//! how often they happen. So each call site in the server and in the protocol library logs at most [`BURST`] lines per
-//! [`PERIOD`]; further lines are counted, and reported with those that standard error dropped. Guests have a limit of
+//! how often they happen. So each call site in the server logs at most [`BURST`] lines per [`PERIOD`]; further lines are counted, and reported with those that standard error dropped. Guests have a limit of
 //! their own (`limits.log`), and so do faults of plugins. The level `debug` is not limited.
 
 use std::collections::HashMap;
@@ -20,9 +19,6 @@ use crate::log_target;
 const BURST: u32 = 10;
 /// The length of a period.
 const PERIOD: Duration = Duration::from_secs(10);
-/// The targets that clients can cause events of.
-const LIMITED_TARGETS: [&str; 2] = [log_target::SERVER, "rmcp"];
-
 /// Limits the lines of each call site.
 #[derive(Debug)]
 pub(super) struct LogRateLimiter {
@@ -52,9 +48,8 @@ impl LogRateLimiter {
     }
 
     fn admits_at(&self, metadata: &Metadata<'_>, now: Instant) -> bool {
-        if *metadata.level() > Level::INFO
-            || !LIMITED_TARGETS.iter().any(|server| metadata.target().starts_with(server))
-        {
+        // Clients cause the events of the server.
+        if *metadata.level() > Level::INFO || !metadata.target().starts_with(log_target::SERVER) {
             return true;
         }
         let mut windows = self.windows.lock();
@@ -99,7 +94,7 @@ mod tests {
         let passed = passed(|| {
             for _ in 0..1000 {
                 tracing::warn!(target: log_target::SERVER, "a");
-                tracing::error!(target: "rmcp::transport", "b");
+                tracing::error!(target: log_target::SERVER, "b");
             }
         });
         assert_eq!(passed, 20);

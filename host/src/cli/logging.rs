@@ -48,16 +48,12 @@ impl FormatTime for LogTimes {
 
 /// Parses a filter: levels, each for everything or, as `TARGET=LEVEL`, for one target.
 ///
-/// The protocol library logs every request, and every client that disconnects as an error: unless the filter names it,
-/// only its own errors are logged. The engine, and `hnsw_rs`, the approximate index of vectors, are not logged unless the filter names
+/// The engine, and `hnsw_rs`, the approximate index of vectors, are not logged unless the filter names
 /// them. The library of file system events,
 /// `notify`, logs each event at `trace`: a log file in a watched directory would grow by its own events, so without a name in
 /// the filter it is logged up to `debug`.
 pub(super) fn filter(text: &str) -> Result<Targets, String> {
     let mut targets = Targets::new();
-    if !text.contains("rmcp") {
-        targets = targets.with_target("rmcp", LevelFilter::ERROR).with_target("rmcp::service", LevelFilter::OFF);
-    }
     if !text.contains("wasmtime") {
         // What the engine warns of is what guests do, as often as they like: its faults are logged by the plugin's name.
         targets = targets.with_target("wasmtime", LevelFilter::OFF);
@@ -145,23 +141,21 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_level_is_for_everything_but_the_protocol_library() {
+    fn a_level_is_for_everything_but_some_libraries() {
         let filter = filter("info").unwrap();
         assert!(filter.would_enable("mcp_host::plugin", &Level::INFO));
         assert!(filter.would_enable("mcp_host::guest", &Level::INFO));
         assert!(!filter.would_enable("mcp_host::plugin", &Level::DEBUG));
-        assert!(!filter.would_enable("rmcp::transport", &Level::WARN));
+        assert!(!filter.would_enable("wasmtime::runtime", &Level::ERROR));
         assert!(!filter.would_enable("hnsw_rs::hnsw", &Level::INFO));
-        assert!(filter.would_enable("rmcp::transport", &Level::ERROR));
-        assert!(!filter.would_enable("rmcp::service", &Level::ERROR), "it takes a client that left for an error");
     }
 
     #[test]
     fn one_part_can_have_a_level_of_its_own() {
-        let filter = filter("warn, mcp_host::guest=debug,rmcp=trace").unwrap();
+        let filter = filter("warn, mcp_host::guest=debug,wasmtime=trace").unwrap();
         assert!(filter.would_enable("mcp_host::guest", &Level::DEBUG));
         assert!(!filter.would_enable("mcp_host::plugin", &Level::INFO));
-        assert!(filter.would_enable("rmcp::service", &Level::TRACE));
+        assert!(filter.would_enable("wasmtime::runtime", &Level::TRACE));
     }
 
     #[test]
@@ -186,7 +180,7 @@ mod tests {
 
     #[test]
     fn a_mistyped_level_is_an_error_that_says_what_to_write() {
-        for text in ["inof", "", "5", "warn,rmcp=5", "info,mcp_host::guest=loud", "mcp_host", "info,"] {
+        for text in ["inof", "", "5", "warn,wasmtime=5", "info,mcp_host::guest=loud", "mcp_host", "info,"] {
             let error = filter(text).unwrap_err();
             assert!(error.contains("TARGET=LEVEL"), "{text}: {error}");
         }

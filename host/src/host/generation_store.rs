@@ -66,11 +66,6 @@ impl GenerationStore {
         action();
     }
 
-    /// The number of replacements.
-    pub(super) fn version(&self) -> u64 {
-        *self.version.borrow()
-    }
-
     /// Notifies of replacements.
     pub(super) fn subscribe(&self) -> watch::Receiver<u64> {
         self.version.subscribe()

@@ -8,7 +8,7 @@
 //! | [`Host::is_uri`], [`Host::performed_operations`], [`Host::is_built_in`], [`Host::is_read_public`] | what a request is about, and whether its response may be shared between clients |
 //! | [`Host::may_know_of_plugin`] | what a notification may name |
 //! | [`Host::rates`], [`Host::record_listen`], [`Host::record_failed_login`] | limits and records over all transports |
-//! | [`Host::version`], [`Host::generations`], [`Host::stop_loading`] | what changes meanwhile |
+//! | [`Host::generations`], [`Host::stop_loading`] | what changes meanwhile |
 //! | [`Host::nearest_mount`], [`Host::mount_of`], [`Host::is_listable`], [`Host::templates_at`], [`slash_hint`] | hints after a request that failed. They tell no more than the principal may know, and are not recorded |
 
 use std::fmt::Display;
@@ -182,13 +182,7 @@ impl Host {
         Ok(())
     }
 
-    /// Returns a number that changes with everything that is served: with a reload, and when a plugin was loaded in the
-    /// background.
-    pub fn version(&self) -> u64 {
-        self.generation_store.version()
-    }
-
-    /// Notifies of each new generation.
+    /// Notifies of everything that changes what is served: of a reload, and of a plugin that was loaded in the background.
     pub fn generations(&self) -> watch::Receiver<u64> {
         self.generation_store.subscribe()
     }

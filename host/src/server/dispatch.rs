@@ -1,133 +1,230 @@
-//! Dispatch: which messages are requests for resources, which concern the protocol itself, and which are rejected.
+//! Dispatch: what a message requests, in which revision, or why it is rejected. Both transports use it.
 //!
-//! Both transports use it. A transport supplies the lifecycle of the connection or session that a message belongs to,
-//! and the evidence that the message alone does not give: over HTTP the headers must confirm the revision.
-//!
-//! | request | dispatch |
+//! | message | dispatch |
 //! |---|---|
 //! | `initialize` that declares a revision without sessions | rejected: method not found |
 //! | `initialize` in a session | rejected: invalid request |
 //! | `initialize` with malformed parameters | rejected: invalid params |
 //! | `server/discover` in a session, of a revision with sessions | rejected: method not found |
-//! | a request for resources, or of an unknown method, whose revision is known and confirmed | direct |
-//! | `subscriptions/listen` whose revision has it and is confirmed | direct over HTTP, forwarded over stdio |
-//! | any other | forwarded: over HTTP to `http::protocol_requests` and `http::preflight`, over stdio to rmcp, which answer or reject it |
+//! | a request whose revision is unknown, or cannot be determined | rejected |
+//! | a request that needs a session, outside of one | rejected: invalid request |
+//! | `subscriptions/listen` | a stream of notifications |
+//! | any other request | one answer |
+//! | a notification, an answer | none |
 //!
 //! The revision of a request follows from its `_meta`:
 //!
 //! | `_meta` declares | revision |
 //! |---|---|
-//! | nothing | that of the session; without a session none |
+//! | nothing | that of the session; without a session none, but a `ping` over stdio has one |
 //! | a revision and the capabilities of the client | that revision |
 //! | a revision only | that revision, in a session, if the revision has sessions |
+//!
+//! HTTP repeats parts of a message in headers, which have to agree with it: a transport supplies [`Evidence`].
 
-use rmcp::model::RequestId;
-
-use super::jsonrpc::{ALREADY_INITIALIZED, DeclaredRevision, Kind, Message, Rejection};
-use super::methods;
-use super::params::{InvalidParams, ListenParams, Params};
-use super::resource_requests::ResourceRequest;
+use super::error::RpcError;
+use super::jsonrpc::{DeclaredRevision, Kind, Message, Rejection, RejectionStatus, RequestId};
+use super::method::{Method, method_not_found};
+use super::params::{
+    CLIENT_CAPABILITIES_META_KEY, InitializeParams, InvalidParams, ListenParams, PROTOCOL_VERSION_META_KEY,
+};
+use super::request::Request;
 use super::revision::Revision;
+use super::session::Session;
+use crate::config::Config;
 use crate::host::Host;
 
-/// The lifecycle of the connection or session that a message belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Lifecycle {
-    /// There is no session: no `initialize` has been received, or the message names no session.
-    Uninitialized,
-    /// `initialize` has been received and not been answered. Over HTTP a session has been opened by then.
-    #[cfg(any(feature = "stdio", test))]
-    Initializing,
-    /// A session in this revision is open.
-    Session(Revision),
-    /// The client began with a request that declares its revision for itself.
-    #[cfg(feature = "stdio")]
-    Stateless,
-}
+/// The reason for rejecting a second `initialize`.
+const ALREADY_INITIALIZED: &str = "the session is open: `initialize` comes once, and first";
 
 /// The dispatch of a message that is not rejected.
 #[derive(Debug)]
 pub(super) enum Dispatch {
-    /// The host answers it in this revision.
-    Direct(Result<ResourceRequest, InvalidParams>, Revision),
-    /// It is `subscriptions/listen`, which the host can answer. Over stdio rmcp gets it, which ends it when it is cancelled.
-    Listen(#[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only HTTP answers it here"))] ListenParams),
-    /// It concerns the protocol itself, or is to be rejected: the transport answers it.
-    Forward,
+    /// It opens a session.
+    Initialize(RequestId, Box<InitializeParams>),
+    /// It is answered by a stream of notifications.
+    Listen(RequestId, ListenParams),
+    /// It is answered once.
+    Request(RequestId, Call),
+    /// It cancels that request.
+    Cancel(RequestId),
+    /// It is the notification that the session has been initialized.
+    Initialized,
+    /// It has no effect and no answer.
+    Ignore,
 }
 
-impl Lifecycle {
-    /// The revision of the open session.
-    fn session_revision(self) -> Option<Revision> {
-        match self {
-            Self::Session(revision) => Some(revision),
-            _ => None,
-        }
+/// A request that is answered once.
+#[derive(Debug)]
+pub(super) struct Call {
+    /// The method; none if it does not exist.
+    pub(super) method: Option<&'static Method>,
+    pub(super) request: Result<Request, InvalidParams>,
+    pub(super) revision: Revision,
+}
+
+/// What a transport knows of a message besides its text. By default that is nothing.
+pub(super) trait Evidence {
+    /// Checks what is repeated of `initialize`.
+    fn check_initialize(&self, _: &InitializeParams) -> Result<(), RpcError> {
+        Ok(())
+    }
+
+    /// Checks what is repeated of a notification with that method, or of an answer.
+    fn check_one_way(&self, _method: Option<&str>, _is_in_session: bool) -> Result<(), RpcError> {
+        Ok(())
+    }
+
+    /// Checks that this declared revision is repeated.
+    fn check_revision(&self, _declared: &str) -> Result<(), RpcError> {
+        Ok(())
+    }
+
+    /// Checks what is repeated of a request of a revision without sessions: the method.
+    fn check_method(&self, _name: &str) -> Result<(), RpcError> {
+        Ok(())
+    }
+
+    /// Checks what is repeated of a request of a revision without sessions: what it names.
+    fn check_name(&self, _method: &Method, _request: &Request) -> Result<(), RpcError> {
+        Ok(())
+    }
+
+    /// Returns whether a request without a declared revision may be one of a session.
+    fn may_be_of_session(&self) -> Result<bool, RpcError> {
+        Ok(true)
+    }
+
+    /// Returns the error for a request outside of a session that has to be in one. None if the transport has one session,
+    /// which `initialize` opens: then what `_meta` lacks is the error, except for a `ping`.
+    fn no_session(&self) -> Option<RpcError> {
+        None
     }
 }
 
-/// Dispatches a message. `is_confirmed` decides whether the transport's evidence agrees with the revision of a request;
-/// a request without this confirmation is forwarded, to be rejected.
+/// A transport that has nothing but messages.
+impl Evidence for () {}
+
+/// Dispatches a message of that session, or of none.
 pub(super) fn dispatch(
     host: &Host,
-    message: &Message,
-    lifecycle: Lifecycle,
-    is_confirmed: impl FnOnce(Revision) -> bool,
+    config: &Config,
+    message: Message,
+    session: Option<&Session>,
+    evidence: &impl Evidence,
 ) -> Result<Dispatch, Rejection> {
-    let Kind::Request { id, method, params } = &message.kind else { return Ok(Dispatch::Forward) };
-    match method.as_str() {
-        "initialize" => check_initialize(host, id, params.as_ref().err(), message, lifecycle)?,
-        "server/discover" if !message.is_stateless() => check_discover(host, id, lifecycle)?,
+    let is_in_session = session.is_some();
+    let is_stateless = message.is_stateless();
+    let declared_capabilities = message.meta.has_capabilities;
+    let one_way = |method| evidence.check_one_way(method, is_in_session).map_err(|error| Rejection::new(None, error));
+    let (id, name, method, request) = match &message.kind {
+        Kind::Request { id, name, method, request } => (id, name.as_str(), *method, request),
+        Kind::Notification { method, cancelled_request } => {
+            one_way(Some(method))?;
+            return Ok(match cancelled_request {
+                Some(id) => Dispatch::Cancel(id.clone()),
+                None if method == "notifications/initialized" => Dispatch::Initialized,
+                None => Dispatch::Ignore,
+            });
+        }
+        Kind::Response => return one_way(None).map(|()| Dispatch::Ignore),
+    };
+    let reject = |error| Rejection::new(Some(id.clone()), error);
+    let not_found = |revision| reject(method_not_found(host, config, revision, name));
+    let exists = |revision| method.filter(|method| method.exists(host, config, revision, session));
+    match name {
+        "initialize" if is_stateless => return Err(not_found(Revision::LATEST).with_status(RejectionStatus::NotFound)),
+        "initialize" if is_in_session => return Err(Rejection::invalid_request(Some(id.clone()), ALREADY_INITIALIZED)),
+        "server/discover" if !is_stateless => {
+            // A session is of a revision that does not have it.
+            if let Some(session) = session {
+                return Err(not_found(session.revision()).with_status(RejectionStatus::Ok));
+            }
+        }
         _ => {}
     }
-    let revision = request_revision(message, lifecycle).filter(|revision| is_confirmed(*revision));
-    if let (Ok(Params::Listen(listen)), Some(revision)) = (params, revision)
-        && methods::is_supported(host, revision, method)
-    {
-        return Ok(Dispatch::Listen(listen.clone()));
+    match request {
+        Ok(Request::Initialize(params)) => {
+            evidence.check_initialize(params).map_err(reject)?;
+            return Ok(Dispatch::Initialize(id.clone(), params.clone()));
+        }
+        Err(malformed) if name == "initialize" => {
+            return Err(reject(malformed.into()).with_status(RejectionStatus::Ok));
+        }
+        // Without parameters that are an object it has no `_meta` that could declare a revision.
+        Err(malformed) if !message.meta.is_valid => {
+            if session.is_none() || method.is_some_and(|method| method.is_protocol) {
+                return Err(reject(malformed.into()));
+            }
+        }
+        _ => {}
     }
-    let direct =
-        revision.and_then(|revision| Some((ResourceRequest::from_message(host, revision, message)?, revision)));
-    Ok(direct.map_or(Dispatch::Forward, |(request, revision)| Dispatch::Direct(request, revision)))
-}
-
-fn check_initialize(
-    host: &Host,
-    id: &RequestId,
-    malformed: Option<&InvalidParams>,
-    message: &Message,
-    lifecycle: Lifecycle,
-) -> Result<(), Rejection> {
-    if message.is_stateless() {
-        return Err(Rejection::method_not_found(id, methods::method_not_found(host, Revision::LATEST, "initialize")));
-    }
-    if lifecycle != Lifecycle::Uninitialized {
-        return Err(Rejection::invalid_request(Some(id.clone()), ALREADY_INITIALIZED));
-    }
-    malformed.map_or(Ok(()), |malformed| Err(Rejection::invalid_params(id.clone(), malformed)))
-}
-
-/// A session is of a revision that does not have `server/discover`.
-fn check_discover(host: &Host, id: &RequestId, lifecycle: Lifecycle) -> Result<(), Rejection> {
-    let revision = match lifecycle {
-        Lifecycle::Session(revision) => revision,
-        #[cfg(any(feature = "stdio", test))]
-        Lifecycle::Initializing => Revision::LATEST_WITH_SESSIONS,
-        _ => return Ok(()),
-    };
-    Err(Rejection::method_not_found(id, methods::method_not_found(host, revision, "server/discover")))
-}
-
-/// The revision of a request; none if it is malformed.
-fn request_revision(message: &Message, lifecycle: Lifecycle) -> Option<Revision> {
-    let session = lifecycle.session_revision();
-    match message.declared_revision() {
-        DeclaredRevision::None => session,
-        DeclaredRevision::Complete(name) => Revision::from_name(name),
-        DeclaredRevision::VersionOnly(name) => {
-            session.and(Revision::from_name(name)).filter(|declared| declared.has_sessions())
+    let session_revision = session.map(Session::revision);
+    let revision = request_revision(&message, name, session_revision, evidence).map_err(reject)?;
+    let method = exists(revision);
+    if !revision.has_sessions() {
+        evidence.check_method(name).map_err(reject)?;
+        let Some(method) = method else { return Err(not_found(revision).with_status(RejectionStatus::NotFound)) };
+        if let Ok(request) = request {
+            evidence.check_name(method, request).map_err(reject)?;
+        }
+        if !declared_capabilities {
+            return Err(reject(incomplete_meta(&[CLIENT_CAPABILITIES_META_KEY])));
         }
     }
+    if session.is_none() && method.is_some_and(|method| method.needs_session) {
+        let reason =
+            format!("`{name}` is about a session: open one with `initialize`, and name it in `Mcp-Session-Id`");
+        return Err(Rejection::invalid_request(Some(id.clone()), reason));
+    }
+    let request = match (method, request) {
+        (None, _) => Ok(Request::Unknown(name.to_owned())),
+        (Some(_), request) => request.clone(),
+    };
+    Ok(match request {
+        Ok(Request::Listen(listen)) => Dispatch::Listen(id.clone(), listen),
+        request => Dispatch::Request(id.clone(), Call { method, request, revision }),
+    })
+}
+
+/// Returns the revision of a request of that session, or of none, or why it has none.
+fn request_revision(
+    message: &Message,
+    name: &str,
+    session: Option<Revision>,
+    evidence: &impl Evidence,
+) -> Result<Revision, RpcError> {
+    let (DeclaredRevision::Complete(declared) | DeclaredRevision::VersionOnly(declared)) = message.declared_revision()
+    else {
+        let missing: &[&str] = match message.meta.has_capabilities {
+            true => &[PROTOCOL_VERSION_META_KEY],
+            false => &[PROTOCOL_VERSION_META_KEY, CLIENT_CAPABILITIES_META_KEY],
+        };
+        if !evidence.may_be_of_session()? || name == "server/discover" {
+            return Err(incomplete_meta(missing));
+        }
+        return match (session, evidence.no_session()) {
+            (Some(revision), _) => Ok(revision),
+            (None, Some(error)) => Err(error),
+            // A connection may be tested before its session is open.
+            (None, None) if name == "ping" => Ok(Revision::LATEST_WITH_SESSIONS),
+            (None, None) => Err(incomplete_meta(missing)),
+        };
+    };
+    evidence.check_revision(declared)?;
+    let revision = Revision::from_name(declared)
+        .ok_or_else(|| RpcError::unsupported_revision("Unsupported protocol version", declared))?;
+    if revision.has_sessions() && !message.meta.has_capabilities && session.is_none() {
+        let error = evidence.no_session();
+        return Err(error.unwrap_or_else(|| incomplete_meta(&[CLIENT_CAPABILITIES_META_KEY])));
+    }
+    Ok(revision)
+}
+
+/// The error for a request whose `_meta` is without these members.
+fn incomplete_meta(missing: &[&str]) -> RpcError {
+    let missing = missing.join(", ");
+    RpcError::invalid_params(format!("request _meta is missing or has malformed required fields: {missing}"))
 }
 
 #[cfg(test)]
@@ -135,10 +232,12 @@ mod tests {
     use serde_json::{Value, json};
 
     use super::*;
-    use crate::config::Config;
+    use crate::access::Principal;
+    use crate::server::error::ErrorCode;
     use crate::server::jsonrpc::{self, Incoming};
+    use crate::server::session::Agreement;
 
-    const SESSION: Lifecycle = Lifecycle::Session(Revision::V2025_06_18);
+    const SESSION: Option<Revision> = Some(Revision::V2025_06_18);
 
     fn request(method: &str, meta: &Value) -> Message {
         let params = json!({ "uri": "a://b", "_meta": meta });
@@ -162,44 +261,53 @@ mod tests {
 
     #[test]
     fn a_request_is_of_the_revision_that_it_declares_or_else_of_its_session() {
-        let revision = |meta, lifecycle| request_revision(&request("resources/read", &meta), lifecycle);
-        for lifecycle in [Lifecycle::Uninitialized, Lifecycle::Initializing] {
-            assert_eq!(revision(json!({}), lifecycle), None);
-            assert_eq!(revision(version_only("2025-11-25"), lifecycle), None);
-            assert_eq!(revision(complete("2026-07-28"), lifecycle), Some(Revision::V2026_07_28));
-        }
+        let revision = |meta, session| request_revision(&request("resources/read", &meta), "", session, &()).ok();
+        assert_eq!(revision(json!({}), None), None);
+        assert_eq!(revision(version_only("2025-11-25"), None), None);
+        assert_eq!(revision(complete("2026-07-28"), None), Some(Revision::V2026_07_28));
         assert_eq!(revision(json!({}), SESSION), Some(Revision::V2025_06_18));
         assert_eq!(revision(version_only("2025-11-25"), SESSION), Some(Revision::V2025_11_25));
-        assert_eq!(revision(version_only("2026-07-28"), SESSION), None);
         assert_eq!(revision(complete("2099-01-01"), SESSION), None);
     }
 
     #[tokio::test]
-    async fn what_is_answered_here_is_confirmed_and_the_rest_is_forwarded() {
+    async fn requests_are_of_a_session_or_declare_a_revision_and_the_rest_is_rejected() {
         let dir = tempfile::tempdir().unwrap();
         let mut config = Config::new();
         config.server.cache = Some(dir.path().join("cache"));
         config.server.state = Some(dir.path().join("state"));
         let host = Host::start(config).await.unwrap();
-        let read = request("resources/read", &json!({}));
-        let direct = dispatch(&host, &read, SESSION, |_| true);
-        assert!(matches!(direct, Ok(Dispatch::Direct(Ok(ResourceRequest::Read(_)), Revision::V2025_06_18))));
-        assert!(matches!(dispatch(&host, &read, SESSION, |_| false), Ok(Dispatch::Forward)));
-        assert!(matches!(dispatch(&host, &read, Lifecycle::Uninitialized, |_| true), Ok(Dispatch::Forward)));
-        let ping = request("ping", &json!({}));
-        assert!(matches!(dispatch(&host, &ping, SESSION, |_| true), Ok(Dispatch::Forward)));
-        for (method, meta, lifecycle) in [
-            ("initialize", complete("2026-07-28"), Lifecycle::Uninitialized),
-            ("initialize", json!({}), SESSION),
-            ("initialize", json!({}), Lifecycle::Initializing),
-            ("initialize", json!({}), Lifecycle::Uninitialized),
-            ("server/discover", json!({}), SESSION),
-            ("server/discover", json!({}), Lifecycle::Initializing),
+        let agreement = Agreement { revision: Revision::V2025_06_18, may_subscribe: false };
+        let session = Session::new(&host, &Principal::LOCAL, agreement);
+        let dispatched = |method, meta, session| {
+            dispatch(&host, &host.config(), request(method, &meta), session, &())
+                .map_err(|rejection| (rejection.error.code, rejection.status))
+        };
+        let read = dispatched("resources/read", json!({}), Some(&session));
+        let Ok(Dispatch::Request(_, Call { request: Ok(Request::Read(_)), revision, .. })) = read else {
+            panic!("{read:?}")
+        };
+        assert_eq!(revision, Revision::V2025_06_18);
+        let ping = dispatched("ping", json!({}), Some(&session));
+        assert!(matches!(ping, Ok(Dispatch::Request(_, Call { request: Ok(Request::Ping), .. }))), "{ping:?}");
+        let ping = dispatched("ping", json!({}), None);
+        assert!(matches!(ping, Ok(Dispatch::Request(_, Call { request: Ok(Request::Ping), .. }))), "{ping:?}");
+        let discover = dispatched("server/discover", complete("2026-07-28"), Some(&session));
+        assert!(matches!(discover, Ok(Dispatch::Request(_, Call { request: Ok(Request::Discover), .. }))));
+        let (invalid_request, not_found) = (ErrorCode::INVALID_REQUEST, ErrorCode::METHOD_NOT_FOUND);
+        let invalid_params = ErrorCode::INVALID_PARAMS;
+        for (method, meta, session, code, status) in [
+            ("initialize", complete("2026-07-28"), None, not_found, RejectionStatus::NotFound),
+            ("initialize", json!({}), Some(&session), invalid_request, RejectionStatus::BadRequest),
+            ("initialize", json!({}), None, invalid_params, RejectionStatus::Ok),
+            ("server/discover", json!({}), Some(&session), not_found, RejectionStatus::Ok),
+            ("server/discover", json!({}), None, invalid_params, RejectionStatus::BadRequest),
+            ("resources/read", json!({}), None, invalid_params, RejectionStatus::BadRequest),
+            ("resources/read", version_only("2026-07-28"), None, invalid_params, RejectionStatus::BadRequest),
+            ("nonsense", version_only("2026-07-28"), None, not_found, RejectionStatus::NotFound),
+            ("logging/setLevel", complete("2025-11-25"), None, invalid_request, RejectionStatus::BadRequest),
         ] {
-            let dispatched = dispatch(&host, &request(method, &meta), lifecycle, |_| true);
-            assert!(dispatched.is_err(), "{method} {meta} {lifecycle:?}: {dispatched:?}");
+            assert_eq!(dispatched(method, meta, session).err(), Some((code, status)), "{method} {session:?}");
         }
-        let discover = request("server/discover", &complete("2026-07-28"));
-        assert!(matches!(dispatch(&host, &discover, SESSION, |_| true), Ok(Dispatch::Forward)));
     }
 }

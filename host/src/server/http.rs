@@ -1,57 +1,47 @@
 //! MCP over streamable HTTP: as a service that an application mounts in its own server ([`http_service`], [`router`]),
 //! or with a listener of its own ([`serve_http`]), at `/mcp`, with a health check at `/healthz`.
 //!
-//! A request to `/mcp` passes through, from the outside in:
+//! Two functions have the order of what happens to a request to `/mcp`: [`service::serve`] what is done with HTTP, and
+//! [`Endpoint::handle`](endpoint::Endpoint::handle) what is done for MCP. From the outside in:
 //!
 //! | module | does |
 //! |---|---|
 //! | [`listener`] | accepts connections, over HTTP/1.1 or HTTP/2, with or without TLS, within limits, and tracks the delivery of answers |
 //! | [`service`] | supplies what a connection of the listener supplies, when the service is mounted in another server |
-//! | [`unread_body`] | discards the body of a request that is rejected before it was read |
 //! | [`head`] | drops the header fields that are not used |
-//! | [`client_limiter`] | limits the share of one client, an authenticated principal or an address, in connections, sessions, event streams and bytes of bodies |
+//! | [`unread_body`] | discards the body of a request that is rejected before it was read |
 //! | [`layers`] | validates `Host` and `Origin`, handles CORS, compresses answers, normalizes `Accept` |
 //! | [`endpoint`], [`authentication`] | determine the principal |
 //! | [`rate_limiter`] | limits the rate of requests |
+//! | [`client_limiter`] | limits the share of one client, an authenticated principal or an address, in connections, sessions, event streams and bytes of bodies |
 //! | [`request_body`] | receives the body, within limits |
-//! | [`post`], [`preflight`] | dispatches the message, to [requests for resources](super::resource_requests), [`protocol_requests`] or [`listen`] |
+//! | [`post`], [`preflight`] | dispatch the message, whose headers have to agree with it, and answer it |
 //! | [`sessions`] | opens and finds sessions, and ends those that are idle |
-//! | [`stream_limiter`] | limits the event streams that are open |
 //! | [`session_stream`] | delivers the notifications of a session |
+//! | [`response`] | has the forms of responses |
 //!
-//! The settings of `[http]` in the config are looked up for each connection and each request, so a reload takes effect
-//! at once.
+//! The config is looked up once for each connection and once for each request, so a reload takes effect at once, and a
+//! request sees one config.
 
 mod authentication;
-mod caller;
-mod charge;
 mod client_limiter;
-mod document;
 mod endpoint;
-mod guarded_body;
 mod head;
-mod json_response;
 mod layers;
-mod listen;
 mod listener;
 mod options;
 mod post;
 mod preflight;
-mod protocol_requests;
 mod rate_limiter;
 mod request_body;
+mod response;
 mod service;
 mod session_stream;
 mod sessions;
-mod sse_response;
-mod stream_limiter;
 mod unread_body;
 
 use std::sync::Arc;
 
-use axum::http::StatusCode;
-use axum::http::header::RETRY_AFTER;
-use axum::response::{IntoResponse, Response};
 use tokio::net::TcpListener;
 use tokio_util::sync::CancellationToken;
 
@@ -83,9 +73,4 @@ pub async fn serve_http(host: Arc<Host>, listener: TcpListener, shutdown: Cancel
     service.drain(DRAIN_TIMEOUT).await;
     connections.close().await;
     Ok(())
-}
-
-/// The response to a request that exceeds a limit for now, and can be retried.
-fn unavailable(text: &'static str) -> Response {
-    (StatusCode::SERVICE_UNAVAILABLE, [(RETRY_AFTER, "1")], text).into_response()
 }

@@ -7,7 +7,7 @@
 //! | an `id` that is neither a string nor an integer (MCP forbids `null`), or a string of more than [`MAX_ID_LEN`] bytes | -32600 |
 //! | a member that is used and occurs twice | -32600 |
 //! | a batch in a revision without batches, an empty one, one of more than [`MAX_BATCH`] messages, or one with `initialize` | -32600 |
-//! | malformed parameters | -32602, by the handler of the method ([`InvalidParams`]) |
+//! | malformed parameters | -32602, where the method exists ([`InvalidParams`]) |
 //!
 //! The answer has the `id` of the request if it could be parsed, and none otherwise. Only requests are answered.
 //!
@@ -16,21 +16,21 @@
 //! Parsing takes at most twice the size of the message, for strings with escapes, and [a bounded number](super::params)
 //! of bytes is retained, whatever the message contains. The text is not parsed into a tree of values: the members that
 //! are used are located as slices of it, and parsed into bounded types; the rest is skipped. The result borrows
-//! nothing, so the text is dropped as soon as it has been parsed, and rmcp gets a message that is [encoded
-//! anew](super::reencode).
+//! nothing, so the text is dropped as soon as it has been parsed.
 
 use std::fmt;
 
-use rmcp::ErrorData;
-use rmcp::model::{RequestId, ServerJsonRpcMessage};
-use serde::Deserialize;
 use serde::de::{Deserializer as _, IgnoredAny, SeqAccess, Visitor};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
+use serde_json::{Map, Value, json};
 
-use super::params::{
-    self, BoundedString, InvalidParams, Params, RequestMeta, TruncatedString, present, without_position,
-};
+use super::error::{ErrorCode, RpcError};
+use super::method::Method;
+use super::params::{self, BoundedString, InvalidParams, RequestMeta, TruncatedString, present, without_position};
+use super::request::Request;
 use super::revision::Revision;
+pub(super) use crate::audit::RequestId;
 use crate::config::Extension;
 
 /// The maximum number of messages in a batch.
@@ -41,8 +41,8 @@ pub(super) const MAX_ID_LEN: usize = 1024;
 /// The retained length of a method's name, to be compared with `Mcp-Method`; no method has so long a name.
 const MAX_METHOD_LEN: usize = 1024;
 
-/// The reason for rejecting a second `initialize`.
-pub(super) const ALREADY_INITIALIZED: &str = "the session is open: `initialize` comes once, and first";
+/// The version of JSON-RPC.
+const VERSION: &str = "2.0";
 
 /// What was received at once.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ pub(super) enum Incoming {
 }
 
 /// One message, with the members that are used.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(super) struct Message {
     /// Its kind.
     pub(super) kind: Kind,
@@ -63,16 +63,18 @@ pub(super) struct Message {
 }
 
 /// The kind of a message.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug)]
 pub(super) enum Kind {
     /// A request, which expects an answer.
     Request {
         /// The id of the request.
         id: RequestId,
-        /// The method.
-        method: String,
-        /// The parameters that are used.
-        params: Result<Params, InvalidParams>,
+        /// The name of the method.
+        name: String,
+        /// The method, if there is one of that name.
+        method: Option<&'static Method>,
+        /// What it requests.
+        request: Result<Request, InvalidParams>,
     },
     /// A notification, which expects none.
     Notification {
@@ -82,12 +84,7 @@ pub(super) enum Kind {
         cancelled_request: Option<RequestId>,
     },
     /// An answer to a request of the server, of which there are none.
-    Response {
-        /// The id of the request, if there is one.
-        id: Option<RequestId>,
-        /// Whether it is an error instead of a result.
-        is_error: bool,
-    },
+    Response,
 }
 
 /// A rejected message, with the error for the client.
@@ -95,23 +92,32 @@ pub(super) enum Kind {
 pub(super) struct Rejection {
     /// The id of the request, if it could be parsed.
     pub(super) id: Option<RequestId>,
-    pub(super) error: ErrorData,
+    pub(super) error: RpcError,
+    /// The status of the response over HTTP.
+    #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "only HTTP has statuses"))]
+    pub(super) status: RejectionStatus,
+}
+
+/// The status of the response to a rejected message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RejectionStatus {
+    /// 200: it was a valid message.
+    Ok,
+    /// 400.
+    BadRequest,
+    /// 404.
+    NotFound,
 }
 
 impl Rejection {
+    /// Rejects a message that is malformed, or comes at the wrong time.
+    pub(super) fn new(id: Option<RequestId>, error: RpcError) -> Self {
+        Self { id, error, status: RejectionStatus::BadRequest }
+    }
+
     /// Rejects a malformed message.
     pub(super) fn invalid_request(id: Option<RequestId>, reason: impl Into<String>) -> Self {
-        Self { id, error: ErrorData::invalid_request(reason.into(), None) }
-    }
-
-    /// Rejects malformed parameters.
-    pub(super) fn invalid_params(id: RequestId, malformed: &InvalidParams) -> Self {
-        Self { id: Some(id), error: ErrorData::invalid_params(malformed.0.clone(), None) }
-    }
-
-    /// Rejects a method that does not exist in the revision of the request.
-    pub(super) fn method_not_found(id: &RequestId, error: ErrorData) -> Self {
-        Self { id: Some(id.clone()), error }
+        Self::new(id, RpcError::invalid_request(reason.into()))
     }
 
     /// Rejects a request with the id of another one that is in flight.
@@ -120,15 +126,58 @@ impl Rejection {
         Self::invalid_request(Some(id.clone()), reason)
     }
 
+    pub(super) fn with_status(self, status: RejectionStatus) -> Self {
+        Self { status, ..self }
+    }
+
     /// Converts it to the answer.
-    pub(super) fn into_message(self) -> ServerJsonRpcMessage {
-        ServerJsonRpcMessage::error(self.error, self.id)
+    pub(super) fn into_response(self) -> Response {
+        Response { jsonrpc: VERSION, id: self.id, outcome: Outcome::Error(self.error) }
     }
 
     fn parse_error(error: &impl fmt::Display) -> Self {
         let reason = format!("expected one JSON-RPC message as JSON: {error}");
-        Self { id: None, error: ErrorData::parse_error(reason, None) }
+        Self::new(None, RpcError::new(ErrorCode::PARSE_ERROR, reason))
     }
+}
+
+/// The answer to a request.
+#[derive(Debug, Serialize)]
+pub(super) struct Response {
+    jsonrpc: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<RequestId>,
+    #[serde(flatten)]
+    outcome: Outcome,
+}
+
+#[derive(Debug, Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Outcome {
+    Result(Value),
+    Error(RpcError),
+}
+
+impl Response {
+    pub(super) fn new(id: RequestId, outcome: Result<Value, RpcError>) -> Self {
+        let outcome = outcome.map_or_else(Outcome::Error, Outcome::Result);
+        Self { jsonrpc: VERSION, id: Some(id), outcome }
+    }
+
+    /// Serializes the answer.
+    pub(super) fn to_json(&self) -> Vec<u8> {
+        // The members of an answer do not fail to serialize.
+        serde_json::to_vec(self).unwrap_or_default()
+    }
+}
+
+/// Returns a notification. Without parameters it has no member for them.
+pub(super) fn notification(method: &str, params: Map<String, Value>) -> Value {
+    let mut message = json!({ "jsonrpc": VERSION, "method": format!("notifications/{method}") });
+    if let Some(members) = message.as_object_mut().filter(|_| !params.is_empty()) {
+        members.insert("params".to_owned(), Value::Object(params));
+    }
+    message
 }
 
 /// The revision that a request declares in `_meta`.
@@ -153,7 +202,6 @@ impl Message {
     }
 
     /// Returns the id of a request.
-    #[cfg(feature = "http")]
     pub(super) fn request_id(&self) -> Option<&RequestId> {
         match &self.kind {
             Kind::Request { id, .. } => Some(id),
@@ -171,30 +219,6 @@ impl Message {
             DeclaredRevision::None => false,
         }
     }
-
-    /// Returns the id of the request that a notification cancels.
-    #[cfg(feature = "stdio")]
-    pub(super) fn cancelled_request(&self) -> Option<RequestId> {
-        match &self.kind {
-            Kind::Notification { cancelled_request: cancels, .. } => cancels.clone(),
-            _ => None,
-        }
-    }
-
-    /// Rejects a message that has the form of JSON-RPC and not of MCP.
-    pub(super) fn rejection(&self) -> Rejection {
-        match &self.kind {
-            Kind::Request { id, params: Err(malformed), .. } => Rejection::invalid_params(id.clone(), malformed),
-            Kind::Request { id, .. } => Rejection::invalid_request(Some(id.clone()), "expected a request of MCP"),
-            _ => Rejection::invalid_request(None, "expected a notification or an answer of MCP"),
-        }
-    }
-}
-
-/// Serializes a message.
-pub(super) fn to_json(message: &ServerJsonRpcMessage) -> Vec<u8> {
-    // The members of a message do not fail to serialize.
-    serde_json::to_vec(message).unwrap_or_default()
 }
 
 /// Parses the bytes that a client sent, in a session of that revision, or none yet, with those extensions.
@@ -272,7 +296,7 @@ fn parse_batch_element(value: &RawValue, on: &[Extension]) -> Result<Message, Re
         return Err(not_a_message(value));
     }
     match parse_message(value.get(), on)? {
-        Message { kind: Kind::Request { id, method, .. }, .. } if method == "initialize" => {
+        Message { kind: Kind::Request { id, name, .. }, .. } if name == "initialize" => {
             Err(Rejection::invalid_request(Some(id), "`initialize` cannot be part of a batch"))
         }
         message => Ok(message),
@@ -311,10 +335,7 @@ fn parse_message(text: &str, on: &[Extension]) -> Result<Message, Rejection> {
     let method = match envelope.method.map(|method| serde_json::from_str(method.get())) {
         Some(Ok(TruncatedString::<MAX_METHOD_LEN>(method))) => method,
         Some(Err(_)) => return Err(refuse("expected `method` to be a string")),
-        None if is_answer => {
-            let kind = Kind::Response { id: readable, is_error: envelope.result.is_none() };
-            return Ok(Message { kind, meta: RequestMeta::default() });
-        }
+        None if is_answer => return Ok(Message { kind: Kind::Response, meta: RequestMeta::default() }),
         None => return Err(refuse("expected a `method`, or the `result` or `error` of an answer")),
     };
     let id = match id {
@@ -330,8 +351,10 @@ fn parse_message(text: &str, on: &[Extension]) -> Result<Message, Rejection> {
             });
         }
     };
-    let params::ParsedParams { params, meta } = params::parse(&method, envelope.params, on);
-    Ok(Message { kind: Kind::Request { id, method, params }, meta })
+    let name = method;
+    let method = Method::named(&name, on);
+    let params::ParsedParams { request, meta } = params::parse(&name, method, envelope.params);
+    Ok(Message { kind: Kind::Request { id, name, method, request }, meta })
 }
 
 fn parse_request_id(id: &RawValue) -> Result<RequestId, String> {
@@ -340,7 +363,7 @@ fn parse_request_id(id: &RawValue) -> Result<RequestId, String> {
         return serde_json::from_str(id.get()).map(RequestId::Number).map_err(|_| expected());
     }
     match serde_json::from_str(id.get()) {
-        Ok(BoundedString::<MAX_ID_LEN>(text)) => Ok(RequestId::String(text.into())),
+        Ok(BoundedString::<MAX_ID_LEN>(text)) => Ok(RequestId::Text(text.into())),
         Err(_) => Err(format!("expected an `id` of at most {MAX_ID_LEN} bytes")),
     }
 }
@@ -362,11 +385,8 @@ mod allocation_tests;
 
 #[cfg(test)]
 mod tests {
-    use proptest::prelude::*;
-    use rmcp::model::ErrorCode;
-    use serde_json::{Value, json};
-
     use super::*;
+    use proptest::prelude::*;
 
     const SESSION: Option<Revision> = Some(Revision::V2025_11_25);
     const BATCHES: Option<Revision> = Some(Revision::V2025_03_26);
@@ -403,18 +423,15 @@ mod tests {
             other => panic!("{other:?}"),
         };
         let request = kind(json!({"jsonrpc": "2.0", "id": "a", "method": "ping"}));
-        assert!(matches!(request, Kind::Request { params: Ok(_), .. }));
+        assert!(matches!(request, Kind::Request { request: Ok(Request::Ping), .. }));
         let malformed = kind(json!({"jsonrpc": "2.0", "id": 1, "method": "resources/read"}));
-        assert!(matches!(malformed, Kind::Request { params: Err(_), .. }));
+        assert!(matches!(malformed, Kind::Request { request: Err(_), .. }));
         let initialized = kind(json!({"jsonrpc": "2.0", "method": "notifications/initialized"}));
-        assert_eq!(
-            initialized,
-            Kind::Notification { method: "notifications/initialized".into(), cancelled_request: None }
-        );
+        assert!(matches!(initialized, Kind::Notification { cancelled_request: None, .. }));
         let answer = kind(json!({"jsonrpc": "2.0", "id": 1, "result": {}}));
-        assert_eq!(answer, Kind::Response { id: Some(RequestId::Number(1)), is_error: false });
+        assert!(matches!(answer, Kind::Response));
         let error = kind(json!({"jsonrpc": "2.0", "error": {"code": 1, "message": ""}}));
-        assert_eq!(error, Kind::Response { id: None, is_error: true });
+        assert!(matches!(error, Kind::Response));
     }
 
     #[test]

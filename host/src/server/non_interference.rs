@@ -32,7 +32,6 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 use proptest::test_runner::{Config as Cases, TestRunner};
-use rmcp::model::RequestId;
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
 
@@ -40,11 +39,13 @@ use self::requests::samples;
 use self::world::{ADA, Contents, HIDDEN, Providers, Rules, is_allowed};
 use super::budget::{Account, Budget, Limits};
 use super::client_id::ClientId;
-use super::jsonrpc::{self, Incoming};
-use super::resource_requests::{ResourceRequest, respond};
+use super::dispatch::Call;
+use super::jsonrpc::{self, Incoming, Kind};
+use super::request::{Request, RequestContext};
+use super::respond::respond;
 use super::revision::Revision;
 use crate::access::Principal;
-use crate::audit::RequestContext;
+use crate::audit;
 use crate::config::Extension;
 use crate::host::Host;
 
@@ -75,7 +76,7 @@ trait Client {
 
 /// A client without a transport.
 struct InProcess<'a> {
-    host: &'a Host,
+    host: &'a Arc<Host>,
     revision: Revision,
 }
 
@@ -91,10 +92,23 @@ impl Client for InProcess<'_> {
             Ok(Incoming::Single(message)) => message,
             other => panic!("{text}: {other:?}"),
         };
-        let request = ResourceRequest::from_message(host, revision, &message)?;
-        let id = RequestId::Number(1);
-        let context = RequestContext::new(None, &id, None);
-        let reply = respond(host, &principal(), &account(), id, request, revision, context).await;
+        let Kind::Request { id, name, method, request } = message.kind else { panic!("{text}") };
+        let config = host.config();
+        let method = method.filter(|method| method.exists(host, &config, revision, None));
+        if method.is_some_and(|method| method.is_protocol) {
+            return None;
+        }
+        let request = if method.is_some() { request } else { Ok(Request::Unknown(name)) };
+        let context = RequestContext {
+            host: host.clone(),
+            config,
+            principal: principal(),
+            account: account(),
+            revision,
+            session: None,
+            audit: audit::RequestContext::new(None, &id, None),
+        };
+        let reply = respond(&context, id, Call { method, request, revision }).await;
         Some(serde_json::from_slice(&reply.json.into_vec()).unwrap())
     }
 }
@@ -163,7 +177,7 @@ async fn transcript(host: &Host, client: &impl Client, providers: &Providers, po
 }
 
 /// What a principal is told of a world without a transport, in the first and the last revision.
-async fn transcript_in_process(host: &Host, providers: &Providers, pool: &[String]) -> Vec<Exchange> {
+async fn transcript_in_process(host: &Arc<Host>, providers: &Providers, pool: &[String]) -> Vec<Exchange> {
     let mut told = Vec::new();
     for revision in [Revision::ALL[0], Revision::LATEST] {
         told.extend(transcript(host, &InProcess { host, revision }, providers, pool).await);

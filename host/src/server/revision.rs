@@ -12,9 +12,6 @@
 //! Sessions, log messages to clients with the capability `logging`, and a separate code for "not found" end with
 //! 2025-11-25. Only 2025-03-26 has JSON-RPC batches.
 
-#[cfg(any(feature = "stdio", test))]
-use rmcp::model::ProtocolVersion;
-
 /// A revision of MCP, by its date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Revision {
@@ -55,12 +52,6 @@ impl Revision {
     /// Returns the revision with that name.
     pub(crate) fn from_name(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|revision| revision.name() == name)
-    }
-
-    /// Returns the negotiated revision; the oldest as long as there is none.
-    #[cfg(feature = "stdio")]
-    pub(super) fn negotiated(version: Option<&ProtocolVersion>) -> Self {
-        version.and_then(|version| Self::from_name(version.as_str())).unwrap_or(Self::V2024_11_05)
     }
 
     /// Returns whether clients open a session with `initialize`.
@@ -119,9 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_revision_that_is_negotiated_is_known_by_its_date() {
-        let negotiated: Vec<_> = ProtocolVersion::KNOWN_VERSIONS.iter().map(ProtocolVersion::as_str).collect();
-        assert_eq!(negotiated, Revision::ALL.map(Revision::name));
+    fn every_revision_is_known_by_its_date() {
         assert!(Revision::ALL.is_sorted_by_key(|revision| revision.name()));
         for revision in Revision::ALL {
             assert_eq!(Revision::from_name(revision.name()), Some(revision));

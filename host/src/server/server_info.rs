@@ -11,93 +11,86 @@
 //! | `experimental` | with `sep-2093` in it, when that extension is enabled: SEP-2093 defines no capability, and this member is for features outside the revisions |
 //! | `extensions` | with `io.modelcontextprotocol/skills` in it, when directories can be read, from 2026-07-28 on |
 
-use std::sync::Arc;
-
-use arc_swap::ArcSwapOption;
-use rmcp::model::{
-    ExperimentalCapabilities, ExtensionCapabilities, Implementation, JsonObject, PromptsCapability,
-    SKILLS_EXTENSION_ID, ServerCapabilities, ServerConfig, ToolsCapability,
-};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::revision::Revision;
-use crate::config::{AdvertisedCapability, Extension};
+use super::session::Agreement;
+use crate::config::{AdvertisedCapability, Config, Extension};
 use crate::host::Host;
 
-/// The info with the members of all revisions, built once for each version of the host.
-#[derive(Debug, Default)]
-pub(super) struct ServerInfoCache(ArcSwapOption<CachedServerInfo>);
+/// The key in `_meta` of the name of the server.
+const SERVER_INFO_META_KEY: &str = "io.modelcontextprotocol/serverInfo";
+/// The extension of skills (SEP-2640).
+const SKILLS_EXTENSION: &str = "io.modelcontextprotocol/skills";
 
-#[derive(Debug)]
-struct CachedServerInfo {
-    version: u64,
-    info: Arc<ServerConfig>,
+/// Returns what `initialize` agrees on with a client that requests that revision, and its result.
+pub(super) fn initialize(host: &Host, config: &Config, requested: &str) -> (Agreement, Value) {
+    let requested = Revision::from_name(requested).filter(|revision| revision.has_sessions());
+    let revision = requested.unwrap_or(Revision::LATEST_WITH_SESSIONS);
+    let may_subscribe = host.supports_subscriptions();
+    let mut result = json!({
+        "protocolVersion": revision.name(),
+        "capabilities": capabilities(config, revision, may_subscribe),
+        "serverInfo": implementation(config, revision),
+    });
+    add_instructions(&mut result, config);
+    (Agreement { revision, may_subscribe }, result)
 }
 
-impl ServerInfoCache {
-    /// Returns the current info.
-    pub(super) fn current(&self, host: &Host) -> Arc<ServerConfig> {
-        let version = host.version();
-        if let Some(made) = self.0.load().as_ref().filter(|made| made.version == version) {
-            return made.info.clone();
-        }
-        let about = Arc::new(build(host));
-        self.0.store(Some(Arc::new(CachedServerInfo { version, info: about.clone() })));
-        about
+/// Returns the result of `server/discover`.
+pub(super) fn discover(host: &Host, config: &Config, revision: Revision) -> Value {
+    let mut result = json!({
+        "resultType": "complete",
+        "supportedVersions": Revision::ALL.map(Revision::name),
+        "capabilities": capabilities(config, revision, host.supports_subscriptions()),
+        "ttlMs": 0,
+        "cacheScope": "public",
+        "_meta": server_info_meta(config, revision),
+    });
+    add_instructions(&mut result, config);
+    result
+}
+
+/// Returns `_meta` of a result that names the server.
+pub(super) fn server_info_meta(config: &Config, revision: Revision) -> Map<String, Value> {
+    Map::from_iter([(SERVER_INFO_META_KEY.to_owned(), implementation(config, revision))])
+}
+
+fn add_instructions(result: &mut Value, config: &Config) {
+    if let (Some(instructions), Some(members)) = (&config.server.instructions, result.as_object_mut()) {
+        members.insert("instructions".to_owned(), json!(instructions));
     }
 }
 
-fn build(host: &Host) -> ServerConfig {
-    let config = host.config();
+fn implementation(config: &Config, revision: Revision) -> Value {
     let server = &config.server;
-    let mut capabilities = ServerCapabilities::builder().enable_resources().enable_completions().build();
-    capabilities.logging = Some(JsonObject::new());
-    if let Some(resources) = &mut capabilities.resources {
-        resources.subscribe = host.supports_subscriptions().then_some(true);
-        resources.list_changed = Some(true);
+    let mut info = json!({ "name": server.name.as_str(), "version": env!("CARGO_PKG_VERSION") });
+    if let (Some(title), Some(members)) =
+        (server.title.as_ref().filter(|_| revision.has_titles()), info.as_object_mut())
+    {
+        members.insert("title".to_owned(), json!(title));
     }
-    for announced in &server.advertise {
-        match announced {
-            AdvertisedCapability::Prompts => capabilities.prompts = Some(PromptsCapability::default()),
-            AdvertisedCapability::Tools => capabilities.tools = Some(ToolsCapability::default()),
-        }
-    }
-    if !server.tools.is_empty() {
-        capabilities.tools = Some(ToolsCapability::default());
-    }
-    for extension in &server.extensions {
-        match extension {
-            Extension::Sep2093 => {
-                let named = (extension.name().to_owned(), JsonObject::new());
-                capabilities.experimental = Some(ExperimentalCapabilities::from([named]));
-            }
-            Extension::Sep2640DirectoryRead => {
-                let settings = JsonObject::from_iter([("directoryRead".to_owned(), json!(true))]);
-                let named = (SKILLS_EXTENSION_ID.to_owned(), settings);
-                capabilities.extensions = Some(ExtensionCapabilities::from([named]));
-            }
-        }
-    }
-    let mut implementation = Implementation::new(server.name.as_str(), env!("CARGO_PKG_VERSION"));
-    implementation.title = server.title.clone();
-    let mut about = ServerConfig::new(capabilities).with_server_info(implementation);
-    about.instructions = server.instructions.clone();
-    about
+    info
 }
 
-/// Removes the members that the revision does not have.
-pub(super) fn for_revision(mut about: ServerConfig, revision: Revision) -> ServerConfig {
-    if !revision.has_completions_capability() {
-        about.capabilities.completions = None;
+fn capabilities(config: &Config, revision: Revision, subscribe: bool) -> Map<String, Value> {
+    let server = &config.server;
+    let mut resources = json!({ "listChanged": true });
+    if let Some(members) = resources.as_object_mut().filter(|_| subscribe) {
+        members.insert("subscribe".to_owned(), json!(true));
     }
-    if !revision.has_logging() {
-        about.capabilities.logging = None;
-    }
-    if !revision.has_extensions() {
-        about.capabilities.extensions = None;
-    }
-    if !revision.has_titles() {
-        about.server_info.title = None;
-    }
-    about
+    let has_prompts = server.advertise.contains(&AdvertisedCapability::Prompts);
+    let has_tools = server.advertise.contains(&AdvertisedCapability::Tools) || !server.tools.is_empty();
+    let is_enabled = |extension| server.extensions.contains(&extension);
+    let of_directories = is_enabled(Extension::Sep2640DirectoryRead) && revision.has_extensions();
+    let all = [
+        ("resources", Some(resources)),
+        ("completions", revision.has_completions_capability().then(|| json!({}))),
+        ("logging", revision.has_logging().then(|| json!({}))),
+        ("prompts", has_prompts.then(|| json!({}))),
+        ("tools", has_tools.then(|| json!({}))),
+        ("experimental", is_enabled(Extension::Sep2093).then(|| json!({ (Extension::Sep2093.name()): {} }))),
+        ("extensions", of_directories.then(|| json!({ SKILLS_EXTENSION: { "directoryRead": true } }))),
+    ];
+    all.into_iter().filter_map(|(name, capability)| Some((name.to_owned(), capability?))).collect()
 }

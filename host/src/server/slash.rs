@@ -4,9 +4,7 @@
 //! (the branch `feature/x`). Such a URI is not found, and nothing in that answer says why. The hint follows from the URI and from the
 //! templates that the principal may see, so it is the same whether the resource exists and is hidden, or does not exist.
 
-use rmcp::ErrorData;
-
-use super::error::to_rpc;
+use super::error::{RpcError, to_rpc};
 use super::revision::Revision;
 use crate::access::Principal;
 use crate::audit::RequestContext;
@@ -27,12 +25,7 @@ pub(super) async fn hint(host: &Host, principal: &Principal, uri: &str) -> Optio
 }
 
 /// Converts the error of a read to a JSON-RPC error of that revision, with the hint.
-pub(super) async fn to_rpc_with_hint(
-    host: &Host,
-    principal: &Principal,
-    error: Error,
-    revision: Revision,
-) -> ErrorData {
+pub(super) async fn to_rpc_with_hint(host: &Host, principal: &Principal, error: Error, revision: Revision) -> RpcError {
     let hint = match &error {
         Error::NotFound { uri } => hint(host, principal, uri).await,
         _ => None,

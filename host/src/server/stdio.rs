@@ -2,9 +2,12 @@
 //! standard input and output; [`serve_io`] serves any other reader and writer, such as a Unix socket.
 //!
 //! Each line is one message, or in revision 2025-03-26 one batch of messages. A line that is not a message is rejected
-//! ([`jsonrpc`](super::jsonrpc)). [Requests for resources](super::resource_requests) are answered here, each by a task
-//! of its own; the rest is forwarded to rmcp, in the order in which it came ([`dispatch`](super::dispatch)). A line
-//! that is not JSON is answered too: an answer is always JSON, so two programs cannot exchange errors forever.
+//! ([`jsonrpc`](super::jsonrpc)); the others are [dispatched](super::dispatch) in the order in which they came, and each
+//! request is answered by a task of its own. A line that is not JSON is answered too: an answer is always JSON, so two
+//! programs cannot exchange errors forever.
+//!
+//! `initialize` opens the session of the connection, and its notifications are written as they come. A request that
+//! declares a revision without sessions is independent of it.
 //!
 //! | limit | value |
 //! |---|---|
@@ -20,24 +23,18 @@
 
 mod batches;
 mod codec;
-mod input;
+mod connection;
 mod output;
-mod transport;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use rmcp::ServiceExt;
-use rmcp::service::{QuitReason, ServerInitializeError};
-use rmcp::transport::io::stdio_pipes;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::time::sleep;
 use tokio_util::sync::CancellationToken;
 
+use self::connection::{Connection, Reader};
 use self::output::Output;
-use self::transport::{IoTransport, Reader};
-use super::handler::Handler;
-use super::server_info::ServerInfoCache;
 use super::{DRAIN_TIMEOUT, ServeError};
 use crate::access::Principal;
 use crate::host::Host;
@@ -53,11 +50,10 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 ///
 /// # Errors
 ///
-/// [`ServeError::Handshake`] if the client did not open a session as the protocol requires,
-/// [`ServeError::OutputStalled`] if it did not read the remaining answers.
+/// [`ServeError::OutputStalled`] if the client did not read the remaining answers.
 pub async fn serve_stdio(host: Arc<Host>, principal: Principal, shutdown: CancellationToken) -> Result<(), ServeError> {
-    let (reader, writer) = stdio_pipes();
-    serve(host, Box::new(reader), Output::new(writer), principal, shutdown, input::is_closed).await
+    let (reader, output) = standard_streams();
+    serve(host, reader, output, principal, shutdown, is_input_closed).await
 }
 
 /// Serves one client over a pair of streams, as that principal, until the reader ends or `shutdown` fires; requests in
@@ -126,14 +122,14 @@ async fn serve(
     shutdown: CancellationToken,
     is_input_closed: fn() -> bool,
 ) -> Result<(), ServeError> {
-    let draining = CancellationToken::new();
-    let transport =
-        IoTransport::new(host.clone(), principal.clone(), reader, output.clone(), shutdown.clone(), draining.clone());
+    // At shutdown the streams of `subscriptions/listen` end at once, and what they hold is free for the rest.
+    let draining = shutdown.child_token();
+    let connection = Connection::new(host, principal, reader, output.clone(), shutdown, draining.clone());
     let stalled = async {
         loop {
             output.wait_stalled(STALL_TIMEOUT).await;
             // While too many requests are in flight nothing is read, and the end of the input is not noticed.
-            if draining.is_cancelled() || shutdown.is_cancelled() || is_input_closed() {
+            if draining.is_cancelled() || is_input_closed() {
                 return;
             }
             sleep(POLL_INTERVAL).await;
@@ -144,27 +140,43 @@ async fn serve(
         sleep(DRAIN_TIMEOUT.saturating_add(STALL_TIMEOUT)).await;
     };
     tokio::select! {
-        served = run_rmcp(host, principal, transport, draining.clone()) => served,
+        () = connection.serve() => Ok(()),
         () = stalled => Err(ServeError::OutputStalled),
         () = drain_timeout => Err(ServeError::OutputStalled),
     }
 }
 
-async fn run_rmcp(
-    host: Arc<Host>,
-    principal: Principal,
-    transport: IoTransport,
-    draining: CancellationToken,
-) -> Result<(), ServeError> {
-    let handler = Handler::new(host, Arc::new(ServerInfoCache::default()), principal, draining);
-    let service = match handler.serve(transport).await {
-        Ok(service) => service,
-        // The client closed the connection, or shutdown fired, before the first request.
-        Err(ServerInitializeError::ConnectionClosed(_) | ServerInitializeError::Cancelled) => return Ok(()),
-        Err(error) => return Err(ServeError::Handshake(error.into())),
-    };
-    match service.waiting().await {
-        Ok(QuitReason::JoinError(error)) | Err(error) => Err(ServeError::Internal(error)),
-        Ok(_) => Ok(()),
+/// Returns standard input and output. Where both are pipes, as clients start servers, they are opened anew without
+/// blocking: reads and writes do not need a thread of the blocking pool, and the descriptors that other processes have
+/// inherited stay as they are.
+fn standard_streams() -> (Reader, Output) {
+    #[cfg(target_os = "linux")]
+    {
+        use tokio::net::unix::pipe::OpenOptions;
+
+        let options = OpenOptions::new();
+        let opened = (options.open_receiver("/proc/self/fd/0"), options.open_sender("/proc/self/fd/1"));
+        if let (Ok(reader), Ok(writer)) = opened {
+            return (Box::new(reader), Output::new(writer));
+        }
     }
+    (Box::new(tokio::io::stdin()), Output::new(tokio::io::stdout()))
+}
+
+/// Returns whether the writing end of standard input is closed, whatever is left to be read.
+#[cfg(unix)]
+fn is_input_closed() -> bool {
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+    let input = std::io::stdin();
+    // No events are requested: poll(2) always reports HUP and ERR.
+    let mut events = [PollFd::new(&input, PollFlags::empty())];
+    let polled = poll(&mut events, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+    polled.is_ok() && events.iter().any(|event| event.revents().intersects(PollFlags::HUP | PollFlags::ERR))
+}
+
+/// Returns false: the platform does not tell.
+#[cfg(not(unix))]
+fn is_input_closed() -> bool {
+    false
 }

@@ -29,7 +29,7 @@ mod schema;
 #[cfg(feature = "search")]
 mod search;
 
-pub(super) use self::call::{ToolOutcome, call};
+pub(super) use self::call::call;
 pub(super) use self::definition::list_result;
 #[cfg(feature = "http")]
 pub(super) use self::definition::{operations, requested_uri};

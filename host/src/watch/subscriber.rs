@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 use std::fmt;
 use std::num::NonZeroU64;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
@@ -47,6 +47,8 @@ pub struct Subscriber {
     next_serial: AtomicU64,
     /// The memory budget of its URIs.
     uri_bytes: ByteBudget,
+    /// Whether it has been closed: then nothing is registered any more. Set while `subscriptions` is locked.
+    is_closed: AtomicBool,
     pub(super) numbers: UpdateNumbers,
     /// Counts the subscriber for as long as it exists.
     _count_guard: Arc<()>,
@@ -90,6 +92,7 @@ impl Subscriber {
             subscriptions: Mutex::default(),
             next_serial: AtomicU64::new(0),
             uri_bytes: ByteBudget::new(Self::MAX_URI_BYTES),
+            is_closed: AtomicBool::new(false),
             numbers: UpdateNumbers::default(),
             _count_guard: hub.context.subscriber_guard(),
             hub,
@@ -148,19 +151,24 @@ impl Subscriber {
     /// Subscribes to changes of the listing. They are notified once [`listing_ready`](Self::listing_ready) has
     /// returned.
     pub fn watch_listing(&self) {
-        self.hub.context.subscription_index().watch_listing(&self.mailbox);
+        let mut index = self.hub.context.subscription_index();
+        if self.is_closed.load(Ordering::Relaxed) {
+            return;
+        }
+        index.watch_listing(&self.mailbox);
+        drop(index);
         self.hub.watchers().values().for_each(|watcher| watcher.watch_listing());
     }
 
     /// Subscribes to changes of the listing again, which is notified once: it may have changed meanwhile.
-    #[cfg(feature = "http")]
+    #[cfg(any(feature = "http", feature = "stdio"))]
     pub(crate) fn watch_listing_again(&self) {
         self.watch_listing();
         self.mailbox.put_listing();
     }
 
     /// Cancels the subscription to changes of the listing.
-    #[cfg(feature = "http")]
+    #[cfg(any(feature = "http", feature = "stdio"))]
     pub(crate) fn unwatch_listing(&self) {
         let mut index = self.hub.context.subscription_index();
         index.unwatch_listing(self.mailbox.id);
@@ -205,6 +213,10 @@ impl Subscriber {
         memory: ShareLimits,
     ) -> Result<PendingSubscription<'a>, SubscribeError> {
         let mut subscriptions = self.subscriptions();
+        if self.is_closed.load(Ordering::Relaxed) {
+            let reason = "the session has ended".to_owned();
+            return Err(SubscribeError::Permanent(Fault::InvalidRequest(reason)));
+        }
         let is_room = subscriptions.len() < Self::MAX_RESOURCES;
         let subscription = match subscriptions.entry(uri.clone()) {
             Entry::Occupied(entry) => entry.into_mut(),
@@ -317,9 +329,14 @@ impl Drop for PendingSubscription<'_> {
 }
 
 impl Subscriber {
-    /// Ends all its subscriptions, as dropping it does.
+    /// Ends all its subscriptions, as dropping it does. It does not begin others: a request that was in flight when its
+    /// session ended registers nothing.
     pub(crate) fn close(&self) {
-        let subscriptions = std::mem::take(&mut *self.subscriptions());
+        let subscriptions = {
+            let mut subscriptions = self.subscriptions();
+            self.is_closed.store(true, Ordering::Relaxed);
+            std::mem::take(&mut *subscriptions)
+        };
         let mut index = self.hub.context.subscription_index();
         index.unwatch_listing(self.mailbox.id);
         for uri in subscriptions.keys() {
@@ -370,6 +387,22 @@ mod tests {
         assert!(subscriber.hub.context.subscription_index().has_resources_under(&mount()));
         drop(attempt);
         assert!(!subscriber.hub.context.subscription_index().has_resources_under(&mount()));
+        assert!(subscriber.subscriptions().is_empty());
+    }
+
+    #[test]
+    fn a_subscriber_that_is_closed_registers_nothing_any_more() {
+        let subscriber = hub().subscriber(&Principal::LOCAL);
+        let (uri, other) = (uri(), mount().compose("g").unwrap().uri);
+        let attempt = subscriber.begin("a://x/f", &uri, LIMITS).unwrap();
+        subscriber.close();
+        attempt.register(&mount());
+        attempt.activate(true);
+        assert!(subscriber.begin("a://x/g", &other, LIMITS).is_err());
+        subscriber.watch_listing();
+        let index = subscriber.hub.context.subscription_index();
+        assert!(!index.has_resources_under(&mount()) && !index.is_watching_listing(subscriber.mailbox.id));
+        drop(index);
         assert!(subscriber.subscriptions().is_empty());
     }
 

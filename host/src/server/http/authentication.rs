@@ -209,12 +209,14 @@ impl Authenticator {
         }
     }
 
-    /// Removes the credentials from a request, and returns the principal that they authenticate, or `default` for a request
+    /// Removes the credentials from a request, and returns the principal that they or the certificate of its connection
+    /// authenticate, or `default` for a request
     /// without. None if there is no default.
     pub(super) async fn authenticate(
         &self,
         request: &mut Request,
         client: &ClientId,
+        certificate: Option<&Arc<ClientCertificate>>,
         default: Option<&Principal>,
     ) -> Result<Option<Authenticated>, AuthenticationError> {
         // Before the config is looked up: what is verified with an old one is verified again.
@@ -223,7 +225,6 @@ impl Authenticator {
         let mut values = request.headers().get_all(AUTHORIZATION).iter();
         let (first, more) = (values.next().cloned(), values.next().is_some());
         request.headers_mut().remove(AUTHORIZATION);
-        let certificate = request.extensions_mut().remove::<Arc<ClientCertificate>>();
         match (first, certificate) {
             (Some(_), _) if more => Err(AuthenticationError::Malformed),
             // If there is nobody to authenticate, the header may be for a reverse proxy.
@@ -231,9 +232,10 @@ impl Authenticator {
                 let token = Zeroizing::new(bearer_token(&value)?.to_owned());
                 self.verify(&snapshot, client, Credentials::Token(token), generations).await.map(Some)
             }
-            (_, Some(certificate)) if !snapshot.config.http.client_ca.is_empty() => {
-                self.verify(&snapshot, client, Credentials::Certificate(certificate), generations).await.map(Some)
-            }
+            (_, Some(certificate)) if !snapshot.config.http.client_ca.is_empty() => self
+                .verify(&snapshot, client, Credentials::Certificate(certificate.clone()), generations)
+                .await
+                .map(Some),
             _ => match default {
                 Some(principal) if snapshot.authenticates_anybody() && !self.may_do_anything(principal) => {
                     Err(AuthenticationError::Missing)

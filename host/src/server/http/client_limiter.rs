@@ -1,6 +1,14 @@
-//! Limits with a share for each client over HTTP.
+//! Limits with a share for each client over HTTP, such as that of open event streams.
+//!
+//! Event streams are `GET`, and `subscriptions/listen`. The response to any other request is not one, even if it
+//! consists of events: it ends with the answer. A stream acquires its permit before the request is handled, and holds it
+//! until it ends.
 
+use axum::response::Response;
+
+use super::response::unavailable;
 use crate::config::http::HttpServerLimits;
+use crate::log_target;
 use crate::server::client_id::ClientId;
 use crate::share_limiter::{ShareLimiter, ShareLimits, SharePermit};
 
@@ -16,4 +24,18 @@ pub(super) type ClientLimits = ShareLimits;
 /// Returns the overall limit, and the share of that client in it.
 pub(super) fn client_limits(overall: usize, client: &ClientId, limits: &HttpServerLimits) -> ClientLimits {
     ClientLimits { client: client.share_of(overall, limits), overall }
+}
+
+/// The event streams that are open.
+#[derive(Default)]
+pub(super) struct StreamLimiter(ClientLimiter);
+
+impl StreamLimiter {
+    /// Acquires a permit for a stream of that client, within the limits, or returns the response.
+    pub(super) fn acquire(&self, client: &ClientId, limits: &HttpServerLimits) -> Result<ClientPermit, Box<Response>> {
+        self.0.acquire(client, client_limits(limits.streams.get(), client, limits)).map_err(|exhausted| {
+            tracing::debug!(target: log_target::SERVER, %client, ?exhausted, "event stream rejected (`http.limits.streams`)");
+            Box::new(unavailable("as many streams of events are open as there may be\n"))
+        })
+    }
 }

@@ -1,4 +1,7 @@
 //! The endpoint: requests for MCP, and what all of them share.
+//!
+//! [`Endpoint::handle`] has the order of what happens to a request. Its credentials become a [`Caller`], with the config
+//! that it sees until it is answered; then its method decides: `POST` is in [`post`](super::post).
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -11,30 +14,28 @@ use axum::http::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE};
 use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt as _;
-use rmcp::model::ServerJsonRpcMessage;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
-use super::authentication::{Authenticated, AuthenticationError, Authenticator};
-use super::caller::Caller;
-use super::guarded_body::GuardedBody;
-use super::json_response::message_response;
+use super::HttpOptions;
+use super::authentication::{Authenticated, AuthenticationError, Authenticator, ClientCertificate};
+use super::client_limiter::StreamLimiter;
 use super::layers::accept;
-use super::post::{self, PostHandler};
-use super::preflight::{self, Refusal};
+use super::preflight::{self, Headers};
 use super::rate_limiter::RateLimiter;
+use super::request_body::BodyLimiter;
+use super::response::{GuardedBody, rejection_response, unavailable};
 use super::session_stream;
 use super::sessions::{self, SessionGuard, Sessions};
-use super::stream_limiter::StreamLimiter;
-use super::{HttpOptions, unavailable};
 use crate::access::Principal;
-use crate::config::Operation;
+use crate::config::{Config, Operation};
 use crate::host::Host;
 use crate::log_target;
 use crate::server::budget::{Account, Budget, Limits};
 use crate::server::client_id::ClientId;
+use crate::server::jsonrpc::Rejection;
 
 /// The methods of the endpoint, and those of revisions without sessions.
 const ALL_METHODS: &str = "GET, POST, DELETE";
@@ -42,14 +43,14 @@ const STATELESS_METHODS: &str = "POST";
 
 /// The endpoint, shared by all of its requests.
 pub(super) struct Endpoint {
-    host: Arc<Host>,
+    pub(super) host: Arc<Host>,
     options: HttpOptions,
-    authenticator: Arc<Authenticator>,
-    post_handler: PostHandler,
-    sessions: Arc<Sessions>,
+    pub(super) authenticator: Arc<Authenticator>,
+    pub(super) sessions: Arc<Sessions>,
+    pub(super) body_limiter: BodyLimiter,
     /// The event streams that are open.
-    stream_limiter: Arc<StreamLimiter>,
-    rate_limiter: RateLimiter,
+    pub(super) stream_limiter: StreamLimiter,
+    pub(super) rate_limiter: RateLimiter,
     /// The budget for answers that wait to be sent.
     budget: Arc<Budget>,
     /// The requests in flight, without the event streams of sessions.
@@ -57,19 +58,36 @@ pub(super) struct Endpoint {
     /// Whether new requests are rejected.
     is_closed: AtomicBool,
     /// Fires at the beginning of graceful shutdown, and ends the streams of `subscriptions/listen`.
-    shutdown: CancellationToken,
+    pub(super) shutdown: CancellationToken,
     /// Fires after the drain, and ends sessions with their event streams.
     streams: CancellationToken,
     /// The task that requests the keys of issuers; none if the service is made outside of a runtime.
     _key_requests: Option<AbortOnDropHandle<()>>,
 }
 
+/// What a connection supplies of its requests.
+pub(super) struct Peer {
+    /// The account of its client.
+    pub(super) account: Arc<Account>,
+    pub(super) certificate: Option<Arc<ClientCertificate>>,
+    /// The bodies that it receives; none if it is a connection of another server.
+    pub(super) bodies: Option<BodyLimiter>,
+}
+
+/// Who makes a request, and the config that the request sees, determined once.
+pub(super) struct Caller {
+    pub(super) peer: Arc<Peer>,
+    /// The config when the request arrived.
+    pub(super) config: Arc<Config>,
+    pub(super) authenticated: Authenticated,
+    /// The account that the answer is charged to.
+    pub(super) account: Arc<Account>,
+}
+
 impl Endpoint {
     pub(super) fn new(host: Arc<Host>, options: HttpOptions, shutdown: CancellationToken) -> Self {
         let (streams, shutdown) = (CancellationToken::new(), shutdown.child_token());
         let sessions = Arc::new(Sessions::new(host.clone(), streams.clone()));
-        let stream_limiter = Arc::new(StreamLimiter::new(host.clone()));
-        let post_handler = PostHandler::new(host.clone(), sessions.clone(), stream_limiter.clone(), shutdown.clone());
         let authenticator = Arc::new(Authenticator::new(host.clone()));
         let key_requests = Handle::try_current().map(|runtime| runtime.spawn(authenticator.request_keys()));
         Self {
@@ -79,9 +97,9 @@ impl Endpoint {
             rate_limiter: RateLimiter::new(host.clone()),
             host,
             options,
-            post_handler,
             sessions,
-            stream_limiter,
+            body_limiter: BodyLimiter::default(),
+            stream_limiter: StreamLimiter::default(),
             requests: TaskTracker::new(),
             is_closed: AtomicBool::new(false),
             shutdown,
@@ -108,79 +126,25 @@ impl Endpoint {
         request.extensions().get::<Principal>().or(self.options.default_principal.as_ref()).cloned()
     }
 
-    /// Answers a request, which has an [`Account`] in its extensions.
-    ///
-    /// A `POST` request is in flight from the moment at which its body is complete: a client that never completes it does
-    /// not delay a shutdown.
+    /// Answers a request of that peer, by that config.
     ///
     /// The branches that are rare are boxed: the future of each request has room for its largest one.
-    pub(super) async fn handle(&self, mut request: Request) -> Response {
+    pub(super) async fn handle(&self, mut request: Request, peer: Arc<Peer>, config: Arc<Config>) -> Response {
         if self.is_closed() {
             return shutting_down();
         }
-        let Some(connection) = request.extensions().get::<Arc<Account>>().cloned() else {
-            return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+        let caller = match self.identify(&mut request, peer, config).await {
+            Ok(caller) => caller,
+            Err(rejected) => return rejected,
         };
-        let authenticated = match self.authenticate(&mut request, connection.client()).await {
-            Ok(authenticated) => authenticated,
-            Err(rejection) => return rejection,
-        };
-        let account = connection.of_client(connection.client().of_principal(&authenticated.principal));
-        if let Err(exceeded) = self.rate_limiter.take(account.client(), NonZeroU32::MIN) {
-            return exceeded.into_response();
-        }
-        let caller = Caller { authenticated, account };
         accept::normalize(&request.method().clone(), request.headers_mut());
         let mut operations = Vec::new();
         let response = match *request.method() {
-            Method::POST if !accept::accepts_json_and_sse(request.headers()) => {
-                let text = "Not Acceptable: Client must accept both application/json and text/event-stream";
-                return (StatusCode::NOT_ACCEPTABLE, Body::from(text)).into_response();
-            }
-            Method::POST if !post::is_json(request.headers()) => {
-                let text = "Unsupported Media Type: Content-Type must be application/json";
-                return (StatusCode::UNSUPPORTED_MEDIA_TYPE, Body::from(text)).into_response();
-            }
-            Method::POST => {
-                let received = match self.post_handler.receive(request, &caller).await {
-                    Ok(received) => received,
-                    Err(rejected) => return rejected,
-                };
-                if let Some(further) = received.further_messages()
-                    && let Err(exceeded) = self.rate_limiter.take(caller.account.client(), further)
-                {
-                    return exceeded.into_response();
-                }
-                // The body may have taken long.
-                if caller.authenticated.is_outdated()
-                    && let Err(error) = Box::pin(self.authenticator.verify_again(&caller.authenticated)).await
-                {
-                    return self.reject(&error, caller.account.client());
-                }
-                operations = received.operations(&self.host);
-                if let Err(error) = caller.authenticated.require_scopes(&operations) {
-                    return self.reject(&error, caller.account.client());
-                }
-                let Some(in_flight) = self.begin_request() else { return shutting_down() };
-                let response = self.post_handler.handle(received, &caller).await;
-                // Until the answer has been sent.
-                response.map(|body| GuardedBody::wrap(body, in_flight))
-            }
+            Method::POST => self.post(request, &caller, &mut operations).await.unwrap_or_else(|rejected| rejected),
             Method::GET => {
-                // Updates require the scopes of a subscription. A token without them gets a stream without updates.
-                let subscribe = [Operation::Subscribe];
-                let may_subscribe = caller.authenticated.require_scopes(&subscribe).is_ok();
-                if may_subscribe {
-                    operations.extend(subscribe);
-                }
-                let may_list = caller.authenticated.require_scopes(&[Operation::List]).is_ok();
-                if may_list {
-                    operations.push(Operation::List);
-                }
-                let opened = self.event_stream(request.headers(), &caller, may_subscribe, may_list);
-                opened.unwrap_or_else(|refused| *refused)
+                self.event_stream(request.headers(), &caller, &mut operations).unwrap_or_else(|rejected| *rejected)
             }
-            Method::DELETE => self.delete_session(request.headers(), &caller).unwrap_or_else(|refused| *refused),
+            Method::DELETE => self.delete_session(request.headers(), &caller).unwrap_or_else(|rejected| *rejected),
             _ => method_not_allowed(ALL_METHODS),
         };
         if caller.authenticated.has_credentials() && is_event_stream(&response) {
@@ -190,34 +154,38 @@ impl Endpoint {
         response
     }
 
-    /// Determines the principal of a request of that client, and removes its credentials.
-    async fn authenticate(&self, request: &mut Request, client: &ClientId) -> Result<Authenticated, Response> {
-        if let Some(principal) = request.extensions().get::<Principal>().cloned() {
+    /// Determines who makes a request, within the rates, and removes the credentials from the request.
+    async fn identify(&self, request: &mut Request, peer: Arc<Peer>, config: Arc<Config>) -> Result<Caller, Response> {
+        let (client, limits) = (peer.account.client(), &config.http.limits);
+        let authenticated = if let Some(principal) = request.extensions().get::<Principal>().cloned() {
             request.headers_mut().remove(AUTHORIZATION);
-            return Ok(Authenticated::by_application(principal));
-        }
-        let default = self.options.default_principal.as_ref();
-        let authenticated = self.authenticator.authenticate(request, client, default).await;
-        authenticated
-            .map_err(|error| self.reject_unauthenticated(&error, client))?
-            .ok_or_else(|| (StatusCode::UNAUTHORIZED, "the request has no principal\n").into_response())
-    }
-
-    /// Returns the response to a request of that client without a principal, within its rates.
-    fn reject_unauthenticated(&self, error: &AuthenticationError, client: &ClientId) -> Response {
-        let taken = match error {
-            AuthenticationError::TooManyFailures(_) => Ok(()),
-            // Anybody can send a token of an unknown key.
-            AuthenticationError::InvalidToken(_) | AuthenticationError::KeyPending(_) => {
-                self.rate_limiter.take_failed_authentication(client)
+            Authenticated::by_application(principal)
+        } else {
+            let default = self.options.default_principal.as_ref();
+            match self.authenticator.authenticate(request, client, peer.certificate.as_ref(), default).await {
+                Ok(Some(authenticated)) => authenticated,
+                Ok(None) => return Err((StatusCode::UNAUTHORIZED, "the request has no principal\n").into_response()),
+                Err(error) => {
+                    let taken = match error {
+                        AuthenticationError::TooManyFailures(_) => Ok(()),
+                        // Anybody can send a token of an unknown key.
+                        AuthenticationError::InvalidToken(_) | AuthenticationError::KeyPending(_) => {
+                            self.rate_limiter.take_failed_authentication(client, limits)
+                        }
+                        _ => self.rate_limiter.take(client, NonZeroU32::MIN, limits),
+                    };
+                    return Err(taken.map_or_else(IntoResponse::into_response, |()| self.reject(&error, client)));
+                }
             }
-            _ => self.rate_limiter.take(client, NonZeroU32::MIN),
         };
-        taken.map_or_else(IntoResponse::into_response, |()| self.reject(error, client))
+        let account = peer.account.of_client(client.of_principal(&authenticated.principal));
+        let taken = self.rate_limiter.take(account.client(), NonZeroU32::MIN, limits);
+        taken.map_err(IntoResponse::into_response)?;
+        Ok(Caller { peer, config, authenticated, account })
     }
 
     /// Returns the response to a request of that client whose credentials do not suffice, and logs why.
-    fn reject(&self, error: &AuthenticationError, client: &ClientId) -> Response {
+    pub(super) fn reject(&self, error: &AuthenticationError, client: &ClientId) -> Response {
         match error {
             AuthenticationError::TooManyFailures(exceeded) => {
                 self.rate_limiter.reject(client, *exceeded).into_response()
@@ -227,44 +195,49 @@ impl Endpoint {
     }
 
     /// Counts a request in flight, unless new ones are rejected.
-    fn begin_request(&self) -> Option<TaskTrackerToken> {
+    pub(super) fn begin_request(&self) -> Result<TaskTrackerToken, Response> {
         // The token first: a request that is not rejected is waited for.
         let token = self.requests.token();
-        (!self.is_closed()).then_some(token)
+        if self.is_closed() { Err(shutting_down()) } else { Ok(token) }
     }
 
     /// Returns the session that the headers of a request without a message name.
     fn session(&self, headers: &HeaderMap, caller: &Caller) -> Result<SessionGuard, Box<Response>> {
-        let refuse =
-            |Refusal { status, error }| Box::new(message_response(status, &ServerJsonRpcMessage::error(error, None)));
-        if preflight::named_revision(headers).map_err(refuse)?.is_some_and(|revision| !revision.has_sessions()) {
+        let reject = |error| Box::new(rejection_response(Rejection::new(None, error)));
+        if Headers(headers).is_stateless().map_err(reject)? {
             return Err(Box::new(method_not_allowed(STATELESS_METHODS)));
         }
-        let id = sessions::session_id(headers).ok_or_else(|| refuse(Refusal::no_session()))?;
-        self.sessions.acquire(id, &caller.authenticated).ok_or_else(|| Box::new(sessions::not_found(None)))
+        let id = sessions::session_id(headers).ok_or_else(|| reject(preflight::no_session()))?;
+        let session = self.sessions.acquire(id, &caller.authenticated);
+        session.ok_or_else(|| Box::new(rejection_response(sessions::not_found(None))))
     }
 
     /// Opens the event stream of a session, within the limit of streams. At the limit the one that the session has ends
     /// nevertheless: its connection may be dead, and the next attempt finds room.
+    ///
+    /// Updates require the scopes of a subscription: a token without them gets a stream without updates.
     fn event_stream(
         &self,
         headers: &HeaderMap,
         caller: &Caller,
-        may_subscribe: bool,
-        may_list: bool,
+        operations: &mut Vec<Operation>,
     ) -> Result<Response, Box<Response>> {
+        let mut may = |operation| {
+            let may = caller.authenticated.require_scopes(&[operation]).is_ok();
+            operations.extend(may.then_some(operation));
+            may
+        };
+        let (may_subscribe, may_list) = (may(Operation::Subscribe), may(Operation::List));
         if !accept::accepts_json_and_sse(headers) {
             let text = "Not Acceptable: Client must accept text/event-stream";
             return Err(Box::new((StatusCode::NOT_ACCEPTABLE, Body::from(text)).into_response()));
         }
         let session = self.session(headers, caller)?;
-        let permit = self.stream_limiter.acquire(caller.account.client()).map_err(|rejected| {
-            session.end_stream();
-            Box::new(rejected.into_response())
-        })?;
-        let keep_alive = self.host.config().http.keep_alive.duration();
-        let response =
-            session_stream::respond(self.host.clone(), session, headers, may_subscribe, may_list, keep_alive);
+        let http = &caller.config.http;
+        let permit =
+            self.stream_limiter.acquire(caller.account.client(), &http.limits).inspect_err(|_| session.end_stream())?;
+        let (host, keep_alive) = (self.host.clone(), http.keep_alive.duration());
+        let response = session_stream::respond(host, session, headers, may_subscribe, may_list, keep_alive);
         Ok(response.map(|body| GuardedBody::wrap(body, permit)))
     }
 
@@ -341,6 +314,11 @@ mod tests {
     use super::*;
     use crate::config::Config;
 
+    fn peer(endpoint: &Endpoint) -> Arc<Peer> {
+        let client = ClientId::from_address(std::net::Ipv4Addr::LOCALHOST.into());
+        Arc::new(Peer { account: endpoint.budget().account(client), certificate: None, bodies: None })
+    }
+
     /// Each request allocates it, and a future has room for an argument twice: as it was given, and while it is awaited. A few
     /// functions that take a future and await it once made 34 KiB of this one.
     #[tokio::test]
@@ -349,7 +327,8 @@ mod tests {
         let host = Host::builder(Config::new()).cache_dir(dir.path().join("cache")).state_dir(dir.path().join("state"));
         let host = Arc::new(host.start().await.unwrap());
         let endpoint = Endpoint::new(host, HttpOptions::new(), CancellationToken::new());
-        let size = size_of_val(&endpoint.handle(Request::new(Body::empty())));
+        let (peer, config) = (peer(&endpoint), endpoint.host.config());
+        let size = size_of_val(&endpoint.handle(Request::new(Body::empty()), peer, config));
         assert!(size <= 10 << 10, "{size}");
     }
 
@@ -370,10 +349,9 @@ mod tests {
             "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}}"#;
         let mut answered = 0;
         for polls in (0..8).cycle().take(64) {
-            let client = ClientId::from_address(std::net::Ipv4Addr::LOCALHOST.into());
             let request = axum::http::Request::post("/mcp").header("content-type", "application/json");
-            let request = request.extension(endpoint.budget().account(client)).body(Body::from(text)).unwrap();
-            let mut handling = Box::pin(endpoint.handle(request));
+            let request = request.body(Body::from(text)).unwrap();
+            let mut handling = Box::pin(endpoint.handle(request, peer(&endpoint), host.config()));
             let mut response = None;
             for _ in 0..polls {
                 if let std::task::Poll::Ready(ready) = futures::poll!(&mut handling) {

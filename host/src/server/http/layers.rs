@@ -10,6 +10,7 @@ mod cors;
 mod origin_check;
 
 use std::convert::Infallible;
+use std::sync::Arc;
 
 use axum::extract::Request;
 use axum::response::{IntoResponse as _, Response};
@@ -17,16 +18,15 @@ use tower::{Layer as _, ServiceExt as _, service_fn};
 
 use self::compress::AcceptedEncodings;
 use super::HttpOptions;
-use crate::host::Host;
+use crate::config::Config;
 
 /// Answers a request by that handler, behind the layers.
 pub(super) async fn apply<F: Future<Output = Response>>(
-    host: &Host,
+    config: Arc<Config>,
     options: &HttpOptions,
     request: Request,
     mut handler: impl FnMut(Request) -> F,
 ) -> Response {
-    let config = host.config();
     if options.origin_check
         && let Err(rejected) = origin_check::validate(&config, &request)
     {

@@ -1,5 +1,4 @@
-//! Preflight: whether the headers of a request confirm the revision that its message declares, or that its session has,
-//! and the error where they do not.
+//! Preflight: whether the headers of a request agree with its message, and the error where they do not.
 //!
 //! | `_meta` declares | `MCP-Protocol-Version` | other headers |
 //! |---|---|---|
@@ -15,26 +14,21 @@
 //! | a method that the revision does not have | 404 | -32601 |
 //!
 //! A method that does not exist requires no `Mcp-Name`. A notification has no effect outside of a session, so it
-//! requires no `Mcp-Method`; one that names another method is rejected. Every `POST` has to accept both JSON and event
-//! streams.
+//! requires no `Mcp-Method`; one that names another method is rejected.
 
-use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use rmcp::ErrorData;
-use rmcp::model::ErrorCode;
-use serde_json::json;
 
-use super::layers::accept;
-use crate::server::jsonrpc::{DeclaredRevision, Kind, Message};
-use crate::server::params::{
-    CLIENT_CAPABILITIES_META_KEY, InitializeParams, InvalidParams, MAX_VERSION_NAME, PROTOCOL_VERSION_META_KEY, Params,
-    truncate,
-};
+use crate::server::dispatch::Evidence;
+use crate::server::error::{ErrorCode, RpcError};
+use crate::server::method::Method;
+use crate::server::params::{InitializeParams, MAX_VERSION_NAME, truncate};
+use crate::server::request::Request;
 use crate::server::revision::Revision;
 
 /// The header that names the revision of a request.
-pub(super) const PROTOCOL_VERSION_HEADER: &str = "mcp-protocol-version";
+const PROTOCOL_VERSION_HEADER: &str = "mcp-protocol-version";
 /// The header that names the method.
 const METHOD_HEADER: HeaderName = HeaderName::from_static("mcp-method");
 /// The header that names the resource.
@@ -43,203 +37,133 @@ const NAME_HEADER: HeaderName = HeaderName::from_static("mcp-name");
 /// The retained length of a header in an error.
 const MAX_QUOTED_HEADER: usize = 256;
 
-/// The methods with a name (SEP-2243).
-const METHODS_WITH_NAME_HEADER: [&str; 8] = [
-    "resources/read",
-    "resources/subscribe",
-    "resources/unsubscribe",
-    "tools/call",
-    "prompts/get",
-    "tasks/get",
-    "tasks/update",
-    "tasks/cancel",
-];
+/// The headers of a request.
+pub(super) struct Headers<'a>(pub(super) &'a HeaderMap);
 
-/// Returns whether the headers of a request confirm its revision.
-pub(super) fn confirms(headers: &HeaderMap, message: &Message, revision: Revision) -> bool {
-    if !accept::accepts_json_and_sse(headers) {
-        return false;
+/// The error for a request that names no session where one is required.
+pub(super) fn no_session() -> RpcError {
+    RpcError::invalid_request(
+        "the request names no session: open one with `initialize`, and send the `Mcp-Session-Id` of the response with \
+         each request; or declare revision 2026-07-28, which has no sessions, in `MCP-Protocol-Version` and in \
+         `_meta` of each request",
+    )
+}
+
+impl Headers<'_> {
+    /// Returns the revision in which the body is parsed. Without the header it is the first revision with this transport
+    /// (MCP 2025-06-18, "Protocol Version Header"); an unknown one, which is rejected, counts as the latest.
+    pub(super) fn revision(&self) -> Revision {
+        self.named_revision().map_or(Revision::LATEST, |named| named.unwrap_or(Revision::V2025_03_26))
     }
-    let named = match headers.get(PROTOCOL_VERSION_HEADER).map(|name| name.to_str().ok().and_then(Revision::from_name))
-    {
-        Some(None) => return false,
-        Some(named) => named,
-        None => None,
-    };
-    match message.declared_revision() {
-        DeclaredRevision::None => named.is_none_or(Revision::has_sessions),
-        DeclaredRevision::Complete(_) | DeclaredRevision::VersionOnly(_) => {
-            named == Some(revision) && (revision.has_sessions() || headers_match(headers, message))
+
+    /// Returns the revision that the header names; none without the header. It rejects an unknown one.
+    pub(super) fn named_revision(&self) -> Result<Option<Revision>, RpcError> {
+        let Some(named) = self.version() else { return Ok(None) };
+        named.to_str().ok().and_then(Revision::from_name).map(Some).ok_or_else(|| {
+            let requested = String::from_utf8_lossy(named.as_bytes());
+            let requested = truncate(&requested, MAX_VERSION_NAME);
+            let known = Revision::ALL.map(Revision::name).join(", ");
+            let message = format!("unsupported `MCP-Protocol-Version`: `{requested}`; this server has {known}");
+            RpcError::unsupported_revision(message, &requested)
+        })
+    }
+
+    fn version(&self) -> Option<&HeaderValue> {
+        self.0.get(PROTOCOL_VERSION_HEADER)
+    }
+
+    /// Returns whether they name a revision without sessions.
+    pub(super) fn is_stateless(&self) -> Result<bool, RpcError> {
+        Ok(self.named_revision()?.is_some_and(|revision| !revision.has_sessions()))
+    }
+
+    /// Returns the value of a header that must not be repeated.
+    fn only_value(&self, name: &HeaderName) -> Result<Option<&str>, RpcError> {
+        let mut values = self.0.get_all(name).iter();
+        let first = values.next();
+        if values.next().is_some() {
+            return Err(mismatch(format!("the header `{name}` occurs more than once")));
+        }
+        let text = first.map(HeaderValue::to_str).transpose();
+        text.map_err(|_| mismatch(format!("the header `{name}` has characters that are not visible ASCII")))
+    }
+}
+
+impl Evidence for Headers<'_> {
+    /// They may name the requested revision, and may repeat the method.
+    fn check_initialize(&self, params: &InitializeParams) -> Result<(), RpcError> {
+        let Some(named) = self.version().map(HeaderValue::as_bytes) else { return Ok(()) };
+        let is_stateless = self.is_stateless()?;
+        if named != params.version.as_bytes() {
+            let (named, requested) = (String::from_utf8_lossy(named), &params.version);
+            return Err(RpcError::invalid_request(format!(
+                "Invalid Request: MCP-Protocol-Version header ({named}) does not match initialize params.protocolVersion ({requested})"
+            )));
+        }
+        if is_stateless && self.0.contains_key(METHOD_HEADER) { self.check_method("initialize") } else { Ok(()) }
+    }
+
+    /// Outside of a session it has no effect.
+    fn check_one_way(&self, method: Option<&str>, is_in_session: bool) -> Result<(), RpcError> {
+        match (self.is_stateless()?, method) {
+            (true, Some(method)) if self.0.contains_key(METHOD_HEADER) => self.check_method(method),
+            (true, None) => Err(RpcError::invalid_request("stateless server does not accept JSON-RPC responses")),
+            (is_stateless, _) if is_stateless || is_in_session => Ok(()),
+            _ => Err(no_session()),
         }
     }
-}
 
-/// A request that is rejected because of its headers or its `_meta`.
-#[derive(Debug)]
-pub(super) struct Refusal {
-    pub(super) status: StatusCode,
-    pub(super) error: ErrorData,
-}
-
-impl Refusal {
-    fn bad_request(error: ErrorData) -> Self {
-        Self { status: StatusCode::BAD_REQUEST, error }
-    }
-
-    fn header_mismatch(reason: impl Into<String>) -> Self {
-        Self::bad_request(ErrorData::header_mismatch(reason.into(), None))
-    }
-
-    fn missing_meta(intro: &str, missing: &[&str]) -> Self {
-        let missing = missing.join(", ");
-        let reason = format!("{intro}request _meta is missing or has malformed required fields: {missing}");
-        Self::bad_request(ErrorData::invalid_params(reason, None))
-    }
-
-    /// A request that names no session where one is required.
-    pub(super) fn no_session() -> Self {
-        let reason = "the request names no session: open one with `initialize`, and send the `Mcp-Session-Id` of the response with \
-                      each request; or declare revision 2026-07-28, which has no sessions, in `MCP-Protocol-Version` and in \
-                      `_meta` of each request";
-        Self::bad_request(ErrorData::invalid_request(reason, None))
-    }
-}
-
-/// Returns the revision that the header names; none without the header. It rejects an unknown one.
-pub(super) fn named_revision(headers: &HeaderMap) -> Result<Option<Revision>, Refusal> {
-    let Some(named) = headers.get(PROTOCOL_VERSION_HEADER) else { return Ok(None) };
-    named.to_str().ok().and_then(Revision::from_name).map(Some).ok_or_else(|| unknown_revision(named))
-}
-
-fn unknown_revision(named: &HeaderValue) -> Refusal {
-    let requested = String::from_utf8_lossy(named.as_bytes());
-    let requested = truncate(&requested, MAX_VERSION_NAME);
-    let supported = Revision::ALL.map(Revision::name);
-    let known = supported.join(", ");
-    let message = format!("unsupported `MCP-Protocol-Version`: `{requested}`; this server has {known}");
-    let data = json!({ "supported": supported, "requested": requested });
-    Refusal::bad_request(ErrorData::new(ErrorCode::UNSUPPORTED_PROTOCOL_VERSION, message, Some(data)))
-}
-
-/// Checks the headers of `initialize`. They may name the requested revision, and may repeat the method.
-pub(super) fn check_initialize(headers: &HeaderMap, params: &InitializeParams) -> Result<(), Refusal> {
-    let Some(named) = headers.get(PROTOCOL_VERSION_HEADER).map(HeaderValue::as_bytes) else { return Ok(()) };
-    let revision = named_revision(headers)?;
-    if named != params.version.as_bytes() {
-        let (named, requested) = (String::from_utf8_lossy(named), &params.version);
-        let reason = format!(
-            "Invalid Request: MCP-Protocol-Version header ({named}) does not match initialize params.protocolVersion ({requested})"
-        );
-        return Err(Refusal::bad_request(ErrorData::invalid_request(reason, None)));
-    }
-    let has_method_header = revision.is_some_and(|revision| !revision.has_sessions());
-    if has_method_header && headers.contains_key(METHOD_HEADER) { check_method(headers, "initialize") } else { Ok(()) }
-}
-
-/// Checks the headers of a notification or an answer. Outside of a session it has no effect.
-pub(super) fn check_one_way(headers: &HeaderMap, message: &Message, is_in_session: bool) -> Result<(), Refusal> {
-    let is_stateless = named_revision(headers)?.is_some_and(|revision| !revision.has_sessions());
-    match &message.kind {
-        Kind::Notification { method, .. } if is_stateless && headers.contains_key(METHOD_HEADER) => {
-            check_method(headers, method)
+    fn check_revision(&self, declared: &str) -> Result<(), RpcError> {
+        let Some(named) = self.version() else {
+            return Err(mismatch("request _meta protocolVersion requires MCP-Protocol-Version header"));
+        };
+        if named.as_bytes() == declared.as_bytes() {
+            return Ok(());
         }
-        Kind::Response { .. } if is_stateless => {
-            let reason = "stateless server does not accept JSON-RPC responses";
-            Err(Refusal::bad_request(ErrorData::invalid_request(reason, None)))
-        }
-        _ if is_stateless || is_in_session => Ok(()),
-        _ => Err(Refusal::no_session()),
-    }
-}
-
-/// Returns the revision of a request that is not `initialize`, or why it is rejected. `session` is the revision of its
-/// session, and `not_found` returns the error for a method that a revision does not have.
-pub(super) fn check_request(
-    headers: &HeaderMap,
-    message: &Message,
-    session: Option<Revision>,
-    not_found: impl FnOnce(Revision) -> Option<ErrorData>,
-) -> Result<Revision, Refusal> {
-    let Kind::Request { method, params, .. } = &message.kind else { return Err(Refusal::no_session()) };
-    let (DeclaredRevision::Complete(declared) | DeclaredRevision::VersionOnly(declared)) = message.declared_revision()
-    else {
-        let named = named_revision(headers)?;
-        if method != "server/discover" && named.is_none_or(Revision::has_sessions) {
-            return session.ok_or_else(Refusal::no_session);
-        }
-        let missing = [PROTOCOL_VERSION_META_KEY, CLIENT_CAPABILITIES_META_KEY];
-        let missing = if message.meta.has_capabilities { missing.get(..1) } else { missing.get(..) };
-        return Err(Refusal::missing_meta("Invalid params: ", missing.unwrap_or_default()));
-    };
-    let Some(named) = headers.get(PROTOCOL_VERSION_HEADER) else {
-        return Err(Refusal::header_mismatch("request _meta protocolVersion requires MCP-Protocol-Version header"));
-    };
-    if named.as_bytes() != declared.as_bytes() {
         let named = String::from_utf8_lossy(named.as_bytes());
         let named = truncate(&named, MAX_VERSION_NAME);
-        let reason =
-            format!("MCP-Protocol-Version header ({named}) does not match request _meta protocolVersion ({declared})");
-        return Err(Refusal::header_mismatch(reason));
+        Err(mismatch(format!(
+            "MCP-Protocol-Version header ({named}) does not match request _meta protocolVersion ({declared})"
+        )))
     }
-    let Some(revision) = Revision::from_name(declared) else {
-        let data = json!({ "supported": Revision::ALL.map(Revision::name), "requested": declared });
-        let code = ErrorCode::UNSUPPORTED_PROTOCOL_VERSION;
-        return Err(Refusal::bad_request(ErrorData::new(code, "Unsupported protocol version", Some(data))));
-    };
-    let has_capabilities = message.meta.has_capabilities;
-    if revision.has_sessions() {
-        return if has_capabilities { Ok(revision) } else { session.map(|_| revision).ok_or_else(Refusal::no_session) };
-    }
-    check_method(headers, method)?;
-    if let Some(error) = not_found(revision) {
-        return Err(Refusal { status: StatusCode::NOT_FOUND, error });
-    }
-    check_name(headers, method, params)?;
-    if has_capabilities { Ok(revision) } else { Err(Refusal::missing_meta("", &[CLIENT_CAPABILITIES_META_KEY])) }
-}
 
-/// Checks that `Mcp-Method` repeats the method.
-fn check_method(headers: &HeaderMap, method: &str) -> Result<(), Refusal> {
-    match only_value(headers, &METHOD_HEADER)? {
-        None => Err(Refusal::header_mismatch("missing required Mcp-Method header")),
-        Some(named) if named != method => {
-            let (named, method) = (truncate(named, MAX_QUOTED_HEADER), truncate(method, MAX_QUOTED_HEADER));
-            Err(Refusal::header_mismatch(format!("Mcp-Method header `{named}` does not match body method `{method}`")))
+    /// `Mcp-Method` repeats the method.
+    fn check_method(&self, name: &str) -> Result<(), RpcError> {
+        match self.only_value(&METHOD_HEADER)? {
+            None => Err(mismatch("missing required Mcp-Method header")),
+            Some(named) if named != name => {
+                let (named, name) = (truncate(named, MAX_QUOTED_HEADER), truncate(name, MAX_QUOTED_HEADER));
+                Err(mismatch(format!("Mcp-Method header `{named}` does not match body method `{name}`")))
+            }
+            Some(_) => Ok(()),
         }
-        Some(_) => Ok(()),
+    }
+
+    /// `Mcp-Name` repeats the name, if the method has one. Malformed parameters have none.
+    fn check_name(&self, method: &Method, request: &Request) -> Result<(), RpcError> {
+        let Some(name) = request.name().filter(|_| method.has_name_header) else { return Ok(()) };
+        let Some(named) = self.only_value(&NAME_HEADER)? else {
+            return Err(mismatch(format!("missing required Mcp-Name header for `{}`", method.name)));
+        };
+        let named = decode_header(named).ok_or_else(|| mismatch("Mcp-Name header is not valid Base64"))?;
+        if named == name {
+            return Ok(());
+        }
+        let (named, name) = (truncate(&named, MAX_QUOTED_HEADER), truncate(name, MAX_QUOTED_HEADER));
+        Err(mismatch(format!("Mcp-Name header `{named}` does not match body value `{name}`")))
+    }
+
+    fn may_be_of_session(&self) -> Result<bool, RpcError> {
+        self.is_stateless().map(|is_stateless| !is_stateless)
+    }
+
+    fn no_session(&self) -> Option<RpcError> {
+        Some(no_session())
     }
 }
 
-/// Checks that `Mcp-Name` repeats the name, if the method has one. Malformed parameters have none.
-fn check_name(headers: &HeaderMap, method: &str, params: &Result<Params, InvalidParams>) -> Result<(), Refusal> {
-    let name = params.as_ref().ok().filter(|_| METHODS_WITH_NAME_HEADER.contains(&method)).and_then(Params::name);
-    let Some(name) = name else { return Ok(()) };
-    let Some(named) = only_value(headers, &NAME_HEADER)? else {
-        return Err(Refusal::header_mismatch(format!("missing required Mcp-Name header for `{method}`")));
-    };
-    let named = decode_header(named).ok_or_else(|| Refusal::header_mismatch("Mcp-Name header is not valid Base64"))?;
-    if named == name {
-        return Ok(());
-    }
-    let (named, name) = (truncate(&named, MAX_QUOTED_HEADER), truncate(name, MAX_QUOTED_HEADER));
-    Err(Refusal::header_mismatch(format!("Mcp-Name header `{named}` does not match body value `{name}`")))
-}
-
-/// Returns the value of a header that must not be repeated.
-fn only_value<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, Refusal> {
-    let mut values = headers.get_all(name).iter();
-    let first = values.next();
-    if values.next().is_some() {
-        return Err(Refusal::header_mismatch(format!("the header `{name}` occurs more than once")));
-    }
-    let text = first.map(HeaderValue::to_str).transpose();
-    text.map_err(|_| Refusal::header_mismatch(format!("the header `{name}` has characters that are not visible ASCII")))
-}
-
-/// Returns whether the headers repeat the method and the name in the message.
-fn headers_match(headers: &HeaderMap, message: &Message) -> bool {
-    let Kind::Request { method, params, .. } = &message.kind else { return false };
-    check_method(headers, method).is_ok() && check_name(headers, method, params).is_ok()
+fn mismatch(reason: impl Into<String>) -> RpcError {
+    RpcError::new(ErrorCode::HEADER_MISMATCH, reason.into())
 }
 
 /// Decodes a header, which is in base64 if the text is not a valid header value (MCP 2026-07-28, "Standard Request
@@ -253,40 +177,41 @@ fn decode_header(header: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::{Value, json};
-
     use super::*;
-    use crate::server::jsonrpc::{self, Incoming};
 
-    const NEWEST: Revision = Revision::LATEST;
     const URI: &str = "notes:///日記.md";
     const LATEST: (&str, &str) = (PROTOCOL_VERSION_HEADER, "2026-07-28");
     const READ: (&str, &str) = ("mcp-method", "resources/read");
 
-    /// Whether the headers confirm the revision of a read that declares it in `meta`.
-    fn is_confirmed(revision: Revision, meta: &Value, headers: &[(&'static str, &str)]) -> bool {
-        let params = json!({ "uri": URI, "_meta": meta });
-        let text = json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/read", "params": params }).to_string();
-        let Ok(Incoming::Single(message)) = jsonrpc::parse(text.as_bytes(), None, &[]) else { panic!("{text}") };
+    fn header_map(headers: &[(&'static str, &str)]) -> HeaderMap {
         let mut map = HeaderMap::new();
-        map.insert("accept", accept::JSON_AND_SSE);
         for (name, value) in headers {
             map.append(*name, value.parse().unwrap());
         }
-        confirms(&map, &message, revision)
+        map
     }
 
-    fn meta(version: &str) -> Value {
-        json!({
-            "io.modelcontextprotocol/protocolVersion": version,
-            "io.modelcontextprotocol/clientCapabilities": {}
-        })
+    /// Returns the code of the error of a read that declares that revision.
+    fn fault(declared: &str, headers: &[(&'static str, &str)]) -> Option<ErrorCode> {
+        let map = header_map(headers);
+        let headers = Headers(&map);
+        let method = Method::named("resources/read", &[]).unwrap();
+        let checked = headers.check_revision(declared);
+        let checked = checked.and_then(|()| match declared == Revision::LATEST.name() {
+            true => headers.check_method(method.name),
+            false => Ok(()),
+        });
+        let checked = checked.and_then(|()| match declared == Revision::LATEST.name() {
+            true => headers.check_name(method, &Request::Read(URI.to_owned())),
+            false => Ok(()),
+        });
+        checked.err().map(|error| error.code)
     }
 
     #[test]
     fn a_request_whose_headers_say_what_it_says_is_in_order() {
         let encoded = format!("=?base64?{}?=", STANDARD.encode(URI));
-        assert!(is_confirmed(NEWEST, &meta("2026-07-28"), &[LATEST, READ, ("mcp-name", &encoded)]));
+        assert_eq!(fault("2026-07-28", &[LATEST, READ, ("mcp-name", &encoded)]), None);
     }
 
     #[test]
@@ -307,59 +232,37 @@ mod tests {
             vec![(PROTOCOL_VERSION_HEADER, "2025-11-25"), READ, name],
             vec![(PROTOCOL_VERSION_HEADER, "2099-01-01"), READ, name],
         ] {
-            assert!(!is_confirmed(NEWEST, &meta("2026-07-28"), &headers), "{headers:?}");
+            assert_eq!(fault("2026-07-28", &headers), Some(ErrorCode::HEADER_MISMATCH), "{headers:?}");
         }
     }
 
     #[test]
     fn revisions_that_have_no_such_headers_need_none() {
-        let older = Revision::V2025_11_25;
         let named = [(PROTOCOL_VERSION_HEADER, "2025-11-25")];
-        assert!(is_confirmed(older, &meta("2025-11-25"), &named));
-        assert!(is_confirmed(older, &meta("2025-11-25"), &[named[0], ("mcp-method", "other")]));
-        assert!(!is_confirmed(older, &meta("2025-11-25"), &[]));
+        assert_eq!(fault("2025-11-25", &named), None);
+        assert_eq!(fault("2025-11-25", &[named[0], ("mcp-method", "other")]), None);
+        assert_eq!(fault("2025-11-25", &[]), Some(ErrorCode::HEADER_MISMATCH));
     }
 
     #[test]
     fn a_request_of_a_session_names_any_revision_with_sessions_or_none() {
-        let confirmed = |headers: &[_]| is_confirmed(Revision::V2025_06_18, &json!({}), headers);
-        assert!(confirmed(&[]));
-        assert!(confirmed(&[(PROTOCOL_VERSION_HEADER, "2025-11-25")]));
-        for name in ["2026-07-28", "2099-01-01"] {
-            assert!(!confirmed(&[(PROTOCOL_VERSION_HEADER, name)]), "{name}");
-        }
-    }
-
-    fn parse(message: &Value) -> Message {
-        match jsonrpc::parse(message.to_string().as_bytes(), None, &[]) {
-            Ok(Incoming::Single(message)) => message,
-            other => panic!("{message}: {other:?}"),
-        }
-    }
-
-    fn header_map(headers: &[(&'static str, &'static str)]) -> HeaderMap {
-        headers.iter().map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value))).collect()
-    }
-
-    #[test]
-    fn a_method_that_the_revision_has_not_is_not_found_whatever_its_name_header_says() {
-        let params = json!({ "taskId": "x", "_meta": meta("2026-07-28") });
-        let message = parse(&json!({ "jsonrpc": "2.0", "id": 1, "method": "tasks/get", "params": params }));
-        let headers = header_map(&[LATEST, ("mcp-method", "tasks/get")]);
-        let refused = |is_supported: bool| {
-            let not_found = |_| (!is_supported).then(|| ErrorData::new(ErrorCode::METHOD_NOT_FOUND, "", None));
-            let refusal = check_request(&headers, &message, None, not_found).unwrap_err();
-            (refusal.status, refusal.error.code)
+        let may_be_of_session = |headers: &[_]| {
+            let map = header_map(headers);
+            Headers(&map).may_be_of_session().map_err(|error| error.code)
         };
-        assert_eq!(refused(false), (StatusCode::NOT_FOUND, ErrorCode::METHOD_NOT_FOUND));
-        assert_eq!(refused(true), (StatusCode::BAD_REQUEST, ErrorCode::HEADER_MISMATCH));
+        assert_eq!(may_be_of_session(&[]), Ok(true));
+        assert_eq!(may_be_of_session(&[(PROTOCOL_VERSION_HEADER, "2025-11-25")]), Ok(true));
+        assert_eq!(may_be_of_session(&[LATEST]), Ok(false));
+        let unknown = may_be_of_session(&[(PROTOCOL_VERSION_HEADER, "2099-01-01")]);
+        assert_eq!(unknown, Err(ErrorCode::UNSUPPORTED_PROTOCOL_VERSION));
     }
 
     #[test]
     fn a_notification_needs_no_method_header_and_must_not_name_another_method() {
-        let cancelled = parse(&json!({ "jsonrpc": "2.0", "method": "notifications/cancelled" }));
         let check = |headers: &[_], is_in_session| {
-            check_one_way(&header_map(headers), &cancelled, is_in_session).map_err(|refusal| refusal.error.code)
+            let map = header_map(headers);
+            let checked = Headers(&map).check_one_way(Some("notifications/cancelled"), is_in_session);
+            checked.map_err(|error| error.code)
         };
         assert_eq!(check(&[LATEST], false), Ok(()));
         assert_eq!(check(&[LATEST, ("mcp-method", "notifications/cancelled")], false), Ok(()));
@@ -373,18 +276,5 @@ mod tests {
             check(&[(PROTOCOL_VERSION_HEADER, "2099-01-01")], true),
             Err(ErrorCode::UNSUPPORTED_PROTOCOL_VERSION)
         );
-    }
-
-    #[test]
-    fn a_client_that_does_not_accept_both_kinds_of_answer_is_out_of_order() {
-        let message =
-            json!({ "jsonrpc": "2.0", "id": 1, "method": "resources/list", "params": { "_meta": meta("2025-11-25") } });
-        let Ok(Incoming::Single(message)) = jsonrpc::parse(message.to_string().as_bytes(), None, &[]) else {
-            panic!("{message}")
-        };
-        let mut headers = HeaderMap::new();
-        headers.insert(PROTOCOL_VERSION_HEADER, "2025-11-25".parse().unwrap());
-        headers.insert("accept", "application/json".parse().unwrap());
-        assert!(!confirms(&headers, &message, Revision::V2025_11_25));
     }
 }

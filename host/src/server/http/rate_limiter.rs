@@ -14,8 +14,9 @@ use axum::http::StatusCode;
 use axum::http::header::RETRY_AFTER;
 use axum::response::{IntoResponse, Response};
 
-use super::json_response::message_response;
+use super::response::message_response;
 use crate::access::rate::{RateClient, RateExceeded};
+use crate::config::http::HttpServerLimits;
 use crate::host::Host;
 use crate::log_target;
 use crate::server::client_id::ClientId;
@@ -42,17 +43,26 @@ impl RateLimiter {
     }
 
     /// Takes so many requests of that client.
-    pub(super) fn take(&self, client: &ClientId, requests: NonZeroU32) -> Result<(), TooManyRequests> {
-        let config = self.host.config();
-        let taken = self.host.rates().take(&config.http.limits, client.rate_client(), requests);
+    pub(super) fn take(
+        &self,
+        client: &ClientId,
+        requests: NonZeroU32,
+        limits: &HttpServerLimits,
+    ) -> Result<(), TooManyRequests> {
+        let taken = self.host.rates().take(limits, client.rate_client(), requests);
         taken.map_err(|exceeded| self.reject(client, exceeded))
     }
 
     /// Takes one failed authentication of that client; of one without an address, a request.
-    pub(super) fn take_failed_authentication(&self, client: &ClientId) -> Result<(), TooManyRequests> {
-        let RateClient::Address(address) = client.rate_client() else { return self.take(client, NonZeroU32::MIN) };
-        let config = self.host.config();
-        let taken = self.host.rates().take_failed_authentication(&config.http.limits, address);
+    pub(super) fn take_failed_authentication(
+        &self,
+        client: &ClientId,
+        limits: &HttpServerLimits,
+    ) -> Result<(), TooManyRequests> {
+        let RateClient::Address(address) = client.rate_client() else {
+            return self.take(client, NonZeroU32::MIN, limits);
+        };
+        let taken = self.host.rates().take_failed_authentication(limits, address);
         taken.map_err(|exceeded| self.reject(client, exceeded))
     }
 
@@ -74,8 +84,8 @@ impl IntoResponse for TooManyRequests {
         let Self(exceeded) = self;
         // The whole seconds, rounded up.
         let seconds = exceeded.retry_after.as_nanos().div_ceil(1_000_000_000).max(1);
-        let rejection = Rejection { id: None, error: rate_exceeded(&exceeded) };
-        let mut response = message_response(StatusCode::TOO_MANY_REQUESTS, &rejection.into_message());
+        let rejection = Rejection::new(None, rate_exceeded(&exceeded));
+        let mut response = message_response(StatusCode::TOO_MANY_REQUESTS, &rejection.into_response());
         if let Ok(seconds) = seconds.to_string().parse() {
             response.headers_mut().insert(RETRY_AFTER, seconds);
         }

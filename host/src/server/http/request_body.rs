@@ -16,7 +16,6 @@
 use axum::body::Body;
 use axum::http::StatusCode;
 use axum::http::header::RETRY_AFTER;
-use axum::http::request::Parts;
 use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
 use tokio::time::timeout;
@@ -52,16 +51,16 @@ enum BodyRejection {
 }
 
 impl BodyLimiter {
-    /// Receives the body of a request of that client.
+    /// Receives the body of a request of that client, within the limits of its connection, too, if there are any.
     pub(super) async fn receive(
         &self,
         body: Body,
-        head: &Parts,
+        connection: Option<&Self>,
         client: &ClientId,
         limits: &HttpServerLimits,
     ) -> Result<ReceivedBody, Response> {
         let most = limits.read_timeout.duration();
-        match timeout(most, self.collect(body, head.extensions.get::<Self>(), client, limits)).await {
+        match timeout(most, self.collect(body, connection, client, limits)).await {
             Ok(received) => received,
             Err(_) => Err(BodyRejection::Timeout),
         }
@@ -165,8 +164,6 @@ impl IntoResponse for BodyRejection {
 mod tests {
     use std::net::Ipv4Addr;
 
-    use axum::http::Request;
-
     use super::*;
 
     async fn receive(
@@ -186,9 +183,9 @@ mod tests {
         limits: &HttpServerLimits,
     ) -> Result<ReceivedBody, StatusCode> {
         let client = ClientId::from_address(Ipv4Addr::new(127, 0, 0, client).into());
-        let mut head = Request::new(()).into_parts().0;
-        head.extensions.insert(connection.clone());
-        all.receive(Body::from(vec![b' '; bytes]), &head, &client, limits).await.map_err(|response| response.status())
+        all.receive(Body::from(vec![b' '; bytes]), Some(connection), &client, limits)
+            .await
+            .map_err(|response| response.status())
     }
 
     fn limits() -> HttpServerLimits {
@@ -252,11 +249,9 @@ mod tests {
         let frames = std::iter::repeat_n(axum::body::Bytes::from_static(b" "), BYTES);
         let body = Body::from_stream(futures::stream::iter(frames.map(Ok::<_, std::convert::Infallible>)));
         let client = ClientId::from_address(Ipv4Addr::LOCALHOST.into());
-        let mut head = Request::new(()).into_parts().0;
-        head.extensions.insert(connection.clone());
         let mut received = None;
         let spent = allocation_counter::measure(|| {
-            received = runtime.block_on(all.receive(body, &head, &client, &limits)).ok();
+            received = runtime.block_on(all.receive(body, Some(&connection), &client, &limits)).ok();
         });
         assert_eq!(received.as_ref().unwrap().len(), BYTES);
         assert_eq!((all.0.overall(), connection.0.overall()), (BYTES - UNCOUNTED_BYTES, BYTES));

@@ -19,10 +19,9 @@ use tokio_util::sync::CancellationToken;
 use tower::Service;
 
 use super::authentication::resource_metadata::{self, WELL_KNOWN_PATH};
-use super::charge::ResponseCharge;
-use super::endpoint::Endpoint;
-use super::guarded_body::GuardedBody;
-use super::{ENDPOINT_PATH, HttpOptions, head, layers, unavailable, unread_body};
+use super::endpoint::{Endpoint, Peer};
+use super::response::{GuardedBody, ResponseCharge, unavailable};
+use super::{ENDPOINT_PATH, HttpOptions, head, layers, unread_body};
 use crate::access::Principal;
 use crate::host::Host;
 use crate::server::budget::Budget;
@@ -161,14 +160,13 @@ impl McpService {
             .route(WELL_KNOWN_BELOW, metadata)
     }
 
-    /// Answers a request for the endpoint of a connection that has supplied what [`McpService::call`] supplies for others.
-    pub(super) async fn answer(&self, request: Request) -> Response {
+    /// Answers a request of that peer for the endpoint. It sees one config.
+    pub(super) async fn answer(&self, request: Request, peer: Arc<Peer>) -> Response {
         let endpoint = &self.endpoint;
-        let is_head = request.method() == Method::HEAD;
+        let (is_head, config) = (request.method() == Method::HEAD, endpoint.host().config());
         // Boxed and erased: the futures of calls are nested so deeply that the compiler would give up on those around them.
-        let response =
-            layers::apply(endpoint.host(), endpoint.options(), request, |request| endpoint.handle(request).boxed())
-                .await;
+        let handle = |request| endpoint.handle(request, peer.clone(), config.clone()).boxed();
+        let response = layers::apply(config.clone(), endpoint.options(), request, handle).await;
         // RFC 9110, section 9.3.2. Over HTTP/2, hyper sends the body that it gets.
         if is_head { response.map(|_| Body::empty()) } else { response }
     }
@@ -184,20 +182,11 @@ impl McpService {
     }
 
     /// Answers a request of a foreign server: supplies what a connection of [`serve_http`](super::serve_http) supplies.
-    async fn call_mounted(self, mut request: Request) -> Response {
-        if let Err(rejected) =
-            head::strip_unused(&mut request, self.endpoint.host().config().http.limits.headers.bytes())
-        {
-            let (request, unread) = unread_body::track(request);
-            drop(request);
-            return unread.discard_before(rejected.into_response()).await;
-        }
-        let client = client_id(&self.endpoint, &request);
-        let account = self.endpoint.budget().account(client);
-        request.extensions_mut().insert(account);
-        let (request, unread) = unread_body::track(request);
-        let response = self.answer(request.map(Body::new)).await;
-        let mut response = unread.discard_before(response).await;
+    async fn call_mounted(self, request: Request) -> Response {
+        let account = self.endpoint.budget().account(client_id(&self.endpoint, &request));
+        let peer = Arc::new(Peer { account, certificate: None, bodies: None });
+        let max_head = self.endpoint.host().config().http.limits.headers.bytes();
+        let mut response = serve(request, max_head, |request| self.answer(request, peer)).await;
         match ResponseCharge::take_from(&mut response) {
             Some(charge) => response.map(|body| GuardedBody::until_dropped(body, charge)),
             None => response,
@@ -230,6 +219,30 @@ where
     }
 }
 
+/// Serves a request whose head has at most so many bytes: a larger one is rejected, and header fields that are not used
+/// are dropped. What is not read of the body is discarded before an error is sent.
+pub(super) async fn serve<B, F>(
+    mut request: axum::http::Request<B>,
+    max_head: u64,
+    answer: impl FnOnce(Request) -> F,
+) -> Response
+where
+    B: HttpBody<Data = Bytes> + Send + Unpin + 'static,
+    B::Error: Into<axum::BoxError>,
+    F: Future<Output = Response>,
+{
+    let head = head::strip_unused(&mut request, max_head);
+    let (request, unread) = unread_body::track(request);
+    let response = match head {
+        Ok(()) => answer(request.map(Body::new)).await,
+        Err(rejected) => {
+            drop(request);
+            rejected.into_response()
+        }
+    };
+    unread.discard_before(response).await
+}
+
 /// The client of a request of a foreign server: the peer address if the server supplies it, and the principal
 /// otherwise.
 fn client_id(endpoint: &Endpoint, request: &Request) -> ClientId {
@@ -242,7 +255,7 @@ fn client_id(endpoint: &Endpoint, request: &Request) -> ClientId {
 /// A route whose requests a function answers, behind the layers.
 fn layered(host: Arc<Host>, options: HttpOptions, respond: fn(&Host, &Request) -> Response) -> MethodRouter {
     any(async move |request: Request| {
-        layers::apply(&host, &options, request, |request| ready(respond(&host, &request))).await
+        layers::apply(host.config(), &options, request, |request| ready(respond(&host, &request))).await
     })
 }
 

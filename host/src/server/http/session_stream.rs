@@ -28,12 +28,12 @@ use axum::body::{Body, Bytes};
 use axum::http::{HeaderMap, HeaderName};
 use axum::response::Response;
 use futures::stream::{self, Stream, StreamExt as _};
-use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
+use super::response::{event, numbered_event, sse_response, with_keep_alive};
 use super::sessions::SessionGuard;
-use super::sse_response::{event, numbered_event, sse_response, with_keep_alive};
 use crate::host::Host;
+use crate::server::session::update_notification;
 use crate::watch::Update;
 
 /// The header by which a client resumes an event stream.
@@ -84,7 +84,8 @@ impl Events {
 
     /// Returns the next event; none if the stream has ended.
     async fn next(&self) -> Option<Bytes> {
-        let subscriber = self.session.subscriber();
+        let session = self.session.session();
+        let subscriber = session.subscriber();
         // As the rules and the groups of the session are at this moment.
         let may_know = |plugin: &str| self.host.may_know_of_plugin(&subscriber.principal(), plugin);
         loop {
@@ -95,25 +96,12 @@ impl Events {
                     // Scopes are groups: a token that has them makes the change of the listing pending again.
                     let update = update.filter(|(_, update)| self.has_listing || *update != Update::Listing);
                     if let Some((number, update)) = update {
-                        return Some(numbered_event(number, &notification(update)));
+                        return Some(numbered_event(number, &update_notification(update, None)));
                     }
                 }
-                warning = self.session.warnings().next(may_know) => {
-                    return Some(event(&json!({
-                        "jsonrpc": "2.0", "method": "notifications/message", "params": warning,
-                    })));
-                }
+                warning = session.log().next(may_know) => return Some(event(&warning)),
             }
         }
-    }
-}
-
-fn notification(update: Update) -> Value {
-    match update {
-        Update::Resource(uri) => {
-            json!({ "jsonrpc": "2.0", "method": "notifications/resources/updated", "params": { "uri": uri } })
-        }
-        Update::Listing => json!({ "jsonrpc": "2.0", "method": "notifications/resources/list_changed" }),
     }
 }
 

@@ -17,32 +17,27 @@ use std::fmt::Write as _;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
-use axum::http::{HeaderMap, StatusCode};
+use axum::http::HeaderMap;
 use axum::response::Response;
 use parking_lot::{Mutex, MutexGuard};
 use ring::rand::{SecureRandom as _, SystemRandom};
-use rmcp::ErrorData;
-use rmcp::model::{RequestId, ServerJsonRpcMessage};
 use tokio::time::{Instant, sleep};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::authentication::Authenticated;
-use super::caller::Caller;
 use super::client_limiter::{ClientLimiter, ClientPermit, LimitReached, client_limits};
-use super::json_response::message_response;
-use super::unavailable;
+use super::endpoint::Caller;
+use super::response::unavailable;
 use crate::audit::SessionHash;
 use crate::config::Operation;
 use crate::host::Host;
 use crate::log_target;
-use crate::resource::MissingPlugin;
 use crate::server::SESSION_ID_HEADER;
 use crate::server::client_id::ClientId;
-use crate::server::client_log::{ClientLog, PendingWarnings};
 use crate::server::in_flight::InFlight;
-use crate::server::revision::Revision;
-use crate::watch::Subscriber;
+use crate::server::jsonrpc::{Rejection, RejectionStatus, RequestId};
+use crate::server::session::{Agreement, Session};
 
 /// The maximum interval between two sweeps for idle sessions: a reload may have changed the timeout.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(5);
@@ -52,7 +47,7 @@ const SESSION_ID_BYTES: usize = 16;
 /// All sessions of a server.
 pub(super) struct Sessions {
     host: Arc<Host>,
-    by_id: Mutex<HashMap<Arc<str>, Arc<Session>>>,
+    by_id: Mutex<HashMap<Arc<str>, Arc<StoredSession>>>,
     /// The number of sessions of each client.
     limiter: ClientLimiter,
     /// The source of session ids.
@@ -63,20 +58,12 @@ pub(super) struct Sessions {
     streams: CancellationToken,
 }
 
-/// One session.
-pub(super) struct Session {
+/// One session, and what HTTP adds to it.
+struct StoredSession {
     id: Arc<str>,
     /// The hash of its id, for the audit log.
     hash: SessionHash,
-    /// The negotiated revision.
-    revision: Revision,
-    /// Whether the capability `subscribe` was offered at `initialize`, which holds for the lifetime of the session.
-    may_subscribe: bool,
-    /// Its subscriptions, with the principal that opened it and the groups of its last request.
-    subscriber: Arc<Subscriber>,
-    listing_watch: Mutex<ListingWatch>,
-    log: ClientLog,
-    warnings: PendingWarnings,
+    session: Arc<Session>,
     /// Who opened it.
     client: ClientId,
     /// It counts for the limit until it ends, whatever still refers to it.
@@ -87,18 +74,6 @@ pub(super) struct Session {
     stream: Mutex<NewestStream>,
     /// Fires when the session ends.
     ended: CancellationToken,
-}
-
-/// Whether a session is notified of changes of the listing, which the host has to walk for that.
-#[derive(Debug, Default)]
-struct ListingWatch {
-    /// Whether `notifications/initialized` has been received.
-    is_initialized: bool,
-    /// Whether the token of the last request has the scopes of `list`.
-    may_list: bool,
-    is_watching: bool,
-    /// Whether it was watched before, so that changes may have been missed since.
-    has_lapsed: bool,
 }
 
 /// The newest event stream of a session.
@@ -119,16 +94,7 @@ struct Usage {
 }
 
 /// A request or an event stream of a session, until it is dropped.
-pub(super) struct SessionGuard(Arc<Session>);
-
-/// What `initialize` agreed on.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Agreement {
-    /// The revision.
-    pub(super) revision: Revision,
-    /// Whether the capability `subscribe` is offered.
-    pub(super) may_subscribe: bool,
-}
+pub(super) struct SessionGuard(Arc<StoredSession>);
 
 impl Sessions {
     /// Creates an empty store. `streams` ends the event streams of all sessions.
@@ -151,17 +117,13 @@ impl Sessions {
         let (permit, evicted) = self
             .permit(&mut all, caller)
             .map_err(|_| Box::new(unavailable("all sessions that there may be are in use\n")))?;
-        let subscriber = self.host.subscriber(caller.principal());
-        subscriber.set_principal(caller.principal(), caller.authenticated.expires());
-        let session = Arc::new(Session {
+        let principal = &caller.authenticated.principal;
+        let session = Session::new(&self.host, principal, agreed);
+        session.subscriber().set_principal(principal, caller.authenticated.expires());
+        let session = Arc::new(StoredSession {
             hash: SessionHash::new(&id),
             id: id.clone(),
-            revision: agreed.revision,
-            may_subscribe: agreed.may_subscribe,
-            subscriber: Arc::new(subscriber),
-            listing_watch: Mutex::default(),
-            log: ClientLog::default(),
-            warnings: PendingWarnings::default(),
+            session: Arc::new(session),
             client: caller.account.client().clone(),
             permit: Mutex::new(Some(permit)),
             in_flight: InFlight::default(),
@@ -186,17 +148,17 @@ impl Sessions {
     /// Acquires the permit of a new session, and ends the session that has to end for it.
     fn permit(
         &self,
-        all: &mut HashMap<Arc<str>, Arc<Session>>,
+        all: &mut HashMap<Arc<str>, Arc<StoredSession>>,
         caller: &Caller,
-    ) -> Result<(ClientPermit, Option<Arc<Session>>), LimitReached> {
-        let limits = &self.host.config().http.limits;
+    ) -> Result<(ClientPermit, Option<Arc<StoredSession>>), LimitReached> {
+        let limits = &caller.config.http.limits;
         let client = caller.account.client();
         let max = client_limits(limits.sessions.get(), client, limits);
         let reached = match self.limiter.acquire(client, max) {
             Ok(permit) => return Ok((permit, None)),
             Err(reached) => reached,
         };
-        let is_candidate = |session: &Session| reached == LimitReached::Overall || session.client == *client;
+        let is_candidate = |session: &StoredSession| reached == LimitReached::Overall || session.client == *client;
         let idle = all.values().filter(|session| is_candidate(session));
         let idle = idle.filter_map(|session| Some((session.idle_since()?, session)));
         let (_, longest) = idle.min_by_key(|(since, _)| *since).ok_or(reached)?;
@@ -223,7 +185,7 @@ impl Sessions {
         let session = {
             let all = self.lock();
             let session = all.get(id)?;
-            if !session.subscriber.principal().is_same_identity(&authenticated.principal) {
+            if !session.session.subscriber().principal().is_same_identity(&authenticated.principal) {
                 return None;
             }
             // While the store is locked, so that the session is not ended as an idle one.
@@ -244,7 +206,8 @@ impl Sessions {
         while let Some(sessions) = all.upgrade() {
             let limit = sessions.host.config().http.limits.session_idle_timeout.duration();
             let ended: Vec<_> = {
-                let is_idle = |session: &Session| session.idle_since().is_some_and(|since| since.elapsed() >= limit);
+                let is_idle =
+                    |session: &StoredSession| session.idle_since().is_some_and(|since| since.elapsed() >= limit);
                 sessions.lock().extract_if(|_, session| is_idle(session)).map(|(_, session)| session).collect()
             };
             for session in ended {
@@ -264,12 +227,12 @@ impl Sessions {
         self.lock().len()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<Session>>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<Arc<str>, Arc<StoredSession>>> {
         self.by_id.lock()
     }
 }
 
-impl Session {
+impl StoredSession {
     /// Returns since when it has no request and no event stream; none if it has one.
     fn idle_since(&self) -> Option<Instant> {
         let usage = self.usage.lock();
@@ -282,41 +245,22 @@ impl Session {
         let principal = &authenticated.principal;
         // Locked until both are done: the stream of the old groups delivers nothing that the new ones may see.
         let stream = self.stream.lock();
-        if self.subscriber.principal() != *principal {
+        if self.session.subscriber().principal() != *principal {
             stream.ended.cancel();
         }
-        self.subscriber.set_principal(principal, authenticated.expires());
-        let may_list = authenticated.require_scopes(&[Operation::List]).is_ok();
-        self.update_listing_watch(|watch| watch.may_list = may_list);
-    }
-
-    fn update_listing_watch(&self, update: impl FnOnce(&mut ListingWatch)) {
-        // Locked until the subscriber does as it says.
-        let mut watch = self.listing_watch.lock();
-        update(&mut watch);
-        let is_wanted = watch.is_initialized && watch.may_list;
-        if std::mem::replace(&mut watch.is_watching, is_wanted) == is_wanted {
-            return;
-        }
-        if !is_wanted {
-            watch.has_lapsed = true;
-            self.subscriber.unwatch_listing();
-        } else if watch.has_lapsed {
-            self.subscriber.watch_listing_again();
-        } else {
-            self.subscriber.watch_listing();
-        }
+        self.session.subscriber().set_principal(principal, authenticated.expires());
+        self.session.set_may_list(authenticated.require_scopes(&[Operation::List]).is_ok());
     }
 
     fn end(&self) {
         self.ended.cancel();
-        self.subscriber.close();
+        self.session.subscriber().close();
         *self.permit.lock() = None;
     }
 }
 
 impl SessionGuard {
-    fn new(session: Arc<Session>) -> Self {
+    fn new(session: Arc<StoredSession>) -> Self {
         {
             let mut usage = session.usage.lock();
             usage.active = usage.active.saturating_add(1);
@@ -334,46 +278,14 @@ impl SessionGuard {
         self.0.hash
     }
 
-    /// The negotiated revision.
-    pub(super) fn revision(&self) -> Revision {
-        self.0.revision
-    }
-
-    /// Whether the capability `subscribe` was offered at `initialize`.
-    pub(super) fn may_subscribe(&self) -> bool {
-        self.0.may_subscribe
-    }
-
-    /// Its subscriptions.
-    pub(super) fn subscriber(&self) -> &Arc<Subscriber> {
-        &self.0.subscriber
-    }
-
-    /// Its log level.
-    pub(super) fn log(&self) -> &ClientLog {
-        &self.0.log
-    }
-
-    /// The log messages that wait for an event stream.
-    pub(super) fn warnings(&self) -> &PendingWarnings {
-        &self.0.warnings
-    }
-
-    /// Adds log messages about the plugins that are missing from an answer, if the client has requested warnings.
-    pub(super) fn warn_missing(&self, missing: &[MissingPlugin]) {
-        if self.0.log.has_warnings() {
-            self.0.warnings.add(missing);
-        }
+    /// The session itself.
+    pub(super) fn session(&self) -> &Arc<Session> {
+        &self.0.session
     }
 
     /// The requests of the session in flight.
     pub(super) fn in_flight(&self) -> &InFlight {
         &self.0.in_flight
-    }
-
-    /// Begins to notify changes of the listing, as soon as a request has a token with the scopes of `list`.
-    pub(super) fn watch_listing(&self) {
-        self.0.update_listing_watch(|watch| watch.is_initialized = true);
     }
 
     /// Ends the event stream of the session, if it has one.
@@ -398,15 +310,22 @@ impl SessionGuard {
         stream.ended.cancel();
         *stream = NewestStream { ended: self.0.ended.child_token(), has_updates };
         if has_updates {
-            self.0.subscriber.redeliver(received);
+            self.0.session.subscriber().redeliver(received);
         }
-        (stream.ended.clone(), self.0.subscriber.last_number())
+        (stream.ended.clone(), self.0.session.subscriber().last_number())
     }
 
     /// Calls `take` unless that stream has ended, which does not happen meanwhile.
     pub(super) fn unless_ended<T>(&self, stream: &CancellationToken, take: impl FnOnce() -> Option<T>) -> Option<T> {
         let _newest = self.0.stream.lock();
         if stream.is_cancelled() { None } else { take() }
+    }
+}
+
+impl Clone for SessionGuard {
+    /// Returns a guard of another request of the session.
+    fn clone(&self) -> Self {
+        Self::new(self.0.clone())
     }
 }
 
@@ -423,10 +342,9 @@ pub(super) fn session_id(headers: &HeaderMap) -> Option<&str> {
     headers.get(SESSION_ID_HEADER).and_then(|id| id.to_str().ok())
 }
 
-/// The response to a request with that id of a session that does not exist for its principal.
-pub(super) fn not_found(id: Option<&RequestId>) -> Response {
+/// Rejects a message with that id of a session that does not exist for its principal.
+pub(super) fn not_found(id: Option<RequestId>) -> Rejection {
     let reason = "there is no such session, or it has ended: open a new one with `initialize`, without `Mcp-Session-Id`, and \
                   subscribe again";
-    let error = ErrorData::invalid_request(reason, None);
-    message_response(StatusCode::NOT_FOUND, &ServerJsonRpcMessage::error(error, id.cloned()))
+    Rejection::invalid_request(id, reason).with_status(RejectionStatus::NotFound)
 }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use super::world::TEMPLATES;
 use crate::host::Host;
-use crate::server::methods::supported_methods;
+use crate::server::method::supported_methods;
 use crate::server::revision::Revision;
 
 /// Methods whose parameters and results name no resource, and which are the same for every principal.
@@ -20,7 +20,7 @@ const SUBSCRIPTIONS: [&str; 3] = ["resources/subscribe", "resources/unsubscribe"
 /// There is a method that this does not know. Add samples of it.
 pub(super) fn samples(host: &Host, revision: Revision, pool: &[String]) -> Vec<(&'static str, Value)> {
     let mut samples = Vec::new();
-    for method in supported_methods(host, revision) {
+    for method in supported_methods(host, &host.config(), revision) {
         let uris = || pool.iter().map(|uri| json!({ "uri": uri }));
         match method {
             "resources/list" => samples.extend([json!({})].into_iter().chain(uris()).map(|params| (method, params))),

@@ -1,6 +1,5 @@
 //! Search and context: what is found, counted and completed does not depend on what the principal may not see, although the index has it.
 
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -73,7 +72,6 @@ async fn what_is_found_does_not_depend_on_what_is_hidden() {
             providers.set(Contents::new(&drawn, &common, own, &|uri| is_allowed(&policy, uri)));
             let host = providers.start(rules, dir.path(), true).await;
             host.wait_until_indexed().await;
-            let host = Arc::new(host);
             let mut answers = answers(&InProcess { host: &host, revision: Revision::LATEST }, rules).await;
             #[cfg(feature = "http")]
             answers.extend(self::answers(&HttpClient::stateless(&host, ADA), rules).await);

@@ -247,7 +247,7 @@ impl Providers {
         models.map(|(_, model)| model.calls.load(Ordering::SeqCst)).sum()
     }
 
-    pub(super) async fn start(&self, rules: Rules, dir: &Path, has_search: bool) -> Host {
+    pub(super) async fn start(&self, rules: Rules, dir: &Path, has_search: bool) -> Arc<Host> {
         let mut config = Config::new();
         config.server.page_size = 3_usize.try_into().unwrap();
         config.server.extensions = Extension::ALL.to_vec();
@@ -272,7 +272,7 @@ impl Providers {
             let plugin = if has_search { plugin.search(PluginSearch::default()) } else { plugin };
             builder = builder.native_plugin(plugin);
         }
-        builder.start().await.unwrap()
+        Arc::new(builder.start().await.unwrap())
     }
 }
 

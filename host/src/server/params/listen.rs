@@ -15,7 +15,7 @@ use crate::watch::Subscriber;
 
 /// The maximum number of variables in a context; no template has so many.
 pub(super) const MAX_CONTEXT_ARGUMENTS: usize = 64;
-/// The maximum bytes of the URIs of one `subscriptions/listen`. rmcp compares all pairs of them, several times.
+/// The maximum bytes of the URIs of one `subscriptions/listen`.
 pub(super) const MAX_FILTER_BYTES: usize = 256 << 10;
 
 /// The filter of `subscriptions/listen`.

@@ -1,33 +1,28 @@
-//! The members of parameters, and what each method makes of them.
+//! The members of parameters, and how each is parsed.
 
-use rmcp::model::LoggingLevel;
 use serde::Deserialize;
-use serde::de::IntoDeserializer as _;
 use serde_json::value::RawValue;
 
 use super::bounded::{self, Bounded, BoundedString, TruncatedString, present};
 use super::listen::{ContextArguments, ListenParams};
 use super::meta::ClientCapabilities;
-use super::{ClientInfo, CompleteParams, InitializeParams, MAX_VERSION_NAME, Params, ToolParams};
-use crate::config::Extension;
+use super::{CompleteParams, InitializeParams, MAX_VERSION_NAME, ToolParams};
+use crate::server::client_log::LogLevel;
 use crate::uri::MAX_URI_LEN;
 
 /// The maximum length of a cursor; this server issues none that is longer.
 const MAX_CURSOR: usize = 16 << 10;
-/// The retained length of a client's name, title or version.
-pub(super) const MAX_CLIENT_INFO_TEXT: usize = 256;
+/// A text of which nothing is retained.
+type AnyText = TruncatedString<0>;
+
 /// The retained length of a name that `Mcp-Name` repeats.
 const MAX_TARGET_NAME: usize = 1024;
 /// The maximum length of the arguments of a tool.
 const MAX_ARGUMENTS: usize = 64 << 10;
 
-const PAGE_PARAMS: &str = "{\"cursor\"?: string}";
-const RESOURCE_PARAMS: &str = "{\"uri\": string}";
-pub(in crate::server) const TOOL_PARAMS: &str = "{\"name\": string, \"arguments\"?: object}";
-
 /// The members that some method uses, as they were sent.
 #[derive(Default, Deserialize)]
-pub(super) struct Members<'a> {
+pub(in crate::server) struct Members<'a> {
     #[serde(borrow, default, deserialize_with = "present", rename = "_meta")]
     pub(super) meta: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
@@ -48,8 +43,6 @@ pub(super) struct Members<'a> {
     name: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
     arguments: Option<&'a RawValue>,
-    #[serde(borrow, default, deserialize_with = "present", rename = "taskId")]
-    task_id: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present", rename = "protocolVersion")]
     protocol_version: Option<&'a RawValue>,
     #[serde(borrow, default, deserialize_with = "present")]
@@ -91,82 +84,38 @@ struct Context<'a> {
 }
 
 impl Members<'_> {
-    /// Parses the parameters of that method. The error names what was expected, and the fault.
-    pub(super) fn to_params(&self, method: &str, on: &[Extension]) -> Result<Params, (&'static str, String)> {
-        let sep_2093 = on.contains(&Extension::Sep2093);
-        let directories = on.contains(&Extension::Sep2640DirectoryRead);
-        let (expected, params) = match method {
-            "initialize" => (
-                "{\"protocolVersion\": string, \"capabilities\": object, \"clientInfo\": {\"name\": string, \
-                 \"version\": string}}",
-                self.initialize(),
-            ),
-            "resources/list" if sep_2093 => ("{\"uri\"?: string, \"cursor\"?: string}", self.page(self.uri)),
-            "resources/list" | "resources/templates/list" | "prompts/list" | "tools/list" => {
-                (PAGE_PARAMS, self.page(None))
-            }
-            "resources/read" | "resources/subscribe" | "resources/unsubscribe" => {
-                (RESOURCE_PARAMS, self.resource(None))
-            }
-            "resources/metadata" if sep_2093 => (RESOURCE_PARAMS, self.resource(None)),
-            "skills/get" if directories => (RESOURCE_PARAMS, self.resource(None)),
-            "resources/directory/read" if directories => {
-                ("{\"uri\": string, \"cursor\"?: string}", self.resource(self.cursor))
-            }
-            // There is one page, so no valid cursor exists.
-            "skills/list" if directories => {
-                let cursor = self.cursor.filter(|cursor| cursor.get() != "null").map(|_| String::new());
-                (PAGE_PARAMS, Ok(Params::Page { uri: None, cursor }))
-            }
-            "subscriptions/listen" => (
-                "{\"notifications\": {\"resourcesListChanged\"?: boolean, \"resourceSubscriptions\"?: [string]}}",
-                self.listen(),
-            ),
-            "completion/complete" => (
-                "{\"ref\": {\"type\": \"ref/resource\", \"uri\": string}, \"argument\": {\"name\": string, \"value\": \
-                 string}, \"context\"?: {\"arguments\"?: {NAME: string}}}",
-                self.complete(),
-            ),
-            "logging/setLevel" => (
-                "{\"level\": string}`, one of `debug`, `info`, `notice`, `warning`, `error`, `critical`, `alert`, `emergency",
-                self.level(),
-            ),
-            "prompts/get" => (
-                "{\"name\": string, \"arguments\"?: object}",
-                required("name", self.name)
-                    .map(|TruncatedString::<MAX_TARGET_NAME>(name)| Params::Named { member: "name", name: Some(name) }),
-            ),
-            "tools/call" => (TOOL_PARAMS, self.tool()),
-            "tasks/get" | "tasks/update" | "tasks/cancel" => ("", Ok(named_params("taskId", self.task_id))),
-            _ => ("", Ok(Params::Ignored)),
-        };
-        params.map_err(|fault| (expected, fault))
-    }
-
-    fn initialize(&self) -> Result<Params, String> {
+    /// The revision of `initialize`. The rest is checked, and not retained.
+    pub(in crate::server) fn initialize(&self) -> Result<Box<InitializeParams>, String> {
         let _: ClientCapabilities = required_object("capabilities", self.capabilities)?;
         let client: Implementation<'_> = required_object("clientInfo", self.client_info)?;
         let TruncatedString::<MAX_VERSION_NAME>(version) = required("protocolVersion", self.protocol_version)?;
-        let text = |TruncatedString::<MAX_CLIENT_INFO_TEXT>(text)| text;
-        let client = ClientInfo {
-            name: required("clientInfo.name", client.name).map(text)?,
-            title: optional("clientInfo.title", client.title)?.map(text),
-            version: required("clientInfo.version", client.version).map(text)?,
-        };
-        Ok(Params::Initialize(Box::new(InitializeParams { version, client })))
+        let _: AnyText = required("clientInfo.name", client.name)?;
+        let _: Option<AnyText> = optional("clientInfo.title", client.title)?;
+        let _: AnyText = required("clientInfo.version", client.version)?;
+        Ok(Box::new(InitializeParams { version }))
     }
 
-    fn page(&self, uri: Option<&RawValue>) -> Result<Params, String> {
-        let uri = optional("uri", uri)?.map(|BoundedString::<MAX_URI_LEN>(uri)| uri);
-        Ok(Params::Page { uri, cursor: cursor(self.cursor)? })
+    pub(in crate::server) fn cursor(&self) -> Result<Option<String>, String> {
+        Ok(optional("cursor", self.cursor)?.map(|BoundedString::<MAX_CURSOR>(cursor)| cursor))
     }
 
-    fn resource(&self, from: Option<&RawValue>) -> Result<Params, String> {
-        let BoundedString::<MAX_URI_LEN>(uri) = required("uri", self.uri)?;
-        Ok(Params::Resource { uri, cursor: cursor(from)? })
+    pub(in crate::server) fn has_cursor(&self) -> bool {
+        self.cursor.as_ref().is_some_and(is_given)
     }
 
-    fn tool(&self) -> Result<Params, String> {
+    pub(in crate::server) fn uri(&self) -> Result<String, String> {
+        required("uri", self.uri).map(|BoundedString::<MAX_URI_LEN>(uri)| uri)
+    }
+
+    pub(in crate::server) fn optional_uri(&self) -> Result<Option<String>, String> {
+        Ok(optional("uri", self.uri)?.map(|BoundedString::<MAX_URI_LEN>(uri)| uri))
+    }
+
+    pub(in crate::server) fn prompt_name(&self) -> Result<String, String> {
+        required("name", self.name).map(|TruncatedString::<MAX_TARGET_NAME>(name)| name)
+    }
+
+    pub(in crate::server) fn tool(&self) -> Result<ToolParams, String> {
         let arguments = self.arguments.filter(is_given);
         if let Some(arguments) = arguments {
             bounded::check_object("arguments", arguments)?;
@@ -176,25 +125,24 @@ impl Members<'_> {
                 Err(format!("`arguments` has {} bytes, more than {MAX_ARGUMENTS}", arguments.len()))
             }
             arguments => {
-                Ok(Params::Tool(ToolParams { name: name(self.name), arguments: arguments.map(str::to_owned) }))
+                let name = self.name.and_then(|raw| bounded::required(raw).ok());
+                let name = name.map(|TruncatedString::<MAX_TARGET_NAME>(name)| name);
+                Ok(ToolParams { name, arguments: arguments.map(str::to_owned) })
             }
         }
     }
 
-    fn listen(&self) -> Result<Params, String> {
+    pub(in crate::server) fn listen(&self) -> Result<ListenParams, String> {
         let notifications = self.notifications.ok_or_else(|| "missing field `notifications`".to_owned())?;
-        ListenParams::parse(notifications).map(Params::Listen)
+        ListenParams::parse(notifications)
     }
 
-    fn level(&self) -> Result<Params, String> {
-        // A variant of an enum would be repeated in the error, at any length.
+    pub(in crate::server) fn level(&self) -> Result<LogLevel, String> {
         let TruncatedString::<MAX_VERSION_NAME>(name) = required("level", self.level)?;
-        let level = LoggingLevel::deserialize(name.as_str().into_deserializer());
-        let unknown = |_: serde::de::value::Error| format!("`level`: there is no level `{name}`");
-        level.map(Params::Level).map_err(unknown)
+        LogLevel::from_name(&name).ok_or_else(|| format!("`level`: there is no level `{name}`"))
     }
 
-    fn complete(&self) -> Result<Params, String> {
+    pub(in crate::server) fn complete(&self) -> Result<Box<CompleteParams>, String> {
         let reference: Reference<'_> = required_object("ref", self.reference)?;
         let TruncatedString::<MAX_VERSION_NAME>(kind) = required("ref.type", reference.r#type)?;
         let template = match kind.as_str() {
@@ -218,7 +166,7 @@ impl Members<'_> {
         let known = context.and_then(|context| context.arguments).filter(is_given);
         let known = known.map(|raw| bounded::object("context.arguments", raw)).transpose()?;
         let context = known.map(|ContextArguments(known)| known).unwrap_or_default();
-        Ok(Params::Complete(Box::new(CompleteParams { template, argument, context })))
+        Ok(Box::new(CompleteParams { template, argument, context }))
     }
 }
 
@@ -239,16 +187,4 @@ fn optional<T: Bounded>(name: &str, raw: Option<&RawValue>) -> Result<Option<T>,
 /// Returns whether a value is not `null`, which stands for an absent one.
 pub(super) fn is_given(raw: &&RawValue) -> bool {
     raw.get() != "null"
-}
-
-fn cursor(raw: Option<&RawValue>) -> Result<Option<String>, String> {
-    Ok(optional("cursor", raw)?.map(|BoundedString::<MAX_CURSOR>(cursor)| cursor))
-}
-
-fn named_params(member: &'static str, raw: Option<&RawValue>) -> Params {
-    Params::Named { member, name: name(raw) }
-}
-
-fn name(raw: Option<&RawValue>) -> Option<String> {
-    raw.and_then(|raw| bounded::required(raw).ok()).map(|TruncatedString::<MAX_TARGET_NAME>(name)| name)
 }

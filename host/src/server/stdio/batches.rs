@@ -33,13 +33,6 @@ pub(super) struct Outgoing {
     pub(super) charges: Vec<Charge>,
 }
 
-impl Outgoing {
-    /// A line that answers no request.
-    pub(super) fn new(line: Vec<u8>) -> Self {
-        Self { line: Some(Encoder::from_json(line)), ..Self::default() }
-    }
-}
-
 /// An answer and its budget charge.
 pub(super) struct ChargedReply {
     pub(super) json: Encoder,

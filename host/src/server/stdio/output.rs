@@ -9,6 +9,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use serde_json::Value;
 use tokio::io::{AsyncWrite, AsyncWriteExt};
 use tokio::sync::Mutex;
 use tokio::time::{Instant, sleep};
@@ -41,8 +42,22 @@ impl Output {
 
     /// Writes a document and a line feed.
     pub(super) async fn write(&self, line: Encoder) -> io::Result<()> {
-        let mut line = line.wrap("", "\n");
         let mut writer = self.0.writer.lock().await;
+        self.write_locked(&mut writer, line).await
+    }
+
+    /// Writes the message that `next` returns, if it returns one, when it is called at the moment at which no other line
+    /// is being written.
+    pub(super) async fn write_next(&self, next: impl FnOnce() -> Option<Value>) -> io::Result<()> {
+        let mut writer = self.0.writer.lock().await;
+        match next() {
+            Some(message) => self.write_locked(&mut writer, Encoder::from_json(message.to_string().into_bytes())).await,
+            None => Ok(()),
+        }
+    }
+
+    async fn write_locked(&self, writer: &mut Option<Writer>, line: Encoder) -> io::Result<()> {
+        let mut line = line.wrap("", "\n");
         let writer = writer.as_mut().ok_or(io::ErrorKind::NotConnected)?;
         let written = async {
             while let Some(piece) = line.next_chunk() {

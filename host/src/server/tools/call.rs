@@ -1,49 +1,31 @@
 //! Calling a tool.
 
-use rmcp::ErrorData;
-
 use super::definition::tool_named;
 use super::next_step::next_step;
 use super::output::{Forms, Output, Part, ToolError};
-use crate::access::Principal;
 use crate::config::Tool;
-use crate::host::Host;
-use crate::resource::{Error, MissingPlugin};
+use crate::resource::Error;
+use crate::server::error::RpcError;
 use crate::server::json::Encoder;
-use crate::server::params::{TOOL_PARAMS, ToolParams};
+use crate::server::method::TOOL_PARAMS;
+use crate::server::params::ToolParams;
+use crate::server::request::RequestContext;
+use crate::server::respond::Outcome;
 use crate::server::revision::Revision;
 use crate::server::wire;
 
-/// The outcome of a call.
-pub(in crate::server) struct ToolOutcome {
-    /// The result.
-    pub(in crate::server) result: Encoder,
-    /// The approximate memory that it takes.
-    pub(in crate::server) footprint: usize,
-    /// The plugins that are missing from it.
-    pub(in crate::server) missing: Vec<MissingPlugin>,
-}
-
-/// Calls a tool for that principal, in that revision.
-pub(in crate::server) async fn call(
-    host: &Host,
-    principal: &Principal,
-    params: ToolParams,
-    revision: Revision,
-) -> Result<ToolOutcome, ErrorData> {
+/// Calls a tool.
+pub(in crate::server) async fn call(context: &RequestContext, params: ToolParams) -> Result<Outcome, RpcError> {
+    let RequestContext { host, config, principal, revision, .. } = context;
+    let revision = *revision;
     let ToolParams { name, arguments } = params;
     let Some(name) = name else {
-        return Err(ErrorData::invalid_params(
-            format!("tools/call: expected params `{TOOL_PARAMS}`: missing field `name`"),
-            None,
-        ));
+        let fault = format!("tools/call: expected params `{TOOL_PARAMS}`: missing field `name`");
+        return Err(RpcError::invalid_params(fault));
     };
-    let config = host.config();
     let Some(tool) = tool_named(&config.server.tools, &name) else {
-        return Err(ErrorData::invalid_params(
-            format!("there is no tool `{name}`; `tools/list` has those that exist"),
-            None,
-        ));
+        let fault = format!("there is no tool `{name}`; `tools/list` has those that exist");
+        return Err(RpcError::invalid_params(fault));
     };
     let (arguments, forms) = (arguments.as_deref(), Forms::new(&config.server, revision));
     let called = match tool {
@@ -62,7 +44,7 @@ pub(in crate::server) async fn call(
             let message = match error {
                 ToolError::Arguments(message) => format!("{name}: {message}"),
                 ToolError::Host(Error::NotFound { uri }) => {
-                    let next = next_step(host, principal, tool, &uri).await;
+                    let next = next_step(context, tool, &uri).await;
                     format!("{}{next}", Error::NotFound { uri })
                 }
                 ToolError::Host(error) => error.to_string(),
@@ -71,7 +53,7 @@ pub(in crate::server) async fn call(
         }
     };
     let (footprint, missing) = (output.footprint(), std::mem::take(&mut output.missing));
-    Ok(ToolOutcome { result: encode(output, is_error, revision), footprint, missing })
+    Ok(Outcome { result: encode(output, is_error, revision), footprint, missing })
 }
 
 fn encode(output: Output, is_error: bool, revision: Revision) -> Encoder {

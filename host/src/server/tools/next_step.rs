@@ -3,14 +3,13 @@
 //! is the same whether the resource exists and is hidden, or does not exist.
 
 use super::definition::tool_name;
-use crate::access::Principal;
 use crate::config::{Operation, Tool};
-use crate::host::Host;
+use crate::server::request::RequestContext;
 use crate::server::slash;
 
 /// Returns what to do next, as the end of a sentence; nothing if nothing helps.
-pub(super) async fn next_step(host: &Host, principal: &Principal, tool: Tool, uri: &str) -> String {
-    let config = host.config();
+pub(super) async fn next_step(context: &RequestContext, tool: Tool, uri: &str) -> String {
+    let RequestContext { host, config, principal, .. } = context;
     let tools = [(Tool::List, "lists those that exist"), (Tool::Search, "finds them by words")];
     let tools = tools.iter().filter(|(tool, _)| config.server.tools.contains(tool));
     let tools = tools.map(|(tool, does)| format!("`{}` {does}", tool_name(*tool)));

@@ -24,7 +24,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::http::Request;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use hyper::body::Incoming;
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
@@ -39,13 +39,13 @@ use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 use tower::ServiceExt as _;
 
+use super::super::McpService;
 use super::super::authentication::ClientCertificate;
-use super::super::charge::ResponseCharge;
 use super::super::client_limiter::{ClientLimiter, ClientLimits, ClientPermit, client_limits};
-use super::super::endpoint::is_event_stream;
-use super::super::head;
+use super::super::endpoint::{Peer, is_event_stream};
 use super::super::request_body::BodyLimiter;
-use super::super::{McpService, unread_body};
+use super::super::response::ResponseCharge;
+use super::super::service::serve;
 use super::activity::Activity;
 use super::delivery::{Delivery, TrackedBody};
 use super::executor::{StreamExecutor, stream_abort};
@@ -204,9 +204,9 @@ async fn back_off_on_accept_error(error: &io::Error) {
 }
 
 impl App {
-    async fn answer(&self, request: Request<Body>) -> Response {
+    async fn answer(&self, request: Request<Body>, peer: Arc<Peer>) -> Response {
         if request.uri().path() == ENDPOINT_PATH {
-            return self.service.answer(request).await;
+            return self.service.answer(request, peer).await;
         }
         match Box::pin(self.other_routes.clone().oneshot(request)).await {
             Ok(response) => response,
@@ -270,28 +270,17 @@ impl ServerContext {
         let (requests, end, max_head) =
             (activity.clone(), CancellationToken::new(), config.http.limits.headers.bytes());
         let ended = end.clone();
-        let bodies = BodyLimiter::default();
-        let service = service_fn(move |mut request: Request<Incoming>| {
+        let peer = Arc::new(Peer { account, certificate, bodies: Some(BodyLimiter::default()) });
+        let service = service_fn(move |request: Request<Incoming>| {
             let (delivery, end) = (Arc::new(Delivery::new()), end.clone());
             let busy = requests.begin(delivery.clone());
-            let reduced = head::strip_unused(&mut request, max_head);
-            request.extensions_mut().insert(account.clone());
-            if let Some(certificate) = &certificate {
-                request.extensions_mut().insert(certificate.clone());
-            }
-            request.extensions_mut().insert(bodies.clone());
-            let (request, unread) = unread_body::track(request);
-            let (app, request) = (app.clone(), reduced.map(|()| request.map(Body::new)));
+            let (app, peer) = (app.clone(), peer.clone());
             // Boxed: a connection keeps the room for the future of a request as long as it is open.
             Box::pin(async move {
                 // A stream of HTTP/2 is aborted by itself. HTTP/1.1 has one response at a time, which is aborted with
                 // its connection.
                 delivery.set_abort(stream_abort().unwrap_or(end));
-                let mut response: Response<Body> = match request {
-                    Ok(request) => app.answer(request).await,
-                    Err(rejected) => rejected.into_response(),
-                };
-                response = unread.discard_before(response).await;
+                let mut response = serve(request, max_head, |request| app.answer(request, peer)).await;
                 if is_event_stream(&response) {
                     delivery.end_with_input();
                 }
