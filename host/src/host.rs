@@ -99,6 +99,7 @@ pub struct Host {
     /// Loads plugins until it is dropped.
     background_loader: BackgroundLoader,
     /// The providers that the host brings itself.
+    #[cfg_attr(not(feature = "search"), allow(dead_code, reason = "search is the only one"))]
     built_ins: BuiltIns,
     /// Bounds requests that wait for a plugin to be loaded.
     load_waits: LoadWaits,

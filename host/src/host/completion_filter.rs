@@ -11,7 +11,10 @@
 //! | after the value, in segments of their own | the principal may read the URI up to there (`blob/main/`), and some URI below it |
 //! | after the value, in its segment | the principal may read the URI up to the end of that segment, whatever they are |
 //!
-//! A `{/name}` after the value counts as one without a value, too: a provider may have found the value without it (`log/main`).
+//! A variable after the value narrows what is offered, and nothing else: the value has to be offered without its value, too. A
+//! provider may not look at it, so that `.env` of `log/{rev}{/name}` with `name = "b"` tells of `log/.env`, although `log/.env/b` is
+//! not denied.
+//!
 //! What these rules cannot decide is not offered, and neither is what leads to a URI with dot segments: with `path = "../x"` the URI of each
 //! `rev` is that of `blob/x`. With `deny = ["**/.env"]` all branches are offered for `rev` of `blob/{rev}/{+path}`,
 //! and `.env` is not offered for `path`, with `rev` or without it. With `allow = ["git://x/blob/main/**"]` only `main` is offered for
@@ -26,7 +29,7 @@
 //! may be about one that it may not: that it is not found, denied or invalid is an answer without values, and the reason of
 //! another failure is not told.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::generation::Generation;
@@ -51,8 +54,8 @@ pub(super) struct CompletionFilter {
     variable: String,
     /// The variables that have values.
     context: BTreeMap<String, String>,
-    /// The same without each `{/name}` behind the value; none if there is none. The provider may have found a value without it.
-    context_without_optional: Option<BTreeMap<String, String>>,
+    /// Those of them that do not stand after the variable to complete only.
+    leading_context: BTreeMap<String, String>,
     /// The number of variables without a value in the path before the last place of the variable to complete.
     leading: usize,
     /// Whether the principal may read everything below the mount.
@@ -97,11 +100,13 @@ impl CompletionFilter {
         let context: BTreeMap<_, _> =
             context.iter().map(|(name, value)| (name.clone(), text::prefix(value, MAX_VALUE_LEN).to_owned())).collect();
         let (template, variable) = (template.clone(), argument.name.clone());
+        let trailing = trailing_variables(&template, &variable);
+        let leading_context = context.iter().filter(|(name, _)| !trailing.contains(*name));
         let mut filter = Self {
             generation,
             policy,
             leading: leading_gaps(&template, &variable, &context),
-            context_without_optional: without_optional(&template, &variable, &context),
+            leading_context: leading_context.map(|(name, value)| (name.clone(), value.clone())).collect(),
             template,
             variable,
             context,
@@ -118,7 +123,9 @@ impl CompletionFilter {
         if !filter.policy.may_allow(Operation::Read, &asked) {
             return None;
         }
-        filter.tells_failures = filter.allows_all(&asked);
+        let asked_without_trailing = filter.expand(&filter.leading_context, None, &argument.value);
+        filter.tells_failures = filter.allows_all(&asked)
+            && asked_without_trailing.is_some_and(|asked| filter.allows_all(&asked.pattern()));
         Some(filter)
     }
 
@@ -149,9 +156,10 @@ impl CompletionFilter {
         if self.is_unrestricted {
             return self.template.expand(self.values(&self.context, Some(value))).is_some();
         }
-        let is_visible =
+        let is_visible_with =
             |context| self.expand(context, Some(value), "").is_some_and(|partial| self.is_visible(&partial));
-        is_visible(&self.context) && self.context_without_optional.as_ref().is_none_or(is_visible)
+        let has_trailing = self.leading_context.len() < self.context.len();
+        is_visible_with(&self.context) && (!has_trailing || is_visible_with(&self.leading_context))
     }
 
     /// Decides on an expansion with a value, by the table above.
@@ -195,8 +203,8 @@ impl CompletionFilter {
         known.chain(value.map(|value| (self.variable.as_str(), value))).collect()
     }
 
-    /// Expands the template with a value for the variable, or else with a value that begins with `typed`. None if it is no URI below its
-    /// mount, or too long.
+    /// Expands the template with those variables and a value for the one to complete, or else with a value that begins with `typed`.
+    /// None if it is no URI below its mount, or too long.
     fn expand(&self, context: &BTreeMap<String, String>, value: Option<&str>, typed: &str) -> Option<Partial> {
         let values = self.values(context, value);
         // A text that the expansion does not have, and that its normal form keeps, stands for the gaps.
@@ -240,24 +248,16 @@ fn leading_gaps(template: &UriTemplate, variable: &str, context: &BTreeMap<Strin
     leading.unwrap_or(usize::MAX)
 }
 
-/// Returns the values without those of each `{/name}` behind the last place of `variable`, if there are any.
-fn without_optional(
-    template: &UriTemplate,
-    variable: &str,
-    context: &BTreeMap<String, String>,
-) -> Option<BTreeMap<String, String>> {
-    let mut optional = Vec::new();
+/// The variables that stand in the path of a template after the last place of `variable`, and nowhere before; none, if it is in the query.
+fn trailing_variables(template: &UriTemplate, variable: &str) -> BTreeSet<String> {
+    let mut names = Vec::new();
     let _ = template.expand_with(&BTreeMap::new(), |unset| {
-        match unset.name == variable {
-            true => optional.clear(),
-            false if unset.begins_with_slash() => optional.push(unset.name.to_owned()),
-            false => {}
-        }
+        names.push(unset.name.to_owned());
         String::new()
     });
-    let rest: BTreeMap<_, _> =
-        context.iter().filter(|(name, _)| !optional.contains(name)).map(|(k, v)| (k.clone(), v.clone())).collect();
-    (rest.len() < context.len()).then_some(rest)
+    let Some(last) = names.iter().rposition(|name| name == variable) else { return BTreeSet::new() };
+    let after = names.split_off(last);
+    after.into_iter().filter(|name| name != variable && !names.contains(name)).collect()
 }
 
 impl Partial {

@@ -100,6 +100,7 @@ impl Notice {
     }
 
     /// A notice without a next part.
+    #[cfg(any(feature = "search", feature = "http", feature = "stdio"))]
     pub(crate) fn new(kind: NoticeKind, text: String) -> Self {
         Self { kind, text, next: None, in_text: false }
     }

@@ -50,7 +50,7 @@
 
 #[cfg(not(feature = "keyvalue"))]
 mod absent;
-#[cfg(feature = "cli")]
+#[cfg(feature = "keyvalue")]
 pub mod admin;
 mod bindings;
 #[cfg(feature = "keyvalue")]

@@ -152,10 +152,10 @@ pub(super) fn dispatch(
             return Err(reject(malformed.into()).with_status(RejectionStatus::Ok));
         }
         // Without parameters that are an object it has no `_meta` that could declare a revision.
-        Err(malformed) if !message.meta.is_valid => {
-            if session.is_none() || method.is_some_and(|method| method.is_protocol) {
-                return Err(reject(malformed.into()));
-            }
+        Err(malformed)
+            if !message.meta.is_valid && (session.is_none() || method.is_some_and(|method| method.is_protocol)) =>
+        {
+            return Err(reject(malformed.into()));
         }
         _ => {}
     }

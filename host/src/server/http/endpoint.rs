@@ -195,10 +195,10 @@ impl Endpoint {
     }
 
     /// Counts a request in flight, unless new ones are rejected.
-    pub(super) fn begin_request(&self) -> Result<TaskTrackerToken, Response> {
+    pub(super) fn begin_request(&self) -> Result<TaskTrackerToken, Box<Response>> {
         // The token first: a request that is not rejected is waited for.
         let token = self.requests.token();
-        if self.is_closed() { Err(shutting_down()) } else { Ok(token) }
+        if self.is_closed() { Err(Box::new(shutting_down())) } else { Ok(token) }
     }
 
     /// Returns the session that the headers of a request without a message name.

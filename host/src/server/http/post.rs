@@ -106,7 +106,7 @@ impl Endpoint {
         check_head(request.headers()).map_err(|rejected| *rejected)?;
         let (headers, received) = self.receive(request, caller).await?;
         self.authorize(&received, caller, operations).await?;
-        let in_flight = self.begin_request()?;
+        let in_flight = self.begin_request().map_err(|closed| *closed)?;
         let response = match received {
             Ok(Incoming::Single(message)) => self.answer(message, &headers, caller).await,
             Ok(Incoming::Batch(messages)) => Box::pin(self.answer_batch(messages, &headers, caller)).await,

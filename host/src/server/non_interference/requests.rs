@@ -73,6 +73,7 @@ fn completions(pool: &[String]) -> impl Iterator<Item = Value> {
                 for rev in ["main", "secret", "../secret"] {
                     add("", json!({ "rev": rev }));
                     add("", json!({ "rev": rev, "name": "b" }));
+                    add("", json!({ "rev": rev, "ext": "md" }));
                 }
                 for path in paths.iter().filter(|_| template.contains("path")) {
                     let path = percent_encoding::percent_decode_str(path).decode_utf8_lossy();
