@@ -144,7 +144,7 @@ impl ListingTask {
                 // The listing changed during the walk, or shortly before: whether a new subscriber has seen the change
                 // is unknown.
                 if state.listing.version() != version {
-                    changed.extend(new);
+                    changed.extend(new.into_iter().filter(sees_some));
                 }
             }
             state.context.subscription_index().notify_listing(&changed);

@@ -98,7 +98,13 @@ pub(super) fn sse_response(body: Body) -> Response {
 
 /// Returns a response with one event, a document.
 pub(super) fn event_response(json: Encoder) -> Response {
-    let event = chunks(json.wrap("data: ", "\n\n"), None, 0);
+    let mut event = json.wrap("data: ", "\n\n");
+    let first = event.next_chunk().unwrap_or_default();
+    if event.is_finished() {
+        return sse_response(first.into());
+    }
+    let begun = first.len();
+    let event = stream::iter([first]).chain(chunks(event, None, begun));
     sse_response(Body::from_stream(event.map(Ok::<_, Infallible>)))
 }
 

@@ -1,12 +1,15 @@
 //! Notifications: changes of what a principal may not see are not told, however large the listing is and whatever directory they are in,
 //! and its subscriptions cause no call of a plugin that it may see nothing of.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use tokio::time::{sleep, timeout};
 
 use super::principal;
-use super::world::{Contents, HIDDEN, Providers, Rules, is_allowed};
+use super::world::{Contents, HIDDEN, Providers, ROOT, Rules, is_allowed};
+use crate::access::Principal;
 use crate::resource::Error;
 use crate::watch::Update;
 
@@ -107,6 +110,32 @@ async fn changes_of_what_a_principal_may_not_see_are_not_told() {
     }
 }
 
+#[tokio::test]
+async fn who_may_see_nothing_is_not_told_of_a_change_while_another_begins_to_watch() {
+    let dir = tempfile::tempdir().unwrap();
+    let providers = Arc::new(Providers::new());
+    let host = providers.start(Rules::Nothing, dir.path(), false).await;
+    let (subscriber, root) = (host.subscriber(&principal()), host.subscriber(&Principal::new(ROOT)));
+    // Nothing else runs before the next await, so the first walk is for both.
+    subscriber.watch_listing();
+    root.watch_listing();
+    let is_over = Arc::new(AtomicBool::new(false));
+    let changing = std::thread::spawn({
+        let (providers, is_over) = (providers.clone(), is_over.clone());
+        move || {
+            while !is_over.load(Ordering::Relaxed) {
+                providers.set(Contents::default());
+                std::thread::sleep(Duration::from_micros(100));
+            }
+        }
+    });
+    let told = timeout(TIMEOUT, root.next()).await;
+    is_over.store(true, Ordering::Relaxed);
+    changing.join().unwrap();
+    assert_eq!(told.unwrap(), Update::Listing);
+    assert_eq!(subscriber.try_next(), None);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_may_see_nothing_causes_no_call_by_watching_the_listing() {
     let dir = tempfile::tempdir().unwrap();
@@ -117,7 +146,7 @@ async fn who_may_see_nothing_causes_no_call_by_watching_the_listing() {
     timeout(TIMEOUT, subscriber.listing_ready()).await.unwrap();
     providers.set(Contents::new(&["a.txt".to_owned()], &[], &["a.txt".to_owned()], &|_| false));
     // Another principal's walk is a barrier: it begins after those of the first could have.
-    let local = host.subscriber(&crate::access::Principal::LOCAL);
+    let local = host.subscriber(&Principal::LOCAL);
     let before = providers.calls();
     assert_eq!(before, 0);
     local.watch_listing();
