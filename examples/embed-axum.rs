@@ -19,11 +19,11 @@ use axum::http::{StatusCode, header};
 use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use mcp_host_server::{HttpOptions, http_service};
 use mcp_resource_host::Host;
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::config::{Config, Plugin, PrincipalSelector, Rule};
 use mcp_resource_host::engine::{Compiler, run_compiler};
-use mcp_resource_host::server::{HttpOptions, http_service};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| mcp_resource_host::fuzzing::cursor(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| mcp_host_server::fuzzing::cursor(data));

@@ -1,7 +1,7 @@
 #![no_main]
 
 use allocation_counter::measure;
-use mcp_resource_host::fuzzing::message;
+use mcp_host_server::fuzzing::message;
 
 // Besides not panicking, parsing must stay within its memory bound: it runs several times in sequence, with at most
 // four times the message's size and 64 KiB.

@@ -1,7 +1,7 @@
 #![no_main]
 
 use allocation_counter::measure;
-use mcp_resource_host::fuzzing::{REPLY_MEMORY, reply};
+use mcp_host_server::fuzzing::{REPLY_MEMORY, reply};
 
 /// The maximum number of bytes of a decoded answer per input byte: an empty entry takes few input bytes.
 const BYTES_PER_INPUT_BYTE: u64 = 512;

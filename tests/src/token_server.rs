@@ -27,7 +27,7 @@ use crate::token_issuer::unix_time;
 use crate::{CertificateAuthority, Folder, MockOrigin, RecordedRequest, Reply};
 
 /// The key of a service account, which was made for tests.
-const KEY: &str = include_str!("../../host/tests/ui/valid/secrets/service-account.json");
+const KEY: &str = include_str!("../../host/config/tests/ui/valid/secrets/service-account.json");
 /// The token endpoint that the key names, which is the audience of what is signed with it.
 const AUDIENCE: &str = "https://oauth2.googleapis.com/token";
 

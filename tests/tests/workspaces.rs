@@ -140,7 +140,8 @@ fn a_plain_build_at_the_root_has_the_features_of_the_binary() {
     let features =
         tree(&["--workspace", "--edges", "no-dev", "--invert", "mcp-resource-host", "--depth", "0", "--format", "{f}"])
             .join("\n");
-    assert!(features.trim().split(',').any(|feature| feature == "cli"), "{features:?}");
+    let features: Vec<_> = features.trim().split(',').collect();
+    assert!(["keyvalue", "search", "sql"].iter().all(|feature| features.contains(feature)), "{features:?}");
 }
 
 /// Returns the features of each package of a build, for each way in which it is built.
@@ -158,8 +159,7 @@ fn features(build: &[&str]) -> BTreeMap<String, BTreeSet<String>> {
 #[test]
 fn tests_are_built_on_the_dependencies_of_the_demo() {
     let of_tests = features(&["--workspace", "--edges", "normal,build,dev"]);
-    let packages =
-        ["--package", "mcp-resource-host", "--package", "smoke-client", "--features", "mcp-resource-host/cli"];
+    let packages = ["--package", "mcp-resource-host-cli", "--package", "smoke-client"];
     for (package, of_demo) in features(&[&packages[..], &["--edges", "no-dev"]].concat()) {
         let missing: Vec<_> = of_tests[&package].difference(&of_demo).collect();
         assert!(

@@ -115,8 +115,7 @@ struct Programs {
 fn build(workspace: &Workspace, progress: &Progress) -> Result<Programs> {
     let mut step = progress.step("building the host (the first time about 8 minutes on two processors)");
     let mut command = workspace.cargo(workspace.root());
-    command.args(["build", "--package", "mcp-resource-host", "--features", "mcp-resource-host/cli"]);
-    command.args(["--package", "smoke-client", "--bins"]);
+    command.args(["build", "--package", "mcp-resource-host-cli", "--package", "smoke-client", "--bins"]);
     let artifacts = cargo::build(command, workspace, progress, &mut step)?;
     let programs = Programs { host: program(&artifacts, "mcp-host")?, client: program(&artifacts, "smoke-client")? };
     step.done(&format!("built {}", workspace.display(&programs.host)));

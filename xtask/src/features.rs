@@ -1,6 +1,6 @@
-//! `cargo xtask features`: lints the library with each of its features alone, and without any.
+//! `cargo xtask features`: lints the libraries with each of its features alone, and without any.
 //!
-//! The other lints and all tests build the whole workspace, whose features are unified: there the library always has all of
+//! The other lints and all tests build the whole workspace, whose features are unified: there the libraries always have all of
 //! them, and code that lacks a `cfg` compiles. Dev-dependencies are not built, so they enable nothing.
 
 use anyhow::{Result, ensure};
@@ -10,8 +10,15 @@ use crate::cargo;
 use crate::progress::Progress;
 use crate::workspace::Workspace;
 
-/// The sets of features: none, and each that a library user can enable.
-const FEATURE_SETS: [&str; 6] = ["", "http", "stdio", "keyvalue", "search", "sql"];
+/// The packages that an application depends on, each with its sets of features: none, and each that can be enabled.
+const FEATURE_SETS: [(&str, &str); 6] = [
+    ("mcp-resource-host", ""),
+    ("mcp-resource-host", "keyvalue"),
+    ("mcp-resource-host", "search"),
+    ("mcp-resource-host", "sql"),
+    ("mcp-host-server", ""),
+    ("mcp-host-server", "search"),
+];
 
 #[derive(Debug, Args)]
 pub(crate) struct Features {}
@@ -20,17 +27,17 @@ impl Features {
     /// Lints every set; one that fails does not keep the others from running.
     pub(crate) fn run(&self, workspace: &Workspace, progress: &Progress) -> Result<()> {
         let mut failed = Vec::new();
-        for features in FEATURE_SETS {
-            let name = if features.is_empty() { "no features" } else { features };
-            progress.print(&format!("linting the library with {name}"));
+        for (package, features) in FEATURE_SETS {
+            let name = format!("{package} with {}", if features.is_empty() { "no features" } else { features });
+            progress.print(&format!("linting {name}"));
             let mut command = workspace.cargo(workspace.root());
-            command.args(["clippy", "-p", "mcp-resource-host", "--lib", "--no-default-features"]);
+            command.args(["clippy", "-p", package, "--lib", "--no-default-features"]);
             command.args(["--features", features, "--", "-D", "warnings"]);
             if !cargo::pass_through(&mut command)? {
                 failed.push(name);
             }
         }
-        ensure!(failed.is_empty(), "the library has warnings or errors with {}", failed.join(", "));
+        ensure!(failed.is_empty(), "there are warnings or errors in {}", failed.join(", "));
         Ok(())
     }
 }

@@ -77,7 +77,7 @@ enum Task {
     Demo(Demo),
     /// Run all tests, or one part of them
     Test(Test),
-    /// Lint the library with each of its features alone, and without any
+    /// Lint the libraries with each of their features alone, and without any
     Features(Features),
     /// Fuzz the parsers of untrusted input
     Fuzz(Fuzz),

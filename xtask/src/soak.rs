@@ -1,6 +1,6 @@
 //! `cargo xtask soak`: thousands of subscribers for some minutes, in release mode.
 //!
-//! The soak test is in `host/benches/changes`; this task builds and starts it, and passes on its exit code.
+//! The soak test is in `host/core/benches/changes`; this task builds and starts it, and passes on its exit code.
 
 use anyhow::{Result, ensure};
 use clap::Args;

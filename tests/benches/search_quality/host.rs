@@ -62,9 +62,7 @@ pub(crate) async fn lexical(set: &JudgedSet) -> Vec<Ranking> {
 
 /// By words and by embeddings.
 pub(crate) async fn hybrid(set: &JudgedSet, model: &Model) -> Vec<Ranking> {
-    let mut search = Search::default();
-    search.embeddings = Some(model.settings());
-    rank(set, Some(search)).await
+    rank(set, Some(Search { embeddings: Some(model.settings()), ..Search::default() })).await
 }
 
 async fn rank(set: &JudgedSet, search: Option<Search>) -> Vec<Ranking> {
@@ -74,8 +72,7 @@ async fn rank(set: &JudgedSet, search: Option<Search>) -> Vec<Ranking> {
     config.server.cache = Some(dir.path().join("cache"));
     config.server.state = Some(dir.path().join("state"));
     config.search = search;
-    let mut of_plugin = PluginSearch::default();
-    of_plugin.embeddings = is_hybrid;
+    let of_plugin = PluginSearch { embeddings: is_hybrid, ..PluginSearch::default() };
     let documents = std::sync::Arc::new(Documents(set.documents.clone()));
     let plugin = NativePlugin::new("judged".parse().unwrap(), MOUNT.parse().unwrap(), documents).search(of_plugin);
     let host = Host::builder(config).native_plugin(plugin).start().await.expect("the host starts");

@@ -322,8 +322,8 @@ mod tests {
     fn a_crate_alone_is_divided_into_its_modules() {
         let sources = sources(&[
             ("host/Cargo.toml", "package.name = 'mcp-resource-host'"),
-            ("host/src/lib.rs", "mod a;\nmod b;\npub use a::A;\n"),
-            ("host/src/main.rs", "use mcp_resource_host::A;\n"),
+            ("host/core/src/lib.rs", "mod a;\nmod b;\npub use a::A;\n"),
+            ("host/cli/src/main.rs", "use mcp_resource_host::A;\n"),
             ("host/src/a.rs", "use super::b;\npub struct A;\n#[cfg(test)]\nmod tests;\n"),
             ("host/src/a/tests.rs", "use crate::a::A;\n"),
             ("host/src/b.rs", "fn f() -> crate::A {}\nmod inner;\n"),
@@ -344,7 +344,7 @@ mod tests {
             ("host/config/Cargo.toml", "package.name = 'mcp-host-config'"),
             ("host/config/src/lib.rs", "mod size;\npub use size::Size;\n"),
             ("host/config/src/size.rs", "pub struct Size;\n"),
-            ("host/tests/it/main.rs", "use mcp_resource_host::config;\n"),
+            ("host/server/tests/it/main.rs", "use mcp_resource_host::config;\n"),
         ]);
         assert_eq!((sources.crates, sources.files.len()), (2, 4));
         let arrows = |group| sources.arrows(group).into_iter().collect::<Vec<_>>();

@@ -40,8 +40,8 @@ fn try_project(
     let output = component(workspace, &format!("new-{language}"));
     let below_root = |path: &str| workspace.root().join(path);
     let sdk = format!("sdk-guest/{sdk}");
-    let mut inputs = files(&["sdk-guest/templates", &sdk, "wit", "host/src/scaffold"].map(below_root))?;
-    inputs.extend(["host/src/scaffold.rs", "host/src/cli/new.rs", "host/build.rs"].map(below_root));
+    let mut inputs = files(&["sdk-guest/templates", &sdk, "wit", "host/devkit/src/scaffold"].map(below_root))?;
+    inputs.extend(["host/devkit/src/scaffold.rs", "host/cli/src/new.rs", "host/devkit/build.rs"].map(below_root));
     let stamp = Stamp::new(&folder(workspace, &format!("new-{language}")), &inputs, "")?;
     if stamp.is_current() && output.is_file() {
         return Ok(());

@@ -3,10 +3,10 @@
 
 use std::sync::Arc;
 
+use mcp_host_server::serve_http;
 use mcp_host_tests::{
     ConfigFile, Folder, HttpServer, Plugin, RawHttp, RawStdio, Revision, TIMEOUT, WrittenConfig, component, wait_until,
 };
-use mcp_resource_host::server::serve_http;
 use mcp_resource_host::{Host, WatchStats};
 use serde_json::{Value, json};
 use tokio::net::TcpListener;

@@ -1,0 +1,68 @@
+//! Exponential back-off with jitter: [`INITIAL_DELAY`] at first, doubled each time up to a maximum, give or take a tenth, so
+//! that what failed together is not retried together. The circuit breaker and the loading of plugins use it, and so does what
+//! connects to token servers and databases.
+
+use std::time::Duration;
+
+/// The first delay.
+pub const INITIAL_DELAY: Duration = Duration::from_secs(1);
+/// The longest delay, unless another is set.
+pub const MAX_DELAY: Duration = Duration::from_secs(300);
+
+/// The delays between failing attempts.
+#[derive(Debug)]
+pub struct Backoff {
+    last: Option<Duration>,
+    max: Duration,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self::up_to(MAX_DELAY)
+    }
+}
+
+impl Backoff {
+    /// Delays up to that maximum.
+    pub fn up_to(max: Duration) -> Self {
+        Self { last: None, max }
+    }
+
+    /// Returns the delay after one more failure.
+    pub fn next_delay(&mut self) -> Duration {
+        let pause = next_delay(self.last).min(self.max);
+        self.last = Some(pause);
+        with_jitter(pause)
+    }
+}
+
+/// Returns the delay that follows `last`; the first if there was none.
+pub fn next_delay(last: Option<Duration>) -> Duration {
+    last.map_or(INITIAL_DELAY, |last| last.saturating_mul(2).min(MAX_DELAY))
+}
+
+/// Returns the delay, give or take a tenth.
+pub fn with_jitter(pause: Duration) -> Duration {
+    pause.mul_f64(0.9 + 0.2 * fastrand::f64())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pauses_double_up_to_a_maximum_give_or_take_a_tenth() {
+        for (mut backoff, max) in [(Backoff::default(), 300), (Backoff::up_to(Duration::from_secs(60)), 60)] {
+            let (mut expected, max) = (INITIAL_DELAY, Duration::from_secs(max));
+            for _ in 0..12 {
+                let pause = backoff.next_delay();
+                assert!(
+                    pause >= expected.mul_f64(0.89) && pause <= expected.mul_f64(1.11),
+                    "{pause:?} for {expected:?}"
+                );
+                expected = (expected * 2).min(max);
+            }
+            assert_eq!(expected, max);
+        }
+    }
+}

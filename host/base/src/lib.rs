@@ -1,0 +1,31 @@
+//! What every crate of the host uses, and what uses none of them: files, threads, limits, texts.
+//!
+//! | modules | subject |
+//! |---|---|
+//! | [`private_dir`], [`sqlite_file`], [`regular_file`] | directories and files that only this user may write to, SQLite databases among them; opening of files that may block |
+//! | [`fs_watch`] | file system events |
+//! | [`worker_pool`], [`thread_priority`] | worker threads, and their scheduling by the operating system |
+//! | [`backoff`], [`throttle`], [`share_limiter`] | exponential back-off, rate-limited warnings, limits with a share for each client |
+//! | [`escape`], [`quote`], [`text`] | untrusted text for logs and terminals, quotation, truncation |
+//! | [`time`], [`log_target`] | times and durations as numbers; the targets of log events |
+
+#![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
+
+pub mod backoff;
+pub mod escape;
+pub mod fs_watch;
+pub mod log_target;
+pub mod private_dir;
+pub mod quote;
+pub mod regular_file;
+pub mod share_limiter;
+#[cfg(feature = "sqlite")]
+pub mod sqlite_file;
+#[cfg(feature = "testing")]
+#[doc(hidden)]
+pub mod testing;
+pub mod text;
+pub mod thread_priority;
+pub mod throttle;
+pub mod time;
+pub mod worker_pool;

@@ -1,0 +1,484 @@
+//! Directories and files that only this user may write to: the state directory, the cache of compiled components.
+//!
+//! Another user who can write to them could forge cursors, change the stored data of plugins, or make the host execute
+//! arbitrary machine code. So a directory is opened once, without following a symbolic link, and its owner and mode are
+//! checked on the descriptor (`fstat`); files are opened relative to that descriptor (`openat`) with `O_NOFOLLOW` and
+//! `O_NONBLOCK`, and are checked on their own descriptors. A FIFO, a device or a link is rejected without blocking.
+//! There is no TOCTOU race: an entry cannot be replaced between check and use, because only this user may rename
+//! entries of the directory.
+//!
+//! | type | owner | mode |
+//! |---|---|---|
+//! | a directory | this user | not writable by others (`go-w`) |
+//! | a file | this user | not writable by others (`go-w`) |
+//! | a secret | this user | neither readable nor writable by others (`go-rw`) |
+//!
+//! Every function of this module blocks: call it on a thread that may block.
+
+use std::fs::{DirBuilder, File, Metadata, TryLockError};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use chacha20poly1305::Key;
+use chacha20poly1305::aead::Generate;
+use hmac::{Hmac, KeyInit};
+use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::io::Errno;
+use sha2::Sha256;
+use tempfile::NamedTempFile;
+
+/// The length of a secret in bytes.
+pub const SECRET_LEN: usize = 32;
+
+/// The beginning of the names of temporary files.
+const TEMPORARY: &str = ".tmp";
+
+/// The attempts to lock a file that others rename or remove at the same moment.
+const LOCK_ATTEMPTS: usize = 16;
+
+/// Mode bits that must not be set, for group and others.
+const GROUP_OTHER_WRITE: u32 = 0o022;
+const GROUP_OTHER_READ_WRITE: u32 = 0o066;
+
+/// The reason why a directory or file is rejected.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum PrivateError {
+    /// An I/O error.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+    /// There is something else in the place of the directory.
+    #[error("expected {} to be a directory, found {found}; move it away, or configure another directory", path.display())]
+    NoDirectory {
+        /// The directory, which may be one above that of the file that is wanted.
+        path: PathBuf,
+        /// What it is.
+        found: &'static str,
+    },
+    /// There is something else in the place of the file.
+    #[error("expected a regular file, found {0}; move it away, so that a new file is created")]
+    NoFile(&'static str),
+    /// The directory does not belong to this user only.
+    #[error(
+        "expected {} to be a directory of this user that nobody else may write to, found {found}; find out who wrote to it, \
+         then `chmod go-w` it, or configure another one", path.display()
+    )]
+    Directory {
+        /// The directory, which may be one above that of the file that is wanted.
+        path: PathBuf,
+        /// What it is.
+        found: String,
+    },
+    /// The file does not belong to this user only.
+    #[error(
+        "expected a regular file of this user that nobody else may write to, found {0}; find out who wrote to it, then \
+         `chmod go-w` it, or move it away"
+    )]
+    File(String),
+    /// The secret does not belong to this user only.
+    #[error(
+        "expected a regular file of this user that nobody else may read or write, found {0}; delete it if others may have \
+         read it, so that a new one is created, else `chmod 600` it"
+    )]
+    Secret(String),
+    /// The secret has the wrong length. At most one byte more than [`SECRET_LEN`] is read.
+    #[error("expected a file of {SECRET_LEN} bytes, found {}; delete it, so that a new one is created", describe_length(*.0))]
+    Length(usize),
+}
+
+/// A directory that only this user may write to.
+#[derive(Debug)]
+pub struct PrivateDir {
+    path: PathBuf,
+    dir: File,
+}
+
+impl PrivateDir {
+    /// Opens the directory, and creates it with mode 0700 if it does not exist.
+    pub fn open(path: &Path) -> Result<Self, PrivateError> {
+        // A trailing slash would follow a symbolic link.
+        let path: PathBuf = path.components().collect();
+        DirBuilder::new().recursive(true).mode(0o700).create(&path).map_err(|error| no_directory(&path, error))?;
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let dir = match rustix::fs::open(&path, flags, Mode::empty()) {
+            Ok(dir) => File::from(dir),
+            Err(error) => return Err(no_directory(&path, error.into())),
+        };
+        let metadata = dir.metadata()?;
+        match is_private(&metadata, GROUP_OTHER_WRITE) {
+            true => Ok(Self { path, dir }),
+            false => Err(PrivateError::Directory { path, found: describe_file(&metadata) }),
+        }
+    }
+
+    /// Opens a subdirectory, and creates it if it does not exist.
+    pub fn subdirectory(&self, name: &str) -> Result<Self, PrivateError> {
+        Self::open(&self.path.join(name))
+    }
+
+    /// Returns the path of the directory.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Opens a file for reading. Fails with `ErrorKind::NotFound` if it does not exist.
+    pub fn open_file(&self, name: &str) -> Result<File, PrivateError> {
+        self.open_checked(name, GROUP_OTHER_WRITE, PrivateError::File)
+    }
+
+    /// Creates a temporary file, accessible to this user only, to be persisted under its final name.
+    pub fn new_file(&self) -> io::Result<NamedTempFile> {
+        tempfile::Builder::new().prefix(TEMPORARY).tempfile_in(&self.path)
+    }
+
+    /// Opens a file for reading and writing, creating it if it does not exist, and locks it (`flock`). Returns none if the
+    /// lock is taken.
+    ///
+    /// The lock belongs to the open file: it lasts until all its descriptors are closed, those of child processes
+    /// included, and the kernel releases it when they end. A file that is renamed or removed by the owner of its lock is
+    /// never returned under the earlier name.
+    pub fn lock_file(&self, name: &str) -> Result<Option<File>, PrivateError> {
+        for _ in 0..LOCK_ATTEMPTS {
+            let file = self.open_with(name, OFlags::RDWR | OFlags::CREATE, GROUP_OTHER_WRITE, PrivateError::File)?;
+            match file.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Ok(None),
+                Err(TryLockError::Error(error)) => return Err(error.into()),
+            }
+            // It may have been renamed or removed after it was opened, and before it was locked.
+            if self.is_named(&file, name)? {
+                return Ok(Some(file));
+            }
+        }
+        Ok(None)
+    }
+
+    /// Removes the files whose names end so, and the temporary files, that nobody has written to since then, and whose lock nobody
+    /// has. What is not a file of this user only is left. Returns the number of removed files.
+    ///
+    /// Whoever opened such a file before it is removed gets its lock afterwards, and finds that it has lost its name
+    /// ([`lock_file`](Self::lock_file)).
+    pub fn remove_abandoned_files(&self, ending: &str, since: SystemTime) -> io::Result<usize> {
+        let mut removed = 0_usize;
+        for entry in std::fs::read_dir(&self.path)? {
+            let name = entry?.file_name();
+            let is_sought = |name: &&str| name.ends_with(ending) || name.starts_with(TEMPORARY);
+            let Some(name) = name.to_str().filter(is_sought) else { continue };
+            // Others may remove it at the same moment.
+            if self.remove_abandoned_file(name, since).unwrap_or(false) {
+                removed = removed.saturating_add(1);
+            }
+        }
+        Ok(removed)
+    }
+
+    fn remove_abandoned_file(&self, name: &str, since: SystemTime) -> Result<bool, PrivateError> {
+        let file = self.open_with(name, OFlags::RDWR, GROUP_OTHER_WRITE, PrivateError::File)?;
+        let is_old = || file.metadata()?.modified().map(|modified| modified < since);
+        // One that is in use is not even locked for a moment.
+        if !is_old()? {
+            return Ok(false);
+        }
+        match file.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => return Ok(false),
+            Err(TryLockError::Error(error)) => return Err(error.into()),
+        }
+        // The owner of the lock before may have renamed it, or written to it.
+        if !is_old()? || !self.is_named(&file, name)? {
+            return Ok(false);
+        }
+        rustix::fs::unlinkat(&self.dir, name, AtFlags::empty()).map_err(io::Error::from)?;
+        Ok(true)
+    }
+
+    /// Whether that name is the open file's.
+    fn is_named(&self, file: &File, name: &str) -> Result<bool, PrivateError> {
+        let opened = file.metadata()?;
+        match std::fs::symlink_metadata(self.path.join(name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            named => named.map(|named| (named.dev(), named.ino()) == (opened.dev(), opened.ino())).map_err(Into::into),
+        }
+    }
+
+    /// Returns whether the file exists. Fails if it does not belong to this user only.
+    ///
+    /// The file is not opened: closing it would release the locks that SQLite has on it in this process (`fcntl`), and
+    /// another process would take the database for closed.
+    pub fn has_file(&self, name: &str) -> Result<bool, PrivateError> {
+        let metadata = match std::fs::symlink_metadata(self.path.join(name)) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            found => found?,
+        };
+        check_file(&metadata, GROUP_OTHER_WRITE, PrivateError::File)?;
+        Ok(true)
+    }
+
+    /// Loads a secret, and creates it from the operating system's random numbers if it does not exist.
+    pub fn load_or_create_secret(&self, name: &str) -> Result<[u8; SECRET_LEN], PrivateError> {
+        match self.load_secret(name) {
+            Err(PrivateError::Io(error)) if error.kind() == io::ErrorKind::NotFound => {}
+            loaded => return loaded,
+        }
+        let secret = random_secret();
+        let mut file = self.new_file()?;
+        file.write_all(&secret)?;
+        file.as_file().sync_all()?;
+        match file.persist_noclobber(self.path.join(name)) {
+            Ok(_) => Ok(secret),
+            // Another process has created the secret first, and that one is used.
+            Err(error) if error.error.kind() == io::ErrorKind::AlreadyExists => self.load_secret(name),
+            Err(error) => Err(error.error.into()),
+        }
+    }
+
+    /// Checks that the secret, if it exists, can be loaded.
+    pub fn check_secret(&self, name: &str) -> Result<(), PrivateError> {
+        match self.load_secret(name) {
+            Err(PrivateError::Io(error)) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            loaded => loaded.map(drop),
+        }
+    }
+
+    fn load_secret(&self, name: &str) -> Result<[u8; SECRET_LEN], PrivateError> {
+        let file = self.open_checked(name, GROUP_OTHER_READ_WRITE, PrivateError::Secret)?;
+        let mut bytes = Vec::with_capacity(SECRET_LEN);
+        file.take((SECRET_LEN as u64).saturating_add(1)).read_to_end(&mut bytes)?;
+        bytes.try_into().map_err(|bytes: Vec<u8>| PrivateError::Length(bytes.len()))
+    }
+
+    fn open_checked(&self, name: &str, denied: u32, refusal: fn(String) -> PrivateError) -> Result<File, PrivateError> {
+        self.open_with(name, OFlags::RDONLY, denied, refusal)
+    }
+
+    /// Opens a file with that access, and one that it creates for this user only.
+    fn open_with(
+        &self,
+        name: &str,
+        access: OFlags,
+        denied: u32,
+        refusal: fn(String) -> PrivateError,
+    ) -> Result<File, PrivateError> {
+        let flags = access | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+        let file = match rustix::fs::openat(&self.dir, name, flags, Mode::RUSR | Mode::WUSR) {
+            Ok(file) => File::from(file),
+            Err(Errno::LOOP) => return Err(PrivateError::NoFile("a symbolic link")),
+            Err(Errno::NXIO) => return Err(PrivateError::NoFile("a socket")),
+            // One that would be written to.
+            Err(Errno::ISDIR) => return Err(PrivateError::NoFile("a directory")),
+            Err(error) => return Err(io::Error::from(error).into()),
+        };
+        check_file(&file.metadata()?, denied, refusal)?;
+        Ok(file)
+    }
+}
+
+/// Checks that it is a regular file of this user only.
+fn check_file(metadata: &Metadata, denied: u32, refusal: fn(String) -> PrivateError) -> Result<(), PrivateError> {
+    match (metadata.is_file(), is_private(metadata, denied)) {
+        (false, _) => Err(PrivateError::NoFile(kind_of(metadata))),
+        (true, false) => Err(refusal(describe_file(metadata))),
+        (true, true) => Ok(()),
+    }
+}
+
+/// The error of a directory that cannot be opened or created: if there is something else in its place, what that is.
+fn no_directory(path: &Path, error: io::Error) -> PrivateError {
+    match std::fs::symlink_metadata(path) {
+        Ok(found) if !found.is_dir() => PrivateError::NoDirectory { path: path.to_owned(), found: kind_of(&found) },
+        _ => error.into(),
+    }
+}
+
+/// A message authentication code, HMAC-SHA256, with a secret as its key.
+pub fn mac(secret: &[u8; SECRET_LEN]) -> Hmac<Sha256> {
+    // A shorter key is padded with zeros to a block of the hash function (RFC 2104, section 2).
+    let mut block = hmac::digest::Key::<Hmac<Sha256>>::default();
+    block.iter_mut().zip(secret).for_each(|(byte, key)| *byte = *key);
+    Hmac::new(&block)
+}
+
+/// Generates a secret from the operating system's random numbers.
+pub fn random_secret() -> [u8; SECRET_LEN] {
+    Key::generate().into()
+}
+
+fn is_private(metadata: &Metadata, denied: u32) -> bool {
+    metadata.uid() == rustix::process::geteuid().as_raw() && metadata.mode() & denied == 0
+}
+
+fn describe_length(found: usize) -> String {
+    if found > SECRET_LEN { "more".to_owned() } else { found.to_string() }
+}
+
+/// Describes a file's type, owner and mode.
+fn describe_file(metadata: &Metadata) -> String {
+    format!("{} of user {} with mode {:04o}", kind_of(metadata), metadata.uid(), metadata.mode() & 0o7777)
+}
+
+fn kind_of(metadata: &Metadata) -> &'static str {
+    let kind = metadata.file_type();
+    match () {
+        () if kind.is_file() => "a regular file",
+        () if kind.is_dir() => "a directory",
+        () if kind.is_fifo() => "a FIFO",
+        () if kind.is_symlink() => "a symbolic link",
+        () if kind.is_socket() => "a socket",
+        () => "a device",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::fs::{PermissionsExt, symlink};
+    use std::time::Duration;
+
+    use super::*;
+
+    fn chmod(path: &Path, mode: u32) {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    }
+
+    fn open() -> (tempfile::TempDir, PrivateDir) {
+        let parent = tempfile::tempdir().unwrap();
+        let dir = PrivateDir::open(&parent.path().join("a/b/")).unwrap();
+        (parent, dir)
+    }
+
+    #[test]
+    fn a_directory_is_made_for_its_owner_alone() {
+        let (_parent, dir) = open();
+        assert_eq!(std::fs::metadata(dir.path()).unwrap().mode() & 0o777, 0o700);
+    }
+
+    #[test]
+    fn a_directory_that_others_may_write_to_is_refused_with_its_mode() {
+        let parent = tempfile::tempdir().unwrap();
+        for mode in [0o777, 0o770, 0o1777] {
+            chmod(parent.path(), mode);
+            let error = PrivateDir::open(parent.path()).unwrap_err().to_string();
+            assert!(error.contains(&format!("mode {mode:04o}")) && error.contains("chmod go-w"), "{error}");
+        }
+        chmod(parent.path(), 0o755);
+        PrivateDir::open(parent.path()).unwrap();
+    }
+
+    #[test]
+    fn a_link_to_a_directory_is_refused_however_it_is_spelled() {
+        let (parent, dir) = open();
+        let link = parent.path().join("link");
+        symlink(dir.path(), &link).unwrap();
+        for spelling in [link.clone(), link.join(""), link.join(".")] {
+            let error = PrivateDir::open(&spelling).unwrap_err().to_string();
+            assert!(error.contains("to be a directory, found a symbolic link; move it away"), "{error}");
+        }
+        std::fs::write(dir.path().join("file"), "").unwrap();
+        symlink(parent.path().join("nothing"), dir.path().join("dangling")).unwrap();
+        for (name, found) in [("file", "a regular file"), ("dangling", "a symbolic link")] {
+            let error = dir.subdirectory(name).unwrap_err().to_string();
+            assert!(error.contains(&format!("{name} to be a directory, found {found};")), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_none_is_refused_and_not_waited_for() {
+        let (parent, dir) = open();
+        let made = |name: &str| dir.path().join(name);
+        rustix::fs::mknodat(rustix::fs::CWD, made("fifo"), rustix::fs::FileType::Fifo, Mode::from_raw_mode(0o600), 0)
+            .unwrap();
+        symlink("/dev/zero", made("device")).unwrap();
+        std::fs::create_dir(made("directory")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(made("socket")).unwrap();
+        symlink(parent.path().join("nothing"), made("link")).unwrap();
+        for name in ["fifo", "device", "directory", "socket", "link"] {
+            assert!(matches!(dir.open_file(name), Err(PrivateError::NoFile(_))), "{name}");
+            assert!(matches!(dir.has_file(name), Err(PrivateError::NoFile(_))), "{name}");
+            let error = dir.load_or_create_secret(name).unwrap_err().to_string();
+            assert!(error.contains("move it away") && !error.contains("chmod"), "{name}: {error}");
+        }
+    }
+
+    #[test]
+    fn a_locked_file_is_not_locked_again_until_all_its_descriptors_are_closed() {
+        let (_parent, dir) = open();
+        let locked = dir.lock_file("a").unwrap().unwrap();
+        let copy = locked.try_clone().unwrap();
+        assert!(dir.lock_file("a").unwrap().is_none());
+        drop(locked);
+        assert!(dir.lock_file("a").unwrap().is_none(), "the copy has the lock");
+        drop(copy);
+        assert!(dir.lock_file("a").unwrap().is_some());
+    }
+
+    #[test]
+    fn a_file_that_was_renamed_is_not_locked_under_its_earlier_name() {
+        let (_parent, dir) = open();
+        let locked = dir.lock_file("a").unwrap().unwrap();
+        std::fs::rename(dir.path().join("a"), dir.path().join("b")).unwrap();
+        assert!(!dir.is_named(&locked, "a").unwrap());
+        assert!(dir.lock_file("a").unwrap().is_some(), "it is another file");
+        assert!(dir.is_named(&locked, "b").unwrap() && !dir.is_named(&locked, "a").unwrap());
+    }
+
+    #[test]
+    fn abandoned_files_are_removed_and_neither_links_nor_files_that_are_new_or_locked() {
+        let (parent, dir) = open();
+        let (hour, now) = (Duration::from_secs(3600), SystemTime::now());
+        let file = |name: &str, age: Duration| {
+            let file = dir.lock_file(name).unwrap().unwrap();
+            file.set_modified(now - age).unwrap();
+            file
+        };
+        for name in ["old.pending", "old.other"] {
+            drop(file(name, 2 * hour));
+        }
+        drop(file("new.pending", Duration::ZERO));
+        let _locked = file("locked.pending", 2 * hour);
+        drop(file("writable.pending", 2 * hour));
+        chmod(&dir.path().join("writable.pending"), 0o666);
+        let target = parent.path().join("target.pending");
+        std::fs::write(&target, "").unwrap();
+        File::open(&target).unwrap().set_modified(now - 2 * hour).unwrap();
+        symlink(&target, dir.path().join("link.pending")).unwrap();
+        std::fs::create_dir(dir.path().join("directory.pending")).unwrap();
+        assert_eq!(dir.remove_abandoned_files(".pending", now - hour).unwrap(), 1);
+        let mut left: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
+        left.sort();
+        let kept =
+            ["directory.pending", "link.pending", "locked.pending", "new.pending", "old.other", "writable.pending"];
+        assert_eq!(left, kept);
+        assert!(target.exists());
+    }
+
+    #[test]
+    fn a_secret_is_made_once_and_for_its_owner_alone() {
+        let (_parent, dir) = open();
+        let secret = dir.load_or_create_secret("a.key").unwrap();
+        assert_eq!(dir.load_or_create_secret("a.key").unwrap(), secret);
+        assert_ne!(dir.load_or_create_secret("b.key").unwrap(), secret);
+        assert_eq!(dir.open_file("a.key").unwrap().metadata().unwrap().mode() & 0o777, 0o600);
+    }
+
+    #[test]
+    fn a_secret_that_others_may_have_seen_or_changed_is_refused() {
+        let (_parent, dir) = open();
+        dir.load_or_create_secret("a.key").unwrap();
+        for mode in [0o640, 0o604, 0o620, 0o602, 0o666] {
+            chmod(&dir.path().join("a.key"), mode);
+            assert!(matches!(dir.load_or_create_secret("a.key"), Err(PrivateError::Secret(_))), "{mode:o}");
+        }
+    }
+
+    #[test]
+    fn a_damaged_secret_is_an_error_and_is_not_replaced() {
+        let (_parent, dir) = open();
+        for damaged in [&b""[..], b"short", &[0; 33], &[0; 4096]] {
+            std::fs::write(dir.path().join("a.key"), damaged).unwrap();
+            chmod(&dir.path().join("a.key"), 0o600);
+            assert!(matches!(dir.load_or_create_secret("a.key"), Err(PrivateError::Length(_))));
+            assert_eq!(std::fs::read(dir.path().join("a.key")).unwrap(), damaged);
+        }
+    }
+}

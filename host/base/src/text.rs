@@ -1,0 +1,114 @@
+//! Truncated and wrapped texts for messages and for what the host stores.
+
+use std::fmt;
+
+use textwrap::core::{Fragment as _, Word};
+use textwrap::wrap_algorithms::wrap_first_fit;
+
+/// Bytes of a text that [`Excerpt`] shows.
+const EXCERPT_LEN: usize = 80;
+
+/// The beginning of an untrusted text for a message: at most 80 bytes of it, escaped, and an ellipsis if there is more.
+pub struct Excerpt<'a>(pub &'a str);
+
+impl fmt::Display for Excerpt<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let shown = prefix(self.0, EXCERPT_LEN);
+        write!(f, "{}", shown.escape_debug())?;
+        if shown.len() < self.0.len() { f.write_str("…") } else { Ok(()) }
+    }
+}
+
+/// Truncates a text to so many bytes and an ellipsis. The memory of the rest is freed.
+pub fn truncate(text: String, max_bytes: usize) -> String {
+    if text.len() <= max_bytes { text } else { [prefix(&text, max_bytes), "…"].concat() }
+}
+
+/// Returns at most so many bytes of a text, in whole characters.
+pub fn prefix(text: &str, max_bytes: usize) -> &str {
+    text.split_at_checked(text.floor_char_boundary(max_bytes)).map_or(text, |(shown, _)| shown)
+}
+
+/// Returns at most so many bytes of the end of a text, in whole characters.
+pub fn suffix(text: &str, max_bytes: usize) -> &str {
+    let start = text.ceil_char_boundary(text.len().saturating_sub(max_bytes));
+    text.split_at_checked(start).map_or(text, |(_, shown)| shown)
+}
+
+/// Returns the estimated number of tokens of a text: a quarter of the ASCII bytes, and one for each other character.
+pub fn estimate_tokens(text: &str) -> usize {
+    let ascii = text.bytes().filter(u8::is_ascii).count();
+    let others = text.chars().filter(|character| !character.is_ascii()).count();
+    ascii.div_ceil(4).saturating_add(others)
+}
+
+/// Breaks a line into lines of at most `columns` columns, each but the first after `indent` blanks; `used` columns of the first are
+/// taken. It is broken at blanks, and in text between backticks only if that is longer than a line: a command or a value is copied as
+/// a whole. The indentation is at most half of the columns.
+pub fn wrap(line: &str, columns: usize, used: usize, indent: usize) -> String {
+    let indent = indent.min(columns.div_euclid(2));
+    let room = |taken: usize| u32::try_from(columns.saturating_sub(taken)).map_or(f64::MAX, f64::from);
+    let mut is_quoted = false;
+    let pieces = line.split_inclusive(|c| {
+        is_quoted ^= c == '`';
+        c == ' ' && !is_quoted
+    });
+    let mut words = Vec::new();
+    for piece in pieces {
+        let word = Word::from(piece);
+        match word.width() > room(indent) {
+            true => words.extend(piece.split_inclusive(' ').map(Word::from)),
+            false => words.push(word),
+        }
+    }
+    let mut wrapped = String::with_capacity(line.len());
+    for (index, words) in wrap_first_fit(&words, &[room(used), room(indent)]).into_iter().enumerate() {
+        if index > 0 {
+            wrapped.truncate(wrapped.trim_end_matches(' ').len());
+            wrapped.push('\n');
+            wrapped.extend(std::iter::repeat_n(' ', indent));
+        }
+        words.iter().for_each(|word| wrapped.extend([word.word, word.whitespace]));
+    }
+    wrapped
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_broken_at_blanks_and_not_in_commands() {
+        assert_eq!(wrap("one two three", 80, 6, 6), "one two three");
+        assert_eq!(wrap("one two three", 9, 0, 2), "one two\n  three");
+        assert_eq!(wrap("one two three", 13, 6, 6), "one two\n      three");
+        assert_eq!(wrap("run `mcp-host list --all`, then", 24, 0, 0), "run\n`mcp-host list --all`,\nthen");
+        assert_eq!(wrap("run `mcp-host list --all`", 12, 0, 0), "run\n`mcp-host\nlist --all`");
+        assert_eq!(wrap("wide-without-blanks and", 5, 0, 0), "wide-without-blanks\nand");
+        assert_eq!(wrap("a  b ", 80, 0, 0), "a  b ");
+        assert_eq!(wrap("", 80, 0, 0), "");
+    }
+
+    proptest::proptest! {
+        #[test]
+        fn wrapping_changes_blanks_only(line in "[a-z `é]{0,60}", columns in 0..20_usize, indent in 0..5_usize) {
+            let joined = |text: &str| text.replace([' ', '\n'], "");
+            proptest::prop_assert_eq!(joined(&wrap(&line, columns, 0, indent)), joined(&line));
+        }
+    }
+
+    #[test]
+    fn an_excerpt_is_short_and_escaped() {
+        assert_eq!(Excerpt("a\nb").to_string(), "a\\nb");
+        assert_eq!(Excerpt(&"ä".repeat(1000)).to_string(), "ä".repeat(EXCERPT_LEN / 2) + "…");
+        assert!(Excerpt(&"\u{1}".repeat(1_000_000)).to_string().len() < EXCERPT_LEN * 8);
+    }
+
+    #[test]
+    fn what_is_cut_off_is_freed() {
+        assert_eq!(truncate("short".into(), 5), "short");
+        let kept = truncate("x".repeat(1_000_000), 5);
+        assert_eq!(kept, "xxxxx…");
+        assert!(kept.capacity() < 100, "{}", kept.capacity());
+    }
+}

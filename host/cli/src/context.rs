@@ -1,0 +1,83 @@
+//! The context of every command: the config, a host, and both standard streams.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use clap::ColorChoice;
+use mcp_host_config::Config;
+use mcp_host_config::diagnostics::Diagnostic;
+use mcp_host_engine::Compiler;
+use mcp_resource_host::host::{Host, HostBuilder};
+
+use super::error::CliError;
+use super::logging::{self, LogTimes};
+use super::messages::Messages;
+use super::options::GlobalArgs;
+use super::output::Output;
+use super::progress;
+
+/// The longest time for a graceful shutdown of the host: requests in flight, and closing databases.
+const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(2);
+
+/// The context of every command. Everything but the log is read or started on first use.
+pub(super) struct Context {
+    config: PathBuf,
+    color: ColorChoice,
+    pub(super) messages: Messages,
+}
+
+impl Context {
+    /// The context of those options. Logging starts here.
+    pub(super) fn new(global: &GlobalArgs, times: LogTimes) -> Self {
+        let messages = Messages::stderr(global.color);
+        logging::start(&global.log, global.log_format, times, &messages);
+        Self { config: global.config.clone(), color: global.color, messages }
+    }
+
+    /// The config file.
+    pub(super) fn config_file(&self) -> &Path {
+        &self.config
+    }
+
+    /// Reads the config.
+    pub(super) fn config(&self) -> Result<Config, CliError> {
+        Ok(Config::load(&self.config)?)
+    }
+
+    /// Reads the config for a command that starts neither a server nor a plugin: files and variables that these need, such as secrets,
+    /// may be missing.
+    pub(super) fn config_without_secrets(&self) -> Result<Config, CliError> {
+        let error = match Config::load(&self.config) {
+            Ok(config) => return Ok(config),
+            Err(error) => error,
+        };
+        let Some(config) = error.config_without_secrets() else { return Err(error.into()) };
+        let problems = error.diagnostics().iter().map(Diagnostic::message).collect::<Vec<_>>().join("; ");
+        self.messages
+            .note(&format!("the config cannot be served as it is, which this command does not need: {problems}"));
+        Ok(config.clone())
+    }
+
+    /// Starts a host with the config, and waits until each plugin is loaded or has failed. It has no audit log: that is
+    /// the server's, which may be running.
+    pub(super) async fn start_host(&self) -> Result<Host, CliError> {
+        let mut config = self.config()?;
+        config.audit = None;
+        Ok(self.builder(config).start().await?)
+    }
+
+    /// Shuts a host down gracefully.
+    pub(super) async fn shutdown(&self, host: &Host) {
+        host.shutdown(SHUTDOWN_TIMEOUT).await;
+    }
+
+    /// A builder of a host with that config, which reports progress on the terminal.
+    pub(super) fn builder(&self, config: Config) -> HostBuilder {
+        Host::builder(config).command().compiler(Compiler::CurrentExe).progress(progress::with_spinners(&self.messages))
+    }
+
+    /// Locks standard output.
+    pub(super) fn output(&self) -> Output<'static> {
+        Output::stdout(self.color)
+    }
+}

@@ -1,0 +1,212 @@
+//! `dev`: the loop of a provider's author. Builds on save, reloads, and shows what changed.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `project`, `kind` | the directory, its config, the build command |
+//! | `snapshot`, `sources` | which files are the sources, and which have changed |
+//! | `builds` | the state of builds: what starts one, and what the last one came to |
+//! | `build`, `build_output` | a run of the build command, and its output |
+//! | `compilations` | whether the host is compiling what was built |
+//! | `listing`, `listing_diff` | the listing, and what a reload changed of it |
+//! | `read`, `checks` | what happens at the keys `r` and `t` |
+//! | `terminal`, `line_editor`, `status` | keys, the prompt, and the status line |
+//! | `session` | the loop |
+//!
+//! It is the server of `serve` with its config watcher, which reloads when a build has replaced the component; nothing else
+//! loads components. So a build that fails changes nothing, and clients stay connected.
+//!
+//! Output is a log that scrolls, with one status line below it, and not a full-screen interface: what the compiler said an hour
+//! ago is still in the terminal's scrollback, and without a terminal the same lines are plain output. Everything, also what the
+//! build prints, goes through the queue of standard error.
+//!
+//! The process is not confined by the kernel, as other commands are: what a build needs is not known, and its author runs it. Components
+//! run in the same sandbox as ever, and are compiled in a confined process.
+//!
+//! It listens on loopback only. If the config has neither rules nor authentication, `anonymous` may do everything: clients on this
+//! machine connect without credentials, as they would over stdio.
+
+mod build;
+mod build_output;
+mod builds;
+mod checks;
+mod compilations;
+mod kind;
+mod line_editor;
+mod listing;
+mod listing_diff;
+mod project;
+mod read;
+mod session;
+mod snapshot;
+mod sources;
+mod status;
+mod terminal;
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::builder::styling::AnsiColor;
+use mcp_host_base::log_target;
+use mcp_host_config::{ANONYMOUS, BuildCommand, Config, PrincipalSelector, Rule};
+use mcp_host_server as server;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+
+use self::compilations::Compilations;
+use self::project::Project;
+use self::session::Session;
+use self::terminal::Terminal;
+use super::context::Context;
+use super::error::CliError;
+use super::serve;
+use super::signals::{self, Hangup};
+
+const EXAMPLES: &str = "\
+The directory has a `mcp-host.toml` with the plugin. The build command is `build` of `[dev]` in it, else that of the \
+project's kind: `cargo build`, `npm run build`, `make`. A build that fails changes nothing: the last component is served.
+
+Keys: r read a resource, t test the provider, l list, b build now, ? help, q quit. Without a terminal there are none.
+
+Examples:
+  mcp-host dev                           the project here
+  mcp-host dev ~/src/notes               another one
+  mcp-host dev --build 'make release'    built by another command than its config says";
+
+/// What went well.
+const GOOD: AnsiColor = AnsiColor::Green;
+/// What did not.
+const BAD: AnsiColor = AnsiColor::Red;
+/// What is going on.
+const NEUTRAL: AnsiColor = AnsiColor::Cyan;
+
+/// Build a provider whenever its sources change, serve it, and show what changed
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    /// The directory of the project; `--config` is relative to it
+    #[arg(value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+
+    /// Build with this shell command, whatever the config says
+    #[arg(long, value_name = "COMMAND")]
+    build: Option<BuildCommand>,
+}
+
+/// The log filter unless another is chosen: all that guests log, and what goes wrong.
+pub(super) fn default_log() -> Targets {
+    Targets::new()
+        .with_default(LevelFilter::WARN)
+        .with_target(log_target::GUEST, LevelFilter::TRACE)
+        .with_target("wasmtime", LevelFilter::OFF)
+}
+
+impl Args {
+    pub(super) async fn run(self, context: &Context) -> Result<(), CliError> {
+        context.messages.writer().become_lossy();
+        let project = Project::open(&self.dir, context.config_file(), self.build)?;
+        let settings = project.read()?;
+        let terminal = Terminal::enter().context("cannot read keys from the terminal")?;
+        let restore = terminal.as_ref().map(Terminal::restore);
+        let restore = move || restore.iter().for_each(terminal::Restore::now);
+        let shutdown =
+            signals::shutdown(&context.messages, "shutting down", restore).context("cannot listen to signals")?;
+        let hangup = Hangup::new().context("cannot listen to signals")?;
+        let listener = serve::listen(listen_address(&settings.config).into(), serve::ADDRESS_KEY).await?;
+        let address = listener.local_addr().context("the listener has no address")?;
+        let config = serve_locally(settings.servable());
+        let scheme = if config.http.tls.is_some() { "https" } else { "http" };
+        context.messages.listening(scheme, address);
+        let compilations = Compilations::new();
+        let builder = context.builder(config).progress(compilations.progress(&context.messages));
+        let host = Arc::new(builder.start_loading()?);
+        let server = tokio::spawn(server::serve_http(host.clone(), listener, shutdown.clone()));
+        let url = format!("{scheme}://{address}/mcp");
+        let session = Session::start(context, project, settings, host.clone(), compilations, url).await;
+        let ended = session.run(terminal, &shutdown, hangup, server).await;
+        context.messages.writer().set_status(None);
+        shutdown.cancel();
+        context.shutdown(&host).await;
+        ended
+    }
+}
+
+/// The address of the config, if it is on loopback; else any port that is free.
+fn listen_address(config: &Config) -> SocketAddr {
+    let configured = config.server.http.filter(|address| address.is_loopback());
+    configured.map_or(SocketAddr::from((Ipv4Addr::LOCALHOST, 0)), |address| address.socket_addr())
+}
+
+/// Returns whether clients over HTTP could do nothing by this config, and could not authenticate either.
+fn is_closed(config: &Config) -> bool {
+    config.rules.is_empty()
+        && config.principals.is_empty()
+        && config.issuers.is_empty()
+        && config.http.client_ca.is_empty()
+}
+
+/// The config as it is served here: to everybody on this machine unless it says to whom.
+fn serve_locally(mut config: Config) -> Config {
+    // Without plugins the rule would be warned of.
+    if is_closed(&config)
+        && !config.plugins.is_empty()
+        && let Ok(everything) = "**".parse()
+    {
+        let mut rule = Rule::new([PrincipalSelector::Named(ANONYMOUS.to_owned())]);
+        rule.allow.push(everything);
+        config.rules.push(rule);
+    }
+    // The listener is there already. A config without plugins is not warned of as one that shows clients nothing.
+    config.server.http = None;
+    config
+}
+
+/// A duration to three digits, for people: `85 ms`, `1.3 s`, `2 m 5 s`.
+fn format_elapsed(elapsed: Duration) -> String {
+    let seconds = elapsed.as_secs();
+    match seconds {
+        0 => format!("{} ms", elapsed.as_millis()),
+        1..10 => format!("{:.1} s", elapsed.as_secs_f64()),
+        10..60 => format!("{seconds} s"),
+        _ => format!("{} m {} s", seconds / 60, seconds % 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mcp_host_config::Plugin;
+
+    fn config(text: &str) -> Config {
+        let mut config = Config::new();
+        config.server.http = (!text.is_empty()).then(|| text.parse().unwrap());
+        config
+    }
+
+    #[test]
+    fn it_listens_on_loopback_whatever_the_config_says() {
+        assert_eq!(listen_address(&config("127.0.0.2:8080")), "127.0.0.2:8080".parse().unwrap());
+        for other in ["", "0.0.0.0:8080", "192.168.1.2:80"] {
+            assert_eq!(listen_address(&config(other)), "127.0.0.1:0".parse().unwrap());
+        }
+    }
+
+    #[test]
+    fn who_may_connect_is_open_only_where_the_config_does_not_say() {
+        let plugin = Plugin::new("a".parse().unwrap(), "a.wasm", "a:///".parse().unwrap());
+        let served = serve_locally(config("").plugin(plugin).unwrap());
+        assert_eq!((served.rules.len(), served.rules[0].principals[0].as_str()), (1, ANONYMOUS));
+        let with_rule = Config::new().rule(Rule::new([PrincipalSelector::Any]));
+        assert_eq!(serve_locally(with_rule.clone()).rules, with_rule.rules);
+    }
+
+    #[test]
+    fn durations_are_short() {
+        for (milliseconds, text) in
+            [(0, "0 ms"), (999, "999 ms"), (1250, "1.2 s"), (59_900, "59 s"), (125_000, "2 m 5 s")]
+        {
+            assert_eq!(format_elapsed(Duration::from_millis(milliseconds)), text);
+        }
+    }
+}

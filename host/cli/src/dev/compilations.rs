@@ -1,0 +1,83 @@
+//! Whether the host is compiling a component: until it has, the last one is served.
+
+use std::path::Path;
+use std::time::Instant;
+
+use mcp_host_engine::Progress;
+use tokio::sync::watch;
+
+use crate::messages::Messages;
+use crate::progress;
+
+/// The compilations that are running.
+#[derive(Clone, Debug)]
+pub(super) struct Compilations(watch::Sender<Running>);
+
+/// How many, and since when there is one.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Running {
+    number: usize,
+    since: Option<Instant>,
+}
+
+impl Compilations {
+    pub(super) fn new() -> Self {
+        Self(watch::Sender::default())
+    }
+
+    /// Progress of a host: a spinner for each component, and the state that is read here.
+    pub(super) fn progress(&self, messages: &Messages) -> Progress {
+        let (messages, compilations) = (messages.clone(), self.clone());
+        Progress::new(move |file: &Path, size| (progress::spinner(&messages, file, size), compilations.begin()))
+    }
+
+    fn begin(&self) -> Guard {
+        self.0.send_modify(|running| {
+            running.number = running.number.saturating_add(1);
+            running.since.get_or_insert_with(Instant::now);
+        });
+        Guard(self.clone())
+    }
+
+    /// When the first of those began that are running; none if there is none.
+    pub(super) fn since(&self) -> Option<Instant> {
+        self.0.borrow().since
+    }
+
+    /// Reports when one begins or ends.
+    pub(super) fn subscribe(&self) -> watch::Receiver<Running> {
+        self.0.subscribe()
+    }
+}
+
+/// A compilation, until it is dropped.
+struct Guard(Compilations);
+
+impl Drop for Guard {
+    fn drop(&mut self) {
+        self.0.0.send_modify(|running| {
+            running.number = running.number.saturating_sub(1);
+            if running.number == 0 {
+                running.since = None;
+            }
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compiling_lasts_until_the_last_compilation_ends() {
+        let compilations = Compilations::new();
+        assert!(compilations.since().is_none());
+        let first = compilations.begin();
+        let since = compilations.since();
+        let second = compilations.begin();
+        drop(first);
+        assert!(since.is_some() && compilations.since() == since);
+        drop(second);
+        assert!(compilations.since().is_none());
+    }
+}

@@ -1,0 +1,340 @@
+//! Why a command failed: the message, the help, and the exit code.
+
+mod help;
+
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use mcp_host_base::quote::quote;
+use mcp_host_config::diagnostics::RenderStyle;
+use mcp_host_config::{ConfigError, ExposureError};
+use mcp_host_devkit::componentize::ComponentizeError;
+use mcp_host_devkit::scaffold::{ArchiveError, NameError, WriteError};
+use mcp_host_engine::confinement::ConfinementError;
+use mcp_host_engine::plugin::LoadError;
+use mcp_host_model::resource::Error;
+use mcp_host_server::ServeError;
+use mcp_resource_host::host::{InspectError, StartError};
+
+use self::help::build_help;
+use super::messages::Messages;
+use mcp_resource_host::keyvalue::AdminError;
+
+/// Something failed.
+const EXIT_FAILURE: u8 = 1;
+/// The command line or the config is invalid.
+const EXIT_USAGE: u8 = 2;
+
+/// Why a command failed.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum CliError {
+    /// The config is invalid.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The server must not listen at the address of the command line.
+    #[error(transparent)]
+    Exposure(#[from] ExposureError),
+    /// The host does not start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// This process cannot be confined.
+    #[error("`server.confine` cannot be applied: {0}")]
+    Confinement(#[from] ConfinementError),
+    /// A component cannot be loaded.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// A component cannot be inspected.
+    #[error(transparent)]
+    Inspect(#[from] InspectError),
+    /// No component can be made of a core module.
+    #[error("{}: {error}", file.display())]
+    Componentize {
+        /// The module.
+        file: PathBuf,
+        /// The reason.
+        error: ComponentizeError,
+    },
+    /// The config has no plugin of that name.
+    #[error("the config has no plugin `{name}`")]
+    NoPlugin {
+        /// The requested name.
+        name: String,
+        /// The names of its plugins.
+        known: Vec<String>,
+    },
+    /// No rule of the config could name the principal.
+    #[error("the config has no principal {}", quote(name))]
+    NoPrincipal {
+        /// The requested name.
+        name: String,
+        /// The name that was probably meant.
+        meant: Option<String>,
+        /// The names of the built-in principals, and of its own.
+        known: Vec<String>,
+    },
+    /// `check` found plugins that do not work.
+    #[error(
+        "{failed} of {total} {} {} not work",
+        if *.total == 1 { "plugin" } else { "plugins" },
+        if *.failed == 1 { "does" } else { "do" }
+    )]
+    Check {
+        /// The number of plugins that do not work.
+        failed: usize,
+        /// The number of plugins.
+        total: usize,
+    },
+    /// `check --strict` found warnings.
+    #[error("{warnings} {}, and `--strict` allows none", if *.warnings == 1 { "warning" } else { "warnings" })]
+    Strict {
+        /// The number of warnings.
+        warnings: usize,
+    },
+    /// `test` found that a provider does not keep the contract.
+    #[error("{failed} {} failed", if *.failed == 1 { "check" } else { "checks" })]
+    Conformance {
+        /// The number of checks that failed.
+        failed: usize,
+    },
+    /// `dev` was given a directory that cannot be opened.
+    #[error("the directory {} cannot be opened: {source}", dir.display())]
+    ProjectDir {
+        /// The directory.
+        dir: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// `dev` was given a directory without a config.
+    #[error("{} is no provider project: there is no {}", dir.display(), file.display())]
+    NoProject {
+        /// The directory.
+        dir: PathBuf,
+        /// The file.
+        file: PathBuf,
+        /// The path of a component that a project of its kind builds; none if nothing is built there.
+        example: Option<&'static str>,
+    },
+    /// Nothing says how to build a project.
+    #[error("nothing says how to build the project in {}", dir.display())]
+    NoBuildCommand {
+        /// Its directory.
+        dir: PathBuf,
+        /// Its config.
+        config: PathBuf,
+        /// A command that a project of its kind is built by.
+        example: &'static str,
+    },
+    /// No package name can be made of the directory's name.
+    #[error(transparent)]
+    ProjectName(#[from] NameError),
+    /// `new` was given a directory without a name.
+    #[error("`{}` has no last segment to name the project by", dir.display())]
+    NoProjectName {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// The project cannot be written.
+    #[error(transparent)]
+    Project(#[from] WriteError),
+    /// The archive of templates cannot be used.
+    #[error(transparent)]
+    Archive(#[from] ArchiveError),
+    /// `doctor` found that tools are missing, or did not find out.
+    #[error("{count} {} missing, too old, not working or not answering", if *.count == 1 { "tool is" } else { "tools are" })]
+    Tools {
+        /// The number of tools.
+        count: usize,
+    },
+    /// A request failed.
+    #[error(transparent)]
+    Request(#[from] Error),
+    /// A resource cannot be read or listed.
+    #[error("{error}")]
+    Resource {
+        /// The reason.
+        error: Error,
+        /// What the principal can do there instead.
+        hint: Option<String>,
+    },
+    /// `init` found a config.
+    #[error("{} exists already; it was not changed", file.display())]
+    ConfigExists {
+        /// The file.
+        file: PathBuf,
+    },
+    /// `init` found neither a git repository nor Markdown files.
+    #[error("{} has neither a git repository nor Markdown files{}", dir.display(), found_within(*.limit))]
+    NothingToServe {
+        /// The directory.
+        dir: PathBuf,
+        /// The number of directory entries after which the search for Markdown files ended, if it was not complete.
+        limit: Option<usize>,
+    },
+    /// A path cannot be part of a config.
+    #[error("the path `{}` is not UTF-8, and a config is", path.display())]
+    NotUtf8 {
+        /// The path.
+        path: PathBuf,
+    },
+    /// `init` did not find the components of the plugins.
+    #[error("no directory with `{names}` was found")]
+    NoComponents {
+        /// The names of their files.
+        names: String,
+        /// The directories that were searched.
+        searched: Vec<PathBuf>,
+    },
+    /// The content is binary, and standard output is a terminal.
+    #[error("{uri} is binary ({kind_and_size}) and standard output is a terminal")]
+    Binary {
+        /// The resource.
+        uri: String,
+        /// Its type and size.
+        kind_and_size: String,
+    },
+    /// The response has the contents of none or several resources below the requested one, and only one can be written.
+    #[error("{uri} has the contents of {} resources in its response, and only one can be written", children.len())]
+    Collection {
+        /// The requested resource.
+        uri: String,
+        /// The resources in the response.
+        children: Vec<String>,
+    },
+    /// The address cannot be bound.
+    #[error("cannot listen on {address} (`{setting}`): {source}")]
+    Listen {
+        /// The address.
+        address: SocketAddr,
+        /// The option or the key of the config that names it.
+        setting: &'static str,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// The server failed.
+    #[error(transparent)]
+    Serve(#[from] ServeError),
+    /// The file of `--output` cannot be written.
+    #[error("cannot write {}: {source}", file.display())]
+    Save {
+        /// The file.
+        file: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// An operation on a bucket failed.
+    #[error(transparent)]
+    Keyvalue(#[from] AdminError),
+    /// A bucket does not have the key.
+    #[error("the bucket `{bucket}` of the plugin `{plugin}` has no key {}", quote(key))]
+    NoKey {
+        /// The plugin.
+        plugin: String,
+        /// The bucket.
+        bucket: String,
+        /// The requested key.
+        key: String,
+    },
+    /// The file of a value cannot be read.
+    #[error("cannot read {}: {source}", file.display())]
+    ValueFile {
+        /// The file.
+        file: PathBuf,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// Standard input cannot be read.
+    #[error("cannot read standard input: {0}")]
+    StandardInput(#[source] io::Error),
+    /// `token hash` got a text that no client can send as a token.
+    #[error(
+        "the first line of standard input is not a token: it has spaces, control characters or characters beyond ASCII"
+    )]
+    NotAToken,
+    /// `explain` found that the operation is denied, which it has printed.
+    #[error("denied")]
+    Denied,
+    /// Standard output cannot be written to.
+    #[error("cannot write to standard output: {0}")]
+    Output(#[from] io::Error),
+    /// Errors without a case of their own, such as missing threads or signals.
+    #[error("{0:#}")]
+    Other(#[from] anyhow::Error),
+}
+
+/// How far the search for Markdown files went.
+fn found_within(limit: Option<usize>) -> String {
+    limit.map(|limit| format!(" among its first {limit} entries")).unwrap_or_default()
+}
+
+impl CliError {
+    /// Prints the message and the help.
+    pub(super) fn report(&self, messages: &Messages) {
+        match self {
+            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
+            Self::Denied => {}
+            // It escapes what is foreign itself, and its colours are its own.
+            Self::Config(error) => {
+                let style = if messages.is_colored() { RenderStyle::Ansi } else { RenderStyle::Plain };
+                messages.print_line(&error.render_within(style, messages.columns()));
+                if let Some(help) = build_help(error) {
+                    messages.help(&help);
+                }
+            }
+            _ => {
+                messages.error(&self.to_string());
+                if let Some(help) = self.help() {
+                    messages.help(&help);
+                }
+            }
+        }
+    }
+
+    /// Returns the exit code of the process.
+    pub(super) fn exit_code(&self) -> u8 {
+        match self {
+            // Whoever read the output has had enough, as `head` has.
+            Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
+            Self::Config(_)
+            | Self::Exposure(_)
+            | Self::NoPlugin { .. }
+            | Self::Keyvalue(AdminError::NotGranted { .. })
+            | Self::NoPrincipal { .. }
+            | Self::ProjectDir { .. }
+            | Self::NoProject { .. }
+            | Self::NoBuildCommand { .. }
+            | Self::ProjectName(_)
+            | Self::NoProjectName { .. } => EXIT_USAGE,
+            _ => EXIT_FAILURE,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use super::*;
+    use mcp_host_config::Config;
+
+    fn exit_code(failure: impl Into<CliError>) -> u8 {
+        failure.into().exit_code()
+    }
+
+    #[test]
+    fn a_request_that_has_no_answer_is_exit_code_1() {
+        assert_eq!(exit_code(Error::InvalidCursor), 1);
+        assert_eq!(exit_code(CliError::Check { failed: 1, total: 2 }), 1);
+    }
+
+    #[test]
+    fn a_wrong_config_is_exit_code_2() {
+        assert_eq!(exit_code(Config::parse("x = 1", Path::new("x.toml")).unwrap_err()), 2);
+    }
+
+    #[test]
+    fn a_reader_that_goes_away_is_no_failure() {
+        assert_eq!(exit_code(io::Error::from(io::ErrorKind::BrokenPipe)), 0);
+        assert_eq!(exit_code(io::Error::from(io::ErrorKind::StorageFull)), 1);
+    }
+}

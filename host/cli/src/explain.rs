@@ -1,0 +1,187 @@
+//! `explain`: which rule decides, by the config alone. No plugin is loaded.
+
+use mcp_host_config::issuer::Scope;
+use mcp_host_config::{Config, Operation, Rule, UriGlob};
+use mcp_host_model::resource::Error;
+use mcp_resource_host::access::{Access, Decision, Principal};
+use mcp_resource_host::host::Explanation;
+use serde_json::{Map, Value, json};
+
+use super::context::Context;
+use super::error::CliError;
+use super::escape;
+use super::hint;
+use super::options::{PrincipalArgs, parse_uri};
+use super::output::Output;
+
+const EXAMPLES: &str = "\
+Exit codes: 0 if the operation is allowed, 1 if it is denied.
+
+Examples:
+  mcp-host explain git://linux/blob/main/README
+  mcp-host explain --as ci --op list git://linux/tree/main
+  mcp-host explain --as corp/ada --group corp/engineering notes:///plan.md
+  mcp-host explain --as ci                     all rules that apply to it";
+
+/// Explain which rule decides what a principal may do
+///
+/// Without a URI: the rules that apply to the principal. What a running server knows beside the config, such as a plugin that
+/// does not load, is not considered.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    /// The resource
+    #[arg(value_name = "URI", value_parser = parse_uri)]
+    uri: Option<String>,
+
+    /// The operation: list, templates, read, metadata, complete or subscribe
+    #[arg(long = "op", value_name = "OPERATION", default_value = "read", value_parser = operation)]
+    operation: Operation,
+
+    #[command(flatten)]
+    principal_args: PrincipalArgs,
+
+    /// Print a JSON object
+    #[arg(long)]
+    json: bool,
+}
+
+fn operation(name: &str) -> Result<Operation, String> {
+    let found = Operation::ALL.into_iter().find(|operation| operation.name() == name);
+    found.ok_or_else(|| format!("write one of {}", Operation::ALL.map(Operation::name).join(", ")))
+}
+
+impl Args {
+    pub(super) fn run(self, context: &Context) -> Result<(), CliError> {
+        let config = context.config_without_secrets()?;
+        let principal = self.principal_args.principal(&config)?;
+        let mut output = context.output();
+        let Some(uri) = &self.uri else {
+            print_view(&config, &principal, self.json, &mut output)?;
+            return Ok(output.flush()?);
+        };
+        let explanation = Explanation::by_config(&config, &principal, self.operation, uri).map_err(|error| {
+            let hint = matches!(error, Error::NotFound { .. }).then(|| hint::for_unmounted(&config, uri));
+            CliError::Resource { error, hint }
+        })?;
+        let file = context.config_file().display().to_string();
+        if self.json {
+            output.line(&to_json(&explanation, &principal, self.operation, &file).to_string())?;
+        } else {
+            print(&explanation, &principal, self.operation, &file, &mut output)?;
+        }
+        output.flush()?;
+        if explanation.decision.is_allowed() { Ok(()) } else { Err(CliError::Denied) }
+    }
+}
+
+fn print(
+    explanation: &Explanation,
+    principal: &Principal,
+    operation: Operation,
+    file: &str,
+    output: &mut Output<'_>,
+) -> Result<(), CliError> {
+    let Explanation { uri, plugin, path, groups, scopes, decision, decided, line, .. } = explanation;
+    let verdict = if decision.is_allowed() { "allowed" } else { "denied" };
+    let reason = match decision {
+        Decision::Allowed(glob) => format!("`allow` has `{}`{}", escape::line(&glob.glob), place(file, *line)),
+        Decision::Denied(glob) => format!("`deny` has `{}`{}", escape::line(&glob.glob), place(file, *line)),
+        Decision::AllowedByDefault => "no rule denies it, and no rule allows `local` something by name".to_owned(),
+        _ => "no rule allows it".to_owned(),
+    };
+    let of_other = match decided == &operation {
+        true => String::new(),
+        false => format!(" (for `{decided}`, which `{operation}` requires, too)"),
+    };
+    output.line(&format!("{verdict}: {reason}{of_other}"))?;
+    output.line(&format!("principal  {}", escape::line(principal.name())))?;
+    if !groups.is_empty() {
+        output.line(&format!("groups     {}", escape::line(&groups.join(", "))))?;
+    }
+    output.line(&format!("operation  {operation}"))?;
+    if !scopes.is_empty() {
+        output.line(&format!("scopes     {}, which the token needs beside", names(scopes).join(", ")))?;
+    }
+    output.line(&format!("URI        {}", escape::line(uri.as_str())))?;
+    output.line(&format!("plugin     {plugin}"))?;
+    output.line(&format!("path       {}", escape::line(path.as_str())))?;
+    Ok(())
+}
+
+fn names(scopes: &[Scope]) -> Vec<&str> {
+    scopes.iter().map(Scope::as_str).collect()
+}
+
+fn place(file: &str, line: Option<usize>) -> String {
+    line.map_or_else(String::new, |line| format!(", in the rule at {}:{line}", escape::line(file)))
+}
+
+fn to_json(explanation: &Explanation, principal: &Principal, operation: Operation, file: &str) -> Value {
+    let Explanation { uri, plugin, path, groups, scopes, decision, decided, line, .. } = explanation;
+    let mut members = Map::new();
+    members.insert("allowed".to_owned(), decision.is_allowed().into());
+    members.insert("principal".to_owned(), principal.name().into());
+    members.insert("groups".to_owned(), json!(groups));
+    members.insert("operation".to_owned(), operation.name().into());
+    members.insert("decided".to_owned(), decided.name().into());
+    members.insert("scopes".to_owned(), json!(names(scopes)));
+    members.insert("uri".to_owned(), uri.as_str().into());
+    members.insert("plugin".to_owned(), plugin.as_str().into());
+    members.insert("path".to_owned(), path.as_str().into());
+    let rule = decision.glob().map(|glob| {
+        let key = if decision.is_allowed() { "allow" } else { "deny" };
+        json!({ "number": glob.rule.saturating_add(1), "file": file, "line": line, "key": key, "glob": &*glob.glob })
+    });
+    members.insert("rule".to_owned(), json!(rule));
+    Value::Object(members)
+}
+
+/// Prints the rules that apply to a principal.
+fn print_view(config: &Config, principal: &Principal, as_json: bool, output: &mut Output<'_>) -> Result<(), CliError> {
+    let access = Access::new(config);
+    let policy = access.policy(principal);
+    let groups: Vec<_> = access.groups(principal).collect();
+    let rules = policy.rules().filter_map(|index| Some((index, config.rules.get(index)?)));
+    if as_json {
+        let rules: Vec<_> = rules.map(|(index, rule)| rule_json(index, rule)).collect();
+        let view = json!({
+            "principal": principal.name(), "groups": groups, "rules": rules, "default": default_text(policy.allows_by_default()),
+        });
+        return Ok(output.line(&view.to_string())?);
+    }
+    output.line(&format!("principal  {}", escape::line(principal.name())))?;
+    if !groups.is_empty() {
+        output.line(&format!("groups     {}", escape::line(&groups.join(", "))))?;
+    }
+    for (index, rule) in rules {
+        let number = index.saturating_add(1);
+        let line = rule.line.get().map_or_else(String::new, |line| format!(", line {line}"));
+        let all = rule.operations.len() == Operation::ALL.len();
+        let names: Vec<_> = rule.operations.iter().map(|operation| operation.name()).collect();
+        let operations = if all { "all operations".to_owned() } else { names.join(", ") };
+        output.line(&format!("rule {number}{line}: {operations}"))?;
+        for (key, globs) in [("allow", &rule.allow), ("deny", &rule.deny)] {
+            for glob in globs {
+                output.line(&format!("  {key:5}  {}", escape::line(glob.as_str())))?;
+            }
+        }
+    }
+    output.line(&format!("otherwise  {}", default_text(policy.allows_by_default())))?;
+    Ok(())
+}
+
+fn default_text(is_allowed: bool) -> &'static str {
+    if is_allowed { "allowed" } else { "denied" }
+}
+
+fn rule_json(index: usize, rule: &Rule) -> Value {
+    let globs = |globs: &[UriGlob]| globs.iter().map(|glob| glob.as_str().to_owned()).collect::<Vec<_>>();
+    json!({
+        "number": index.saturating_add(1),
+        "line": rule.line.get(),
+        "operations": rule.operations.iter().map(|operation| operation.name()).collect::<Vec<_>>(),
+        "allow": globs(&rule.allow),
+        "deny": globs(&rule.deny),
+    })
+}

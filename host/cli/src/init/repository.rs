@@ -1,0 +1,131 @@
+//! The git repository of a directory: where its objects and references are (`gitrepository-layout`).
+
+use std::path::{Component, Path, PathBuf};
+
+use mcp_host_base::regular_file;
+
+/// The maximum size of a file that names a directory, in bytes.
+const MAX_LINK_BYTES: usize = 8 * 1024;
+
+/// The layout of a repository.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Repository {
+    /// In the directory itself: it has a directory `.git`, or is a bare repository.
+    Own,
+    /// In another directory, which the file `.git` of a submodule or of a linked worktree names.
+    Elsewhere(PathBuf),
+}
+
+impl Repository {
+    /// Returns the layout of the repository in `dir`; none if there is no repository.
+    pub(super) fn find(dir: &Path) -> Option<Self> {
+        let dot_git = dir.join(".git");
+        if is_repository(&dot_git) || is_repository(dir) {
+            return Some(Self::Own);
+        }
+        let git_dir = dir.join(read_link_file(&dot_git, "gitdir: ")?);
+        // A linked worktree has only `HEAD` and an index of its own.
+        let shared = match read_link_file(&git_dir.join("commondir"), "") {
+            Some(common) => git_dir.join(common),
+            None => git_dir,
+        };
+        is_repository(&shared).then(|| Self::Elsewhere(lexically_normal(&shared)))
+    }
+
+    /// Whether `dir` lies in the work tree of a repository whose root is a directory above.
+    pub(super) fn is_above(dir: &Path) -> bool {
+        dir.ancestors().skip(1).any(|above| has_work_tree(above) && Self::find(above).is_some())
+    }
+}
+
+/// Whether a repository in `dir` has its work tree there: a bare one has none.
+pub(super) fn has_work_tree(dir: &Path) -> bool {
+    dir.join(".git").symlink_metadata().is_ok()
+}
+
+/// Whether it has the objects and the references of a repository.
+fn is_repository(dir: &Path) -> bool {
+    dir.join("HEAD").symlink_metadata().is_ok() && dir.join("objects").is_dir() && dir.join("refs").is_dir()
+}
+
+/// Reads a file that consists of a path after a prefix.
+fn read_link_file(file: &Path, prefix: &str) -> Option<PathBuf> {
+    let bytes = regular_file::read(file, MAX_LINK_BYTES).ok().filter(|bytes| bytes.len() <= MAX_LINK_BYTES)?;
+    let text = String::from_utf8(bytes).ok()?;
+    let path = text.strip_prefix(prefix)?.trim_end_matches(['\n', '\r']);
+    (!path.is_empty()).then(|| path.into())
+}
+
+/// Returns an absolute path without `.` and `..`, resolved as the provider `git` resolves them: without looking at links.
+fn lexically_normal(path: &Path) -> PathBuf {
+    path.components().fold(PathBuf::new(), |mut plain, component| {
+        match component {
+            Component::ParentDir => drop(plain.pop()),
+            Component::CurDir => {}
+            component => plain.push(component),
+        }
+        plain
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    fn repository(dir: &Path) {
+        fs::create_dir_all(dir.join("objects")).unwrap();
+        fs::create_dir_all(dir.join("refs")).unwrap();
+        fs::write(dir.join("HEAD"), "ref: refs/heads/main\n").unwrap();
+    }
+
+    #[test]
+    fn a_work_tree_with_its_repository_and_a_bare_one_are_found() {
+        let parent = tempfile::tempdir().unwrap();
+        assert_eq!(Repository::find(parent.path()), None);
+        let (plain, bare) = (parent.path().join("plain"), parent.path().join("bare.git"));
+        repository(&plain.join(".git"));
+        repository(&bare);
+        assert_eq!(Repository::find(&plain), Some(Repository::Own));
+        assert_eq!(Repository::find(&bare), Some(Repository::Own));
+    }
+
+    #[test]
+    fn a_directory_of_a_work_tree_has_its_repository_above() {
+        let parent = tempfile::tempdir().unwrap();
+        let (plain, bare) = (parent.path().join("plain"), parent.path().join("bare.git"));
+        repository(&plain.join(".git"));
+        repository(&bare);
+        assert!(Repository::is_above(&plain.join("docs/guide")) && !Repository::is_above(&plain));
+        assert!(!Repository::is_above(&bare.join("hooks")));
+    }
+
+    #[test]
+    fn a_linked_worktree_and_a_submodule_have_it_elsewhere() {
+        let parent = tempfile::tempdir().unwrap();
+        let (main, linked) = (parent.path().join("main/.git"), parent.path().join("linked"));
+        repository(&main);
+        let own = main.join("worktrees/linked");
+        fs::create_dir_all(&own).unwrap();
+        fs::write(own.join("commondir"), "../..\n").unwrap();
+        fs::create_dir(&linked).unwrap();
+        for written in [own.to_str().unwrap(), "../main/.git/worktrees/linked"] {
+            fs::write(linked.join(".git"), format!("gitdir: {written}\n")).unwrap();
+            assert_eq!(Repository::find(&linked), Some(Repository::Elsewhere(main.clone())));
+        }
+        let module = main.join("modules/part");
+        repository(&module);
+        fs::write(linked.join(".git"), "gitdir: ../main/.git/modules/part\n").unwrap();
+        assert_eq!(Repository::find(&linked), Some(Repository::Elsewhere(module)));
+    }
+
+    #[test]
+    fn a_file_that_leads_to_no_repository_is_none() {
+        let dir = tempfile::tempdir().unwrap();
+        for content in ["", "gitdir: \n", "gitdir: /nowhere/at/all\n", "elsewhere\n"] {
+            fs::write(dir.path().join(".git"), content).unwrap();
+            assert_eq!(Repository::find(dir.path()), None, "{content:?}");
+        }
+    }
+}

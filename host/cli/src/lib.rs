@@ -1,0 +1,330 @@
+//! The command line: starts the server, and calls the façade without a client.
+//!
+//! Each command is a module with the same two items: `Args`, its arguments, and `Args::run`. The rest is shared:
+//!
+//! | module | subject |
+//! |---|---|
+//! | `options` | options of several commands |
+//! | `context` | the config, a started host, and both standard streams |
+//! | `output` | standard output: results or protocol only |
+//! | `messages`, `stderr` | standard error: errors, warnings, notes, the log, progress; its queue and its thread |
+//! | `escape` | escaping of provider text for terminals |
+//! | `hint` | suggestions for a URI that cannot be read or listed |
+//! | `confinement` | what `serve` confines itself to, and what `check` shows of it |
+//! | `error` | why a command failed, what to do, and the exit code |
+//!
+//! Exit codes: 0 success, 1 failure, 2 invalid command line or config. A reader that closes standard output early is
+//! not a failure.
+//!
+//! Commands contain no logic of the host: they call the library and print the result.
+
+#![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
+
+mod check;
+mod color;
+mod completions;
+mod componentize;
+mod confinement;
+mod context;
+mod context_selection;
+mod dev;
+mod doctor;
+mod error;
+mod escape;
+mod explain;
+mod hint;
+mod init;
+mod inspect;
+mod keyvalue;
+mod list;
+mod log_rate;
+mod logging;
+mod messages;
+mod new;
+mod options;
+mod output;
+mod progress;
+mod provider;
+mod read;
+mod requirements;
+mod schema;
+mod search;
+mod search_index;
+mod serve;
+mod signals;
+mod stderr;
+mod table;
+mod test;
+mod token;
+mod watch;
+
+use std::io;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::error::{ContextKind, ContextValue};
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use mcp_host_base::thread_priority::set_short_time_slice;
+use mcp_host_config::{Config, ConfigError};
+use mcp_host_engine::confinement::Confinement;
+use tokio::runtime::{Builder, Runtime};
+
+use self::context::Context;
+use self::error::CliError;
+use self::logging::LogTimes;
+use self::options::GlobalArgs;
+
+const EXAMPLES: &str = "\
+Examples:
+  mcp-host serve                          serve ./mcp-host.toml over stdio, or over HTTP if it says so
+  mcp-host serve --http 127.0.0.1:8080    serve it over HTTP, at http://127.0.0.1:8080/mcp
+  mcp-host init                           write a config for the git repository or the notes here
+  mcp-host new notes --lang python        start a provider of your own
+  mcp-host dev                            build a provider whenever its sources change, and serve it
+  mcp-host check                          validate it, load and try every plugin
+  mcp-host list                           what would clients see?
+  mcp-host read notes:///welcome.md       the content that a client gets
+  mcp-host search circuit breaker         what a client finds
+
+Exit codes: 0 success, 1 failure, 2 invalid command line or config.";
+
+/// Serves MCP resources from sandboxed WebAssembly components.
+#[derive(Debug, Parser)]
+#[command(name = "mcp-host", bin_name = "mcp-host", version, after_help = EXAMPLES, max_term_width = 100)]
+struct Cli {
+    #[command(flatten)]
+    global: GlobalArgs,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Serve(serve::Args),
+    Init(init::Args),
+    New(new::Args),
+    Doctor(doctor::Args),
+    Check(check::Args),
+    Inspect(inspect::Args),
+    Componentize(componentize::Args),
+    Test(Box<test::Args>),
+    Dev(dev::Args),
+    List(list::Args),
+    Read(read::Args),
+    Search(search::Args),
+    Context(context_selection::Args),
+    Index(search_index::Args),
+    Watch(watch::Args),
+    Explain(explain::Args),
+    Keyvalue(keyvalue::Args),
+    Token(token::Args),
+    Schema(schema::Args),
+    Completions(completions::Args),
+}
+
+/// Runs the command that this process was started with.
+///
+/// Wrong usage ends the process with exit code 2, `--help` and `--version` with 0. The `main` that calls this begins
+/// with [`run_compiler`](mcp_host_engine::run_compiler). `start_threads` is called as soon as there may be threads beside this one:
+/// then the process is confined.
+pub fn main(start_threads: impl FnOnce()) -> ExitCode {
+    let matches = Cli::command().try_get_matches().unwrap_or_else(|error| nearest_first(error).exit());
+    let Cli { mut global, command } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let mut times = LogTimes::Full;
+    if let Command::Dev(_) = command {
+        times = LogTimes::Short;
+        // What guests log is what their author wants to see; what else happens, the command says itself.
+        if !options::is_log_chosen(&matches) {
+            global.log = dev::default_log();
+        }
+    }
+    // Only `serve` needs the config so early: it is confined to what that names.
+    let config = match &command {
+        Command::Serve(args) => Some(args.load_config(&global.config)),
+        _ => None,
+    };
+    let confinement = match &command {
+        // A build may need what no provider does: containers, another user, a debugger.
+        Command::Dev(_) => Ok(Confinement::none()),
+        _ => confinement::install(config.as_ref().and_then(|config| config.as_ref().ok()), &global.config),
+    };
+    start_threads();
+    let context = Context::new(&global, times);
+    // The system's default is for programs that open a few files. Where it cannot be raised, plugins get fewer.
+    let _ = rlimit::increase_nofile_limit(u64::MAX);
+    let result =
+        confinement.map_err(CliError::from).and_then(|confinement| run(command, config, confinement, &context));
+    let code = match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            failure.report(&context.messages);
+            failure.exit_code().into()
+        }
+    };
+    context.messages.flush();
+    code
+}
+
+/// Orders similar commands: clap names the most similar one last.
+fn nearest_first(mut error: clap::Error) -> clap::Error {
+    if let Some(ContextValue::Strings(names)) = error.get(ContextKind::SuggestedSubcommand) {
+        let names = names.iter().rev().cloned().collect();
+        error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(names));
+    }
+    error
+}
+
+/// After how many polls of tasks a thread of a transport looks whether sockets are ready. A poll may encode a piece of an answer,
+/// so tokio's 61 are many.
+const EVENT_INTERVAL: u32 = 11;
+
+/// The threads of the transports, as many as there are processors.
+fn transport_runtime() -> io::Result<Runtime> {
+    let mut builder = Builder::new_multi_thread();
+    builder.event_interval(EVENT_INTERVAL).on_thread_start(set_short_time_slice).enable_all().build()
+}
+
+fn run(
+    command: Command,
+    config: Option<Result<Config, ConfigError>>,
+    confinement: Confinement,
+    context: &Context,
+) -> Result<(), CliError> {
+    let runtime = transport_runtime().context("cannot start threads")?;
+    let result = runtime.block_on(async {
+        match command {
+            Command::Serve(args) => {
+                let config = config.unwrap_or_else(|| args.load_config(context.config_file()));
+                args.run(config, confinement, context).await
+            }
+            Command::Init(args) => args.run(context),
+            Command::New(args) => args.run(context).await,
+            Command::Doctor(args) => args.run(context).await,
+            Command::Check(args) => args.run(&confinement, context).await,
+            Command::Inspect(args) => args.run(context).await,
+            Command::Componentize(args) => args.run(context),
+            Command::Test(args) => args.run(context).await,
+            Command::Dev(args) => args.run(context).await,
+            Command::List(args) => args.run(context).await,
+            Command::Read(args) => args.run(context).await,
+            Command::Search(args) => args.run(context).await,
+            Command::Context(args) => args.run(context).await,
+            Command::Index(args) => args.run(context).await,
+            Command::Watch(args) => args.run(context).await,
+            Command::Explain(args) => args.run(context),
+            Command::Keyvalue(args) => args.run(context),
+            Command::Token(args) => args.run(context),
+            Command::Schema(args) => args.run(context),
+            Command::Completions(args) => args.run(Cli::command(), context),
+        }
+    });
+    // A thread may still wait for standard input, which nothing ends but the end of the process.
+    runtime.shutdown_background();
+    result
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use clap::ColorChoice;
+    use clap::error::ErrorKind;
+
+    use super::*;
+    use mcp_host_config::{Config, TokenDigests, TokenPrincipal};
+    use mcp_resource_host::access::Principal;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(line.split_whitespace())
+    }
+
+    #[test]
+    fn the_command_line_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn every_command_explains_itself() {
+        for command in Cli::command().get_subcommands() {
+            let name = command.get_name();
+            assert!(command.get_about().is_some(), "{name} does not say what it is for");
+            let examples = command.get_after_help().map(ToString::to_string).unwrap_or_default();
+            assert!(examples.contains(&format!("mcp-host {name}")), "{name} has no example");
+        }
+    }
+
+    #[test]
+    fn the_usage_of_every_command_fits_a_terminal_of_80_columns() {
+        let mut cli = Cli::command();
+        cli.build();
+        for command in cli.get_subcommands_mut() {
+            let usage = command.render_usage().to_string();
+            assert!(usage.lines().all(|line| line.len() <= 80), "{usage}");
+        }
+    }
+
+    #[test]
+    fn common_options_may_stand_before_and_behind_the_command() {
+        for line in ["mcp-host --config a.toml --color never check", "mcp-host check --config a.toml --color never"] {
+            let global = parse(line).unwrap().global;
+            assert_eq!(global.config, Path::new("a.toml"));
+            assert_eq!(global.color, ColorChoice::Never);
+        }
+    }
+
+    /// The principal of a command line, by a config that declares `ci`.
+    fn principal(line: &str) -> Result<Principal, CliError> {
+        let mut config = Config::new();
+        config.principals.push(TokenPrincipal { name: "ci".parse().unwrap(), token_sha256: TokenDigests::default() });
+        match parse(line).unwrap().command {
+            Command::List(args) => args.principal_args.principal(&config),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn whoever_asks_is_local_unless_said() {
+        assert_eq!(principal("mcp-host list").unwrap(), Principal::LOCAL);
+        assert_eq!(principal("mcp-host list --as anonymous").unwrap(), Principal::ANONYMOUS);
+        assert_eq!(principal("mcp-host list --as ci").unwrap(), Principal::new("ci"));
+        let ada = Principal::new("corp/lucas").with_groups(["corp/eng", "corp/ops"]);
+        assert_eq!(principal("mcp-host list --as corp/lucas --group corp/ops --group corp/eng").unwrap(), ada);
+    }
+
+    #[test]
+    fn a_principal_that_no_rule_can_name_is_refused() {
+        for name in ["anonimous", "lucas", "*", "/x", "x/"] {
+            let error = principal(&format!("mcp-host list --as {name}")).unwrap_err();
+            assert_eq!(error.exit_code(), 2);
+            assert_eq!(error.to_string(), format!("the config has no principal `{name}`"));
+        }
+    }
+
+    #[test]
+    fn of_several_similar_commands_the_most_similar_one_is_named_first() {
+        for (written, meant, other) in [("serv", "'serve'", "'search'"), ("searh", "'search'", "'serve'")] {
+            let said = nearest_first(parse(&format!("mcp-host {written}")).unwrap_err()).to_string();
+            let (meant, other) = (said.find(meant).unwrap(), said.find(other).unwrap());
+            assert!(meant < other, "{said}");
+        }
+    }
+
+    #[test]
+    fn a_cursor_may_begin_with_a_hyphen() {
+        assert!(parse("mcp-host list --cursor -N_w").is_ok());
+        assert!(parse("mcp-host list --cursor --N").is_ok());
+    }
+
+    #[test]
+    fn options_that_exclude_each_other_are_refused() {
+        for line in [
+            "mcp-host serve --stdio --http 127.0.0.1:1",
+            "mcp-host list --all --cursor x",
+            "mcp-host list notes:/// --templates",
+            "mcp-host read notes:///a --output f --json",
+        ] {
+            let error = parse(line).unwrap_err();
+            assert_eq!(error.kind(), ErrorKind::ArgumentConflict, "{line}");
+        }
+    }
+}

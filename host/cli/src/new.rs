@@ -1,0 +1,128 @@
+//! `new`: writes a project for a provider, and says what to do next.
+
+use std::borrow::Cow;
+use std::path::{Path, PathBuf};
+
+use mcp_host_devkit::language::Language;
+use mcp_host_devkit::scaffold::{self, PackageName, Project};
+use mcp_host_devkit::toolchain;
+
+use super::context::Context;
+use super::doctor;
+use super::error::CliError;
+use super::escape;
+
+const EXAMPLES: &str = "\
+The project has the SDK and the contract in it. It serves the files of a directory, as a start: text and binary resources, a template \
+with completion, changes, config, and a unit test. Existing files are never overwritten.
+
+Examples:
+  mcp-host new notes --lang python        write ./notes
+  mcp-host new providers/notes --lang go  the last segment is the name
+  mcp-host new . --lang rust              write into the current directory";
+
+/// The width of a usual terminal, in characters.
+const MAX_WIDTH: usize = 80;
+/// The name of the value: a missing option is named with it.
+const LANGUAGES: &str = "rust|python|typescript|javascript|c|go";
+
+/// Write a project for a provider: sources, SDK, unit test and config
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES, override_usage = "mcp-host new [OPTIONS] --lang <LANG> <NAME>")]
+pub(super) struct Args {
+    /// The directory of the project, which is made if it is missing; its last segment names it
+    #[arg(value_name = "NAME")]
+    dir: PathBuf,
+
+    /// The language
+    #[arg(long, value_name = LANGUAGES)]
+    lang: Language,
+}
+
+impl Args {
+    pub(super) async fn run(self, context: &Context) -> Result<(), CliError> {
+        let name = directory_name(&self.dir).ok_or_else(|| CliError::NoProjectName { dir: self.dir.clone() })?;
+        let project = Project { language: self.lang, name: PackageName::new(&name)? };
+        scaffold::write(&project.files()?, &self.dir)?;
+
+        let mut output = context.output();
+        for line in next_steps(&project, &self.dir) {
+            output.line(&escape::line(&line))?;
+        }
+        output.flush()?;
+        drop(output);
+        for tool in toolchain::examine(self.lang).await.tools.iter().filter(|tool| !tool.is_ok()) {
+            context.messages.warning(&doctor::describe(tool));
+        }
+        Ok(())
+    }
+}
+
+/// Returns the last segment of a directory's path, also of one such as `.`, which is looked up.
+fn directory_name(dir: &Path) -> Option<String> {
+    let looked_up = || dir.canonicalize().ok()?.file_name().map(ToOwned::to_owned);
+    let name = dir.file_name().map(ToOwned::to_owned).or_else(looked_up)?;
+    Some(name.to_string_lossy().into_owned())
+}
+
+/// What is printed: the commands are the lines that begin with blanks, without what follows a `#`. Where a command and its purpose
+/// are wider than [`MAX_WIDTH`] together, the purposes are on lines of their own.
+fn next_steps(project: &Project, dir: &Path) -> Vec<String> {
+    let name = project.name.as_str();
+    let cd = (dir != Path::new(".")).then(|| format!("  cd {}", shell_quoted(&dir.to_string_lossy())));
+    let steps = [
+        (project.build_command().to_owned(), "builds the component"),
+        ("mcp-host list".to_owned(), "shows what clients see"),
+        (format!("mcp-host read {name}:///welcome.md"), "reads a resource"),
+        (project.test_command().to_owned(), "runs the unit test"),
+        (format!("mcp-host test {} --plugin {name}", project.component()), "tests whether it keeps the contract"),
+    ];
+    let width = steps.iter().map(|(command, _)| command.len()).max().unwrap_or_default();
+    let title = format!("wrote {name}, a provider in {}, to {}", project.language.title(), dir.display());
+    let beside = |(command, purpose): &(String, &str)| format!("  {command:width$}  # {purpose}");
+    let are_wide = steps.iter().any(|step| beside(step).chars().count() > MAX_WIDTH);
+    let above = |(command, purpose): &(String, &str)| format!("# {purpose}:\n  {command}");
+    let steps = steps.iter().map(|step| if are_wide { above(step) } else { beside(step) });
+    let steps = steps.flat_map(|step| step.lines().map(ToOwned::to_owned).collect::<Vec<_>>()).collect::<Vec<_>>();
+    let end = format!("Then edit {}: `mcp-host dev` builds and reloads it on save.", project.source());
+    let more = "README.md says more.".to_owned();
+    [title, String::new()].into_iter().chain(cd).chain(steps).chain([String::new(), end, more]).collect()
+}
+
+/// Quotes a path for a shell, if it has to be.
+fn shell_quoted(path: &str) -> String {
+    let path = if path.starts_with('-') { format!("./{path}") } else { path.to_owned() };
+    shlex::try_quote(&path).map_or_else(|_| path.clone(), Cow::into_owned)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_project_is_named_by_the_last_segment_of_its_directory() {
+        assert_eq!(directory_name(Path::new("a/My Notes/")).as_deref(), Some("My Notes"));
+        assert_eq!(directory_name(Path::new("/")), None);
+        let here = std::env::current_dir().unwrap();
+        assert_eq!(directory_name(Path::new(".")).as_deref(), here.file_name().unwrap().to_str());
+    }
+
+    #[test]
+    fn a_missing_language_is_answered_with_all() {
+        assert_eq!(LANGUAGES.split('|').collect::<Vec<_>>(), Language::ALL.map(Language::as_str));
+    }
+
+    #[test]
+    fn the_directory_is_one_word_of_the_printed_command() {
+        assert_eq!(shell_quoted("a/my-notes"), "a/my-notes");
+        assert_eq!(shell_quoted("it's here"), "\"it's here\"");
+        assert_eq!(shell_quoted("-rf"), "./-rf");
+    }
+
+    #[test]
+    fn a_project_in_the_current_directory_needs_no_cd() {
+        let project = Project { language: Language::Go, name: PackageName::new("notes").unwrap() };
+        assert!(!next_steps(&project, Path::new(".")).iter().any(|line| line.contains("cd ")));
+        assert_eq!(next_steps(&project, Path::new("a/notes"))[2], "  cd a/notes");
+    }
+}

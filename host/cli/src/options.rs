@@ -1,0 +1,106 @@
+//! Options that several commands share.
+
+use std::convert::Infallible;
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::LazyLock;
+
+use clap::parser::ValueSource;
+use clap::{ArgMatches, Args, ColorChoice, ValueHint};
+use mcp_host_config::{ANONYMOUS, Config, LOCAL};
+use mcp_resource_host::access::Principal;
+use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
+use tracing_subscriber::filter::Targets;
+
+use super::error::CliError;
+use super::logging;
+
+/// The defaults of options that have a variable. They are not clap's `env`, which lists an option whose variable is set in
+/// the usage line of every error, as if it had been required.
+static DEFAULT_CONFIG: LazyLock<OsString> = LazyLock::new(|| variable_or("MCP_HOST_CONFIG", "mcp-host.toml"));
+static DEFAULT_LOG: LazyLock<OsString> = LazyLock::new(|| variable_or("MCP_HOST_LOG", "info"));
+
+/// Returns whether the command line or the environment has a log filter.
+pub(super) fn is_log_chosen(matches: &ArgMatches) -> bool {
+    matches.value_source("log") != Some(ValueSource::DefaultValue) || std::env::var_os("MCP_HOST_LOG").is_some()
+}
+
+fn variable_or(name: &str, default: &str) -> OsString {
+    std::env::var_os(name).unwrap_or_else(|| default.into())
+}
+
+/// Characters that are in no URI, beside those that are not ASCII (RFC 3986, section 2).
+const NOT_IN_URIS: &AsciiSet =
+    &CONTROLS.add(b' ').add(b'"').add(b'<').add(b'>').add(b'\\').add(b'^').add(b'`').add(b'{').add(b'|').add(b'}');
+
+/// Parses a URI as people type it: characters that URIs do not have, such as those of other scripts and spaces, are percent-encoded (RFC
+/// 3987, section 3.1). What is percent-encoded already stays as it is.
+#[allow(clippy::unnecessary_wraps, reason = "the form that clap calls")]
+pub(super) fn parse_uri(text: &str) -> Result<String, Infallible> {
+    Ok(utf8_percent_encode(text, NOT_IN_URIS).to_string())
+}
+
+/// The options of all commands.
+#[derive(Args, Debug)]
+#[command(next_help_heading = "Common options")]
+pub(super) struct GlobalArgs {
+    /// The config: what is served, to whom, and within which bounds [env: MCP_HOST_CONFIG] [default: mcp-host.toml]
+    #[arg(long, global = true, value_name = "FILE", default_value = DEFAULT_CONFIG.as_os_str(), hide_default_value = true)]
+    pub(super) config: PathBuf,
+
+    /// The log filter: off, error, warn, info, debug or trace, also per target: `warn,mcp_host::guest=debug`
+    /// [env: MCP_HOST_LOG] [default: info]
+    #[arg(
+        long,
+        global = true,
+        value_name = "LEVEL",
+        default_value = DEFAULT_LOG.as_os_str(),
+        hide_default_value = true,
+        value_hint = ValueHint::Other,
+        value_parser = logging::filter
+    )]
+    pub(super) log: Targets,
+
+    /// The format of the log
+    #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
+    pub(super) log_format: logging::Format,
+
+    /// When to color results, messages and the log
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    pub(super) color: ColorChoice,
+}
+
+/// The principal, for the commands that make requests.
+#[derive(Args, Clone, Debug, PartialEq, Eq)]
+pub(super) struct PrincipalArgs {
+    /// Make the request as this principal, under its access rules: `local`, `anonymous`, one of the config, or `ISSUER/NAME` for
+    /// one of an `[[issuer]]` or a `client-ca` of that name
+    #[arg(long = "as", value_name = "PRINCIPAL", default_value = LOCAL, value_hint = ValueHint::Other)]
+    name: String,
+
+    /// Make it as a member of this group, as a token would say; may be repeated
+    #[arg(long = "group", value_name = "GROUP", value_hint = ValueHint::Other)]
+    groups: Vec<String>,
+}
+
+impl PrincipalArgs {
+    /// Returns the principal.
+    ///
+    /// # Errors
+    ///
+    /// No rule of the config could name it.
+    pub(super) fn principal(&self, config: &Config) -> Result<Principal, CliError> {
+        let name = self.name.as_str();
+        let principal = match name {
+            LOCAL => Principal::LOCAL,
+            ANONYMOUS => Principal::ANONYMOUS,
+            _ if config.has_principal(name) => Principal::new(name),
+            _ => {
+                let meant = config.nearest_principal(name).map(str::to_owned);
+                let known = config.principal_names().map(str::to_owned).collect();
+                return Err(CliError::NoPrincipal { name: name.to_owned(), meant, known });
+            }
+        };
+        Ok(principal.with_groups(self.groups.iter().map(String::as_str)))
+    }
+}

@@ -1,0 +1,245 @@
+//! `serve`: the MCP server, over HTTP when the config or the command line names an address, else over stdio.
+
+use std::io::IsTerminal;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use mcp_host_base::log_target;
+use mcp_host_config::http::HttpAddress;
+use mcp_host_config::{Config, ConfigError};
+use mcp_host_engine::confinement::Confinement;
+use mcp_host_engine::plugin::LoadError;
+use mcp_host_server as server;
+use mcp_resource_host::access::Principal;
+use mcp_resource_host::host::{Host, PluginState, PluginStatus, ReloadTrigger};
+use mcp_resource_host::response_cache::CacheCounts;
+use tokio::net::TcpListener;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::confinement;
+use super::context::Context;
+use super::error::CliError;
+use super::signals::{self, Hangup};
+
+/// The longest wait at the start for plugins that are being loaded. Then the others are served without them.
+const START_GRACE: Duration = Duration::from_secs(2);
+/// The key of the config that names the address.
+pub(super) const ADDRESS_KEY: &str = "server.http";
+
+const EXAMPLES: &str = "\
+SIGINT and SIGTERM shut it down gracefully: requests in flight are completed first. A second signal exits at once. \
+It reloads when the config or a component changes, and on SIGHUP: no connection, subscription or request in flight is \
+lost. Rules apply at once; plugins that cannot be used are logged and change nothing.
+
+Examples:
+  mcp-host serve                         as the config says
+  mcp-host serve --http 127.0.0.1:8080   over HTTP, at http://127.0.0.1:8080/mcp
+  mcp-host serve --http 127.0.0.1:0      at a free port, which is printed on standard error
+  mcp-host serve --stdio                 over stdio whatever the config says, as desktop clients start it";
+
+/// Serve MCP clients, over stdio or HTTP
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    /// Serve over standard input and output, even if the config names an HTTP address
+    #[arg(long, conflicts_with = "http")]
+    stdio: bool,
+
+    /// Serve over HTTP at this address and port, whatever the config says
+    #[arg(long, value_name = "ADDRESS", value_parser = http_address)]
+    http: Option<HttpAddress>,
+
+    /// Do not reload on changes; SIGHUP then terminates the server
+    #[arg(long)]
+    no_reload: bool,
+}
+
+impl Args {
+    /// Reads the config, with the options of the command line.
+    pub(super) fn load_config(&self, file: &Path) -> Result<Config, ConfigError> {
+        Config::load(file).map(|config| self.apply_overrides(config))
+    }
+
+    /// Serves that config, in a process that is confined.
+    pub(super) async fn run(
+        self,
+        config: Result<Config, ConfigError>,
+        confinement: Confinement,
+        context: &Context,
+    ) -> Result<(), CliError> {
+        context.messages.writer().become_lossy();
+        // First: a SIGHUP right after the start must not terminate the server.
+        let hangup = if self.no_reload { None } else { Some(Hangup::new().context("cannot listen to signals")?) };
+        let config = config?;
+        config.check_exposure()?;
+        confinement::log(&confinement, &config);
+        let shutdown = signals::shutdown(&context.messages, "graceful shutdown: draining requests in flight", || ())
+            .context("cannot listen to signals")?;
+        // Before compilation: an address in use is reported at once.
+        let listener = match config.server.http {
+            Some(address) => Some(listen(address, self.address_setting()).await?),
+            None => None,
+        };
+        let host = Arc::new(context.builder(config).start_loading()?);
+        let load_logger = AbortOnDropHandle::new(tokio::spawn(log_when_loaded(host.clone())));
+        // Plugins that load quickly should be there for the first request.
+        let startup = tokio::time::timeout(START_GRACE, host.wait_until_loaded());
+        if shutdown.run_until_cancelled(startup).await.is_none() {
+            return Ok(());
+        }
+        let stop_loading = AbortOnDropHandle::new(tokio::spawn(stop_loading_on(shutdown.clone(), host.clone())));
+        let reloading = hangup.map(|hangup| {
+            let watcher = host.watch_config(context.config_file()).map(move |config| self.apply_overrides(config));
+            let watcher = watcher.validate(move |config| confinement::check(&confinement, config));
+            let on_hangup = reload_on_hangup(hangup, watcher.trigger(), host.clone());
+            AbortOnDropHandle::new(tokio::spawn(async { tokio::join!(watcher.run(), on_hangup) }))
+        });
+        if let Some(listener) = listener {
+            let scheme = if host.config().http.tls.is_some() { "https" } else { "http" };
+            context.messages.listening(scheme, listener.local_addr().context("the listener has no address")?);
+            server::serve_http(host.clone(), listener, shutdown).await?;
+        } else {
+            if std::io::stdin().is_terminal() {
+                context.messages.note(
+                    "this speaks MCP over standard input and output, and is for a client to start; to serve over HTTP, \
+                     use `--http 127.0.0.1:8080`, or write `http = \"127.0.0.1:8080\"` under `[server]` in the config",
+                );
+            }
+            server::serve_stdio(host.clone(), Principal::LOCAL, shutdown).await?;
+        }
+        drop((reloading, load_logger, stop_loading));
+        log_cached_responses(&host);
+        context.shutdown(&host).await;
+        Ok(())
+    }
+
+    /// Applies the options of the command line to a config.
+    fn apply_overrides(&self, mut config: Config) -> Config {
+        config.server.http = self.listen_address(config.server.http);
+        config
+    }
+
+    /// The option or the key of the config that names the address.
+    fn address_setting(&self) -> &'static str {
+        if self.http.is_some() { "--http" } else { ADDRESS_KEY }
+    }
+
+    /// The HTTP address to listen at, if any.
+    fn listen_address(&self, configured: Option<HttpAddress>) -> Option<HttpAddress> {
+        if self.stdio { None } else { self.http.or(configured) }
+    }
+}
+
+/// Requests a reload for each `SIGHUP`.
+async fn reload_on_hangup(mut hangup: Hangup, trigger: ReloadTrigger, host: Arc<Host>) {
+    loop {
+        hangup.next().await;
+        log_cached_responses(&host);
+        tracing::info!(target: log_target::CONFIG, "SIGHUP: reloading");
+        trigger.reload();
+    }
+}
+
+/// Logs how often responses of each plugin were in the response cache, unless none was looked up.
+fn log_cached_responses(host: &Host) {
+    for PluginStatus { name, cached_responses: CacheCounts { hits, misses, .. }, .. } in host.plugins() {
+        if hits > 0 || misses > 0 {
+            tracing::info!(target: log_target::PLUGIN, plugin = name, hits, misses, "lookups in the response cache since the plugin was loaded");
+        }
+    }
+}
+
+/// Stops loading at the shutdown: requests that wait for it are not to be drained.
+async fn stop_loading_on(shutdown: CancellationToken, host: Arc<Host>) {
+    shutdown.cancelled().await;
+    host.stop_loading();
+}
+
+/// Logs that all plugins are loaded or have failed.
+async fn log_when_loaded(host: Arc<Host>) {
+    if tokio::time::timeout(START_GRACE, host.wait_until_loaded()).await.is_err() {
+        let loading = host.plugins().into_iter().filter(|plugin| matches!(plugin.state, PluginState::Loading));
+        let loading = loading.map(|plugin| plugin.name).collect::<Vec<_>>().join(",");
+        tracing::info!(target: log_target::SERVER, loading, "serving the plugins loaded so far; the others follow as they are loaded");
+        host.wait_until_loaded().await;
+    }
+    // Without the host's own, such as those of search.
+    let config = host.config();
+    let mut plugins = host.plugins();
+    plugins.retain(|plugin| config.plugins.iter().any(|declared| declared.name.as_str() == plugin.name));
+    let LoadCounts { loaded, failed, stopped } = LoadCounts::of(plugins.iter().map(|plugin| &plugin.state));
+    match stopped {
+        0 => tracing::info!(target: log_target::SERVER, loaded, failed, "finished loading plugins"),
+        _ => {
+            tracing::info!(target: log_target::SERVER, loaded, failed, stopped, "graceful shutdown: stopped loading plugins");
+        }
+    }
+}
+
+/// How loading the plugins ended.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct LoadCounts {
+    loaded: usize,
+    failed: usize,
+    /// Those that were being loaded at the shutdown: that is no failure.
+    stopped: usize,
+}
+
+impl LoadCounts {
+    fn of<'s>(states: impl Iterator<Item = &'s PluginState>) -> Self {
+        states.fold(Self::default(), |mut counts, state| {
+            let count = match state {
+                PluginState::LoadFailed(error) if matches!(**error, LoadError::Cancelled) => &mut counts.stopped,
+                PluginState::LoadFailed(_) => &mut counts.failed,
+                _ => &mut counts.loaded,
+            };
+            *count = count.saturating_add(1);
+            counts
+        })
+    }
+}
+
+/// Listens at an address, which that option or key of the config names.
+pub(super) async fn listen(address: HttpAddress, setting: &'static str) -> Result<TcpListener, CliError> {
+    let address = address.socket_addr();
+    TcpListener::bind(address).await.map_err(|source| CliError::Listen { address, setting, source })
+}
+
+fn http_address(text: &str) -> Result<HttpAddress, String> {
+    text.parse().map_err(|error| format!("{error}; write one such as `127.0.0.1:8080`"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn address(text: &str) -> HttpAddress {
+        http_address(text).unwrap()
+    }
+
+    #[test]
+    fn the_command_line_wins_over_the_config_and_stdio_over_all() {
+        let configured = Some(address("127.0.0.1:1"));
+        let asked = Some(address("127.0.0.1:2"));
+        assert_eq!(Args { stdio: false, http: None, no_reload: false }.listen_address(None), None);
+        assert_eq!(Args { stdio: false, http: None, no_reload: false }.listen_address(configured), configured);
+        assert_eq!(Args { stdio: false, http: asked, no_reload: false }.listen_address(configured), asked);
+        assert_eq!(Args { stdio: true, http: None, no_reload: false }.listen_address(configured), None);
+    }
+
+    #[test]
+    fn a_plugin_whose_loading_a_shutdown_stopped_has_not_failed() {
+        let failed = |error| PluginState::LoadFailed(Arc::new(error));
+        let states = [failed(LoadError::Cancelled), failed(LoadError::Database("refused".to_owned()))];
+        assert_eq!(LoadCounts::of(states.iter()), LoadCounts { loaded: 0, failed: 1, stopped: 1 });
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused_with_an_example() {
+        let error = http_address("8080").unwrap_err();
+        assert!(error.contains("`8080` is not") && error.contains("`127.0.0.1:8080`"), "{error}");
+    }
+}

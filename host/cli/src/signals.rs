@@ -1,0 +1,120 @@
+//! Signals: the first SIGINT or SIGTERM requests a graceful shutdown, a second one exits at once; SIGHUP requests a
+//! reload.
+
+use std::io;
+
+use tokio_util::sync::CancellationToken;
+
+use super::messages::Messages;
+
+use mcp_host_base::log_target;
+
+/// Returns a token that the first termination signal cancels; `begun`, what happens then, is logged. A second signal exits the
+/// process at once, with the exit code that shells report for a process killed by it; `at_exit` is called before.
+///
+/// # Errors
+///
+/// The operating system does not deliver signals.
+pub(super) fn shutdown(
+    messages: &Messages,
+    begun: &'static str,
+    at_exit: impl FnOnce() + Send + 'static,
+) -> io::Result<CancellationToken> {
+    let messages = messages.clone();
+    let mut signals = Signals::new()?;
+    let shutdown = CancellationToken::new();
+    let token = shutdown.clone();
+    tokio::spawn(async move {
+        signals.next().await;
+        tracing::info!(target: log_target::SERVER, "{begun}; a second signal terminates at once");
+        token.cancel();
+        let code = signals.next().await;
+        at_exit();
+        messages.flush();
+        std::process::exit(code);
+    });
+    Ok(shutdown)
+}
+
+/// The termination signals. None is lost after creation.
+#[cfg(unix)]
+struct Signals {
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+#[cfg(unix)]
+impl Signals {
+    fn new() -> io::Result<Self> {
+        use tokio::signal::unix::{SignalKind, signal};
+        Ok(Self { interrupt: signal(SignalKind::interrupt())?, terminate: signal(SignalKind::terminate())? })
+    }
+
+    /// Waits for a signal, and returns its exit code.
+    async fn next(&mut self) -> i32 {
+        tokio::select! {
+            _ = self.interrupt.recv() => 130,
+            _ = self.terminate.recv() => 143,
+        }
+    }
+}
+
+/// The termination signals. None is lost after creation.
+#[cfg(not(unix))]
+struct Signals;
+
+#[cfg(not(unix))]
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self)
+    }
+
+    /// Waits for a signal, and returns its exit code.
+    async fn next(&mut self) -> i32 {
+        // It fails where there are no signals to wait for: then none comes.
+        if tokio::signal::ctrl_c().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+        130
+    }
+}
+
+/// SIGHUP. None is lost after creation; several may be coalesced.
+#[cfg(unix)]
+pub(super) struct Hangup(tokio::signal::unix::Signal);
+
+#[cfg(unix)]
+impl Hangup {
+    /// From now on SIGHUP does not terminate the process.
+    ///
+    /// # Errors
+    ///
+    /// The operating system does not deliver signals.
+    pub(super) fn new() -> io::Result<Self> {
+        tokio::signal::unix::signal(tokio::signal::unix::SignalKind::hangup()).map(Self)
+    }
+
+    /// Waits for the next one.
+    pub(super) async fn next(&mut self) {
+        if self.0.recv().await.is_none() {
+            std::future::pending::<()>().await;
+        }
+    }
+}
+
+/// This platform has no SIGHUP.
+#[cfg(not(unix))]
+pub(super) struct Hangup;
+
+#[cfg(not(unix))]
+impl Hangup {
+    /// Never fails.
+    pub(super) fn new() -> io::Result<Self> {
+        Ok(Self)
+    }
+
+    /// Never returns.
+    pub(super) async fn next(&mut self) {
+        std::future::pending::<()>().await;
+    }
+}

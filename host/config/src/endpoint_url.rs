@@ -1,0 +1,190 @@
+//! URLs of endpoints that the host sends secrets to, or takes keys from, and of this server: `https`, or `http` to loopback.
+
+use std::fmt;
+use std::str::FromStr;
+
+use iri_string::types::UriStr;
+use mcp_host_model::net::{Origin, Scheme};
+
+use super::declare::written_as;
+use super::error::{Suggest, quote};
+use super::reader::{FromNode, Node, Schema};
+
+/// The maximum length of a URL, in bytes.
+const MAX_LEN: usize = 2048;
+
+/// An absolute URL that is encrypted, `https://…`, or stays on this machine: `http://` with `localhost` or a loopback address.
+///
+/// Scheme, host and port are normalized (RFC 3986, section 6.2.3); the rest is as written. It has no fragment, user name or
+/// password.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EndpointUrl {
+    text: String,
+    written: String,
+    origin: Origin,
+}
+
+impl EndpointUrl {
+    /// Returns the URL as text.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+
+    /// Returns the URL as it was written, for identifiers that are compared as texts (RFC 8414, section 3.3).
+    pub fn as_written(&self) -> &str {
+        &self.written
+    }
+
+    /// Returns its origin.
+    pub fn origin(&self) -> &Origin {
+        &self.origin
+    }
+
+    /// Returns its path, without the query: empty, or one that begins with a slash.
+    pub fn path(&self) -> &str {
+        let behind = self.text.get(self.origin.to_string().len()..).unwrap_or_default();
+        behind.split('?').next().unwrap_or_default()
+    }
+
+    /// Returns whether it has a query.
+    pub fn has_query(&self) -> bool {
+        self.text.contains('?')
+    }
+}
+
+/// The reason why a text is not such a URL.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum EndpointUrlError {
+    /// It is not an absolute URL of `http` or `https`, or it is too long.
+    #[error("{} is not an absolute URL", quote(.0))]
+    Syntax(String),
+    /// It has a user name or a password. The text is not shown.
+    #[error("the URL has a user name or a password")]
+    UserInfo,
+    /// It has a fragment.
+    #[error("the URL {} has a fragment", quote(.0))]
+    Fragment(String),
+    /// It is not encrypted, and its host is another machine.
+    #[error("the URL {} is not encrypted", quote(.0))]
+    NotEncrypted(String),
+}
+
+impl Suggest for EndpointUrlError {
+    fn suggestion(&self, key: &str) -> String {
+        match self {
+            Self::Syntax(_) => format!("write a URL such as `{key} = \"https://login.example.com\"`"),
+            Self::UserInfo => "remove everything up to the `@`".to_owned(),
+            Self::Fragment(_) => "remove the `#` and what follows it".to_owned(),
+            Self::NotEncrypted(_) => "write `https://`; `http://` is for `localhost` and loopback addresses".to_owned(),
+        }
+    }
+}
+
+impl FromStr for EndpointUrl {
+    type Err = EndpointUrlError;
+
+    fn from_str(text: &str) -> Result<Self, EndpointUrlError> {
+        let syntax = || EndpointUrlError::Syntax(text.to_owned());
+        let uri = UriStr::new(text).ok().filter(|_| text.len() <= MAX_LEN);
+        let Some(authority) = uri.and_then(|uri| uri.authority_components()) else {
+            // The text before an `@` is often a password.
+            return Err(if text.contains('@') { EndpointUrlError::UserInfo } else { syntax() });
+        };
+        if authority.userinfo().is_some() {
+            return Err(EndpointUrlError::UserInfo);
+        }
+        if text.contains('#') {
+            return Err(EndpointUrlError::Fragment(text.to_owned()));
+        }
+        let behind = text.find("://").ok_or_else(syntax)?.saturating_add("://".len());
+        let end = text
+            .get(behind..)
+            .and_then(|rest| rest.find(['/', '?']))
+            .map_or(text.len(), |at| behind.saturating_add(at));
+        let (front, rest) = text.split_at_checked(end).ok_or_else(syntax)?;
+        let origin: Origin = front.parse().map_err(|_| syntax())?;
+        if origin.scheme() == Scheme::Http && !origin.host().is_loopback() {
+            return Err(EndpointUrlError::NotEncrypted(text.to_owned()));
+        }
+        Ok(Self { text: format!("{origin}{rest}"), written: text.to_owned(), origin })
+    }
+}
+
+impl fmt::Display for EndpointUrl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl FromNode for EndpointUrl {
+    const TYPE_NAME: &'static str = "a URL";
+
+    fn example() -> String {
+        "\"https://login.example.com\"".into()
+    }
+
+    fn schema() -> Schema {
+        Schema::pattern(r"^[hH][tT][tT][pP][sS]?://[^#@\s]+$").with("maxLength", MAX_LEN)
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        match node.string::<Self>()?.parse() {
+            Ok(url) => Some(url),
+            Err(error @ EndpointUrlError::UserInfo) => {
+                node.reject_secret(&error);
+                None
+            }
+            Err(error) => {
+                node.reject(&error);
+                None
+            }
+        }
+    }
+}
+
+/// An [`EndpointUrl`] without a query: the identifier of an issuer (RFC 8414, section 2), or of this server (RFC 9728, section
+/// 1.2).
+pub(super) struct IdentifierUrl(pub(super) EndpointUrl);
+
+written_as! {
+    IdentifierUrl as EndpointUrl, |node| {
+        let url = EndpointUrl::from_node(node)?;
+        if url.has_query() {
+            node.report_error(
+                format!("the URL {} has a query", quote(url.as_str())),
+                "remove the `?` and what follows it",
+            );
+            return None;
+        }
+        Some(Self(url))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_url_is_encrypted_or_stays_on_this_machine() {
+        for (text, url, path) in [
+            ("https://login.example.com", "https://login.example.com", ""),
+            ("HTTPS://Login.Example.com:443/a/B?c=d", "https://login.example.com/a/B?c=d", "/a/B"),
+            ("http://127.0.0.1:8080/jwks", "http://127.0.0.1:8080/jwks", "/jwks"),
+            ("http://[::1]:80/", "http://[::1]/", "/"),
+            ("http://localhost:9000?x", "http://localhost:9000?x", ""),
+        ] {
+            let parsed: EndpointUrl = text.parse().unwrap();
+            assert_eq!((parsed.as_str(), parsed.path()), (url, path), "{text}");
+        }
+        for text in ["http://login.example.com/", "http://127.0.0.1.example.com", "http://10.0.0.1/"] {
+            assert!(matches!(text.parse::<EndpointUrl>(), Err(EndpointUrlError::NotEncrypted(_))), "{text}");
+        }
+        for text in ["", "login.example.com", "ftp://example.com", "https:///jwks", "https://a b/", "file:///etc/keys"]
+        {
+            assert!(matches!(text.parse::<EndpointUrl>(), Err(EndpointUrlError::Syntax(_))), "{text}");
+        }
+        assert_eq!("https://a:b@example.com/".parse::<EndpointUrl>(), Err(EndpointUrlError::UserInfo));
+        assert!(matches!("https://example.com/#a".parse::<EndpointUrl>(), Err(EndpointUrlError::Fragment(_))));
+    }
+}

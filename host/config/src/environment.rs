@@ -1,0 +1,64 @@
+//! The environment of a config: variables, and the home directory that `~` stands for.
+
+use std::collections::BTreeMap;
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::path::{Path, PathBuf};
+
+/// The environment variables and the home directory that a config is read with.
+///
+/// Usually [those of this process](Self::from_process). An application that hosts configs of others passes a separate
+/// environment, so that they cannot read its variables:
+///
+/// ```
+/// use mcp_host_config::Environment;
+///
+/// let environment = Environment::empty().variable("TOKEN", "a secret").home("/home/ci");
+/// ```
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct Environment {
+    variables: BTreeMap<OsString, OsString>,
+    home: Option<PathBuf>,
+}
+
+impl Environment {
+    /// An environment without variables and without a home directory.
+    pub fn empty() -> Self {
+        Self::default()
+    }
+
+    /// The environment of this process.
+    pub fn from_process() -> Self {
+        Self { variables: std::env::vars_os().collect(), home: std::env::home_dir() }
+    }
+
+    /// Sets a variable.
+    #[must_use]
+    pub fn variable(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.variables.insert(name.into(), value.into());
+        self
+    }
+
+    /// Sets the directory that `~` stands for.
+    #[must_use]
+    pub fn home(mut self, directory: impl Into<PathBuf>) -> Self {
+        self.home = Some(directory.into());
+        self
+    }
+
+    pub(super) fn get(&self, name: &str) -> Option<&OsStr> {
+        self.variables.get(OsStr::new(name)).map(OsString::as_os_str)
+    }
+
+    pub(super) fn home_directory(&self) -> Option<&Path> {
+        self.home.as_deref()
+    }
+}
+
+/// Shows the names of the variables, never their values.
+impl fmt::Debug for Environment {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<_> = self.variables.keys().collect();
+        f.debug_struct("Environment").field("variables", &names).field("home", &self.home).finish()
+    }
+}

@@ -1,0 +1,149 @@
+//! Cargo features that keys of a config require.
+//!
+//! A config is read and validated in the same way whatever the program is built with. The program says what it has when it uses
+//! the config: [`Config::check_features`].
+
+use std::fmt;
+
+use super::http::Http;
+use super::plugin::PluginName;
+use super::{Config, Plugin};
+
+/// A cargo feature of the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Feature {
+    /// MCP over HTTP: `server.http` and `[http]`.
+    Http,
+    /// Key-value buckets of plugins: `grants.keyvalue`.
+    Keyvalue,
+    /// Search: `[search]`, and `search` of a plugin.
+    Search,
+    /// SQL databases of plugins: `grants.sql`.
+    Sql,
+}
+
+impl fmt::Display for Feature {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Http => "http",
+            Self::Keyvalue => "keyvalue",
+            Self::Search => "search",
+            Self::Sql => "sql",
+        })
+    }
+}
+
+/// A key of a config requires a feature that the program lacks.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "`{key}`{} requires the cargo feature `{feature}`, which this build does not have: build `mcp-resource-host` with the feature \
+     `{feature}`, or remove the key", of_plugin(.plugin.as_ref())
+)]
+pub struct MissingFeature {
+    key: &'static str,
+    plugin: Option<PluginName>,
+    feature: Feature,
+}
+
+fn of_plugin(name: Option<&PluginName>) -> String {
+    name.map(|name| format!(" of plugin `{name}`")).unwrap_or_default()
+}
+
+impl MissingFeature {
+    /// Returns the feature.
+    pub fn feature(&self) -> Feature {
+        self.feature
+    }
+}
+
+impl Config {
+    /// Checks that a program with those features can do what the config says.
+    ///
+    /// # Errors
+    ///
+    /// A key requires another feature.
+    pub fn check_features(&self, features: &[Feature]) -> Result<(), MissingFeature> {
+        let of_plugin = |plugin: &Plugin| {
+            let Plugin { name, grants, search, .. } = plugin;
+            let keys = [
+                ("plugin.grants.keyvalue", !grants.keyvalue.is_empty(), Feature::Keyvalue),
+                ("plugin.grants.sql", !grants.sql.is_empty(), Feature::Sql),
+                ("plugin.search", search.is_some(), Feature::Search),
+            ];
+            keys.map(|(key, is_set, feature)| {
+                is_set.then(|| MissingFeature { key, plugin: Some(name.clone()), feature })
+            })
+        };
+        let of_sections = [
+            ("server.http", self.server.http.is_some(), Feature::Http),
+            ("http", self.http != Http::default(), Feature::Http),
+            ("search", self.search.is_some(), Feature::Search),
+        ];
+        let of_sections =
+            of_sections.map(|(key, is_set, feature)| is_set.then_some(MissingFeature { key, plugin: None, feature }));
+        let mut required = of_sections.into_iter().chain(self.plugins.iter().flat_map(of_plugin)).flatten();
+        required.find(|missing| !features.contains(&missing.feature)).map_or(Ok(()), Err)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::grants::KeyvalueGrant;
+
+    const ALL: [Feature; 4] = [Feature::Http, Feature::Keyvalue, Feature::Search, Feature::Sql];
+
+    /// The error of a program without one feature, for a config with something changed.
+    fn error(lacks: Feature, change: impl FnOnce(&mut Config)) -> String {
+        let plugin = Plugin::new("notes".parse().unwrap(), "notes.wasm", "notes:///".parse().unwrap());
+        let mut config = Config::new();
+        config.plugins.add(plugin).unwrap();
+        assert_eq!(config.check_features(&[]), Ok(()), "a config without such keys requires nothing");
+        change(&mut config);
+        assert_eq!(config.check_features(&ALL), Ok(()));
+        let others: Vec<_> = ALL.into_iter().filter(|feature| *feature != lacks).collect();
+        let error = config.check_features(&others).unwrap_err();
+        assert_eq!(error.feature(), lacks);
+        error.to_string()
+    }
+
+    /// Changes the only plugin of a config.
+    fn change_plugin(config: &mut Config, change: impl FnOnce(&mut Plugin)) {
+        let mut plugin = config.plugins[0].clone();
+        change(&mut plugin);
+        config.plugins = Default::default();
+        config.plugins.add(plugin).unwrap();
+    }
+
+    #[test]
+    fn a_key_of_a_feature_that_is_not_built_in_is_an_error_that_names_the_feature() {
+        let keyvalue = error(Feature::Keyvalue, |config| {
+            change_plugin(config, |plugin| {
+                plugin.grants.keyvalue.insert("pages".parse().unwrap(), KeyvalueGrant::default());
+            });
+        });
+        assert_eq!(
+            keyvalue,
+            "`plugin.grants.keyvalue` of plugin `notes` requires the cargo feature `keyvalue`, which this build does not have: build \
+             `mcp-resource-host` with the feature `keyvalue`, or remove the key"
+        );
+        let sql = error(Feature::Sql, |config| {
+            change_plugin(config, |plugin| {
+                let url = crate::grants::SqlUrl::Sqlite("/srv/shop.db".into());
+                plugin.grants.sql.insert("shop".parse().unwrap(), crate::grants::SqlGrant::new(url));
+            });
+        });
+        assert!(sql.starts_with("`plugin.grants.sql` of plugin `notes` requires the cargo feature `sql`"), "{sql}");
+        let address = error(Feature::Http, |config| config.server.http = Some("127.0.0.1:0".parse().unwrap()));
+        assert!(address.starts_with("`server.http` requires the cargo feature `http`"), "{address}");
+        let insecure = error(Feature::Http, |config| config.http.insecure = true);
+        assert!(insecure.starts_with("`http` requires the cargo feature `http`"), "{insecure}");
+        let search = error(Feature::Search, |config| config.search = Some(Default::default()));
+        assert!(search.starts_with("`search` requires the cargo feature `search`"), "{search}");
+        let of_plugin = error(Feature::Search, |config| {
+            change_plugin(config, |plugin| plugin.search = Some(Default::default()));
+        });
+        assert!(of_plugin.starts_with("`plugin.search` of plugin `notes` requires"), "{of_plugin}");
+    }
+}

@@ -1,0 +1,493 @@
+//! URI globs of access rules.
+//!
+//! A glob is normalized when it is parsed, so that a request only has to match it, and so that a glob that could never
+//! match is an error: a `deny` that matches nothing is worse than a config that is rejected.
+
+use std::fmt;
+use std::str::FromStr;
+
+use globset::{Glob, GlobBuilder, GlobMatcher};
+use mcp_host_model::uri::{Gap, Mount, UriPattern, composed, is_path_delimiter};
+
+use super::error::Suggest;
+use super::reader::{FromNode, Node, Schema};
+
+mod automaton;
+
+/// A pattern of URIs: `git://linux/**`, `**/.env`, `notes:///{公開,draft}/*.md`.
+///
+/// | glob | matches |
+/// |---|---|
+/// | `*` | any characters but `/`, or none |
+/// | `?` | one character but `/` |
+/// | `**` | as a whole segment: zero or more segments; at the end: the prefix itself, and everything below it; alone: everything |
+/// | `{a,b}` | `a` or `b`; not nested |
+///
+/// It is matched against a whole URI in [normal form](mcp_host_model::uri#normal-form) and without its query, and is normalized in the
+/// same way: characters that a URI cannot contain are percent-encoded, so they can be written as they are; percent-encoding
+/// has its canonical form, so `%40` is `@`; scheme and host are in lower case. A glob that cannot match a normalized URI is rejected: one
+/// that begins without a scheme, one with dot segments or a fragment. Also rejected, as misleading: a `**` that is part
+/// of a segment, backslashes, the encoding of a character with a meaning here (`%2A`, and `%2C` within braces), and `[…]`,
+/// which could match a slash or half of an encoded character.
+#[derive(Clone)]
+pub struct UriGlob {
+    source: String,
+    /// The normalized glob.
+    normalized: String,
+    matcher: GlobMatcher,
+    /// For `P/**`: the matcher of `P`.
+    prefix: Option<PrefixMatcher>,
+}
+
+/// The matcher of `P` of a glob `P/**`.
+#[derive(Clone, Debug)]
+enum PrefixMatcher {
+    /// A text without wildcards. Most globs of rules are of this kind, and a comparison is cheap.
+    Literal(String),
+    Pattern(GlobMatcher),
+}
+
+impl PrefixMatcher {
+    fn new(normal: &str) -> Result<Self, GlobError> {
+        if normal.contains(['*', '?', '{']) {
+            matcher(normal).map(Self::Pattern)
+        } else {
+            Ok(Self::Literal(normal.to_owned()))
+        }
+    }
+
+    fn matches(&self, uri: &str) -> bool {
+        match self {
+            Self::Literal(text) => text == uri,
+            Self::Pattern(matcher) => matcher.is_match(uri),
+        }
+    }
+}
+
+/// A slash that is part of a segment, in normal form.
+const ENCODED_SLASH: &str = "%2F";
+
+/// How a glob can be looked up among many.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GlobLookup<'a> {
+    /// It matches every URI.
+    Everything,
+    /// It matches this text without wildcards, and everything below it.
+    Below(&'a str),
+    /// Its patterns have to be matched.
+    Pattern,
+}
+
+/// A regular expression that all globs match: the first segment is `**` or contains a colon.
+const PATTERN: &str = r"^([*][*]|[^/]*:[^/]*)(/|$)[^\[\]\\#]*$";
+
+impl UriGlob {
+    /// The maximum length of a glob in bytes, as written.
+    const MAX_LEN: usize = 1024;
+
+    /// Returns the glob as written.
+    pub fn as_str(&self) -> &str {
+        &self.source
+    }
+
+    /// Returns whether it matches a URI, which must be normalized and without a query.
+    pub fn matches(&self, uri: &str) -> bool {
+        self.matcher.is_match(uri) || self.prefix.as_ref().is_some_and(|above| above.matches(uri))
+    }
+
+    /// Returns the glob with its characters in canonical composition (NFC); none if they are already.
+    pub fn composed(&self) -> Option<Self> {
+        composed(&self.normalized)?.parse().ok()
+    }
+
+    /// Returns its normalized text.
+    pub(super) fn normalized(&self) -> &str {
+        &self.normalized
+    }
+
+    /// Returns how it can be looked up among many.
+    pub fn lookup(&self) -> GlobLookup<'_> {
+        match &self.prefix {
+            _ if self.normalized == "**" => GlobLookup::Everything,
+            Some(PrefixMatcher::Literal(prefix)) => GlobLookup::Below(prefix),
+            _ => GlobLookup::Pattern,
+        }
+    }
+
+    /// Returns the patterns of which one matches where it matches, to be compiled into a set with those of other globs.
+    pub fn patterns(&self) -> impl Iterator<Item = Glob> {
+        let above = self.prefix.is_some().then(|| self.normalized.strip_suffix("/**")).flatten();
+        [Some(self.normalized.as_str()), above].into_iter().flatten().filter_map(|pattern| pattern_of(pattern).ok())
+    }
+
+    /// Returns whether it matches all URIs of a pattern. False negatives are possible.
+    pub fn covers(&self, pattern: &UriPattern) -> bool {
+        automaton::covers(&self.normalized, pattern)
+    }
+
+    /// Returns whether it could match a URI of a pattern. False positives are possible.
+    pub fn reaches(&self, pattern: &UriPattern) -> bool {
+        automaton::reaches(&self.normalized, pattern)
+    }
+
+    /// Returns the text that it matches with everything below, if it has no wildcards but a `/**` at its end.
+    pub(super) fn literal_prefix(&self) -> Option<&str> {
+        let prefix = self.normalized.strip_suffix("/**").unwrap_or(&self.normalized);
+        (!prefix.contains(['*', '?', '{'])).then_some(prefix)
+    }
+
+    /// Returns whether it could match a URI below that mount if the mount had slashes where it has `%2F`.
+    pub(super) fn reaches_decoded(&self, mount: &Mount) -> bool {
+        let decoded = |text: &str| text.replace(ENCODED_SLASH, "/");
+        let pattern = || UriPattern::text(&decoded(mount.as_str())).gap(Gap::Any);
+        mount.as_str().contains(ENCODED_SLASH) && automaton::reaches(&decoded(&self.normalized), &pattern())
+    }
+}
+
+/// The reason why a text is not a URI glob.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum GlobError {
+    /// It has no scheme, and no `**` in place of one.
+    #[error("a URI begins with a scheme, so this glob matches none")]
+    NoScheme(String),
+    /// A `**` is part of a segment.
+    #[error("`**` must be a whole segment")]
+    PartialSegment,
+    /// A segment is `.` or `..`.
+    #[error("a normalized URI has no `.` or `..` segment, so this glob matches none")]
+    DotSegment,
+    /// It has user information (`@`).
+    #[error("a resource has no user information, so this glob matches none")]
+    UserInfo,
+    /// It has a fragment (`#`).
+    #[error("a resource has no fragment, so this glob matches none")]
+    Fragment,
+    /// It contains `[` or `]`.
+    #[error("`[…]` cannot be used in globs for URIs")]
+    Class,
+    /// It contains a backslash.
+    #[error("a backslash cannot be used in globs for URIs")]
+    Backslash,
+    /// A `%` is not followed by two hexadecimal digits.
+    #[error("`%` is not followed by two hexadecimal digits")]
+    Percent,
+    /// The encoding of a character that has a meaning in globs, which normalization would decode.
+    #[error("`{0}` cannot be written in a glob, where it has a meaning")]
+    Escaped(char),
+    /// Braces are unbalanced or nested.
+    #[error("the braces of this glob are nested, or do not match")]
+    Braces,
+    /// It is too long.
+    #[error("this glob is longer than {} bytes", UriGlob::MAX_LEN)]
+    TooLong,
+}
+
+/// What to write instead of a glob without scheme.
+fn no_scheme_help(glob: &str, mount: &str) -> String {
+    let below = glob.trim_start_matches('/');
+    format!("write `**/{below}` for any mount, or begin with a mount: `{mount}{below}`")
+}
+
+impl Suggest for GlobError {
+    fn suggestion(&self, _: &str) -> String {
+        match self {
+            Self::NoScheme(glob) => no_scheme_help(glob, "git://linux/"),
+            Self::PartialSegment => {
+                "write `**` between slashes, as in `git://linux/**` or `**/.env`; `*` stays in one segment".into()
+            }
+            Self::DotSegment => "write the path without dots".into(),
+            Self::UserInfo => "remove the `@` and the text before it".into(),
+            Self::Fragment => "remove the `#` and the text after it, or write `%23` for the character".into(),
+            Self::Class => "write `{a,b}` for a choice, or `?` for any one character".into(),
+            Self::Backslash => {
+                "write `/` between segments; a character cannot be escaped, but `?` matches any one".into()
+            }
+            Self::Escaped(_) => "write `?`, which matches any one character".into(),
+            Self::Percent => "write `%25` for the character itself".into(),
+            Self::Braces => "write `{a,b}` for a choice, and two globs where one choice is inside another".into(),
+            Self::TooLong => "write several shorter globs".into(),
+        }
+    }
+}
+
+impl FromStr for UriGlob {
+    type Err = GlobError;
+
+    fn from_str(text: &str) -> Result<Self, GlobError> {
+        if text.len() > Self::MAX_LEN {
+            return Err(GlobError::TooLong);
+        }
+        let normalized = normalize_authority(&percent_encode(text)?)?;
+        check_braces(&normalized)?;
+        check_segments(&normalized).map_err(|error| match error {
+            GlobError::NoScheme(_) => GlobError::NoScheme(text.to_owned()),
+            other => other,
+        })?;
+        let prefix = normalized.strip_suffix("/**").map(PrefixMatcher::new).transpose()?;
+        Ok(Self { source: text.to_owned(), matcher: matcher(&normalized)?, prefix, normalized })
+    }
+}
+
+fn matcher(normal: &str) -> Result<GlobMatcher, GlobError> {
+    pattern_of(normal).map(|glob| glob.compile_matcher())
+}
+
+fn pattern_of(normal: &str) -> Result<Glob, GlobError> {
+    let mut builder = GlobBuilder::new(normal);
+    builder.literal_separator(true).backslash_escape(false).empty_alternates(true);
+    builder.build().map_err(|_| GlobError::Braces)
+}
+
+/// Converts all characters to their form in a normalized URI (RFC 3986, sections 2.1 and 6.2.2, and [`mcp_host_model::uri`]).
+fn percent_encode(glob: &str) -> Result<String, GlobError> {
+    let mut normal = String::with_capacity(glob.len());
+    let mut characters = glob.chars();
+    let encoded = |byte: u8| format!("%{byte:02X}");
+    let mut in_braces = false;
+    while let Some(character) = characters.next() {
+        match character {
+            '[' | ']' => return Err(GlobError::Class),
+            '\\' => return Err(GlobError::Backslash),
+            '#' => return Err(GlobError::Fragment),
+            '%' => {
+                let digits: String = characters.by_ref().take(2).filter(char::is_ascii_hexdigit).collect();
+                let byte = u8::from_str_radix(&digits, 16).ok().filter(|_| digits.len() == 2);
+                let byte = byte.ok_or(GlobError::Percent)?;
+                match char::from(byte) {
+                    c if is_unreserved(c) => normal.push(c),
+                    c if !is_path_delimiter(c) || is_in_authority(&normal) => normal.push_str(&encoded(byte)),
+                    c if c == '*' || (c == ',' && in_braces) => return Err(GlobError::Escaped(c)),
+                    c => normal.push(c),
+                }
+            }
+            _ if is_unreserved(character) || is_path_delimiter(character) || "/?{}".contains(character) => {
+                in_braces = match character {
+                    '{' => true,
+                    '}' => false,
+                    _ => in_braces,
+                };
+                normal.push(character);
+            }
+            _ => normal.extend(character.encode_utf8(&mut [0; 4]).bytes().map(encoded)),
+        }
+    }
+    Ok(normal)
+}
+
+/// Returns whether what follows this beginning of a glob belongs to the authority, where no delimiter is decoded.
+fn is_in_authority(before: &str) -> bool {
+    let behind_scheme = before.split_once("://").filter(|(scheme, _)| !scheme.contains('/'));
+    behind_scheme.is_some_and(|(_, authority)| !authority.contains('/'))
+}
+
+fn is_unreserved(character: char) -> bool {
+    character.is_ascii_alphanumeric() || "-._~".contains(character)
+}
+
+/// Converts scheme and host to lower case (RFC 3986, section 6.2.2.1), except percent-encoding, and removes an empty
+/// port (section 3.2.3).
+fn normalize_authority(glob: &str) -> Result<String, GlobError> {
+    let Some((scheme, rest)) = glob.split_once("://").filter(|(scheme, _)| !scheme.contains('/')) else {
+        return Ok(glob.to_owned());
+    };
+    let (host, path) = match rest.find('/') {
+        Some(slash) => rest.split_at(slash),
+        None => (rest, ""),
+    };
+    if host.contains('@') {
+        return Err(GlobError::UserInfo);
+    }
+    let host = host.strip_suffix(':').unwrap_or(host);
+    let mut encoded = 0_u8;
+    let host: String = host
+        .chars()
+        .map(|character| {
+            encoded = if character == '%' { 3 } else { encoded.saturating_sub(1) };
+            if encoded > 0 { character } else { character.to_ascii_lowercase() }
+        })
+        .collect();
+    Ok(format!("{}://{host}{path}", scheme.to_ascii_lowercase()))
+}
+
+/// Rejects nested braces, which could also exceed the size limit of the compiled regex.
+fn check_braces(glob: &str) -> Result<(), GlobError> {
+    let mut open = false;
+    for character in glob.chars() {
+        match (character, open) {
+            ('{', false) => open = true,
+            ('}', true) => open = false,
+            ('{', true) | ('}', false) => return Err(GlobError::Braces),
+            _ => {}
+        }
+    }
+    if open { Err(GlobError::Braces) } else { Ok(()) }
+}
+
+fn check_segments(glob: &str) -> Result<(), GlobError> {
+    for segment in glob.split('/') {
+        match segment {
+            "." | ".." => return Err(GlobError::DotSegment),
+            "**" => {}
+            _ if segment.contains("**") => return Err(GlobError::PartialSegment),
+            _ => {}
+        }
+    }
+    match glob.split('/').next() {
+        Some(first) if first == "**" || first.contains(':') => Ok(()),
+        _ => Err(GlobError::NoScheme(glob.to_owned())),
+    }
+}
+
+impl fmt::Display for UriGlob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.source)
+    }
+}
+
+impl fmt::Debug for UriGlob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("UriGlob").field(&self.source).finish()
+    }
+}
+
+impl PartialEq for UriGlob {
+    fn eq(&self, other: &Self) -> bool {
+        self.source == other.source
+    }
+}
+
+impl Eq for UriGlob {}
+
+impl FromNode for UriGlob {
+    const TYPE_NAME: &'static str = "a glob";
+
+    fn example() -> String {
+        "\"git://linux/**\"".into()
+    }
+
+    fn schema() -> Schema {
+        Schema::string().with("minLength", 1).with("maxLength", Self::MAX_LEN).with("pattern", PATTERN)
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        let written = node.string::<Self>()?;
+        let error = match written.parse() {
+            Ok(glob) => return Some(glob),
+            Err(error) => error,
+        };
+        // A glob of the example's mount would match nothing here.
+        match (&error, node.context.declared.borrow().mounts.first()) {
+            (GlobError::NoScheme(glob), Some(mount)) => {
+                node.report_error(error.to_string(), no_scheme_help(glob, mount.as_str()));
+            }
+            _ => node.reject(&error),
+        }
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matches(glob: &str, uri: &str) -> bool {
+        glob.parse::<UriGlob>().unwrap().matches(uri)
+    }
+
+    #[test]
+    fn a_star_stays_in_its_segment_and_two_stars_do_not() {
+        assert!(matches("git://linux/*.rs", "git://linux/main.rs"));
+        assert!(!matches("git://linux/*.rs", "git://linux/src/main.rs"));
+        assert!(matches("git://linux/**/*.rs", "git://linux/src/main.rs"));
+        assert!(matches("git://linux/**/*.rs", "git://linux/main.rs"));
+        assert!(matches("git://linux/?.md", "git://linux/a.md"));
+        assert!(!matches("git://linux/?", "git://linux//"));
+    }
+
+    #[test]
+    fn two_stars_at_the_end_match_everything_below_and_what_it_is_below_of() {
+        assert!(matches("git://linux/**", "git://linux/"));
+        assert!(matches("git://linux/**", "git://linux/a/b"));
+        assert!(!matches("git://linux/**", "git://linuxes/a"));
+        assert!(matches("git://linux/src/**", "git://linux/src"));
+        assert!(!matches("git://linux/src/**", "git://linux/src2"));
+        assert!(matches("web://evil.example/**", "web://evil.example"));
+        assert!(matches("git://linux/{src,doc}/**", "git://linux/doc"));
+        assert!(matches("**/secrets/**", "git://linux/a/secrets"));
+        assert!(matches("notes:///**", "notes:///a"));
+        assert!(matches("**", "git://linux/"));
+    }
+
+    #[test]
+    fn two_stars_at_the_beginning_match_any_mount() {
+        for uri in ["git://linux/.env", "git://linux/a/b/.env", "notes:///.env"] {
+            assert!(matches("**/.env", uri), "{uri}");
+        }
+        assert!(!matches("**/.env", "git://linux/a.env"));
+        assert!(!matches("**/.env", "git://linux/.env/a"));
+    }
+
+    #[test]
+    fn a_choice_matches_each_of_its_words() {
+        for uri in ["git://a/x", "notes://a/x"] {
+            assert!(matches("{git,notes}://a/*", uri), "{uri}");
+        }
+        assert!(matches("git://a/b{,.txt}", "git://a/b"));
+        assert!(matches("git://a/b{,.txt}", "git://a/b.txt"));
+        assert!(matches("git://a/x,y", "git://a/x,y"));
+    }
+
+    #[test]
+    fn a_glob_is_normalised_like_the_uris_that_it_is_compared_with() {
+        assert!(matches("notes:///{公開,draft}/*", "notes:///%E5%85%AC%E9%96%8B/a"));
+        assert!(matches("notes:///my notes/*", "notes:///my%20notes/a"));
+        assert!(matches("notes:///%e5%85%ac/%41", "notes:///%E5%85%AC/A"));
+        assert!(matches("GIT://Linux%2dX/Src", "git://linux-x/Src"));
+        assert!(matches("x://A%e3%8aB/", "x://a%E3%8Ab/"));
+        assert!(matches("notes:///100%25", "notes:///100%25"));
+        assert!(matches("notes:///me%40h%2c%3D/{a%3Ab,c}%2C", "notes:///me@h,=/a:b,"));
+        assert!(matches("x://%40h/%40", "x://%40h/@"));
+        assert!(matches("**/%28a%29", "x://h/(a)"));
+    }
+
+    #[test]
+    fn what_could_match_nothing_or_mislead_is_refused() {
+        for (text, error) in [
+            ("", GlobError::NoScheme("".into())),
+            ("*", GlobError::NoScheme("*".into())),
+            ("*.env", GlobError::NoScheme("*.env".into())),
+            ("/etc/**", GlobError::NoScheme("/etc/**".into())),
+            ("git://a/b**", GlobError::PartialSegment),
+            ("git://a/***", GlobError::PartialSegment),
+            ("{**,a}/b:c", GlobError::PartialSegment),
+            ("git://a/../b", GlobError::DotSegment),
+            ("git://a/%2E%2e/b", GlobError::DotSegment),
+            ("git://me@a/b", GlobError::UserInfo),
+            ("git://a/b#c", GlobError::Fragment),
+            ("git://a/[a-z]", GlobError::Class),
+            ("git://a\\b", GlobError::Backslash),
+            ("git://a/100%", GlobError::Percent),
+            ("git://a/%é1", GlobError::Percent),
+            ("git://a/%+1", GlobError::Percent),
+            ("git://a/%2a", GlobError::Escaped('*')),
+            ("git://a/{b%2Cc,d}", GlobError::Escaped(',')),
+            ("git://a/{b", GlobError::Braces),
+            ("git://a/b}", GlobError::Braces),
+            ("git://a/{b,{c,d}}", GlobError::Braces),
+            (&"a".repeat(1025), GlobError::TooLong),
+        ] {
+            assert_eq!(text.parse::<UriGlob>().unwrap_err(), error, "{text}");
+        }
+    }
+
+    #[test]
+    fn the_longest_globs_compile() {
+        for piece in ["/**/a", "?", "*a", "{a,b}", "{", "あ", "a,", "/"] {
+            let longest = format!("a:{}", piece.repeat(1022 / piece.len()));
+            let _ = longest.parse::<UriGlob>();
+        }
+        let choice = format!("a:{{{}}}", "?*,".repeat(330));
+        assert!(choice.parse::<UriGlob>().is_ok());
+    }
+}

@@ -1,0 +1,129 @@
+//! Resource limits of HTTP clients: `limits` of `[http]`.
+//!
+//! A request that exceeds a limit is rejected with a status that says so; a connection or a session that exceeds one is
+//! closed. No limit can be disabled.
+
+use super::share::{ClientShare, PrincipalShare};
+use crate::count::Count;
+use crate::declare::table;
+use crate::duration::{BoundedDuration, HOUR, MINUTE, SECOND};
+use crate::error::Diagnostic;
+use crate::rate::Rate;
+use crate::reader::{FromTable, Table};
+use crate::size::{GIB, KIB, MIB, Size};
+
+/// The maximum size of the body of a request.
+pub type BodySize = Size<KIB, { 4 * MIB }, { 64 * MIB }>;
+/// The maximum size of all bodies in transit.
+pub type BodyMemory = Size<MIB, { 64 * MIB }, { 16 * 1024 * MIB }>;
+/// The maximum size of the head of a request.
+pub type Headers = Size<{ 8 * KIB }, { 32 * KIB }, MIB>;
+/// The maximum number of open connections.
+pub type Connections = Count<1, 1024, 65_536>;
+/// The maximum number of sessions.
+pub type Sessions = Count<1, 1024, 65_536>;
+/// The maximum number of open event streams.
+pub type Streams = Count<1, 1024, 65_536>;
+/// The maximum rate of requests of all clients.
+pub type RequestRate = Rate<100_000, 1_000_000, 1>;
+/// The maximum rate of requests of one client.
+pub type ClientRate = Rate<10_000, 1_000_000, 1>;
+/// The maximum rate of failed authentications of one address.
+pub type FailedAuthenticationRate = Rate<600, 1_000_000, 60>;
+/// The maximum size of all subscriptions.
+pub type SubscriptionMemory = Size<{ 64 * KIB }, { 512 * MIB }, { 64 * GIB }>;
+/// The maximum size of all pending responses.
+pub type ResponseMemory = Size<{ 16 * MIB }, { 512 * MIB }, { 64 * GIB }>;
+/// The maximum size of the pending responses of one connection.
+pub type ResponseMemoryPerConnection = Size<MIB, { 64 * MIB }, { 16 * GIB }>;
+/// The maximum time without progress of a response.
+pub type WriteTimeout = BoundedDuration<100, { 30 * SECOND }, { 10 * MINUTE }>;
+/// The maximum time of receiving a request.
+pub type ReadTimeout = BoundedDuration<100, { 30 * SECOND }, { 10 * MINUTE }>;
+/// The maximum idle time of a connection.
+pub type ConnectionIdleTimeout = BoundedDuration<100, { 2 * MINUTE }, HOUR>;
+/// The maximum idle time of a session.
+pub type SessionIdleTimeout = BoundedDuration<100, { 24 * HOUR }, { 30 * 24 * HOUR }>;
+
+table! {
+    /// Resource limits of HTTP clients: `limits` of `[http]`.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct HttpServerLimits {
+        /// The bytes of the body of a request. 4 MiB unless set; 1 KiB to 64 MiB. A larger one is rejected with 413.
+        pub body: BodySize,
+        /// The bytes of all bodies in transit. 64 MiB unless set; 1 MiB to 16 GiB, and not less than `body`. One
+        /// connection gets a quarter of it, or one body if that is more. The excess is rejected with 503; the first 4
+        /// KiB of each body are always accepted.
+        pub body_memory: BodyMemory,
+        /// The bytes of a request before its body. 32 KiB unless set; 8 KiB to 1 MiB. More are rejected with 431.
+        pub headers: Headers,
+        /// The number of open connections. 1024 unless set; 1 to 65536. Further ones wait until one is closed.
+        pub connections: Connections,
+        /// The number of sessions. 1024 unless set; 1 to 65536. A further one ends the one that has been idle for
+        /// longest; while none is idle, it is rejected with 503.
+        pub sessions: Sessions,
+        /// The number of open event streams for notifications. 1024 unless set; 1 to 65536. A further one is rejected
+        /// with 503.
+        pub streams: Streams,
+        /// The memory of all subscriptions: their URIs, and 400 bytes for each. 512 MiB unless set; 64 KiB to 64 GiB. A
+        /// further one is rejected for now.
+        pub subscription_memory: SubscriptionMemory,
+        /// The share of `connections` that one address may use, and of `sessions`, `streams`, `body-memory`,
+        /// `response-memory`, `subscription-memory` and `rate` that its requests without authentication may use. An
+        /// address is an IPv4 address, or an IPv6 network of 64 bits. 15/16 unless set; 1/64 to 1/1.
+        pub client_share: ClientShare,
+        /// The share of `sessions`, `streams`, `body-memory`, `response-memory`, `subscription-memory` and `rate` that one
+        /// authenticated principal may use, from all addresses together. 1/4 unless set; 1/64 to 1/1.
+        pub principal_share: PrincipalShare,
+        /// The rate of all requests, with a burst of the same number. 100000/s unless set; 1/h to 1000000/s. A further one
+        /// is rejected with 429.
+        pub rate: RequestRate,
+        /// The rate of the requests of one client, an authenticated principal or else an address, with a burst of the same
+        /// number; at most its share of `rate`. 10000/s unless set; 1/h to 1000000/s. A further one is rejected with 429.
+        pub client_rate: ClientRate,
+        /// The rate of requests from one address with credentials that are not valid. 600/m unless set; 1/h to
+        /// 1000000/m. A further one is rejected with 429 instead of 401.
+        pub failed_authentications: FailedAuthenticationRate,
+        /// The bytes of all pending responses in memory. 512 MiB unless set; 16 MiB to 64 GiB. A request that exceeds
+        /// it waits for at most `write-timeout`, and is then rejected.
+        pub response_memory: ResponseMemory,
+        /// The bytes of the pending responses of one connection, or of stdio. 64 MiB unless set; 1 MiB to 16 GiB.
+        pub response_memory_per_connection: ResponseMemoryPerConnection,
+        /// The maximum time in which a client reads nothing of a pending response. 30 s unless set; 100 ms to 10 min.
+        /// Then its stream is reset, with HTTP/1.1 its connection closed.
+        pub write_timeout: WriteTimeout,
+        /// The maximum time of the TLS handshake, of the first request, and of the body of each request. 30 s unless
+        /// set; 100 ms to 10 min.
+        pub read_timeout: ReadTimeout,
+        /// The maximum time in which a connection has nothing in flight. 2 min unless set; 100 ms to 1 h. One with an
+        /// event stream is never idle.
+        pub idle_timeout: ConnectionIdleTimeout,
+        /// The maximum time in which a session has nothing in flight. 24 h unless set; 100 ms to 30 days. One with an
+        /// event stream is never idle.
+        pub session_idle_timeout: SessionIdleTimeout,
+    }
+}
+
+impl FromTable for HttpServerLimits {
+    type Keys = Self;
+
+    const TYPE_NAME: &'static str = "a table of limits";
+
+    fn example() -> String {
+        "{ body = \"4MiB\", connections = 1024 }".into()
+    }
+
+    fn from_keys(keys: Self, table: &Table<'_>) -> Option<Self> {
+        if keys.body_memory.bytes() < keys.body.bytes() {
+            let message = format!("`body-memory` is less than `body`, {}: the largest body would never fit", keys.body);
+            let help = "set `body-memory` to at least the value of `body`, better a multiple";
+            let problem = Diagnostic::new(message, help).at(table.entry_span("body-memory"));
+            table.report(if table.has("body") {
+                problem.secondary(table.entry_span("body"), "more than that")
+            } else {
+                problem
+            });
+        }
+        Some(keys)
+    }
+}

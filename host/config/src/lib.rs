@@ -1,0 +1,400 @@
+//! The config: mounts, plugins, grants, limits and access rules.
+//!
+//! It is one TOML file, `mcp-host.toml`, which is validated *as a whole* before anything starts: [`Config::load`]
+//! returns a valid config, or a [`ConfigError`] with all problems, each with its line and column, the offending text
+//! underlined, and a correction. Unknown keys are rejected, and so are missing components and directories, and
+//! variables that are not set.
+//!
+//! Text is parsed here, once, into types whose values are valid, so that the rest of the host checks nothing again: a
+//! [`PluginName`] is a valid name, a [`limits::Deadline`] lies within its bounds, [`Plugins`] do not overlap.
+//!
+//! An application needs no file:
+//!
+//! ```
+//! use mcp_host_config::grants::{DirGrant, Mode};
+//! use mcp_host_config::{Config, Plugin, PrincipalSelector, Rule};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let mut notes = Plugin::new("notes".parse()?, "plugins/notes.wasm", "notes:///".parse()?);
+//! notes.config.insert("language".into(), "ja".into());
+//! notes.grants.dirs.insert("/notes".parse()?, DirGrant { host: "/home/me/notes".into(), mode: Mode::ReadOnly });
+//! notes.limits.memory = "128MiB".parse()?;
+//!
+//! let mut everyone = Rule::new([PrincipalSelector::Any]);
+//! everyone.allow.push("notes:///**".parse()?);
+//! everyone.deny.push("notes:///private/**".parse()?);
+//!
+//! let config = Config::new().plugin(notes)?.rule(everyone);
+//! assert_eq!(config.plugins[0].limits.memory.bytes(), 128 << 20);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Bounded: a file has at most [`Config::MAX_FILE_SIZE`] bytes, and values nest as deep as the TOML parser allows (80).
+
+#![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
+
+pub mod audit;
+mod count;
+mod cursor_key;
+mod declare;
+mod dev;
+mod duration;
+mod endpoint_url;
+mod environment;
+mod error;
+mod exposure;
+mod feature;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
+mod glob;
+pub mod grants;
+mod guest_path;
+mod headings;
+pub mod http;
+pub mod instances;
+pub mod issuer;
+pub mod limits;
+mod paths;
+mod plugin;
+mod plugins;
+mod principal;
+mod quantity;
+mod rate;
+mod reader;
+mod rule;
+pub mod search;
+mod secret;
+mod secret_text;
+mod server;
+mod settings;
+mod size;
+mod suggest;
+mod syntax;
+#[cfg(test)]
+mod tests;
+mod token;
+mod warning;
+
+/// Diagnostics of an invalid config.
+pub mod diagnostics {
+    pub use super::error::{Diagnostic, Position, RenderStyle};
+}
+
+/// Numbers and quantities with bounds.
+pub mod values {
+    pub use super::count::Count;
+    pub use super::duration::{BoundedDuration, BoundedDurationError};
+    pub use super::quantity::OutOfRange;
+    pub use super::rate::{ByteRate, Period, Rate, RateError};
+    pub use super::size::{Size, SizeError};
+}
+
+use std::collections::BTreeSet;
+use std::io::{self, ErrorKind};
+use std::path::{Path, PathBuf};
+
+pub use dev::{BuildCommand, BuildCommandError, Dev, WatchPattern, WatchPatternError};
+pub use endpoint_url::{EndpointUrl, EndpointUrlError};
+pub use environment::Environment;
+pub use error::ConfigError;
+pub use exposure::ExposureError;
+pub use feature::{Feature, MissingFeature};
+pub use glob::GlobLookup;
+pub use glob::{GlobError, UriGlob};
+pub use plugin::{Plugin, PluginName, PluginNameError, WatchInterval};
+pub use plugins::{PluginConflict, Plugins};
+pub use principal::{PrincipalGroup, PrincipalName, PrincipalNameError, TokenPrincipal};
+pub use rule::{ANONYMOUS, LOCAL, Operation, PrincipalSelector, Rule, RuleLine};
+pub use secret::Secret;
+pub use server::{AdvertisedCapability, Extension, PageBytes, PageSize, ResponseCacheSize, Server, Tool};
+pub use suggest::nearest_mount;
+pub use token::{TokenDigest, TokenDigestError, TokenDigests};
+pub use warning::{CertificateProblem, RuleRef, SensitiveFile, Warning};
+
+use audit::Audit;
+use declare::table;
+use error::Diagnostic;
+use http::Http;
+use issuer::{Issuer, Issuers};
+use principal::{Groups, Principals};
+use reader::{Keys, ReadContext, ReadOutcome, Table};
+use search::Search;
+
+use mcp_host_base::regular_file;
+use mcp_host_model::uri::Mount;
+
+/// A valid config.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Config {
+    /// The server: its name, address, pages and directories.
+    pub server: Server,
+    /// The HTTP server.
+    pub http: Http,
+    /// The audit log. None unless set.
+    pub audit: Option<Audit>,
+    /// Search over the plugins that have a table `search`. Without it: the defaults.
+    pub search: Option<Search>,
+    /// The plugins. A config file has at least one.
+    pub plugins: Plugins,
+    /// The principals that authenticate with bearer tokens.
+    pub principals: Vec<TokenPrincipal>,
+    /// The issuers of access tokens.
+    pub issuers: Vec<Issuer>,
+    /// The groups of principals.
+    pub groups: Vec<PrincipalGroup>,
+    /// The access rules.
+    pub rules: Vec<Rule>,
+    /// Development of a provider, for the command `mcp-host dev`. Nothing else uses it.
+    pub dev: Option<Dev>,
+    /// The absolute paths of the files that a config file names: components, and files that contain values.
+    pub files: BTreeSet<PathBuf>,
+    /// The absolute paths of the files that hold secrets, of which [`warnings`](Self::warnings) validates the permissions: keys,
+    /// files that contain values, and the config file itself if it contains a variable of a plugin that seems to be a secret by
+    /// its name.
+    pub secret_files: BTreeSet<PathBuf>,
+    /// The config file; none for a config that an application made.
+    pub file: Option<PathBuf>,
+}
+
+table! {
+    #[derive(Default)]
+    struct ConfigKeys {
+        /// The host as a server: its name, address, pages and directories.
+        server: Server,
+        /// The HTTP server: TLS, CORS and limits of clients.
+        http: Http,
+        /// An issuer of OAuth 2.1 access tokens, which authenticate principals over HTTP.
+        #[read(Issuers)]
+        issuer: Vec<Issuer>,
+        /// The audit log: one JSON line per request, to a file or to standard error.
+        audit: Option<Audit>,
+        /// Search over the plugins that have a table `search`: the size of the index, saved searches, and embeddings.
+        search: Option<Search>,
+        /// A provider with its mount, config, grants and limits.
+        plugin: Plugins,
+        /// A principal that authenticates with a bearer token over HTTP.
+        #[read(Principals)]
+        principal: Vec<TokenPrincipal>,
+        /// A group of principals, for rules.
+        #[read(Groups)]
+        group: Vec<PrincipalGroup>,
+        /// An access rule: the principals, and the resources that they may or may not use.
+        rule: Vec<Rule>,
+        /// Development of the provider in this directory, for the command `mcp-host dev`: how it is built.
+        dev: Option<Dev>,
+    }
+}
+
+impl Config {
+    /// The maximum size of a config file in bytes.
+    pub const MAX_FILE_SIZE: usize = 1024 * 1024;
+
+    /// A config without plugins and rules, to build on.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Adds a plugin.
+    ///
+    /// # Errors
+    ///
+    /// Another plugin has the same name, or an overlapping mount.
+    pub fn plugin(mut self, plugin: Plugin) -> Result<Self, PluginConflict> {
+        self.plugins.add(plugin)?;
+        Ok(self)
+    }
+
+    /// Adds a rule.
+    #[must_use]
+    pub fn rule(mut self, rule: Rule) -> Self {
+        self.rules.push(rule);
+        self
+    }
+
+    /// Returns whether rules can name a principal so: a built-in one, one of this config, or one with a slash in its name, which
+    /// an issuer, a client CA or an application authenticates.
+    pub fn has_principal(&self, name: &str) -> bool {
+        self.principal_names().any(|known| known == name) || rule::is_external_name(name)
+    }
+
+    /// The names of the built-in principals, and of those of this config.
+    pub fn principal_names(&self) -> impl Iterator<Item = &str> {
+        rule::BUILT_IN.into_iter().chain(self.principals.iter().map(|principal| principal.name.as_str()))
+    }
+
+    /// The name of a principal that was probably meant.
+    pub fn nearest_principal(&self, written: &str) -> Option<&str> {
+        suggest::closest(written, self.principal_names())
+    }
+
+    /// The mount that is most similar to the beginning of a URI or a glob.
+    pub fn nearest_mount(&self, written: &str) -> Option<&Mount> {
+        suggest::nearest_mount(written, self.plugins.iter().map(|plugin| &plugin.mount))
+    }
+
+    /// Reads a config file, with the environment variables and the home directory of this process.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or is invalid. The error contains all problems.
+    pub fn load(file: impl AsRef<Path>) -> Result<Self, ConfigError> {
+        Self::load_in(file, &Environment::from_process())
+    }
+
+    /// Reads a config file with the given environment. Fails like [`load`](Self::load).
+    pub fn load_in(file: impl AsRef<Path>, environment: &Environment) -> Result<Self, ConfigError> {
+        let file = file.as_ref();
+        let bytes = regular_file::read(file, Self::MAX_FILE_SIZE).map_err(|error| read_error(file, &error))?;
+        match str::from_utf8(&bytes) {
+            Ok(text) => Self::parse_in(text, file, environment),
+            // The last character that was read may be incomplete.
+            Err(_) if bytes.len() > Self::MAX_FILE_SIZE => Err(too_large(file)),
+            Err(error) => {
+                let (text, at) = (String::from_utf8_lossy(&bytes), error.valid_up_to());
+                let problem = Diagnostic::new("the file is not UTF-8", "save the file as UTF-8").at(at..at);
+                Err(ConfigError::new(file, &text, problem))
+            }
+        }
+    }
+
+    /// Parses a config, with the environment variables and the home directory of this process.
+    ///
+    /// `file` is the name of the file in messages; relative paths are relative to its directory. It need not exist.
+    ///
+    /// # Errors
+    ///
+    /// The text is invalid. The error contains all problems.
+    pub fn parse(text: &str, file: &Path) -> Result<Self, ConfigError> {
+        Self::parse_in(text, file, &Environment::from_process())
+    }
+
+    /// Parses a config with the given environment. Otherwise like [`parse`](Self::parse).
+    pub fn parse_in(text: &str, file: &Path, environment: &Environment) -> Result<Self, ConfigError> {
+        if text.len() > Self::MAX_FILE_SIZE {
+            return Err(too_large(file));
+        }
+        let document = syntax::parse(text).map_err(|problems| ConfigError::new(file, text, problems))?;
+        let context = ReadContext::new(text, file.parent().unwrap_or(Path::new("")), environment);
+        let config = Table::root(&context, document.get_ref(), Self::from_table);
+        let ReadOutcome { problems, files, mut secret_files, has_secret } = context.finish();
+        if has_secret {
+            secret_files.insert(std::path::absolute(file).unwrap_or_else(|_| file.to_owned()));
+        }
+        let config = Self { secret_files, file: Some(file.to_owned()), ..config };
+        if problems.is_empty() {
+            return Ok(Self { files, ..config });
+        }
+        let cause = problems.cause();
+        Err(ConfigError::new(file, text, problems).with_files(files).with_rest(config, cause))
+    }
+
+    /// Returns the JSON Schema (2020-12) of config files, for editors. It does not depend on the features of the program.
+    ///
+    /// A file that [`load`](Self::load) accepts is valid by the schema. The reverse is not true: a schema can express
+    /// neither conflicts between plugins nor files that must exist.
+    pub fn json_schema() -> serde_json::Value {
+        Table::describe::<ConfigKeys>()
+            .with("$schema", "https://json-schema.org/draft/2020-12/schema")
+            .with("title", "mcp-host.toml")
+            .with("description", "The config of mcp-host.")
+            .with("required", vec!["plugin"])
+            .into_json()
+    }
+
+    fn from_table(table: &mut Table<'_>) -> Self {
+        let keys = ConfigKeys::read(table).unwrap_or_default();
+        let config = Self {
+            server: keys.server,
+            http: keys.http,
+            audit: keys.audit,
+            search: keys.search,
+            plugins: keys.plugin,
+            principals: keys.principal,
+            issuers: keys.issuer,
+            groups: keys.group,
+            rules: keys.rule,
+            dev: keys.dev,
+            ..Self::default()
+        };
+        if !table.has("plugin") && !table.has_misspelling_of("plugin") {
+            table.report(Diagnostic::new(
+                "there are no plugins, so there is nothing to serve",
+                "add one:\n[[plugin]]\nname = \"notes\"\ncomponent = \"plugins/notes.wasm\"\nmount = \"notes:///\"",
+            ));
+        }
+        config.report_issuers(table);
+        config.report_tools(table);
+        config.report_embeddings(table);
+        config.report_exposure(table);
+        config
+    }
+
+    /// Returns whether a plugin is searched.
+    pub fn has_search(&self) -> bool {
+        self.plugins.iter().any(|plugin| plugin.search.is_some())
+    }
+
+    /// Reports tools that need search, while nothing is searched.
+    fn report_tools(&self, table: &Table<'_>) {
+        let without_search = self.server.tools.iter().find(|tool| tool.needs_search() && !self.has_search());
+        if let Some(tool) = without_search.filter(|_| !table.has_problems()) {
+            let message = format!("the tool `{tool}` requires a plugin that is searched");
+            let help = "add `search = {}` to a [[plugin]], or remove the tool";
+            table.report(Diagnostic::new(message, help).at(table.nested_span("server", "tools")));
+        }
+    }
+
+    /// Reports a plugin whose text is sent to an endpoint that the config does not have.
+    fn report_embeddings(&self, table: &Table<'_>) {
+        let is_sent = |plugin: &&Plugin| plugin.search.as_ref().is_some_and(|search| search.embeddings);
+        if table.has_nested("search", "embeddings") {
+            return;
+        }
+        if let Some(plugin) = self.plugins.iter().find(is_sent).filter(|_| !table.has_problems()) {
+            let message =
+                format!("plugin `{}` has `search.embeddings`, and there is no endpoint for them", plugin.name);
+            let help = "add the endpoint, or remove the key:\n[search.embeddings]\nurl = \"https://api.openai.com/v1/embeddings\"\n\
+                        model = \"text-embedding-3-small\"\ndimensions = 1536";
+            table.report(Diagnostic::new(message, help).at(table.entry_span("plugin")));
+        }
+    }
+
+    /// Reports issuers without the public URL, which tokens are issued for, and those that have the name of a client CA.
+    fn report_issuers(&self, table: &Table<'_>) {
+        let has_public_url = self.http.public_url.is_some() || table.has_nested("http", "public-url");
+        if !self.issuers.is_empty() && !has_public_url {
+            let help = "add the URL by which clients know this server, which access tokens are issued for:\n[http]\npublic-url = \
+                        \"https://mcp.example.com/mcp\"";
+            table.report(
+                Diagnostic::new("`[[issuer]]` requires `http.public-url`", help).at(table.entry_span("issuer")),
+            );
+        }
+        let is_client_ca = |issuer: &&Issuer| self.http.client_ca.iter().any(|ca| ca.name == issuer.name);
+        if let Some(issuer) = self.issuers.iter().find(is_client_ca) {
+            let message = format!("an issuer and a client CA have the name `{}`", issuer.name);
+            table.report(Diagnostic::new(message, "give each a name of its own").at(table.entry_span("issuer")));
+        }
+    }
+}
+
+fn read_error(file: &Path, error: &io::Error) -> ConfigError {
+    let problem = match error.kind() {
+        ErrorKind::NotFound => {
+            Diagnostic::new("there is no such file", "write it, as `mcp-host init` does, or name another file")
+        }
+        ErrorKind::IsADirectory => Diagnostic::new("this is a directory", "name the file in it: `mcp-host.toml`"),
+        ErrorKind::InvalidInput => Diagnostic::new(
+            format!("the file cannot be read: {error}"),
+            "write the config to a regular file and name that: a pipe cannot be read again when the config is reloaded",
+        ),
+        _ => Diagnostic::new(format!("the file cannot be read: {error}"), "name a file that the host may read"),
+    };
+    ConfigError::new(file, "", problem)
+}
+
+fn too_large(file: &Path) -> ConfigError {
+    let message = format!("the file has more than {} bytes", Config::MAX_FILE_SIZE);
+    ConfigError::new(file, "", Diagnostic::new(message, "a config is far smaller: is this another file?"))
+}

@@ -1,0 +1,142 @@
+//! Resource limits: of a plugin, of its outbound HTTP, and of compiling its component.
+//!
+//! A component is compiled once, in a child process, before any of it runs. The cost of compiling hostile input has no
+//! useful bound of its own, so the process is terminated when it reaches a limit, and the plugin is not loaded.
+
+use super::count::Count;
+use super::declare::table;
+use super::duration::{BoundedDuration, HOUR, MINUTE, SECOND};
+use super::rate::{ByteRate, Rate};
+use super::size::{GIB, KIB, MIB, Size};
+
+/// The maximum memory of a plugin.
+pub type Memory = Size<MIB, { 64 * MIB }, { 4 * GIB }>;
+/// The maximum CPU time of one call.
+pub type Cpu = BoundedDuration<1, SECOND, { 10 * MINUTE }>;
+/// The maximum wall-clock time of one call.
+pub type Deadline = BoundedDuration<10, { 5 * SECOND }, { 10 * MINUTE }>;
+/// The maximum number of concurrent calls.
+pub type Concurrency = Count<1, 8, 1024>;
+/// The maximum number of queued calls.
+pub type Queue = Count<0, 64, 10_000>;
+/// The maximum time in the queue.
+pub type QueueTimeout = BoundedDuration<0, SECOND, MINUTE>;
+/// The maximum rate of calls.
+pub type CallRate = Rate<10_000, 1_000_000, 1>;
+/// The maximum size of one response.
+pub type ResponseSize = Size<KIB, { 16 * MIB }, { 256 * MIB }>;
+/// The maximum number of items of one response.
+pub type ResponseItems = Count<1, 100_000, 1_000_000>;
+/// The maximum number of entries of a listing, over all its pages.
+pub type ListingItems = Count<1, 1_000_000, 1_000_000_000>;
+/// The maximum rate of log output.
+pub type LogRate = ByteRate<KIB, { 64 * KIB }, { 16 * MIB }>;
+/// The maximum number of resource handles of an instance.
+pub type Handles = Count<64, 1024, 65_536>;
+/// The maximum number of files and directories that an instance has open.
+pub type Files = Count<1, 128, 4096>;
+/// The maximum number of random bytes per request.
+pub type RandomBytes = Size<KIB, MIB, { 64 * MIB }>;
+
+table! {
+    /// Resource limits of a plugin: `limits` of a `[[plugin]]`.
+    ///
+    /// A call that exceeds a limit fails; others are not affected. All limits have defaults, all can be set, and none
+    /// can be disabled.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct Limits as "a table of limits", such as "{ memory = \"64MiB\", deadline = \"2s\" }" {
+        /// The memory of all calls in flight, together: the allocations of guests, host memory that they cause, and
+        /// their responses during validation. 64 MiB unless set; 1 MiB to 4 GiB.
+        pub memory: Memory,
+        /// The CPU time of one call, including validation of its response. 1 s unless set; 1 ms to 10 min.
+        pub cpu: Cpu,
+        /// The wall-clock time of one call, from when it is admitted until its response is validated. 5 s unless set;
+        /// 10 ms to 10 min.
+        pub deadline: Deadline,
+        /// The number of concurrent calls. 8 unless set; 1 to 1024.
+        pub concurrency: Concurrency,
+        /// The number of calls that are queued when `concurrency` is reached; further calls are rejected. 64 unless
+        /// set; 0 to 10000.
+        pub queue: Queue,
+        /// The maximum time in the queue before a call is rejected. 1 s unless set; at most 1 min. With 0 it is
+        /// rejected at once.
+        pub queue_timeout: QueueTimeout,
+        /// The rate limit of calls, with a burst of the same number. 10000/s unless set; 1/h to 1000000/s.
+        pub rate: CallRate,
+        /// The size of one response in bytes, as the provider returns it. 16 MiB unless set; 1 KiB to 256 MiB.
+        pub response_size: ResponseSize,
+        /// The items of one response: entries or templates of a page, contents of a read, changes, completions; and of
+        /// each of them its annotations, the roles of its audience, its icons, their sizes, the members and elements of
+        /// its metadata. 100000 unless set; 1 to 1000000.
+        pub response_items: ResponseItems,
+        /// The entries of one listing over all its pages, as the provider returns them; further entries are omitted.
+        /// 1000000 unless set; 1 to 1000000000.
+        pub listing_items: ListingItems,
+        /// The rate limit of log messages, standard output and standard error in bytes, of all calls together, with a
+        /// burst of one minute. 64KiB/m unless set; 1KiB/m to 16MiB/m. The excess is dropped and counted.
+        pub log: LogRate,
+        /// The resource handles of one instance: open files, directories and requests, their streams, timers. 1024
+        /// unless set; 64 to 65536.
+        pub handles: Handles,
+        /// The files and directories that one instance has open. 128 unless set; 1 to 4096.
+        pub files: Files,
+        /// The random bytes per request for them. 1 MiB unless set; 1 KiB to 64 MiB.
+        pub random_bytes: RandomBytes,
+        /// Limits of outbound HTTP.
+        pub http: HttpLimits,
+    }
+}
+
+/// The maximum number of concurrent HTTP exchanges.
+pub type HttpConcurrency = Count<1, 8, 64>;
+/// The maximum rate of HTTP requests.
+pub type HttpRate = Rate<60, 100_000, 60>;
+/// The maximum size of the headers of one HTTP message.
+pub type HttpHeaders = Size<KIB, { 64 * KIB }, MIB>;
+/// The maximum size of the body of one HTTP message.
+pub type HttpBody = Size<KIB, { 16 * MIB }, { 256 * MIB }>;
+/// The maximum time of one HTTP exchange.
+pub type HttpTimeout = BoundedDuration<10, { 10 * SECOND }, { 10 * MINUTE }>;
+
+table! {
+    /// Limits of outbound HTTP: `limits.http`. They have no effect without `grants.http`.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub struct HttpLimits as "a table of limits for HTTP", such as "{ concurrency = 8, rate = \"60/m\", timeout = \"10s\" }" {
+        /// The number of concurrent exchanges, of all calls together. 8 unless set; 1 to 64. Further ones are rejected
+        /// at once. One client gets a further one only while more are free than it has: four of eight.
+        pub concurrency: HttpConcurrency,
+        /// The rate limit of requests, of all calls together, with a burst of the same number. 60/m unless set; 1/h to
+        /// 100000/m. Further requests are rejected at once.
+        pub rate: HttpRate,
+        /// The bytes of the headers of a request, and of those of a response. 64 KiB unless set; 1 KiB to 1 MiB.
+        pub headers: HttpHeaders,
+        /// The bytes of the body of a request, and of that of a response. 16 MiB unless set; 1 KiB to 256 MiB.
+        pub body: HttpBody,
+        /// The wall-clock time of one exchange, from name resolution to the last byte of the body. 10 s unless set; 10
+        /// ms to 10 min.
+        pub timeout: HttpTimeout,
+    }
+}
+
+/// The maximum address space of the compiler.
+pub type CompileMemory = Size<{ 512 * MIB }, { 8 * GIB }, { 64 * GIB }>;
+/// The maximum CPU time of the compiler, over all processors.
+pub type CompileCpu = BoundedDuration<SECOND, { 10 * MINUTE }, HOUR>;
+/// The maximum wall-clock time of a compilation.
+pub type CompileDeadline = BoundedDuration<SECOND, { 2 * MINUTE }, HOUR>;
+
+table! {
+    /// Resource limits of compiling one component: `compile` of `[server]`.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    #[non_exhaustive]
+    pub struct CompileLimits as "a table of limits", such as "{ memory = \"8GiB\", deadline = \"2m\" }" {
+        /// The maximum address space of the compiler, which is more than the memory that it touches. 8 GiB unless set;
+        /// 512 MiB to 64 GiB.
+        pub memory: CompileMemory,
+        /// The maximum CPU time of the compiler, in whole seconds, over all processors. 10 min unless set; 1 s to 1 h.
+        pub cpu: CompileCpu,
+        /// The maximum wall-clock time of the compiler. 2 min unless set; 1 s to 1 h.
+        pub deadline: CompileDeadline,
+    }
+}

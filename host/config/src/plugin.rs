@@ -1,0 +1,154 @@
+//! One entry `[[plugin]]`: a provider, its mount, its config, its grants and its limits.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use mcp_host_model::digest::{Digest, DigestError, PREFIX};
+use mcp_host_model::uri::{Mount, MountError};
+
+use super::declare::{checked_text, from_text, one_line, table, written_as};
+use super::duration::{BoundedDuration, SECOND};
+use super::error::Suggest;
+use super::grants::Grants;
+use super::instances::InstanceReuse;
+use super::limits::Limits;
+use super::paths::ExistingFile;
+use super::reader::{FromNode, Schema};
+use super::search::PluginSearch;
+use super::settings::Settings;
+
+/// The interval at which a watched plugin is polled for changes.
+pub type WatchInterval = BoundedDuration<100, { 2 * SECOND }, { 3600 * SECOND }>;
+
+table! {
+    /// A plugin, a provider at a mount: `[[plugin]]`.
+    #[derive(Clone, Debug, PartialEq, Eq)]
+    pub struct Plugin as "a plugin",
+    such as "{ name = \"notes\", component = \"plugins/notes.wasm\", mount = \"notes:///\" }" {
+        /// Its name in the log and in messages. Unique within a config.
+        #[required]
+        pub name: PluginName,
+        /// The component's file. A config file must name an existing one.
+        #[required]
+        #[read(Component)]
+        pub component: PathBuf,
+        /// A prefix of the titles of its entries and templates in merged listings, which distinguishes two plugins of one
+        /// provider for people.
+        #[read(Title)]
+        pub title: Option<String>,
+        /// The required digest of the component's file. Without it: any content.
+        pub digest: Option<Digest>,
+        /// The URI prefix that it owns. No two mounts of a config overlap.
+        #[required]
+        pub mount: Mount,
+        /// The provider's own config: strings as written, other values as JSON.
+        #[read(Settings)]
+        pub config: BTreeMap<String, String>,
+        /// Its access to the outside world. Nothing unless set.
+        pub grants: Grants,
+        /// Its resource limits.
+        pub limits: Limits,
+        /// Instance reuse. Each call gets a fresh instance unless set.
+        pub instances: Option<InstanceReuse>,
+        /// The interval at which it is polled for changes while a client watches it, unless it hints otherwise. 2 s
+        /// unless set; 100 ms to 1 h.
+        pub watch_interval: WatchInterval,
+        /// Whether its responses with a time to live are cached, within `server.response-cache`. `true` unless set.
+        #[default(true)]
+        pub response_cache: bool,
+        /// What is indexed for search. Nothing unless set; an empty table selects all defaults.
+        pub search: Option<PluginSearch>,
+    }
+}
+
+impl Plugin {
+    /// A plugin without config and grants, with the default limits and a fresh instance per call.
+    pub fn new(name: PluginName, component: impl Into<PathBuf>, mount: Mount) -> Self {
+        Self::with_defaults(name, component.into(), mount)
+    }
+}
+
+one_line! {
+    /// A title.
+    struct Title, "a title", "\"Team notes\"";
+}
+
+/// The file of a component. One that is not there has been reported, and the rest is still compared with other plugins.
+struct Component(PathBuf);
+
+written_as! {
+    Component as ExistingFile,
+    |node| Some(Self(ExistingFile::from_node(node).map(|ExistingFile(path)| path).unwrap_or_default()))
+}
+
+checked_text! {
+    /// The name of a plugin: at most 64 of `a-z`, `0-9`, `-`, `_` and `.`, beginning with a letter or digit.
+    pub struct PluginName, PluginNameError as "a plugin name", such as "\"linux\"",
+    schema Schema::pattern("^[a-z0-9][a-z0-9._-]{0,63}$"),
+    valid if |text| {
+        let begins_well = text.starts_with(|c: char| c.is_ascii_lowercase() || c.is_ascii_digit());
+        begins_well && text.len() <= PluginName::MAX_LEN && text.chars().all(is_name_character)
+    },
+    otherwise |written, key| {
+        let plain = written.to_lowercase();
+        let plain: String = plain.chars().map(|c| if is_name_character(c) { c } else { '-' }).collect();
+        let plain = plain.trim_start_matches(['-', '_', '.']).parse().unwrap_or_else(|_| PluginName("linux".into()));
+        format!(
+            "write at most {} of a-z, 0-9, `-`, `_` and `.`, beginning with a letter or digit: `{key} = \"{plain}\"`",
+            PluginName::MAX_LEN
+        )
+    }
+}
+
+impl PluginName {
+    const MAX_LEN: usize = 64;
+}
+
+fn is_name_character(c: char) -> bool {
+    matches!(c, 'a'..='z' | '0'..='9' | '-' | '_' | '.')
+}
+
+from_text!(Mount, "a mount", "\"git://linux/\"", Schema::pattern(r"^[a-zA-Z][a-zA-Z0-9+.-]*://([^?#]*/)?$"));
+
+impl Suggest for MountError {
+    fn suggestion(&self, key: &str) -> String {
+        match self {
+            Self::NoAuthority { suggestion, .. }
+            | Self::Query { suggestion, .. }
+            | Self::DotSegment { suggestion, .. }
+            | Self::EmptySegment { suggestion, .. }
+            | Self::NoSlash { suggestion, .. } => format!("write `{key} = \"{suggestion}\"`"),
+            Self::TooLong { .. } => format!("write a shorter one, such as `{key} = {}`", Mount::example()),
+            Self::Uri { .. } => format!("write a scheme, a host and a slash, such as `{key} = {}`", Mount::example()),
+        }
+    }
+}
+
+from_text!(Digest, "a digest", format!("\"{PREFIX}…\""), Schema::pattern(&format!("^{PREFIX}[0-9a-fA-F]{{64}}$")));
+
+impl Suggest for DigestError {
+    fn suggestion(&self, key: &str) -> String {
+        let copy = "copy the digest that `mcp-host inspect FILE.wasm` prints";
+        match self {
+            Self::NoPrefix(text) if format!("{PREFIX}{text}").parse::<Digest>().is_ok() => {
+                format!("write `{key} = \"{PREFIX}{text}\"`")
+            }
+            _ => format!("{copy}: `{key} = \"{PREFIX}…\"`"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plugin_name_is_short_and_plain() {
+        for text in ["linux", "0", "a-b_c.d", &"a".repeat(64)] {
+            assert_eq!(text.parse::<PluginName>().unwrap().as_str(), text);
+        }
+        for text in ["", "Linux", "-a", ".a", "a b", "ノート", "a/b", &"a".repeat(65)] {
+            assert!(text.parse::<PluginName>().is_err(), "{text}");
+        }
+    }
+}

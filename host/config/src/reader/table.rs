@@ -1,0 +1,186 @@
+//! [`Table`]: one table of the file, while it is read.
+
+use std::ops::Range;
+use std::path::Path;
+
+use toml::Spanned;
+use toml::de::DeTable;
+
+use super::node::Key;
+use super::schema::key_of;
+use super::{FromNode, Keys, Node, ReadContext, Schema};
+use crate::Environment;
+use crate::error::{Cause, Diagnostic, quote};
+use crate::suggest::{closest, did_you_mean, join_quoted};
+
+/// A table that is being read.
+pub(crate) struct Table<'a> {
+    context: &'a ReadContext<'a>,
+    entries: &'a DeTable<'a>,
+    span: Range<usize>,
+    path: String,
+    known: Vec<KnownKey>,
+    /// Missing keys that are required, with a valid value.
+    missing: Vec<(String, String)>,
+}
+
+/// A key that was requested.
+struct KnownKey {
+    name: String,
+    is_required: bool,
+    schema: fn() -> Schema,
+}
+
+impl<'a> Table<'a> {
+    /// Returns the schema of a table with those keys: it has those that are requested of an empty table.
+    pub(crate) fn describe<K: Keys>() -> Schema {
+        let (environment, entries) = (Environment::empty(), DeTable::new());
+        let context = ReadContext::new("", Path::new(""), &environment);
+        let mut table = Table::new(&context, &entries, 0..0, String::new());
+        let _ = K::read(&mut table);
+        Schema::table(table.known.into_iter().map(|key| (key.name, key.is_required, (key.schema)())), K::DOCS)
+    }
+
+    fn new(context: &'a ReadContext<'a>, entries: &'a DeTable<'a>, span: Range<usize>, path: String) -> Self {
+        Self { context, entries, span, path, known: Vec::new(), missing: Vec::new() }
+    }
+
+    /// Reads the root table of the file.
+    pub(crate) fn root<T>(
+        context: &'a ReadContext<'a>,
+        entries: &'a DeTable<'a>,
+        read: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        Self::read(context, entries, 0..0, String::new(), read)
+    }
+
+    /// Reads a table with `read`; then reports the keys that it did not request, and the missing ones.
+    pub(super) fn read<T>(
+        context: &'a ReadContext<'a>,
+        entries: &'a DeTable<'a>,
+        span: Range<usize>,
+        path: String,
+        read: impl FnOnce(&mut Self) -> T,
+    ) -> T {
+        let mut table = Self::new(context, entries, span, path);
+        let value = read(&mut table);
+        table.finish();
+        value
+    }
+
+    /// Returns the value of the required key of that field.
+    pub(crate) fn required<T: FromNode>(&mut self, field: &str) -> Option<T> {
+        let node = self.node::<T>(field, true);
+        if node.is_none() {
+            self.missing.push((key_of(field), T::example()));
+        }
+        T::from_node(&node?)
+    }
+
+    /// Returns the value of the optional key of that field.
+    pub(crate) fn optional<T: FromNode>(&mut self, field: &str) -> Option<T> {
+        T::from_node(&self.node::<T>(field, false)?)
+    }
+
+    /// Returns the value of the key of that field, which has a default.
+    pub(crate) fn or_default<T: FromNode + Default>(&mut self, field: &str) -> T {
+        self.optional(field).unwrap_or_default()
+    }
+
+    /// Reports a problem of the file as a whole.
+    pub(crate) fn report(&self, problem: Diagnostic) {
+        self.context.report(problem);
+    }
+
+    /// Returns whether the table has the key.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.entries.contains_key(key)
+    }
+
+    /// Returns whether an unknown key is a misspelling of this one. Only after all keys have been requested.
+    pub(crate) fn has_misspelling_of(&self, key: &str) -> bool {
+        self.unknown().any(|written| closest(written.get_ref(), [key]).is_some())
+    }
+
+    /// Reports a problem of the table as a whole.
+    pub(crate) fn report_error(&self, message: impl Into<String>, help: impl Into<String>) {
+        self.context.report(Diagnostic::new(message, help).at(self.span.clone()));
+    }
+
+    /// Reports that files of the machine that the table names have no usable value.
+    pub(crate) fn report_machine_error(&self, message: impl Into<String>, help: impl Into<String>) {
+        let cause = Cause::of_machine_at(&self.path);
+        self.context.report(Diagnostic::new(message, help).at(self.span.clone()).caused_by(cause));
+    }
+
+    /// Returns its name in messages: `plugin.limits`.
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    /// Returns the line of the table in the file, counted from 1.
+    pub(crate) fn line(&self) -> usize {
+        self.context.line(self.span.start)
+    }
+
+    /// Returns the span of the value of a key; that of the table if it has no such key.
+    pub(crate) fn entry_span(&self, key: &str) -> Range<usize> {
+        self.entries.get(key).map_or_else(|| self.span.clone(), Spanned::span)
+    }
+
+    /// Returns whether the table has a table at that key with the entry `inner`.
+    pub(crate) fn has_nested(&self, key: &str, inner: &str) -> bool {
+        self.nested(key).is_some_and(|table| table.contains_key(inner))
+    }
+
+    /// Returns the span of the entry `inner` of the table at that key; that of the table if it has no such entry.
+    pub(crate) fn nested_span(&self, key: &str, inner: &str) -> Range<usize> {
+        let entry = self.nested(key).and_then(|table| table.get(inner));
+        entry.map_or_else(|| self.entry_span(key), Spanned::span)
+    }
+
+    /// Returns whether a problem of the file has been reported.
+    pub(crate) fn has_problems(&self) -> bool {
+        self.context.has_problems()
+    }
+
+    fn nested(&self, key: &str) -> Option<&'a DeTable<'a>> {
+        self.entries.get(key)?.get_ref().as_table()
+    }
+
+    fn node<T: FromNode>(&mut self, field: &str, is_required: bool) -> Option<Node<'a>> {
+        let name = key_of(field);
+        let entry = self.entries.get_key_value(name.as_str());
+        self.known.push(KnownKey { name, is_required, schema: T::schema });
+        entry.map(|entry| Node::entry(self.context, &self.path, entry))
+    }
+
+    fn unknown(&self) -> impl Iterator<Item = &'a Key<'a>> {
+        self.entries.keys().filter(|key| !self.known.iter().any(|known| known.name.as_str() == key.get_ref().as_ref()))
+    }
+
+    fn finish(&self) {
+        for key in self.unknown() {
+            let place = if self.path.is_empty() { String::new() } else { format!(" in `{}`", self.path) };
+            let message = format!("unknown key {}{place}", quote(key.get_ref()));
+            let known = self.known.iter().map(|known| known.name.as_str());
+            let help = format!("the valid keys are {}", join_quoted(known.clone()));
+            self.report(did_you_mean(Diagnostic::new(message, help).at(key.span()), key.get_ref(), known));
+        }
+        for (key, example) in self.missing.iter().filter(|(key, _)| !self.has_misspelling_of(key)) {
+            self.report_error(format!("`{}` has no `{key}`", self.path), format!("add `{key} = {example}`"));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Config;
+
+    #[test]
+    fn a_table_is_described_by_the_keys_that_are_requested() {
+        let schema = Config::json_schema();
+        let minimum = schema.pointer("/properties/server/properties/page-size/minimum");
+        assert_eq!(minimum.and_then(serde_json::Value::as_u64), Some(1), "{schema:#}");
+    }
+}

@@ -1,0 +1,83 @@
+//! Suggestions for misspelled words.
+
+use mcp_host_model::uri::Mount;
+
+use super::error::Diagnostic;
+
+/// Adds a suggestion to a problem.
+pub(super) fn did_you_mean<'k>(
+    problem: Diagnostic,
+    written: &str,
+    known: impl IntoIterator<Item = &'k str>,
+) -> Diagnostic {
+    match closest(written, known) {
+        Some(meant) => problem.label(format!("did you mean `{meant}`?")),
+        None => problem,
+    }
+}
+
+/// Returns the word of `known` that was probably meant.
+pub(super) fn closest<'k>(written: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
+    /// Longer than any known word with a typo. The cost of a comparison is the product of both lengths.
+    const MAX_WORD_LEN: usize = 32;
+    if written.len() > MAX_WORD_LEN {
+        return None;
+    }
+    let written = written.to_lowercase();
+    known
+        .into_iter()
+        .map(|word| (strsim::damerau_levenshtein(&written, word), word))
+        .filter(|(distance, word)| *distance <= (word.len().saturating_add(1) / 3).min(3))
+        .min_by_key(|(distance, _)| *distance)
+        .map(|(_, word)| word)
+}
+
+/// Returns the mount that is most similar to the beginning of a URI or a glob: by its scheme first, then by all of it.
+pub fn nearest_mount<'m>(written: &str, mounts: impl IntoIterator<Item = &'m Mount>) -> Option<&'m Mount> {
+    mounts.into_iter().min_by_key(|mount| {
+        let mount = mount.as_str();
+        let beginning: String = written.chars().take(mount.len()).collect();
+        let of_schemes = strsim::damerau_levenshtein(scheme(&beginning), scheme(mount));
+        (of_schemes, strsim::damerau_levenshtein(&beginning, mount))
+    })
+}
+
+fn scheme(uri: &str) -> &str {
+    uri.split_once(':').map_or(uri, |(scheme, _)| scheme)
+}
+
+/// Joins words for a message: each in backticks, separated by commas.
+pub(super) fn join_quoted<'w>(words: impl IntoIterator<Item = &'w str>) -> String {
+    words.into_iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_suggested_for_its_typos_only() {
+        let known = ["memory", "deadline", "ro", "rw", "*"];
+        for (written, meant) in [("memry", "memory"), ("Deadline", "deadline"), ("daedline", "deadline"), ("r", "ro")] {
+            assert_eq!(closest(written, known), Some(meant), "{written}");
+        }
+        for written in ["", "a", "time", "line", "memory-of-a-plugin", &"deadline".repeat(10)] {
+            assert_eq!(closest(written, known), None, "{written}");
+        }
+    }
+
+    #[test]
+    fn the_mount_of_the_most_similar_scheme_is_the_nearest() {
+        let mounts: [Mount; 3] = ["notes:///", "git://linux/", "git://tools/"].map(|mount| mount.parse().unwrap());
+        for (written, nearest) in [
+            ("git:/x/README.md", "git://linux/"),
+            ("git://tool/README.md", "git://tools/"),
+            ("gti://linux/README.md", "git://linux/"),
+            ("note://linux/README.md", "notes:///"),
+            ("git", "git://linux/"),
+        ] {
+            assert_eq!(nearest_mount(written, &mounts).map(Mount::as_str), Some(nearest), "{written}");
+        }
+        assert_eq!(nearest_mount("git://linux/", []), None);
+    }
+}

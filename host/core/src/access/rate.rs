@@ -1,0 +1,319 @@
+//! Rate limits of requests: one for each client, and one for all together (GCRA).
+//!
+//! A client is an authenticated principal, wherever it connects from, or else an address. A request that its client may not
+//! make yet takes nothing of the rate of all, so a client at its limit takes nothing from others. The rate of one client
+//! is never more than its share of the rate of all.
+//!
+//! Bounded: at most [`MAX_CLIENTS`] principals and as many addresses have a state of their own. One whose state is that
+//! of a new one is forgotten; no other is, so nobody gets rid of a limit by making the host forget it. While there are
+//! more, further ones share a fixed number of states (module `bounded_states`).
+
+mod bounded_states;
+
+use std::hash::Hash;
+use std::net::IpAddr;
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use arc_swap::ArcSwapOption;
+use governor::clock::{Clock, DefaultClock};
+use governor::{DefaultDirectRateLimiter, NotUntil, Quota, RateLimiter};
+use mcp_host_config::http::HttpServerLimits;
+use parking_lot::Mutex;
+
+use self::bounded_states::{BoundedStates, MIN_SWEEP, StateKey};
+use super::Principal;
+
+/// The number of clients of one kind with a state of their own.
+const MAX_CLIENTS: usize = 65_536;
+/// The minimum interval between two such searches.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+
+/// The rates of the clients of a host, by its current config.
+#[derive(Debug, Default)]
+pub struct RequestRates {
+    current: ArcSwapOption<Rates>,
+}
+
+/// A client, as rate limits tell clients apart.
+#[derive(Clone, Copy, Debug)]
+pub enum RateClient<'a> {
+    /// An authenticated principal, or one whose address is not known.
+    Principal(&'a Principal),
+    /// An address, or the first of a network.
+    Address(IpAddr),
+}
+
+/// A request that may not be made yet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{}", self.text())]
+pub struct RateExceeded {
+    /// The limit that is exceeded.
+    pub limit: RateLimit,
+    /// The time after which it may be made.
+    pub retry_after: Duration,
+}
+
+/// The limit that is exceeded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RateLimit {
+    /// That of one client.
+    Client,
+    /// That of all clients.
+    Overall,
+    /// That of failed authentications.
+    Authentication,
+}
+
+impl RateLimit {
+    /// The key of the config that sets it.
+    pub fn key(self) -> &'static str {
+        match self {
+            Self::Client => "http.limits.client-rate",
+            Self::Overall => "http.limits.rate",
+            Self::Authentication => "http.limits.failed-authentications",
+        }
+    }
+}
+
+impl RateExceeded {
+    fn text(&self) -> &'static str {
+        match self.limit {
+            RateLimit::Client => "too many requests of this client",
+            RateLimit::Overall => "too many requests of all clients",
+            RateLimit::Authentication => "too many requests of this client with credentials that are not valid",
+        }
+    }
+}
+
+/// The limiters of one config.
+#[derive(Debug)]
+struct Rates {
+    quotas: Quotas,
+    overall: DefaultDirectRateLimiter,
+    principals: KeyedRate<Principal>,
+    addresses: KeyedRate<IpAddr>,
+    failed_authentications: KeyedRate<IpAddr>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Quotas {
+    overall: Quota,
+    principal: Quota,
+    address: Quota,
+    failed_authentications: Quota,
+}
+
+impl Quotas {
+    fn new(limits: &HttpServerLimits) -> Self {
+        let overall = limits.rate.quota();
+        let share = |apply: &dyn Fn(usize) -> usize| {
+            let overall_burst = usize::try_from(overall.burst_size().get()).unwrap_or(usize::MAX);
+            let part = u32::try_from(apply(overall_burst)).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MIN);
+            lower(limits.client_rate.quota(), limits.rate.quota_of(part))
+        };
+        Self {
+            overall,
+            principal: share(&|number| limits.principal_share.apply(number)),
+            address: share(&|number| limits.client_share.apply(number)),
+            failed_authentications: limits.failed_authentications.quota(),
+        }
+    }
+}
+
+/// The quota that is within both.
+fn lower(one: Quota, other: Quota) -> Quota {
+    let interval = one.replenish_interval().max(other.replenish_interval());
+    let burst = one.burst_size().min(other.burst_size());
+    Quota::with_period(interval).unwrap_or(one).allow_burst(burst)
+}
+
+impl RequestRates {
+    /// Takes so many requests of that client.
+    pub fn take(
+        &self,
+        limits: &HttpServerLimits,
+        client: RateClient<'_>,
+        requests: NonZeroU32,
+    ) -> Result<(), RateExceeded> {
+        let rates = self.rates(limits);
+        match client {
+            RateClient::Principal(principal) => rates.principals.take(&principal.identity(), requests),
+            RateClient::Address(address) => rates.addresses.take(&address, requests),
+        }
+        .map_err(|retry_after| RateExceeded { limit: RateLimit::Client, retry_after })?;
+        let requests = requests.min(rates.quotas.overall.burst_size());
+        let taken = rates.overall.check_n(requests).unwrap_or(Ok(()));
+        taken.map_err(|until| RateExceeded { limit: RateLimit::Overall, retry_after: wait_time(&until) })
+    }
+
+    /// Takes one failed authentication of that address.
+    pub fn take_failed_authentication(&self, limits: &HttpServerLimits, address: IpAddr) -> Result<(), RateExceeded> {
+        let taken = self.rates(limits).failed_authentications.take(&address, NonZeroU32::MIN);
+        taken.map_err(|retry_after| RateExceeded { limit: RateLimit::Authentication, retry_after })
+    }
+
+    /// Returns whether that address may fail once more. Takes nothing.
+    pub fn check_failed_authentications(&self, limits: &HttpServerLimits, address: IpAddr) -> Result<(), RateExceeded> {
+        let checked = self.rates(limits).failed_authentications.peek(&address);
+        checked.map_err(|retry_after| RateExceeded { limit: RateLimit::Authentication, retry_after })
+    }
+
+    /// The limiters for those limits. They begin anew when a reload has changed the limits.
+    fn rates(&self, limits: &HttpServerLimits) -> Arc<Rates> {
+        let quotas = Quotas::new(limits);
+        match self.current.load_full() {
+            Some(rates) if rates.quotas == quotas => rates,
+            _ => {
+                let rates = Arc::new(Rates {
+                    quotas,
+                    overall: RateLimiter::direct(quotas.overall),
+                    principals: KeyedRate::new(quotas.principal),
+                    addresses: KeyedRate::new(quotas.address),
+                    failed_authentications: KeyedRate::new(quotas.failed_authentications),
+                });
+                self.current.store(Some(rates.clone()));
+                rates
+            }
+        }
+    }
+}
+
+fn wait_time(until: &NotUntil<<DefaultClock as Clock>::Instant>) -> Duration {
+    until.wait_time_from(DefaultClock::default().now())
+}
+
+/// A rate for each key.
+#[derive(Debug)]
+struct KeyedRate<K: Eq + Hash + Clone> {
+    limiter: RateLimiter<StateKey<K>, BoundedStates<K>, DefaultClock>,
+    burst: NonZeroU32,
+    sweep: Mutex<Sweep>,
+}
+
+/// When states of new clients are looked for next.
+#[derive(Debug)]
+struct Sweep {
+    at_count: usize,
+    not_before: Option<Instant>,
+}
+
+impl<K: Eq + Hash + Clone> KeyedRate<K> {
+    fn new(quota: Quota) -> Self {
+        Self {
+            limiter: RateLimiter::new(quota, BoundedStates::new(MAX_CLIENTS), DefaultClock::default()),
+            burst: quota.burst_size(),
+            sweep: Mutex::new(Sweep { at_count: MIN_SWEEP, not_before: None }),
+        }
+    }
+
+    /// Takes `number` of that key, or returns the time after which there are so many. More than a burst count as one.
+    fn take(&self, key: &K, number: NonZeroU32) -> Result<(), Duration> {
+        self.forget_new();
+        self.check(StateKey::Take(key.clone()), number)
+    }
+
+    /// Returns the time after which there is one of that key, if there is none now. Takes nothing.
+    fn peek(&self, key: &K) -> Result<(), Duration> {
+        self.check(StateKey::Peek(key.clone()), NonZeroU32::MIN)
+    }
+
+    fn check(&self, key: StateKey<K>, number: NonZeroU32) -> Result<(), Duration> {
+        let taken = self.limiter.check_key_n(&key, number.min(self.burst)).unwrap_or(Ok(()));
+        taken.map_err(|until| wait_time(&until))
+    }
+
+    /// Forgets keys whose state is that of a new one, when their number has doubled.
+    fn forget_new(&self) {
+        let count = self.limiter.len();
+        let Some(mut sweep) = self.sweep.try_lock() else { return };
+        if count < sweep.at_count || sweep.not_before.is_some_and(|next| Instant::now() < next) {
+            return;
+        }
+        self.limiter.retain_recent();
+        sweep.at_count = self.limiter.len().saturating_mul(2).clamp(MIN_SWEEP, MAX_CLIENTS);
+        sweep.not_before = Instant::now().checked_add(SWEEP_INTERVAL);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    fn limits(rate: &str, client_rate: &str) -> HttpServerLimits {
+        let (rate, client_rate) = (rate.parse().unwrap(), client_rate.parse().unwrap());
+        HttpServerLimits { rate, client_rate, ..HttpServerLimits::default() }
+    }
+
+    fn address(last: u8) -> RateClient<'static> {
+        RateClient::Address(Ipv4Addr::new(192, 0, 2, last).into())
+    }
+
+    /// The number of requests of a client that are taken at once.
+    fn burst(rates: &RequestRates, limits: &HttpServerLimits, client: RateClient<'_>) -> usize {
+        (0..1000).take_while(|_| rates.take(limits, client, NonZeroU32::MIN).is_ok()).count()
+    }
+
+    #[test]
+    fn a_client_at_its_limit_takes_nothing_from_others() {
+        let (rates, limits) = (RequestRates::default(), limits("20/h", "10/h"));
+        let (ada, bob) = (Principal::new("corp/ada"), Principal::new("corp/bob"));
+        assert_eq!(burst(&rates, &limits, RateClient::Principal(&ada)), 5, "a quarter of all");
+        let exceeded = rates.take(&limits, RateClient::Principal(&ada), NonZeroU32::MIN).unwrap_err();
+        assert_eq!(exceeded.limit, RateLimit::Client);
+        assert!(exceeded.retry_after > Duration::from_secs(60), "{exceeded:?}");
+        let member = ada.clone().with_groups(["corp/x"]);
+        assert_eq!(burst(&rates, &limits, RateClient::Principal(&member)), 0, "groups make no other client");
+        assert_eq!(burst(&rates, &limits, RateClient::Principal(&bob)), 5);
+        assert_eq!(burst(&rates, &limits, address(1)), 10, "its own rate");
+        let exceeded = rates.take(&limits, address(2), NonZeroU32::MIN).unwrap_err();
+        assert_eq!(exceeded.limit, RateLimit::Overall, "20 have been taken");
+    }
+
+    #[test]
+    fn a_batch_counts_as_its_messages_and_at_most_as_a_burst() {
+        let (rates, limits) = (RequestRates::default(), limits("1000/h", "10/h"));
+        let number = |number| NonZeroU32::new(number).unwrap();
+        assert!(rates.take(&limits, address(1), number(6)).is_ok());
+        assert!(rates.take(&limits, address(1), number(6)).is_err());
+        assert!(rates.take(&limits, address(1), number(4)).is_ok());
+        assert!(rates.take(&limits, address(2), number(64)).is_ok());
+        assert!(rates.take(&limits, address(2), number(1)).is_err());
+    }
+
+    #[test]
+    fn a_reload_that_changes_other_limits_gives_nobody_a_new_burst() {
+        let (rates, limits) = (RequestRates::default(), limits("1000/h", "2/h"));
+        assert_eq!(burst(&rates, &limits, address(1)), 2);
+        let other = HttpServerLimits { streams: 1.try_into().unwrap(), ..limits.clone() };
+        assert_eq!(burst(&rates, &other, address(1)), 0);
+        let higher = HttpServerLimits { client_rate: "3/h".parse().unwrap(), ..limits };
+        assert_eq!(burst(&rates, &higher, address(1)), 3);
+    }
+
+    #[test]
+    fn failed_authentications_have_a_rate_of_their_own() {
+        let failed_authentications = "2/h".parse().unwrap();
+        let limits = HttpServerLimits { failed_authentications, ..limits("1000/h", "10/h") };
+        let rates = RequestRates::default();
+        let fail = || rates.take_failed_authentication(&limits, Ipv4Addr::LOCALHOST.into()).is_ok();
+        let may_fail = || rates.check_failed_authentications(&limits, Ipv4Addr::LOCALHOST.into()).is_ok();
+        assert_eq!([may_fail(), may_fail(), may_fail()], [true; 3], "nothing is taken");
+        assert_eq!([fail(), fail(), fail()], [true, true, false]);
+        assert!(!may_fail());
+        assert_eq!(burst(&rates, &limits, RateClient::Address(Ipv4Addr::LOCALHOST.into())), 10);
+    }
+
+    #[test]
+    fn whoever_is_as_new_is_forgotten() {
+        let rate = KeyedRate::new(Quota::per_second(NonZeroU32::new(1_000_000).unwrap()));
+        for key in 0..10 * MIN_SWEEP {
+            rate.take(&key, NonZeroU32::MIN).unwrap();
+            rate.sweep.lock().not_before = None;
+        }
+        assert!(rate.limiter.len() <= 2 * MIN_SWEEP, "{}", rate.limiter.len());
+    }
+}

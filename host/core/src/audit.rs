@@ -1,0 +1,235 @@
+//! The audit log: one JSON line per request of the façade, in a file with rotation or on standard error.
+//!
+//! A dedicated thread writes; requests append to a bounded queue and never wait for it.
+//!
+//! | member | meaning |
+//! |---|---|
+//! | `time` | when the request ended, RFC 3339 in UTC, with milliseconds; of a `listen`: when it began |
+//! | `sequence` | the number of the line, from 1 at each start of the host. A gap is a lost line |
+//! | `principal` | who asked |
+//! | `session` | the first 16 hexadecimal digits of the SHA-256 of the session id |
+//! | `operation` | the operation of the access rules, `unsubscribe` or `listen` |
+//! | `uri` | the URI in normal form, or as requested if it has none; the first [`MAX_URI`] bytes |
+//! | `uri_bytes`, `uri_end`, `uri_sha256` | of a longer one: its length, its end, and the SHA-256 of the whole |
+//! | `plugin`, `generation` | the plugin that the URI belongs to, the generation of the config |
+//! | `decision` | `allow` or `deny`; absent for merged listings, which are filtered, and URIs below no mount |
+//! | `rule`, `glob` | the rule that decided, as `FILE:LINE`, and its glob; absent for a default |
+//! | `outcome` | `ok`, the kind of the error, or `cancelled` |
+//! | `bytes` | the size of the contents that were returned |
+//! | `returned` | the URIs that a search or a selection of context returned, and those of contents with another URI than the request; at most [`MAX_RETURNED`](line::MAX_RETURNED) bytes |
+//! | `returned_total` | their number, if the line does not have all |
+//! | `cached` | `true` if the response was in the response cache: the contents, or all resources on a page of the listing |
+//! | `duration_ms` | the duration, in milliseconds |
+//! | `request_id`, `trace_id` | the id of the JSON-RPC request, and the trace id that the client sent (W3C Trace Context) |
+//!
+//! A failed login has `operation` `authenticate`, `client`, `reason` and `count` (module `failed_logins`). The first line of a
+//! host has `operation` `start` with `version` and `pid`, and the last one of a graceful shutdown `stop`.
+//!
+//! Absent values are absent members. No line has contents of a resource, a token, or a session id. Characters that
+//! drive terminals or mislead readers are escaped as JSON (`\u202e`), as in the log.
+//!
+//! # When no line can be written
+//!
+//! The lines that are queued stay in the queue, and writing is retried every [`RETRY_INTERVAL`](writer::RETRY_INTERVAL).
+//! While the queue is full, `on-full = "drop"` drops lines and counts them; the count is reported in a line as soon as a
+//! write succeeds. `"refuse"` reserves space in the queue before a request is dispatched, and refuses requests
+//! from the first failed write to the next successful one, so every request that was dispatched has its line.
+//!
+//! # Bounds
+//!
+//! The queue has [`MAX_QUEUED`](queue::MAX_QUEUED) bytes, and a line at most six times of [`MAX_URI`] and what it has of the rest. A line is written
+//! within [`BATCH_INTERVAL`](writer::BATCH_INTERVAL) of the end of its request; a process that is killed loses the lines
+//! of that time. Files are not synchronized with the disk (`fsync`).
+//!
+//! | module | subject |
+//! |---|---|
+//! | `failed_logins` | failed logins, counted within bounds |
+//! | `context` | what only a transport knows of a request: session, request id, trace id |
+//! | `line` | the encoding of lines |
+//! | `queue` | the queue, and reservations in it |
+//! | `writer` | the thread |
+//! | `sink`, `file` | where lines are written: standard error, or a file with rotation |
+//!
+//! [`MAX_URI`]: line::MAX_URI
+
+mod context;
+mod failed_logins;
+mod file;
+mod line;
+mod queue;
+mod sink;
+mod torn_line;
+mod writer;
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mcp_host_config::audit::Audit;
+use serde::Serialize;
+
+use self::failed_logins::FailedLogins;
+use self::queue::{Queue, Reservation};
+use self::sink::Sink;
+
+pub use self::context::RequestContext;
+pub use self::context::RequestId;
+pub use self::context::SessionHash;
+pub use self::context::TraceId;
+pub(crate) use self::line::{Facts, Line};
+
+/// Why the audit log cannot be opened.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AuditError {
+    /// The file cannot be opened.
+    #[error(
+        "the audit log {} cannot be opened: {source}; let `audit.file` name a file that the host may write, in a \
+         directory where it may make files",
+        path.display()
+    )]
+    Open {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        source: io::Error,
+    },
+    /// Another host writes the file.
+    #[error(
+        "the audit log {} is in use by another host; let `audit.file` name another file, as each host rotates its own",
+        path.display()
+    )]
+    InUse {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The thread that writes cannot be started.
+    #[error("the thread that writes the audit log cannot be started: {0}; check the limits of the process on threads")]
+    Thread(#[source] io::Error),
+}
+
+/// There is no space for the line of a request, which must not be dispatched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct QueueFull;
+
+/// The audit log of a host, on or off. Dropping it ends the thread once everything that can be written is written.
+#[derive(Debug)]
+pub(crate) struct AuditLog {
+    queue: Arc<Queue>,
+    failed_logins: FailedLogins,
+}
+
+/// The members of the line about the start of a host, or about its end.
+#[derive(Serialize)]
+struct Lifecycle {
+    operation: &'static str,
+    version: &'static str,
+    pid: u32,
+}
+
+/// A request that is in progress. Its line is queued by [`Entry::finish`].
+#[derive(Debug)]
+pub(crate) struct Entry<'a> {
+    reservation: Reservation<'a>,
+    began: Instant,
+}
+
+impl AuditLog {
+    /// Starts an audit log with that config; without one it is off.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be opened. This blocks for as long as the file system does.
+    pub(crate) fn start(config: Option<&Audit>) -> Result<Self, AuditError> {
+        let sink = config.map(|config| Sink::open(&config.destination)).transpose()?;
+        let queue = Arc::new(Queue::new(config.cloned()));
+        writer::start(queue.clone(), sink, config.cloned()).map_err(AuditError::Thread)?;
+        let log = Self { queue, failed_logins: FailedLogins::default() };
+        log.push_lifecycle("start");
+        Ok(log)
+    }
+
+    fn push_lifecycle(&self, operation: &'static str) {
+        self.push(&line::encode(&Lifecycle { operation, version: env!("CARGO_PKG_VERSION"), pid: std::process::id() }));
+    }
+
+    /// Queues a line that is about no request, if there is space.
+    fn push(&self, members: &[u8]) {
+        if let Ok(Some(reservation)) = self.queue.reserve(members.len()) {
+            reservation.push(members);
+        }
+    }
+
+    /// Records that credentials of a client are not accepted, for that kind of reason.
+    pub(crate) fn record_failed_login(self: &Arc<Self>, client: &str, reason: &'static str) {
+        if !self.queue.is_on() {
+            return;
+        }
+        let recorded = self.failed_logins.record(client, reason);
+        recorded.lines.iter().for_each(|members| self.push(members));
+        if let Some(runtime) = tokio::runtime::Handle::try_current().ok().filter(|_| recorded.has_begun) {
+            let log = Arc::downgrade(self);
+            runtime.spawn(async move {
+                tokio::time::sleep(failed_logins::WINDOW).await;
+                if let Some(log) = log.upgrade() {
+                    log.end_window();
+                }
+            });
+        }
+    }
+
+    fn end_window(&self) {
+        self.failed_logins.end_window().iter().for_each(|members| self.push(members));
+    }
+
+    /// Queues the last lines, once.
+    fn push_last_lines(&self) {
+        if self.queue.begin_close() {
+            self.end_window();
+            self.push_lifecycle("stop");
+        }
+    }
+
+    /// Applies another config, in the background: a file that cannot be opened is logged and opened later, and until
+    /// then lines are written to the previous destination.
+    pub(crate) fn reconfigure(&self, config: Option<&Audit>) {
+        self.queue.reconfigure(config.cloned());
+    }
+
+    /// Begins a request: none if the log is off.
+    ///
+    /// # Errors
+    ///
+    /// Requests are refused, as there is no space for a line with so many bytes of text, and with the URIs that are returned.
+    pub(crate) fn begin(&self, text_len: usize, returns_uris: bool) -> Result<Option<Entry<'_>>, QueueFull> {
+        let context_len = RequestContext::with_current(|context| context.map_or(0, RequestContext::text_len));
+        let returned = if returns_uris { line::MAX_RETURNED } else { 0 };
+        let reserved = line::max_len(text_len.saturating_add(context_len)).saturating_add(returned);
+        let reservation = self.queue.reserve(reserved)?;
+        Ok(reservation.map(|reservation| Entry { reservation, began: Instant::now() }))
+    }
+
+    /// Writes what is queued, for at most `timeout`, and ends the thread. Later requests have no lines.
+    pub(crate) async fn close(&self, timeout: Duration) {
+        self.push_last_lines();
+        let queue = self.queue.clone();
+        // It fails only if it panics, or if the runtime shuts down.
+        let _ = tokio::task::spawn_blocking(move || queue.close(timeout)).await;
+    }
+}
+
+impl Drop for AuditLog {
+    fn drop(&mut self) {
+        self.push_last_lines();
+        self.queue.close(Duration::ZERO);
+    }
+}
+
+impl Entry<'_> {
+    /// Queues the line of the request.
+    pub(crate) fn finish(self, line: &Line<'_>) {
+        let text = RequestContext::with_current(|context| line.encode(context, self.began.elapsed()));
+        self.reservation.push(&text);
+    }
+}

@@ -1,0 +1,185 @@
+//! The thread that writes lines.
+//!
+//! It takes all lines that are queued, writes them, and collects more for [`BATCH_INTERVAL`], so that under load a
+//! write has many lines, and requests rarely wake the thread: each write costs more than the encoding of many lines.
+
+use std::io;
+use std::sync::Arc;
+use std::thread;
+use std::time::Duration;
+
+use mcp_host_base::log_target;
+use mcp_host_config::audit::Audit;
+
+use super::queue::{Losses, Queue};
+use super::sink::Sink;
+use super::torn_line::whole_lines;
+
+/// The time for which lines are collected after a write.
+pub(super) const BATCH_INTERVAL: Duration = Duration::from_millis(50);
+/// The interval of attempts to write after one that failed.
+pub(super) const RETRY_INTERVAL: Duration = Duration::from_millis(250);
+/// The maximum size of one write. A file is rotated between two.
+const MAX_WRITE: usize = 64 << 10;
+/// The capacity that the buffer keeps.
+const KEPT_CAPACITY: usize = 64 << 10;
+
+/// Starts the thread. It ends after the queue was closed.
+pub(super) fn start(queue: Arc<Queue>, sink: Option<Sink>, config: Option<Audit>) -> io::Result<()> {
+    let writer = Writer { queue, sink, config, pending: Vec::new(), is_failing: false, has_open_error: false };
+    thread::Builder::new().name("audit".to_owned()).spawn(move || writer.run()).map(drop)
+}
+
+struct Writer {
+    queue: Arc<Queue>,
+    /// The destination that is open; not that of the config until that can be opened.
+    sink: Option<Sink>,
+    config: Option<Audit>,
+    /// Lines that are not written.
+    pending: Vec<u8>,
+    /// The last write failed.
+    is_failing: bool,
+    /// The destination of the config cannot be opened.
+    has_open_error: bool,
+}
+
+impl Writer {
+    fn run(mut self) {
+        loop {
+            let retry_after = (self.is_failing || self.has_open_error).then_some(RETRY_INTERVAL);
+            let work = self.queue.next(&mut self.pending, retry_after);
+            if let Some(config) = work.config {
+                self.config = config;
+                self.has_open_error = false;
+            }
+            self.open();
+            let has_recovered = self.write();
+            if self.config.is_none() {
+                self.turn_off();
+            }
+            self.queue.written(self.is_failing, self.pending.len());
+            // After requests are answered again: whoever reads it may rely on that.
+            if has_recovered {
+                tracing::info!(target: log_target::SERVER, "the audit log is written again");
+            }
+            if work.is_last {
+                self.count_pending();
+                log_losses(self.queue.end());
+                return;
+            }
+            if !self.is_failing {
+                self.queue.collect(BATCH_INTERVAL);
+            }
+        }
+    }
+
+    /// Opens the destination of the config, if it is another than the one that is open.
+    fn open(&mut self) {
+        let Some(config) = &self.config else { return };
+        if self.sink.as_mut().is_some_and(|sink| sink.reconfigure(&config.destination)) {
+            self.has_open_error = false;
+            return;
+        }
+        match Sink::open(&config.destination) {
+            Ok(sink) => {
+                self.sink = Some(sink);
+                if std::mem::take(&mut self.has_open_error) {
+                    tracing::info!(target: log_target::SERVER, "the audit log is open");
+                }
+            }
+            Err(error) => {
+                if !std::mem::replace(&mut self.has_open_error, true) {
+                    let then = match self.sink {
+                        Some(_) => "lines go to the previous destination until then",
+                        None => "no line is written until then",
+                    };
+                    tracing::error!(target: log_target::SERVER, %error, "the audit log is tried again; {then}");
+                }
+            }
+        }
+    }
+
+    /// Writes the pending lines, then the report of losses. Returns whether it is the first success after a failure.
+    fn write(&mut self) -> bool {
+        if self.sink.is_none() && self.config.is_none() {
+            return false;
+        }
+        let result = self.write_pending().and_then(|()| self.report_losses());
+        match result {
+            Ok(()) => return std::mem::take(&mut self.is_failing),
+            Err(error) if !self.is_failing => {
+                let on_full = self.config.as_ref().map(|config| config.on_full.name());
+                tracing::error!(
+                    target: log_target::SERVER, %error, on_full,
+                    "the audit log cannot be written, which is tried again; free space on its disk"
+                );
+                self.is_failing = true;
+            }
+            Err(_) => {}
+        }
+        false
+    }
+
+    fn write_pending(&mut self) -> io::Result<()> {
+        let mut done = 0;
+        let result = loop {
+            let rest = self.pending.get(done..).unwrap_or_default();
+            if rest.is_empty() {
+                break Ok(());
+            }
+            // A line is shorter.
+            let len = if rest.len() <= MAX_WRITE { rest.len() } else { whole_lines(rest, MAX_WRITE) };
+            let lines = rest.get(..len).unwrap_or(rest);
+            let Some(sink) = &mut self.sink else { break Err(io::ErrorKind::NotFound.into()) };
+            let (written, result) = sink.append(lines);
+            done = done.saturating_add(written);
+            if let Err(error) = result {
+                break Err(error);
+            }
+        };
+        self.pending.drain(..done.min(self.pending.len()));
+        if self.pending.is_empty() {
+            self.pending.shrink_to(KEPT_CAPACITY);
+        }
+        if result.is_ok() && self.sink.is_none() && self.config.is_some() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
+        result
+    }
+
+    fn report_losses(&mut self) -> io::Result<()> {
+        let Some(sink) = &mut self.sink else { return Ok(()) };
+        let Some((line, losses)) = self.queue.take_losses() else { return Ok(()) };
+        let (_, result) = sink.append(&line);
+        if result.is_err() {
+            self.queue.add_losses(losses);
+        }
+        result
+    }
+
+    /// Closes the destination. What could not be written is lost.
+    fn turn_off(&mut self) {
+        self.count_pending();
+        self.sink = None;
+        self.is_failing = false;
+        self.has_open_error = false;
+    }
+
+    /// Counts pending lines as dropped.
+    fn count_pending(&mut self) {
+        let lines = self.pending.iter().filter(|byte| **byte == b'\n').count();
+        let dropped_lines = u64::try_from(lines).unwrap_or(u64::MAX);
+        self.queue.add_losses(Losses { dropped_lines, refused_requests: 0 });
+        self.pending = Vec::new();
+    }
+}
+
+fn log_losses(losses: Losses) {
+    let Losses { dropped_lines, refused_requests } = losses;
+    if !losses.is_none() {
+        tracing::warn!(
+            target: log_target::SERVER, dropped_lines, refused_requests,
+            "the audit log could not be written to the end"
+        );
+    }
+}

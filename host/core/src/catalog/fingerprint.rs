@@ -1,0 +1,201 @@
+//! Fingerprint of one plugin's listing, or of one of its directories, as seen by one principal, used to detect changes.
+//!
+//! The whole listing is walked, entries and templates, page by page, and none of it is stored. Those principals take part that may see
+//! something of the plugin; for the others its listing is empty, and without any the plugin is not called.
+//!
+//! The walk is bounded. A principal that may see everything has no fingerprint of a plugin that has more than [`MAX_ITEMS`], or needs more
+//! than [`MAX_CALLS`] calls for either, and a missing fingerprint never equals another: it is notified of each change. One that may see
+//! a part only would learn of changes that it may not see. So for such principals the walk goes on, up to what a listing may have at all
+//! (`limits.listing-items`), in [`MAX_CALLS_OF_PART`] calls; what is behind that counts as unchanged.
+//!
+//! A walk that fails leaves what was known of the listing for those who may see a part of it, and makes it unknown for the others.
+//!
+//! A directory is walked for principals that may see a part only: itself, and the children of which its index is made.
+//!
+//! A walk consists of the host's own calls, one page after the other, so it takes none of the clients' quotas. Items
+//! are hashed as part of these calls, for all principals at once.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
+
+use mcp_host_config::Operation;
+use mcp_host_engine::CallOrigin;
+use mcp_host_engine::plugin::Plugin;
+use mcp_host_model::resource::Resource;
+use mcp_host_model::uri::{Mount, Path};
+use parking_lot::Mutex;
+
+use super::{Entries, ListingItem, ListingSource, Templates, Viewer};
+use crate::access::{Access, Policy, Principal};
+
+/// The maximum number of walked items of one kind.
+const MAX_ITEMS: usize = 20_000;
+/// The maximum number of calls for one kind.
+const MAX_CALLS: usize = 64;
+/// The maximum number of calls for one kind for principals that may see a part only.
+const MAX_CALLS_OF_PART: usize = 1024;
+/// The requested number of items per page.
+const PAGE_SIZE: usize = 1000;
+
+/// The fingerprint of one plugin's listing for one principal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum ListingFingerprint {
+    /// The hash of the listing.
+    Known(u64),
+    /// The listing could not be walked.
+    Unknown,
+}
+
+impl ListingFingerprint {
+    /// Returns the fingerprint of an empty listing.
+    pub(crate) fn empty() -> Self {
+        Self::Known(DefaultHasher::new().finish())
+    }
+
+    /// Returns whether the listing may have changed.
+    pub(crate) fn differs(self, now: Self) -> bool {
+        self == Self::Unknown || self != now
+    }
+}
+
+/// The kinds of items that have a part in a fingerprint.
+const OPERATIONS: [Operation; 2] = [Operation::List, Operation::Templates];
+
+/// Returns whether a principal may see something of the listing of the plugin at a mount.
+pub(crate) fn may_see_listing(policy: &Policy, mount: &Mount) -> bool {
+    OPERATIONS.iter().any(|operation| policy.may_allow_below(*operation, mount))
+}
+
+/// The fingerprint of a principal that is being computed.
+struct Viewed {
+    viewer: Viewer,
+    hasher: DefaultHasher,
+    /// Whether it may see everything.
+    is_all: bool,
+}
+
+/// Returns the fingerprint of the plugin's listing for each of `principals`, in their order; none for one whose former fingerprint stands,
+/// as the walk has failed.
+pub(crate) async fn fingerprints(
+    plugin: &Plugin,
+    access: &Arc<Access>,
+    principals: &[Principal],
+) -> Vec<Option<ListingFingerprint>> {
+    let mount = plugin.mount();
+    let viewers = principals.iter().map(|principal| {
+        let viewer = Viewer { policy: access.policy(principal), principal: principal.clone() };
+        let is_all = OPERATIONS.iter().all(|operation| viewer.policy.allows_all_below(*operation, mount));
+        may_see_listing(&viewer.policy, mount).then(|| Viewed { viewer, hasher: DefaultHasher::new(), is_all })
+    });
+    walk(viewers.collect(), DefaultHasher::new(), async |viewers, has_parts| {
+        match hash_listing(&Entries { parent: None }, plugin, viewers, has_parts).await {
+            Walked::Failed => Walked::Failed,
+            walked => walked.min(hash_listing(&Templates, plugin, viewers, has_parts).await),
+        }
+    })
+    .await
+}
+
+/// Returns the fingerprint of a directory for each of `principals`, which may see a part of the plugin only, in their order; none for one
+/// whose former fingerprint stands, as the walk has failed.
+pub(crate) async fn directory_fingerprints(
+    plugin: &Plugin,
+    access: &Arc<Access>,
+    principals: &[Principal],
+    directory: &Resource,
+    path: &Path,
+) -> Vec<Option<ListingFingerprint>> {
+    let mut hasher = DefaultHasher::new();
+    directory.hash(&mut hasher);
+    let viewers = principals.iter().map(|principal| {
+        let viewer = Viewer { policy: access.policy(principal), principal: principal.clone() };
+        let sees_index = viewer.policy.allows(Operation::List, &directory.uri);
+        sees_index.then(|| Viewed { viewer, hasher: hasher.clone(), is_all: false })
+    });
+    let children = Entries { parent: Some(path) };
+    walk(viewers.collect(), hasher.clone(), async |viewers, _| hash_listing(&children, plugin, viewers, true).await)
+        .await
+}
+
+/// Returns the fingerprint of each viewer after `hash_all`, which is called if there are some; that of `unseen` for those who see nothing.
+async fn walk(
+    viewers: Vec<Option<Viewed>>,
+    unseen: DefaultHasher,
+    hash_all: impl AsyncFnOnce(&Arc<Mutex<Vec<Viewed>>>, bool) -> Walked,
+) -> Vec<Option<ListingFingerprint>> {
+    let sees_some: Vec<_> = viewers.iter().map(Option::is_some).collect();
+    let viewers: Vec<_> = viewers.into_iter().flatten().collect();
+    let has_parts = viewers.iter().any(|viewed| !viewed.is_all);
+    let is_empty = viewers.is_empty();
+    let viewers = Arc::new(Mutex::new(viewers));
+    let walked = if is_empty { Walked::Whole } else { hash_all(&viewers, has_parts).await };
+    let viewers = viewers.lock();
+    let mut seen = viewers.iter().map(|viewed| match walked {
+        Walked::Failed if !viewed.is_all => None,
+        Walked::Failed | Walked::Part if viewed.is_all => Some(ListingFingerprint::Unknown),
+        _ => Some(ListingFingerprint::Known(viewed.hasher.finish())),
+    });
+    let unseen = ListingFingerprint::Known(unseen.finish());
+    sees_some.into_iter().map(|sees| if sees { seen.next().flatten() } else { Some(unseen) }).collect()
+}
+
+/// How far a listing was walked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Walked {
+    /// A call failed.
+    Failed,
+    /// Beyond the bounds for those who may see everything.
+    Part,
+    /// To its end.
+    Whole,
+}
+
+/// Updates each hasher with the items that its viewer may see, as part of the calls, which return no items. With `has_parts` some viewers
+/// may see a part only.
+async fn hash_listing<S: ListingSource>(
+    source: &S,
+    plugin: &Plugin,
+    viewers: &Arc<Mutex<Vec<Viewed>>>,
+    has_parts: bool,
+) -> Walked {
+    let (mut cursor, mut items) = (None, 0_usize);
+    let mut walked = Walked::Whole;
+    for call in 0..MAX_CALLS_OF_PART {
+        if call >= MAX_CALLS || items > MAX_ITEMS {
+            walked = Walked::Part;
+            if !has_parts || items >= plugin.max_listing_items() {
+                break;
+            }
+        }
+        let viewers = viewers.clone();
+        let hash_item = move |item: &S::Item| {
+            let mut viewers = viewers.lock();
+            for viewed in viewers.iter_mut().filter(|viewed| item.is_visible_to(&viewed.viewer)) {
+                item.hash(&mut viewed.hasher);
+            }
+            false
+        };
+        let page = source.page(CallOrigin::Host, plugin, cursor.as_deref(), PAGE_SIZE, hash_item).await;
+        let Ok(page) = page else { return Walked::Failed };
+        items = items.saturating_add(page.size);
+        match page.next_cursor {
+            None => return walked,
+            next => cursor = next,
+        }
+    }
+    Walked::Part
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_known_is_never_the_same() {
+        assert!(!ListingFingerprint::Known(1).differs(ListingFingerprint::Known(1)));
+        assert!(ListingFingerprint::Known(1).differs(ListingFingerprint::Known(2)));
+        assert!(ListingFingerprint::Known(1).differs(ListingFingerprint::Unknown));
+        assert!(ListingFingerprint::Unknown.differs(ListingFingerprint::Known(1)));
+        assert!(ListingFingerprint::Unknown.differs(ListingFingerprint::Unknown));
+    }
+}

@@ -1,0 +1,333 @@
+//! The façade: every operation of the host, each for one principal, independent of any protocol.
+//!
+//! The MCP server and the command line are two of its users; an application that embeds the host is another. A request goes
+//! straight down (its URI is parsed and routed to a plugin, access is decided, the plugin's provider is called in its sandbox)
+//! and straight back. No request waits here for a lock or in a queue, but for a plugin that is still being loaded (module
+//! `loading`).
+//!
+//! A [`Host::reload`] replaces what is served, and so does a plugin that finishes loading in the background. Each request
+//! works with the *generation* of its start.
+//!
+//! | module | subject |
+//! |---|---|
+//! | `builder`, `data_dirs` | starting a host |
+//! | `check` | loading and trying plugins without serving them |
+//! | `resolve` | from a URI to a plugin and a path, with the access decision |
+//! | `directory_index` | the content of directories, made of the children that the principal may list |
+//! | `children`, `completion`, `completion_filter`, `streams`, `subscribe` | listings below a resource, completion, whole listings, subscriptions |
+//! | `search` | requests to search; what search needs of the host |
+//! | `audit` | records of requests: the audit log, and events of the access log |
+//! | `generation`, `generation_store`, `background_loader`, `reload`, `config_watcher` | what is served, and what replaces it |
+//! | `loading` | requests for plugins that are still being loaded |
+//! | `lifecycle` | graceful shutdown |
+//! | `saved_queries` | saved queries of a provider, which `check` reads |
+//! | [`transport`], `hint` | calls for transports and the command line: responses from the cache, rates, records, versions; lookups for hints |
+
+mod audit;
+mod background_loader;
+mod builder;
+mod check;
+mod children;
+mod completion;
+mod completion_filter;
+mod config_watcher;
+mod data_dirs;
+mod directory_index;
+mod explain;
+mod generation;
+mod generation_store;
+mod hint;
+mod lifecycle;
+mod loading;
+mod reload;
+mod resolve;
+mod saved_queries;
+#[cfg(feature = "search")]
+mod search;
+mod status;
+mod streams;
+mod subscribe;
+pub mod transport;
+
+use std::fmt;
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use mcp_host_config::{Config, Operation};
+use mcp_host_engine::plugin::PluginRuntime;
+use mcp_host_model::resource::{Argument, Completion, Error, Listing, Resource, ResourceContents, ResourceTemplate};
+use mcp_host_model::uri::{RouteError, Uri};
+use tokio::sync::watch;
+
+use self::background_loader::BackgroundLoader;
+use self::builder::BuiltIns;
+use self::children::Mounts;
+use self::directory_index::split_cursor;
+use self::generation::Generation;
+use self::generation_store::GenerationStore;
+use self::lifecycle::RequestTracker;
+use self::loading::LoadWaits;
+use self::resolve::{not_found_if_empty, route_error};
+use self::transport::PageBounds;
+use crate::access::rate::RequestRates;
+use crate::access::{Policy, Principal};
+use crate::audit::{AuditLog, Facts};
+use crate::catalog::{Catalog, Entries, Templates};
+use crate::watch::{Hub, Subscriber, WatchStats};
+
+pub use self::builder::{HostBuilder, StartError};
+pub use self::check::{CheckError, CheckReport, CheckedProvider, InspectError, PluginCheck};
+pub use self::config_watcher::{ConfigWatcher, ReloadTrigger};
+pub use self::data_dirs::DataDirs;
+pub use self::explain::Explanation;
+pub use self::generation::NativePluginConflict;
+pub use self::reload::{ReloadError, ReloadReport};
+pub use self::status::{PluginState, PluginStatus};
+
+/// A host with its plugins: loaded, being loaded, or failed.
+///
+/// It is cheap to share behind an [`Arc`]; every method takes `&self` and may be called from any number of tasks. It needs a
+/// tokio runtime. [`shutdown`](Self::shutdown) ends it gracefully; dropping it cancels the calls in flight.
+pub struct Host {
+    /// The generation that new requests work with.
+    generation: Arc<ArcSwap<Generation>>,
+    catalog: Catalog,
+    hub: Arc<Hub>,
+    plugin_runtime: Arc<PluginRuntime>,
+    /// The one place that replaces the generation.
+    generation_store: Arc<GenerationStore>,
+    /// Loads plugins until it is dropped.
+    background_loader: BackgroundLoader,
+    /// The providers that the host brings itself.
+    #[cfg_attr(not(feature = "search"), allow(dead_code, reason = "search is the only one"))]
+    built_ins: BuiltIns,
+    /// Bounds requests that wait for a plugin to be loaded.
+    load_waits: LoadWaits,
+    /// The number of reloads that have begun: only the last of them may replace plugins.
+    latest_reload: watch::Sender<u64>,
+    /// The requests in flight.
+    requests: RequestTracker,
+    /// One line per request.
+    audit: Arc<AuditLog>,
+    /// The rates of clients.
+    rates: RequestRates,
+}
+
+/// A request to list the catalog, or the direct children of one resource.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct ListRequest<'a> {
+    /// The URI of the listable resource whose children are requested. Without one: the catalog.
+    pub parent: Option<&'a str>,
+    /// The `next_cursor` of the previous page. Without one: the first page.
+    pub cursor: Option<&'a str>,
+}
+
+/// A request to complete a variable of a template.
+#[derive(Clone, Debug)]
+pub struct CompleteRequest<'a> {
+    /// The template, as [`Host::templates`] lists it.
+    pub template: &'a str,
+    /// The variable, and the prefix of its value.
+    pub argument: Argument,
+    /// The variables that already have values.
+    pub context: Vec<Argument>,
+}
+
+impl Host {
+    /// Starts a host with the given config and the defaults of [`Host::builder`].
+    pub async fn start(config: Config) -> Result<Self, StartError> {
+        Self::builder(config).start().await
+    }
+
+    /// Returns a builder for a host with the given config.
+    pub fn builder(config: Config) -> HostBuilder {
+        HostBuilder::new(config)
+    }
+
+    /// Returns the config that is served now.
+    pub fn config(&self) -> Arc<Config> {
+        self.generation.load().config.clone()
+    }
+
+    /// Returns the number of the generation that is served now: 1 at first, and one more with each reload that changes
+    /// something.
+    pub fn generation(&self) -> u64 {
+        self.generation.load().number
+    }
+
+    /// Waits until no plugin is being loaded: each is loaded or has failed, as by a [`shutdown`](Self::shutdown).
+    pub async fn wait_until_loaded(&self) {
+        self.generation_store.wait_until_loaded().await;
+    }
+
+    /// Returns the current status of each plugin, ordered by name.
+    pub fn plugins(&self) -> Vec<PluginStatus> {
+        self.generation.load().slots.iter().map(PluginStatus::new).collect()
+    }
+
+    /// Lists one page of the catalog, or of the direct children of a resource.
+    ///
+    /// A plugin that fails is left out of the merged listing and named in it; a listing of children fails with its plugin. A
+    /// resource that is not listable is an invalid request, unless it is a mount, below which its plugin's default listing is.
+    pub async fn list(&self, principal: &Principal, request: ListRequest<'_>) -> Result<Listing<Resource>, Error> {
+        self.list_within(principal, request, None).await
+    }
+
+    /// Lists one page, within bounds beside those of the config.
+    async fn list_within(
+        &self,
+        principal: &Principal,
+        request: ListRequest<'_>,
+        bounds: Option<PageBounds>,
+    ) -> Result<Listing<Resource>, Error> {
+        if let Some(parent) = request.parent {
+            let check = |entry: &Resource| if entry.listable { Ok(()) } else { Err("cannot be listed") };
+            return self.list_children(principal, parent, request.cursor, bounds, Mounts::Listed, check).await;
+        }
+        let facts = Facts::default();
+        self.audited(principal, Operation::List, "", &facts, async {
+            let now = self.generation.load_full();
+            facts.set_generation(now.number);
+            let viewer = now.viewer(principal);
+            let page = PageBounds::bound(bounds, now.page_request(&viewer, request.cursor));
+            self.catalog.page(&Entries { parent: None }, &now.slots, page).await
+        })
+        .await
+    }
+
+    /// Lists one page of the templates of all plugins.
+    pub async fn templates(
+        &self,
+        principal: &Principal,
+        cursor: Option<&str>,
+    ) -> Result<Listing<ResourceTemplate>, Error> {
+        let facts = Facts::default();
+        self.audited(principal, Operation::Templates, "", &facts, async {
+            let now = self.generation.load_full();
+            facts.set_generation(now.number);
+            let viewer = now.viewer(principal);
+            self.catalog.page(&Templates, &now.slots, now.page_request(&viewer, cursor)).await
+        })
+        .await
+    }
+
+    /// Reads a resource. Returns at least one content; contents with another URI than the requested one belong to resources
+    /// below it.
+    pub async fn read(&self, principal: &Principal, uri: &str) -> Result<Vec<ResourceContents>, Error> {
+        let facts = Facts::default();
+        self.audited(principal, Operation::Read, uri, &facts, async {
+            let (uri, cursor) = split_cursor(uri);
+            let now = self.generation_for(principal, Operation::Read, uri, &facts).await;
+            let target = now.resolve(principal, Operation::Read, uri, &facts)?;
+            if let Some(contents) = target.read_built_in(principal, &facts).await {
+                return contents;
+            }
+            let plugin = target.slot.loaded()?;
+            let contents = plugin.read(&target.path, target.read_filter()).await;
+            let mut contents = contents.map_err(|fault| fault.into_client_error(plugin.name(), uri))?;
+            target.hide_denied_parts(&mut contents);
+            let contents = self.with_index(&now, principal, &target, cursor, contents).await?;
+            facts.set_contents(&target.uri, &contents);
+            not_found_if_empty(uri, contents)
+        })
+        .await
+    }
+
+    /// Returns the metadata of a resource without reading it.
+    pub async fn metadata(&self, principal: &Principal, uri: &str) -> Result<Resource, Error> {
+        let facts = Facts::default();
+        self.audited(principal, Operation::Metadata, uri, &facts, async {
+            let now = self.generation_for(principal, Operation::Metadata, uri, &facts).await;
+            now.resolve(principal, Operation::Metadata, uri, &facts)?.stat(uri).await
+        })
+        .await
+    }
+
+    /// Completes a variable of a template. A template that does not exist, or that the principal may not see, is not found.
+    pub async fn complete(&self, principal: &Principal, request: CompleteRequest<'_>) -> Result<Completion, Error> {
+        let (facts, template) = (Facts::default(), request.template);
+        let completing = self.complete_inner(principal, request, &facts);
+        self.audited(principal, Operation::Complete, template, &facts, completing).await
+    }
+
+    /// Returns a new subscriber without subscriptions.
+    pub fn subscriber(&self, principal: &Principal) -> Subscriber {
+        self.hub.subscriber(principal)
+    }
+
+    /// Returns how much is watched now, over all subscribers.
+    pub fn watch_stats(&self) -> WatchStats {
+        self.hub.watch_stats()
+    }
+
+    /// Returns whether any plugin supports change detection. A plugin that is still being loaded counts, as it may.
+    pub fn supports_subscriptions(&self) -> bool {
+        self.hub.supports_subscriptions() || self.generation.load().loading().next().is_some()
+    }
+
+    /// Returns the policy of a principal under the current rules.
+    pub fn policy(&self, principal: &Principal) -> Arc<Policy> {
+        self.generation.load().access.policy(principal)
+    }
+
+    /// Returns whether the rules give every principal the same responses to the operation.
+    #[doc(hidden)]
+    pub fn is_public(&self, operation: Operation) -> bool {
+        self.generation.load().access.is_public(operation)
+    }
+
+    /// Returns the URI in normal form (RFC 3986), if it is valid and the mount of a plugin owns it. That does not tell
+    /// whether the resource exists.
+    ///
+    /// Every URI in a response of the host is in this form.
+    pub fn normalize(&self, uri: &str) -> Option<Uri> {
+        let router = &self.generation.load().router;
+        router.route(uri).or_else(|_| router.route_resolved(uri)).ok().map(|routed| routed.uri)
+    }
+
+    /// Cancels a subscription. A subscription that does not exist is not an error, whether or not a mount owns the URI.
+    pub fn unsubscribe(&self, subscriber: &Subscriber, uri: &str) -> Result<(), Error> {
+        let facts = Facts::default();
+        let principal = subscriber.principal();
+        let record = self.begin_record(&principal, audit::UNSUBSCRIBE, uri, &facts)?;
+        let generation = self.generation.load();
+        facts.set_generation(generation.number);
+        let result = match generation.router.route(uri) {
+            Ok(routed) => {
+                facts.set_uri(routed.uri.as_str());
+                subscriber.unsubscribe(&routed.uri);
+                Ok(())
+            }
+            // Its plugin may be gone, and with it the normal form: only the spelling of the subscription is left. The
+            // existence of a mount is not public.
+            Err(RouteError::NoMount | RouteError::Path { .. }) => {
+                subscriber.unsubscribe_by_spelling(uri);
+                Ok(())
+            }
+            Err(error) => Err(route_error(&error, uri)),
+        };
+        record.end(&result);
+        result
+    }
+}
+
+impl Drop for Host {
+    /// Stops polling, and ends the streams of updates: subscribers may outlive the host.
+    fn drop(&mut self) {
+        self.hub.shutdown();
+        self.generation.load_full().shut_down_built_ins();
+    }
+}
+
+impl fmt::Debug for Host {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let plugins: Vec<_> = self.plugins().into_iter().map(|plugin| (plugin.name, plugin.state)).collect();
+        f.debug_struct("Host")
+            .field("generation", &self.generation())
+            .field("plugins", &plugins)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,142 @@
+//! Background loading of plugins, so that loaded plugins are served without waiting for the others.
+//!
+//! Each plugin that is not loaded has a task that loads it and fills its slot. Transient failures (a provider that does
+//! not describe itself, a disk that does not respond) are retried with exponential back-off (`backoff`). After
+//! any other failure, the plugin is loaded again when its component or the config changes.
+
+use std::collections::{HashMap, HashSet};
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mcp_host_base::backoff::Backoff;
+use mcp_host_base::log_target;
+use mcp_host_config as config;
+use mcp_host_engine::plugin::{LoadError, PluginRuntime};
+use parking_lot::{Mutex, MutexGuard};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::generation_store::GenerationStore;
+use crate::catalog::NotLoaded;
+use crate::response_cache::CachedPlugin;
+use crate::watch::ListingSnapshot;
+
+/// The tasks, by plugin name. Dropping this cancels them.
+pub(super) struct BackgroundLoader {
+    generation_store: Arc<GenerationStore>,
+    plugin_runtime: Arc<PluginRuntime>,
+    tasks: Mutex<HashMap<String, RunningTask>>,
+}
+
+/// A plugin that is being loaded, or was.
+struct RunningTask {
+    plugin: config::Plugin,
+    _abort: AbortOnDropHandle<()>,
+}
+
+impl BackgroundLoader {
+    pub(super) fn new(generation_store: Arc<GenerationStore>, plugin_runtime: Arc<PluginRuntime>) -> Self {
+        Self { generation_store, plugin_runtime, tasks: Mutex::default() }
+    }
+
+    /// Starts to load a plugin. Cancels an earlier attempt.
+    pub(super) fn start(&self, plugin: &config::Plugin) {
+        let _abort = AbortOnDropHandle::new(tokio::spawn(self.load_task(plugin.clone()).run()));
+        self.tasks().insert(plugin.name.as_str().to_owned(), RunningTask { plugin: plugin.clone(), _abort });
+    }
+
+    /// Cancels the tasks of all plugins but those.
+    pub(super) fn retain(&self, names: &HashSet<&str>) {
+        self.tasks().retain(|name, _| names.contains(name.as_str()));
+    }
+
+    /// Stops all loading. Plugins that are being loaded count as failed.
+    pub(super) fn stop(&self) {
+        let stopped = std::mem::take(&mut *self.tasks());
+        for RunningTask { plugin, _abort } in stopped.into_values() {
+            if self.is_loading(&plugin) {
+                let error = Arc::new(LoadError::Cancelled);
+                self.load_task(plugin).update_slot(Err(NotLoaded::Failed { error, retry_at: None }));
+            }
+        }
+    }
+
+    fn is_loading(&self, plugin: &config::Plugin) -> bool {
+        self.generation_store.generation.load().loading().any(|name| name == plugin.name.as_str())
+    }
+
+    fn load_task(&self, plugin: config::Plugin) -> LoadTask {
+        let (generation_store, plugin_runtime) = (self.generation_store.clone(), self.plugin_runtime.clone());
+        LoadTask { generation_store, plugin_runtime, plugin }
+    }
+
+    fn tasks(&self) -> MutexGuard<'_, HashMap<String, RunningTask>> {
+        self.tasks.lock()
+    }
+}
+
+/// The task that loads one plugin.
+struct LoadTask {
+    generation_store: Arc<GenerationStore>,
+    plugin_runtime: Arc<PluginRuntime>,
+    plugin: config::Plugin,
+}
+
+impl LoadTask {
+    /// Retries until it is loaded, or has failed permanently.
+    async fn run(self) {
+        let mut backoff = Backoff::default();
+        loop {
+            let error = match self.plugin_runtime.load(&self.plugin).await {
+                Ok(loaded) => return self.on_loaded(Arc::new(CachedPlugin::new(loaded))),
+                Err(error) => error,
+            };
+            let pause = error.is_transient().then(|| backoff.next_delay());
+            self.on_failed(error, pause);
+            let Some(pause) = pause else { return };
+            tokio::time::sleep(pause).await;
+        }
+    }
+
+    fn on_loaded(&self, loaded: Arc<CachedPlugin>) {
+        if self.update_slot(Ok(loaded)).is_some() {
+            tracing::info!(target: log_target::PLUGIN, plugin = self.plugin.name.as_str(), "a plugin that could not be loaded is served now");
+        }
+    }
+
+    fn on_failed(&self, error: LoadError, pause: Option<Duration>) {
+        let message = error.to_string();
+        let retry_at = pause.and_then(|pause| Instant::now().checked_add(pause));
+        let before = self.update_slot(Err(NotLoaded::Failed { error: Arc::new(error), retry_at }));
+        // The same message is logged once.
+        if before.as_deref() == Some(message.as_str()) {
+            return;
+        }
+        let (plugin, error) = (self.plugin.name.as_str(), message);
+        match pause {
+            None => {
+                tracing::error!(target: log_target::PLUGIN, plugin, %error, "a plugin could not be loaded; the others are served without it")
+            }
+            Some(_) => tracing::error!(
+                target: log_target::PLUGIN, plugin, %error,
+                "a plugin could not be loaded; the others are served without it, and loading is retried with back-off"
+            ),
+        }
+    }
+
+    /// Fills the slot of the plugin, unless the config was replaced meanwhile. Returns the error that was in the slot.
+    fn update_slot(&self, state: Result<Arc<CachedPlugin>, NotLoaded>) -> Option<String> {
+        let replaced = self.generation_store.replace(ListingSnapshot::default(), |now| {
+            let slot = now.slot(self.plugin.name.as_str());
+            let before = match slot.map(|slot| &slot.plugin) {
+                Some(Err(NotLoaded::Failed { error, .. })) => Some(error.to_string()),
+                _ => None,
+            };
+            Ok::<_, Infallible>((now.with_plugin(&self.plugin, state), before))
+        });
+        match replaced {
+            Ok(before) => before,
+            Err(never) => match never {},
+        }
+    }
+}

@@ -1,0 +1,223 @@
+//! Checks without serving: [`HostBuilder::check`] and [`HostBuilder::inspect`].
+//!
+//! A check loads every plugin of the config exactly as a start would (read, compile, link, `describe`) and then tries it:
+//! the database of its key-value buckets is opened where it exists, granted databases are connected to and their schemas looked
+//! up, an access token is requested from each source of them, each granted origin is connected to once, saved queries are prepared
+//! or read once, and the first page of its listing is requested, with the plugin's grants and limits.
+//! Nothing is served. Nothing is written but compiled components and what a provider itself
+//! writes to its grants.
+
+use std::collections::BTreeMap;
+
+use futures::future::join_all;
+use mcp_host_config::{self as config, Warning};
+use mcp_host_engine::CallOrigin;
+use mcp_host_engine::plugin::{
+    Fault, FaultKind, Inspection, LoadError, Needs, NeedsError, Plugin, PluginRuntime, Requirements,
+};
+use mcp_host_model::digest::Digest;
+use mcp_host_model::provider::ProviderInfo;
+use parking_lot::Mutex;
+
+use super::builder::{HostBuilder, StartError, describe_native};
+use super::generation::check_conflicts;
+use super::saved_queries::SavedQueries;
+use crate::catalog::CursorKey;
+
+/// The result of [`HostBuilder::check`].
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct CheckReport {
+    /// One report per plugin, ordered by name.
+    pub plugins: Vec<PluginCheck>,
+    /// Warnings about the config as a whole.
+    pub warnings: Vec<Warning>,
+}
+
+/// The result for one plugin.
+#[derive(Debug)]
+pub struct PluginCheck {
+    /// The plugin, as the config declares it.
+    pub plugin: config::Plugin,
+    /// What is known about the provider; none if it did not load.
+    pub provider: Option<CheckedProvider>,
+    /// The number of items on the first page of its listing, or the first failure.
+    pub outcome: Result<usize, CheckError>,
+    /// Warnings about its grants, from trying them.
+    pub grant_warnings: Vec<String>,
+}
+
+/// A provider that loaded.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct CheckedProvider {
+    /// The digest of the component.
+    pub digest: Option<Digest>,
+    /// What it says about itself.
+    pub info: ProviderInfo,
+    /// What it asks for; none if it does not say.
+    pub needs: Result<Option<Needs>, NeedsError>,
+    /// The imports of the component, and the buckets that it opened, compared with the grants of the plugin.
+    pub requirements: Requirements,
+    /// Faults during the check, by kind.
+    pub faults: BTreeMap<FaultKind, u64>,
+}
+
+/// Why a plugin does not work.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum CheckError {
+    /// It does not load.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+    /// A grant cannot be used: the database of its buckets, a database of `grants.sql`, or a source of access tokens.
+    #[error("{0}")]
+    Grant(String),
+    /// The first page of its listing fails.
+    #[error("its listing fails: {0}")]
+    Listing(Fault),
+}
+
+/// Why a component cannot be inspected.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum InspectError {
+    /// The engine does not start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The file is not a component, or does not compile.
+    #[error(transparent)]
+    Load(#[from] LoadError),
+}
+
+/// How plugins are tried.
+struct Trial {
+    page_size: u32,
+    /// Whether no server is connected to.
+    offline: bool,
+    /// The URIs that are listed.
+    uris: Mutex<Vec<String>>,
+}
+
+impl PluginCheck {
+    /// Returns the warnings about a plugin that loads: grants that are missing or unused, origins that cannot be connected to, what
+    /// gets around the schemas of a database, settings of another type than the provider
+    /// declares, and an invalid statement of what it asks for.
+    pub fn warnings(&self) -> Vec<String> {
+        let of_provider = |provider: &CheckedProvider| -> Vec<String> {
+            let of_needs = match &provider.needs {
+                Ok(needs) => needs.as_ref().map(|needs| needs.warnings(&self.plugin)).unwrap_or_default(),
+                Err(error) => vec![error.warning()],
+            };
+            provider.requirements.warnings().chain(of_needs).collect()
+        };
+        let of_provider = self.provider.as_ref().map(of_provider).unwrap_or_default();
+        of_provider.into_iter().chain(self.grant_warnings.iter().cloned()).collect()
+    }
+
+    /// Returns what the provider asks for and the plugin is not granted, and settings that it does not read. That is the
+    /// admin's choice, and no warning.
+    pub fn notes(&self) -> Vec<String> {
+        let needs = self.provider.as_ref().and_then(|provider| provider.needs.as_ref().ok()?.as_ref());
+        needs.map(|needs| needs.notes(&self.plugin)).unwrap_or_default()
+    }
+
+    /// Tries a plugin that loads, and returns the number of items on the first page of its listing. Their URIs are added to `uris`.
+    /// Warnings about its grants are added to `warnings`.
+    async fn try_plugin(
+        plugin: &Plugin,
+        config: &config::Plugin,
+        trial: &Trial,
+        warnings: &mut Vec<String>,
+    ) -> Result<usize, CheckError> {
+        let Trial { page_size, offline, uris } = trial;
+        // The grants first: a provider may work around one that is unusable, or describe the failure less well.
+        *warnings = plugin.check_grants(*offline).await.map_err(CheckError::Grant)?;
+        let page = plugin.list(CallOrigin::Client, None, None, *page_size, Some).await.map_err(CheckError::Listing)?;
+        uris.lock().extend(page.items.iter().map(|(_, entry)| entry.uri.to_string()));
+        if !offline {
+            warnings.extend(SavedQueries::of(plugin, config).check(plugin).await);
+        }
+        Ok(page.size)
+    }
+
+    /// Checks a plugin.
+    async fn run(plugin: &config::Plugin, runtime: &PluginRuntime, trial: &Trial) -> Self {
+        let mut grant_warnings = Vec::new();
+        let loaded = match runtime.load(plugin).await {
+            Ok(loaded) => loaded,
+            Err(error) => {
+                return Self { plugin: plugin.clone(), provider: None, outcome: Err(error.into()), grant_warnings };
+            }
+        };
+        let outcome = Self::try_plugin(&loaded, plugin, trial, &mut grant_warnings).await;
+        let mut requirements = loaded.requirements().clone();
+        requirements.record_denied_buckets(loaded.denied_buckets());
+        let needs = runtime.needs(&plugin.component).await;
+        if let Ok(Some(needs)) = &needs {
+            requirements.excuse_optional_buckets(needs);
+        }
+        let provider = CheckedProvider {
+            needs,
+            digest: loaded.digest(),
+            info: loaded.info().clone(),
+            requirements,
+            faults: loaded.faults(),
+        };
+        Self { plugin: plugin.clone(), provider: Some(provider), outcome, grant_warnings }
+    }
+}
+
+impl HostBuilder {
+    /// Loads and tries every plugin of the config, without serving anything. Granted servers are connected to. The key for cursors is validated if it exists.
+    /// Of native providers only `describe` is called; their names and mounts count.
+    ///
+    /// # Errors
+    ///
+    /// A host with this config would not start. A plugin that fails is part of the report.
+    pub async fn check(self) -> Result<CheckReport, StartError> {
+        self.try_plugins(false).await
+    }
+
+    /// Like [`check`](Self::check), and connects to none of the servers that are granted: origins, databases, sources of access
+    /// tokens. A provider that connects to one itself while it is loaded or listed still does.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`check`](Self::check).
+    pub async fn check_offline(self) -> Result<CheckReport, StartError> {
+        self.try_plugins(true).await
+    }
+
+    async fn try_plugins(mut self, offline: bool) -> Result<CheckReport, StartError> {
+        let dirs = self.data_dirs();
+        if self.cursor_key.is_none() && self.config.server.cursor_key.is_none() {
+            CursorKey::check(&dirs.state()?)?;
+        }
+        let state = dirs.state_for(&self.config)?;
+        let page_size = u32::try_from(self.config.server.page_size.get()).unwrap_or(u32::MAX);
+        let native = std::mem::take(&mut self.native);
+        let (runtime, config) = self.start_runtime(state)?;
+        let native = describe_native(&runtime, &native)?;
+        check_conflicts(&config, &native)?;
+        let trial = Trial { page_size, offline, uris: Mutex::default() };
+        let checks = config.plugins.iter().map(|plugin| PluginCheck::run(plugin, &runtime, &trial));
+        let mut plugins = join_all(checks).await;
+        plugins.sort_by(|one, other| one.plugin.name.cmp(&other.plugin.name));
+        let mounts: Vec<_> = native.iter().map(|plugin| plugin.mount()).collect();
+        let mut warnings = config.warnings_beside(&mounts);
+        warnings.extend(config.encoded_slash_warnings(&trial.uris.into_inner()));
+        Ok(CheckReport { plugins, warnings })
+    }
+
+    /// Compiles the component of a plugin and requests its description, in a sandbox without grants. The plugin need not be in
+    /// the config: it only tells what to compare the imports with.
+    ///
+    /// # Errors
+    ///
+    /// The engine does not start; the file is not a component that this host can compile, or not the one that the plugin is
+    /// pinned to. A component that is not a provider is part of the answer.
+    pub async fn inspect(self, plugin: &config::Plugin) -> Result<Inspection, InspectError> {
+        Ok(self.runtime()?.inspect(plugin).await?)
+    }
+}

@@ -1,0 +1,371 @@
+//! Reload on change: [`Host::watch_config`].
+//!
+//! A host is reloaded when its config file, or a file that the config names, changes, when a [`ReloadTrigger`] requests it,
+//! and again after a reload that failed for a transient reason.
+//!
+//! Of a config that [`ConfigWatcher::validate`] refuses, the plugins stay as they are, and so do the issuers and the audit log if they
+//! are refused for themselves: they would not work. Its rules and other settings apply.
+//!
+//! A config with mistakes is logged as `mcp-host check` reports it, and the host keeps serving what it has; the next event
+//! retries. If a config is valid but for a missing file that a plugin needs, its rules and settings apply all the same, and
+//! the rest is retried with back-off, without an event, too. The newest config wins: a reload that is still loading plugins
+//! is cancelled for it.
+//!
+//! The config, with all files that it names, is read on a separate thread, one at a time, and abandoned after [`DEADLINE`]:
+//! nothing here waits for a disk.
+
+mod kept_settings;
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use mcp_host_base::backoff::Backoff;
+use mcp_host_base::fs_watch::FileWatcher;
+use mcp_host_base::log_target;
+use mcp_host_base::regular_file::FileThreads;
+use mcp_host_config::{Config, ConfigError};
+use tokio::sync::Notify;
+use tokio::time::{Instant, sleep_until};
+use tokio_util::task::AbortOnDropHandle;
+
+use self::kept_settings::{KEEPING_PLUGINS, KeptSettings, SETTINGS_APPLY};
+use super::{Host, ReloadError, ReloadReport};
+
+/// The longest time to read the config with all files that it names, except components.
+const DEADLINE: Duration = Duration::from_secs(10);
+
+/// Reloads a host when its config file, or a file that the config names, changes. Made by [`Host::watch_config`]; works while
+/// [`run`](Self::run) is polled.
+pub struct ConfigWatcher {
+    host: Arc<Host>,
+    file: PathBuf,
+    map: Arc<dyn Fn(Config) -> Config + Send + Sync>,
+    validate: Arc<Validate>,
+    trigger: ReloadTrigger,
+}
+
+/// A check of a config, with the reason why it is refused.
+type Validate = dyn Fn(&Config) -> Result<(), String> + Send + Sync;
+
+/// Requests a reload from a [`ConfigWatcher`], as `SIGHUP` does for the command `mcp-host serve`.
+#[derive(Clone, Debug, Default)]
+pub struct ReloadTrigger(Arc<Notify>);
+
+impl ReloadTrigger {
+    /// Requests that the config is read and everything in it is tried again, even if no file has changed and even components
+    /// that did not compile before. Requests that come in before the reload begins are coalesced.
+    pub fn reload(&self) {
+        self.0.notify_one();
+    }
+}
+
+impl Host {
+    /// Returns a watcher that reloads the host from that config file. It reads the file once at the start, so that no change
+    /// since the host was started is missed.
+    ///
+    /// ```no_run
+    /// use std::sync::Arc;
+    ///
+    /// use mcp_resource_host::Host;
+    /// use mcp_resource_host::config::Config;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let host = Arc::new(Host::start(Config::load("mcp-host.toml")?).await?);
+    /// let watcher = host.watch_config("mcp-host.toml");
+    /// let trigger = watcher.trigger();
+    /// tokio::spawn(watcher.run());
+    /// // Files that change are noticed by themselves. To reload on demand as well:
+    /// trigger.reload();
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn watch_config(self: &Arc<Self>, file: impl Into<PathBuf>) -> ConfigWatcher {
+        ConfigWatcher {
+            host: self.clone(),
+            file: file.into(),
+            map: Arc::new(|config| config),
+            validate: Arc::new(|_| Ok(())),
+            trigger: ReloadTrigger::default(),
+        }
+    }
+}
+
+impl fmt::Debug for ConfigWatcher {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConfigWatcher").field("file", &self.file).finish_non_exhaustive()
+    }
+}
+
+/// The reload in flight, and the next one.
+#[derive(Default)]
+struct Reloading {
+    in_progress: Option<AbortOnDropHandle<Result<ReloadReport, ReloadError>>>,
+    /// Whether it was requested explicitly: then "nothing changed" is logged, too.
+    is_requested: bool,
+    /// The time of the next retry.
+    retry_at: Option<Instant>,
+    backoff: Backoff,
+    /// Whether this is a retry without an event.
+    is_retry: bool,
+    /// The last message about missing files.
+    last_missing: Option<String>,
+}
+
+/// A config that cannot be used, with the rendered reason: rendering takes a while, and is not for the threads that serve.
+struct RejectedConfig {
+    message: String,
+    files: BTreeSet<PathBuf>,
+    /// The config without the plugins that lack a file.
+    usable: Option<(Config, KeptSettings)>,
+}
+
+impl RejectedConfig {
+    fn new(error: ConfigError, validate: &Validate) -> Self {
+        let (mut message, files) = (error.to_string(), error.files().clone());
+        let known = Config { files, ..Config::default() };
+        if let Err(reason) = validate(&known) {
+            message = format!("{message}\n{reason}");
+        }
+        let usable = error.partial_config().map(|config| (config.clone(), KeptSettings::new(config, validate)));
+        Self { message, files: known.files, usable }
+    }
+}
+
+/// What ended a wait.
+enum Event {
+    /// The reload has ended; without an outcome: by a panic.
+    Finished(Option<Result<ReloadReport, ReloadError>>),
+    /// The next retry is due.
+    Retry,
+}
+
+impl ConfigWatcher {
+    /// Applies a function to each config that is read, before it is served: for settings that do not come from the file.
+    #[must_use]
+    pub fn map(mut self, map: impl Fn(Config) -> Config + Send + Sync + 'static) -> Self {
+        self.map = Arc::new(map);
+        self
+    }
+
+    /// Sets a check of each config that is valid. Of one that it refuses, the rules and settings apply, and the plugins do not;
+    /// the text is logged. Then it is asked about the issuers and about the audit log, each in a config with nothing else: if it
+    /// refuses them, they are not replaced either. Of an invalid config it sees the files only, and its text is logged in addition.
+    ///
+    /// For conditions that a config cannot know, such as what the process has permission to open. It is called on a thread that
+    /// may block.
+    #[must_use]
+    pub fn validate(mut self, check: impl Fn(&Config) -> Result<(), String> + Send + Sync + 'static) -> Self {
+        self.validate = Arc::new(check);
+        self
+    }
+
+    /// Returns a handle that requests reloads.
+    pub fn trigger(&self) -> ReloadTrigger {
+        self.trigger.clone()
+    }
+
+    /// Watches and reloads until the future is dropped. Results are logged under the target `mcp_host::config`.
+    pub async fn run(self) {
+        let threads = FileThreads::new(1, DEADLINE);
+        let mut watcher = FileWatcher::default();
+        watcher.watch(self.watched_files(&self.host.config().files)).await;
+        // A file may have changed since the config was read.
+        watcher.settle().await;
+        let mut reloading = Reloading::default();
+        loop {
+            self.read_and_reload(&threads, &mut watcher, &mut reloading).await;
+            loop {
+                tokio::select! {
+                    event = reloading.event() => if let Event::Finished(outcome) = event {
+                        reloading.finish(outcome);
+                        continue;
+                    },
+                    () = watcher.changed() => reloading.restart(false),
+                    () = self.trigger.0.notified() => {
+                        // An explicit request retries everything.
+                        self.host.clear_failures();
+                        reloading.restart(true);
+                        watcher.settle().await;
+                    }
+                }
+                break;
+            }
+        }
+    }
+
+    /// Reads the config and begins a reload, which cancels one in flight. Logs why a config cannot be used.
+    async fn read_and_reload(&self, threads: &FileThreads, watcher: &mut FileWatcher, reloading: &mut Reloading) {
+        let began = SystemTime::now();
+        let (file, map, validate) = (self.file.clone(), self.map.clone(), self.validate.clone());
+        let read = move || match Config::load(&file) {
+            Ok(config) => {
+                let config = map(config);
+                let is_usable = validate(&config).map_err(|reason| (reason, KeptSettings::new(&config, &*validate)));
+                Ok((config, is_usable))
+            }
+            Err(error) => Err(Box::new(RejectedConfig::new(error, &*validate))),
+        };
+        let config_files = match threads.run(read).await {
+            Ok(Ok((config, is_usable))) => {
+                let config_files = config.files.clone();
+                match is_usable {
+                    Ok(()) => {
+                        let host = self.host.clone();
+                        let reload = async move { host.reload(config).await };
+                        reloading.in_progress = Some(AbortOnDropHandle::new(tokio::spawn(reload)));
+                    }
+                    Err((reason, kept)) => {
+                        reloading.in_progress = None;
+                        reload_settings(&self.host, config, kept).await;
+                        let (keeping, applies) = kept.texts();
+                        tracing::error!(target: log_target::CONFIG, "reload failed; {keeping}; {applies}: {reason}");
+                    }
+                }
+                config_files
+            }
+            Ok(Err(rejected)) => {
+                let RejectedConfig { message, files, usable } = *rejected;
+                // The files of the old config count as well: it is the one that is served.
+                let files = &files | &self.host.config().files;
+                match usable {
+                    Some((usable, kept)) => {
+                        reloading.in_progress = None;
+                        reload_settings(&self.host, (self.map)(usable), kept).await;
+                        reloading.log_missing(message, kept);
+                    }
+                    None => log_rejected(&message),
+                }
+                files
+            }
+            Err(error) => {
+                self.stalled(&error);
+                reloading.retry_later();
+                return;
+            }
+        };
+        watcher.update(self.watched_files(&config_files), began).await;
+    }
+
+    fn watched_files(&self, files: &BTreeSet<PathBuf>) -> BTreeSet<PathBuf> {
+        let file = std::path::absolute(&self.file).unwrap_or_else(|_| self.file.clone());
+        files.iter().cloned().chain([file]).collect()
+    }
+
+    fn stalled(&self, error: &io::Error) {
+        tracing::error!(
+            target: log_target::CONFIG, file = %self.file.display(), %error,
+            "reload failed; keeping the current generation; the config is read again; if this persists, \
+             move the config, and the files that it names, to a disk that responds"
+        );
+    }
+}
+
+impl Reloading {
+    /// Begins anew after an event.
+    fn restart(&mut self, is_requested: bool) {
+        self.is_requested = is_requested;
+        self.is_retry = false;
+        self.backoff = Backoff::default();
+        self.retry_at = None;
+    }
+
+    /// Logs which files are missing, once per message, and schedules a retry.
+    fn log_missing(&mut self, message: String, kept: KeptSettings) {
+        if !self.is_retry || self.last_missing.as_ref() != Some(&message) {
+            let (keeping, applies) = kept.texts();
+            tracing::error!(target: log_target::CONFIG, "reload failed; {keeping}, and the new ones are tried again; {applies}\n{message}");
+        }
+        self.last_missing = Some(message);
+        self.retry_later();
+    }
+
+    /// Waits for the end of the reload in flight, or for the next retry.
+    async fn event(&mut self) -> Event {
+        let (in_progress, retry_at) = (&mut self.in_progress, self.retry_at);
+        let ended = async {
+            match in_progress {
+                Some(in_progress) => in_progress.await,
+                None => std::future::pending().await,
+            }
+        };
+        let retry = async {
+            match retry_at {
+                Some(at) => sleep_until(at).await,
+                None => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            ended = ended => {
+                self.in_progress = None;
+                Event::Finished(ended.ok())
+            }
+            () = retry => {
+                self.retry_at = None;
+                self.is_retry = true;
+                Event::Retry
+            }
+        }
+    }
+
+    fn retry_later(&mut self) {
+        self.retry_at = Instant::now().checked_add(self.backoff.next_delay());
+    }
+
+    fn finish(&mut self, outcome: Option<Result<ReloadReport, ReloadError>>) {
+        match outcome {
+            Some(Ok(reloaded)) => {
+                let is_found = self.last_missing.take().is_some();
+                log_report(&reloaded, self.is_requested || is_found);
+            }
+            Some(Err(error)) => {
+                let is_transient = error.is_transient();
+                if is_transient {
+                    self.retry_later();
+                }
+                let then = if is_transient { ", and the new ones are tried again" } else { "" };
+                let settings =
+                    if error.applies_settings() { SETTINGS_APPLY } else { "nothing of the new config applies" };
+                tracing::error!(target: log_target::CONFIG, %error, "reload failed; {KEEPING_PLUGINS}{then}; {settings}");
+            }
+            None => {
+                tracing::error!(target: log_target::CONFIG, "reload failed: internal error; keeping the current plugins")
+            }
+        }
+    }
+}
+
+fn log_report(reloaded: &ReloadReport, is_requested: bool) {
+    for key in &reloaded.requires_restart {
+        tracing::warn!(target: log_target::CONFIG, "`{key}` changed, which takes effect after a restart only");
+    }
+    let ReloadReport { generation, rules, principals, server, http, audit, .. } = *reloaded;
+    let [added, changed, removed] =
+        [&reloaded.added, &reloaded.changed, &reloaded.removed].map(|names| names.join(","));
+    let milliseconds = u64::try_from(reloaded.elapsed.as_millis()).unwrap_or(u64::MAX);
+    let took = humantime::format_duration(Duration::from_millis(milliseconds));
+    if !reloaded.is_unchanged() {
+        tracing::info!(target: log_target::CONFIG, generation, added, changed, removed, rules, principals, server, http, audit, %took, "reloaded");
+    } else if is_requested {
+        tracing::info!(target: log_target::CONFIG, generation, %took, "reloaded: nothing changed");
+    }
+}
+
+fn log_rejected(message: &str) {
+    tracing::error!(target: log_target::CONFIG, "reload failed; keeping the current generation\n{message}");
+}
+
+/// Applies the rules and settings of a config whose plugins cannot be used, but for those that are kept.
+async fn reload_settings(host: &Host, config: Config, kept: KeptSettings) {
+    let config = kept.keep(config, &host.config());
+    match host.reload_settings(config).await {
+        Ok(_) => {}
+        Err(error) => {
+            tracing::error!(target: log_target::CONFIG, %error, "rules and settings of the new config are not applied")
+        }
+    }
+}

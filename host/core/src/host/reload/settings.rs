@@ -1,0 +1,161 @@
+//! The first step of a reload: rules and settings, for the plugins that are being served.
+//!
+//! Settings that a running host cannot change keep their values, and the report names them: listen address,
+//! directories, cursor key, compiler limits, and whether TLS is on.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use mcp_host_config::Config;
+use tokio::sync::watch;
+
+use super::super::Host;
+use super::super::builder::FEATURES;
+use super::super::generation::{Generation, check_conflicts};
+use super::super::generation_store::GenerationStore;
+use super::{ReloadError, ReloadReport};
+use crate::access::Access;
+use crate::audit::AuditLog;
+use crate::watch::ListingSnapshot;
+
+/// A reload whose rules and settings are applied.
+pub(super) struct PendingReload {
+    pub(super) config: Arc<Config>,
+    pub(super) access: Arc<Access>,
+    /// The number of the reload.
+    pub(super) reload_id: u64,
+    /// Whether the config of its plugins differs from that of the served ones.
+    pub(super) plugins_changed: bool,
+    pub(super) report: ReloadReport,
+}
+
+/// The first step of a reload, which has superseded all others.
+struct SettingsStep {
+    generation_store: Arc<GenerationStore>,
+    audit: Arc<AuditLog>,
+    latest_reload: watch::Sender<u64>,
+    reload_id: u64,
+}
+
+impl Host {
+    /// The first step of a reload: rules and settings, for the plugins that are being served. It runs to its end even if
+    /// the future is dropped: otherwise it would have superseded an older reload, and left its rules undone with its own.
+    pub(super) async fn replace_settings(&self, config: Config) -> Result<PendingReload, ReloadError> {
+        if self.requests.is_closed() {
+            return Err(ReloadError::ShuttingDown);
+        }
+        // An invalid config changes nothing.
+        config.check_features(FEATURES)?;
+        check_conflicts(&config, &self.generation.load().native)?;
+        let step = SettingsStep::begin(self);
+        match tokio::task::spawn_blocking(move || step.run(config)).await {
+            Ok(replaced) => replaced,
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => std::panic::resume_unwind(panic),
+                // The runtime is shutting down.
+                Err(_) => Err(ReloadError::ShuttingDown),
+            },
+        }
+    }
+}
+
+impl SettingsStep {
+    /// Begins a reload. From here on, older ones change nothing.
+    fn begin(host: &Host) -> Self {
+        let mut reload_id = 0;
+        // No older one is in the middle of a replacement.
+        host.generation_store.lock_with(|| {
+            host.latest_reload.send_modify(|newest| {
+                *newest = newest.wrapping_add(1);
+                reload_id = *newest;
+            });
+        });
+        Self {
+            generation_store: host.generation_store.clone(),
+            audit: host.audit.clone(),
+            latest_reload: host.latest_reload.clone(),
+            reload_id,
+        }
+    }
+
+    /// Compiles the rules, if they have changed, and replaces rules and settings. Blocks.
+    fn run(self, config: Config) -> Result<PendingReload, ReloadError> {
+        // Only a newer reload changes the rules that are served.
+        let old = self.generation_store.generation.load_full();
+        let rules_changed = config.rules != old.config.rules || config.groups != old.config.groups;
+        // The locations of rules are in the audit log.
+        let access = match rules_changed || locations(&config) != locations(&old.config) {
+            true => Arc::new(Access::new(&config)),
+            false => old.access.clone(),
+        };
+        self.generation_store.replace(ListingSnapshot::default(), |old| {
+            if *self.latest_reload.borrow() != self.reload_id {
+                return Err(ReloadError::Superseded);
+            }
+            let (config, requires_restart) = pin_restart_only_settings(config, &old.config);
+            config.check_exposure()?;
+            let mut report = ReloadReport {
+                rules: rules_changed,
+                principals: config.principals != old.config.principals || config.issuers != old.config.issuers,
+                server: config.server != old.config.server || config.search != old.config.search,
+                http: config.http != old.config.http,
+                audit: config.audit != old.config.audit,
+                generation: old.number,
+                requires_restart,
+                ..ReloadReport::default()
+            };
+            let plugins_changed = config.plugins != old.config.plugins;
+            if report.replaces_settings() {
+                report.generation = old.number.saturating_add(1);
+            }
+            let next = (report.replaces_settings() || !Arc::ptr_eq(&access, &old.access)).then(|| {
+                let config = Config { plugins: old.config.plugins.clone(), ..config.clone() };
+                Generation {
+                    number: report.generation,
+                    config: Arc::new(config),
+                    access: access.clone(),
+                    ..old.clone()
+                }
+            });
+            if report.audit {
+                self.audit.reconfigure(config.audit.as_ref());
+            }
+            let pending =
+                PendingReload { config: Arc::new(config), access, reload_id: self.reload_id, plugins_changed, report };
+            Ok((next, pending))
+        })
+    }
+}
+
+/// The file of a config, and the line of each rule in it.
+fn locations(config: &Config) -> (Option<&Path>, Vec<Option<usize>>) {
+    (config.file.as_deref(), config.rules.iter().map(|rule| rule.line.get()).collect())
+}
+
+/// Returns the new config with the values of the old one that a running host cannot change, and the keys of these.
+fn pin_restart_only_settings(mut config: Config, old: &Config) -> (Config, Vec<&'static str>) {
+    let mut pinned = Vec::new();
+    macro_rules! pin_setting {
+        ($field:ident, $key:literal) => {
+            if config.server.$field != old.server.$field {
+                config.server.$field = old.server.$field.clone();
+                pinned.push($key);
+            }
+        };
+    }
+    if config.http.tls.is_some() != old.http.tls.is_some() {
+        config.http.tls.clone_from(&old.http.tls);
+        pinned.push("http.tls");
+    }
+    if config.http.keep_alive != old.http.keep_alive {
+        config.http.keep_alive = old.http.keep_alive;
+        pinned.push("http.keep-alive");
+    }
+    pin_setting!(http, "server.http");
+    pin_setting!(confine, "server.confine");
+    pin_setting!(cache, "server.cache");
+    pin_setting!(state, "server.state");
+    pin_setting!(cursor_key, "server.cursor-key");
+    pin_setting!(compile, "server.compile");
+    (config, pinned)
+}

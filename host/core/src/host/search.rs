@@ -1,0 +1,152 @@
+//! Search in the façade: requests to search, with their records, and what search needs of the host.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use mcp_host_base::text::prefix;
+use mcp_host_config::{Config, Operation};
+use mcp_host_engine::plugin::MountedPlugin;
+use mcp_host_model::provider::async_trait;
+use mcp_host_model::resource::Error;
+use mcp_host_model::uri::{Mount, Uri};
+use mcp_host_search::{
+    ContextRequest, ContextSelection, HostView, SearchHost, SearchRequest, SearchResults, SearchStatus,
+};
+
+use super::Host;
+use super::audit::RequestKind;
+use super::generation::Generation;
+use super::generation_store::GenerationStore;
+use crate::access::{Policy, Principal};
+use crate::audit::Facts;
+
+/// The name of a search in records.
+const SEARCH: RequestKind = RequestKind { name: "search", returns_uris: true };
+/// The name of a selection of context in records.
+const CONTEXT: RequestKind = RequestKind { name: "context", returns_uris: true };
+
+impl Host {
+    /// Searches the text, names, titles, descriptions and paths of the resources of all plugins that are searched
+    /// (`search` of a `[[plugin]]`), as far as the principal may list and read them.
+    ///
+    /// The result is partial if the search takes longer than 200 ms, or if the index does not have everything.
+    ///
+    /// # Errors
+    ///
+    /// The request cannot match anything: the query has no word, or is longer than [`SearchRequest::MAX_QUERY_LEN`]; no kind or
+    /// language is as [`KindFilter`](mcp_host_config::search::KindFilter) and [`LanguageCode`](mcp_host_config::search::LanguageCode)
+    /// say; nothing is searched below the URI; no plugin is searched at all. Or the index cannot be used at the moment.
+    pub async fn search(&self, principal: &Principal, request: SearchRequest) -> Result<SearchResults, Error> {
+        let facts = Facts::default();
+        let query = prefix(&request.query, SearchRequest::MAX_QUERY_LEN).to_owned();
+        self.audited(principal, SEARCH, &query, &facts, async {
+            facts.set_generation(self.generation());
+            let results = self.built_ins.search.search(principal, request).await?;
+            facts.set_returned(results.hits.iter().map(|hit| hit.resource.uri.as_str()));
+            let snippets = results.hits.iter().filter_map(|hit| Some(hit.snippet.as_ref()?.text.as_str()));
+            facts.set_bytes(total_len(snippets));
+            Ok(results)
+        })
+        .await
+    }
+
+    /// Chooses the best passages for a question within a budget of tokens, from the resources of all plugins that are searched,
+    /// as far as the principal may list and read them. The text is as it was when it was indexed.
+    ///
+    /// The result is the same for the same index. It is partial if the search takes longer than 200 ms, or if the index does not
+    /// have everything.
+    ///
+    /// # Errors
+    ///
+    /// As [`search`](Self::search), for a question that is given.
+    pub async fn context(&self, principal: &Principal, request: ContextRequest) -> Result<ContextSelection, Error> {
+        let facts = Facts::default();
+        let query = prefix(request.query.as_deref().unwrap_or_default(), SearchRequest::MAX_QUERY_LEN).to_owned();
+        self.audited(principal, CONTEXT, &query, &facts, async {
+            facts.set_generation(self.generation());
+            let selection = self.built_ins.search.context(principal, request).await?;
+            facts.set_returned(selection.passages.iter().map(|passage| passage.resource.uri.as_str()));
+            facts.set_bytes(total_len(selection.passages.iter().map(|passage| passage.text.as_str())));
+            Ok(selection)
+        })
+        .await
+    }
+
+    /// Returns what the index has of each plugin that is searched, ordered by name.
+    pub fn search_status(&self) -> Vec<SearchStatus> {
+        self.built_ins.search.status()
+    }
+
+    /// Waits until the whole listing of each plugin that is searched and loaded was compared with the index, or that has
+    /// failed.
+    pub async fn wait_until_indexed(&self) {
+        self.wait_until_loaded().await;
+        self.built_ins.search.wait_until_indexed().await;
+    }
+
+    /// Deletes the search index. Everything is read and indexed again.
+    ///
+    /// # Errors
+    ///
+    /// No plugin is searched, or the index cannot be deleted or created.
+    pub async fn rebuild_search_index(&self) -> Result<(), Error> {
+        self.built_ins.search.rebuild().await
+    }
+}
+
+/// The total length of texts in bytes.
+fn total_len<'a>(texts: impl Iterator<Item = &'a str>) -> u64 {
+    texts.map(|text| u64::try_from(text.len()).unwrap_or(u64::MAX)).fold(0, u64::saturating_add)
+}
+
+#[async_trait]
+impl SearchHost for GenerationStore {
+    fn config(&self) -> Arc<Config> {
+        self.generation.load().config.clone()
+    }
+
+    fn view(&self, principal: &Principal) -> Arc<dyn HostView> {
+        let generation = self.generation.load_full();
+        let policy = generation.access.policy(principal);
+        Arc::new(View { generation, policy })
+    }
+
+    fn subscriptions_below(&self, mount: &Mount) -> Vec<(Uri, HashSet<Principal>)> {
+        self.hub.principals_below(mount)
+    }
+
+    async fn notify(&self, uri: &Uri, principals: &HashSet<Principal>) {
+        self.hub.notify(uri, principals).await;
+    }
+}
+
+/// A generation, for one principal.
+struct View {
+    generation: Arc<Generation>,
+    policy: Arc<Policy>,
+}
+
+impl HostView for View {
+    fn config(&self) -> &Config {
+        &self.generation.config
+    }
+
+    fn plugins(&self) -> Vec<MountedPlugin<'_>> {
+        self.generation.mounted_plugins()
+    }
+
+    fn route(&self, uri: &str) -> Option<(&Mount, Uri)> {
+        let routed = self.generation.route_for(&self.policy, Operation::List, uri).ok();
+        routed.map(|routed| (routed.mount, routed.uri))
+    }
+
+    fn may_find(&self, uri: &str) -> bool {
+        let may = |operation| self.policy.allows_normalized(operation, uri);
+        may(Operation::List) && may(Operation::Read)
+    }
+
+    fn may_find_below(&self, mount: &Mount) -> bool {
+        let may = |operation| self.policy.may_allow_below(operation, mount);
+        may(Operation::List) && may(Operation::Read)
+    }
+}

@@ -1,0 +1,277 @@
+//! Subscribing: with a response, or in the background for subscriptions that were acknowledged already.
+//!
+//! A subscription is active when the provider has declared the resource subscribable and a poll of `changes` that
+//! includes it has ended. Either may fail for a transient reason: the provider traps, times out, is suspended by the
+//! circuit breaker, or is being replaced by a reload. Then it is retried, with the back-off of what failed
+//! (`watch::lookup`, `watch::poller`). The jitter is added there, not once more per subscriber: all subscribers of one
+//! resource retry at the same moment and share one call.
+//!
+//! - [`Host::subscribe`] is for requests with a response: it retries for [`RETRY_BUDGET`], and waits [`MAX_WAIT`] in total
+//!   while others are queued before it, or the plugin is being loaded. Then the response is the error, which is final for the request: nothing is retained,
+//!   and a later request begins anew.
+//! - [`Host::maintain_subscriptions`] is for a list of resources that were acknowledged already (`subscriptions/listen`): each
+//!   is retried until it is active, and is notified once then. One that fails permanently (not found, denied, not
+//!   subscribable, plugin removed) is dormant until the next reload, which may change each of these.
+//!
+//! Concurrency per list is bounded: [`MAX_ATTEMPTS_PER_PLUGIN`] attempts per plugin, so a plugin that hangs does not
+//! delay the resources of others. A failed attempt costs a few bytes until its retry.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::convert::Infallible;
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::future::join_all;
+use futures::stream::FuturesUnordered;
+use mcp_host_base::log_target;
+use mcp_host_base::share_limiter::ShareLimits;
+use mcp_host_config::Operation;
+use mcp_host_model::resource::Error;
+use mcp_host_model::uri::Uri;
+use tokio::time::{Instant, sleep, sleep_until, timeout};
+
+use super::Host;
+use crate::access::Principal;
+use crate::audit::Facts;
+use crate::watch::{SubscribeError, Subscriber};
+
+/// The time for which a request to subscribe is retried.
+const RETRY_BUDGET: Duration = Duration::from_secs(3);
+/// The longest total wait of such a request.
+const MAX_WAIT: Duration = Duration::from_secs(30);
+/// The retry delay while a reload replaces the plugin.
+const RELOAD_RETRY_DELAY: Duration = Duration::from_millis(10);
+/// The retry delay while the audit log has no space for a record.
+const AUDIT_RETRY_DELAY: Duration = Duration::from_secs(1);
+/// The maximum number of concurrent attempts per list and plugin.
+const MAX_ATTEMPTS_PER_PLUGIN: usize = 8;
+
+/// Why a subscription is not active.
+struct AttemptError {
+    error: Error,
+    /// The retry delay; none if the error is permanent until a reload.
+    retry_after: Option<Duration>,
+}
+
+impl From<Error> for AttemptError {
+    fn from(error: Error) -> Self {
+        Self { error, retry_after: None }
+    }
+}
+
+/// A resource of a list.
+struct RequestedResource<'a> {
+    uri: &'a str,
+    is_active: AtomicBool,
+    /// Whether the audit log has a line about its permanent failure: reloads repeat the attempt, and mostly the failure.
+    is_failure_recorded: AtomicBool,
+}
+
+/// Resources by the time of their next attempt.
+#[derive(Default)]
+struct RetryQueue<'a>(BTreeMap<Instant, Vec<&'a RequestedResource<'a>>>);
+
+impl<'a> RetryQueue<'a> {
+    /// Removes those that are due.
+    fn pop_due(&mut self, now: Instant) -> Vec<&'a RequestedResource<'a>> {
+        let mut due = Vec::new();
+        while let Some(entry) = self.0.first_entry().filter(|entry| *entry.key() <= now) {
+            due.append(&mut entry.remove());
+        }
+        due
+    }
+}
+
+impl Host {
+    /// Subscribes to a resource. After this returns, every later change is notified at least once.
+    ///
+    /// # Errors
+    ///
+    /// The resource is not subscribable, or not within some seconds. Nothing is retained then.
+    pub async fn subscribe(&self, subscriber: &Subscriber, uri: &str) -> Result<(), Error> {
+        let facts = Facts::default();
+        let trying = async {
+            // Who may not read it is refused by the attempt, without a wait.
+            self.generation_for(&subscriber.principal(), Operation::Read, uri, &facts).await;
+            let began = Instant::now();
+            loop {
+                match self.try_subscribe(subscriber, uri, false, &facts).await {
+                    Ok(()) => return Ok(()),
+                    Err(AttemptError { retry_after: Some(after), .. })
+                        if began.elapsed().saturating_add(after) < RETRY_BUDGET =>
+                    {
+                        sleep(after).await;
+                    }
+                    Err(refusal) => return Err(refusal.error),
+                }
+            }
+        };
+        let waiting = async { timeout(MAX_WAIT, trying).await.unwrap_or_else(|_| Err(self.subscribe_timeout(uri))) };
+        self.audited(&subscriber.principal(), Operation::Subscribe, uri, &facts, waiting).await
+    }
+
+    /// Subscribes to each of those resources, with retries until it succeeds, and notifies the subscriber once of each
+    /// when its subscription becomes active. Runs until it is dropped; active subscriptions stay.
+    #[doc(hidden)]
+    pub async fn maintain_subscriptions(&self, subscriber: &Subscriber, uris: &[String]) -> Infallible {
+        let mut reloads = self.hub.reloads();
+        let wanted = uris.iter().map(|uri| RequestedResource {
+            uri,
+            is_active: AtomicBool::new(false),
+            is_failure_recorded: AtomicBool::new(false),
+        });
+        let wanted: Vec<_> = wanted.collect();
+        loop {
+            reloads.mark_unchanged();
+            let mut by_plugin = BTreeMap::<_, VecDeque<_>>::new();
+            for one in wanted.iter().filter(|one| !one.is_active.load(Ordering::Relaxed)) {
+                by_plugin.entry(self.slot_index(one.uri)).or_default().push_back(one);
+            }
+            let groups = by_plugin.into_values().map(|group| self.subscribe_group(subscriber, group));
+            // Boxed: only while there is something to do, which for an idle subscriber is not the rule.
+            let mut attempts = Box::pin(join_all(groups));
+            tokio::select! {
+                _ = &mut attempts => {}
+                _ = reloads.changed() => continue,
+            }
+            drop(attempts);
+            if reloads.changed().await.is_err() {
+                // The host is being dropped.
+                return std::future::pending().await;
+            }
+        }
+    }
+
+    /// Subscribes to resources of one plugin. Returns when each is active or has failed permanently.
+    async fn subscribe_group<'a>(&self, subscriber: &Subscriber, mut ready: VecDeque<&'a RequestedResource<'a>>) {
+        let mut retry_queue = RetryQueue::default();
+        let mut in_flight = FuturesUnordered::new();
+        loop {
+            while in_flight.len() < MAX_ATTEMPTS_PER_PLUGIN
+                && let Some(wanted) = ready.pop_front()
+            {
+                in_flight.push(self.try_subscribe_audited(subscriber, wanted));
+            }
+            let next = retry_queue.0.first_key_value().map(|(when, _)| *when);
+            tokio::select! {
+                Some((wanted, retry_after)) = in_flight.next() => {
+                    if let Some(when) = retry_after.and_then(|after| Instant::now().checked_add(after)) {
+                        retry_queue.0.entry(when).or_default().push(wanted);
+                    }
+                }
+                () = sleep_until_some(next), if next.is_some() => ready.extend(retry_queue.pop_due(Instant::now())),
+                else => return,
+            }
+        }
+    }
+
+    /// Attempts once to subscribe to a resource of a list. Returns the retry delay, if any. The audit log has a line when
+    /// the subscription becomes active, and when it fails permanently for the first time.
+    async fn try_subscribe_audited<'a>(
+        &self,
+        subscriber: &Subscriber,
+        wanted: &'a RequestedResource<'a>,
+    ) -> (&'a RequestedResource<'a>, Option<Duration>) {
+        let uri = wanted.uri;
+        let facts = Facts::default();
+        let principal = subscriber.principal();
+        let record = self.begin_record(&principal, Operation::Subscribe, uri, &facts);
+        let Ok(mut record) = record else { return (wanted, Some(AUDIT_RETRY_DELAY)) };
+        record.set_audited(false);
+        let mut retry_after = None;
+        let trying = async {
+            let tried = self.try_subscribe(subscriber, uri, true, &facts).await;
+            tried.map_err(|refusal| {
+                retry_after = refusal.retry_after;
+                refusal.error
+            })
+        };
+        let response = record.run(&self.requests, pin!(trying)).await;
+        let is_new_failure = || retry_after.is_none() && !wanted.is_failure_recorded.swap(true, Ordering::Relaxed);
+        record.set_audited(response.is_ok() || is_new_failure());
+        match response {
+            Ok(()) => wanted.is_active.store(true, Ordering::Relaxed),
+            // Such a list cannot reject a single resource: it behaves as one that never changes.
+            Err(error) if retry_after.is_none() => {
+                tracing::debug!(target: log_target::WATCH, uri, error = error.to_string(), "a resource cannot be subscribed to, unless by a reload");
+            }
+            Err(error) => {
+                tracing::debug!(target: log_target::WATCH, uri, error = error.to_string(), ?retry_after, "a resource cannot be subscribed to yet")
+            }
+        }
+        (wanted, retry_after)
+    }
+
+    /// Returns the memory that the subscriptions of a principal, and of all, may take. Anonymous clients are one principal.
+    fn subscription_memory(&self, principal: &Principal) -> ShareLimits {
+        let config = self.config();
+        let limits = &config.http.limits;
+        let overall = usize::try_from(limits.subscription_memory.bytes()).unwrap_or(usize::MAX);
+        let is_built_in = principal.is_built_in();
+        let client =
+            if is_built_in { limits.client_share.apply(overall) } else { limits.principal_share.apply(overall) };
+        ShareLimits { client, overall }
+    }
+
+    /// Attempts once to subscribe, with the current plugin.
+    async fn try_subscribe(
+        &self,
+        subscriber: &Subscriber,
+        uri: &str,
+        notify_now: bool,
+        facts: &Facts,
+    ) -> Result<(), AttemptError> {
+        loop {
+            let (plugin, normal) = self.authorize_subscribe(subscriber, uri, facts)?;
+            let memory = self.subscription_memory(&subscriber.principal());
+            let (fault, retry_after) = match self.hub.subscribe(subscriber, uri, &normal, notify_now, memory).await {
+                Ok(()) => return Ok(()),
+                Err(SubscribeError::PluginReplaced) => {
+                    sleep(RELOAD_RETRY_DELAY).await;
+                    continue;
+                }
+                Err(SubscribeError::Permanent(fault)) => (fault, None),
+                Err(SubscribeError::Transient(fault, after)) => (fault, Some(after)),
+            };
+            return Err(AttemptError { error: fault.into_client_error(&plugin, uri), retry_after });
+        }
+    }
+
+    /// Returns the plugin's name and the URI in normal form, if the subscriber's principal may subscribe to it.
+    fn authorize_subscribe(&self, subscriber: &Subscriber, uri: &str, facts: &Facts) -> Result<(String, Uri), Error> {
+        let generation = self.generation.load();
+        let target = generation.resolve(&subscriber.principal(), Operation::Subscribe, uri, facts)?;
+        let (_, decision) = target.policy.decide_request(Operation::Subscribe, &target.uri);
+        if !decision.is_allowed() {
+            facts.set_decision(decision);
+            return Err(Error::NotFound { uri: uri.to_owned() });
+        }
+        let plugin = target.slot.loaded()?;
+        Ok((plugin.name().to_owned(), target.uri))
+    }
+
+    /// The index of the plugin that owns a URI.
+    fn slot_index(&self, uri: &str) -> Option<usize> {
+        self.generation.load().router.route(uri).ok().map(|routed| *routed.target)
+    }
+
+    fn subscribe_timeout(&self, uri: &str) -> Error {
+        let generation = self.generation.load();
+        match self.slot_index(uri).and_then(|index| generation.slots.get(index)) {
+            Some(slot) => Error::Unavailable {
+                plugin: slot.name.clone(),
+                reason: "too many others subscribe at the moment; try again later".to_owned(),
+                retry_after: Some(Duration::from_secs(1)),
+            },
+            None => Error::NotFound { uri: uri.to_owned() },
+        }
+    }
+}
+
+async fn sleep_until_some(when: Option<Instant>) {
+    if let Some(when) = when {
+        sleep_until(when).await;
+    }
+}

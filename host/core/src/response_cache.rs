@@ -1,0 +1,478 @@
+//! The response cache of a plugin: encoded responses for as long as their provider says that they hold.
+//!
+//! A [`CachedPlugin`] is a plugin with its cache in front of it. The JSON is made by the transport, and opaque here.
+//!
+//! A response is cached if everything in it has a time to live (`ttl-ms`), for the smallest of them and at most [`MAX_TTL`]. What
+//! is cached is unfiltered: access is decided for each request, before and after the lookup, by the caller. Concurrent misses for one key
+//! make one call (single flight). A request waits for the call of another at most once: if that gives nothing that it can use, because it
+//! failed, was cancelled, or is not cacheable, the request makes a call of its own, under the limits of the plugin. A response that
+//! turns out not to be cacheable leaves a *hit-for-miss* entry, so that for a while requests for it do not wait for each other.
+//!
+//! [`clear`](ResponseCache::clear) drops everything, and what is being fetched at that moment is not cached either. It is called
+//! before a change is notified, and before a subscription becomes active: so after a change notification no older response is served,
+//! and whoever subscribes and then reads gets nothing older than the state from which changes are reported. Which other responses a
+//! change affects (the listing, a parent, another representation) only the provider knows, so one change drops all. A plugin
+//! that is replaced takes its cache with it.
+//!
+//! The memory is bounded by [`set_capacity`](ResponseCache::set_capacity); a new cache has none and stores nothing. Before a plugin has
+//! given its first time to live, nothing is looked up.
+
+mod cached_plugin;
+mod counts;
+mod encoded;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use mcp_host_model::uri::Uri;
+use quick_cache::sync::{Cache, DefaultLifecycle, PlaceholderGuard};
+use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
+use tokio::sync::{Semaphore, SemaphorePermit};
+
+use self::counts::Counters;
+use self::encoded::EncodedPage;
+
+pub(crate) use self::cached_plugin::CachedPlugin;
+pub(crate) use self::encoded::{PageKey, ViewId};
+
+pub use self::counts::CacheCounts;
+pub use self::encoded::{EncodedContents, EncodedResources, EncodedRun, EncodingForm, ListedResources, ReadResponse};
+
+/// The maximum time for which a response is cached, and the maximum time to live that clients are told.
+pub const MAX_TTL: Duration = Duration::from_secs(60 * 60);
+/// The time for which requests for a response that cannot be cached do not wait for each other.
+const HIT_FOR_MISS_TIME: Duration = Duration::from_secs(10);
+/// The same after a failure.
+const HIT_FOR_MISS_TIME_AFTER_FAULT: Duration = Duration::from_secs(1);
+/// A response whose JSON may take more than this part of the capacity is not cached.
+const MAX_PART: u64 = 8;
+/// The number of responses that are encoded for the cache at a time. They are beside its capacity.
+const MAX_ENCODINGS: usize = 2;
+/// The approximate memory of an entry beside its parts.
+const ENTRY_OVERHEAD: usize = 256;
+/// The size of a response of average size, by which the cache estimates the number of its entries.
+const TYPICAL_RESPONSE: u64 = 4096;
+
+/// What a cached response answers.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum CacheKey {
+    Contents(Arc<str>, EncodingForm),
+    Page { cursor: Option<Arc<str>>, size: u32, form: EncodingForm },
+}
+
+/// A response that can be cached.
+trait Cacheable: Send + Sync + Sized {
+    fn into_value(self: Arc<Self>) -> Value;
+    fn from_value(value: &Value) -> Option<Arc<Self>>;
+    /// The approximate memory that it takes, in bytes.
+    fn weight(&self) -> usize;
+}
+
+#[derive(Clone)]
+enum Value {
+    Contents(Arc<EncodedContents>),
+    Page(Arc<EncodedPage>),
+    /// The response cannot be cached.
+    HitForMiss,
+}
+
+#[derive(Clone)]
+struct Entry {
+    value: Value,
+    epoch: u64,
+    expires: Instant,
+    weight: u64,
+}
+
+#[derive(Clone, Debug)]
+struct ByWeight;
+
+type Entries = Cache<CacheKey, Entry, ByWeight>;
+type Guard<'a> = PlaceholderGuard<'a, CacheKey, Entry, ByWeight, DefaultHashBuilder, DefaultLifecycle<CacheKey, Entry>>;
+
+/// The cached responses of one plugin.
+struct ResponseCache {
+    entries: Entries,
+    /// The number of times that it was cleared. Entries of an earlier epoch are stale.
+    epoch: AtomicU64,
+    /// Whether the plugin has given a time to live.
+    has_ttls: AtomicBool,
+    encodings: Semaphore,
+    lookups: Counters,
+}
+
+/// The outcome of a lookup.
+enum Lookup<'a, T> {
+    /// It is cached.
+    Hit(Arc<T>),
+    /// It is not. Requests for it wait until the reservation is filled or dropped.
+    Miss(Reservation<'a>),
+    /// It is not, and nobody waits for what this request gets.
+    Bypass,
+}
+
+/// The place of a response that is being fetched.
+struct Reservation<'a> {
+    cache: &'a ResponseCache,
+    key: CacheKey,
+    epoch: u64,
+    /// None once it is filled.
+    guard: Option<Guard<'a>>,
+}
+
+impl Weighter<CacheKey, Entry> for ByWeight {
+    fn weight(&self, key: &CacheKey, entry: &Entry) -> u64 {
+        entry.weight.saturating_add(key.len()).max(1)
+    }
+}
+
+impl CacheKey {
+    fn len(&self) -> u64 {
+        let len = match self {
+            Self::Contents(path, _) => path.len(),
+            Self::Page { cursor, .. } => cursor.as_ref().map_or(0, |cursor| cursor.len()),
+        };
+        u64::try_from(len).unwrap_or(u64::MAX)
+    }
+}
+
+impl ResponseCache {
+    /// A cache without capacity.
+    fn new() -> Self {
+        Self {
+            entries: entries(0),
+            epoch: AtomicU64::new(0),
+            has_ttls: AtomicBool::new(false),
+            encodings: Semaphore::new(MAX_ENCODINGS),
+            lookups: Counters::default(),
+        }
+    }
+
+    /// Sets how many bytes it may hold. What does not fit is evicted.
+    fn set_capacity(&self, bytes: u64) {
+        self.entries.set_capacity(bytes);
+    }
+
+    /// Returns whether a response whose JSON takes at most so many bytes may be cached.
+    fn has_room(&self, json_len: usize) -> bool {
+        u64::try_from(json_len).is_ok_and(|len| len <= self.entries.capacity() / MAX_PART)
+    }
+
+    /// Returns a permit to encode a response; none if too many others are being encoded.
+    fn begin_encoding(&self) -> Option<SemaphorePermit<'_>> {
+        self.encodings.try_acquire().ok()
+    }
+
+    /// Drops all entries, and makes nothing of what is being fetched now an entry.
+    fn clear(&self) {
+        self.epoch.fetch_add(1, Ordering::AcqRel);
+        self.entries.clear();
+    }
+
+    /// Records that a response had a time to live: from now on responses are looked up.
+    fn record_ttl(&self, ttl: Duration) {
+        if !ttl.is_zero() && !self.has_ttls.load(Ordering::Relaxed) {
+            self.has_ttls.store(true, Ordering::Relaxed);
+        }
+    }
+
+    /// Returns how often responses were cached.
+    fn counts(&self) -> CacheCounts {
+        self.lookups.counts()
+    }
+
+    /// Looks a response up; waits for one that is being fetched.
+    async fn lookup<T: Cacheable>(&self, key: impl FnOnce() -> CacheKey) -> Lookup<'_, T> {
+        if !self.has_ttls.load(Ordering::Relaxed) || self.entries.capacity() == 0 {
+            return Lookup::Bypass;
+        }
+        let found = self.find(key()).await;
+        self.lookups.record(matches!(found, Lookup::Hit(_)));
+        found
+    }
+
+    async fn find<T: Cacheable>(&self, key: CacheKey) -> Lookup<'_, T> {
+        if let Some(entry) = self.entries.get(&key) {
+            if self.is_current(&entry) && Instant::now() < entry.expires {
+                return entry.into_lookup();
+            }
+            self.entries.remove_if(&key, |found| (found.epoch, found.expires) == (entry.epoch, entry.expires));
+        }
+        match self.entries.get_value_or_guard_async(&key).await {
+            // It was fetched while this request waited, so it may be used even if it has expired since.
+            Ok(entry) if self.is_current(&entry) => entry.into_lookup(),
+            Ok(_) => Lookup::Bypass,
+            Err(guard) => {
+                // What is fetched from now on is at least as new.
+                let epoch = self.epoch.load(Ordering::Acquire);
+                Lookup::Miss(Reservation { cache: self, key, epoch, guard: Some(guard) })
+            }
+        }
+    }
+
+    fn is_current(&self, entry: &Entry) -> bool {
+        entry.epoch == self.epoch.load(Ordering::Acquire)
+    }
+}
+
+impl Entry {
+    fn into_lookup<'a, T: Cacheable>(self) -> Lookup<'a, T> {
+        T::from_value(&self.value).map_or(Lookup::Bypass, Lookup::Hit)
+    }
+}
+
+impl Reservation<'_> {
+    /// Stores the response until `expires`, unless the cache was cleared since the reservation.
+    fn fill<T: Cacheable>(mut self, response: Arc<T>, expires: Instant) {
+        let weight = u64::try_from(response.weight().saturating_add(ENTRY_OVERHEAD)).unwrap_or(u64::MAX);
+        self.insert(response.into_value(), expires, weight);
+    }
+
+    /// Lets the requests that wait, and others for a while, make calls of their own.
+    fn bypass(mut self) {
+        self.pass(HIT_FOR_MISS_TIME);
+    }
+
+    /// The same after a fault, which would be that of all who wait, one after the other.
+    fn bypass_after_fault(mut self) {
+        self.pass(HIT_FOR_MISS_TIME_AFTER_FAULT);
+    }
+
+    fn pass(&mut self, time: Duration) {
+        let now = Instant::now();
+        let weight = u64::try_from(ENTRY_OVERHEAD).unwrap_or(u64::MAX);
+        self.insert(Value::HitForMiss, now.checked_add(time).unwrap_or(now), weight);
+    }
+
+    fn insert(&mut self, value: Value, expires: Instant, weight: u64) {
+        let Some(guard) = self.guard.take() else { return };
+        let epoch = self.epoch;
+        // Those who wait get it in any case. If the cache was cleared, the place is gone.
+        let _ = guard.insert(Entry { value, epoch, expires, weight });
+        if self.cache.epoch.load(Ordering::Acquire) != epoch {
+            self.cache.entries.remove_if(&self.key, |found| found.epoch == epoch);
+        }
+    }
+}
+
+impl Drop for Reservation<'_> {
+    /// A request that was cancelled lets all who wait make calls of their own. Otherwise one of them would be next to be waited for,
+    /// and a client that cancels its requests could make the others wait for ever.
+    fn drop(&mut self) {
+        if self.guard.is_some() {
+            self.pass(Duration::ZERO);
+            // It has told those who wait, and is of no further use.
+            let is_mark = |found: &Entry| matches!(found.value, Value::HitForMiss) && found.epoch == self.epoch;
+            self.cache.entries.remove_if(&self.key, is_mark);
+        }
+    }
+}
+
+/// Returns when a response with that time to live stops to hold; none if it cannot be cached.
+fn expiry(ttl: Duration) -> Option<Instant> {
+    let ttl = ttl.min(MAX_TTL);
+    (!ttl.is_zero()).then(|| Instant::now().checked_add(ttl)).flatten()
+}
+
+fn entries(capacity: u64) -> Entries {
+    let items = usize::try_from(capacity / TYPICAL_RESPONSE).unwrap_or(usize::MAX).max(16);
+    // One shard, so that a response may be as large as the capacity.
+    let options = OptionsBuilder::new().shards(1).estimated_items_capacity(items).weight_capacity(capacity).build();
+    match options {
+        Ok(options) => {
+            Cache::with_options(options, ByWeight, DefaultHashBuilder::default(), DefaultLifecycle::default())
+        }
+        // All options that have no default are set.
+        Err(_) => Cache::with_weighter(items, capacity, ByWeight),
+    }
+}
+
+impl Cacheable for EncodedContents {
+    fn into_value(self: Arc<Self>) -> Value {
+        Value::Contents(self)
+    }
+
+    fn from_value(value: &Value) -> Option<Arc<Self>> {
+        match value {
+            Value::Contents(contents) => Some(contents.clone()),
+            _ => None,
+        }
+    }
+
+    fn weight(&self) -> usize {
+        let uris =
+            self.uris.iter().chain(&self.next_parts).map(|uri| uri.as_str().len().saturating_add(size_of::<Uri>()));
+        uris.fold(self.json.len(), usize::saturating_add)
+    }
+}
+
+impl Cacheable for EncodedPage {
+    fn into_value(self: Arc<Self>) -> Value {
+        Value::Page(self)
+    }
+
+    fn from_value(value: &Value) -> Option<Arc<Self>> {
+        match value {
+            Value::Page(page) => Some(page.clone()),
+            _ => None,
+        }
+    }
+
+    fn weight(&self) -> usize {
+        self.memory()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    const TTL: Duration = Duration::from_secs(60);
+
+    /// A cache in which lookups are made.
+    fn cache(capacity: u64) -> ResponseCache {
+        let cache = ResponseCache::new();
+        cache.set_capacity(capacity);
+        cache.record_ttl(TTL);
+        cache
+    }
+
+    fn key(path: &str) -> impl FnOnce() -> CacheKey {
+        || CacheKey::Contents(path.into(), EncodingForm(0))
+    }
+
+    fn contents(len: usize) -> Arc<EncodedContents> {
+        let json = "x".repeat(len).into();
+        let (uris, next_parts) = (Box::default(), Box::default());
+        Arc::new(EncodedContents { json, uris, next_parts, len: 0, expires: Instant::now() })
+    }
+
+    async fn lookup<'a>(cache: &'a ResponseCache, path: &str) -> Lookup<'a, EncodedContents> {
+        cache.lookup(key(path)).await
+    }
+
+    async fn reserve<'a>(cache: &'a ResponseCache, path: &str) -> Reservation<'a> {
+        match lookup(cache, path).await {
+            Lookup::Miss(reservation) => reservation,
+            Lookup::Hit(_) => panic!("{path} is cached"),
+            Lookup::Bypass => panic!("{path} is bypassed"),
+        }
+    }
+
+    async fn is_hit(cache: &ResponseCache, path: &str) -> bool {
+        matches!(lookup(cache, path).await, Lookup::Hit(_))
+    }
+
+    #[tokio::test]
+    async fn what_is_stored_is_found_until_it_expires() {
+        let cache = cache(1 << 20);
+        reserve(&cache, "a").await.fill(contents(10), Instant::now() + TTL);
+        assert!(is_hit(&cache, "a").await);
+        reserve(&cache, "b").await.fill(contents(10), Instant::now());
+        assert!(!is_hit(&cache, "b").await);
+        assert_eq!(cache.counts(), CacheCounts { hits: 1, misses: 3 });
+        assert_eq!(expiry(Duration::ZERO), None);
+        assert!(expiry(Duration::MAX).unwrap() <= Instant::now() + MAX_TTL);
+    }
+
+    #[tokio::test]
+    async fn nothing_that_was_fetched_before_it_was_cleared_is_found_after() {
+        let cache = cache(1 << 20);
+        reserve(&cache, "stored").await.fill(contents(10), Instant::now() + TTL);
+        let in_flight = reserve(&cache, "in flight").await;
+        cache.clear();
+        in_flight.fill(contents(10), Instant::now() + TTL);
+        for path in ["stored", "in flight"] {
+            assert!(!is_hit(&cache, path).await, "{path}");
+        }
+        reserve(&cache, "stored").await.fill(contents(10), Instant::now() + TTL);
+        assert!(is_hit(&cache, "stored").await);
+    }
+
+    #[tokio::test]
+    async fn one_request_fetches_what_others_wait_for() {
+        let cache = cache(1 << 20);
+        let first = reserve(&cache, "a").await;
+        let mut second = Box::pin(lookup(&cache, "a"));
+        assert!((&mut second).now_or_never().is_none());
+        // It has expired when those who wait look at it.
+        first.fill(contents(10), Instant::now());
+        assert!(matches!(second.await, Lookup::Hit(_)));
+        reserve(&cache, "a").await.fill(contents(10), Instant::now() + TTL);
+        assert!(is_hit(&cache, "a").await);
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_twice() {
+        let cache = cache(1 << 20);
+        let first = reserve(&cache, "a").await;
+        let mut waiting: Vec<_> = (0..3).map(|_| Box::pin(lookup(&cache, "a"))).collect();
+        assert!(waiting.iter_mut().all(|one| one.now_or_never().is_none()));
+        drop(first);
+        for one in waiting {
+            assert!(matches!(one.await, Lookup::Bypass), "the request that was waited for was cancelled");
+        }
+        assert_eq!(cache.entries.len(), 0, "nothing is left of it");
+        let first = reserve(&cache, "a").await;
+        let mut second = Box::pin(lookup(&cache, "a"));
+        assert!((&mut second).now_or_never().is_none());
+        cache.clear();
+        let third = reserve(&cache, "a").await;
+        first.fill(contents(10), Instant::now() + TTL);
+        assert!(matches!(second.await, Lookup::Bypass), "the response is older than a change");
+        third.fill(contents(10), Instant::now() + TTL);
+        assert!(is_hit(&cache, "a").await);
+    }
+
+    #[tokio::test]
+    async fn nobody_waits_for_a_response_that_cannot_be_cached() {
+        for is_fault in [false, true] {
+            let cache = cache(1 << 20);
+            let first = reserve(&cache, "a").await;
+            let mut second = Box::pin(lookup(&cache, "a"));
+            assert!((&mut second).now_or_never().is_none());
+            if is_fault {
+                first.bypass_after_fault()
+            } else {
+                first.bypass()
+            }
+            assert!(matches!(second.await, Lookup::Bypass));
+            assert!(matches!(lookup(&cache, "a").await, Lookup::Bypass));
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_is_looked_up_before_the_first_time_to_live_and_without_capacity() {
+        let cache = ResponseCache::new();
+        cache.set_capacity(1 << 20);
+        assert!(matches!(lookup(&cache, "a").await, Lookup::Bypass));
+        cache.record_ttl(Duration::ZERO);
+        assert!(matches!(lookup(&cache, "a").await, Lookup::Bypass));
+        assert_eq!(cache.counts(), CacheCounts::default());
+        cache.record_ttl(TTL);
+        reserve(&cache, "a").await.fill(contents(10), Instant::now() + TTL);
+        cache.set_capacity(0);
+        assert!(matches!(lookup(&cache, "a").await, Lookup::Bypass));
+    }
+
+    #[tokio::test]
+    async fn the_memory_is_bounded() {
+        let cache = cache(1 << 20);
+        for number in 0..500 {
+            reserve(&cache, &number.to_string()).await.fill(contents(10_000), Instant::now() + TTL);
+            assert!(cache.entries.weight() <= 1 << 20);
+        }
+        assert!(cache.entries.len() > 50, "{}", cache.entries.len());
+        cache.set_capacity(100_000);
+        assert!(cache.entries.weight() <= 100_000);
+        assert!(cache.has_room(12_500) && !cache.has_room(12_501));
+        let two: Vec<_> = (0..2).map(|_| cache.begin_encoding().unwrap()).collect();
+        assert!(cache.begin_encoding().is_none());
+        drop(two);
+        reserve(&cache, "large").await.fill(contents(200_000), Instant::now() + TTL);
+        assert!(cache.entries.weight() <= 100_000);
+    }
+}

@@ -1,0 +1,356 @@
+//! Change notifications: subscriptions of clients, polling of providers, delivery of updates.
+//!
+//! No instance of a provider has to stay alive for a subscription to work. Each plugin with subscribers has a task that
+//! polls its provider: `changes(watched, since)` returns which of the watched paths changed since the token of the
+//! previous poll. The token is stored here, so changes that happen while a provider is failing are notified once it has
+//! recovered. A poll starts when the interval is over (the provider's hint, within bounds, else `watch-interval`), at
+//! once when a granted directory changes or a granted database notifies (`listen`), and whenever a subscription is added; a failing provider is polled with
+//! exponential back-off. A plugin without subscribers is not polled.
+//!
+//! # How a subscription becomes active
+//!
+//! 1. The principal's access is checked, and memory is reserved: [`Subscriber::MAX_RESOURCES`] and
+//!    [`Subscriber::MAX_URI_BYTES`] per subscriber, 512 MiB in total.
+//! 2. The provider is queried whether the resource is subscribable: one `stat` for all concurrent subscribers
+//!    ([`lookup`], single-flight). It is a call of the host's own, so it neither waits for clients' calls nor delays
+//!    them.
+//! 3. Access is checked once more, the resource is registered, and a poll is made, which is shared by all subscribers
+//!    that wait for one.
+//!
+//! A failure on the way is either permanent until a reload (not found, denied, not subscribable) or transient; the host
+//! retries after a transient one (`host::subscribe`): for a request as long as the request may wait, for
+//! `subscriptions/listen` until the subscription is active.
+//!
+//! # Guarantees
+//!
+//! - A subscription is active before [`Hub::subscribe`] returns: a later change is notified at least once. A
+//!   subscription that is cancelled while pending leaves no state, and nothing is notified of it. One that was
+//!   acknowledged while pending is notified once when it becomes active.
+//! - After an unsubscription, nothing more is notified of that resource.
+//! - Access is re-checked at delivery: an update is dropped if the principal may no longer read the resource, a
+//!   change of the listing is notified only to principals whose own listing changed ([`listing`]), and a change of a directory only
+//!   to principals who see another index of it ([`directories`]).
+//! - Pending updates are coalesced per resource, so a slow subscriber costs at most one entry per subscription, and
+//!   never blocks others.
+//! - Updates are throttled: one subscriber is notified of one resource, and of the listing, at most ten times per
+//!   second ([`mailbox`]).
+//! - However many resources are watched, one call passes about two thousand paths to a provider at most ([`groups`]),
+//!   unless there are more than 64,000; and however many subscribers there are, notifications are sent in batches of
+//!   about a thousand ([`notify`]).
+//! - A [`Subscriber`] that is dropped leaves no state.
+//!
+//! # Across a reload
+//!
+//! Subscriptions refer to URIs, so a reload does not affect them. An unchanged plugin keeps its watcher, with its
+//! token. If a plugin is replaced, added or removed, every subscription below its mount is notified once: if another
+//! provider takes over, after that one has answered its first poll, so that no change is lost in between. A
+//! subscription whose plugin was removed is dormant until a plugin owns the URI again. When rules change, resources
+//! that become readable again are notified once.
+
+mod burst_pause;
+mod byte_budget;
+mod directories;
+mod groups;
+mod listing;
+mod lookup;
+mod mailbox;
+mod notify;
+mod poller;
+mod redelivery;
+mod state;
+mod subscriber;
+mod subscriptions;
+mod watcher;
+
+#[cfg(feature = "search")]
+use std::collections::HashSet;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Bound;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use mcp_host_base::share_limiter::ShareLimits;
+use mcp_host_engine::plugin::Fault;
+use mcp_host_model::uri::{Mount, Uri};
+use tokio_util::sync::CancellationToken;
+
+use self::lookup::{LookupError, ResourceKind};
+use self::state::{PollError, WatchContext};
+use self::watcher::{Handover, Watcher};
+use crate::access::{Access, Principal};
+use crate::catalog::{ListingFingerprint, may_see_listing};
+use crate::response_cache::CachedPlugin;
+
+pub use self::subscriber::{Subscriber, Update};
+
+/// The watchers of all plugins, and the subscriptions.
+pub(crate) struct Hub {
+    context: Arc<WatchContext>,
+    /// One per loaded plugin.
+    watchers: ArcSwap<Watchers>,
+    /// The id of the next subscriber.
+    next_subscriber_id: AtomicU64,
+    /// The number of reloads.
+    reloads: tokio::sync::watch::Sender<u64>,
+    /// Cancelled by [`shutdown`](Hub::shutdown).
+    closed: CancellationToken,
+}
+
+type Watchers = BTreeMap<Mount, Arc<Watcher>>;
+
+/// The number of subscribers, watched resources and polled plugins at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct WatchStats {
+    /// The subscribers: one for each initialized session, each stream, each waiting command.
+    pub subscribers: usize,
+    /// The distinct resources of all active and pending subscriptions.
+    pub resources: usize,
+    /// The plugins that are polled, and whose granted directories are watched. A plugin without subscribers is still
+    /// counted for a moment, 2 s at most, as clients often reconnect.
+    pub plugins: usize,
+}
+
+/// The fingerprints of listings before plugins are replaced.
+#[derive(Default)]
+pub(crate) struct ListingSnapshot {
+    /// By plugin, the listing's fingerprint for each principal with a subscription to it.
+    fingerprints: HashMap<String, HashMap<Principal, ListingFingerprint>>,
+}
+
+/// The reason why a subscription could not be activated.
+#[derive(Debug)]
+pub(crate) enum SubscribeError {
+    /// The result will be the same until a reload.
+    Permanent(Fault),
+    /// The result may differ after the given time.
+    Transient(Fault, Duration),
+    /// The plugin was replaced or removed meanwhile.
+    PluginReplaced,
+}
+
+/// Notifies subscribers of resources below `mounts`, and those whose resources may be notified of again under `access`.
+async fn notify_of_reload(
+    context: Arc<WatchContext>,
+    mounts: Vec<Mount>,
+    access: Arc<Access>,
+    old_access: Arc<Access>,
+) {
+    for mount in &mounts {
+        context.notify_under(Some(mount), |_, _| true).await;
+    }
+    if !Arc::ptr_eq(&access, &old_access) {
+        let is_allowed_again = |principal: &Principal, uri: &Uri| {
+            access.policy(principal).allows_updates(uri) && !old_access.policy(principal).allows_updates(uri)
+        };
+        context.notify_under(None, is_allowed_again).await;
+    }
+}
+
+impl Hub {
+    /// Starts a watcher for each plugin. Their tasks run on the current runtime until the hub is dropped.
+    pub(crate) fn new<'a>(plugins: impl Iterator<Item = &'a Arc<CachedPlugin>>, access: Arc<Access>) -> Arc<Self> {
+        let context = WatchContext::new(access);
+        let started =
+            plugins.map(|plugin| (plugin.mount().clone(), Watcher::start(plugin, &context, Handover::default())));
+        let watchers: Watchers = started.collect();
+        Arc::new(Self {
+            watchers: ArcSwap::from_pointee(watchers),
+            context,
+            next_subscriber_id: AtomicU64::new(0),
+            reloads: tokio::sync::watch::Sender::new(0),
+            closed: CancellationToken::new(),
+        })
+    }
+
+    /// Creates a subscriber without subscriptions.
+    pub(crate) fn subscriber(self: &Arc<Self>, principal: &Principal) -> Subscriber {
+        let id = self.next_subscriber_id.fetch_add(1, Ordering::Relaxed);
+        Subscriber::new(id, principal.clone(), self.clone())
+    }
+
+    /// Returns whether any plugin supports change notifications.
+    pub(crate) fn supports_subscriptions(&self) -> bool {
+        self.watchers.load().values().any(|watcher| watcher.supports_changes())
+    }
+
+    /// Returns the current numbers of subscribers, watched resources and polled plugins.
+    pub(crate) fn watch_stats(&self) -> WatchStats {
+        let plugins = self.watchers.load().values().filter(|watcher| watcher.is_polling()).count();
+        let (subscribers, resources) =
+            (self.context.subscriber_count(), self.context.subscription_index().resource_count());
+        WatchStats { subscribers, resources, plugins }
+    }
+
+    /// Subscribes to a resource, and returns once the subscription is active. With `notify_now`, the subscriber is
+    /// notified once at that moment.
+    ///
+    /// `memory` is what the subscriptions of the principal, and of all, may take.
+    ///
+    /// The caller has checked the principal's access, which is checked again once the provider has answered.
+    pub(crate) async fn subscribe(
+        &self,
+        subscriber: &Subscriber,
+        requested_uri: &str,
+        uri: &Uri,
+        notify_now: bool,
+        memory: ShareLimits,
+    ) -> Result<(), SubscribeError> {
+        let pending = subscriber.begin(requested_uri, uri, memory)?;
+        let watcher = self.watcher_for(uri).ok_or(SubscribeError::PluginReplaced)?;
+        let permanent_error = |message| SubscribeError::Permanent(Fault::InvalidRequest(message));
+        if !watcher.supports_changes() {
+            let reason = "its provider does not report changes";
+            return Err(permanent_error(format!("{requested_uri} cannot be subscribed to: {reason}")));
+        }
+        let path = watcher.path(uri).ok_or(SubscribeError::PluginReplaced)?;
+        let kind = match watcher.look_up(&path).await.ok_or(SubscribeError::PluginReplaced)? {
+            Ok(ResourceKind::NotSubscribable) => {
+                return Err(permanent_error(format!("{requested_uri} cannot be subscribed to")));
+            }
+            Ok(kind) => kind,
+            Err(LookupError { fault, retry_after: Some(after) }) => {
+                return Err(SubscribeError::Transient(fault, after));
+            }
+            Err(LookupError { fault, retry_after: None }) => return Err(SubscribeError::Permanent(fault)),
+        };
+        if !self.context.access.load().policy(&subscriber.principal()).allows_updates(uri) {
+            return Err(SubscribeError::Permanent(Fault::NotFound));
+        }
+        pending.register(watcher.plugin().mount());
+        if kind == ResourceKind::Directory {
+            // Boxed: most resources are no directories.
+            Box::pin(watcher.track_directory(uri, &path, &subscriber.principal())).await;
+        }
+        match watcher.wait_for_poll().await {
+            Ok(()) if self.watcher_for(uri).is_some_and(|now| Arc::ptr_eq(&now, &watcher)) => {
+                pending.activate(notify_now);
+                Ok(())
+            }
+            // A watcher that was replaced meanwhile does not count.
+            Ok(()) | Err(PollError::Retired) => Err(SubscribeError::PluginReplaced),
+            Err(PollError::Fault(fault, after)) => Err(SubscribeError::Transient(fault, after)),
+        }
+    }
+
+    /// Returns a receiver that is notified of each reload from now on.
+    pub(crate) fn reloads(&self) -> tokio::sync::watch::Receiver<u64> {
+        self.reloads.subscribe()
+    }
+
+    /// Takes a snapshot of the listings' fingerprints. To be called while the old plugins can still be polled.
+    /// `replaces` returns whether a plugin, or the part of it that some principal may see, is about to change.
+    pub(crate) async fn snapshot(&self, replaces: impl Fn(&Arc<CachedPlugin>) -> bool) -> ListingSnapshot {
+        let watchers = self.watchers.load_full();
+        let snapshots = watchers
+            .values()
+            .filter(|watcher| replaces(watcher.plugin()))
+            .map(|watcher| async { (watcher.plugin().name().to_owned(), watcher.fingerprints().await) });
+        ListingSnapshot { fingerprints: futures::future::join_all(snapshots).await.into_iter().collect() }
+    }
+
+    /// Switches to the plugins and rules of a new generation, and notifies the affected subscribers. Must not be called
+    /// concurrently.
+    pub(crate) fn switch_generation<'a>(
+        &self,
+        plugins: impl Iterator<Item = &'a Arc<CachedPlugin>>,
+        access: Arc<Access>,
+        mut snapshot: ListingSnapshot,
+    ) {
+        let old_access = self.context.access.swap(access.clone());
+        let old = self.watchers.load_full();
+        let listing_principals = self.context.subscription_index().listing_principals();
+        let mut watchers = Watchers::new();
+        for plugin in plugins {
+            let kept = old.get(plugin.mount()).filter(|watcher| Arc::ptr_eq(watcher.plugin(), plugin)).cloned();
+            let inherited = snapshot.fingerprints.remove(plugin.name());
+            let watcher = if let Some(kept) = kept {
+                if inherited.is_some() {
+                    kept.mark_listing_dirty();
+                }
+                kept
+            } else {
+                // A new plugin starts from an empty listing; where the fingerprint is not known, the listing may have
+                // changed.
+                let unknown =
+                    if inherited.is_some() { ListingFingerprint::Unknown } else { ListingFingerprint::empty() };
+                let mut fingerprints = inherited.unwrap_or_default();
+                for principal in &listing_principals {
+                    let saw_some = may_see_listing(&old_access.policy(principal), plugin.mount());
+                    let before = if saw_some { unknown } else { ListingFingerprint::empty() };
+                    fingerprints.entry(principal.clone()).or_insert(before);
+                }
+                self.context.subscription_index().remount(plugin.mount());
+                Watcher::start(plugin, &self.context, Handover { fingerprints, notify_all_once: true })
+            };
+            watchers.insert(plugin.mount().clone(), watcher);
+        }
+        let new = Arc::new(watchers);
+        self.watchers.store(new.clone());
+        let mut to_notify = Vec::new();
+        for watcher in old.values().filter(|watcher| !new.values().any(|kept| Arc::ptr_eq(kept, watcher))) {
+            watcher.retire();
+            let mount = watcher.plugin().mount();
+            if !new.get(mount).is_some_and(|successor| successor.supports_changes()) {
+                to_notify.push(mount.clone());
+            }
+        }
+        for plugin in new.values().filter(|watcher| !watcher.supports_changes()).map(|watcher| watcher.plugin()) {
+            if !old.values().any(|watcher| Arc::ptr_eq(watcher.plugin(), plugin)) {
+                to_notify.push(plugin.mount().clone());
+            }
+        }
+        let principals = snapshot.fingerprints.into_values().flatten();
+        let changed = principals
+            .filter(|(_, fingerprint)| fingerprint.differs(ListingFingerprint::empty()))
+            .map(|(principal, _)| principal)
+            .collect();
+        self.context.subscription_index().notify_listing(&changed);
+        // In batches, as the number of subscriptions is not bounded.
+        tokio::spawn(notify_of_reload(self.context.clone(), to_notify, access, old_access));
+        self.reloads.send_modify(|reloads| *reloads = reloads.wrapping_add(1));
+    }
+
+    /// Compares all listings under the new rules with those under the `old` ones, and notifies the principals whose
+    /// listing changed. Listings of providers that do not report changes are walked now, by the host itself, under the
+    /// `old` rules.
+    pub(crate) fn recheck_listings(&self, old: &Arc<Access>) {
+        for watcher in self.watchers().values() {
+            watcher.recheck_listing(old.clone());
+        }
+    }
+
+    /// Returns the resources below a mount that are subscribed to, with the principals that subscribe to each.
+    #[cfg(feature = "search")]
+    pub(crate) fn principals_below(&self, mount: &Mount) -> Vec<(Uri, HashSet<Principal>)> {
+        self.context.subscription_index().principals_below(mount)
+    }
+
+    /// Notifies those principals' subscribers of a resource.
+    #[cfg(feature = "search")]
+    pub(crate) async fn notify(&self, uri: &Uri, principals: &HashSet<Principal>) {
+        self.context.notify(vec![uri.clone()], |principal, _| principals.contains(principal)).await;
+    }
+
+    /// Stops the tasks of all watchers, so that no provider is called any more, and ends the streams of updates. It may be
+    /// repeated.
+    pub(crate) fn shutdown(&self) {
+        self.closed.cancel();
+        self.watchers().values().for_each(|watcher| watcher.retire());
+    }
+
+    /// Returns the watcher of the plugin that owns a URI.
+    fn watcher_for(&self, uri: &Uri) -> Option<Arc<Watcher>> {
+        let watchers = self.watchers.load();
+        let (mount, watcher) =
+            watchers.range::<str, _>((Bound::Unbounded, Bound::Included(uri.as_str()))).next_back()?;
+        uri.as_str().starts_with(mount.as_str()).then(|| watcher.clone())
+    }
+
+    /// Returns the current watchers.
+    fn watchers(&self) -> Arc<Watchers> {
+        self.watchers.load_full()
+    }
+}

@@ -1,0 +1,276 @@
+//! The task that polls one plugin for changes.
+//!
+//! A poll covers all watched paths: one call of `changes` for each [group](super::groups) of them, sequentially. It
+//! ends with the first call that fails, and the next poll starts with the group after that one, so a path that makes
+//! the provider trap only prevents notifications of its own group.
+//!
+//! The paths of an answer are reduced to a set of watched resources before anyone is notified, so a path that is named
+//! twice counts as one change. However many paths and subscribers there are, the set is processed in
+//! [batches](super::notify).
+//!
+//! Each subscription requests a poll, so clients could request polls continuously. So a poll that took longer than
+//! [`QUICK_POLL`] is followed by a pause of the same duration, up to [`MAX_POLL_PAUSE`], regardless of who requests the next
+//! one; and while a provider is failing, subscriptions cause at most one poll per [`MAX_POLL_PAUSE`].
+//!
+//! A build in a granted directory is a continuous stream of events, and whoever may connect to a database can notify its
+//! channels as often as they like. After events and notifications the pause is that of [`burst_pause`]: it grows while they
+//! cause one poll after the other and nothing that is watched changes. Events do not shorten the back-off of a failing provider;
+//! notifications do, since one may tell that the database is back, which is why the provider failed: to the same pause, and to
+//! [`MAX_POLL_PAUSE`] at least.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use mcp_host_base::fs_watch::DirectoryWatcher;
+use mcp_host_engine::plugin::{Fault, WatchedChanges};
+use mcp_host_model::uri::{Path, Uri};
+use mcp_host_sandbox::sql::DatabaseNotifications;
+use tokio::time::sleep;
+
+use super::burst_pause::burst_pause;
+use super::groups::PathGroups;
+use super::notify::BATCH_SIZE;
+use super::state::{PollOutcome, WatcherState};
+
+/// The bounds of a provider's hint, unless the interval of the config lies outside of them.
+const MIN_POLL_INTERVAL: Duration = Duration::from_millis(250);
+const MAX_POLL_INTERVAL: Duration = Duration::from_mins(5);
+/// The longest back-off after failed polls, unless the interval is longer.
+const MAX_BACKOFF: Duration = Duration::from_secs(30);
+/// The longest time for which a plugin without subscribers is still watched.
+const MAX_LINGER: Duration = Duration::from_secs(2);
+/// The debounce time of file system events and of notifications of databases: a poll starts this long after the first event of a burst, and covers the
+/// whole burst.
+const DEBOUNCE: Duration = Duration::from_millis(50);
+
+/// The duration up to which a poll may be followed by the next at once.
+const QUICK_POLL: Duration = Duration::from_millis(5);
+/// The longest pause after a poll before a new subscription causes the next.
+const MAX_POLL_PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest time after a failed poll at which subscribers retry, which requests another poll.
+const MAX_RETRY_AFTER: Duration = Duration::from_secs(5);
+
+/// Polls one plugin for changes while it has subscribers.
+pub(super) struct Poller {
+    state: Arc<WatcherState>,
+    interval: Duration,
+    groups: PathGroups,
+    /// The index of the group with which the next poll starts.
+    next_group: usize,
+    /// The number of consecutive failed polls.
+    failures: u32,
+    /// The number of consecutive polls that events or notifications caused, and that reported no watched path.
+    futile_polls: u32,
+    /// Whether the first poll notifies all subscribers once, in place of the changes it returns: changes before it are
+    /// unknown.
+    notify_all_once: bool,
+}
+
+impl Poller {
+    pub(super) fn new(state: Arc<WatcherState>, notify_all_once: bool) -> Self {
+        let interval = state.plugin.watch_interval();
+        let groups = PathGroups::new(state.plugin.max_items());
+        Self { state, interval, groups, next_group: 0, failures: 0, futile_polls: 0, notify_all_once }
+    }
+
+    pub(super) async fn run(mut self) {
+        let mut directories: Option<DirectoryWatcher> = None;
+        let mut databases: Option<DatabaseNotifications> = None;
+        let mut is_after_event = false;
+        loop {
+            let requested = self.state.requested_polls.load(Ordering::SeqCst);
+            let Some(watched) = self.watched_paths().await else {
+                // Watching ends before the plugin is reported as idle.
+                (directories, databases) = (None, None);
+                self.go_idle(requested);
+                self.state.wake.notified().await;
+                continue;
+            };
+            self.state.is_polling.store(true, Ordering::Relaxed);
+            let events = match directories.take() {
+                Some(events) if !events.needs_rewatch() => events,
+                before => {
+                    let plugin = &self.state.plugin;
+                    DirectoryWatcher::watch(plugin.name(), plugin.granted_directories(), before).await
+                }
+            };
+            let notifications = databases.get_or_insert_with(|| self.state.plugin.listen_to_databases());
+            let began = Instant::now();
+            self.groups.set_watched(watched);
+            self.futile_polls = if is_after_event { self.futile_polls.saturating_add(1) } else { 0 };
+            let pause = self.poll_once(requested).await;
+            let took = began.elapsed();
+            let min_pause = match took {
+                _ if self.failures > 0 => pause.min(MAX_POLL_PAUSE),
+                took if took > QUICK_POLL => took.min(MAX_POLL_PAUSE),
+                _ => Duration::ZERO,
+            };
+            let event_pause = burst_pause(took, self.futile_polls);
+            // These sleeps begin with the end of the poll, and not with the event.
+            let (pause_of_events, pause_of_notifications) = (sleep(event_pause), sleep(event_pause.max(min_pause)));
+            let after_event = async {
+                events.changed().await;
+                tokio::join!(sleep(DEBOUNCE), pause_of_events);
+            };
+            let after_notification = async {
+                notifications.received().await;
+                tokio::join!(sleep(DEBOUNCE), pause_of_notifications);
+            };
+            is_after_event = tokio::select! {
+                () = sleep(pause) => false,
+                () = async { tokio::join!(self.state.wake.notified(), sleep(min_pause)); } => false,
+                () = self.state.unwatched.notified() => {
+                    self.linger().await;
+                    false
+                }
+                // Events do not shorten the back-off of a failing provider.
+                () = after_event, if self.failures == 0 => true,
+                () = after_notification => true,
+            };
+            directories = Some(events);
+        }
+    }
+
+    /// Waits for a moment, as clients often reconnect.
+    async fn linger(&self) {
+        // The next poll checks whether there are subscribers.
+        let _ = tokio::time::timeout(self.interval.min(MAX_LINGER), self.state.wake.notified()).await;
+    }
+
+    /// Returns the paths to be polled, or `None` without subscribers.
+    async fn watched_paths(&self) -> Option<Vec<(Uri, Path)>> {
+        let (common, mount) = (&self.state.context, self.state.plugin.mount());
+        let mut watched = Vec::new();
+        loop {
+            let after = watched.last().map(|(uri, _): &(Uri, Path)| uri);
+            let more = {
+                let index = common.subscription_index();
+                if watched.is_empty() && !common.is_watched(&index, mount) {
+                    return None;
+                }
+                index.paths(mount, after, BATCH_SIZE)
+            };
+            let is_all = more.len() < BATCH_SIZE;
+            watched.extend(more);
+            if is_all {
+                return Some(watched);
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Resets the state when there are no more subscribers, as it becomes stale.
+    fn go_idle(&mut self, requested: u64) {
+        self.groups = PathGroups::new(self.state.plugin.max_items());
+        self.failures = 0;
+        self.notify_all_once = false;
+        self.state.listing.clear();
+        self.state.is_polling.store(false, Ordering::Relaxed);
+        let fault = Some((Fault::Host("there are no more subscribers".to_owned()), MIN_POLL_INTERVAL));
+        self.state.last_poll.send_replace(PollOutcome { completed_polls: requested, fault });
+    }
+
+    /// Polls all groups, publishes the outcome, and returns the pause before the next poll.
+    async fn poll_once(&mut self, requested: u64) -> Duration {
+        let (fault, pause) = match self.poll_groups().await {
+            Ok(hint) => {
+                if std::mem::take(&mut self.notify_all_once) {
+                    self.notify_all().await;
+                }
+                self.failures = 0;
+                (None, self.next_delay(hint))
+            }
+            // The token is retained, so changes from now on are reported after recovery.
+            Err(fault) => {
+                if self.notify_all_once && self.failures == 0 {
+                    self.notify_all().await;
+                }
+                let pause = match fault {
+                    // The provider was not called, so this is not a further failure.
+                    Fault::Suspended(left) => {
+                        self.failures = self.failures.max(1);
+                        left.clamp(MIN_POLL_INTERVAL, MAX_POLL_INTERVAL)
+                    }
+                    _ => {
+                        let pause = self.backoff();
+                        self.failures = self.failures.saturating_add(1);
+                        pause
+                    }
+                };
+                (Some((fault, pause.min(MAX_RETRY_AFTER))), pause)
+            }
+        };
+        self.state.last_poll.send_replace(PollOutcome { completed_polls: requested, fault });
+        pause
+    }
+
+    /// Polls each group, and returns the provider's hint for the next poll.
+    async fn poll_groups(&mut self) -> Result<Option<Duration>, Fault> {
+        let (count, first) = (self.groups.len(), self.next_group);
+        let mut hint: Option<Duration> = None;
+        for group_index in (0..count).cycle().skip(first).take(count) {
+            self.next_group = group_index.saturating_add(1).checked_rem(count).unwrap_or(0);
+            let Some(group) = self.groups.get_mut(group_index) else { continue };
+            let paths: Vec<_> = group.watched.iter().map(|(_, path)| path.clone()).collect();
+            if paths.is_empty() && count > 1 && group_index > 0 {
+                continue;
+            }
+            let changes = self.state.plugin.changes(&paths, group.token.as_deref()).await?;
+            let watches_more = group.token.is_none() || paths.iter().any(|path| !group.token_paths.contains(path));
+            if watches_more || changes.listing_changed || !changes.changed.is_empty() {
+                // Changes of what is watched from now on are told from the state of this answer on.
+                self.state.plugin.clear_cached_responses();
+            }
+            let changed = self.changed_resources(group_index, &changes).await;
+            if !changed.is_empty() {
+                self.futile_polls = 0;
+            }
+            if !self.notify_all_once {
+                self.state.notify_of_change(changed).await;
+            }
+            if changes.listing_changed {
+                self.state.listing.mark_dirty();
+            }
+            hint = hint.into_iter().chain(changes.poll_after).min();
+            if let Some(group) = self.groups.get_mut(group_index) {
+                group.token = Some(changes.token);
+                group.token_paths = paths.into_iter().collect();
+            }
+        }
+        Ok(hint)
+    }
+
+    /// Returns the resources of a group that changed according to the provider, each once.
+    async fn changed_resources(&mut self, group_index: usize, changes: &WatchedChanges) -> Vec<(Uri, Path)> {
+        let Some(group) = self.groups.get_mut(group_index) else { return Vec::new() };
+        let mut changed = BTreeSet::new();
+        for batch in changes.changed.chunks(BATCH_SIZE) {
+            changed.extend(batch.iter().filter(|path| group.token_paths.contains(*path)));
+            tokio::task::yield_now().await;
+        }
+        let watched = group.watched.iter().filter(|(_, path)| changed.contains(path));
+        watched.cloned().collect()
+    }
+
+    async fn notify_all(&self) {
+        self.state.context.notify_under(Some(self.state.plugin.mount()), |_, _| true).await;
+        // What principals see of directories may be others' by now.
+        self.state.examine_all().await;
+    }
+
+    /// Returns the pause before the next poll: the provider's hint, within bounds, else the interval of the config.
+    fn next_delay(&self, hint: Option<Duration>) -> Duration {
+        hint.map_or(self.interval, |hint| {
+            hint.clamp(MIN_POLL_INTERVAL.min(self.interval), MAX_POLL_INTERVAL.max(self.interval))
+        })
+    }
+
+    /// Returns the back-off after a failed poll, which doubles with each consecutive failure.
+    fn backoff(&self) -> Duration {
+        let max = MAX_BACKOFF.max(self.interval);
+        1_u32.checked_shl(self.failures).map_or(max, |times| self.interval.saturating_mul(times).min(max))
+    }
+}

@@ -1,0 +1,139 @@
+//! Delivery of a subscriber's updates, at least once.
+//!
+//! An update that was taken may be lost on its way to the client. So each has a number, and each subscription retains
+//! the number of its last update: [`Subscriber::redeliver`] makes those pending again that the client may not have
+//! received. This takes eight bytes for each subscription, however many updates there were.
+
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::mailbox::PendingUpdate;
+use super::subscriber::{Subscriber, Update};
+
+/// The numbers of the updates that were taken.
+#[derive(Debug, Default)]
+pub(super) struct UpdateNumbers {
+    /// That of the last update; 0 before the first.
+    last: AtomicU64,
+    /// That of the last update of the listing, unless the client has received it; 0 if there is none.
+    listing: AtomicU64,
+}
+
+impl UpdateNumbers {
+    fn next(&self) -> NonZeroU64 {
+        NonZeroU64::MIN.saturating_add(self.last.fetch_add(1, Ordering::Relaxed))
+    }
+}
+
+impl Subscriber {
+    /// Returns the next pending update. Drops updates of resources that the principal may not read or subscribe to at this
+    /// moment.
+    pub fn try_next(&self) -> Option<Update> {
+        self.try_next_numbered().map(|(_, update)| update)
+    }
+
+    /// Returns the next pending update as [`try_next`](Self::try_next) does, with its number: each is greater than that
+    /// of the update before. For one caller at a time.
+    pub fn try_next_numbered(&self) -> Option<(u64, Update)> {
+        let policy = self.hub.context.access.load().policy(&self.principal());
+        loop {
+            match self.mailbox.pop()? {
+                PendingUpdate::Listing => {
+                    self.mailbox.mark_sent(PendingUpdate::Listing);
+                    let number = self.numbers.next().get();
+                    self.numbers.listing.store(number, Ordering::Relaxed);
+                    return Some((number, Update::Listing));
+                }
+                PendingUpdate::Resource(uri) if policy.allows_updates(&uri) => {
+                    let mut subscriptions = self.subscriptions();
+                    let Some(subscription) = subscriptions.get_mut(&uri) else { continue };
+                    if subscription.is_active {
+                        let update = Update::Resource(subscription.requested_uri(&uri).to_owned());
+                        let number = self.numbers.next();
+                        subscription.number = Some(number);
+                        self.mailbox.mark_sent(PendingUpdate::Resource(uri));
+                        return Some((number.get(), update));
+                    }
+                    subscription.has_deferred_update = true;
+                }
+                PendingUpdate::Resource(_) => {}
+            }
+        }
+    }
+
+    /// Returns the number of the last update that was taken; 0 before the first.
+    pub fn last_number(&self) -> u64 {
+        self.numbers.last.load(Ordering::Relaxed)
+    }
+
+    /// Makes updates pending again that were taken and may not have been received: those with a greater number than the
+    /// last one that the client has received, or all where that is not known. Of each resource there is one.
+    pub fn redeliver(&self, received: Option<u64>) {
+        // A number that was not given yet is not known either.
+        let received = received.filter(|number| *number <= self.last_number()).unwrap_or(0);
+        match self.numbers.listing.load(Ordering::Relaxed) {
+            0 => {}
+            number if number > received => self.mailbox.put_listing(),
+            _ => self.numbers.listing.store(0, Ordering::Relaxed),
+        }
+        for (uri, subscription) in &mut *self.subscriptions() {
+            match subscription.number {
+                Some(number) if number.get() > received => self.mailbox.put_resource(uri),
+                _ => subscription.number = None,
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+    use crate::access::{Access, Principal};
+    use crate::watch::Hub;
+    use mcp_host_base::share_limiter::ShareLimits;
+    use mcp_host_config::Config;
+    use mcp_host_model::uri::Mount;
+
+    #[tokio::test]
+    async fn what_may_not_have_been_received_is_told_again_once_and_what_was_is_not() {
+        let hub = Hub::new(std::iter::empty(), Arc::new(Access::new(&Config::new())));
+        let (subscriber, mount) = (hub.subscriber(&Principal::LOCAL), "a://x/".parse::<Mount>().unwrap());
+        let uris = ["a", "b", "c"].map(|path| mount.compose(path).unwrap().uri);
+        let memory = ShareLimits { client: 10_000, overall: 10_000 };
+        for uri in &uris {
+            let attempt = subscriber.begin(uri.as_str(), uri, memory).unwrap();
+            attempt.register(&mount);
+            attempt.activate(true);
+        }
+        // Updates of one resource are throttled.
+        let next = async || loop {
+            subscriber.ready().await;
+            if let Some(update) = subscriber.try_next_numbered() {
+                return update;
+            }
+        };
+        let update = |index: usize| Update::Resource(uris[index].as_str().to_owned());
+        for index in 0..3 {
+            assert_eq!(next().await, (u64::try_from(index).unwrap() + 1, update(index)));
+        }
+        subscriber.redeliver(Some(2));
+        assert_eq!(next().await, (4, update(2)));
+        // The client has received the first two, and nothing of them is pending.
+        subscriber.redeliver(None);
+        assert_eq!(next().await, (5, update(2)));
+        subscriber.mailbox.put_resource(&uris[0]);
+        subscriber.mailbox.put_listing();
+        assert_eq!([next().await, next().await], [(6, Update::Listing), (7, update(0))]);
+        subscriber.redeliver(Some(5));
+        assert_eq!([next().await, next().await], [(8, Update::Listing), (9, update(0))]);
+        subscriber.redeliver(Some(u64::MAX));
+        let all = [next().await, next().await];
+        assert_eq!(all, [(10, Update::Listing), (11, update(0))], "there is no such number");
+        subscriber.redeliver(Some(11));
+        subscriber.mailbox.put_resource(&uris[1]);
+        assert_eq!(next().await, (12, update(1)), "nothing else is pending");
+        assert!(futures::poll!(std::pin::pin!(subscriber.ready())).is_pending());
+    }
+}

@@ -1,0 +1,118 @@
+//! The state that the watchers of all plugins share ([`WatchContext`]), and the state that a watcher shares with its tasks
+//! ([`WatcherState`]).
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use mcp_host_base::share_limiter::ShareLimiter;
+use mcp_host_engine::plugin::Fault;
+use mcp_host_model::uri::Mount;
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::directories::DirectoryMonitor;
+use super::listing::ListingMonitor;
+use super::subscriptions::SubscriptionIndex;
+use crate::access::{Access, Principal};
+use crate::catalog::may_see_listing;
+use crate::response_cache::CachedPlugin;
+
+/// The state that all watchers share.
+#[derive(Debug)]
+pub(super) struct WatchContext {
+    subscription_index: Mutex<SubscriptionIndex>,
+    /// The current rules.
+    pub(super) access: ArcSwap<Access>,
+    /// Cloned by each subscriber, to count them.
+    subscribers: Arc<()>,
+    /// The memory of all subscriptions, and of those of each principal, in bytes.
+    pub(super) memory: ShareLimiter<Principal>,
+}
+
+impl WatchContext {
+    pub(super) fn new(access: Arc<Access>) -> Arc<Self> {
+        Arc::new(Self {
+            subscription_index: Mutex::default(),
+            access: ArcSwap::new(access),
+            subscribers: Arc::default(),
+            memory: ShareLimiter::default(),
+        })
+    }
+
+    /// Returns the number of subscribers.
+    pub(super) fn subscriber_count(&self) -> usize {
+        Arc::strong_count(&self.subscribers).saturating_sub(1)
+    }
+
+    /// Returns a guard that counts a subscriber while it is held.
+    pub(super) fn subscriber_guard(&self) -> Arc<()> {
+        self.subscribers.clone()
+    }
+
+    /// Returns whether there are subscriptions for the plugin at `mount`: to a resource below it, or to the listing by a principal that may
+    /// see something of it.
+    pub(super) fn is_watched(&self, index: &SubscriptionIndex, mount: &Mount) -> bool {
+        let access = self.access.load();
+        index.has_resources_under(mount)
+            || index.has_listing_subscriber(|principal| may_see_listing(&access.policy(principal), mount))
+    }
+
+    pub(super) fn subscription_index(&self) -> MutexGuard<'_, SubscriptionIndex> {
+        self.subscription_index.lock()
+    }
+}
+
+/// The state that a watcher and its tasks share.
+pub(super) struct WatcherState {
+    pub(super) plugin: Arc<CachedPlugin>,
+    pub(super) context: Arc<WatchContext>,
+    /// Notified by events for which the next poll should not wait for the interval.
+    pub(super) wake: Notify,
+    /// Notified when there are no more subscribers.
+    pub(super) unwatched: Notify,
+    /// The number of polls that were requested. A poll serves all requests up to the number at its start.
+    pub(super) requested_polls: AtomicU64,
+    /// The last poll: the number of requests that it served, and its result.
+    pub(super) last_poll: watch::Sender<PollOutcome>,
+    pub(super) listing: ListingMonitor,
+    pub(super) directories: DirectoryMonitor,
+    /// Whether the plugin is being polled.
+    pub(super) is_polling: AtomicBool,
+    pub(super) retired: CancellationToken,
+}
+
+#[derive(Clone, Debug, Default)]
+pub(super) struct PollOutcome {
+    pub(super) completed_polls: u64,
+    /// The fault, and the time after which to retry.
+    pub(super) fault: Option<(Fault, Duration)>,
+}
+
+/// The reason why a poll failed.
+pub(super) enum PollError {
+    /// The provider failed. To be retried after the given time.
+    Fault(Fault, Duration),
+    /// The watcher was retired, and possibly replaced.
+    Retired,
+}
+
+impl WatcherState {
+    pub(super) fn supports_changes(&self) -> bool {
+        self.plugin.info().watches
+    }
+
+    /// Waits until a poll that started after this call has ended.
+    pub(super) async fn wait_for_poll(&self) -> Result<(), PollError> {
+        let requested = self.requested_polls.fetch_add(1, Ordering::SeqCst).saturating_add(1);
+        let mut polls = self.last_poll.subscribe();
+        self.wake.notify_one();
+        let outcome = self.retired.run_until_cancelled(polls.wait_for(|poll| poll.completed_polls >= requested)).await;
+        match outcome {
+            Some(Ok(round)) => round.fault.clone().map_or(Ok(()), |(fault, after)| Err(PollError::Fault(fault, after))),
+            Some(Err(_)) | None => Err(PollError::Retired),
+        }
+    }
+}

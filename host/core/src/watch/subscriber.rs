@@ -1,0 +1,503 @@
+//! One subscriber: a session, a stream, or a waiting command.
+
+use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
+use std::fmt;
+use std::num::NonZeroU64;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use futures::future::join_all;
+use futures::stream::{self, Stream, StreamExt};
+use mcp_host_base::share_limiter::{LimitReached, ShareLimits, SharePermit};
+use mcp_host_engine::plugin::Fault;
+use mcp_host_model::uri::{Mount, Uri};
+use parking_lot::{Mutex, MutexGuard};
+use tokio::time::Instant;
+
+use super::byte_budget::{ByteBudget, ReservedBytes};
+use super::mailbox::Mailbox;
+use super::redelivery::UpdateNumbers;
+use super::{Hub, SubscribeError};
+use crate::access::Principal;
+
+/// The approximate memory that a subscription takes in addition to its URIs: entries in the maps of its subscriber, of
+/// its resource, and of the pending updates.
+const SUBSCRIPTION_OVERHEAD: usize = 400;
+/// The time after which to retry when the memory budget of all subscriptions is exhausted.
+const RETRY_AFTER: Duration = Duration::from_secs(5);
+
+/// A change that a subscriber is notified of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Update {
+    /// The content or metadata of a resource changed, or it was created or deleted. The URI is spelled as in the
+    /// subscription.
+    Resource(String),
+    /// The listing changed.
+    Listing,
+}
+
+/// A receiver of change notifications. Dropping it ends all its subscriptions and leaves no state.
+pub struct Subscriber {
+    pub(super) mailbox: Arc<Mailbox>,
+    pub(super) hub: Arc<Hub>,
+    subscriptions: Mutex<BTreeMap<Uri, Subscription>>,
+    next_serial: AtomicU64,
+    /// The memory budget of its URIs.
+    uri_bytes: ByteBudget,
+    /// Whether it has been closed: then nothing is registered any more. Set while `subscriptions` is locked.
+    is_closed: AtomicBool,
+    pub(super) numbers: UpdateNumbers,
+    /// Counts the subscriber for as long as it exists.
+    _count_guard: Arc<()>,
+}
+
+pub(super) struct Subscription {
+    /// Distinguishes the subscription from an earlier one of the same resource that was cancelled.
+    serial: u64,
+    /// The URI as it was requested, if that differs from the normalized one.
+    requested_uri: Option<Box<str>>,
+    /// Its part of the subscriber's memory budget.
+    _own_memory: ReservedBytes,
+    /// Its part of the memory of all subscriptions.
+    _memory: SharePermit<Principal>,
+    /// Whether the subscription is active, rather than pending.
+    pub(super) is_active: bool,
+    /// The number of attempts that are pending.
+    pending_count: usize,
+    /// Whether a change occurred while the subscription was pending; notified if it becomes active.
+    pub(super) has_deferred_update: bool,
+    /// The number of its last update that was taken, unless the client has received it.
+    pub(super) number: Option<NonZeroU64>,
+}
+
+impl Subscription {
+    /// Returns the URI as it was requested.
+    pub(super) fn requested_uri<'a>(&'a self, uri: &'a Uri) -> &'a str {
+        self.requested_uri.as_deref().unwrap_or(uri.as_str())
+    }
+}
+
+impl Subscriber {
+    /// The maximum number of resources of one subscriber.
+    pub const MAX_RESOURCES: usize = 1024;
+    /// The maximum total size in bytes of their URIs, as they were requested.
+    pub const MAX_URI_BYTES: usize = 256 << 10;
+
+    pub(super) fn new(id: u64, principal: Principal, hub: Arc<Hub>) -> Self {
+        Self {
+            mailbox: Arc::new(Mailbox::new(id, principal)),
+            subscriptions: Mutex::default(),
+            next_serial: AtomicU64::new(0),
+            uri_bytes: ByteBudget::new(Self::MAX_URI_BYTES),
+            is_closed: AtomicBool::new(false),
+            numbers: UpdateNumbers::default(),
+            _count_guard: hub.context.subscriber_guard(),
+            hub,
+        }
+    }
+
+    /// Returns the principal that is notified.
+    pub fn principal(&self) -> Principal {
+        self.mailbox.principal()
+    }
+
+    /// Replaces the principal that is notified: the same identity with other groups, such as those of a renewed access
+    /// token, which it has until a point in time, or without a limit. From now on updates are those that the new one
+    /// may see. If it is another one than at this moment, each resource and the listing count as changed: updates of
+    /// the meantime may have been dropped.
+    pub fn set_principal(&self, principal: &Principal, until: Option<Instant>) {
+        if !self.mailbox.set_principal(principal, until) {
+            return;
+        }
+        for uri in self.subscriptions().keys() {
+            self.mailbox.put_resource(uri);
+            // What it sees of a directory from now on is not known yet.
+            self.hub.watcher_for(uri).iter().for_each(|watcher| watcher.examine(uri));
+        }
+        if self.hub.context.subscription_index().is_watching_listing(self.mailbox.id) {
+            self.mailbox.put_listing();
+            self.hub.watchers().values().for_each(|watcher| watcher.watch_listing());
+        }
+    }
+
+    /// Waits for the next update. Cancel-safe: pending updates are retained.
+    pub async fn next(&self) -> Update {
+        loop {
+            self.ready().await;
+            if let Some(update) = self.try_next() {
+                return update;
+            }
+        }
+    }
+
+    /// Streams the updates, until the host shuts down or is dropped. Dropping the stream loses no update. Subscriptions can be added and
+    /// cancelled while it is in use.
+    pub fn updates(&self) -> impl Stream<Item = Update> + Send + Unpin + '_ {
+        stream::unfold(self, |subscriber| async move {
+            let update = subscriber.hub.closed.run_until_cancelled(subscriber.next()).await?;
+            Some((update, subscriber))
+        })
+        .boxed()
+    }
+
+    /// Waits until [`try_next`](Self::try_next) may return an update.
+    pub async fn ready(&self) {
+        self.mailbox.wait_pending().await;
+    }
+
+    /// Subscribes to changes of the listing. They are notified once [`listing_ready`](Self::listing_ready) has
+    /// returned.
+    pub fn watch_listing(&self) {
+        let mut index = self.hub.context.subscription_index();
+        if self.is_closed.load(Ordering::Relaxed) {
+            return;
+        }
+        index.watch_listing(&self.mailbox);
+        drop(index);
+        self.hub.watchers().values().for_each(|watcher| watcher.watch_listing());
+    }
+
+    /// Subscribes to changes of the listing again, which is notified once: it may have changed meanwhile.
+    pub fn watch_listing_again(&self) {
+        self.watch_listing();
+        self.mailbox.put_listing();
+    }
+
+    /// Cancels the subscription to changes of the listing.
+    pub fn unwatch_listing(&self) {
+        let mut index = self.hub.context.subscription_index();
+        index.unwatch_listing(self.mailbox.id);
+        self.hub.watchers().values().for_each(|watcher| watcher.check_unwatched(&index));
+    }
+
+    /// Waits, after [`watch_listing`](Self::watch_listing), until the current listing is known, so that every later
+    /// change of it is notified. That takes a walk of the listing, unless a subscriber with the same principal already
+    /// has.
+    pub async fn listing_ready(&self) {
+        let (watchers, principal) = (self.hub.watchers(), self.principal());
+        join_all(watchers.values().map(|watcher| watcher.listing_ready(&principal))).await;
+    }
+
+    /// Cancels the subscription of a resource, if there is one, and drops its pending update.
+    pub(crate) fn unsubscribe(&self, uri: &Uri) {
+        let mut subscriptions = self.subscriptions();
+        if subscriptions.remove(uri).is_some() {
+            self.untrack(uri);
+        }
+    }
+
+    /// Cancels the subscription that was requested with this spelling. Returns whether there was one.
+    pub(crate) fn unsubscribe_by_spelling(&self, requested_uri: &str) -> bool {
+        let mut subscriptions = self.subscriptions();
+        let uri = subscriptions
+            .iter()
+            .find(|(uri, subscription)| subscription.requested_uri(uri) == requested_uri)
+            .map(|(uri, _)| uri.clone());
+        let Some(uri) = uri else { return false };
+        subscriptions.remove(&uri);
+        self.untrack(&uri);
+        true
+    }
+
+    /// Starts an attempt to subscribe, within the memory of its principal and of all. An attempt that does not become
+    /// active leaves no state.
+    pub(super) fn begin<'a>(
+        &'a self,
+        requested_uri: &str,
+        uri: &'a Uri,
+        memory: ShareLimits,
+    ) -> Result<PendingSubscription<'a>, SubscribeError> {
+        let mut subscriptions = self.subscriptions();
+        if self.is_closed.load(Ordering::Relaxed) {
+            let reason = "the session has ended".to_owned();
+            return Err(SubscribeError::Permanent(Fault::InvalidRequest(reason)));
+        }
+        let is_room = subscriptions.len() < Self::MAX_RESOURCES;
+        let subscription = match subscriptions.entry(uri.clone()) {
+            Entry::Occupied(entry) => entry.into_mut(),
+            Entry::Vacant(entry) => {
+                let own = self
+                    .uri_bytes
+                    .reserve(requested_uri.len())
+                    .filter(|_| is_room)
+                    .ok_or_else(too_many_subscriptions)?;
+                let bytes =
+                    requested_uri.len().saturating_add(uri.as_str().len()).saturating_add(SUBSCRIPTION_OVERHEAD);
+                let all = self.hub.context.memory.acquire_amount(&self.principal().identity(), bytes, memory);
+                let all = all.map_err(subscription_memory_full)?;
+                let serial = self.next_serial.fetch_add(1, Ordering::Relaxed);
+                entry.insert(Subscription {
+                    serial,
+                    requested_uri: (requested_uri != uri.as_str()).then(|| requested_uri.into()),
+                    _own_memory: own,
+                    _memory: all,
+                    is_active: false,
+                    pending_count: 0,
+                    has_deferred_update: false,
+                    number: None,
+                })
+            }
+        };
+        subscription.pending_count = subscription.pending_count.saturating_add(1);
+        Ok(PendingSubscription { subscriber: self, uri, serial: subscription.serial })
+    }
+
+    fn untrack(&self, uri: &Uri) {
+        let mut index = self.hub.context.subscription_index();
+        index.unwatch(uri, self.mailbox.id);
+        self.hub.watchers().values().for_each(|watcher| watcher.check_unwatched(&index));
+        self.mailbox.remove(uri);
+    }
+
+    pub(super) fn subscriptions(&self) -> MutexGuard<'_, BTreeMap<Uri, Subscription>> {
+        self.subscriptions.lock()
+    }
+}
+
+fn too_many_subscriptions() -> SubscribeError {
+    SubscribeError::Permanent(Fault::InvalidRequest(format!(
+        "a subscriber is limited to {} resources and {} bytes of URIs; unsubscribe from some first",
+        Subscriber::MAX_RESOURCES,
+        Subscriber::MAX_URI_BYTES
+    )))
+}
+
+fn subscription_memory_full(reached: LimitReached) -> SubscribeError {
+    let reason = match reached {
+        LimitReached::ClientShare => {
+            "your share of the server's memory for subscriptions is used up; unsubscribe from some"
+        }
+        LimitReached::Overall => "the server's memory for subscriptions is exhausted; try again later",
+    };
+    let reason = reason.to_owned();
+    SubscribeError::Transient(Fault::Unavailable { reason, retry_after: Some(RETRY_AFTER) }, RETRY_AFTER)
+}
+
+/// A pending subscription. Dropping it cancels the subscription, unless it is active or other attempts are pending.
+pub(super) struct PendingSubscription<'a> {
+    subscriber: &'a Subscriber,
+    uri: &'a Uri,
+    serial: u64,
+}
+
+impl PendingSubscription<'_> {
+    /// Adds the resource to those for which the plugin of `mount` is polled, unless the subscription was cancelled
+    /// meanwhile.
+    pub(super) fn register(&self, mount: &Mount) {
+        let Some(Ok(located)) = self.uri.as_str().strip_prefix(mount.as_str()).map(|path| mount.compose(path)) else {
+            return;
+        };
+        let subscriptions = self.subscriber.subscriptions();
+        if subscriptions.get(self.uri).is_some_and(|subscription| subscription.serial == self.serial) {
+            self.subscriber.hub.context.subscription_index().watch(
+                &located.uri,
+                &located.path,
+                &self.subscriber.mailbox,
+            );
+        }
+    }
+
+    /// Activates the subscription. With `notify_now` there is one update at once, as the subscription was
+    /// acknowledged while it was pending.
+    pub(super) fn activate(self, notify_now: bool) {
+        let mut subscriptions = self.subscriber.subscriptions();
+        if let Some(subscription) = subscriptions.get_mut(self.uri).filter(|one| one.serial == self.serial) {
+            subscription.is_active = true;
+            if std::mem::take(&mut subscription.has_deferred_update) || notify_now {
+                self.subscriber.mailbox.put_resource(self.uri);
+            }
+        }
+    }
+}
+
+impl Drop for PendingSubscription<'_> {
+    fn drop(&mut self) {
+        let mut subscriptions = self.subscriber.subscriptions();
+        if let Some(subscription) = subscriptions.get_mut(self.uri).filter(|one| one.serial == self.serial) {
+            subscription.pending_count = subscription.pending_count.saturating_sub(1);
+            if !subscription.is_active && subscription.pending_count == 0 {
+                subscriptions.remove(self.uri);
+                self.subscriber.untrack(self.uri);
+            }
+        }
+    }
+}
+
+impl Subscriber {
+    /// Ends all its subscriptions, as dropping it does. It does not begin others: a request that was in flight when its
+    /// session ended registers nothing.
+    pub fn close(&self) {
+        let subscriptions = {
+            let mut subscriptions = self.subscriptions();
+            self.is_closed.store(true, Ordering::Relaxed);
+            std::mem::take(&mut *subscriptions)
+        };
+        let mut index = self.hub.context.subscription_index();
+        index.unwatch_listing(self.mailbox.id);
+        for uri in subscriptions.keys() {
+            index.unwatch(uri, self.mailbox.id);
+        }
+        self.hub.watchers().values().for_each(|watcher| watcher.check_unwatched(&index));
+    }
+}
+
+impl Drop for Subscriber {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+impl fmt::Debug for Subscriber {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Subscriber").field("mailbox", &self.mailbox).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::access::Access;
+    use mcp_host_config::Config;
+
+    fn hub() -> Arc<Hub> {
+        Hub::new(std::iter::empty(), Arc::new(Access::new(&Config::new())))
+    }
+
+    const LIMITS: ShareLimits = ShareLimits { client: 600, overall: 1000 };
+
+    fn mount() -> Mount {
+        "a://x/".parse().unwrap()
+    }
+
+    fn uri() -> Uri {
+        mount().compose("f").unwrap().uri
+    }
+
+    #[test]
+    fn a_subscription_that_is_given_up_before_it_counts_leaves_nothing_behind() {
+        let subscriber = hub().subscriber(&Principal::LOCAL);
+        let uri = uri();
+        let attempt = subscriber.begin("a://x/f", &uri, LIMITS).unwrap();
+        attempt.register(&mount());
+        assert!(subscriber.hub.context.subscription_index().has_resources_under(&mount()));
+        drop(attempt);
+        assert!(!subscriber.hub.context.subscription_index().has_resources_under(&mount()));
+        assert!(subscriber.subscriptions().is_empty());
+    }
+
+    #[test]
+    fn a_subscriber_that_is_closed_registers_nothing_any_more() {
+        let subscriber = hub().subscriber(&Principal::LOCAL);
+        let (uri, other) = (uri(), mount().compose("g").unwrap().uri);
+        let attempt = subscriber.begin("a://x/f", &uri, LIMITS).unwrap();
+        subscriber.close();
+        attempt.register(&mount());
+        attempt.activate(true);
+        assert!(subscriber.begin("a://x/g", &other, LIMITS).is_err());
+        subscriber.watch_listing();
+        let index = subscriber.hub.context.subscription_index();
+        assert!(!index.has_resources_under(&mount()) && !index.is_watching_listing(subscriber.mailbox.id));
+        drop(index);
+        assert!(subscriber.subscriptions().is_empty());
+    }
+
+    #[test]
+    fn what_there_is_to_tell_waits_until_the_subscription_counts() {
+        let subscriber = hub().subscriber(&Principal::LOCAL);
+        let uri = uri();
+        for comes_to_something in [false, true] {
+            let attempt = subscriber.begin("a://x/f", &uri, LIMITS).unwrap();
+            attempt.register(&mount());
+            subscriber.hub.context.subscription_index().notify(&uri, 0, &mut 1, |_| true);
+            assert_eq!(subscriber.try_next(), None);
+            if comes_to_something {
+                attempt.activate(false);
+                assert_eq!(subscriber.try_next(), Some(Update::Resource("a://x/f".to_owned())));
+            } else {
+                drop(attempt);
+            }
+            assert_eq!(subscriber.try_next(), None);
+        }
+    }
+
+    #[test]
+    fn updates_that_may_have_been_dropped_under_other_groups_are_told_under_the_new_ones() {
+        let others = Principal::LOCAL.with_groups(["corp/x"]);
+        let subscriber = hub().subscriber(&others);
+        let uri = uri();
+        let attempt = subscriber.begin("a://x/f", &uri, LIMITS).unwrap();
+        attempt.register(&mount());
+        attempt.activate(false);
+        subscriber.set_principal(&others, None);
+        assert_eq!(subscriber.try_next(), None);
+        subscriber.set_principal(&Principal::LOCAL, None);
+        assert_eq!(subscriber.try_next(), Some(Update::Resource("a://x/f".to_owned())));
+    }
+
+    #[test]
+    fn of_two_attempts_one_that_is_given_up_takes_nothing_from_the_other() {
+        let subscriber = hub().subscriber(&Principal::LOCAL);
+        let uri = uri();
+        let [first, second] = [(); 2].map(|()| subscriber.begin("a://x/f", &uri, LIMITS).unwrap());
+        second.register(&mount());
+        drop(first);
+        second.activate(false);
+        assert!(subscriber.hub.context.subscription_index().has_resources_under(&mount()));
+        // A subscription that was cancelled and requested again is a new one.
+        let late = subscriber.begin("a://x/f", &uri, LIMITS).unwrap();
+        subscriber.unsubscribe(&uri);
+        let new = subscriber.begin("a://x/f", &uri, LIMITS).unwrap();
+        new.register(&mount());
+        drop(late);
+        new.activate(false);
+        assert!(subscriber.hub.context.subscription_index().has_resources_under(&mount()));
+    }
+
+    #[test]
+    fn a_subscriber_that_is_gone_leaves_nothing_behind() {
+        let hub = hub();
+        let subscriber = hub.subscriber(&Principal::LOCAL);
+        let uri = uri();
+        subscriber.watch_listing();
+        let attempt = subscriber.begin("a://x/f", &uri, LIMITS).unwrap();
+        attempt.register(&mount());
+        attempt.activate(false);
+        drop(subscriber);
+        assert!(!hub.context.is_watched(&hub.context.subscription_index(), &mount()));
+    }
+
+    #[test]
+    fn a_resource_whose_plugin_is_gone_is_unsubscribed_from_as_it_was_subscribed_to() {
+        let subscriber = hub().subscriber(&Principal::LOCAL);
+        let uri = uri();
+        let attempt = subscriber.begin("A://x/f", &uri, LIMITS).unwrap();
+        attempt.activate(false);
+        assert!(!subscriber.unsubscribe_by_spelling("a://x/g"));
+        assert!(subscriber.unsubscribe_by_spelling("A://x/f"));
+        assert!(subscriber.subscriptions().is_empty());
+    }
+
+    #[test]
+    fn a_principal_at_its_share_of_the_memory_leaves_the_rest_to_others() {
+        let hub = hub();
+        let (ada, member, bob) = (
+            hub.subscriber(&Principal::new("corp/ada")),
+            hub.subscriber(&Principal::new("corp/ada").with_groups(["corp/x"])),
+            hub.subscriber(&Principal::new("corp/bob")),
+        );
+        let uri = uri();
+        let first = ada.begin("a://x/f", &uri, LIMITS).unwrap();
+        let refused = |subscriber: &Subscriber| match subscriber.begin("a://x/f", &uri, LIMITS).map(drop) {
+            Err(SubscribeError::Transient(Fault::Unavailable { reason, .. }, _)) => reason,
+            other => panic!("{other:?}"),
+        };
+        assert!(refused(&member).contains("your share"));
+        let _second = bob.begin("a://x/f", &uri, LIMITS).unwrap();
+        let local = hub.subscriber(&Principal::LOCAL);
+        assert!(refused(&local).contains("is exhausted"));
+        drop(first);
+        assert!(member.begin("a://x/f", &uri, LIMITS).is_ok());
+    }
+}

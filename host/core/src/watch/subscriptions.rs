@@ -1,0 +1,229 @@
+//! The index of all subscriptions, for all plugins.
+//!
+//! Subscriptions refer to URIs, not to plugins: a reload that replaces, removes or restores a plugin does not affect
+//! them. The subscriptions of a plugin are those below its mount.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::ops::Bound;
+use std::sync::Arc;
+
+use mcp_host_model::uri::{Mount, Path, Uri};
+
+use super::mailbox::Mailbox;
+use crate::access::Principal;
+use crate::catalog::ListingFingerprint;
+
+/// The subscribers of each resource and of the listing.
+#[derive(Debug, Default)]
+pub(super) struct SubscriptionIndex {
+    resources: BTreeMap<Uri, WatchedResource>,
+    listing_subscribers: BTreeMap<u64, Arc<Mailbox>>,
+}
+
+#[derive(Debug)]
+struct WatchedResource {
+    /// The resource's path in the provider that was last polled for it.
+    path: Path,
+    subscribers: BTreeMap<u64, Arc<Mailbox>>,
+    /// For a directory: what each principal sees of it that may not see everything ([`super::directories`]).
+    views: Option<HashMap<Principal, ListingFingerprint>>,
+}
+
+impl SubscriptionIndex {
+    /// Returns whether there are subscriptions to resources below `mount`.
+    pub(super) fn has_resources_under(&self, mount: &Mount) -> bool {
+        self.under(mount, None).next().is_some()
+    }
+
+    /// Returns whether the listing has a subscriber whose principal is one of those.
+    pub(super) fn has_listing_subscriber(&self, is_one: impl Fn(&Principal) -> bool) -> bool {
+        self.listing_subscribers.values().any(|mailbox| is_one(&mailbox.principal()))
+    }
+
+    /// Returns the number of resources with subscriptions.
+    pub(super) fn resource_count(&self) -> usize {
+        self.resources.len()
+    }
+
+    /// Returns the watched resources below `mount` with their paths, in order: at most `limit`, those after `after`.
+    pub(super) fn paths(&self, mount: &Mount, after: Option<&Uri>, limit: usize) -> Vec<(Uri, Path)> {
+        let watched = self.under(mount, after).take(limit);
+        watched.map(|(uri, watched)| (uri.clone(), watched.path.clone())).collect()
+    }
+
+    /// Returns the watched resources below `mount`, or all, in order: at most `limit`, those after `after`.
+    pub(super) fn uris(&self, mount: Option<&Mount>, after: Option<&Uri>, limit: usize) -> Vec<Uri> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        match mount {
+            Some(mount) => self.under(mount, after).take(limit).map(|(uri, _)| uri.clone()).collect(),
+            None => {
+                let watched = self.resources.range::<Uri, _>((from, Bound::Unbounded));
+                watched.take(limit).map(|(uri, _)| uri.clone()).collect()
+            }
+        }
+    }
+
+    pub(super) fn watch(&mut self, uri: &Uri, path: &Path, mailbox: &Arc<Mailbox>) {
+        let subscribers = match self.resources.get_mut(uri) {
+            Some(watched) => &mut watched.subscribers,
+            None => {
+                let watched = WatchedResource { path: path.clone(), subscribers: BTreeMap::new(), views: None };
+                &mut self.resources.entry(uri.clone()).or_insert(watched).subscribers
+            }
+        };
+        subscribers.insert(mailbox.id, mailbox.clone());
+    }
+
+    pub(super) fn watch_listing(&mut self, mailbox: &Arc<Mailbox>) {
+        self.listing_subscribers.insert(mailbox.id, mailbox.clone());
+    }
+
+    pub(super) fn is_watching_listing(&self, id: u64) -> bool {
+        self.listing_subscribers.contains_key(&id)
+    }
+
+    pub(super) fn unwatch(&mut self, uri: &Uri, id: u64) {
+        if let Some(watched) = self.resources.get_mut(uri) {
+            watched.subscribers.remove(&id);
+            if watched.subscribers.is_empty() {
+                self.resources.remove(uri);
+            }
+        }
+    }
+
+    pub(super) fn unwatch_listing(&mut self, id: u64) {
+        self.listing_subscribers.remove(&id);
+    }
+
+    /// Recomputes the paths of resources below `mount`, which may have belonged to another mount before.
+    pub(super) fn remount(&mut self, mount: &Mount) {
+        for (uri, watched) in self.resources.range_mut::<str, _>(range_under(mount)) {
+            let Some(path) = uri.as_str().strip_prefix(mount.as_str()) else { break };
+            if let Ok(located) = mount.compose(path) {
+                watched.path = located.path;
+            }
+        }
+    }
+
+    /// Notifies the subscribers of a resource for whose principals `concerns` returns true, starting at id `from`,
+    /// until `budget` is exhausted. Returns the id at which to continue, if there are more.
+    pub(super) fn notify(
+        &self,
+        uri: &Uri,
+        from: u64,
+        budget: &mut usize,
+        concerns: impl Fn(&Principal) -> bool,
+    ) -> Option<u64> {
+        let (uri, watched) = self.resources.get_key_value(uri)?;
+        for (id, mailbox) in watched.subscribers.range(from..) {
+            if *budget == 0 {
+                return Some(*id);
+            }
+            *budget = budget.saturating_sub(1);
+            if concerns(&mailbox.principal()) {
+                mailbox.put_resource(uri);
+            }
+        }
+        None
+    }
+
+    /// Returns the principals of a resource's subscribers from id `from` on, and the id at which to continue, if there are more than
+    /// `limit`.
+    pub(super) fn principals(&self, uri: &Uri, from: u64, limit: usize) -> (Vec<Principal>, Option<u64>) {
+        let Some(watched) = self.resources.get(uri) else { return (Vec::new(), None) };
+        let mut subscribers = watched.subscribers.range(from..);
+        let principals = subscribers.by_ref().take(limit).map(|(_, mailbox)| mailbox.principal()).collect();
+        (principals, subscribers.next().map(|(id, _)| *id))
+    }
+
+    /// Returns those of the resources that are known as directories.
+    pub(super) fn directories(&self, uris: &[Uri]) -> HashSet<Uri> {
+        let is_directory = |uri: &&Uri| self.resources.get(*uri).is_some_and(|watched| watched.views.is_some());
+        uris.iter().filter(is_directory).cloned().collect()
+    }
+
+    /// Returns whether it is known what the principal sees of a directory.
+    pub(super) fn has_view(&self, uri: &Uri, principal: &Principal) -> bool {
+        let views = self.resources.get(uri).and_then(|watched| watched.views.as_ref());
+        views.is_some_and(|views| views.contains_key(principal))
+    }
+
+    /// Stores what the principal sees of a directory, unless that is known or nobody subscribes to it any more.
+    pub(super) fn add_view(&mut self, uri: &Uri, principal: &Principal, view: ListingFingerprint) {
+        let Some(watched) = self.resources.get_mut(uri) else { return };
+        let views = watched.views.get_or_insert_default();
+        // Those of principals that have unsubscribed go by and by, so that there are no more than subscribers.
+        if views.len() > watched.subscribers.len() {
+            let subscribed: HashSet<_> = watched.subscribers.values().map(|mailbox| mailbox.principal()).collect();
+            views.retain(|principal, _| subscribed.contains(principal));
+        }
+        views.entry(principal.clone()).or_insert(view);
+    }
+
+    /// Replaces what principals see of a directory; with `None` it is none any more. Returns what was known before.
+    pub(super) fn replace_views(
+        &mut self,
+        uri: &Uri,
+        views: Option<HashMap<Principal, ListingFingerprint>>,
+    ) -> Option<HashMap<Principal, ListingFingerprint>> {
+        let watched = self.resources.get_mut(uri)?;
+        std::mem::replace(&mut watched.views, views)
+    }
+
+    /// Returns the watched resources below `mount` with the principals of their subscribers.
+    #[cfg(feature = "search")]
+    pub(super) fn principals_below(&self, mount: &Mount) -> Vec<(Uri, HashSet<Principal>)> {
+        let principals = |watched: &WatchedResource| watched.subscribers.values().map(|one| one.principal()).collect();
+        self.under(mount, None).map(|(uri, watched)| (uri.clone(), principals(watched))).collect()
+    }
+
+    /// Returns the principals of all subscribers of the listing.
+    pub(super) fn listing_principals(&self) -> HashSet<Principal> {
+        self.listing_subscribers.values().map(|mailbox| mailbox.principal()).collect()
+    }
+
+    /// Notifies the listing's subscribers of those principals.
+    pub(super) fn notify_listing(&self, principals: &HashSet<Principal>) {
+        let concerned = self.listing_subscribers.values().filter(|mailbox| principals.contains(&mailbox.principal()));
+        concerned.for_each(|mailbox| mailbox.put_listing());
+    }
+
+    fn under(&self, mount: &Mount, after: Option<&Uri>) -> impl Iterator<Item = (&Uri, &WatchedResource)> {
+        let text = mount.as_str();
+        let from = after.map_or(Bound::Included(text), |uri| Bound::Excluded(uri.as_str()));
+        let watched = self.resources.range::<str, _>((from, Bound::Unbounded));
+        watched.take_while(move |(uri, _)| uri.as_str().starts_with(text))
+    }
+}
+
+fn range_under(mount: &Mount) -> (Bound<&str>, Bound<&str>) {
+    (Bound::Included(mount.as_str()), Bound::Unbounded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plugins_part_is_what_lies_below_its_mount() {
+        let mount = |text: &str| text.parse::<Mount>().unwrap();
+        let mailbox = Arc::new(Mailbox::new(1, Principal::LOCAL));
+        let mut index = SubscriptionIndex::default();
+        for (of, path) in [("a://x/", "1"), ("a://x/", "2?q"), ("a://y/", "1"), ("b:///", "")] {
+            let located = mount(of).compose(path).unwrap();
+            index.watch(&located.uri, &located.path, &mailbox);
+        }
+        let paths = |index: &SubscriptionIndex, of| {
+            let paths = index.paths(&mount(of), None, 10);
+            paths.iter().map(|(_, path)| path.as_str().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!(paths(&index, "a://x/"), ["1", "2?q"]);
+        assert_eq!(paths(&index, "b:///"), [""]);
+        assert_eq!(paths(&index, "a://x/1/"), [""; 0]);
+        assert!(!index.has_resources_under(&mount("c:///")));
+        index.remount(&mount("a://"));
+        assert_eq!(paths(&index, "a://"), ["x/1", "x/2?q", "y/1"]);
+        index.unwatch(&mount("b:///").compose("").unwrap().uri, 1);
+        assert!(!index.has_resources_under(&mount("b:///")));
+    }
+}

@@ -1,0 +1,171 @@
+//! The watcher of one loaded plugin: a task that polls it for changes ([`poller`](super::poller)), and two that detect
+//! for which principals its listing ([`listing`](super::listing)) and its directories ([`directories`](super::directories)) have
+//! changed.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use mcp_host_model::uri::{Path, Uri};
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+
+use super::directories::{DirectoryMonitor, DirectoryTask};
+use super::listing::{ListingMonitor, ListingTask};
+use super::lookup::{LookupError, Lookups, ResourceKind};
+use super::poller::Poller;
+use super::state::{PollError, PollOutcome, WatchContext, WatcherState};
+use super::subscriptions::SubscriptionIndex;
+use crate::access::{Access, Principal};
+use crate::catalog::{ListingFingerprint, may_see_listing};
+use crate::response_cache::CachedPlugin;
+
+/// Watches one plugin while it has subscribers. Stops when it is retired or dropped.
+pub(super) struct Watcher {
+    state: Arc<WatcherState>,
+    lookups: Arc<Lookups>,
+}
+
+/// The state that a watcher inherits from its predecessor.
+#[derive(Default)]
+pub(super) struct Handover {
+    /// The last fingerprint of the listing for each subscribed principal.
+    pub(super) fingerprints: HashMap<Principal, ListingFingerprint>,
+    /// Whether all subscribers are notified once, as soon as later changes are detected.
+    pub(super) notify_all_once: bool,
+}
+
+impl Watcher {
+    /// Starts the watcher's tasks.
+    pub(super) fn start(plugin: &Arc<CachedPlugin>, context: &Arc<WatchContext>, handover: Handover) -> Arc<Self> {
+        let state = Arc::new(WatcherState {
+            plugin: plugin.clone(),
+            context: context.clone(),
+            wake: Notify::new(),
+            unwatched: Notify::new(),
+            requested_polls: AtomicU64::new(0),
+            last_poll: watch::Sender::new(PollOutcome::default()),
+            listing: ListingMonitor::new(handover.fingerprints),
+            directories: DirectoryMonitor::new(),
+            is_polling: AtomicBool::new(false),
+            retired: CancellationToken::new(),
+        });
+        if plugin.info().watches {
+            let poller = Poller::new(state.clone(), handover.notify_all_once);
+            tokio::spawn(state.retired.clone().run_until_cancelled_owned(poller.run()));
+            let directories = DirectoryTask::new(state.clone());
+            tokio::spawn(state.retired.clone().run_until_cancelled_owned(directories.run()));
+        }
+        let listing = ListingTask::new(state.clone());
+        tokio::spawn(state.retired.clone().run_until_cancelled_owned(listing.run()));
+        Arc::new(Self { lookups: Lookups::new(plugin.clone()), state })
+    }
+
+    pub(super) fn plugin(&self) -> &Arc<CachedPlugin> {
+        &self.state.plugin
+    }
+
+    /// Returns whether the provider reports changes.
+    pub(super) fn supports_changes(&self) -> bool {
+        self.state.supports_changes()
+    }
+
+    /// Returns whether the plugin is being polled.
+    pub(super) fn is_polling(&self) -> bool {
+        self.state.is_polling.load(Ordering::Relaxed)
+    }
+
+    /// Wakes the poller if the plugin has no more subscribers.
+    pub(super) fn check_unwatched(&self, index: &SubscriptionIndex) {
+        if self.supports_changes() && !self.state.context.is_watched(index, self.plugin().mount()) {
+            self.state.unwatched.notify_one();
+        }
+    }
+
+    /// Stops the watcher's tasks. Callers that wait for a poll get [`PollError::Retired`].
+    pub(super) fn retire(&self) {
+        self.state.retired.cancel();
+    }
+
+    /// See [`WatcherState::wait_for_poll`].
+    pub(super) async fn wait_for_poll(&self) -> Result<(), PollError> {
+        self.state.wait_for_poll().await
+    }
+
+    /// Returns the path of a resource, or `None` if the plugin does not own it.
+    pub(super) fn path(&self, uri: &Uri) -> Option<Path> {
+        let mount = self.plugin().mount();
+        Some(mount.compose(uri.as_str().strip_prefix(mount.as_str())?).ok()?.path)
+    }
+
+    /// Queries the provider what the resource is; see [`Lookups`]. Returns `None` if the watcher was
+    /// retired.
+    pub(super) async fn look_up(&self, path: &Path) -> Option<Result<ResourceKind, LookupError>> {
+        self.state.retired.run_until_cancelled(self.lookups.look_up(path)).await
+    }
+
+    /// Waits until changes of a directory are detected for the principal.
+    pub(super) async fn track_directory(&self, uri: &Uri, path: &Path, principal: &Principal) {
+        self.state.retired.run_until_cancelled(self.state.track_directory(uri, path, principal)).await;
+    }
+
+    /// Checks what principals see of a resource, if it is a directory.
+    pub(super) fn examine(&self, uri: &Uri) {
+        self.state.directories.add(self.path(uri).map(|path| (uri.clone(), path)));
+    }
+
+    /// Starts tracking the listing for a new subscriber of it.
+    pub(super) fn watch_listing(&self) {
+        if self.supports_changes() {
+            self.state.listing.dirty.notify_one();
+            self.state.wake.notify_one();
+        }
+    }
+
+    /// Waits until changes of the principal's listing are detected. Of a plugin that it may see nothing of, there are none.
+    pub(super) async fn listing_ready(&self, principal: &Principal) {
+        let policy = self.state.context.access.load().policy(principal);
+        if self.supports_changes() && may_see_listing(&policy, self.plugin().mount()) {
+            self.state.retired.run_until_cancelled(self.state.listing.wait_until_tracked(principal)).await;
+        }
+    }
+
+    /// Returns the last known fingerprint of the listing for each subscribed principal. For a provider that does not
+    /// report changes, they are computed now.
+    pub(super) async fn fingerprints(&self) -> HashMap<Principal, ListingFingerprint> {
+        let access = self.state.context.access.load_full();
+        let task = ListingTask::new(self.state.clone());
+        match self.supports_changes() {
+            true => task.track_empty(&access),
+            false => task.ensure_fingerprints(&access).await,
+        }
+        self.state.listing.fingerprints().clone()
+    }
+
+    /// Checks for changes of the listing and of directories since the `old` rules.
+    pub(super) fn recheck_listing(&self, old: Arc<Access>) {
+        let state = self.state.clone();
+        tokio::spawn(state.retired.clone().run_until_cancelled_owned(async move {
+            let task = ListingTask::new(state.clone());
+            match state.supports_changes() {
+                true => task.track_empty(&old),
+                false => task.ensure_fingerprints(&old).await,
+            }
+            state.listing.mark_dirty();
+            state.examine_all().await;
+            // The poller may be idle as no subscriber could see anything.
+            state.wake.notify_one();
+        }));
+    }
+
+    /// Checks for changes of the listing.
+    pub(super) fn mark_listing_dirty(&self) {
+        self.state.listing.mark_dirty();
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.retire();
+    }
+}

@@ -1,0 +1,131 @@
+//! Tests of a provider: does it keep the contract?
+//!
+//! [`run`] loads a component as a plugin, with its grants and under its limits, and calls it as a host would and as a careless
+//! host might: it lists, resumes listings, reads, completes, polls for changes, and passes cursors, paths and tokens that the
+//! provider never issued. Each [`Check`] passes, fails or is skipped; its messages say what was found and what to do.
+//!
+//! | module | checks |
+//! |---|---|
+//! | `description` | [`Describe`](Check::Describe), [`Imports`](Check::Imports) |
+//! | `listing` | [`ListingEnds`](Check::ListingEnds), [`ListingStable`](Check::ListingStable), [`ListingUnique`](Check::ListingUnique), [`CursorResume`](Check::CursorResume), [`BadCursor`](Check::BadCursor), [`Children`](Check::Children) |
+//! | `entries` | [`Readable`](Check::Readable), [`StatAgrees`](Check::StatAgrees), [`NotFound`](Check::NotFound) |
+//! | `values` | [`Paths`](Check::Paths), [`Hints`](Check::Hints), [`Utf8`](Check::Utf8), [`Sizes`](Check::Sizes) |
+//! | `templates` | [`Templates`](Check::Templates), [`Completion`](Check::Completion) |
+//! | `changes` | [`ChangesQuiet`](Check::ChangesQuiet), [`ChangesReported`](Check::ChangesReported), [`Token`](Check::Token), [`BadToken`](Check::BadToken) |
+//! | `reuse` | [`Stateless`](Check::Stateless) |
+//!
+//! [`Limits`](Check::Limits) fails when any call exceeds a limit; the check that made the call says nothing of it.
+//!
+//! A run is bounded: at most [`MAX_READ`] entries are read, at most [`MAX_PAGES`] pages of a listing are requested, and calls
+//! run under the plugin's own limits. Key-value buckets are empty at the beginning and temporary; a granted directory is the
+//! real one.
+
+mod changes;
+mod check;
+mod description;
+mod entries;
+mod listing;
+mod report;
+mod reuse;
+mod session;
+mod templates;
+mod values;
+
+use std::fmt;
+
+use futures::future::BoxFuture;
+
+pub use self::check::Check;
+pub use self::report::{CheckResult, Outcome, Report};
+
+use mcp_host_config as config;
+use mcp_host_config::instances::InstanceReuse;
+use mcp_resource_host::host::{HostBuilder, InspectError};
+
+use self::session::Session;
+
+/// The number of entries that are read at most: those of a longer listing are sampled.
+pub const MAX_READ: usize = 200;
+/// The number of pages of one listing that are requested at most.
+pub const MAX_PAGES: usize = 1000;
+
+/// An edit of the provider's data, or why it failed.
+pub type Edit<'e> = Box<dyn FnOnce() -> BoxFuture<'e, Result<(), String>> + Send + 'e>;
+
+/// What a test may do beside calling the provider.
+#[derive(Default)]
+pub struct Options<'e> {
+    edit: Option<Edit<'e>>,
+}
+
+impl<'e> Options<'e> {
+    /// No edit: that a real change is reported is not tested.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets what edits the data behind the provider, so that its `changes` must report something. It is called once, near the
+    /// end.
+    #[must_use]
+    pub fn edit(mut self, edit: Edit<'e>) -> Self {
+        self.edit = Some(edit);
+        self
+    }
+}
+
+impl fmt::Debug for Options<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Options").field("edit", &self.edit.is_some()).finish()
+    }
+}
+
+/// Tests the provider of a plugin. The plugin need not be in the builder's config.
+///
+/// ```no_run
+/// # async fn test() -> Result<(), Box<dyn std::error::Error>> {
+/// use mcp_resource_host::config::{Config, Plugin};
+/// use mcp_resource_host::{Host, conformance};
+///
+/// let plugin = Plugin::new("notes".parse()?, "notes.wasm", "notes:///".parse()?);
+/// let report = conformance::run(Host::builder(Config::new()), &plugin, conformance::Options::new()).await?;
+/// assert!(report.passed(), "{report:?}");
+/// # Ok(())
+/// # }
+/// ```
+///
+/// # Errors
+///
+/// The engine does not start; the file is not a component that this host can compile. A component that is not a provider is
+/// part of the report.
+pub async fn run(builder: HostBuilder, plugin: &config::Plugin, options: Options<'_>) -> Result<Report, InspectError> {
+    let mut runtime = builder.runtime()?;
+    let mut report = Report::new();
+    runtime.keep_last_errors();
+    let inspection = runtime.inspect(plugin).await?;
+    report.set_provider(&inspection, plugin);
+    let buckets = tempfile::tempdir().ok();
+    if let Some(buckets) = &buckets {
+        runtime.set_bucket_dir(buckets.path().to_owned());
+    }
+    let reusing = config::Plugin { instances: Some(InstanceReuse::default()), ..plugin.clone() };
+    let (fresh, reused) = match (runtime.load(plugin).await, runtime.load(&reusing).await) {
+        (Ok(fresh), Ok(reused)) => (fresh, reused),
+        (Err(error), _) | (_, Err(error)) => {
+            report.problem(Check::Describe, format!("it does not load: {error}"));
+            report.skip_rest("it does not load");
+            return Ok(report);
+        }
+    };
+    let mut session = Session::new(&fresh, report);
+    description::check(&mut session, &inspection).await;
+    let entries = listing::check(&mut session).await;
+    let sample = entries::check(&mut session, &entries).await;
+    templates::check(&mut session).await;
+    reuse::check(&mut session, &reused, &sample).await;
+    changes::check(&mut session, &entries, options.edit).await;
+    description::check_imports(&mut session);
+    let report = session.into_report();
+    fresh.close().await;
+    reused.close().await;
+    Ok(report)
+}

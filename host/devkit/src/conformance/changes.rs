@@ -1,0 +1,134 @@
+//! Changes: quiet while nothing changes, reported when something does, and tokens of any age and origin.
+
+use std::time::Duration;
+
+use mcp_host_model::provider::{ChangeSet, Entry};
+
+use super::session::NoAnswer;
+use super::{Check, Edit, Session};
+
+/// The number of paths that are watched.
+const MAX_WATCHED: usize = 50;
+/// The longest token, in bytes.
+const MAX_TOKEN: usize = 65536;
+/// A token that no provider issues.
+const FOREIGN_TOKEN: &str = "mcp-host test: no token of yours {\"version\":-1}";
+/// How often it is asked for a change after an edit, and how long apart: times of files may have steps.
+const MAX_POLLS: usize = 20;
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// All checks of changes.
+const CHECKS: [Check; 4] = [Check::ChangesQuiet, Check::ChangesReported, Check::Token, Check::BadToken];
+
+pub(super) async fn check(session: &mut Session<'_>, entries: &[Entry], edit: Option<Edit<'_>>) {
+    if !session.watches() {
+        for check in CHECKS {
+            session.report.skip(check, "it does not watch");
+        }
+        return;
+    }
+    let watched = entries.iter().filter(|entry| entry.subscribable).map(|entry| entry.path.clone());
+    let watched: Vec<_> = watched.take(MAX_WATCHED).collect();
+    if watched.is_empty() {
+        session.report.note(Check::ChangesQuiet, "no entry is subscribable: only changes of the listing are tested");
+    }
+    let Some(start) = poll(session, &watched, None, Check::ChangesQuiet, "without a token").await else {
+        for check in CHECKS {
+            session.report.skip(check, "`changes` fails");
+        }
+        return;
+    };
+    check_quiet(session, &start, "without a token");
+    let first = poll(session, &watched, Some(&start.token), Check::Token, "with its first token").await;
+    let mut latest = start.token.clone();
+    if let Some(first) = &first {
+        check_quiet(session, first, "with its first token");
+        let second = poll(session, &watched, Some(&first.token), Check::Token, "with its second token").await;
+        if let Some(second) = &second {
+            check_quiet(session, second, "with its second token");
+            latest.clone_from(&second.token);
+        }
+        let again = poll(session, &watched, Some(&start.token), Check::Token, "with its first token again").await;
+        if again.is_some_and(|again| (&again.changed, again.listing_changed) != (&first.changed, first.listing_changed))
+        {
+            session.report.problem(Check::Token, "the same token gives another answer the second time");
+        }
+    }
+    check_foreign_token(session, &watched).await;
+    check_edit(session, &watched, &latest, edit).await;
+}
+
+/// Calls `changes`. A failure is reported as a problem of that check.
+async fn poll(
+    session: &mut Session<'_>,
+    watched: &[String],
+    since: Option<&str>,
+    check: Check,
+    how: &str,
+) -> Option<ChangeSet> {
+    let changes = match changes(session, watched, since).await {
+        Ok(changes) => changes,
+        Err(none) => {
+            none.report(session, check, &format!("`changes` {how}"));
+            return None;
+        }
+    };
+    for path in &changes.changed {
+        session.check_path("the changed path", path);
+    }
+    if changes.token.len() > MAX_TOKEN {
+        let len = changes.token.len();
+        session.report.problem(Check::Token, format!("its token has {len} bytes; {MAX_TOKEN} are allowed"));
+    }
+    Some(changes)
+}
+
+async fn changes(session: &mut Session<'_>, watched: &[String], since: Option<&str>) -> Result<ChangeSet, NoAnswer> {
+    session.call("changes", async |provider| provider.changes(watched, since).await).await
+}
+
+fn check_quiet(session: &mut Session<'_>, changes: &ChangeSet, how: &str) {
+    if changes.listing_changed || !changes.changed.is_empty() {
+        let paths = changes.changed.len();
+        let listing = if changes.listing_changed { "the listing" } else { "not the listing" };
+        let message = format!("asked {how}, it reports {paths} changed paths and {listing}, and nothing changed");
+        session.report.problem(Check::ChangesQuiet, message);
+    }
+}
+
+async fn check_foreign_token(session: &mut Session<'_>, watched: &[String]) {
+    let Some(all) =
+        poll(session, watched, Some(FOREIGN_TOKEN), Check::BadToken, "with a token that it did not issue").await
+    else {
+        return;
+    };
+    let missing = watched.iter().filter(|path| !all.changed.contains(path)).count();
+    if missing > 0 || !all.listing_changed {
+        let listing = if all.listing_changed { "" } else { ", nor the listing" };
+        let message = format!(
+            "after a token that it did not issue, {missing} of {} watched paths are not reported as changed{listing}",
+            watched.len()
+        );
+        session.report.problem(Check::BadToken, message);
+    }
+}
+
+async fn check_edit(session: &mut Session<'_>, watched: &[String], since: &str, edit: Option<Edit<'_>>) {
+    let Some(edit) = edit else {
+        return session.report.skip(Check::ChangesReported, "no command that edits the data was given (`--edit`)");
+    };
+    if let Err(error) = edit().await {
+        return session.report.problem(Check::ChangesReported, format!("the data could not be edited: {error}"));
+    }
+    for _ in 0..MAX_POLLS {
+        match poll(session, watched, Some(since), Check::ChangesReported, "after the edit").await {
+            Some(changes) if changes.listing_changed || !changes.changed.is_empty() => return,
+            Some(_) => tokio::time::sleep(POLL_INTERVAL).await,
+            None => return,
+        }
+    }
+    session.report.problem(
+        Check::ChangesReported,
+        "the data were edited, and neither a watched path nor the listing is reported",
+    );
+}

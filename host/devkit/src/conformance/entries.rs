@@ -1,0 +1,104 @@
+//! Entries: reading, `stat`, and what does not exist.
+
+use mcp_host_base::text::Excerpt;
+use mcp_host_model::provider::{Contents, Entry};
+
+use super::listing::UNKNOWN_PATH;
+use super::session::NoAnswer;
+use super::{Check, MAX_READ, Session};
+
+/// An entry that was read, with its answers.
+pub(super) struct Sampled {
+    pub(super) path: String,
+    pub(super) contents: Option<Vec<Contents>>,
+    pub(super) entry: Option<Entry>,
+}
+
+/// Reads the entries, or a sample of them. Returns what was answered.
+pub(super) async fn check(session: &mut Session<'_>, entries: &[Entry]) -> Vec<Sampled> {
+    if entries.is_empty() {
+        for check in [Check::Readable, Check::StatAgrees, Check::Utf8, Check::Sizes] {
+            session.report.skip(check, "nothing is listed");
+        }
+    }
+    let step = entries.len().div_ceil(MAX_READ).max(1);
+    if step > 1 {
+        session.report.note(Check::Readable, format!("of {} entries, each {step}th was read", entries.len()));
+    }
+    let mut sample = Vec::new();
+    for listed in entries.iter().step_by(step) {
+        let path = &listed.path;
+        let contents = read(session, listed).await;
+        let entry = stat(session, listed).await;
+        sample.push(Sampled { path: path.clone(), contents, entry });
+    }
+    if !sample.is_empty() && sample.iter().all(|one| one.contents.is_none()) {
+        for check in [Check::Readable, Check::Utf8, Check::Sizes] {
+            session.report.skip(check, "nothing could be read");
+        }
+    }
+    check_unknown(session).await;
+    sample
+}
+
+async fn read(session: &mut Session<'_>, listed: &Entry) -> Option<Vec<Contents>> {
+    let path = &listed.path;
+    let what = format!("reading `{}`", Excerpt(path));
+    match session.call(&what, async |provider| provider.read(path).await).await {
+        Ok(contents) => {
+            session.check_contents(path, &contents, Some(listed));
+            Some(contents)
+        }
+        Err(none) => {
+            none.report(session, Check::Readable, &what);
+            None
+        }
+    }
+}
+
+async fn stat(session: &mut Session<'_>, listed: &Entry) -> Option<Entry> {
+    let path = &listed.path;
+    let what = format!("`stat` of `{}`", Excerpt(path));
+    let found = match session.call(&what, async |provider| provider.stat(path).await).await {
+        Ok(found) => found,
+        Err(none) => {
+            none.report(session, Check::StatAgrees, &what);
+            return None;
+        }
+    };
+    session.check_entry(&found);
+    let normal = session.check_path("the path of `stat`", &found.path);
+    let differs = |one: &Option<String>, two: &Option<String>| one.is_some() && two.is_some() && one != two;
+    let differing = [
+        ("path", normal.is_some_and(|normal| normal != *path)),
+        ("name", found.name != listed.name),
+        ("title", differs(&found.title, &listed.title)),
+        ("mime-type", differs(&found.mime_type, &listed.mime_type)),
+        ("size", found.size.is_some() && listed.size.is_some() && found.size != listed.size),
+        ("listable", found.listable != listed.listable),
+        ("subscribable", found.subscribable != listed.subscribable),
+    ];
+    let differing: Vec<_> = differing.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name).collect();
+    if !differing.is_empty() {
+        session
+            .report
+            .problem(Check::StatAgrees, format!("{what} differs from the listing in: {}", differing.join(", ")));
+    }
+    Some(found)
+}
+
+async fn check_unknown(session: &mut Session<'_>) {
+    let read = session.call("reading an unknown path", async |provider| provider.read(UNKNOWN_PATH).await).await;
+    check_refused(session, "reading", read.map(drop));
+    let stat = session.call("`stat` of an unknown path", async |provider| provider.stat(UNKNOWN_PATH).await).await;
+    check_refused(session, "`stat` of", stat.map(drop));
+}
+
+fn check_refused(session: &mut Session<'_>, what: &str, answer: Result<(), NoAnswer>) {
+    let what = format!("{what} `{UNKNOWN_PATH}`, which does not exist");
+    match answer {
+        Err(NoAnswer::Refused(_) | NoAnswer::Limited) => {}
+        Err(none) => none.report(session, Check::NotFound, &what),
+        Ok(()) => session.report.problem(Check::NotFound, format!("{what}, has an answer")),
+    }
+}

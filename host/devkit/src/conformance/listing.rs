@@ -1,0 +1,222 @@
+//! Listings: pages, cursors, children.
+
+use std::collections::HashSet;
+
+use mcp_host_base::text::Excerpt;
+use mcp_host_model::provider::{Entry, Page};
+
+use super::session::NoAnswer;
+use super::{Check, MAX_PAGES, Session};
+
+/// The limit of a page, as a server's default has it.
+const PAGE_SIZE: u32 = 1000;
+/// The longest cursor, in bytes.
+const MAX_CURSOR: usize = 4096;
+/// Empty pages in a row after which a listing does not end.
+const MAX_EMPTY_PAGES: usize = 100;
+/// The number of cursors that a listing is resumed from.
+const MAX_RESUMED: usize = 20;
+/// The number of listable entries whose children are listed, and of others that must not have any.
+const MAX_PARENTS: usize = 20;
+/// A cursor that no provider issues.
+const FOREIGN_CURSOR: &str = "mcp-host test: no cursor of yours {\"offset\":-1}";
+/// The path of no resource.
+pub(super) const UNKNOWN_PATH: &str = "mcp-host-test/no-such-resource";
+
+/// A complete listing.
+#[derive(Debug, Default)]
+struct Listing {
+    entries: Vec<Entry>,
+    /// The pages that have a cursor: that cursor, and the paths of the page.
+    resumable: Vec<(String, Vec<String>)>,
+}
+
+impl Listing {
+    fn paths(&self) -> impl Iterator<Item = &str> {
+        self.entries.iter().map(|entry| entry.path.as_str())
+    }
+}
+
+/// Checks the default listing and those of children. Returns all entries with valid paths, in normal form.
+pub(super) async fn check(session: &mut Session<'_>) -> Vec<Entry> {
+    let Some(listing) = walk(session, Check::ListingEnds, None, PAGE_SIZE).await else {
+        for check in
+            [Check::ListingStable, Check::ListingUnique, Check::CursorResume, Check::Readable, Check::StatAgrees]
+        {
+            session.report.skip(check, "the listing fails");
+        }
+        return Vec::new();
+    };
+    check_unique(session, &listing);
+    check_stable(session, &listing).await;
+    check_resume(session, &listing).await;
+    check_bad_cursor(session).await;
+    let mut entries = valid_entries(session, listing.entries);
+    let children = check_children(session, &entries).await;
+    entries.extend(valid_entries(session, children));
+    let mut seen = HashSet::new();
+    entries.retain(|entry| seen.insert(entry.path.clone()));
+    entries
+}
+
+/// Requests all pages. None if the listing does not end, which is reported.
+async fn walk(session: &mut Session<'_>, check: Check, parent: Option<&str>, limit: u32) -> Option<Listing> {
+    let what = parent.map_or("the listing".to_owned(), |parent| format!("the listing of `{}`", Excerpt(parent)));
+    let (mut listing, mut cursor, mut empty) = (Listing::default(), None::<String>, 0_usize);
+    let mut seen = HashSet::new();
+    for _ in 0..MAX_PAGES {
+        let page = match list(session, parent, cursor.as_deref(), limit).await {
+            Ok(page) => page,
+            Err(NoAnswer::Unavailable(fault)) => {
+                session.report.problem(check, format!("{what} cannot be tested: {fault}"));
+                return None;
+            }
+            Err(none) => {
+                none.report(session, check, &what);
+                return None;
+            }
+        };
+        empty = if page.entries.is_empty() { empty.saturating_add(1) } else { 0 };
+        if let Some(cursor) = cursor.take() {
+            listing.resumable.push((cursor, page.entries.iter().map(|entry| entry.path.clone()).collect()));
+        }
+        listing.entries.extend(page.entries);
+        let Some(next) = page.next_cursor else { return Some(listing) };
+        let problem = if next.len() > MAX_CURSOR {
+            Some(format!("{what} has a cursor of {} bytes; {MAX_CURSOR} are allowed", next.len()))
+        } else if !seen.insert(next.clone()) {
+            Some(format!("{what} leads back to an earlier page: the cursor `{}` comes twice", Excerpt(&next)))
+        } else if empty > MAX_EMPTY_PAGES {
+            Some(format!("{what} has {empty} empty pages in a row"))
+        } else {
+            None
+        };
+        if let Some(problem) = problem {
+            session.report.problem(check, problem);
+            return None;
+        }
+        cursor = Some(next);
+    }
+    session.report.note(check, format!("{what} has more than {MAX_PAGES} pages, of which no more were requested"));
+    Some(listing)
+}
+
+async fn list(
+    session: &mut Session<'_>,
+    parent: Option<&str>,
+    cursor: Option<&str>,
+    limit: u32,
+) -> Result<Page, NoAnswer> {
+    session.call("list-entries", async |provider| provider.list(parent, cursor, limit).await).await
+}
+
+fn check_unique(session: &mut Session<'_>, listing: &Listing) {
+    let mut seen = HashSet::new();
+    for path in listing.paths() {
+        let normal = session.mount().compose(path).map_or_else(|_| path.to_owned(), |id| id.path.as_str().to_owned());
+        if !seen.insert(normal) {
+            session.report.problem(Check::ListingUnique, format!("`{}` is listed more than once", Excerpt(path)));
+        }
+    }
+}
+
+async fn check_stable(session: &mut Session<'_>, first: &Listing) {
+    let Some(second) = walk(session, Check::ListingStable, None, PAGE_SIZE).await else { return };
+    if first.entries.len() != second.entries.len() {
+        let (first, second) = (first.entries.len(), second.entries.len());
+        session.report.problem(Check::ListingStable, format!("first {first} entries, then {second}"));
+        return;
+    }
+    let without_ttl = |entry: &Entry| Entry { ttl: None, ..entry.clone() };
+    let differing = first.entries.iter().zip(&second.entries).find(|(one, two)| without_ttl(one) != without_ttl(two));
+    if let Some((one, two)) = differing {
+        let (one, two) = (Excerpt(&one.path), Excerpt(&two.path));
+        let message = if one.0 == two.0 {
+            format!("`{one}` has other metadata the second time")
+        } else {
+            format!("where `{one}` was listed first, `{two}` is the second time")
+        };
+        session.report.problem(Check::ListingStable, message);
+    }
+}
+
+/// Lists in small pages, and requests some of them again, the last first.
+async fn check_resume(session: &mut Session<'_>, whole: &Listing) {
+    let limit = u32::try_from(whole.entries.len().div_ceil(4)).unwrap_or(PAGE_SIZE).clamp(1, PAGE_SIZE);
+    let Some(paged) = walk(session, Check::CursorResume, None, limit).await else { return };
+    if paged.resumable.is_empty() {
+        let reason = match whole.entries.len() {
+            0 | 1 => "there are fewer than two entries",
+            _ => "the listing has one page, whatever limit is asked for",
+        };
+        return session.report.skip(Check::CursorResume, reason);
+    }
+    if !whole.paths().eq(paged.paths()) {
+        let (whole, paged) = (whole.entries.len(), paged.entries.len());
+        session.report.problem(
+            Check::CursorResume,
+            format!("in pages of {limit} the listing has other entries, or another order: {paged} instead of {whole}"),
+        );
+    }
+    let step = paged.resumable.len().div_ceil(MAX_RESUMED).max(1);
+    for (cursor, expected) in paged.resumable.iter().rev().step_by(step) {
+        match list(session, None, Some(cursor), limit).await {
+            Ok(page) if page.entries.iter().map(|entry| &entry.path).eq(expected) => {}
+            Ok(_) => {
+                let cursor = Excerpt(cursor);
+                let message = format!("the cursor `{cursor}` leads to another page when it is used again");
+                session.report.problem(Check::CursorResume, message);
+            }
+            Err(none) => none.report(session, Check::CursorResume, "using a cursor again"),
+        }
+    }
+}
+
+/// A cursor that is the last path of a page cannot be told from a foreign one, so a page is no fault.
+async fn check_bad_cursor(session: &mut Session<'_>) {
+    for cursor in [FOREIGN_CURSOR, ""] {
+        let what = format!("the cursor `{cursor}`, which it did not issue");
+        match list(session, None, Some(cursor), PAGE_SIZE).await {
+            Err(NoAnswer::Refused(_) | NoAnswer::Limited) => {}
+            Err(none) => none.report(session, Check::BadCursor, &what),
+            Ok(_) => session.report.note(Check::BadCursor, format!("{what}, is answered by a page")),
+        }
+    }
+}
+
+/// Lists the children of listable entries, and asks for those of others. Returns the children.
+async fn check_children(session: &mut Session<'_>, entries: &[Entry]) -> Vec<Entry> {
+    let (listable, others): (Vec<_>, Vec<_>) = entries.iter().partition(|entry| entry.listable);
+    if listable.is_empty() {
+        session.report.skip(Check::Children, "no entry is listable");
+        return Vec::new();
+    }
+    let mut children = Vec::new();
+    for parent in listable.iter().take(MAX_PARENTS) {
+        let listing = walk(session, Check::Children, Some(&parent.path), PAGE_SIZE).await;
+        children.extend(listing.into_iter().flat_map(|listing| listing.entries));
+    }
+    let others = others.iter().take(3).map(|entry| (entry.path.as_str(), "is not listable"));
+    for (path, why) in others.chain([(UNKNOWN_PATH, "does not exist")]) {
+        let what = format!("listing `{}`, which {why}", Excerpt(path));
+        match list(session, Some(path), None, PAGE_SIZE).await {
+            Err(NoAnswer::Refused(_) | NoAnswer::Limited) => {}
+            Err(none) => none.report(session, Check::Children, &what),
+            Ok(_) => session.report.problem(Check::Children, format!("{what}, is answered by a page")),
+        }
+    }
+    children
+}
+
+/// Those entries whose paths are valid, with their paths in normal form. The others, and invalid hints, are reported.
+fn valid_entries(session: &mut Session<'_>, entries: Vec<Entry>) -> Vec<Entry> {
+    let mut valid = Vec::new();
+    for mut entry in entries {
+        session.check_entry(&entry);
+        if let Some(path) = session.check_path("the listed path", &entry.path) {
+            entry.path = path;
+            valid.push(entry);
+        }
+    }
+    valid
+}

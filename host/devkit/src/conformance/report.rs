@@ -1,0 +1,206 @@
+//! The result of a test: one outcome for each check.
+
+use std::collections::BTreeMap;
+
+use mcp_host_config as config;
+use mcp_host_engine::plugin::Inspection;
+use mcp_host_model::digest::Digest;
+use mcp_host_model::provider::ProviderInfo;
+
+use super::Check;
+
+/// The messages of one check that are kept; others are counted.
+const MAX_MESSAGES: usize = 5;
+
+/// What to do about a failure of the provider, whatever the check is about.
+const FAILED_BY_ITSELF: &str = "fix what the message says: the provider failed by itself, so the check did not get as far as what it is \
+    about; the log has the stack where the language gives one";
+/// The same, if the provider is not granted what it asks for.
+const NOT_GRANTED: &str = "grant what the provider asks for, by `--dir`, `--http`, `--keyvalue` and `--sql`, set its config by `--set`, or take both \
+    from a config by `--plugin NAME`; if it fails nevertheless, fix what the message says";
+
+/// The result of a test.
+#[derive(Clone, Debug)]
+#[non_exhaustive]
+pub struct Report {
+    /// What the provider says about itself, if it loaded.
+    pub provider: Option<ProviderInfo>,
+    /// The digest of the component.
+    pub digest: Option<Digest>,
+    /// The number of calls that were made.
+    pub calls: usize,
+    /// What the provider asks for and is not granted.
+    not_granted: Vec<String>,
+    checks: BTreeMap<Check, CheckResult>,
+}
+
+/// The result of one check.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CheckResult {
+    /// What is wrong: the first few problems.
+    pub problems: Vec<String>,
+    /// The number of further problems.
+    pub more_problems: usize,
+    /// What is worth knowing and no fault.
+    pub notes: Vec<String>,
+    /// Why it was not tested, or not in full.
+    skipped: Option<String>,
+    /// Of the problems, failures of the provider by itself, with what to do about them.
+    provider_failures: usize,
+    failure_advice: Option<&'static str>,
+}
+
+/// The outcome of a check.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome<'r> {
+    /// It holds.
+    Passed,
+    /// It does not hold.
+    Failed,
+    /// It was not tested, for this reason.
+    Skipped(&'r str),
+}
+
+impl CheckResult {
+    /// Returns the outcome.
+    pub fn outcome(&self) -> Outcome<'_> {
+        match &self.skipped {
+            _ if !self.problems.is_empty() => Outcome::Failed,
+            Some(reason) => Outcome::Skipped(reason),
+            None => Outcome::Passed,
+        }
+    }
+
+    /// Returns what to do if it failed: the advice of the check, unless the provider failed by itself each time.
+    pub fn advice(&self, check: Check) -> impl Iterator<Item = &'static str> {
+        let problems = self.problems.len().saturating_add(self.more_problems);
+        let of_check = (problems > self.provider_failures).then(|| check.advice());
+        of_check.into_iter().chain(self.failure_advice)
+    }
+}
+
+impl Report {
+    pub(super) fn new() -> Self {
+        let checks = Check::ALL.into_iter().map(|check| (check, CheckResult::default())).collect();
+        Self { provider: None, digest: None, calls: 0, not_granted: Vec::new(), checks }
+    }
+
+    /// Returns the checks with their results, in order.
+    pub fn checks(&self) -> impl Iterator<Item = (Check, &CheckResult)> {
+        self.checks.iter().map(|(check, result)| (*check, result))
+    }
+
+    /// Returns whether no check failed.
+    pub fn passed(&self) -> bool {
+        self.failed().next().is_none()
+    }
+
+    /// Returns the checks that failed, in order.
+    pub fn failed(&self) -> impl Iterator<Item = Check> {
+        self.checks().filter(|(_, result)| result.outcome() == Outcome::Failed).map(|(check, _)| check)
+    }
+
+    pub(super) fn set_provider(&mut self, inspection: &Inspection, plugin: &config::Plugin) {
+        let needs = inspection.needs.as_ref().ok().and_then(Option::as_ref);
+        self.not_granted = needs.map(|needs| needs.notes(plugin)).unwrap_or_default();
+        self.digest = Some(inspection.digest);
+        self.provider = inspection.info.as_ref().ok().cloned();
+    }
+
+    /// Records that a check fails because the provider failed by itself: a trap, an exception.
+    pub(super) fn provider_failure(&mut self, check: Check, message: String) {
+        if !self.add_problem(check, message) {
+            return;
+        }
+        for note in self.not_granted.clone() {
+            self.note(check, note);
+        }
+        let advice = if self.not_granted.is_empty() { FAILED_BY_ITSELF } else { NOT_GRANTED };
+        let result = self.checks.entry(check).or_default();
+        result.provider_failures = result.provider_failures.saturating_add(1);
+        result.failure_advice = Some(advice);
+    }
+
+    /// Records that a check fails.
+    pub(super) fn problem(&mut self, check: Check, message: impl Into<String>) {
+        self.add_problem(check, message.into());
+    }
+
+    /// Returns whether the problem is a new one.
+    fn add_problem(&mut self, check: Check, message: String) -> bool {
+        let result = self.checks.entry(check).or_default();
+        if result.problems.contains(&message) {
+            return false;
+        }
+        if result.problems.len() < MAX_MESSAGES {
+            result.problems.push(message);
+        } else {
+            result.more_problems = result.more_problems.saturating_add(1);
+        }
+        true
+    }
+
+    /// Records what is no fault.
+    pub(super) fn note(&mut self, check: Check, message: impl Into<String>) {
+        let result = self.checks.entry(check).or_default();
+        let message = message.into();
+        if result.notes.len() < MAX_MESSAGES && !result.notes.contains(&message) {
+            result.notes.push(message);
+        }
+    }
+
+    /// Records that a check cannot be made.
+    pub(super) fn skip(&mut self, check: Check, reason: impl Into<String>) {
+        self.checks.entry(check).or_default().skipped.get_or_insert_with(|| reason.into());
+    }
+
+    /// Records that all checks without problems cannot be made.
+    pub(super) fn skip_rest(&mut self, reason: &str) {
+        for check in Check::ALL {
+            self.skip(check, reason);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_advice_fits_the_cause() {
+        let advice = |report: &Report| {
+            let (check, result) = report.checks().find(|(check, _)| *check == Check::Readable).unwrap();
+            result.advice(check).collect::<Vec<_>>()
+        };
+        let mut report = Report::new();
+        report.provider_failure(Check::Readable, "failed: KeyError".to_owned());
+        assert_eq!(advice(&report), [FAILED_BY_ITSELF]);
+        report.problem(Check::Readable, "it is not found");
+        assert_eq!(advice(&report), [Check::Readable.advice(), FAILED_BY_ITSELF]);
+
+        let mut report = Report { not_granted: vec!["it asks for `/data`".to_owned()], ..Report::new() };
+        report.provider_failure(Check::Readable, "failed: no /data".to_owned());
+        assert_eq!(advice(&report), [NOT_GRANTED]);
+        assert!(report.checks().any(|(_, result)| result.notes == ["it asks for `/data`"]));
+    }
+
+    #[test]
+    fn a_problem_outweighs_a_reason_to_skip_and_many_are_counted() {
+        let mut report = Report::new();
+        assert!(report.passed());
+        for number in 0..8 {
+            report.problem(Check::Paths, format!("bad {number}"));
+            report.problem(Check::Paths, "bad 0");
+        }
+        report.skip_rest("why not");
+        assert_eq!(report.failed().collect::<Vec<_>>(), [Check::Paths]);
+        let (_, paths) = report.checks().find(|(check, _)| *check == Check::Paths).unwrap();
+        assert_eq!((paths.problems.len(), paths.more_problems), (5, 3));
+        assert!(
+            report
+                .checks()
+                .all(|(check, result)| { check == Check::Paths || result.outcome() == Outcome::Skipped("why not") })
+        );
+    }
+}

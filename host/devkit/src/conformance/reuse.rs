@@ -1,0 +1,56 @@
+//! Reuse of instances: an instance that has served other calls answers as a fresh one does.
+
+use mcp_host_base::text::Excerpt;
+use mcp_host_engine::plugin::Plugin;
+use mcp_host_model::provider::{Contents, Entry};
+
+use super::entries::Sampled;
+use super::{Check, Session};
+
+/// The number of entries that are read again.
+const MAX_COMPARED: usize = 20;
+/// How often each is read in reused instances.
+const ROUNDS: usize = 2;
+
+/// Reads the sample in instances that are reused, and compares.
+pub(super) async fn check(session: &mut Session<'_>, reused: &Plugin, sample: &[Sampled]) {
+    if sample.iter().all(|one| one.contents.is_none() && one.entry.is_none()) {
+        return session.report.skip(Check::Stateless, "nothing could be read");
+    }
+    let step = sample.len().div_ceil(MAX_COMPARED).max(1);
+    for _ in 0..ROUNDS {
+        for one in sample.iter().step_by(step) {
+            let (path, shown) = (&one.path, Excerpt(&one.path));
+            let what = format!("reading `{shown}` in an instance that served other calls");
+            if let Some(expected) = &one.contents {
+                match session.call_in(reused, &what, async |provider| provider.read(path).await).await {
+                    Ok(contents) if is_same(&contents, expected) => {}
+                    Ok(_) => {
+                        session.report.problem(Check::Stateless, format!("{what} differs from a read in a fresh one"));
+                    }
+                    Err(none) => none.report(session, Check::Stateless, &what),
+                }
+            }
+            let what = format!("`stat` of `{shown}` in an instance that served other calls");
+            if let Some(expected) = &one.entry {
+                match session.call_in(reused, &what, async |provider| provider.stat(path).await).await {
+                    Ok(entry) if without_ttl(&entry) == without_ttl(expected) => {}
+                    Ok(_) => {
+                        session.report.problem(Check::Stateless, format!("{what} differs from that of a fresh one"))
+                    }
+                    Err(none) => none.report(session, Check::Stateless, &what),
+                }
+            }
+        }
+    }
+}
+
+fn is_same(one: &[Contents], two: &[Contents]) -> bool {
+    let parts = |contents: &Contents| (without_ttl(&contents.entry), contents.body.clone());
+    one.iter().map(parts).eq(two.iter().map(parts))
+}
+
+/// The entry without its time to live, which becomes shorter as time passes.
+fn without_ttl(entry: &Entry) -> Entry {
+    Entry { ttl: None, ..entry.clone() }
+}

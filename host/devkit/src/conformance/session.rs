@@ -1,0 +1,151 @@
+//! The calls of a test, and its report so far.
+
+use std::time::Duration;
+
+use mcp_host_engine::plugin::{Fault, Plugin, Unvalidated};
+use mcp_host_model::uri::Mount;
+
+use super::{Check, Report};
+
+/// The longest wait for a rate limit, in all.
+const MAX_RATE_WAIT: Duration = Duration::from_secs(30);
+
+/// A test under way.
+pub(super) struct Session<'p> {
+    plugin: &'p Plugin,
+    pub(super) report: Report,
+    rate_wait: Duration,
+}
+
+/// The outcome of a call that has no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum NoAnswer {
+    /// A failure that the contract defines for requests: not found, or invalid.
+    Refused(Fault),
+    /// The provider cannot answer now, or its data source denies access: nothing can be tested with that.
+    Unavailable(Fault),
+    /// The provider is at fault: a trap, `internal`, an answer that cannot be lifted.
+    Broken(Fault),
+    /// A limit was exceeded, which [`Check::Limits`] reports.
+    Limited,
+}
+
+impl NoAnswer {
+    /// Reports it as a problem of a check, unless it is reported otherwise.
+    pub(super) fn report(&self, session: &mut Session<'_>, check: Check, what: &str) {
+        match self {
+            Self::Limited => {}
+            Self::Unavailable(fault) => session.report.note(check, format!("{what} could not be tested: {fault}")),
+            Self::Refused(fault) | Self::Broken(fault) => {
+                let message = format!("{what}: {fault}");
+                if matches!(fault, Fault::Internal(_) | Fault::Trap(_) | Fault::Panicked(_)) {
+                    session.report.provider_failure(check, message);
+                } else {
+                    session.report.problem(check, message);
+                }
+            }
+        }
+    }
+}
+
+impl<'p> Session<'p> {
+    pub(super) fn new(plugin: &'p Plugin, report: Report) -> Self {
+        Self { plugin, report, rate_wait: Duration::ZERO }
+    }
+
+    pub(super) fn plugin(&self) -> &'p Plugin {
+        self.plugin
+    }
+
+    pub(super) fn mount(&self) -> &'p Mount {
+        self.plugin.mount()
+    }
+
+    pub(super) fn watches(&self) -> bool {
+        self.plugin.info().watches
+    }
+
+    pub(super) fn into_report(self) -> Report {
+        self.report
+    }
+
+    /// Calls the provider, in a fresh instance.
+    pub(super) async fn call<T>(
+        &mut self,
+        what: &str,
+        call: impl AsyncFn(Unvalidated<'p>) -> Result<T, Fault>,
+    ) -> Result<T, NoAnswer> {
+        self.call_in(self.plugin, what, call).await
+    }
+
+    /// Calls the provider of that plugin.
+    pub(super) async fn call_in<'q, T>(
+        &mut self,
+        plugin: &'q Plugin,
+        what: &str,
+        call: impl AsyncFn(Unvalidated<'q>) -> Result<T, Fault>,
+    ) -> Result<T, NoAnswer> {
+        loop {
+            self.report.calls = self.report.calls.saturating_add(1);
+            plugin.take_last_errors();
+            let fault = match call(plugin.unvalidated()).await {
+                Ok(answer) => return Ok(answer),
+                Err(Fault::RateLimited(wait)) if self.rate_wait.saturating_add(wait) <= MAX_RATE_WAIT => {
+                    self.rate_wait = self.rate_wait.saturating_add(wait);
+                    tokio::time::sleep(wait).await;
+                    continue;
+                }
+                Err(fault) => fault,
+            };
+            return Err(match fault {
+                Fault::NotFound | Fault::InvalidRequest(_) => NoAnswer::Refused(fault),
+                Fault::Denied(_) | Fault::Unavailable { .. } => NoAnswer::Unavailable(fault),
+                Fault::Deadline(_)
+                | Fault::Delayed(_)
+                | Fault::Cpu(_)
+                | Fault::Memory(_)
+                | Fault::MemoryInUse { .. }
+                | Fault::ResponseSize(_)
+                | Fault::ResponseItems { .. }
+                | Fault::ListingItems(_)
+                | Fault::Handles(_)
+                | Fault::RandomBytes(_)
+                | Fault::RateLimited(_) => {
+                    self.report.problem(Check::Limits, format!("{what}: {fault}"));
+                    NoAnswer::Limited
+                }
+                Fault::Trap(message) => {
+                    NoAnswer::Broken(Fault::Trap(with_last_errors(message, &plugin.take_last_errors())))
+                }
+                fault => NoAnswer::Broken(fault),
+            });
+        }
+    }
+}
+
+/// Adds to the message of a trap what the guest wrote before it: for a panic in Rust, the message and its place.
+fn with_last_errors(trap: String, lines: &[String]) -> String {
+    // A sandboxed guest has no such variable.
+    let lines: Vec<_> =
+        lines.iter().map(|line| line.trim()).filter(|line| !line.contains("`RUST_BACKTRACE=1`")).collect();
+    if lines.is_empty() { trap } else { format!("{trap}; before, it wrote: {}", lines.join(" ")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_message_of_a_panic_is_added_to_its_trap() {
+        assert_eq!(with_last_errors("unreachable".to_owned(), &[]), "unreachable");
+        let lines = [
+            "thread '<unnamed>' panicked at src/lib.rs:60:88:",
+            "oops 0",
+            "note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace",
+        ];
+        assert_eq!(
+            with_last_errors("unreachable".to_owned(), &lines.map(str::to_owned)),
+            "unreachable; before, it wrote: thread '<unnamed>' panicked at src/lib.rs:60:88: oops 0"
+        );
+    }
+}

@@ -1,0 +1,229 @@
+//! Templates: that they are valid, that their variables can be completed, and that they expand to what can be read.
+
+use std::collections::HashSet;
+
+use mcp_host_base::text::Excerpt;
+use mcp_host_model::provider::{Template, TemplatePage};
+use mcp_host_model::resource::{Argument, Completion};
+use mcp_host_model::uri::{UriTemplate, is_path_delimiter};
+
+use super::session::NoAnswer;
+use super::{Check, Session};
+
+/// The number of pages of templates that are requested at most.
+const MAX_TEMPLATE_PAGES: usize = 100;
+/// The number of templates that are expanded.
+const MAX_EXPANDED: usize = 20;
+/// The number of values of the last variable that are tried.
+const MAX_VALUES: usize = 5;
+/// The template of no provider.
+const FOREIGN_TEMPLATE: &str = "mcp-host-test/{no-such-template}";
+/// The variable of no template.
+const FOREIGN_VARIABLE: &str = "mcp_host_test_no_such_variable";
+
+pub(super) async fn check(session: &mut Session<'_>) {
+    let templates = list(session).await;
+    if templates.is_empty() {
+        for check in [Check::Templates, Check::Completion] {
+            session.report.skip(check, "it has no templates");
+        }
+        return;
+    }
+    for template in templates.iter().take(MAX_EXPANDED) {
+        session.check_template(template);
+        match session.mount().compose_template(&template.path_template) {
+            Ok(composed) => expand(session, template, &composed).await,
+            Err(error) => {
+                let path = Excerpt(&template.path_template);
+                session.report.problem(Check::Paths, format!("the template `{path}`: {error}"));
+            }
+        }
+    }
+    check_unknown(session, &templates).await;
+}
+
+async fn list(session: &mut Session<'_>) -> Vec<Template> {
+    let (mut templates, mut cursor, mut seen) = (Vec::new(), None::<String>, HashSet::new());
+    for _ in 0..MAX_TEMPLATE_PAGES {
+        let requested = cursor.as_deref();
+        let page = session.call("list-templates", async |provider| provider.templates(requested).await).await;
+        let TemplatePage { templates: more, next_cursor } = match page {
+            Ok(page) => page,
+            Err(none) => {
+                none.report(session, Check::ListingEnds, "the listing of templates");
+                return templates;
+            }
+        };
+        templates.extend(more);
+        let Some(next) = next_cursor else { return templates };
+        if !seen.insert(next.clone()) {
+            let next = Excerpt(&next);
+            let message = format!("the templates lead back to an earlier page: the cursor `{next}` comes twice");
+            session.report.problem(Check::ListingEnds, message);
+            return templates;
+        }
+        cursor = Some(next);
+    }
+    let message = format!("there are more than {MAX_TEMPLATE_PAGES} pages of templates");
+    session.report.problem(Check::ListingEnds, message);
+    templates
+}
+
+/// Completes the variables in order and reads what the template expands to.
+async fn expand(session: &mut Session<'_>, template: &Template, composed: &UriTemplate) {
+    let path_template = Excerpt(&template.path_template);
+    let (mut known, mut last_values) = (Vec::<Argument>::new(), Vec::new());
+    let mut without_values = Vec::new();
+    for variable in composed.variables() {
+        let completion = match complete(session, template, variable, "", &known).await {
+            Ok(completion) => completion,
+            Err(none) => {
+                let what = format!("completing `{}` of `{path_template}`", Excerpt(variable));
+                return none.report(session, Check::Completion, &what);
+            }
+        };
+        check_bounds(session, template, variable, &completion);
+        let telling = completion.values.iter().find(|value| value.contains(is_path_delimiter));
+        match telling.or(completion.values.first()) {
+            Some(value) => {
+                known.push(Argument::new(variable, value));
+                last_values = completion.values;
+            }
+            None if is_optional(&template.path_template, variable) => {}
+            None => without_values.push(variable),
+        }
+    }
+    if !without_values.is_empty() {
+        let message =
+            format!("`{path_template}` was not read: there are no completions for {}", without_values.join(", "));
+        return session.report.note(Check::Templates, message);
+    }
+    let mut candidates: Vec<Vec<Argument>> = Vec::new();
+    let required = known.iter().filter(|argument| !is_optional(&template.path_template, &argument.name));
+    candidates.push(required.cloned().collect());
+    for value in last_values.iter().take(MAX_VALUES) {
+        let mut values = known.clone();
+        if let Some(last) = values.last_mut() {
+            last.value.clone_from(value);
+        }
+        candidates.push(values);
+    }
+    read_first(session, template, composed, &candidates).await;
+}
+
+/// Reads the expansions until one has contents.
+async fn read_first(
+    session: &mut Session<'_>,
+    template: &Template,
+    composed: &UriTemplate,
+    candidates: &[Vec<Argument>],
+) {
+    let mut refused = Vec::new();
+    for values in candidates {
+        let pairs = values.iter().map(|argument| (argument.name.as_str(), argument.value.as_str()));
+        let Some(uri) = composed.expand(pairs) else { continue };
+        let Some(path) = uri.strip_prefix(session.mount().as_str()) else { continue };
+        let Some(path) = session.check_path("a template's expansion", path) else { return };
+        let what = format!("reading `{}`, to which `{}` expands", Excerpt(&path), Excerpt(&template.path_template));
+        match session.call(&what, async |provider| provider.read(&path).await).await {
+            Ok(contents) => {
+                session.check_contents(&path, &contents, None);
+                return check_entry(session, template, &path).await;
+            }
+            Err(NoAnswer::Refused(fault)) => refused.push(format!("{what}: {fault}")),
+            Err(none) => return none.report(session, Check::Templates, &what),
+        }
+    }
+    if let Some(first) = refused.into_iter().next() {
+        session.report.problem(Check::Templates, format!("no completion can be read; {first}"));
+    }
+}
+
+/// Checks that `stat` returns the entry of the path that a template expanded to: a host subscribes to no other.
+async fn check_entry(session: &mut Session<'_>, template: &Template, path: &str) {
+    let what = format!("`stat` of `{}`, to which `{}` expands", Excerpt(path), Excerpt(&template.path_template));
+    match session.call(&what, async |provider| provider.stat(path).await).await {
+        Ok(entry) => {
+            let found = session.check_path("the path of `stat`", &entry.path);
+            if let Some(found) = found.filter(|found| found != path) {
+                let found = Excerpt(&found);
+                let message = format!("{what}, returns the entry of `{found}`: a client cannot subscribe to it");
+                session.report.problem(Check::Templates, message);
+            }
+        }
+        Err(none) => none.report(session, Check::Templates, &what),
+    }
+}
+
+async fn complete(
+    session: &mut Session<'_>,
+    template: &Template,
+    variable: &str,
+    typed: &str,
+    known: &[Argument],
+) -> Result<Completion, NoAnswer> {
+    let call = async |provider: mcp_host_engine::plugin::Unvalidated<'_>| {
+        provider.complete(&template.path_template, Argument::new(variable, typed), known.to_vec()).await
+    };
+    session.call("complete", call).await
+}
+
+fn check_bounds(session: &mut Session<'_>, template: &Template, variable: &str, completion: &Completion) {
+    let (path, variable) = (Excerpt(&template.path_template), Excerpt(variable));
+    let found = completion.values.len();
+    if found > Completion::MAX_VALUES {
+        let max = Completion::MAX_VALUES;
+        session.report.problem(
+            Check::Completion,
+            format!("`{variable}` of `{path}` has {found} completions at once; clients get {max}"),
+        );
+    }
+    if let Some(total) = completion.total
+        && usize::try_from(total).is_ok_and(|total| total < found)
+    {
+        session.report.problem(
+            Check::Completion,
+            format!("`{variable}` of `{path}` has a `total` of {total} and {found} values"),
+        );
+    }
+}
+
+/// Whether a variable stands in a query expression only, `{?x}` or `{&x}`, so that it can be left out.
+fn is_optional(template: &str, variable: &str) -> bool {
+    let expressions = template.split('{').skip(1).filter_map(|rest| rest.split('}').next());
+    let names = |expression: &str| -> Vec<String> {
+        let list = expression.trim_start_matches(['+', '#', '.', '/', ';', '?', '&']);
+        list.split(',').map(|name| name.split([':', '*']).next().unwrap_or_default().to_owned()).collect()
+    };
+    let mut containing = expressions.filter(|expression| names(expression).iter().any(|name| name == variable));
+    containing.all(|expression| expression.starts_with(['?', '&']))
+}
+
+async fn check_unknown(session: &mut Session<'_>, templates: &[Template]) {
+    let unknown = Template::new(FOREIGN_TEMPLATE, "");
+    let first = templates.first().unwrap_or(&unknown);
+    for (what, template, variable) in
+        [("template", &unknown, "no-such-template"), ("variable", first, FOREIGN_VARIABLE)]
+    {
+        let what = format!("completing an unknown {what}");
+        match complete(session, template, variable, "", &[]).await {
+            Err(NoAnswer::Refused(_) | NoAnswer::Limited) => {}
+            Err(none) => none.report(session, Check::Completion, &what),
+            Ok(_) => session.report.problem(Check::Completion, format!("{what} has an answer")),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_variable_of_the_query_can_be_left_out() {
+        let template = "{+file}/rows{?from,to:3}{&columns*}";
+        for (variable, optional) in [("file", false), ("from", true), ("to", true), ("columns", true)] {
+            assert_eq!(is_optional(template, variable), optional, "{variable}");
+        }
+        assert!(!is_optional("{x}{?x}", "x"));
+    }
+}

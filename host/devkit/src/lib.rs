@@ -1,0 +1,18 @@
+//! The tools for provider authors: what `mcp-host test`, `new`, `doctor`, `componentize` and `dev` are made of.
+//!
+//! | module | subject |
+//! |---|---|
+//! | [`conformance`] | tests of a provider: does it keep the contract? |
+//! | [`scaffold`] | the projects that `mcp-host new` writes, from templates in the repository's `sdk-guest/templates` |
+//! | [`componentize`] | a component from a core module |
+//! | [`toolchain`], [`language`] | the tools that a provider is built with; the languages that have an SDK |
+//! | [`wit`] | the WIT package of the contract |
+
+#![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
+
+pub mod componentize;
+pub mod conformance;
+pub mod language;
+pub mod scaffold;
+pub mod toolchain;
+pub mod wit;

@@ -1,0 +1,68 @@
+//! The WIT package of the contract, as the repository's `wit/` has it, embedded in the program.
+
+use wit_parser::{PackageId, Resolve, SourceMap, UnresolvedPackageGroup};
+
+/// A file below `wit/`: its path there and its text.
+type WitFile = (&'static str, &'static str);
+
+macro_rules! wit_files {
+    ($($path:literal),* $(,)?) => { &[$(($path, include_str!(concat!("../../../wit/", $path)))),*] };
+}
+
+/// The files of the package itself.
+const PACKAGE: &[WitFile] = wit_files!["provider.wit", "worlds.wit"];
+
+/// The packages that it depends on, each one file.
+const DEPENDENCIES: &[WitFile] = wit_files![
+    "deps/cli.wit",
+    "deps/clocks.wit",
+    "deps/config.wit",
+    "deps/filesystem.wit",
+    "deps/http.wit",
+    "deps/io.wit",
+    "deps/keyvalue.wit",
+    "deps/logging.wit",
+    "deps/sql.wit",
+];
+
+/// Parses the package and its dependencies.
+pub(crate) fn resolve() -> anyhow::Result<(Resolve, PackageId)> {
+    let mut resolve = Resolve::default();
+    let dependencies = DEPENDENCIES.iter().map(|file| parse(std::slice::from_ref(file))).collect::<Result<_, _>>()?;
+    let package = resolve.push_groups(parse(PACKAGE)?, dependencies)?;
+    Ok((resolve, package))
+}
+
+fn parse(files: &[WitFile]) -> anyhow::Result<UnresolvedPackageGroup> {
+    let mut sources = SourceMap::new();
+    for (path, text) in files {
+        sources.push_str(path, *text);
+    }
+    sources.parse().map_err(|(_, error)| error.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::path::Path;
+
+    use super::*;
+
+    #[test]
+    fn the_embedded_files_are_all_files_of_the_package() {
+        let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../wit");
+        let names = |below: &str| -> Vec<String> {
+            let files = std::fs::read_dir(root.join(below)).unwrap().map(|file| file.unwrap().file_name());
+            let files = files.map(|name| format!("{below}{}", name.to_str().unwrap()));
+            files.filter(|name| name.ends_with(".wit")).collect()
+        };
+        let found: BTreeSet<_> = names("").into_iter().chain(names("deps/")).collect();
+        let embedded = PACKAGE.iter().chain(DEPENDENCIES).map(|(path, _)| (*path).to_owned()).collect();
+        assert_eq!(found, embedded);
+    }
+
+    #[test]
+    fn the_embedded_package_parses() {
+        resolve().unwrap();
+    }
+}

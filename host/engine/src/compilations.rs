@@ -1,0 +1,278 @@
+//! Compilations: each component is compiled once, and concurrent requests for it share the result (single-flight).
+//!
+//! A job belongs to a digest, not to its waiters: a component of many plugins is compiled once, and a reload that is
+//! superseded by the next one leaves its jobs to it. A job ends when it is done, or when its component is no longer
+//! wanted ([`retain`](Compilations::retain)): then the compiler process is killed. When the host ends, the process goes on
+//! (module `compiler`). A component that another process compiles is not compiled here, too: the job waits for that, but no
+//! longer than a compilation may take.
+//!
+//! The result is cached while the component is wanted: the code, which is shared, and a failure, too. The limits of the
+//! compiler do not change while a host runs, so a component that does not compile within them is not retried because
+//! something else changed. Only failures that are not the component's own are dropped at once: no process could be
+//! started, the disk was full, the file changed meanwhile. [`clear_failures`](Compilations::clear_failures) drops all
+//! failures.
+//!
+//! Bounds: as many concurrent compilers as there are processors, at a low priority, each within `server.compile`.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use mcp_host_base::private_dir::PrivateError;
+use mcp_host_base::regular_file::FileThreads;
+use mcp_host_config as config;
+use mcp_host_model::digest::Digest;
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::{Semaphore, SemaphorePermit, watch};
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::Engine;
+use super::Progress;
+use super::cache::{Cache, CompiledCode, Missing};
+use super::compiler::{CompileError, CompileRequest, Compiler};
+use super::component_file::ComponentFile;
+use super::error::ComponentError;
+use super::pending_code::PendingCode;
+
+/// The interval of looking whether another process still compiles a component.
+const LOCK_POLL_INTERVAL: Duration = Duration::from_millis(100);
+
+/// The compilations by digest.
+pub(crate) struct Compilations {
+    by_digest: Mutex<HashMap<Digest, Arc<Compilation>>>,
+    context: Arc<CompileContext>,
+}
+
+/// The context that all jobs share.
+pub(crate) struct CompileContext {
+    pub(crate) engine: Arc<Engine>,
+    pub(crate) compiler: Compiler,
+    pub(crate) limits: config::limits::CompileLimits,
+    pub(crate) cache: Arc<Cache>,
+    pub(crate) progress: Progress,
+    pub(crate) threads: FileThreads,
+    /// One permit for each compiler that may run concurrently.
+    pub(crate) permits: Semaphore,
+}
+
+/// One component that is compiled, or being compiled.
+struct Compilation {
+    /// None until it is done.
+    outcome: watch::Receiver<Option<CompileResult>>,
+    /// Kills the compiler process when the task is dropped, which otherwise goes on without the host.
+    cancelled: CancellationToken,
+    _task: AbortOnDropHandle<()>,
+}
+
+type CompileResult = Result<CompiledCode, CompileFailure>;
+
+/// Why there is no compiled component.
+#[derive(Clone, Debug)]
+enum CompileFailure {
+    Compile(CompileError),
+    Cache { dir: PathBuf, source: Arc<PrivateError> },
+}
+
+/// What is left to do for a component that is not in the cache.
+enum Begun<'a> {
+    /// Nothing.
+    Compiled(CompiledCode),
+    /// It is to be compiled into that file, with that permit.
+    NotCompiled(Option<SemaphorePermit<'a>>, PendingCode),
+}
+
+/// Removes the file of a compilation that was cancelled: nobody would go on with it.
+struct RemovedIfCancelled {
+    path: Option<PathBuf>,
+    cancelled: CancellationToken,
+}
+
+impl Drop for RemovedIfCancelled {
+    fn drop(&mut self) {
+        if let Some(path) = self.path.as_ref().filter(|_| self.cancelled.is_cancelled()) {
+            // It may have been stored, or never written.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+impl Compilations {
+    pub(crate) fn new(context: CompileContext) -> Self {
+        Self { by_digest: Mutex::default(), context: Arc::new(context) }
+    }
+
+    /// Returns the compiled component. Dropping the future does not end the job.
+    pub(crate) async fn get(&self, file: ComponentFile) -> Result<CompiledCode, ComponentError> {
+        let (digest, path) = (file.digest, file.path.clone());
+        let compilation = self.get_or_start(file);
+        let outcome = match compilation.outcome.clone().wait_for(Option::is_some).await {
+            Ok(outcome) => outcome.clone(),
+            Err(_) => None,
+        };
+        let outcome = outcome.unwrap_or(Err(CompileFailure::Compile(CompileError::Cancelled)));
+        outcome.map_err(|failure| {
+            if !failure.is_permanent() {
+                self.remove(digest, &compilation);
+            }
+            failure.into_load_error(&path)
+        })
+    }
+
+    /// Drops all components but those, and ends the jobs of others. Plugins that use a dropped component keep it.
+    pub(crate) fn retain(&self, wanted: &HashSet<Digest>) {
+        self.lock().retain(|digest, compilation| {
+            let is_wanted = wanted.contains(digest);
+            if !is_wanted {
+                compilation.cancelled.cancel();
+            }
+            is_wanted
+        });
+    }
+
+    /// Drops the failures, so that those components are compiled again.
+    pub(crate) fn clear_failures(&self) {
+        self.lock().retain(|_, compilation| !matches!(*compilation.outcome.borrow(), Some(Err(_))));
+    }
+
+    fn get_or_start(&self, file: ComponentFile) -> Arc<Compilation> {
+        let mut jobs = self.lock();
+        let started = jobs.entry(file.digest).or_insert_with(|| {
+            let (sender, outcome) = watch::channel(None);
+            let (context, cancelled) = (self.context.clone(), CancellationToken::new());
+            let of_task = cancelled.clone();
+            let task = tokio::spawn(async move {
+                let outcome = context.load_or_compile(&file, of_task).await;
+                sender.send_replace(Some(outcome));
+            });
+            Arc::new(Compilation { outcome, cancelled, _task: AbortOnDropHandle::new(task) })
+        });
+        started.clone()
+    }
+
+    /// Removes that job, unless another one has replaced it.
+    fn remove(&self, digest: Digest, compilation: &Arc<Compilation>) {
+        let mut jobs = self.lock();
+        if jobs.get(&digest).is_some_and(|there| Arc::ptr_eq(there, compilation)) {
+            jobs.remove(&digest);
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, HashMap<Digest, Arc<Compilation>>> {
+        self.by_digest.lock()
+    }
+}
+
+impl CompileContext {
+    /// Loads the component from the cache, or compiles it.
+    async fn load_or_compile(&self, file: &ComponentFile, cancelled: CancellationToken) -> CompileResult {
+        let digest = file.digest;
+        if let Some(component) = self.load_cached(digest).await? {
+            return Ok(component);
+        }
+        let (_permit, pending) = match self.begin(file).await? {
+            Begun::Compiled(component) => return Ok(component),
+            Begun::NotCompiled(permit, pending) => (permit, pending),
+        };
+        let _shown = self.progress.compiling(&file.path, file.size);
+        let _removed =
+            RemovedIfCancelled { path: pending.locked_path().map(Path::to_owned), cancelled: cancelled.clone() };
+        let request = self.request(file, &pending, cancelled);
+        let request = request.map_err(|error| CompileFailure::Compile(CompileError::Start(error.to_string())))?;
+        let (cache, engine) = (self.cache.clone(), self.engine.wasmtime().clone());
+        if let Err(error) = self.compiler.compile(request, &self.limits).await {
+            let discard = move || {
+                pending.discard();
+                Ok(())
+            };
+            self.run_blocking(discard).await?;
+            return Err(CompileFailure::Compile(error));
+        }
+        let stored = self.run_blocking(move || match cache.store(&engine, &digest, pending) {
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => Ok(Err(error)),
+            stored => stored.map(Ok),
+        });
+        // What is beyond the bounds of the engine's pool, the compiler has refused already (module `static_content`).
+        let unfit = |error: io::Error| {
+            format!("the engine refuses the compiler's output; is the compiler of another version? {error}")
+        };
+        stored.await?.map_err(|error| CompileFailure::Compile(CompileError::Invalid(unfit(error))))
+    }
+
+    /// Returns what the compiler is asked to do.
+    fn request(
+        &self,
+        file: &ComponentFile,
+        pending: &PendingCode,
+        cancelled: CancellationToken,
+    ) -> io::Result<CompileRequest> {
+        Ok(CompileRequest {
+            component: file.reopen()?,
+            digest: file.digest,
+            key: self.cache.code_key(self.engine.wasmtime(), &file.digest),
+            into: pending.writer()?,
+            can_outlive_host: pending.can_outlive_host(),
+            cancelled,
+        })
+    }
+
+    /// Waits until the component may be compiled, or was compiled by another process.
+    async fn begin(&self, file: &ComponentFile) -> Result<Begun<'_>, CompileFailure> {
+        // Kept while another process compiles the component: compilers that outlived their hosts count, too. The semaphore is
+        // never closed, so this never fails.
+        let permit = self.permits.acquire().await;
+        let mut waiting = None;
+        loop {
+            let (cache, engine, digest) = (self.cache.clone(), self.engine.wasmtime().clone(), file.digest);
+            match self.run_blocking(move || cache.begin(&engine, &digest)).await? {
+                Missing::Compiled(component) => return Ok(Begun::Compiled(component)),
+                Missing::NotCompiled(pending) => return Ok(Begun::NotCompiled(permit.ok(), pending)),
+                Missing::BeingCompiled => {}
+            }
+            let (since, _) =
+                waiting.get_or_insert_with(|| (Instant::now(), self.progress.waiting(&file.path, file.size)));
+            // By then the other process should have ended.
+            if since.elapsed() > self.limits.deadline.duration() {
+                let cache = self.cache.clone();
+                let pending = self.run_blocking(move || cache.begin_unlocked()).await?;
+                return Ok(Begun::NotCompiled(permit.ok(), pending));
+            }
+            sleep(LOCK_POLL_INTERVAL).await;
+        }
+    }
+
+    async fn load_cached(&self, digest: Digest) -> Result<Option<CompiledCode>, CompileFailure> {
+        let (cache, engine) = (self.cache.clone(), self.engine.wasmtime().clone());
+        self.run_blocking(move || Ok(cache.load(&engine, &digest))).await
+    }
+
+    /// Runs work on the cache on a thread that may block.
+    async fn run_blocking<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> Result<T, CompileFailure> {
+        let done = self.threads.run(work).await.flatten();
+        done.map_err(|error| CompileFailure::Cache { dir: self.cache.dir().to_owned(), source: Arc::new(error.into()) })
+    }
+}
+
+impl CompileFailure {
+    /// Whether the failure is the component's own, so that a retry would fail in the same way.
+    fn is_permanent(&self) -> bool {
+        match self {
+            Self::Compile(error) => error.is_permanent(),
+            Self::Cache { .. } => false,
+        }
+    }
+
+    /// Returns it as the error of loading that file.
+    fn into_load_error(self, file: &Path) -> ComponentError {
+        match self {
+            Self::Compile(source) => ComponentError::Compile { file: file.to_owned(), source },
+            Self::Cache { dir, source } => ComponentError::Cache { dir, source },
+        }
+    }
+}

@@ -1,0 +1,121 @@
+//! A compile job, as the arguments of the compiler process.
+
+use std::io;
+use std::thread;
+use std::time::Duration;
+
+use mcp_host_config as config;
+use mcp_host_model::digest::Digest;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::time::Timespec;
+
+use super::EXIT_DEADLINE;
+
+/// The argument that turns a program into the compiler; see [`run_compiler`](super::run_compiler).
+pub(super) const CHILD_ARGUMENT: &str = "--mcp-host-compile-component";
+/// The largest compiled code, in bytes.
+pub(super) const MAX_CODE_SIZE: u64 = 2 << 30;
+
+/// A component to compile, and the limits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct CompileJob {
+    /// The digest of the component.
+    pub(super) digest: Digest,
+    /// CPU time in seconds.
+    cpu: u64,
+    /// Address space in bytes.
+    memory: u64,
+    /// Wall-clock time in milliseconds.
+    deadline: u64,
+    /// Whether a later host can use the code if that which started the process ends before.
+    can_outlive_host: bool,
+}
+
+impl CompileJob {
+    /// A job to compile the component of that digest within those limits.
+    pub(super) fn new(digest: Digest, limits: &config::limits::CompileLimits, can_outlive_host: bool) -> Self {
+        Self {
+            digest,
+            cpu: limits.cpu.duration().as_secs(),
+            memory: limits.memory.bytes(),
+            deadline: u64::try_from(limits.deadline.duration().as_millis()).unwrap_or(u64::MAX),
+            can_outlive_host,
+        }
+    }
+
+    /// Returns the arguments of the process.
+    pub(super) fn arguments(&self) -> [String; 6] {
+        let Self { digest, cpu, memory, deadline, can_outlive_host } = self;
+        let [digest, cpu, memory, deadline, can_outlive_host] = [
+            digest.to_string(),
+            cpu.to_string(),
+            memory.to_string(),
+            deadline.to_string(),
+            can_outlive_host.to_string(),
+        ];
+        [CHILD_ARGUMENT.to_owned(), digest, cpu, memory, deadline, can_outlive_host]
+    }
+
+    /// Parses the arguments that follow the first; none if they are not understood.
+    pub(super) fn from_arguments(mut arguments: impl Iterator<Item = String>) -> Option<Self> {
+        let job = Self {
+            digest: arguments.next()?.parse().ok()?,
+            cpu: arguments.next()?.parse().ok()?,
+            memory: arguments.next()?.parse().ok()?,
+            deadline: arguments.next()?.parse().ok()?,
+            can_outlive_host: arguments.next()?.parse().ok()?,
+        };
+        arguments.next().is_none().then_some(job)
+    }
+
+    /// Applies the limits to this process.
+    pub(super) fn apply_rlimits(&self) -> io::Result<()> {
+        // One second more before SIGKILL: the soft limit's SIGXCPU tells the reason.
+        rlimit::Resource::CPU.set(self.cpu, self.cpu.saturating_add(1))?;
+        rlimit::Resource::AS.set(self.memory, self.memory)?;
+        rlimit::Resource::FSIZE.set(MAX_CODE_SIZE, MAX_CODE_SIZE)?;
+        rlimit::Resource::CORE.set(0, 0)
+    }
+
+    /// Exits at the deadline, on a thread of its own: a host that is alive may be a moment later to kill this process. If it
+    /// cannot outlive the host, it exits with the host, too: as soon as the other end of standard error is closed.
+    pub(super) fn exit_at_end(&self) {
+        let (deadline, can_outlive_host) = (Duration::from_millis(self.deadline), self.can_outlive_host);
+        thread::spawn(move || {
+            if can_outlive_host {
+                thread::sleep(deadline);
+            } else {
+                let stderr = io::stderr();
+                // Without events to wait for, it returns when the other end is closed.
+                let mut watched = [PollFd::new(&stderr, PollFlags::empty())];
+                let timeout = Timespec::try_from(deadline).ok();
+                while poll(&mut watched, timeout.as_ref()) == Err(Errno::INTR) {}
+            }
+            std::process::exit(EXIT_DEADLINE);
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_arrives_as_it_was_given() {
+        for can_outlive_host in [false, true] {
+            let limits = config::limits::CompileLimits::default();
+            let job = CompileJob::new(Digest::compute(b"component"), &limits, can_outlive_host);
+            let [first, rest @ ..] = job.arguments();
+            assert_eq!(first, CHILD_ARGUMENT);
+            assert_eq!(CompileJob::from_arguments(rest.into_iter()), Some(job));
+        }
+    }
+
+    #[test]
+    fn an_order_of_another_kind_is_not_understood() {
+        for arguments in [&[][..], &["sha256:"], &["1", "2", "3"]] {
+            assert_eq!(CompileJob::from_arguments(arguments.iter().map(ToString::to_string)), None);
+        }
+    }
+}

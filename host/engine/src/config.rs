@@ -1,0 +1,65 @@
+//! Settings of wasmtime: how components are compiled, and the pool that instances come from.
+
+use wasmtime::{Enabled, InstanceAllocationStrategy, PoolingAllocationConfig};
+
+use mcp_host_sandbox::memory::MAX_TABLE_ELEMENTS;
+
+/// The largest component, in bytes.
+pub const MAX_COMPONENT_SIZE: u64 = 256 << 20;
+
+/// Core instances of one component: what Python and JavaScript toolchains need, with a margin.
+pub(super) const MAX_CORE_INSTANCES_PER_COMPONENT: u32 = 40;
+/// Tables of all core instances of one component.
+pub(super) const MAX_TABLES_PER_COMPONENT: u32 = 40;
+/// Core instances, tables and memories in the pool per component instance, on average.
+const AVG_CORE_INSTANCES_PER_COMPONENT: u32 = 8;
+/// Memories of all core instances of one component.
+pub(super) const MAX_MEMORIES_PER_COMPONENT: u32 = 4;
+/// The bytes of the contexts of all core instances of one component, and of its own.
+pub(super) const MAX_INSTANCE_SIZE: usize = 4 << 20;
+const MAX_WASM_STACK: usize = 512 << 10;
+const ASYNC_STACK_SIZE: usize = 2 << 20;
+/// The bytes of a memory slot that stay mapped for the next instance: resetting them is cheaper than mapping them
+/// again.
+const KEEP_RESIDENT: usize = 2 << 20;
+/// The same for table slots.
+const TABLE_KEEP_RESIDENT: usize = 64 << 10;
+
+/// Settings that compiled code depends on: the same here and in the compiler's child process.
+pub(super) fn codegen_config() -> wasmtime::Config {
+    let mut config = wasmtime::Config::new();
+    config
+        .epoch_interruption(true)
+        .wasm_memory64(false)
+        .max_wasm_stack(MAX_WASM_STACK)
+        .async_stack_size(ASYNC_STACK_SIZE)
+        // A frame of a backtrace has the name of its function, which is as long as the component likes.
+        .wasm_backtrace_max_frames(None);
+    config
+}
+
+/// An engine with a pool of so many instances.
+pub(super) fn pooling_engine(max_instances: u32) -> wasmtime::Result<wasmtime::Engine> {
+    let parts = max_instances.saturating_mul(AVG_CORE_INSTANCES_PER_COMPONENT);
+    let mut pool = PoolingAllocationConfig::new();
+    pool.total_component_instances(max_instances)
+        .total_core_instances(parts)
+        .total_tables(parts)
+        .total_memories(max_instances.saturating_mul(2))
+        .total_stacks(max_instances)
+        .max_core_instances_per_component(MAX_CORE_INSTANCES_PER_COMPONENT)
+        .max_tables_per_component(MAX_TABLES_PER_COMPONENT)
+        .max_memories_per_component(MAX_MEMORIES_PER_COMPONENT)
+        // One core module may have all of them.
+        .max_tables_per_module(MAX_TABLES_PER_COMPONENT)
+        .max_memories_per_module(MAX_MEMORIES_PER_COMPONENT)
+        .max_component_instance_size(MAX_INSTANCE_SIZE)
+        .max_core_instance_size(MAX_INSTANCE_SIZE)
+        .table_elements(MAX_TABLE_ELEMENTS)
+        .linear_memory_keep_resident(KEEP_RESIDENT)
+        .table_keep_resident(TABLE_KEEP_RESIDENT)
+        .pagemap_scan(Enabled::Auto);
+    let mut config = codegen_config();
+    config.allocation_strategy(InstanceAllocationStrategy::Pooling(pool));
+    wasmtime::Engine::new(&config)
+}

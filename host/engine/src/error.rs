@@ -1,0 +1,157 @@
+//! Why the engine cannot be started, or a component cannot be loaded.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use mcp_host_base::private_dir::PrivateError;
+use mcp_host_model::digest::Digest;
+
+use super::compiler::CompileError;
+use super::imports::UnsatisfiedImports;
+
+/// Why the engine cannot be started.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum EngineError {
+    /// wasmtime refuses its settings, or the system refuses it memory.
+    #[error("cannot start the WebAssembly engine: {0}")]
+    Wasmtime(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The system refuses to start threads.
+    #[error("cannot start the threads of the WebAssembly engine: {0}")]
+    Threads(#[source] io::Error),
+}
+
+impl EngineError {
+    pub(super) fn wasmtime(error: wasmtime::Error) -> Self {
+        Self::Wasmtime(error.into())
+    }
+}
+
+/// Why a component cannot be loaded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ComponentError {
+    /// The component file cannot be read.
+    #[error("cannot read the component {}: {source}", file.display())]
+    Read {
+        /// The file.
+        file: PathBuf,
+        /// What the operating system says.
+        source: std::io::Error,
+    },
+    /// The file is something else.
+    #[error("{} is not a WebAssembly component: {found}", file.display())]
+    NotAComponent {
+        /// The file.
+        file: PathBuf,
+        /// What it is, and what to do.
+        found: String,
+    },
+    /// The file, or what it imports or exports, is more than a component may be.
+    #[error("{} is too large for a component: it has {what}", file.display())]
+    TooLarge {
+        /// The file.
+        file: PathBuf,
+        /// What there is too much of, and the bound.
+        what: String,
+    },
+    /// No instance of the component fits into the memory of the plugin.
+    #[error(
+        "{} is too large for `limits.memory` ({}): each instance takes {content}; increase `limits.memory`, or ask its author \
+         to declare less",
+        file.display(), bytesize::ByteSize(*limit)
+    )]
+    Memory {
+        /// The file.
+        file: PathBuf,
+        /// What takes how much.
+        content: String,
+        /// The bytes of `limits.memory`.
+        limit: u64,
+    },
+    /// The file is not the one that the plugin is pinned to. Nothing of it was compiled.
+    #[error(
+        "{file} is not the component that `digest` pins: expected {expected}, found {found}; put the pinned file back, or, \
+         if you trust what is there now, write `digest = \"{found}\"`",
+        file = file.display()
+    )]
+    DigestMismatch {
+        /// The file.
+        file: PathBuf,
+        /// What the plugin is pinned to.
+        expected: Digest,
+        /// What the file is.
+        found: Digest,
+    },
+    /// The component does not compile.
+    #[error("cannot compile {}: {source}", file.display())]
+    Compile {
+        /// The file.
+        file: PathBuf,
+        /// Why.
+        source: CompileError,
+    },
+    /// The component imports something that this host does not have.
+    #[error(
+        "{} imports what this host does not have: {missing}; a provider may import WASI 0.2 and what the `wit/` of this \
+         release names",
+        file.display()
+    )]
+    Import {
+        /// The file.
+        file: PathBuf,
+        /// What is missing.
+        missing: UnsatisfiedImports,
+    },
+    /// The component is not a provider.
+    #[error("{} is a component but no provider: {reason}; build it against the `wit/` of this release", file.display())]
+    NotAProvider {
+        /// The file.
+        file: PathBuf,
+        /// What it exports instead of the contract, or how its contract differs.
+        reason: String,
+    },
+    /// The cache of compiled components cannot be used.
+    #[error("cannot use {} for compiled components (`server.cache`): {source}", dir.display())]
+    Cache {
+        /// The directory.
+        dir: PathBuf,
+        /// Why, and what to do.
+        source: Arc<PrivateError>,
+    },
+    /// The key that compiled components are authenticated with cannot be read or made.
+    #[error("cannot keep the key for compiled components in {} (`server.state`): {source}", file.display())]
+    CacheKey {
+        /// The file.
+        file: PathBuf,
+        /// Why, and what to do.
+        source: PrivateError,
+    },
+}
+
+impl ComponentError {
+    /// Whether a retry makes sense though nothing changed: a disk does not answer or is full, or the compiler cannot be started.
+    pub fn is_transient(&self) -> bool {
+        use std::io::ErrorKind;
+        match self {
+            Self::Cache { .. } => true,
+            Self::Compile { source, .. } => !source.is_permanent(),
+            Self::Read { source, .. } => !matches!(
+                source.kind(),
+                ErrorKind::NotFound
+                    | ErrorKind::PermissionDenied
+                    | ErrorKind::InvalidInput
+                    | ErrorKind::IsADirectory
+                    | ErrorKind::NotADirectory
+            ),
+            Self::NotAComponent { .. }
+            | Self::TooLarge { .. }
+            | Self::Memory { .. }
+            | Self::DigestMismatch { .. }
+            | Self::CacheKey { .. }
+            | Self::Import { .. }
+            | Self::NotAProvider { .. } => false,
+        }
+    }
+}

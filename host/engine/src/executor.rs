@@ -1,0 +1,532 @@
+//! The executor: the threads that calls run on. A call begins on its caller's thread, and continues on worker threads
+//! apart from the transport's, with heavy calls apart from light ones, and the host's own calls apart from those of
+//! clients.
+//!
+//! A guest that computes yields after one to two ticks of the epoch. Most calls are done on the caller's thread before a worker
+//! would have woken up; a call that yields, or waits, continues on worker threads, whose runtime its timers and I/O
+//! belong to from the beginning. So the most that a guest can take of a transport's thread is two ticks, and the host's
+//! work for it in one piece: instantiating it, lifting its answer, which `limits.response-size` bounds.
+//!
+//! Workers run the ready calls in turn. That alone would let calls delay each other: beside eight guests that spin, a
+//! call would wait eight ticks for each of its turns. So there are further bounds:
+//!
+//! - The calls of one plugin run on as many workers at once as `worker_threads` says (the number of processors by
+//!   default). Further ones queue in their plugin's [`PluginQueue`], not in the workers' queues, where they would be
+//!   ahead of the calls of others.
+//! - A call that has used [`LIGHT_CPU_BUDGET`] of processor time moves to the *heavy* workers. Heavy workers have a
+//!   lower priority, so the operating system runs a light call at once, not at the next tick; and there are twice as
+//!   many of them, so that a plugin that is heavy for good reason finds one beside a plugin that spins.
+//! - After a call that used [`HEAVY_PLUGIN_CPU`], the calls of its plugin begin on the heavy workers, and not with their
+//!   callers, for [`HEAVY_PENALTY_FACTOR`] times as long as it computed. A call of a few milliseconds has no such
+//!   effect: the first one of a reused instance may take that long, and those after it are light.
+//! - Reads of indexers ([`CallOrigin::Indexer`]) run on the heavy workers from the beginning.
+//! - The host's own calls ([`CallOrigin::Host`]: `changes`, `describe`, the probe of the circuit breaker) have a
+//!   runtime of their own, with as many workers, a queue, and threads for blocking work. Clients, however many and
+//!   however fast, are not in these queues, and the system wakes these workers up before those that compute (short time
+//!   slices). These calls never wait for a turn of the plugin's queue. Their processor time per plugin is bounded by a
+//!   leaky bucket (one part in [`HOST_CPU_DIVISOR`] of a processor, with bursts of [`HOST_CPU_BURST`]). Beyond that
+//!   they continue in a second such runtime with half as many workers of a slightly lower priority: plugins whose
+//!   `changes` spin compete with each other there, and delay the watchers of others no longer than it takes to fill the
+//!   bucket.
+//!
+//! So a light call of another plugin waits for at most two ticks (1 ms) at a time. Processor time counts, not elapsed
+//! time ([`CpuClock`]): no plugin becomes heavy because the machine is busy.
+
+use std::any::Any;
+use std::future::poll_fn;
+use std::io;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll, Wake, Waker, ready};
+use std::time::{Duration, Instant};
+
+use futures::FutureExt;
+use futures::future::CatchUnwind;
+use futures::task::AtomicWaker;
+use mcp_host_base::thread_priority;
+use mcp_host_base::time::saturating_millis;
+use mcp_host_base::worker_pool::WorkerPool;
+use parking_lot::{Mutex, MutexGuard};
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::Semaphore;
+use tokio::task::JoinError;
+use tokio_util::sync::PollSemaphore;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::call_origin::CallOrigin;
+use super::cpu::CpuClock;
+
+/// The processor time up to which a call is light.
+const LIGHT_CPU_BUDGET: Duration = Duration::from_millis(1);
+/// The processor time of a call after which its plugin is heavy.
+const HEAVY_PLUGIN_CPU: Duration = Duration::from_millis(10);
+/// A plugin is heavy for so many times the processor time of such a call.
+const HEAVY_PENALTY_FACTOR: u32 = 100;
+/// Threads that all plugins together may block in files, databases and name look-ups. Each plugin has a bound of its
+/// own on each, a few threads, so that one whose disk hangs does not use up those of the others; this many let hundreds
+/// hang.
+const MAX_BLOCKING_THREADS: usize = 4096;
+/// The maximum of the time for which a plugin is heavy.
+const MAX_HEAVY_PENALTY: Duration = Duration::from_secs(10);
+/// The host's own calls of a plugin may use one in so many parts of the elapsed time at normal priority.
+const HOST_CPU_DIVISOR: u32 = 20;
+/// The burst of processor time of the host's own calls of a plugin.
+const HOST_CPU_BURST: Duration = Duration::from_millis(250);
+/// The niceness of heavy workers.
+const HEAVY_NICENESS: i32 = 10;
+/// The niceness of workers for heavy calls of the host's own, which subscribers wait for.
+const HOST_HEAVY_NICENESS: i32 = 2;
+
+/// The worker threads of one engine.
+pub(crate) struct GuestExecutor {
+    light: WorkerPool,
+    heavy: WorkerPool,
+    host: WorkerPool,
+    host_heavy: WorkerPool,
+    workers: usize,
+}
+
+impl GuestExecutor {
+    /// Starts the worker pools: `workers` threads for light calls and for the host's own, twice as many for heavy
+    /// calls, half as many for heavy calls of the host's own.
+    pub(crate) fn start(workers: usize) -> io::Result<Self> {
+        let [mut light, mut heavy, mut host, mut host_heavy] = std::array::from_fn(|_| {
+            let mut builder = Builder::new_multi_thread();
+            builder.max_blocking_threads(MAX_BLOCKING_THREADS);
+            builder
+        });
+        Ok(Self {
+            light: WorkerPool::start(light.thread_name("guest").worker_threads(workers))?,
+            heavy: WorkerPool::start(
+                heavy
+                    .thread_name("heavy-guest")
+                    .worker_threads(workers.saturating_mul(2))
+                    .on_thread_start(|| thread_priority::lower_priority(HEAVY_NICENESS)),
+            )?,
+            host: WorkerPool::start(
+                host.thread_name("host-call")
+                    .worker_threads(workers)
+                    .on_thread_start(thread_priority::set_short_time_slice),
+            )?,
+            host_heavy: WorkerPool::start(
+                host_heavy
+                    .thread_name("heavy-host-call")
+                    .worker_threads(workers.div_ceil(2))
+                    .on_thread_start(|| thread_priority::lower_priority(HOST_HEAVY_NICENESS)),
+            )?,
+            workers,
+        })
+    }
+
+    /// A queue for the calls of one plugin.
+    pub(crate) fn plugin_queue(&self) -> Arc<PluginQueue> {
+        Arc::new(PluginQueue {
+            heavy: self.heavy.handle().clone(),
+            host_heavy: self.host_heavy.handle().clone(),
+            run_permits: Arc::new(Semaphore::new(self.workers)),
+            start: Instant::now(),
+            heavy_until: AtomicU64::new(0),
+            host_budget: Mutex::new(LeakyBucket::empty(Instant::now())),
+        })
+    }
+
+    /// Runs a call of a plugin, on that clock. A panic ends that call alone, and so does dropping the future.
+    ///
+    /// # Errors
+    ///
+    /// The call panicked, or the workers were shut down.
+    pub(crate) fn call<F>(
+        &self,
+        queue: &Arc<PluginQueue>,
+        origin: CallOrigin,
+        clock: Arc<CpuClock>,
+        call: F,
+    ) -> impl Future<Output = Result<F::Output, CallAborted>>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        // Boxed before there is a future, which would have room for the call as long as it runs.
+        self.run(queue, origin, Call::new(call, clock))
+    }
+
+    /// Runs a call on its caller's thread first, and then on workers.
+    async fn run<F>(
+        &self,
+        queue: &Arc<PluginQueue>,
+        origin: CallOrigin,
+        mut call: Call<F>,
+    ) -> Result<F::Output, CallAborted>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        if origin.is_host() {
+            call.record_waits();
+            let task = self.host.handle().spawn(queue.clone().run_host_call(call));
+            return AbortOnDropHandle::new(task).await?;
+        }
+        // Not on the caller's thread: threads that it starts for blocking work have its priority, and serve other calls later.
+        let is_background = origin == CallOrigin::Indexer;
+        if !is_background && !queue.is_heavy() {
+            let begun = poll_fn(|context| {
+                let _runtime = self.light.handle().enter();
+                Poll::Ready(queue.poll_for_client(&mut call, context))
+            });
+            if let Poll::Ready(output) = begun.await {
+                return output;
+            }
+        }
+        call.record_waits();
+        let queue = queue.clone();
+        let task = match is_background || call.is_heavy() || queue.is_heavy() {
+            true => self.heavy.handle().spawn(queue.run_heavy(call)),
+            false => self.light.handle().spawn(queue.run(call)),
+        };
+        AbortOnDropHandle::new(task).await?
+    }
+
+    /// Spawns a background task.
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) -> AbortOnDropHandle<()> {
+        AbortOnDropHandle::new(self.light.handle().spawn(task))
+    }
+}
+
+/// The queue of one plugin: the permits for its calls to run on workers.
+pub(crate) struct PluginQueue {
+    heavy: Handle,
+    host_heavy: Handle,
+    run_permits: Arc<Semaphore>,
+    start: Instant,
+    /// The end of the time in which the plugin is heavy, in milliseconds from the start.
+    heavy_until: AtomicU64,
+    /// The leaky bucket of the host's own calls.
+    host_budget: Mutex<LeakyBucket>,
+}
+
+impl PluginQueue {
+    /// Runs a call while it is light, and then moves it to the heavy workers.
+    async fn run<F>(self: Arc<Self>, mut call: Call<F>) -> Result<F::Output, CallAborted>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        let light = poll_fn(|context| match call.is_heavy() || self.is_heavy() {
+            true => Poll::Ready(None),
+            false => self.poll_with_permit(&mut call, context).map(Some),
+        });
+        if let Some(output) = light.await {
+            return output;
+        }
+        // It waits for a permit there, and must not hold one here as well.
+        call.run_permit = PendingRunPermit::default();
+        let heavy = self.heavy.clone();
+        AbortOnDropHandle::new(heavy.spawn(self.run_heavy(call))).await?
+    }
+
+    async fn run_heavy<F: Future>(self: Arc<Self>, mut call: Call<F>) -> Result<F::Output, CallAborted> {
+        poll_fn(|context| yield_if_pending(self.poll_with_permit(&mut call, context))).await
+    }
+
+    /// Runs one of the host's own calls while the leaky bucket has room, and then moves it to the workers for heavy
+    /// ones.
+    async fn run_host_call<F>(self: Arc<Self>, mut call: Call<F>) -> Result<F::Output, CallAborted>
+    where
+        F: Future<Output: Send> + Send + 'static,
+    {
+        let within_budget = poll_fn(|context| {
+            let is_over_budget = self.host_budget().is_full(Instant::now());
+            if is_over_budget {
+                return Poll::Ready(None);
+            }
+            let before = call.cpu_time;
+            let polled = call.poll(context);
+            self.host_budget().fill(call.cpu_time.saturating_sub(before));
+            polled.map(Some)
+        });
+        if let Some(output) = within_budget.await {
+            return output;
+        }
+        let heavy = self.host_heavy.clone();
+        let rest = async move { poll_fn(|context| yield_if_pending(call.poll(context))).await };
+        AbortOnDropHandle::new(heavy.spawn(rest)).await?
+    }
+
+    /// Polls a client's call once it has a run permit.
+    fn poll_with_permit<F: Future>(
+        &self,
+        call: &mut Call<F>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<F::Output, CallAborted>> {
+        let _run_permit = ready!(call.run_permit.poll(&self.run_permits, context));
+        self.poll_for_client(call, context)
+    }
+
+    /// Polls a client's call, which may make its plugin heavy.
+    fn poll_for_client<F: Future>(
+        &self,
+        call: &mut Call<F>,
+        context: &mut Context<'_>,
+    ) -> Poll<Result<F::Output, CallAborted>> {
+        let polled = call.poll(context);
+        if call.cpu_time >= HEAVY_PLUGIN_CPU {
+            let heavy_for = call.cpu_time.saturating_mul(HEAVY_PENALTY_FACTOR).min(MAX_HEAVY_PENALTY);
+            self.heavy_until.fetch_max(self.now().saturating_add(saturating_millis(heavy_for)), Ordering::Relaxed);
+        }
+        polled
+    }
+
+    fn is_heavy(&self) -> bool {
+        let until = self.heavy_until.load(Ordering::Relaxed);
+        until > 0 && self.now() < until
+    }
+
+    fn host_budget(&self) -> MutexGuard<'_, LeakyBucket> {
+        self.host_budget.lock()
+    }
+
+    fn now(&self) -> u64 {
+        saturating_millis(self.start.elapsed())
+    }
+}
+
+/// Yields to other tasks from within a call, which is ready again at once. [`tokio::task::yield_now`] wakes the task up only after
+/// others have run, and that would count as a wait of the call.
+pub(crate) async fn yield_ready() {
+    let mut has_yielded = false;
+    poll_fn(|context| match std::mem::replace(&mut has_yielded, true) {
+        true => Poll::Ready(()),
+        false => {
+            context.waker().wake_by_ref();
+            Poll::Pending
+        }
+    })
+    .await;
+}
+
+/// Yields the processor to another thread of the same priority, if this poll did not end its call: the system would let
+/// a thread of any priority run for some ticks before another has its turn.
+fn yield_if_pending<T>(polled: Poll<T>) -> Poll<T> {
+    if polled.is_pending() {
+        std::thread::yield_now();
+    }
+    polled
+}
+
+/// A leaky bucket of processor time: use fills it, one part in [`HOST_CPU_DIVISOR`] of the elapsed time leaks from it,
+/// and while it is full no more may be used. A single poll may overfill it, by [`HOST_CPU_BURST`] at most.
+#[derive(Debug)]
+struct LeakyBucket {
+    level: Duration,
+    updated_at: Instant,
+}
+
+impl LeakyBucket {
+    fn empty(now: Instant) -> Self {
+        Self { level: Duration::ZERO, updated_at: now }
+    }
+
+    fn is_full(&mut self, now: Instant) -> bool {
+        let gone = now.saturating_duration_since(self.updated_at).checked_div(HOST_CPU_DIVISOR).unwrap_or_default();
+        self.level = self.level.saturating_sub(gone);
+        self.updated_at = now;
+        self.level >= HOST_CPU_BURST
+    }
+
+    fn fill(&mut self, used: Duration) {
+        self.level = self.level.saturating_add(used).min(HOST_CPU_BURST.saturating_mul(2));
+    }
+}
+
+/// A call in progress.
+struct Call<F: Future> {
+    future: Pin<Box<CatchUnwind<AssertUnwindSafe<F>>>>,
+    clock: Arc<CpuClock>,
+    run_permit: PendingRunPermit,
+    /// Its processor time.
+    cpu_time: Duration,
+    /// When it is woken up. None while it runs with its caller.
+    wakes: Option<Arc<WakeTime>>,
+    /// The end of its last poll, if it waits.
+    paused: Option<Instant>,
+}
+
+/// Wakes up a call, and records when.
+#[derive(Default)]
+struct WakeTime {
+    waker: AtomicWaker,
+    woken: Mutex<Option<Instant>>,
+}
+
+impl Wake for WakeTime {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        self.woken.lock().get_or_insert_with(Instant::now);
+        self.waker.wake();
+    }
+}
+
+impl<F: Future> Call<F> {
+    fn new(future: F, clock: Arc<CpuClock>) -> Self {
+        // Nothing of a call that panicked is used again: its instance is dropped with it.
+        let future = Box::pin(AssertUnwindSafe(future).catch_unwind());
+        let (run_permit, cpu_time) = (PendingRunPermit::default(), Duration::ZERO);
+        Self { future, clock, run_permit, cpu_time, wakes: None, paused: None }
+    }
+
+    /// Records from now on how long it waits for events. What it took to get to a worker is no wait of its own.
+    fn record_waits(&mut self) {
+        self.wakes.get_or_insert_default();
+    }
+
+    /// Whether it has used up the processor time of a light call.
+    fn is_heavy(&self) -> bool {
+        self.cpu_time >= LIGHT_CPU_BUDGET
+    }
+
+    /// Polls it on its clock. The time from its last poll until it was woken up is a wait of its own; from then on it was ready.
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<F::Output, CallAborted>> {
+        let Self { future, clock, wakes, paused, .. } = self;
+        let (polled, used) = match wakes {
+            None => clock.poll(|| future.as_mut().poll(context)),
+            Some(wakes) => {
+                let woken = wakes.woken.lock().take().unwrap_or_else(Instant::now);
+                if let Some(paused) = paused.take() {
+                    clock.record_wait(woken.saturating_duration_since(paused));
+                }
+                wakes.waker.register(context.waker());
+                let waker = Waker::from(wakes.clone());
+                let polled = clock.poll(|| future.as_mut().poll(&mut Context::from_waker(&waker)));
+                *paused = polled.0.is_pending().then(Instant::now);
+                polled
+            }
+        };
+        self.cpu_time = used;
+        polled.map_err(|panic| CallAborted::Panicked(panic_message(&*panic)))
+    }
+}
+
+/// Why a call has no result, not even a fault.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum CallAborted {
+    /// The host's own code panicked.
+    #[error("it panicked: {0}")]
+    Panicked(String),
+    /// The workers were shut down.
+    #[error(transparent)]
+    Shutdown(#[from] JoinError),
+}
+
+/// The message of a panic.
+pub(crate) fn panic_message(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "with no message".to_owned())
+}
+
+/// The wait of a call for a run permit.
+#[derive(Default)]
+struct PendingRunPermit(Option<PollSemaphore>);
+
+impl PendingRunPermit {
+    fn poll(
+        &mut self,
+        run_permits: &Arc<Semaphore>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<tokio::sync::OwnedSemaphorePermit>> {
+        if self.0.is_none()
+            && let Ok(permit) = run_permits.clone().try_acquire_owned()
+        {
+            return Poll::Ready(Some(permit));
+        }
+        let polled = self.0.get_or_insert_with(|| PollSemaphore::new(run_permits.clone())).poll_acquire(context);
+        if polled.is_ready() {
+            self.0 = None;
+        }
+        polled
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mcp_host_base::time::thread_cpu_time;
+
+    /// Computes for so long, and returns the name of the thread.
+    async fn compute(cpu: Duration) -> Option<String> {
+        let start = thread_cpu_time();
+        while thread_cpu_time() - start < cpu {
+            std::hint::spin_loop();
+        }
+        std::thread::current().name().map(str::to_owned)
+    }
+
+    #[tokio::test]
+    async fn calls_begin_with_their_callers_unless_one_before_computed_for_long() {
+        let executor = GuestExecutor::start(1).unwrap();
+        let queue = executor.plugin_queue();
+        let call = async |cpu: Duration| {
+            let call = compute(cpu);
+            executor.call(&queue, CallOrigin::Client, Arc::default(), call).await.unwrap()
+        };
+        let caller = compute(Duration::ZERO).await;
+        for cpu in [LIGHT_CPU_BUDGET * 2, Duration::ZERO, HEAVY_PLUGIN_CPU * 10] {
+            assert_eq!(call(cpu).await, caller, "{cpu:?}");
+        }
+        assert_eq!(call(Duration::ZERO).await.as_deref(), Some("heavy-guest"));
+    }
+
+    #[tokio::test]
+    async fn a_call_that_is_not_light_continues_on_heavy_workers() {
+        let executor = GuestExecutor::start(1).unwrap();
+        let queue = executor.plugin_queue();
+        let call = async {
+            compute(LIGHT_CPU_BUDGET * 2).await;
+            tokio::task::yield_now().await;
+            compute(Duration::ZERO).await
+        };
+        let thread = executor.call(&queue, CallOrigin::Client, Arc::default(), call).await.unwrap();
+        assert_eq!(thread.as_deref(), Some("heavy-guest"));
+        assert!(!queue.is_heavy(), "the calls after it are light");
+    }
+
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_call_has_taken_the_time_that_it_computed_or_waited_and_not_that_in_which_others_computed() {
+        let executor = GuestExecutor::start(1).unwrap();
+        let (queue, time) = (executor.plugin_queue(), Duration::from_millis(200));
+        let own_time = async |call: Pin<Box<dyn Future<Output = ()> + Send>>| {
+            let (clock, begun) = (Arc::<CpuClock>::default(), Instant::now());
+            let of_call = clock.clone();
+            let call = async move {
+                call.await;
+                of_call.own_time()
+            };
+            (executor.call(&queue, CallOrigin::Indexer, clock, call).await.unwrap(), begun.elapsed())
+        };
+        let (slept, _) = own_time(Box::pin(tokio::time::sleep(time))).await;
+        assert!(slept > time * 3 / 4, "{slept:?}");
+        // Two calls of one plugin with one permit to run: each waits while the other computes, piece by piece.
+        let pieces = || async move {
+            for _ in 0..20 {
+                compute(time / 20).await;
+                yield_ready().await;
+            }
+        };
+        let ((one, elapsed), (other, _)) = tokio::join!(own_time(Box::pin(pieces())), own_time(Box::pin(pieces())));
+        assert!(one + other < elapsed + time / 2 && one < elapsed * 3 / 4, "{one:?} and {other:?} of {elapsed:?}");
+    }
+
+    #[test]
+    fn host_calls_may_compute_for_a_twentieth_of_the_time_and_a_moment_at_once() {
+        let start = Instant::now();
+        let mut bucket = LeakyBucket::empty(start);
+        bucket.fill(HOST_CPU_BURST - Duration::from_millis(1));
+        assert!(!bucket.is_full(start));
+        bucket.fill(Duration::from_millis(11));
+        assert!(bucket.is_full(start + Duration::from_millis(200)));
+        assert!(!bucket.is_full(start + Duration::from_millis(201)));
+        bucket.fill(HOST_CPU_BURST * 100);
+        assert!(!bucket.is_full(start + HOST_CPU_BURST * 21), "one long poll counts for twice as much at most");
+    }
+}

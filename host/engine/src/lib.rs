@@ -1,0 +1,167 @@
+//! The engine: wasmtime's settings, the instance pool, the epoch thread, the worker threads, and the compiler.
+//!
+//! Instances come from a pool that is sized to concurrent calls, not to plugins, so that a fresh instance costs tens of
+//! microseconds. One engine serves all plugins of a host, and may serve several hosts.
+
+#![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
+
+mod bindings;
+mod cache;
+mod call_origin;
+mod code_key;
+mod compilations;
+mod compiler;
+mod component_file;
+mod config;
+pub mod confinement;
+mod convert;
+pub(crate) mod cpu;
+mod custom_section;
+pub(crate) mod epoch;
+mod error;
+pub(crate) mod executor;
+pub(crate) mod guest;
+mod imports;
+pub(crate) mod instance;
+pub(crate) mod instance_permits;
+pub(crate) mod loader;
+mod pending_code;
+pub mod plugin;
+pub(crate) mod pool;
+mod progress;
+pub(crate) mod shares;
+mod static_content;
+mod trap;
+
+use std::fmt;
+use std::sync::Arc;
+use std::thread::available_parallelism;
+
+use mcp_host_base::log_target;
+use mcp_host_sandbox::state::{self, GuestState};
+use wasmtime::component::Linker;
+
+use self::config::{codegen_config, pooling_engine};
+use self::epoch::Ticker;
+use self::executor::GuestExecutor;
+use self::instance_permits::InstancePermits;
+use self::shares::Shares;
+
+pub use self::call_origin::CallOrigin;
+pub(crate) use self::compiler::CHILD_ENV_VAR;
+pub use self::compiler::{CompileError, Compiler, run_compiler};
+pub use self::config::MAX_COMPONENT_SIZE;
+pub use self::custom_section::CustomSectionError;
+pub use self::error::{ComponentError, EngineError};
+pub use self::imports::UnsatisfiedImports;
+pub use self::progress::Progress;
+pub(crate) use self::trap::CallEnd;
+
+/// The default of [`EngineOptions::max_instances`].
+const DEFAULT_MAX_INSTANCES: u32 = 256;
+
+/// The size of an [`Engine`].
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineOptions {
+    max_instances: u32,
+    worker_threads: usize,
+}
+
+impl Default for EngineOptions {
+    /// 256 instances, and as many worker threads as there are processors.
+    fn default() -> Self {
+        let worker_threads = available_parallelism().map_or(1, usize::from);
+        Self { max_instances: DEFAULT_MAX_INSTANCES, worker_threads }
+    }
+}
+
+impl EngineOptions {
+    /// The default options.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets how many instances of components may be alive at once, over all plugins of all hosts that share the engine, idle
+    /// ones included; at least 1. The calls of one plugin may use a share of them; a call beyond that waits, as it does when its
+    /// plugin is busy (`limits.concurrency`). The pool reserves address space for so many: gigabytes for each, but no memory.
+    #[must_use]
+    pub fn max_instances(mut self, instances: u32) -> Self {
+        self.max_instances = instances.max(1);
+        self
+    }
+
+    /// Sets the number of worker threads for calls that compute little; at least 1. Calls that compute much have twice as many
+    /// threads of a lower priority; the host's own calls (`changes`, `describe`, probes) have as many, and half as many beyond
+    /// their CPU budget.
+    #[must_use]
+    pub fn worker_threads(mut self, threads: usize) -> Self {
+        self.worker_threads = threads.max(1);
+        self
+    }
+}
+
+/// What runs providers: the instance pool, the worker threads, the epoch thread. Opaque; several hosts may share one, and with it
+/// the bounds of its [`EngineOptions`].
+///
+/// ```
+/// use mcp_host_engine::{Engine, EngineOptions};
+///
+/// // Several hosts may share it: `HostBuilder::engine` takes a clone.
+/// let engine = Engine::new(EngineOptions::new().max_instances(16).worker_threads(2))?;
+/// # Ok::<(), mcp_host_engine::EngineError>(())
+/// ```
+pub struct Engine {
+    wasmtime: wasmtime::Engine,
+    linker: Linker<GuestState>,
+    /// Keeps live instances below the pool's size, so that allocating one never fails.
+    pub(crate) instance_permits: InstancePermits,
+    /// Keeps the calls of one plugin from using all slots.
+    pub(crate) shares: Arc<Shares>,
+    pub(crate) ticker: Ticker,
+    pub(crate) executor: GuestExecutor,
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").finish_non_exhaustive()
+    }
+}
+
+impl Engine {
+    /// Reserves the pool, starts the epoch thread and the worker threads.
+    ///
+    /// In a process that a host started as its [compiler](Compiler::CurrentExe), it ends the process: the `main` of such a program
+    /// begins with [`run_compiler`], which does not return there.
+    ///
+    /// # Errors
+    ///
+    /// The operating system or wasmtime refuses.
+    pub fn new(options: EngineOptions) -> Result<Arc<Self>, EngineError> {
+        compiler::exit_if_started_as_compiler();
+        let EngineOptions { max_instances, worker_threads } = options;
+        let wasmtime = pooling_engine(max_instances).or_else(|error| {
+            // The pool reserves address space (not memory) by the terabyte, which `ulimit -v` or a small machine may refuse.
+            tracing::warn!(target: log_target::PLUGIN, %error, "no address space for an instance pool: every call will map its own memory, which is slower");
+            wasmtime::Engine::new(&codegen_config()).map_err(EngineError::wasmtime)
+        })?;
+        let slots = usize::try_from(max_instances).unwrap_or(usize::MAX);
+        Ok(Arc::new(Self {
+            linker: state::linker(&wasmtime).map_err(EngineError::wasmtime)?,
+            ticker: Ticker::start(wasmtime.clone()).map_err(EngineError::Threads)?,
+            instance_permits: InstancePermits::new(slots),
+            shares: Shares::new(slots),
+            executor: GuestExecutor::start(worker_threads).map_err(EngineError::Threads)?,
+            wasmtime,
+        }))
+    }
+
+    /// The engine that components are deserialized for.
+    pub(crate) fn wasmtime(&self) -> &wasmtime::Engine {
+        &self.wasmtime
+    }
+
+    /// What a component may import.
+    pub(crate) fn linker(&self) -> &Linker<GuestState> {
+        &self.linker
+    }
+}

@@ -1,0 +1,192 @@
+//! From a component file to a linked component that can be instantiated.
+//!
+//! A component is identified by its content: the same component of many plugins is compiled once, held once in memory,
+//! and found in the cache by the next start, which then reads the file for its digest only. Before anything of it runs,
+//! it is checked: that it is the one that its plugin is pinned to, that its imports can be satisfied, that it exports
+//! the contract.
+//!
+//! Bounds: a file of 256 MiB, of which this process holds a small piece at a time; [`FILE_DEADLINE`] for a disk to
+//! answer, and [`FILE_THREADS`] threads that may wait for one; [`MAX_INTERFACES`] imports and as many exports;
+//! `compilations` has the bounds of the compiler, `static_content` those of what a component declares.
+
+use std::collections::HashSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::thread::available_parallelism;
+use std::time::Duration;
+
+use mcp_host_base::regular_file::{self, FileThreads};
+use mcp_host_config as config;
+use mcp_host_model::digest::Digest;
+use mcp_host_sandbox::state::GuestState;
+use tokio::sync::Semaphore;
+use wasmtime::component::Component;
+
+use super::Engine;
+use super::Progress;
+use super::bindings::{CONTRACT, ProviderPre};
+use super::cache::{Cache, CompiledCode};
+use super::compilations::{Compilations, CompileContext};
+use super::compiler::Compiler;
+use super::component_file::ComponentFile;
+use super::custom_section::{self, CustomSectionError};
+use super::error::ComponentError;
+use super::imports::UnsatisfiedImports;
+use super::static_content::StaticContent;
+
+/// The maximum number of interfaces that a component may import, and may export. Those that toolchains produce have a
+/// few dozen.
+const MAX_INTERFACES: usize = 1000;
+/// The deadline for reading a component, or a file of the cache.
+const FILE_DEADLINE: Duration = Duration::from_mins(1);
+/// The maximum number of files that are read concurrently, those that a disk does not answer included.
+const FILE_THREADS: usize = 8;
+/// The number of exports that a message names.
+const MAX_LISTED_EXPORTS: usize = 5;
+
+/// Loads components for one engine.
+pub(crate) struct Loader {
+    engine: Arc<Engine>,
+    compilations: Compilations,
+    threads: FileThreads,
+}
+
+/// A compiled component, which may or may not be a provider.
+pub(crate) struct CompiledComponent {
+    pub(crate) digest: Digest,
+    pub(crate) size: u64,
+    pub(crate) component: Component,
+    /// What an instance of it costs.
+    static_content: StaticContent,
+}
+
+/// A provider's component whose imports are linked, ready to be instantiated.
+pub(crate) struct LinkedComponent {
+    /// The bytes that an instance takes beside its memories and tables.
+    instance_bytes: usize,
+    pub(super) pre: ProviderPre<GuestState>,
+}
+
+impl LinkedComponent {
+    /// The bytes that an instance takes beside its memories and tables, an upper bound.
+    pub(crate) fn instance_bytes(&self) -> usize {
+        self.instance_bytes
+    }
+}
+
+impl Loader {
+    /// A loader whose compiler has those limits, and that stores compiled code in `cache`, with the key in `state`.
+    pub(crate) fn new(
+        engine: Arc<Engine>,
+        compiler: Compiler,
+        limits: config::limits::CompileLimits,
+        cache: &Path,
+        state: Option<&Path>,
+        progress: Progress,
+    ) -> Result<Self, ComponentError> {
+        let threads = FileThreads::new(FILE_THREADS, FILE_DEADLINE);
+        let compilations = Compilations::new(CompileContext {
+            engine: engine.clone(),
+            compiler,
+            limits,
+            cache: Arc::new(Cache::open(cache, state)?),
+            progress,
+            threads: threads.clone(),
+            permits: Semaphore::new(available_parallelism().map_or(1, usize::from)),
+        });
+        Ok(Self { engine, compilations, threads })
+    }
+
+    /// Loads the component of a plugin, compiling it if needed.
+    pub(crate) async fn load(&self, plugin: &config::Plugin) -> Result<CompiledComponent, ComponentError> {
+        let file = ComponentFile::open(&plugin.component, plugin.digest, &self.threads).await?;
+        let (digest, size) = (file.digest, file.size);
+        let CompiledCode { component, static_content } = self.compilations.get(file).await?;
+        self.check_interface_count(&plugin.component, &component)?;
+        Ok(CompiledComponent { digest, size, component, static_content })
+    }
+
+    /// Returns the digest of a component file; none for a file that cannot be a component.
+    pub(crate) async fn digest_of(&self, file: &Path) -> Option<Digest> {
+        Some(ComponentFile::open(file, None, &self.threads).await.ok()?.digest)
+    }
+
+    /// Returns the contents of a custom section of a component file; none if there is no such section.
+    pub(crate) async fn custom_section(
+        &self,
+        file: &Path,
+        name: &'static str,
+        max: u64,
+    ) -> Result<Option<Vec<u8>>, CustomSectionError> {
+        let file = file.to_owned();
+        let find = move || custom_section::find(regular_file::open(&file)?, name, max);
+        self.threads.run(find).await.unwrap_or_else(|error| Err(error.into()))
+    }
+
+    /// Drops all components but those, and ends the compilers of others. Plugins that use a dropped component keep it.
+    pub(crate) fn retain(&self, wanted: &HashSet<Digest>) {
+        self.compilations.retain(wanted);
+    }
+
+    /// Drops compile failures, so that those components are compiled again.
+    pub(crate) fn clear_failures(&self) {
+        self.compilations.clear_failures();
+    }
+
+    fn check_interface_count(&self, file: &Path, component: &Component) -> Result<(), ComponentError> {
+        let (engine, ty) = (self.engine.wasmtime(), component.component_type());
+        for (count, what) in [(ty.imports(engine).len(), "imports"), (ty.exports(engine).len(), "exports")] {
+            if count > MAX_INTERFACES {
+                let what = format!("{count} {what}, more than {MAX_INTERFACES}");
+                return Err(ComponentError::TooLarge { file: file.to_owned(), what });
+            }
+        }
+        Ok(())
+    }
+
+    /// Links the imports of a plugin's component, and finds the contract among its exports. Refuses one of which no instance fits
+    /// into the plugin's memory.
+    pub(crate) fn link(
+        &self,
+        plugin: &config::Plugin,
+        compiled: &CompiledComponent,
+    ) -> Result<LinkedComponent, ComponentError> {
+        let (file, component, content) = (&plugin.component, &compiled.component, compiled.static_content);
+        let limit = plugin.limits.memory.bytes();
+        if content.instance_bytes > limit {
+            return Err(ComponentError::Memory { file: file.clone(), content: content.to_string(), limit });
+        }
+        let linked = self.engine.linker().instantiate_pre(component).map_err(|error| ComponentError::Import {
+            file: file.clone(),
+            missing: UnsatisfiedImports::new(component, self.engine.wasmtime(), &error),
+        })?;
+        let pre = ProviderPre::new(linked).map_err(|error| ComponentError::NotAProvider {
+            file: file.clone(),
+            reason: self.explain_not_a_provider(component, &error),
+        })?;
+        let instance_bytes = usize::try_from(content.instance_bytes).unwrap_or(usize::MAX);
+        Ok(LinkedComponent { pre, instance_bytes })
+    }
+
+    /// Explains why a component is not a provider: it has the contract in another version, not at all, or with other
+    /// types.
+    fn explain_not_a_provider(&self, component: &Component, error: &wasmtime::Error) -> String {
+        let ty = component.component_type();
+        let exports: Vec<_> = ty.exports(self.engine.wasmtime()).map(|(name, _)| name).collect();
+        if exports.contains(&CONTRACT) {
+            return format!("its `{CONTRACT}` is not as this host knows it ({error:#})");
+        }
+        let named = |name: &str| format!("`{}`", name.escape_debug());
+        let interface = |name: &str| name.split('@').next().map(str::to_owned);
+        if let Some(other) = exports.iter().find(|name| interface(name) == interface(CONTRACT)) {
+            return format!("it exports {}, and this host knows `{CONTRACT}`", named(other));
+        }
+        let shown: Vec<_> = exports.iter().take(MAX_LISTED_EXPORTS).map(|name| named(name)).collect();
+        let found = match exports.len() {
+            0 => "nothing".to_owned(),
+            all if all > MAX_LISTED_EXPORTS => format!("{} and others", shown.join(", ")),
+            _ => shown.join(", "),
+        };
+        format!("it exports {found}, and not `{CONTRACT}`")
+    }
+}

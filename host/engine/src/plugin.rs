@@ -1,0 +1,323 @@
+//! Plugins: providers at their mounts, called under limits.
+//!
+//! `PluginRuntime` loads plugins; a `Plugin` is a loaded one, with one method for each function of the contract.
+//! Its provider is a component in a sandbox, or a native one. Each call of a component gets a fresh instance with the
+//! plugin's grants, or a pooled one if the plugin opted into reuse (`instances`). A call begins on the caller's thread
+//! and continues on the engine's worker threads, under the plugin's limits:
+//!
+//! | resource | bound |
+//! |---|---|
+//! | calls | admission control: a rate limit (`limits.rate`), a concurrency limit (`limits.concurrency`) and a queue for it (`limits.queue`, `limits.queue-timeout`), of both of which each client has a share; instance slots for all plugins, of which each plugin has a share |
+//! | wall clock | a timeout around the call, instantiation included (`limits.deadline`) |
+//! | CPU time | the processor time of the thread while it polls the call; checked by the guest at each tick of the engine's epoch, every half millisecond, and by the host as it validates the answer (`limits.cpu`) |
+//! | memory | a budget that all instances of the plugin share, with what the host allocates for them, what their component declares, and the answers of calls in progress (`limits.memory`); each client has a share |
+//! | answer | the bytes that the host copies out of the guest (`limits.response-size`), and the number of items (`limits.response-items`) |
+//! | log | an allowance of bytes per minute (`limits.log`) |
+//! | handles, random bytes | the resource table of one instance (`limits.handles`); the random bytes of one request (`limits.random-bytes`) |
+//! | files | permits for what one instance has open (`limits.files`); a quota for each writable directory |
+//!
+//! A trap, a timeout, a limit or a panic ends that call alone and is a typed [`Fault`]. A caller that drops the future
+//! cancels its call. A plugin that keeps failing is suspended by a circuit breaker with back-off; a
+//! request that makes it fail is refused to the client that sends it. Which of the limits
+//! apply to a native provider stands at [`NativePlugin`].
+
+mod admission;
+mod backend;
+mod breaker;
+mod built_in;
+mod call;
+mod error;
+mod fault;
+mod fault_recorder;
+mod function;
+mod input_faults;
+mod inspect;
+mod native_plugin;
+mod needs;
+mod panics;
+mod requirements;
+mod runtime;
+mod search_source;
+mod unvalidated;
+mod validation;
+mod work_budget;
+
+use std::collections::BTreeMap;
+use std::path::Path as FilePath;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mcp_host_model::digest::Digest;
+use mcp_host_model::provider::ProviderInfo;
+use mcp_host_model::resource::{Argument, Completion, Resource, ResourceContents, ResourceTemplate};
+use mcp_host_model::uri::{Mount, Path};
+use mcp_host_sandbox::Sandbox;
+use mcp_host_sandbox::sql::DatabaseNotifications;
+
+use self::breaker::CircuitBreaker;
+use self::call::CallContext;
+use self::fault_recorder::FaultRecorder;
+use self::function::{Changes, Complete, Describe, ListEntries, ListTemplates, Read, Stat};
+use self::input_faults::InputFaults;
+use crate::CallOrigin;
+
+pub use self::built_in::{BuiltIn, BuiltInContents, MountedPlugin};
+pub use self::error::LoadError;
+pub use self::fault::{Fault, FaultKind};
+pub use self::inspect::Inspection;
+pub use self::native_plugin::NativePlugin;
+pub use self::needs::{MAX_LEN as MAX_NEEDS_LEN, SECTION as NEEDS_SECTION};
+pub use self::needs::{
+    NeededBucket, NeededDatabase, NeededDir, NeededMode, NeededOrigin, NeededSetting, NeededVariable, Needs,
+    NeedsError, SettingType,
+};
+pub use self::requirements::{Capability, GrantStatus, Requirement, Requirements};
+pub use self::runtime::{PluginRuntime, RuntimeError};
+pub use self::search_source::SearchSource;
+pub use self::unvalidated::Unvalidated;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub use self::validation::fuzzing;
+pub use self::validation::{FilteredPage, HOST_PREFIX, WatchedChanges, is_icon_size, is_mime_type};
+
+/// A loaded plugin.
+pub struct Plugin {
+    name: Arc<str>,
+    title: Option<String>,
+    mount: Mount,
+    digest: Option<Digest>,
+    requirements: Requirements,
+    watch_interval: Duration,
+    info: ProviderInfo,
+    call_context: Arc<CallContext>,
+    breaker: CircuitBreaker,
+    /// What clients request that makes the provider fail.
+    input_faults: InputFaults,
+    faults: Arc<FaultRecorder>,
+    caches_responses: bool,
+    /// What is indexed of it; none if it is not searched.
+    search: Option<Arc<SearchSource>>,
+    /// The provider, if it is a built-in one.
+    built_in: Option<Arc<dyn BuiltIn>>,
+}
+
+impl Plugin {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Its title, put in front of the titles of its entries and templates in merged listings.
+    pub fn title(&self) -> Option<&str> {
+        self.title.as_deref()
+    }
+
+    /// The URI prefix that it owns.
+    pub fn mount(&self) -> &Mount {
+        &self.mount
+    }
+
+    /// The digest of its component; none for a native provider.
+    pub fn digest(&self) -> Option<Digest> {
+        self.digest
+    }
+
+    /// The imports of its component, compared with its grants; none for a native provider.
+    pub fn requirements(&self) -> &Requirements {
+        &self.requirements
+    }
+
+    /// The interval of `changes` while somebody watches it, unless it hints otherwise.
+    pub fn watch_interval(&self) -> Duration {
+        self.watch_interval
+    }
+
+    /// Whether its responses with a time to live may be cached.
+    pub fn caches_responses(&self) -> bool {
+        self.caches_responses
+    }
+
+    /// What is indexed of it; none if it is not searched.
+    pub fn search_source(&self) -> Option<&Arc<SearchSource>> {
+        self.search.as_ref()
+    }
+
+    /// The provider, if it is a built-in one.
+    pub fn built_in(&self) -> Option<&Arc<dyn BuiltIn>> {
+        self.built_in.as_ref()
+    }
+
+    /// The provider's description of itself.
+    pub fn info(&self) -> &ProviderInfo {
+        &self.info
+    }
+
+    /// The number of faults since it was loaded, by kind. Kinds that did not occur are left out.
+    pub fn faults(&self) -> BTreeMap<FaultKind, u64> {
+        self.faults.counts()
+    }
+
+    /// The time for which the circuit breaker suspends it still; none if it is not suspended.
+    pub fn suspended_for(&self) -> Option<Duration> {
+        self.breaker.suspended_for(Instant::now())
+    }
+
+    /// Returns one page of its default listing, or of the children of `parent`, for a client or for the host itself. `limit` is a
+    /// hint: a page may be longer. `keep` decides, as a part of the call, what is returned of each entry.
+    pub async fn list<T: Send + 'static>(
+        &self,
+        origin: CallOrigin,
+        parent: Option<&Path>,
+        cursor: Option<&str>,
+        limit: u32,
+        keep: impl FnMut(Resource) -> Option<T> + Send + 'static,
+    ) -> Result<FilteredPage<T>, Fault> {
+        let cursor: Option<Arc<str>> = cursor.map(Arc::from);
+        let parent = parent.map(|parent| Arc::from(parent.as_str()));
+        let function = ListEntries { parent, cursor: cursor.clone(), limit };
+        self.call(origin, function, |check, page| async move { check.page(page, cursor.as_deref(), keep).await }).await
+    }
+
+    /// Returns one page of its templates, for a client or for the host itself. `filter` decides, as a part of the call, which are
+    /// returned.
+    pub async fn templates(
+        &self,
+        origin: CallOrigin,
+        cursor: Option<&str>,
+        filter: impl FnMut(&ResourceTemplate) -> bool + Send + 'static,
+    ) -> Result<FilteredPage<ResourceTemplate>, Fault> {
+        let cursor: Option<Arc<str>> = cursor.map(Arc::from);
+        let function = ListTemplates { cursor: cursor.clone() };
+        self.call(
+            origin,
+            function,
+            |check, page| async move { check.template_page(page, cursor.as_deref(), filter).await },
+        )
+        .await
+    }
+
+    /// Reads a resource. Contents with other URIs than the requested one belong to resources below it. `filter`
+    /// decides, as a part of the call, which are returned: there may be none left.
+    pub async fn read(
+        &self,
+        path: &Path,
+        filter: impl FnMut(&ResourceContents) -> bool + Send + 'static,
+    ) -> Result<Vec<ResourceContents>, Fault> {
+        self.read_as(CallOrigin::Client, path, filter).await
+    }
+
+    /// The same, as a call of a client or of an indexer.
+    pub async fn read_as(
+        &self,
+        origin: CallOrigin,
+        path: &Path,
+        filter: impl FnMut(&ResourceContents) -> bool + Send + 'static,
+    ) -> Result<Vec<ResourceContents>, Fault> {
+        let path: Arc<str> = path.as_str().into();
+        let function = Read { path: path.clone() };
+        self.call(origin, function, |check, contents| async move { check.contents(contents, &path, filter).await })
+            .await
+    }
+
+    /// Returns a resource without its content.
+    pub async fn stat(&self, path: &Path) -> Result<Resource, Fault> {
+        self.stat_as(CallOrigin::Client, path).await
+    }
+
+    /// The same, as a call of a client or of the host itself.
+    pub async fn stat_as(&self, origin: CallOrigin, path: &Path) -> Result<Resource, Fault> {
+        let path: Arc<str> = path.as_str().into();
+        let function = Stat { path: path.clone() };
+        self.call(origin, function, |check, entry| async move { check.stat_entry(entry, &path).await }).await
+    }
+
+    /// Completes a variable of one of its path templates. `filter` decides, as a part of the call, which values are
+    /// returned.
+    pub async fn complete(
+        &self,
+        template: &str,
+        argument: Argument,
+        context: Vec<Argument>,
+        is_unrestricted: bool,
+        filter: impl FnMut(&str) -> bool + Send + 'static,
+    ) -> Result<Completion, Fault> {
+        let function = Complete { template: template.to_owned(), argument, context };
+        self.call(CallOrigin::Client, function, move |check, given| check.completion(given, is_unrestricted, filter))
+            .await
+    }
+
+    /// Returns which of the watched paths changed since a token of an earlier answer; without one, the token to start
+    /// from.
+    pub async fn changes(&self, watched: &[Path], since: Option<&str>) -> Result<WatchedChanges, Fault> {
+        let watched: Arc<[String]> = watched.iter().map(ToString::to_string).collect();
+        let function = Changes { watched: watched.clone(), since: since.map(str::to_owned) };
+        self.call(CallOrigin::Host, function, |check, changes| async move { check.change_set(changes, &watched).await })
+            .await
+    }
+
+    /// The maximum number of items of a listing over all its pages (`limits.listing-items`).
+    pub fn max_listing_items(&self) -> usize {
+        self.call_context.limits.listing_items.get()
+    }
+
+    /// The maximum number of items of one answer (`limits.response-items`).
+    pub fn max_items(&self) -> usize {
+        self.call_context.limits.response_items.get()
+    }
+
+    /// Records a fault of an answer to that function that shows only in its further processing.
+    pub fn record_fault(&self, function: &str, fault: &Fault) {
+        self.faults.record(function, fault);
+    }
+
+    /// Closes what it has open beside its instances: the database of its key-value buckets, whose write-ahead log is
+    /// checkpointed by that. A later call opens it again.
+    pub async fn close(&self) {
+        if let Some(sandbox) = self.call_context.backend.sandbox() {
+            sandbox.close().await;
+        }
+    }
+
+    /// Takes the last lines that it wrote on standard error, escaped, if they are [kept](PluginRuntime::keep_last_errors). For the
+    /// provider's author only.
+    pub fn take_last_errors(&self) -> Vec<String> {
+        self.call_context.backend.sandbox().map(Sandbox::take_last_errors).unwrap_or_default()
+    }
+
+    /// Returns the names of buckets that it opened and that it is not granted, some of them if there are many.
+    pub fn denied_buckets(&self) -> Vec<String> {
+        self.call_context.backend.sandbox().map(Sandbox::denied_buckets).unwrap_or_default()
+    }
+
+    /// Returns which of its grants cannot be used, and why, or warnings about them. Creates no database of buckets. `offline`
+    /// connects to no server.
+    pub async fn check_grants(&self, offline: bool) -> Result<Vec<String>, String> {
+        match self.call_context.backend.sandbox() {
+            Some(sandbox) => sandbox.check_grants(offline).await,
+            None => Ok(Vec::new()),
+        }
+    }
+
+    /// Returns why the host refuses the role of a granted database. One that cannot be reached now is checked when it is
+    /// connected to.
+    async fn check_roles(&self) -> Result<(), String> {
+        match self.call_context.backend.sandbox() {
+            Some(sandbox) => sandbox.check_roles().await,
+            None => Ok(()),
+        }
+    }
+
+    /// The directories of the host that it was granted.
+    pub fn granted_directories(&self) -> impl Iterator<Item = &FilePath> {
+        self.call_context.backend.sandbox().into_iter().flat_map(Sandbox::granted_directories)
+    }
+
+    /// Listens to notifications of the databases that it was granted.
+    pub fn listen_to_databases(&self) -> DatabaseNotifications {
+        self.call_context.backend.sandbox().map(Sandbox::listen_to_databases).unwrap_or_default()
+    }
+
+    async fn describe(&self) -> Result<ProviderInfo, Fault> {
+        self.call(CallOrigin::Host, Describe, |check, info| check.info(info)).await
+    }
+}

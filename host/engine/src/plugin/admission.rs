@@ -1,0 +1,149 @@
+//! Admission control: a rate limit (`limits.rate`), a concurrency limit (`limits.concurrency`), and a bounded queue for
+//! it.
+//!
+//! A call that exceeds the concurrency limit waits in a queue of at most `limits.queue` calls, no longer than
+//! `limits.queue-timeout`, which also bounds the wait for an instance slot after it
+//! ([`shares`](crate::shares)). Each client has a share of the permits and of the queue
+//! ([`fair_semaphore`](mcp_host_sandbox::fair_semaphore)). A rejected call costs next to nothing: no instance, no thread, no task. The
+//! host's own calls have no rate limit, and take no permit of a client. They wait for an instance slot only, for
+//! [`HOST_WAIT`] at most, whatever the queue timeout of clients is. Each kind of them is bounded where it is made: one
+//! probe of a plugin that keeps failing, one `describe`, one `changes`, one page of a walk for its fingerprint, and
+//! three lookups for subscriptions at a time.
+
+use std::time::Duration;
+
+use governor::clock::{Clock, DefaultClock};
+use governor::{DefaultDirectRateLimiter, RateLimiter};
+use mcp_host_config::limits::Limits;
+use mcp_host_model::requester::Requester;
+use mcp_host_sandbox::fair_semaphore::{FairSemaphore, NoPlace, Permit};
+use tokio::time::timeout;
+
+use super::fault::Fault;
+use crate::CallOrigin;
+
+/// The timeout of the host's own calls for an instance slot.
+const HOST_WAIT: Duration = Duration::from_secs(10);
+
+/// The admission control of one plugin.
+pub(super) struct Admission {
+    rate: DefaultDirectRateLimiter,
+    permits: FairSemaphore,
+    max_queued: usize,
+    wait: Duration,
+}
+
+/// The concurrency permit of a call, released when it is dropped. The host's own calls have none.
+pub(super) type CallPermit = Option<Permit>;
+
+impl Admission {
+    /// The admission control of a plugin with those limits.
+    pub(super) fn new(limits: &Limits) -> Self {
+        Self {
+            rate: RateLimiter::direct(limits.rate.quota()),
+            permits: FairSemaphore::new(limits.concurrency.get(), limits.queue.get()),
+            max_queued: limits.queue.get(),
+            wait: limits.queue_timeout.duration(),
+        }
+    }
+
+    /// Waits for a permit, and then for what else the call of that client needs, both within `limits.queue-timeout`.
+    pub(super) async fn admit<T>(
+        &self,
+        origin: CallOrigin,
+        requester: Option<&Requester>,
+        acquire_instance: impl Future<Output = T>,
+    ) -> Result<(CallPermit, T), Fault> {
+        if !origin.is_host() {
+            self.rate
+                .check()
+                .map_err(|early| Fault::RateLimited(early.wait_time_from(DefaultClock::default().now())))?;
+        }
+        let both = async {
+            let permit = match origin {
+                CallOrigin::Client | CallOrigin::Indexer => Some(self.acquire(requester).await?),
+                CallOrigin::Host | CallOrigin::Probe => None,
+            };
+            Ok((permit, acquire_instance.await))
+        };
+        let wait = match origin {
+            CallOrigin::Client | CallOrigin::Indexer => self.wait,
+            CallOrigin::Host | CallOrigin::Probe => HOST_WAIT,
+        };
+        timeout(wait, both).await.unwrap_or(Err(Fault::QueueTimeout(wait)))
+    }
+
+    async fn acquire(&self, requester: Option<&Requester>) -> Result<Permit, Fault> {
+        self.permits.acquire(requester.cloned()).await.map_err(|refused| match refused {
+            NoPlace::Full => Fault::QueueFull(self.max_queued),
+            NoPlace::Share(waiting) => Fault::QueueShare(waiting),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn admission(change: impl FnOnce(&mut Limits)) -> Admission {
+        let mut limits = Limits::default();
+        change(&mut limits);
+        Admission::new(&limits)
+    }
+
+    async fn admit(admission: &Admission) -> Result<CallPermit, Fault> {
+        admission.admit(CallOrigin::Client, None, async {}).await.map(|(permit, ())| permit)
+    }
+
+    #[tokio::test]
+    async fn calls_that_come_too_fast_are_told_when_to_come_again() {
+        let slow = admission(|limits| limits.rate = "1/h".parse().unwrap());
+        admit(&slow).await.unwrap();
+        let Err(Fault::RateLimited(wait)) = admit(&slow).await else { panic!("refused for its rate") };
+        assert!(wait > Duration::ZERO && wait <= Duration::from_hours(1), "{wait:?}");
+        assert!(slow.admit(CallOrigin::Host, None, async {}).await.is_ok(), "the host's own calls have no rate");
+    }
+
+    #[tokio::test]
+    async fn a_call_that_finds_the_queue_full_is_refused_at_once() {
+        let narrow = Arc::new(admission(|limits| {
+            limits.concurrency = 1.try_into().unwrap();
+            limits.queue = 1.try_into().unwrap();
+            limits.queue_timeout = "1m".parse().unwrap();
+        }));
+        let first = admit(&narrow).await.unwrap();
+        let mut second = Box::pin(admit(&narrow));
+        assert!(futures::poll!(&mut second).is_pending());
+        assert_eq!(admit(&narrow).await.unwrap_err(), Fault::QueueFull(1));
+        assert!(narrow.admit(CallOrigin::Host, None, async {}).await.is_ok(), "the host's own calls stand in no queue");
+        drop(first);
+        let second = second.await.unwrap();
+        assert!(second.is_some());
+        let third = Box::pin(admit(&narrow));
+        drop(third);
+        drop(second);
+        admit(&narrow).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn without_a_queue_a_call_needs_a_free_place() {
+        let narrow = admission(|limits| {
+            limits.concurrency = 1.try_into().unwrap();
+            limits.queue = 0.try_into().unwrap();
+        });
+        let first = admit(&narrow).await.unwrap();
+        assert_eq!(admit(&narrow).await.unwrap_err(), Fault::QueueFull(0));
+        drop(first);
+        admit(&narrow).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn waiting_is_over_after_the_wait_whatever_is_waited_for() {
+        let hurried = admission(|limits| limits.queue_timeout = "0s".parse().unwrap());
+        let answer = hurried.admit(CallOrigin::Client, None, std::future::pending::<()>()).await;
+        assert_eq!(answer.err(), Some(Fault::QueueTimeout(Duration::ZERO)));
+        admit(&hurried).await.unwrap();
+    }
+}

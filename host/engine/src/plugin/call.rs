@@ -1,0 +1,223 @@
+//! One call: circuit breaker, admission, an instance or the native provider, the provider's code under its limits, validation of
+//! the answer, and the record of the outcome.
+//!
+//! A call ends when its answer is lifted, validated and filtered: all of that runs on the threads of the guest, within the call's
+//! `limits.cpu` and `limits.deadline`, and its memory is charged to the plugin ([`WorkBudget`]).
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Instant;
+
+use mcp_host_base::log_target;
+use mcp_host_base::time;
+use mcp_host_config::limits::Limits;
+use mcp_host_model::requester::Requester;
+use mcp_host_sandbox::memory::MemoryBudget;
+use tokio::time::timeout;
+
+use super::Plugin;
+use super::admission::{Admission, CallPermit};
+use super::backend::{Backend, CallTarget};
+use super::breaker::{BreakerDecision, FAILURE_THRESHOLD, Transition, Verdict};
+use super::fault::Fault;
+use super::function::{Function, ListEntries};
+use super::input_faults::InputKey;
+use super::validation::{ValidationContext, Validator};
+use super::work_budget::WorkBudget;
+use crate::cpu::CpuClock;
+use crate::executor::PluginQueue;
+use crate::instance::Instance;
+use crate::shares::SlotPermit;
+use crate::{CallOrigin, Engine};
+
+/// The part of `limits.deadline`, as a fraction, that a call must have taken itself for its end to be its own fault.
+const OWN_PART: (u32, u32) = (3, 4);
+
+/// Everything that a call needs, shared by the calls of one plugin.
+pub(super) struct CallContext {
+    pub(super) engine: Arc<Engine>,
+    pub(super) backend: Backend,
+    pub(super) limits: Limits,
+    /// What answers are validated against.
+    pub(super) validation: Arc<ValidationContext>,
+    pub(super) admission: Admission,
+    pub(super) run_queue: Arc<PluginQueue>,
+    /// The memory that answers are charged to while they are validated.
+    pub(super) memory: Arc<MemoryBudget>,
+    /// The same for the answer to the probe of the circuit breaker.
+    pub(super) probe_memory: Arc<MemoryBudget>,
+}
+
+/// The permits of a call, held until its instance is idle or gone.
+struct Permits {
+    _call_permit: CallPermit,
+    _slot_permit: Option<SlotPermit>,
+}
+
+/// The end of a call.
+struct CallOutcome<T> {
+    answer: Result<T, Fault>,
+    /// The instance, if it may serve another call.
+    instance: Option<Instance>,
+    permits: Permits,
+}
+
+impl Plugin {
+    /// Calls a function of the provider and validates its answer with `check`, as a part of the call. Dropping the future ends the
+    /// call, and its instance with it.
+    pub(super) async fn call<F, U, C, W>(&self, origin: CallOrigin, function: F, check: C) -> Result<U, Fault>
+    where
+        F: Function,
+        U: Send + 'static,
+        C: FnOnce(Validator, F::Answer) -> W + Send + 'static,
+        W: Future<Output = Result<U, Fault>> + Send + 'static,
+    {
+        self.check_breaker().await.inspect_err(|fault| self.faults.record(F::NAME, fault))?;
+        let requester = Requester::current().filter(|_| origin == CallOrigin::Client);
+        let input = requester.map(|requester| self.input_faults.key(&requester, &function));
+        if let Some(input) = input {
+            let checked = self.input_faults.check(input, Instant::now());
+            checked.inspect_err(|fault| self.faults.record(F::NAME, fault))?;
+        }
+        let answer = self.dispatch(origin, input, function, check).await;
+        let verdict = Verdict::from(&answer);
+        match (&answer, input) {
+            _ if verdict == Verdict::Success => self.input_faults.record_answer(input, Instant::now()),
+            (Err(fault), Some(input)) => self.input_faults.record_failure(input, fault.blame(), Instant::now()),
+            _ => {}
+        }
+        if let Some(change) = self.breaker.record(verdict) {
+            self.log_transition(change);
+        }
+        answer
+    }
+
+    /// Asks the circuit breaker, and makes the probe if one is due.
+    async fn check_breaker(&self) -> Result<(), Fault> {
+        let probe = match self.breaker.try_acquire(Instant::now()) {
+            BreakerDecision::Granted => return Ok(()),
+            BreakerDecision::Rejected(left) => return Err(Fault::Suspended(left)),
+            BreakerDecision::Probe(probe) => probe,
+        };
+        let first_entry = ListEntries { parent: None, cursor: None, limit: 1 };
+        let answer = self
+            .dispatch(CallOrigin::Probe, None, first_entry, |check, page| {
+                check.page(page, None, |_| None::<Infallible>)
+            })
+            .await;
+        let (verdict, now) = (Verdict::from(&answer), Instant::now());
+        if verdict == Verdict::Success {
+            self.input_faults.record_answer(None, now);
+        }
+        let (allowed, change) = probe.complete(verdict, now);
+        change.into_iter().for_each(|change| self.log_transition(change));
+        allowed.map_err(Fault::Suspended)
+    }
+
+    /// Makes the call, whatever the circuit breaker says.
+    pub(super) async fn dispatch<F, U, C, W>(
+        &self,
+        origin: CallOrigin,
+        input: Option<InputKey>,
+        function: F,
+        check: C,
+    ) -> Result<U, Fault>
+    where
+        F: Function,
+        U: Send + 'static,
+        C: FnOnce(Validator, F::Answer) -> W + Send + 'static,
+        W: Future<Output = Result<U, Fault>> + Send + 'static,
+    {
+        let called = self.call_context.clone().call(origin, input, self.info.watches, function, check).await;
+        let answer = called.and_then(|outcome| {
+            if let Some(instance) = outcome.instance {
+                self.call_context.backend.release(instance);
+            }
+            drop(outcome.permits);
+            outcome.answer
+        });
+        answer.inspect_err(|fault| self.faults.record(F::NAME, fault))
+    }
+
+    fn log_transition(&self, change: Transition) {
+        let plugin = self.name();
+        match change {
+            Transition::Opened(pause) => tracing::warn!(
+                target: log_target::PLUGIN, plugin, retry_in_ms = time::saturating_millis(pause),
+                "circuit breaker opened: {FAILURE_THRESHOLD} consecutive failures and the probe failed"
+            ),
+            Transition::Closed => {
+                tracing::info!(target: log_target::PLUGIN, plugin, "circuit breaker closed: plugin recovered")
+            }
+        }
+    }
+}
+
+impl CallContext {
+    async fn call<F, U, C, W>(
+        self: Arc<Self>,
+        origin: CallOrigin,
+        input: Option<InputKey>,
+        watches: bool,
+        function: F,
+        check: C,
+    ) -> Result<CallOutcome<U>, Fault>
+    where
+        F: Function,
+        U: Send + 'static,
+        C: FnOnce(Validator, F::Answer) -> W + Send + 'static,
+        W: Future<Output = Result<U, Fault>> + Send + 'static,
+    {
+        let requester = Requester::current();
+        let memory = if origin == CallOrigin::Probe { &self.probe_memory } else { &self.memory };
+        let owner = memory.owner(requester.clone().filter(|_| !origin.is_host()), input.map(InputKey::input));
+        let acquire = self.backend.acquire(&self.engine, origin, memory, owner.clone());
+        let (call_permit, (slot_permit, target)) = self.admission.admit(origin, requester.as_ref(), acquire).await?;
+        let permits = Permits { _call_permit: call_permit, _slot_permit: slot_permit };
+        let context = self.clone();
+        let clock = Arc::new(CpuClock::default());
+        let work = WorkBudget::new(clock.clone(), self.limits.cpu.duration(), memory.clone(), owner);
+        let validator = Validator::new(self.validation.clone(), watches, work);
+        let call = self.engine.executor.call(&self.run_queue, origin, clock.clone(), async move {
+            let (answer, instance) = context.run(target, validator, clock, function, check).await;
+            // An instance that serves no other call is dropped here, at the end of its call, and before its permits.
+            let is_good = answer.as_ref().map_or_else(Fault::is_provider_response, |_| true);
+            // That of the probe has memory of its own.
+            let instance = instance.filter(|_| is_good && origin != CallOrigin::Probe);
+            CallOutcome { answer, instance, permits }
+        });
+        call.await.map_err(|error| Fault::Host(error.to_string()))
+    }
+
+    /// Makes the call and validates its answer, both within the call's limits. The instance is returned only if the provider
+    /// answered and it may serve another call. `limits.deadline` counts from here: this runs with all permits, when it is the
+    /// call's turn.
+    async fn run<F, U, C, W>(
+        &self,
+        target: CallTarget,
+        validator: Validator,
+        clock: Arc<CpuClock>,
+        function: F,
+        check: C,
+    ) -> (Result<U, Fault>, Option<Instance>)
+    where
+        F: Function,
+        C: FnOnce(Validator, F::Answer) -> W,
+        W: Future<Output = Result<U, Fault>>,
+    {
+        let deadline = self.limits.deadline.duration();
+        let call = async {
+            let (answer, instance) = self.backend.call(&self.engine, target, &self.limits, &clock, function).await;
+            let answer = match answer {
+                Ok(answer) => check(validator, answer).await,
+                Err(fault) => Err(fault),
+            };
+            (answer, instance)
+        };
+        timeout(deadline, call).await.unwrap_or_else(|_| {
+            let own_part = deadline.saturating_mul(OWN_PART.0).checked_div(OWN_PART.1).unwrap_or(deadline);
+            let is_own = clock.own_time() >= own_part;
+            (Err(if is_own { Fault::Deadline(deadline) } else { Fault::Delayed(deadline) }), None)
+        })
+    }
+}

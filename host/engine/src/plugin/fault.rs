@@ -1,0 +1,339 @@
+//! Faults: why a call has no answer, and how much of that a client may know.
+
+mod kind;
+
+use std::time::Duration;
+
+use mcp_host_base::text::truncate;
+use mcp_host_base::time::saturating_millis;
+use mcp_host_config::limits::Limits;
+use mcp_host_model::provider::Failure;
+use mcp_host_model::resource::Error;
+use mcp_host_sandbox::memory::Denial;
+
+use crate::CallEnd;
+
+pub use self::kind::FaultKind;
+
+/// Why a call has no answer. Displayed, it is for the log.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum Fault {
+    /// From the provider: there is no such resource.
+    #[error("not found")]
+    NotFound,
+    /// From the provider: the request makes no sense.
+    #[error("invalid request: {0}")]
+    InvalidRequest(String),
+    /// From the provider: the owner of the data denies access.
+    #[error("denied: {0}")]
+    Denied(String),
+    /// From the provider: it is temporarily unavailable.
+    #[error("unavailable: {reason}")]
+    Unavailable {
+        /// The reason and the remedy.
+        reason: String,
+        /// The time after which a retry makes sense.
+        retry_after: Option<Duration>,
+    },
+    /// From the provider: it is at fault itself, or its data are broken.
+    #[error("failed: {0}")]
+    Internal(String),
+    /// The circuit breaker suspends the plugin for so long.
+    #[error("circuit breaker open for another {}", format_millis(*.0))]
+    Suspended(Duration),
+    /// The call exceeds the rate limit (`limits.rate`); a token is available after so long.
+    #[error("rate limit exceeded (`limits.rate`)")]
+    RateLimited(Duration),
+    /// The queue for permits is full (`limits.queue`).
+    #[error("queue full: `limits.queue` ({0}) calls wait for a permit")]
+    QueueFull(usize),
+    /// So many calls of one client wait for a permit: its share of `limits.queue`.
+    #[error("queue share used up: {0} calls of one client wait for a permit, its share of `limits.queue`")]
+    QueueShare(usize),
+    /// The provider failed with this input of the client several times; it is refused to that client for so long.
+    #[error("refused to one client for another {}: the provider failed with this request several times", format_millis(*.0))]
+    FaultyInput(Duration),
+    /// The provider failed with many inputs of the client, which is refused for so long.
+    #[error("one client refused for another {}: the provider failed with many of its requests", format_millis(*.0))]
+    FaultyInputs(Duration),
+    /// No permit within the queue timeout (`limits.concurrency`, `limits.queue-timeout`).
+    #[error("queue timeout: no permit within `limits.queue-timeout` ({})", humantime::format_duration(*.0))]
+    QueueTimeout(Duration),
+    /// The call exceeded `limits.deadline`.
+    #[error("deadline exceeded: no response within `limits.deadline` ({})", humantime::format_duration(*.0))]
+    Deadline(Duration),
+    /// The call exceeded `limits.cpu`.
+    #[error("CPU time exceeded: it ran for longer than `limits.cpu` ({})", humantime::format_duration(*.0))]
+    Cpu(Duration),
+    /// The guest requested more memory than `limits.memory` leaves, and trapped when it was denied.
+    #[error("out of memory: it requested more than `limits.memory` ({}) leaves", bytesize::ByteSize(*.0))]
+    Memory(u64),
+    /// The call was denied memory that other calls hold: of the same client, or of others as well.
+    #[error("out of memory: other calls hold what it needed of `limits.memory` ({})", bytesize::ByteSize(*.limit))]
+    MemoryInUse {
+        /// `limits.memory`.
+        limit: u64,
+        /// Whether the calls of its client alone exceed that.
+        by_client: bool,
+    },
+    /// The call exceeded `limits.deadline`, mostly as other calls had the processor or what it waited for.
+    #[error(
+        "deadline exceeded beside other calls: no response within `limits.deadline` ({})",
+        humantime::format_duration(*.0)
+    )]
+    Delayed(Duration),
+    /// The response exceeds `limits.response-size`.
+    #[error("the response is larger than `limits.response-size` ({})", bytesize::ByteSize(*.0))]
+    ResponseSize(u64),
+    /// One response has more items than `limits.response-items`.
+    #[error("the response has {found} {what}, more than `limits.response-items` ({limit})")]
+    ResponseItems {
+        /// The kind of items: entries, contents.
+        what: &'static str,
+        /// The number of items, as far as they were counted.
+        found: usize,
+        /// The allowed number.
+        limit: usize,
+    },
+    /// A listing exceeds `limits.listing-items`, over all its pages.
+    #[error("its listing exceeds `limits.listing-items` ({0})")]
+    ListingItems(usize),
+    /// A listing leads from empty page to empty page.
+    #[error("{0} consecutive pages of its listing are empty")]
+    EmptyPages(usize),
+    /// The guest exceeded `limits.handles`.
+    #[error("out of handles: it requested more than `limits.handles` ({0})")]
+    Handles(usize),
+    /// The guest requested more random bytes at once than `limits.random-bytes`.
+    #[error("it requested more random bytes at once than `limits.random-bytes` ({}) allows", bytesize::ByteSize(*.0))]
+    RandomBytes(u64),
+    /// The guest trapped.
+    #[error("trapped: {0}")]
+    Trap(String),
+    /// A native provider panicked.
+    #[error("panicked: {0}")]
+    Panicked(String),
+    /// The response violates the contract.
+    #[error("contract violated: {0}")]
+    Contract(String),
+    /// A granted directory cannot be opened.
+    #[error("{0}")]
+    Grant(String),
+    /// The host itself failed during the call. It continues to serve.
+    #[error("the host failed during the call: {0}")]
+    Host(String),
+}
+
+impl Fault {
+    /// Returns the error for the client that requested `uri`. This is the only place that decides what a client may
+    /// know.
+    pub fn into_client_error(self, plugin: &str, uri: &str) -> Error {
+        let unavailable = |reason: &str, retry_after| Error::Unavailable {
+            plugin: plugin.to_owned(),
+            reason: reason.to_owned(),
+            retry_after,
+        };
+        match self {
+            Self::NotFound => Error::NotFound { uri: uri.to_owned() },
+            Self::InvalidRequest(message) => Error::InvalidRequest { message },
+            Self::Denied(message) => Error::Denied { message },
+            Self::Unavailable { reason, retry_after } => unavailable(&reason, retry_after),
+            Self::Suspended(left) => {
+                let reason =
+                    format!("its circuit breaker is open after repeated failures; retry in {}", format_seconds(left));
+                unavailable(&reason, Some(left))
+            }
+            Self::RateLimited(wait) => unavailable("its rate limit is exceeded; try again later", Some(wait)),
+            Self::QueueFull(_) => unavailable("its queue is full; try again later", Some(DEFAULT_RETRY_AFTER)),
+            Self::QueueShare(_) => {
+                unavailable("too many of your requests wait for it; try again later", Some(DEFAULT_RETRY_AFTER))
+            }
+            Self::FaultyInput(left) => {
+                let reason = format!(
+                    "it failed with this request several times, and would probably fail again; such requests are refused for {}",
+                    format_seconds(left)
+                );
+                unavailable(&reason, Some(left))
+            }
+            Self::FaultyInputs(left) => {
+                let reason = format!("it failed with many of your requests; retry in {}", format_seconds(left));
+                unavailable(&reason, Some(left))
+            }
+            Self::QueueTimeout(_) | Self::Delayed(_) => {
+                unavailable("it is busy; try again later", Some(DEFAULT_RETRY_AFTER))
+            }
+            Self::MemoryInUse { .. } => {
+                unavailable("other requests hold its memory; try again later", Some(DEFAULT_RETRY_AFTER))
+            }
+            Self::Deadline(_) => unavailable("it took too long", None),
+            Self::Cpu(_) => unavailable("it used up its CPU time", None),
+            Self::Memory(_) => unavailable("it ran out of memory", None),
+            Self::ResponseSize(limit) => {
+                unavailable(&format!("its response is larger than the {} allowed", bytesize::ByteSize(limit)), None)
+            }
+            Self::ResponseItems { what, limit, .. } => {
+                unavailable(&format!("its response has more than the {limit} {what} allowed"), None)
+            }
+            Self::ListingItems(most) => {
+                unavailable(&format!("its listing has more than the {most} entries allowed; the rest is omitted"), None)
+            }
+            Self::EmptyPages(_) => unavailable("too many consecutive pages of its listing are empty", None),
+            Self::Handles(_) => unavailable("it has too many handles open at once", None),
+            Self::RandomBytes(_) => unavailable("it requested too many random bytes at once", None),
+            Self::Grant(_) => unavailable("a directory that it needs cannot be opened", None),
+            Self::Internal(_) | Self::Trap(_) | Self::Panicked(_) | Self::Contract(_) | Self::Host(_) => {
+                Error::Internal { plugin: plugin.to_owned() }
+            }
+        }
+    }
+
+    /// The fault of a call that was denied memory, of a plugin with that limit.
+    pub(super) fn out_of_memory(limit: u64, denial: Denial) -> Self {
+        match denial {
+            Denial::Input => Self::Memory(limit),
+            Denial::Client => Self::MemoryInUse { limit, by_client: true },
+            Denial::Others => Self::MemoryInUse { limit, by_client: false },
+        }
+    }
+
+    /// The fault of a guest's call that ended so, after that denial of memory.
+    pub(super) fn from_call_end(end: CallEnd, limits: &Limits, denial: Option<Denial>) -> Self {
+        match end {
+            CallEnd::Cpu => Self::Cpu(limits.cpu.duration()),
+            CallEnd::Memory => Self::out_of_memory(limits.memory.bytes(), denial.unwrap_or(Denial::Input)),
+            CallEnd::Handles => Self::Handles(limits.handles.get()),
+            CallEnd::ResponseSize => Self::ResponseSize(limits.response_size.bytes()),
+            CallEnd::RandomBytes => Self::RandomBytes(limits.random_bytes.bytes()),
+            CallEnd::Trap(message) => Self::Trap(message),
+        }
+    }
+
+    /// Whether the same request may get another answer later, without a reload.
+    pub fn is_transient(&self) -> bool {
+        !matches!(self, Self::NotFound | Self::InvalidRequest(_) | Self::Denied(_))
+    }
+
+    /// Whether it is the provider's own answer, which says nothing about the plugin's health.
+    pub(super) fn is_provider_response(&self) -> bool {
+        matches!(
+            self,
+            Self::NotFound | Self::InvalidRequest(_) | Self::Denied(_) | Self::Unavailable { .. } | Self::Internal(_)
+        )
+    }
+
+    /// What it counts against: only what follows from the input of the call, whatever other calls did meanwhile, counts against
+    /// the input.
+    pub(super) fn blame(&self) -> Blame {
+        match self {
+            Self::MemoryInUse { by_client: true, .. } => Blame::Client,
+            Self::Host(_) => Blame::Nothing,
+            fault if fault.trips_breaker() => Blame::Input,
+            _ => Blame::Nothing,
+        }
+    }
+
+    /// Whether the provider caused it in a way that may recur with the next call: a failure for the circuit breaker.
+    pub(super) fn trips_breaker(&self) -> bool {
+        matches!(
+            self,
+            Self::Deadline(_)
+                | Self::Cpu(_)
+                | Self::Memory(_)
+                | Self::Handles(_)
+                | Self::RandomBytes(_)
+                | Self::ResponseSize(_)
+                | Self::ResponseItems { .. }
+                | Self::Trap(_)
+                | Self::Panicked(_)
+                | Self::Contract(_)
+                | Self::Host(_)
+        )
+    }
+}
+
+/// What a failed call counts against, beside the plugin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Blame {
+    /// The input.
+    Input,
+    /// The client, whose calls together were too much.
+    Client,
+    /// Neither: others may have caused it.
+    Nothing,
+}
+
+/// The retry delay where none is known.
+const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
+
+/// A duration for people, in whole milliseconds.
+fn format_millis(time: Duration) -> humantime::FormattedDuration {
+    humantime::format_duration(Duration::from_millis(saturating_millis(time)))
+}
+
+/// A duration for people: whole seconds, at least one.
+fn format_seconds(time: Duration) -> humantime::FormattedDuration {
+    humantime::format_duration(Duration::from_secs(time.as_secs_f64().ceil().max(1.0) as u64))
+}
+
+/// The bytes of a provider's failure message that are passed on.
+const MAX_MESSAGE: usize = 1024;
+
+impl From<Failure> for Fault {
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::NotFound => Self::NotFound,
+            Failure::InvalidRequest(message) => Self::InvalidRequest(truncate_message(message)),
+            Failure::Denied(message) => Self::Denied(truncate_message(message)),
+            Failure::Unavailable { reason, retry_after } => {
+                Self::Unavailable { reason: truncate_message(reason), retry_after }
+            }
+            Failure::Internal(message) => Self::Internal(truncate_message(message)),
+        }
+    }
+}
+
+fn truncate_message(message: String) -> String {
+    truncate(message, MAX_MESSAGE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_failure_that_passes_is_said_to_be_for_now() {
+        let message = |fault: Fault| fault.into_client_error("a", "a:///b").to_string();
+        let second = Duration::from_secs(1);
+        for lasting in [Fault::Cpu(second), Fault::Memory(1), Fault::ResponseSize(1), Fault::Handles(1)] {
+            let text = message(lasting);
+            assert!(text.contains("cannot answer: ") && !text.contains("later") && !text.contains("retry"), "{text}");
+        }
+        let in_use = Fault::MemoryInUse { limit: 1, by_client: false };
+        for passing in
+            [Fault::QueueFull(1), Fault::RateLimited(second), Fault::Suspended(second), Fault::Delayed(second), in_use]
+        {
+            let text = message(passing);
+            assert!(text.contains("cannot answer now: "), "{text}");
+        }
+        let refused = message(Fault::FaultyInput(second));
+        assert!(refused.contains("would probably fail again") && !refused.contains("retry"), "{refused}");
+    }
+
+    #[test]
+    fn what_others_caused_counts_against_no_input_nor_the_plugin() {
+        let (second, in_use) = (Duration::from_secs(1), |by_client| Fault::MemoryInUse { limit: 1, by_client });
+        for (fault, blame, trips_breaker) in [
+            (Fault::Memory(1), Blame::Input, true),
+            (in_use(true), Blame::Client, false),
+            (in_use(false), Blame::Nothing, false),
+            (Fault::Deadline(second), Blame::Input, true),
+            (Fault::Delayed(second), Blame::Nothing, false),
+            (Fault::Host("stopped".to_owned()), Blame::Nothing, true),
+            (Fault::QueueFull(1), Blame::Nothing, false),
+            (Fault::NotFound, Blame::Nothing, false),
+        ] {
+            assert_eq!((fault.blame(), fault.trips_breaker()), (blame, trips_breaker), "{fault}");
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! The faults of one plugin: counted by kind, and logged under the target `mcp_host::plugin` with the fields `plugin`, `function`
+//! (none for a part of a response that was dropped) and `kind`, and `suppressed` where the line stands for several.
+//!
+//! Faults that differ from one time to the next (a trap, a broken contract, the provider's failure message) are logged
+//! each time, within an allowance of bytes per minute that is as large as the guest's own, but separate: a guest that
+//! floods its log hides nothing. Faults of a limit always read the same: each kind is logged once per [`LOG_INTERVAL`],
+//! with the number of those that were suppressed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use mcp_host_base::throttle::Throttle;
+use mcp_host_sandbox::guest_log::GuestLog;
+
+use super::fault::{Fault, FaultKind};
+
+use mcp_host_base::log_target;
+
+/// The throttle interval of each kind that is over a limit.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The faults of one plugin.
+pub(super) struct FaultRecorder {
+    plugin: Arc<str>,
+    log: Arc<GuestLog>,
+    counters: [KindCounter; FaultKind::ALL.len()],
+}
+
+struct KindCounter {
+    count: AtomicU64,
+    throttle: Throttle,
+}
+
+impl Default for KindCounter {
+    fn default() -> Self {
+        Self { count: AtomicU64::new(0), throttle: Throttle::new(LOG_INTERVAL) }
+    }
+}
+
+impl FaultRecorder {
+    /// A recorder without faults, which may log so many bytes per minute.
+    pub(super) fn new(plugin: Arc<str>, bytes_per_minute: u64) -> Self {
+        let log = GuestLog::new(plugin.clone(), bytes_per_minute);
+        Self { plugin, log, counters: Default::default() }
+    }
+
+    /// Records a call that failed, unless the failure is a negative answer.
+    pub(super) fn record(&self, function: &str, fault: &Fault) {
+        let Some(kind) = fault.kind() else { return };
+        if !kind.is_throttled() {
+            return self.log_many(1, kind, Some(function), &fault.to_string());
+        }
+        let Some(counter) = self.counter(kind) else { return };
+        counter.count.fetch_add(1, Ordering::Relaxed);
+        if let Some(suppressed) = counter.throttle.record() {
+            let plugin = &*self.plugin;
+            let kind = kind.name();
+            let suppressed = Some(suppressed).filter(|suppressed| *suppressed > 0);
+            tracing::warn!(target: log_target::PLUGIN, plugin, function, kind, suppressed, "{fault}");
+        }
+    }
+
+    /// Records so many defects of an answer that is valid otherwise, in one line.
+    pub(super) fn record_partial(&self, count: u64, message: &str) {
+        self.log_many(count, FaultKind::Contract, None, message);
+    }
+
+    /// The number of faults by kind. Kinds that did not occur are left out.
+    pub(super) fn counts(&self) -> BTreeMap<FaultKind, u64> {
+        let counted = FaultKind::ALL.into_iter().zip(&self.counters);
+        let counted = counted.map(|(kind, counter)| (kind, counter.count.load(Ordering::Relaxed)));
+        counted.filter(|(_, count)| *count > 0).collect()
+    }
+
+    fn log_many(&self, count: u64, kind: FaultKind, function: Option<&str>, message: &str) {
+        if let Some(counter) = self.counter(kind) {
+            counter.count.fetch_add(count, Ordering::Relaxed);
+        }
+        if !tracing::enabled!(target: log_target::PLUGIN, tracing::Level::WARN) {
+            return;
+        }
+        if let Some(line) = self.log.admit_line(message) {
+            let (plugin, kind) = (&*self.plugin, kind.name());
+            tracing::warn!(target: log_target::PLUGIN, plugin, function, kind, "{line}");
+        }
+    }
+
+    fn counter(&self, kind: FaultKind) -> Option<&KindCounter> {
+        self.counters.get(kind as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_are_counted_by_kind_and_answers_are_none() {
+        let faults = FaultRecorder::new("a".into(), 1024);
+        for fault in [Fault::NotFound, Fault::Trap("x".into()), Fault::QueueFull(1), Fault::QueueFull(1)] {
+            faults.record("read", &fault);
+        }
+        faults.record_partial(3, "bad hints");
+        let expected = [(FaultKind::Trap, 1), (FaultKind::Contract, 3), (FaultKind::Queue, 2)];
+        assert_eq!(faults.counts(), BTreeMap::from(expected));
+    }
+}

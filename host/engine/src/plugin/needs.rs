@@ -1,0 +1,344 @@
+//! What a provider asks for: the custom section `mcp-host:needs/v1` of its component.
+//!
+//! A provider may embed what it would like to be granted, so that an admin need not search its documentation. Asking grants nothing:
+//! `inspect` shows it as a `[[plugin]]` table, and `check` compares it with what is granted. It is JSON of at most [`MAX_LEN`] bytes:
+//!
+//! ```json
+//! {
+//!   "http": [{ "origin": "https://docs.rs", "why": "pages" }],
+//!   "dirs": [{ "guest": "/repo", "mode": "ro", "why": "the repository" }],
+//!   "keyvalue": [{ "bucket": "pages", "why": "the cache" }],
+//!   "sql": [{ "database": "shop", "why": "orders" }],
+//!   "env": [{ "name": "LANG", "why": "the language of titles" }],
+//!   "config": { "rev": { "type": "string", "default": "HEAD", "why": "the revision that is listed" } }
+//! }
+//! ```
+//!
+//! All members are optional; unknown and repeated ones are invalid. The section is read at the top level of the component, else in its core
+//! modules. One that is invalid, or of which there are several, is a warning, and is ignored. Loading a plugin never reads it.
+//!
+//! Everything here was written by the publisher of the component: names are valid by their types, and texts must be escaped before
+//! they are shown.
+
+mod comparison;
+mod setting;
+mod unique_json;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Display;
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::Value;
+
+pub use self::setting::{NeededSetting, SettingType};
+use mcp_host_config::grants::{BucketName, DatabaseName, EnvName, GuestPath};
+use mcp_host_model::net::OriginPattern;
+
+use self::unique_json::UniqueJson;
+use super::{Capability, PluginRuntime};
+use crate::CustomSectionError;
+
+/// The name of the custom section.
+pub const SECTION: &str = "mcp-host:needs/v1";
+/// The maximum size of the section in bytes.
+pub const MAX_LEN: u64 = 64 * 1024;
+/// The maximum length of what an error quotes of the section, in characters.
+const MAX_QUOTED: usize = 200;
+
+/// What a provider asks for.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
+pub struct Needs {
+    /// Origins that it sends requests to.
+    pub http: Vec<NeededOrigin>,
+    /// Directories that it reads or writes.
+    pub dirs: Vec<NeededDir>,
+    /// Key-value buckets that it opens.
+    pub keyvalue: Vec<NeededBucket>,
+    /// SQL databases that it queries.
+    pub sql: Vec<NeededDatabase>,
+    /// Environment variables that it reads.
+    pub env: Vec<NeededVariable>,
+    /// Keys of its config.
+    pub config: BTreeMap<String, NeededSetting>,
+}
+
+/// Origins that a provider sends requests to.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct NeededOrigin {
+    /// An origin, or all below a domain.
+    #[serde(serialize_with = "to_text", deserialize_with = "from_text")]
+    pub origin: OriginPattern,
+    /// What for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+/// A directory that a provider reads or writes.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct NeededDir {
+    /// The path at which it expects the directory.
+    #[serde(serialize_with = "to_text", deserialize_with = "from_text")]
+    pub guest: GuestPath,
+    /// Whether it writes there.
+    #[serde(default)]
+    pub mode: NeededMode,
+    /// What for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+/// The access mode that a provider asks for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum NeededMode {
+    /// Read only.
+    #[default]
+    #[serde(rename = "ro")]
+    ReadOnly,
+    /// Read and write.
+    #[serde(rename = "rw")]
+    ReadWrite,
+}
+
+/// A key-value bucket that a provider opens.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct NeededBucket {
+    /// Its name.
+    #[serde(serialize_with = "to_text", deserialize_with = "from_text")]
+    pub bucket: BucketName,
+    /// Whether the provider does not open it unless it is granted.
+    #[serde(default, skip_serializing_if = "setting::is_false")]
+    pub optional: bool,
+    /// What for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+/// An SQL database that a provider queries.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct NeededDatabase {
+    /// The name that it asks for.
+    #[serde(serialize_with = "to_text", deserialize_with = "from_text")]
+    pub database: DatabaseName,
+    /// What for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+/// An environment variable that a provider reads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct NeededVariable {
+    /// Its name.
+    #[serde(serialize_with = "to_text", deserialize_with = "from_text")]
+    pub name: EnvName,
+    /// What for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub why: Option<String>,
+}
+
+/// Why what a provider says that it asks for cannot be used. `Display` may quote it, escaped.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum NeedsError {
+    /// The section cannot be read, is too large, or is there more than once.
+    #[error(transparent)]
+    Section(#[from] CustomSectionError),
+    /// The section is not UTF-8.
+    #[error("it is not UTF-8")]
+    NotUtf8,
+    /// The section is not the JSON of this format.
+    #[error("{0}")]
+    Invalid(String),
+}
+
+impl NeedsError {
+    /// Returns the warning about a component.
+    pub fn warning(&self) -> String {
+        format!("its custom section `{SECTION}`, what it asks for, is ignored: {self}")
+    }
+}
+
+impl Needs {
+    /// Parses the contents of a section.
+    ///
+    /// # Errors
+    ///
+    /// They are not valid.
+    pub fn parse(section: &[u8]) -> Result<Self, NeedsError> {
+        let text = str::from_utf8(section).map_err(|_| NeedsError::NotUtf8)?;
+        let syntax_error = |error: serde_json::Error| invalid(&error.to_string());
+        let UniqueJson(json) = serde_json::from_str(text).map_err(syntax_error)?;
+        check_objects(&json)?;
+        let needs: Self = serde_json::from_str(text).map_err(syntax_error)?;
+        needs.check_repetitions()?;
+        for (key, setting) in &needs.config {
+            setting.check(key).map_err(|reason| invalid(&format!("`config` has `{key}`: {reason}")))?;
+        }
+        Ok(needs)
+    }
+
+    /// Returns whether it asks for something of that kind; of the config, whether there is a key without which it does not work.
+    pub fn asks_for(&self, capability: Capability) -> bool {
+        match capability {
+            Capability::Directories => !self.dirs.is_empty(),
+            Capability::Http => !self.http.is_empty(),
+            Capability::Keyvalue => !self.keyvalue.is_empty(),
+            Capability::Sql => !self.sql.is_empty(),
+            Capability::Variables => !self.env.is_empty(),
+            Capability::Config => self.config.values().any(|setting| setting.required),
+            _ => true,
+        }
+    }
+
+    /// Returns whether it asks for nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn check_repetitions(&self) -> Result<(), NeedsError> {
+        check_unique("http", self.http.iter().map(|need| &need.origin))?;
+        check_unique("dirs", self.dirs.iter().map(|need| &need.guest))?;
+        check_unique("keyvalue", self.keyvalue.iter().map(|need| &need.bucket))?;
+        check_unique("sql", self.sql.iter().map(|need| &need.database))?;
+        check_unique("env", self.env.iter().map(|need| &need.name))
+    }
+}
+
+impl PluginRuntime {
+    /// Reads what the provider of a component file asks for; none if it does not say.
+    pub async fn needs(&self, component: &std::path::Path) -> Result<Option<Needs>, NeedsError> {
+        let section = self.loader.custom_section(component, SECTION, MAX_LEN).await?;
+        section.map(|section| Needs::parse(&section)).transpose()
+    }
+}
+
+/// Checks that everything with members is written as an object: serde takes lists of their values, too.
+fn check_objects(json: &Value) -> Result<(), NeedsError> {
+    let Some(members) = json.as_object() else { return Err(invalid("it is not a JSON object")) };
+    for (name, member) in members {
+        let are_objects = match member {
+            Value::Array(entries) => entries.iter().all(Value::is_object),
+            Value::Object(entries) => entries.values().all(Value::is_object),
+            _ => true,
+        };
+        if !are_objects {
+            return Err(invalid(&format!("an entry of `{name}` is not an object")));
+        }
+    }
+    Ok(())
+}
+
+fn check_unique<T: Ord + Display>(list: &str, names: impl Iterator<Item = T>) -> Result<(), NeedsError> {
+    let mut known = BTreeSet::new();
+    for name in names {
+        let text = name.to_string();
+        if !known.insert(name) {
+            return Err(invalid(&format!("`{list}` has `{text}` twice")));
+        }
+    }
+    Ok(())
+}
+
+/// An error that quotes the section: escaped, and cut.
+fn invalid(message: &str) -> NeedsError {
+    let mut shown: String = message.chars().take(MAX_QUOTED).collect();
+    if shown.len() < message.len() {
+        shown.push('…');
+    }
+    NeedsError::Invalid(mcp_host_base::escape::escape(&shown, mcp_host_base::escape::is_unsafe).into_owned())
+}
+
+fn to_text<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(value)
+}
+
+fn from_text<'d, T: FromStr<Err: Display>, D: Deserializer<'d>>(deserializer: D) -> Result<T, D::Error> {
+    let text = String::deserialize(deserializer)?;
+    text.parse().map_err(serde::de::Error::custom)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn parse(value: &serde_json::Value) -> Result<Needs, String> {
+        Needs::parse(value.to_string().as_bytes()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn all_members_are_read_and_written_in_the_same_form() {
+        let full = json!({
+            "http": [{ "origin": "https://docs.rs", "why": "pages" }, { "origin": "https://*.example.com" }],
+            "dirs": [{ "guest": "/repo", "mode": "ro" }, { "guest": "/drafts", "mode": "rw", "why": "yours" }],
+            "keyvalue": [{ "bucket": "pages" }],
+            "sql": [{ "database": "shop", "why": "orders" }],
+            "env": [{ "name": "LANG", "why": "titles" }],
+            "config": { "rev": { "type": "string", "default": "HEAD", "why": "a revision" }, "most": { "type": "integer" } },
+        });
+        let needs = parse(&full).unwrap();
+        assert_eq!(serde_json::to_value(&needs).unwrap(), full);
+        assert_eq!(needs.dirs[1].mode, NeededMode::ReadWrite);
+        assert!(parse(&json!({})).unwrap().is_empty() && !needs.is_empty());
+        assert_eq!(parse(&json!({ "dirs": [{ "guest": "/a" }] })).unwrap().dirs[0].mode, NeededMode::ReadOnly);
+    }
+
+    #[test]
+    fn what_is_invalid_is_named() {
+        for (value, expected) in [
+            (json!([]), "it is not a JSON object"),
+            (json!({ "sockets": [] }), "unknown field `sockets`"),
+            (json!({ "http": [{ "origin": "docs.rs" }] }), "is not an origin"),
+            (json!({ "http": ["https://docs.rs"] }), "an entry of `http` is not an object"),
+            (json!({ "dirs": [["/a"]] }), "an entry of `dirs` is not an object"),
+            (json!({ "env": { "A": {} } }), "invalid type"),
+            (json!({ "http": [{ "origin": "https://docs.rs", "credentials": true }] }), "unknown field `credentials`"),
+            (json!({ "dirs": [{ "guest": "repo" }] }), "`repo`"),
+            (json!({ "dirs": [{ "guest": "/repo", "mode": "rwx" }] }), "unknown variant `rwx`"),
+            (json!({ "dirs": [{ "guest": "/a" }, { "guest": "/a", "mode": "rw" }] }), "`dirs` has `/a` twice"),
+            (json!({ "keyvalue": [{ "bucket": "" }] }), "is not a bucket name"),
+            (json!({ "sql": [{ "database": "a b" }] }), "is not a database name"),
+            (json!({ "env": [{ "name": "A=B" }] }), "not a valid variable name"),
+            (json!({ "env": [{ "name": "A" }, { "name": "A" }] }), "`env` has `A` twice"),
+            (json!({ "config": { "a": { "type": "number" } } }), "unknown variant `number`"),
+            (
+                json!({ "config": { "a": { "type": "integer", "default": "1" } } }),
+                "`config` has `a`: its default is not",
+            ),
+        ] {
+            let error = parse(&value).unwrap_err();
+            assert!(error.contains(expected), "{value}: {error}");
+        }
+        for repeated in [
+            r#"{"config": {"a": {"type": "string"}, "a": {"type": "integer"}}}"#,
+            r#"{"config": {"t": {"type": "table", "default": {"a": [{"a": 1, "a": 2}]}}}}"#,
+            r#"{"a": {}, "a": {}}"#,
+        ] {
+            let error = Needs::parse(repeated.as_bytes()).unwrap_err().to_string();
+            assert!(error.contains("an object has `a` twice"), "{error}");
+        }
+        assert!(matches!(Needs::parse(b"{\"http\": \xff}"), Err(NeedsError::NotUtf8)));
+        assert!(matches!(Needs::parse(b""), Err(NeedsError::Invalid(_))));
+        assert!(matches!(Needs::parse(&b"[".repeat(60_000)), Err(NeedsError::Invalid(_))));
+    }
+
+    #[test]
+    fn an_error_quotes_little_and_nothing_that_drives_a_terminal() {
+        let error = parse(&json!({ format!("\u{1b}[2J\u{202e}{}", "x".repeat(60_000)): [] })).unwrap_err();
+        assert!(error.len() < 400 && !error.contains(['\u{1b}', '\u{202e}']), "{error}");
+    }
+}

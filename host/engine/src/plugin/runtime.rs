@@ -1,0 +1,221 @@
+//! The runtime: loads the components of plugins, and mounts native providers.
+
+use std::collections::HashSet;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Weak};
+
+use mcp_host_config as config;
+use mcp_host_model::digest::Digest;
+use mcp_host_model::provider::ProviderInfo;
+use mcp_host_model::uri::Mount;
+use mcp_host_sandbox::Sandbox;
+use mcp_host_sandbox::dirs::OpenFileLimit;
+use mcp_host_sandbox::guest_log::GuestLog;
+use mcp_host_sandbox::http::TlsRoots;
+use mcp_host_sandbox::memory::{MemoryBudget, Reclaim};
+use mcp_host_sandbox::sql::WorkerProgram;
+
+use super::admission::Admission;
+use super::backend::{Backend, ComponentBackend};
+use super::breaker::CircuitBreaker;
+use super::call::CallContext;
+use super::fault_recorder::FaultRecorder;
+use super::input_faults::InputFaults;
+use super::panics::contain_panic;
+use super::search_source::SearchSource;
+use super::validation::{self, ValidationContext};
+use super::{LoadError, NativePlugin, Plugin, Requirements};
+use crate::loader::{CompiledComponent, LinkedComponent, Loader};
+use crate::pool::Pool;
+use crate::{CHILD_ENV_VAR, Compiler, ComponentError, Engine, EngineError, Progress};
+
+/// Loads plugins on an engine. Opaque.
+pub struct PluginRuntime {
+    pub(super) engine: Arc<Engine>,
+    tls_roots: Arc<TlsRoots>,
+    open_files: OpenFileLimit,
+    pub(super) loader: Loader,
+    state_dir: Option<PathBuf>,
+    /// How SQLite is run in child processes.
+    sqlite_workers: Option<WorkerProgram>,
+    /// Whether plugins keep what they wrote last on standard error.
+    keeps_last_errors: bool,
+}
+
+/// Why plugins cannot be loaded.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum RuntimeError {
+    /// The engine cannot be started.
+    #[error(transparent)]
+    Engine(#[from] EngineError),
+    /// The cache of compiled components cannot be used.
+    #[error(transparent)]
+    Cache(#[from] ComponentError),
+}
+
+impl PluginRuntime {
+    /// A runtime on that engine. Components are compiled within `limits`, and the code is stored in `cache`. `state_dir` holds the
+    /// key-value buckets and the key that the stored code is authenticated with; without it, buckets are granted and fail, and
+    /// components are compiled at each start. Blocks.
+    pub fn new(
+        engine: Arc<Engine>,
+        compiler: Compiler,
+        limits: config::limits::CompileLimits,
+        cache: &Path,
+        state_dir: Option<PathBuf>,
+        progress: Progress,
+    ) -> Result<Self, RuntimeError> {
+        let sqlite_workers = compiler.program().map(|program| WorkerProgram {
+            program,
+            child_variable: CHILD_ENV_VAR,
+            temp_dir: cache.to_owned(),
+        });
+        let loader = Loader::new(engine.clone(), compiler, limits, cache, state_dir.as_deref(), progress)?;
+        let open_files = OpenFileLimit::from_rlimit();
+        Ok(Self {
+            engine,
+            tls_roots: Arc::default(),
+            open_files,
+            loader,
+            state_dir,
+            sqlite_workers,
+            keeps_last_errors: false,
+        })
+    }
+
+    /// Loads a plugin: reads, compiles (unless cached), links and checks its component, and calls `describe`.
+    pub async fn load(&self, config: &config::Plugin) -> Result<Plugin, LoadError> {
+        let compiled = self.loader.load(config).await?;
+        let component = self.loader.link(config, &compiled)?;
+        let mut plugin = self.build(config, &compiled, component);
+        plugin.info = plugin.describe().await.map_err(LoadError::Describe)?;
+        plugin.check_roles().await.map_err(LoadError::Database)?;
+        Ok(plugin)
+    }
+
+    /// Keeps the key-value buckets of plugins that are loaded from now on in another directory.
+    pub fn set_bucket_dir(&mut self, dir: PathBuf) {
+        self.state_dir = Some(dir);
+    }
+
+    /// Has plugins that are loaded from now on keep what they wrote last on standard error, for [`Plugin::take_last_errors`].
+    pub fn keep_last_errors(&mut self) {
+        self.keeps_last_errors = true;
+    }
+
+    /// Returns the digest of a component file; none for a file that cannot be a component.
+    pub async fn digest_of(&self, file: &Path) -> Option<Digest> {
+        self.loader.digest_of(file).await
+    }
+
+    /// Drops all components but those, and ends the compilers of others.
+    pub fn retain(&self, wanted: &HashSet<Digest>) {
+        self.loader.retain(wanted);
+    }
+
+    /// Drops compile failures, so that those components are compiled again.
+    pub fn clear_failures(&self) {
+        self.loader.clear_failures();
+    }
+
+    pub(super) fn build(
+        &self,
+        config: &config::Plugin,
+        compiled: &CompiledComponent,
+        component: LinkedComponent,
+    ) -> Plugin {
+        let component_type = compiled.component.component_type();
+        let imports = component_type.imports(self.engine.wasmtime()).map(|(name, _)| name);
+        let name: Arc<str> = config.name.as_str().into();
+        let log = if self.keeps_last_errors { GuestLog::keeping_last_errors } else { GuestLog::new };
+        let pool = Pool::from_config(config, &self.engine);
+        let sandbox = Sandbox::new(
+            config,
+            self.state_dir.as_deref(),
+            self.sqlite_workers.as_ref(),
+            self.tls_roots.clone(),
+            self.open_files.clone(),
+            log(name.clone(), config.limits.log.bytes_per_minute()),
+            pool.as_ref().map(|pool| -> Weak<dyn Reclaim> { Arc::<Pool>::downgrade(pool) }),
+        );
+        let memory = sandbox.memory().clone();
+        let share = self.engine.shares.share();
+        let backend = Backend::Component(Box::new(ComponentBackend { component, sandbox, share, pool }));
+        Plugin {
+            title: config.title.clone(),
+            digest: Some(compiled.digest),
+            requirements: Requirements::new(imports, config),
+            caches_responses: config.response_cache,
+            search: SearchSource::of_component(config).map(Arc::new),
+            ..self.plugin(name, &config.mount, &config.limits, config.watch_interval, backend, memory)
+        }
+    }
+
+    /// Mounts a native provider.
+    ///
+    /// # Errors
+    ///
+    /// Its `describe` panicked with this message.
+    pub fn native(&self, native: &NativePlugin) -> Result<Plugin, String> {
+        let NativePlugin { name, title, mount, provider, limits, watch_interval, response_cache, .. } = native;
+        let memory = MemoryBudget::new(limits.memory.bytes(), None);
+        let backend = Backend::Native(provider.clone());
+        let info = validation::truncate_info(contain_panic(|| provider.describe())?);
+        let title = title.clone();
+        let plugin = self.plugin(name.as_str().into(), mount, limits, *watch_interval, backend, memory);
+        Ok(Plugin {
+            info,
+            title,
+            caches_responses: *response_cache,
+            search: SearchSource::of_native(native).map(Arc::new),
+            built_in: native.built_in.clone(),
+            ..plugin
+        })
+    }
+
+    /// A plugin without a description.
+    fn plugin(
+        &self,
+        name: Arc<str>,
+        mount: &Mount,
+        limits: &config::limits::Limits,
+        watch_interval: config::WatchInterval,
+        backend: Backend,
+        memory: Arc<MemoryBudget>,
+    ) -> Plugin {
+        let probe_memory = backend.sandbox().map(|sandbox| sandbox.probe_memory().clone());
+        let faults = Arc::new(FaultRecorder::new(name.clone(), limits.log.bytes_per_minute()));
+        let max_response_size = matches!(backend, Backend::Native(_)).then(|| limits.response_size.bytes());
+        Plugin {
+            title: None,
+            mount: mount.clone(),
+            digest: None,
+            watch_interval: watch_interval.duration(),
+            requirements: Requirements::default(),
+            info: ProviderInfo::default(),
+            call_context: Arc::new(CallContext {
+                engine: self.engine.clone(),
+                backend,
+                limits: limits.clone(),
+                validation: Arc::new(ValidationContext {
+                    mount: mount.clone(),
+                    max_items: limits.response_items.get(),
+                    max_response_size,
+                    faults: faults.clone(),
+                }),
+                admission: Admission::new(limits),
+                run_queue: self.engine.executor.plugin_queue(),
+                probe_memory: probe_memory.unwrap_or_else(|| MemoryBudget::new(limits.memory.bytes(), None)),
+                memory,
+            }),
+            breaker: CircuitBreaker::default(),
+            input_faults: InputFaults::default(),
+            faults,
+            name,
+            caches_responses: true,
+            search: None,
+            built_in: None,
+        }
+    }
+}

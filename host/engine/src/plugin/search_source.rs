@@ -1,0 +1,118 @@
+//! What is indexed of one plugin, by its config: resources, the budget of reads, and the identity of the content.
+
+use governor::{DefaultDirectRateLimiter, RateLimiter};
+use hmac::Mac;
+use mcp_host_base::private_dir::{self, SECRET_LEN};
+use mcp_host_config as config;
+use mcp_host_config::Secret;
+use mcp_host_config::search::PluginSearch;
+use mcp_host_model::resource::Resource;
+use mcp_host_model::uri::Mount;
+use zeroize::Zeroizing;
+
+use super::NativePlugin;
+
+/// The kinds of MIME types whose content is not read unless the config names them.
+const BINARY_KINDS: [&str; 4] = ["image/", "audio/", "video/", "font/"];
+
+/// What is indexed of a plugin.
+#[derive(Debug)]
+pub struct SearchSource {
+    settings: PluginSearch,
+    /// All settings of the config that the content depends on, with the values of secrets: another password may
+    /// open another database.
+    identity: Secret<String>,
+    /// The budget of reads.
+    reads: DefaultDirectRateLimiter,
+}
+
+impl SearchSource {
+    /// The source of a plugin; none if it is not searched.
+    pub fn of_component(plugin: &config::Plugin) -> Option<Self> {
+        let config::Plugin { component, mount, config, grants, .. } = plugin;
+        let secrets: Vec<_> = grants.secrets().collect();
+        let identity = format!("{component:?} {mount} {config:?} {grants:?} {secrets:?}");
+        Some(Self::new(plugin.search.as_ref()?, identity))
+    }
+
+    /// The source of a native plugin; none if it is not searched.
+    pub(crate) fn of_native(plugin: &NativePlugin) -> Option<Self> {
+        Some(Self::new(plugin.search.as_ref()?, format!("{} {}", plugin.name, plugin.mount)))
+    }
+
+    fn new(settings: &PluginSearch, identity: String) -> Self {
+        let PluginSearch { types, max_document, .. } = settings;
+        let identity = Zeroizing::new(identity);
+        let identity = Secret::new(format!("{} {types:?} {max_document:?}", *identity));
+        Self { settings: settings.clone(), identity, reads: RateLimiter::direct(settings.reads.quota()) }
+    }
+
+    /// The key of the source in an index with that secret: an authentication code, which reveals nothing about the values of
+    /// secrets.
+    pub fn key(&self, secret: &[u8; SECRET_LEN]) -> [u8; 32] {
+        let mut mac = private_dir::mac(secret);
+        mac.update(self.identity.expose().as_bytes());
+        mac.finalize().into_bytes().into()
+    }
+
+    /// The settings of its search.
+    pub fn settings(&self) -> &PluginSearch {
+        &self.settings
+    }
+
+    /// The rate limit of reads for the index.
+    pub fn reads(&self) -> &DefaultDirectRateLimiter {
+        &self.reads
+    }
+
+    /// Whether a resource is indexed, by its URI, and found: the index may be older than the config.
+    pub fn includes(&self, uri: &str) -> bool {
+        let uri = uri.split_once('?').map_or(uri, |(uri, _)| uri);
+        let PluginSearch { include, exclude, .. } = &self.settings;
+        (include.is_empty() || include.iter().any(|glob| glob.matches(uri)))
+            && !exclude.iter().any(|glob| glob.matches(uri))
+    }
+
+    /// The URI of a document; none if the config does not include it, and the index has it: it may be older, or shared with
+    /// another host.
+    pub fn uri(&self, mount: &Mount, path: &str) -> Option<String> {
+        let uri = [mount.as_str(), path].concat();
+        self.includes(&uri).then_some(uri)
+    }
+
+    /// Whether the content of a resource is read, by what is known of it.
+    pub fn reads_content_of(&self, resource: &Resource) -> bool {
+        let is_small = resource.size.is_none_or(|size| size <= self.settings.max_document.bytes());
+        let is_text = match (resource.mime_type.as_deref(), self.settings.types.as_slice()) {
+            (None, _) => true,
+            (Some("inode/directory"), _) => false,
+            (Some(kind), []) => {
+                let kind = kind.to_ascii_lowercase();
+                !BINARY_KINDS.iter().any(|binary| kind.starts_with(binary))
+            }
+            (Some(kind), types) => types.iter().any(|range| range.includes(kind)),
+        };
+        is_small && is_text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mcp_host_config::Plugin;
+
+    #[test]
+    fn a_source_is_another_one_with_another_secret_and_shows_none() {
+        let source = |value: &str| {
+            let mut plugin = Plugin::new("shop".parse().unwrap(), "shop.wasm", "shop:///".parse().unwrap());
+            plugin.search = Some(PluginSearch::default());
+            plugin.grants.env.insert("TOKEN".parse().unwrap(), Secret::new(value.to_owned()));
+            SearchSource::of_component(&plugin).unwrap()
+        };
+        let (one, other) = (source("tulip"), source("rose"));
+        assert_eq!(one.key(&[1; 32]), source("tulip").key(&[1; 32]));
+        assert_ne!(one.key(&[1; 32]), other.key(&[1; 32]));
+        assert_ne!(one.key(&[1; 32]), one.key(&[2; 32]), "without the key of the index it tells nothing");
+        assert!(!format!("{one:?}").contains("tulip"));
+    }
+}

@@ -1,0 +1,526 @@
+//! Validation of answers: from the types of [`provider`] to those of [`resource`](mcp_host_model::resource). It is the only
+//! place where a provider's answer is checked, be the provider a component or native.
+//!
+//! Invalid hints are dropped alone: a priority of 7, a malformed date, icon or MIME type. A path that leaves the mount
+//! drops the entry from a listing and fails a read. Each such fault is the provider's and is counted; one log line
+//! reports everything that was dropped from one answer.
+//!
+//! All of it is part of the call: it is accounted for by a [`WorkBudget`], and yields. An answer is *measured* first,
+//! and rejected as a whole if it has more items than `limits.response-items` or needs more memory than `limits.memory`
+//! leaves; only then is anything allocated for it. The caller's function decides which valid items are kept, so that what
+//! a principal may not see is filtered here, too.
+
+mod dropped;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
+mod hints;
+mod json;
+mod measure;
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub use self::hints::{HOST_PREFIX, is_icon_size, is_mime_type};
+
+use mcp_host_base::text::{Excerpt, truncate};
+use mcp_host_model::provider::{self, ProviderInfo, Template};
+use mcp_host_model::resource::{Completion, Resource, ResourceBody, ResourceContents, ResourceTemplate};
+use mcp_host_model::uri::{Mount, Path, PathError, ResourceId, Uri};
+
+use self::dropped::DroppedItems;
+use self::hints::Part;
+use self::measure::{Measure, check_cost};
+use super::fault::Fault;
+use super::fault_recorder::FaultRecorder;
+use super::work_budget::{CLOCK_CHECK_INTERVAL_NS, WorkBudget};
+
+/// Bytes that are stored of a provider's name, version and title, each.
+const MAX_NAME: usize = 1024;
+/// Bytes that are stored of a provider's description.
+const MAX_DESCRIPTION: usize = 65_536;
+/// The longest token of a provider, in bytes.
+const MAX_TOKEN: usize = 65536;
+/// The longest cursor of a provider, in bytes.
+const MAX_CURSOR: usize = 4096;
+/// The cost of a call of the filter, in nanoseconds of work: the clock is checked every eight calls, because the number
+/// of rules is not known here.
+const FILTER_COST: usize = CLOCK_CHECK_INTERVAL_NS / 8;
+
+/// One page of a provider's listing: those of its valid items that are kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FilteredPage<T> {
+    /// The items, each with its index among the valid items of the page, in order.
+    pub items: Vec<(usize, T)>,
+    /// The number of valid items of the page.
+    pub size: usize,
+    /// The provider's cursor of the next page.
+    pub next_cursor: Option<String>,
+}
+
+/// The changes of watched paths since a token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WatchedChanges {
+    /// The token for the next call.
+    pub token: String,
+    /// Those of the watched paths that changed, each once.
+    pub changed: Vec<Path>,
+    /// Whether the listing changed.
+    pub listing_changed: bool,
+    /// The provider's hint when to poll next.
+    pub poll_after: Option<Duration>,
+}
+
+/// What all answers of one plugin are validated against.
+pub(super) struct ValidationContext {
+    /// The mount of its URIs.
+    pub(super) mount: Mount,
+    /// The maximum number of items of one answer.
+    pub(super) max_items: usize,
+    /// The maximum bytes of one answer, where lifting does not enforce that.
+    pub(super) max_response_size: Option<u64>,
+    /// The recorder of what is dropped.
+    pub(super) faults: Arc<FaultRecorder>,
+}
+
+/// Validates one answer.
+pub(super) struct Validator {
+    context: Arc<ValidationContext>,
+    /// Whether the provider implements `changes`.
+    watches: bool,
+    work: WorkBudget,
+    measure: Measure,
+    dropped: DroppedItems,
+}
+
+impl Validator {
+    /// A validator of one answer of a plugin, whose work is accounted for by `work`.
+    pub(super) fn new(rules: Arc<ValidationContext>, watches: bool, work: WorkBudget) -> Self {
+        Self { context: rules, watches, work, measure: Measure::default(), dropped: DroppedItems::default() }
+    }
+
+    /// The description, truncated.
+    pub(super) async fn info(mut self, info: ProviderInfo) -> Result<ProviderInfo, Fault> {
+        let texts = [info.title.as_ref(), info.description.as_ref()].into_iter().flatten();
+        let texts = texts.chain([&info.name, &info.version]);
+        self.measure.add_text_bytes(texts.map(String::len).fold(0, usize::saturating_add));
+        self.charge()?;
+        Ok(truncate_info(info))
+    }
+
+    /// The changes among the watched paths, which are in normal form.
+    pub(super) async fn change_set(
+        mut self,
+        changes: provider::ChangeSet,
+        watched: &[String],
+    ) -> Result<WatchedChanges, Fault> {
+        if changes.token.len() > MAX_TOKEN {
+            let length = changes.token.len();
+            return Err(Fault::Contract(format!("its token has {length} bytes; {MAX_TOKEN} are allowed")));
+        }
+        self.check_item_count("changes", &changes.changed)?;
+        self.measure_texts(&changes.changed).await?;
+        let mut changed = Vec::new();
+        if !changes.changed.is_empty() {
+            let entry = size_of::<(&str, Path)>().saturating_mul(2);
+            self.measure.add_bytes(watched.len().saturating_mul(entry));
+            self.charge()?;
+            self.work.step(watched.len().saturating_mul(50)).await?;
+            let mut unseen: HashSet<&str> = watched.iter().map(String::as_str).collect();
+            for path in changes.changed {
+                self.work.step(check_cost(&path, &[], None)).await?;
+                let located = self.compose(&path);
+                let Some(located) = self.drop_rejected("a changed path", located) else { continue };
+                if unseen.remove(located.path.as_str()) {
+                    self.work.charge(located.path.as_str().len())?;
+                    changed.push(located.path);
+                }
+            }
+        }
+        Ok(WatchedChanges {
+            changed,
+            token: changes.token,
+            listing_changed: changes.listing_changed,
+            poll_after: changes.poll_after,
+        })
+    }
+
+    /// The valid entries of a page, each as what `keep` makes of it.
+    pub(super) async fn page<T>(
+        mut self,
+        page: provider::Page,
+        requested: Option<&str>,
+        mut keep: impl FnMut(Resource) -> Option<T>,
+    ) -> Result<FilteredPage<T>, Fault> {
+        let next_cursor = validate_cursor(page.next_cursor, requested)?;
+        self.check_item_count("entries", &page.entries)?;
+        self.measure_entries(&page.entries).await?;
+        self.charge()?;
+        let mut kept = FilteredItems::with_capacity(page.entries.len());
+        let mut entries = page.entries.into_iter();
+        while let Some(next) = entries.as_slice().first() {
+            let cost = check_cost(&next.path, &next.icons, next.meta.as_deref());
+            self.work.step(cost.saturating_add(FILTER_COST)).await?;
+            let Some(entry) = entries.next() else { break };
+            let uri = self.compose_uri(&entry.path);
+            if let Some(uri) = self.drop_rejected("an entry", uri) {
+                kept.push(keep(self.convert_entry(entry, uri, Part::Listed)));
+            }
+        }
+        Ok(FilteredPage { items: kept.items, size: kept.size, next_cursor })
+    }
+
+    /// The valid templates of a page for which the filter returns true.
+    pub(super) async fn template_page(
+        mut self,
+        page: provider::TemplatePage,
+        requested: Option<&str>,
+        mut filter: impl FnMut(&ResourceTemplate) -> bool,
+    ) -> Result<FilteredPage<ResourceTemplate>, Fault> {
+        let next_cursor = validate_cursor(page.next_cursor, requested)?;
+        self.check_item_count("templates", &page.templates)?;
+        self.measure_templates(&page.templates).await?;
+        self.charge()?;
+        let mut kept = FilteredItems::with_capacity(page.templates.len());
+        let mut templates = page.templates.into_iter();
+        while let Some(next) = templates.as_slice().first() {
+            let cost = check_cost(&next.path_template, &next.icons, next.meta.as_deref());
+            // Its path is parsed more often than that of an entry.
+            let cost = cost.saturating_add(next.path_template.len().saturating_mul(50));
+            self.work.step(cost.saturating_add(FILTER_COST)).await?;
+            if let Some(template) = templates.next().and_then(|template| self.convert_template(template)) {
+                kept.push(filter(&template).then_some(template));
+            }
+        }
+        Ok(FilteredPage { items: kept.items, size: kept.size, next_cursor })
+    }
+
+    pub(super) async fn contents(
+        mut self,
+        contents: Vec<provider::Contents>,
+        requested: &str,
+        mut filter: impl FnMut(&ResourceContents) -> bool,
+    ) -> Result<Vec<ResourceContents>, Fault> {
+        self.check_item_count("contents", &contents)?;
+        if contents.is_empty() {
+            return Err(Fault::Contract(format!(
+                "reading `{}` gave neither contents nor a failure",
+                Excerpt(requested)
+            )));
+        }
+        self.measure_contents(&contents).await?;
+        self.charge()?;
+        let mut kept = Vec::with_capacity(contents.len());
+        let mut contents = contents.into_iter();
+        while let Some(next) = contents.as_slice().first() {
+            let text = if let provider::Body::TextBytes(bytes) = &next.body { bytes.len() } else { 0 };
+            let cost = check_cost(&next.entry.path, &next.entry.icons, next.entry.meta.as_deref());
+            self.work.step(cost.saturating_add(text.div_ceil(4)).saturating_add(FILTER_COST)).await?;
+            if let Some(one) = contents.next() {
+                let one = self.convert_contents(one)?;
+                if filter(&one) {
+                    kept.push(one);
+                }
+            }
+        }
+        Ok(kept)
+    }
+
+    fn convert_contents(&mut self, contents: provider::Contents) -> Result<ResourceContents, Fault> {
+        let uri = self.compose_uri(&contents.entry.path)?;
+        let entry = self.convert_entry(contents.entry, uri, Part::Contents);
+        let body = match contents.body {
+            provider::Body::Text(text) => ResourceBody::Text(text),
+            provider::Body::TextBytes(bytes) => {
+                let text = String::from_utf8(bytes);
+                ResourceBody::Text(text.map_err(|error| {
+                    let uri = Excerpt(entry.uri.as_str());
+                    Fault::Contract(format!("the text of {uri} is not UTF-8: {}", error.utf8_error()))
+                })?)
+            }
+            provider::Body::Blob(bytes) => ResourceBody::Blob(bytes),
+        };
+        Ok(ResourceContents { entry, body })
+    }
+
+    /// The entry of the requested path, which is in normal form.
+    pub(super) async fn stat_entry(mut self, entry: provider::Entry, requested: &str) -> Result<Resource, Fault> {
+        self.work.step(check_cost(&entry.path, &entry.icons, entry.meta.as_deref())).await?;
+        self.measure_entry(&entry)?;
+        self.charge()?;
+        let located = self.compose(&entry.path)?;
+        if located.path.as_str() != requested {
+            let (requested, found) = (Excerpt(requested), Excerpt(&entry.path));
+            return Err(Fault::Contract(format!("asked about `{requested}`, it told about `{found}`")));
+        }
+        Ok(self.convert_entry(entry, located.uri, Part::Listed))
+    }
+
+    /// The completion, truncated to what a client may be shown. Unless it is unrestricted, some values may be hidden, and nothing of the
+    /// answer depends on those.
+    pub(super) async fn completion(
+        mut self,
+        given: Completion,
+        is_unrestricted: bool,
+        mut filter: impl FnMut(&str) -> bool,
+    ) -> Result<Completion, Fault> {
+        self.check_item_count("completions", &given.values)?;
+        self.measure_texts(&given.values).await?;
+        self.charge()?;
+        let offered = given.values.len();
+        let mut values = Vec::new();
+        let mut has_more = false;
+        for value in given.values {
+            // The filter expands and routes the value's URI.
+            self.work.step(CLOCK_CHECK_INTERVAL_NS).await?;
+            if !filter(&value) {
+                continue;
+            }
+            // One more tells that there are more.
+            has_more = values.len() == Completion::MAX_VALUES;
+            if has_more {
+                break;
+            }
+            values.push(value);
+        }
+        if !is_unrestricted {
+            // The provider may have left values out for those that are hidden.
+            let has_more = has_more || values.len() == Completion::MAX_VALUES;
+            return Ok(Completion { values, total: None, has_more });
+        }
+        let total = given.total.filter(|_| values.len() == offered.min(Completion::MAX_VALUES));
+        Ok(Completion { values, total, has_more: has_more || given.has_more })
+    }
+
+    /// Records the fault of a rejected path, which drops that part of the answer.
+    fn drop_rejected<T>(&mut self, part: &'static str, composed: Result<T, Fault>) -> Option<T> {
+        composed.inspect_err(|fault| self.dropped.record(part, || format!("{part} was left out: {fault}"))).ok()
+    }
+
+    /// Composes the path with the mount.
+    fn compose(&self, path: &str) -> Result<ResourceId, Fault> {
+        self.context.mount.compose(path).map_err(|error| rejected_path(path, &error))
+    }
+
+    /// Composes the URI of the path.
+    fn compose_uri(&self, path: &str) -> Result<Uri, Fault> {
+        self.context.mount.compose_uri(path).map_err(|error| rejected_path(path, &error))
+    }
+
+    fn convert_entry(&mut self, entry: provider::Entry, uri: Uri, part: Part) -> Resource {
+        let name = match entry.name.is_empty() {
+            true => last_segment(&uri, &self.context.mount).to_owned(),
+            false => entry.name,
+        };
+        let path = entry.path.as_str();
+        let mut resource = Resource {
+            name,
+            title: entry.title,
+            description: entry.description,
+            mime_type: self.mime_type(entry.mime_type, path),
+            size: entry.size,
+            annotations: self.annotations(entry.audience, entry.priority, entry.last_modified, path),
+            icons: self.icons(entry.icons, path),
+            listable: entry.listable,
+            subscribable: entry.subscribable && self.watches,
+            ttl: entry.ttl,
+            meta: self.meta(entry.meta, path, part),
+            uri,
+        };
+        if resource.is_directory() {
+            // They change with children that not everybody may see.
+            resource.size = None;
+            resource.annotations.last_modified = None;
+        }
+        resource
+    }
+
+    fn convert_template(&mut self, template: Template) -> Option<ResourceTemplate> {
+        let path = template.path_template.as_str();
+        let uri_template = match self.context.mount.compose_template(path) {
+            Ok(uri_template) => uri_template,
+            Err(error) => {
+                let path = Excerpt(path);
+                self.dropped.record("template", || {
+                    format!("a template was left out: broke the contract: `{path}` is refused: {error}")
+                });
+                return None;
+            }
+        };
+        Some(ResourceTemplate {
+            uri_template,
+            name: template.name,
+            title: template.title,
+            description: template.description,
+            mime_type: self.mime_type(template.mime_type, path),
+            annotations: self.annotations(template.audience, template.priority, template.last_modified, path),
+            icons: self.icons(template.icons, path),
+            meta: self.meta(template.meta, path, Part::Listed),
+        })
+    }
+}
+
+/// Drops are logged however the call ends.
+impl Drop for Validator {
+    fn drop(&mut self) {
+        self.dropped.log(&self.context.faults);
+    }
+}
+
+/// The items of a page that are kept.
+struct FilteredItems<T> {
+    items: Vec<(usize, T)>,
+    size: usize,
+}
+
+impl<T> FilteredItems<T> {
+    /// Capacity for so many items; the memory is charged already.
+    fn with_capacity(capacity: usize) -> Self {
+        Self { items: Vec::with_capacity(capacity), size: 0 }
+    }
+
+    /// Counts a valid item, and adds what is kept of it.
+    fn push(&mut self, kept: Option<T>) {
+        self.items.extend(kept.map(|item| (self.size, item)));
+        self.size = self.size.saturating_add(1);
+    }
+}
+
+/// The description with its texts truncated to what the host stores.
+pub(super) fn truncate_info(mut info: ProviderInfo) -> ProviderInfo {
+    info.name = truncate(info.name, MAX_NAME);
+    info.version = truncate(info.version, MAX_NAME);
+    info.title = info.title.map(|title| truncate(title, MAX_NAME));
+    info.description = info.description.map(|description| truncate(description, MAX_DESCRIPTION));
+    info
+}
+
+/// Validates a cursor: short enough, and not the one of the same page.
+fn validate_cursor(next: Option<String>, requested: Option<&str>) -> Result<Option<String>, Fault> {
+    match next {
+        Some(next) if next.len() > MAX_CURSOR => {
+            Err(Fault::Contract(format!("its cursor has {} bytes; {MAX_CURSOR} are allowed", next.len())))
+        }
+        Some(next) if requested == Some(next.as_str()) => {
+            Err(Fault::Contract("its cursor leads back to the page that it came with".to_owned()))
+        }
+        next => Ok(next),
+    }
+}
+
+fn rejected_path(path: &str, error: &PathError) -> Fault {
+    Fault::Contract(format!("its path `{}` is refused: {error}", Excerpt(path)))
+}
+
+/// The last segment of the path of a URI below the mount; empty for the mount itself.
+fn last_segment<'u>(uri: &'u Uri, mount: &Mount) -> &'u str {
+    let path = uri.as_str().strip_prefix(mount.as_str()).unwrap_or_default();
+    let path = path.split('?').next().unwrap_or(path).trim_end_matches('/');
+    path.rsplit('/').next().unwrap_or(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::fuzzing::{block_on, validator};
+    use super::*;
+
+    const MEMORY_LIMIT: u64 = 1 << 20;
+
+    fn entry(path: &str, meta: Option<&str>) -> provider::Entry {
+        let mut entry = provider::Entry::new(path, "");
+        entry.meta = meta.map(str::to_owned);
+        entry
+    }
+
+    fn page(entries: Vec<provider::Entry>) -> provider::Page {
+        provider::Page { entries, next_cursor: None }
+    }
+
+    #[test]
+    fn what_is_kept_of_a_page_has_its_place_among_what_is_valid() {
+        let entries = ["a", "../b", "c", "d", "e"].map(|path| entry(path, None));
+        let keep = |entry: Resource| (!entry.uri.as_str().ends_with("/c")).then_some(entry);
+        let page = block_on(validator(10, MEMORY_LIMIT, false).page(page(entries.into()), None, keep)).unwrap();
+        let kept: Vec<_> = page.items.iter().map(|(place, entry)| (*place, entry.name.as_str())).collect();
+        assert_eq!((kept, page.size), (vec![(0, "a"), (2, "d"), (3, "e")], 4));
+    }
+
+    #[test]
+    fn what_changes_with_hidden_children_is_left_out_of_a_directory() {
+        let time = std::time::SystemTime::UNIX_EPOCH;
+        let of = |entry: provider::Entry| {
+            let page = page(vec![entry.size(7).last_modified(time)]);
+            let kept = block_on(validator(10, MEMORY_LIMIT, false).page(page, None, Some)).unwrap();
+            let entry = kept.items.into_iter().next().unwrap().1;
+            (entry.size, entry.annotations.last_modified.is_some())
+        };
+        assert_eq!(of(provider::Entry::directory("a", "a")), (None, false));
+        assert_eq!(of(provider::Entry::new("a", "a").listable()), (Some(7), true), "it has content of its own");
+        assert_eq!(of(provider::Entry::new("a", "a")), (Some(7), true));
+    }
+
+    #[test]
+    fn changes_are_those_of_what_is_watched_and_each_is_told_once() {
+        let watched = ["a", "b", "c"].map(str::to_owned);
+        let changed = ["b", "./b", "x", "../a", "%61", "b"].repeat(1000);
+        let mut given = provider::ChangeSet::none("");
+        given.changed = changed.into_iter().map(str::to_owned).collect();
+        let changes = block_on(validator(10_000, MEMORY_LIMIT, true).change_set(given, &watched)).unwrap();
+        assert_eq!(changes.changed.iter().map(Path::as_str).collect::<Vec<_>>(), ["b", "a"]);
+    }
+
+    fn complete(given: &Completion, is_unrestricted: bool, is_visible: impl Fn(&str) -> bool) -> (Completion, usize) {
+        let mut seen = 0;
+        let filter = |value: &str| {
+            seen += 1;
+            is_visible(value)
+        };
+        let completed =
+            block_on(validator(1000, MEMORY_LIMIT, false).completion(given.clone(), is_unrestricted, filter));
+        (completed.unwrap(), seen)
+    }
+
+    fn offer(values: impl Iterator<Item = usize>, total: Option<u32>, has_more: bool) -> Completion {
+        Completion { values: values.map(|value| value.to_string()).collect(), total, has_more }
+    }
+
+    #[test]
+    fn no_more_values_are_looked_at_than_it_takes_to_know_that_there_are_more() {
+        let (completion, seen) = complete(&offer(0..1000, Some(1000), false), true, |_| true);
+        assert_eq!((seen, completion), (101, offer(0..100, Some(1000), true)));
+    }
+
+    #[test]
+    fn what_is_hidden_changes_nothing_in_a_completion() {
+        let is_visible = |value: &str| value.parse::<usize>().unwrap() % 10 == 0;
+        for (visible, total, has_more) in [(0, None, false), (300, Some(30), false), (1000, Some(100), true)] {
+            let all = offer(0..visible, total, has_more);
+            let alone = offer((0..visible).step_by(10), Some(7), !has_more);
+            let (hidden, _) = complete(&all, false, is_visible);
+            assert_eq!(hidden, complete(&alone, false, is_visible).0, "{visible}");
+            assert_eq!((hidden.values.len(), hidden.total), (visible / 10, None));
+        }
+    }
+
+    #[test]
+    fn an_answer_is_measured_before_anything_is_made_of_it() {
+        let made = |_: Resource| -> Option<Resource> { panic!("it was refused") };
+        let wide = format!(r#"{{"a":[{}0]}}"#, "0,".repeat(100));
+        let refused =
+            block_on(validator(100, MEMORY_LIMIT, false).page(page(vec![entry("a", Some(&wide))]), None, made));
+        assert!(matches!(refused, Err(Fault::ResponseItems { found: 103, limit: 100, .. })), "{refused:?}");
+        for entries in [vec![entry("a", Some(&wide)); 100], vec![entry(&"x".repeat(1_100_000), None)]] {
+            let refused = block_on(validator(1_000_000, MEMORY_LIMIT, false).page(page(entries), None, made));
+            assert_eq!(refused.map(drop), Err(Fault::Memory(MEMORY_LIMIT)));
+        }
+    }
+
+    #[test]
+    fn a_cursor_that_does_not_lead_on_is_refused() {
+        assert_eq!(validate_cursor(Some("b".into()), Some("a")), Ok(Some("b".to_owned())));
+        assert_eq!(validate_cursor(None, Some("a")), Ok(None));
+        validate_cursor(Some("a".into()), Some("a")).unwrap_err();
+        validate_cursor(Some("x".repeat(MAX_CURSOR + 1)), None).unwrap_err();
+    }
+}

@@ -1,0 +1,49 @@
+//! The requester: the client on whose behalf the current task executes a request, for shares of what the clients of a plugin
+//! have in common.
+//!
+//! An authenticated principal is one requester, wherever it connects from. Any other client over HTTP is its address, or its
+//! network with IPv6, as for the limits of `[http.limits]`. The server names it, as only the transport knows the address; a
+//! request that comes through the façade alone has the principal. It is a task-local variable, as the context of the audit log is:
+//! everything between the façade and a plugin runs on the task of the request.
+
+use std::net::IpAddr;
+
+use tokio::task::futures::TaskLocalFuture;
+
+use crate::principal::Principal;
+
+tokio::task_local! {
+    /// The requester of the request that the current task executes.
+    static CURRENT: Requester;
+}
+
+/// The client that a request is made for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Requester {
+    /// A principal, without its groups.
+    Principal(Principal),
+    /// An address, or the first of a network.
+    Address(IpAddr),
+}
+
+impl Requester {
+    /// Executes a request for this requester.
+    pub fn scope<F: Future>(self, request: F) -> TaskLocalFuture<Self, F> {
+        CURRENT.scope(self, request)
+    }
+
+    /// Returns the requester of the current task; of a task without one, the principal.
+    pub fn current_or(principal: &Principal) -> Self {
+        Self::current().unwrap_or_else(|| Self::Principal(principal.identity()))
+    }
+
+    /// Returns the requester of the current task; none if the host itself makes the request.
+    pub fn current() -> Option<Self> {
+        CURRENT.try_with(Self::clone).ok()
+    }
+
+    /// Returns whether there is no other client to leave a share for: the one that started the host.
+    pub fn is_local(&self) -> bool {
+        *self == Self::Principal(Principal::LOCAL)
+    }
+}

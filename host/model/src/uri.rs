@@ -1,0 +1,122 @@
+//! Mounts, paths and URIs: the names of resources, and the plugins that own them.
+//!
+//! A provider names resources by paths (`README.md`), its plugin owns a [`Mount`] (`git://linux/`), and the host
+//! prefixes the path with the mount: `git://linux/README.md`. URIs are *composed*, never rewritten, so no provider can
+//! name a resource of another, and one provider can be mounted many times. This module composes ([`Mount::compose`]),
+//! routes ([`Router::route`]), and does the same for URI templates ([`UriTemplate`]).
+//!
+//! Guarantees for any input:
+//! - A [`Uri`] begins with its mount, and mounts do not overlap: a URI belongs to at most one plugin.
+//! - Composing and routing are inverse: the URI of a path routes to the same mount and the same path.
+//! - Every [`Uri`] and [`Path`] is in normal form, so equal resources have equal text. Access rules, subscriptions and
+//!   caches may compare bytes.
+//!
+//! No URI is longer than [`MAX_URI_LEN`]. Every operation is linear in the length of its text; routing is a binary
+//! search over the mounts.
+//!
+//! # Normal form
+//!
+//! That of RFC 3986, section 6.2.2: scheme and host in lower case (section 6.2.2.1); percent-encoding in upper case, and
+//! only where it is required (6.2.2.2); no `.` and `..` segments (6.2.2.3, 5.2.4); no empty port (3.2.3). Segments may be
+//! empty, except the first one of a path, and `a` and `a/` are different paths.
+//!
+//! An empty query is removed: `a?` is `a`. The RFC leaves that to the specification of a scheme (6.2.3), and the schemes of mounts
+//! are the host's. No template expands to an empty query (RFC 6570, section 3.2.8), and to providers it means no query.
+//!
+//! # Percent-encoding
+//!
+//! The RFC leaves open whether `@` and `%40` are the same. A client that expands `{name}` (RFC 6570, section 3.2.2) encodes
+//! all reserved characters, one that expands `{+name}` encodes none, and a provider lists what a segment may have as it
+//! is. So that these name one resource, the normal form decodes them where they stand for themselves:
+//!
+//! | component | decoded, in addition to the unreserved characters | still different from its encoding |
+//! |---|---|---|
+//! | path | `@ : ! $ & ' ( ) * + , ; =` | `/`, `?`, `%` and what no URI has |
+//! | query | `@ : ! $ ' ( ) *` | `& = + , ;`, which separate, `/` and `?` |
+//! | host, also as the first segment below `web://` | none | all |
+//!
+//! A provider cannot give a path `a,b` another meaning than `a%2Cb`: values that may have a separator belong into segments of
+//! their own, or into the query.
+//!
+//! One rule is stricter than the RFC, which ignores a `..` that has nothing left to remove: here it is an error, and so
+//! is a `..` that leaves a mount, even for another one.
+//!
+//! | a path of a provider at `git://linux/` | result |
+//! |---|---|
+//! | `a/./b/../%63`, `a/c` | `git://linux/a/c` |
+//! | the empty path, `a/..` | `git://linux/`, the mount itself |
+//! | `?limit=3` | `git://linux/?limit=3` |
+//! | `a?`, `a` | `git://linux/a` |
+//! | `a%2fb` | `git://linux/a%2Fb`: one segment that contains a slash |
+//! | `me%40h/a%2cb?q=%28c%26d` | `git://linux/me@h/a,b?q=(c%26d` |
+//! | `http://h/x` | `git://linux/http://h/x`: a path like any other |
+//! | `../x`, `%2e%2E/x`, `a/../../x` | an error: leaves the mount |
+//! | `/a`, `a/..//b` | an error: begins with a slash |
+//! | `a#b`, `%00`, `%zz`, `a b`, `a\b`, `ä` | an error with the position and a correction |
+//!
+//! | a URI of a client, with mounts `git://linux/`, `files://h/a/` and `files://h/b/` | result |
+//! |---|---|
+//! | `GIT://Linux/%7Ea` | path `~a` of `git://linux/` |
+//! | `git://linux`, `files://h/a?q` | the mount itself: its trailing slash may be missing, as no other mount can own that URI |
+//! | `files://h/x/../a/c` | path `c` of `files://h/a/` |
+//! | `files://h/a/../b/c` | an error: leaves its mount |
+//! | `files://h/../b/c`, `git://linux/..` | an error: leads above its root |
+//! | `git://u:p@linux/x` | an error: user information (RFC 3986, sections 3.2.1 and 7.6) |
+//! | `git://linux/a#L1` | an error: fragments are processed by the client (section 3.5) |
+//! | `git://other/x`, `urn:isbn:1` | [`RouteError::NoMount`], which is reported as *not found* |
+//!
+//! # Mounts without a host
+//!
+//! The mount `web://` owns all hosts of its scheme, and the first segment of its paths is the host: `Docs.RS/x` is
+//! `web://docs.rs/x`. That host must not be empty, a dot segment, or contain user information, and no `..` removes it.
+//! `notes:///` is a mount with an empty host: its paths are paths only.
+//!
+//! # Example
+//!
+//! ```
+//! use mcp_host_model::uri::{Mount, RouteError, Router};
+//!
+//! let linux: Mount = "git://Linux/".parse()?;
+//! let located = linux.compose("docs/./index%2emd")?;
+//! assert_eq!(located.uri.as_str(), "git://linux/docs/index.md");
+//! assert_eq!(located.path.as_str(), "docs/index.md");
+//!
+//! let router = Router::new([(linux, "the git plugin"), ("web://".parse()?, "the web plugin")])?;
+//! let routed = router.route("web://Docs.RS/serde/../tokio?v=1")?;
+//! assert_eq!(*routed.target, "the web plugin");
+//! assert_eq!(routed.uri.as_str(), "web://docs.rs/tokio?v=1");
+//! assert_eq!(routed.path.as_str(), "docs.rs/tokio?v=1");
+//!
+//! assert_eq!(router.route("ftp://elsewhere/").unwrap_err(), RouteError::NoMount);
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
+mod mount;
+mod normalize;
+mod pattern;
+mod resource_id;
+mod router;
+mod template;
+mod text;
+mod unicode;
+
+#[cfg(test)]
+mod tests;
+
+pub use error::{CharacterError, MountError, Overlap, PathError, RouteError, TemplateError, UriError};
+pub use mount::Mount;
+pub use normalize::is_path_delimiter;
+pub use pattern::{Gap, PatternPart, UriPattern};
+pub use resource_id::{Path, ResourceId, Uri};
+pub use router::{Routed, Router};
+pub use template::UriTemplate;
+pub use unicode::composed;
+
+/// The maximum length in bytes of a URI, a template, or a path together with its mount.
+///
+/// RFC 9110, section 4.1, recommends at least 8,000 octets.
+pub const MAX_URI_LEN: usize = 8192;

@@ -1,0 +1,131 @@
+//! [`Router`]: finds the plugin that owns a URI.
+//!
+//! Mounts do not overlap, so in sorted order only the last mount that is not greater than a URI can own it: a look-up
+//! is a binary search and one comparison.
+
+use super::error::{Overlap, RouteError, TemplateError};
+use super::mount::Mount;
+use super::normalize::{self, Parts};
+use super::resource_id::{Path, Uri};
+use super::template::{self, UriTemplate};
+
+/// Mounts that do not overlap, each with its target.
+#[derive(Clone, Debug)]
+pub struct Router<T> {
+    /// Sorted by the text of the mount.
+    entries: Vec<(Mount, T)>,
+}
+
+/// The result of routing a URI.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Routed<'a, T> {
+    /// The target of the mount.
+    pub target: &'a T,
+    /// The mount.
+    pub mount: &'a Mount,
+    /// The URI in normal form.
+    pub uri: Uri,
+    /// The provider's name of the resource.
+    pub path: Path,
+}
+
+impl<T> Router<T> {
+    /// Creates a router.
+    ///
+    /// # Errors
+    ///
+    /// Two mounts overlap. Of several such pairs, the first in sorted order is returned.
+    pub fn new(entries: impl IntoIterator<Item = (Mount, T)>) -> Result<Self, Overlap> {
+        let mut entries: Vec<_> = entries.into_iter().enumerate().collect();
+        entries.sort_by(|(_, (a, _)), (_, (b, _))| a.cmp(b));
+        // Mounts with a common prefix are adjacent in sorted order, so comparing neighbors is sufficient.
+        let mut neighbours = entries.iter().zip(entries.iter().skip(1));
+        if let Some((a, b)) = neighbours.find(|((_, (a, _)), (_, (b, _)))| a.overlaps(b)) {
+            let (first, second) = if a.0 < b.0 { (a, b) } else { (b, a) };
+            return Err(Overlap {
+                first: first.1.0.clone(),
+                second: second.1.0.clone(),
+                first_index: first.0,
+                second_index: second.0,
+            });
+        }
+        let entries = entries.into_iter().map(|(_, entry)| entry).collect();
+        Ok(Self { entries })
+    }
+
+    /// Finds the plugin that owns a client's URI.
+    ///
+    /// A URI in normal form is copied only into the result.
+    ///
+    /// # Errors
+    ///
+    /// See [`RouteError`]. A URI without an owner is distinct from an invalid one.
+    pub fn route(&self, uri: &str) -> Result<Routed<'_, T>, RouteError> {
+        let Some(written) = Parts::parse(uri)?.normalized() else {
+            return Err(RouteError::NoMount);
+        };
+        // Validated first, because the result does not depend on the mounts.
+        let resolved = written.without_dot_segments()?;
+        match self.owner(written.as_str()) {
+            Some(entry) => route_within(entry, written.as_str()),
+            None => self.route_normalized(&resolved),
+        }
+    }
+
+    /// Finds the plugin that owns a client's URI once its dot segments are removed, whatever mount it begins with before: as if the
+    /// mount that it [leaves](super::PathError::LeavesMount) did not exist.
+    pub fn route_resolved(&self, uri: &str) -> Result<Routed<'_, T>, RouteError> {
+        let written = Parts::parse(uri)?.normalized().ok_or(RouteError::NoMount)?;
+        self.route_normalized(&written.without_dot_segments()?)
+    }
+
+    /// Routes a URI in normal form, without dot segments.
+    fn route_normalized(&self, uri: &str) -> Result<Routed<'_, T>, RouteError> {
+        if let Some(entry) = self.owner(uri) {
+            return route_within(entry, uri);
+        }
+        let (place, query) = normalize::split_query(uri);
+        let with_slash = [place, "/", query].concat();
+        let entry = self.owner(&with_slash).ok_or(RouteError::NoMount)?;
+        route_within(entry, &with_slash)
+    }
+
+    /// Finds the plugin that owns a client's URI template, and the provider's path template.
+    ///
+    /// # Errors
+    ///
+    /// See [`RouteError`]. A template whose mount is not literal belongs to no plugin.
+    pub fn route_template(&self, template: &str) -> Result<(&T, UriTemplate), RouteError> {
+        template::check(template)?;
+        let stem = template::literal_prefix(template);
+        if !stem.contains("://") {
+            return Err(RouteError::NoMount);
+        }
+        let stem = Parts::parse(stem)?.normalized().ok_or(RouteError::NoMount)?;
+        let (mount, target) = self.owner(stem.as_str()).ok_or(RouteError::NoMount)?;
+        let path = mount.template_path(template).ok_or(RouteError::NoMount)?;
+        let in_mount = |error: TemplateError| RouteError::PathTemplate { mount: mount.clone(), error };
+        Ok((target, mount.compose_template(path).map_err(in_mount)?))
+    }
+
+    /// Returns the mounts and their targets, sorted by the text of the mount.
+    pub fn iter(&self) -> impl Iterator<Item = (&Mount, &T)> {
+        self.entries.iter().map(|(mount, target)| (mount, target))
+    }
+
+    /// Finds the mount of a URI in normal form.
+    fn owner(&self, uri: &str) -> Option<&(Mount, T)> {
+        let behind = self.entries.partition_point(|(mount, _)| mount.as_str() <= uri);
+        let (last, _) = self.entries.split_at_checked(behind)?;
+        last.last().filter(|(mount, _)| uri.starts_with(mount.as_str()))
+    }
+}
+
+/// The result for a URI that begins with the mount, with case and percent-encoding in normal form.
+fn route_within<'a, T>((mount, target): &'a (Mount, T), uri: &str) -> Result<Routed<'a, T>, RouteError> {
+    let path = uri.strip_prefix(mount.as_str()).ok_or(RouteError::NoMount)?;
+    match mount.compose_normalized(path) {
+        Ok(located) => Ok(Routed { target, mount, uri: located.uri, path: located.path }),
+        Err(error) => Err(RouteError::Path { mount: mount.clone(), error }),
+    }
+}

@@ -1,0 +1,387 @@
+//! [`Template`]: the URI templates of RFC 6570, composed like URIs.
+//!
+//! A provider returns a path template (`blob/{rev}/{+path}`), and the host prefixes it with the mount. Both are valid
+//! templates, and the composed one expands to the mount followed by the expansion of the path template. The literal
+//! parts of a template follow the rules of paths and are normalized; its expressions are unchanged.
+//!
+//! A value of a variable may be `..` or empty. The expansion is routed like any other URI, and rejected if it leaves
+//! the mount.
+//!
+//! A template has at most [`Template::MAX_VARIABLES`] variables and, like what it expands to, at most [`MAX_URI_LEN`]
+//! bytes.
+//!
+//! `iri-string` validates templates. It panics on a template such as `%€`, and on listing the variables of `{x:99999}`,
+//! so both are rejected before; and on expanding `{+x}` with a value that is not ASCII, so expansion is implemented
+//! here.
+
+use std::collections::BTreeMap;
+
+use iri_string::template::UriTemplateStr;
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, utf8_percent_encode};
+
+use super::MAX_URI_LEN;
+use super::error::{CharacterError, PathError, TemplateError, excerpt};
+use super::mount::Mount;
+use super::normalize::{self, Component};
+use super::text::str_newtype;
+
+/// All but the unreserved characters.
+const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
+/// All but the unreserved and the reserved characters (RFC 3986, section 2.2).
+const RESERVED: &AsciiSet = &UNRESERVED
+    .remove(b':')
+    .remove(b'/')
+    .remove(b'?')
+    .remove(b'#')
+    .remove(b'[')
+    .remove(b']')
+    .remove(b'@')
+    .remove(b'!')
+    .remove(b'$')
+    .remove(b'&')
+    .remove(b'\'')
+    .remove(b'(')
+    .remove(b')')
+    .remove(b'*')
+    .remove(b'+')
+    .remove(b',')
+    .remove(b';')
+    .remove(b'=');
+
+/// A valid URI template (RFC 6570) below a mount.
+///
+/// ```
+/// use mcp_host_model::uri::Mount;
+///
+/// let mount: Mount = "git://linux/".parse()?;
+/// let template = mount.compose_template("blob/{rev}/{+path}")?;
+/// assert_eq!(template.as_str(), "git://linux/blob/{rev}/{+path}");
+/// assert_eq!(template.path_template(), "blob/{rev}/{+path}");
+/// assert_eq!(template.variables().collect::<Vec<_>>(), ["rev", "path"]);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct UriTemplate {
+    text: String,
+    mount_len: usize,
+}
+
+str_newtype!(UriTemplate);
+
+impl UriTemplate {
+    /// The maximum number of variables of a template, each counted as often as it appears.
+    pub const MAX_VARIABLES: usize = 64;
+
+    /// Returns the provider's path template: the part after the mount.
+    #[must_use]
+    pub fn path_template(&self) -> &str {
+        self.text.split_at_checked(self.mount_len).map_or("", |(_, path)| path)
+    }
+
+    /// Returns the names of the variables, in the order of their first appearance.
+    pub fn variables(&self) -> impl Iterator<Item = &str> {
+        let names = pieces(&self.text).filter_map(|piece| match piece {
+            Piece::Literal(_) => None,
+            Piece::Expression(expression) => Some(variables(expression)),
+        });
+        let mut seen = Vec::new();
+        names.flatten().map(|(name, _)| name).filter(move |name| {
+            let is_new = !seen.contains(name);
+            if is_new {
+                seen.push(name);
+            }
+            is_new
+        })
+    }
+
+    /// Expands the template with those values to a URI, or a prefix of one (RFC 6570, section 3). Variables without a
+    /// value expand to nothing. A value is text, not percent-encoded: its `%` is encoded like any other character.
+    ///
+    /// Returns `None` if the result would have more than [`MAX_URI_LEN`] bytes. No more memory than that is used,
+    /// however long the values are and however often the template repeats them.
+    #[must_use]
+    pub fn expand<'a>(&self, values: impl IntoIterator<Item = (&'a str, &'a str)>) -> Option<String> {
+        self.expand_with(&values.into_iter().collect(), |_| String::new())
+    }
+
+    /// Expands the template as [`expand`](Self::expand) does, but with what `unset` returns in the place of each variable of its path
+    /// without a value.
+    ///
+    /// A separator beside such a variable, which depends on whether it has a value, counts to its place.
+    pub fn expand_with(
+        &self,
+        values: &BTreeMap<&str, &str>,
+        mut unset: impl FnMut(Unset<'_>) -> String,
+    ) -> Option<String> {
+        let mut expansion = Expansion(String::new());
+        let mut is_in_query = false;
+        for piece in pieces(&self.text) {
+            match piece {
+                Piece::Literal(literal) => {
+                    is_in_query |= literal.contains('?');
+                    expansion.push(literal)?;
+                }
+                Piece::Expression(expression) => {
+                    is_in_query |= expression.starts_with(['?', '&']);
+                    let in_path = |name: &str| match is_in_query {
+                        true => String::new(),
+                        false => unset(Unset { name, expression }),
+                    };
+                    expansion.expand(expression, values, in_path)?;
+                }
+            }
+        }
+        Some(expansion.0)
+    }
+}
+
+/// A variable of the path of a template that has no value.
+#[derive(Clone, Copy, Debug)]
+pub struct Unset<'a> {
+    /// Its name.
+    pub name: &'a str,
+    /// The expression that it is in.
+    expression: &'a str,
+}
+
+impl Unset<'_> {
+    /// Whether its expansion may have slashes.
+    pub fn has_slashes(&self) -> bool {
+        self.expression.starts_with(['+', '/'])
+    }
+
+    /// Whether its expansion, unless it is empty, begins with a slash.
+    pub fn begins_with_slash(&self) -> bool {
+        self.expression.starts_with('/')
+    }
+
+    /// Returns how its expansion begins if its value begins with that text; none if that depends on other variables, or on the length of
+    /// the value.
+    pub fn beginning(&self, value: &str) -> Option<String> {
+        let (name, encoded) = match self.expression.strip_prefix('+') {
+            Some(name) => (name, RESERVED),
+            None => (self.expression, UNRESERVED),
+        };
+        (name == self.name).then(|| utf8_percent_encode(value, encoded).to_string())
+    }
+}
+
+/// The expansion so far: at most [`MAX_URI_LEN`] bytes.
+struct Expansion(String);
+
+impl Expansion {
+    /// Appends a text, unless the result would be too long.
+    fn push(&mut self, text: &str) -> Option<()> {
+        let len = self.0.len().checked_add(text.len())?;
+        (len <= MAX_URI_LEN).then(|| self.0.push_str(text))
+    }
+
+    /// Expands one expression (RFC 6570, section 3.2; the table is that of appendix A).
+    /// `unset` returns what stands for a variable without a value, with the separator that its value would have.
+    fn expand(
+        &mut self,
+        expression: &str,
+        values: &BTreeMap<&str, &str>,
+        mut unset: impl FnMut(&str) -> String,
+    ) -> Option<()> {
+        let (first, separator, is_named) = match expression.chars().next() {
+            Some('+') => ("", ",", false),
+            Some('.') => (".", ".", false),
+            Some('/') => ("/", "/", false),
+            Some(';') => (";", ";", true),
+            Some('?') => ("?", "&", true),
+            Some('&') => ("&", "&", true),
+            _ => ("", ",", false),
+        };
+        let encoded = if expression.starts_with('+') { RESERVED } else { UNRESERVED };
+        let mut is_first = true;
+        for (name, prefix) in variables(expression) {
+            let Some(value) = values.get(name).copied() else {
+                self.push(&unset(name))?;
+                continue;
+            };
+            self.push(if std::mem::take(&mut is_first) { first } else { separator })?;
+            if is_named {
+                self.push(name)?;
+                self.push("=")?;
+            }
+            let length = prefix.and_then(|prefix| prefix.parse().ok()).unwrap_or(usize::MAX);
+            let end = value.char_indices().nth(length).map_or(value.len(), |(end, _)| end);
+            let value = value.split_at_checked(end).map_or(value, |(value, _)| value);
+            utf8_percent_encode(value, encoded).try_for_each(|piece| self.push(piece))?;
+        }
+        Some(())
+    }
+}
+
+impl Mount {
+    /// Composes the URI template of a provider's path template.
+    ///
+    /// # Errors
+    ///
+    /// The text is not a template, or cannot expand to a path. This is a fault of the provider.
+    pub fn compose_template(&self, path_template: &str) -> Result<UriTemplate, TemplateError> {
+        let len = [self.as_str(), path_template].iter().map(|text| text.len()).sum();
+        if len > MAX_URI_LEN {
+            return Err(TemplateError::TooLong { len });
+        }
+        check(path_template)?;
+        if path_template.contains('#') {
+            return Err(TemplateError::Fragment);
+        }
+        // No expression has brackets, so these are in a literal.
+        let bracket = path_template.char_indices().find(|(_, c)| matches!(c, '[' | ']'));
+        if let Some((at, found)) = bracket {
+            return Err(CharacterError::Character { found, at }.into());
+        }
+        let path_template = self.normalize_template(path_template);
+        self.check_literals(&path_template)?;
+        let text = [self.as_str(), &path_template].concat();
+        check(&text)?;
+        let mount_len = self.as_str().len();
+        Ok(UriTemplate { text, mount_len })
+    }
+
+    /// Normalizes the literals of a path template.
+    fn normalize_template(&self, path_template: &str) -> String {
+        let mut out = String::with_capacity(path_template.len());
+        let mut component = if self.owns_all_hosts() { Component::Authority } else { Component::Path };
+        for piece in pieces(path_template) {
+            match piece {
+                Piece::Literal(literal) => {
+                    let mut rest = literal;
+                    while let Some((end, next)) = end_of(component, rest) {
+                        let (part, behind) = rest.split_at_checked(end).unwrap_or((rest, ""));
+                        normalize::push_normalized(&mut out, part, component);
+                        (component, rest) = (next, behind);
+                    }
+                    normalize::push_normalized(&mut out, rest, component);
+                }
+                Piece::Expression(expression) => {
+                    component = match (component, expression.chars().next()) {
+                        (_, Some('?')) => Component::Query,
+                        (Component::Authority | Component::AuthorityOrPath, Some('/')) => Component::Path,
+                        // The value may contain a slash.
+                        (Component::Authority, Some('+')) => Component::AuthorityOrPath,
+                        (component, _) => component,
+                    };
+                    out.extend(["{", expression, "}"]);
+                }
+            }
+        }
+        out
+    }
+
+    /// Checks that the literals of a normalized path template follow the rules of paths.
+    fn check_literals(&self, path_template: &str) -> Result<(), TemplateError> {
+        // The common form of all expansions, with `{}` in place of variables.
+        let outline: String = pieces(path_template)
+            .map(|piece| match piece {
+                Piece::Literal(literal) => literal,
+                Piece::Expression(expression) if expression.starts_with('/') => "/{}",
+                Piece::Expression(expression) if expression.starts_with('?') => "?{}",
+                Piece::Expression(expression) if expression.starts_with('+') => "{+}",
+                Piece::Expression(_) => "{}",
+            })
+            .collect();
+        let (path, _) = normalize::split_query(&outline);
+        if path.starts_with('/') {
+            return Err(TemplateError::LeadingSlash);
+        }
+        if path.split('/').any(normalize::is_dot_segment) {
+            return Err(TemplateError::DotSegment);
+        }
+        let host = path.split('/').flat_map(|segment| segment.split("{+}")).next().unwrap_or_default();
+        if self.owns_all_hosts() && host.contains('@') {
+            return Err(TemplateError::Host(PathError::UserInfo));
+        }
+        self.compose(literal_prefix(path_template)).map(drop).map_err(TemplateError::Host)
+    }
+}
+
+/// Returns where a component ends in a literal, and which one follows.
+fn end_of(component: Component, literal: &str) -> Option<(usize, Component)> {
+    let ends: &[char] = match component {
+        Component::Authority | Component::AuthorityOrPath => &['/', '?'],
+        Component::Path => &['?'],
+        Component::Query => &[],
+    };
+    let (end, delimiter) = literal.char_indices().find(|(_, c)| ends.contains(c))?;
+    Some((end, if delimiter == '/' { Component::Path } else { Component::Query }))
+}
+
+/// Checks that a text is a template by RFC 6570, within its bounds of length and variables, and without NUL.
+pub(super) fn check(template: &str) -> Result<(), TemplateError> {
+    if template.len() > MAX_URI_LEN {
+        return Err(TemplateError::TooLong { len: template.len() });
+    }
+    if let Some((at, found)) = template.char_indices().find(|(_, c)| !c.is_ascii()) {
+        return Err(CharacterError::Character { found, at }.into());
+    }
+    if let Some(at) = template.find("%00") {
+        return Err(CharacterError::Nul { at }.into());
+    }
+    if let Err(error) = UriTemplateStr::new(template) {
+        let reason = error.to_string();
+        let reason = reason.strip_prefix("invalid URI template: ").unwrap_or(&reason).to_owned();
+        return Err(TemplateError::Syntax { reason });
+    }
+    let expressions = pieces(template).filter_map(|piece| match piece {
+        Piece::Literal(_) => None,
+        Piece::Expression(expression) => Some(expression),
+    });
+    let mut count = 0_usize;
+    for expression in expressions {
+        count = count.saturating_add(variables(expression).count());
+        if count > UriTemplate::MAX_VARIABLES {
+            return Err(TemplateError::TooManyVariables);
+        }
+        if variables(expression).filter_map(|(_, prefix)| prefix).any(|prefix| !is_prefix_length(prefix)) {
+            let expression = excerpt(expression);
+            return Err(TemplateError::Prefix { expression });
+        }
+    }
+    Ok(())
+}
+
+/// Returns the literal part of a valid template, up to its last slash.
+pub(super) fn literal_prefix(template: &str) -> &str {
+    let literal = template.split(['{', '?']).next().unwrap_or_default();
+    let end = literal.split_inclusive('/').filter(|segment| segment.ends_with('/')).map(str::len).sum();
+    literal.split_at_checked(end).map_or("", |(stem, _)| stem)
+}
+
+/// A part of a template (RFC 6570, section 2).
+#[derive(Clone, Copy, Debug)]
+enum Piece<'a> {
+    /// Literal text.
+    Literal(&'a str),
+    /// The text between two braces.
+    Expression(&'a str),
+}
+
+/// Splits a valid template into its parts.
+fn pieces(template: &str) -> impl Iterator<Item = Piece<'_>> {
+    template
+        .split('{')
+        .flat_map(|part| match part.split_once('}') {
+            // Literals have no braces, so only the text before the first expression has none.
+            None => [Some(Piece::Literal(part)), None],
+            Some((expression, literal)) => [Some(Piece::Expression(expression)), Some(Piece::Literal(literal))],
+        })
+        .flatten()
+}
+
+/// Returns the variables of a valid expression, each with the length of its prefix modifier, if any.
+fn variables(expression: &str) -> impl Iterator<Item = (&str, Option<&str>)> {
+    let list = expression.trim_start_matches(['+', '#', '.', '/', ';', '?', '&']);
+    list.split(',').map(|variable| match variable.split_once(':') {
+        Some((name, prefix)) => (name, Some(prefix)),
+        None => (variable.trim_end_matches('*'), None),
+    })
+}
+
+/// `max-length` of RFC 6570, section 2.4.1.
+fn is_prefix_length(digits: &str) -> bool {
+    (1..=4).contains(&digits.len()) && !digits.starts_with('0')
+}

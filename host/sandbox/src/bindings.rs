@@ -1,0 +1,19 @@
+//! `wasi:logging` and `wasi:config` as wasmtime's generated code has it.
+
+mod generated {
+    #![allow(missing_docs, unreachable_pub, reason = "generated; the WIT files are the documentation")]
+    wasmtime::component::bindgen!({
+        path: "../../wit",
+        inline: "
+            package mcp-host:imports;
+            world imports {
+                import wasi:config/store@0.2.0-rc.1;
+                import wasi:logging/logging@0.1.0-draft;
+            }
+        ",
+        imports: { default: trappable },
+    });
+}
+
+pub(crate) use generated::wasi::config::store;
+pub(crate) use generated::wasi::logging::logging;

@@ -1,0 +1,189 @@
+//! Times of a call that its own polls do not show: processor time that the host uses for it beside its guest, and waits for
+//! what other calls hold.
+//!
+//! Tasks that receive HTTP responses and processes that run SQLite use processor time for a call. It is a part of its
+//! `limits.cpu`: the call's clock adds it to the time of the guest (`engine::cpu`), and the tasks end when it alone exceeds the
+//! limit, also while the guest waits.
+//!
+//! A call that reaches its deadline because others held a connection or a database is not at fault. So these waits are counted.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use mcp_host_base::time::thread_cpu_time;
+
+/// The times of one call, in nanoseconds.
+#[derive(Clone, Debug, Default)]
+pub struct HostTimes(Arc<Times>);
+
+#[derive(Debug, Default)]
+struct Times {
+    cpu: AtomicU64,
+    contention: AtomicU64,
+}
+
+impl HostTimes {
+    /// The processor time of all tasks and processes together.
+    pub fn cpu(&self) -> Duration {
+        Duration::from_nanos(self.0.cpu.load(Ordering::Relaxed))
+    }
+
+    /// The time for which the call waited for what other calls held.
+    pub fn contention(&self) -> Duration {
+        Duration::from_nanos(self.0.contention.load(Ordering::Relaxed))
+    }
+}
+
+fn add(counter: &AtomicU64, time: Duration) {
+    counter.fetch_add(u64::try_from(time.as_nanos()).unwrap_or(u64::MAX), Ordering::Relaxed);
+}
+
+/// The processor time that the host may use for a call.
+#[derive(Clone, Debug)]
+pub struct HostCpuBudget {
+    times: HostTimes,
+    limit: Duration,
+}
+
+impl HostCpuBudget {
+    /// A budget of `limit` for what adds to `times`.
+    pub fn new(times: HostTimes, limit: Duration) -> Self {
+        Self { times, limit }
+    }
+
+    /// A budget for work that no call is charged for.
+    pub(crate) fn unlimited() -> Self {
+        Self::new(HostTimes::default(), Duration::MAX)
+    }
+
+    /// Charges processor time that was used.
+    pub(crate) fn charge(&self, time: Duration) {
+        add(&self.times.0.cpu, time);
+    }
+
+    /// Charges what this thread uses until the result is dropped.
+    pub(crate) fn charge_thread(self) -> ChargedThread {
+        ChargedThread { budget: self, before: thread_cpu_time() }
+    }
+
+    /// The time that is left; none once the budget is used up.
+    pub(crate) fn remaining(&self) -> Option<Duration> {
+        self.limit.checked_sub(self.times.cpu())
+    }
+
+    /// Waits for what other calls hold. The wait is counted also if it is given up.
+    pub(crate) async fn contend<F: Future>(&self, wait: F) -> F::Output {
+        let _counted = ContentionGuard { times: &self.times, begun: Instant::now() };
+        wait.await
+    }
+}
+
+/// A thread whose processor time is charged to a call when this is dropped.
+pub(crate) struct ChargedThread {
+    budget: HostCpuBudget,
+    before: Duration,
+}
+
+impl ChargedThread {
+    /// The time so far.
+    fn used(&self) -> Duration {
+        thread_cpu_time().saturating_sub(self.before)
+    }
+
+    /// Whether the thread has used more than is left. That takes at least as much time as has elapsed, which is read without a
+    /// system call.
+    #[cfg(feature = "sql")]
+    pub(crate) fn is_used_up(&self, begun: Instant) -> bool {
+        let left = self.budget.remaining().unwrap_or_default();
+        begun.elapsed() > left && self.used() > left
+    }
+}
+
+impl Drop for ChargedThread {
+    fn drop(&mut self) {
+        self.budget.charge(self.used());
+    }
+}
+
+/// Counts a wait when it is dropped.
+struct ContentionGuard<'a> {
+    times: &'a HostTimes,
+    begun: Instant,
+}
+
+impl Drop for ContentionGuard<'_> {
+    fn drop(&mut self) {
+        add(&self.times.0.contention, self.begun.elapsed());
+    }
+}
+
+/// A call has used up its processor time.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("out of CPU time")]
+pub struct OutOfCpu;
+
+/// A future of a task, whose processor time counts for its call.
+pub(crate) struct CountedTask<F: ?Sized> {
+    budget: HostCpuBudget,
+    future: Pin<Box<F>>,
+}
+
+impl<F: Future + ?Sized> CountedTask<F> {
+    /// A future that ends with [`OutOfCpu`] when the budget is used up.
+    pub(crate) fn new(budget: HostCpuBudget, future: Pin<Box<F>>) -> Self {
+        Self { budget, future }
+    }
+}
+
+impl<F: Future + ?Sized> Future for CountedTask<F> {
+    type Output = Result<F::Output, OutOfCpu>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        if self.budget.remaining().is_none() {
+            return Poll::Ready(Err(OutOfCpu));
+        }
+        let begun = thread_cpu_time();
+        let polled = self.future.as_mut().poll(context);
+        self.budget.charge(thread_cpu_time().saturating_sub(begun));
+        polled.map(Ok)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn a_task_that_computes_ends_with_its_budget_and_one_that_waits_does_not() {
+        let (used, limit) = (HostTimes::default(), Duration::from_millis(20));
+        let computes = async {
+            for _ in 0..1_000_000 {
+                let begun = thread_cpu_time();
+                while thread_cpu_time() - begun < Duration::from_millis(2) {
+                    std::hint::spin_loop();
+                }
+                tokio::task::yield_now().await;
+            }
+        };
+        let waits = CountedTask::new(HostCpuBudget::new(used.clone(), limit), Box::pin(tokio::time::sleep(limit * 3)));
+        assert_eq!(waits.await, Ok(()));
+        assert!(used.cpu() < limit, "{used:?}");
+        let task = CountedTask::new(HostCpuBudget::new(used.clone(), limit), Box::pin(computes));
+        let ended: Result<(), OutOfCpu> = task.await;
+        assert_eq!(ended, Err(OutOfCpu));
+        assert!(used.cpu() > limit && used.cpu() < limit * 5, "{used:?}");
+    }
+
+    #[tokio::test]
+    async fn a_wait_for_others_is_counted_also_if_it_is_given_up() {
+        let budget = HostCpuBudget::unlimited();
+        let wait = budget.contend(std::future::pending::<()>());
+        assert!(tokio::time::timeout(Duration::from_millis(30), wait).await.is_err());
+        budget.contend(tokio::time::sleep(Duration::from_millis(30))).await;
+        assert!(budget.times.contention() >= Duration::from_millis(60), "{budget:?}");
+        assert_eq!(budget.times.cpu(), Duration::ZERO);
+    }
+}

@@ -1,0 +1,153 @@
+//! Blocking file operations of one plugin: they run on blocking threads, at most [`MAX_BLOCKING_THREADS`] at once (a
+//! semaphore).
+//!
+//! A disk can be slow or unreachable: a network file system that does not respond blocks a thread for an unbounded
+//! time, even after the call that started the operation has ended. So an operation holds its permit until the operating
+//! system has answered, not until its caller stops waiting: a plugin whose directory hangs blocks at most that many
+//! threads, and its next calls wait for a permit, without a thread, until their deadline. The thread pools are large
+//! enough for hundreds of plugins.
+//!
+//! The processor time of an operation is a part of `limits.cpu` of the call that started it. The wait for a permit is one for what
+//! other calls hold.
+
+use std::io;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use futures::future::LocalBoxFuture;
+use tokio::sync::Semaphore;
+use wasmtime::component::{Resource, ResourceTable};
+use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemCtx, WasiFilesystemCtxView};
+use wasmtime_wasi::p2::FsResult;
+use wasmtime_wasi::p2::bindings::filesystem::types::ErrorCode;
+
+use crate::cpu::HostCpuBudget;
+
+/// Threads that one plugin may block: as many as the default of `limits.concurrency`.
+const MAX_BLOCKING_THREADS: usize = 8;
+
+/// The semaphore for the threads that one plugin may block, as one call uses it.
+#[derive(Clone, Debug)]
+pub(super) struct DiskPool {
+    permits: Arc<Semaphore>,
+    cpu: HostCpuBudget,
+}
+
+impl Default for DiskPool {
+    fn default() -> Self {
+        Self { permits: Arc::new(Semaphore::new(MAX_BLOCKING_THREADS)), cpu: HostCpuBudget::unlimited() }
+    }
+}
+
+impl DiskPool {
+    /// The same threads, for a call with that budget of processor time.
+    pub(super) fn for_call(&self, cpu: HostCpuBudget) -> Self {
+        Self { permits: self.permits.clone(), cpu }
+    }
+
+    /// Runs `work` on a thread that may block. Once started it runs to completion, even if the caller stops waiting.
+    pub(super) async fn run<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> io::Result<T> + Send + 'static,
+    ) -> io::Result<T> {
+        self.spawn(work).await.unwrap_or_else(Err)
+    }
+
+    /// Calls a function of wasmtime-wasi on such a thread, with `descriptors` in a resource table of their own.
+    pub(super) async fn call<const N: usize, T: Send + 'static>(
+        &self,
+        descriptors: [Descriptor; N],
+        function: impl for<'a> FnOnce(
+            &'a mut WasiFilesystemCtxView<'_>,
+            [Resource<Descriptor>; N],
+        ) -> LocalBoxFuture<'a, FsResult<T>>
+        + Send
+        + 'static,
+    ) -> FsResult<T> {
+        self.spawn(move || call_here(descriptors, function)).await.unwrap_or_else(|error| Err(error.into()))
+    }
+
+    async fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+        // The semaphore is never closed.
+        let permit = self.cpu.contend(self.permits.clone().acquire_owned()).await.map_err(io::Error::other)?;
+        let cpu = self.cpu.clone();
+        let done = tokio::task::spawn_blocking(move || {
+            let _charged = cpu.charge_thread();
+            let done = work();
+            drop(permit);
+            done
+        });
+        done.await.map_err(io::Error::other)
+    }
+}
+
+/// Calls a function of wasmtime-wasi on this thread, with `descriptors` in a resource table of their own.
+pub(super) fn call_here<const N: usize, T>(
+    descriptors: [Descriptor; N],
+    function: impl for<'a> FnOnce(
+        &'a mut WasiFilesystemCtxView<'_>,
+        [Resource<Descriptor>; N],
+    ) -> LocalBoxFuture<'a, FsResult<T>>,
+) -> FsResult<T> {
+    let (mut ctx, mut table) = (WasiFilesystemCtx::default(), ResourceTable::new());
+    let mut pushed = descriptors.map(|descriptor| table.push(descriptor).ok()).into_iter().flatten();
+    let handles = std::array::from_fn(|_| pushed.next().unwrap_or_else(|| Resource::new_own(u32::MAX)));
+    drop(pushed);
+    let mut view = WasiFilesystemCtxView { ctx: &mut ctx, table: &mut table };
+    // The descriptors allow blocking, so the functions block this thread and their futures are never pending.
+    function(&mut view, handles).now_or_never().unwrap_or_else(|| Err(ErrorCode::WouldBlock.into()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::time::Duration;
+
+    use super::*;
+    use crate::cpu::HostTimes;
+    use mcp_host_base::time::thread_cpu_time;
+
+    #[tokio::test]
+    async fn a_plugin_whose_disk_hangs_blocks_so_many_threads_and_no_others() {
+        let (hanging, other) = (DiskPool::default(), DiskPool::default());
+        let (end, ended) = mpsc::channel::<()>();
+        let ended = Arc::new(std::sync::Mutex::new(ended));
+        // Each caller stops waiting, as a call does at its deadline; the operation continues nevertheless.
+        for _ in 0..MAX_BLOCKING_THREADS {
+            let ended = ended.clone();
+            let hangs = hanging.run(move || {
+                ended.lock().unwrap().recv().unwrap();
+                Ok(())
+            });
+            assert!(futures::poll!(Box::pin(hangs)).is_pending());
+        }
+        let mut waits = Box::pin(hanging.run(|| Ok(())));
+        assert!(futures::poll!(&mut waits).is_pending());
+        assert_eq!(hanging.permits.available_permits(), 0);
+        other.run(|| Ok(())).await.unwrap();
+        end.send(()).unwrap();
+        waits.await.unwrap();
+        (1..MAX_BLOCKING_THREADS).for_each(|_| end.send(()).unwrap());
+    }
+
+    #[tokio::test]
+    async fn an_operation_is_a_part_of_the_processor_time_of_its_call_and_the_wait_for_a_thread_is_not() {
+        let (times, pool) = (HostTimes::default(), DiskPool::default());
+        let of_call = pool.for_call(HostCpuBudget::new(times.clone(), Duration::MAX));
+        let time = Duration::from_millis(20);
+        let compute = move || {
+            let before = thread_cpu_time();
+            while thread_cpu_time().saturating_sub(before) < time {}
+            Ok(())
+        };
+        of_call.run(compute).await.unwrap();
+        assert!(times.cpu() >= time, "{times:?}");
+        let held = pool.permits.clone().acquire_many_owned(8).await.unwrap();
+        let (waited, ()) = tokio::join!(of_call.run(|| Ok(())), async {
+            tokio::time::sleep(time).await;
+            drop(held);
+        });
+        waited.unwrap();
+        assert!(times.contention() >= time, "{times:?}");
+    }
+}

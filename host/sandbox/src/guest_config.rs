@@ -1,0 +1,149 @@
+//! `wasi:config/store`: the plugin's `config` table, and what the host tells a provider about its limits and grants.
+//!
+//! Keys that begin with `mcp-host/` are the host's, and an error in a `config` table: `get` answers them, and `get-all` does not have them, because a provider
+//! may refuse keys that it does not know. A provider that asks a host that does not know such a key gets none.
+//!
+//! | key | value |
+//! |---|---|
+//! | `mcp-host/limits.cpu-ms` | `limits.cpu` in milliseconds |
+//! | `mcp-host/limits.deadline-ms` | `limits.deadline` in milliseconds |
+//! | `mcp-host/grants.http/ORIGIN` | whether requests to the origin are granted, `true` or `false`: `mcp-host/grants.http/https://docs.rs` |
+//! | `mcp-host/grants.keyvalue/NAME` | whether the bucket is granted, `true` or `false` |
+//!
+//! What a provider stores, in a bucket or a directory, remains after a reload has taken a grant away. The key of origins is for one that
+//! serves stored responses of web servers. It is answered by the lookup that decides about requests, so that a provider does not
+//! parse patterns of origins. A key of an origin that is longer than [`MAX_ORIGIN_LEN`] or not valid is `false`. The key of buckets is
+//! for one that can do without: an attempt to open a bucket that is not granted is logged.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use mcp_host_config as config;
+use mcp_host_config::grants::HttpGrants;
+use mcp_host_model::net::Origin;
+
+use super::bindings::store;
+use super::state::GuestState;
+
+/// The prefix of the keys that tell whether an origin is granted.
+const HTTP_GRANT: &str = "mcp-host/grants.http/";
+/// The prefix of the keys that tell whether a bucket is granted.
+const KEYVALUE_GRANT: &str = "mcp-host/grants.keyvalue/";
+/// The maximum length of an origin in a key: a scheme, the longest host name and a port fit.
+const MAX_ORIGIN_LEN: usize = 512;
+
+/// What a plugin reads of its config.
+pub(crate) struct GuestConfig {
+    /// The `config` table.
+    table: BTreeMap<String, String>,
+    /// The values of the host's keys.
+    reserved: [(&'static str, String); 2],
+    /// The granted origins.
+    http: HttpGrants,
+    /// The granted buckets.
+    buckets: BTreeSet<String>,
+}
+
+impl GuestConfig {
+    /// The config of a plugin.
+    pub(super) fn new(plugin: &config::Plugin) -> Self {
+        Self {
+            table: plugin.config.clone(),
+            reserved: [
+                ("mcp-host/limits.cpu-ms", milliseconds(plugin.limits.cpu.duration())),
+                ("mcp-host/limits.deadline-ms", milliseconds(plugin.limits.deadline.duration())),
+            ],
+            http: plugin.grants.http.clone(),
+            buckets: plugin.grants.keyvalue.keys().map(ToString::to_string).collect(),
+        }
+    }
+
+    fn get(&self, key: &str) -> Option<String> {
+        if let Some(origin) = key.strip_prefix(HTTP_GRANT) {
+            return Some(self.is_granted(origin).to_string());
+        }
+        if let Some(bucket) = key.strip_prefix(KEYVALUE_GRANT) {
+            return Some(self.buckets.contains(bucket).to_string());
+        }
+        let reserved = self.reserved.iter().find(|(name, _)| *name == key).map(|(_, value)| value);
+        reserved.or_else(|| self.table.get(key)).cloned()
+    }
+
+    /// Returns whether requests to an origin are granted.
+    fn is_granted(&self, origin: &str) -> bool {
+        let origin =
+            Some(origin).filter(|origin| origin.len() <= MAX_ORIGIN_LEN).and_then(|text| text.parse::<Origin>().ok());
+        origin.is_some_and(|origin| self.http.grant_for(&origin).is_some())
+    }
+}
+
+fn milliseconds(duration: Duration) -> String {
+    duration.as_millis().to_string()
+}
+
+impl store::Host for GuestState {
+    fn get(&mut self, key: String) -> wasmtime::Result<Result<Option<String>, store::Error>> {
+        Ok(Ok(self.config.get(&key)))
+    }
+
+    fn get_all(&mut self) -> wasmtime::Result<Result<Vec<(String, String)>, store::Error>> {
+        Ok(Ok(self.config.table.iter().map(|(key, value)| (key.clone(), value.clone())).collect()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the plugin of a config reads. Its component is a file, as the config names none that is missing.
+    fn guest_config(text: &str) -> GuestConfig {
+        let dir = tempfile::tempdir().unwrap();
+        std::fs::write(dir.path().join("a.wasm"), "").unwrap();
+        let config = config::Config::parse(text, &dir.path().join("mcp-host.toml")).unwrap();
+        GuestConfig::new(&config.plugins[0])
+    }
+
+    #[test]
+    fn a_provider_can_ask_for_its_limits_and_does_not_get_them_among_its_settings() {
+        let text = "[[plugin]]\nname = 'a'\ncomponent = 'a.wasm'\nmount = 'a:///'\nlimits = { cpu = '3s', deadline = '7s' }\n\
+                    config = { rev = 'main' }\n";
+        let guest = guest_config(text);
+        assert_eq!(guest.get("mcp-host/limits.cpu-ms").as_deref(), Some("3000"));
+        assert_eq!(guest.get("mcp-host/limits.deadline-ms").as_deref(), Some("7000"));
+        assert_eq!(guest.table.keys().collect::<Vec<_>>(), ["rev"]);
+    }
+
+    #[test]
+    fn a_provider_can_ask_whether_an_origin_is_granted_and_gets_the_answer_of_the_lookup_for_requests() {
+        let text = "[[plugin]]\nname = 'a'\ncomponent = 'a.wasm'\nmount = 'a:///'\n\
+                    grants.http = ['https://docs.rs', 'https://*.example.com', 'http://127.0.0.1:8080']\n";
+        let guest = guest_config(text);
+        let long = format!("https://{}.example.com", "a.".repeat(MAX_ORIGIN_LEN));
+        for (origin, expected) in [
+            ("https://docs.rs", "true"),
+            ("https://DOCS.rs:443", "true"),
+            ("https://a.b.example.com", "true"),
+            ("http://127.0.0.1:8080", "true"),
+            ("http://docs.rs", "false"),
+            ("https://docs.rs:8443", "false"),
+            ("https://example.com", "false"),
+            ("http://127.0.0.1", "false"),
+            ("https://*.example.com", "false"),
+            ("docs.rs", "false"),
+            ("", "false"),
+            (&long, "false"),
+        ] {
+            assert_eq!(guest.get(&format!("{HTTP_GRANT}{origin}")).as_deref(), Some(expected), "{origin}");
+        }
+        assert_eq!(guest.get("mcp-host/grants.http"), None);
+    }
+
+    #[test]
+    fn a_provider_can_ask_whether_a_bucket_is_granted() {
+        let text = "[[plugin]]\nname = 'a'\ncomponent = 'a.wasm'\nmount = 'a:///'\ngrants.keyvalue = ['pages']\n";
+        let guest = guest_config(text);
+        for (bucket, expected) in [("pages", "true"), ("Pages", "false"), ("", "false")] {
+            assert_eq!(guest.get(&format!("{KEYVALUE_GRANT}{bucket}")).as_deref(), Some(expected), "{bucket}");
+        }
+    }
+}

@@ -1,0 +1,243 @@
+//! Guests' log messages in the host's log: `wasi:logging`, standard output and standard error.
+//!
+//! Each line is one event under the target `mcp_host::guest`, with the plugin's name, escaped by [`mcp_host_base::escape`]. A
+//! guest decides how much it logs, so the cost of one message is bounded before any work is done for it:
+//!
+//! | resource | bound |
+//! |---|---|
+//! | lines below the log level | the level filter comes first: they cost one check, and nothing of the allowance |
+//! | bytes per minute, of all instances of the plugin | `limits.log`; a line costs its length, and at least [`MIN_COST`], empty ones too |
+//! | one line, and its context | truncated to [`MAX_LINE`] and [`MAX_CONTEXT`] |
+//! | one message | its first [`MAX_MESSAGE`] bytes and [`MAX_LINES`] lines are read |
+//! | dropped lines | the rest of a message is dropped in one step, with the first line that exceeds the allowance |
+//!
+//! One line per [`LOG_INTERVAL`] reports how much was dropped. A warning that repeats is logged once for a time ([`repeats`]),
+//! except for the author of a provider, who wants to see each.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use mcp_host_base::escape;
+use mcp_host_base::log_target;
+use mcp_host_base::text::prefix;
+use mcp_host_base::throttle::Throttle;
+
+use super::bindings::logging::Level;
+
+mod last_lines;
+mod repeats;
+mod stream;
+
+use self::last_lines::LastLines;
+use self::repeats::Repeats;
+pub(crate) use self::stream::GuestStreams;
+
+/// The bytes of one line that are kept.
+const MAX_LINE: usize = 1024;
+/// The bytes of a line's context that are kept.
+const MAX_CONTEXT: usize = 128;
+/// The cost of the shortest line: about what the log writes around it.
+const MIN_COST: usize = 32;
+/// The bytes of one message that are read.
+const MAX_MESSAGE: usize = 64 << 10;
+/// The lines of one message that are read.
+const MAX_LINES: usize = 256;
+/// The throttle interval of the warning about dropped lines.
+const LOG_INTERVAL: Duration = Duration::from_secs(10);
+
+/// The log of one plugin.
+#[derive(Debug)]
+pub struct GuestLog {
+    plugin: Arc<str>,
+    /// The largest cost that the allowance can ever pay.
+    bytes_per_minute: NonZeroU32,
+    limiter: DefaultDirectRateLimiter,
+    dropped: Throttle,
+    dropped_bytes: AtomicU64,
+    /// What was written last on standard error, if that is kept.
+    last_errors: Option<LastLines>,
+    repeats: Repeats,
+}
+
+impl GuestLog {
+    /// A log for that plugin with an allowance of bytes per minute.
+    pub fn new(plugin: Arc<str>, bytes_per_minute: u64) -> Arc<Self> {
+        Arc::new(Self::without_last_errors(plugin, bytes_per_minute))
+    }
+
+    /// A log that also keeps what was written last on standard error, for the author of the provider.
+    pub fn keeping_last_errors(plugin: Arc<str>, bytes_per_minute: u64) -> Arc<Self> {
+        let log = Self::without_last_errors(plugin, bytes_per_minute);
+        Arc::new(Self { last_errors: Some(LastLines::default()), ..log })
+    }
+
+    fn without_last_errors(plugin: Arc<str>, bytes_per_minute: u64) -> Self {
+        let bytes_per_minute = u32::try_from(bytes_per_minute).unwrap_or(u32::MAX);
+        let bytes_per_minute = NonZeroU32::new(bytes_per_minute).unwrap_or(NonZeroU32::MIN);
+        let allowance = RateLimiter::direct(Quota::per_minute(bytes_per_minute));
+        let (dropped, dropped_bytes) = (Throttle::new(LOG_INTERVAL), AtomicU64::new(0));
+        Self {
+            plugin,
+            bytes_per_minute,
+            limiter: allowance,
+            dropped,
+            dropped_bytes,
+            last_errors: None,
+            repeats: Repeats::default(),
+        }
+    }
+
+    /// Takes the last lines of standard error since this was called last, escaped and bounded; none if they are not kept.
+    pub(crate) fn take_last_errors(&self) -> Vec<String> {
+        self.last_errors.as_ref().map(LastLines::take).unwrap_or_default()
+    }
+
+    /// Logs lines of standard error.
+    fn error_lines(&self, lines: &str) {
+        if let Some(last) = &self.last_errors {
+            last.push(lines);
+        }
+        self.message(Level::Warn, "", lines);
+    }
+
+    /// Logs a message of `wasi:logging`. A warning that repeats is logged once for a time, with the number of times.
+    pub(crate) fn guest_message(&self, level: Level, context: &str, message: &str) {
+        if level != Level::Warn || self.last_errors.is_some() || !is_enabled(level) {
+            return self.message(level, context, message);
+        }
+        match self.repeats.record(context, prefix(message, MAX_MESSAGE)) {
+            Some(1) => self.message(level, context, message),
+            Some(times) => self.message(level, context, &format!("{message} ({times} times)")),
+            None => {}
+        }
+    }
+
+    /// Logs the lines of a message, as far as the allowance goes.
+    fn message(&self, level: Level, context: &str, message: &str) {
+        if !is_enabled(level) {
+            return;
+        }
+        let mut rest = message;
+        let (mut bytes, mut lines) = (MAX_MESSAGE, MAX_LINES);
+        while !rest.is_empty() {
+            // A line that continues after the part that is read is the last.
+            let seen = prefix(rest, bytes);
+            let length = seen.find('\n').map_or(seen.len(), |end| end.saturating_add(1));
+            if lines == 0 || length == 0 || !self.admit(context, prefix(seen, length)) {
+                return self.record_dropped(rest.len());
+            }
+            let (line, behind) = rest.split_at_checked(length).unwrap_or((rest, ""));
+            self.emit(level, context, line.trim_end_matches(['\r', '\n']));
+            rest = behind;
+            bytes = bytes.saturating_sub(length);
+            lines = lines.saturating_sub(1);
+        }
+    }
+
+    /// Logs one line, if the allowance suffices.
+    pub(crate) fn line(&self, level: Level, context: &str, line: &str) {
+        if !is_enabled(level) {
+            return;
+        }
+        match self.admit(context, line) {
+            true => self.emit(level, context, line),
+            false => self.record_dropped(line.len()),
+        }
+    }
+
+    /// Takes the cost of a line that is logged under another target from the allowance. Returns the line as it may be logged, or
+    /// none if it is dropped.
+    pub fn admit_line(&self, line: &str) -> Option<String> {
+        if self.admit("", line) {
+            self.report_dropped();
+            Some(sanitize(line, MAX_LINE))
+        } else {
+            self.record_dropped(line.len());
+            None
+        }
+    }
+
+    /// Takes the cost of a line from the allowance.
+    fn admit(&self, context: &str, line: &str) -> bool {
+        let cost = line.len().min(MAX_LINE).saturating_add(context.len().min(MAX_CONTEXT)).max(MIN_COST);
+        let cost = u32::try_from(cost).ok().and_then(NonZeroU32::new).unwrap_or(NonZeroU32::MAX);
+        matches!(self.limiter.check_n(cost.min(self.bytes_per_minute)), Ok(Ok(())))
+    }
+
+    /// Records that so many bytes were dropped.
+    fn record_dropped(&self, bytes: usize) {
+        self.dropped_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        if let Some(suppressed) = self.dropped.record() {
+            self.warn_of_dropped(suppressed.saturating_add(1));
+        }
+    }
+
+    fn warn_of_dropped(&self, lines: u64) {
+        let bytes = self.dropped_bytes.swap(0, Ordering::Relaxed);
+        tracing::warn!(
+            target: log_target::GUEST, plugin = &*self.plugin, lines, bytes,
+            "this plugin logs more than `limits.log` allows: lines are being dropped"
+        );
+    }
+
+    /// Logs how much was dropped, if that is due.
+    fn report_dropped(&self) {
+        if let Some(suppressed) = self.dropped.overdue() {
+            self.warn_of_dropped(suppressed);
+        }
+    }
+
+    fn emit(&self, level: Level, context: &str, line: &str) {
+        self.report_dropped();
+        if line.is_empty() {
+            return;
+        }
+        let plugin = &*self.plugin;
+        let (line, context) = (sanitize(line, MAX_LINE), sanitize(context, MAX_CONTEXT));
+        // The level of a tracing event is part of its call site.
+        macro_rules! event {
+            ($level:ident) => {
+                if context.is_empty() {
+                    tracing::$level!(target: log_target::GUEST, plugin, "{line}")
+                } else {
+                    tracing::$level!(target: log_target::GUEST, plugin, context, "{line}")
+                }
+            };
+        }
+        match level {
+            Level::Trace => event!(trace),
+            Level::Debug => event!(debug),
+            Level::Info => event!(info),
+            Level::Warn => event!(warn),
+            Level::Error | Level::Critical => event!(error),
+        }
+    }
+}
+
+/// Whether guests' messages of that level are logged.
+fn is_enabled(level: Level) -> bool {
+    // As for an event, the level must be known at compile time.
+    match level {
+        Level::Trace => tracing::enabled!(target: log_target::GUEST, tracing::Level::TRACE),
+        Level::Debug => tracing::enabled!(target: log_target::GUEST, tracing::Level::DEBUG),
+        Level::Info => tracing::enabled!(target: log_target::GUEST, tracing::Level::INFO),
+        Level::Warn => tracing::enabled!(target: log_target::GUEST, tracing::Level::WARN),
+        Level::Error | Level::Critical => tracing::enabled!(target: log_target::GUEST, tracing::Level::ERROR),
+    }
+}
+
+/// A text for the log: at most that many bytes of it, escaped. Tabs stay.
+fn sanitize(text: &str, bytes: usize) -> String {
+    let kept = prefix(text, bytes);
+    let mut shown = escape::escape(kept, |c| escape::is_unsafe(c) && c != '\t').into_owned();
+    if kept.len() < text.len() {
+        shown.push('…');
+    }
+    shown
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,58 @@
+//! Repeated warnings of one plugin.
+//!
+//! A provider keeps nothing between calls, so it warns of the same file in every call, and while somebody subscribes it is
+//! called every two seconds. A warning that equals one of the last [`MAX_WARNINGS`] is logged once per [`REPEAT_INTERVAL`], with
+//! the number of times. Warnings are compared by a hash: of two with the same one, the second would wait for its turn.
+
+use std::collections::VecDeque;
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use mcp_host_base::throttle::Throttle;
+
+/// The shortest time between two lines of the same warning.
+const REPEAT_INTERVAL: Duration = Duration::from_mins(5);
+/// The number of warnings that are remembered.
+const MAX_WARNINGS: usize = 64;
+
+/// The last warnings of one plugin.
+#[derive(Debug, Default)]
+pub(super) struct Repeats(Mutex<VecDeque<(u64, Throttle)>>);
+
+impl Repeats {
+    /// Records a warning. If it is to be logged, returns how many times it occurred since it was logged last.
+    pub(super) fn record(&self, context: &str, warning: &str) -> Option<u64> {
+        let mut hasher = DefaultHasher::new();
+        (context, warning).hash(&mut hasher);
+        let hash = hasher.finish();
+        let mut last = self.0.lock();
+        if !last.iter().any(|(known, _)| *known == hash) {
+            if last.len() >= MAX_WARNINGS {
+                last.pop_front();
+            }
+            last.push_back((hash, Throttle::new(REPEAT_INTERVAL)));
+        }
+        let (_, throttle) = last.iter().find(|(known, _)| *known == hash)?;
+        throttle.record().map(|suppressed| suppressed.saturating_add(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_warning_that_repeats_is_logged_once_until_many_others_came() {
+        let repeats = Repeats::default();
+        assert_eq!(
+            [repeats.record("", "a"), repeats.record("", "a"), repeats.record("x", "a")],
+            [Some(1), None, Some(1)]
+        );
+        for number in 0..MAX_WARNINGS {
+            assert_eq!(repeats.record("", &number.to_string()), Some(1));
+        }
+        assert_eq!(repeats.record("", "a"), Some(1));
+    }
+}

@@ -1,0 +1,242 @@
+//! Access tokens that the host adds to requests: `oauth` of an entry of `grants.http`.
+//!
+//! [`AccessTokens`] belong to one entry of one plugin. A token is requested from the token endpoint when a request needs
+//! it, cached, and used until shortly before its expiry. It never enters the guest: the host adds it when the request is
+//! sent, and no error, log line or message has a part of it or of the credentials.
+//!
+//! | event | mechanism |
+//! |---|---|
+//! | several requests need a token | one of them requests it, and the others wait for it (a mutex) |
+//! | a token is valid for an instant only | it is used for [`MIN_USE`], so that it causes no request to the token server for each request |
+//! | the call that requests a token ends | the request for the token goes on, on a task of its own, so that a token server that is slower than the calls still serves the next one |
+//! | the token server fails or refuses | the cached token is used until its expiry; then requests fail at once, without being sent, until a backoff is over, which grows up to [`MAX_BACKOFF`] |
+//! | the origin answers 401 | the cached token is replaced, at most once in [`MIN_REPLACEMENT_INTERVAL`] |
+//! | the token server sends another refresh token (rotation) | it is used from then on, and kept in memory only |
+//!
+//! The clock of this machine matters for nothing but the times in the assertion of a service account: expiry is measured
+//! from when the token was requested.
+
+mod answer;
+mod assertion;
+mod endpoint;
+mod token_request;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use hyper::StatusCode;
+use hyper::header::HeaderValue;
+use mcp_host_base::backoff::Backoff;
+use mcp_host_config::Secret;
+use mcp_host_config::grants::{AuthorizationGrant, OAuth};
+use mcp_host_model::net::Origin;
+use tokio::sync::{Mutex, OwnedMutexGuard};
+use tokio::time::Instant;
+
+use self::answer::{ErrorCode, TokenAnswer};
+use self::endpoint::TokenEndpoint;
+use super::connect::Network;
+use super::tls::TlsRoots;
+use crate::outbound_http::retry_advice;
+
+/// The minimum time between two replacements of a token that the origin answered 401 to, so that an origin that always does
+/// causes no flood of requests to the token server.
+const MIN_REPLACEMENT_INTERVAL: Duration = Duration::from_secs(5);
+/// A token is used until this time before its expiry, or until a fifth of its lifetime is left if that is shorter.
+const EXPIRY_MARGIN: Duration = Duration::from_secs(60);
+/// The minimum time for which a token is used after it has arrived, whatever its lifetime.
+const MIN_USE: Duration = Duration::from_secs(1);
+/// The maximum backoff after failures of the token server, and the maximum `Retry-After` that is honored.
+const MAX_BACKOFF: Duration = Duration::from_secs(60);
+
+/// The reason why there is no access token. Its text is for the log: it has nothing that a server sent.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(super) enum TokenError {
+    #[error("cannot reach the token server: {0}")]
+    Unreachable(String),
+    #[error("the token server did not answer within {} s", endpoint::TIMEOUT.as_secs())]
+    Timeout,
+    #[error("the exchange with the token server failed: {0}")]
+    Exchange(String),
+    #[error("the token server answered {status}{}", describe(*.status, *.code, *.retry_after))]
+    Refused { status: StatusCode, code: Option<&'static ErrorCode>, retry_after: Option<Duration> },
+    #[error("the answer of the token server {0}; check `token-uri`")]
+    InvalidAnswer(&'static str),
+    #[error("the request for a token cannot be made: {0}")]
+    Request(&'static str),
+}
+
+/// What a refusal means, and what to do about it. Whether the config is wrong, a server that is busy or failing does not know.
+fn describe(status: StatusCode, code: Option<&ErrorCode>, retry_after: Option<Duration>) -> String {
+    match (retry_advice(status, retry_after), code) {
+        (Some(advice), Some(code)) => format!(", {}: {advice}", code.name()),
+        (Some(advice), None) => format!(": {advice}"),
+        (None, Some(code)) => format!(", {code}"),
+        (None, None) => ", without an error code that is known: check `token-uri`".to_owned(),
+    }
+}
+
+/// The access tokens of one entry of `grants.http`.
+pub(super) struct AccessTokens {
+    config: OAuth,
+    endpoint: TokenEndpoint,
+    cache: Arc<Mutex<Cache>>,
+}
+
+struct Cache {
+    current: Option<CachedToken>,
+    /// The refresh token that replaces the one of the config.
+    refresh_token: Option<Secret<String>>,
+    /// When a token was last replaced because the origin rejected it.
+    replaced_at: Option<Instant>,
+    /// The last failure, if there was no success after it.
+    failure: Option<Failure>,
+    backoff: Backoff,
+}
+
+impl Default for Cache {
+    fn default() -> Self {
+        let backoff = Backoff::up_to(MAX_BACKOFF);
+        Self { current: None, refresh_token: None, replaced_at: None, failure: None, backoff }
+    }
+}
+
+struct CachedToken {
+    authorization: HeaderValue,
+    /// From then on another one is requested.
+    usable_until: Instant,
+    expires_at: Instant,
+}
+
+impl Cache {
+    /// Returns the token if it needs no replacement yet.
+    fn usable(&self, now: Instant) -> Option<AccessToken> {
+        self.current.as_ref().filter(|token| token.usable_until > now).map(AccessToken::cached)
+    }
+
+    /// Returns the token if it is still valid, for when another one cannot be had.
+    fn unexpired(&self, now: Instant) -> Option<AccessToken> {
+        self.current.as_ref().filter(|token| token.expires_at > now).map(AccessToken::cached)
+    }
+}
+
+struct Failure {
+    error: TokenError,
+    retry_at: Instant,
+}
+
+/// An access token, as the value of `Authorization`.
+#[derive(Clone, Debug)]
+pub(super) struct AccessToken {
+    authorization: HeaderValue,
+    /// Whether it was requested for an earlier request, and so may have become invalid.
+    is_cached: bool,
+}
+
+impl AccessToken {
+    fn cached(token: &CachedToken) -> Self {
+        Self { authorization: token.authorization.clone(), is_cached: true }
+    }
+
+    /// Returns the header, which `Debug` does not show.
+    pub(super) fn header(&self) -> HeaderValue {
+        self.authorization.clone()
+    }
+}
+
+impl AccessTokens {
+    pub(super) fn new(config: &OAuth, network: Arc<dyn Network>, tls_roots: Arc<TlsRoots>) -> Arc<Self> {
+        let endpoint = TokenEndpoint::new(config.token_uri.clone(), config.ca.clone(), network, tls_roots);
+        Arc::new(Self { config: config.clone(), endpoint, cache: Arc::default() })
+    }
+
+    /// Returns the origin of the token endpoint.
+    pub(super) fn server(&self) -> &Origin {
+        self.config.token_uri.origin()
+    }
+
+    /// Returns a token: the cached one, or a new one.
+    pub(super) async fn token(self: &Arc<Self>) -> Result<AccessToken, TokenError> {
+        let cache = self.cache.clone().lock_owned().await;
+        let now = Instant::now();
+        if let Some(token) = cache.usable(now) {
+            return Ok(token);
+        }
+        if let Some(failure) = cache.failure.as_ref().filter(|failure| failure.retry_at > now) {
+            return cache.unexpired(now).ok_or_else(|| failure.error.clone());
+        }
+        let tokens = self.clone();
+        let refresh = tokio::spawn(async move { tokens.refresh(cache).await });
+        refresh.await.unwrap_or(Err(TokenError::Request("its task was aborted")))
+    }
+
+    /// Drops a token that the origin answered 401 to. Returns whether [`token`](Self::token) may now return another one.
+    pub(super) async fn reject(&self, rejected: &AccessToken) -> bool {
+        if !rejected.is_cached {
+            return false;
+        }
+        let mut cache = self.cache.lock().await;
+        let is_current = cache.current.as_ref().is_some_and(|token| token.authorization == rejected.authorization);
+        if !is_current {
+            return true;
+        }
+        let now = Instant::now();
+        let is_too_early = |replaced_at| now.saturating_duration_since(replaced_at) < MIN_REPLACEMENT_INTERVAL;
+        if cache.replaced_at.is_some_and(is_too_early) {
+            return false;
+        }
+        cache.replaced_at = Some(now);
+        cache.current = None;
+        true
+    }
+
+    /// Requests a token, and records the outcome.
+    async fn refresh(&self, mut cache: OwnedMutexGuard<Cache>) -> Result<AccessToken, TokenError> {
+        let requested_at = Instant::now();
+        match self.request(cache.refresh_token.as_ref()).await {
+            Ok(answer) => {
+                (cache.failure, cache.backoff) = (None, Backoff::up_to(MAX_BACKOFF));
+                if answer.refresh_token.is_some()
+                    && matches!(self.config.grant, AuthorizationGrant::RefreshToken { .. })
+                {
+                    cache.refresh_token = answer.refresh_token;
+                }
+                let after = |instant: Instant, time| instant.checked_add(time).unwrap_or(instant);
+                let min_use = after(Instant::now(), MIN_USE);
+                cache.current = Some(CachedToken {
+                    authorization: answer.authorization.clone(),
+                    usable_until: after(requested_at, usable_time(answer.lifetime)).max(min_use),
+                    expires_at: after(requested_at, answer.lifetime),
+                });
+                Ok(AccessToken { authorization: answer.authorization, is_cached: false })
+            }
+            Err(error) => {
+                let (now, delay) = (Instant::now(), cache.backoff.next_delay().max(retry_after(&error)));
+                let retry_at = now.checked_add(delay).unwrap_or(now);
+                cache.failure = Some(Failure { error: error.clone(), retry_at });
+                cache.unexpired(now).ok_or(error)
+            }
+        }
+    }
+
+    async fn request(&self, refresh_token: Option<&Secret<String>>) -> Result<TokenAnswer, TokenError> {
+        let request = token_request::build(&self.config, refresh_token)?;
+        self.endpoint.exchange(request).await
+    }
+}
+
+/// Returns how long a token of that lifetime is used.
+fn usable_time(lifetime: Duration) -> Duration {
+    lifetime.saturating_sub(EXPIRY_MARGIN.min(lifetime.checked_div(5).unwrap_or_default()))
+}
+
+/// Returns how long the token server asks not to be asked, as far as that is honored.
+fn retry_after(error: &TokenError) -> Duration {
+    match error {
+        TokenError::Refused { retry_after, .. } => retry_after.unwrap_or_default().min(MAX_BACKOFF),
+        _ => Duration::ZERO,
+    }
+}
+
+#[cfg(test)]
+mod tests;

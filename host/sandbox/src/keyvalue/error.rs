@@ -1,0 +1,170 @@
+//! Errors of bucket operations: without internals for the guest and its clients, with all details for the admin.
+
+use std::path::Path;
+
+#[cfg(feature = "keyvalue")]
+use mcp_host_base::private_dir::PrivateError;
+#[cfg(feature = "keyvalue")]
+use rusqlite::ErrorCode;
+use wasmtime::component::{Resource, ResourceTableError};
+
+use super::{Bucket, Cas, MAX_KEY, MAX_KEYS, MAX_VALUE};
+
+/// The reason why an operation failed. Its text is returned to the guest, which may pass it on to a client: it contains
+/// no path and no message of SQLite.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[cfg_attr(not(feature = "keyvalue"), allow(dead_code, reason = "only operations on a database fail so"))]
+pub(super) enum StoreError {
+    /// The bucket does not exist, as it is not granted.
+    #[error("the bucket `{name}` is not granted; {}", list_granted(.granted))]
+    NotGranted {
+        /// The requested bucket.
+        name: String,
+        /// The granted buckets.
+        granted: Vec<String>,
+    },
+    /// The key is empty or too long.
+    #[error("a key has 1 to {MAX_KEY} bytes, not {0}")]
+    InvalidKeyLength(usize),
+    /// The value is too large, or all values of one call are together.
+    #[error("the values of one call have at most {} together", bytesize::ByteSize(MAX_VALUE as u64))]
+    ValuesTooLarge,
+    /// One call names too many keys.
+    #[error("one call takes at most {MAX_KEYS} keys, not {0}")]
+    TooManyKeys(usize),
+    /// The bucket would exceed its quota of bytes.
+    #[error("quota exceeded: the bucket `{name}` may hold {} of keys and values", bytesize::ByteSize(*.quota))]
+    ByteQuotaExceeded {
+        /// The bucket.
+        name: String,
+        /// Its quota.
+        quota: u64,
+    },
+    /// The bucket would exceed its quota of keys.
+    #[error("quota exceeded: the bucket `{name}` may hold {quota} keys")]
+    KeyQuotaExceeded {
+        /// The bucket.
+        name: String,
+        /// Its quota.
+        quota: u64,
+    },
+    /// The value to be incremented is not a number.
+    #[error("the value of the key is not an integer in decimal digits")]
+    NotANumber,
+    /// The sum is out of range.
+    #[error("the sum is out of range")]
+    Overflow,
+    /// The cursor is invalid.
+    #[error("the cursor was not issued by this bucket")]
+    InvalidCursor,
+    /// The instance has reached its limit of handles.
+    #[error("too many open handles")]
+    TooManyHandles,
+    /// `limits.memory` is exhausted.
+    #[error("out of memory: the keys and values of the call exceed `limits.memory`")]
+    OutOfMemory,
+    /// Another process has held the write lock for too long.
+    #[error("the store is busy; try again")]
+    Busy,
+    /// The host has no state directory.
+    #[error("the host has no state directory to store it in")]
+    NoStateDir,
+    /// The file is damaged, or was not created by this host.
+    #[error("the store of this plugin is damaged")]
+    Damaged(String),
+    /// The file cannot be read or written.
+    #[error("the store of this plugin cannot be used")]
+    Failed(String),
+}
+
+fn list_granted(granted: &[String]) -> String {
+    match granted {
+        [] => "none is".to_owned(),
+        granted => format!("granted are `{}`", granted.join("`, `")),
+    }
+}
+
+#[cfg_attr(not(feature = "keyvalue"), allow(dead_code, reason = "only operations on a database fail so"))]
+impl StoreError {
+    pub(super) fn byte_quota_exceeded(bucket: &Bucket) -> Self {
+        Self::ByteQuotaExceeded { name: bucket.name.to_string(), quota: bucket.quota.bytes }
+    }
+
+    pub(super) fn key_quota_exceeded(bucket: &Bucket) -> Self {
+        Self::KeyQuotaExceeded { name: bucket.name.to_string(), quota: bucket.quota.keys }
+    }
+
+    /// Returns the text for an admin, with the file if the error is about it.
+    pub(super) fn for_admin(&self, file: &Path) -> String {
+        match self {
+            Self::Damaged(reason) => format!("{} is damaged: {reason}", file.display()),
+            Self::Failed(reason) => format!("{}: {reason}", file.display()),
+            Self::Busy => format!("{}: {self}", file.display()),
+            error => error.to_string(),
+        }
+    }
+
+    /// Returns whether the error is a fault of the database, not of the request.
+    pub(super) fn is_database_fault(&self) -> bool {
+        matches!(self, Self::Damaged(_) | Self::Failed(_))
+    }
+}
+
+#[cfg(feature = "keyvalue")]
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy,
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Damaged(error.to_string()),
+            Some(_) => Self::Failed(error.to_string()),
+            // Not an error of SQLite: a value has a type that is never written here, or a table is missing.
+            None => Self::Damaged(error.to_string()),
+        }
+    }
+}
+
+#[cfg(feature = "keyvalue")]
+impl From<PrivateError> for StoreError {
+    fn from(error: PrivateError) -> Self {
+        Self::Failed(error.to_string())
+    }
+}
+
+impl From<ResourceTableError> for StoreError {
+    fn from(_: ResourceTableError) -> Self {
+        Self::TooManyHandles
+    }
+}
+
+/// The reason why a swap did not happen.
+pub(super) enum SwapError {
+    /// The operation failed.
+    Store(StoreError),
+    /// The key was written since the handle was created. The new handle has its current state.
+    Failed(Resource<Cas>),
+}
+
+impl<E: Into<StoreError>> From<E> for SwapError {
+    fn from(error: E) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_guest_is_told_has_no_word_of_the_file_nor_of_the_log_that_it_ends_in() {
+        for error in [StoreError::Damaged("/secret/place".into()), StoreError::Failed("/secret/place".into())] {
+            let text = error.to_string();
+            assert!(!text.contains("secret") && !text.contains("log"), "{text}");
+        }
+    }
+
+    #[test]
+    fn quotas_are_told_as_they_are_written() {
+        let error = StoreError::ByteQuotaExceeded { name: "pages".into(), quota: 64 << 20 };
+        assert_eq!(error.to_string(), "quota exceeded: the bucket `pages` may hold 64.0 MiB of keys and values");
+    }
+}

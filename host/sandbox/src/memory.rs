@@ -1,0 +1,540 @@
+//! The memory of a plugin while its calls run: linear memory, tables, and the host's allocations for its guests.
+//!
+//! Bytes are counted per plugin, over all its instances, in one [`MemoryBudget`] (`limits.memory`). Linear memory and
+//! tables are charged as they grow, and growth beyond the budget is denied without a trap: a guest that handles a
+//! failed allocation continues. The host's allocations for a guest (header fields, requests, bodies, buffers of
+//! streams, queries, values of buckets, lifted values, an answer that is validated) are a [`Reservation`], released when it is
+//! dropped. Idle instances are evicted before anything is denied.
+//!
+//! **Shares of clients.** Each byte is charged through a [`MemoryAccount`], which knows the call that it is for ([`CallOwner`]).
+//! The calls of a client that hold more than 1/[`SMALL_SHARE`] of the budget must leave 1/[`RESERVE`] of it free. So one
+//! client gets at most 7/8, and what is left suffices for small calls of others; a call that takes all it can get ends at its
+//! own expense. The client that started the host has no others beside it, and may take everything. An instance that is reused
+//! takes all that it holds from one client to the next.
+//!
+//! **Causes.** A charge that is denied says who holds the memory ([`Denial`]): the calls with the same input, which then is
+//! what made the provider fail, other calls of the client, or those of others.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Instant;
+
+use parking_lot::{Mutex, MutexGuard};
+use wasmtime::ResourceLimiter;
+
+use mcp_host_model::requester::Requester;
+
+/// The maximum number of elements of one table.
+pub const MAX_TABLE_ELEMENTS: usize = 60_000;
+/// The part of a budget that a client may use without leaving a reserve.
+const SMALL_SHARE: usize = 16;
+/// The part of a budget that the calls of a client leave free for others.
+const RESERVE: usize = 8;
+/// The bytes of one table element: a pointer.
+const TABLE_ELEMENT_SIZE: usize = size_of::<usize>();
+
+/// Idle instances that can be evicted to free what they hold.
+pub trait Reclaim: Send + Sync {
+    /// The time since which the instance that has been idle for longest is idle.
+    fn idle_since(&self) -> Option<Instant>;
+
+    /// Ends the instance that has been idle for longest. Returns whether there was one.
+    fn evict_oldest(&self) -> bool;
+}
+
+/// The memory of one plugin, shared by all its instances. Idle ones are evicted when a call needs more.
+pub struct MemoryBudget {
+    used: AtomicUsize,
+    limit: usize,
+    reclaim: Option<Weak<dyn Reclaim>>,
+    /// The totals of calls that are counted together, while there are any.
+    totals: Mutex<HashMap<TotalOf, Weak<AtomicUsize>>>,
+}
+
+/// The calls that are counted together.
+#[derive(PartialEq, Eq, Hash)]
+enum TotalOf {
+    /// Those of one client.
+    Client(Requester),
+    /// Those of one client with one input, as a hash of both.
+    Input(u64),
+}
+
+/// Who holds the memory that a charge was denied for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denial {
+    /// The calls of one client with one input exceed the budget alone.
+    Input,
+    /// The calls of one client do.
+    Client,
+    /// Other clients hold a part of it.
+    Others,
+}
+
+/// The client and the input of a call, with what the calls of each hold together. The default is that of the host's own calls.
+#[derive(Clone, Default)]
+pub struct CallOwner {
+    requester: Option<Requester>,
+    /// None for a client that needs to leave nothing for others.
+    of_client: Option<Arc<AtomicUsize>>,
+    of_input: Option<Arc<AtomicUsize>>,
+}
+
+impl MemoryBudget {
+    /// A budget of that many bytes, from which `reclaim` is evicted before a charge is denied.
+    pub fn new(limit: u64, reclaim: Option<Weak<dyn Reclaim>>) -> Arc<Self> {
+        let limit = usize::try_from(limit).unwrap_or(usize::MAX);
+        Arc::new(Self { used: AtomicUsize::new(0), limit, reclaim, totals: Mutex::default() })
+    }
+
+    /// Its size in bytes.
+    pub fn limit(&self) -> u64 {
+        self.limit as u64
+    }
+
+    /// Returns the owner of a call of that client with that input, a hash of both.
+    pub fn owner(&self, requester: Option<Requester>, input: Option<u64>) -> CallOwner {
+        let shares = requester.clone().filter(|requester| !requester.is_local());
+        if shares.is_none() && input.is_none() {
+            return CallOwner { requester, ..CallOwner::default() };
+        }
+        let mut totals = self.totals.lock();
+        let of_client = shares.map(|client| total(&mut totals, TotalOf::Client(client)));
+        let of_input = input.map(|input| total(&mut totals, TotalOf::Input(input)));
+        CallOwner { requester, of_client, of_input }
+    }
+
+    /// Charges that many bytes if so many are left then.
+    fn charge(&self, bytes: usize, reserve: usize) -> bool {
+        while !self.try_charge(bytes, reserve) {
+            let evicted = self.reclaim.as_ref().and_then(Weak::upgrade).is_some_and(|idle| idle.evict_oldest());
+            if !evicted {
+                return false;
+            }
+        }
+        true
+    }
+
+    /// Returns what must be left when a client's calls hold that many bytes.
+    fn reserve_beside(&self, held: usize) -> usize {
+        let is_small = held.saturating_mul(SMALL_SHARE) <= self.limit;
+        if is_small { 0 } else { self.limit.checked_div(RESERVE).unwrap_or(0) }
+    }
+
+    fn try_charge(&self, bytes: usize, reserve: usize) -> bool {
+        self.used
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
+                used.checked_add(bytes).filter(|sum| sum.saturating_add(reserve) <= self.limit)
+            })
+            .is_ok()
+    }
+
+    fn release(&self, bytes: usize) {
+        self.used.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// Returns the total of those calls. Totals without calls are forgotten.
+fn total(totals: &mut HashMap<TotalOf, Weak<AtomicUsize>>, of: TotalOf) -> Arc<AtomicUsize> {
+    if let Some(total) = totals.get(&of).and_then(Weak::upgrade) {
+        return total;
+    }
+    totals.retain(|_, total| total.strong_count() > 0);
+    let total = Arc::default();
+    totals.insert(of, Arc::downgrade(&total));
+    total
+}
+
+impl CallOwner {
+    /// Adds bytes to the totals.
+    fn add(&self, bytes: usize) {
+        for total in self.of_client.iter().chain(&self.of_input) {
+            total.fetch_add(bytes, Ordering::Relaxed);
+        }
+    }
+
+    /// Subtracts bytes from the totals.
+    fn subtract(&self, bytes: usize) {
+        for total in self.of_client.iter().chain(&self.of_input) {
+            total.fetch_sub(bytes, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What an instance holds of a budget, or the host for one call. All of it is charged to the owner of the current call.
+pub struct MemoryAccount {
+    budget: Arc<MemoryBudget>,
+    state: Mutex<AccountState>,
+}
+
+struct AccountState {
+    owner: CallOwner,
+    held: usize,
+}
+
+impl MemoryAccount {
+    /// An account that holds nothing, for calls of that owner.
+    pub fn new(budget: Arc<MemoryBudget>, owner: CallOwner) -> Arc<Self> {
+        Arc::new(Self { budget, state: Mutex::new(AccountState { owner, held: 0 }) })
+    }
+
+    /// An account without a bound, for work that no plugin is charged for.
+    #[cfg(feature = "sql")]
+    pub(crate) fn unlimited() -> Arc<Self> {
+        Self::new(MemoryBudget::new(u64::MAX, None), CallOwner::default())
+    }
+
+    /// The client of the current call; none for the host itself.
+    pub(crate) fn client(&self) -> Option<Requester> {
+        self.state().owner.requester.clone()
+    }
+
+    /// A reservation of nothing, to be resized.
+    pub fn reservation(self: &Arc<Self>) -> Reservation {
+        Reservation { account: self.clone(), bytes: 0 }
+    }
+
+    /// Reserves that many bytes until the reservation is dropped, unless the budget does not have them even after the
+    /// plugin's idle instances were evicted.
+    pub(crate) fn try_reserve(self: &Arc<Self>, bytes: usize) -> Result<Reservation, Denial> {
+        let mut reservation = self.reservation();
+        reservation.try_resize(bytes).map(|()| reservation)
+    }
+
+    /// Charges all that it holds to that owner, and to no other.
+    fn set_owner(&self, owner: CallOwner) {
+        let mut state = self.state();
+        state.owner.subtract(state.held);
+        owner.add(state.held);
+        state.owner = owner;
+    }
+
+    /// Charges that many bytes if so many are left then, and the reserve of the client.
+    fn charge(&self, bytes: usize, reserve: usize) -> Result<(), Denial> {
+        let mut state = self.state();
+        // Charged before the reserve is known, so that two calls of a client do not both count as small.
+        state.owner.add(bytes);
+        let total = |total: &Option<Arc<AtomicUsize>>| total.as_ref().map(|total| total.load(Ordering::Relaxed));
+        let of_client = total(&state.owner.of_client);
+        let reserve = of_client.map_or(0, |held| self.budget.reserve_beside(held)).max(reserve);
+        let held = state.held.saturating_add(bytes);
+        if self.budget.charge(bytes, reserve) {
+            state.held = held;
+            return Ok(());
+        }
+        let of_input = total(&state.owner.of_input).unwrap_or(held);
+        state.owner.subtract(bytes);
+        let is_too_much = |held: usize| held.saturating_add(reserve) > self.budget.limit;
+        Err(match (is_too_much(of_input), of_client.is_some_and(is_too_much)) {
+            (true, _) => Denial::Input,
+            (false, true) => Denial::Client,
+            (false, false) => Denial::Others,
+        })
+    }
+
+    fn release(&self, bytes: usize) {
+        let mut state = self.state();
+        state.held = state.held.saturating_sub(bytes);
+        state.owner.subtract(bytes);
+        self.budget.release(bytes);
+    }
+
+    fn state(&self) -> MutexGuard<'_, AccountState> {
+        self.state.lock()
+    }
+}
+
+/// Bytes of a plugin's budget, released when this is dropped.
+#[must_use]
+pub struct Reservation {
+    account: Arc<MemoryAccount>,
+    bytes: usize,
+}
+
+impl Reservation {
+    /// The number of reserved bytes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// A reservation of nothing on the same account.
+    #[cfg(feature = "sql")]
+    pub(crate) fn another(&self) -> Self {
+        self.account.reservation()
+    }
+
+    /// Resizes it to that many bytes. Changes nothing if the budget does not have them.
+    pub fn try_resize(&mut self, bytes: usize) -> Result<(), Denial> {
+        self.try_resize_leaving(bytes, 0)
+    }
+
+    /// Like [`try_resize`](Self::try_resize), if 1/`part` of the budget is free then.
+    #[cfg(feature = "sql")]
+    pub(crate) fn try_resize_leaving_part(&mut self, bytes: usize, part: usize) -> Result<(), Denial> {
+        self.try_resize_leaving(bytes, self.account.budget.limit.checked_div(part).unwrap_or(0))
+    }
+
+    fn try_resize_leaving(&mut self, bytes: usize, reserve: usize) -> Result<(), Denial> {
+        match bytes.checked_sub(self.bytes) {
+            Some(more) => self.account.charge(more, reserve)?,
+            None => self.account.release(self.bytes.saturating_sub(bytes)),
+        }
+        self.bytes = bytes;
+        Ok(())
+    }
+}
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        self.account.release(self.bytes);
+    }
+}
+
+/// The budget is too small for an allocation of the host for the guest. Ends the call.
+#[derive(Debug, thiserror::Error)]
+#[error("the host cannot keep another {0} bytes for the guest: `limits.memory` is used up")]
+pub struct OutOfMemory(pub usize);
+
+/// Charges one instance's memory to its plugin's budget, and releases it when the instance ends.
+pub struct MemoryMeter {
+    account: Arc<MemoryAccount>,
+    /// What memories, tables and the declared content take; all else are reservations.
+    held: usize,
+    last_growth: usize,
+    denial: Option<Denial>,
+}
+
+impl MemoryMeter {
+    /// A meter that charges to that budget, for a call of that owner.
+    pub fn new(budget: Arc<MemoryBudget>, owner: CallOwner) -> Self {
+        Self { account: MemoryAccount::new(budget, owner), held: 0, last_growth: 0, denial: None }
+    }
+
+    /// The last denial of memory during this call: the likely cause of a trap.
+    pub fn denial(&self) -> Option<Denial> {
+        self.denial
+    }
+
+    /// The account of the instance, for reservations whose denial is no cause of a trap.
+    pub(crate) fn account(&self) -> &Arc<MemoryAccount> {
+        &self.account
+    }
+
+    /// Reserves memory that the host is about to allocate for the instance.
+    ///
+    /// # Errors
+    ///
+    /// The budget does not have it, which is recorded as a denial.
+    pub(crate) fn reserve(&mut self, bytes: usize) -> Result<Reservation, OutOfMemory> {
+        let reserved = self.account.try_reserve(bytes);
+        self.record(reserved).ok_or(OutOfMemory(bytes))
+    }
+
+    /// Resizes a reservation.
+    ///
+    /// # Errors
+    ///
+    /// The budget does not have the bytes, which is recorded as a denial; the reservation is unchanged.
+    pub(crate) fn resize(&mut self, reservation: &mut Reservation, bytes: usize) -> Result<(), OutOfMemory> {
+        let resized = reservation.try_resize(bytes);
+        self.record(resized).ok_or(OutOfMemory(bytes))
+    }
+
+    /// Forgets denials, at the beginning of another call.
+    pub(crate) fn reset(&mut self) {
+        self.denial = None;
+    }
+
+    /// The bytes that the instance holds in its memories and tables, and by declaration.
+    pub fn held(&self) -> usize {
+        self.held
+    }
+
+    /// Charges what the instance holds, reservations included, to the owner of another call, and to no other.
+    pub fn set_owner(&mut self, owner: CallOwner) {
+        self.account.set_owner(owner);
+    }
+
+    /// Charges what wasmtime is about to allocate for the instance beside its memories and tables.
+    ///
+    /// # Errors
+    ///
+    /// The budget does not have it.
+    pub fn charge_static(&mut self, bytes: usize) -> Result<(), Denial> {
+        self.charge_growth(bytes)
+    }
+
+    /// Records a denial.
+    fn record<T>(&mut self, charged: Result<T, Denial>) -> Option<T> {
+        charged.map_err(|denial| self.denial = Some(denial)).ok()
+    }
+
+    /// Charges the growth of a memory or a table.
+    fn charge_growth(&mut self, more: usize) -> Result<(), Denial> {
+        self.last_growth = 0;
+        self.account.charge(more, 0)?;
+        self.last_growth = more;
+        self.held = self.held.saturating_add(more);
+        Ok(())
+    }
+
+    /// Releases the last charge: the growth failed.
+    fn release_last_growth(&mut self) {
+        let last_growth = std::mem::take(&mut self.last_growth);
+        self.account.release(last_growth);
+        self.held = self.held.saturating_sub(last_growth);
+    }
+}
+
+impl Drop for MemoryMeter {
+    fn drop(&mut self) {
+        self.account.release(self.held);
+    }
+}
+
+impl ResourceLimiter for MemoryMeter {
+    fn memory_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        let more = desired.saturating_sub(current);
+        let is_possible = maximum.is_none_or(|maximum| desired <= maximum);
+        let charged = if is_possible { self.charge_growth(more) } else { Err(Denial::Input) };
+        Ok(self.record(charged).is_some())
+    }
+
+    fn memory_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
+        self.release_last_growth();
+        Ok(())
+    }
+
+    fn table_growing(&mut self, current: usize, desired: usize, maximum: Option<usize>) -> wasmtime::Result<bool> {
+        let more = desired.saturating_sub(current).saturating_mul(TABLE_ELEMENT_SIZE);
+        let is_possible = desired <= MAX_TABLE_ELEMENTS && maximum.is_none_or(|maximum| desired <= maximum);
+        Ok(is_possible && self.charge_growth(more).is_ok())
+    }
+
+    fn table_grow_failed(&mut self, _error: wasmtime::Error) -> wasmtime::Result<()> {
+        self.release_last_growth();
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mcp_host_model::principal::Principal;
+
+    fn meter(budget: &Arc<MemoryBudget>) -> MemoryMeter {
+        MemoryMeter::new(budget.clone(), CallOwner::default())
+    }
+
+    fn client(name: &str) -> Option<Requester> {
+        Some(Requester::Principal(Principal::new(name)))
+    }
+
+    fn used(budget: &MemoryBudget) -> usize {
+        budget.used.load(Ordering::Relaxed)
+    }
+
+    #[test]
+    fn instances_of_one_plugin_share_its_memory() {
+        let budget = MemoryBudget::new(100, None);
+        let (mut one, mut other) = (meter(&budget), meter(&budget));
+        assert!(one.memory_growing(0, 60, None).unwrap());
+        assert!(!other.memory_growing(0, 60, None).unwrap());
+        assert!(other.denial().is_some() && one.denial().is_none());
+        assert!(other.memory_growing(0, 40, None).unwrap());
+        drop(one);
+        assert!(other.memory_growing(40, 100, None).unwrap());
+    }
+
+    #[test]
+    fn memory_that_could_not_be_mapped_is_given_back() {
+        let budget = MemoryBudget::new(100, None);
+        let mut meter = meter(&budget);
+        assert!(meter.memory_growing(0, 100, None).unwrap());
+        meter.memory_grow_failed(wasmtime::Error::msg("no memory")).unwrap();
+        assert!(meter.memory_growing(0, 100, None).unwrap());
+        drop(meter);
+        assert_eq!(used(&budget), 0);
+    }
+
+    #[test]
+    fn what_the_host_keeps_counts_until_it_is_dropped() {
+        let budget = MemoryBudget::new(100, None);
+        let mut meter = meter(&budget);
+        let mut kept = meter.reserve(60).unwrap();
+        assert!(meter.account().try_reserve(41).is_err() && meter.denial().is_none());
+        assert!(meter.reserve(41).is_err() && meter.denial() == Some(Denial::Input));
+        assert!(kept.try_resize(101).is_err() && kept.try_resize(100).is_ok() && kept.try_resize(10).is_ok());
+        assert_eq!((kept.bytes(), used(&budget)), (10, 10));
+        assert!(meter.table_growing(0, 11, None).unwrap() && !meter.table_growing(11, 12, None).unwrap());
+        drop((kept, meter));
+        assert_eq!(used(&budget), 0);
+    }
+
+    #[test]
+    fn growing_beyond_a_memorys_own_maximum_costs_nothing() {
+        let budget = MemoryBudget::new(100, None);
+        assert!(!meter(&budget).memory_growing(0, 50, Some(40)).unwrap());
+        assert_eq!(used(&budget), 0);
+    }
+
+    #[test]
+    fn a_client_that_holds_much_leaves_an_eighth_for_small_calls_of_others() {
+        let budget = MemoryBudget::new(1600, None);
+        let meter = |name: &str| MemoryMeter::new(budget.clone(), budget.owner(client(name), None));
+        let (mut first, mut second) = (meter("ada"), meter("ada"));
+        assert!(first.memory_growing(0, 1300, None).unwrap());
+        assert!(!second.memory_growing(0, 101, None).unwrap(), "ada would hold 1401 of 1600");
+        assert!(second.reserve(101).is_err(), "what the host keeps for ada is hers, too");
+        let kept = second.reserve(100).unwrap();
+        let mut small = meter("bob");
+        assert!(small.memory_growing(0, 100, None).unwrap());
+        assert!(!small.memory_growing(100, 101, None).unwrap(), "more than a sixteenth is not small");
+        small.set_owner(CallOwner::default());
+        assert!(small.memory_growing(100, 200, None).unwrap(), "the host's own instance leaves nothing");
+        drop((first, second, small, kept));
+        assert!(meter("bob").memory_growing(0, 1400, None).unwrap());
+        assert_eq!(budget.totals.lock().len(), 1, "who holds nothing is forgotten");
+        assert!(MemoryMeter::new(budget.clone(), CallOwner::default()).memory_growing(0, 1600, None).unwrap());
+        assert_eq!(used(&budget), 0);
+    }
+
+    #[test]
+    fn a_reused_instance_takes_all_that_it_holds_from_one_client_to_the_next() {
+        let budget = MemoryBudget::new(1600, None);
+        let mut instance = MemoryMeter::new(budget.clone(), budget.owner(client("ada"), None));
+        let kept = instance.reserve(700).unwrap();
+        assert!(instance.memory_growing(0, 700, None).unwrap());
+        let mut of_ada = MemoryMeter::new(budget.clone(), budget.owner(client("ada"), None));
+        assert!(of_ada.reserve(1).is_err());
+        instance.set_owner(budget.owner(client("bob"), None));
+        let small = of_ada.reserve(100).unwrap();
+        drop((small, kept, instance, of_ada));
+        assert_eq!(used(&budget), 0);
+    }
+
+    #[test]
+    fn a_denial_says_whose_calls_hold_the_memory() {
+        let budget = MemoryBudget::new(1600, None);
+        let meter = |name: &str, input| MemoryMeter::new(budget.clone(), budget.owner(client(name), Some(input)));
+        // The client over stdio has no reserve, and inputs nevertheless.
+        let local = Some(Requester::Principal(Principal::LOCAL));
+        let mut bomb = MemoryMeter::new(budget.clone(), budget.owner(local.clone(), Some(1)));
+        assert!(bomb.memory_growing(0, 1500, None).unwrap() && !bomb.memory_growing(1500, 1700, None).unwrap());
+        assert_eq!(bomb.denial(), Some(Denial::Input));
+        let mut harmless = MemoryMeter::new(budget.clone(), budget.owner(local, Some(2)));
+        assert!(!harmless.memory_growing(0, 200, None).unwrap());
+        assert_eq!(harmless.denial(), Some(Denial::Others));
+        drop((bomb, harmless));
+        let (mut first, mut second) = (meter("ada", 3), meter("ada", 3));
+        assert!(first.memory_growing(0, 800, None).unwrap() && !second.memory_growing(0, 800, None).unwrap());
+        assert_eq!(second.denial(), Some(Denial::Input), "the same request twice");
+        let mut another = meter("ada", 4);
+        assert!(!another.memory_growing(0, 800, None).unwrap());
+        assert_eq!(another.denial(), Some(Denial::Client), "two requests of one client");
+        let mut of_bob = meter("bob", 5);
+        assert!(!of_bob.memory_growing(0, 800, None).unwrap());
+        assert_eq!(of_bob.denial(), Some(Denial::Others));
+    }
+}

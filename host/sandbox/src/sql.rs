@@ -1,0 +1,519 @@
+//! SQL grants: the host's implementation of `mcp-host:sql` for one plugin.
+//!
+//! A guest names a granted database and sends the text of one query with parameters. The host has the address and the
+//! password, connects, and returns typed rows.
+//!
+//! # Guarantees
+//!
+//! - A database that is not granted does not exist: a query of it returns `not-granted`.
+//! - A guest only reads. [`postgresql`] and [`sqlite`] have the means, which are several for each: none relies on the
+//!   text of a query.
+//! - Each query is a transaction of its own, which is always rolled back, on a connection that no other query uses.
+//!   Nothing of a query is left on it.
+//! - A query ends by its timeout, and with the call: the server is told to cancel it, and the process that runs SQLite is
+//!   killed.
+//! - Messages to the guest have the words of the statement and names of the database's objects, and neither stored data
+//!   nor the address. What only an
+//!   admin can repair is logged, with the reason.
+//!
+//! # Without the feature `sql`
+//!
+//! The interface is linked, so that components which import it load, and no database is granted: a config that grants
+//! one is rejected. Queries of a database that an application grants in code fail.
+//!
+//! # Bounds
+//!
+//! | bound | mechanism |
+//! |---|---|
+//! | rows of a result | `max-rows`: more are not fetched |
+//! | bytes of a result | `max-bytes`: a larger one is an error |
+//! | memory: the query, what was received, and the result | `limits.memory` |
+//! | memory of SQLite while it computes rows | that of its process, charged to `limits.memory`: [`sqlite`] |
+//! | time, with the wait for a connection | `timeout` of the grant, and `limits.deadline` of the call |
+//! | connections, and so queries at once | `connections`, of which [each client has a share](crate::fair_semaphore) |
+//! | processor time of SQLite | `limits.cpu` of the call |
+//! | the text of a query, and parameters | [`MAX_SQL`], [`MAX_PARAMETERS`] |
+
+#![cfg_attr(not(feature = "sql"), allow(dead_code, reason = "only databases use it"))]
+
+mod bindings;
+mod error;
+mod interface;
+mod notifications;
+#[cfg(feature = "sql")]
+mod postgresql;
+mod refusal_log;
+mod result;
+mod saved_queries;
+mod scalar;
+#[cfg(feature = "sql")]
+mod sqlite;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::time::{Instant, timeout, timeout_at};
+use wasmtime::component::{HasData, Linker};
+
+use self::bindings::databases::{self, DatabaseInfo, Rows, Scalar, Value};
+use self::error::QueryError;
+pub use self::notifications::DatabaseNotifications;
+#[cfg(feature = "sql")]
+use self::postgresql::{Listener, PostgresqlDatabase, schemas};
+use self::refusal_log::RefusalLog;
+use self::result::{ChargedRows, ResultBounds, value_size};
+use self::saved_queries::{SavedQueries, SavedQuery};
+#[cfg(feature = "sql")]
+use self::scalar::ScalarContent;
+#[cfg(feature = "sql")]
+use self::sqlite::SqliteDatabase;
+#[cfg(feature = "sql")]
+pub use self::sqlite::run_sqlite_worker;
+use mcp_host_config as config;
+use mcp_host_config::grants::SqlGrant;
+#[cfg(feature = "sql")]
+use mcp_host_config::grants::SqlUrl;
+
+use crate::Caller;
+use crate::cpu::HostCpuBudget;
+use crate::fair_semaphore::Client;
+#[cfg(feature = "sql")]
+use crate::fair_semaphore::{FairSemaphore, Permit};
+use crate::guest_log::GuestLog;
+use crate::http::TlsRoots;
+use crate::memory::{CallOwner, MemoryAccount, MemoryBudget, Reservation};
+
+/// The maximum length of the text of a query in bytes.
+const MAX_SQL: usize = 256 << 10;
+/// The maximum number of parameters of a query.
+const MAX_PARAMETERS: usize = 1000;
+/// How long a plugin that is loaded waits for a database, to check its role.
+const ROLE_TIMEOUT: Duration = Duration::from_secs(2);
+/// The maximum length of a name in a message.
+const MAX_NAME: usize = 64;
+
+/// How SQLite is run in child processes.
+#[derive(Clone, Debug)]
+pub struct WorkerProgram {
+    /// A program whose `main` begins with `engine::run_compiler`.
+    pub program: PathBuf,
+    /// A variable that is set for such processes, so that another program can tell that it was started as one.
+    pub child_variable: &'static str,
+    /// The directory for SQLite's temporary files.
+    pub temp_dir: PathBuf,
+}
+
+/// The databases of one plugin.
+pub(crate) struct SqlDatabases {
+    granted: BTreeMap<String, Database>,
+    refusal_log: Arc<RefusalLog>,
+    memory: Arc<MemoryBudget>,
+    saved_queries: SavedQueries,
+}
+
+/// A granted database.
+struct Database {
+    backend: Backend,
+    bounds: ResultBounds,
+    timeout: Duration,
+}
+
+/// How a database is queried.
+enum Backend {
+    #[cfg(feature = "sql")]
+    Postgresql(PostgresqlDatabase),
+    #[cfg(feature = "sql")]
+    Sqlite(SqliteDatabase),
+    /// This build has neither.
+    #[cfg(not(feature = "sql"))]
+    Absent,
+}
+
+/// One query, which the backends run.
+struct Query {
+    sql: String,
+    parameters: Vec<Value>,
+    bounds: ResultBounds,
+    deadline: Instant,
+    /// The memory of the query, and later that of the result.
+    memory: Reservation,
+    usage: Usage,
+}
+
+/// What a query uses of its call, beside memory.
+#[derive(Clone)]
+struct Usage {
+    /// The client that it is made for.
+    client: Client,
+    cpu: HostCpuBudget,
+}
+
+#[cfg(feature = "sql")]
+impl Usage {
+    /// Waits for the permit of a connection, of which there are `max`. It is what other queries hold.
+    async fn acquire(&self, permits: &FairSemaphore, deadline: Instant, max: usize) -> Result<Permit, QueryError> {
+        let acquired = timeout_at(deadline, self.cpu.contend(permits.acquire(self.client.clone()))).await;
+        acquired.ok().and_then(Result::ok).ok_or(QueryError::Busy(max))
+    }
+}
+
+impl From<Caller<'_>> for Usage {
+    fn from(caller: Caller<'_>) -> Self {
+        Self { client: caller.client(), cpu: caller.cpu.clone() }
+    }
+}
+
+/// The host itself, as the one that queries.
+struct HostCaller {
+    memory: Arc<MemoryAccount>,
+    cpu: HostCpuBudget,
+}
+
+impl HostCaller {
+    fn caller(&self) -> Caller<'_> {
+        Caller { memory: &self.memory, cpu: &self.cpu }
+    }
+}
+
+impl SqlDatabases {
+    /// The databases that are granted to the plugin. Connects to none.
+    pub(crate) fn new(
+        plugin: &config::Plugin,
+        sqlite_workers: Option<&WorkerProgram>,
+        tls_roots: &Arc<TlsRoots>,
+        log: &Arc<GuestLog>,
+        memory: Arc<MemoryBudget>,
+    ) -> Self {
+        let granted = plugin.grants.sql.iter();
+        let granted =
+            granted.map(|(name, grant)| (name.as_str().to_owned(), Database::new(grant, sqlite_workers, tls_roots)));
+        let refusal_log = Arc::new(RefusalLog::new(plugin.name.as_str().into(), log));
+        Self { granted: granted.collect(), refusal_log, memory, saved_queries: SavedQueries::of(plugin) }
+    }
+
+    /// The names of the granted databases, sorted.
+    fn names(&self) -> Vec<String> {
+        self.granted.keys().cloned().collect()
+    }
+
+    async fn describe(&self, name: &str, caller: Caller<'_>) -> Result<DatabaseInfo, QueryError> {
+        let described = match self.database(name) {
+            Ok(database) => database.describe(caller).await,
+            Err(error) => Err(error),
+        };
+        self.log_failure(name, described)
+    }
+
+    async fn query(
+        &self,
+        name: &str,
+        sql: String,
+        parameters: Vec<Value>,
+        max_rows: Option<u32>,
+        caller: Caller<'_>,
+    ) -> Result<Rows, QueryError> {
+        let result = match self.prepare(name, sql, parameters, max_rows, caller) {
+            Ok((database, query)) => database.query(query).await,
+            Err(error) => Err(error),
+        };
+        self.log_failure(name, result).map(|result| result.rows)
+    }
+
+    /// Checks that the databases can be reached, that the host accepts their roles, and that their schemas exist, and prepares the
+    /// saved queries; `offline` without those on servers. Returns warnings. They and the error are for the admin.
+    pub(crate) async fn check(&self, offline: bool) -> Result<Vec<String>, String> {
+        let (mut warnings, host) = (Vec::new(), self.host());
+        for (name, database) in &self.granted {
+            if offline && database.backend.is_on_a_server() {
+                continue;
+            }
+            let reason = match database.describe(host.caller()).await {
+                Ok(_) => {
+                    let of_schemas = self.check_schemas(name, database).await;
+                    warnings.extend(of_schemas.map_err(|reason| admin_message(name, &reason))?);
+                    warnings.extend(self.check_saved_queries(name).await);
+                    continue;
+                }
+                Err(QueryError::Refused(reason) | QueryError::Unreachable(reason) | QueryError::Failed(reason)) => {
+                    reason
+                }
+                Err(error) => error.to_string(),
+            };
+            return Err(admin_message(name, &reason));
+        }
+        Ok(warnings)
+    }
+
+    /// Prepares the saved queries of a database. Returns a warning for each that cannot be prepared.
+    async fn check_saved_queries(&self, name: &str) -> Vec<String> {
+        let saved = self.saved_queries.queries.iter().filter(|_| self.saved_queries.database == name);
+        let (mut warnings, host) = (Vec::new(), self.host());
+        for SavedQuery { name: query_name, sql, parameters } in saved {
+            let values = vec![Value::Scalar(Scalar::Null); *parameters];
+            let prepared = match self.prepare(name, sql.clone(), values, None, host.caller()) {
+                Ok((database, query)) => database.prepare(query).await,
+                Err(error) => Err(error),
+            };
+            if let Err(error) = prepared {
+                warnings
+                    .push(format!("the saved query `{query_name}` cannot be run on the database `{name}`: {error}"));
+            }
+        }
+        warnings
+    }
+
+    /// Checks that the granted schemas of a database of PostgreSQL exist. Returns warnings: schemas that the role may not use, and
+    /// functions that read beside the schemas.
+    #[cfg(feature = "sql")]
+    async fn check_schemas(&self, name: &str, database: &Database) -> Result<Vec<String>, String> {
+        let Backend::Postgresql(server) = &database.backend else { return Ok(Vec::new()) };
+        let schemas = server.schemas();
+        let missing = self.texts(name, schemas::find_missing(schemas)).await?;
+        if !missing.is_empty() {
+            return Err(format!("its `schemas` do not exist in the database: {}", missing.join(", ")));
+        }
+        let mut warnings = Vec::new();
+        let unusable = self.texts(name, schemas::find_unusable(schemas)).await?;
+        if !unusable.is_empty() {
+            warnings.push(format!(
+                "the role of the database `{name}` may not use {} of its `schemas`: GRANT USAGE ON SCHEMA … TO the role",
+                unusable.join(", ")
+            ));
+        }
+        let functions = self.texts(name, schemas::find_functions(schemas)).await?;
+        if !functions.is_empty() {
+            warnings.push(format!(
+                "the role of the database `{name}` may call functions outside of its `schemas` whose reads are not bounded by \
+                 them (SECURITY DEFINER, or a block with EXCEPTION): {}. REVOKE USAGE ON their schemas, or EXECUTE ON them, from the \
+                 role and from PUBLIC",
+                functions.join(", ")
+            ));
+        }
+        Ok(warnings)
+    }
+
+    #[cfg(not(feature = "sql"))]
+    async fn check_schemas(&self, _: &str, _: &Database) -> Result<Vec<String>, String> {
+        Ok(Vec::new())
+    }
+
+    /// The texts of the first column of a query's rows.
+    #[cfg(feature = "sql")]
+    async fn texts(&self, name: &str, sql: String) -> Result<Vec<String>, String> {
+        let failed = |error: QueryError| match error {
+            QueryError::Refused(reason) | QueryError::Unreachable(reason) | QueryError::Failed(reason) => reason,
+            error => error.to_string(),
+        };
+        let host = self.host();
+        let (database, query) = self.prepare(name, sql, Vec::new(), None, host.caller()).map_err(failed)?;
+        let result = database.query(query).await.map_err(failed)?;
+        let texts = result.rows.rows.iter().filter_map(|row| match row.values.first() {
+            Some(Value::Scalar(scalar)) => match ScalarContent::from(scalar) {
+                ScalarContent::Text(text) => Some(text.to_owned()),
+                _ => None,
+            },
+            _ => None,
+        });
+        Ok(texts.collect())
+    }
+
+    /// Checks that the host accepts the roles of the databases, as far as they can be reached within [`ROLE_TIMEOUT`].
+    /// The error is for the admin.
+    pub(crate) async fn check_roles(&self) -> Result<(), String> {
+        let host = self.host();
+        for (name, database) in &self.granted {
+            let described = timeout(ROLE_TIMEOUT, database.describe(host.caller())).await;
+            if let Ok(Err(QueryError::Refused(reason))) = described {
+                return Err(admin_message(name, &reason));
+            }
+        }
+        Ok(())
+    }
+
+    /// Listens to the channels of the databases that have one (`listen`), until the value is dropped.
+    pub(crate) fn listen(&self) -> DatabaseNotifications {
+        let notifications = DatabaseNotifications::default();
+        #[cfg(feature = "sql")]
+        let notifications = self.granted.iter().fold(notifications, |mut notifications, (name, database)| {
+            if let Some(listener) = database.backend.listener() {
+                let (name, log) = (name.clone(), self.refusal_log.clone());
+                notifications.add(move |received| listener.run(received, move |error| log.record(&name, &error)));
+            }
+            notifications
+        });
+        notifications
+    }
+
+    /// The host as a caller, with the memory of the plugin.
+    fn host(&self) -> HostCaller {
+        let memory = MemoryAccount::new(self.memory.clone(), CallOwner::default());
+        HostCaller { memory, cpu: HostCpuBudget::unlimited() }
+    }
+
+    fn database(&self, name: &str) -> Result<&Database, QueryError> {
+        self.granted.get(name).ok_or_else(|| QueryError::NotGranted(short(name).to_owned()))
+    }
+
+    fn prepare(
+        &self,
+        name: &str,
+        sql: String,
+        parameters: Vec<Value>,
+        max_rows: Option<u32>,
+        caller: Caller<'_>,
+    ) -> Result<(&Database, Query), QueryError> {
+        let database = self.database(name)?;
+        if sql.contains('\0') {
+            return Err(QueryError::rejected("42601", "the statement contains a NUL"));
+        }
+        if sql.len() > MAX_SQL {
+            return Err(QueryError::rejected(
+                "54000",
+                format!("a query has at most {MAX_SQL} bytes, not {}", sql.len()),
+            ));
+        }
+        if parameters.len() > MAX_PARAMETERS {
+            let message = format!("a query has at most {MAX_PARAMETERS} parameters, not {}", parameters.len());
+            return Err(QueryError::rejected("54023", message));
+        }
+        let bytes = parameters.iter().fold(sql.len(), |sum, value| sum.saturating_add(value_size(value)));
+        let memory = caller.memory.try_reserve(bytes).map_err(|_| QueryError::OutOfMemory)?;
+        let asked_for = max_rows.map_or(usize::MAX, |rows| usize::try_from(rows).unwrap_or(usize::MAX));
+        let bounds = ResultBounds { rows: database.bounds.rows.min(asked_for), ..database.bounds };
+        let deadline = Instant::now().checked_add(database.timeout).unwrap_or_else(Instant::now);
+        Ok((database, Query { sql, parameters, bounds, deadline, memory, usage: caller.into() }))
+    }
+
+    fn log_failure<T>(&self, name: &str, result: Result<T, QueryError>) -> Result<T, QueryError> {
+        result.inspect_err(|error| self.refusal_log.record(short(name), error))
+    }
+}
+
+impl Database {
+    fn new(grant: &SqlGrant, sqlite_workers: Option<&WorkerProgram>, tls_roots: &Arc<TlsRoots>) -> Self {
+        let bounds = ResultBounds { rows: grant.max_rows.get(), bytes: grant.max_bytes.bytes() };
+        Self { backend: Backend::new(grant, sqlite_workers, tls_roots), bounds, timeout: grant.timeout.duration() }
+    }
+
+    async fn describe(&self, caller: Caller<'_>) -> Result<DatabaseInfo, QueryError> {
+        let deadline = Instant::now().checked_add(self.timeout).unwrap_or_else(Instant::now);
+        let described = timeout_at(deadline, self.backend.describe(self.bounds, deadline, caller));
+        described.await.unwrap_or(Err(QueryError::Timeout))
+    }
+
+    /// Compiles a query, and does not run it.
+    async fn prepare(&self, query: Query) -> Result<(), QueryError> {
+        timeout_at(query.deadline, self.backend.prepare(query)).await.unwrap_or(Err(QueryError::Timeout))
+    }
+
+    async fn query(&self, query: Query) -> Result<ChargedRows, QueryError> {
+        timeout_at(query.deadline, self.backend.query(query)).await.unwrap_or(Err(QueryError::Timeout))
+    }
+}
+
+#[cfg(feature = "sql")]
+impl Backend {
+    fn new(grant: &SqlGrant, sqlite_workers: Option<&WorkerProgram>, tls_roots: &Arc<TlsRoots>) -> Self {
+        match &grant.url {
+            SqlUrl::Postgresql(url) => Self::Postgresql(PostgresqlDatabase::new(url, grant, tls_roots.clone())),
+            SqlUrl::Sqlite(file) => Self::Sqlite(SqliteDatabase::new(file, grant, sqlite_workers)),
+        }
+    }
+
+    async fn describe(
+        &self,
+        bounds: ResultBounds,
+        deadline: Instant,
+        caller: Caller<'_>,
+    ) -> Result<DatabaseInfo, QueryError> {
+        match self {
+            Self::Postgresql(database) => database.describe(bounds, deadline, &caller.into()).await,
+            Self::Sqlite(database) => database.describe(bounds, deadline, caller).await,
+        }
+    }
+
+    async fn query(&self, query: Query) -> Result<ChargedRows, QueryError> {
+        match self {
+            Self::Postgresql(database) => database.query(query).await,
+            Self::Sqlite(database) => database.query(query).await,
+        }
+    }
+
+    async fn prepare(&self, query: Query) -> Result<(), QueryError> {
+        match self {
+            Self::Postgresql(database) => database.prepare(query).await,
+            Self::Sqlite(database) => database.prepare(query).await,
+        }
+    }
+
+    fn is_on_a_server(&self) -> bool {
+        matches!(self, Self::Postgresql(_))
+    }
+
+    fn listener(&self) -> Option<Listener> {
+        match self {
+            Self::Postgresql(database) => database.listener(),
+            Self::Sqlite(_) => None,
+        }
+    }
+}
+
+#[cfg(not(feature = "sql"))]
+impl Backend {
+    fn new(_: &SqlGrant, _: Option<&WorkerProgram>, _: &Arc<TlsRoots>) -> Self {
+        Self::Absent
+    }
+
+    async fn describe(&self, _: ResultBounds, _: Instant, _: Caller<'_>) -> Result<DatabaseInfo, QueryError> {
+        Err(Self::unsupported())
+    }
+
+    async fn query(&self, _: Query) -> Result<ChargedRows, QueryError> {
+        Err(Self::unsupported())
+    }
+
+    async fn prepare(&self, _: Query) -> Result<(), QueryError> {
+        Err(Self::unsupported())
+    }
+
+    fn is_on_a_server(&self) -> bool {
+        false
+    }
+
+    fn unsupported() -> QueryError {
+        QueryError::Failed("this build has no databases: it lacks the feature `sql`".to_owned())
+    }
+}
+
+/// What an admin is told about a database.
+fn admin_message(name: &str, reason: &str) -> String {
+    format!("the database `{name}` of `grants.sql` cannot be used: {reason}")
+}
+
+/// The beginning of a name that a guest wrote.
+fn short(name: &str) -> &str {
+    name.get(..name.floor_char_boundary(MAX_NAME)).unwrap_or(name)
+}
+
+/// One instance's access to the databases of its plugin.
+pub(crate) struct SqlView<'a> {
+    pub(crate) sql: &'a SqlDatabases,
+    pub(crate) caller: Caller<'a>,
+}
+
+/// Stands for [`SqlView`] where wasmtime wants a type without lifetimes.
+struct HasSql;
+
+impl HasData for HasSql {
+    type Data<'a> = SqlView<'a>;
+}
+
+/// Links `mcp-host:sql`.
+pub(crate) fn add_to_linker<T: Send + 'static>(
+    linker: &mut Linker<T>,
+    sql: fn(&mut T) -> SqlView<'_>,
+) -> wasmtime::Result<()> {
+    databases::add_to_linker::<_, HasSql>(linker, sql)
+}

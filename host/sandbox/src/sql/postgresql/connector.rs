@@ -1,0 +1,192 @@
+//! Connects to a server: the stream, TLS, the role.
+
+use std::error::Error as _;
+use std::fmt::Write as _;
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::time::Duration;
+
+use deadpool::managed::{Manager, Metrics, RecycleError, RecycleResult};
+use mcp_host_config::Secret;
+use mcp_host_config::grants::{CaBundle, SqlGrant, client_config};
+use tokio::runtime::Handle;
+use tokio::sync::OnceCell;
+use tokio::task::coop::consume_budget;
+use tokio::time::timeout;
+use tokio_postgres::config::SslMode;
+use tokio_postgres::tls::{MakeTlsConnect, NoTls, TlsConnect};
+use tokio_postgres::{AsyncMessage, Config, SimpleQueryMessage};
+use tokio_postgres_rustls::MakeRustlsConnect;
+
+use super::endpoint::Endpoint;
+use super::failure::with_cause;
+use super::listener::Notifications;
+use super::role::WRITE_ACCESS;
+use super::session::{Session, Statements};
+use super::stream::{ByteMeter, MeteredStream};
+use crate::http::TlsRoots;
+use crate::sql::error::QueryError;
+
+/// The maximum time to connect to one of the servers of a URL, unless the URL has a shorter one.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
+/// How the server's administrator sees the connections.
+const APPLICATION_NAME: &str = "mcp-host";
+
+/// The connections of one grant.
+pub(super) struct Connector {
+    url: Secret<String>,
+    ca: Option<CaBundle>,
+    allow_writing_role: bool,
+    statements: Arc<Statements>,
+    tls_roots: Arc<TlsRoots>,
+    /// Made at the first use.
+    tls: OnceCell<MakeRustlsConnect>,
+}
+
+impl Connector {
+    pub(super) fn new(url: Secret<String>, grant: &SqlGrant, schemas: &[String], tls_roots: Arc<TlsRoots>) -> Self {
+        Self {
+            url,
+            ca: grant.ca.clone(),
+            allow_writing_role: grant.allow_writing_role,
+            statements: Arc::new(Statements::new(schemas)),
+            tls_roots,
+            tls: OnceCell::new(),
+        }
+    }
+
+    /// Connects to the first server that answers. Notifications are counted by `notifications`, if that is given.
+    async fn connect(&self, notifications: Option<&Arc<Notifications>>) -> Result<Session, QueryError> {
+        let mut config =
+            client_config(self.url.expose()).map_err(|error| QueryError::Unreachable(error.to_string()))?;
+        config.application_name(APPLICATION_NAME);
+        let limit = config.get_connect_timeout().copied().unwrap_or(CONNECT_TIMEOUT).min(CONNECT_TIMEOUT);
+        let mut reasons = String::new();
+        for endpoint in Endpoint::all(&config) {
+            let reason = match timeout(limit, self.connect_to(endpoint, &config, notifications)).await {
+                Ok(Ok(session)) => return Ok(session),
+                Ok(Err(QueryError::Unreachable(reason))) => reason,
+                Ok(Err(error)) => return Err(error),
+                Err(_) => format!("no answer within {limit:?}"),
+            };
+            // Writing to a string cannot fail.
+            let _ = write!(reasons, "{}{reason}", if reasons.is_empty() { "" } else { "; " });
+        }
+        Err(QueryError::Unreachable(reasons))
+    }
+
+    async fn connect_to(
+        &self,
+        endpoint: Endpoint,
+        config: &Config,
+        notifications: Option<&Arc<Notifications>>,
+    ) -> Result<Session, QueryError> {
+        let mut config = config.clone();
+        let Some(name) = endpoint.tls_name.clone() else {
+            config.ssl_mode(SslMode::Disable);
+            return self.handshake(endpoint, NoTls, &config, notifications).await;
+        };
+        config.ssl_mode(SslMode::Require);
+        let mut tls = self.tls.get_or_try_init(|| self.tls_connector()).await?.clone();
+        let tls = MakeTlsConnect::<MeteredStream>::make_tls_connect(&mut tls, &name);
+        let tls = tls.map_err(|error| QueryError::Unreachable(error.to_string()))?;
+        self.handshake(endpoint, tls, &config, notifications).await
+    }
+
+    async fn handshake<T>(
+        &self,
+        endpoint: Endpoint,
+        tls: T,
+        config: &Config,
+        notifications: Option<&Arc<Notifications>>,
+    ) -> Result<Session, QueryError>
+    where
+        T: TlsConnect<MeteredStream, Stream: Send + 'static>,
+    {
+        let unreachable = |error: &dyn std::error::Error| QueryError::Unreachable(with_cause(error));
+        let stream = endpoint.open().await.map_err(|error| unreachable(&error))?;
+        let meter = ByteMeter::new();
+        let connected = config.connect_raw(MeteredStream::new(stream, meter.clone()), tls).await;
+        let (client, mut connection) = connected.map_err(|error| match error.as_db_error() {
+            // Its message names the user and the database, for the admin.
+            Some(error) => QueryError::Unreachable(error.message().to_owned()),
+            None => unreachable(error.source().unwrap_or(&error)),
+        })?;
+        let server_version = connection.parameter("server_version").unwrap_or_default().to_owned();
+        let runtime = Handle::current();
+        let notifications = notifications.map(|notifications| (notifications.clone(), meter.clone()));
+        let task = runtime.spawn(async move {
+            // Notices are dropped: their texts, as many as a statement causes, are the server's and may have values of tables. So
+            // are the texts of notifications. An error is that of the request under way.
+            while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
+                if let (AsyncMessage::Notification(_), Some((notifications, meter))) = (message, &notifications) {
+                    if !notifications.record() {
+                        break;
+                    }
+                    // It is no part of an answer, and nothing of it is kept.
+                    meter.settle();
+                }
+                // Many messages may have arrived at once.
+                consume_budget().await;
+            }
+        });
+        Ok(Session {
+            client,
+            meter,
+            endpoint,
+            tls: self.tls.get().cloned(),
+            runtime,
+            task,
+            server_version,
+            statements: self.statements.clone(),
+        })
+    }
+
+    /// Connects for notifications, as the role that queries have.
+    pub(super) async fn connect_to_listen(&self, notifications: &Arc<Notifications>) -> Result<Session, QueryError> {
+        let session = self.connect(Some(notifications)).await?;
+        self.check_role(&session).await?;
+        Ok(session)
+    }
+
+    async fn tls_connector(&self) -> Result<MakeRustlsConnect, QueryError> {
+        let more = self.ca.as_ref().map(CaBundle::certificates).unwrap_or_default();
+        let config = self.tls_roots.client_config(more).await;
+        config.map(MakeRustlsConnect::new).map_err(|error| QueryError::Failed(error.to_string()))
+    }
+
+    /// Checks that the role cannot write.
+    async fn check_role(&self, session: &Session) -> Result<(), QueryError> {
+        if self.allow_writing_role {
+            return Ok(());
+        }
+        let messages = session.client.simple_query(WRITE_ACCESS).await;
+        let messages = messages.map_err(|error| QueryError::Unreachable(with_cause(&error)))?;
+        let reason = messages.iter().find_map(|message| match message {
+            SimpleQueryMessage::Row(row) => row.try_get(0).ok().flatten(),
+            _ => None,
+        });
+        match reason {
+            None => Ok(()),
+            Some(reason) => Err(QueryError::Refused(format!(
+                "its role can write: {reason}. Connect as a role that is granted CONNECT, USAGE and SELECT only, or \
+                 set `allow-writing-role`"
+            ))),
+        }
+    }
+}
+
+impl Manager for Connector {
+    type Type = Session;
+    type Error = QueryError;
+
+    async fn create(&self) -> Result<Session, QueryError> {
+        let session = self.connect(None).await?;
+        self.check_role(&session).await?;
+        Ok(session)
+    }
+
+    async fn recycle(&self, session: &mut Session, _: &Metrics) -> RecycleResult<QueryError> {
+        if session.is_closed() { Err(RecycleError::message("the connection is closed")) } else { Ok(()) }
+    }
+}

@@ -1,0 +1,158 @@
+//! The stream below the client library: counts what is received and how often something is sent, and fails when that is
+//! too much.
+
+use std::io;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+
+use super::endpoint::ServerStream;
+use crate::counted_stream::{CountedStream, StreamCounter};
+use crate::memory::Reservation;
+
+/// Bytes that a server may send while no query is under way: to connect, and notices.
+const IDLE_BYTES: u64 = 256 << 10;
+
+/// Requests of a query, of which the client library sends one or two for each type that it does not know yet. It looks
+/// up a nested type by a nested call, so this bounds its stack.
+const MAX_REQUESTS: u32 = 200;
+
+/// What a connection may still receive.
+pub(super) struct ByteMeter(Mutex<Allowance>);
+
+struct Allowance {
+    left: u64,
+    /// The requests that may still be sent.
+    requests: u32,
+    /// Whether the last that happened was that bytes were received: what is sent next is another request.
+    has_received: bool,
+    /// The plugin's memory, to which received bytes are charged.
+    memory: Option<Reservation>,
+    exceeded: Option<Exceeded>,
+}
+
+/// The bound that was exceeded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Exceeded {
+    /// The bytes of a result.
+    Bytes,
+    /// The memory of the plugin.
+    Memory,
+    /// The requests that types take.
+    Requests,
+}
+
+impl Allowance {
+    fn new(left: u64, memory: Option<Reservation>) -> Self {
+        Self { left, requests: MAX_REQUESTS, has_received: false, memory, exceeded: None }
+    }
+}
+
+impl ByteMeter {
+    /// A meter for a connection without a query.
+    pub(super) fn new() -> Arc<Self> {
+        Arc::new(Self(Mutex::new(Allowance::new(IDLE_BYTES, None))))
+    }
+
+    /// Allows a query to receive that many bytes.
+    pub(super) fn allow(&self, bytes: u64, memory: Reservation) {
+        *self.0.lock() = Allowance::new(bytes.saturating_add(IDLE_BYTES), Some(memory));
+    }
+
+    /// Ends the query, and releases its memory.
+    pub(super) fn settle(&self) {
+        let mut allowance = self.0.lock();
+        (allowance.left, allowance.requests, allowance.memory) = (IDLE_BYTES, MAX_REQUESTS, None);
+    }
+
+    /// Returns the bound that was exceeded, if one was.
+    pub(super) fn exceeded(&self) -> Option<Exceeded> {
+        self.0.lock().exceeded
+    }
+}
+
+impl StreamCounter for ByteMeter {
+    /// Counts a request: what is sent after something was received.
+    fn record_sent(&self) -> io::Result<()> {
+        let mut allowance = self.0.lock();
+        if !std::mem::take(&mut allowance.has_received) {
+            return Ok(());
+        }
+        match allowance.requests.checked_sub(1) {
+            Some(left) => {
+                allowance.requests = left;
+                Ok(())
+            }
+            None => {
+                allowance.has_received = true;
+                allowance.exceeded = Some(Exceeded::Requests);
+                Err(io::Error::other("the types of a result take more requests than are allowed"))
+            }
+        }
+    }
+
+    fn record_received(&self, bytes: usize) -> io::Result<()> {
+        let mut allowance = self.0.lock();
+        allowance.has_received = true;
+        let left = allowance.left.checked_sub(bytes as u64);
+        let is_charged = allowance.memory.as_mut().is_none_or(|memory| {
+            let held = memory.bytes().saturating_add(bytes);
+            memory.try_resize(held).is_ok()
+        });
+        allowance.left = left.unwrap_or(0);
+        allowance.exceeded = match (left, is_charged) {
+            (Some(_), true) => return Ok(()),
+            (None, _) => Some(Exceeded::Bytes),
+            (Some(_), false) => Some(Exceeded::Memory),
+        };
+        Err(io::Error::other("the server sent more than a result can have"))
+    }
+}
+
+/// A stream that a meter counts.
+pub(super) type MeteredStream = CountedStream<ServerStream, ByteMeter>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::{CallOwner, MemoryAccount, MemoryBudget};
+
+    fn account(bytes: u64) -> Arc<MemoryAccount> {
+        MemoryAccount::new(MemoryBudget::new(bytes, None), CallOwner::default())
+    }
+
+    #[test]
+    fn a_query_receives_what_it_is_allowed_to_and_what_a_connection_needs() {
+        let (meter, memory) = (ByteMeter::new(), account(1 << 30));
+        meter.allow(1000, memory.reservation());
+        assert!(meter.record_received(1000 + (256 << 10)).is_ok() && meter.exceeded().is_none());
+        assert!(meter.record_received(1).is_err());
+        assert_eq!(meter.exceeded(), Some(Exceeded::Bytes));
+    }
+
+    #[test]
+    fn a_query_has_a_maximum_of_requests_however_they_are_cut_up() {
+        let (meter, memory) = (ByteMeter::new(), account(1 << 30));
+        meter.allow(1 << 20, memory.reservation());
+        for _ in 0..MAX_REQUESTS {
+            assert!(meter.record_received(1).is_ok() && meter.record_sent().is_ok() && meter.record_sent().is_ok());
+        }
+        assert!(meter.record_received(1).is_ok() && meter.exceeded().is_none());
+        assert!(meter.record_sent().is_err() && meter.record_sent().is_err());
+        assert_eq!(meter.exceeded(), Some(Exceeded::Requests));
+        meter.allow(1 << 20, memory.reservation());
+        assert!(meter.record_received(1).is_ok() && meter.record_sent().is_ok());
+    }
+
+    #[test]
+    fn what_is_received_is_charged_until_the_query_ends() {
+        let (meter, memory) = (ByteMeter::new(), account(1000));
+        meter.allow(1 << 20, memory.reservation());
+        assert!(meter.record_received(900).is_ok());
+        assert!(memory.try_reserve(200).is_err());
+        assert!(meter.record_received(200).is_err());
+        assert_eq!(meter.exceeded(), Some(Exceeded::Memory));
+        meter.settle();
+        assert!(memory.try_reserve(1000).is_ok());
+    }
+}

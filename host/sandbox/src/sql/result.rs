@@ -1,0 +1,144 @@
+//! The result of a query while it is read: bounded in rows and bytes, its memory charged to the plugin.
+
+use super::bindings::databases::{Column, Row, Rows, Scalar, SqlArray, Value};
+use super::error::QueryError;
+use super::scalar::ScalarContent;
+use crate::memory::Reservation;
+
+/// What a query may return.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ResultBounds {
+    /// The maximum number of rows.
+    pub(super) rows: usize,
+    /// The maximum size in bytes.
+    pub(super) bytes: u64,
+}
+
+/// A result with its memory.
+pub(super) struct ChargedRows {
+    pub(super) rows: Rows,
+    /// Held until the guest has the result.
+    pub(super) _memory: Reservation,
+}
+
+impl ChargedRows {
+    /// Charges rows that another process has read: `memory` is resized to what the query holds beside them, and to them.
+    pub(super) fn charge(rows: Rows, mut memory: Reservation, base: usize) -> Result<Self, QueryError> {
+        let bytes =
+            rows.rows.iter().fold(columns_size(&rows.columns), |sum, row| sum.saturating_add(row_size(&row.values)));
+        let resized = memory.try_resize(base.saturating_add(bytes));
+        resized.map(|()| Self { rows, _memory: memory }).map_err(|_| QueryError::OutOfMemory)
+    }
+}
+
+/// The result of a query, to which rows are added.
+pub(super) struct ResultBuilder {
+    rows: Rows,
+    bounds: ResultBounds,
+    bytes: u64,
+    /// The memory of the query, to which that of the result is added.
+    memory: Reservation,
+    /// Its bytes without the result.
+    base: usize,
+}
+
+impl ResultBuilder {
+    /// A result without rows. `memory` is what the query holds beside the result.
+    pub(super) fn new(columns: Vec<Column>, bounds: ResultBounds, memory: Reservation) -> Result<Self, QueryError> {
+        let bytes = columns_size(&columns);
+        let (rows, base) = (Rows { columns, rows: Vec::new(), has_more: false }, memory.bytes());
+        let mut result = Self { rows, bounds, bytes: 0, memory, base };
+        result.charge(bytes)?;
+        Ok(result)
+    }
+
+    /// Adds a row. Returns false, and adds nothing, if the result has its maximum of rows: the query has more.
+    pub(super) fn push(&mut self, values: Vec<Value>) -> Result<bool, QueryError> {
+        if self.rows.rows.len() >= self.bounds.rows {
+            self.rows.has_more = true;
+            return Ok(false);
+        }
+        self.charge(row_size(&values))?;
+        self.rows.rows.push(Row { values });
+        Ok(true)
+    }
+
+    /// Ends the result.
+    pub(super) fn finish(self) -> ChargedRows {
+        ChargedRows { rows: self.rows, _memory: self.memory }
+    }
+
+    fn charge(&mut self, bytes: usize) -> Result<(), QueryError> {
+        self.bytes = self.bytes.saturating_add(bytes as u64);
+        if self.bytes > self.bounds.bytes {
+            return Err(QueryError::TooLarge(self.bounds.bytes));
+        }
+        let held = self.base.saturating_add(usize::try_from(self.bytes).unwrap_or(usize::MAX));
+        self.memory.try_resize(held).map_err(|_| QueryError::OutOfMemory)
+    }
+}
+
+/// The bytes of columns in memory.
+fn columns_size(columns: &[Column]) -> usize {
+    columns.iter().fold(0, |sum: usize, column| {
+        let text = column.name.len().saturating_add(column.type_name.len());
+        sum.saturating_add(text).saturating_add(size_of::<Column>())
+    })
+}
+
+/// The bytes of a row in memory.
+fn row_size(values: &[Value]) -> usize {
+    values.iter().fold(size_of::<Row>(), |sum, value| sum.saturating_add(value_size(value)))
+}
+
+/// The bytes of a value in memory.
+pub(super) fn value_size(value: &Value) -> usize {
+    let heap = match value {
+        Value::Scalar(scalar) => scalar_heap(scalar),
+        Value::SqlArray(SqlArray { dimensions, elements }) => {
+            elements.iter().fold(size_of_val(&**dimensions), |sum, scalar| {
+                sum.saturating_add(size_of::<Scalar>()).saturating_add(scalar_heap(scalar))
+            })
+        }
+    };
+    heap.saturating_add(size_of::<Value>())
+}
+
+fn scalar_heap(scalar: &Scalar) -> usize {
+    match scalar.into() {
+        ScalarContent::Null | ScalarContent::Boolean(_) | ScalarContent::Integer(_) | ScalarContent::Float(_) => 0,
+        ScalarContent::Bytes(bytes) => bytes.len(),
+        ScalarContent::Text(text) => text.len(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::{CallOwner, MemoryAccount, MemoryBudget};
+
+    fn builder(rows: usize, bytes: u64, memory: u64) -> ResultBuilder {
+        let memory = MemoryAccount::new(MemoryBudget::new(memory, None), CallOwner::default()).reservation();
+        ResultBuilder::new(Vec::new(), ResultBounds { rows, bytes }, memory).unwrap()
+    }
+
+    fn text(length: usize) -> Vec<Value> {
+        vec![Value::Scalar(Scalar::Text("x".repeat(length)))]
+    }
+
+    #[test]
+    fn rows_beyond_the_bound_are_more() {
+        let mut result = builder(2, 10_000, 10_000);
+        assert_eq!((result.push(text(1)), result.push(text(1))), (Ok(true), Ok(true)));
+        assert!(!result.rows.has_more);
+        assert_eq!(result.push(text(1)), Ok(false));
+        let rows = result.finish().rows;
+        assert_eq!((rows.rows.len(), rows.has_more), (2, true));
+    }
+
+    #[test]
+    fn a_result_that_is_too_large_fails_by_the_bound_or_by_the_memory_of_the_plugin() {
+        assert_eq!(builder(9, 1000, 10_000).push(text(1000)), Err(QueryError::TooLarge(1000)));
+        assert_eq!(builder(9, 10_000, 1000).push(text(1000)), Err(QueryError::OutOfMemory));
+    }
+}

@@ -1,0 +1,99 @@
+//! The host's state of one instance, and the imports that it implements.
+
+use std::sync::Arc;
+
+use wasmtime::component::{HasSelf, Linker, ResourceTable};
+use wasmtime_wasi::filesystem::WasiFilesystemCtxView;
+use wasmtime_wasi::{WasiCtx, WasiCtxView, WasiView};
+
+use super::Caller;
+use super::bindings::logging::{self, Level};
+use super::bindings::store;
+use super::cpu::HostCpuBudget;
+use super::dirs::{self, Files, FilesView};
+use super::guest_config::GuestConfig;
+use super::guest_log::GuestLog;
+use super::http::{self, HttpView, InstanceHttp};
+use super::keyvalue::{self, Keyvalue, KeyvalueView};
+use super::memory::{MemoryMeter, Reservation};
+use super::sql::{self, SqlDatabases, SqlView};
+
+/// The host's state of one instance: its opened grants.
+pub struct GuestState {
+    pub(crate) wasi: WasiCtx,
+    pub(crate) files: Files,
+    pub(crate) table: ResourceTable,
+    pub(crate) config: Arc<GuestConfig>,
+    pub(crate) http: InstanceHttp,
+    pub(crate) keyvalue: Arc<Keyvalue>,
+    pub(crate) sql: Arc<SqlDatabases>,
+    /// The memory that is charged to its plugin.
+    pub memory: MemoryMeter,
+    /// The processor time of the host for the current call.
+    pub(crate) cpu: HostCpuBudget,
+    pub(crate) log: Arc<GuestLog>,
+    /// The memory of the full table of handles.
+    pub(crate) _handles: Reservation,
+}
+
+impl GuestState {
+    /// Begins a call, for which the host has that budget of processor time.
+    pub fn begin_call(&mut self, cpu: HostCpuBudget) {
+        self.memory.reset();
+        self.files.begin_call(cpu.clone());
+        self.http.begin_call(cpu.clone(), self.memory.account().client());
+        self.cpu = cpu;
+    }
+
+    /// The granted directories, with the files that this instance has open.
+    fn files(&mut self) -> FilesView<'_> {
+        let wasi = WasiFilesystemCtxView { ctx: self.wasi.filesystem(), table: &mut self.table };
+        FilesView { files: &mut self.files, wasi, memory: &mut self.memory }
+    }
+
+    /// Outgoing HTTP, with this instance's requests.
+    fn http(&mut self) -> HttpView<'_> {
+        self.http.view(&mut self.table, &mut self.memory)
+    }
+
+    /// The plugin's buckets, with this instance's handles.
+    fn keyvalue(&mut self) -> KeyvalueView<'_> {
+        KeyvalueView {
+            keyvalue: &self.keyvalue,
+            table: &mut self.table,
+            caller: Caller { memory: self.memory.account(), cpu: &self.cpu },
+        }
+    }
+
+    /// The plugin's databases.
+    fn sql(&mut self) -> SqlView<'_> {
+        SqlView { sql: &self.sql, caller: Caller { memory: self.memory.account(), cpu: &self.cpu } }
+    }
+}
+
+impl WasiView for GuestState {
+    fn ctx(&mut self) -> WasiCtxView<'_> {
+        WasiCtxView { ctx: &mut self.wasi, table: &mut self.table }
+    }
+}
+
+impl logging::Host for GuestState {
+    fn log(&mut self, level: Level, context: String, message: String) -> wasmtime::Result<()> {
+        self.log.guest_message(level, &context, &message);
+        Ok(())
+    }
+}
+
+/// Links everything that a component may import: WASI 0.2 with HTTP and nothing granted, its configuration, its
+/// buckets, its databases, and the log. `engine::imports` lists it.
+pub fn linker(engine: &wasmtime::Engine) -> wasmtime::Result<Linker<GuestState>> {
+    let mut linker = Linker::new(engine);
+    wasmtime_wasi::p2::add_to_linker_async(&mut linker)?;
+    dirs::add_to_linker(&mut linker, GuestState::files)?;
+    http::add_to_linker(&mut linker, GuestState::http)?;
+    store::add_to_linker::<_, HasSelf<GuestState>>(&mut linker, |state| state)?;
+    logging::add_to_linker::<_, HasSelf<GuestState>>(&mut linker, |state| state)?;
+    keyvalue::add_to_linker(&mut linker, GuestState::keyvalue)?;
+    sql::add_to_linker(&mut linker, GuestState::sql)?;
+    Ok(linker)
+}

@@ -1,0 +1,145 @@
+//! Search and context for one principal, and what they need of the host.
+//!
+//! A principal finds a resource if it may both list and read it. The host decides that; search calls it through [`HostView`]. It is
+//! decided for each match before ranking and counting, and once more, under the rules of that moment, for each hit that is returned.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use mcp_host_base::log_target;
+use mcp_host_config::Config;
+use mcp_host_engine::plugin::MountedPlugin;
+use mcp_host_model::principal::Principal;
+use mcp_host_model::provider::async_trait;
+use mcp_host_model::resource::Error;
+use mcp_host_model::uri::{Mount, Uri};
+
+use super::context::{ContextRequest, ContextSelection};
+use super::error::SearchError;
+use super::filters::{check, check_query};
+use super::request::SearchRequest;
+use super::results::SearchResults;
+use super::service::SearchService;
+
+/// The retry delay while too many searches run, or there is no index.
+const BUSY_RETRY_DELAY: Duration = Duration::from_secs(1);
+
+/// The host that search is part of.
+#[async_trait]
+pub trait SearchHost: Send + Sync {
+    /// Returns the current config.
+    fn config(&self) -> Arc<Config>;
+
+    /// Returns what is served now, for a principal.
+    fn view(&self, principal: &Principal) -> Arc<dyn HostView>;
+
+    /// Returns the resources below a mount that have subscribers, with the principals of these.
+    fn subscriptions_below(&self, mount: &Mount) -> Vec<(Uri, HashSet<Principal>)>;
+
+    /// Notifies the subscribers of a resource that are one of those principals.
+    async fn notify(&self, uri: &Uri, principals: &HashSet<Principal>);
+}
+
+/// What a host serves at one moment, with the rules for one principal.
+pub trait HostView: Send + Sync {
+    /// Returns the config.
+    fn config(&self) -> &Config;
+
+    /// Returns all plugins, ordered by name.
+    fn plugins(&self) -> Vec<MountedPlugin<'_>>;
+
+    /// Returns the mount that owns a URI for the principal, and the URI in normal form.
+    fn route(&self, uri: &str) -> Option<(&Mount, Uri)>;
+
+    /// Decides whether the principal may find a resource, by its URI in normal form.
+    fn may_find(&self, uri: &str) -> bool;
+
+    /// Returns whether the principal may find any resource below a mount. Some resources below it may be hidden all the same.
+    fn may_find_below(&self, mount: &Mount) -> bool;
+
+    /// Returns whether the principal may find any resource of a plugin.
+    fn may_find_some_of(&self, plugin: &str) -> bool {
+        self.plugins().iter().any(|one| one.name == plugin && self.may_find_below(one.mount))
+    }
+}
+
+impl SearchService {
+    /// Searches for a principal.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::InvalidRequest`] if the request cannot match anything, or nothing is searched; [`Error::Unavailable`] if the index
+    /// cannot be used at the moment.
+    pub async fn search(&self, principal: &Principal, mut request: SearchRequest) -> Result<SearchResults, Error> {
+        let host = self.host().ok_or(Error::ShuttingDown)?;
+        let view = host.view(principal);
+        check(&view, self, principal, &mut request).await?;
+        let turn = self.turn(principal).await?;
+        let mut results = self.find(turn, &request, move |uri| view.may_find(uri)).await?;
+        let view = host.view(principal);
+        let found = results.hits.len();
+        results.hits.retain(|hit| view.may_find(hit.resource.uri.as_str()));
+        let gone = found.saturating_sub(results.hits.len());
+        results.total = results.total.saturating_sub(u64::try_from(gone).unwrap_or(u64::MAX));
+        results.incomplete.retain(|plugin| view.may_find_some_of(plugin));
+        results.is_partial |= !results.incomplete.is_empty();
+        Ok(results)
+    }
+
+    /// Chooses passages for a principal.
+    ///
+    /// # Errors
+    ///
+    /// As [`search`](Self::search).
+    pub async fn context(&self, principal: &Principal, request: ContextRequest) -> Result<ContextSelection, Error> {
+        let host = self.host().ok_or(Error::ShuttingDown)?;
+        let view = host.view(principal);
+        request.query.as_deref().map_or(Ok(()), |query| check_query(&*view, query))?;
+        let turn = self.turn(principal).await?;
+        let mut selection = self.choose(turn, &request, move |uri| view.may_find(uri)).await?;
+        let view = host.view(principal);
+        selection.passages.retain(|passage| view.may_find(passage.resource.uri.as_str()));
+        selection.tokens = selection.passages.iter().map(|passage| passage.tokens).sum();
+        selection.incomplete.retain(|plugin| view.may_find_some_of(plugin));
+        selection.is_partial |= !selection.incomplete.is_empty();
+        Ok(selection)
+    }
+
+    /// The MIME types, or the languages, of the documents that a principal may find; none if the index cannot be used.
+    pub(super) async fn values_for(
+        &self,
+        principal: &Principal,
+        are_kinds: bool,
+        view: Arc<dyn HostView>,
+    ) -> Vec<String> {
+        let found = match self.turn(principal).await {
+            Ok(turn) => self.values(turn, are_kinds, move |uri| view.may_find(uri)).await,
+            Err(busy) => Err(busy),
+        };
+        found.unwrap_or_default()
+    }
+}
+
+impl From<SearchError> for Error {
+    fn from(error: SearchError) -> Self {
+        let unavailable = |reason: &str| Self::Unavailable {
+            plugin: "search".to_owned(),
+            reason: reason.to_owned(),
+            retry_after: Some(BUSY_RETRY_DELAY),
+        };
+        match error {
+            SearchError::Off => Self::InvalidRequest {
+                message: "nothing is searched: no plugin of this server has a table `search` in its config, such as \
+                          `search = {}`"
+                    .to_owned(),
+            },
+            SearchError::NoIndex(_) => unavailable("there is no search index; the server's log says why"),
+            SearchError::Busy => unavailable("too many searches run at the moment; try again shortly"),
+            SearchError::Index(reason) => {
+                tracing::warn!(target: log_target::SEARCH, reason, "a search failed");
+                unavailable("the index cannot be used; the server's log says why")
+            }
+        }
+    }
+}

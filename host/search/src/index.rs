@@ -1,0 +1,350 @@
+//! The index: one thread writes, and a few connections read.
+//!
+//! Writes run on a separate thread of low priority, because SQLite blocks and indexing needs processor time; requests are served first.
+//! Lookups run on the runtime's blocking threads, at most [`MAX_LOOKUPS`] at a time. Each is interrupted after its [`LookupTime`].
+//!
+//! The index is deleted and created again when a read or a write finds it damaged. [`rebuilds`](Index::rebuilds) notifies the indexers, which
+//! then index everything again. Another process may replace the file, too (`mcp-host index rebuild`, another host with the same state
+//! directory). The writing thread detects this by the identity of the file, and handles it as a rebuild. Until then, lookups return nothing,
+//! because ids of sources are random.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use mcp_host_base::log_target;
+use mcp_host_base::thread_priority;
+use mcp_host_engine::plugin::SearchSource;
+use parking_lot::Mutex;
+use rusqlite::{Connection, InterruptHandle};
+use tokio::sync::{Semaphore, mpsc, oneshot, watch};
+use tokio::time::{sleep_until, timeout, timeout_at};
+
+use super::database::{DatabasePath, FileId, limit_log, write_back_log};
+use super::error::IndexError;
+use super::space::Space;
+
+/// The number of writes that wait for the thread.
+const MAX_QUEUED: usize = 4;
+/// The number of lookups at a time.
+pub(super) const MAX_LOOKUPS: usize = 4;
+/// The longest time that a lookup waits for others.
+const MAX_WAIT: Duration = Duration::from_secs(1);
+/// The nice value of the indexing threads, relative to other threads.
+pub(super) const NICE: i32 = 10;
+
+type Job = Box<dyn FnOnce(&mut Writer) + Send>;
+
+/// The time that a lookup has.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct LookupTime {
+    /// It has its result after this time.
+    total: Duration,
+    /// The lookup is interrupted this long before the deadline, so that it can return partial results.
+    interrupt_margin: Duration,
+}
+
+impl Default for LookupTime {
+    fn default() -> Self {
+        Self { total: Duration::from_millis(200), interrupt_margin: Duration::from_millis(20) }
+    }
+}
+
+/// The index of a host. Dropping it closes the database when the writes that wait are done.
+pub(super) struct Index {
+    path: DatabasePath,
+    jobs: mpsc::Sender<Job>,
+    readers: Mutex<Readers>,
+    lookups: Arc<Semaphore>,
+    lookup_time: LookupTime,
+    /// The number of times that the database was created anew.
+    rebuilds: watch::Sender<u64>,
+    /// The number of writes that changed something.
+    changes: AtomicU64,
+    /// The bound of the index in bytes.
+    max_size: Arc<AtomicU64>,
+}
+
+/// Idle connections, of the database that was created by that rebuild.
+#[derive(Default)]
+struct Readers {
+    rebuild: u64,
+    idle: Vec<Connection>,
+}
+
+/// The state of the thread that writes.
+struct Writer {
+    path: DatabasePath,
+    connection: Option<Connection>,
+    /// The file that the connection has open.
+    file: Option<FileId>,
+    /// The bound of the index, and the one that the connection's log has been limited by.
+    max_size: Arc<AtomicU64>,
+    limited_by: Option<Space>,
+    /// Whether there is a file to delete when the disk is full.
+    has_ballast: bool,
+    rebuilds: watch::Sender<u64>,
+}
+
+impl Index {
+    /// Starts the thread. The database is opened by the first write.
+    pub(super) fn start(state_dir: &Path, space: Space, lookup_time: LookupTime) -> Result<Arc<Self>, IndexError> {
+        let path = DatabasePath::new(state_dir);
+        let (jobs, mut waiting) = mpsc::channel::<Job>(MAX_QUEUED);
+        let rebuilds = watch::Sender::new(0);
+        let max_size = Arc::new(AtomicU64::new(space.max()));
+        let mut writer = Writer {
+            path: path.clone(),
+            connection: None,
+            file: None,
+            max_size: max_size.clone(),
+            limited_by: None,
+            has_ballast: false,
+            rebuilds: rebuilds.clone(),
+        };
+        let thread = thread::Builder::new().name("mcp-search".to_owned());
+        let started = thread.spawn(move || {
+            thread_priority::lower_priority(NICE);
+            while let Some(job) = waiting.blocking_recv() {
+                job(&mut writer);
+            }
+        });
+        started.map_err(|error| IndexError::Failed(format!("its thread cannot be started: {error}")))?;
+        Ok(Arc::new(Self {
+            path,
+            jobs,
+            readers: Mutex::default(),
+            lookups: Arc::new(Semaphore::new(MAX_LOOKUPS)),
+            lookup_time,
+            rebuilds,
+            changes: AtomicU64::new(0),
+            max_size,
+        }))
+    }
+
+    /// The bound of the index.
+    pub(super) fn space(&self) -> Space {
+        Space::new(self.max_size.load(Ordering::SeqCst))
+    }
+
+    /// Sets the bound of the index, from the next write on.
+    pub(super) fn set_space(&self, space: Space) {
+        self.max_size.store(space.max(), Ordering::SeqCst);
+    }
+
+    /// Tells when the database was created anew: then nothing is indexed.
+    pub(super) fn rebuilds(&self) -> watch::Receiver<u64> {
+        self.rebuilds.subscribe()
+    }
+
+    /// The number of times that the database was created anew.
+    pub(super) fn rebuild_count(&self) -> u64 {
+        *self.rebuilds.borrow()
+    }
+
+    /// The number of writes that changed something.
+    pub(super) fn change_count(&self) -> u64 {
+        self.changes.load(Ordering::SeqCst)
+    }
+
+    /// Counts a write that changed something.
+    pub(super) fn mark_changed(&self) {
+        self.changes.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// Runs an operation on the thread that writes. Dropping the future does not stop it.
+    pub(super) async fn write<T: Send + 'static>(
+        &self,
+        operation: impl FnOnce(&mut Connection) -> Result<T, IndexError> + Send + 'static,
+    ) -> Result<T, IndexError> {
+        let (sender, receiver) = oneshot::channel();
+        let job: Job = Box::new(move |writer| {
+            // Nobody waits for it any more.
+            let _ = sender.send(writer.run(operation));
+        });
+        self.jobs.send(job).await.map_err(|_| IndexError::Closed)?;
+        receiver.await.map_err(|_| IndexError::Closed)?
+    }
+
+    /// The key of a source in the index.
+    pub(super) async fn source_key(&self, source: &Arc<SearchSource>) -> Result<[u8; 32], IndexError> {
+        let (path, source) = (self.path.clone(), source.clone());
+        let computing = tokio::task::spawn_blocking(move || Ok(source.key(&path.source_secret()?)));
+        computing.await.map_err(|_| IndexError::Closed)?
+    }
+
+    /// Deletes the index and creates it anew.
+    pub(super) async fn rebuild(&self) -> Result<(), IndexError> {
+        let (sender, receiver) = oneshot::channel();
+        let job: Job = Box::new(move |writer| {
+            let _ = sender.send(writer.rebuild());
+        });
+        self.jobs.send(job).await.map_err(|_| IndexError::Closed)?;
+        receiver.await.map_err(|_| IndexError::Closed)?
+    }
+
+    /// Runs an operation on a reading connection, after waiting for its turn. Its [`LookupTime`] starts then. `operation` gets a deadline
+    /// a little before the end of this time, and SQLite is interrupted at that deadline. An operation that is still running at the end,
+    /// because a single step takes too long, is abandoned with [`IndexError::Interrupted`]. A damaged index is created again.
+    pub(super) async fn read<T: Send + 'static>(
+        self: &Arc<Self>,
+        operation: impl FnOnce(&Connection, Instant) -> Result<T, IndexError> + Send + 'static,
+    ) -> Result<T, IndexError> {
+        let result = self.read_once(operation).await;
+        if let Err(IndexError::Damaged(reason)) = &result {
+            tracing::warn!(target: log_target::SEARCH, reason, "the search index is damaged; it is created anew");
+            self.rebuild().await?;
+        }
+        result
+    }
+
+    async fn read_once<T: Send + 'static>(
+        self: &Arc<Self>,
+        operation: impl FnOnce(&Connection, Instant) -> Result<T, IndexError> + Send + 'static,
+    ) -> Result<T, IndexError> {
+        let turn = timeout(MAX_WAIT, self.lookups.clone().acquire_owned()).await;
+        let Ok(Ok(permit)) = turn else { return Err(IndexError::Busy) };
+        let now = Instant::now();
+        let later = |time| now.checked_add(time).unwrap_or(now);
+        let LookupTime { total, interrupt_margin } = self.lookup_time;
+        let (end, interrupt_at) = (later(total), later(total.saturating_sub(interrupt_margin)));
+        let (index, interrupt) = (self.clone(), Arc::new(Interrupt::default()));
+        let _interrupt_on_drop = InterruptOnDrop(interrupt.clone());
+        let interruptible = interrupt.clone();
+        let mut reading = tokio::task::spawn_blocking(move || {
+            let _permit = permit;
+            let (connection, rebuild) = index.acquire_reader()?;
+            interruptible.set(Some(connection.get_interrupt_handle()));
+            let result = operation(&connection, interrupt_at);
+            // The next operation on the connection is not to be interrupted.
+            interruptible.set(None);
+            index.release_reader(connection, rebuild);
+            result
+        });
+        let read = tokio::select! {
+            read = &mut reading => read,
+            () = sleep_until(interrupt_at.into()) => {
+                interrupt.interrupt();
+                timeout_at(end.into(), reading).await.map_err(|_| IndexError::Interrupted)?
+            }
+        };
+        read.map_err(|_| IndexError::Closed)?
+    }
+
+    fn acquire_reader(&self) -> Result<(Connection, u64), IndexError> {
+        let rebuild = *self.rebuilds.borrow();
+        {
+            let mut readers = self.readers.lock();
+            if readers.rebuild != rebuild {
+                *readers = Readers { rebuild, idle: Vec::new() };
+            }
+            if let Some(connection) = readers.idle.pop() {
+                return Ok((connection, rebuild));
+            }
+        }
+        Ok((self.path.open_reader()?, rebuild))
+    }
+
+    fn release_reader(&self, connection: Connection, rebuild: u64) {
+        let mut readers = self.readers.lock();
+        if readers.rebuild == rebuild && readers.idle.len() < MAX_LOOKUPS {
+            readers.idle.push(connection);
+        }
+    }
+}
+
+/// The statement of a lookup that can be interrupted, while there is one.
+#[derive(Default)]
+struct Interrupt(Mutex<Option<InterruptHandle>>);
+
+impl Interrupt {
+    fn set(&self, handle: Option<InterruptHandle>) {
+        *self.0.lock() = handle;
+    }
+
+    fn interrupt(&self) {
+        self.0.lock().iter().for_each(InterruptHandle::interrupt);
+    }
+}
+
+/// Interrupts a lookup when it is dropped, because its result is no longer needed.
+struct InterruptOnDrop(Arc<Interrupt>);
+
+impl Drop for InterruptOnDrop {
+    fn drop(&mut self) {
+        self.0.interrupt();
+    }
+}
+
+impl Writer {
+    fn run<T>(&mut self, operation: impl FnOnce(&mut Connection) -> Result<T, IndexError>) -> Result<T, IndexError> {
+        let result = self.open().and_then(operation);
+        match &result {
+            Err(IndexError::Damaged(reason)) => {
+                tracing::warn!(target: log_target::SEARCH, reason, "the search index is damaged; it is created anew");
+                self.rebuild()?;
+            }
+            // The next operation opens the database again.
+            Err(IndexError::Failed(_)) => self.close(),
+            Err(IndexError::DiskFull) => {
+                self.close();
+                self.has_ballast = false;
+                self.path.release_ballast();
+            }
+            // Without space for it, the next operation tries again.
+            Ok(_) if !self.has_ballast => self.has_ballast = self.path.create_ballast().is_ok(),
+            _ => {}
+        }
+        result
+    }
+
+    fn open(&mut self) -> Result<&mut Connection, IndexError> {
+        if self.connection.is_some() && self.path.file_id() != self.file {
+            // Another process has created it anew.
+            self.connection = None;
+            self.rebuilds.send_modify(|count| *count = count.wrapping_add(1));
+        }
+        let connection = match &mut self.connection {
+            Some(connection) => connection,
+            connection => {
+                let opened = connection.insert(self.path.open_writer()?);
+                (self.file, self.limited_by) = (self.path.file_id(), None);
+                opened
+            }
+        };
+        let space = Space::new(self.max_size.load(Ordering::SeqCst));
+        if self.limited_by != Some(space) {
+            limit_log(connection, space)?;
+            self.limited_by = Some(space);
+        }
+        Ok(connection)
+    }
+
+    fn rebuild(&mut self) -> Result<(), IndexError> {
+        self.connection = None;
+        self.path.delete()?;
+        let opened = self.open().map(|_| ());
+        self.rebuilds.send_modify(|count| *count = count.wrapping_add(1));
+        opened
+    }
+
+    /// Closes the database. SQLite locks the file while its last connection closes and writes back the log, and a host that starts
+    /// when this one ends would wait for a thread of low priority. So it is written back before, without that lock.
+    fn close(&mut self) {
+        if let Some(connection) = self.connection.take() {
+            // Closing writes back what this could not.
+            let _ = write_back_log(&connection);
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.close();
+    }
+}
+
+#[cfg(test)]
+pub(super) mod tests;

@@ -1,0 +1,64 @@
+//! Results of searches, and their form as JSON.
+
+use mcp_host_model::resource::{NOTICES_META_KEY, Resource};
+use mcp_host_model::uri::Uri;
+use serde_json::{Map, Value, json};
+
+use super::snippet::Snippet;
+
+/// The member with the notices of a hit, such as that only a part of its text is indexed.
+const NOTICES: &str = "notices";
+
+/// The result of a search, for one principal.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
+pub struct SearchResults {
+    /// The hits, the best first.
+    pub hits: Vec<SearchHit>,
+    /// The number of resources that match, of which `hits` are the best.
+    pub total: u64,
+    /// Whether there may be better hits, and more: the search was interrupted, or plugins are `incomplete`.
+    pub is_partial: bool,
+    /// Whether the query was looked up by its embedding as well. If not, all hits have words of it.
+    pub is_hybrid: bool,
+    /// The plugins that are searched, and of which the index does not have everything: they are being loaded or indexed, or
+    /// something could not be indexed.
+    pub incomplete: Vec<String>,
+}
+
+/// A resource that was found.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SearchHit {
+    /// The resource, as it was when it was indexed.
+    pub resource: Resource,
+    /// The part of its text that matches best; none if only its name, title, description or path matches.
+    pub snippet: Option<Snippet>,
+    /// The URI of the lines that the snippet is from, where the provider has lines.
+    pub lines_uri: Option<Uri>,
+}
+
+/// Encodes a result as JSON: the content of `search:` resources, and the output of the command line.
+pub fn to_json(results: SearchResults) -> Value {
+    let SearchResults { hits, total, is_partial, incomplete, is_hybrid: _ } = results;
+    let mut members = Map::new();
+    members.insert("results".to_owned(), hits.into_iter().map(hit_to_json).collect());
+    members.insert("total".to_owned(), json!(total));
+    members.insert("partial".to_owned(), json!(is_partial));
+    if !incomplete.is_empty() {
+        members.insert("incomplete".to_owned(), json!(incomplete));
+    }
+    Value::Object(members)
+}
+
+fn hit_to_json(hit: SearchHit) -> Value {
+    let SearchHit { mut resource, snippet, lines_uri } = hit;
+    let notices = resource.meta.remove(NOTICES_META_KEY);
+    let mut members = resource.to_json();
+    if let Some(snippet) = snippet {
+        members.insert("snippet".to_owned(), json!(snippet.text));
+        members.insert("lines".to_owned(), json!([snippet.lines.0, snippet.lines.1]));
+    }
+    members.extend(notices.map(|notices| (NOTICES.to_owned(), notices)));
+    members.extend(lines_uri.map(|uri| ("linesUri".to_owned(), json!(uri))));
+    members.into()
+}

@@ -1,0 +1,269 @@
+//! The search service of a host: the index, and a task for each plugin that is searched.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use mcp_host_base::log_target;
+use mcp_host_base::thread_priority::lower_priority;
+use mcp_host_base::time::now_millis;
+use mcp_host_base::worker_pool::WorkerPool;
+use mcp_host_config::Config;
+use mcp_host_config::search::Search;
+use mcp_host_engine::plugin::{MountedPlugin, NativePlugin, Plugin};
+use mcp_host_model::resource::Error;
+use mcp_host_model::uri::Mount;
+use parking_lot::Mutex;
+use tokio::runtime::Builder;
+use tokio_util::task::AbortOnDropHandle;
+
+use super::access::SearchHost;
+use super::context_resources::ContextResources;
+use super::embeddings::{EmbeddedSource, EmbeddingService};
+use super::error::{IndexError, SearchError};
+use super::index::{Index, LookupTime, NICE};
+use super::indexer::Indexer;
+use super::search_resources::SearchResources;
+use super::shares::SearchShares;
+use super::source_reader::SourceReader;
+use super::space::Space;
+use super::status::{SearchStatus, SourceState};
+use super::store;
+use super::updater::Updater;
+
+/// A source that no host has used for this time is removed from the index.
+const UNUSED_AFTER: Duration = Duration::from_hours(30 * 24);
+
+/// The index of a host, and the tasks that write to it. Dropping it stops them.
+pub struct SearchService {
+    state_dir: Option<PathBuf>,
+    /// The host; none before [`connect`](Self::connect).
+    host: OnceLock<Weak<dyn SearchHost>>,
+    pub(super) state: Mutex<State>,
+    pub(super) shares: SearchShares,
+}
+
+#[derive(Default)]
+pub(super) struct State {
+    /// None before anything is searched; an error if there can be no index.
+    index: Option<Result<OpenIndex, String>>,
+    space: Space,
+    pub(super) sources: BTreeMap<Mount, RunningSource>,
+    pub(super) embeddings: Option<Arc<EmbeddingService>>,
+    /// The plugins that the config searches and that are not loaded.
+    pub(super) not_loaded: Vec<String>,
+}
+
+impl State {
+    /// The index.
+    pub(super) fn index(&self) -> Result<&Arc<Index>, SearchError> {
+        match &self.index {
+            Some(Ok(OpenIndex { index, .. })) => Ok(index),
+            Some(Err(reason)) => Err(SearchError::NoIndex(reason.clone())),
+            None => Err(SearchError::Off),
+        }
+    }
+
+    /// Computes embeddings as the config says, of the plugins that say so.
+    fn switch_embeddings(&mut self, index: &Arc<Index>, search: Option<&Search>) {
+        let Some(search) = search.filter(|search| search.embeddings.is_some()) else {
+            self.stop_embeddings();
+            return;
+        };
+        if self.embeddings.as_ref().is_some_and(|embeddings| !embeddings.is_of(search)) {
+            self.stop_embeddings();
+        }
+        if self.embeddings.is_none() {
+            self.embeddings = EmbeddingService::start(index, search).map(Arc::new);
+        }
+        let sent = |(mount, running): (&Mount, &RunningSource)| {
+            let source = running.plugin.search_source().filter(|source| source.settings().embeddings)?.clone();
+            Some(EmbeddedSource { mount: mount.clone(), source, state: running.state.clone() })
+        };
+        if let Some(embeddings) = &self.embeddings {
+            embeddings.set_sources(self.sources.iter().filter_map(sent).collect());
+        }
+    }
+
+    /// Sends no more text, even if a query that waits for its vector still holds the service.
+    fn stop_embeddings(&mut self) {
+        if let Some(embeddings) = self.embeddings.take() {
+            embeddings.set_sources(Vec::new());
+        }
+    }
+}
+
+/// The index, and the thread that indexers run on.
+struct OpenIndex {
+    index: Arc<Index>,
+    workers: WorkerPool,
+}
+
+impl OpenIndex {
+    fn start(state_dir: &Path, space: Space) -> Result<Self, IndexError> {
+        let index = Index::start(state_dir, space, LookupTime::default())?;
+        let mut builder = Builder::new_multi_thread();
+        builder.worker_threads(1).thread_name("mcp-indexer").on_thread_start(|| lower_priority(NICE));
+        Ok(Self { index, workers: WorkerPool::start(&mut builder)? })
+    }
+
+    fn start_indexer(&self, plugin: &Arc<Plugin>) -> Option<RunningSource> {
+        let state = SourceState::new(plugin.name());
+        let reader = SourceReader { plugin: plugin.clone(), source: plugin.search_source()?.clone() };
+        let indexer = Indexer { updater: Updater { reader, index: self.index.clone(), state: state.clone() } };
+        let _task = AbortOnDropHandle::new(self.workers.handle().spawn(indexer.run()));
+        Some(RunningSource { plugin: plugin.clone(), state, _task })
+    }
+}
+
+/// A plugin that is indexed.
+pub(super) struct RunningSource {
+    pub(super) plugin: Arc<Plugin>,
+    pub(super) state: Arc<SourceState>,
+    _task: AbortOnDropHandle<()>,
+}
+
+impl SearchService {
+    /// A service without sources, whose index is kept in that directory.
+    pub fn new(state_dir: Option<PathBuf>) -> Arc<Self> {
+        let (state, shares) = (Mutex::default(), SearchShares::default());
+        Arc::new(Self { state_dir, host: OnceLock::new(), state, shares })
+    }
+
+    /// The plugins that mount search and context.
+    pub fn plugins(self: &Arc<Self>) -> Vec<NativePlugin> {
+        SearchResources::plugin(self.clone()).into_iter().chain(ContextResources::plugin(self.clone())).collect()
+    }
+
+    /// Sets the host, once. Requests fail before it is set, and after it is dropped.
+    pub fn connect(&self, host: Weak<dyn SearchHost>) {
+        // It fails if it is set already.
+        let _ = self.host.set(host);
+    }
+
+    pub(super) fn host(&self) -> Option<Arc<dyn SearchHost>> {
+        self.host.get().and_then(Weak::upgrade)
+    }
+
+    /// Indexes the plugins that are searched and loaded, and no others. Must be called on a tokio runtime.
+    pub(super) fn switch_generation(&self, config: &Config, plugins: &[MountedPlugin<'_>]) {
+        let loaded = plugins.iter().filter_map(|plugin| plugin.loaded);
+        let searched: Vec<_> = loaded.filter(|plugin| plugin.search_source().is_some()).collect();
+        let search = config.search.as_ref();
+        let mut state = self.state.lock();
+        let mut old = std::mem::take(&mut state.sources);
+        let space = Space::new(search.map(|search| search.max_size).unwrap_or_default().bytes());
+        if state.space != space {
+            old.clear();
+            state.space = space;
+        }
+        state.not_loaded = searched_and_not_loaded(config, plugins);
+        if searched.is_empty() && state.not_loaded.is_empty() {
+            state.stop_embeddings();
+            return;
+        }
+        self.open(&mut state);
+        let State { index: Some(Ok(open)), sources, .. } = &mut *state else { return };
+        open.index.set_space(space);
+        for plugin in searched {
+            let mount = plugin.mount().clone();
+            let kept = old.remove(&mount).filter(|running| Arc::ptr_eq(&running.plugin, plugin));
+            let running = kept.or_else(|| open.start_indexer(plugin));
+            sources.extend(running.map(|running| (mount, running)));
+        }
+        let index = open.index.clone();
+        state.switch_embeddings(&index, search);
+    }
+
+    /// Stops all tasks.
+    pub(super) fn shutdown(&self) {
+        let mut state = self.state.lock();
+        state.sources.clear();
+        state.stop_embeddings();
+    }
+
+    /// Opens the index, unless it is open.
+    fn open(&self, state: &mut State) {
+        if let Some(Ok(_)) = &state.index {
+            return;
+        }
+        let opened = match &self.state_dir {
+            Some(dir) => OpenIndex::start(dir, state.space).map_err(|error| error.to_string()),
+            None => Err("there is no state directory".to_owned()),
+        };
+        match &opened {
+            Ok(open) => drop(tokio::spawn(remove_unused(open.index.clone()))),
+            Err(error) => {
+                tracing::error!(target: log_target::SEARCH, error, "there is no search index: nothing is searched");
+            }
+        }
+        state.index = Some(opened);
+    }
+
+    /// The state of each source, by the name of its plugin.
+    pub fn status(&self) -> Vec<SearchStatus> {
+        let state = self.state.lock();
+        let mut all: Vec<_> = state.sources.values().map(|source| source.state.status.borrow().clone()).collect();
+        all.sort_by(|one, other| one.plugin.cmp(&other.plugin));
+        all
+    }
+
+    /// Waits until the whole listing of each source was compared with the index, or that has failed.
+    pub async fn wait_until_indexed(&self) {
+        let waiting: Vec<_> =
+            self.state.lock().sources.values().map(|source| source.state.status.subscribe()).collect();
+        for mut status in waiting {
+            // It fails if the source is gone.
+            let _ = status.wait_for(|status| status.is_complete || status.error.is_some()).await;
+        }
+    }
+
+    /// The number of changes of the index since the host started.
+    pub(super) fn change_count(&self) -> u64 {
+        self.state.lock().index().map(|index| index.change_count()).unwrap_or_default()
+    }
+
+    /// Deletes the index. Everything is read and indexed again.
+    ///
+    /// # Errors
+    ///
+    /// No plugin is searched, or the index cannot be deleted or created.
+    pub async fn rebuild(&self) -> Result<(), Error> {
+        let index = {
+            let state = self.state.lock();
+            // Nobody takes what was indexed before for the new index.
+            for source in state.sources.values() {
+                source.state.status.send_modify(|status| (status.is_complete, status.error) = (false, None));
+            }
+            state.index()?.clone()
+        };
+        index.rebuild().await.map_err(SearchError::from)?;
+        // Attempts that failed meanwhile failed with the index that is gone: who waits for the new one waits on.
+        for source in self.state.lock().sources.values() {
+            source.state.status.send_modify(|status| status.error = None);
+        }
+        Ok(())
+    }
+}
+
+/// Whether any plugin is searched: one of the config, or one that is loaded.
+pub(super) fn has_search<'a>(config: &Config, mut loaded: impl Iterator<Item = &'a Plugin>) -> bool {
+    config.has_search() || loaded.any(|plugin| plugin.search_source().is_some())
+}
+
+/// The names of the plugins that the config searches and that are not loaded.
+fn searched_and_not_loaded(config: &Config, plugins: &[MountedPlugin<'_>]) -> Vec<String> {
+    let searched = config.plugins.iter().filter(|plugin| plugin.search.is_some());
+    let is_loaded = |name: &str| plugins.iter().any(|plugin| plugin.name == name && plugin.loaded.is_some());
+    searched.map(|plugin| plugin.name.as_str()).filter(|name| !is_loaded(name)).map(str::to_owned).collect()
+}
+
+/// Removes sources that no host uses any more.
+async fn remove_unused(index: Arc<Index>) {
+    let unused = i64::try_from(UNUSED_AFTER.as_millis()).unwrap_or(i64::MAX);
+    let since = now_millis().saturating_sub(unused);
+    if let Err(error) = index.write(move |connection| store::remove_unused(connection, since)).await {
+        tracing::debug!(target: log_target::SEARCH, error = error.to_string(), "unused sources cannot be removed from the index");
+    }
+}

@@ -1,0 +1,266 @@
+//! The state of a source: what of it is in the index, what is not, and why.
+//!
+//! Searches read it while the plugin is indexed. It is also stored in the index (`Report`), for `mcp-host index status`, which
+//! runs in another process. On a full disk that may fail as well; it is repeated with each attempt to index the plugin.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
+use rusqlite::Row;
+use serde::{Deserialize, Serialize};
+use tokio::sync::watch;
+
+use mcp_host_base::log_target;
+
+/// The id of a source in the index.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct SourceId(pub(super) i64);
+
+/// The size of a source.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct SourceSize {
+    pub(super) documents: u64,
+    pub(super) bytes: u64,
+    /// The number of documents without their text, as the source had no room for it.
+    pub(super) without_text: u64,
+}
+
+impl SourceSize {
+    /// Reads the columns `documents`, `bytes` and `without_text`.
+    pub(super) fn from_row(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self { documents: row.get(0)?, bytes: row.get(1)?, without_text: row.get(2)? })
+    }
+
+    /// Counts a document that is added.
+    pub(super) fn add(&mut self, bytes: u64, is_without_text: bool) {
+        self.documents = self.documents.saturating_add(1);
+        self.bytes = self.bytes.saturating_add(bytes);
+        self.without_text = self.without_text.saturating_add(u64::from(is_without_text));
+    }
+
+    /// Counts a document that is removed.
+    pub(super) fn subtract(&mut self, bytes: u64, is_without_text: bool) {
+        self.documents = self.documents.saturating_sub(1);
+        self.bytes = self.bytes.saturating_sub(bytes);
+        self.without_text = self.without_text.saturating_sub(u64::from(is_without_text));
+    }
+}
+
+/// What the index has of a plugin.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct SearchStatus {
+    /// The plugin.
+    pub plugin: String,
+    /// The number of indexed resources.
+    pub documents: u64,
+    /// The size of their text in bytes.
+    pub bytes: u64,
+    /// The number of resources with embeddings, when that was last counted.
+    pub embedded: u64,
+    /// Whether the whole listing was compared with the index, and what differed was read, since the host started.
+    pub is_complete: bool,
+    /// The number of resources without their text in the index, as `search.max-bytes` left no room for it.
+    pub without_text: u64,
+    /// The number of resources that the index has no room for.
+    pub omitted: u64,
+    /// The number of resources that could not be read.
+    pub failed: u64,
+    /// Why indexing failed; none if the last attempt did not.
+    pub error: Option<String>,
+}
+
+impl SearchStatus {
+    /// Returns whether the index has everything that is to be found of the plugin.
+    pub fn has_everything(&self) -> bool {
+        self.is_complete && self.error.is_none() && self.without_text == 0 && self.omitted == 0 && self.failed == 0
+    }
+
+    /// Returns what the index lacks, for people; nothing if it has everything.
+    pub fn gaps(&self) -> Vec<String> {
+        let progress = match &self.error {
+            Some(error) => Some(format!("not completely indexed: {error}")),
+            None if !self.is_complete => Some("not completely indexed yet".to_owned()),
+            None => None,
+        };
+        let counted = |count: u64, what: &str| (count > 0).then(|| format!("{count} {what}"));
+        let counts = [
+            counted(self.omitted, "left out: the index is full (`search.max-size`)"),
+            counted(self.without_text, "without their text (`search.max-bytes` of the plugin)"),
+            counted(self.failed, "could not be read"),
+        ];
+        progress.into_iter().chain(counts.into_iter().flatten()).collect()
+    }
+
+    /// The status of a plugin by what the index has of it.
+    pub(super) fn stored(plugin: String, size: SourceSize, report: Report) -> Self {
+        let SourceSize { documents, bytes, without_text } = size;
+        let Report { is_complete, omitted, failed, error } = report;
+        Self { plugin, documents, bytes, is_complete, without_text, omitted, failed, error, ..Self::default() }
+    }
+}
+
+/// The part of a status that only the host knows that indexes the plugin.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Report {
+    is_complete: bool,
+    omitted: u64,
+    failed: u64,
+    error: Option<String>,
+}
+
+impl Report {
+    /// The report of a walk that has met everything.
+    pub(super) fn complete(gaps: Gaps) -> Self {
+        Self { is_complete: true, omitted: gaps.omitted, failed: gaps.failed, error: None }
+    }
+}
+
+/// What a walk has met and the index does not have.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Gaps {
+    /// The number of resources that the index has no room for.
+    pub(super) omitted: u64,
+    /// The number of resources that could not be read.
+    pub(super) failed: u64,
+}
+
+/// The state of a source that others see.
+pub(super) struct SourceState {
+    pub(super) id: Mutex<Option<SourceId>>,
+    /// The number of times that the index had been created anew when the source was opened.
+    pub(super) rebuild: AtomicU64,
+    /// Whether the provider has parts of each text, by `?lines=`.
+    pub(super) has_lines: AtomicBool,
+    pub(super) status: watch::Sender<SearchStatus>,
+}
+
+impl SourceState {
+    pub(super) fn new(plugin: &str) -> Arc<Self> {
+        let status = SearchStatus { plugin: plugin.to_owned(), ..SearchStatus::default() };
+        let (rebuild, has_lines) = (AtomicU64::new(0), AtomicBool::new(false));
+        Arc::new(Self { id: Mutex::default(), rebuild, has_lines, status: watch::Sender::new(status) })
+    }
+
+    /// The source was found, or created, in the index. `rebuild` is the number of rebuilds of that index.
+    pub(super) fn set_open(&self, id: SourceId, size: SourceSize, rebuild: u64) {
+        *self.id.lock() = Some(id);
+        // An error of the index before it was created anew, such as a newer format, says nothing of this one.
+        let is_new = self.rebuild.swap(rebuild, Ordering::SeqCst) != rebuild;
+        self.status.send_modify(|status| {
+            status.is_complete = false;
+            if is_new {
+                status.error = None;
+            }
+        });
+        self.set_size(size);
+    }
+
+    pub(super) fn set_size(&self, size: SourceSize) {
+        let SourceSize { documents, bytes, without_text } = size;
+        let before = self.status.borrow().without_text;
+        if before == 0 && without_text > 0 {
+            tracing::warn!(
+                target: log_target::SEARCH, plugin = self.plugin(),
+                "the plugin has more text than `search.max-bytes`: resources are indexed by their names only"
+            );
+        }
+        self.status.send_modify(|status| {
+            (status.documents, status.bytes, status.without_text) = (documents, bytes, without_text);
+        });
+    }
+
+    /// A walk has met everything, and the index has it but for these.
+    pub(super) fn set_complete(&self, gaps: Gaps) {
+        self.warn_if_full(gaps);
+        self.status.send_modify(|status| {
+            (status.is_complete, status.error) = (true, None);
+            (status.omitted, status.failed) = (gaps.omitted, gaps.failed);
+        });
+    }
+
+    /// There are resources that are to be read.
+    pub(super) fn set_incomplete(&self, gaps: Gaps) {
+        self.warn_if_full(gaps);
+        self.status.send_modify(|status| status.is_complete = false);
+    }
+
+    /// Resources that have changed could not be read or stored.
+    pub(super) fn add_gaps(&self, gaps: Gaps) {
+        if gaps == Gaps::default() {
+            return;
+        }
+        self.warn_if_full(gaps);
+        self.status.send_modify(|status| {
+            status.omitted = status.omitted.saturating_add(gaps.omitted);
+            status.failed = status.failed.saturating_add(gaps.failed);
+        });
+    }
+
+    /// Logs that the index is full, once until there is room.
+    fn warn_if_full(&self, gaps: Gaps) {
+        if gaps.omitted > 0 && self.status.borrow().omitted == 0 {
+            tracing::warn!(
+                target: log_target::SEARCH, plugin = self.plugin(),
+                "the search index is full (`search.max-size`): resources are left out"
+            );
+        }
+    }
+
+    /// Indexing has failed. It is logged once until it changes.
+    pub(super) fn set_error(&self, error: &str) {
+        let is_new = self.status.borrow().error.as_deref() != Some(error);
+        if is_new {
+            tracing::warn!(
+                target: log_target::SEARCH, plugin = self.plugin(), error,
+                "a plugin cannot be indexed; that is retried with back-off"
+            );
+        }
+        // Whoever waits for this may refer to the log, and exit.
+        self.status.send_modify(|status| status.error = Some(error.to_owned()));
+    }
+
+    /// What is stored in the index for other processes.
+    pub(super) fn report(&self) -> Report {
+        let SearchStatus { is_complete, omitted, failed, error, .. } = self.status.borrow().clone();
+        Report { is_complete, omitted, failed, error }
+    }
+
+    fn plugin(&self) -> String {
+        self.status.borrow().plugin.clone()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_told_until_it_is_there() {
+        let state = SourceState::new("files");
+        let status = || state.status.borrow().clone();
+        assert_eq!(status().gaps(), ["not completely indexed yet"]);
+        state.set_error("the disk is full");
+        assert_eq!(status().gaps(), ["not completely indexed: the disk is full"]);
+        state.set_complete(Gaps { omitted: 2, failed: 1 });
+        assert_eq!(status().gaps(), ["2 left out: the index is full (`search.max-size`)", "1 could not be read"]);
+        assert!(!status().has_everything());
+        state.set_complete(Gaps::default());
+        assert!(status().has_everything() && status().gaps().is_empty());
+        state.set_error("the disk is full");
+        assert!(!status().has_everything(), "what has changed since is not in the index");
+    }
+
+    #[test]
+    fn an_error_of_an_index_is_over_when_it_was_created_anew() {
+        let state = SourceState::new("files");
+        let error = || state.status.borrow().error.clone();
+        state.set_error("a newer version has written it");
+        state.set_open(SourceId(1), SourceSize::default(), 1);
+        assert_eq!(error(), None);
+        state.set_error("the listing fails");
+        state.set_open(SourceId(1), SourceSize::default(), 1);
+        assert_eq!(error().as_deref(), Some("the listing fails"), "each attempt opens the index: it is logged once");
+    }
+}

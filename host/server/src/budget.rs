@@ -1,0 +1,339 @@
+//! The budget for answers that wait to be sent: the maximum of their bytes on one connection, for one client, and
+//! overall.
+//!
+//! A client that does not read its answers keeps them in memory. They are charged to the client: the contents of the
+//! answer as the provider returned them, and the chunks of JSON that are in flight ([`super::json`]). From then on
+//! nothing of an answer is charged to the plugin.
+//!
+//! Reserve, call, resize. The size of an answer is not known before the call, so [`EXPECTED_RESPONSE_SIZE`] bytes are
+//! reserved first; a client without room waits (backpressure), and its call is not made before. Then the reservation is
+//! resized to the actual cost. If there is no room for that, the answer is dropped at once, the request waits for so
+//! much room, and the call is made a second time. A wait is bounded; after that the request is rejected. So the answers
+//! that wait to be sent never exceed the budget. Answers that have just arrived may exceed it for a moment: each plugin
+//! produces at most `limits.concurrency` of them at once.
+//!
+//! A fast client is not delayed: bytes are released as soon as they have been sent.
+
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::Notify;
+use tokio::time::timeout;
+
+use super::client_id::ClientId;
+use super::json::MAX_CHUNK;
+
+/// The bytes reserved for an answer of unknown size. Most answers are smaller.
+pub(super) const EXPECTED_RESPONSE_SIZE: usize = 64 << 10;
+
+/// The overhead of an answer: its task and buffers.
+const RESPONSE_OVERHEAD: usize = 2 << 10;
+/// The maximum growth of a string by JSON escapes.
+const MAX_ESCAPE_FACTOR: usize = 6;
+/// The chunks of one answer that are in flight at once.
+const CHUNKS_IN_FLIGHT: usize = 2;
+
+/// The limits of a budget, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Limits {
+    /// For one client on one connection.
+    pub(super) connection: usize,
+    /// For one address, over all its connections.
+    pub(super) client: usize,
+    /// For one authenticated principal, over all its connections.
+    pub(super) principal: usize,
+    /// Overall.
+    pub(super) overall: usize,
+    /// The maximum wait for room.
+    pub(super) wait: Duration,
+}
+
+/// The budget of a server.
+pub(super) struct Budget {
+    limits: Box<dyn Fn() -> Limits + Send + Sync>,
+    used: Mutex<Usage>,
+    released: Notify,
+}
+
+#[derive(Default)]
+struct Usage {
+    overall: usize,
+    clients: HashMap<ClientId, usize>,
+}
+
+/// The account of one client on one connection.
+pub(super) struct Account {
+    budget: Arc<Budget>,
+    client: ClientId,
+    /// Changed only while the budget is locked.
+    used: Mutex<usize>,
+    /// The accounts of other clients on the connection: a proxy may send requests of several over one.
+    others: Mutex<HashMap<ClientId, std::sync::Weak<Account>>>,
+}
+
+/// Charged bytes, which are released when this is dropped.
+pub(super) struct Charge {
+    account: Arc<Account>,
+    bytes: usize,
+}
+
+/// The reason why bytes cannot be charged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BudgetExceeded {
+    /// There is no room for now.
+    Full,
+    /// There is never room for so many: this limit is too small.
+    TooLarge(Limit),
+}
+
+/// One of the [`Limits`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Limit {
+    /// The limit of a connection.
+    Connection,
+    /// The limit of an address.
+    Client,
+    /// The limit of an authenticated principal.
+    Principal,
+    /// The overall limit.
+    Overall,
+}
+
+impl Limits {
+    /// Returns the limit that this number of bytes exceeds by itself: of several the smallest, and the overall limit
+    /// rather than the share of a client in it.
+    fn limit_exceeded_by(&self, bytes: usize, client: &ClientId) -> Option<Limit> {
+        let (of_client, limit) = self.of(client);
+        if bytes > self.connection && self.connection <= of_client.min(self.overall) {
+            return Some(Limit::Connection);
+        }
+        if bytes > self.overall {
+            return Some(Limit::Overall);
+        }
+        if bytes > of_client {
+            return Some(limit);
+        }
+        (bytes > self.connection).then_some(Limit::Connection)
+    }
+
+    /// Returns the limit of a client.
+    fn of(&self, client: &ClientId) -> (usize, Limit) {
+        if client.is_authenticated() {
+            return (self.principal, Limit::Principal);
+        }
+        let _ = client;
+        (self.client, Limit::Client)
+    }
+}
+
+/// Returns the cost of an answer whose values take so many bytes: the values, and the chunks in flight.
+pub(super) fn response_cost(footprint: usize) -> usize {
+    let pieces = footprint.saturating_mul(MAX_ESCAPE_FACTOR).min(MAX_CHUNK.saturating_mul(CHUNKS_IN_FLIGHT));
+    footprint.saturating_add(pieces).saturating_add(RESPONSE_OVERHEAD)
+}
+
+impl Budget {
+    /// Creates a budget. Its limits are looked up for each charge, so a reload takes effect at once.
+    pub(super) fn new(limits: impl Fn() -> Limits + Send + Sync + 'static) -> Arc<Self> {
+        Arc::new(Self { limits: Box::new(limits), used: Mutex::default(), released: Notify::new() })
+    }
+
+    /// Opens an account for a connection of that client.
+    pub(super) fn account(self: &Arc<Self>, client: ClientId) -> Arc<Account> {
+        Arc::new(Account { budget: self.clone(), client, used: Mutex::new(0), others: Mutex::default() })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Usage> {
+        self.used.lock()
+    }
+}
+
+impl Account {
+    /// The client whose account it is.
+    pub(super) fn client(&self) -> &ClientId {
+        &self.client
+    }
+
+    /// Returns the account of a client that uses the connection of this one. Those that are in use are retained.
+    pub(super) fn of_client(self: &Arc<Self>, client: ClientId) -> Arc<Self> {
+        if client == self.client {
+            return self.clone();
+        }
+        let mut others = self.others.lock();
+        if let Some(account) = others.get(&client).and_then(std::sync::Weak::upgrade) {
+            return account;
+        }
+        others.retain(|_, account| account.strong_count() > 0);
+        let account = self.budget.account(client.clone());
+        others.insert(client, Arc::downgrade(&account));
+        account
+    }
+
+    /// Charges bytes as soon as there is room for them; an error if there is none within the maximum wait, or ever.
+    pub(super) async fn charge(self: &Arc<Self>, bytes: usize) -> Result<Charge, BudgetExceeded> {
+        let mut charge = Charge { account: self.clone(), bytes: 0 };
+        if charge.resize(bytes).is_ok() {
+            return Ok(charge);
+        }
+        let charging = async {
+            loop {
+                let mut released = std::pin::pin!(self.budget.released.notified());
+                // Enabled before the next attempt: a release in between must not be missed.
+                released.as_mut().enable();
+                match charge.resize(bytes) {
+                    Err(BudgetExceeded::Full) => released.await,
+                    done => return done,
+                }
+            }
+        };
+        timeout((self.budget.limits)().wait, charging).await.unwrap_or(Err(BudgetExceeded::Full))?;
+        Ok(charge)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, usize> {
+        self.used.lock()
+    }
+}
+
+impl Charge {
+    /// Changes the number of charged bytes, if there is room for them. Otherwise it stays as it is.
+    pub(super) fn resize(&mut self, bytes: usize) -> Result<(), BudgetExceeded> {
+        let Account { budget, client, .. } = &*self.account;
+        let limits = (budget.limits)();
+        if let Some(limit) = limits.limit_exceeded_by(bytes, client) {
+            return Err(BudgetExceeded::TooLarge(limit));
+        }
+        let mut all = budget.lock();
+        let mut own = self.account.lock();
+        let with = |used: usize| used.saturating_sub(self.bytes).saturating_add(bytes);
+        let of_client = all.clients.get(client).copied().unwrap_or_default();
+        let has_room = with(*own) <= limits.connection
+            && with(of_client) <= limits.of(client).0
+            && with(all.overall) <= limits.overall;
+        if !has_room && bytes > self.bytes {
+            return Err(BudgetExceeded::Full);
+        }
+        *own = with(*own);
+        all.overall = with(all.overall);
+        match (with(of_client), all.clients.entry(client.clone())) {
+            (0, Entry::Occupied(entry)) => drop(entry.remove()),
+            (0, Entry::Vacant(_)) => {}
+            (bytes, entry) => *entry.or_default() = bytes,
+        }
+        let is_less = bytes < self.bytes;
+        drop((own, all));
+        self.bytes = bytes;
+        if is_less {
+            self.account.budget.released.notify_waiters();
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        // Shrinking never fails.
+        let _ = self.resize(0);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::Ipv4Addr;
+
+    use super::*;
+
+    fn budget() -> Arc<Budget> {
+        let (connection, client, principal, overall) = (100, 150, 50, 200);
+        Budget::new(move || Limits { connection, client, principal, overall, wait: Duration::from_millis(1) })
+    }
+
+    fn client(last: u8) -> ClientId {
+        ClientId::from_address(Ipv4Addr::new(127, 0, 0, last).into())
+    }
+
+    #[tokio::test]
+    async fn a_connection_a_client_and_all_together_have_limits() {
+        let budget = budget();
+        let [first, second] = [1, 1].map(|last| budget.account(client(last)));
+        let other = budget.account(client(2));
+        let _first = first.charge(100).await.unwrap();
+        assert_eq!(first.charge(1).await.err(), Some(BudgetExceeded::Full), "the connection's");
+        let second_charge = second.charge(50).await.unwrap();
+        assert_eq!(second.charge(1).await.err(), Some(BudgetExceeded::Full), "the client's");
+        let _other = other.charge(50).await.unwrap();
+        assert_eq!(other.charge(1).await.err(), Some(BudgetExceeded::Full), "the server's");
+        assert_eq!(other.charge(101).await.err(), Some(BudgetExceeded::TooLarge(Limit::Connection)));
+        drop(second_charge);
+        assert!(other.charge(50).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn a_principal_has_one_limit_over_all_connections_and_others_on_its_connection_have_theirs() {
+        let budget = budget();
+        let connections = [1, 2].map(|last| budget.account(client(last)));
+        let of = |connection: &Arc<Account>, name: &str| {
+            connection.of_client(connection.client().of_principal(&mcp_resource_host::access::Principal::new(name)))
+        };
+        let of_first = |name: &str| of(&connections[0], name);
+        let (first, second) = (of_first("corp/ada"), of(&connections[1], "corp/ada"));
+        let first_charge = first.charge(30).await.unwrap();
+        let second_charge = second.charge(20).await.unwrap();
+        assert_eq!(second.charge(1).await.err(), Some(BudgetExceeded::Full), "the principal's");
+        assert_eq!(second.charge(51).await.err(), Some(BudgetExceeded::TooLarge(Limit::Principal)));
+        let _bob = of_first("corp/bob").charge(50).await.unwrap();
+        assert!(Arc::ptr_eq(&first, &of_first("corp/ada")), "it has one account on a connection");
+        drop((first_charge, second_charge));
+        let _eve = of_first("corp/eve").charge(50).await.unwrap();
+        let _kim = of_first("corp/kim").charge(50).await.unwrap();
+        assert_eq!(of_first("corp/kim").charge(1).await.err(), Some(BudgetExceeded::Full));
+    }
+
+    #[test]
+    fn the_limit_that_is_too_small_is_told() {
+        let exceeded = |connection, client, overall| {
+            let limits = Limits { connection, client, principal: 0, overall, wait: Duration::ZERO };
+            limits.limit_exceeded_by(10, &self::client(1))
+        };
+        assert_eq!(exceeded(10, 10, 10), None);
+        assert_eq!(exceeded(9, 15, 16), Some(Limit::Connection));
+        assert_eq!(exceeded(9, 9, 9), Some(Limit::Connection));
+        assert_eq!(exceeded(64, 9, 10), Some(Limit::Client));
+        assert_eq!(exceeded(9, 4, 8), Some(Limit::Overall));
+        assert_eq!(exceeded(9, 8, 10), Some(Limit::Client));
+    }
+
+    #[tokio::test]
+    async fn who_waits_goes_on_when_there_is_room() {
+        let wait = Duration::from_secs(3600);
+        let budget = Budget::new(move || Limits { connection: 9, client: 9, principal: 9, overall: 9, wait });
+        let account = budget.account(client(1));
+        let first = account.charge(6).await.unwrap();
+        let mut second = std::pin::pin!(account.charge(6));
+        assert!(futures::poll!(second.as_mut()).is_pending());
+        drop(first);
+        assert_eq!(second.await.unwrap().bytes, 6);
+    }
+
+    #[tokio::test]
+    async fn a_charge_that_cannot_grow_stays_as_it_is() {
+        let account = budget().account(client(1));
+        let mut charge = account.charge(60).await.unwrap();
+        let _other = account.charge(40).await.unwrap();
+        assert_eq!(charge.resize(61), Err(BudgetExceeded::Full));
+        assert_eq!(charge.bytes, 60);
+        charge.resize(10).unwrap();
+        assert!(account.charge(50).await.is_ok());
+    }
+
+    #[tokio::test]
+    async fn nothing_is_kept_of_those_who_have_nothing() {
+        let budget = budget();
+        drop(budget.account(client(1)).charge(10).await.unwrap());
+        let used = budget.lock();
+        assert_eq!((used.overall, used.clients.len()), (0, 0));
+    }
+}

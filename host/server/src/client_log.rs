@@ -1,0 +1,106 @@
+//! Log messages to a client that requested them with `logging/setLevel`.
+//!
+//! The session-based revisions have them; 2026-07-28 does not, and SEP-2577 deprecates them. The only message is one
+//! that an answer of these revisions has no member for: a plugin is missing from a listing.
+
+use std::collections::BTreeMap;
+
+use mcp_host_model::resource::MissingPlugin;
+use parking_lot::Mutex;
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use super::jsonrpc;
+
+/// The severity of a log message (RFC 5424, section 6.2.1), the least severe first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum LogLevel {
+    Debug,
+    Info,
+    Notice,
+    Warning,
+    Error,
+    Critical,
+    Alert,
+    Emergency,
+}
+
+impl LogLevel {
+    /// Returns the level of that name.
+    pub(super) fn from_name(name: &str) -> Option<Self> {
+        Some(match name {
+            "debug" => Self::Debug,
+            "info" => Self::Info,
+            "notice" => Self::Notice,
+            "warning" => Self::Warning,
+            "error" => Self::Error,
+            "critical" => Self::Critical,
+            "alert" => Self::Alert,
+            "emergency" => Self::Emergency,
+            _ => return None,
+        })
+    }
+}
+
+/// The log of one session: the level that its client requested, and the warnings that are not sent yet, which are the
+/// last reason of each missing plugin. Until the client sets the level, nothing is sent.
+#[derive(Debug, Default)]
+pub(super) struct ClientLog {
+    level: Mutex<Option<LogLevel>>,
+    warnings: Mutex<BTreeMap<String, String>>,
+    added: Notify,
+}
+
+impl ClientLog {
+    /// The maximum number of plugins with a warning: names of plugins change with reloads.
+    const MAX_PLUGINS: usize = 64;
+
+    /// Sets the least severe level that the client requests.
+    pub(super) fn set_level(&self, level: LogLevel) {
+        *self.level.lock() = Some(level);
+    }
+
+    /// Adds warnings about the plugins that are missing from an answer, if the client has requested warnings.
+    pub(super) fn warn_missing(&self, missing: &[MissingPlugin]) {
+        if missing.is_empty() || self.level.lock().is_none_or(|level| level > LogLevel::Warning) {
+            return;
+        }
+        let mut warnings = self.warnings.lock();
+        for one in missing {
+            if warnings.len() < Self::MAX_PLUGINS || warnings.contains_key(&one.plugin) {
+                warnings.insert(one.plugin.clone(), one.reason.clone());
+            }
+        }
+        drop(warnings);
+        self.added.notify_waiters();
+    }
+
+    /// Waits for a warning about a plugin that `is_visible` allows, and returns it as a notification. Warnings about others
+    /// are dropped: the client may have been allowed to know of them when they were added. Cancel safe.
+    pub(super) async fn next(&self, is_visible: impl Fn(&str) -> bool) -> Value {
+        loop {
+            let added = self.added.notified();
+            while let Some((plugin, reason)) = self.pop() {
+                if is_visible(&plugin) {
+                    return missing_plugin(&plugin, &reason);
+                }
+            }
+            added.await;
+        }
+    }
+
+    fn pop(&self) -> Option<(String, String)> {
+        self.warnings.lock().pop_first()
+    }
+}
+
+/// Returns the notification that a plugin is missing from a listing.
+fn missing_plugin(plugin: &str, reason: &str) -> Value {
+    let data = json!({ "message": "a plugin is missing from a listing", "plugin": plugin, "reason": reason });
+    let params = [
+        ("level".to_owned(), json!("warning")),
+        ("logger".to_owned(), json!(env!("CARGO_PKG_NAME"))),
+        ("data".to_owned(), data),
+    ];
+    jsonrpc::notification("message", params.into_iter().collect())
+}

@@ -1,0 +1,116 @@
+//! The errors of JSON-RPC and MCP: the only place that assigns codes.
+//!
+//! | error of the façade | code | `data` |
+//! |---|---|---|
+//! | not found | -32002, and -32602 from revision 2026-07-28 on | `uri` |
+//! | invalid request, invalid cursor | -32602 | |
+//! | denied | -32602 | `kind: "denied"` |
+//! | unavailable | -32603 | `kind: "unavailable"`, `plugin`, `retryAfterMs` if known |
+//! | no space in the audit log | -32603 | `kind: "unavailable"`, `retryAfterMs` |
+//! | shutting down | -32603 | `kind: "unavailable"` |
+//! | internal | -32603 | `kind: "internal"`, `plugin` |
+//! | a rate limit of clients | -32603 | `kind: "unavailable"`, `retryAfterMs` |
+
+use std::borrow::Cow;
+
+use mcp_host_base::time::saturating_millis;
+use mcp_host_model::resource::Error;
+use mcp_resource_host::access::rate::RateExceeded;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use super::revision::Revision;
+
+/// The delay after which a request that could not be recorded may be sent again.
+const AUDIT_RETRY_AFTER_MS: u64 = 1000;
+
+/// The error object of a response.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub(super) struct RpcError {
+    pub(super) code: ErrorCode,
+    pub(super) message: Cow<'static, str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    data: Option<Value>,
+}
+
+/// A code of JSON-RPC or MCP.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct ErrorCode(i32);
+
+impl ErrorCode {
+    pub(super) const PARSE_ERROR: Self = Self(-32700);
+    pub(super) const INVALID_REQUEST: Self = Self(-32600);
+    pub(super) const METHOD_NOT_FOUND: Self = Self(-32601);
+    pub(super) const INVALID_PARAMS: Self = Self(-32602);
+    pub(super) const INTERNAL_ERROR: Self = Self(-32603);
+    const RESOURCE_NOT_FOUND: Self = Self(-32002);
+    /// A header of HTTP does not repeat what the message says.
+    pub(super) const HEADER_MISMATCH: Self = Self(-32020);
+    pub(super) const UNSUPPORTED_PROTOCOL_VERSION: Self = Self(-32022);
+}
+
+impl RpcError {
+    pub(super) fn new(code: ErrorCode, message: impl Into<Cow<'static, str>>) -> Self {
+        Self { code, message: message.into(), data: None }
+    }
+
+    pub(super) fn invalid_request(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorCode::INVALID_REQUEST, message)
+    }
+
+    pub(super) fn invalid_params(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorCode::INVALID_PARAMS, message)
+    }
+
+    pub(super) fn internal(message: impl Into<Cow<'static, str>>) -> Self {
+        Self::new(ErrorCode::INTERNAL_ERROR, message)
+    }
+
+    /// The error of a request that panicked.
+    pub(super) fn panicked() -> Self {
+        Self::internal("the server failed; its log says why")
+    }
+
+    pub(super) fn with_data(self, data: Value) -> Self {
+        Self { data: Some(data), ..self }
+    }
+
+    /// The error for a revision that this server does not have.
+    pub(super) fn unsupported_revision(message: impl Into<Cow<'static, str>>, requested: &str) -> Self {
+        let data = json!({ "supported": Revision::ALL.map(Revision::name), "requested": requested });
+        Self::new(ErrorCode::UNSUPPORTED_PROTOCOL_VERSION, message).with_data(data)
+    }
+}
+
+/// Converts an error to a JSON-RPC error of that revision.
+pub(super) fn to_rpc(error: &Error, revision: Revision) -> RpcError {
+    let (code, data) = match error {
+        Error::NotFound { uri } if revision.has_code_for_not_found() => {
+            (ErrorCode::RESOURCE_NOT_FOUND, json!({ "uri": uri }))
+        }
+        Error::NotFound { uri } => (ErrorCode::INVALID_PARAMS, json!({ "uri": uri })),
+        Error::InvalidRequest { .. } | Error::InvalidCursor => (ErrorCode::INVALID_PARAMS, Value::Null),
+        Error::Denied { .. } => (ErrorCode::INVALID_PARAMS, json!({ "kind": "denied" })),
+        Error::Unavailable { plugin, retry_after, .. } => {
+            let mut data = json!({ "kind": "unavailable", "plugin": plugin });
+            if let (Some(after), Some(members)) = (retry_after, data.as_object_mut()) {
+                let millis = u64::try_from(after.as_millis()).unwrap_or(u64::MAX);
+                members.insert("retryAfterMs".to_owned(), millis.into());
+            }
+            (ErrorCode::INTERNAL_ERROR, data)
+        }
+        Error::AuditUnavailable => {
+            (ErrorCode::INTERNAL_ERROR, json!({ "kind": "unavailable", "retryAfterMs": AUDIT_RETRY_AFTER_MS }))
+        }
+        Error::ShuttingDown => (ErrorCode::INTERNAL_ERROR, json!({ "kind": "unavailable" })),
+        Error::Internal { plugin } => (ErrorCode::INTERNAL_ERROR, json!({ "kind": "internal", "plugin": plugin })),
+    };
+    RpcError { code, message: error.to_string().into(), data: (!data.is_null()).then_some(data) }
+}
+
+/// Returns the error of a request that exceeds a rate limit of clients.
+pub(super) fn rate_exceeded(exceeded: &RateExceeded) -> RpcError {
+    let millis = saturating_millis(exceeded.retry_after);
+    let message = format!("{exceeded} (`{}`); try again in {millis} ms", exceeded.limit.key());
+    RpcError::internal(message).with_data(json!({ "kind": "unavailable", "retryAfterMs": millis }))
+}

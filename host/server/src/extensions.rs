@@ -1,0 +1,93 @@
+//! Extensions: methods and members outside all revisions of MCP. Each is enabled by `server.extensions`; a disabled one
+//! has no effect on the wire.
+//!
+//! | extension | adds | in revisions |
+//! |---|---|---|
+//! | SEP-2093 | `capabilities` of resources; contents with all members of a resource; `uri` of `resources/list`; `resources/metadata` | all |
+//! | SEP-2640, directory reading | `resources/directory/read` | 2026-07-28, the revision that SEP-2640 is written for |
+//!
+//! The methods have rows in the [table of methods](super::method). Results have the objects of [`wire`](super::wire) plus
+//! the members of the extension ([`encode`]).
+//!
+//! SEP-2640 obliges a server with `resources/directory/read` to declare the extension of skills and to answer
+//! `skills/list` and `skills/get`. There are no skills, so the list is empty, and no skill is found.
+
+mod encode;
+
+use mcp_host_config::Extension;
+use mcp_host_model::resource::{Error, Footprint};
+use mcp_resource_host::host::ListRequest;
+
+use self::encode::ResultEncoder;
+use super::error::{RpcError, to_rpc};
+use super::request::RequestContext;
+use super::respond::Outcome;
+use super::slash;
+
+/// A request of an extension.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum ExtensionRequest {
+    /// `resources/list`, as SEP-2093 has it: the children of a resource, from a cursor on.
+    List { uri: Option<String>, cursor: Option<String> },
+    /// `resources/read`, as SEP-2093 has it.
+    Read(String),
+    /// `resources/metadata` of SEP-2093.
+    Metadata(String),
+    /// `resources/directory/read` of SEP-2640: the children of a resource, from a cursor on.
+    Directory { uri: String, cursor: Option<String> },
+    /// `skills/list` of SEP-2640.
+    Skills { is_first_page: bool },
+    /// `skills/get` of SEP-2640.
+    Skill(String),
+}
+
+impl ExtensionRequest {
+    /// Returns the URI that the request names.
+    pub(super) fn uri(&self) -> Option<&str> {
+        match self {
+            Self::List { uri, .. } => uri.as_deref(),
+            Self::Read(uri) | Self::Metadata(uri) | Self::Directory { uri, .. } | Self::Skill(uri) => Some(uri),
+            Self::Skills { .. } => None,
+        }
+    }
+}
+
+/// Executes a request.
+pub(super) async fn execute(context: &RequestContext, request: ExtensionRequest) -> Result<Outcome, RpcError> {
+    let RequestContext { host, config, principal, revision, .. } = context;
+    let to_rpc = |error: Error| to_rpc(&error, *revision);
+    let with_capabilities = config.server.extensions.contains(&Extension::Sep2093);
+    let encoder = ResultEncoder { host, principal, revision: *revision, with_capabilities };
+    let (listing, is_first) = match request {
+        ExtensionRequest::List { uri, cursor } => {
+            let request = ListRequest { parent: uri.as_deref(), cursor: cursor.as_deref() };
+            (host.list(principal, request).await.map_err(to_rpc)?, cursor.is_none())
+        }
+        ExtensionRequest::Directory { uri, cursor } => {
+            (host.list_directory(principal, &uri, cursor.as_deref()).await.map_err(to_rpc)?, cursor.is_none())
+        }
+        ExtensionRequest::Read(uri) => {
+            let contents = match host.read_strict(principal, &uri).await {
+                Ok(contents) => contents,
+                Err(error) => return Err(slash::to_rpc_with_hint(host, principal, error, *revision).await),
+            };
+            let footprint = contents.footprint();
+            // What is read of a listable resource depends on the scopes of the token, and has cursors for its principal only.
+            let is_public = host.is_read_public(&uri) && !contents.iter().any(|one| one.entry.listable);
+            return Ok(Outcome::new(encoder.read_result(contents, is_public), footprint));
+        }
+        ExtensionRequest::Metadata(uri) => {
+            let entry = host.metadata(principal, &uri).await.map_err(to_rpc)?;
+            let footprint = entry.footprint();
+            return Ok(Outcome::new(encoder.metadata_result(entry), footprint));
+        }
+        ExtensionRequest::Skills { is_first_page: true } => return Ok(Outcome::new(encoder.empty_skills_result(), 0)),
+        // The only page is the first, so no cursor is valid.
+        ExtensionRequest::Skills { is_first_page: false } => return Err(to_rpc(Error::InvalidCursor)),
+        ExtensionRequest::Skill(uri) => {
+            return Err(to_rpc(Error::InvalidRequest { message: format!("there is no skill {uri}") }));
+        }
+    };
+    let (footprint, missing) = (listing.items.footprint(), listing.missing.clone());
+    Ok(Outcome { result: encoder.list_result(listing, is_first), footprint, missing })
+}

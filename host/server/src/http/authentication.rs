@@ -1,0 +1,455 @@
+//! Authentication: from the credentials of a request to its principal.
+//!
+//! | request | principal |
+//! |---|---|
+//! | an application inserted a [`Principal`] | that one |
+//! | `Authorization: Bearer TOKEN` with a token of `[[principal]]` | the principal of the token |
+//! | `Authorization: Bearer TOKEN` with an access token of an `[[issuer]]` | `ISSUER/NAME`, with the groups that it names |
+//! | an access token without a scope that is required | none: 403 `insufficient_scope` |
+//! | an access token whose issuer cannot be asked, or not yet about a key that may be new | none: 503 |
+//! | an access token whose issuer is not asked, as too many tokens of its address were not valid | none: 429 |
+//! | another token, or another scheme | none: 401 `invalid_token` |
+//! | no token, over a connection with a client certificate of one `http.client-ca` | `CA/NAME` |
+//! | no token, over a connection with a client certificate that leads to several of them | none: 401 |
+//! | no credentials, and the config has nobody to authenticate | the default of the [`HttpOptions`](super::HttpOptions) |
+//! | no credentials, and the config has somebody | the default, if a rule allows it something; else none: 401 |
+//!
+//! Credentials are taken from the header only, never from a URL, and are removed from the request at once: no provider, no session
+//! and no log gets them.
+//!
+//! An event stream ends as soon as its credentials would not open it any more: when an access token expires, when a reload removes
+//! a token, an issuer or an authority, when a token is that of another principal, or of one with other groups, or when a scope is
+//! missing that the request required. Access tokens are verified again every [`CACHE_TIME`](access_tokens::CACHE_TIME), so one whose
+//! key is removed, or that its issuer revokes, ends its streams, too. Credentials of a request whose body took long are verified
+//! again before it is executed.
+
+mod access_tokens;
+mod challenge;
+mod claims;
+mod client_certificate;
+mod fetch;
+mod introspection;
+mod jwt;
+mod remote_keys;
+pub(super) mod resource_metadata;
+mod ring_provider;
+mod static_tokens;
+mod token_error;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use arc_swap::ArcSwapOption;
+use axum::extract::Request;
+use axum::http::HeaderValue;
+use axum::http::header::AUTHORIZATION;
+use axum::response::Response;
+use tokio::sync::watch;
+use tokio::time::{Instant, sleep};
+use zeroize::Zeroizing;
+
+use self::access_tokens::AccessTokens;
+use self::challenge::Challenge;
+use self::claims::AccessToken;
+pub(super) use self::client_certificate::{ClientCertificate, ClientCertificateVerifier};
+use mcp_host_base::log_target;
+use mcp_host_base::throttle::ThrottlePerReason;
+use mcp_host_config::issuer::Scope;
+use mcp_host_config::{Config, Operation};
+use mcp_resource_host::access::Principal;
+use mcp_resource_host::access::rate::{RateClient, RateExceeded};
+use mcp_resource_host::host::Host;
+
+use self::static_tokens::StaticTokens;
+use self::token_error::TokenError;
+use crate::client_id::ClientId;
+
+/// The maximum size of a token in bytes.
+const MAX_TOKEN_LEN: usize = 16 << 10;
+/// The interval of warnings about tokens that are not accepted.
+const WARN_INTERVAL: Duration = Duration::from_secs(10);
+/// The time for which an event stream goes on while the issuer of its token does not answer.
+const GRACE_TIME: Duration = Duration::from_secs(15);
+/// The interval of questions during that time.
+const RETRY_INTERVAL: Duration = Duration::from_secs(2);
+/// The maximum time for which a timer of an event stream runs: the clock of tokens may be changed meanwhile.
+const MAX_SLEEP: Duration = Duration::from_mins(10);
+
+/// Why a request is not authenticated, or may not do what it requests (RFC 6750, section 3.1).
+#[derive(Clone, Debug, thiserror::Error)]
+pub(super) enum AuthenticationError {
+    /// It has no credentials, and is not allowed anything without.
+    #[error("credentials are required: send `Authorization: Bearer TOKEN`")]
+    Missing,
+    /// Its credentials are malformed, or there are several.
+    #[error("the credentials are malformed: send one `Authorization: Bearer TOKEN`, of at most 16 KiB")]
+    Malformed,
+    /// It has a token that is not accepted.
+    #[error("{0}")]
+    InvalidToken(&'static str),
+    /// Its token does not have all of the scopes that it requires, which are these.
+    #[error("the access token does not have the scopes that this requires")]
+    InsufficientScope(Vec<Scope>),
+    /// Its token cannot be verified now.
+    #[error("the access token cannot be verified now; try again later")]
+    Unavailable,
+    /// The keys of its issuer are without the one that its token names, and may be requested again after that time.
+    #[error("the key of the access token is not known yet; try again later")]
+    KeyPending(Duration),
+    /// Too many requests of its address had credentials that are not valid, so its issuer is not asked about its token.
+    #[error("{0}")]
+    TooManyFailures(RateExceeded),
+}
+
+const INVALID_TOKEN: AuthenticationError = AuthenticationError::InvalidToken("the access token is invalid");
+
+/// The credentials of a request, as an event stream retains them to verify them again.
+#[derive(Clone)]
+enum Credentials {
+    /// Those of an application, or none.
+    None,
+    Token(Zeroizing<String>),
+    Certificate(Arc<ClientCertificate>),
+}
+
+/// An authenticated request.
+pub(super) struct Authenticated {
+    pub(super) principal: Principal,
+    credentials: Credentials,
+    access_token: Option<Arc<AccessToken>>,
+    /// Who sent the credentials; none if there are none.
+    client: Option<ClientId>,
+    /// When the credentials expire, whatever the config; none if they do not.
+    expires: Option<Instant>,
+    /// The generations of the host from before they were verified on; none if there are none.
+    generations: Option<watch::Receiver<u64>>,
+}
+
+impl Authenticated {
+    /// A request whose principal somebody else authenticated.
+    pub(super) fn by_application(principal: Principal) -> Self {
+        Self {
+            principal,
+            credentials: Credentials::None,
+            access_token: None,
+            client: None,
+            expires: None,
+            generations: None,
+        }
+    }
+
+    /// Returns when its credentials expire; none if they do not, whatever the config.
+    pub(super) fn expires(&self) -> Option<Instant> {
+        self.expires
+    }
+
+    /// Returns whether they have to be verified again: the config may have changed, or they may have expired.
+    pub(super) fn is_outdated(&self) -> bool {
+        let has_changed = |generations: &watch::Receiver<u64>| generations.has_changed().unwrap_or(true);
+        self.generations.as_ref().is_some_and(has_changed)
+            || self.expires.is_some_and(|expires| expires <= Instant::now())
+    }
+
+    /// Returns whether it was authenticated by credentials of its own, which may expire or be revoked.
+    pub(super) fn has_credentials(&self) -> bool {
+        !matches!(self.credentials, Credentials::None)
+    }
+
+    /// Returns the scopes that the operations require, if the access token does not have all of them.
+    pub(super) fn require_scopes(&self, operations: &[Operation]) -> Result<(), AuthenticationError> {
+        let Some(token) = &self.access_token else { return Ok(()) };
+        let required = token.issuer.required_scopes(operations);
+        if token.has_scopes(required.iter().map(|scope| scope.as_str())) {
+            return Ok(());
+        }
+        Err(AuthenticationError::InsufficientScope(required.into_iter().cloned().collect()))
+    }
+}
+
+/// Authenticates the requests of a server, by the current config.
+pub(super) struct Authenticator {
+    host: Arc<Host>,
+    /// What was made of the last config that was used.
+    current: ArcSwapOption<Snapshot>,
+    /// Held while one is made, so that keys that were fetched are not lost.
+    update: parking_lot::Mutex<()>,
+    /// The throttles of the log lines about credentials that are not accepted.
+    rejection_log: ThrottlePerReason,
+}
+
+/// Who is authenticated by one config.
+struct Snapshot {
+    config: Arc<Config>,
+    static_tokens: StaticTokens,
+    access_tokens: AccessTokens,
+    challenge: Challenge,
+}
+
+impl Snapshot {
+    fn new(config: Arc<Config>, previous: Option<&Self>) -> Self {
+        Self {
+            static_tokens: StaticTokens::new(&config),
+            access_tokens: AccessTokens::new(&config, previous.map(|previous| &previous.access_tokens)),
+            challenge: Challenge::new(&config),
+            config,
+        }
+    }
+
+    fn authenticates_anybody(&self) -> bool {
+        !self.static_tokens.is_empty() || !self.access_tokens.is_empty() || !self.config.http.client_ca.is_empty()
+    }
+}
+
+impl Authenticator {
+    pub(super) fn new(host: Arc<Host>) -> Self {
+        Self {
+            host,
+            current: ArcSwapOption::empty(),
+            update: parking_lot::Mutex::new(()),
+            rejection_log: ThrottlePerReason::new(WARN_INTERVAL),
+        }
+    }
+
+    /// Removes the credentials from a request, and returns the principal that they or the certificate of its connection
+    /// authenticate, or `default` for a request
+    /// without. None if there is no default.
+    pub(super) async fn authenticate(
+        &self,
+        request: &mut Request,
+        client: &ClientId,
+        certificate: Option<&Arc<ClientCertificate>>,
+        default: Option<&Principal>,
+    ) -> Result<Option<Authenticated>, AuthenticationError> {
+        // Before the config is looked up: what is verified with an old one is verified again.
+        let generations = self.host.generations();
+        let snapshot = self.snapshot();
+        let mut values = request.headers().get_all(AUTHORIZATION).iter();
+        let (first, more) = (values.next().cloned(), values.next().is_some());
+        request.headers_mut().remove(AUTHORIZATION);
+        match (first, certificate) {
+            (Some(_), _) if more => Err(AuthenticationError::Malformed),
+            // If there is nobody to authenticate, the header may be for a reverse proxy.
+            (Some(value), _) if snapshot.authenticates_anybody() => {
+                let token = Zeroizing::new(bearer_token(&value)?.to_owned());
+                self.verify(&snapshot, client, Credentials::Token(token), generations).await.map(Some)
+            }
+            (_, Some(certificate)) if !snapshot.config.http.client_ca.is_empty() => self
+                .verify(&snapshot, client, Credentials::Certificate(certificate.clone()), generations)
+                .await
+                .map(Some),
+            _ => match default {
+                Some(principal) if snapshot.authenticates_anybody() && !self.may_do_anything(principal) => {
+                    Err(AuthenticationError::Missing)
+                }
+                default => Ok(default.cloned().map(Authenticated::by_application)),
+            },
+        }
+    }
+
+    /// Returns the response to a request of that client that is not authenticated.
+    pub(super) fn reject(&self, error: &AuthenticationError, client: &ClientId) -> Response {
+        match error {
+            AuthenticationError::Malformed => self.log_rejection("malformed", &error.to_string(), client),
+            AuthenticationError::InsufficientScope(scopes) => {
+                let scopes: Vec<_> = scopes.iter().map(Scope::as_str).collect();
+                let reason = format!("the access token does not have all of the scopes `{}`", scopes.join(" "));
+                self.log_rejection("scope", &reason, client);
+            }
+            // Every client begins without credentials; the others have been logged.
+            AuthenticationError::Missing
+            | AuthenticationError::InvalidToken(_)
+            | AuthenticationError::Unavailable
+            | AuthenticationError::KeyPending(_)
+            | AuthenticationError::TooManyFailures(_) => {}
+        }
+        self.snapshot().challenge.response(error)
+    }
+
+    /// Verifies credentials.
+    async fn verify(
+        &self,
+        snapshot: &Snapshot,
+        client: &ClientId,
+        credentials: Credentials,
+        generations: watch::Receiver<u64>,
+    ) -> Result<Authenticated, AuthenticationError> {
+        let (principal, access_token, expires_in) = match &credentials {
+            Credentials::None => return Err(AuthenticationError::Missing),
+            Credentials::Token(token) => match snapshot.static_tokens.authenticate(token) {
+                Some(principal) => (principal, None, None),
+                None if snapshot.access_tokens.is_empty() => {
+                    self.log_rejection("token", "the token is not one of a `[[principal]]`", client);
+                    return Err(INVALID_TOKEN);
+                }
+                None => {
+                    let may_ask = || self.may_ask_issuer(client);
+                    let verified = snapshot.access_tokens.verify(token, client, &may_ask).await;
+                    let token = verified.map_err(|error| self.token_error(&error, client))?;
+                    let expires_in = token.expires_in();
+                    (token.principal.clone(), Some(token), expires_in)
+                }
+            },
+            Credentials::Certificate(certificate) => {
+                let named = certificate.principal(&snapshot.config);
+                let (principal, expires_in) = named.map_err(|refusal| {
+                    self.log_rejection(refusal.kind(), &refusal.to_string(), client);
+                    AuthenticationError::InvalidToken(refusal.description())
+                })?;
+                (principal, None, Some(expires_in))
+            }
+        };
+        let expires = expires_in.and_then(|time| Instant::now().checked_add(time));
+        let (client, generations) = (Some(client.clone()), Some(generations));
+        let authenticated = Authenticated { principal, credentials, access_token, client, expires, generations };
+        authenticated.require_scopes(&[])?;
+        Ok(authenticated)
+    }
+
+    /// Waits until the credentials of a request do not authenticate that principal any more, or do not have the scopes that those
+    /// operations require. If an issuer does not answer, it is asked again for [`GRACE_TIME`]. The host is not
+    /// retained while this waits.
+    pub(super) fn until_revoked(
+        self: &Arc<Self>,
+        authenticated: Authenticated,
+        operations: Vec<Operation>,
+    ) -> impl Future<Output = ()> + Send + use<> {
+        let authenticator = Arc::downgrade(self);
+        let again = if authenticated.access_token.is_some() { access_tokens::CACHE_TIME } else { MAX_SLEEP };
+        let Authenticated { principal, credentials, client, mut expires, generations, .. } = authenticated;
+        async move {
+            let (Some(client), Some(mut generations)) = (client, generations) else { return };
+            let mut failing_since = None;
+            loop {
+                let pause = if failing_since.is_some() { RETRY_INTERVAL } else { again };
+                tokio::select! {
+                    () = sleep(expires.map_or(pause, |at| at.saturating_duration_since(Instant::now()).min(pause))) => {}
+                    changed = generations.changed() => if changed.is_err() { return },
+                }
+                let Some(authenticator) = authenticator.upgrade() else { return };
+                let snapshot = authenticator.snapshot();
+                let verified = authenticator.verify(&snapshot, &client, credentials.clone(), generations.clone()).await;
+                match verified {
+                    Ok(verified) if verified.principal == principal && verified.require_scopes(&operations).is_ok() => {
+                        (expires, failing_since) = (verified.expires, None);
+                    }
+                    Err(
+                        AuthenticationError::Unavailable
+                        | AuthenticationError::KeyPending(_)
+                        | AuthenticationError::TooManyFailures(_),
+                    ) if expires.is_none_or(|at| Instant::now() < at)
+                        && failing_since.get_or_insert_with(Instant::now).elapsed() < GRACE_TIME => {}
+                    _ => return,
+                }
+            }
+        }
+    }
+
+    /// Verifies the credentials of a request once more.
+    pub(super) async fn verify_again(&self, outdated: &Authenticated) -> Result<(), AuthenticationError> {
+        let Some(client) = &outdated.client else { return Ok(()) };
+        let generations = self.host.generations();
+        let verified = self.verify(&self.snapshot(), client, outdated.credentials.clone(), generations).await?;
+        if verified.principal == outdated.principal { Ok(()) } else { Err(INVALID_TOKEN) }
+    }
+
+    /// Logs why an access token is not accepted, and returns what its client is told.
+    fn token_error(&self, error: &TokenError, client: &ClientId) -> AuthenticationError {
+        if let TokenError::TooManyFailures(exceeded) = error {
+            self.host.record_failed_login(client, error.kind());
+            return AuthenticationError::TooManyFailures(*exceeded);
+        }
+        self.log_rejection(error.kind(), &format!("an access token is not accepted: {error}"), client);
+        match error {
+            TokenError::Unavailable(_) => AuthenticationError::Unavailable,
+            TokenError::KeyPending { retry_after, .. } => AuthenticationError::KeyPending(*retry_after),
+            error => AuthenticationError::InvalidToken(error.description()),
+        }
+    }
+
+    /// Logs why the credentials of a client are not accepted; throttled by the kind of the reason. The audit log has it, too.
+    fn log_rejection(&self, kind: &'static str, reason: &str, client: &ClientId) {
+        self.host.record_failed_login(client, kind);
+        match self.rejection_log.record(kind) {
+            Some(suppressed) => {
+                tracing::warn!(target: log_target::SERVER, %client, suppressed, reason, "a request is not authenticated");
+            }
+            None => tracing::debug!(target: log_target::SERVER, %client, reason, "a request is not authenticated"),
+        }
+    }
+
+    /// Returns whether an issuer may be asked about a token of that client: one whose tokens fail all the time causes no questions.
+    fn may_ask_issuer(&self, client: &ClientId) -> Result<(), RateExceeded> {
+        match client.rate_client() {
+            RateClient::Address(address) => {
+                let config = self.host.config();
+                self.host.rates().check_failed_authentications(&config.http.limits, address)
+            }
+            RateClient::Principal(_) => Ok(()),
+        }
+    }
+
+    /// Requests the keys of all issuers that publish them at a URL, and after each reload those of new ones, so that a wrong URL is
+    /// logged before a client needs it. Runs until the host is dropped.
+    pub(super) fn request_keys(self: &Arc<Self>) -> impl Future<Output = ()> + Send + use<> {
+        let (authenticator, mut generations) = (Arc::downgrade(self), self.host.generations());
+        async move {
+            while let Some(authenticator) = authenticator.upgrade() {
+                authenticator.snapshot().access_tokens.request_keys();
+                drop(authenticator);
+                if generations.changed().await.is_err() {
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Whether a rule allows the principal something.
+    fn may_do_anything(&self, principal: &Principal) -> bool {
+        self.host.policy(principal).may_allow_anything()
+    }
+
+    fn snapshot(&self) -> Arc<Snapshot> {
+        let current = || {
+            let config = self.host.config();
+            self.current.load_full().filter(|snapshot| Arc::ptr_eq(&snapshot.config, &config))
+        };
+        current().unwrap_or_else(|| {
+            let _update = self.update.lock();
+            current().unwrap_or_else(|| {
+                let snapshot = Arc::new(Snapshot::new(self.host.config(), self.current.load().as_deref()));
+                self.current.store(Some(snapshot.clone()));
+                snapshot
+            })
+        })
+    }
+}
+
+/// Returns the token of the credentials (RFC 6750, section 2.1).
+fn bearer_token(value: &HeaderValue) -> Result<&str, AuthenticationError> {
+    let text = value.to_str().map_err(|_| AuthenticationError::Malformed)?;
+    let (scheme, token) = text.split_once(' ').ok_or(AuthenticationError::Malformed)?;
+    if !scheme.eq_ignore_ascii_case("bearer") {
+        return Err(INVALID_TOKEN);
+    }
+    let token = token.trim_matches(' ');
+    let is_token = !token.is_empty() && token.len() <= MAX_TOKEN_LEN && !token.contains(char::is_whitespace);
+    if is_token { Ok(token) } else { Err(AuthenticationError::Malformed) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_token_is_taken_from_one_bearer_scheme() {
+        let token = |value: &str| bearer_token(&HeaderValue::from_str(value).unwrap()).map(str::to_owned);
+        assert_eq!(token("Bearer abc").unwrap(), "abc");
+        assert_eq!(token("bearer  abc ").unwrap(), "abc");
+        assert!(matches!(token("Basic abc"), Err(AuthenticationError::InvalidToken(_))));
+        for malformed in
+            ["Bearer", "Bearer ", "Bearer a b", "abc", &format!("Bearer {}", "x".repeat(MAX_TOKEN_LEN + 1))]
+        {
+            assert!(matches!(token(malformed), Err(AuthenticationError::Malformed)), "{malformed}");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Token introspection (RFC 7662): the issuer is asked whether a token is active.
+//!
+//! At most [`MAX_REQUESTS`] questions are asked at a time, and at most [`MAX_CLIENT_REQUESTS`] for one client: so one that sends tokens
+//! at random leaves the others theirs. A client that has sent too many tokens that are not valid causes no questions
+//! ([`MayAsk`]). Without an answer a token is not accepted.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use mcp_host_base::log_target;
+use mcp_host_base::throttle::Throttle;
+use mcp_host_config::issuer::{Introspection, Issuer};
+use mcp_resource_host::access::rate::RateExceeded;
+use parking_lot::Mutex;
+use serde_json::Value;
+use tokio::sync::Semaphore;
+use tokio::time::timeout;
+
+use super::claims::{Claims, numeric_date};
+use super::fetch::{BOUNDS, FetchError, Fetcher};
+use super::token_error::{TokenError, excerpt};
+use crate::client_id::ClientId;
+
+/// The maximum number of questions at a time.
+const MAX_REQUESTS: usize = 16;
+/// The maximum number of questions at a time about tokens of one client: an address.
+const MAX_CLIENT_REQUESTS: usize = 4;
+/// The maximum time for which a question waits for others.
+const MAX_WAIT: Duration = Duration::from_secs(5);
+/// The interval of warnings about failures.
+const WARN_INTERVAL: Duration = Duration::from_secs(10);
+
+/// Returns whether a question may be asked about a token.
+pub(super) type MayAsk<'a> = dyn Fn() -> Result<(), RateExceeded> + Send + Sync + 'a;
+
+/// An introspection endpoint.
+#[derive(Debug)]
+pub(super) struct Introspector {
+    endpoint: Introspection,
+    fetcher: Fetcher,
+    permits: Semaphore,
+    /// The permits of the clients that wait or are asked about.
+    client_permits: Mutex<HashMap<ClientId, Weak<Semaphore>>>,
+    failure_log: Throttle,
+}
+
+impl Introspector {
+    pub(super) fn new(endpoint: Introspection, fetcher: Fetcher) -> Self {
+        let (permits, failure_log) = (Semaphore::new(MAX_REQUESTS), Throttle::new(WARN_INTERVAL));
+        Self { endpoint, fetcher, permits, client_permits: Mutex::default(), failure_log }
+    }
+
+    /// Returns what the issuer says about a token, if it is active and was issued for one of those audiences.
+    pub(super) async fn introspect(
+        &self,
+        token: &str,
+        client: &ClientId,
+        issuer: &Issuer,
+        audiences: &[String],
+        may_ask: &MayAsk<'_>,
+    ) -> Result<Claims, TokenError> {
+        may_ask()?;
+        let of_client = self.permits_of(client);
+        let permits = async { (of_client.acquire().await, self.permits.acquire().await) };
+        let Ok(_permits) = timeout(MAX_WAIT, permits).await else {
+            return Err(self.failure(FetchError::Timeout(BOUNDS.timeout).to_string()));
+        };
+        // Others that were asked about meanwhile may have failed.
+        may_ask()?;
+        let answer = self.fetcher.introspect(&self.endpoint, token).await.map_err(|error| error.to_string());
+        let claims = answer.and_then(|json| serde_json::from_slice::<Claims>(&json).map_err(|error| error.to_string()));
+        let claims = claims.map_err(|reason| self.failure(reason))?;
+        if claims.get("active") != Some(&Value::Bool(true)) {
+            return Err(TokenError::Inactive);
+        }
+        validate(&claims, issuer, audiences)?;
+        Ok(claims)
+    }
+
+    /// Returns the permits of a client. They exist as long as somebody has them.
+    fn permits_of(&self, client: &ClientId) -> Arc<Semaphore> {
+        let mut all = self.client_permits.lock();
+        if let Some(permits) = all.get(client).and_then(Weak::upgrade) {
+            return permits;
+        }
+        all.retain(|_, permits| permits.strong_count() > 0);
+        let permits = Arc::new(Semaphore::new(MAX_CLIENT_REQUESTS));
+        all.insert(client.clone(), Arc::downgrade(&permits));
+        permits
+    }
+
+    fn failure(&self, reason: String) -> TokenError {
+        let url = self.endpoint.url.as_str();
+        if let Some(suppressed) = self.failure_log.record() {
+            tracing::warn!(target: log_target::SERVER, url, reason, suppressed, "an issuer cannot be asked about a token");
+        }
+        TokenError::Unavailable(reason.into())
+    }
+}
+
+/// Validates what an answer says about a token: its issuer, its audience, and from when on it is valid.
+fn validate(claims: &Claims, issuer: &Issuer, audiences: &[String]) -> Result<(), TokenError> {
+    if claims.get("iss").is_some_and(|iss| iss.as_str() != Some(issuer.issuer.as_written())) {
+        return Err(TokenError::Issuer);
+    }
+    let is_own = |value: &Value| value.as_str().is_some_and(|text| audiences.iter().any(|own| own == text));
+    let is_audience = match claims.get("aud") {
+        Some(Value::Array(all)) => all.iter().any(is_own),
+        Some(one) => is_own(one),
+        None => return Err(TokenError::Claim("aud".to_owned())),
+    };
+    if !is_audience {
+        let found = excerpt(&claims.get("aud").map(ToString::to_string).unwrap_or_default());
+        return Err(TokenError::Audience { found });
+    }
+    if claims.contains_key("cnf") {
+        return Err(TokenError::SenderConstrained);
+    }
+    let now = Duration::from_secs(jsonwebtoken::get_current_timestamp()).saturating_add(issuer.clock_skew.duration());
+    match numeric_date(claims, "nbf")? {
+        Some(nbf) if nbf > now => Err(TokenError::NotYetValid),
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use mcp_host_config::issuer::Jwks;
+
+    fn check(claims: &Value) -> Result<(), TokenError> {
+        let url: mcp_host_config::EndpointUrl = "https://login.example.com".parse().unwrap();
+        let issuer = Issuer::new("corp".parse().unwrap(), url.clone(), Jwks::Url(url));
+        validate(claims.as_object().unwrap(), &issuer, &["https://mcp.example.com/mcp".to_owned()])
+    }
+
+    #[test]
+    fn an_answer_is_about_a_token_of_this_issuer_for_this_server() {
+        let (own, other) = ("https://mcp.example.com/mcp", "https://other.example.com");
+        for audience in [json!(own), json!([other, own])] {
+            check(&json!({ "aud": audience, "iss": "https://login.example.com" })).unwrap();
+            check(&json!({ "aud": audience, "nbf": 1 })).unwrap();
+            assert!(matches!(check(&json!({ "aud": audience, "iss": other })), Err(TokenError::Issuer)));
+            assert!(matches!(
+                check(&json!({ "aud": audience, "nbf": 9_999_999_999_u64 })),
+                Err(TokenError::NotYetValid)
+            ));
+            assert!(matches!(check(&json!({ "aud": audience, "nbf": "1" })), Err(TokenError::Claim(_))));
+            assert!(matches!(check(&json!({ "aud": audience, "cnf": {} })), Err(TokenError::SenderConstrained)));
+        }
+        for audience in [json!(other), json!([]), json!(7)] {
+            assert!(matches!(check(&json!({ "aud": audience })), Err(TokenError::Audience { .. })));
+        }
+        assert!(matches!(check(&json!({})), Err(TokenError::Claim(_))));
+    }
+}

@@ -1,0 +1,127 @@
+//! Why an access token is not accepted.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mcp_resource_host::access::rate::RateExceeded;
+
+/// The reason why an access token of an issuer is not accepted. `Display` is for the log.
+#[derive(Clone, Debug, thiserror::Error)]
+pub(super) enum TokenError {
+    /// It names an issuer that the config does not have.
+    #[error("its claim `iss` is `{named}`, which is `issuer` of no `[[issuer]]`{}", similar_issuer(.similar.as_deref()))]
+    UnknownIssuer {
+        /// The issuer that it names.
+        named: String,
+        /// One of the config that differs from it by case or a slash at the end only. Issuers are compared as they are written (RFC
+        /// 8414), so it is another one.
+        similar: Option<String>,
+    },
+    /// It is no JSON Web Token and no token of a principal, and no issuer has an introspection endpoint.
+    #[error("it is neither a token of a `[[principal]]` nor a JSON Web Token, and no `[[issuer]]` has `introspection`")]
+    Opaque,
+    /// It is signed in a way that is not accepted, or has header parameters that are not understood.
+    #[error("its header is not accepted: {0}")]
+    Header(String),
+    /// The issuer has no key that can have signed it.
+    #[error("its issuer has no key with the id `{key}` for the algorithm {algorithm}")]
+    UnknownKey {
+        /// The id that it names.
+        key: String,
+        /// The algorithm that it names.
+        algorithm: &'static str,
+    },
+    /// The issuer had no key that can have signed it when its keys were requested last, which was not for this token. It may be new.
+    #[error("{unknown}; its keys are requested again in {} s, as they were a moment ago", .retry_after.as_secs().saturating_add(1))]
+    KeyPending {
+        /// The key that it names.
+        unknown: Box<TokenError>,
+        /// The time until they may be requested again.
+        retry_after: Duration,
+    },
+    /// The signature is wrong, or the token is malformed.
+    #[error("its signature or its form is wrong")]
+    Signature,
+    /// It has expired.
+    #[error("it has expired")]
+    Expired,
+    /// It is not valid yet.
+    #[error("it is not valid yet")]
+    NotYetValid,
+    /// It was issued for another server.
+    #[error("its claim `aud` is {found}, and neither `http.public-url` nor one of `audiences`")]
+    Audience {
+        /// The audience, as JSON.
+        found: String,
+    },
+    /// It is one of another issuer.
+    #[error("it is one of another issuer")]
+    Issuer,
+    /// A claim is missing or malformed.
+    #[error("its claim `{0}` is missing or malformed")]
+    Claim(String),
+    /// The claim that names its principal is missing or not usable as a name.
+    #[error("its claim `{0}` does not name a principal")]
+    NoPrincipal(String),
+    /// It is bound to a key of the client, whose possession this server cannot verify.
+    #[error("it is bound to a key of the client (`cnf`), and is not a bearer token")]
+    SenderConstrained,
+    /// The issuer says that it is not active.
+    #[error("its issuer says that it is not active")]
+    Inactive,
+    /// The issuer cannot be reached, or does not answer as it should.
+    #[error("its issuer cannot be asked: {0}")]
+    Unavailable(Arc<str>),
+    /// Its issuer is not asked, because its client has sent too many tokens that are not valid.
+    #[error("its issuer is not asked: {0}")]
+    TooManyFailures(#[from] RateExceeded),
+}
+
+impl TokenError {
+    /// The name of the kind of reason, by which log lines are throttled.
+    pub(super) fn kind(&self) -> &'static str {
+        match self {
+            Self::UnknownIssuer { .. } => "unknown issuer",
+            Self::Opaque => "opaque",
+            Self::Header(_) => "header",
+            Self::UnknownKey { .. } => "unknown key",
+            Self::KeyPending { .. } => "pending key",
+            Self::Signature => "signature",
+            Self::Expired => "expired",
+            Self::NotYetValid => "not yet valid",
+            Self::Audience { .. } => "audience",
+            Self::Issuer => "issuer",
+            Self::Claim(_) => "claim",
+            Self::NoPrincipal(_) => "principal",
+            Self::SenderConstrained => "sender-constrained",
+            Self::Inactive => "inactive",
+            Self::Unavailable(_) => "unavailable",
+            Self::TooManyFailures(_) => "too many failures",
+        }
+    }
+
+    /// A description for the client (RFC 6750, section 3). Reasons of which a client learns more about the config than it may know
+    /// are not told apart.
+    pub(super) fn description(&self) -> &'static str {
+        match self {
+            Self::Expired => "the access token has expired",
+            Self::NotYetValid => "the access token is not valid yet",
+            Self::Audience { .. } => "the access token was issued for another resource",
+            Self::SenderConstrained => "the access token is not a bearer token",
+            _ => "the access token is invalid",
+        }
+    }
+}
+
+fn similar_issuer(similar: Option<&str>) -> String {
+    similar
+        .map(|similar| format!("; one is `{similar}`, without a difference but for case or a slash"))
+        .unwrap_or_default()
+}
+
+/// The beginning of a text of a token, for the log.
+pub(super) fn excerpt(text: &str) -> String {
+    /// The maximum length, in characters.
+    const MAX_LEN: usize = 200;
+    text.chars().take(MAX_LEN).flat_map(char::escape_debug).collect()
+}

@@ -1,0 +1,371 @@
+//! The endpoint: requests for MCP, and what all of them share.
+//!
+//! [`Endpoint::handle`] has the order of what happens to a request. Its credentials become a [`Caller`], with the config
+//! that it sees until it is answered; then its method decides: `POST` is in [`post`](super::post).
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::header::{ALLOW, AUTHORIZATION, CONTENT_TYPE};
+use axum::http::{HeaderMap, Method, StatusCode};
+use axum::response::{IntoResponse, Response};
+use futures::StreamExt as _;
+use mcp_host_base::log_target;
+use mcp_host_config::{Config, Operation};
+use mcp_resource_host::access::Principal;
+use mcp_resource_host::host::Host;
+use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::task_tracker::TaskTrackerToken;
+use tokio_util::task::{AbortOnDropHandle, TaskTracker};
+
+use super::HttpOptions;
+use super::authentication::{Authenticated, AuthenticationError, Authenticator, ClientCertificate};
+use super::client_limiter::StreamLimiter;
+use super::layers::accept;
+use super::preflight::{self, Headers};
+use super::rate_limiter::RateLimiter;
+use super::request_body::BodyLimiter;
+use super::response::{GuardedBody, rejection_response, unavailable};
+use super::session_stream;
+use super::sessions::{self, SessionGuard, Sessions};
+use crate::budget::{Account, Budget, Limits};
+use crate::client_id::ClientId;
+use crate::jsonrpc::Rejection;
+
+/// The methods of the endpoint, and those of revisions without sessions.
+const ALL_METHODS: &str = "GET, POST, DELETE";
+const STATELESS_METHODS: &str = "POST";
+
+/// The endpoint, shared by all of its requests.
+pub(super) struct Endpoint {
+    pub(super) host: Arc<Host>,
+    options: HttpOptions,
+    pub(super) authenticator: Arc<Authenticator>,
+    pub(super) sessions: Arc<Sessions>,
+    pub(super) body_limiter: BodyLimiter,
+    /// The event streams that are open.
+    pub(super) stream_limiter: StreamLimiter,
+    pub(super) rate_limiter: RateLimiter,
+    /// The budget for answers that wait to be sent.
+    budget: Arc<Budget>,
+    /// The requests in flight, without the event streams of sessions.
+    requests: TaskTracker,
+    /// Whether new requests are rejected.
+    is_closed: AtomicBool,
+    /// Fires at the beginning of graceful shutdown, and ends the streams of `subscriptions/listen`.
+    pub(super) shutdown: CancellationToken,
+    /// Fires after the drain, and ends sessions with their event streams.
+    streams: CancellationToken,
+    /// The task that requests the keys of issuers; none if the service is made outside of a runtime.
+    _key_requests: Option<AbortOnDropHandle<()>>,
+}
+
+/// What a connection supplies of its requests.
+pub(super) struct Peer {
+    /// The account of its client.
+    pub(super) account: Arc<Account>,
+    pub(super) certificate: Option<Arc<ClientCertificate>>,
+    /// The bodies that it receives; none if it is a connection of another server.
+    pub(super) bodies: Option<BodyLimiter>,
+}
+
+/// Who makes a request, and the config that the request sees, determined once.
+pub(super) struct Caller {
+    pub(super) peer: Arc<Peer>,
+    /// The config when the request arrived.
+    pub(super) config: Arc<Config>,
+    pub(super) authenticated: Authenticated,
+    /// The account that the answer is charged to.
+    pub(super) account: Arc<Account>,
+}
+
+impl Endpoint {
+    pub(super) fn new(host: Arc<Host>, options: HttpOptions, shutdown: CancellationToken) -> Self {
+        let (streams, shutdown) = (CancellationToken::new(), shutdown.child_token());
+        let sessions = Arc::new(Sessions::new(host.clone(), streams.clone()));
+        let authenticator = Arc::new(Authenticator::new(host.clone()));
+        let key_requests = Handle::try_current().map(|runtime| runtime.spawn(authenticator.request_keys()));
+        Self {
+            budget: budget(host.clone()),
+            authenticator,
+            _key_requests: key_requests.ok().map(AbortOnDropHandle::new),
+            rate_limiter: RateLimiter::new(host.clone()),
+            host,
+            options,
+            sessions,
+            body_limiter: BodyLimiter::default(),
+            stream_limiter: StreamLimiter::default(),
+            requests: TaskTracker::new(),
+            is_closed: AtomicBool::new(false),
+            shutdown,
+            streams,
+        }
+    }
+
+    pub(super) fn host(&self) -> &Arc<Host> {
+        &self.host
+    }
+
+    pub(super) fn options(&self) -> &HttpOptions {
+        &self.options
+    }
+
+    /// The budget for answers that wait to be sent.
+    pub(super) fn budget(&self) -> &Arc<Budget> {
+        &self.budget
+    }
+
+    /// Returns the principal of a request without credentials: the one in its extensions, or else the default. None if there is
+    /// no default.
+    pub(super) fn default_principal(&self, request: &Request) -> Option<Principal> {
+        request.extensions().get::<Principal>().or(self.options.default_principal.as_ref()).cloned()
+    }
+
+    /// Answers a request of that peer, by that config.
+    ///
+    /// The branches that are rare are boxed: the future of each request has room for its largest one.
+    pub(super) async fn handle(&self, mut request: Request, peer: Arc<Peer>, config: Arc<Config>) -> Response {
+        if self.is_closed() {
+            return shutting_down();
+        }
+        let caller = match self.identify(&mut request, peer, config).await {
+            Ok(caller) => caller,
+            Err(rejected) => return rejected,
+        };
+        accept::normalize(&request.method().clone(), request.headers_mut());
+        let mut operations = Vec::new();
+        let response = match *request.method() {
+            Method::POST => self.post(request, &caller, &mut operations).await.unwrap_or_else(|rejected| rejected),
+            Method::GET => {
+                self.event_stream(request.headers(), &caller, &mut operations).unwrap_or_else(|rejected| *rejected)
+            }
+            Method::DELETE => self.delete_session(request.headers(), &caller).unwrap_or_else(|rejected| *rejected),
+            _ => method_not_allowed(ALL_METHODS),
+        };
+        if caller.authenticated.has_credentials() && is_event_stream(&response) {
+            let revoked = self.authenticator.until_revoked(caller.authenticated, operations);
+            return response.map(|body| Body::from_stream(body.into_data_stream().take_until(Box::pin(revoked))));
+        }
+        response
+    }
+
+    /// Determines who makes a request, within the rates, and removes the credentials from the request.
+    async fn identify(&self, request: &mut Request, peer: Arc<Peer>, config: Arc<Config>) -> Result<Caller, Response> {
+        let (client, limits) = (peer.account.client(), &config.http.limits);
+        let authenticated = if let Some(principal) = request.extensions().get::<Principal>().cloned() {
+            request.headers_mut().remove(AUTHORIZATION);
+            Authenticated::by_application(principal)
+        } else {
+            let default = self.options.default_principal.as_ref();
+            match self.authenticator.authenticate(request, client, peer.certificate.as_ref(), default).await {
+                Ok(Some(authenticated)) => authenticated,
+                Ok(None) => return Err((StatusCode::UNAUTHORIZED, "the request has no principal\n").into_response()),
+                Err(error) => {
+                    let taken = match error {
+                        AuthenticationError::TooManyFailures(_) => Ok(()),
+                        // Anybody can send a token of an unknown key.
+                        AuthenticationError::InvalidToken(_) | AuthenticationError::KeyPending(_) => {
+                            self.rate_limiter.take_failed_authentication(client, limits)
+                        }
+                        _ => self.rate_limiter.take(client, NonZeroU32::MIN, limits),
+                    };
+                    return Err(taken.map_or_else(IntoResponse::into_response, |()| self.reject(&error, client)));
+                }
+            }
+        };
+        let account = peer.account.of_client(client.of_principal(&authenticated.principal));
+        let taken = self.rate_limiter.take(account.client(), NonZeroU32::MIN, limits);
+        taken.map_err(IntoResponse::into_response)?;
+        Ok(Caller { peer, config, authenticated, account })
+    }
+
+    /// Returns the response to a request of that client whose credentials do not suffice, and logs why.
+    pub(super) fn reject(&self, error: &AuthenticationError, client: &ClientId) -> Response {
+        match error {
+            AuthenticationError::TooManyFailures(exceeded) => {
+                self.rate_limiter.reject(client, *exceeded).into_response()
+            }
+            error => self.authenticator.reject(error, client),
+        }
+    }
+
+    /// Counts a request in flight, unless new ones are rejected.
+    pub(super) fn begin_request(&self) -> Result<TaskTrackerToken, Box<Response>> {
+        // The token first: a request that is not rejected is waited for.
+        let token = self.requests.token();
+        if self.is_closed() { Err(Box::new(shutting_down())) } else { Ok(token) }
+    }
+
+    /// Returns the session that the headers of a request without a message name.
+    fn session(&self, headers: &HeaderMap, caller: &Caller) -> Result<SessionGuard, Box<Response>> {
+        let reject = |error| Box::new(rejection_response(Rejection::new(None, error)));
+        if Headers(headers).is_stateless().map_err(reject)? {
+            return Err(Box::new(method_not_allowed(STATELESS_METHODS)));
+        }
+        let id = sessions::session_id(headers).ok_or_else(|| reject(preflight::no_session()))?;
+        let session = self.sessions.acquire(id, &caller.authenticated);
+        session.ok_or_else(|| Box::new(rejection_response(sessions::not_found(None))))
+    }
+
+    /// Opens the event stream of a session, within the limit of streams. At the limit the one that the session has ends
+    /// nevertheless: its connection may be dead, and the next attempt finds room.
+    ///
+    /// Updates require the scopes of a subscription: a token without them gets a stream without updates.
+    fn event_stream(
+        &self,
+        headers: &HeaderMap,
+        caller: &Caller,
+        operations: &mut Vec<Operation>,
+    ) -> Result<Response, Box<Response>> {
+        let mut may = |operation| {
+            let may = caller.authenticated.require_scopes(&[operation]).is_ok();
+            operations.extend(may.then_some(operation));
+            may
+        };
+        let (may_subscribe, may_list) = (may(Operation::Subscribe), may(Operation::List));
+        if !accept::accepts_json_and_sse(headers) {
+            let text = "Not Acceptable: Client must accept text/event-stream";
+            return Err(Box::new((StatusCode::NOT_ACCEPTABLE, Body::from(text)).into_response()));
+        }
+        let session = self.session(headers, caller)?;
+        let http = &caller.config.http;
+        let permit =
+            self.stream_limiter.acquire(caller.account.client(), &http.limits).inspect_err(|_| session.end_stream())?;
+        let (host, keep_alive) = (self.host.clone(), http.keep_alive.duration());
+        let response = session_stream::respond(host, session, headers, may_subscribe, may_list, keep_alive);
+        Ok(response.map(|body| GuardedBody::wrap(body, permit)))
+    }
+
+    /// Ends a session.
+    fn delete_session(&self, headers: &HeaderMap, caller: &Caller) -> Result<Response, Box<Response>> {
+        let session = self.session(headers, caller)?;
+        self.sessions.end(&session);
+        Ok(StatusCode::NO_CONTENT.into_response())
+    }
+
+    /// Returns whether new requests are rejected.
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_closed.load(Ordering::Acquire)
+    }
+
+    /// Rejects new requests, and ends the streams of `subscriptions/listen`.
+    pub(super) fn close(&self) {
+        self.is_closed.store(true, Ordering::Release);
+        self.shutdown.cancel();
+    }
+
+    /// Waits until the requests in flight have been answered, at most `timeout`; then rejects new ones, and ends the
+    /// event streams of sessions, on which no more notifications will be sent.
+    pub(super) async fn drain(&self, timeout: Duration) {
+        self.requests.close();
+        if tokio::time::timeout(timeout, self.requests.wait()).await.is_err() {
+            tracing::warn!(target: log_target::SERVER, "shutdown: drain timed out with requests in flight");
+        }
+        self.is_closed.store(true, Ordering::Release);
+        self.streams.cancel();
+    }
+}
+
+impl Drop for Endpoint {
+    /// Ends the event streams.
+    fn drop(&mut self) {
+        self.shutdown.cancel();
+        self.streams.cancel();
+    }
+}
+
+fn shutting_down() -> Response {
+    unavailable("the server is shutting down\n")
+}
+
+fn method_not_allowed(allowed: &'static str) -> Response {
+    (StatusCode::METHOD_NOT_ALLOWED, [(ALLOW, allowed)], Body::from("Method Not Allowed")).into_response()
+}
+
+/// Whether the response is a stream of server-sent events.
+pub(super) fn is_event_stream(response: &Response) -> bool {
+    let content_type = response.headers().get(CONTENT_TYPE);
+    content_type.is_some_and(|value| value.as_bytes().starts_with(b"text/event-stream"))
+}
+
+/// The budget for answers that wait to be sent, by the limits of the current config.
+fn budget(host: Arc<Host>) -> Arc<Budget> {
+    Budget::new(move || {
+        let limits = &host.config().http.limits;
+        let bytes = |bytes: u64| usize::try_from(bytes).unwrap_or(usize::MAX);
+        let overall = bytes(limits.response_memory.bytes());
+        Limits {
+            connection: bytes(limits.response_memory_per_connection.bytes()),
+            client: limits.client_share.apply(overall),
+            principal: limits.principal_share.apply(overall),
+            overall,
+            wait: limits.write_timeout.duration(),
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mcp_host_config::Config;
+
+    fn peer(endpoint: &Endpoint) -> Arc<Peer> {
+        let client = ClientId::from_address(std::net::Ipv4Addr::LOCALHOST.into());
+        Arc::new(Peer { account: endpoint.budget().account(client), certificate: None, bodies: None })
+    }
+
+    /// Each request allocates it, and a future has room for an argument twice: as it was given, and while it is awaited. A few
+    /// functions that take a future and await it once made 34 KiB of this one.
+    #[tokio::test]
+    async fn the_future_of_a_request_is_small() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = Host::builder(Config::new()).cache_dir(dir.path().join("cache")).state_dir(dir.path().join("state"));
+        let host = Arc::new(host.start().await.unwrap());
+        let endpoint = Endpoint::new(host, HttpOptions::new(), CancellationToken::new());
+        let (peer, config) = (peer(&endpoint), endpoint.host.config());
+        let size = size_of_val(&endpoint.handle(Request::new(Body::empty()), peer, config));
+        assert!(size <= 10 << 10, "{size}");
+    }
+
+    /// The subscriber of a session exists exactly as long as the session: none may exist that is not in the store,
+    /// which is limited.
+    #[tokio::test]
+    async fn a_session_counts_for_the_limit_whenever_its_client_hangs_up() {
+        const LIMIT: usize = 4;
+        let dir = tempfile::tempdir().unwrap();
+        let mut config = Config::new();
+        config.http.limits.sessions = LIMIT.try_into().unwrap();
+        config.http.limits.client_share = "1/1".parse().unwrap();
+        let host = Host::builder(config).cache_dir(dir.path().join("cache")).state_dir(dir.path().join("state"));
+        let host = Arc::new(host.start().await.unwrap());
+        let options = HttpOptions::new().default_principal(Principal::ANONYMOUS);
+        let endpoint = Endpoint::new(host.clone(), options, CancellationToken::new());
+        let text = r#"{"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {"protocolVersion": "2025-11-25",
+            "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}}"#;
+        let mut answered = 0;
+        for polls in (0..8).cycle().take(64) {
+            let request = axum::http::Request::post("/mcp").header("content-type", "application/json");
+            let request = request.body(Body::from(text)).unwrap();
+            let mut handling = Box::pin(endpoint.handle(request, peer(&endpoint), host.config()));
+            let mut response = None;
+            for _ in 0..polls {
+                if let std::task::Poll::Ready(ready) = futures::poll!(&mut handling) {
+                    response = Some(ready);
+                    break;
+                }
+                tokio::task::yield_now().await;
+            }
+            answered += usize::from(response.as_ref().is_some_and(|response| response.status() == StatusCode::OK));
+            drop((handling, response));
+            assert_eq!(host.watch_stats().subscribers, endpoint.sessions.count());
+            assert!(endpoint.sessions.count() <= LIMIT);
+        }
+        assert!(answered > LIMIT, "{answered}");
+        assert_eq!(endpoint.sessions.count(), LIMIT);
+    }
+}

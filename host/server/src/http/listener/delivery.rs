@@ -1,0 +1,218 @@
+//! The delivery of a response: the bytes that wait to be sent, and the time since when none of them has been.
+//!
+//! hyper polls for the next chunk of a body when there is room for it: over HTTP/2 one chunk ahead of the client's
+//! window, over HTTP/1.1 a few while the socket accepts no more. Each chunk is a [`TrackedChunk`], from which hyper
+//! takes the bytes that the client's window or the socket's send buffer has room for. So progress is tracked to the
+//! byte, over both versions and through TLS, and independently of the layers in between (compression, event streams).
+//! While hyper holds no chunk nothing is pending: an event stream without events does not stall.
+//!
+//! The [`Charge`] of a response is released when its body and all of its chunks have been dropped.
+
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use axum::body::{Body, Bytes, HttpBody};
+use bytes::Buf;
+use http_body::{Frame, SizeHint};
+use parking_lot::{Mutex, MutexGuard};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use super::activity::RequestGuard;
+use crate::budget::Charge;
+
+/// A response that is being sent.
+#[derive(Debug)]
+pub(super) struct Delivery {
+    progress: Mutex<Progress>,
+    /// Aborts it.
+    abort: OnceLock<CancellationToken>,
+    /// Whether its client may wait for it after it has ended its sending.
+    outlives_input: AtomicBool,
+}
+
+#[derive(Debug)]
+struct Progress {
+    /// The bytes that hyper holds.
+    unsent: usize,
+    /// The time when bytes were sent last, or when the first became pending.
+    last_progress: Instant,
+}
+
+/// The guards of a response, until all of it has been dropped.
+struct DeliveryGuard {
+    delivery: Arc<Delivery>,
+    _request_guard: RequestGuard,
+    _charge: Option<Charge>,
+}
+
+/// The body of a response.
+pub(super) struct TrackedBody {
+    body: Body,
+    guard: Arc<DeliveryGuard>,
+}
+
+/// A chunk of a response.
+pub(super) struct TrackedChunk {
+    bytes: Bytes,
+    guard: Arc<DeliveryGuard>,
+}
+
+impl Delivery {
+    /// Creates the delivery of a response without pending bytes, for which a client may wait after it has ended its sending.
+    pub(super) fn new() -> Self {
+        let progress = Mutex::new(Progress { unsent: 0, last_progress: Instant::now() });
+        Self { progress, abort: OnceLock::new(), outlives_input: AtomicBool::new(true) }
+    }
+
+    /// Has it end when its client ends its sending.
+    pub(super) fn end_with_input(&self) {
+        self.outlives_input.store(false, Ordering::Relaxed);
+    }
+
+    /// Returns whether its client may wait for it after it has ended its sending.
+    pub(super) fn outlives_input(&self) -> bool {
+        self.outlives_input.load(Ordering::Relaxed)
+    }
+
+    /// Sets the token that aborts it.
+    pub(super) fn set_abort(&self, end: CancellationToken) {
+        // It is set once.
+        let _ = self.abort.set(end);
+    }
+
+    /// Returns whether bytes of it are being sent.
+    pub(super) fn is_being_sent(&self) -> bool {
+        self.progress().unsent > 0
+    }
+
+    /// Returns whether bytes have been pending for `limit` without any progress.
+    pub(super) fn has_stalled(&self, limit: Duration) -> bool {
+        let progress = self.progress();
+        progress.unsent > 0 && progress.last_progress.elapsed() >= limit
+    }
+
+    /// Aborts it.
+    pub(super) fn abort(&self) {
+        if let Some(end) = self.abort.get() {
+            end.cancel();
+        }
+    }
+
+    fn add_unsent(&self, bytes: usize) {
+        let mut progress = self.progress();
+        if progress.unsent == 0 {
+            progress.last_progress = Instant::now();
+        }
+        progress.unsent = progress.unsent.saturating_add(bytes);
+    }
+
+    fn mark_sent(&self, bytes: usize) {
+        let mut progress = self.progress();
+        progress.unsent = progress.unsent.saturating_sub(bytes);
+        progress.last_progress = Instant::now();
+    }
+
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock()
+    }
+}
+
+impl TrackedBody {
+    /// Wraps a body, whose progress is tracked. The guards are dropped with the last part of it.
+    pub(super) fn new(body: Body, delivery: Arc<Delivery>, busy: RequestGuard, charge: Option<Charge>) -> Self {
+        Self { body, guard: Arc::new(DeliveryGuard { delivery, _request_guard: busy, _charge: charge }) }
+    }
+}
+
+impl std::fmt::Debug for TrackedChunk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TrackedChunk").field("bytes", &self.bytes.len()).finish_non_exhaustive()
+    }
+}
+
+impl HttpBody for TrackedBody {
+    type Data = TrackedChunk;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Self::Data>, Self::Error>>> {
+        let frame = ready!(Pin::new(&mut self.body).poll_frame(context));
+        let piece = |bytes: Bytes| {
+            self.guard.delivery.add_unsent(bytes.len());
+            TrackedChunk { bytes, guard: self.guard.clone() }
+        };
+        Poll::Ready(frame.map(|frame| frame.map(|frame| frame.map_data(piece))))
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
+
+impl Buf for TrackedChunk {
+    fn remaining(&self) -> usize {
+        self.bytes.len()
+    }
+
+    fn chunk(&self) -> &[u8] {
+        &self.bytes
+    }
+
+    fn advance(&mut self, count: usize) {
+        self.bytes.advance(count);
+        self.guard.delivery.mark_sent(count);
+    }
+}
+
+impl Drop for TrackedChunk {
+    fn drop(&mut self) {
+        // Discarded bytes are not pending any more.
+        if !self.bytes.is_empty() {
+            self.guard.delivery.mark_sent(self.bytes.len());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::super::activity::Activity;
+    use super::*;
+
+    fn tracked(body: Body) -> (TrackedBody, Arc<Delivery>) {
+        let delivery = Arc::new(Delivery::new());
+        let busy = Activity::new().begin(delivery.clone());
+        (TrackedBody::new(body, delivery.clone(), busy, None), delivery)
+    }
+
+    #[tokio::test]
+    async fn only_what_is_to_be_sent_and_is_not_stalls() {
+        let (mut body, delivery) = tracked(Body::from("four"));
+        assert!(!delivery.has_stalled(Duration::ZERO), "nothing is to be sent yet");
+        let mut piece = body.frame().await.unwrap().unwrap().into_data().unwrap();
+        assert!(delivery.has_stalled(Duration::ZERO));
+        piece.advance(3);
+        assert!(delivery.has_stalled(Duration::ZERO));
+        assert!(!delivery.has_stalled(Duration::from_secs(3600)), "some of it has just been sent");
+        piece.advance(1);
+        assert!(!delivery.has_stalled(Duration::ZERO), "everything is sent");
+    }
+
+    #[tokio::test]
+    async fn what_is_given_up_does_not_wait() {
+        let (mut body, delivery) = tracked(Body::from("four"));
+        drop(body.frame().await);
+        assert!(!delivery.has_stalled(Duration::ZERO));
+    }
+}

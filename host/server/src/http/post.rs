@@ -1,0 +1,417 @@
+//! `POST` requests, in one pass ([`Endpoint::post`]): a request is received, authorized, [dispatched](crate::dispatch)
+//! and answered. It is in flight from the moment at which its body is complete: a client that never completes it does not
+//! delay a shutdown.
+//!
+//! | request | status | body |
+//! |---|---|---|
+//! | malformed JSON, not a message ([`jsonrpc`](crate::jsonrpc)) | 400 | the error, without an `id` where none can be read |
+//! | more than [`limits.body`](mcp_host_config::http::HttpServerLimits::body) | 413 | text |
+//! | more than the limit of all bodies that are being received ([`request_body`](super::request_body)) | 503 | text |
+//! | a batch of more messages than its client may send now ([`rate_limiter`](super::rate_limiter)) | 429 | the error |
+//! | `subscriptions/listen` beyond the limit of open [streams](super::client_limiter) | 503 | text |
+//! | incomplete after [`limits.read-timeout`](mcp_host_config::http::HttpServerLimits::read_timeout) | 408 | text |
+//! | another `initialize` within a session, or a request with the id of one in flight | 400 | the error |
+//! | headers or `_meta` that do not confirm the revision ([`preflight`]) | 400 | the error |
+//! | `initialize` with malformed parameters; `server/discover` within a session | 200 | the error |
+//! | `initialize` of a revision without sessions | 404 | the error |
+//! | any message in a session that does not exist, is over, or is another principal's | 404 | the error |
+//! | `resources/subscribe`, `resources/unsubscribe` and `logging/setLevel` outside of a session | 400 | the error |
+//! | any message that names no session and has to; an unknown revision in the header | 400 | the error |
+//!
+//! A body is parsed as soon as it is complete, and then dropped: [`params`](crate::params) bounds what is
+//! retained of it until the answer. A session is [opened](super::sessions) before `initialize` is answered. In a session,
+//! a request of the protocol itself is answered by an event stream of one event, and any other by JSON.
+//!
+//! Each message of a batch is dispatched by itself, with the headers of the batch. The answers are the events of one
+//! stream, in the order in which they are ready; a batch without requests is accepted with 202.
+//!
+//! Batches are of revision 2025-03-26, whose clients do not send `MCP-Protocol-Version`: in a request that names
+//! another revision there, or no session, they are rejected.
+
+use std::convert::Infallible;
+use std::num::NonZeroU32;
+
+use axum::body::{Body, Bytes};
+use axum::extract::Request as HttpRequest;
+use axum::http::header::CONTENT_TYPE;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
+use axum::response::{IntoResponse, Response};
+use futures::stream::{self, BoxStream, StreamExt as _};
+use mcp_host_config::Operation;
+use mcp_resource_host::audit::{self, TraceId};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::endpoint::{Caller, Endpoint};
+use super::layers::accept;
+use super::preflight::{self, Headers};
+use super::response::{
+    GuardedBody, ResponseCharge, chunks, document_response, event, event_response, message_response,
+    rejection_response, sse_response, with_keep_alive,
+};
+use super::sessions::{self, SessionGuard};
+use crate::SESSION_ID_HEADER;
+use crate::dispatch::{Call, Dispatch, dispatch};
+use crate::in_flight::Claim;
+use crate::jsonrpc::{self, Incoming, Kind, Message, Rejection, RequestId};
+use crate::listen::{self, Listener};
+use crate::params::{InitializeParams, ListenParams};
+use crate::request::{Request, RequestContext};
+use crate::respond::{Reply, respond};
+use crate::server_info;
+
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
+/// What was received: one message, several, or none.
+type Received = Result<Incoming, Rejection>;
+
+/// What the messages of one HTTP request share.
+struct Exchange<'a> {
+    headers: &'a HeaderMap,
+    caller: &'a Caller,
+    session: Option<SessionGuard>,
+}
+
+/// What a request in flight holds until it is answered.
+struct InFlightRequest {
+    /// Its id in the session; none outside of one.
+    claim: Option<Claim>,
+    audit: audit::RequestContext,
+}
+
+/// A request that is answered once.
+struct PendingCall {
+    id: RequestId,
+    call: Call,
+    context: RequestContext,
+    session: Option<SessionGuard>,
+    claim: Option<Claim>,
+}
+
+/// An event of the answer to a batch.
+enum SseEvent {
+    /// The answer to a request.
+    Reply(Reply),
+    /// A chunk that is one whole event.
+    Encoded(Result<Bytes, axum::Error>),
+}
+
+impl Endpoint {
+    /// Answers a request of that caller, and adds the operations that it performs.
+    pub(super) async fn post(
+        &self,
+        request: HttpRequest,
+        caller: &Caller,
+        operations: &mut Vec<Operation>,
+    ) -> Result<Response, Response> {
+        check_head(request.headers()).map_err(|rejected| *rejected)?;
+        let (headers, received) = self.receive(request, caller).await?;
+        self.authorize(&received, caller, operations).await?;
+        let in_flight = self.begin_request().map_err(|closed| *closed)?;
+        let response = match received {
+            Ok(Incoming::Single(message)) => self.answer(message, &headers, caller).await,
+            Ok(Incoming::Batch(messages)) => Box::pin(self.answer_batch(messages, &headers, caller)).await,
+            Err(rejection) => Err(rejection),
+        };
+        // Until the answer has been sent.
+        Ok(response.unwrap_or_else(rejection_response).map(|body| GuardedBody::wrap(body, in_flight)))
+    }
+
+    /// Receives the body of a request, and parses it. The text is dropped once it is parsed.
+    async fn receive(&self, request: HttpRequest, caller: &Caller) -> Result<(HeaderMap, Received), Response> {
+        let (head, body) = request.into_parts();
+        let (client, limits) = (caller.account.client(), &caller.config.http.limits);
+        let body = self.body_limiter.receive(body, caller.peer.bodies.as_ref(), client, limits).await?;
+        let received = jsonrpc::parse(&body, Some(Headers(&head.headers).revision()), &caller.config.server.extensions);
+        Ok((head.headers, received))
+    }
+
+    /// Checks that the caller may send that much and request that, now that the body has been received.
+    async fn authorize(
+        &self,
+        received: &Received,
+        caller: &Caller,
+        operations: &mut Vec<Operation>,
+    ) -> Result<(), Response> {
+        let Caller { config, authenticated, account, .. } = caller;
+        let client = account.client();
+        if let Ok(Incoming::Batch(messages)) = received
+            && let Some(further) = NonZeroU32::new(u32::try_from(messages.len().saturating_sub(1)).unwrap_or(u32::MAX))
+        {
+            let taken = self.rate_limiter.take(client, further, &config.http.limits);
+            taken.map_err(IntoResponse::into_response)?;
+        }
+        // The body may have taken long.
+        if authenticated.is_outdated() {
+            let verified = Box::pin(self.authenticator.verify_again(authenticated)).await;
+            verified.map_err(|error| self.reject(&error, client))?;
+        }
+        match received {
+            Ok(Incoming::Single(message)) => operations.extend(self.operations(message)),
+            Ok(Incoming::Batch(messages)) => {
+                operations.extend(messages.iter().flatten().flat_map(|message| self.operations(message)));
+            }
+            Err(_) => {}
+        }
+        authenticated.require_scopes(operations).map_err(|error| self.reject(&error, client))
+    }
+
+    /// Returns the operations that a message requests.
+    fn operations(&self, message: &Message) -> Vec<Operation> {
+        match &message.kind {
+            Kind::Request { method: Some(method), request, .. } => method.operations(&self.host, request.as_ref().ok()),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Answers one message.
+    async fn answer(&self, message: Message, headers: &HeaderMap, caller: &Caller) -> Result<Response, Rejection> {
+        let session = match self.session_of(headers, caller) {
+            // A message of a revision without sessions is in none, whatever its headers name.
+            Err(()) if message.is_stateless() => None,
+            session => session.map_err(|()| sessions::not_found(message.request_id().cloned()))?,
+        };
+        let exchange = Exchange { headers, caller, session };
+        let trace_id = message.meta.trace_id;
+        match self.dispatch(message, &exchange)? {
+            Dispatch::Request(id, call) => Ok(self.call(id, call, trace_id, &exchange)?.respond().await),
+            // Boxed, as they are rare (`Endpoint::handle`).
+            Dispatch::Listen(id, params) => Box::pin(self.listen(id, params, trace_id, &exchange)).await,
+            Dispatch::Initialize(id, params) => Ok(self.initialize(id, &params, caller)),
+            one_way => {
+                exchange.accept(&one_way);
+                Ok(StatusCode::ACCEPTED.into_response())
+            }
+        }
+    }
+
+    /// Answers the messages of a batch, which are those of a session: with a stream that has an event for each answer, in
+    /// the order in which they are ready.
+    async fn answer_batch(
+        &self,
+        messages: Vec<Result<Message, Rejection>>,
+        headers: &HeaderMap,
+        caller: &Caller,
+    ) -> Result<Response, Rejection> {
+        let first = messages.iter().flatten().next().and_then(|message| message.request_id().cloned());
+        let session = match self.session_of(headers, caller) {
+            Ok(Some(session)) => Some(session),
+            Ok(None) => return Err(Rejection::new(first, preflight::no_session())),
+            Err(()) => return Err(sessions::not_found(first)),
+        };
+        let exchange = Exchange { headers, caller, session };
+        let (mut rejected, mut streams) = (Vec::new(), Vec::new());
+        for message in messages {
+            match self.answer_in_batch(message, &exchange).await {
+                Ok(stream) => streams.extend(stream),
+                Err(rejection) => rejected.push(rejection.into_response()),
+            }
+        }
+        if streams.is_empty() {
+            return Ok(match rejected.is_empty() {
+                true => StatusCode::ACCEPTED.into_response(),
+                false => message_response(StatusCode::BAD_REQUEST, &rejected),
+            });
+        }
+        let rejected: Vec<_> = rejected.iter().map(|response| SseEvent::Encoded(Ok(event(response)))).collect();
+        // Each answer is one event, which is sent completely before the next.
+        let events = stream::iter(rejected).chain(stream::select_all(streams));
+        Ok(sse_response(Body::from_stream(events.flat_map(SseEvent::into_chunks))))
+    }
+
+    /// Returns the events that answer one message of a batch; none if it has no answer.
+    async fn answer_in_batch(
+        &self,
+        message: Result<Message, Rejection>,
+        exchange: &Exchange<'_>,
+    ) -> Result<Option<BoxStream<'static, SseEvent>>, Rejection> {
+        let message = message?;
+        let trace_id = message.meta.trace_id;
+        Ok(match self.dispatch(message, exchange)? {
+            Dispatch::Request(id, call) => {
+                // A task of its own: an answer is charged when it is ready, not when it is sent.
+                let reply = tokio::spawn(self.call(id, call, trace_id, exchange)?.execute());
+                let reply = stream::once(AbortOnDropHandle::new(reply));
+                Some(reply.filter_map(async |reply| Some(SseEvent::Reply(reply.ok()??))).boxed())
+            }
+            Dispatch::Listen(id, params) => {
+                let events = self.listen(id, params, trace_id, exchange).await?.into_body().into_data_stream();
+                Some(events.map(SseEvent::Encoded).boxed())
+            }
+            one_way => {
+                exchange.accept(&one_way);
+                None
+            }
+        })
+    }
+
+    /// Returns the session that the headers of a request name, if they do. An error if there is none with that id.
+    fn session_of(&self, headers: &HeaderMap, caller: &Caller) -> Result<Option<SessionGuard>, ()> {
+        let Some(id) = sessions::session_id(headers) else { return Ok(None) };
+        self.sessions.acquire(id, &caller.authenticated).map(Some).ok_or(())
+    }
+
+    fn dispatch(&self, message: Message, exchange: &Exchange<'_>) -> Result<Dispatch, Rejection> {
+        let session = exchange.session.as_ref().map(|session| &**session.session());
+        dispatch(&self.host, &exchange.caller.config, message, session, &Headers(exchange.headers))
+    }
+
+    /// Prepares a request that is answered once.
+    fn call(
+        &self,
+        id: RequestId,
+        call: Call,
+        trace_id: Option<TraceId>,
+        exchange: &Exchange<'_>,
+    ) -> Result<PendingCall, Rejection> {
+        let InFlightRequest { claim, audit } = exchange.begin(&id, trace_id)?;
+        let Caller { config, authenticated, account, .. } = exchange.caller;
+        let context = RequestContext {
+            host: self.host.clone(),
+            config: config.clone(),
+            principal: authenticated.principal.clone(),
+            account: account.clone(),
+            revision: call.revision,
+            session: exchange.session.as_ref().map(SessionGuard::session).cloned(),
+            audit,
+        };
+        Ok(PendingCall { id, call, context, session: exchange.session.clone(), claim })
+    }
+
+    /// Opens a stream of events, within the limit of streams. It ends at graceful shutdown, and has a comment where there
+    /// was nothing else to send for `http.keep-alive`.
+    async fn listen(
+        &self,
+        id: RequestId,
+        mut params: ListenParams,
+        trace_id: Option<TraceId>,
+        exchange: &Exchange<'_>,
+    ) -> Result<Response, Rejection> {
+        let InFlightRequest { claim, audit } = exchange.begin(&id, trace_id)?;
+        let Caller { config, authenticated, account, .. } = exchange.caller;
+        // It is acknowledged without what the token is not for.
+        let may_list = authenticated.require_scopes(&[Operation::List]).is_ok();
+        params.list_changed = params.list_changed.filter(|_| may_list);
+        let permit = match self.stream_limiter.acquire(account.client(), &config.http.limits) {
+            Ok(permit) => permit,
+            Err(rejected) => return Ok(*rejected),
+        };
+        let end = event(&listen::end(config, id.clone()));
+        let listener = Listener::begin(&self.host, id.clone(), params, &authenticated.principal, audit).await;
+        let listener = match listener {
+            Ok(listener) => listener,
+            Err(error) => {
+                return Ok(message_response(StatusCode::OK, &jsonrpc::Response::new(id, Err(error))));
+            }
+        };
+        let notifications = listener.notifications().map(|notification| event(&notification));
+        let events = notifications.take_until(self.shutdown.clone().cancelled_owned()).chain(stream::iter([end]));
+        let events = with_keep_alive(events, config.http.keep_alive.duration());
+        let body = Body::from_stream(events.map(Ok::<_, Infallible>));
+        Ok(sse_response(GuardedBody::wrap(body, (claim, permit))))
+    }
+
+    /// Opens a session. The limit of sessions counts it before the response exists, whatever becomes of that.
+    fn initialize(&self, id: RequestId, params: &InitializeParams, caller: &Caller) -> Response {
+        let (agreement, result) = server_info::initialize(&self.host, &caller.config, &params.version);
+        let session = match self.sessions.open(caller, agreement) {
+            Ok(session) => session,
+            Err(rejected) => return *rejected,
+        };
+        let mut response = sse_response(event(&jsonrpc::Response::new(id, Ok(result))).into());
+        // The characters of an id are hexadecimal digits.
+        if let Ok(id) = HeaderValue::from_str(session.id()) {
+            response.headers_mut().insert(SESSION_ID_HEADER, id);
+        }
+        response.map(|body| GuardedBody::wrap(body, session))
+    }
+}
+
+/// Checks that the client accepts both forms of an answer, and sends JSON.
+fn check_head(headers: &HeaderMap) -> Result<(), Box<Response>> {
+    let reject = |status: StatusCode, text| Err(Box::new((status, Body::from(text)).into_response()));
+    if !accept::accepts_json_and_sse(headers) {
+        let text = "Not Acceptable: Client must accept both application/json and text/event-stream";
+        return reject(StatusCode::NOT_ACCEPTABLE, text);
+    }
+    let value = headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+    let essence = value.and_then(|value| value.split(';').next());
+    match essence.is_some_and(|essence| essence.trim().eq_ignore_ascii_case("application/json")) {
+        true => Ok(()),
+        false => {
+            let text = "Unsupported Media Type: Content-Type must be application/json";
+            reject(StatusCode::UNSUPPORTED_MEDIA_TYPE, text)
+        }
+    }
+}
+
+impl Exchange<'_> {
+    /// Does what a message without an answer says.
+    fn accept(&self, message: &Dispatch) {
+        match (message, &self.session) {
+            (Dispatch::Cancel(id), Some(session)) => session.in_flight().cancel(id),
+            (Dispatch::Initialized, Some(session)) => session.session().watch_listing(),
+            _ => {}
+        }
+    }
+
+    /// Records a request as in flight.
+    fn begin(&self, id: &RequestId, trace_id: Option<TraceId>) -> Result<InFlightRequest, Rejection> {
+        let claim =
+            self.session.as_ref().map(|session| session.in_flight().claim(id).ok_or(Rejection::id_in_flight(id)));
+        let named = || self.headers.get(TRACEPARENT)?.to_str().ok()?.parse().ok();
+        let trace_id = trace_id.or_else(named);
+        let audit = audit::RequestContext::new(self.session.as_ref().map(SessionGuard::hash), id, trace_id);
+        let may_list = self.caller.authenticated.require_scopes(&[Operation::List]).is_ok();
+        let audit = if may_list { audit } else { audit.without_listings() };
+        let may_list_templates = self.caller.authenticated.require_scopes(&[Operation::Templates]).is_ok();
+        let audit = if may_list_templates { audit } else { audit.without_templates() };
+        Ok(InFlightRequest { claim: claim.transpose()?, audit })
+    }
+}
+
+impl PendingCall {
+    /// Answers with a response. A cancelled request has no answer, which is an event stream without events.
+    async fn respond(self) -> Response {
+        let is_of_session = self.session.is_some() && self.call.revision.has_sessions();
+        let is_event = is_of_session && self.call.method.is_some_and(|method| method.is_protocol);
+        let Some(Reply { json, charge, is_method_not_found, .. }) = self.execute().await else {
+            return sse_response(Body::empty());
+        };
+        let status = if is_method_not_found && !is_of_session { StatusCode::NOT_FOUND } else { StatusCode::OK };
+        let mut response = if is_event { event_response(json) } else { document_response(status, json) };
+        if let Some(charge) = charge {
+            ResponseCharge::attach(&mut response, charge);
+        }
+        response
+    }
+
+    /// Executes the request and returns the answer; none if the request is cancelled.
+    async fn execute(self) -> Option<Reply> {
+        let Self { id, call, context, session, claim } = self;
+        let subscribes = matches!(call.request, Ok(Request::Subscribe(_)));
+        let responding = respond(&context, id, call);
+        let reply = match &claim {
+            Some(claim) => tokio::select! {
+                reply = responding => reply,
+                () = claim.cancelled() => return None,
+            },
+            None => responding.await,
+        };
+        if let Some(session) = &session {
+            session.session().log().warn_missing(&reply.missing);
+            if subscribes {
+                session.end_stream_without_updates();
+            }
+        }
+        Some(reply)
+    }
+}
+
+impl SseEvent {
+    fn into_chunks(self) -> BoxStream<'static, Result<Bytes, axum::Error>> {
+        match self {
+            Self::Encoded(ready) => stream::iter([ready]).boxed(),
+            Self::Reply(Reply { json, charge, .. }) => chunks(json.wrap("data: ", "\n\n"), charge, 0).map(Ok).boxed(),
+        }
+    }
+}

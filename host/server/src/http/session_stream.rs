@@ -1,0 +1,120 @@
+//! The event stream of a session (`GET`): its notifications, at least once.
+//!
+//! A session has one stream at a time. The newest takes over, and the one before ends: a client whose network changed
+//! opens another while the server still takes the old connection for alive.
+//!
+//! While there is no stream, what is to be notified is pending: once for each resource and once for the listing, as for
+//! any [`Subscriber`](mcp_resource_host::watch::Subscriber). An event that was written to a connection may not have been received,
+//! so each has an id. A client that opens a stream with `Last-Event-ID` is told of every resource again that it was
+//! told of after that event; one that names no event, or one that this session does not know, of every resource that it
+//! was told of on streams before. The first event has the id to resume from and no data, so that a client that has
+//! received nothing can resume, too.
+//!
+//! Updates are delivered only if the token that opened the stream has the scopes that a subscription requires. Without
+//! them they stay pending, whatever other token has subscribed, and the stream has log messages only. It ends when the
+//! session subscribes with a token that has the scopes, so that the client opens another with that token.
+//!
+//! Changes of the listing are delivered only if that token has the scopes of `list`, too. A log message names a plugin only while
+//! the principal may see something of it.
+//!
+//! A stream ends when a newer one begins, when its session ends, when a request of the session has other groups, when
+//! its credentials end, and with the server.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::body::{Body, Bytes};
+use axum::http::{HeaderMap, HeaderName};
+use axum::response::Response;
+use futures::stream::{self, Stream, StreamExt as _};
+use mcp_resource_host::host::Host;
+use mcp_resource_host::watch::Update;
+use tokio_util::sync::CancellationToken;
+
+use super::response::{event, numbered_event, sse_response, with_keep_alive};
+use super::sessions::SessionGuard;
+use crate::session::update_notification;
+
+/// The header by which a client resumes an event stream.
+const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
+/// The time after which a client is to reconnect.
+const RETRY: Duration = Duration::from_secs(3);
+
+/// The events of one stream.
+struct Events {
+    host: Arc<Host>,
+    session: SessionGuard,
+    /// Fires when the stream ends.
+    ended: CancellationToken,
+    /// Whether updates are delivered.
+    has_updates: bool,
+    /// Whether changes of the listing are among them.
+    has_listing: bool,
+}
+
+/// Returns the response with the stream of a session.
+pub(super) fn respond(
+    host: Arc<Host>,
+    session: SessionGuard,
+    headers: &HeaderMap,
+    may_subscribe: bool,
+    may_list: bool,
+    keep_alive: Duration,
+) -> Response {
+    let (ended, last) = session.begin_stream(last_event_id(headers), may_subscribe);
+    // Without updates there is nothing to resume: what an earlier stream may not have delivered stays so.
+    let id = if may_subscribe { format!("id: {last}\n") } else { String::new() };
+    let first = Bytes::from(format!("{id}retry: {}\ndata:\n\n", RETRY.as_millis()));
+    let events = Events { host, session, ended: ended.clone(), has_updates: may_subscribe, has_listing: may_list };
+    let all = stream::iter([first]).chain(events.into_stream()).take_until(ended.cancelled_owned());
+    let all = with_keep_alive(all, keep_alive);
+    sse_response(Body::from_stream(all.map(Ok::<_, Infallible>)))
+}
+
+/// Returns the number of the last event that the client has received; none if it names none, or no number.
+fn last_event_id(headers: &HeaderMap) -> Option<u64> {
+    headers.get(LAST_EVENT_ID)?.to_str().ok()?.parse().ok()
+}
+
+impl Events {
+    fn into_stream(self) -> impl Stream<Item = Bytes> + Send {
+        stream::unfold(self, async |events| Some((events.next().await?, events)))
+    }
+
+    /// Returns the next event; none if the stream has ended.
+    async fn next(&self) -> Option<Bytes> {
+        let session = self.session.session();
+        let subscriber = session.subscriber();
+        // As the rules and the groups of the session are at this moment.
+        let may_know = |plugin: &str| self.host.may_know_of_plugin(&subscriber.principal(), plugin);
+        loop {
+            tokio::select! {
+                () = self.ended.cancelled() => return None,
+                () = subscriber.ready(), if self.has_updates => {
+                    let update = self.session.unless_ended(&self.ended, || subscriber.try_next_numbered());
+                    // Scopes are groups: a token that has them makes the change of the listing pending again.
+                    let update = update.filter(|(_, update)| self.has_listing || *update != Update::Listing);
+                    if let Some((number, update)) = update {
+                        return Some(numbered_event(number, &update_notification(update, None)));
+                    }
+                }
+                warning = session.log().next(may_know) => return Some(event(&warning)),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_id_that_this_server_does_not_give_is_none() {
+        for (id, expected) in [("7", Some(7)), ("0", Some(0)), ("0/1", None), ("", None), ("-1", None), ("x", None)] {
+            let headers = HeaderMap::from_iter([(LAST_EVENT_ID, id.parse().unwrap())]);
+            assert_eq!(last_event_id(&headers), expected, "{id}");
+        }
+        assert_eq!(last_event_id(&HeaderMap::new()), None);
+    }
+}

@@ -1,0 +1,84 @@
+//! The MCP server: the façade on the wire, over streamable HTTP and over stdio or any other pair of streams.
+//!
+//! | function | serves |
+//! |---|---|
+//! | [`http_service`], [`router`] | clients of an HTTP server that the application has, with its own login |
+//! | [`serve_http`] | clients of a TCP listener, over TLS if the config has a certificate |
+//! | [`serve_io`] | the client at the other end of a reader and a writer |
+//! | [`serve_stdio`] | the client that started this process |
+//!
+//! Both transports do the same with a message: it is parsed (`jsonrpc`, by the table of methods in `method`), dispatched
+//! (`dispatch`), executed with a `RequestContext` (`respond`), and answered with MCP objects (`wire`). A `session` and a
+//! stream of `subscriptions/listen` (`listen`) are the same over both; a transport has the connections, the bounds, and
+//! the form of what is sent. The session-based revisions (2024-11-05 to 2025-11-25) and the stateless one (2026-07-28)
+//! are served by the same code; the revision is determined for each request.
+//!
+//! Answers are encoded as JSON chunk by chunk, as their clients read them (`json`), within a budget in bytes
+//! (`budget`).
+//!
+//! Graceful shutdown: new requests are not accepted, requests in flight are answered, then connections are closed. The
+//! limits of the plugins that are called, and a drain timeout of 30 s, bound the time that it takes.
+
+#![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
+
+mod budget;
+mod client_id;
+mod client_log;
+mod dispatch;
+mod error;
+mod extensions;
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing;
+mod http;
+mod in_flight;
+pub mod json;
+mod jsonrpc;
+mod listen;
+mod method;
+#[cfg(test)]
+#[cfg(feature = "search")]
+mod non_interference;
+mod params;
+mod request;
+mod respond;
+mod revision;
+mod server_info;
+mod session;
+mod slash;
+mod stdio;
+mod tools;
+pub mod wire;
+
+use std::time::Duration;
+
+pub use mcp_resource_host::*;
+
+pub use self::http::{HttpOptions, McpService, http_service, router, serve_http};
+pub use self::revision::Revision;
+pub use self::stdio::{serve_io, serve_stdio};
+
+/// The header that names the session of a request.
+const SESSION_ID_HEADER: &str = "mcp-session-id";
+
+/// The drain timeout of graceful shutdown. The limits of plugins end requests in flight sooner; a client that does not
+/// read its answers does not.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// The cause of an error in another crate.
+type Source = Box<dyn std::error::Error + Send + Sync>;
+
+/// Why serving ended with an error.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ServeError {
+    /// The client of a pair of streams did not read the remaining answers at shutdown.
+    #[error("the client does not read its answers: they are dropped, so that the server can end")]
+    OutputStalled,
+    /// The listener can be reached from other machines, and the config lacks what that needs.
+    #[error(transparent)]
+    Exposure(#[from] mcp_host_config::ExposureError),
+    /// TLS cannot be set up.
+    #[error("TLS cannot be set up: {0}")]
+    Tls(#[source] Source),
+}

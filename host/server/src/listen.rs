@@ -1,0 +1,112 @@
+//! `subscriptions/listen` (MCP 2026-07-28, "Subscriptions"): a stream of notifications, which a transport sends as events
+//! or as lines.
+//!
+//! A stream is a [`Subscriber`], whose mailbox updates are taken from, and one task that makes its subscriptions.
+//!
+//! The first notification acknowledges what is listened for, and each has the id of the request. The stream ends with a
+//! result at graceful shutdown, and without one when the request is cancelled, the client disconnects or its credentials
+//! end.
+
+use std::convert::Infallible;
+use std::sync::Arc;
+
+use futures::stream::{self, Stream, StreamExt as _};
+use mcp_host_config::Config;
+use mcp_resource_host::access::Principal;
+use mcp_resource_host::audit;
+use mcp_resource_host::host::Host;
+use mcp_resource_host::watch::Subscriber;
+use serde_json::{Map, Value, json};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::error::{RpcError, to_rpc};
+use super::jsonrpc::{self, RequestId, Response};
+use super::params::ListenParams;
+use super::revision::Revision;
+use super::server_info::server_info_meta;
+use super::session::update_notification;
+
+/// The member of `_meta` with the id of the request that a notification belongs to.
+const SUBSCRIPTION_ID_META_KEY: &str = "io.modelcontextprotocol/subscriptionId";
+
+/// The URIs of one filter that are checked; those after them are not accepted.
+const MAX_CHECKED_URIS: usize = 4 * Subscriber::MAX_RESOURCES;
+
+/// A stream that has begun.
+pub(super) struct Listener {
+    subscriber: Arc<Subscriber>,
+    id: RequestId,
+    acknowledged: Value,
+    /// The task that makes the subscriptions.
+    _subscribing: AbortOnDropHandle<Infallible>,
+}
+
+impl Listener {
+    /// Begins a stream. It fails if it cannot be recorded.
+    pub(super) async fn begin(
+        host: &Arc<Host>,
+        id: RequestId,
+        params: ListenParams,
+        principal: &Principal,
+        context: audit::RequestContext,
+    ) -> Result<Self, RpcError> {
+        let recorded = context.clone().scope(async { host.record_listen(principal) }).await;
+        recorded.map_err(|error| to_rpc(&error, Revision::LATEST))?;
+        let subscriber = Arc::new(host.subscriber(principal));
+        let listing = params.list_changed == Some(true);
+        if listing {
+            subscriber.watch_listing();
+        }
+        let uris = params.subscriptions.filter(|_| host.supports_subscriptions());
+        let uris = accepted_uris(host, uris.unwrap_or_default());
+        let mut members = filter(listing, &uris);
+        members.insert("_meta".to_owned(), subscription_meta(&id));
+        let acknowledged = jsonrpc::notification("subscriptions/acknowledged", members);
+        let subscribing = tokio::spawn({
+            let (host, subscriber) = (host.clone(), subscriber.clone());
+            async move { context.scope(host.maintain_subscriptions(&subscriber, &uris)).await }
+        });
+        Ok(Self { subscriber, id, acknowledged, _subscribing: AbortOnDropHandle::new(subscribing) })
+    }
+
+    /// Returns the notifications. They do not end.
+    pub(super) fn notifications(self) -> impl Stream<Item = Value> + Send {
+        let acknowledged = self.acknowledged.clone();
+        let updates = stream::unfold(self, async |listener| {
+            let update = listener.subscriber.next().await;
+            Some((update_notification(update, Some(subscription_meta(&listener.id))), listener))
+        });
+        stream::iter([acknowledged]).chain(updates)
+    }
+}
+
+/// Returns the answer that ends the stream of the request with that id.
+pub(super) fn end(config: &Config, id: RequestId) -> Response {
+    let mut meta = server_info_meta(config, Revision::LATEST);
+    meta.insert(SUBSCRIPTION_ID_META_KEY.to_owned(), json!(id));
+    Response::new(id, Ok(json!({ "resultType": "complete", "_meta": meta })))
+}
+
+/// Returns the URIs of a filter that are acknowledged. They depend neither on the principal nor on the mounts, whose
+/// existence is not public: URIs are acknowledged whether or not there are such resources.
+fn accepted_uris(host: &Host, uris: Vec<String>) -> Vec<String> {
+    let mut bytes = 0_usize;
+    let served = uris.into_iter().take(MAX_CHECKED_URIS).filter(|uri| host.is_uri(uri));
+    let few_enough = served.take(Subscriber::MAX_RESOURCES).take_while(|uri| {
+        bytes = bytes.saturating_add(uri.len());
+        bytes <= Subscriber::MAX_URI_BYTES
+    });
+    few_enough.collect()
+}
+
+/// Returns the members that acknowledge a filter.
+fn filter(listing: bool, uris: &[String]) -> Map<String, Value> {
+    let listing = listing.then(|| ("resourcesListChanged".to_owned(), Value::Bool(true)));
+    let uris = (!uris.is_empty()).then(|| ("resourceSubscriptions".to_owned(), json!(uris)));
+    let filter: Map<_, _> = listing.into_iter().chain(uris).collect();
+    Map::from_iter([("notifications".to_owned(), Value::Object(filter))])
+}
+
+fn subscription_meta(id: &RequestId) -> Value {
+    json!({ SUBSCRIPTION_ID_META_KEY: id })
+}

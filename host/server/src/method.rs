@@ -1,0 +1,425 @@
+//! The methods: a row of one table for each, and the error for a method that does not exist.
+//!
+//! A new method is a row here, with the function that parses its parameters, and a branch in
+//! [`respond`](super::respond) that executes its [`Request`].
+//!
+//! If two rows have the same name, the first is the method as an extension has it, which counts while the extension is
+//! enabled.
+
+use std::borrow::Cow;
+
+use mcp_host_config::{AdvertisedCapability, Config, Extension, Operation};
+use mcp_resource_host::host::Host;
+
+use super::error::{ErrorCode, RpcError};
+use super::extensions::ExtensionRequest;
+use super::params::{Members, truncate};
+use super::request::Request;
+use super::revision::Revision;
+use super::session::Session;
+use super::tools;
+
+/// The maximum length of a method's name in an error.
+const MAX_QUOTED_METHOD: usize = 64;
+
+/// A method.
+#[derive(Debug)]
+pub(super) struct Method {
+    pub(super) name: &'static str,
+    /// Returns whether a revision has it.
+    is_in: fn(Revision) -> bool,
+    /// What else it takes for the method to exist.
+    condition: Condition,
+    /// Whether it changes the state of a session, so that it would be acknowledged without effect outside of one.
+    pub(super) needs_session: bool,
+    /// Whether it is about the protocol and not about resources. Over HTTP it is answered by an event stream in a
+    /// session, and it is not charged to the budget.
+    pub(super) is_protocol: bool,
+    /// The operations on resources that it performs in any case.
+    operations: &'static [Operation],
+    /// Whether `Mcp-Name` has to repeat what it names (SEP-2243).
+    pub(super) has_name_header: bool,
+    /// Its parameters, as an error describes them.
+    pub(super) params: &'static str,
+    /// Parses its parameters, or returns their fault.
+    pub(super) parse: fn(&Members<'_>) -> Result<Request, String>,
+}
+
+/// What a method takes to exist, besides a revision that has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Condition {
+    None,
+    /// The extension is enabled.
+    Extension(Extension),
+    /// A plugin supports subscriptions, or the session was offered them.
+    Subscriptions,
+    /// The config announces prompts.
+    Prompts,
+    /// The config has tools or announces them.
+    Tools,
+}
+
+const NO_PARAMS: &str = "{}";
+const PAGE_PARAMS: &str = "{\"cursor\"?: string}";
+const RESOURCE_PARAMS: &str = "{\"uri\": string}";
+pub(super) const TOOL_PARAMS: &str = "{\"name\": string, \"arguments\"?: object}";
+
+/// What most methods have in common.
+const RESOURCES: Method = Method {
+    name: "",
+    is_in: |_| true,
+    condition: Condition::None,
+    needs_session: false,
+    is_protocol: false,
+    operations: &[],
+    has_name_header: false,
+    params: NO_PARAMS,
+    parse: |_| Err(String::new()),
+};
+const PROTOCOL: Method = Method { is_protocol: true, ..RESOURCES };
+const SEP_2093: Method = Method { condition: Condition::Extension(Extension::Sep2093), ..RESOURCES };
+const SEP_2640: Method = Method {
+    is_in: Revision::has_extensions,
+    condition: Condition::Extension(Extension::Sep2640DirectoryRead),
+    ..RESOURCES
+};
+const SUBSCRIPTION: Method = Method {
+    is_in: Revision::has_sessions,
+    condition: Condition::Subscriptions,
+    needs_session: true,
+    has_name_header: true,
+    params: RESOURCE_PARAMS,
+    ..PROTOCOL
+};
+const PROMPTS: Method = Method { condition: Condition::Prompts, ..PROTOCOL };
+const TOOLS: Method = Method { condition: Condition::Tools, ..RESOURCES };
+
+static METHODS: [Method; 21] = [
+    Method {
+        name: "initialize",
+        is_in: Revision::has_sessions,
+        params: "{\"protocolVersion\": string, \"capabilities\": object, \"clientInfo\": {\"name\": string, \"version\": \
+                 string}}",
+        parse: |members| members.initialize().map(Request::Initialize),
+        ..PROTOCOL
+    },
+    Method { name: "ping", is_in: Revision::has_sessions, parse: |_| Ok(Request::Ping), ..PROTOCOL },
+    Method {
+        name: "server/discover",
+        is_in: |revision| !revision.has_sessions(),
+        parse: |_| Ok(Request::Discover),
+        ..PROTOCOL
+    },
+    Method {
+        name: "resources/list",
+        operations: &[Operation::List],
+        params: "{\"uri\"?: string, \"cursor\"?: string}",
+        parse: |members| {
+            let (uri, cursor) = (members.optional_uri()?, members.cursor()?);
+            Ok(Request::Extension(ExtensionRequest::List { uri, cursor }))
+        },
+        ..SEP_2093
+    },
+    Method {
+        name: "resources/list",
+        operations: &[Operation::List],
+        params: PAGE_PARAMS,
+        parse: |members| members.cursor().map(Request::List),
+        ..RESOURCES
+    },
+    Method {
+        name: "resources/templates/list",
+        operations: &[Operation::Templates],
+        params: PAGE_PARAMS,
+        parse: |members| members.cursor().map(Request::Templates),
+        ..RESOURCES
+    },
+    Method {
+        name: "resources/read",
+        operations: &[Operation::Read],
+        has_name_header: true,
+        params: RESOURCE_PARAMS,
+        parse: |members| members.uri().map(ExtensionRequest::Read).map(Request::Extension),
+        ..SEP_2093
+    },
+    Method {
+        name: "resources/read",
+        operations: &[Operation::Read],
+        has_name_header: true,
+        params: RESOURCE_PARAMS,
+        parse: |members| members.uri().map(Request::Read),
+        ..RESOURCES
+    },
+    Method {
+        name: "resources/metadata",
+        operations: &[Operation::Metadata],
+        params: RESOURCE_PARAMS,
+        parse: |members| members.uri().map(ExtensionRequest::Metadata).map(Request::Extension),
+        ..SEP_2093
+    },
+    Method {
+        name: "resources/directory/read",
+        operations: &[Operation::List],
+        params: "{\"uri\": string, \"cursor\"?: string}",
+        parse: |members| {
+            let (uri, cursor) = (members.uri()?, members.cursor()?);
+            Ok(Request::Extension(ExtensionRequest::Directory { uri, cursor }))
+        },
+        ..SEP_2640
+    },
+    Method {
+        name: "skills/list",
+        params: PAGE_PARAMS,
+        // There is one page, so no valid cursor exists.
+        parse: |members| Ok(Request::Extension(ExtensionRequest::Skills { is_first_page: !members.has_cursor() })),
+        ..SEP_2640
+    },
+    Method {
+        name: "skills/get",
+        params: RESOURCE_PARAMS,
+        parse: |members| members.uri().map(ExtensionRequest::Skill).map(Request::Extension),
+        ..SEP_2640
+    },
+    Method {
+        name: "resources/subscribe",
+        operations: &[Operation::Subscribe],
+        parse: |members| members.uri().map(Request::Subscribe),
+        ..SUBSCRIPTION
+    },
+    Method { name: "resources/unsubscribe", parse: |members| members.uri().map(Request::Unsubscribe), ..SUBSCRIPTION },
+    Method {
+        name: "subscriptions/listen",
+        is_in: |revision| !revision.has_sessions(),
+        operations: &[Operation::Subscribe],
+        params: "{\"notifications\": {\"resourcesListChanged\"?: boolean, \"resourceSubscriptions\"?: [string]}}",
+        parse: |members| members.listen().map(Request::Listen),
+        ..RESOURCES
+    },
+    Method {
+        name: "completion/complete",
+        operations: &[Operation::Complete],
+        params: "{\"ref\": {\"type\": \"ref/resource\", \"uri\": string}, \"argument\": {\"name\": string, \"value\": \
+                 string}, \"context\"?: {\"arguments\"?: {NAME: string}}}",
+        parse: |members| members.complete().map(Request::Complete),
+        ..RESOURCES
+    },
+    Method {
+        name: "logging/setLevel",
+        is_in: Revision::has_logging,
+        needs_session: true,
+        params: "{\"level\": string}`, one of `debug`, `info`, `notice`, `warning`, `error`, `critical`, `alert`, \
+                 `emergency",
+        parse: |members| members.level().map(Request::SetLevel),
+        ..PROTOCOL
+    },
+    Method {
+        name: "prompts/list",
+        params: PAGE_PARAMS,
+        parse: |members| members.cursor().map(|_| Request::ListPrompts),
+        ..PROMPTS
+    },
+    Method {
+        name: "prompts/get",
+        has_name_header: true,
+        params: "{\"name\": string, \"arguments\"?: object}",
+        parse: |members| members.prompt_name().map(Request::GetPrompt),
+        ..PROMPTS
+    },
+    Method {
+        name: "tools/list",
+        params: PAGE_PARAMS,
+        parse: |members| members.cursor().map(Request::ListTools),
+        ..TOOLS
+    },
+    Method {
+        name: "tools/call",
+        has_name_header: true,
+        params: TOOL_PARAMS,
+        parse: |members| members.tool().map(Request::CallTool),
+        ..TOOLS
+    },
+];
+
+impl Method {
+    /// Returns the method of that name with those extensions.
+    pub(super) fn named(name: &str, on: &[Extension]) -> Option<&'static Self> {
+        METHODS.iter().find(|method| match method.condition {
+            _ if method.name != name => false,
+            Condition::Extension(extension) => on.contains(&extension),
+            _ => true,
+        })
+    }
+
+    /// Returns whether the method exists in that revision. The capability to subscribe holds for the lifetime of a
+    /// session that was offered it, whatever a reload removes.
+    pub(super) fn exists(&self, host: &Host, config: &Config, revision: Revision, session: Option<&Session>) -> bool {
+        let server = &config.server;
+        (self.is_in)(revision)
+            && match self.condition {
+                Condition::None => true,
+                Condition::Extension(extension) => server.extensions.contains(&extension),
+                Condition::Subscriptions => {
+                    host.supports_subscriptions() || session.is_some_and(Session::may_subscribe)
+                }
+                Condition::Prompts => server.advertise.contains(&AdvertisedCapability::Prompts),
+                Condition::Tools => server.advertise.contains(&AdvertisedCapability::Tools) || !server.tools.is_empty(),
+            }
+    }
+
+    /// Returns the operations on resources that a request of this method performs; none for the methods of the protocol
+    /// itself.
+    ///
+    /// The resources of search and context are made of what the principal may list and read, so a request for one
+    /// performs these, too.
+    pub(super) fn operations(&self, host: &Host, request: Option<&Request>) -> Vec<Operation> {
+        let of_method = match request {
+            Some(Request::CallTool(call)) => tools::operations(call.name.as_deref().unwrap_or_default()),
+            _ => self.operations,
+        };
+        let mut operations = of_method.to_vec();
+        if let Some(request) = request.filter(|_| !of_method.is_empty()) {
+            let uris = requested_uris(request);
+            let beside =
+                uris.iter().map(|uri| host.performed_operations(uri)).find(|operations| !operations.is_empty());
+            operations.extend(beside.into_iter().flatten());
+        }
+        operations
+    }
+}
+
+/// Returns the URIs and templates that a request names.
+fn requested_uris(request: &Request) -> Vec<Cow<'_, str>> {
+    match request {
+        Request::Listen(listen) => listen.subscriptions.iter().flatten().map(Cow::from).collect(),
+        Request::CallTool(call) => tools::requested_uri(call).map(Cow::from).into_iter().collect(),
+        request => request.uri().map(Cow::from).into_iter().collect(),
+    }
+}
+
+/// Returns the error for a method that does not exist, which lists those that do.
+pub(super) fn method_not_found(host: &Host, config: &Config, revision: Revision, method: &str) -> RpcError {
+    let (method, revision_name) = (truncate(method, MAX_QUOTED_METHOD), revision.name());
+    let known = supported_methods(host, config, revision).join(", ");
+    let message = format!("method not found: `{method}`; in revision {revision_name} this server has {known}");
+    RpcError::new(ErrorCode::METHOD_NOT_FOUND, message)
+}
+
+/// Returns the names of all methods in that revision.
+pub(super) fn supported_methods(host: &Host, config: &Config, revision: Revision) -> Vec<&'static str> {
+    let methods = METHODS.iter().filter(|method| method.exists(host, config, revision, None));
+    let mut names: Vec<_> = methods.map(|method| method.name).collect();
+    // A method and the same with an extension are neighbors.
+    names.dedup();
+    names
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    use super::*;
+    use crate::jsonrpc::{self, Incoming, Kind};
+    use crate::params::InvalidParams;
+
+    const EXTENDED: [&str; 6] = [
+        "resources/list",
+        "resources/read",
+        "resources/metadata",
+        "resources/directory/read",
+        "skills/list",
+        "skills/get",
+    ];
+
+    fn parse(on: &[Extension], method: &str, params: &Value) -> Result<Request, InvalidParams> {
+        let text = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
+        match jsonrpc::parse(text.as_bytes(), None, on) {
+            Ok(Incoming::Single(jsonrpc::Message { kind: Kind::Request { request, .. }, .. })) => request,
+            other => panic!("{text}: {other:?}"),
+        }
+    }
+
+    #[test]
+    fn rows_of_one_name_are_neighbors_and_the_last_of_them_is_of_no_extension() {
+        let is_extended = |method: &Method| matches!(method.condition, Condition::Extension(_));
+        for (at, method) in METHODS.iter().enumerate() {
+            let same: Vec<_> = METHODS.iter().enumerate().filter(|(_, other)| other.name == method.name).collect();
+            assert!(same.len() <= 2, "{}", method.name);
+            if let [(first, extended), (second, plain)] = same[..] {
+                assert!(first + 1 == second && is_extended(extended) && !is_extended(plain), "{} {at}", method.name);
+            }
+        }
+    }
+
+    #[test]
+    fn an_extension_parses_its_own_methods_alone() {
+        let params = json!({ "uri": "a://x/y", "cursor": "c" });
+        let extended = |on: &[Extension]| {
+            let is_extended = |method: &&str| matches!(parse(on, method, &params), Ok(Request::Extension(_)));
+            EXTENDED.iter().copied().filter(is_extended).collect::<Vec<_>>()
+        };
+        assert_eq!(extended(&[]), [""; 0]);
+        assert_eq!(extended(&[Extension::Sep2093]), EXTENDED[..3]);
+        assert_eq!(extended(&[Extension::Sep2640DirectoryRead]), EXTENDED[3..]);
+        assert_eq!(extended(&Extension::ALL), EXTENDED);
+    }
+
+    #[test]
+    fn a_request_is_what_its_parameters_say() {
+        let parsed = |method, params| match parse(&Extension::ALL, method, &params) {
+            Ok(Request::Extension(request)) => request,
+            other => panic!("{method}: {other:?}"),
+        };
+        let below = |uri: Option<&str>, cursor: Option<&str>| ExtensionRequest::List {
+            uri: uri.map(str::to_owned),
+            cursor: cursor.map(str::to_owned),
+        };
+        assert_eq!(parsed("resources/list", json!({})), below(None, None));
+        assert_eq!(parsed("resources/list", json!(null)), below(None, None));
+        assert_eq!(parsed("resources/list", json!({ "uri": null, "cursor": null })), below(None, None));
+        assert_eq!(parsed("resources/list", json!({ "uri": "a", "cursor": "b" })), below(Some("a"), Some("b")));
+        let metadata = ExtensionRequest::Metadata("a".to_owned());
+        assert_eq!(parsed("resources/metadata", json!({ "uri": "a", "more": 1 })), metadata);
+    }
+
+    #[test]
+    fn parameters_that_are_not_those_of_the_method_are_an_error_that_says_what_was_expected() {
+        let fault = |on: &[Extension], method, params: &Value| parse(on, method, params).unwrap_err().0;
+        assert_eq!(
+            fault(&[Extension::Sep2093], "resources/list", &json!({ "uri": 5 })),
+            "resources/list: expected params `{\"uri\"?: string, \"cursor\"?: string}`: `uri`: expected a string, found 5"
+        );
+        for (method, params) in [
+            ("resources/metadata", json!({})),
+            ("resources/metadata", json!({ "uri": null })),
+            ("resources/directory/read", json!({ "cursor": "c" })),
+            ("skills/get", json!({})),
+            ("resources/list", json!(["x", "y"])),
+            ("resources/list", json!({ "_meta": 5 })),
+        ] {
+            assert!(fault(&Extension::ALL, method, &params).starts_with(method), "{params}");
+        }
+        assert_eq!(parse(&[], "resources/list", &json!({ "uri": 5 })), Ok(Request::List(None)));
+        let unknown = Request::Unknown("resources/metadata".to_owned());
+        assert_eq!(parse(&[], "resources/metadata", &json!({ "uri": 5 })), Ok(unknown));
+    }
+
+    #[test]
+    fn directories_are_read_in_revisions_that_have_extensions() {
+        for method in METHODS.iter().filter(|method| EXTENDED[3..].contains(&method.name)) {
+            for revision in Revision::ALL {
+                assert_eq!((method.is_in)(revision), revision.has_extensions(), "{revision:?} {}", method.name);
+            }
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn without_extensions_no_request_is_one_of_them(method in ".{0,20}", uri in ".{0,20}") {
+            for method in EXTENDED.into_iter().chain([method.as_str()]) {
+                let parsed = parse(&[], method, &json!({ "uri": uri }));
+                prop_assert!(!matches!(parsed, Ok(Request::Extension(_))));
+            }
+        }
+    }
+}

@@ -1,0 +1,261 @@
+//! Non-interference: two worlds that differ only in what a principal may not see answer it alike, and no call reaches a plugin that it may
+//! see nothing of.
+//!
+//! A world is what the providers of a host have. The property test makes two of them from random paths: what the principal may see is the
+//! same in both, and the rest is not. Then it sends every request of the protocol, of every extension and to every tool, in the first
+//! and the last revision, with URIs and templates of all kinds, and compares the answers, byte for byte but for cursors, which are
+//! walked, and the numbers of calls that each request made.
+//!
+//! | | compared |
+//! |---|---|
+//! | results and errors, with `_meta` and counts | of every request |
+//! | pages | their items, and whether there is another |
+//! | calls of providers | of every request but listings; none to a plugin that the principal may see nothing of, ever |
+//! | notifications | [`notifications`] |
+//! | search and context | [`search`] |
+//! | the same through the service over HTTP, with a token, in a session and without: status, answers one by one and in batches, event streams | `over_http` |
+//!
+//! A listing makes as many calls as its hidden items take, up to the bound of a page (`catalog`), so its calls are not compared.
+//!
+//! [`requests`] has a sample of each method, and fails for a method of any revision that has none: a request that is added to the
+//! protocol is covered, or the test fails.
+
+mod notifications;
+mod over_http;
+mod requests;
+mod search;
+mod world;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use mcp_host_config::Extension;
+use mcp_resource_host::access::Principal;
+use mcp_resource_host::audit;
+use mcp_resource_host::host::Host;
+use proptest::prelude::*;
+use proptest::test_runner::{Config as Cases, TestCaseError, TestRunner};
+use serde_json::{Value, json};
+use tokio::runtime::Runtime;
+
+use self::requests::samples;
+use self::world::{ADA, Contents, HIDDEN, Providers, Rules, is_allowed};
+use super::budget::{Account, Budget, Limits};
+use super::client_id::ClientId;
+use super::dispatch::Call;
+use super::jsonrpc::{self, Incoming, Kind};
+use super::request::{Request, RequestContext};
+use super::respond::respond;
+use super::revision::Revision;
+
+/// The number of pairs of worlds for each kind of rules.
+const CASES: u32 = 8;
+/// The maximum number of pages of a listing here.
+const MAX_PAGES: usize = 200;
+
+fn principal() -> Principal {
+    Principal::new(ADA)
+}
+
+fn account() -> Arc<Account> {
+    let most = 1 << 30;
+    let limits =
+        Limits { connection: most, client: most, principal: most, overall: most, wait: Duration::from_secs(1) };
+    Budget::new(move || limits).account(ClientId::from_address(std::net::Ipv4Addr::LOCALHOST.into()))
+}
+
+/// A way to send requests as the principal.
+trait Client {
+    /// The revision of its requests.
+    fn revision(&self) -> Revision;
+
+    /// Sends a request. None if it is one of the protocol's lifecycle.
+    async fn send(&self, method: &str, params: &Value) -> Option<Value>;
+}
+
+/// A client without a transport.
+struct InProcess<'a> {
+    host: &'a Arc<Host>,
+    revision: Revision,
+}
+
+impl Client for InProcess<'_> {
+    fn revision(&self) -> Revision {
+        self.revision
+    }
+
+    async fn send(&self, method: &str, params: &Value) -> Option<Value> {
+        let Self { host, revision } = *self;
+        let text = json!({ "jsonrpc": "2.0", "id": 1, "method": method, "params": params }).to_string();
+        let message = match jsonrpc::parse(text.as_bytes(), Some(revision), &Extension::ALL) {
+            Ok(Incoming::Single(message)) => message,
+            other => panic!("{text}: {other:?}"),
+        };
+        let Kind::Request { id, name, method, request } = message.kind else { panic!("{text}") };
+        let config = host.config();
+        let method = method.filter(|method| method.exists(host, &config, revision, None));
+        if method.is_some_and(|method| method.is_protocol) {
+            return None;
+        }
+        let request = if method.is_some() { request } else { Ok(Request::Unknown(name)) };
+        let context = RequestContext {
+            host: host.clone(),
+            config,
+            principal: principal(),
+            account: account(),
+            revision,
+            session: None,
+            audit: audit::RequestContext::new(None, &id, None),
+        };
+        let reply = respond(&context, id, Call { method, request, revision }).await;
+        Some(serde_json::from_slice(&reply.json.into_vec()).unwrap())
+    }
+}
+
+/// Removes the cursors from an answer, and returns the last one.
+fn take_cursor(value: &mut Value) -> Option<String> {
+    match value {
+        Value::Object(members) => {
+            let inner = members.values_mut().filter_map(take_cursor).reduce(|_, last| last);
+            let own = members.get_mut("nextCursor").and_then(|cursor| match std::mem::replace(cursor, json!("…")) {
+                Value::String(cursor) => Some(cursor),
+                _ => None,
+            });
+            own.or(inner)
+        }
+        Value::Array(items) => items.iter_mut().filter_map(take_cursor).reduce(|_, last| last),
+        // The text of a tool has the cursor, too.
+        Value::String(text) => {
+            if text.contains("cursor") {
+                let without: Vec<_> = text.split(['"', '`', ' ']).filter(|word| word.len() < 60).collect();
+                *text = without.join(" ");
+            }
+            None
+        }
+        _ => None,
+    }
+}
+
+/// Sends a request, and those for the pages after it. Returns the answers without their cursors.
+async fn walk(client: &impl Client, method: &str, params: &Value) -> Vec<Value> {
+    let mut answers = Vec::new();
+    let mut params = params.clone();
+    loop {
+        let Some(mut answer) = client.send(method, &params).await else { return answers };
+        let cursor = take_cursor(&mut answer);
+        answers.push(answer);
+        let Some(cursor) = cursor else { return answers };
+        assert!(answers.len() < MAX_PAGES, "{method} {params}");
+        match method {
+            "tools/call" => params["arguments"]["cursor"] = json!(cursor),
+            _ => params["cursor"] = json!(cursor),
+        }
+    }
+}
+
+/// A request with its answers, and the calls that it made if they are to be compared.
+type Exchange = (String, Vec<Value>, Option<usize>);
+
+/// What a principal is told of a world.
+async fn transcript(host: &Host, client: &impl Client, providers: &Providers, pool: &[String]) -> Vec<Exchange> {
+    let mut transcript = Vec::new();
+    for (method, params) in samples(host, client.revision(), pool) {
+        let before = providers.calls();
+        let answers = walk(client, method, &params).await;
+        // The providers have plain text only: what is in Markdown is an index, which the host makes by listing a directory.
+        let is_index = answers.iter().any(|answer| {
+            let answer = answer.to_string();
+            ["text/markdown", "](<part://", "There are no entries."].iter().any(|mark| answer.contains(mark))
+        });
+        let lists =
+            is_index || method.contains("list") || method.contains("directory") || params["name"] == "list_resources";
+        let calls = (!lists).then(|| providers.calls() - before);
+        transcript.push((format!("{:?} {method} {params}", client.revision()), answers, calls));
+    }
+    transcript
+}
+
+/// What a principal is told of a world without a transport, in the first and the last revision.
+async fn transcript_in_process(host: &Arc<Host>, providers: &Providers, pool: &[String]) -> Vec<Exchange> {
+    let mut told = Vec::new();
+    for revision in [Revision::ALL[0], Revision::LATEST] {
+        told.extend(transcript(host, &InProcess { host, revision }, providers, pool).await);
+    }
+    told
+}
+
+/// Fails if the principal is told of a difference of two worlds, or if a call reaches a plugin that it may see nothing of.
+fn compare(
+    runtime: &Runtime,
+    host: &Arc<Host>,
+    providers: &Providers,
+    rules: Rules,
+    common: &[String],
+    own: [&[String]; 2],
+) -> Result<(), TestCaseError> {
+    let policy = host.policy(&principal());
+    let drawn: Vec<String> = [common, own[0], own[1]].concat();
+    let pool = world::pool(&drawn);
+    let [first, second] = own.map(|own| {
+        providers.set(Contents::new(&drawn, common, own, &|uri| is_allowed(&policy, uri)));
+        runtime.block_on(transcript_in_process(host, providers, &pool))
+    });
+    for (one, other) in first.into_iter().zip(second) {
+        prop_assert_eq!(one, other);
+    }
+    prop_assert_eq!(providers.calls_of(HIDDEN), 0, "no call reaches what it may see nothing of");
+    if rules == Rules::Nothing {
+        prop_assert_eq!(providers.calls(), 0);
+    }
+    Ok(())
+}
+
+/// Pairs of worlds that were told apart once.
+#[test]
+fn a_known_variable_behind_the_completed_one_does_not_lead_around_a_rule() {
+    let runtime = Runtime::new().unwrap();
+    let cases: [(Rules, [&[&str]; 3]); 2] = [
+        // `log/.env` is denied, and `log/.env/b` is not.
+        (Rules::Deny, [&["a.txt"], &["log/.env"], &["secret/a.txt", "a.txt"]]),
+        // `blob/main/b.txt` is denied, and `blob/main/b.md` is not.
+        (Rules::Both, [&["blob/main/a.txt"], &["blob/main/b.txt"], &[]]),
+    ];
+    for (rules, paths) in cases {
+        let [common, one, other] = paths.map(|paths| paths.iter().map(|path| (*path).to_owned()).collect::<Vec<_>>());
+        let dir = tempfile::tempdir().unwrap();
+        let providers = Providers::new();
+        let host = runtime.block_on(providers.start(rules, dir.path(), false));
+        compare(&runtime, &host, &providers, rules, &common, [&one, &other]).unwrap();
+    }
+}
+
+#[test]
+fn two_worlds_that_differ_only_in_what_a_principal_may_not_see_are_the_same_for_it() {
+    let runtime = Runtime::new().unwrap();
+    for rules in Rules::ALL {
+        let dir = tempfile::tempdir().unwrap();
+        let providers = Providers::new();
+        let host = runtime.block_on(providers.start(rules, dir.path(), false));
+        let worlds = (world::paths(4..14), world::paths(0..8), world::paths(0..8));
+        let mut runner = TestRunner::new(Cases { cases: CASES, failure_persistence: None, ..Cases::default() });
+        let tested = runner
+            .run(&worlds, |(common, one, other)| compare(&runtime, &host, &providers, rules, &common, [&one, &other]));
+        tested.unwrap_or_else(|failure| panic!("{rules:?}: {failure}"));
+    }
+}
+
+#[test]
+fn the_worlds_have_something_to_see_and_something_to_hide() {
+    let runtime = Runtime::new().unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    let providers = Providers::new();
+    let host = runtime.block_on(providers.start(Rules::Deny, dir.path(), false));
+    let drawn = ["pub/a.txt", "pub/.env", "secret/b.txt", "blob/main/a.txt", "blob/secret/b.txt"].map(str::to_owned);
+    providers.set(Contents::new(&drawn, &drawn, &drawn, &|_| true));
+    let told = runtime.block_on(transcript_in_process(&host, &providers, &world::pool(&drawn)));
+    let text = format!("{told:?}");
+    for seen in ["part://h/pub/a.txt", "\"main\"", "part://h/blob/main/a.txt"] {
+        assert!(text.contains(&seen.replace('"', "\\\"")) || text.contains(seen), "{seen} is told");
+    }
+    assert!(providers.calls_of(HIDDEN) == 0 && providers.calls() > 0);
+}

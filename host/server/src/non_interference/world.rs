@@ -1,0 +1,445 @@
+//! Worlds, the providers that serve them, and the rules for the principal.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
+use percent_encoding::percent_decode_str;
+use proptest::prelude::*;
+
+use mcp_host_config::search::PluginSearch;
+use mcp_host_config::{
+    Config, Extension, Operation, PrincipalSelector, Rule, TokenDigest, TokenDigests, TokenPrincipal, Tool,
+};
+use mcp_host_engine::plugin::NativePlugin;
+use mcp_host_model::provider::{
+    self, ChangeSet, Entry, Failure, Page, Provider, ProviderInfo, Result, Template, async_trait,
+};
+use mcp_host_model::resource::{Argument, Completion};
+use mcp_host_model::uri::composed;
+use mcp_resource_host::access::Policy;
+use mcp_resource_host::host::Host;
+
+/// The principal, and one that may see everything. Their tokens are their names.
+pub(super) const ADA: &str = "ada";
+pub(super) const ROOT: &str = "root";
+/// The plugin of which the principal may see a part, by the rules.
+pub(super) const PART: &str = "part";
+/// The plugin of which it may see nothing.
+pub(super) const HIDDEN: &str = "hidden";
+/// The plugin of which it may see everything, unless it may see nothing at all.
+const ALL: &str = "all";
+const PLUGINS: [&str; 3] = [ALL, HIDDEN, PART];
+/// The items of a page of a provider.
+const PAGE_SIZE: usize = 3;
+
+/// The templates with their variables.
+pub(super) const TEMPLATES: [(&str, &[&str]); 4] = [
+    ("{+path}{?lines}", &["path", "lines"]),
+    ("blob/{rev}/{+path}", &["rev", "path"]),
+    ("blob/{rev}/{name}.{ext}", &["rev", "name", "ext"]),
+    ("log/{rev}{/name}", &["rev", "name"]),
+];
+
+/// Kinds of rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rules {
+    /// It may see nothing of any plugin.
+    Nothing,
+    /// Everything but some names and folders.
+    Deny,
+    /// Some folders.
+    Allow,
+    /// Some folders, without some names in them.
+    Both,
+    /// Globs with choices and wildcards within a segment.
+    Wildcards,
+}
+
+impl Rules {
+    pub(super) const ALL: [Self; 5] = [Self::Nothing, Self::Deny, Self::Allow, Self::Both, Self::Wildcards];
+
+    fn globs(self) -> (&'static [&'static str], &'static [&'static str]) {
+        match self {
+            Self::Nothing => (&[], &[]),
+            Self::Deny => (
+                &["all://h/**", "part://h/**"],
+                &["**/.env", "part://h/secret/**", "part://h/*/secret/**", "part://h/Ä/**", "hidden://h/**"],
+            ),
+            Self::Allow => (&["all://h/**", "part://h/pub/**", "part://h/blob/main/**"], &[]),
+            Self::Both => (
+                &["all://h/**", "part://h/blob/**", "part://h/Ä/*"],
+                &["part://h/**/b.txt", "part://h/blob/secret", "part://h/blob/secret/**"],
+            ),
+            Self::Wildcards => (
+                &["all://h/**", "part://h/{pub,log,blob}/*", "part://h/blob/m*/**"],
+                &["part://h/**/?.env", "part://h/*/*.txt"],
+            ),
+        }
+    }
+}
+
+impl Rules {
+    /// The rules for the principal.
+    pub(super) fn rules(self) -> Vec<Rule> {
+        let (allow, deny) = self.globs();
+        let mut rule = Rule::new([PrincipalSelector::Named(ADA.to_owned())]);
+        rule.allow = allow.iter().map(|glob| glob.parse().unwrap()).collect();
+        rule.deny = deny.iter().map(|glob| glob.parse().unwrap()).collect();
+        let mut all = Rule::new([PrincipalSelector::Named(ROOT.to_owned())]);
+        all.groups = vec!["corp/all".to_owned()];
+        all.allow = vec!["**".parse().unwrap()];
+        vec![rule, all]
+    }
+}
+
+/// Whether the rules allow to see a URI.
+pub(super) fn is_allowed(policy: &Policy, uri: &str) -> bool {
+    let uri = mcp_host_model::uri::UriPattern::text(uri);
+    policy.allows_all(Operation::Read, &uri)
+}
+
+/// Random paths of some depth.
+pub(super) fn paths(count: std::ops::Range<usize>) -> impl Strategy<Value = Vec<String>> {
+    // The same letter in both compositions is the same name for the provider.
+    let folder = prop::sample::select(vec!["pub", "secret", "blob", "blob", "main", "log", "%C3%84", "A%CC%88"]);
+    let name = prop::sample::select(vec!["a.txt", "b.txt", "c.md", ".env", "x.env", "secret", "secret.md"]);
+    let path = (prop::collection::vec(folder, 0..3), name);
+    let path = path.prop_map(|(mut segments, name)| {
+        segments.push(name);
+        segments.join("/")
+    });
+    prop::collection::vec(path, count)
+}
+
+/// What is requested: the URIs of those paths and of the folders above them, and others.
+pub(super) fn pool(drawn: &[String]) -> Vec<String> {
+    let mut pool = BTreeSet::new();
+    for path in drawn {
+        pool.insert(format!("part://h/{path}"));
+        pool.insert(format!("part://h/{path}?lines=x"));
+        pool.insert(format!("hidden://h/{path}"));
+        for (at, _) in path.match_indices('/') {
+            let (folder, _) = path.split_at(at);
+            pool.extend([format!("part://h/{folder}"), format!("part://h/{folder}/")]);
+        }
+        if let Some(other) = composed(path) {
+            pool.insert(format!("part://h/{other}"));
+        }
+    }
+    let more = [
+        "part://h/",
+        "part://h",
+        "part://h/none",
+        "part://h/%zz",
+        "part://h/../x",
+        "part://h/secret/%zz",
+        "part://h/pub/%2E%2E/secret/b.txt",
+        "PART://H/secret/",
+        "hidden://h/",
+        "hidden://h/%zz",
+        "all://h/",
+        "all://h/all.txt",
+        "nobody://h/",
+        "no uri",
+        "",
+    ];
+    pool.extend(more.map(str::to_owned));
+    pool.into_iter().collect()
+}
+
+/// What the providers have.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Contents {
+    /// The files of the plugin of which a part may be seen.
+    part: BTreeSet<String>,
+    /// Its folders, with a slash at the end.
+    folders: BTreeSet<String>,
+    /// The files of the plugin of which nothing may be seen.
+    hidden: BTreeSet<String>,
+}
+
+impl Contents {
+    /// A world of all drawn paths that may be seen, with the folders above all of them, and of its own paths and folders that may not.
+    pub(super) fn new(drawn: &[String], common: &[String], own: &[String], is_visible: &dyn Fn(&str) -> bool) -> Self {
+        let mut contents = Self::default();
+        // The provider takes both compositions for the same, so whoever may see one of them sees the file.
+        let forms = |path: &str| [Some(path.to_owned()), composed(path)].into_iter().flatten().collect::<Vec<_>>();
+        let may_see = |path: &str| forms(path).iter().any(|path| is_visible(&format!("part://h/{path}")));
+        for path in drawn {
+            let is_own = own.contains(path);
+            if may_see(path) || is_own {
+                contents.part.insert(path.clone());
+            }
+            for (at, _) in path.match_indices('/') {
+                let (folder, _) = path.split_at(at + 1);
+                if is_own || may_see(folder) {
+                    contents.folders.insert(folder.to_owned());
+                }
+            }
+        }
+        contents.hidden.extend(own.iter().chain(common).cloned());
+        contents
+    }
+
+    pub(super) fn with_file(mut self, path: &str) -> Self {
+        self.part.insert(path.to_owned());
+        self
+    }
+
+    pub(super) fn with_folder(mut self, path: &str) -> Self {
+        self.folders.insert(path.to_owned());
+        self
+    }
+}
+
+/// The providers of a host.
+pub(super) struct Providers {
+    models: [(&'static str, Arc<Model>); 3],
+}
+
+impl Providers {
+    pub(super) fn new() -> Self {
+        Self { models: PLUGINS.map(|name| (name, Arc::new(Model { name, ..Model::default() }))) }
+    }
+
+    pub(super) fn set(&self, contents: Contents) {
+        for (name, model) in &self.models {
+            let (files, folders) = match *name {
+                PART => (contents.part.clone(), contents.folders.clone()),
+                HIDDEN => (contents.hidden.clone(), BTreeSet::new()),
+                _ => (BTreeSet::from(["all.txt".to_owned(), "more.txt".to_owned()]), BTreeSet::new()),
+            };
+            *model.tree.lock() = Tree { files, folders };
+            model.version.fetch_add(1, Ordering::SeqCst);
+        }
+    }
+
+    /// The walks of the whole listing of the plugin of which a part may be seen.
+    pub(super) fn walks(&self) -> usize {
+        self.models.iter().filter(|(name, _)| *name == PART).map(|(_, model)| model.walks.load(Ordering::SeqCst)).sum()
+    }
+
+    /// The calls so far.
+    pub(super) fn calls(&self) -> usize {
+        self.models.iter().map(|(_, model)| model.calls.load(Ordering::SeqCst)).sum()
+    }
+
+    /// The listings of folders so far, each counted at its end.
+    pub(super) fn folder_listings(&self) -> usize {
+        self.models.iter().map(|(_, model)| model.folder_listings.load(Ordering::SeqCst)).sum()
+    }
+
+    /// Counts calls from zero on.
+    pub(super) fn forget_calls(&self) {
+        self.models.iter().for_each(|(_, model)| model.calls.store(0, Ordering::SeqCst));
+    }
+
+    /// Has the plugin fail to list anything.
+    pub(super) fn fail(&self, plugin: &str) {
+        for (_, model) in self.models.iter().filter(|(name, _)| *name == plugin) {
+            model.fails.store(true, Ordering::SeqCst);
+        }
+    }
+
+    pub(super) fn calls_of(&self, plugin: &str) -> usize {
+        let models = self.models.iter().filter(|(name, _)| *name == plugin);
+        models.map(|(_, model)| model.calls.load(Ordering::SeqCst)).sum()
+    }
+
+    pub(super) async fn start(&self, rules: Rules, dir: &Path, has_search: bool) -> Arc<Host> {
+        let mut config = Config::new();
+        config.server.page_size = 3_usize.try_into().unwrap();
+        config.server.extensions = Extension::ALL.to_vec();
+        config.server.tools = if has_search { Tool::ALL.to_vec() } else { vec![Tool::List, Tool::Read] };
+        config.rules = rules.rules();
+        config.principals = [ADA, ROOT]
+            .map(|name| TokenPrincipal {
+                name: name.parse().unwrap(),
+                token_sha256: TokenDigests::new([TokenDigest::of(name)]),
+            })
+            .into();
+        if has_search {
+            let mut rule = Rule::new([PrincipalSelector::Any]);
+            rule.allow = ["search:///**", "context:///**"].map(|glob| glob.parse().unwrap()).into();
+            config.rules.push(rule);
+        }
+        let mut builder = Host::builder(config).cache_dir(dir.join("cache")).state_dir(dir.join("state"));
+        for (name, model) in &self.models {
+            let mount = format!("{name}://h/").parse().unwrap();
+            let plugin = NativePlugin::new(name.parse().unwrap(), mount, model.clone());
+            let plugin = plugin.watch_interval("100ms".parse().unwrap());
+            let plugin = if has_search { plugin.search(PluginSearch::default()) } else { plugin };
+            builder = builder.native_plugin(plugin);
+        }
+        Arc::new(builder.start().await.unwrap())
+    }
+}
+
+/// A provider of files and folders. It takes names for the same that differ in their composition only, and its failures tell of the
+/// files that they are about.
+#[derive(Default)]
+struct Model {
+    name: &'static str,
+    tree: Mutex<Tree>,
+    calls: AtomicUsize,
+    /// The walks of the whole listing: a walk ends with the templates.
+    walks: AtomicUsize,
+    folder_listings: AtomicUsize,
+    fails: AtomicBool,
+    version: AtomicU64,
+}
+
+#[derive(Clone, Default)]
+struct Tree {
+    files: BTreeSet<String>,
+    folders: BTreeSet<String>,
+}
+
+impl Tree {
+    /// The file of a path, in whatever composition.
+    fn file(&self, path: &str) -> Option<&String> {
+        let same = |one: &str| composed(one).unwrap_or_else(|| one.to_owned());
+        self.files.iter().find(|file| *file == path || same(file) == same(path))
+    }
+
+    fn entry(&self, path: &str) -> Result<Entry> {
+        if path.is_empty() || self.folders.contains(path) {
+            return Ok(Entry::directory(path, path).subscribable());
+        }
+        let file = self.file(path).ok_or(Failure::NotFound)?;
+        Ok(Entry::new(path, file.as_str()).mime_type("text/plain").subscribable())
+    }
+
+    /// What is directly in a folder.
+    fn children(&self, folder: &str) -> Vec<String> {
+        let below = |path: &&String| {
+            path.strip_prefix(folder).is_some_and(|rest| !rest.is_empty() && !rest.trim_end_matches('/').contains('/'))
+        };
+        self.files.iter().chain(&self.folders).filter(below).cloned().collect()
+    }
+}
+
+impl Model {
+    fn called(&self) -> Tree {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        self.tree.lock().clone()
+    }
+}
+
+fn text_of(path: &str) -> String {
+    format!("The text of {path}, which many words are about, in {} bytes.", path.len())
+}
+
+#[async_trait]
+impl Provider for Model {
+    fn describe(&self) -> ProviderInfo {
+        ProviderInfo::new(self.name, "1.0.0").watches(true)
+    }
+
+    async fn list(&self, parent: Option<&str>, cursor: Option<&str>, limit: usize) -> Result<Page> {
+        let tree = self.called();
+        if self.fails.load(Ordering::SeqCst) {
+            return Err(Failure::internal("it fails"));
+        }
+        let mut paths: Vec<String> = match parent {
+            None => tree.files.iter().cloned().collect(),
+            Some(parent) if tree.entry(parent)?.listable => tree.children(parent),
+            Some(parent) => return Err(Failure::invalid(format!("a folder; {parent} is a file"))),
+        };
+        paths.sort();
+        paths.retain(|path| cursor.is_none_or(|last| path.as_str() > last));
+        let rest = paths.split_off(paths.len().min(limit.min(PAGE_SIZE)));
+        let next_cursor = paths.last().filter(|_| !rest.is_empty()).cloned();
+        if parent.is_some() && next_cursor.is_none() {
+            self.folder_listings.fetch_add(1, Ordering::SeqCst);
+        }
+        Ok(Page { entries: paths.iter().map(|path| tree.entry(path)).collect::<Result<_>>()?, next_cursor })
+    }
+
+    async fn stat(&self, path: &str) -> Result<Entry> {
+        let tree = self.called();
+        tree.entry(path.split('?').next().unwrap_or(path)).map(|entry| Entry { path: path.to_owned(), ..entry })
+    }
+
+    async fn read(&self, path: &str) -> Result<Vec<provider::Contents>> {
+        let tree = self.called();
+        let (name, query) = path.split_once('?').unwrap_or((path, ""));
+        let entry = tree.entry(name)?;
+        if !query.is_empty() {
+            return Err(Failure::invalid(format!("other lines; {name} has {} bytes", text_of(name).len())));
+        }
+        let inner = if entry.listable { tree.children(name) } else { Vec::new() };
+        let mut contents = vec![provider::Contents::text(entry, text_of(name))];
+        for path in inner {
+            contents.push(provider::Contents::text(tree.entry(&path)?, text_of(&path)));
+        }
+        Ok(contents)
+    }
+
+    async fn templates(&self) -> Result<Vec<Template>> {
+        self.called();
+        self.walks.fetch_add(1, Ordering::SeqCst);
+        Ok(TEMPLATES.iter().map(|(template, _)| Template::new(*template, *template)).collect())
+    }
+
+    async fn complete(&self, template: &str, argument: &Argument, context: &[Argument]) -> Result<Completion> {
+        let tree = self.called();
+        let known = |name: &str| context.iter().find(|known| known.name == name).map(|known| known.value.as_str());
+        let paths = tree.files.iter().chain(&tree.folders);
+        let paths = paths.map(|path| percent_decode_str(path).decode_utf8_lossy().into_owned());
+        let mut values = BTreeSet::new();
+        match (template, argument.name.as_str()) {
+            ("{+path}{?lines}", "path") => values.extend(paths.map(|path| match path.strip_prefix(&argument.value) {
+                Some(rest) => format!("{}{}", argument.value, rest.split_inclusive('/').next().unwrap_or_default()),
+                None => path,
+            })),
+            ("{+path}{?lines}", "lines") => {
+                let path = known("path").ok_or_else(|| Failure::invalid("a path"))?;
+                let file = tree.file(path).ok_or_else(|| Failure::invalid(format!("a file; {path} is none")))?;
+                if argument.value.is_empty() {
+                    return Err(Failure::invalid(format!("lines of {file}, which has {} bytes", file.len())));
+                }
+                values.insert(format!("{}-{}", argument.value, file.len()));
+            }
+            (template, name) if !template.starts_with('{') => {
+                for path in paths {
+                    let mut segments = path.splitn(3, '/');
+                    let (kind, rev, path) = (segments.next(), segments.next(), segments.next());
+                    let (Some(kind), Some(rev)) = (kind, rev) else { continue };
+                    let is_other = !template.starts_with(kind) || known("rev").is_some_and(|known| known != rev);
+                    // A `blob/{rev}/…` has something below; a `log/{rev}{/name}` need not.
+                    if is_other || (kind == "blob" && path.is_none()) {
+                        continue;
+                    }
+                    let path = path.unwrap_or_default();
+                    // A name is one segment.
+                    let name_of_file = if path.contains('/') { "" } else { path };
+                    let (stem, ext) = name_of_file.rsplit_once('.').unwrap_or(("", ""));
+                    let value = match name {
+                        "rev" => rev,
+                        "path" => path,
+                        "name" if template.contains("{/") => name_of_file,
+                        "name" => stem,
+                        "ext" if known("name").is_none_or(|known| known == stem) => ext,
+                        _ => "",
+                    };
+                    values.insert(value.to_owned());
+                }
+            }
+            _ => return Err(Failure::invalid(format!("a variable of one of {} files", tree.files.len()))),
+        }
+        Ok(Completion::matching(values.into_iter().filter(|value| !value.is_empty()), &argument.value))
+    }
+
+    async fn changes(&self, watched: &[String], since: Option<&str>) -> Result<ChangeSet> {
+        self.called();
+        let version = self.version.load(Ordering::SeqCst).to_string();
+        Ok(match since {
+            Some(since) if since != version => ChangeSet::all(version, watched).listing_changed(),
+            _ => ChangeSet::none(version),
+        })
+    }
+}

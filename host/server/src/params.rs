@@ -1,0 +1,125 @@
+//! The parameters of each method: validation, and the parts that are retained.
+//!
+//! The error of malformed parameters names the fault. Members that no method uses are skipped in place; the others are
+//! retained within bounds:
+//!
+//! | value | retained | a larger one is |
+//! |---|---|---|
+//! | a URI, a template | [`MAX_URI_LEN`](mcp_host_model::uri::MAX_URI_LEN) bytes | malformed; not accepted in `subscriptions/listen` |
+//! | a cursor | [`MAX_CURSOR`](members::MAX_CURSOR) bytes | malformed |
+//! | the name and value of a variable | [`MAX_URI_LEN`](mcp_host_model::uri::MAX_URI_LEN) bytes each | malformed |
+//! | variables of the completion context | [`MAX_CONTEXT_ARGUMENTS`] | malformed |
+//! | the resources of `subscriptions/listen` | [`Subscriber::MAX_RESOURCES`], of [`MAX_FILTER_BYTES`] bytes together | not accepted |
+//! | the arguments of a tool | [`MAX_ARGUMENTS`](members::MAX_ARGUMENTS) bytes | malformed |
+//! | a revision | [`MAX_VERSION_NAME`] bytes | truncated |
+//! | the client's name and version, its capabilities, `_meta` | whether they are texts and objects | |
+//! | `traceparent` in `_meta` | the trace id, of 16 bytes | ignored |
+//!
+//! A member that is used and occurs twice is malformed, as two parsers may take different ones.
+
+mod bounded;
+mod listen;
+mod members;
+mod meta;
+
+use serde::Deserialize;
+use serde_json::value::RawValue;
+
+pub(super) use self::bounded::{BoundedString, TruncatedString, found, present, truncate, without_position};
+pub(super) use self::listen::ListenParams;
+pub(super) use self::members::Members;
+pub(super) use self::meta::{CLIENT_CAPABILITIES_META_KEY, PROTOCOL_VERSION_META_KEY, RequestMeta};
+use super::error::RpcError;
+use super::method::Method;
+use super::request::Request;
+
+/// The retained length of a revision's name.
+pub(super) const MAX_VERSION_NAME: usize = 64;
+
+/// The fault of malformed parameters.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct InvalidParams(pub(super) String);
+
+impl From<&InvalidParams> for RpcError {
+    fn from(InvalidParams(fault): &InvalidParams) -> Self {
+        Self::invalid_params(fault.clone())
+    }
+}
+
+/// The parameters of `initialize`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct InitializeParams {
+    /// The revision that it requests.
+    pub(super) version: String,
+}
+
+/// The parameters of `completion/complete`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct CompleteParams {
+    /// The template; none for a prompt, of which there are none.
+    pub(super) template: Option<String>,
+    /// The variable, and the typed part of its value.
+    pub(super) argument: (String, String),
+    /// The variables that have values already.
+    pub(super) context: Vec<(String, String)>,
+}
+
+/// The parameters of `tools/call`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct ToolParams {
+    /// The tool; none if it is no text.
+    pub(super) name: Option<String>,
+    /// The arguments, a JSON object.
+    pub(super) arguments: Option<String>,
+}
+
+/// What the method and the parameters of a request say.
+#[derive(Debug)]
+pub(super) struct ParsedParams {
+    /// The request.
+    pub(super) request: Result<Request, InvalidParams>,
+    /// Its `_meta`.
+    pub(super) meta: RequestMeta,
+}
+
+/// Parses the parameters of a request. Those of an unknown method, which is none of the table, are valid if they are an
+/// object.
+pub(super) fn parse(name: &str, method: Option<&Method>, params: Option<&RawValue>) -> ParsedParams {
+    // Some libraries send `null` for an absent value.
+    let text = params.map(RawValue::get).filter(|params| *params != "null").unwrap_or("{}");
+    let malformed = |meta, fault: String| {
+        let fault = format!("{}: {fault}", truncate(name, MAX_VERSION_NAME));
+        ParsedParams { request: Err(InvalidParams(fault)), meta }
+    };
+    if !text.starts_with('{') {
+        return malformed(RequestMeta::default(), "expected params to be an object".to_owned());
+    }
+    let members: Members<'_> = match serde_json::from_str(text) {
+        Ok(members) => members,
+        Err(error) => return malformed(RequestMeta::default(), without_position(&error)),
+    };
+    let meta = match members.meta.map(RequestMeta::parse) {
+        None => RequestMeta { is_valid: true, ..RequestMeta::default() },
+        Some(Ok(meta)) => meta,
+        Some(Err(fault)) => return malformed(RequestMeta::default(), fault),
+    };
+    let Some(method) = method else { return ParsedParams { request: Ok(Request::Unknown(name.to_owned())), meta } };
+    match (method.parse)(&members) {
+        Ok(request) => ParsedParams { request: Ok(request), meta },
+        Err(fault) => malformed(meta, format!("expected params `{}`: {fault}", method.params)),
+    }
+}
+
+/// Returns the id of the request that the parameters of a notification cancel.
+pub(super) fn cancelled_request_id(params: &RawValue) -> Option<&RawValue> {
+    #[derive(Deserialize)]
+    struct Cancelled<'a> {
+        #[serde(borrow, default, deserialize_with = "present", rename = "requestId")]
+        request_id: Option<&'a RawValue>,
+    }
+    let members = params.get().starts_with('{').then(|| serde_json::from_str::<Cancelled<'_>>(params.get()).ok());
+    members.flatten()?.request_id
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,291 @@
+//! The execution of requests, and their answers, over both transports.
+//!
+//! A request is executed on the task that received it. The answer to a request for resources is charged to its client
+//! ([`budget`](super::budget)); those of the protocol itself are small.
+//!
+//! A future has room for the largest of its branches, and is moved on its way to the task. So the branches that are rare and
+//! large are boxed: a read or a listing does not carry a search.
+
+use std::panic::AssertUnwindSafe;
+use std::sync::Arc;
+
+use futures::FutureExt;
+use mcp_host_base::log_target;
+use mcp_host_base::text::prefix;
+use mcp_host_config::{AdvertisedCapability, Operation};
+use mcp_host_model::resource::{Argument, Completion, Error, Footprint, MissingPlugin};
+use mcp_host_model::uri::MAX_URI_LEN;
+use mcp_resource_host::host::CompleteRequest;
+use mcp_resource_host::host::transport::ReadResponse;
+use serde_json::{Value, json};
+use tracing::{Instrument, Span};
+
+use super::budget::{self, BudgetExceeded, Charge, EXPECTED_RESPONSE_SIZE, Limit};
+use super::dispatch::Call;
+use super::error::{ErrorCode, RpcError, to_rpc};
+use super::extensions;
+use super::json::Encoder;
+use super::jsonrpc::{RequestId, Response};
+use super::method::method_not_found;
+use super::params::CompleteParams;
+use super::request::{Request, RequestContext};
+use super::server_info;
+use super::session::Session;
+use super::slash;
+use super::tools;
+use super::wire;
+
+/// The delay after which a client that exceeds its budget may retry.
+const RETRY_AFTER_MS: u64 = 1000;
+
+/// An answer, ready to be encoded and sent.
+pub(super) struct Reply {
+    /// The message, as JSON.
+    pub(super) json: Encoder,
+    /// The plugins that are missing from it.
+    pub(super) missing: Vec<MissingPlugin>,
+    /// Its budget charge, until it has been sent; none for an error, and for an answer that is small.
+    pub(super) charge: Option<Charge>,
+    /// Whether it says that the method does not exist.
+    pub(super) is_method_not_found: bool,
+}
+
+/// The result of a request.
+pub(super) struct Outcome {
+    pub(super) result: Encoder,
+    /// The approximate memory that it takes.
+    pub(super) footprint: usize,
+    /// The plugins that are missing from it.
+    pub(super) missing: Vec<MissingPlugin>,
+}
+
+impl Outcome {
+    /// A result of few bytes.
+    fn small(result: &Value) -> Self {
+        Self::new(Encoder::from_json(result.to_string().into_bytes()), 0)
+    }
+
+    /// A result from which no plugin is missing.
+    pub(super) fn new(result: Encoder, footprint: usize) -> Self {
+        Self { result, footprint, missing: Vec::new() }
+    }
+}
+
+/// Returns the span of a request, at debug level: log events of its execution carry the principal, the method and the URI.
+fn span(context: &RequestContext, method: &'static str, request: &Request) -> Span {
+    let uri = match request {
+        Request::CallTool(call) => call.name.as_deref(),
+        request => request.uri(),
+    };
+    let principal = prefix(context.principal.name(), MAX_URI_LEN);
+    tracing::debug_span!(target: log_target::SERVER, "request", principal, method, uri)
+}
+
+/// Answers a request. Cancel safe: dropping the future ends the calls of guests.
+///
+/// A panic is confined to the request, and answered with an internal error.
+pub(super) async fn respond(context: &RequestContext, id: RequestId, call: Call) -> Reply {
+    let Call { method, request, revision: _ } = call;
+    let answered = match request {
+        Ok(request) => {
+            let span = span(context, method.map_or("unknown", |method| method.name), &request);
+            let is_small = method.is_some_and(|method| method.is_protocol);
+            let executing = async {
+                match is_small {
+                    true => Box::pin(execute(context, request)).await.map(|outcome| (outcome, None)),
+                    false => {
+                        execute_within_budget(context, request).await.map(|(outcome, charge)| (outcome, Some(charge)))
+                    }
+                }
+            };
+            // Owned by the scope and the span, which a request that is dropped is dropped in: the audit log has the context of each.
+            let executing = context.audit.clone().scope(executing);
+            let executing = context.account.client().requester(&context.principal).scope(executing);
+            AssertUnwindSafe(executing.instrument(span)).catch_unwind().await
+        }
+        Err(malformed) => Ok(Err((&malformed).into())),
+    };
+    match answered {
+        Ok(Ok((Outcome { result, missing, .. }, charge))) => {
+            Reply { json: success_response(&id, result), missing, charge, is_method_not_found: false }
+        }
+        Ok(Err(error)) => Reply::error(id, error),
+        Err(_panic) => Reply::error(id, RpcError::panicked()),
+    }
+}
+
+/// Wraps a result in the envelope of JSON-RPC.
+fn success_response(id: &RequestId, result: Encoder) -> Encoder {
+    // One allocation, unless the id is a long text.
+    let mut before = Vec::with_capacity(64);
+    before.extend_from_slice(b"{\"jsonrpc\":\"2.0\",\"id\":");
+    // The serialization of a number or a string does not fail.
+    let _ = serde_json::to_writer(&mut before, id);
+    before.extend_from_slice(b",\"result\":");
+    result.prepend(before).wrap("", "}")
+}
+
+/// Executes a request within the [budget](super::budget), and returns the outcome with its charge.
+async fn execute_within_budget(context: &RequestContext, request: Request) -> Result<(Outcome, Charge), RpcError> {
+    let account = &context.account;
+    let mut charge = account
+        .charge(EXPECTED_RESPONSE_SIZE)
+        .await
+        .map_err(|exceeded| budget_error(exceeded, EXPECTED_RESPONSE_SIZE))?;
+    let outcome = execute(context, request.clone()).await?;
+    let price = budget::response_cost(outcome.footprint);
+    if charge.resize(price).is_ok() {
+        return Ok((outcome, charge));
+    }
+    // Neither the answer nor its reservation is held during the wait for room.
+    drop((outcome, charge));
+    let mut charge = account.charge(price).await.map_err(|exceeded| budget_error(exceeded, price))?;
+    let outcome = execute(context, request).await?;
+    let price = budget::response_cost(outcome.footprint);
+    charge.resize(price).map_err(|exceeded| budget_error(exceeded, price))?;
+    Ok((outcome, charge))
+}
+
+/// For whom there is that limit, and which key of the server's config says how much it is.
+fn describe_limit(limit: Limit) -> &'static str {
+    match limit {
+        Limit::Connection => {
+            "on one connection; the server's `http.limits.response-memory-per-connection` says how much that is"
+        }
+        Limit::Client => {
+            "for one client; the server's `http.limits.client-share` of `http.limits.response-memory` says how much that is"
+        }
+        Limit::Principal => {
+            "for one principal; the server's `http.limits.principal-share` of `http.limits.response-memory` says how much \
+             that is"
+        }
+        Limit::Overall => "for all clients; the server's `http.limits.response-memory` says how much that is",
+    }
+}
+
+/// Returns the error for an answer that exceeds the budget.
+fn budget_error(exceeded: BudgetExceeded, price: usize) -> RpcError {
+    let (message, data) = match exceeded {
+        BudgetExceeded::Full => (
+            "too many answers wait to be read by this client, or by all: read them, then try again".to_owned(),
+            json!({ "kind": "unavailable", "retryAfterMs": RETRY_AFTER_MS }),
+        ),
+        BudgetExceeded::TooLarge(limit) => (
+            format!("the answer takes {price} bytes of memory, more than may wait {}", describe_limit(limit)),
+            json!({ "kind": "unavailable" }),
+        ),
+    };
+    RpcError::internal(message).with_data(data)
+}
+
+impl Reply {
+    fn error(id: RequestId, error: RpcError) -> Self {
+        let is_method_not_found = error.code == ErrorCode::METHOD_NOT_FOUND;
+        let json = Encoder::from_json(Response::new(id, Err(error)).to_json());
+        Self { json, missing: Vec::new(), charge: None, is_method_not_found }
+    }
+}
+
+/// Executes a request.
+async fn execute(context: &RequestContext, request: Request) -> Result<Outcome, RpcError> {
+    let RequestContext { host, config, principal, revision, session, .. } = context;
+    let revision = *revision;
+    let to_rpc = |error: Error| to_rpc(&error, revision);
+    match request {
+        Request::List(cursor) => {
+            let encode = |entries| wire::encode_resources(entries, revision);
+            let form = wire::encoding_form(revision);
+            let listing = host.list_cached(principal, cursor.as_deref(), form, encode).await.map_err(to_rpc)?;
+            let is_public = host.is_public(Operation::List) && cursor.is_none();
+            let (footprint, missing) = (listing.items.footprint(), listing.missing.clone());
+            Ok(Outcome { result: wire::list_result(listing, revision, is_public), footprint, missing })
+        }
+        Request::Templates(cursor) => {
+            let listing = Box::pin(host.templates(principal, cursor.as_deref())).await.map_err(to_rpc)?;
+            let is_public = host.is_public(Operation::Templates) && cursor.is_none();
+            let (footprint, missing) = (listing.items.footprint(), listing.missing.clone());
+            Ok(Outcome { result: wire::templates_result(listing, revision, is_public), footprint, missing })
+        }
+        Request::Read(uri) => {
+            let encode = |contents| wire::encode_contents(contents, revision);
+            let response = host.read_cached(principal, &uri, wire::encoding_form(revision), encode).await;
+            let is_public = host.is_read_public(&uri);
+            let response = match response {
+                Ok(response) => response,
+                Err(error) => return Err(Box::pin(slash::to_rpc_with_hint(host, principal, error, revision)).await),
+            };
+            Ok(match response {
+                ReadResponse::Contents(contents) => {
+                    // An index depends on the scopes of the token, and has cursors for its principal only.
+                    let is_public = is_public && !contents.iter().any(|one| one.entry.listable);
+                    let footprint = contents.footprint();
+                    Outcome::new(wire::read_result(contents, revision, is_public), footprint)
+                }
+                ReadResponse::Encoded { contents, .. } => {
+                    Outcome::new(wire::cached_read_result(&contents, revision, is_public), contents.json.len())
+                }
+            })
+        }
+        Request::Complete(request) => {
+            let completion = Box::pin(complete(context, *request)).await?;
+            let footprint = completion.footprint();
+            Ok(Outcome::new(wire::complete_result(completion, revision), footprint))
+        }
+        Request::ListTools(None) => {
+            let (result, footprint) = tools::list_result(&config.server, revision);
+            Ok(Outcome::new(result, footprint))
+        }
+        // There is one page, so no valid cursor exists.
+        Request::ListTools(Some(_)) => Err(to_rpc(Error::InvalidCursor)),
+        Request::CallTool(call) => Box::pin(tools::call(context, call)).await,
+        Request::Extension(request) => Box::pin(extensions::execute(context, request)).await,
+        Request::Unknown(method) => Err(method_not_found(host, config, revision, &method)),
+        Request::Ping => Ok(Outcome::small(&json!({}))),
+        Request::Discover => Ok(Outcome::small(&server_info::discover(host, config, revision))),
+        Request::SetLevel(level) => {
+            session_of(session)?.log().set_level(level);
+            Ok(Outcome::small(&json!({})))
+        }
+        Request::Subscribe(uri) => {
+            Box::pin(host.subscribe(session_of(session)?.subscriber(), &uri)).await.map_err(to_rpc)?;
+            Ok(Outcome::small(&json!({})))
+        }
+        Request::Unsubscribe(uri) => {
+            host.unsubscribe(session_of(session)?.subscriber(), &uri).map_err(to_rpc)?;
+            Ok(Outcome::small(&json!({})))
+        }
+        // The list may be announced, and is empty.
+        Request::ListPrompts => Ok(Outcome::small(&match revision.has_cache_hints() {
+            true => json!({ "resultType": "complete", "prompts": [], "ttlMs": 0, "cacheScope": "private" }),
+            false => json!({ "prompts": [] }),
+        })),
+        Request::GetPrompt(name) => Err(RpcError::invalid_params(format!("there is no prompt {name}"))),
+        // The transport opens sessions and streams.
+        Request::Initialize(_) | Request::Listen(_) => Err(RpcError::invalid_request("the request has no one answer")),
+    }
+}
+
+/// Returns the session of a request that needs one. Without one it has been rejected before.
+fn session_of(session: &Option<Arc<Session>>) -> Result<&Session, RpcError> {
+    session.as_deref().ok_or_else(|| RpcError::invalid_request("the request is about a session"))
+}
+
+async fn complete(context: &RequestContext, request: CompleteParams) -> Result<Completion, RpcError> {
+    let template = match request.template {
+        Some(template) => template,
+        // There are no prompts, so nothing completes an argument of one.
+        None if context.config.server.advertise.contains(&AdvertisedCapability::Prompts) => {
+            return Ok(Completion::default());
+        }
+        None => {
+            return Err(RpcError::invalid_params("this server has no prompts; a `ref/resource` was expected"));
+        }
+    };
+    let (name, value) = request.argument;
+    let request = CompleteRequest {
+        template: &template,
+        argument: Argument { name, value },
+        context: request.context.into_iter().map(|(name, value)| Argument { name, value }).collect(),
+    };
+    context.host.complete(&context.principal, request).await.map_err(|error| to_rpc(&error, context.revision))
+}

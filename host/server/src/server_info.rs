@@ -1,0 +1,96 @@
+//! The info of this server: its name and its capabilities.
+//!
+//! Exactly the capabilities that exist are announced, in each revision those that the revision defines:
+//!
+//! | capability | when |
+//! |---|---|
+//! | `resources` | always; `listChanged` in it always, as a reload may change the listing; `subscribe` when a provider reports changes |
+//! | `completions` | always, from 2025-03-26 on; the method is older than its capability |
+//! | `logging` | in revisions with sessions |
+//! | `prompts`, `tools` | when the config announces them; the lists are empty. `tools` also when the config has tools |
+//! | `experimental` | with `sep-2093` in it, when that extension is enabled: SEP-2093 defines no capability, and this member is for features outside the revisions |
+//! | `extensions` | with `io.modelcontextprotocol/skills` in it, when directories can be read, from 2026-07-28 on |
+
+use mcp_host_config::{AdvertisedCapability, Config, Extension};
+use mcp_resource_host::host::Host;
+use serde_json::{Map, Value, json};
+
+use super::revision::Revision;
+use super::session::Agreement;
+
+/// The key in `_meta` of the name of the server.
+const SERVER_INFO_META_KEY: &str = "io.modelcontextprotocol/serverInfo";
+/// The extension of skills (SEP-2640).
+const SKILLS_EXTENSION: &str = "io.modelcontextprotocol/skills";
+
+/// Returns what `initialize` agrees on with a client that requests that revision, and its result.
+pub(super) fn initialize(host: &Host, config: &Config, requested: &str) -> (Agreement, Value) {
+    let requested = Revision::from_name(requested).filter(|revision| revision.has_sessions());
+    let revision = requested.unwrap_or(Revision::LATEST_WITH_SESSIONS);
+    let may_subscribe = host.supports_subscriptions();
+    let mut result = json!({
+        "protocolVersion": revision.name(),
+        "capabilities": capabilities(config, revision, may_subscribe),
+        "serverInfo": implementation(config, revision),
+    });
+    add_instructions(&mut result, config);
+    (Agreement { revision, may_subscribe }, result)
+}
+
+/// Returns the result of `server/discover`.
+pub(super) fn discover(host: &Host, config: &Config, revision: Revision) -> Value {
+    let mut result = json!({
+        "resultType": "complete",
+        "supportedVersions": Revision::ALL.map(Revision::name),
+        "capabilities": capabilities(config, revision, host.supports_subscriptions()),
+        "ttlMs": 0,
+        "cacheScope": "public",
+        "_meta": server_info_meta(config, revision),
+    });
+    add_instructions(&mut result, config);
+    result
+}
+
+/// Returns `_meta` of a result that names the server.
+pub(super) fn server_info_meta(config: &Config, revision: Revision) -> Map<String, Value> {
+    Map::from_iter([(SERVER_INFO_META_KEY.to_owned(), implementation(config, revision))])
+}
+
+fn add_instructions(result: &mut Value, config: &Config) {
+    if let (Some(instructions), Some(members)) = (&config.server.instructions, result.as_object_mut()) {
+        members.insert("instructions".to_owned(), json!(instructions));
+    }
+}
+
+fn implementation(config: &Config, revision: Revision) -> Value {
+    let server = &config.server;
+    let mut info = json!({ "name": server.name.as_str(), "version": env!("CARGO_PKG_VERSION") });
+    if let (Some(title), Some(members)) =
+        (server.title.as_ref().filter(|_| revision.has_titles()), info.as_object_mut())
+    {
+        members.insert("title".to_owned(), json!(title));
+    }
+    info
+}
+
+fn capabilities(config: &Config, revision: Revision, subscribe: bool) -> Map<String, Value> {
+    let server = &config.server;
+    let mut resources = json!({ "listChanged": true });
+    if let Some(members) = resources.as_object_mut().filter(|_| subscribe) {
+        members.insert("subscribe".to_owned(), json!(true));
+    }
+    let has_prompts = server.advertise.contains(&AdvertisedCapability::Prompts);
+    let has_tools = server.advertise.contains(&AdvertisedCapability::Tools) || !server.tools.is_empty();
+    let is_enabled = |extension| server.extensions.contains(&extension);
+    let of_directories = is_enabled(Extension::Sep2640DirectoryRead) && revision.has_extensions();
+    let all = [
+        ("resources", Some(resources)),
+        ("completions", revision.has_completions_capability().then(|| json!({}))),
+        ("logging", revision.has_logging().then(|| json!({}))),
+        ("prompts", has_prompts.then(|| json!({}))),
+        ("tools", has_tools.then(|| json!({}))),
+        ("experimental", is_enabled(Extension::Sep2093).then(|| json!({ (Extension::Sep2093.name()): {} }))),
+        ("extensions", of_directories.then(|| json!({ SKILLS_EXTENSION: { "directoryRead": true } }))),
+    ];
+    all.into_iter().filter_map(|(name, capability)| Some((name.to_owned(), capability?))).collect()
+}

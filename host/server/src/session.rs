@@ -1,0 +1,117 @@
+//! A session of the revisions that have them, as `initialize` opens it. Over stdio a connection has one, over HTTP there
+//! are [many](super::http).
+
+use std::sync::Arc;
+
+use mcp_resource_host::access::Principal;
+use mcp_resource_host::host::Host;
+use mcp_resource_host::watch::{Subscriber, Update};
+use parking_lot::Mutex;
+use serde_json::Value;
+
+use super::client_log::ClientLog;
+use super::jsonrpc;
+use super::revision::Revision;
+
+/// One session.
+#[derive(Debug)]
+pub(super) struct Session {
+    agreement: Agreement,
+    /// Its subscriptions, with the principal that opened it and the groups of its last request.
+    subscriber: Arc<Subscriber>,
+    listing_watch: Mutex<ListingWatch>,
+    log: ClientLog,
+}
+
+/// Whether a session is notified of changes of the listing, which the host has to walk for that.
+#[derive(Debug, Default)]
+struct ListingWatch {
+    /// Whether `notifications/initialized` has been received.
+    is_initialized: bool,
+    /// Whether the credentials of the last request are for the operation `list`.
+    may_list: bool,
+    is_watching: bool,
+    /// Whether it was watched before, so that changes may have been missed since.
+    has_lapsed: bool,
+}
+
+/// What `initialize` agreed on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Agreement {
+    /// The revision.
+    pub(super) revision: Revision,
+    /// Whether the capability `subscribe` is offered.
+    pub(super) may_subscribe: bool,
+}
+
+impl Session {
+    /// Opens a session of that principal.
+    pub(super) fn new(host: &Host, principal: &Principal, agreement: Agreement) -> Self {
+        Self {
+            agreement,
+            subscriber: Arc::new(host.subscriber(principal)),
+            listing_watch: Mutex::new(ListingWatch { may_list: true, ..ListingWatch::default() }),
+            log: ClientLog::default(),
+        }
+    }
+
+    /// The negotiated revision.
+    pub(super) fn revision(&self) -> Revision {
+        self.agreement.revision
+    }
+
+    /// Whether the capability `subscribe` was offered at `initialize`, which holds for the lifetime of the session.
+    pub(super) fn may_subscribe(&self) -> bool {
+        self.agreement.may_subscribe
+    }
+
+    /// Its subscriptions.
+    pub(super) fn subscriber(&self) -> &Arc<Subscriber> {
+        &self.subscriber
+    }
+
+    /// Its log messages.
+    pub(super) fn log(&self) -> &ClientLog {
+        &self.log
+    }
+
+    /// Begins to notify changes of the listing, as soon as it may be listed: `notifications/initialized` has been received.
+    pub(super) fn watch_listing(&self) {
+        self.update_listing_watch(|watch| watch.is_initialized = true);
+    }
+
+    /// Sets whether the credentials of its client are for the operation `list`. Without it, the listing is not watched any
+    /// more.
+    pub(super) fn set_may_list(&self, may_list: bool) {
+        self.update_listing_watch(|watch| watch.may_list = may_list);
+    }
+
+    fn update_listing_watch(&self, update: impl FnOnce(&mut ListingWatch)) {
+        // Locked until the subscriber does as it says.
+        let mut watch = self.listing_watch.lock();
+        update(&mut watch);
+        let is_wanted = watch.is_initialized && watch.may_list;
+        if std::mem::replace(&mut watch.is_watching, is_wanted) == is_wanted {
+            return;
+        }
+        if !is_wanted {
+            watch.has_lapsed = true;
+            self.subscriber.unwatch_listing();
+        } else if watch.has_lapsed {
+            self.subscriber.watch_listing_again();
+        } else {
+            self.subscriber.watch_listing();
+        }
+    }
+}
+
+/// Returns the notification of an update, with that `_meta`.
+pub(super) fn update_notification(update: Update, meta: Option<Value>) -> Value {
+    let (method, uri) = match update {
+        Update::Resource(uri) => ("resources/updated", Some(uri)),
+        Update::Listing => ("resources/list_changed", None),
+    };
+    let uri = uri.map(|uri| ("uri".to_owned(), Value::String(uri)));
+    let meta = meta.map(|meta| ("_meta".to_owned(), meta));
+    jsonrpc::notification(method, uri.into_iter().chain(meta).collect())
+}

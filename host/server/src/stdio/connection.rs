@@ -1,0 +1,350 @@
+//! One connection: reads lines, dispatches their messages, and answers each request by a task of its own. It bounds the
+//! requests in flight, and drains them at the end.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+
+use futures::StreamExt;
+use mcp_host_base::log_target;
+use mcp_host_config::Config;
+use mcp_resource_host::access::Principal;
+use mcp_resource_host::access::rate::RateClient;
+use mcp_resource_host::audit;
+use mcp_resource_host::host::Host;
+use serde_json::Value;
+use tokio::io::AsyncRead;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::task::JoinSet;
+use tokio_util::codec::FramedRead;
+use tokio_util::sync::CancellationToken;
+
+use super::batches::{BatchId, Batches, ChargedReply, Outgoing, Pending};
+use super::codec::{self, Line, LineDecoder};
+use super::output::Output;
+use crate::DRAIN_TIMEOUT;
+use crate::budget::{Account, Budget, Limits};
+use crate::client_id::ClientId;
+use crate::dispatch::{Call, Dispatch, dispatch};
+use crate::error::rate_exceeded;
+use crate::in_flight::{Claim, InFlight};
+use crate::json::Encoder;
+use crate::jsonrpc::{self, Incoming, Kind, Message, Rejection, RequestId, Response};
+use crate::listen::{self, Listener};
+use crate::params::{InitializeParams, ListenParams};
+use crate::request::RequestContext;
+use crate::respond::{Reply, respond};
+use crate::server_info;
+use crate::session::{Session, update_notification};
+
+/// The maximum number of requests in flight.
+const MAX_IN_FLIGHT: usize = 64;
+
+/// The stream that requests are read from.
+pub(super) type Reader = Box<dyn AsyncRead + Send + Unpin>;
+
+/// The connection of one client.
+pub(super) struct Connection {
+    host: Arc<Host>,
+    principal: Principal,
+    account: Arc<Account>,
+    input: FramedRead<Reader, LineDecoder>,
+    answers: Answers,
+    shutdown: CancellationToken,
+    /// Fires when reading ends: the requests in flight are drained.
+    draining: CancellationToken,
+    permits: Arc<Semaphore>,
+    in_flight: InFlight,
+    /// The session, once `initialize` has opened it.
+    session: Option<Arc<Session>>,
+    /// The tasks that answer requests, and the one that delivers the notifications of the session. They end with the
+    /// connection.
+    tasks: JoinSet<()>,
+}
+
+/// Where answers go. Clones share it.
+#[derive(Clone)]
+struct Answers {
+    output: Output,
+    batches: Batches,
+}
+
+impl Answers {
+    /// Completes a request, with its answer or without one.
+    async fn finish(&self, request: Pending, answer: Option<ChargedReply>) {
+        self.write(self.batches.finish(request, answer)).await;
+    }
+
+    /// Completes a request with an answer for which nothing is charged.
+    async fn finish_with(&self, request: Pending, response: &Response) {
+        self.finish(request, Some(ChargedReply::uncharged(response.to_json()))).await;
+    }
+
+    /// Writes a line, then releases its permits and charges. A client that reads no more gets no more answers.
+    async fn write(&self, outgoing: Outgoing) {
+        let Outgoing { line, permits, charges } = outgoing;
+        if let Some(line) = line
+            && let Err(error) = self.output.write(line).await
+        {
+            tracing::debug!(target: log_target::SERVER, %error, "a response cannot be written");
+        }
+        drop((permits, charges));
+    }
+
+    /// Writes a notification.
+    async fn notify(&self, notification: &Value) -> std::io::Result<()> {
+        self.output.write(Encoder::from_json(notification.to_string().into_bytes())).await
+    }
+}
+
+impl Connection {
+    /// Creates the connection of a client. `draining` fires when reading ends.
+    pub(super) fn new(
+        host: Arc<Host>,
+        principal: Principal,
+        reader: Reader,
+        output: Output,
+        shutdown: CancellationToken,
+        draining: CancellationToken,
+    ) -> Self {
+        Self {
+            account: budget(host.clone()).account(ClientId::Local),
+            host,
+            principal,
+            input: FramedRead::new(reader, LineDecoder::default()),
+            answers: Answers { output, batches: Batches::default() },
+            shutdown,
+            draining,
+            permits: Arc::new(Semaphore::new(MAX_IN_FLIGHT)),
+            in_flight: InFlight::default(),
+            session: None,
+            tasks: JoinSet::new(),
+        }
+    }
+
+    /// Serves the client until its input ends or shutdown, and answers the requests in flight.
+    pub(super) async fn serve(mut self) {
+        self.read().await;
+        self.draining.cancel();
+        let all = u32::try_from(MAX_IN_FLIGHT).unwrap_or(u32::MAX);
+        if tokio::time::timeout(DRAIN_TIMEOUT, self.permits.acquire_many(all)).await.is_err() {
+            tracing::warn!(target: log_target::SERVER, "graceful shutdown: drain timed out with requests in flight");
+        }
+        self.answers.output.close().await;
+    }
+
+    /// Reads lines, each when there is a permit for a request, until the input ends or shutdown.
+    async fn read(&mut self) {
+        loop {
+            let next = async {
+                let permit = self.permits.clone().acquire_owned().await.ok()?;
+                Some((permit, self.input.next().await?))
+            };
+            let Some(Some((permit, line))) = self.shutdown.run_until_cancelled(next).await else { return };
+            match line {
+                Ok(line) => self.receive(line, permit).await,
+                Err(error) => {
+                    tracing::error!(target: log_target::SERVER, %error, "the input cannot be read");
+                    return;
+                }
+            }
+        }
+    }
+
+    /// Parses a line, and dispatches its messages. Those of a batch are dispatched even after shutdown.
+    async fn receive(&mut self, line: Line, permit: OwnedSemaphorePermit) {
+        let config = self.host.config();
+        let revision = self.session.as_deref().map(Session::revision);
+        let received = match line {
+            Line::Text(text) => jsonrpc::parse(&text, revision, &config.server.extensions),
+            Line::TooLong => Err(Rejection::invalid_request(None, "the line is too long")),
+        };
+        codec::shrink(self.input.read_buffer_mut());
+        match received {
+            Ok(Incoming::Single(message)) => self.dispatch(Ok(message), Pending { permit, batch: None }, &config).await,
+            Ok(Incoming::Batch(messages)) => self.dispatch_batch(messages, permit, &config).await,
+            Err(rejection) => self.dispatch(Err(rejection), Pending { permit, batch: None }, &config).await,
+        }
+    }
+
+    async fn dispatch_batch(
+        &mut self,
+        messages: Vec<Result<Message, Rejection>>,
+        permit: OwnedSemaphorePermit,
+        config: &Arc<Config>,
+    ) {
+        let wants_answer = |message: &&Result<Message, Rejection>| {
+            message.as_ref().map_or(true, |message| matches!(message.kind, Kind::Request { .. }))
+        };
+        let batch: Option<BatchId> = self.answers.batches.begin(messages.iter().filter(wants_answer).count());
+        let mut permit = Some(permit);
+        for message in messages {
+            let permit = match permit.take() {
+                Some(permit) => permit,
+                None => match self.permits.clone().acquire_owned().await {
+                    Ok(permit) => permit,
+                    Err(_closed) => return,
+                },
+            };
+            self.dispatch(message, Pending { permit, batch }, config).await;
+        }
+    }
+
+    /// Dispatches a message, and begins to answer it.
+    async fn dispatch(&mut self, message: Result<Message, Rejection>, pending: Pending, config: &Arc<Config>) {
+        while self.tasks.try_join_next().is_some() {}
+        let trace_id = message.as_ref().ok().and_then(|message| message.meta.trace_id);
+        let dispatched = message.and_then(|message| {
+            self.take_request(&message, config)?;
+            let dispatched = dispatch(&self.host, config, message, self.session.as_deref(), &())?;
+            let claim = match &dispatched {
+                Dispatch::Request(id, _) | Dispatch::Listen(id, _) => {
+                    Some(self.in_flight.claim(id).ok_or_else(|| Rejection::id_in_flight(id))?)
+                }
+                _ => None,
+            };
+            Ok((dispatched, claim))
+        });
+        let audit = |id| audit::RequestContext::new(None, id, trace_id);
+        match dispatched {
+            Ok((Dispatch::Request(id, call), Some(claim))) => {
+                let audit = audit(&id);
+                self.spawn_call(id, call, claim, audit, pending, config);
+            }
+            Ok((Dispatch::Listen(id, params), Some(claim))) => {
+                let audit = audit(&id);
+                self.spawn_listen(id, params, claim, audit, pending, config);
+            }
+            Ok((Dispatch::Initialize(id, params), _)) => self.initialize(id, &params, pending, config).await,
+            Ok((Dispatch::Cancel(id), _)) => self.in_flight.cancel(&id),
+            Ok((Dispatch::Initialized, _)) => {
+                if let Some(session) = &self.session {
+                    session.watch_listing();
+                }
+            }
+            Ok(_) => {}
+            Err(rejection) => {
+                let answers = self.answers.clone();
+                self.tasks.spawn(async move { answers.finish_with(pending, &rejection.into_response()).await });
+            }
+        }
+    }
+
+    /// Takes a request of the rate of its principal. The principal that started the host shares it with no other, and is
+    /// bounded by the requests in flight.
+    fn take_request(&self, message: &Message, config: &Config) -> Result<(), Rejection> {
+        let Some(id) = message.request_id().filter(|_| self.principal != Principal::LOCAL) else { return Ok(()) };
+        let client = RateClient::Principal(&self.principal);
+        let taken = self.host.rates().take(&config.http.limits, client, NonZeroU32::MIN);
+        taken.map_err(|exceeded| Rejection::new(Some(id.clone()), rate_exceeded(&exceeded)))
+    }
+
+    /// Opens the session, and begins to deliver its notifications. The answer comes before all others of the session.
+    async fn initialize(&mut self, id: RequestId, params: &InitializeParams, pending: Pending, config: &Config) {
+        let (agreement, result) = server_info::initialize(&self.host, config, &params.version);
+        let session = Arc::new(Session::new(&self.host, &self.principal, agreement));
+        self.session = Some(session.clone());
+        self.answers.finish_with(pending, &Response::new(id, Ok(result))).await;
+        self.tasks.spawn(deliver(self.host.clone(), session, self.answers.clone()));
+    }
+
+    /// Answers a request in a task of its own, unless it is cancelled.
+    fn spawn_call(
+        &mut self,
+        id: RequestId,
+        call: Call,
+        claim: Claim,
+        audit: audit::RequestContext,
+        pending: Pending,
+        config: &Arc<Config>,
+    ) {
+        let context = RequestContext {
+            host: self.host.clone(),
+            config: config.clone(),
+            principal: self.principal.clone(),
+            account: self.account.clone(),
+            revision: call.revision,
+            session: self.session.clone(),
+            audit,
+        };
+        let answers = self.answers.clone();
+        self.tasks.spawn(async move {
+            let reply = tokio::select! {
+                reply = respond(&context, id, call) => Some(reply),
+                () = claim.cancelled() => None,
+            };
+            let answer = reply.filter(|_| claim.release()).map(|Reply { json, missing, charge, .. }| {
+                if let Some(session) = &context.session {
+                    session.log().warn_missing(&missing);
+                }
+                ChargedReply { json, charge }
+            });
+            answers.finish(pending, answer).await;
+        });
+    }
+
+    /// Answers `subscriptions/listen` in a task of its own, until it is cancelled or reading ends.
+    fn spawn_listen(
+        &mut self,
+        id: RequestId,
+        params: ListenParams,
+        claim: Claim,
+        audit: audit::RequestContext,
+        pending: Pending,
+        config: &Arc<Config>,
+    ) {
+        let (host, principal, config) = (self.host.clone(), self.principal.clone(), config.clone());
+        let (answers, draining) = (self.answers.clone(), self.draining.clone());
+        self.tasks.spawn(async move {
+            let end = match Listener::begin(&host, id.clone(), params, &principal, audit).await {
+                Ok(listener) => {
+                    let mut notifications = Box::pin(listener.notifications());
+                    let notifying = async {
+                        while let Some(notification) = notifications.next().await {
+                            if answers.notify(&notification).await.is_err() {
+                                // The client reads no more, and may still cancel the request.
+                                std::future::pending::<()>().await;
+                            }
+                        }
+                    };
+                    tokio::select! {
+                        () = notifying => {}
+                        () = draining.cancelled() => {}
+                        () = claim.cancelled() => {}
+                    }
+                    listen::end(&config, id)
+                }
+                Err(error) => Response::new(id, Err(error)),
+            };
+            let answer = claim.release().then(|| ChargedReply::uncharged(end.to_json()));
+            answers.finish(pending, answer).await;
+        });
+    }
+}
+
+/// Delivers the notifications of a session, one after the other, until the client reads no more.
+async fn deliver(host: Arc<Host>, session: Arc<Session>, answers: Answers) {
+    // As the rules are at this moment.
+    let may_know = |plugin: &str| host.may_know_of_plugin(&session.subscriber().principal(), plugin);
+    loop {
+        let sent = tokio::select! {
+            // Taken when the output is free: no update follows the answer to the unsubscription of its resource.
+            () = session.subscriber().ready() => {
+                let next = || session.subscriber().try_next().map(|update| update_notification(update, None));
+                answers.output.write_next(next).await
+            }
+            warning = session.log().next(may_know) => answers.notify(&warning).await,
+        };
+        if sent.is_err() {
+            return;
+        }
+    }
+}
+
+/// The budget for answers that wait to be written: that of one connection.
+fn budget(host: Arc<Host>) -> Arc<Budget> {
+    Budget::new(move || {
+        let limits = &host.config().http.limits;
+        let most = usize::try_from(limits.response_memory_per_connection.bytes()).unwrap_or(usize::MAX);
+        Limits { connection: most, client: most, principal: most, overall: most, wait: limits.write_timeout.duration() }
+    })
+}

@@ -1,0 +1,74 @@
+//! Calling a tool.
+
+use mcp_host_config::Tool;
+use mcp_host_model::resource::Error;
+
+use super::definition::tool_named;
+use super::next_step::next_step;
+use super::output::{Forms, Output, Part, ToolError};
+use crate::error::RpcError;
+use crate::json::Encoder;
+use crate::method::TOOL_PARAMS;
+use crate::params::ToolParams;
+use crate::request::RequestContext;
+use crate::respond::Outcome;
+use crate::revision::Revision;
+use crate::wire;
+
+/// Calls a tool.
+pub(crate) async fn call(context: &RequestContext, params: ToolParams) -> Result<Outcome, RpcError> {
+    let RequestContext { host, config, principal, revision, .. } = context;
+    let revision = *revision;
+    let ToolParams { name, arguments } = params;
+    let Some(name) = name else {
+        let fault = format!("tools/call: expected params `{TOOL_PARAMS}`: missing field `name`");
+        return Err(RpcError::invalid_params(fault));
+    };
+    let Some(tool) = tool_named(&config.server.tools, &name) else {
+        let fault = format!("there is no tool `{name}`; `tools/list` has those that exist");
+        return Err(RpcError::invalid_params(fault));
+    };
+    let (arguments, forms) = (arguments.as_deref(), Forms::new(&config.server, revision));
+    let called = match tool {
+        Tool::List => super::list::call(host, principal, arguments, forms).await,
+        Tool::Read => super::read::call(host, principal, arguments, forms).await,
+        #[cfg(feature = "search")]
+        Tool::Search => super::search::call(host, principal, arguments, forms).await,
+        #[cfg(feature = "search")]
+        Tool::Context => super::context::call(host, principal, arguments, forms).await,
+        #[cfg(not(feature = "search"))]
+        Tool::Search | Tool::Context => Err(ToolError::Arguments("this build has no search".to_owned())),
+    };
+    let (mut output, is_error) = match called {
+        Ok(output) => (output, false),
+        Err(error) => {
+            let message = match error {
+                ToolError::Arguments(message) => format!("{name}: {message}"),
+                ToolError::Host(Error::NotFound { uri }) => {
+                    let next = next_step(context, tool, &uri).await;
+                    format!("{}{next}", Error::NotFound { uri })
+                }
+                ToolError::Host(error) => error.to_string(),
+            };
+            (Output::text(message), true)
+        }
+    };
+    let (footprint, missing) = (output.footprint(), std::mem::take(&mut output.missing));
+    Ok(Outcome { result: encode(output, is_error, revision), footprint, missing })
+}
+
+fn encode(output: Output, is_error: bool, revision: Revision) -> Encoder {
+    let Output { content, structured, missing: _ } = output;
+    Encoder::new(move |writer| {
+        writer.object(|members| {
+            wire::result_type(members, revision);
+            members.member("content").array(content, |writer, part: Part| part.write(writer));
+            if let Some(structured) = structured {
+                (structured.write)(members.member("structuredContent"));
+            }
+            if is_error {
+                members.serialize("isError", &true);
+            }
+        });
+    })
+}
