@@ -16,7 +16,7 @@
 //!
 //! #[tokio::main]
 //! async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! #   std::env::set_current_dir("..")?;
+//! #   std::env::set_current_dir("../..")?;
 //!     let mut hello = Plugin::new("hello".parse()?, "target/plugins/hello.wasm", "hello:///".parse()?);
 //!     hello.config.insert("names".to_owned(), "Ada, 花子".to_owned());
 //!     let builder = Host::builder(Config::new().plugin(hello)?).state_dir("state");
