@@ -186,6 +186,7 @@ impl PluginRuntime {
     ) -> Plugin {
         let probe_memory = backend.sandbox().map(|sandbox| sandbox.probe_memory().clone());
         let faults = Arc::new(FaultRecorder::new(name.clone(), limits.log.bytes_per_minute()));
+        let initial_bytes = backend.initial_bytes();
         let max_response_size = matches!(backend, Backend::Native(_)).then(|| limits.response_size.bytes());
         Plugin {
             title: None,
@@ -204,7 +205,7 @@ impl PluginRuntime {
                     max_response_size,
                     faults: faults.clone(),
                 }),
-                admission: Admission::new(limits),
+                admission: Admission::new(limits, initial_bytes),
                 run_queue: self.engine.executor.plugin_queue(),
                 probe_memory: probe_memory.unwrap_or_else(|| MemoryBudget::new(limits.memory.bytes(), None)),
                 memory,
