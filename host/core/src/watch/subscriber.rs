@@ -25,6 +25,11 @@ use crate::access::Principal;
 /// The approximate memory that a subscription takes in addition to its URIs: entries in the maps of its subscriber, of
 /// its resource, and of the pending updates.
 const SUBSCRIPTION_OVERHEAD: usize = 400;
+/// How often the URI of a subscription is kept: in these maps, as the path in some of them, and in what is sent to the provider by a
+/// poll.
+const URI_COPIES: usize = 10;
+/// The approximate memory that a URI of a list takes in addition to its text.
+const LIST_ENTRY_OVERHEAD: usize = 100;
 /// The time after which to retry when the memory budget of all subscriptions is exhausted.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
@@ -223,8 +228,8 @@ impl Subscriber {
                     .reserve(requested_uri.len())
                     .filter(|_| is_room)
                     .ok_or_else(too_many_subscriptions)?;
-                let bytes =
-                    requested_uri.len().saturating_add(uri.as_str().len()).saturating_add(SUBSCRIPTION_OVERHEAD);
+                let copies = uri.as_str().len().saturating_mul(URI_COPIES);
+                let bytes = requested_uri.len().saturating_add(copies).saturating_add(SUBSCRIPTION_OVERHEAD);
                 let all = self.hub.context.memory.acquire_amount(&self.principal().identity(), bytes, memory);
                 let all = all.map_err(subscription_memory_full)?;
                 let serial = self.next_serial.fetch_add(1, Ordering::Relaxed);
@@ -242,6 +247,12 @@ impl Subscriber {
         };
         subscription.pending_count = subscription.pending_count.saturating_add(1);
         Ok(PendingSubscription { subscriber: self, uri, serial: subscription.serial })
+    }
+
+    /// Reserves the memory of a list of resources that its owner keeps beside the subscriptions. None if there is not enough.
+    pub(crate) fn reserve_list(&self, uris: &[String], memory: ShareLimits) -> Option<SharePermit<Principal>> {
+        let bytes = uris.iter().map(|uri| uri.len().saturating_add(LIST_ENTRY_OVERHEAD)).fold(0, usize::saturating_add);
+        self.hub.context.memory.acquire_amount(&self.principal().identity(), bytes, memory).ok()
     }
 
     fn untrack(&self, uri: &Uri) {

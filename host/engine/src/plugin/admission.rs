@@ -8,7 +8,7 @@
 //! host's own calls have no rate limit, and take no permit of a client. They wait for an instance slot only, for
 //! [`HOST_WAIT`] at most, whatever the queue timeout of clients is. Each kind of them is bounded where it is made: one
 //! probe of a plugin that keeps failing, one `describe`, one `changes`, one page of a walk for its fingerprint, and
-//! three lookups for subscriptions at a time.
+//! five lookups for subscriptions at a time.
 
 use std::time::Duration;
 

@@ -204,7 +204,8 @@ impl Endpoint {
     /// Returns the session that the headers of a request without a message name.
     fn session(&self, headers: &HeaderMap, caller: &Caller) -> Result<SessionGuard, Box<Response>> {
         let reject = |error| Box::new(rejection_response(Rejection::new(None, error)));
-        if Headers(headers).is_stateless().map_err(reject)? {
+        let named = Headers(headers);
+        if named.check_repetition().and_then(|()| named.is_stateless()).map_err(reject)? {
             return Err(Box::new(method_not_allowed(STATELESS_METHODS)));
         }
         let id = sessions::session_id(headers).ok_or_else(|| reject(preflight::no_session()))?;

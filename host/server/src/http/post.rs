@@ -121,7 +121,11 @@ impl Endpoint {
         let (head, body) = request.into_parts();
         let (client, limits) = (caller.account.client(), &caller.config.http.limits);
         let body = self.body_limiter.receive(body, caller.peer.bodies.as_ref(), client, limits).await?;
-        let received = jsonrpc::parse(&body, Some(Headers(&head.headers).revision()), &caller.config.server.extensions);
+        let headers = Headers(&head.headers);
+        let received = match headers.check_repetition() {
+            Ok(()) => jsonrpc::parse(&body, Some(headers.revision()), &caller.config.server.extensions),
+            Err(error) => Err(Rejection::new(None, error)),
+        };
         Ok((head.headers, received))
     }
 
@@ -296,7 +300,9 @@ impl Endpoint {
             Err(rejected) => return Ok(*rejected),
         };
         let end = event(&listen::end(config, id.clone()));
-        let listener = Listener::begin(&self.host, id.clone(), params, &authenticated.principal, audit).await;
+        let principal = &authenticated.principal;
+        let beginning = Listener::begin(&self.host, id.clone(), params, principal, audit);
+        let listener = account.client().requester(principal).scope(beginning).await;
         let listener = match listener {
             Ok(listener) => listener,
             Err(error) => {
