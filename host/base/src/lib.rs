@@ -5,7 +5,8 @@
 //! | [`private_dir`], [`sqlite_file`], [`regular_file`] | directories and files that only this user may write to, SQLite databases among them; opening of files that may block |
 //! | [`fs_watch`] | file system events |
 //! | [`worker_pool`], [`thread_priority`] | worker threads, and their scheduling by the operating system |
-//! | [`backoff`], [`throttle`], [`share_limiter`] | exponential back-off, rate-limited warnings, limits with a share for each client |
+//! | [`backoff`], [`throttle`] | exponential back-off, rate-limited warnings |
+//! | [`share_limiter`], [`weak_map`] | limits with a share for each client; values that the users of one key share |
 //! | [`escape`], [`quote`], [`text`] | untrusted text for logs and terminals, quotation, truncation |
 //! | [`time`], [`log_target`] | times and durations as numbers; the targets of log events |
 
@@ -28,4 +29,5 @@ pub mod text;
 pub mod thread_priority;
 pub mod throttle;
 pub mod time;
+pub mod weak_map;
 pub mod worker_pool;

@@ -48,7 +48,6 @@
 //! that become readable again are notified once.
 
 mod burst_pause;
-mod byte_budget;
 mod directories;
 mod groups;
 mod listing;
