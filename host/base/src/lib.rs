@@ -5,7 +5,7 @@
 //! | [`private_dir`], [`sqlite_file`], [`regular_file`] | directories and files that only this user may write to, SQLite databases among them; opening of files that may block |
 //! | [`fs_watch`] | file system events |
 //! | [`worker_pool`], [`thread_priority`] | worker threads, and their scheduling by the operating system |
-//! | [`backoff`], [`throttle`] | exponential back-off, rate-limited warnings |
+//! | [`backoff`], [`circuit_breaker`], [`throttle`] | exponential back-off, circuit breaker, rate-limited warnings |
 //! | [`share_limiter`], [`weak_map`] | limits with a share for each client; values that the users of one key share |
 //! | [`escape`], [`quote`], [`text`] | untrusted text for logs and terminals, quotation, truncation |
 //! | [`time`], [`log_target`] | times and durations as numbers; the targets of log events |
@@ -13,6 +13,7 @@
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
 
 pub mod backoff;
+pub mod circuit_breaker;
 pub mod escape;
 pub mod fs_watch;
 pub mod log_target;

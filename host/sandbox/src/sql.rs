@@ -42,7 +42,6 @@ mod interface;
 mod notifications;
 #[cfg(feature = "sql")]
 mod postgresql;
-mod refusal_log;
 mod result;
 mod saved_queries;
 mod scalar;
@@ -58,11 +57,10 @@ use tokio::time::{Instant, timeout, timeout_at};
 use wasmtime::component::{HasData, Linker};
 
 use self::bindings::databases::{self, DatabaseInfo, Rows, Scalar, Value};
-use self::error::QueryError;
+use self::error::{QueryError, RefusalLog};
 pub use self::notifications::DatabaseNotifications;
 #[cfg(feature = "sql")]
 use self::postgresql::{Listener, PostgresqlDatabase, schemas};
-use self::refusal_log::RefusalLog;
 use self::result::{ChargedRows, ResultBounds, value_size};
 use self::saved_queries::{SavedQueries, SavedQuery};
 #[cfg(feature = "sql")]
