@@ -38,13 +38,11 @@
 
 mod bindings;
 mod error;
-mod interface;
 mod notifications;
 #[cfg(feature = "sql")]
 mod postgresql;
 mod result;
 mod saved_queries;
-mod scalar;
 #[cfg(feature = "sql")]
 mod sqlite;
 
@@ -56,6 +54,8 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout, timeout_at};
 use wasmtime::component::{HasData, Linker};
 
+#[cfg(feature = "sql")]
+use self::bindings::ScalarContent;
 use self::bindings::databases::{self, DatabaseInfo, Rows, Scalar, Value};
 use self::error::{QueryError, RefusalLog};
 pub use self::notifications::DatabaseNotifications;
@@ -63,8 +63,6 @@ pub use self::notifications::DatabaseNotifications;
 use self::postgresql::{Listener, PostgresqlDatabase, schemas};
 use self::result::{ChargedRows, ResultBounds, value_size};
 use self::saved_queries::{SavedQueries, SavedQuery};
-#[cfg(feature = "sql")]
-use self::scalar::ScalarContent;
 #[cfg(feature = "sql")]
 use self::sqlite::SqliteDatabase;
 #[cfg(feature = "sql")]
