@@ -22,6 +22,7 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use mcp_host_base::backoff::Backoff;
 use mcp_host_engine::CallOrigin;
 use mcp_host_engine::plugin::Fault;
 use mcp_host_model::requester::Requester;
@@ -176,8 +177,7 @@ impl Drop for Flight {
 struct Failures(BTreeMap<Path, Failure>);
 
 struct Failure {
-    /// The number of consecutive failures.
-    count: u32,
+    backoff: Backoff,
     /// The end of the back-off.
     until: Instant,
     fault: Fault,
@@ -204,13 +204,14 @@ impl Failures {
                 return answer.map_err(|fault| LookupError { fault, retry_after: None });
             }
         };
-        let times = self.0.get(&path).map_or(0, |failure| failure.count);
-        let pause = backoff(times);
-        if self.0.len() >= MAX_FAILURES && !self.0.contains_key(&path) {
+        let before = self.0.remove(&path).map(|failure| failure.backoff);
+        let mut backoff = before.unwrap_or_else(|| Backoff::new(MIN_BACKOFF, MAX_BACKOFF));
+        let pause = backoff.next_delay();
+        if self.0.len() >= MAX_FAILURES {
             self.evict(now);
         }
         let until = now.checked_add(pause).unwrap_or(now);
-        self.0.insert(path, Failure { count: times.saturating_add(1), until, fault: fault.clone() });
+        self.0.insert(path, Failure { backoff, until, fault: fault.clone() });
         Err(LookupError { fault, retry_after: Some(pause) })
     }
 
@@ -222,12 +223,6 @@ impl Failures {
             first.map(|path| self.0.remove(&path));
         }
     }
-}
-
-/// Returns the back-off after `failures` previous failures.
-fn backoff(failures: u32) -> Duration {
-    let pause = 1_u32.checked_shl(failures).map_or(MAX_BACKOFF, |times| MIN_BACKOFF.saturating_mul(times));
-    pause.min(MAX_BACKOFF).mul_f64(0.8 + 0.4 * fastrand::f64())
 }
 
 #[cfg(test)]

@@ -14,9 +14,9 @@ use mcp_host_base::share_limiter::{LimitReached, ShareLimits, SharePermit};
 use mcp_host_engine::plugin::Fault;
 use mcp_host_model::uri::{Mount, Uri};
 use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use super::byte_budget::{ByteBudget, ReservedBytes};
 use super::mailbox::Mailbox;
 use super::redelivery::UpdateNumbers;
 use super::{Hub, SubscribeError};
@@ -49,8 +49,8 @@ pub struct Subscriber {
     pub(super) hub: Arc<Hub>,
     subscriptions: Mutex<BTreeMap<Uri, Subscription>>,
     next_serial: AtomicU64,
-    /// The memory budget of its URIs.
-    uri_bytes: ByteBudget,
+    /// The bytes that are left of [`MAX_URI_BYTES`](Self::MAX_URI_BYTES).
+    uri_bytes: Arc<Semaphore>,
     /// Whether it has been closed: then nothing is registered any more. Set while `subscriptions` is locked.
     is_closed: AtomicBool,
     pub(super) numbers: UpdateNumbers,
@@ -64,7 +64,7 @@ pub(super) struct Subscription {
     /// The URI as it was requested, if that differs from the normalized one.
     requested_uri: Option<Box<str>>,
     /// Its part of the subscriber's memory budget.
-    _own_memory: ReservedBytes,
+    _own_memory: OwnedSemaphorePermit,
     /// Its part of the memory of all subscriptions.
     _memory: SharePermit<Principal>,
     /// Whether the subscription is active, rather than pending.
@@ -95,7 +95,7 @@ impl Subscriber {
             mailbox: Arc::new(Mailbox::new(id, principal)),
             subscriptions: Mutex::default(),
             next_serial: AtomicU64::new(0),
-            uri_bytes: ByteBudget::new(Self::MAX_URI_BYTES),
+            uri_bytes: Arc::new(Semaphore::new(Self::MAX_URI_BYTES)),
             is_closed: AtomicBool::new(false),
             numbers: UpdateNumbers::default(),
             _count_guard: hub.context.subscriber_guard(),
@@ -223,11 +223,9 @@ impl Subscriber {
         let subscription = match subscriptions.entry(uri.clone()) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
-                let own = self
-                    .uri_bytes
-                    .reserve(requested_uri.len())
-                    .filter(|_| is_room)
-                    .ok_or_else(too_many_subscriptions)?;
+                let length = u32::try_from(requested_uri.len()).ok().filter(|_| is_room);
+                let own = length.and_then(|length| self.uri_bytes.clone().try_acquire_many_owned(length).ok());
+                let own = own.ok_or_else(too_many_subscriptions)?;
                 let copies = uri.as_str().len().saturating_mul(URI_COPIES);
                 let bytes = requested_uri.len().saturating_add(copies).saturating_add(SUBSCRIPTION_OVERHEAD);
                 let all = self.hub.context.memory.acquire_amount(&self.principal().identity(), bytes, memory);

@@ -7,8 +7,8 @@ use mcp_resource_host::search::{ContextPassage, ContextRequest, ContextSelection
 use serde_json::{Value, json};
 
 use super::arguments::Arguments;
+use super::definition::{Description, object, resource_properties, result};
 use super::output::{Forms, Output, Part, Structured, ToolError, resource_members};
-use super::schema::{Description, object, resource_properties, result};
 use crate::json::Writer;
 
 /// Describes the tool.

@@ -11,8 +11,8 @@ use mcp_resource_host::host::Host;
 use serde_json::{Value, json};
 
 use super::arguments::Arguments;
+use super::definition::{Description, object, result};
 use super::output::{Forms, Output, Part, Structured, ToolError};
-use super::schema::{Description, object, result};
 use crate::json::{Members, Writer};
 
 /// The bytes of a result unless the call says otherwise: some 16,000 tokens of English.
