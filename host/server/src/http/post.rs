@@ -291,7 +291,7 @@ impl Endpoint {
         exchange: &Exchange<'_>,
     ) -> Result<Response, Rejection> {
         let InFlightRequest { claim, audit } = exchange.begin(&id, trace_id)?;
-        let Caller { config, authenticated, .. } = exchange.caller;
+        let Caller { config, authenticated, account, .. } = exchange.caller;
         // It is acknowledged without what the token is not for.
         let may_list = authenticated.require_scopes(&[Operation::List]).is_ok();
         params.list_changed = params.list_changed.filter(|_| may_list);
