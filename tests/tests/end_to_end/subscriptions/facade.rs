@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mcp_host_tests::{ConfigFile, Folder, Plugin, Rule, TIMEOUT, WrittenConfig, component, host_binary, wait_until};
+use mcp_host_tests::{ConfigFile, Folder, Plugin, Rule, TIMEOUT, WrittenConfig, fixture, host_binary};
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::config::Config;
 use mcp_resource_host::engine::Compiler;
@@ -81,7 +81,7 @@ async fn a_uri_that_leads_out_of_a_hidden_mount_is_unsubscribed_from_as_if_the_m
     for is_hidden_mount_there in [true, false] {
         let (folder, hidden) = (Folder::with_files([("f", "a")]), Folder::with_files([("h", "a")]));
         let plugin = |name: &str, folder: &Folder| {
-            Plugin::new(name, &component("files"), &format!("x://h/{name}/")).dir(folder.path(), "/data")
+            Plugin::new(name, &fixture("watched"), &format!("x://h/{name}/")).dir(folder.path(), "/data")
         };
         let mut config = ConfigFile::new().plugin(plugin("b", &folder));
         if is_hidden_mount_there {
@@ -117,7 +117,9 @@ async fn the_list_of_a_stream_counts_for_the_memory_of_subscriptions() {
 #[tokio::test]
 async fn lookups_of_one_client_do_not_keep_others_from_subscribing() {
     let folder = Folder::with_files([("f", "a")]);
-    let config = ConfigFile::new().plugin(Plugin::watched("m", folder.path()).limit("deadline", "5s")).write();
+    let plugin = Plugin::watched("m", folder.path()).limit("deadline", "5s");
+    let rule = |principal: &str| Rule::for_principal(principal).allow(["watched://m/**"]);
+    let config = ConfigFile::new().plugin(plugin).rule(rule("users/ada")).rule(rule("users/bob")).write();
     let host = start(&config).await;
     let uris: Vec<String> = (0..100).map(|number| format!("watched://m/slow/{number}")).collect();
     let streams: Vec<_> = (0..4)
@@ -129,7 +131,10 @@ async fn lookups_of_one_client_do_not_keep_others_from_subscribing() {
             })
         })
         .collect();
-    wait_until("the lookups have begun", || host.watch_stats().resources > 0).await;
+    // This runtime has one thread: each stream begins its lookups meanwhile.
+    for _ in 0..100 {
+        tokio::task::yield_now().await;
+    }
     let other = host.subscriber(&Principal::new("users/bob"));
     host.subscribe(&other, "watched://m/f").await.unwrap();
     streams.iter().for_each(|stream| stream.abort());
