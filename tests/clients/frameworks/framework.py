@@ -76,7 +76,7 @@ async def pydantic_ai(url: str, command: list[str]) -> None:
     from pydantic_ai.providers.openai import OpenAIProvider
 
     model = OpenAIChatModel("m", provider=OpenAIProvider(base_url=url, api_key="none"))
-    server = MCPToolset(StdioTransport(command=command[0], args=command[1:]))
+    server = MCPToolset(StdioTransport(command=command[0], args=command[1:]), init_timeout=60)
     async with (agent := Agent(model, toolsets=[server])):
         await agent.run(QUESTION)
 

@@ -35,9 +35,7 @@ fn main() -> Result<()> {
     let sources = Sources::read(&root)?;
     let mut text = String::new();
     totals(&mut text, &sources);
-    if sources.crates > 1 {
-        groups(&mut text, &sources, "crate", |file| &file.krate);
-    }
+    groups(&mut text, &sources, "crate", |file| &file.krate);
     groups(&mut text, &sources, "module", |file| &file.module);
     cycles(&mut text, &sources);
     files(&mut text, &sources, listed);

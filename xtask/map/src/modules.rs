@@ -23,7 +23,7 @@ pub(crate) struct SourceFile {
     pub(crate) path: String,
     /// The folder of its crate.
     pub(crate) krate: String,
-    /// The top-level module that it is in, with its crate's folder if there are several crates.
+    /// The top-level module that it is in, after its crate's folder.
     pub(crate) module: String,
     pub(crate) lines: Lines,
     /// The number of `cfg`s that name a feature, in attributes and in `cfg!`.
@@ -41,7 +41,7 @@ pub(crate) struct Sources {
 }
 
 impl Sources {
-    /// Reads and parses the crate `host/`, if it is one, and the crates in it.
+    /// Reads and parses the crates in `host/`.
     ///
     /// # Errors
     ///
@@ -51,7 +51,7 @@ impl Sources {
         let entries = fs::read_dir(&host).with_context(|| format!("cannot read {}", host.display()))?;
         let inside = entries.filter_map(|entry| Some(entry.ok()?.path()));
         let mut modules = Modules::default();
-        for folder in inside.chain([host.clone()]) {
+        for folder in inside {
             let manifest = folder.join("Cargo.toml");
             if folder.join("src").is_dir() && manifest.is_file() {
                 modules.add_crate(&package_name(&manifest)?, &folder)?;
@@ -178,12 +178,7 @@ impl Modules {
     fn groups(&self, module: &[String]) -> (String, String) {
         let folder = module.first().and_then(|name| self.crates.get(name)?.file_name());
         let krate = folder.unwrap_or_default().to_string_lossy().into_owned();
-        let module = match module.get(1) {
-            Some(name) if self.crates.len() > 1 => format!("{krate}::{name}"),
-            Some(name) => name.clone(),
-            None if self.crates.len() > 1 => krate.clone(),
-            None => "lib".to_owned(),
-        };
+        let module = module.get(1).map_or_else(|| krate.clone(), |name| format!("{krate}::{name}"));
         (krate, module)
     }
 
@@ -319,20 +314,21 @@ mod tests {
     }
 
     #[test]
-    fn a_crate_alone_is_divided_into_its_modules() {
+    fn a_crate_is_divided_into_its_modules() {
         let sources = sources(&[
-            ("host/Cargo.toml", "package.name = 'mcp-resource-host'"),
+            ("host/core/Cargo.toml", "package.name = 'mcp-resource-host'"),
             ("host/core/src/lib.rs", "mod a;\nmod b;\npub use a::A;\n"),
-            ("host/cli/src/main.rs", "use mcp_resource_host::A;\n"),
-            ("host/src/a.rs", "use super::b;\npub struct A;\n#[cfg(test)]\nmod tests;\n"),
-            ("host/src/a/tests.rs", "use crate::a::A;\n"),
-            ("host/src/b.rs", "fn f() -> crate::A {}\nmod inner;\n"),
-            ("host/src/b/inner.rs", "use crate::b::f;\n"),
+            ("host/core/src/main.rs", "use mcp_resource_host::A;\n"),
+            ("host/core/src/a.rs", "use super::b;\npub struct A;\n#[cfg(test)]\nmod tests;\n"),
+            ("host/core/src/a/tests.rs", "use crate::a::A;\n"),
+            ("host/core/src/b.rs", "fn f() -> crate::A {}\nmod inner;\n"),
+            ("host/core/src/b/inner.rs", "use crate::b::f;\n"),
         ]);
         let arrows = sources.arrows(|file| &file.module);
-        assert_eq!(arrows.into_iter().collect::<Vec<_>>(), [(("a", "b"), 1), (("b", "a"), 1), (("main", "a"), 1)]);
-        let tests = sources.files.iter().find(|file| file.path == "host/src/a/tests.rs").unwrap();
-        assert_eq!((tests.lines.test, tests.lines.production, tests.module.as_str()), (1, 0, "a"));
+        let [a, b, main] = ["core::a", "core::b", "core::main"];
+        assert_eq!(arrows.into_iter().collect::<Vec<_>>(), [((a, b), 1), ((b, a), 1), ((main, a), 1)]);
+        let tests = sources.files.iter().find(|file| file.path == "host/core/src/a/tests.rs").unwrap();
+        assert_eq!((tests.lines.test, tests.lines.production, tests.module.as_str()), (1, 0, a));
     }
 
     #[test]
