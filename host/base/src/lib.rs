@@ -6,7 +6,7 @@
 //! | [`fs_watch`] | file system events |
 //! | [`worker_pool`], [`thread_priority`] | worker threads, and their scheduling by the operating system |
 //! | [`backoff`], [`circuit_breaker`], [`throttle`] | exponential back-off, circuit breaker, rate-limited warnings |
-//! | [`share_limiter`], [`weak_map`] | limits with a share for each client; values that the users of one key share |
+//! | [`share_limiter`], [`keyed_rate`], [`weak_map`] | limits with a share, and a rate, for each client; values that the users of one key share |
 //! | [`escape`], [`quote`], [`text`] | untrusted text for logs and terminals, quotation, truncation |
 //! | [`time`], [`log_target`] | times and durations as numbers; the targets of log events |
 
@@ -16,6 +16,7 @@ pub mod backoff;
 pub mod circuit_breaker;
 pub mod escape;
 pub mod fs_watch;
+pub mod keyed_rate;
 pub mod log_target;
 pub mod private_dir;
 pub mod quote;

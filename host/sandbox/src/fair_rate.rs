@@ -4,29 +4,29 @@
 //! One client takes half of the rate and of the burst at most, so that it leaves as much for all others. The client over stdio, the
 //! command line and the host's own indexers have no other client beside them and may take everything.
 //!
-//! Bounded: the states of [`MAX_CLIENTS`] clients. While there are more that were active lately, only the rate of all counts.
+//! Bounded: [`MAX_CLIENTS`] clients have a state of their own, as in [`keyed_rate`](mcp_host_base::keyed_rate).
 
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use governor::clock::{Clock, DefaultClock};
-use governor::{DefaultDirectRateLimiter, DefaultKeyedRateLimiter, Quota, RateLimiter};
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use mcp_host_base::keyed_rate::{KeyedRate, wait_time};
 use mcp_host_model::requester::Requester;
 
-/// The number of clients whose rates are known.
+/// The number of clients with a state of their own.
 const MAX_CLIENTS: usize = 1024;
 
 /// A rate limit with a share for each client.
 #[derive(Debug)]
 pub struct FairRate {
     all: DefaultDirectRateLimiter,
-    by_client: DefaultKeyedRateLimiter<Requester>,
+    by_client: KeyedRate<Requester>,
 }
 
 impl FairRate {
     /// A limit with that quota.
     pub fn new(quota: Quota) -> Self {
-        Self { all: RateLimiter::direct(quota), by_client: RateLimiter::keyed(half(quota)) }
+        Self { all: RateLimiter::direct(quota), by_client: KeyedRate::new(half(quota), MAX_CLIENTS) }
     }
 
     /// Takes one of what the client may take now.
@@ -35,16 +35,10 @@ impl FairRate {
     ///
     /// The time after which the client may take one.
     pub fn take(&self, client: Option<&Requester>) -> Result<(), Duration> {
-        let now = || DefaultClock::default().now();
         if let Some(client) = client.filter(|client| !client.is_local()) {
-            if self.by_client.len() >= MAX_CLIENTS {
-                self.by_client.retain_recent();
-            }
-            if self.by_client.len() < MAX_CLIENTS {
-                self.by_client.check_key(client).map_err(|early| early.wait_time_from(now()))?;
-            }
+            self.by_client.take(client, NonZeroU32::MIN)?;
         }
-        self.all.check().map_err(|early| early.wait_time_from(now()))
+        self.all.check().map_err(|until| wait_time(&until))
     }
 }
 
@@ -102,6 +96,6 @@ mod tests {
         for number in 0..5000_u32 {
             rate.take(Some(&Requester::Address(Ipv4Addr::from(number).into()))).unwrap();
         }
-        assert!(rate.by_client.len() <= MAX_CLIENTS);
+        assert!(rate.by_client.tracked() <= MAX_CLIENTS);
     }
 }

@@ -6,29 +6,22 @@
 //!
 //! Bounded: at most [`MAX_CLIENTS`] principals and as many addresses have a state of their own. One whose state is that
 //! of a new one is forgotten; no other is, so nobody gets rid of a limit by making the host forget it. While there are
-//! more, further ones share a fixed number of states (module `bounded_states`).
+//! more, further ones share a fixed number of states ([`keyed_rate`](mcp_host_base::keyed_rate)).
 
-mod bounded_states;
-
-use std::hash::Hash;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arc_swap::ArcSwapOption;
-use governor::clock::{Clock, DefaultClock};
-use governor::{DefaultDirectRateLimiter, NotUntil, Quota, RateLimiter};
+use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
+use mcp_host_base::keyed_rate::{KeyedRate, wait_time};
 use mcp_host_config::http::HttpServerLimits;
-use parking_lot::Mutex;
 
-use self::bounded_states::{BoundedStates, MIN_SWEEP, StateKey};
 use super::Principal;
 
 /// The number of clients of one kind with a state of their own.
 const MAX_CLIENTS: usize = 65_536;
-/// The minimum interval between two such searches.
-const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 
 /// The rates of the clients of a host, by its current config.
 #[derive(Debug, Default)]
@@ -169,71 +162,14 @@ impl RequestRates {
                 let rates = Arc::new(Rates {
                     quotas,
                     overall: RateLimiter::direct(quotas.overall),
-                    principals: KeyedRate::new(quotas.principal),
-                    addresses: KeyedRate::new(quotas.address),
-                    failed_authentications: KeyedRate::new(quotas.failed_authentications),
+                    principals: KeyedRate::new(quotas.principal, MAX_CLIENTS),
+                    addresses: KeyedRate::new(quotas.address, MAX_CLIENTS),
+                    failed_authentications: KeyedRate::new(quotas.failed_authentications, MAX_CLIENTS),
                 });
                 self.current.store(Some(rates.clone()));
                 rates
             }
         }
-    }
-}
-
-fn wait_time(until: &NotUntil<<DefaultClock as Clock>::Instant>) -> Duration {
-    until.wait_time_from(DefaultClock::default().now())
-}
-
-/// A rate for each key.
-#[derive(Debug)]
-struct KeyedRate<K: Eq + Hash + Clone> {
-    limiter: RateLimiter<StateKey<K>, BoundedStates<K>, DefaultClock>,
-    burst: NonZeroU32,
-    sweep: Mutex<Sweep>,
-}
-
-/// When states of new clients are looked for next.
-#[derive(Debug)]
-struct Sweep {
-    at_count: usize,
-    not_before: Option<Instant>,
-}
-
-impl<K: Eq + Hash + Clone> KeyedRate<K> {
-    fn new(quota: Quota) -> Self {
-        Self {
-            limiter: RateLimiter::new(quota, BoundedStates::new(MAX_CLIENTS), DefaultClock::default()),
-            burst: quota.burst_size(),
-            sweep: Mutex::new(Sweep { at_count: MIN_SWEEP, not_before: None }),
-        }
-    }
-
-    /// Takes `number` of that key, or returns the time after which there are so many. More than a burst count as one.
-    fn take(&self, key: &K, number: NonZeroU32) -> Result<(), Duration> {
-        self.forget_new();
-        self.check(StateKey::Take(key.clone()), number)
-    }
-
-    /// Returns the time after which there is one of that key, if there is none now. Takes nothing.
-    fn peek(&self, key: &K) -> Result<(), Duration> {
-        self.check(StateKey::Peek(key.clone()), NonZeroU32::MIN)
-    }
-
-    fn check(&self, key: StateKey<K>, number: NonZeroU32) -> Result<(), Duration> {
-        let taken = self.limiter.check_key_n(&key, number.min(self.burst)).unwrap_or(Ok(()));
-        taken.map_err(|until| wait_time(&until))
-    }
-
-    /// Forgets keys whose state is that of a new one, when their number has doubled.
-    fn forget_new(&self) {
-        let count = self.limiter.len();
-        let Some(mut sweep) = self.sweep.try_lock() else { return };
-        if count < sweep.at_count || sweep.not_before.is_some_and(|next| Instant::now() < next) {
-            return;
-        }
-        self.limiter.retain_recent();
-        sweep.at_count = self.limiter.len().saturating_mul(2).clamp(MIN_SWEEP, MAX_CLIENTS);
-        sweep.not_before = Instant::now().checked_add(SWEEP_INTERVAL);
     }
 }
 
@@ -305,15 +241,5 @@ mod tests {
         assert_eq!([fail(), fail(), fail()], [true, true, false]);
         assert!(!may_fail());
         assert_eq!(burst(&rates, &limits, RateClient::Address(Ipv4Addr::LOCALHOST.into())), 10);
-    }
-
-    #[test]
-    fn whoever_is_as_new_is_forgotten() {
-        let rate = KeyedRate::new(Quota::per_second(NonZeroU32::new(1_000_000).unwrap()));
-        for key in 0..10 * MIN_SWEEP {
-            rate.take(&key, NonZeroU32::MIN).unwrap();
-            rate.sweep.lock().not_before = None;
-        }
-        assert!(rate.limiter.len() <= 2 * MIN_SWEEP, "{}", rate.limiter.len());
     }
 }
