@@ -20,9 +20,12 @@
 //! | [`session_stream`] | delivers the notifications of a session |
 //! | [`response`] | has the forms of responses |
 //!
+//! [`admin`] is a listener of its own, for operators.
+//!
 //! The config is looked up once for each connection and once for each request, so a reload takes effect at once, and a
 //! request sees one config.
 
+pub(crate) mod admin;
 mod authentication;
 mod client_limiter;
 mod endpoint;

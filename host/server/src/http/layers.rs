@@ -7,7 +7,7 @@
 pub(super) mod accept;
 mod compress;
 mod cors;
-mod origin_check;
+pub(super) mod origin_check;
 
 use std::convert::Infallible;
 use std::sync::Arc;
