@@ -31,7 +31,7 @@ use tower::ServiceExt;
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The component of `examples/hello-rust`.
-const COMPONENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/plugins/hello.wasm");
+const COMPONENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/plugins/hello.wasm");
 
 fn main() -> Result<(), Box<dyn Error>> {
     run_compiler();

@@ -14,7 +14,7 @@ use mcp_resource_host::engine::{Compiler, run_compiler};
 use mcp_resource_host::{Host, ListRequest};
 
 /// The component of `examples/hello-rust`.
-const COMPONENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/plugins/hello.wasm");
+const COMPONENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/plugins/hello.wasm");
 
 fn main() -> Result<(), Box<dyn Error>> {
     // Components are compiled in a child process under limits: this program, started again. In the child this call does not

@@ -18,7 +18,7 @@ use mcp_resource_host::provider::{
 use mcp_resource_host::{Host, ListRequest, Update};
 
 /// The component of `examples/hello-rust`.
-const COMPONENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/plugins/hello.wasm");
+const COMPONENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/plugins/hello.wasm");
 
 /// The state of the application: what is to be done. Clones share it.
 #[derive(Clone, Default)]

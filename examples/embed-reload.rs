@@ -13,7 +13,7 @@ use mcp_resource_host::engine::{Compiler, run_compiler};
 use mcp_resource_host::{Host, ListRequest, ReloadError, Update};
 
 /// The component of `examples/hello-rust`.
-const COMPONENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../target/plugins/hello.wasm");
+const COMPONENT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/plugins/hello.wasm");
 
 fn main() -> Result<(), Box<dyn Error>> {
     run_compiler();

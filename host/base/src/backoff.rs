@@ -1,10 +1,9 @@
-//! Exponential back-off with jitter: [`INITIAL_DELAY`] at first, doubled each time up to a maximum, give or take a tenth, so
-//! that what failed together is not retried together. The circuit breaker and the loading of plugins use it, and so does what
-//! connects to token servers and databases.
+//! Exponential back-off with jitter: an initial delay, doubled each time up to a maximum, give or take a tenth, so that what failed
+//! together is not retried together.
 
 use std::time::Duration;
 
-/// The first delay.
+/// The first delay, unless another is set.
 pub const INITIAL_DELAY: Duration = Duration::from_secs(1);
 /// The longest delay, unless another is set.
 pub const MAX_DELAY: Duration = Duration::from_secs(300);
@@ -12,7 +11,7 @@ pub const MAX_DELAY: Duration = Duration::from_secs(300);
 /// The delays between failing attempts.
 #[derive(Debug)]
 pub struct Backoff {
-    last: Option<Duration>,
+    next: Duration,
     max: Duration,
 }
 
@@ -25,25 +24,20 @@ impl Default for Backoff {
 impl Backoff {
     /// Delays up to that maximum.
     pub fn up_to(max: Duration) -> Self {
-        Self { last: None, max }
+        Self::new(INITIAL_DELAY, max)
+    }
+
+    /// Delays from `initial` up to a maximum.
+    pub fn new(initial: Duration, max: Duration) -> Self {
+        Self { next: initial.min(max), max }
     }
 
     /// Returns the delay after one more failure.
     pub fn next_delay(&mut self) -> Duration {
-        let pause = next_delay(self.last).min(self.max);
-        self.last = Some(pause);
-        with_jitter(pause)
+        let pause = self.next;
+        self.next = pause.saturating_mul(2).min(self.max);
+        pause.mul_f64(0.9 + 0.2 * fastrand::f64())
     }
-}
-
-/// Returns the delay that follows `last`; the first if there was none.
-pub fn next_delay(last: Option<Duration>) -> Duration {
-    last.map_or(INITIAL_DELAY, |last| last.saturating_mul(2).min(MAX_DELAY))
-}
-
-/// Returns the delay, give or take a tenth.
-pub fn with_jitter(pause: Duration) -> Duration {
-    pause.mul_f64(0.9 + 0.2 * fastrand::f64())
 }
 
 #[cfg(test)]

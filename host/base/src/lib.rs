@@ -5,13 +5,15 @@
 //! | [`private_dir`], [`sqlite_file`], [`regular_file`] | directories and files that only this user may write to, SQLite databases among them; opening of files that may block |
 //! | [`fs_watch`] | file system events |
 //! | [`worker_pool`], [`thread_priority`] | worker threads, and their scheduling by the operating system |
-//! | [`backoff`], [`throttle`], [`share_limiter`] | exponential back-off, rate-limited warnings, limits with a share for each client |
+//! | [`backoff`], [`circuit_breaker`], [`throttle`] | exponential back-off, circuit breaker, rate-limited warnings |
+//! | [`share_limiter`], [`weak_map`] | limits with a share for each client; values that the users of one key share |
 //! | [`escape`], [`quote`], [`text`] | untrusted text for logs and terminals, quotation, truncation |
 //! | [`time`], [`log_target`] | times and durations as numbers; the targets of log events |
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
 
 pub mod backoff;
+pub mod circuit_breaker;
 pub mod escape;
 pub mod fs_watch;
 pub mod log_target;
@@ -28,4 +30,5 @@ pub mod text;
 pub mod thread_priority;
 pub mod throttle;
 pub mod time;
+pub mod weak_map;
 pub mod worker_pool;

@@ -1,7 +1,7 @@
-//! A limit with a share for each client, so that no client can exhaust it: of permits, or of bytes.
+//! A limit with a share for each client, so that no client can exhaust it: of permits, or of bytes. What exceeds a limit is refused at
+//! once. A client without usage has no entry.
 
 use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::hash::Hash;
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ impl<K> Default for ShareLimiter<K> {
     }
 }
 
-/// The usage of a client, until it is dropped.
+/// The usage of a client, released when it is dropped.
 #[derive(Debug)]
 pub struct SharePermit<K: Clone + Eq + Hash> {
     all: ShareLimiter<K>,
@@ -63,36 +63,14 @@ impl<K: Clone + Eq + Hash> ShareLimiter<K> {
 
     /// Acquires an amount for that client, within the limits.
     pub fn acquire_amount(&self, client: &K, amount: usize, max: ShareLimits) -> Result<SharePermit<K>, LimitReached> {
-        let mut held = self.lock();
-        let of_client = held.clients.get(client).copied().unwrap_or_default().saturating_add(amount);
-        if of_client > max.client {
-            return Err(LimitReached::ClientShare);
-        }
-        let overall = held.overall.saturating_add(amount);
-        if overall > max.overall {
-            return Err(LimitReached::Overall);
-        }
-        held.overall = overall;
-        held.clients.insert(client.clone(), of_client);
-        drop(held);
-        Ok(SharePermit { all: self.clone(), client: client.clone(), amount })
+        let mut permit = self.empty_permit(client.clone());
+        permit.resize(amount, max)?;
+        Ok(permit)
     }
 
-    /// Acquires an amount for that client, within the limits, and adds it to the permit that it has: however often an
-    /// amount grows, there is one permit.
-    pub fn grow(
-        &self,
-        permit: &mut Option<SharePermit<K>>,
-        client: &K,
-        amount: usize,
-        max: ShareLimits,
-    ) -> Result<(), LimitReached> {
-        let mut more = self.acquire_amount(client, amount, max)?;
-        match permit {
-            Some(permit) => permit.amount = permit.amount.saturating_add(std::mem::take(&mut more.amount)),
-            None => *permit = Some(more),
-        }
-        Ok(())
+    /// Returns a permit of that client for nothing, to be resized.
+    pub fn empty_permit(&self, client: K) -> SharePermit<K> {
+        SharePermit { all: self.clone(), client, amount: 0 }
     }
 
     /// Returns the overall usage.
@@ -101,20 +79,62 @@ impl<K: Clone + Eq + Hash> ShareLimiter<K> {
         self.lock().overall
     }
 
+    /// Returns the number of clients that have an entry.
+    #[cfg(any(test, feature = "testing"))]
+    pub fn clients(&self) -> usize {
+        self.lock().clients.len()
+    }
+
     fn lock(&self) -> MutexGuard<'_, Usage<K>> {
         self.0.lock()
     }
 }
 
+impl<K: Clone + Eq + Hash> SharePermit<K> {
+    /// Changes the amount, within the limits. A smaller amount always is. An error changes nothing.
+    pub fn resize(&mut self, amount: usize, max: ShareLimits) -> Result<(), LimitReached> {
+        let with = |used: usize| used.saturating_sub(self.amount).saturating_add(amount);
+        let mut all = self.all.lock();
+        let of_client = with(all.clients.get(&self.client).copied().unwrap_or_default());
+        let overall = with(all.overall);
+        if amount > self.amount {
+            if of_client > max.client {
+                return Err(LimitReached::ClientShare);
+            }
+            if overall > max.overall {
+                return Err(LimitReached::Overall);
+            }
+        }
+        all.overall = overall;
+        match of_client {
+            0 => drop(all.clients.remove(&self.client)),
+            used => drop(all.clients.insert(self.client.clone(), used)),
+        }
+        self.amount = amount;
+        Ok(())
+    }
+
+    /// Adds to the amount, within the limits.
+    pub fn grow(&mut self, more: usize, max: ShareLimits) -> Result<(), LimitReached> {
+        self.resize(self.amount.saturating_add(more), max)
+    }
+
+    /// Returns the client.
+    pub fn client(&self) -> &K {
+        &self.client
+    }
+
+    /// Returns the amount.
+    pub fn amount(&self) -> usize {
+        self.amount
+    }
+}
+
 impl<K: Clone + Eq + Hash> Drop for SharePermit<K> {
     fn drop(&mut self) {
-        let mut all = self.all.lock();
-        all.overall = all.overall.saturating_sub(self.amount);
-        if let Entry::Occupied(mut held) = all.clients.entry(self.client.clone()) {
-            *held.get_mut() = held.get().saturating_sub(self.amount);
-            if *held.get() == 0 {
-                held.remove();
-            }
+        // A smaller amount is within any limits.
+        if self.amount > 0 {
+            let _ = self.resize(0, ShareLimits { client: 0, overall: 0 });
         }
     }
 }
@@ -141,15 +161,19 @@ mod tests {
     fn an_amount_that_grows_is_one_permit_and_is_given_back_whole() {
         let all = ShareLimiter::default();
         let max = ShareLimits { client: 10, overall: 15 };
-        let mut permit = None;
+        let mut permit = all.empty_permit("one");
         for amount in [1, 0, 6, 3] {
-            all.grow(&mut permit, &"one", amount, max).unwrap();
+            permit.grow(amount, max).unwrap();
         }
-        assert_eq!(all.grow(&mut permit, &"one", 1, max), Err(LimitReached::ClientShare));
-        assert_eq!(all.overall(), 10);
+        assert_eq!(permit.grow(1, max), Err(LimitReached::ClientShare));
+        assert_eq!((all.overall(), permit.amount()), (10, 10));
+        let lower = ShareLimits { client: 1, overall: 1 };
+        permit.resize(9, lower).unwrap();
+        assert_eq!(permit.resize(10, lower), Err(LimitReached::ClientShare), "a reload has lowered the limits");
+        assert_eq!(all.overall(), 9);
         drop(permit);
         assert_eq!(all.overall(), 0);
-        assert!(all.lock().clients.is_empty());
+        assert_eq!(all.clients(), 0);
     }
 
     #[test]
@@ -163,7 +187,7 @@ mod tests {
         let third = all.acquire(&other, max).unwrap();
         assert_eq!(all.acquire(&other, max).err(), Some(LimitReached::Overall));
         drop(third);
-        assert_eq!(all.lock().clients.len(), 1, "who has nothing is forgotten");
+        assert_eq!(all.clients(), 1, "who has nothing is forgotten");
         drop(first);
         assert!(all.acquire(&one, max).is_ok());
     }

@@ -64,6 +64,12 @@ impl Args {
         context.messages.note(&format!(
             "{count} passages, about {tokens} tokens; left out: {over} over the budget, {copies} near-copies"
         ));
+        if !selection.incomplete.is_empty() {
+            let plugins = selection.incomplete.join(", ");
+            context.messages.note(&format!("not everything is indexed of {plugins}: there may be better passages"));
+        } else if selection.is_partial {
+            context.messages.note("the search was cut short: there may be better passages");
+        }
         Ok(())
     }
 }

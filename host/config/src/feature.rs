@@ -5,7 +5,6 @@
 
 use std::fmt;
 
-use super::http::Http;
 use super::plugin::PluginName;
 use super::{Config, Plugin};
 
@@ -13,8 +12,6 @@ use super::{Config, Plugin};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Feature {
-    /// MCP over HTTP: `server.http` and `[http]`.
-    Http,
     /// Key-value buckets of plugins: `grants.keyvalue`.
     Keyvalue,
     /// Search: `[search]`, and `search` of a plugin.
@@ -26,7 +23,6 @@ pub enum Feature {
 impl fmt::Display for Feature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Http => "http",
             Self::Keyvalue => "keyvalue",
             Self::Search => "search",
             Self::Sql => "sql",
@@ -75,14 +71,9 @@ impl Config {
                 is_set.then(|| MissingFeature { key, plugin: Some(name.clone()), feature })
             })
         };
-        let of_sections = [
-            ("server.http", self.server.http.is_some(), Feature::Http),
-            ("http", self.http != Http::default(), Feature::Http),
-            ("search", self.search.is_some(), Feature::Search),
-        ];
-        let of_sections =
-            of_sections.map(|(key, is_set, feature)| is_set.then_some(MissingFeature { key, plugin: None, feature }));
-        let mut required = of_sections.into_iter().chain(self.plugins.iter().flat_map(of_plugin)).flatten();
+        let of_section =
+            self.search.is_some().then_some(MissingFeature { key: "search", plugin: None, feature: Feature::Search });
+        let mut required = of_section.into_iter().chain(self.plugins.iter().flat_map(of_plugin).flatten());
         required.find(|missing| !features.contains(&missing.feature)).map_or(Ok(()), Err)
     }
 }
@@ -92,7 +83,7 @@ mod tests {
     use super::*;
     use crate::grants::KeyvalueGrant;
 
-    const ALL: [Feature; 4] = [Feature::Http, Feature::Keyvalue, Feature::Search, Feature::Sql];
+    const ALL: [Feature; 3] = [Feature::Keyvalue, Feature::Search, Feature::Sql];
 
     /// The error of a program without one feature, for a config with something changed.
     fn error(lacks: Feature, change: impl FnOnce(&mut Config)) -> String {
@@ -135,10 +126,6 @@ mod tests {
             });
         });
         assert!(sql.starts_with("`plugin.grants.sql` of plugin `notes` requires the cargo feature `sql`"), "{sql}");
-        let address = error(Feature::Http, |config| config.server.http = Some("127.0.0.1:0".parse().unwrap()));
-        assert!(address.starts_with("`server.http` requires the cargo feature `http`"), "{address}");
-        let insecure = error(Feature::Http, |config| config.http.insecure = true);
-        assert!(insecure.starts_with("`http` requires the cargo feature `http`"), "{insecure}");
         let search = error(Feature::Search, |config| config.search = Some(Default::default()));
         assert!(search.starts_with("`search` requires the cargo feature `search`"), "{search}");
         let of_plugin = error(Feature::Search, |config| {

@@ -57,7 +57,6 @@ mod failed_logins;
 mod file;
 mod line;
 mod queue;
-mod sink;
 mod torn_line;
 mod writer;
 
@@ -70,8 +69,8 @@ use mcp_host_config::audit::Audit;
 use serde::Serialize;
 
 use self::failed_logins::FailedLogins;
+use self::file::Sink;
 use self::queue::{Queue, Reservation};
-use self::sink::Sink;
 
 pub use self::context::RequestContext;
 pub use self::context::RequestId;

@@ -292,7 +292,8 @@ impl Host {
         let record = self.begin_record(&principal, audit::UNSUBSCRIBE, uri, &facts)?;
         let generation = self.generation.load();
         facts.set_generation(generation.number);
-        let result = match generation.router.route(uri) {
+        let policy = generation.access.policy(&principal);
+        let result = match generation.route_for(&policy, Operation::Subscribe, uri) {
             Ok(routed) => {
                 facts.set_uri(routed.uri.as_str());
                 subscriber.unsubscribe(&routed.uri);

@@ -18,7 +18,6 @@
 //! given its first time to live, nothing is looked up.
 
 mod cached_plugin;
-mod counts;
 mod encoded;
 
 use std::sync::Arc;
@@ -30,13 +29,11 @@ use quick_cache::sync::{Cache, DefaultLifecycle, PlaceholderGuard};
 use quick_cache::{DefaultHashBuilder, OptionsBuilder, Weighter};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-use self::counts::Counters;
 use self::encoded::EncodedPage;
 
 pub(crate) use self::cached_plugin::CachedPlugin;
 pub(crate) use self::encoded::{PageKey, ViewId};
 
-pub use self::counts::CacheCounts;
 pub use self::encoded::{EncodedContents, EncodedResources, EncodedRun, EncodingForm, ListedResources, ReadResponse};
 
 /// The maximum time for which a response is cached, and the maximum time to live that clients are told.
@@ -321,6 +318,37 @@ impl Cacheable for EncodedPage {
 
     fn weight(&self) -> usize {
         self.memory()
+    }
+}
+
+/// The lookups of one plugin's responses in the response cache, since it was loaded. Requests that come before the plugin has given
+/// a time to live are not looked up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CacheCounts {
+    /// Responses that were cached, or fetched by another request at the same moment.
+    pub hits: u64,
+    /// Responses that were not, and took a call.
+    pub misses: u64,
+}
+
+/// The counters of a cache.
+#[derive(Debug, Default)]
+struct Counters {
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+impl Counters {
+    /// Counts a lookup.
+    fn record(&self, is_hit: bool) {
+        let counter = if is_hit { &self.hits } else { &self.misses };
+        counter.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Returns the counts so far.
+    fn counts(&self) -> CacheCounts {
+        CacheCounts { hits: self.hits.load(Ordering::Relaxed), misses: self.misses.load(Ordering::Relaxed) }
     }
 }
 

@@ -36,7 +36,7 @@
 //!   second ([`mailbox`]).
 //! - However many resources are watched, one call passes about two thousand paths to a provider at most ([`groups`]),
 //!   unless there are more than 64,000; and however many subscribers there are, notifications are sent in batches of
-//!   about a thousand ([`notify`]).
+//!   about a thousand ([`state`]).
 //! - A [`Subscriber`] that is dropped leaves no state.
 //!
 //! # Across a reload
@@ -48,13 +48,11 @@
 //! that become readable again are notified once.
 
 mod burst_pause;
-mod byte_budget;
 mod directories;
 mod groups;
 mod listing;
 mod lookup;
 mod mailbox;
-mod notify;
 mod poller;
 mod redelivery;
 mod state;

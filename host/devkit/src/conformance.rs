@@ -83,8 +83,9 @@ impl fmt::Debug for Options<'_> {
 ///
 /// ```no_run
 /// # async fn test() -> Result<(), Box<dyn std::error::Error>> {
+/// use mcp_host_devkit::conformance;
+/// use mcp_resource_host::Host;
 /// use mcp_resource_host::config::{Config, Plugin};
-/// use mcp_resource_host::{Host, conformance};
 ///
 /// let plugin = Plugin::new("notes".parse()?, "notes.wasm", "notes:///".parse()?);
 /// let report = conformance::run(Host::builder(Config::new()), &plugin, conformance::Options::new()).await?;

@@ -14,6 +14,7 @@
 //! | `{{source}}` | the path of the provider's source |
 //! | `{{build}}`, `{{test}}` | the commands that build the component and run the unit test |
 //! | `{{watch}}` | the sources, as a list of TOML |
+//! | `{{limits}}` | limits other than the defaults, as lines of TOML |
 
 mod name;
 mod sdk;
@@ -101,6 +102,16 @@ impl Project {
         }
     }
 
+    /// Returns the limits other than the defaults: an interpreter takes much of the default memory in each call.
+    fn limits(&self) -> &'static str {
+        match self.language {
+            Language::Python => {
+                "# An instance begins with 30 MiB: seven calls at once.\nlimits = { memory = \"256MiB\" }\n"
+            }
+            _ => "",
+        }
+    }
+
     /// Returns all files.
     pub fn files(&self) -> Result<Vec<File>, ArchiveError> {
         let own = format!("sdk-guest/templates/{}/", self.language.as_str());
@@ -123,6 +134,7 @@ impl Project {
             ("{{build}}", self.build_command()),
             ("{{test}}", self.test_command()),
             ("{{watch}}", &format!("{:?}", self.watched())),
+            ("{{limits}}", self.limits()),
         ];
         values.iter().fold(text.to_owned(), |text, (placeholder, value)| text.replace(placeholder, value)).into_bytes()
     }

@@ -60,6 +60,9 @@ pub(crate) struct CompiledComponent {
     static_content: StaticContent,
 }
 
+/// The size of a page of a memory, in bytes.
+const WASM_PAGE: u64 = 64 << 10;
+
 /// A provider's component whose imports are linked, ready to be instantiated.
 pub(crate) struct LinkedComponent {
     /// The bytes that an instance takes beside its memories and tables.
@@ -71,6 +74,14 @@ impl LinkedComponent {
     /// The bytes that an instance takes beside its memories and tables, an upper bound.
     pub(crate) fn instance_bytes(&self) -> usize {
         self.instance_bytes
+    }
+
+    /// The bytes that an instance takes when it begins: its largest memory, and what it takes beside its memories and tables.
+    pub(crate) fn initial_bytes(&self) -> u64 {
+        let required = self.pre.instance_pre().component().resources_required();
+        let pages = required.and_then(|required| required.max_initial_memory_size).unwrap_or_default();
+        let instance_bytes = u64::try_from(self.instance_bytes).unwrap_or(u64::MAX);
+        pages.saturating_mul(WASM_PAGE).saturating_add(instance_bytes)
     }
 }
 

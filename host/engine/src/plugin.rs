@@ -23,7 +23,6 @@
 
 mod admission;
 mod backend;
-mod breaker;
 mod built_in;
 mod call;
 mod error;
@@ -47,6 +46,7 @@ use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use mcp_host_base::circuit_breaker::CircuitBreaker;
 use mcp_host_model::digest::Digest;
 use mcp_host_model::provider::ProviderInfo;
 use mcp_host_model::resource::{Argument, Completion, Resource, ResourceContents, ResourceTemplate};
@@ -54,7 +54,6 @@ use mcp_host_model::uri::{Mount, Path};
 use mcp_host_sandbox::Sandbox;
 use mcp_host_sandbox::sql::DatabaseNotifications;
 
-use self::breaker::CircuitBreaker;
 use self::call::CallContext;
 use self::fault_recorder::FaultRecorder;
 use self::function::{Changes, Complete, Describe, ListEntries, ListTemplates, Read, Stat};

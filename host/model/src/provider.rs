@@ -46,30 +46,22 @@
 //! can end the call before the poll returns: use asynchronous I/O, or [`tokio::task::spawn_blocking`], which runs on the
 //! engine's runtime.
 
-mod changes;
 mod contents;
 mod entry;
 mod failure;
-mod icon;
-mod info;
 mod metadata;
-mod page;
-mod template;
 
 use std::sync::Arc;
+use std::time::Duration;
+
+use crate::resource::{Argument, Completion};
 
 pub use async_trait::async_trait;
 
-pub use self::changes::ChangeSet;
 pub use self::contents::{Body, Contents};
-pub use self::entry::Entry;
+pub use self::entry::{Entry, Template};
 pub use self::failure::{Failure, Result};
-pub use self::icon::Icon;
-pub use self::info::ProviderInfo;
-pub use self::page::Page;
-pub use self::page::TemplatePage;
-pub use self::template::Template;
-use crate::resource::{Argument, Completion};
+pub use self::metadata::Icon;
 
 /// Answers the functions of the contract for one mount.
 ///
@@ -175,4 +167,125 @@ impl<P: Provider + ?Sized> Provider for Arc<P> {
     async fn changes(&self, watched: &[String], since: Option<&str>) -> Result<ChangeSet> {
         P::changes(self, watched, since).await
     }
+}
+
+/// The changes since a token.
+///
+/// The token is opaque to the host, which stores it and passes it back as `since`: it stands for the present state of the
+/// provider's data.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ChangeSet {
+    /// The value of `since` for the next call. At most 65536 bytes.
+    pub token: String,
+    /// Those of the watched paths whose content or metadata changed, appeared or disappeared.
+    pub changed: Vec<String>,
+    /// Whether the default listing or the templates changed.
+    pub listing_changed: bool,
+    /// A hint when to poll next, which the host follows within bounds.
+    pub poll_after: Option<Duration>,
+}
+
+impl ChangeSet {
+    /// No changes, with the token of the present state.
+    pub fn none(token: impl Into<String>) -> Self {
+        Self { token: token.into(), changed: Vec::new(), listing_changed: false, poll_after: None }
+    }
+
+    /// All watched paths and the listing changed: the answer to an unknown token. A change too many costs a read; a change too
+    /// few is never noticed.
+    pub fn all(token: impl Into<String>, watched: &[String]) -> Self {
+        Self { changed: watched.to_vec(), listing_changed: true, ..Self::none(token) }
+    }
+
+    /// Adds a watched path that changed.
+    #[must_use]
+    pub fn changed(mut self, path: impl Into<String>) -> Self {
+        self.changed.push(path.into());
+        self
+    }
+
+    /// Marks the listing or the templates as changed.
+    #[must_use]
+    pub fn listing_changed(mut self) -> Self {
+        self.listing_changed = true;
+        self
+    }
+
+    /// Sets the hint when to poll next.
+    #[must_use]
+    pub fn poll_after(mut self, after: Duration) -> Self {
+        self.poll_after = Some(after);
+        self
+    }
+}
+
+/// A provider's description of itself: what it is, not the state of its data. For each loaded plugin the host stores names cut at
+/// 1 KiB each and the description cut at 64 KiB.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProviderInfo {
+    /// A short name for programs, such as `git`.
+    pub name: String,
+    /// The provider's own version.
+    pub version: String,
+    /// Its name for people.
+    pub title: Option<String>,
+    /// What it serves and how its paths are built, for people and models that are about to use it.
+    pub description: Option<String>,
+    /// Whether [`Provider::changes`](Provider::changes) is implemented. If not, the host never calls it and nothing can be
+    /// subscribed to.
+    pub watches: bool,
+}
+
+impl ProviderInfo {
+    /// A provider by its short name and its version, usually `env!("CARGO_PKG_VERSION")`.
+    pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
+        Self { name: name.into(), version: version.into(), ..Self::default() }
+    }
+
+    /// Sets the name for people.
+    #[must_use]
+    pub fn title(mut self, title: impl Into<String>) -> Self {
+        self.title = Some(title.into());
+        self
+    }
+
+    /// Sets the description.
+    #[must_use]
+    pub fn description(mut self, description: impl Into<String>) -> Self {
+        self.description = Some(description.into());
+        self
+    }
+
+    /// Sets whether it can tell what changed.
+    #[must_use]
+    pub fn watches(mut self, watches: bool) -> Self {
+        self.watches = watches;
+        self
+    }
+}
+
+/// One page of a listing.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Page {
+    /// The resources of this page, in an order that is stable while the data are.
+    pub entries: Vec<Entry>,
+    /// The cursor of the next page; none on the last. At most 4096 bytes, and never the cursor of this page.
+    pub next_cursor: Option<String>,
+}
+
+impl Page {
+    /// The only page, or the last.
+    pub fn last(entries: impl IntoIterator<Item = Entry>) -> Self {
+        Self { entries: entries.into_iter().collect(), next_cursor: None }
+    }
+}
+
+/// One page of the templates.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct TemplatePage {
+    /// The templates of this page.
+    pub templates: Vec<Template>,
+    /// The cursor of the next page; none on the last.
+    pub next_cursor: Option<String>,
 }

@@ -51,9 +51,9 @@ use wasmtime_wasi::p2::bindings::filesystem::{preopens, types};
 use wasmtime_wasi::{FsPerms, OpenMode};
 
 use self::disk::DiskPool;
-use self::files::{FileWarnings, GrantRoot, Preopen};
+use self::files::{GrantRoot, Preopen};
 use self::quota::{QuotaHandle, QuotaUsage};
-use super::throttled_warning::ThrottledWarning;
+use super::throttled_warning::ThrottledWarnings;
 use crate::guest_log::GuestLog;
 
 pub use self::files::{Files, FilesView, OpenFileLimit};
@@ -65,7 +65,7 @@ pub(crate) struct DirGrants {
     max_open_files: usize,
     process_file_limit: OpenFileLimit,
     log: Arc<GuestLog>,
-    warnings: Arc<FileWarnings>,
+    warnings: Arc<ThrottledWarnings>,
     disk: DiskPool,
 }
 
@@ -99,7 +99,7 @@ impl DirGrants {
             max_open_files: limits.files.get(),
             process_file_limit,
             log: log.clone(),
-            warnings: Arc::new(FileWarnings::new(log)),
+            warnings: Arc::new(ThrottledWarnings::new(log.clone())),
             disk: DiskPool::default(),
         }
     }
@@ -214,7 +214,7 @@ impl GrantedDir {
         match &*last {
             Some((known, usage)) if *known == file_id => Ok(usage.clone()),
             _ => {
-                let warning = ThrottledWarning::new(log.clone());
+                let warning = ThrottledWarnings::new(log.clone());
                 let usage = Arc::new(QuotaUsage::new(self.guest_path.clone(), quota, warning, disk.clone()));
                 *last = Some((file_id, usage.clone()));
                 Ok(usage)

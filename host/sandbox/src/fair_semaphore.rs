@@ -11,6 +11,9 @@
 //! to the one that has waited for longest. A client with many waiting calls does not delay one with a single call by
 //! more than the calls that are running.
 //!
+//! A [`ShareLimiter`](mcp_host_base::share_limiter) has neither a queue nor thresholds that depend on what is free: it refuses at once,
+//! by limits of the config.
+//!
 //! A call that is cancelled while it waits, or as it is admitted, releases everything. Bounded: an entry for each client
 //! that holds a permit or waits, of which there are at most as many as calls of the plugin; a release looks at each of them once.
 

@@ -9,7 +9,7 @@
 //! | the origin is granted | scheme, host and port | `HTTP-request-denied` |
 //! | the request is within its size limits, and its method is allowed | [`headers`], `limits.http.headers`, `limits.http.body` | `HTTP-request-header-section-size`, `HTTP-request-body-size`, `HTTP-request-method-invalid` |
 //! | an access token is there, if the grant has a source of them | [`oauth`] | `internal-error`, for SDKs one that may pass |
-//! | concurrency limit, of which [each client has a share](crate::fair_semaphore), and rate limit | `limits.http.concurrency`, `limits.http.rate` | `connection-limit-reached`, at once |
+//! | concurrency limit and rate limit, of which each client has a share ([`fair_semaphore`](crate::fair_semaphore), [`fair_rate`](crate::fair_rate)) | `limits.http.concurrency`, `limits.http.rate` | `connection-limit-reached`, at once |
 //! | the name is resolved, once, and non-public addresses are filtered out (SSRF protection) | [`address`] | `destination-IP-prohibited` |
 //! | a connection to one of the validated addresses is established | [`connect`] | `connection-refused` and similar |
 //! | over TLS, the server's certificate is verified for the name | [`tls`] | `TLS-certificate-error` |
@@ -45,7 +45,6 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::future::join_all;
-use governor::{DefaultDirectRateLimiter, RateLimiter};
 use hyper::header::HeaderName;
 use mcp_host_config::grants::HttpGrants;
 use mcp_host_config::limits::HttpLimits;
@@ -62,6 +61,7 @@ use self::oauth::AccessTokens;
 use self::resources::ResourceReservations;
 use self::tls::TlsClient;
 use crate::cpu::HostCpuBudget;
+use crate::fair_rate::FairRate;
 use crate::fair_semaphore::{Client, FairSemaphore, Permit};
 use crate::guest_log::GuestLog;
 use crate::memory::MemoryMeter;
@@ -84,7 +84,7 @@ pub(crate) struct OutboundHttp {
     grants: HttpGrants,
     limits: HttpLimits,
     permits: FairSemaphore,
-    rate: DefaultDirectRateLimiter,
+    rate: FairRate,
     refusal_log: RefusalLog,
     network: Arc<dyn Network>,
     tls_roots: Arc<TlsRoots>,
@@ -123,7 +123,7 @@ impl OutboundHttp {
             grants: grants.clone(),
             limits: limits.clone(),
             permits: FairSemaphore::new(limits.concurrency.get(), usize::MAX),
-            rate: RateLimiter::direct(limits.rate.quota()),
+            rate: FairRate::new(limits.rate.quota()),
             refusal_log: RefusalLog::new(&log),
             network,
             tls_roots,

@@ -57,7 +57,6 @@ mod bindings;
 mod database;
 mod error;
 mod page;
-mod refusal_log;
 #[cfg(feature = "keyvalue")]
 mod store;
 #[cfg(test)]
@@ -77,9 +76,8 @@ use wasmtime::component::{HasData, Linker, ResourceTable};
 #[cfg(not(feature = "keyvalue"))]
 use self::absent::{self as database, self as store};
 use self::database::{Database, DatabasePath};
-use self::error::{StoreError, SwapError};
+use self::error::{RefusalLog, StoreError, SwapError};
 use self::page::{Page, PageStart};
-use self::refusal_log::RefusalLog;
 use crate::Caller;
 use crate::guest_log::GuestLog;
 

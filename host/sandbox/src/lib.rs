@@ -18,6 +18,7 @@ pub(crate) mod bindings;
 mod counted_stream;
 pub mod cpu;
 pub mod dirs;
+pub mod fair_rate;
 pub mod fair_semaphore;
 mod guest_config;
 pub mod guest_log;

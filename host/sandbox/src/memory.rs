@@ -12,14 +12,17 @@
 //! own expense. The client that started the host has no others beside it, and may take everything. An instance that is reused
 //! takes all that it holds from one client to the next.
 //!
+//! A [`ShareLimiter`](mcp_host_base::share_limiter) would not do: idle instances are evicted before a charge is denied, and the reserve
+//! depends on what the client holds.
+//!
 //! **Causes.** A charge that is denied says who holds the memory ([`Denial`]): the calls with the same input, which then is
 //! what made the provider fail, other calls of the client, or those of others.
 
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Instant;
 
+use mcp_host_base::weak_map::WeakMap;
 use parking_lot::{Mutex, MutexGuard};
 use wasmtime::ResourceLimiter;
 
@@ -49,11 +52,11 @@ pub struct MemoryBudget {
     limit: usize,
     reclaim: Option<Weak<dyn Reclaim>>,
     /// The totals of calls that are counted together, while there are any.
-    totals: Mutex<HashMap<TotalOf, Weak<AtomicUsize>>>,
+    totals: WeakMap<TotalOf, AtomicUsize>,
 }
 
 /// The calls that are counted together.
-#[derive(PartialEq, Eq, Hash)]
+#[derive(Clone, PartialEq, Eq, Hash)]
 enum TotalOf {
     /// Those of one client.
     Client(Requester),
@@ -85,7 +88,7 @@ impl MemoryBudget {
     /// A budget of that many bytes, from which `reclaim` is evicted before a charge is denied.
     pub fn new(limit: u64, reclaim: Option<Weak<dyn Reclaim>>) -> Arc<Self> {
         let limit = usize::try_from(limit).unwrap_or(usize::MAX);
-        Arc::new(Self { used: AtomicUsize::new(0), limit, reclaim, totals: Mutex::default() })
+        Arc::new(Self { used: AtomicUsize::new(0), limit, reclaim, totals: WeakMap::default() })
     }
 
     /// Its size in bytes.
@@ -99,9 +102,9 @@ impl MemoryBudget {
         if shares.is_none() && input.is_none() {
             return CallOwner { requester, ..CallOwner::default() };
         }
-        let mut totals = self.totals.lock();
-        let of_client = shares.map(|client| total(&mut totals, TotalOf::Client(client)));
-        let of_input = input.map(|input| total(&mut totals, TotalOf::Input(input)));
+        let total = |of| self.totals.get_or_insert_with(&of, Arc::default);
+        let of_client = shares.map(|client| total(TotalOf::Client(client)));
+        let of_input = input.map(|input| total(TotalOf::Input(input)));
         CallOwner { requester, of_client, of_input }
     }
 
@@ -133,17 +136,6 @@ impl MemoryBudget {
     fn release(&self, bytes: usize) {
         self.used.fetch_sub(bytes, Ordering::Relaxed);
     }
-}
-
-/// Returns the total of those calls. Totals without calls are forgotten.
-fn total(totals: &mut HashMap<TotalOf, Weak<AtomicUsize>>, of: TotalOf) -> Arc<AtomicUsize> {
-    if let Some(total) = totals.get(&of).and_then(Weak::upgrade) {
-        return total;
-    }
-    totals.retain(|_, total| total.strong_count() > 0);
-    let total = Arc::default();
-    totals.insert(of, Arc::downgrade(&total));
-    total
 }
 
 impl CallOwner {
@@ -495,7 +487,7 @@ mod tests {
         assert!(small.memory_growing(100, 200, None).unwrap(), "the host's own instance leaves nothing");
         drop((first, second, small, kept));
         assert!(meter("bob").memory_growing(0, 1400, None).unwrap());
-        assert_eq!(budget.totals.lock().len(), 1, "who holds nothing is forgotten");
+        assert_eq!(budget.totals.entry_count(), 1, "who holds nothing is forgotten");
         assert!(MemoryMeter::new(budget.clone(), CallOwner::default()).memory_growing(0, 1600, None).unwrap());
         assert_eq!(used(&budget), 0);
     }

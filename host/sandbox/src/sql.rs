@@ -38,14 +38,11 @@
 
 mod bindings;
 mod error;
-mod interface;
 mod notifications;
 #[cfg(feature = "sql")]
 mod postgresql;
-mod refusal_log;
 mod result;
 mod saved_queries;
-mod scalar;
 #[cfg(feature = "sql")]
 mod sqlite;
 
@@ -57,16 +54,15 @@ use std::time::Duration;
 use tokio::time::{Instant, timeout, timeout_at};
 use wasmtime::component::{HasData, Linker};
 
+#[cfg(feature = "sql")]
+use self::bindings::ScalarContent;
 use self::bindings::databases::{self, DatabaseInfo, Rows, Scalar, Value};
-use self::error::QueryError;
+use self::error::{QueryError, RefusalLog};
 pub use self::notifications::DatabaseNotifications;
 #[cfg(feature = "sql")]
 use self::postgresql::{Listener, PostgresqlDatabase, schemas};
-use self::refusal_log::RefusalLog;
 use self::result::{ChargedRows, ResultBounds, value_size};
 use self::saved_queries::{SavedQueries, SavedQuery};
-#[cfg(feature = "sql")]
-use self::scalar::ScalarContent;
 #[cfg(feature = "sql")]
 use self::sqlite::SqliteDatabase;
 #[cfg(feature = "sql")]

@@ -4,36 +4,42 @@ use std::fmt::Display;
 use std::sync::Arc;
 use std::time::Duration;
 
-use mcp_host_base::throttle::Throttle;
+use mcp_host_base::throttle::ThrottlePerReason;
 
 use crate::bindings::logging::Level;
 use crate::guest_log::GuestLog;
 
 /// The shortest time between two lines of one warning.
-pub(crate) const LOG_INTERVAL: Duration = Duration::from_secs(60);
+const LOG_INTERVAL: Duration = Duration::from_secs(60);
 
-/// A warning about one plugin, logged at most once per [`LOG_INTERVAL`] with the number of occurrences since the
+/// The warnings about one part of a plugin, each logged at most once per [`LOG_INTERVAL`] with the number of occurrences since its
 /// previous line.
 #[derive(Debug)]
-pub(crate) struct ThrottledWarning {
+pub(crate) struct ThrottledWarnings {
     log: Arc<GuestLog>,
-    throttle: Throttle,
+    throttle: ThrottlePerReason,
 }
 
-impl ThrottledWarning {
-    /// Creates a warning that is written to `log`.
+impl ThrottledWarnings {
+    /// Creates warnings that are written to `log`.
     pub(crate) fn new(log: Arc<GuestLog>) -> Self {
-        Self { log, throttle: Throttle::new(LOG_INTERVAL) }
+        Self { log, throttle: ThrottlePerReason::new(LOG_INTERVAL) }
     }
 
-    /// Records one occurrence, and logs `message` unless the warning is throttled.
-    pub(crate) fn warn(&self, message: impl Display) {
-        if let Some(suppressed) = self.throttle.record() {
-            let line = match suppressed.saturating_add(1) {
+    /// Records one occurrence of that reason, and logs `message` unless the warning is throttled.
+    pub(crate) fn warn(&self, reason: &'static str, message: impl Display) {
+        if let Some(times) = self.record(reason) {
+            let line = match times {
                 1 => message.to_string(),
                 times => format!("{message} ({times} times)"),
             };
             self.log.line(Level::Warn, "", &line);
         }
+    }
+
+    /// Records one occurrence of a reason that is logged elsewhere. Returns the number of occurrences that the line stands for, if one
+    /// is due.
+    pub(crate) fn record(&self, reason: &'static str) -> Option<u64> {
+        self.throttle.record(reason).map(|suppressed| suppressed.saturating_add(1))
     }
 }

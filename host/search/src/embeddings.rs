@@ -6,7 +6,7 @@
 //!
 //! | module | subject |
 //! |---|---|
-//! | `endpoint`, `breaker` | a request to the endpoint; whether one is made |
+//! | `endpoint` | a request to the endpoint |
 //! | `vector` | a quantised vector, and the similarity of two |
 //! | `vector_store` | the vectors in the index |
 //! | `embedder` | the task that computes vectors of what was indexed |
@@ -24,7 +24,6 @@
 //! - Text that has not changed is not sent again: a vector is found by the digest of its text.
 //! - Without an answer of the endpoint, searches have the lexical results, after `query-timeout` at most.
 
-mod breaker;
 mod embedder;
 mod endpoint;
 pub(super) mod fusion;

@@ -4,12 +4,11 @@
 //! clients; all clients without credentials are one principal. `local`, the only principal over stdio, may use all. A further lookup
 //! waits for [`MAX_WAIT`]. An entry is kept while a lookup of its principal runs or waits.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mcp_host_base::weak_map::WeakMap;
 use mcp_host_model::principal::Principal;
-use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
@@ -23,15 +22,10 @@ const MAX_WAIT: Duration = Duration::from_secs(1);
 
 /// The lookups of each principal.
 #[derive(Debug, Default)]
-pub(super) struct SearchShares(Arc<Mutex<HashMap<Principal, Arc<Semaphore>>>>);
+pub(super) struct SearchShares(WeakMap<Principal, Semaphore>);
 
 /// A lookup of a principal, until it is dropped.
-#[derive(Debug)]
-pub(super) struct SearchTurn {
-    shares: Arc<Mutex<HashMap<Principal, Arc<Semaphore>>>>,
-    principal: Principal,
-    permit: Option<OwnedSemaphorePermit>,
-}
+pub(super) type SearchTurn = OwnedSemaphorePermit;
 
 impl SearchShares {
     /// Waits for the turn of a lookup of that principal.
@@ -41,29 +35,9 @@ impl SearchShares {
     /// [`SearchError::Busy`] if as many of its lookups as may run do not end in time.
     pub(super) async fn turn(&self, principal: &Principal) -> Result<SearchTurn, SearchError> {
         let most = if *principal == Principal::LOCAL { MAX_LOOKUPS } else { MAX_PER_PRINCIPAL };
-        let principal = principal.identity();
-        let semaphore = {
-            let mut shares = self.0.lock();
-            shares.entry(principal.clone()).or_insert_with(|| Arc::new(Semaphore::new(most))).clone()
-        };
-        // Dropped if the wait is cancelled, too.
-        let mut turn = SearchTurn { shares: self.0.clone(), principal, permit: None };
-        match timeout(MAX_WAIT, semaphore.acquire_owned()).await {
-            Ok(Ok(permit)) => turn.permit = Some(permit),
-            Ok(Err(_)) | Err(_) => return Err(SearchError::Busy),
-        }
-        Ok(turn)
-    }
-}
-
-impl Drop for SearchTurn {
-    fn drop(&mut self) {
-        let mut shares = self.shares.lock();
-        self.permit = None;
-        // The map holds one reference; each running or waiting lookup holds another.
-        if shares.get(&self.principal).is_some_and(|semaphore| Arc::strong_count(semaphore) == 1) {
-            shares.remove(&self.principal);
-        }
+        let semaphore = self.0.get_or_insert_with(&principal.identity(), || Arc::new(Semaphore::new(most)));
+        let permit = timeout(MAX_WAIT, semaphore.acquire_owned()).await;
+        permit.ok().and_then(Result::ok).ok_or(SearchError::Busy)
     }
 }
 
@@ -72,7 +46,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn one_principal_leaves_lookups_for_others_and_nothing_is_kept_afterwards() {
+    async fn one_principal_leaves_lookups_for_others() {
         let shares = SearchShares::default();
         let (greedy, other) = (Principal::new("greedy"), Principal::new("other"));
         let first = shares.turn(&greedy).await.unwrap();
@@ -82,7 +56,6 @@ mod tests {
         drop(first);
         let third = shares.turn(&greedy).await.unwrap();
         drop((second, third, of_other));
-        assert!(shares.0.lock().is_empty());
     }
 
     #[tokio::test]

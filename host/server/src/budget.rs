@@ -14,12 +14,12 @@
 //!
 //! A fast client is not delayed: bytes are released as soon as they have been sent.
 
-use std::collections::HashMap;
-use std::collections::hash_map::Entry;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::{Mutex, MutexGuard};
+use mcp_host_base::share_limiter::{ShareLimiter, ShareLimits, SharePermit};
+use mcp_host_base::weak_map::WeakMap;
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::timeout;
 
@@ -54,30 +54,24 @@ pub(super) struct Limits {
 /// The budget of a server.
 pub(super) struct Budget {
     limits: Box<dyn Fn() -> Limits + Send + Sync>,
-    used: Mutex<Usage>,
+    shares: ShareLimiter<ClientId>,
     released: Notify,
-}
-
-#[derive(Default)]
-struct Usage {
-    overall: usize,
-    clients: HashMap<ClientId, usize>,
 }
 
 /// The account of one client on one connection.
 pub(super) struct Account {
     budget: Arc<Budget>,
     client: ClientId,
-    /// Changed only while the budget is locked.
+    /// The bytes on this connection. Locked while a share is changed.
     used: Mutex<usize>,
     /// The accounts of other clients on the connection: a proxy may send requests of several over one.
-    others: Mutex<HashMap<ClientId, std::sync::Weak<Account>>>,
+    others: WeakMap<ClientId, Account>,
 }
 
 /// Charged bytes, which are released when this is dropped.
 pub(super) struct Charge {
     account: Arc<Account>,
-    bytes: usize,
+    share: SharePermit<ClientId>,
 }
 
 /// The reason why bytes cannot be charged.
@@ -124,7 +118,6 @@ impl Limits {
         if client.is_authenticated() {
             return (self.principal, Limit::Principal);
         }
-        let _ = client;
         (self.client, Limit::Client)
     }
 }
@@ -138,16 +131,12 @@ pub(super) fn response_cost(footprint: usize) -> usize {
 impl Budget {
     /// Creates a budget. Its limits are looked up for each charge, so a reload takes effect at once.
     pub(super) fn new(limits: impl Fn() -> Limits + Send + Sync + 'static) -> Arc<Self> {
-        Arc::new(Self { limits: Box::new(limits), used: Mutex::default(), released: Notify::new() })
+        Arc::new(Self { limits: Box::new(limits), shares: ShareLimiter::default(), released: Notify::new() })
     }
 
     /// Opens an account for a connection of that client.
     pub(super) fn account(self: &Arc<Self>, client: ClientId) -> Arc<Account> {
-        Arc::new(Account { budget: self.clone(), client, used: Mutex::new(0), others: Mutex::default() })
-    }
-
-    fn lock(&self) -> MutexGuard<'_, Usage> {
-        self.used.lock()
+        Arc::new(Account { budget: self.clone(), client, used: Mutex::new(0), others: WeakMap::default() })
     }
 }
 
@@ -157,24 +146,18 @@ impl Account {
         &self.client
     }
 
-    /// Returns the account of a client that uses the connection of this one. Those that are in use are retained.
+    /// Returns the account of a client that uses the connection of this one.
     pub(super) fn of_client(self: &Arc<Self>, client: ClientId) -> Arc<Self> {
         if client == self.client {
             return self.clone();
         }
-        let mut others = self.others.lock();
-        if let Some(account) = others.get(&client).and_then(std::sync::Weak::upgrade) {
-            return account;
-        }
-        others.retain(|_, account| account.strong_count() > 0);
-        let account = self.budget.account(client.clone());
-        others.insert(client, Arc::downgrade(&account));
-        account
+        self.others.get_or_insert_with(&client, || self.budget.account(client.clone()))
     }
 
     /// Charges bytes as soon as there is room for them; an error if there is none within the maximum wait, or ever.
     pub(super) async fn charge(self: &Arc<Self>, bytes: usize) -> Result<Charge, BudgetExceeded> {
-        let mut charge = Charge { account: self.clone(), bytes: 0 };
+        let share = self.budget.shares.empty_permit(self.client.clone());
+        let mut charge = Charge { account: self.clone(), share };
         if charge.resize(bytes).is_ok() {
             return Ok(charge);
         }
@@ -192,10 +175,6 @@ impl Account {
         timeout((self.budget.limits)().wait, charging).await.unwrap_or(Err(BudgetExceeded::Full))?;
         Ok(charge)
     }
-
-    fn lock(&self) -> MutexGuard<'_, usize> {
-        self.used.lock()
-    }
 }
 
 impl Charge {
@@ -206,28 +185,18 @@ impl Charge {
         if let Some(limit) = limits.limit_exceeded_by(bytes, client) {
             return Err(BudgetExceeded::TooLarge(limit));
         }
-        let mut all = budget.lock();
-        let mut own = self.account.lock();
-        let with = |used: usize| used.saturating_sub(self.bytes).saturating_add(bytes);
-        let of_client = all.clients.get(client).copied().unwrap_or_default();
-        let has_room = with(*own) <= limits.connection
-            && with(of_client) <= limits.of(client).0
-            && with(all.overall) <= limits.overall;
-        if !has_room && bytes > self.bytes {
+        let before = self.share.amount();
+        let mut used = self.account.used.lock();
+        let on_connection = used.saturating_sub(before).saturating_add(bytes);
+        if on_connection > limits.connection && bytes > before {
             return Err(BudgetExceeded::Full);
         }
-        *own = with(*own);
-        all.overall = with(all.overall);
-        match (with(of_client), all.clients.entry(client.clone())) {
-            (0, Entry::Occupied(entry)) => drop(entry.remove()),
-            (0, Entry::Vacant(_)) => {}
-            (bytes, entry) => *entry.or_default() = bytes,
-        }
-        let is_less = bytes < self.bytes;
-        drop((own, all));
-        self.bytes = bytes;
-        if is_less {
-            self.account.budget.released.notify_waiters();
+        let share = ShareLimits { client: limits.of(client).0, overall: limits.overall };
+        self.share.resize(bytes, share).map_err(|_| BudgetExceeded::Full)?;
+        *used = on_connection;
+        drop(used);
+        if bytes < before {
+            budget.released.notify_waiters();
         }
         Ok(())
     }
@@ -315,7 +284,7 @@ mod tests {
         let mut second = std::pin::pin!(account.charge(6));
         assert!(futures::poll!(second.as_mut()).is_pending());
         drop(first);
-        assert_eq!(second.await.unwrap().bytes, 6);
+        assert_eq!(second.await.unwrap().share.amount(), 6);
     }
 
     #[tokio::test]
@@ -324,7 +293,7 @@ mod tests {
         let mut charge = account.charge(60).await.unwrap();
         let _other = account.charge(40).await.unwrap();
         assert_eq!(charge.resize(61), Err(BudgetExceeded::Full));
-        assert_eq!(charge.bytes, 60);
+        assert_eq!(charge.share.amount(), 60);
         charge.resize(10).unwrap();
         assert!(account.charge(50).await.is_ok());
     }
@@ -333,7 +302,6 @@ mod tests {
     async fn nothing_is_kept_of_those_who_have_nothing() {
         let budget = budget();
         drop(budget.account(client(1)).charge(10).await.unwrap());
-        let used = budget.lock();
-        assert_eq!((used.overall, used.clients.len()), (0, 0));
+        assert_eq!((budget.shares.overall(), budget.shares.clients()), (0, 0));
     }
 }

@@ -9,6 +9,7 @@
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
+use mcp_host_base::share_limiter::ShareLimits;
 use mcp_host_base::text::Excerpt;
 use mcp_host_config::http::HttpServerLimits;
 use mcp_host_model::requester::Requester;
@@ -72,6 +73,11 @@ impl ClientId {
     /// Returns the number that is the share of this client of a limit.
     pub(super) fn share_of(&self, number: usize, limits: &HttpServerLimits) -> usize {
         if self.is_authenticated() { limits.principal_share.apply(number) } else { limits.client_share.apply(number) }
+    }
+
+    /// Returns an overall limit, and the share of this client in it.
+    pub(super) fn share_limits(&self, overall: usize, limits: &HttpServerLimits) -> ShareLimits {
+        ShareLimits { client: self.share_of(overall, limits), overall }
     }
 
     /// Returns whether it is an authenticated principal.

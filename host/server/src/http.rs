@@ -13,7 +13,6 @@
 //! | [`layers`] | validates `Host` and `Origin`, handles CORS, compresses answers, normalizes `Accept` |
 //! | [`endpoint`], [`authentication`] | determine the principal |
 //! | [`rate_limiter`] | limits the rate of requests |
-//! | [`client_limiter`] | limits the share of one client, an authenticated principal or an address, in connections, sessions, event streams and bytes of bodies |
 //! | [`request_body`] | receives the body, within limits |
 //! | [`post`], [`preflight`] | dispatch the message, whose headers have to agree with it, and answer it |
 //! | [`sessions`] | opens and finds sessions, and ends those that are idle |
@@ -22,12 +21,14 @@
 //!
 //! [`admin`] is a listener of its own, for operators.
 //!
+//! Each client, an authenticated principal or an address, has a [share](mcp_host_base::share_limiter) of the limits of connections,
+//! sessions, event streams and bytes of bodies.
+//!
 //! The config is looked up once for each connection and once for each request, so a reload takes effect at once, and a
 //! request sees one config.
 
 pub(crate) mod admin;
 mod authentication;
-mod client_limiter;
 mod endpoint;
 mod head;
 mod layers;

@@ -3,7 +3,10 @@
 //!
 //! A stream is a [`Subscriber`], whose mailbox updates are taken from, and one task that makes its subscriptions.
 //!
-//! The first notification acknowledges what is listened for, and each has the id of the request. The stream ends with a
+//! The first notification acknowledges what is listened for, and each has the id of the request. The list of resources counts for the
+//! memory of subscriptions (`http.limits.subscription-memory`): if that is used up, none of them is acknowledged.
+//!
+//! The stream ends with a
 //! result at graceful shutdown, and without one when the request is cancelled, the client disconnects or its credentials
 //! end.
 
@@ -12,6 +15,7 @@ use std::sync::Arc;
 
 use futures::stream::{self, Stream, StreamExt as _};
 use mcp_host_config::Config;
+use mcp_host_model::requester::Requester;
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::audit;
 use mcp_resource_host::host::Host;
@@ -38,7 +42,7 @@ pub(super) struct Listener {
     id: RequestId,
     acknowledged: Value,
     /// The task that makes the subscriptions.
-    _subscribing: AbortOnDropHandle<Infallible>,
+    subscribing: AbortOnDropHandle<Infallible>,
 }
 
 impl Listener {
@@ -58,23 +62,31 @@ impl Listener {
             subscriber.watch_listing();
         }
         let uris = params.subscriptions.filter(|_| host.supports_subscriptions());
-        let uris = accepted_uris(host, uris.unwrap_or_default());
+        let mut uris = accepted_uris(host, uris.unwrap_or_default());
+        let memory = host.reserve_subscription_list(&subscriber, &uris);
+        if memory.is_none() {
+            uris = Vec::new();
+        }
         let mut members = filter(listing, &uris);
         members.insert("_meta".to_owned(), subscription_meta(&id));
         let acknowledged = jsonrpc::notification("subscriptions/acknowledged", members);
         let subscribing = tokio::spawn({
             let (host, subscriber) = (host.clone(), subscriber.clone());
-            async move { context.scope(host.maintain_subscriptions(&subscriber, &uris)).await }
+            let maintaining = async move {
+                let _memory = memory;
+                context.scope(host.maintain_subscriptions(&subscriber, &uris)).await
+            };
+            Requester::current_or(principal).scope(maintaining)
         });
-        Ok(Self { subscriber, id, acknowledged, _subscribing: AbortOnDropHandle::new(subscribing) })
+        Ok(Self { subscriber, id, acknowledged, subscribing: AbortOnDropHandle::new(subscribing) })
     }
 
     /// Returns the notifications. They do not end.
     pub(super) fn notifications(self) -> impl Stream<Item = Value> + Send {
-        let acknowledged = self.acknowledged.clone();
-        let updates = stream::unfold(self, async |listener| {
-            let update = listener.subscriber.next().await;
-            Some((update_notification(update, Some(subscription_meta(&listener.id))), listener))
+        let Self { subscriber, id, acknowledged, subscribing } = self;
+        let updates = stream::unfold((subscriber, id, subscribing), async |(subscriber, id, subscribing)| {
+            let update = update_notification(subscriber.next().await, Some(subscription_meta(&id)));
+            Some((update, (subscriber, id, subscribing)))
         });
         stream::iter([acknowledged]).chain(updates)
     }

@@ -22,10 +22,8 @@ mod context;
 mod definition;
 mod integer;
 mod list;
-mod next_step;
 mod output;
 mod read;
-mod schema;
 #[cfg(feature = "search")]
 mod search;
 

@@ -113,9 +113,8 @@ impl Results<'_> {
     /// A value of a path, which PostgreSQL converts to the type of the parameter. SQLite does not compare texts with
     /// numbers, so there a number is one.
     fn parameter(&self, text: &str) -> Value {
-        let number = || text.parse::<i64>().ok().filter(|number| number.to_string() == text);
         match self.catalog.info.kind {
-            mcp_provider::sql::Kind::Sqlite => number().map_or_else(|| text.into(), Value::from),
+            mcp_provider::sql::Kind::Sqlite => sqlite_parameter(text),
             _ => text.into(),
         }
     }
@@ -171,12 +170,38 @@ fn parameter_number(message: &str) -> Option<usize> {
     rest.split(|c: char| !c.is_ascii_digit()).next()?.parse().ok()
 }
 
+/// A value for SQLite: a number if the text is one as SQLite itself writes it, so that text such as `007`, `1.10` or `1e5` stays text.
+fn sqlite_parameter(text: &str) -> Value {
+    let integer = text.parse::<i64>().ok().filter(|number| number.to_string() == text);
+    let float = || {
+        text.parse::<f64>()
+            .ok()
+            .filter(|number| number.is_finite() && format!("{number:?}") == text && !text.contains('e'))
+    };
+    integer.map(Value::from).or_else(|| float().map(Value::Float)).unwrap_or_else(|| text.into())
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn rejected(sqlstate: &str, message: &str) -> QueryError {
         QueryError::Rejected { sqlstate: sqlstate.to_owned(), message: message.to_owned(), position: None }
+    }
+
+    #[test]
+    fn a_number_as_sqlite_writes_it_is_a_number() {
+        for (text, number) in [
+            ("2", Value::Integer(2)),
+            ("-7", Value::Integer(-7)),
+            ("2.5", Value::Float(2.5)),
+            ("-0.5", Value::Float(-0.5)),
+        ] {
+            assert_eq!(sqlite_parameter(text), number);
+        }
+        for text in ["", "007", "1.10", "1e5", "inf", "NaN", "+1", ".5", "2.", "two"] {
+            assert_eq!(sqlite_parameter(text), Value::from(text));
+        }
     }
 
     #[test]

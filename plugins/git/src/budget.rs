@@ -27,7 +27,7 @@ pub(crate) struct Budget {
     is_over: bool,
     /// Of a test: the number of objects that were read, and the one from which the time is over.
     #[cfg(test)]
-    pub(crate) reads: Option<(std::rc::Rc<std::cell::Cell<usize>>, usize)>,
+    reads: Option<(std::rc::Rc<std::cell::Cell<usize>>, usize)>,
 }
 
 impl Budget {
@@ -41,6 +41,12 @@ impl Budget {
             #[cfg(test)]
             reads: None,
         }
+    }
+
+    /// Ends it when a number of objects was read, in place of a time.
+    #[cfg(test)]
+    pub(crate) fn ended_by_reads(self, reads: Option<(std::rc::Rc<std::cell::Cell<usize>>, usize)>) -> Self {
+        Self { reads, ..self }
     }
 
     /// Takes a step; false if none is left.

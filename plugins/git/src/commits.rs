@@ -6,8 +6,9 @@
 use crate::commit_graph::bloom::{self, PathKeys};
 use crate::commit_graph::{CommitGraph, Position};
 use crate::error::{Error, Result};
-use crate::learned::{Learned, LearnedCommit};
+use crate::learned::{Learned, LearnedCommit, Question};
 use crate::repo::Repository;
+use bstr::BStr;
 use gix_hash::{ObjectId, oid};
 use gix_object::{CommitRef, Kind};
 use std::collections::HashSet;
@@ -145,6 +146,20 @@ impl<'r> Commits<'r> {
             None => self.learn(learned, id, commit)?,
         };
         Ok(!keys.may_be_in(&filter, &bloom::Settings::OWN))
+    }
+
+    /// Returns an ancestor of a commit, if it was learned that no commit from this one to before the ancestor changed a path.
+    pub(crate) fn known_unchanged(&self, commit: &oid, path: &BStr) -> Option<CommitKey> {
+        let from_bytes = |bytes: &[u8], _| ObjectId::try_from(bytes).ok();
+        let ancestor = self.learned?.known_answer(Question::Unchanged(commit, path), from_bytes)?;
+        self.key(&ancestor).ok()
+    }
+
+    /// Keeps that no commit from one to before its ancestor changed a path.
+    pub(crate) fn keep_unchanged(&self, commit: &oid, path: &BStr, ancestor: &oid) {
+        if let Some(learned) = self.learned {
+            learned.add_answer(Question::Unchanged(commit, path), ancestor.as_bytes().to_vec());
+        }
     }
 
     /// Keeps a commit with the filter of the paths that it changed, and returns the filter.

@@ -9,10 +9,9 @@ use std::io::{self, ErrorKind, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use mcp_host_base::log_target;
-use mcp_host_base::regular_file;
 use mcp_host_base::throttle::Throttle;
-use mcp_host_config::audit::AuditFile;
+use mcp_host_base::{log_target, regular_file};
+use mcp_host_config::audit::{AuditDestination, AuditFile};
 
 use super::AuditError;
 use super::torn_line::{TornLine, Written};
@@ -151,6 +150,40 @@ fn ends_in_a_line(file: &mut File) -> io::Result<bool> {
     file.seek(SeekFrom::End(-1))?;
     file.read_exact(&mut last)?;
     Ok(last != *b"\n")
+}
+
+/// A destination that is open.
+#[derive(Debug)]
+pub(super) enum Sink {
+    File(LogFile),
+    Stderr(TornLine),
+}
+
+impl Sink {
+    /// Opens a destination.
+    pub(super) fn open(destination: &AuditDestination) -> Result<Self, AuditError> {
+        match destination {
+            AuditDestination::File(file) => LogFile::open(file.clone()).map(Self::File),
+            AuditDestination::Stderr => Ok(Self::Stderr(TornLine::default())),
+        }
+    }
+
+    /// Applies other settings of the same destination. Returns whether it is the same.
+    pub(super) fn reconfigure(&mut self, destination: &AuditDestination) -> bool {
+        match (self, destination) {
+            (Self::File(file), AuditDestination::File(config)) => file.reconfigure(config),
+            (Self::Stderr(_), AuditDestination::Stderr) => true,
+            _ => false,
+        }
+    }
+
+    /// Appends lines.
+    pub(super) fn append(&mut self, lines: &[u8]) -> Written {
+        match self {
+            Self::File(file) => file.append(lines),
+            Self::Stderr(torn) => torn.write(&mut io::stderr(), lines),
+        }
+    }
 }
 
 #[cfg(test)]

@@ -11,8 +11,8 @@ use std::time::Duration;
 use mcp_host_base::log_target;
 use mcp_host_config::audit::Audit;
 
+use super::file::Sink;
 use super::queue::{Losses, Queue};
-use super::sink::Sink;
 use super::torn_line::whole_lines;
 
 /// The time for which lines are collected after a write.

@@ -252,7 +252,6 @@ impl HostBuilder {
 
 /// The features that this build has, of those that a config can require.
 pub(super) const FEATURES: &[Feature] = &[
-    Feature::Http,
     #[cfg(feature = "keyvalue")]
     Feature::Keyvalue,
     #[cfg(feature = "search")]

@@ -101,10 +101,13 @@ impl fmt::Debug for ConfigWatcher {
     }
 }
 
+/// A reload in flight, which is cancelled when it is dropped.
+type ReloadTask = AbortOnDropHandle<Result<ReloadReport, ReloadError>>;
+
 /// The reload in flight, and the next one.
 #[derive(Default)]
 struct Reloading {
-    in_progress: Option<AbortOnDropHandle<Result<ReloadReport, ReloadError>>>,
+    in_progress: Option<ReloadTask>,
     /// Whether it was requested explicitly: then "nothing changed" is logged, too.
     is_requested: bool,
     /// The time of the next retry.
@@ -217,10 +220,10 @@ impl ConfigWatcher {
                     Ok(()) => {
                         let host = self.host.clone();
                         let reload = async move { host.reload(config).await };
-                        reloading.in_progress = Some(AbortOnDropHandle::new(tokio::spawn(reload)));
+                        reloading.replace(Some(AbortOnDropHandle::new(tokio::spawn(reload)))).await;
                     }
                     Err((reason, kept)) => {
-                        reloading.in_progress = None;
+                        reloading.replace(None).await;
                         reload_settings(&self.host, config, kept).await;
                         let (keeping, applies) = kept.texts();
                         tracing::error!(target: log_target::CONFIG, "reload failed; {keeping}; {applies}: {reason}");
@@ -234,7 +237,7 @@ impl ConfigWatcher {
                 let files = &files | &self.host.config().files;
                 match usable {
                     Some((usable, kept)) => {
-                        reloading.in_progress = None;
+                        reloading.replace(None).await;
                         reload_settings(&self.host, (self.map)(usable), kept).await;
                         reloading.log_missing(message, kept);
                     }
@@ -266,6 +269,17 @@ impl ConfigWatcher {
 }
 
 impl Reloading {
+    /// Puts a reload, or none, in the place of the one in flight, which is cancelled. If that has ended meanwhile, its config
+    /// was served, and its report is logged.
+    async fn replace(&mut self, next: Option<ReloadTask>) {
+        let former = std::mem::replace(&mut self.in_progress, next);
+        if let Some(ended) = former.filter(ReloadTask::is_finished)
+            && let Ok(Ok(reloaded)) = ended.await
+        {
+            log_report(&reloaded, self.is_requested);
+        }
+    }
+
     /// Begins anew after an event.
     fn restart(&mut self, is_requested: bool) {
         self.is_requested = is_requested;

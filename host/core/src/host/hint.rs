@@ -43,8 +43,8 @@ impl Host {
         limit: usize,
     ) -> Option<(String, Vec<ResourceTemplate>)> {
         let now = self.generation.load_full();
-        let slot = now.slots.get(*now.router.route(uri).ok()?.target)?;
         let viewer = now.viewer(principal);
+        let slot = now.slots.get(*now.route_for(&viewer.policy, Operation::Templates, uri).ok()?.target)?;
         let request = PageRequest { size: limit, ..now.page_request(&viewer, None) };
         let page = self.catalog.page(&Templates, std::slice::from_ref(slot), request).await.ok()?;
         Some((slot.name.clone(), page.items))

@@ -26,7 +26,7 @@ use futures::StreamExt;
 use futures::future::join_all;
 use futures::stream::FuturesUnordered;
 use mcp_host_base::log_target;
-use mcp_host_base::share_limiter::ShareLimits;
+use mcp_host_base::share_limiter::{ShareLimits, SharePermit};
 use mcp_host_config::Operation;
 use mcp_host_model::resource::Error;
 use mcp_host_model::uri::Uri;
@@ -108,7 +108,11 @@ impl Host {
                 }
             }
         };
-        let waiting = async { timeout(MAX_WAIT, trying).await.unwrap_or_else(|_| Err(self.subscribe_timeout(uri))) };
+        let waiting = async {
+            timeout(MAX_WAIT, trying)
+                .await
+                .unwrap_or_else(|_| Err(self.subscribe_timeout(&subscriber.principal(), uri)))
+        };
         self.audited(&subscriber.principal(), Operation::Subscribe, uri, &facts, waiting).await
     }
 
@@ -127,7 +131,7 @@ impl Host {
             reloads.mark_unchanged();
             let mut by_plugin = BTreeMap::<_, VecDeque<_>>::new();
             for one in wanted.iter().filter(|one| !one.is_active.load(Ordering::Relaxed)) {
-                by_plugin.entry(self.slot_index(one.uri)).or_default().push_back(one);
+                by_plugin.entry(self.slot_index(&subscriber.principal(), one.uri)).or_default().push_back(one);
             }
             let groups = by_plugin.into_values().map(|group| self.subscribe_group(subscriber, group));
             // Boxed: only while there is something to do, which for an idle subscriber is not the rule.
@@ -204,6 +208,17 @@ impl Host {
         (wanted, retry_after)
     }
 
+    /// Reserves the memory of a list of resources for [`maintain_subscriptions`](Self::maintain_subscriptions), which is held for as
+    /// long as the list is kept. None if the subscriptions of the principal, or of all, leave too little.
+    #[doc(hidden)]
+    pub fn reserve_subscription_list(
+        &self,
+        subscriber: &Subscriber,
+        uris: &[String],
+    ) -> Option<SharePermit<Principal>> {
+        subscriber.reserve_list(uris, self.subscription_memory(&subscriber.principal()))
+    }
+
     /// Returns the memory that the subscriptions of a principal, and of all, may take. Anonymous clients are one principal.
     fn subscription_memory(&self, principal: &Principal) -> ShareLimits {
         let config = self.config();
@@ -252,14 +267,16 @@ impl Host {
         Ok((plugin.name().to_owned(), target.uri))
     }
 
-    /// The index of the plugin that owns a URI.
-    fn slot_index(&self, uri: &str) -> Option<usize> {
-        self.generation.load().router.route(uri).ok().map(|routed| *routed.target)
+    /// Returns the index of the plugin that owns a URI, for a principal.
+    fn slot_index(&self, principal: &Principal, uri: &str) -> Option<usize> {
+        let generation = self.generation.load();
+        let policy = generation.access.policy(principal);
+        generation.route_for(&policy, Operation::Subscribe, uri).ok().map(|routed| *routed.target)
     }
 
-    fn subscribe_timeout(&self, uri: &str) -> Error {
+    fn subscribe_timeout(&self, principal: &Principal, uri: &str) -> Error {
         let generation = self.generation.load();
-        match self.slot_index(uri).and_then(|index| generation.slots.get(index)) {
+        match self.slot_index(principal, uri).and_then(|index| generation.slots.get(index)) {
             Some(slot) => Error::Unavailable {
                 plugin: slot.name.clone(),
                 reason: "too many others subscribe at the moment; try again later".to_owned(),

@@ -31,7 +31,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 
 use super::burst_pause::burst_pause;
 use super::listing::{MAX_WALK_PAUSE, MIN_WALK_PAUSE};
-use super::notify::BATCH_SIZE;
+use super::state::BATCH_SIZE;
 use super::state::WatcherState;
 use crate::access::{Access, Principal};
 use crate::catalog::{self, ListingFingerprint};

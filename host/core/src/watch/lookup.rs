@@ -9,7 +9,9 @@
 //! **The host's own calls.** A lookup takes no permit of `limits.concurrency` or `limits.queue`, and does not count
 //! towards `limits.rate`: a thousand clients that subscribe at once neither block readers nor cause each other's
 //! rejection. In return, a plugin runs [`MAX_RUNNING`] lookups at a time, and separately [`MAX_RETRYING`] retries of
-//! failed ones, so a resource whose `stat` hangs delays a new one by no more than a deadline.
+//! failed ones, so a resource whose `stat` hangs delays a new one by no more than a deadline. Clients share these permits by
+//! max-min fairness ([`FairSemaphore`]): a lookup is in the queue of the client that began it, and many of one client delay a single
+//! one of another by no more than those that run.
 //!
 //! **Back-off.** A transient failure is stored for its path: for [`MIN_BACKOFF`] at first, doubled with each further
 //! failure up to [`MAX_BACKOFF`], with jitter. Until then lookups of the path are rejected without a call, and with the
@@ -20,19 +22,22 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use mcp_host_base::backoff::Backoff;
 use mcp_host_engine::CallOrigin;
 use mcp_host_engine::plugin::Fault;
+use mcp_host_model::requester::Requester;
 use mcp_host_model::resource::Resource;
 use mcp_host_model::uri::Path;
+use mcp_host_sandbox::fair_semaphore::FairSemaphore;
 use parking_lot::{Mutex, MutexGuard};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 use tokio_util::task::AbortOnDropHandle;
 
 use crate::response_cache::CachedPlugin;
 
-/// The concurrent lookups of one plugin.
-const MAX_RUNNING: usize = 2;
+/// The concurrent lookups of one plugin, of which one client has two.
+const MAX_RUNNING: usize = 4;
 /// The concurrent retries of failed lookups of one plugin.
 const MAX_RETRYING: usize = 1;
 /// The back-off after a path's first failure.
@@ -45,8 +50,8 @@ const MAX_FAILURES: usize = 1024;
 /// The lookups of one plugin.
 pub(super) struct Lookups {
     plugin: Arc<CachedPlugin>,
-    running: Semaphore,
-    retrying: Semaphore,
+    running: FairSemaphore,
+    retrying: FairSemaphore,
     state: Mutex<LookupState>,
 }
 
@@ -99,8 +104,8 @@ impl Lookups {
     pub(super) fn new(plugin: Arc<CachedPlugin>) -> Arc<Self> {
         Arc::new(Self {
             plugin,
-            running: Semaphore::new(MAX_RUNNING),
-            retrying: Semaphore::new(MAX_RETRYING),
+            running: FairSemaphore::new(MAX_RUNNING, usize::MAX),
+            retrying: FairSemaphore::new(MAX_RETRYING, usize::MAX),
             state: Mutex::default(),
         })
     }
@@ -125,17 +130,23 @@ impl Lookups {
         }
         let is_retry = state.failures.check(path, Instant::now())?;
         let (sender, result) = watch::channel(None);
-        let task = tokio::spawn(self.clone().run(path.clone(), is_retry, sender));
+        let task = tokio::spawn(self.clone().run(Requester::current(), path.clone(), is_retry, sender));
         let flight = Flight { lookups: self.clone(), path: path.clone(), result, _task: AbortOnDropHandle::new(task) };
         let flight = Arc::new(flight);
         state.flights.insert(path.clone(), Arc::downgrade(&flight));
         Ok(flight)
     }
 
-    async fn run(self: Arc<Self>, path: Path, is_retry: bool, sender: watch::Sender<Option<LookupResult>>) {
+    async fn run(
+        self: Arc<Self>,
+        client: Option<Requester>,
+        path: Path,
+        is_retry: bool,
+        sender: watch::Sender<Option<LookupResult>>,
+    ) {
         let permits = if is_retry { &self.retrying } else { &self.running };
-        // Acquiring fails only if the semaphore is closed, and these are never closed.
-        let Ok(_permit) = permits.acquire().await else { return };
+        // The queue has no bound of its own: each lookup in it is of a pending subscription.
+        let Ok(_permit) = permits.acquire(client).await else { return };
         let answer = self.plugin.stat_as(CallOrigin::Host, &path).await.map(|entry| ResourceKind::of(&entry));
         // Lookups from now on start a new flight.
         let answer = {
@@ -166,8 +177,7 @@ impl Drop for Flight {
 struct Failures(BTreeMap<Path, Failure>);
 
 struct Failure {
-    /// The number of consecutive failures.
-    count: u32,
+    backoff: Backoff,
     /// The end of the back-off.
     until: Instant,
     fault: Fault,
@@ -194,13 +204,14 @@ impl Failures {
                 return answer.map_err(|fault| LookupError { fault, retry_after: None });
             }
         };
-        let times = self.0.get(&path).map_or(0, |failure| failure.count);
-        let pause = backoff(times);
-        if self.0.len() >= MAX_FAILURES && !self.0.contains_key(&path) {
+        let before = self.0.remove(&path).map(|failure| failure.backoff);
+        let mut backoff = before.unwrap_or_else(|| Backoff::new(MIN_BACKOFF, MAX_BACKOFF));
+        let pause = backoff.next_delay();
+        if self.0.len() >= MAX_FAILURES {
             self.evict(now);
         }
         let until = now.checked_add(pause).unwrap_or(now);
-        self.0.insert(path, Failure { count: times.saturating_add(1), until, fault: fault.clone() });
+        self.0.insert(path, Failure { backoff, until, fault: fault.clone() });
         Err(LookupError { fault, retry_after: Some(pause) })
     }
 
@@ -212,12 +223,6 @@ impl Failures {
             first.map(|path| self.0.remove(&path));
         }
     }
-}
-
-/// Returns the back-off after `failures` previous failures.
-fn backoff(failures: u32) -> Duration {
-    let pause = 1_u32.checked_shl(failures).map_or(MAX_BACKOFF, |times| MIN_BACKOFF.saturating_mul(times));
-    pause.min(MAX_BACKOFF).mul_f64(0.8 + 0.4 * fastrand::f64())
 }
 
 #[cfg(test)]

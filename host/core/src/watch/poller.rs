@@ -31,7 +31,7 @@ use tokio::time::sleep;
 
 use super::burst_pause::burst_pause;
 use super::groups::PathGroups;
-use super::notify::BATCH_SIZE;
+use super::state::BATCH_SIZE;
 use super::state::{PollOutcome, WatcherState};
 
 /// The bounds of a provider's hint, unless the interval of the config lies outside of them.

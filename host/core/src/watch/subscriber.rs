@@ -14,9 +14,9 @@ use mcp_host_base::share_limiter::{LimitReached, ShareLimits, SharePermit};
 use mcp_host_engine::plugin::Fault;
 use mcp_host_model::uri::{Mount, Uri};
 use parking_lot::{Mutex, MutexGuard};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::Instant;
 
-use super::byte_budget::{ByteBudget, ReservedBytes};
 use super::mailbox::Mailbox;
 use super::redelivery::UpdateNumbers;
 use super::{Hub, SubscribeError};
@@ -25,6 +25,11 @@ use crate::access::Principal;
 /// The approximate memory that a subscription takes in addition to its URIs: entries in the maps of its subscriber, of
 /// its resource, and of the pending updates.
 const SUBSCRIPTION_OVERHEAD: usize = 400;
+/// How often the URI of a subscription is kept: in these maps, as the path in some of them, and in what is sent to the provider by a
+/// poll.
+const URI_COPIES: usize = 10;
+/// The approximate memory that a URI of a list takes in addition to its text.
+const LIST_ENTRY_OVERHEAD: usize = 100;
 /// The time after which to retry when the memory budget of all subscriptions is exhausted.
 const RETRY_AFTER: Duration = Duration::from_secs(5);
 
@@ -44,8 +49,8 @@ pub struct Subscriber {
     pub(super) hub: Arc<Hub>,
     subscriptions: Mutex<BTreeMap<Uri, Subscription>>,
     next_serial: AtomicU64,
-    /// The memory budget of its URIs.
-    uri_bytes: ByteBudget,
+    /// The bytes that are left of [`MAX_URI_BYTES`](Self::MAX_URI_BYTES).
+    uri_bytes: Arc<Semaphore>,
     /// Whether it has been closed: then nothing is registered any more. Set while `subscriptions` is locked.
     is_closed: AtomicBool,
     pub(super) numbers: UpdateNumbers,
@@ -59,7 +64,7 @@ pub(super) struct Subscription {
     /// The URI as it was requested, if that differs from the normalized one.
     requested_uri: Option<Box<str>>,
     /// Its part of the subscriber's memory budget.
-    _own_memory: ReservedBytes,
+    _own_memory: OwnedSemaphorePermit,
     /// Its part of the memory of all subscriptions.
     _memory: SharePermit<Principal>,
     /// Whether the subscription is active, rather than pending.
@@ -90,7 +95,7 @@ impl Subscriber {
             mailbox: Arc::new(Mailbox::new(id, principal)),
             subscriptions: Mutex::default(),
             next_serial: AtomicU64::new(0),
-            uri_bytes: ByteBudget::new(Self::MAX_URI_BYTES),
+            uri_bytes: Arc::new(Semaphore::new(Self::MAX_URI_BYTES)),
             is_closed: AtomicBool::new(false),
             numbers: UpdateNumbers::default(),
             _count_guard: hub.context.subscriber_guard(),
@@ -218,13 +223,11 @@ impl Subscriber {
         let subscription = match subscriptions.entry(uri.clone()) {
             Entry::Occupied(entry) => entry.into_mut(),
             Entry::Vacant(entry) => {
-                let own = self
-                    .uri_bytes
-                    .reserve(requested_uri.len())
-                    .filter(|_| is_room)
-                    .ok_or_else(too_many_subscriptions)?;
-                let bytes =
-                    requested_uri.len().saturating_add(uri.as_str().len()).saturating_add(SUBSCRIPTION_OVERHEAD);
+                let length = u32::try_from(requested_uri.len()).ok().filter(|_| is_room);
+                let own = length.and_then(|length| self.uri_bytes.clone().try_acquire_many_owned(length).ok());
+                let own = own.ok_or_else(too_many_subscriptions)?;
+                let copies = uri.as_str().len().saturating_mul(URI_COPIES);
+                let bytes = requested_uri.len().saturating_add(copies).saturating_add(SUBSCRIPTION_OVERHEAD);
                 let all = self.hub.context.memory.acquire_amount(&self.principal().identity(), bytes, memory);
                 let all = all.map_err(subscription_memory_full)?;
                 let serial = self.next_serial.fetch_add(1, Ordering::Relaxed);
@@ -242,6 +245,12 @@ impl Subscriber {
         };
         subscription.pending_count = subscription.pending_count.saturating_add(1);
         Ok(PendingSubscription { subscriber: self, uri, serial: subscription.serial })
+    }
+
+    /// Reserves the memory of a list of resources that its owner keeps beside the subscriptions. None if there is not enough.
+    pub(crate) fn reserve_list(&self, uris: &[String], memory: ShareLimits) -> Option<SharePermit<Principal>> {
+        let bytes = uris.iter().map(|uri| uri.len().saturating_add(LIST_ENTRY_OVERHEAD)).fold(0, usize::saturating_add);
+        self.hub.context.memory.acquire_amount(&self.principal().identity(), bytes, memory).ok()
     }
 
     fn untrack(&self, uri: &Uri) {

@@ -1,21 +1,23 @@
 //! Admission control: a rate limit (`limits.rate`), a concurrency limit (`limits.concurrency`), and a bounded queue for
 //! it.
 //!
+//! The concurrency limit is lowered to the number of instances that fit into `limits.memory`, by the memory that they begin with.
+//!
 //! A call that exceeds the concurrency limit waits in a queue of at most `limits.queue` calls, no longer than
 //! `limits.queue-timeout`, which also bounds the wait for an instance slot after it
-//! ([`shares`](crate::shares)). Each client has a share of the permits and of the queue
+//! ([`shares`](crate::shares)). Each client has a share of the rate
+//! ([`fair_rate`](mcp_host_sandbox::fair_rate)), of the permits and of the queue
 //! ([`fair_semaphore`](mcp_host_sandbox::fair_semaphore)). A rejected call costs next to nothing: no instance, no thread, no task. The
 //! host's own calls have no rate limit, and take no permit of a client. They wait for an instance slot only, for
 //! [`HOST_WAIT`] at most, whatever the queue timeout of clients is. Each kind of them is bounded where it is made: one
 //! probe of a plugin that keeps failing, one `describe`, one `changes`, one page of a walk for its fingerprint, and
-//! three lookups for subscriptions at a time.
+//! five lookups for subscriptions at a time.
 
 use std::time::Duration;
 
-use governor::clock::{Clock, DefaultClock};
-use governor::{DefaultDirectRateLimiter, RateLimiter};
 use mcp_host_config::limits::Limits;
 use mcp_host_model::requester::Requester;
+use mcp_host_sandbox::fair_rate::FairRate;
 use mcp_host_sandbox::fair_semaphore::{FairSemaphore, NoPlace, Permit};
 use tokio::time::timeout;
 
@@ -27,7 +29,7 @@ const HOST_WAIT: Duration = Duration::from_secs(10);
 
 /// The admission control of one plugin.
 pub(super) struct Admission {
-    rate: DefaultDirectRateLimiter,
+    rate: FairRate,
     permits: FairSemaphore,
     max_queued: usize,
     wait: Duration,
@@ -37,11 +39,16 @@ pub(super) struct Admission {
 pub(super) type CallPermit = Option<Permit>;
 
 impl Admission {
-    /// The admission control of a plugin with those limits.
-    pub(super) fn new(limits: &Limits) -> Self {
+    /// The admission control of a plugin with those limits, whose instances take that many bytes when they begin. Of
+    /// `limits.concurrency`, only as many calls run at once as fit into the share of one client of `limits.memory`, and at least one:
+    /// more would fail for lack of memory.
+    pub(super) fn new(limits: &Limits, initial_bytes: u64) -> Self {
         Self {
-            rate: RateLimiter::direct(limits.rate.quota()),
-            permits: FairSemaphore::new(limits.concurrency.get(), limits.queue.get()),
+            rate: FairRate::new(limits.rate.quota()),
+            permits: FairSemaphore::new(
+                limits.concurrency.get().min(fitting(limits, initial_bytes)),
+                limits.queue.get(),
+            ),
             max_queued: limits.queue.get(),
             wait: limits.queue_timeout.duration(),
         }
@@ -55,9 +62,7 @@ impl Admission {
         acquire_instance: impl Future<Output = T>,
     ) -> Result<(CallPermit, T), Fault> {
         if !origin.is_host() {
-            self.rate
-                .check()
-                .map_err(|early| Fault::RateLimited(early.wait_time_from(DefaultClock::default().now())))?;
+            self.rate.take(requester).map_err(Fault::RateLimited)?;
         }
         let both = async {
             let permit = match origin {
@@ -81,16 +86,26 @@ impl Admission {
     }
 }
 
+/// Returns how many instances that take that many bytes when they begin, and an eighth more later, fit into the share of one client.
+fn fitting(limits: &Limits, initial_bytes: u64) -> usize {
+    let needed = initial_bytes.saturating_add(initial_bytes / 8);
+    let share = limits.memory.bytes().saturating_mul(7) / 8;
+    let number = share.checked_div(needed).unwrap_or(u64::MAX);
+    usize::try_from(number).unwrap_or(usize::MAX).max(1)
+}
+
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
+
+    use futures::FutureExt;
 
     use super::*;
 
     fn admission(change: impl FnOnce(&mut Limits)) -> Admission {
         let mut limits = Limits::default();
         change(&mut limits);
-        Admission::new(&limits)
+        Admission::new(&limits, 0)
     }
 
     async fn admit(admission: &Admission) -> Result<CallPermit, Fault> {
@@ -104,6 +119,18 @@ mod tests {
         let Err(Fault::RateLimited(wait)) = admit(&slow).await else { panic!("refused for its rate") };
         assert!(wait > Duration::ZERO && wait <= Duration::from_hours(1), "{wait:?}");
         assert!(slow.admit(CallOrigin::Host, None, async {}).await.is_ok(), "the host's own calls have no rate");
+    }
+
+    #[tokio::test]
+    async fn no_more_calls_run_at_once_than_fit_into_the_memory() {
+        for (initial_mib, expected) in [(0, 8), (1, 8), (7, 7), (29, 1), (100, 1)] {
+            let admission = Admission::new(&Limits::default(), initial_mib << 20);
+            let mut permits = Vec::new();
+            while let Some(Ok(permit)) = admit(&admission).now_or_never() {
+                permits.push(permit);
+            }
+            assert_eq!(permits.len(), expected, "{initial_mib} MiB");
+        }
     }
 
     #[tokio::test]

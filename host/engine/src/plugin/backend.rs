@@ -101,6 +101,14 @@ impl Backend {
         }
     }
 
+    /// The bytes that an instance takes when it begins.
+    pub(super) fn initial_bytes(&self) -> u64 {
+        match self {
+            Self::Component(component) => component.component.initial_bytes(),
+            Self::Native(_) => 0,
+        }
+    }
+
     /// The sandbox of a component.
     pub(super) fn sandbox(&self) -> Option<&Sandbox> {
         match self {

@@ -3,11 +3,28 @@
 //!
 //! A call ends when its answer is lifted, validated and filtered: all of that runs on the threads of the guest, within the call's
 //! `limits.cpu` and `limits.deadline`, and its memory is charged to the plugin ([`WorkBudget`]).
+//!
+//! **Circuit breaker.** A call *fails* when the provider causes it to have no answer: a trap, a limit on time, memory or size, a broken
+//! contract. Everything that the provider answers itself, failures of the contract included, is a success; rejections
+//! by the host (rate limit, queue) are neutral.
+//!
+//! After [`FAILURE_THRESHOLD`] consecutive failures the next call is preceded by a *probe*: the host itself requests
+//! the first entry of the provider's listing, which every provider must answer. If the probe succeeds, the failures
+//! were those of the requested resources, and the circuit stays closed. If it fails, the circuit opens
+//! ([`circuit_breaker`](mcp_host_base::circuit_breaker)).
+//!
+//! Clients' calls decide only that a probe is made, never its result: it runs in a fresh instance, with a slot, threads and
+//! memory that no client's call has a part in ([`CallOrigin::Probe`](crate::CallOrigin)). Once it has succeeded, the inputs
+//! that failed are refused to the clients that sent them ([`input_faults`](super::input_faults)). So no client can have a plugin suspended for all
+//! by requesting, however often, the one resource that makes it trap; the cost of that is one short listing in
+//! [`FAILURE_THRESHOLD`] calls. The price is that a plugin that lists but answers no read is not suspended: its calls
+//! fail one by one, within their limits.
 
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Instant;
 
+use mcp_host_base::circuit_breaker::{BreakerDecision, Transition, Verdict};
 use mcp_host_base::log_target;
 use mcp_host_base::time;
 use mcp_host_config::limits::Limits;
@@ -18,7 +35,6 @@ use tokio::time::timeout;
 use super::Plugin;
 use super::admission::{Admission, CallPermit};
 use super::backend::{Backend, CallTarget};
-use super::breaker::{BreakerDecision, FAILURE_THRESHOLD, Transition, Verdict};
 use super::fault::Fault;
 use super::function::{Function, ListEntries};
 use super::input_faults::InputKey;
@@ -30,6 +46,8 @@ use crate::instance::Instance;
 use crate::shares::SlotPermit;
 use crate::{CallOrigin, Engine};
 
+/// Consecutive failures before a probe.
+pub(super) const FAILURE_THRESHOLD: u32 = 5;
 /// The part of `limits.deadline`, as a fraction, that a call must have taken itself for its end to be its own fault.
 const OWN_PART: (u32, u32) = (3, 4);
 
@@ -80,7 +98,7 @@ impl Plugin {
             checked.inspect_err(|fault| self.faults.record(F::NAME, fault))?;
         }
         let answer = self.dispatch(origin, input, function, check).await;
-        let verdict = Verdict::from(&answer);
+        let verdict = verdict(&answer);
         match (&answer, input) {
             _ if verdict == Verdict::Success => self.input_faults.record_answer(input, Instant::now()),
             (Err(fault), Some(input)) => self.input_faults.record_failure(input, fault.blame(), Instant::now()),
@@ -105,7 +123,7 @@ impl Plugin {
                 check.page(page, None, |_| None::<Infallible>)
             })
             .await;
-        let (verdict, now) = (Verdict::from(&answer), Instant::now());
+        let (verdict, now) = (verdict(&answer), Instant::now());
         if verdict == Verdict::Success {
             self.input_faults.record_answer(None, now);
         }
@@ -150,6 +168,15 @@ impl Plugin {
                 tracing::info!(target: log_target::PLUGIN, plugin, "circuit breaker closed: plugin recovered")
             }
         }
+    }
+}
+
+/// Returns what the outcome of a call says about the health of the plugin.
+fn verdict<T>(answer: &Result<T, Fault>) -> Verdict {
+    match answer {
+        Err(fault) if fault.trips_breaker() => Verdict::Failure,
+        Err(fault) if !fault.is_provider_response() => Verdict::Neutral,
+        _ => Verdict::Success,
     }
 }
 

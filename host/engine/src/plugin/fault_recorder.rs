@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use mcp_host_base::throttle::Throttle;
+use mcp_host_base::throttle::ThrottlePerReason;
 use mcp_host_sandbox::guest_log::GuestLog;
 
 use super::fault::{Fault, FaultKind};
@@ -25,25 +25,15 @@ const LOG_INTERVAL: Duration = Duration::from_secs(10);
 pub(super) struct FaultRecorder {
     plugin: Arc<str>,
     log: Arc<GuestLog>,
-    counters: [KindCounter; FaultKind::ALL.len()],
-}
-
-struct KindCounter {
-    count: AtomicU64,
-    throttle: Throttle,
-}
-
-impl Default for KindCounter {
-    fn default() -> Self {
-        Self { count: AtomicU64::new(0), throttle: Throttle::new(LOG_INTERVAL) }
-    }
+    counts: [AtomicU64; FaultKind::ALL.len()],
+    throttle: ThrottlePerReason,
 }
 
 impl FaultRecorder {
     /// A recorder without faults, which may log so many bytes per minute.
     pub(super) fn new(plugin: Arc<str>, bytes_per_minute: u64) -> Self {
         let log = GuestLog::new(plugin.clone(), bytes_per_minute);
-        Self { plugin, log, counters: Default::default() }
+        Self { plugin, log, counts: Default::default(), throttle: ThrottlePerReason::new(LOG_INTERVAL) }
     }
 
     /// Records a call that failed, unless the failure is a negative answer.
@@ -52,11 +42,10 @@ impl FaultRecorder {
         if !kind.is_throttled() {
             return self.log_many(1, kind, Some(function), &fault.to_string());
         }
-        let Some(counter) = self.counter(kind) else { return };
-        counter.count.fetch_add(1, Ordering::Relaxed);
-        if let Some(suppressed) = counter.throttle.record() {
+        self.count(kind, 1);
+        let kind = kind.name();
+        if let Some(suppressed) = self.throttle.record(kind) {
             let plugin = &*self.plugin;
-            let kind = kind.name();
             let suppressed = Some(suppressed).filter(|suppressed| *suppressed > 0);
             tracing::warn!(target: log_target::PLUGIN, plugin, function, kind, suppressed, "{fault}");
         }
@@ -69,15 +58,13 @@ impl FaultRecorder {
 
     /// The number of faults by kind. Kinds that did not occur are left out.
     pub(super) fn counts(&self) -> BTreeMap<FaultKind, u64> {
-        let counted = FaultKind::ALL.into_iter().zip(&self.counters);
-        let counted = counted.map(|(kind, counter)| (kind, counter.count.load(Ordering::Relaxed)));
+        let counted = FaultKind::ALL.into_iter().zip(&self.counts);
+        let counted = counted.map(|(kind, count)| (kind, count.load(Ordering::Relaxed)));
         counted.filter(|(_, count)| *count > 0).collect()
     }
 
     fn log_many(&self, count: u64, kind: FaultKind, function: Option<&str>, message: &str) {
-        if let Some(counter) = self.counter(kind) {
-            counter.count.fetch_add(count, Ordering::Relaxed);
-        }
+        self.count(kind, count);
         if !tracing::enabled!(target: log_target::PLUGIN, tracing::Level::WARN) {
             return;
         }
@@ -87,8 +74,10 @@ impl FaultRecorder {
         }
     }
 
-    fn counter(&self, kind: FaultKind) -> Option<&KindCounter> {
-        self.counters.get(kind as usize)
+    fn count(&self, kind: FaultKind, faults: u64) {
+        if let Some(count) = self.counts.get(kind as usize) {
+            count.fetch_add(faults, Ordering::Relaxed);
+        }
     }
 }
 

@@ -14,7 +14,7 @@
 //! ([`Blame`]): not that calls of others held the memory, had the processors, or what the call waited for.
 //!
 //! An input is at fault only if the plugin is not: neither rule applies before the provider has answered something else
-//! since the failures began, another call or the [probe](super::breaker) of the circuit breaker. While the plugin
+//! since the failures began, another call or the [probe](super::call) of the circuit breaker. While the plugin
 //! fails for everybody, the circuit breaker is what suspends it, and nobody's input is blamed.
 //!
 //! Bounded: [`MAX_INPUTS`] of a plugin, [`MAX_INPUTS_PER_CLIENT`] of a client, as hashes with a key of the process; the
@@ -25,7 +25,7 @@ use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::time::{Duration, Instant};
 
-use mcp_host_base::backoff;
+use mcp_host_base::backoff::Backoff;
 use mcp_host_model::requester::Requester;
 use parking_lot::Mutex;
 
@@ -75,8 +75,8 @@ struct FaultyInput {
     failures: u32,
     first: Instant,
     last: Instant,
-    /// The last time for which it was refused.
-    delay: Option<Duration>,
+    /// The times for which it is refused.
+    backoff: Backoff,
     refused_until: Instant,
 }
 
@@ -161,15 +161,13 @@ impl Table {
             failures: 0,
             first: now,
             last: now,
-            delay: None,
+            backoff: Backoff::up_to(MAX_REFUSAL),
             refused_until: now,
         });
         input.failures = input.failures.saturating_add(1);
         input.last = now;
         if input.failures >= INPUT_THRESHOLD {
-            let delay = backoff::next_delay(input.delay).min(MAX_REFUSAL);
-            input.delay = Some(delay);
-            input.refused_until = now.checked_add(backoff::with_jitter(delay)).unwrap_or(now);
+            input.refused_until = now.checked_add(input.backoff.next_delay()).unwrap_or(now);
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
+use mcp_host_base::circuit_breaker::CircuitBreaker;
 use mcp_host_config as config;
 use mcp_host_model::digest::Digest;
 use mcp_host_model::provider::ProviderInfo;
@@ -17,8 +18,7 @@ use mcp_host_sandbox::sql::WorkerProgram;
 
 use super::admission::Admission;
 use super::backend::{Backend, ComponentBackend};
-use super::breaker::CircuitBreaker;
-use super::call::CallContext;
+use super::call::{CallContext, FAILURE_THRESHOLD};
 use super::fault_recorder::FaultRecorder;
 use super::input_faults::InputFaults;
 use super::panics::contain_panic;
@@ -186,6 +186,7 @@ impl PluginRuntime {
     ) -> Plugin {
         let probe_memory = backend.sandbox().map(|sandbox| sandbox.probe_memory().clone());
         let faults = Arc::new(FaultRecorder::new(name.clone(), limits.log.bytes_per_minute()));
+        let initial_bytes = backend.initial_bytes();
         let max_response_size = matches!(backend, Backend::Native(_)).then(|| limits.response_size.bytes());
         Plugin {
             title: None,
@@ -204,12 +205,12 @@ impl PluginRuntime {
                     max_response_size,
                     faults: faults.clone(),
                 }),
-                admission: Admission::new(limits),
+                admission: Admission::new(limits, initial_bytes),
                 run_queue: self.engine.executor.plugin_queue(),
                 probe_memory: probe_memory.unwrap_or_else(|| MemoryBudget::new(limits.memory.bytes(), None)),
                 memory,
             }),
-            breaker: CircuitBreaker::default(),
+            breaker: CircuitBreaker::new(FAILURE_THRESHOLD),
             input_faults: InputFaults::default(),
             faults,
             name,

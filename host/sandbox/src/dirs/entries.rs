@@ -13,8 +13,9 @@ use cap_primitives::fs::{DirEntry, FileType, FileTypeExt, ReadDir, read_base_dir
 use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorType, DirectoryEntry};
 
 use super::disk::DiskPool;
-use super::files::{FilePermit, FileWarnings, GrantRoot};
+use super::files::{FilePermit, GrantRoot};
 use crate::memory::Reservation;
+use crate::throttled_warning::ThrottledWarnings;
 
 /// The number of entries that are read at once.
 const BATCH_SIZE: usize = 256;
@@ -27,7 +28,7 @@ pub(super) struct DirectoryListing {
     /// The rest of the directory, unless it has been read to the end.
     remaining: Option<ReadDir>,
     root: Arc<GrantRoot>,
-    warnings: Arc<FileWarnings>,
+    warnings: Arc<ThrottledWarnings>,
     _permit: FilePermit,
     memory: Reservation,
     disk: DiskPool,
@@ -46,7 +47,7 @@ impl DirectoryListing {
     pub(super) async fn open(
         dir: Arc<File>,
         root: Arc<GrantRoot>,
-        warnings: Arc<FileWarnings>,
+        warnings: Arc<ThrottledWarnings>,
         permit: FilePermit,
         memory: Reservation,
         disk: DiskPool,
@@ -78,10 +79,13 @@ impl DirectoryListing {
         self.buffered = batch.entries;
         self.remaining = batch.remaining;
         if let Some(name) = batch.skipped {
-            self.warnings.non_unicode_names.warn(format_args!(
-                "files below the directory `{}` are skipped whose names are not Unicode, such as `{name}`",
-                self.root.guest_path
-            ));
+            self.warnings.warn(
+                "names",
+                format_args!(
+                    "files below the directory `{}` are skipped whose names are not Unicode, such as `{name}`",
+                    self.root.guest_path
+                ),
+            );
         }
         Ok(())
     }

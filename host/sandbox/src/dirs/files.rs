@@ -14,9 +14,8 @@ use wasmtime_wasi::p2::{FsError, FsResult};
 use super::disk::DiskPool;
 use super::quota::{GrowthGuard, QuotaHandle};
 use crate::cpu::HostCpuBudget;
-use crate::guest_log::GuestLog;
 use crate::memory::{MemoryMeter, OutOfMemory, Reservation};
-use crate::throttled_warning::ThrottledWarning;
+use crate::throttled_warning::ThrottledWarnings;
 
 /// Streams per open file: one for reading and one for writing.
 const STREAMS_PER_FILE: usize = 2;
@@ -98,27 +97,6 @@ struct OpenHandle {
     is_local: bool,
 }
 
-/// The throttled warnings about an instance's files.
-pub(super) struct FileWarnings {
-    instance_limit: ThrottledWarning,
-    process_limit: ThrottledWarning,
-    stream_limit: ThrottledWarning,
-    pub(super) non_unicode_names: ThrottledWarning,
-}
-
-impl FileWarnings {
-    /// Creates the warnings, which are written to `log`.
-    pub(super) fn new(log: &Arc<GuestLog>) -> Self {
-        let warning = || ThrottledWarning::new(log.clone());
-        Self {
-            instance_limit: warning(),
-            process_limit: warning(),
-            stream_limit: warning(),
-            non_unicode_names: warning(),
-        }
-    }
-}
-
 /// The open files of one instance, and their limits.
 pub struct Files {
     pub(super) preopens: Vec<Preopen>,
@@ -128,7 +106,7 @@ pub struct Files {
     file_permits: Arc<Semaphore>,
     process_file_limit: OpenFileLimit,
     stream_permits: Arc<Semaphore>,
-    pub(super) warnings: Arc<FileWarnings>,
+    pub(super) warnings: Arc<ThrottledWarnings>,
     pub(super) disk: DiskPool,
 }
 
@@ -139,7 +117,7 @@ impl Files {
         preopens: Vec<Preopen>,
         limit: usize,
         process_file_limit: OpenFileLimit,
-        warnings: Arc<FileWarnings>,
+        warnings: Arc<ThrottledWarnings>,
         disk: DiskPool,
     ) -> Self {
         let file_permits = Arc::new(Semaphore::new(limit));
@@ -165,13 +143,15 @@ impl Files {
     pub(super) fn acquire_file(&self) -> FsResult<FilePermit> {
         let Ok(instance_permit) = self.file_permits.clone().try_acquire_owned() else {
             let limit = self.limit;
-            self.warnings
-                .instance_limit
-                .warn(format_args!("no more files can be opened: `limits.files` ({limit}) is reached"));
+            self.warnings.warn(
+                "files of an instance",
+                format_args!("no more files can be opened: `limits.files` ({limit}) is reached"),
+            );
             return Err(ErrorCode::InsufficientMemory.into());
         };
         let Ok(process_permit) = self.process_file_limit.0.clone().try_acquire_owned() else {
-            self.warnings.process_limit.warn(
+            self.warnings.warn(
+                "files of the process",
                 "no more files can be opened: all plugins together have reached a quarter of the host's limit of open \
                  files (`ulimit -n`)",
             );
@@ -190,9 +170,12 @@ impl Files {
             }
             Err(_) => {
                 let (limit, streams) = (self.limit, STREAMS_PER_FILE);
-                self.warnings.stream_limit.warn(format_args!(
-                    "no more streams of files can be opened: {streams} times `limits.files` ({limit}) is reached"
-                ));
+                self.warnings.warn(
+                    "streams",
+                    format_args!(
+                        "no more streams of files can be opened: {streams} times `limits.files` ({limit}) is reached"
+                    ),
+                );
                 Err(ErrorCode::InsufficientMemory.into())
             }
         }

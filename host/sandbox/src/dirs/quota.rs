@@ -33,7 +33,7 @@ use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 use super::disk::DiskPool;
 use super::measure::{self, ENTRY_COST};
-use crate::throttled_warning::ThrottledWarning;
+use crate::throttled_warning::ThrottledWarnings;
 
 /// The shortest time between two measurements.
 const MIN_RESCAN_INTERVAL: Duration = Duration::from_millis(100);
@@ -59,7 +59,7 @@ pub(super) struct QuotaUsage {
     last_scan: Arc<RwLock<Option<LastScan>>>,
     /// Opened files below the directory.
     open_files: Mutex<Vec<Weak<File>>>,
-    warning: ThrottledWarning,
+    warning: ThrottledWarnings,
     disk: DiskPool,
 }
 
@@ -72,7 +72,7 @@ struct LastScan {
 
 impl QuotaUsage {
     /// Creates the usage of a directory that has not been measured yet.
-    pub(super) fn new(guest_path: Arc<str>, quota: DirQuota, warning: ThrottledWarning, disk: DiskPool) -> Self {
+    pub(super) fn new(guest_path: Arc<str>, quota: DirQuota, warning: ThrottledWarnings, disk: DiskPool) -> Self {
         let (used, last_scan, open_files) = (AtomicU64::new(0), Arc::default(), Mutex::default());
         Self { guest_path, quota, used, last_scan, open_files, warning, disk }
     }
@@ -184,9 +184,10 @@ impl QuotaHandle {
     fn warn_if_full<T>(&self, result: io::Result<T>) -> io::Result<T> {
         if is_quota_exceeded(&result) {
             let QuotaUsage { guest_path, quota, warning, .. } = &*self.usage;
-            warning.warn(format_args!(
-                "quota exhausted: the directory `{guest_path}` has no room left (`quota` is {quota})"
-            ));
+            warning.warn(
+                "quota",
+                format_args!("quota exhausted: the directory `{guest_path}` has no room left (`quota` is {quota})"),
+            );
         }
         result
     }

@@ -20,7 +20,7 @@ use wasmtime_wasi_http::Error;
 
 use super::oauth::TokenError;
 use crate::guest_log::GuestLog;
-use crate::throttled_warning::ThrottledWarning;
+use crate::throttled_warning::ThrottledWarnings;
 
 /// The reason why an exchange failed. Its text is for the log.
 #[derive(Debug, thiserror::Error)]
@@ -152,53 +152,32 @@ impl ExchangeError {
 }
 
 /// The throttled warnings about one plugin's rejected requests.
-pub(super) struct RefusalLog {
-    not_granted: ThrottledWarning,
-    imitated_header: ThrottledWarning,
-    private_address: ThrottledWarning,
-    rate: ThrottledWarning,
-    concurrency: ThrottledWarning,
-    token: ThrottledWarning,
-    size: ThrottledWarning,
-    timeout: ThrottledWarning,
-    certificate: ThrottledWarning,
-}
+pub(super) struct RefusalLog(ThrottledWarnings);
 
 impl RefusalLog {
     pub(super) fn new(log: &Arc<GuestLog>) -> Self {
-        let warning = || ThrottledWarning::new(log.clone());
-        Self {
-            not_granted: warning(),
-            imitated_header: warning(),
-            private_address: warning(),
-            rate: warning(),
-            concurrency: warning(),
-            token: warning(),
-            size: warning(),
-            timeout: warning(),
-            certificate: warning(),
-        }
+        Self(ThrottledWarnings::new(log.clone()))
     }
 
     /// Logs the failure if the host rejected the request, and returns the error code for the guest.
     pub(super) fn record(&self, origin: Option<&Origin>, failure: &ExchangeError) -> Error {
-        let warning = match failure {
-            ExchangeError::NotGranted => Some(&self.not_granted),
-            ExchangeError::ImitatedHeader(_) => Some(&self.imitated_header),
-            ExchangeError::PrivateAddress(_) => Some(&self.private_address),
-            ExchangeError::RateLimited(_) => Some(&self.rate),
-            ExchangeError::ConcurrencyLimit(_) => Some(&self.concurrency),
-            ExchangeError::Token { .. } => Some(&self.token),
+        let reason = match failure {
+            ExchangeError::NotGranted => Some("not granted"),
+            ExchangeError::ImitatedHeader(_) => Some("imitated header"),
+            ExchangeError::PrivateAddress(_) => Some("private address"),
+            ExchangeError::RateLimited(_) => Some("rate"),
+            ExchangeError::ConcurrencyLimit(_) => Some("concurrency"),
+            ExchangeError::Token { .. } => Some("token"),
             ExchangeError::RequestHeadersTooLarge(_)
             | ExchangeError::RequestBodyTooLarge(_)
             | ExchangeError::ResponseHeadersTooLarge
-            | ExchangeError::ResponseBodyTooLarge(_) => Some(&self.size),
-            ExchangeError::Timeout(_) | ExchangeError::Cpu => Some(&self.timeout),
-            ExchangeError::Certificate(_) => Some(&self.certificate),
+            | ExchangeError::ResponseBodyTooLarge(_) => Some("size"),
+            ExchangeError::Timeout(_) | ExchangeError::Cpu => Some("timeout"),
+            ExchangeError::Certificate(_) => Some("certificate"),
             _ => None,
         };
-        if let (Some(warning), Some(origin)) = (warning, origin) {
-            warning.warn(format_args!("a request to {origin} failed: {failure}"));
+        if let (Some(reason), Some(origin)) = (reason, origin) {
+            self.0.warn(reason, format_args!("a request to {origin} failed: {failure}"));
         }
         failure.to_wasi()
     }

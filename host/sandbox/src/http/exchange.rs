@@ -158,7 +158,7 @@ impl OutboundHttp {
     fn acquire_permit(&self, client: &Client) -> Result<ExchangePermit, ExchangeError> {
         let permit = self.permits.try_acquire(client.clone());
         let permit = permit.ok_or_else(|| ExchangeError::ConcurrencyLimit(self.limits.concurrency.get()))?;
-        self.rate.check().map_err(|_| ExchangeError::RateLimited(self.limits.rate))?;
+        self.rate.take(client.as_ref()).map_err(|_| ExchangeError::RateLimited(self.limits.rate))?;
         Ok(Arc::new(permit))
     }
 

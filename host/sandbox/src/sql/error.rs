@@ -1,4 +1,15 @@
 //! Errors of queries: without data and addresses for the guest and its clients, with all details for the admin.
+//!
+//! Each kind of error is logged once a minute, with the number of occurrences ([`RefusalLog`]). Errors that the guest causes go
+//! through the guest's own log. Errors that only an admin can repair (a server that is down, a role that can write) are logged as
+//! the host's, with the reason: a guest that has exhausted its log allowance does not hide them.
+
+use std::sync::Arc;
+
+use mcp_host_base::log_target;
+
+use crate::guest_log::GuestLog;
+use crate::throttled_warning::ThrottledWarnings;
 
 /// The reason why a query has no result. Its text is returned to the guest, which may pass it on to a client.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize, thiserror::Error)]
@@ -49,6 +60,38 @@ impl QueryError {
     /// A statement that the database refused.
     pub(super) fn rejected(sqlstate: &str, message: impl Into<String>) -> Self {
         Self::Rejected { sqlstate: sqlstate.to_owned(), message: message.into(), position: None }
+    }
+}
+
+/// The throttled warnings about one plugin's failed queries.
+#[derive(Debug)]
+pub(super) struct RefusalLog {
+    plugin: Arc<str>,
+    warnings: ThrottledWarnings,
+}
+
+impl RefusalLog {
+    /// Creates the warnings, none of which has occurred.
+    pub(super) fn new(plugin: Arc<str>, log: &Arc<GuestLog>) -> Self {
+        Self { plugin, warnings: ThrottledWarnings::new(log.clone()) }
+    }
+
+    /// Records an error of a query of the database with that name.
+    pub(super) fn record(&self, database: &str, error: &QueryError) {
+        let reason = match error {
+            QueryError::NotGranted(_) => "not granted",
+            QueryError::Rejected { .. } => "rejected",
+            QueryError::TooLarge(_) | QueryError::OutOfMemory | QueryError::Timeout | QueryError::OutOfCpu => "bound",
+            QueryError::Busy(_) => "busy",
+            QueryError::Refused(reason) | QueryError::Unreachable(reason) | QueryError::Failed(reason) => {
+                if let Some(count) = self.warnings.record("database") {
+                    let plugin = &*self.plugin;
+                    tracing::error!(target: log_target::PLUGIN, plugin, database, reason, count, "a database of a plugin cannot be used");
+                }
+                return;
+            }
+        };
+        self.warnings.warn(reason, format_args!("a query of the database `{database}` failed: {error}"));
     }
 }
 

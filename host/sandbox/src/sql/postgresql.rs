@@ -48,7 +48,6 @@ mod endpoint;
 mod failure;
 mod listener;
 mod parameter;
-mod role;
 pub(super) mod schemas;
 mod session;
 mod stream;

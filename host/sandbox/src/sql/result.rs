@@ -1,8 +1,8 @@
 //! The result of a query while it is read: bounded in rows and bytes, its memory charged to the plugin.
 
+use super::bindings::ScalarContent;
 use super::bindings::databases::{Column, Row, Rows, Scalar, SqlArray, Value};
 use super::error::QueryError;
-use super::scalar::ScalarContent;
 use crate::memory::Reservation;
 
 /// What a query may return.

@@ -43,7 +43,6 @@
 
 mod authorizer;
 mod connection;
-mod file_id;
 mod generated_columns;
 mod message;
 mod process;
@@ -57,16 +56,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use mcp_host_config::grants::SqlGrant;
 use parking_lot::Mutex;
 use rusqlite::Connection;
 use tokio::time::Instant;
 
-use self::file_id::FileId;
 use self::message::Work;
 use self::process::WorkerProcesses;
-pub use self::worker::run_sqlite_worker;
-use mcp_host_config::grants::SqlGrant;
-
 use super::bindings::databases::{DatabaseInfo, DatabaseKind};
 use super::error::QueryError;
 use super::result::{ChargedRows, ResultBounds};
@@ -74,6 +70,8 @@ use super::{Query, Usage, WorkerProgram};
 use crate::Caller;
 use crate::cpu::HostCpuBudget;
 use crate::fair_semaphore::{FairSemaphore, Permit};
+
+pub use self::worker::run_sqlite_worker;
 
 /// The cache of a connection, and of each temporary table of a query.
 const CACHE_KIB: i64 = 2048;
@@ -251,5 +249,21 @@ impl InProcess {
             result
         });
         done.await.unwrap_or_else(|error| Err(QueryError::Failed(error.to_string())))
+    }
+}
+
+/// A file: its device and inode. On systems without them the time when it was created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct FileId(#[cfg(unix)] (u64, u64), #[cfg(not(unix))] Option<std::time::SystemTime>);
+
+impl FileId {
+    /// The file at that path.
+    fn of(path: &Path) -> io::Result<Self> {
+        let metadata = path.metadata()?;
+        #[cfg(unix)]
+        let id = (std::os::unix::fs::MetadataExt::dev(&metadata), std::os::unix::fs::MetadataExt::ino(&metadata));
+        #[cfg(not(unix))]
+        let id = metadata.created().ok();
+        Ok(Self(id))
     }
 }

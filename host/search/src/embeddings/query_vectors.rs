@@ -1,28 +1,31 @@
 //! Vectors of queries.
 //!
 //! A query is sent if the config enables it, within `query-rate`, and at most [`MAX_REQUESTS`] at a time. All other queries have lexical
-//! results, as do queries without a response within `query-timeout`, and all queries while the circuit is open.
+//! results, as do queries without a response within `query-timeout`, and all queries while the
+//! [circuit](mcp_host_base::circuit_breaker) is open.
 //!
 //! Vectors of saved searches are cached, because these are repeated for each subscriber whenever the index changes. Other vectors are not
 //! cached: the time of a search would reveal that another principal has searched for the same.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use governor::{DefaultDirectRateLimiter, RateLimiter};
+use mcp_host_base::circuit_breaker::{BreakerDecision, CircuitBreaker, Verdict};
 use mcp_host_base::log_target;
 use mcp_host_base::throttle::Throttle;
 use mcp_host_config::search::Embeddings;
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 
-use super::breaker::CircuitBreaker;
 use super::endpoint::{Endpoint, InputForm};
 use super::vector::Vector;
 
 /// The number of requests at a time.
 const MAX_REQUESTS: usize = 16;
+/// The number of consecutive failures after which the circuit opens.
+const FAILURE_THRESHOLD: u32 = 3;
 /// The interval of warnings about failures.
 const WARN_INTERVAL: Duration = Duration::from_mins(1);
 
@@ -51,7 +54,7 @@ impl QueryVectors {
             form: InputForm::of_queries(settings),
             rate: RateLimiter::direct(settings.query_rate.quota()),
             permits: Semaphore::new(MAX_REQUESTS),
-            breaker: CircuitBreaker::default(),
+            breaker: CircuitBreaker::new(FAILURE_THRESHOLD),
             failure_log: Throttle::new(WARN_INTERVAL),
             saved: Mutex::new(saved.map(|query| (query.to_owned(), None)).collect()),
         }
@@ -71,13 +74,17 @@ impl QueryVectors {
         if let Some(Some(kept)) = self.saved.lock().get(query) {
             return Some(kept.clone());
         }
-        let permit = self.breaker.acquire().ok()?;
+        // Held until the outcome is recorded, or the client stops waiting.
+        let decision = self.breaker.try_acquire(Instant::now());
+        if matches!(decision, BreakerDecision::Rejected(_)) {
+            return None;
+        }
         let _slot = self.permits.try_acquire().ok()?;
         self.rate.check().ok()?;
         let text = [self.form.prefix.as_str(), query].concat();
         match self.endpoint.embed(&[text], &self.form).await {
             Ok(vectors) => {
-                permit.succeed();
+                self.breaker.record(Verdict::Success);
                 let vector = vectors.into_iter().next()?;
                 if let Some(kept) = self.saved.lock().get_mut(query) {
                     *kept = Some(vector.clone());
@@ -87,9 +94,9 @@ impl QueryVectors {
             Err(error) => {
                 // A query that is rejected says nothing of others.
                 if error.is_rejection() {
-                    permit.succeed();
+                    self.breaker.record(Verdict::Success);
                 } else {
-                    permit.fail(error.retry_after());
+                    self.breaker.trip(error.retry_after(), Instant::now());
                 }
                 if let Some(suppressed) = self.failure_log.record() {
                     let error = error.to_string();

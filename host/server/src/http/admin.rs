@@ -166,7 +166,7 @@ impl AdminServer {
                     let lines = error.lines().collect::<Vec<_>>().join(" ");
                     writeln!(reasons, "plugin `{}` could not be loaded: {lines}", plugin.name)
                 }
-                Some(PluginState::Loading) | None => writeln!(reasons, "plugin `{}` is being loaded", plugin.name),
+                _ => writeln!(reasons, "plugin `{}` is being loaded", plugin.name),
             };
         }
         match reasons.as_str() {

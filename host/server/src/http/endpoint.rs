@@ -15,6 +15,7 @@ use axum::http::{HeaderMap, Method, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures::StreamExt as _;
 use mcp_host_base::log_target;
+use mcp_host_base::share_limiter::{ShareLimiter, SharePermit};
 use mcp_host_config::{Config, Operation};
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::host::Host;
@@ -25,7 +26,6 @@ use tokio_util::task::{AbortOnDropHandle, TaskTracker};
 
 use super::HttpOptions;
 use super::authentication::{Authenticated, AuthenticationError, Authenticator, ClientCertificate};
-use super::client_limiter::StreamLimiter;
 use super::layers::accept;
 use super::preflight::{self, Headers};
 use super::rate_limiter::RateLimiter;
@@ -48,8 +48,9 @@ pub(super) struct Endpoint {
     pub(super) authenticator: Arc<Authenticator>,
     pub(super) sessions: Arc<Sessions>,
     pub(super) body_limiter: BodyLimiter,
-    /// The event streams that are open.
-    pub(super) stream_limiter: StreamLimiter,
+    /// The event streams that are open: `GET`, and `subscriptions/listen`. The response to any other request is not one, even
+    /// if it consists of events: it ends with the answer.
+    stream_limiter: ShareLimiter<ClientId>,
     pub(super) rate_limiter: RateLimiter,
     /// The budget for answers that wait to be sent.
     budget: Arc<Budget>,
@@ -99,7 +100,7 @@ impl Endpoint {
             options,
             sessions,
             body_limiter: BodyLimiter::default(),
-            stream_limiter: StreamLimiter::default(),
+            stream_limiter: ShareLimiter::default(),
             requests: TaskTracker::new(),
             is_closed: AtomicBool::new(false),
             shutdown,
@@ -204,7 +205,8 @@ impl Endpoint {
     /// Returns the session that the headers of a request without a message name.
     fn session(&self, headers: &HeaderMap, caller: &Caller) -> Result<SessionGuard, Box<Response>> {
         let reject = |error| Box::new(rejection_response(Rejection::new(None, error)));
-        if Headers(headers).is_stateless().map_err(reject)? {
+        let named = Headers(headers);
+        if named.check_repetition().and_then(|()| named.is_stateless()).map_err(reject)? {
             return Err(Box::new(method_not_allowed(STATELESS_METHODS)));
         }
         let id = sessions::session_id(headers).ok_or_else(|| reject(preflight::no_session()))?;
@@ -234,11 +236,19 @@ impl Endpoint {
         }
         let session = self.session(headers, caller)?;
         let http = &caller.config.http;
-        let permit =
-            self.stream_limiter.acquire(caller.account.client(), &http.limits).inspect_err(|_| session.end_stream())?;
+        let permit = self.acquire_stream(caller).inspect_err(|_| session.end_stream())?;
         let (host, keep_alive) = (self.host.clone(), http.keep_alive.duration());
         let response = session_stream::respond(host, session, headers, may_subscribe, may_list, keep_alive);
         Ok(response.map(|body| GuardedBody::wrap(body, permit)))
+    }
+
+    /// Acquires the permit of an event stream, which is held until the stream ends, or returns the response.
+    pub(super) fn acquire_stream(&self, caller: &Caller) -> Result<SharePermit<ClientId>, Box<Response>> {
+        let (client, limits) = (caller.account.client(), &caller.config.http.limits);
+        self.stream_limiter.acquire(client, client.share_limits(limits.streams.get(), limits)).map_err(|exhausted| {
+            tracing::debug!(target: log_target::SERVER, %client, ?exhausted, "event stream rejected (`http.limits.streams`)");
+            Box::new(unavailable("as many streams of events are open as there may be\n"))
+        })
     }
 
     /// Ends a session.

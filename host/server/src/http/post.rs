@@ -8,7 +8,7 @@
 //! | more than [`limits.body`](mcp_host_config::http::HttpServerLimits::body) | 413 | text |
 //! | more than the limit of all bodies that are being received ([`request_body`](super::request_body)) | 503 | text |
 //! | a batch of more messages than its client may send now ([`rate_limiter`](super::rate_limiter)) | 429 | the error |
-//! | `subscriptions/listen` beyond the limit of open [streams](super::client_limiter) | 503 | text |
+//! | `subscriptions/listen` beyond the limit of open streams | 503 | text |
 //! | incomplete after [`limits.read-timeout`](mcp_host_config::http::HttpServerLimits::read_timeout) | 408 | text |
 //! | another `initialize` within a session, or a request with the id of one in flight | 400 | the error |
 //! | headers or `_meta` that do not confirm the revision ([`preflight`]) | 400 | the error |
@@ -121,7 +121,11 @@ impl Endpoint {
         let (head, body) = request.into_parts();
         let (client, limits) = (caller.account.client(), &caller.config.http.limits);
         let body = self.body_limiter.receive(body, caller.peer.bodies.as_ref(), client, limits).await?;
-        let received = jsonrpc::parse(&body, Some(Headers(&head.headers).revision()), &caller.config.server.extensions);
+        let headers = Headers(&head.headers);
+        let received = match headers.check_repetition() {
+            Ok(()) => jsonrpc::parse(&body, Some(headers.revision()), &caller.config.server.extensions),
+            Err(error) => Err(Rejection::new(None, error)),
+        };
         Ok((head.headers, received))
     }
 
@@ -291,12 +295,14 @@ impl Endpoint {
         // It is acknowledged without what the token is not for.
         let may_list = authenticated.require_scopes(&[Operation::List]).is_ok();
         params.list_changed = params.list_changed.filter(|_| may_list);
-        let permit = match self.stream_limiter.acquire(account.client(), &config.http.limits) {
+        let permit = match self.acquire_stream(exchange.caller) {
             Ok(permit) => permit,
             Err(rejected) => return Ok(*rejected),
         };
         let end = event(&listen::end(config, id.clone()));
-        let listener = Listener::begin(&self.host, id.clone(), params, &authenticated.principal, audit).await;
+        let principal = &authenticated.principal;
+        let beginning = Listener::begin(&self.host, id.clone(), params, principal, audit);
+        let listener = account.client().requester(principal).scope(beginning).await;
         let listener = match listener {
             Ok(listener) => listener,
             Err(error) => {

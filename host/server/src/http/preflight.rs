@@ -20,6 +20,7 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
+use crate::SESSION_ID_HEADER;
 use crate::dispatch::Evidence;
 use crate::error::{ErrorCode, RpcError};
 use crate::method::Method;
@@ -72,6 +73,16 @@ impl Headers<'_> {
         self.0.get(PROTOCOL_VERSION_HEADER)
     }
 
+    /// Rejects a repeated `MCP-Protocol-Version` or `Mcp-Session-Id`: a proxy may take another of the values than this server.
+    pub(super) fn check_repetition(&self) -> Result<(), RpcError> {
+        for name in [PROTOCOL_VERSION_HEADER, SESSION_ID_HEADER] {
+            if self.0.get_all(name).iter().nth(1).is_some() {
+                return Err(repeated(name));
+            }
+        }
+        Ok(())
+    }
+
     /// Returns whether they name a revision without sessions.
     pub(super) fn is_stateless(&self) -> Result<bool, RpcError> {
         Ok(self.named_revision()?.is_some_and(|revision| !revision.has_sessions()))
@@ -82,7 +93,7 @@ impl Headers<'_> {
         let mut values = self.0.get_all(name).iter();
         let first = values.next();
         if values.next().is_some() {
-            return Err(mismatch(format!("the header `{name}` occurs more than once")));
+            return Err(repeated(name.as_str()));
         }
         let text = first.map(HeaderValue::to_str).transpose();
         text.map_err(|_| mismatch(format!("the header `{name}` has characters that are not visible ASCII")))
@@ -162,6 +173,10 @@ impl Evidence for Headers<'_> {
     }
 }
 
+fn repeated(name: &str) -> RpcError {
+    mismatch(format!("the header `{name}` occurs more than once"))
+}
+
 fn mismatch(reason: impl Into<String>) -> RpcError {
     RpcError::new(ErrorCode::HEADER_MISMATCH, reason.into())
 }
@@ -233,6 +248,19 @@ mod tests {
             vec![(PROTOCOL_VERSION_HEADER, "2099-01-01"), READ, name],
         ] {
             assert_eq!(fault("2026-07-28", &headers), Some(ErrorCode::HEADER_MISMATCH), "{headers:?}");
+        }
+    }
+
+    #[test]
+    fn a_repeated_revision_or_session_is_rejected() {
+        for name in [PROTOCOL_VERSION_HEADER, SESSION_ID_HEADER] {
+            for values in [["2026-07-28", "2026-07-28"], ["2026-07-28", "2025-06-18"]] {
+                let map = header_map(&values.map(|value| (name, value)));
+                let error = Headers(&map).check_repetition().unwrap_err();
+                assert_eq!(error.code, ErrorCode::HEADER_MISMATCH);
+                assert!(error.message.contains(name), "{}", error.message);
+            }
+            assert!(Headers(&header_map(&[(name, "2026-07-28")])).check_repetition().is_ok());
         }
     }
 

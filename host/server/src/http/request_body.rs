@@ -18,10 +18,10 @@ use axum::http::StatusCode;
 use axum::http::header::RETRY_AFTER;
 use axum::response::{IntoResponse, Response};
 use http_body_util::BodyExt;
+use mcp_host_base::share_limiter::{LimitReached, ShareLimiter, ShareLimits, SharePermit};
 use mcp_host_config::http::HttpServerLimits;
 use tokio::time::timeout;
 
-use super::client_limiter::{ClientLimiter, ClientLimits, ClientPermit, LimitReached};
 use crate::client_id::ClientId;
 
 /// The first bytes of each body, which are not counted.
@@ -31,15 +31,15 @@ const GROWTH_THRESHOLD: usize = 64 << 10;
 
 /// The bytes of bodies that are being received, of all connections or of one.
 #[derive(Clone, Debug, Default)]
-pub(super) struct BodyLimiter(ClientLimiter);
+pub(super) struct BodyLimiter(ShareLimiter<ClientId>);
 
 /// A body, which is counted until it is dropped.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct ReceivedBody {
     bytes: Vec<u8>,
     /// What counts for the connection, and for the client: one permit each, however many frames the body comes in.
-    of_connection: Option<ClientPermit>,
-    of_client: Option<ClientPermit>,
+    of_connection: Option<SharePermit<ClientId>>,
+    of_client: SharePermit<ClientId>,
 }
 
 /// Why a body is rejected.
@@ -77,9 +77,13 @@ impl BodyLimiter {
         let [most, all] = [limits.body.bytes(), limits.body_memory.bytes()].map(to_usize);
         let of_connection = most.max(all / 4);
         // A proxy may send requests of several clients over one connection, and each has its own limit there.
-        let of_connection = ClientLimits { client: of_connection, overall: usize::MAX };
-        let of_client = ClientLimits { client: client.share_of(all, limits).max(most), overall: all };
-        let mut received = ReceivedBody::default();
+        let of_connection = ShareLimits { client: of_connection, overall: usize::MAX };
+        let of_client = ShareLimits { client: client.share_of(all, limits).max(most), overall: all };
+        let mut received = ReceivedBody {
+            bytes: Vec::new(),
+            of_connection: connection.map(|connection| connection.0.empty_permit(client.clone())),
+            of_client: self.0.empty_permit(client.clone()),
+        };
         while let Some(frame) = body.frame().await {
             let Ok(data) = frame.map_err(|_| BodyRejection::Incomplete)?.into_data() else { continue };
             let before = received.bytes.len();
@@ -87,28 +91,14 @@ impl BodyLimiter {
             if length > most {
                 return Err(BodyRejection::TooLarge(limits.body.bytes()));
             }
-            if let Some(connection) = connection {
-                connection.reserve(&mut received.of_connection, client, data.len(), of_connection)?;
+            if let Some(permit) = &mut received.of_connection {
+                permit.grow(data.len(), of_connection).map_err(BodyRejection::NoCapacity)?;
             }
             let beyond = length.saturating_sub(UNCOUNTED_BYTES.max(before));
-            self.reserve(&mut received.of_client, client, beyond, of_client)?;
+            received.of_client.grow(beyond, of_client).map_err(BodyRejection::NoCapacity)?;
             received.push(&data);
         }
         Ok(received)
-    }
-
-    /// Counts bytes, unless a limit is reached.
-    fn reserve(
-        &self,
-        permit: &mut Option<ClientPermit>,
-        client: &ClientId,
-        bytes: usize,
-        max: ClientLimits,
-    ) -> Result<(), BodyRejection> {
-        if bytes == 0 {
-            return Ok(());
-        }
-        self.0.grow(permit, client, bytes, max).map_err(BodyRejection::NoCapacity)
     }
 }
 

@@ -20,6 +20,7 @@ use std::time::Duration;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use mcp_host_base::log_target;
+use mcp_host_base::share_limiter::{LimitReached, ShareLimiter, SharePermit};
 use mcp_host_config::Operation;
 use mcp_resource_host::audit::SessionHash;
 use mcp_resource_host::host::Host;
@@ -30,7 +31,6 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::authentication::Authenticated;
-use super::client_limiter::{ClientLimiter, ClientPermit, LimitReached, client_limits};
 use super::endpoint::Caller;
 use super::response::unavailable;
 use crate::SESSION_ID_HEADER;
@@ -49,7 +49,7 @@ pub(super) struct Sessions {
     host: Arc<Host>,
     by_id: Mutex<HashMap<Arc<str>, Arc<StoredSession>>>,
     /// The number of sessions of each client.
-    limiter: ClientLimiter,
+    limiter: ShareLimiter<ClientId>,
     /// The source of session ids.
     random: SystemRandom,
     /// The task that ends idle sessions, started with the first session.
@@ -67,7 +67,7 @@ struct StoredSession {
     /// Who opened it.
     client: ClientId,
     /// It counts for the limit until it ends, whatever still refers to it.
-    permit: Mutex<Option<ClientPermit>>,
+    permit: Mutex<Option<SharePermit<ClientId>>>,
     in_flight: InFlight,
     usage: Mutex<Usage>,
     /// The newest event stream. It is locked while an update is taken for that stream.
@@ -102,7 +102,7 @@ impl Sessions {
         Self {
             host,
             by_id: Mutex::default(),
-            limiter: ClientLimiter::default(),
+            limiter: ShareLimiter::default(),
             random: SystemRandom::new(),
             reaper: OnceLock::new(),
             streams,
@@ -150,10 +150,10 @@ impl Sessions {
         &self,
         all: &mut HashMap<Arc<str>, Arc<StoredSession>>,
         caller: &Caller,
-    ) -> Result<(ClientPermit, Option<Arc<StoredSession>>), LimitReached> {
+    ) -> Result<(SharePermit<ClientId>, Option<Arc<StoredSession>>), LimitReached> {
         let limits = &caller.config.http.limits;
         let client = caller.account.client();
-        let max = client_limits(limits.sessions.get(), client, limits);
+        let max = client.share_limits(limits.sessions.get(), limits);
         let reached = match self.limiter.acquire(client, max) {
             Ok(permit) => return Ok((permit, None)),
             Err(reached) => reached,

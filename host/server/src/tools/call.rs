@@ -1,10 +1,9 @@
 //! Calling a tool.
 
-use mcp_host_config::Tool;
+use mcp_host_config::{Operation, Tool};
 use mcp_host_model::resource::Error;
 
-use super::definition::tool_named;
-use super::next_step::next_step;
+use super::definition::{tool_name, tool_named};
 use super::output::{Forms, Output, Part, ToolError};
 use crate::error::RpcError;
 use crate::json::Encoder;
@@ -13,7 +12,7 @@ use crate::params::ToolParams;
 use crate::request::RequestContext;
 use crate::respond::Outcome;
 use crate::revision::Revision;
-use crate::wire;
+use crate::{slash, wire};
 
 /// Calls a tool.
 pub(crate) async fn call(context: &RequestContext, params: ToolParams) -> Result<Outcome, RpcError> {
@@ -71,4 +70,17 @@ fn encode(output: Output, is_error: bool, revision: Revision) -> Encoder {
             }
         });
     })
+}
+
+/// Returns what to do next, as the end of a sentence; nothing if nothing helps.
+pub(super) async fn next_step(context: &RequestContext, tool: Tool, uri: &str) -> String {
+    let RequestContext { host, config, principal, .. } = context;
+    let tools = [(Tool::List, "lists those that exist"), (Tool::Search, "finds them by words")];
+    let tools = tools.iter().filter(|(tool, _)| config.server.tools.contains(tool));
+    let tools = tools.map(|(tool, does)| format!("`{}` {does}", tool_name(*tool)));
+    let operation = if tool == Tool::List { Operation::List } else { Operation::Read };
+    let mount = host.nearest_mount(principal, operation, uri);
+    let mount = mount.map(|mount| format!("the nearest mount is `{mount}`"));
+    let slash = slash::hint(host, principal, uri).await;
+    mount.into_iter().chain(slash).chain(tools).map(|part| format!("; {part}")).collect()
 }

@@ -7,8 +7,8 @@ use mcp_resource_host::search::{ContextPassage, ContextRequest, ContextSelection
 use serde_json::{Value, json};
 
 use super::arguments::Arguments;
+use super::definition::{Description, object, resource_properties, result};
 use super::output::{Forms, Output, Part, Structured, ToolError, resource_members};
-use super::schema::{Description, object, resource_properties, result};
 use crate::json::Writer;
 
 /// Describes the tool.
@@ -80,6 +80,7 @@ pub(super) async fn call(
     let selection = host.context(principal, request).await?;
     let mut text: String = selection.passages.iter().map(passage_text).collect();
     match (selection.passages.as_slice(), selection.over_budget) {
+        ([], 0) if selection.is_partial => {}
         ([], 0) => text.push_str("Nothing was found.\n"),
         ([], found) => text.push_str(&format!(
             "No passage fits the budget of {budget} tokens, of {found} that were found: ask with a larger `budget`.\n"
@@ -92,6 +93,8 @@ pub(super) async fn call(
     if !selection.incomplete.is_empty() {
         let plugins = selection.incomplete.join(", ");
         text.push_str(&format!("There may be better passages: not everything is indexed of {plugins}.\n"));
+    } else if selection.is_partial {
+        text.push_str("The search was cut short: there may be better passages.\n");
     }
     let links: Vec<_> = match forms.links {
         true => selection.passages.iter().map(|passage| Part::Link(Box::new(passage.resource.clone()))).collect(),

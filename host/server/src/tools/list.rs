@@ -10,10 +10,10 @@ use mcp_resource_host::host::{Host, ListRequest};
 use serde_json::{Value, json};
 
 use super::arguments::Arguments;
+use super::definition::{Description, object, resource_properties, result};
 use super::output::{
     Forms, MAX_TEMPLATE_DESCRIPTION, Output, Part, Structured, ToolError, one_line, resource_members, summary,
 };
-use super::schema::{Description, object, resource_properties, result};
 use crate::json::Writer;
 
 /// The number of resources on a page unless the call says otherwise, and at most.

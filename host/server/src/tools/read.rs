@@ -11,8 +11,8 @@ use mcp_resource_host::host::Host;
 use serde_json::{Value, json};
 
 use super::arguments::Arguments;
+use super::definition::{Description, object, result};
 use super::output::{Forms, Output, Part, Structured, ToolError};
-use super::schema::{Description, object, result};
 use crate::json::{Members, Writer};
 
 /// The bytes of a result unless the call says otherwise: some 16,000 tokens of English.
@@ -131,7 +131,10 @@ fn preferred(contents: Vec<ResourceContents>) -> Vec<ResourceContents> {
     noted.collect()
 }
 
-/// Returns an output with so many bytes of the contents.
+/// What a content takes in the text beside its URI and its body: a colon and line ends.
+const HEADING: usize = ":\n\n\n".len();
+
+/// Returns an output with so many bytes of the contents. Of several, their URIs and notices count, too.
 fn excerpt(
     contents: Vec<ResourceContents>,
     offset: usize,
@@ -141,8 +144,20 @@ fn excerpt(
     let are_several = contents.len() > 1;
     let (mut text, mut lines, mut images, mut excerpts) = (String::new(), String::new(), Vec::new(), Vec::new());
     let (mut remaining, mut next_offset) = (max_bytes, None);
-    for ResourceContents { entry, body } in contents {
+    let mut contents = contents.into_iter();
+    while let Some(ResourceContents { entry, body }) = contents.next() {
         let (uri, mut notices) = (String::from(entry.uri), Notice::all_in(&entry.meta));
+        if are_several {
+            let Some(left) = remaining.checked_sub(uri.len().saturating_add(HEADING)) else {
+                let count = contents.len().saturating_add(1);
+                lines.push_str(&format!(
+                    "{}{count} further contents were left out for `max_bytes`: read each by its URI, the next is {uri}",
+                    if lines.is_empty() { "" } else { "\n" }
+                ));
+                break;
+            };
+            remaining = left;
+        }
         let mut copy = None;
         match body {
             ResourceBody::Text(all) => {
@@ -176,6 +191,7 @@ fn excerpt(
             }
         }
         for notice in notices.iter().filter(|notice| !notice.in_text) {
+            let before = lines.len();
             if !lines.is_empty() {
                 lines.push('\n');
             }
@@ -183,6 +199,9 @@ fn excerpt(
                 lines.push_str(&format!("{uri}: "));
             }
             lines.push_str(&notice.to_string());
+            if are_several {
+                remaining = remaining.saturating_sub(lines.len().saturating_sub(before));
+            }
         }
         if forms.structured {
             excerpts.push(Excerpt { uri, mime_type: entry.mime_type, body: copy, notices });
@@ -326,6 +345,31 @@ mod tests {
         assert_eq!(read(text, 14, 16), "line 3\n");
         assert_eq!(read(text, 21, 16), "");
         assert!(part(text.to_owned(), 22, 16).is_err());
+    }
+
+    #[test]
+    fn several_contents_take_no_more_than_asked_for_and_the_rest_is_named() {
+        let mount: mcp_host_model::uri::Mount = "a:///".parse().unwrap();
+        let contents: Vec<_> = (0..500)
+            .map(|number| {
+                let uri = mount.compose(&format!("file-{number}")).unwrap().uri;
+                let entry = mcp_host_model::resource::Resource::named(uri, "file");
+                ResourceContents { entry, body: ResourceBody::Text("text\n".to_owned()) }
+            })
+            .collect();
+        let output = excerpt(contents, 0, 256, Forms { links: false, structured: true }).unwrap();
+        let [Part::Text(text)] = &output.content[..] else { panic!("no text") };
+        let (shown, last) = text.rsplit_once('\n').unwrap();
+        assert!(shown.len() <= 256 && shown.starts_with("a:///file-0:\ntext\n"), "{shown}");
+        let next = shown.matches("a:///file-").count();
+        let rest = 500 - next;
+        assert_eq!(
+            last,
+            format!(
+                "{rest} further contents were left out for `max_bytes`: read each by its URI, the next is a:///file-{next}"
+            )
+        );
+        assert!(output.structured.unwrap().footprint < 16 << 10);
     }
 
     #[test]

@@ -8,8 +8,8 @@ use mcp_resource_host::search::{SearchHit, SearchRequest, SearchResults};
 use serde_json::{Value, json};
 
 use super::arguments::Arguments;
+use super::definition::{Description, object, resource_properties, result};
 use super::output::{Forms, Output, Part, Structured, ToolError, resource_members, summary};
-use super::schema::{Description, object, resource_properties, result};
 use crate::json::Writer;
 
 /// Describes the tool.

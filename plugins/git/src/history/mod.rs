@@ -31,6 +31,9 @@ use std::rc::Rc;
 /// The maximum number of commits visited for one response; with a path, most of them may be skipped.
 const MAX_COMMITS: usize = 200_000;
 
+/// The number of commits in a row from which it is kept that they leave a path unchanged.
+const MIN_STRETCH: usize = 16;
+
 /// The maximum number of bytes of commits read for one response. The last commit may exceed it.
 const MAX_BYTES: usize = 64 * 1024 * 1024;
 
@@ -87,6 +90,14 @@ struct PathFilter {
     keys: PathKeys,
     /// The entries of commits that will be visited.
     entries: HashMap<CommitKey, Option<PathEntry>>,
+    stretch: Option<Stretch>,
+}
+
+/// Commits in a row that leave the path unchanged, while no other commit is pending. A later walk skips them, which visits
+/// the same commits in the same order: it would meet nothing else between them.
+struct Stretch {
+    first: ObjectId,
+    len: usize,
 }
 
 impl<'r> History<'r> {
@@ -108,7 +119,7 @@ impl<'r> History<'r> {
             Some(path) if query.follow => Selection::Follow(Follow::new(repository, path)),
             Some(path) => {
                 let keys = PathKeys::new(path.as_ref());
-                Selection::Path(PathFilter { path, keys, entries: HashMap::new() })
+                Selection::Path(PathFilter { path, keys, entries: HashMap::new(), stretch: None })
             }
         };
         let mut history = Self {
@@ -154,7 +165,17 @@ impl<'r> History<'r> {
             && let Some((_, _, key)) = self.queue.pop()
         {
             let (shown, parents) = match self.pending.remove(&key).flatten() {
-                Some(commit) => self.select(key, commit),
+                Some(commit) => match self.known_unchanged(key) {
+                    Some(ancestor) => {
+                        self.end_stretch(key);
+                        (false, vec![ancestor])
+                    }
+                    None => {
+                        let (shown, parents) = self.select(key, commit);
+                        self.extend_stretch(key, shown, &parents);
+                        (shown, parents)
+                    }
+                },
                 None => (true, Vec::new()),
             };
             for parent in parents {
@@ -167,7 +188,49 @@ impl<'r> History<'r> {
                 }
             }
         }
+        if let Some((_, _, key)) = self.queue.peek() {
+            self.end_stretch(*key);
+        }
         None
+    }
+
+    /// Returns the ancestor where the walk goes on, if it was learned that the commits from this one to it leave the path unchanged.
+    fn known_unchanged(&self, key: CommitKey) -> Option<CommitKey> {
+        match (&self.selection, key) {
+            (Selection::Path(filter), CommitKey::Object(id)) if self.is_alone() => {
+                self.commits.known_unchanged(&id, filter.path.as_ref())
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns whether nothing is pending beside the commit that is visited, and nothing is left out.
+    fn is_alone(&self) -> bool {
+        self.queue.is_empty() && self.excluded.is_empty()
+    }
+
+    /// Notes that a commit was visited.
+    fn extend_stretch(&mut self, key: CommitKey, shown: bool, parents: &[CommitKey]) {
+        if shown || parents.len() != 1 || !self.is_alone() {
+            return self.end_stretch(key);
+        }
+        let Selection::Path(PathFilter { stretch, .. }) = &mut self.selection else { return };
+        match (stretch, key) {
+            (Some(stretch), _) => stretch.len = stretch.len.saturating_add(1),
+            (none, CommitKey::Object(first)) => *none = Some(Stretch { first, len: 1 }),
+            (None, CommitKey::Graph(_)) => {}
+        }
+    }
+
+    /// Ends the stretch before a commit, and keeps it if it is long.
+    fn end_stretch(&mut self, key: CommitKey) {
+        let Selection::Path(filter) = &mut self.selection else { return };
+        if let Some(Stretch { first, len }) = filter.stretch.take()
+            && len >= MIN_STRETCH
+            && let Ok(end) = self.commits.id(key)
+        {
+            self.commits.keep_unchanged(&first, filter.path.as_ref(), &end);
+        }
     }
 
     /// Returns whether a commit is shown, and which of its parents are followed.

@@ -45,6 +45,11 @@ impl Excluded {
         Ok(Self { visited: walk.visited, bottom: Some(excluded) })
     }
 
+    /// Returns whether nothing is left out.
+    pub(super) fn is_empty(&self) -> bool {
+        self.bottom.is_none()
+    }
+
     /// Returns whether a commit is left out.
     pub(super) fn contains(&self, key: CommitKey) -> bool {
         self.visited.get(&key).copied().unwrap_or_default()

@@ -51,6 +51,8 @@ pub(crate) enum Question<'q> {
     Renamed(&'q oid, &'q oid, &'q [u8]),
     /// From which file of one tree was the file at a path of another one renamed or copied?
     Copied(&'q oid, &'q oid, &'q [u8]),
+    /// Up to which ancestor of a commit does each commit leave a path as it is in its only followed parent?
+    Unchanged(&'q oid, &'q [u8]),
 }
 
 /// What is kept.
@@ -121,21 +123,34 @@ impl Learned {
         to_bytes: impl FnOnce(&T) -> Vec<u8>,
         compute: impl FnOnce() -> Result<(T, bool)>,
     ) -> Result<T> {
-        let Some((kept, id)) = self.kept.as_ref().zip(question.id(self.hash)) else { return Ok(compute()?.0) };
-        let known = {
-            let mut kept = kept.borrow_mut();
-            let Kept { store, answers, .. } = &mut *kept;
-            answers.get(store.as_ref(), &id).and_then(|bytes| from_bytes(bytes, self.hash))
-        };
-        if let Some(known) = known {
+        if let Some(known) = self.known_answer(question, from_bytes) {
             return Ok(known);
         }
         let (answer, is_final) = compute()?;
-        let bytes = to_bytes(&answer);
-        if is_final && bytes.len() <= MAX_ANSWER {
-            kept.borrow_mut().answers.add(id, bytes);
+        if is_final && self.is_kept() {
+            self.add_answer(question, to_bytes(&answer));
         }
         Ok(answer)
+    }
+
+    /// Returns the kept answer to a question.
+    pub(crate) fn known_answer<T>(
+        &self,
+        question: Question<'_>,
+        from_bytes: impl FnOnce(&[u8], Kind) -> Option<T>,
+    ) -> Option<T> {
+        let mut kept = self.kept.as_ref()?.borrow_mut();
+        let Kept { store, answers, .. } = &mut *kept;
+        from_bytes(answers.get(store.as_ref(), &question.id(self.hash)?)?, self.hash)
+    }
+
+    /// Adds the answer to a question, unless it is too large.
+    pub(crate) fn add_answer(&self, question: Question<'_>, answer: Vec<u8>) {
+        if let Some((kept, id)) = self.kept.as_ref().zip(question.id(self.hash))
+            && answer.len() <= MAX_ANSWER
+        {
+            kept.borrow_mut().answers.add(id, answer);
+        }
     }
 
     /// Stores what was added.
@@ -182,6 +197,7 @@ impl Question<'_> {
             Self::Hunks(before, after) => (b"hunks", before, Some(after), &[][..]),
             Self::Renamed(before, after, path) => (b"renamed", before, Some(after), path),
             Self::Copied(before, after, path) => (b"copied", before, Some(after), path),
+            Self::Unchanged(commit, path) => (b"unchanged", commit, None, path),
         };
         let mut hasher = gix_hash::hasher(hash);
         hasher.update(kind);

@@ -85,6 +85,7 @@ struct Request<'d> {
     dir: &'d Path,
     store: Option<Rc<dyn Store>>,
     max_reads: Option<usize>,
+    max_steps: Option<usize>,
 }
 
 impl Request<'_> {
@@ -93,6 +94,7 @@ impl Request<'_> {
         let settings = Settings::parse(&Config::default()).unwrap();
         let mut repository = Repository::open(self.dir, 1 << 20, settings.refs.clone()).unwrap();
         repository.set_max_reads(self.max_reads.unwrap_or(usize::MAX));
+        repository.set_max_steps(self.max_steps.unwrap_or(usize::MAX));
         if let Some(store) = self.store {
             repository.keep_learned_in(store);
         }
@@ -145,12 +147,14 @@ fn a_search_that_ended_early_goes_on_at_the_next_request_until_it_is_that_of_git
     create(dir.path());
     let dir = dir.path();
     for address in ADDRESSES {
-        let (whole, cold) = Request { dir, store: None, max_reads: None }.read(address);
+        let (whole, cold) = Request { dir, store: None, max_reads: None, max_steps: None }.read(address);
         assert_is_that_of_git(dir, address, &whole);
         // The commits of the text are read each time.
         let max_reads = whole.as_text().unwrap().lines().count() + cold / 4;
         let store: Rc<dyn Store> = Rc::new(MemoryStore::default());
-        let read = || Request { dir, store: Some(Rc::clone(&store)), max_reads: Some(max_reads) }.read(address);
+        let read = || {
+            Request { dir, store: Some(Rc::clone(&store)), max_reads: Some(max_reads), max_steps: None }.read(address)
+        };
         let (first, _) = read();
         let last = first.as_text().unwrap().lines().last().unwrap();
         assert!(last.starts_with("# This is not complete") && last.contains("goes on from there"), "{address}: {last}");
@@ -164,15 +168,63 @@ fn a_search_that_ended_early_goes_on_at_the_next_request_until_it_is_that_of_git
 }
 
 #[test]
+fn commits_that_leave_a_path_unchanged_are_visited_once_however_small_the_budget() {
+    let dir = tempfile::tempdir().unwrap();
+    run(dir.path(), &["init", "--quiet", "--bare", "--initial-branch=main"]);
+    let mut stream = String::new();
+    for n in 0..1000 {
+        let path = if n % 450 == 3 { "rare.txt" } else { "often.txt" };
+        writeln!(stream, "commit refs/heads/main\nmark :{}\ncommitter A <a@example.com> 1700000000 +0000", n + 1)
+            .unwrap();
+        writeln!(stream, "data 1\nx\nM 644 inline {path}\ndata {}\n{n}", n.to_string().len()).unwrap();
+    }
+    let mut import = git(dir.path(), &["fast-import", "--quiet"]).stdin(Stdio::piped()).spawn().unwrap();
+    import.stdin.take().unwrap().write_all(stream.as_bytes()).unwrap();
+    assert!(import.wait().unwrap().success());
+    let store: Rc<dyn Store> = Rc::new(MemoryStore::default());
+    let address = "log/main?limit=1000&path=rare.txt";
+    let read = || {
+        let store = Some(Rc::clone(&store));
+        Request { dir: dir.path(), store, max_reads: None, max_steps: Some(100) }.read(address).0
+    };
+    let requests = (1..=20).find(|_| is_complete(&read()));
+    assert!(requests.is_some(), "it never ends");
+    assert_is_that_of_git(dir.path(), address, &read());
+    // New commits are the only ones that the next request visits one by one.
+    let tip = run(dir.path(), &["rev-parse", "main"]);
+    let tree = run(dir.path(), &["rev-parse", "main^{tree}"]);
+    let new = run(
+        dir.path(),
+        &[
+            "-c",
+            "user.name=A",
+            "-c",
+            "user.email=a@example.com",
+            "commit-tree",
+            "-p",
+            tip.trim(),
+            "-m",
+            "new",
+            tree.trim(),
+        ],
+    );
+    run(dir.path(), &["update-ref", "refs/heads/main", new.trim()]);
+    let contents = read();
+    assert!(is_complete(&contents));
+    assert_is_that_of_git(dir.path(), address, &contents);
+}
+
+#[test]
 fn what_one_path_taught_serves_others() {
     let dir = tempfile::tempdir().unwrap();
     create(dir.path());
     let dir = dir.path();
     let store: Rc<dyn Store> = Rc::new(MemoryStore::default());
     let address = ADDRESSES[0];
-    Request { dir, store: Some(Rc::clone(&store)), max_reads: None }.read("log/main?limit=1000&path=src%2Fmod1");
-    let (_, cold) = Request { dir, store: None, max_reads: None }.read(address);
-    let (warm, reads) = Request { dir, store: Some(store), max_reads: None }.read(address);
+    Request { dir, store: Some(Rc::clone(&store)), max_reads: None, max_steps: None }
+        .read("log/main?limit=1000&path=src%2Fmod1");
+    let (_, cold) = Request { dir, store: None, max_reads: None, max_steps: None }.read(address);
+    let (warm, reads) = Request { dir, store: Some(store), max_reads: None, max_steps: None }.read(address);
     assert_is_that_of_git(dir, address, &warm);
     assert!(reads < cold / 2, "{reads} of {cold}");
 }
@@ -199,9 +251,10 @@ fn what_was_learned_changes_no_answer() {
             assert!(dir.join("objects/info/commit-graph").exists());
         }
         for address in ADDRESSES.into_iter().chain(more) {
-            let (expected, _) = Request { dir, store: None, max_reads: None }.read(address);
+            let (expected, _) = Request { dir, store: None, max_reads: None, max_steps: None }.read(address);
             for _ in 0..2 {
-                let (found, _) = Request { dir, store: Some(Rc::clone(&store)), max_reads: None }.read(address);
+                let (found, _) =
+                    Request { dir, store: Some(Rc::clone(&store)), max_reads: None, max_steps: None }.read(address);
                 assert_eq!(found.as_text(), expected.as_text(), "{address} {graph:?}");
             }
         }
@@ -209,7 +262,8 @@ fn what_was_learned_changes_no_answer() {
     // A clone that is shallow now has not the parents that were learned.
     std::fs::write(dir.join("shallow"), &head).unwrap();
     for address in ADDRESSES {
-        let (found, _) = Request { dir, store: Some(Rc::clone(&store)), max_reads: None }.read(address);
+        let (found, _) =
+            Request { dir, store: Some(Rc::clone(&store)), max_reads: None, max_steps: None }.read(address);
         assert_is_that_of_git(dir, address, &found);
     }
 }
@@ -249,7 +303,8 @@ fn a_bucket_that_is_full_fails_or_is_damaged_changes_no_answer() {
     let stores: [Rc<dyn Store>; 3] =
         [Rc::new(Failing { reads_fail: false }), Rc::new(Failing { reads_fail: true }), Rc::new(damaged)];
     for (store, address) in stores.into_iter().flat_map(|store| ADDRESSES.map(|address| (Rc::clone(&store), address))) {
-        let (whole, reads) = Request { dir, store: Some(Rc::clone(&store)), max_reads: None }.read(address);
+        let (whole, reads) =
+            Request { dir, store: Some(Rc::clone(&store)), max_reads: None, max_steps: None }.read(address);
         assert_is_that_of_git(dir, address, &whole);
         assert!(reads > 0);
     }

@@ -45,6 +45,8 @@ pub(crate) struct Repository {
     max_time: Duration,
     #[cfg(test)]
     max_reads: Option<usize>,
+    #[cfg(test)]
+    max_steps: usize,
     /// The object database.
     pub(crate) odb: Odb,
 }
@@ -71,6 +73,8 @@ impl Repository {
             max_time: budget::max_time(Limits::current()),
             #[cfg(test)]
             max_reads: None,
+            #[cfg(test)]
+            max_steps: usize::MAX,
             odb,
         })
     }
@@ -100,12 +104,11 @@ impl Repository {
 
     /// Returns a budget of some steps, and of what is left of the time for the call.
     pub(crate) fn budget(&self, steps: usize) -> Budget {
-        #[cfg_attr(not(test), expect(unused_mut, reason = "a test counts what is read in place of the time"))]
-        let mut budget = Budget::new(steps, self.call_start.get(), self.max_time);
         #[cfg(test)]
-        {
-            budget.reads = self.max_reads.map(|max| (Rc::clone(&self.odb.reads), max));
-        }
+        let steps = steps.min(self.max_steps);
+        let budget = Budget::new(steps, self.call_start.get(), self.max_time);
+        #[cfg(test)]
+        let budget = budget.ended_by_reads(self.max_reads.map(|max| (Rc::clone(&self.odb.reads), max)));
         budget
     }
 
@@ -157,6 +160,12 @@ impl Repository {
     pub(crate) fn set_max_reads(&mut self, max: usize) {
         self.max_reads = Some(max);
         self.max_time = Duration::ZERO;
+    }
+
+    /// Ends each walk after that many steps.
+    #[cfg(test)]
+    pub(crate) fn set_max_steps(&mut self, max: usize) {
+        self.max_steps = max;
     }
 
     /// Returns the number of bytes of packs, indexes and packed refs read so far.

@@ -13,7 +13,7 @@ mod draft1 {
         clippy::restriction,
         reason = "generated"
     )]
-    wit_bindgen::generate!({ path: "../../../host/wit", world: "wasi:keyvalue/imports", generate_all });
+    wit_bindgen::generate!({ path: "../../../host/sandbox/wit", world: "wasi:keyvalue/imports", generate_all });
 }
 
 use mcp_provider::{Config, Contents, Entry, Failure, Info, Page, Provider, Result, export};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use mcp_host_tests::{ConfigFile, Folder, Plugin, Rule, TIMEOUT, WrittenConfig, host_binary};
+use mcp_host_tests::{ConfigFile, Folder, Plugin, Rule, TIMEOUT, WrittenConfig, component, host_binary, wait_until};
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::config::Config;
 use mcp_resource_host::engine::Compiler;
@@ -74,6 +74,65 @@ async fn what_changed_while_a_provider_was_broken_is_told_when_it_is_back() {
         told.sort_by_key(|update| format!("{update:?}"));
         assert_eq!(told, ["faulty://m/a", "faulty://m/b"].map(|uri| Update::Resource(uri.to_owned())), "{fault}");
     }
+}
+
+#[tokio::test]
+async fn a_uri_that_leads_out_of_a_hidden_mount_is_unsubscribed_from_as_if_the_mount_were_absent() {
+    for is_hidden_mount_there in [true, false] {
+        let (folder, hidden) = (Folder::with_files([("f", "a")]), Folder::with_files([("h", "a")]));
+        let plugin = |name: &str, folder: &Folder| {
+            Plugin::new(name, &component("files"), &format!("x://h/{name}/")).dir(folder.path(), "/data")
+        };
+        let mut config = ConfigFile::new().plugin(plugin("b", &folder));
+        if is_hidden_mount_there {
+            config = config.plugin(plugin("a", &hidden));
+        }
+        let config = config.rule(Rule::for_principal("anonymous").allow(["x://h/b/**"])).write();
+        let host = start(&config).await;
+        let subscriber = host.subscriber(&Principal::ANONYMOUS);
+        host.subscribe(&subscriber, "x://h/b/f").await.unwrap();
+        assert_eq!(host.watch_stats().resources, 1);
+        host.unsubscribe(&subscriber, "x://h/a/../b/f").unwrap();
+        assert_eq!(host.watch_stats().resources, 0, "{is_hidden_mount_there}");
+    }
+}
+
+#[tokio::test]
+async fn the_list_of_a_stream_counts_for_the_memory_of_subscriptions() {
+    let folder = Folder::with_files([("a", "a")]);
+    let config = faulty_config(&folder).http_limit("subscription-memory", "64KiB").write();
+    let host = start(&config).await;
+    // A quarter of it is for one principal.
+    let subscriber = host.subscriber(&Principal::new("users/ada"));
+    let uris: Vec<String> = (0..100).map(|number| format!("none:///{number}")).collect();
+    let first = host.reserve_subscription_list(&subscriber, &uris);
+    assert!(first.is_some());
+    assert!(host.reserve_subscription_list(&subscriber, &uris).is_none());
+    let other = host.subscriber(&Principal::new("users/bob"));
+    assert!(host.reserve_subscription_list(&other, &uris).is_some());
+    drop(first);
+    assert!(host.reserve_subscription_list(&subscriber, &uris).is_some());
+}
+
+#[tokio::test]
+async fn lookups_of_one_client_do_not_keep_others_from_subscribing() {
+    let folder = Folder::with_files([("f", "a")]);
+    let config = ConfigFile::new().plugin(Plugin::watched("m", folder.path()).limit("deadline", "5s")).write();
+    let host = start(&config).await;
+    let uris: Vec<String> = (0..100).map(|number| format!("watched://m/slow/{number}")).collect();
+    let streams: Vec<_> = (0..4)
+        .map(|_| {
+            let (host, uris) = (host.clone(), uris.clone());
+            tokio::spawn(async move {
+                let subscriber = host.subscriber(&Principal::new("users/ada"));
+                host.maintain_subscriptions(&subscriber, &uris).await
+            })
+        })
+        .collect();
+    wait_until("the lookups have begun", || host.watch_stats().resources > 0).await;
+    let other = host.subscriber(&Principal::new("users/bob"));
+    host.subscribe(&other, "watched://m/f").await.unwrap();
+    streams.iter().for_each(|stream| stream.abort());
 }
 
 #[tokio::test]

@@ -15,7 +15,7 @@ pub(in crate::dirs) struct QuotaFixture {
 impl QuotaFixture {
     pub(in crate::dirs) fn new(quota: &str) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let warning = ThrottledWarning::new(GuestLog::new("test".into(), 1024));
+        let warning = ThrottledWarnings::new(GuestLog::new("test".into(), 1024));
         let usage = Arc::new(QuotaUsage::new("/dir".into(), quota.parse().unwrap(), warning, DiskPool::default()));
         let quota = QuotaHandle::new(usage, Arc::new(File::open(dir.path()).unwrap()));
         Self { dir, quota }

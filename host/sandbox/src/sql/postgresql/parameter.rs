@@ -7,8 +7,8 @@ use bytes::BytesMut;
 use tokio_postgres::types::{Format, IsNull, ToSql, Type, to_sql_checked};
 
 use super::array;
+use crate::sql::bindings::ScalarContent;
 use crate::sql::bindings::databases::{Scalar, Value};
-use crate::sql::scalar::ScalarContent;
 
 /// A value of a parameter.
 #[derive(Debug)]

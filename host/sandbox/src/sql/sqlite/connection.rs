@@ -10,10 +10,10 @@ use rusqlite::limits::Limit;
 use rusqlite::types::{Null, ValueRef};
 use rusqlite::{Connection, ErrorCode, OpenFlags, Statement};
 
+use super::super::bindings::ScalarContent;
 use super::super::bindings::databases::{Column, Scalar, Value};
 use super::super::error::QueryError;
 use super::super::result::{ChargedRows, ResultBuilder};
-use super::super::scalar::ScalarContent;
 use super::super::{MAX_PARAMETERS, MAX_SQL, Query};
 use super::generated_columns::GeneratedColumns;
 use super::{BUSY_TIMEOUT, CACHE_KIB, Functions, MAX_HEAP, authorizer};

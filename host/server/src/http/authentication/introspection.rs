@@ -4,15 +4,14 @@
 //! at random leaves the others theirs. A client that has sent too many tokens that are not valid causes no questions
 //! ([`MayAsk`]). Without an answer a token is not accepted.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Weak};
+use std::sync::Arc;
 use std::time::Duration;
 
 use mcp_host_base::log_target;
 use mcp_host_base::throttle::Throttle;
+use mcp_host_base::weak_map::WeakMap;
 use mcp_host_config::issuer::{Introspection, Issuer};
 use mcp_resource_host::access::rate::RateExceeded;
-use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Semaphore;
 use tokio::time::timeout;
@@ -41,14 +40,14 @@ pub(super) struct Introspector {
     fetcher: Fetcher,
     permits: Semaphore,
     /// The permits of the clients that wait or are asked about.
-    client_permits: Mutex<HashMap<ClientId, Weak<Semaphore>>>,
+    client_permits: WeakMap<ClientId, Semaphore>,
     failure_log: Throttle,
 }
 
 impl Introspector {
     pub(super) fn new(endpoint: Introspection, fetcher: Fetcher) -> Self {
         let (permits, failure_log) = (Semaphore::new(MAX_REQUESTS), Throttle::new(WARN_INTERVAL));
-        Self { endpoint, fetcher, permits, client_permits: Mutex::default(), failure_log }
+        Self { endpoint, fetcher, permits, client_permits: WeakMap::default(), failure_log }
     }
 
     /// Returns what the issuer says about a token, if it is active and was issued for one of those audiences.
@@ -61,7 +60,8 @@ impl Introspector {
         may_ask: &MayAsk<'_>,
     ) -> Result<Claims, TokenError> {
         may_ask()?;
-        let of_client = self.permits_of(client);
+        let of_client =
+            self.client_permits.get_or_insert_with(client, || Arc::new(Semaphore::new(MAX_CLIENT_REQUESTS)));
         let permits = async { (of_client.acquire().await, self.permits.acquire().await) };
         let Ok(_permits) = timeout(MAX_WAIT, permits).await else {
             return Err(self.failure(FetchError::Timeout(BOUNDS.timeout).to_string()));
@@ -76,18 +76,6 @@ impl Introspector {
         }
         validate(&claims, issuer, audiences)?;
         Ok(claims)
-    }
-
-    /// Returns the permits of a client. They exist as long as somebody has them.
-    fn permits_of(&self, client: &ClientId) -> Arc<Semaphore> {
-        let mut all = self.client_permits.lock();
-        if let Some(permits) = all.get(client).and_then(Weak::upgrade) {
-            return permits;
-        }
-        all.retain(|_, permits| permits.strong_count() > 0);
-        let permits = Arc::new(Semaphore::new(MAX_CLIENT_REQUESTS));
-        all.insert(client.clone(), Arc::downgrade(&permits));
-        permits
     }
 
     fn failure(&self, reason: String) -> TokenError {

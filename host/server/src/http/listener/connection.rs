@@ -30,6 +30,7 @@ use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use mcp_host_base::log_target;
+use mcp_host_base::share_limiter::{ShareLimiter, ShareLimits, SharePermit};
 use mcp_host_base::throttle::Throttle;
 use mcp_host_config::http::{ENDPOINT_PATH, Http};
 use mcp_resource_host::host::Host;
@@ -45,7 +46,6 @@ use tower::ServiceExt as _;
 
 use super::super::McpService;
 use super::super::authentication::ClientCertificate;
-use super::super::client_limiter::{ClientLimiter, ClientLimits, ClientPermit, client_limits};
 use super::super::endpoint::{Peer, is_event_stream};
 use super::super::request_body::BodyLimiter;
 use super::super::response::ResponseCharge;
@@ -93,7 +93,7 @@ struct ServerContext {
     /// The budget for answers that wait to be sent.
     budget: Arc<Budget>,
     /// The number of connections of each client.
-    limiter: ClientLimiter,
+    limiter: ShareLimiter<ClientId>,
     /// Fires at graceful shutdown: connections end after their requests in flight.
     shutdown: CancellationToken,
     /// Aborts all connections.
@@ -116,7 +116,7 @@ struct App {
 struct ConnectionGuard {
     token: Option<TaskTrackerToken>,
     shared: Arc<ServerContext>,
-    permit: Option<ClientPermit>,
+    permit: Option<SharePermit<ClientId>>,
 }
 
 impl Connections {
@@ -126,7 +126,7 @@ impl Connections {
         tls: Option<TlsAcceptor>,
         shutdown: CancellationToken,
     ) -> Self {
-        let (abort, closed, limiter) = (CancellationToken::new(), Notify::new(), ClientLimiter::default());
+        let (abort, closed, limiter) = (CancellationToken::new(), Notify::new(), ShareLimiter::default());
         let rejection_log = Throttle::new(WARN_INTERVAL);
         let handshake_log = HandshakeLog::default();
         let budget = service.budget().clone();
@@ -155,7 +155,7 @@ impl Connections {
     fn spawn(&self, tcp: TcpStream, client: ClientId) {
         let limits = &self.shared.host.config().http.limits;
         // The overall limit has been waited for already.
-        let max = ClientLimits { overall: usize::MAX, ..client_limits(limits.connections.get(), &client, limits) };
+        let max = ShareLimits { overall: usize::MAX, ..client.share_limits(limits.connections.get(), limits) };
         let Ok(of_client) = self.shared.limiter.acquire(&client, max) else {
             return self.shared.warn_share_reached(&client);
         };

@@ -1,62 +1,48 @@
-//! The circuit breaker of a plugin.
-//!
-//! A call *fails* when the provider causes it to have no answer: a trap, a limit on time, memory or size, a broken
-//! contract. Everything that the provider answers itself, failures of the contract included, is a success; rejections
-//! by the host (rate limit, queue) are neutral.
-//!
-//! After [`FAILURE_THRESHOLD`] consecutive failures the next call is preceded by a *probe*: the host itself requests
-//! the first entry of the provider's listing, which every provider must answer. If the probe succeeds, the failures
-//! were those of the requested resources, and the circuit stays closed. If it fails, the circuit *opens*: calls are
-//! rejected at once, for a delay that grows with each failed probe (`backoff`). After the delay the circuit is
-//! half-open: the next call is again preceded by a probe, one at a time, while others are still rejected. Any success
-//! closes the circuit.
+//! A circuit breaker: after consecutive failures of a service its calls are rejected at once, for a delay that grows
+//! ([`Backoff`]), and then one call at a time probes it.
 //!
 //! ```text
-//!         FAILURE_THRESHOLD failures            probe fails
+//!         `threshold` failures                  probe fails
 //!  closed ───────────────────────▶ suspect ─────────────────────▶ open ──┐ probe fails:
 //!    ▲                                │                           │  ▲   │ twice the delay
 //!    └────────── probe or any other call succeeds ◀───────────────┘  └───┘
 //! ```
 //!
-//! Clients' calls decide only that a probe is made, never its result: it runs in a fresh instance, with a slot, threads and
-//! memory that no client's call has a part in ([`CallOrigin::Probe`](crate::CallOrigin)). Once it has succeeded, the inputs
-//! that failed are refused to the clients that sent them ([`input_faults`](super::input_faults)). So no client can have a plugin suspended for all
-//! by requesting, however often, the one resource that makes it trap; the cost of that is one short listing in
-//! [`FAILURE_THRESHOLD`] calls. The price is that a plugin that lists but answers no read is not suspended: its calls
-//! fail one by one, within their limits.
+//! After the delay the circuit is half-open: the next call is preceded by a probe, one at a time, while others are still rejected.
+//! Any success closes the circuit.
+//!
+//! Where a call is its own probe, there is no suspect state: [`CircuitBreaker::trip`] opens the circuit with the last failure of the
+//! threshold, or for as long as the service says (`Retry-After`).
 
 use std::time::{Duration, Instant};
 
-use mcp_host_base::backoff;
 use parking_lot::{Mutex, MutexGuard};
 
-use super::fault::Fault;
+use crate::backoff::{self, Backoff};
 
-/// Consecutive failures before a probe.
-pub(super) const FAILURE_THRESHOLD: u32 = 5;
 /// The retry delay that callers get while a half-open probe is in progress.
 const PROBE_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// The circuit breaker of one plugin.
-#[derive(Debug, Default)]
-pub(super) struct CircuitBreaker(Mutex<BreakerState>);
+/// The circuit breaker of one service.
+#[derive(Debug)]
+pub struct CircuitBreaker {
+    /// Consecutive failures before a probe.
+    threshold: u32,
+    state: Mutex<BreakerState>,
+}
 
 #[derive(Debug, Default)]
 struct BreakerState {
     /// Consecutive failures.
     failures: u32,
-    open: Option<OpenState>,
+    open_until: Option<Instant>,
+    backoff: Backoff,
     is_probing: bool,
 }
 
-#[derive(Clone, Copy, Debug)]
-struct OpenState {
-    until: Instant,
-    delay: Duration,
-}
-
 /// Whether a call may be made.
-pub(super) enum BreakerDecision<'a> {
+#[derive(Debug)]
+pub enum BreakerDecision<'a> {
     /// It may.
     Granted,
     /// It may, if this probe succeeds.
@@ -65,30 +51,20 @@ pub(super) enum BreakerDecision<'a> {
     Rejected(Duration),
 }
 
-/// What a call says about the health of the plugin.
+/// What a call says about the health of the service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// The provider answered.
+pub enum Verdict {
+    /// The service answered.
     Success,
     /// The call failed.
     Failure,
-    /// Nothing: the host rejected the call.
+    /// Nothing: the service was not called.
     Neutral,
-}
-
-impl<T> From<&Result<T, Fault>> for Verdict {
-    fn from(answer: &Result<T, Fault>) -> Self {
-        match answer {
-            Err(fault) if fault.trips_breaker() => Self::Failure,
-            Err(fault) if !fault.is_provider_response() => Self::Neutral,
-            _ => Self::Success,
-        }
-    }
 }
 
 /// A state change to be logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Transition {
+pub enum Transition {
     /// The circuit opened, or stays open, for so long.
     Opened(Duration),
     /// The circuit closed.
@@ -96,21 +72,25 @@ pub(super) enum Transition {
 }
 
 impl CircuitBreaker {
+    /// A closed circuit, which tolerates fewer than so many consecutive failures.
+    pub fn new(threshold: u32) -> Self {
+        Self { threshold, state: Mutex::default() }
+    }
+
     /// Decides whether a call may be made.
-    pub(super) fn try_acquire(&self, now: Instant) -> BreakerDecision<'_> {
+    pub fn try_acquire(&self, now: Instant) -> BreakerDecision<'_> {
         let mut state = self.state();
-        let left = state.open.map(|open| open.until.saturating_duration_since(now));
-        match left {
+        match state.open_until.map(|until| until.saturating_duration_since(now)) {
             Some(left) if !left.is_zero() => return BreakerDecision::Rejected(left),
             Some(_) if state.is_probing => return BreakerDecision::Rejected(PROBE_RETRY_AFTER),
-            None if state.failures < FAILURE_THRESHOLD || state.is_probing => return BreakerDecision::Granted,
+            None if state.failures < self.threshold || state.is_probing => return BreakerDecision::Granted,
             _ => state.is_probing = true,
         }
         BreakerDecision::Probe(Probe { breaker: self })
     }
 
     /// Records the outcome of a call that is not a probe.
-    pub(super) fn record(&self, verdict: Verdict) -> Option<Transition> {
+    pub fn record(&self, verdict: Verdict) -> Option<Transition> {
         let mut state = self.state();
         match verdict {
             Verdict::Success => state.reset(),
@@ -122,42 +102,59 @@ impl CircuitBreaker {
         }
     }
 
+    /// Records the failure of a call that is its own probe: opens the circuit for that long, [`backoff::MAX_DELAY`] at most, or if the
+    /// threshold is reached.
+    pub fn trip(&self, retry_after: Option<Duration>, now: Instant) {
+        let mut state = self.state();
+        state.failures = state.failures.saturating_add(1);
+        if let Some(delay) = retry_after {
+            state.open(delay.min(backoff::MAX_DELAY), now);
+        } else if state.failures >= self.threshold {
+            let delay = state.backoff.next_delay();
+            state.open(delay, now);
+        }
+    }
+
     /// The time for which the circuit is still open; zero when the next call will be preceded by a probe.
-    pub(super) fn suspended_for(&self, now: Instant) -> Option<Duration> {
-        self.state().open.map(|open| open.until.saturating_duration_since(now))
+    pub fn suspended_for(&self, now: Instant) -> Option<Duration> {
+        self.state().open_until.map(|until| until.saturating_duration_since(now))
     }
 
     fn state(&self) -> MutexGuard<'_, BreakerState> {
-        self.0.lock()
+        self.state.lock()
     }
 }
 
 impl BreakerState {
+    fn open(&mut self, delay: Duration, now: Instant) {
+        self.open_until = Some(now.checked_add(delay).unwrap_or(now));
+    }
+
     fn reset(&mut self) -> Option<Transition> {
-        self.failures = 0;
-        self.open.take().map(|_| Transition::Closed)
+        (self.failures, self.backoff) = (0, Backoff::default());
+        self.open_until.take().map(|_| Transition::Closed)
     }
 }
 
 /// The right to make the one probe. Dropped without a result, another probe may be made.
-pub(super) struct Probe<'a> {
+#[derive(Debug)]
+pub struct Probe<'a> {
     breaker: &'a CircuitBreaker,
 }
 
 impl Probe<'_> {
     /// Records the outcome of the probe. Returns whether calls may be made now, and what changed.
-    pub(super) fn complete(self, verdict: Verdict, now: Instant) -> (Result<(), Duration>, Option<Transition>) {
+    pub fn complete(self, verdict: Verdict, now: Instant) -> (Result<(), Duration>, Option<Transition>) {
         let mut state = self.breaker.state();
-        match (verdict, state.open) {
+        match (verdict, state.open_until) {
             (Verdict::Success, _) => (Ok(()), state.reset()),
             // The probe has no result. A circuit that was not open does not open because of that.
             (Verdict::Neutral, None) => (Ok(()), None),
             (Verdict::Neutral, Some(_)) => (Err(PROBE_RETRY_AFTER), None),
-            (Verdict::Failure, before) => {
-                let delay = backoff::next_delay(before.map(|before| before.delay));
-                let shown = backoff::with_jitter(delay);
-                state.open = Some(OpenState { until: now.checked_add(shown).unwrap_or(now), delay });
-                (Err(shown), Some(Transition::Opened(shown)))
+            (Verdict::Failure, _) => {
+                let delay = state.backoff.next_delay();
+                state.open(delay, now);
+                (Err(delay), Some(Transition::Opened(delay)))
             }
         }
     }
@@ -173,8 +170,10 @@ impl Drop for Probe<'_> {
 mod tests {
     use super::*;
 
+    const FAILURE_THRESHOLD: u32 = 5;
+
     fn after_failures(times: u32) -> CircuitBreaker {
-        let breaker = CircuitBreaker::default();
+        let breaker = CircuitBreaker::new(FAILURE_THRESHOLD);
         for _ in 0..times {
             assert!(matches!(breaker.try_acquire(Instant::now()), BreakerDecision::Granted));
             assert_eq!(breaker.record(Verdict::Failure), None);
@@ -258,5 +257,36 @@ mod tests {
         fail_probe(&breaker, now);
         assert_eq!(breaker.record(Verdict::Success), Some(Transition::Closed));
         assert!(matches!(breaker.try_acquire(now), BreakerDecision::Granted));
+    }
+
+    #[test]
+    fn a_call_that_is_its_own_probe_opens_the_circuit_with_the_last_failure_of_the_threshold() {
+        let (breaker, now) = (CircuitBreaker::new(3), Instant::now());
+        let trip = |times: u32| (0..times).for_each(|_| breaker.trip(None, now));
+        trip(2);
+        assert_eq!(breaker.record(Verdict::Success), None);
+        trip(3);
+        let wait = breaker.suspended_for(now).unwrap();
+        assert!(wait > Duration::from_millis(500) && wait < Duration::from_secs(2), "{wait:?}");
+        let later = now + Duration::from_secs(2);
+        let half_open = probe(&breaker, later);
+        assert!(matches!(breaker.try_acquire(later), BreakerDecision::Rejected(_)), "one probe at a time");
+        breaker.trip(None, later);
+        drop(half_open);
+        assert!(
+            breaker.suspended_for(later).unwrap() > Duration::from_millis(1500),
+            "a failed probe doubles the delay"
+        );
+        assert_eq!(breaker.record(Verdict::Success), Some(Transition::Closed));
+        assert!(matches!(breaker.try_acquire(later), BreakerDecision::Granted));
+    }
+
+    #[test]
+    fn who_fails_says_when_to_come_back_within_bounds() {
+        for (retry_after, expected) in [(20, 20), (u64::MAX, backoff::MAX_DELAY.as_secs())] {
+            let (breaker, now) = (CircuitBreaker::new(3), Instant::now());
+            breaker.trip(Some(Duration::from_secs(retry_after)), now);
+            assert_eq!(breaker.suspended_for(now), Some(Duration::from_secs(expected)));
+        }
     }
 }
