@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use mcp_host_base::quote::quote;
+use mcp_host_config::admin::AdminAddress;
 use mcp_host_config::diagnostics::RenderStyle;
 use mcp_host_config::{ConfigError, ExposureError};
 use mcp_host_devkit::componentize::ComponentizeError;
@@ -208,6 +209,14 @@ pub(super) enum CliError {
         address: SocketAddr,
         /// The option or the key of the config that names it.
         setting: &'static str,
+        /// The error of the operating system.
+        source: io::Error,
+    },
+    /// The administration listener cannot be opened.
+    #[error("cannot listen on {address} (`admin.listen`): {source}")]
+    AdminListen {
+        /// The address.
+        address: AdminAddress,
         /// The error of the operating system.
         source: io::Error,
     },

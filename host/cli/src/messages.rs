@@ -84,6 +84,11 @@ impl Messages {
         self.print_line(&format!("listening on {scheme}://{address}/mcp"));
     }
 
+    /// Prints where the administration listener listens, like [`listening`](Self::listening).
+    pub(super) fn administration(&self, url: &str) {
+        self.print_line(&escape::line(&format!("administration at {url}")));
+    }
+
     /// Writes escaped text and a line feed.
     pub(super) fn print_line(&self, text: &str) {
         self.stderr.write(format!("{text}\n").into_bytes());

@@ -7,11 +7,12 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use mcp_host_base::log_target;
+use mcp_host_config::admin::AdminAddress;
 use mcp_host_config::http::HttpAddress;
 use mcp_host_config::{Config, ConfigError};
 use mcp_host_engine::confinement::Confinement;
 use mcp_host_engine::plugin::LoadError;
-use mcp_host_server as server;
+use mcp_host_server::{self as server, AdminListener};
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::host::{Host, PluginState, PluginStatus, ReloadTrigger};
 use mcp_resource_host::response_cache::CacheCounts;
@@ -76,14 +77,25 @@ impl Args {
         let config = config?;
         config.check_exposure()?;
         confinement::log(&confinement, &config);
-        let shutdown = signals::shutdown(&context.messages, "graceful shutdown: draining requests in flight", || ())
+        let draining = signals::shutdown(&context.messages, "graceful shutdown: draining requests in flight", || ())
             .context("cannot listen to signals")?;
+        let shutdown = CancellationToken::new();
         // Before compilation: an address in use is reported at once.
         let listener = match config.server.http {
             Some(address) => Some(listen(address, self.address_setting()).await?),
             None => None,
         };
+        let admin = match &config.admin {
+            Some(admin) => Some(listen_admin(&admin.listen).await?),
+            None => None,
+        };
         let host = Arc::new(context.builder(config).start_loading()?);
+        let drain_delay =
+            AbortOnDropHandle::new(tokio::spawn(delay_drain(draining.clone(), shutdown.clone(), host.clone())));
+        let admin = admin.map(|listener| {
+            context.messages.administration(&listener.url(&host.config()));
+            AbortOnDropHandle::new(tokio::spawn(administer(host.clone(), listener, draining)))
+        });
         let load_logger = AbortOnDropHandle::new(tokio::spawn(log_when_loaded(host.clone())));
         // Plugins that load quickly should be there for the first request.
         let startup = tokio::time::timeout(START_GRACE, host.wait_until_loaded());
@@ -110,9 +122,14 @@ impl Args {
             }
             server::serve_stdio(host.clone(), Principal::LOCAL, shutdown).await?;
         }
-        drop((reloading, load_logger, stop_loading));
+        drop((reloading, load_logger, stop_loading, drain_delay));
         log_cached_responses(&host);
         context.shutdown(&host).await;
+        if let Some(admin) = admin {
+            admin.abort();
+            // Aborted: the file of its socket is removed.
+            let _ = admin.await;
+        }
         Ok(())
     }
 
@@ -150,6 +167,23 @@ fn log_cached_responses(host: &Host) {
             tracing::info!(target: log_target::PLUGIN, plugin = name, hits, misses, "lookups in the response cache since the plugin was loaded");
         }
     }
+}
+
+/// Begins the shutdown `server.drain-delay` after the signal: meanwhile `/readyz` answers 503, and clients are still served.
+async fn delay_drain(signal: CancellationToken, shutdown: CancellationToken, host: Arc<Host>) {
+    signal.cancelled().await;
+    let delay = host.config().server.drain_delay.duration();
+    if !delay.is_zero() {
+        tracing::info!(target: log_target::SERVER, "`server.drain-delay`: serving for another {delay:?}, not ready");
+        tokio::time::sleep(delay).await;
+    }
+    shutdown.cancel();
+}
+
+/// Serves administrators. Clients are served although that fails, which is logged.
+async fn administer(host: Arc<Host>, listener: AdminListener, draining: CancellationToken) {
+    let Err(error) = server::serve_admin(host, listener, draining).await;
+    tracing::error!(target: log_target::SERVER, %error, "the administration listener failed");
 }
 
 /// Stops loading at the shutdown: requests that wait for it are not to be drained.
@@ -206,6 +240,11 @@ impl LoadCounts {
 pub(super) async fn listen(address: HttpAddress, setting: &'static str) -> Result<TcpListener, CliError> {
     let address = address.socket_addr();
     TcpListener::bind(address).await.map_err(|source| CliError::Listen { address, setting, source })
+}
+
+/// Listens at the address of `[admin]`.
+async fn listen_admin(address: &AdminAddress) -> Result<AdminListener, CliError> {
+    AdminListener::bind(address).await.map_err(|source| CliError::AdminListen { address: address.clone(), source })
 }
 
 fn http_address(text: &str) -> Result<HttpAddress, String> {

@@ -34,6 +34,7 @@
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
 
+pub mod admin;
 pub mod audit;
 mod count;
 mod cursor_key;
@@ -108,11 +109,12 @@ pub use plugins::{PluginConflict, Plugins};
 pub use principal::{PrincipalGroup, PrincipalName, PrincipalNameError, TokenPrincipal};
 pub use rule::{ANONYMOUS, LOCAL, Operation, PrincipalSelector, Rule, RuleLine};
 pub use secret::Secret;
-pub use server::{AdvertisedCapability, Extension, PageBytes, PageSize, ResponseCacheSize, Server, Tool};
+pub use server::{AdvertisedCapability, DrainDelay, Extension, PageBytes, PageSize, ResponseCacheSize, Server, Tool};
 pub use suggest::nearest_mount;
 pub use token::{TokenDigest, TokenDigestError, TokenDigests};
 pub use warning::{CertificateProblem, RuleRef, SensitiveFile, Warning};
 
+use admin::Admin;
 use audit::Audit;
 use declare::table;
 use error::Diagnostic;
@@ -132,6 +134,8 @@ pub struct Config {
     pub server: Server,
     /// The HTTP server.
     pub http: Http,
+    /// The administration listener. None unless set.
+    pub admin: Option<Admin>,
     /// The audit log. None unless set.
     pub audit: Option<Audit>,
     /// Search over the plugins that have a table `search`. Without it: the defaults.
@@ -165,6 +169,8 @@ table! {
         server: Server,
         /// The HTTP server: TLS, CORS and limits of clients.
         http: Http,
+        /// The administration listener: probes for liveness and readiness, apart from the listener of clients.
+        admin: Option<Admin>,
         /// An issuer of OAuth 2.1 access tokens, which authenticate principals over HTTP.
         #[read(Issuers)]
         issuer: Vec<Issuer>,
@@ -308,6 +314,7 @@ impl Config {
         let config = Self {
             server: keys.server,
             http: keys.http,
+            admin: keys.admin,
             audit: keys.audit,
             search: keys.search,
             plugins: keys.plugin,

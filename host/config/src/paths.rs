@@ -25,6 +25,34 @@ pub(super) struct CreatableDirectory(pub(super) PathBuf);
 /// A file of the host, which it creates when needed, in a directory that exists.
 pub(super) struct CreatableFile(pub(super) PathBuf);
 
+/// A Unix socket of the host, which it creates, in a directory that exists.
+pub(super) struct SocketPath(pub(super) PathBuf);
+
+impl SocketPath {
+    /// The maximum length of the path of a socket in bytes, on all systems.
+    const MAX_LEN: usize = 103;
+
+    /// Reads the path that is written as a part of the string of that node.
+    pub(super) fn read(node: &Node<'_>, written: &str) -> Option<Self> {
+        let path = resolve_text(node, written, "unix:/run/mcp-host/admin.sock")?;
+        let absolute = to_absolute(node, &path)?;
+        let is_in_directory = path.file_name().is_some() && absolute.parent().is_some_and(Path::is_dir);
+        if !is_in_directory {
+            let message = format!("there is no directory for a socket at {}", quoted_path(&path));
+            let help =
+                "make that directory, or correct the path; relative paths start from the directory of the config file";
+            node.report_machine_error(message, help);
+            return None;
+        }
+        if absolute.as_os_str().len() > Self::MAX_LEN {
+            let message = format!("the path of a socket has at most {} bytes", Self::MAX_LEN);
+            node.report_error(message, "write a shorter path, such as `unix:/run/mcp-host/admin.sock`");
+            return None;
+        }
+        Some(Self(absolute))
+    }
+}
+
 impl FromNode for ExistingFile {
     const TYPE_NAME: &'static str = "a path";
 
@@ -143,11 +171,15 @@ fn path_schema() -> Schema {
 
 /// Expands `~`, and joins the path to the directory of the config file.
 fn resolve<T: FromNode>(node: &Node<'_>) -> Option<PathBuf> {
-    let written = node.string::<T>()?;
+    resolve_text(node, node.string::<T>()?, T::example().trim_matches('"'))
+}
+
+/// The same for a path that is written as a part of the string of that node. `example` is what the whole string may be.
+fn resolve_text(node: &Node<'_>, written: &str, example: &str) -> Option<PathBuf> {
     if written.is_empty() || written.contains('\0') {
         node.report_error(
             "a path cannot be empty or hold a NUL",
-            format!("write {}", node.assignment_hint(&T::example())),
+            format!("write {}", node.assignment_hint(&format!("\"{example}\""))),
         );
         return None;
     }

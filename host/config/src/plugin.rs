@@ -44,6 +44,8 @@ table! {
         /// The provider's own config: strings as written, other values as JSON.
         #[read(Settings)]
         pub config: BTreeMap<String, String>,
+        /// Whether the server is ready (`/readyz` of `[admin]`) only when it is loaded. `false` unless set.
+        pub required: bool,
         /// Its access to the outside world. Nothing unless set.
         pub grants: Grants,
         /// Its resource limits.

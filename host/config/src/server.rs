@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use super::count::Count;
 use super::cursor_key::CursorKey;
 use super::declare::{named_enum, one_line, table};
+use super::duration::{BoundedDuration, MINUTE};
 use super::error::quote;
 use super::http::HttpAddress;
 use super::limits::CompileLimits;
@@ -20,6 +21,8 @@ pub type PageSize = Count<1, 1000, 10_000>;
 pub type ResponseCacheSize = Size<0, { 64 * MIB }, { 64 * GIB }>;
 /// The approximate maximum size of a page of a listing.
 pub type PageBytes = Size<KIB, { 2 * MIB }, { 64 * MIB }>;
+/// The time between the moment when the server is not ready any more and the graceful shutdown. 0 unless set; to 10 min.
+pub type DrainDelay = BoundedDuration<0, 0, { 10 * MINUTE }>;
 
 table! {
     /// The server: `[server]`.
@@ -48,6 +51,9 @@ table! {
         /// Whether the command `mcp-host serve` is confined by the kernel (Landlock) to the files, directories and ports that
         /// the config names when it starts. `false` unless set.
         pub confine: bool,
+        /// The time after a termination signal in which requests are still accepted, while `/readyz` of `[admin]` says that the
+        /// server is not ready. Then the graceful shutdown begins. 0 s unless set; to 10 min.
+        pub drain_delay: DrainDelay,
         /// The directory of compiled components. Without it: the user's cache directory.
         #[read(CreatableDirectory)]
         pub cache: Option<PathBuf>,

@@ -19,12 +19,15 @@
 //! | [`session_stream`] | delivers the notifications of a session |
 //! | [`response`] | has the forms of responses |
 //!
+//! [`admin`] is a listener of its own, for operators.
+//!
 //! Each client, an authenticated principal or an address, has a [share](mcp_host_base::share_limiter) of the limits of connections,
 //! sessions, event streams and bytes of bodies.
 //!
 //! The config is looked up once for each connection and once for each request, so a reload takes effect at once, and a
 //! request sees one config.
 
+pub(crate) mod admin;
 mod authentication;
 mod endpoint;
 mod head;

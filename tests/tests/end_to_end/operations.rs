@@ -1,5 +1,6 @@
 //! Running a server: the audit log, the command line, loading, reloading, state and shutdown.
 
+mod administration;
 mod audit;
 mod cli;
 mod compilations;

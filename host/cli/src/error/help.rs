@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use mcp_host_base::time::saturating_millis;
 use mcp_host_config::ConfigError;
+use mcp_host_config::admin::AdminAddress;
 use mcp_host_devkit::scaffold::WriteError;
 use mcp_host_model::resource::Error;
 
@@ -76,16 +77,28 @@ impl CliError {
             Self::Collection { children, .. } => {
                 Some(format!("use `--json` for all, or read one of:\n  {}", children.join("\n  ")))
             }
-            Self::Listen { setting, source, .. } => match source.kind() {
-                io::ErrorKind::AddrInUse => Some(format!(
-                    "another process listens there: name another port in `{setting}`, or port 0 for any that is free"
-                )),
-                io::ErrorKind::PermissionDenied => Some(format!("name a port from 1024 up in `{setting}`")),
-                io::ErrorKind::AddrNotAvailable => Some(format!("name an address of this machine in `{setting}`")),
-                _ => None,
+            Self::AdminListen { address: AdminAddress::Unix(_), source } => match source.kind() {
+                io::ErrorKind::AddrInUse => {
+                    Some("another process listens there, or the file is no socket: name another path in `admin.listen`".to_owned())
+                }
+                _ => Some("name a path in `admin.listen` where this user may create a socket".to_owned()),
             },
+            Self::AdminListen { address: AdminAddress::Tcp(_), source } => listen_help("admin.listen", source),
+            Self::Listen { setting, source, .. } => listen_help(setting, source),
             _ => None,
         }
+    }
+}
+
+/// What to do about an address that cannot be listened at, which that option or key of the config names.
+fn listen_help(setting: &str, error: &io::Error) -> Option<String> {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => Some(format!(
+            "another process listens there: name another port in `{setting}`, or port 0 for any that is free"
+        )),
+        io::ErrorKind::PermissionDenied => Some(format!("name a port from 1024 up in `{setting}`")),
+        io::ErrorKind::AddrNotAvailable => Some(format!("name an address of this machine in `{setting}`")),
+        _ => None,
     }
 }
 

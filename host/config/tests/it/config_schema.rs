@@ -13,6 +13,7 @@ const NOT_EXPRESSIBLE: &[(&str, &[&str])] = &[
     (
         "files, directories and variables that do not exist or have other contents",
         &[
+            "admin_socket_directory_missing",
             "audit_directory_missing",
             "audit_file_is_a_directory",
             "component_is_a_directory",
@@ -42,6 +43,9 @@ const NOT_EXPRESSIBLE: &[(&str, &[&str])] = &[
             "glob_with_an_encoded_star",
             "unescaped_password",
             "address_beyond_loopback",
+            "admin_beyond_loopback",
+            "admin_beyond_loopback_without_tls",
+            "admin_socket_with_tls",
             "address_beyond_loopback_without_authentication",
             "address_beyond_loopback_without_tls",
             "bucket_twice",

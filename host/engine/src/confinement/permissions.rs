@@ -18,6 +18,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use mcp_host_config::Config;
+use mcp_host_config::admin::AdminAddress;
 use mcp_host_config::audit::AuditDestination;
 use mcp_host_config::grants::{Mode, SqlUrl};
 use mcp_host_config::issuer::Issuer;
@@ -83,8 +84,10 @@ pub struct Permissions {
     pub(super) create: BTreeSet<PathBuf>,
     /// Files that may be executed.
     pub(super) execute: BTreeSet<PathBuf>,
-    /// The TCP port that may be listened at. 0 stands for any that is free.
-    pub(super) bind: Option<u16>,
+    /// The TCP ports that may be listened at. 0 stands for any that is free.
+    pub(super) bind: BTreeSet<u16>,
+    /// The directories in which Unix sockets may be created.
+    pub(super) socket_dirs: BTreeSet<PathBuf>,
     /// The TCP ports that may be connected to.
     pub(super) connect: BTreeSet<u16>,
     /// The Unix sockets that may be connected to.
@@ -94,12 +97,12 @@ pub struct Permissions {
 impl Permissions {
     /// Whether these have no Unix socket.
     pub(super) fn sockets_are_none(&self) -> bool {
-        self.sockets.is_empty()
+        self.first_socket().is_none()
     }
 
-    /// The first of the Unix sockets.
+    /// The first of the Unix sockets, or of the directories for them.
     pub(super) fn first_socket(&self) -> Option<&Path> {
-        self.sockets.first().map(PathBuf::as_path)
+        self.sockets.first().or(self.socket_dirs.first()).map(PathBuf::as_path)
     }
 
     /// What the plugins and the files of a config need: what a reload may change.
@@ -146,7 +149,12 @@ impl Permissions {
         let mut permissions = Self::of_config(config);
         permissions.files.insert(std::path::absolute(file).unwrap_or_else(|_| file.to_owned()));
         permissions.create.extend(dirs);
-        permissions.bind = config.server.http.map(|address| address.socket_addr().port());
+        permissions.bind.extend(config.server.http.map(|address| address.socket_addr().port()));
+        match config.admin.as_ref().map(|admin| &admin.listen) {
+            Some(AdminAddress::Tcp(address)) => permissions.bind.extend([address.socket_addr().port()]),
+            Some(AdminAddress::Unix(path)) => permissions.socket_dirs.extend(path.parent().map(Path::to_owned)),
+            None => {}
+        }
         permissions.execute = mapped_files();
         permissions.read.extend(SYSTEM.map(PathBuf::from));
         if !permissions.connect.is_empty() {
@@ -225,7 +233,7 @@ mod tests {
         let permissions = Permissions::of_server(&config, Path::new("/srv/mcp-host.toml"), ["/state".into()]);
         assert!(permissions.execute.contains(&std::env::current_exe().unwrap()), "{permissions:?}");
         assert_eq!(permissions.create, BTreeSet::from(["/state".into()]));
-        assert_eq!(permissions.bind, None);
+        assert!(permissions.bind.is_empty());
         assert!(!permissions.read.contains(Path::new("/etc/resolv.conf")));
     }
 }

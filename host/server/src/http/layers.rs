@@ -9,7 +9,7 @@
 
 pub(super) mod accept;
 mod compress;
-mod origin_check;
+pub(super) mod origin_check;
 
 use std::convert::Infallible;
 use std::sync::Arc;

@@ -101,8 +101,11 @@ impl Domain {
         for path in &permissions.execute {
             allow(path, execute_access())?;
         }
-        if let Some(port) = permissions.bind {
-            (&mut ruleset).add_rule(NetPort::new(port, AccessNet::BindTcp))?;
+        for path in &permissions.socket_dirs {
+            allow(path, make_bitflags!(AccessFs::{MakeSock | RemoveFile | ResolveUnix}))?;
+        }
+        for port in &permissions.bind {
+            (&mut ruleset).add_rule(NetPort::new(*port, AccessNet::BindTcp))?;
         }
         for port in &permissions.connect {
             (&mut ruleset).add_rule(NetPort::new(*port, AccessNet::ConnectTcp))?;

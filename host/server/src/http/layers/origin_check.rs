@@ -22,11 +22,11 @@ use axum::response::{IntoResponse, Response};
 
 use mcp_host_base::log_target;
 use mcp_host_config::Config;
-use mcp_host_model::net::{Origin, OriginPattern};
+use mcp_host_model::net::{Origin, OriginPattern, UrlHost};
 
 /// Why a request is rejected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub(super) enum OriginRejection {
+pub(in crate::http) enum OriginRejection {
     #[error(
         "expected one `Host`, or `:authority`, of the form `host:port`; the request has none, several, or something else"
     )]
@@ -39,7 +39,16 @@ pub(super) enum OriginRejection {
 
 /// Rejects requests with a `Host` or `Origin` that is not allowed, which is logged at debug level.
 pub(super) fn validate(config: &Config, request: &Request) -> Result<(), OriginRejection> {
-    find_rejection(config, request).inspect_err(|rejection| {
+    validate_with(config, request, |host| config.is_own_host(host))
+}
+
+/// The same for a server that has those names.
+pub(in crate::http) fn validate_with(
+    config: &Config,
+    request: &Request,
+    is_own_host: impl Fn(&UrlHost) -> bool,
+) -> Result<(), OriginRejection> {
+    find_rejection(config, request, is_own_host).inspect_err(|rejection| {
         tracing::debug!(target: log_target::SERVER, host = ?request.headers().get(HOST), origin = ?request.headers().get(ORIGIN), "{rejection}");
     })
 }
@@ -49,10 +58,14 @@ pub(super) fn is_allowed(origin: &HeaderValue, pages: &[OriginPattern]) -> bool 
     parse_origin(origin).is_some_and(|origin| pages.iter().any(|page| page.matches(&origin)))
 }
 
-fn find_rejection(config: &Config, request: &Request) -> Result<(), OriginRejection> {
+fn find_rejection(
+    config: &Config,
+    request: &Request,
+    is_own_host: impl Fn(&UrlHost) -> bool,
+) -> Result<(), OriginRejection> {
     let (host, _) = host_and_port(request)?;
-    let host: mcp_host_model::net::UrlHost = host.parse().map_err(|_| OriginRejection::HostNotAllowed)?;
-    if !config.is_own_host(&host) {
+    let host: UrlHost = host.parse().map_err(|_| OriginRejection::HostNotAllowed)?;
+    if !is_own_host(&host) {
         return Err(OriginRejection::HostNotAllowed);
     }
     let is_local_origin = |origin: &HeaderValue| parse_origin(origin).is_some_and(|origin| origin.host().is_loopback());

@@ -3,6 +3,8 @@
 use std::fmt;
 use std::sync::Arc;
 
+use mcp_host_config::Config;
+use mcp_host_config::http::Tls;
 use mcp_resource_host::host::Host;
 use rustls::ServerConfig;
 use rustls::crypto::ring;
@@ -23,17 +25,35 @@ pub(in crate::http) fn acceptor(host: &Arc<Host>) -> Result<Option<TlsAcceptor>,
     let mut config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_safe_default_protocol_versions()?
         .with_client_cert_verifier(Arc::new(ClientCertificateVerifier::new(host.clone())))
-        .with_cert_resolver(Arc::new(ReloadingCertResolver(host.clone())));
+        .with_cert_resolver(Arc::new(ReloadingCertResolver(host.clone(), |config| config.http.tls.as_ref())));
     config.alpn_protocols = ALPN_PROTOCOLS.map(<[u8]>::to_vec).to_vec();
     Ok(Some(TlsAcceptor::from(Arc::new(config))))
 }
 
+/// Creates the TLS acceptor of the administration listener; none if its config has no certificate. It requests no client
+/// certificates, and speaks HTTP/1.1.
+pub(in crate::http) fn admin_acceptor(host: &Arc<Host>) -> Result<Option<TlsAcceptor>, rustls::Error> {
+    let certificate: Certificate = |config| config.admin.as_ref()?.tls.as_ref();
+    if certificate(&host.config()).is_none() {
+        return Ok(None);
+    }
+    let config = ServerConfig::builder_with_provider(Arc::new(ring::default_provider()))
+        .with_safe_default_protocol_versions()?
+        .with_no_client_auth()
+        .with_cert_resolver(Arc::new(ReloadingCertResolver(host.clone(), certificate)));
+    Ok(Some(TlsAcceptor::from(Arc::new(config))))
+}
+
+/// The certificate in a config.
+type Certificate = fn(&Config) -> Option<&Tls>;
+
 /// Resolves the certificate of the current config, so a reload replaces it.
-struct ReloadingCertResolver(Arc<Host>);
+struct ReloadingCertResolver(Arc<Host>, Certificate);
 
 impl ResolvesServerCert for ReloadingCertResolver {
     fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
-        self.0.config().http.tls.as_ref().map(mcp_host_config::http::Tls::certified_key)
+        let Self(host, certificate) = self;
+        certificate(&host.config()).map(Tls::certified_key)
     }
 }
 

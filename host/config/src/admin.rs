@@ -1,0 +1,151 @@
+//! The administration listener: `[admin]`.
+//!
+//! | key | meaning |
+//! |---|---|
+//! | `listen` | the address: an IP address with a port, or `unix:` and the path of a socket; required |
+//! | `token` | the bearer token of administrators; required beyond loopback |
+//! | `tls` | HTTPS instead of HTTP, with this certificate; required beyond loopback |
+
+use std::fmt;
+use std::path::PathBuf;
+
+use super::declare::{table, written_as};
+use super::error::Diagnostic;
+use super::http::{HttpAddress, Tls};
+use super::paths::SocketPath;
+use super::reader::{FromNode, FromTable, Node, Schema, Table};
+use super::secret::SecretSource;
+use super::token::TokenDigest;
+
+/// The beginning of the address of a Unix socket.
+const UNIX: &str = "unix:";
+
+/// The minimum length of a token, in characters: 128 bits in hexadecimal digits.
+const MIN_TOKEN_LEN: usize = 32;
+
+/// The administration listener: `[admin]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct Admin {
+    /// The address.
+    pub listen: AdminAddress,
+    /// The digest of the bearer token of administrators.
+    pub token: Option<TokenDigest>,
+    /// The certificate for TLS. Without it: plain HTTP.
+    pub tls: Option<Tls>,
+}
+
+/// The address of the administration listener.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum AdminAddress {
+    /// An IP address with a port.
+    Tcp(HttpAddress),
+    /// A Unix socket at an absolute path.
+    Unix(PathBuf),
+}
+
+impl Admin {
+    /// An administration listener at that address, without a token and TLS.
+    pub fn new(listen: AdminAddress) -> Self {
+        Self { listen, token: None, tls: None }
+    }
+}
+
+impl fmt::Display for AdminAddress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Tcp(address) => address.fmt(f),
+            Self::Unix(path) => write!(f, "{UNIX}{}", path.display()),
+        }
+    }
+}
+
+impl FromNode for AdminAddress {
+    const TYPE_NAME: &'static str = "an IP address with a port, or `unix:` and a path";
+
+    fn example() -> String {
+        "\"127.0.0.1:9464\"".into()
+    }
+
+    fn schema() -> Schema {
+        Schema::any_of([HttpAddress::schema(), Schema::pattern(&format!("^{UNIX}."))])
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        match node.string::<Self>()?.strip_prefix(UNIX) {
+            Some(path) => SocketPath::read(node, path).map(|SocketPath(path)| Self::Unix(path)),
+            None => HttpAddress::from_node(node).map(Self::Tcp),
+        }
+    }
+}
+
+/// The token of administrators. Only its digest is kept.
+struct AdminToken(TokenDigest);
+
+written_as! {
+    AdminToken as SecretSource, such as "{ file = \"admin.token\" }", |node| {
+        let SecretSource(token) = SecretSource::from_node(node)?;
+        if token.len() < MIN_TOKEN_LEN || !token.bytes().all(|byte| byte.is_ascii_graphic()) {
+            let message = format!("`{}` is not {MIN_TOKEN_LEN} or more visible ASCII characters", node.key);
+            node.report_machine_error(message, "make a token with `openssl rand -hex 32`");
+            return None;
+        }
+        Some(Self(TokenDigest::of(&token)))
+    }
+}
+
+table! {
+    pub(crate) struct AdminKeys {
+        /// The address: an IP address with a port, or `unix:` and the path of a socket.
+        #[required]
+        listen: AdminAddress,
+        /// The bearer token of administrators, at least 32 characters. Required, as is `tls`, at an address that other machines can
+        /// reach.
+        #[read(AdminToken)]
+        token: Option<TokenDigest>,
+        /// The certificate for TLS. Without it: plain HTTP.
+        tls: Option<Tls>,
+    }
+}
+
+impl FromTable for Admin {
+    type Keys = AdminKeys;
+
+    const TYPE_NAME: &'static str = "a table with `listen`";
+
+    fn example() -> String {
+        "{ listen = \"127.0.0.1:9464\" }".into()
+    }
+
+    fn from_keys(keys: AdminKeys, table: &Table<'_>) -> Option<Self> {
+        let AdminKeys { listen, token, tls } = keys;
+        match &listen {
+            AdminAddress::Tcp(address) if !address.is_loopback() => {
+                // What is there and invalid has been reported.
+                let missing: Vec<_> = [
+                    ("token", "`token = { file = \"admin.token\" }`"),
+                    ("tls", "`tls = { certificate = \"tls/cert.pem\", key = \"tls/key.pem\" }`"),
+                ]
+                .into_iter()
+                .filter(|(key, _)| !table.has(key))
+                .collect();
+                if !missing.is_empty() {
+                    let (names, fixes): (Vec<_>, Vec<_>) = missing.into_iter().unzip();
+                    let message = format!(
+                        "`{address}` can be reached from other machines, and `admin` has no {}",
+                        names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(" and no ")
+                    );
+                    let port = address.socket_addr().port();
+                    let help = format!("add {}; or listen on loopback, `127.0.0.1:{port}`", fixes.join(" and "));
+                    table.report(Diagnostic::new(message, help).at(table.entry_span("listen")));
+                }
+            }
+            AdminAddress::Unix(_) if table.has("tls") => {
+                let help = "remove `tls`: only processes of this machine reach a Unix socket";
+                table.report(Diagnostic::new("a Unix socket has no TLS", help).at(table.entry_span("tls")));
+            }
+            _ => {}
+        }
+        Some(Self { listen, token, tls })
+    }
+}

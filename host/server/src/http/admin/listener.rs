@@ -1,0 +1,167 @@
+//! The socket of the administration listener: TCP, or a Unix socket that only its owner and root can use.
+//!
+//! A Unix socket is checked twice: its file has mode 0600, and the kernel names the user at the other end. A file that an earlier
+//! process left behind is replaced; one that another process listens at is not.
+
+use std::io;
+use std::path::Path;
+use std::time::Duration;
+
+use mcp_host_base::log_target;
+use mcp_host_config::admin::AdminAddress;
+use mcp_host_config::http::HttpAddress;
+use tokio::net::{TcpListener, TcpStream};
+
+/// The back-off after a failed accept, as when file descriptors are exhausted.
+const ACCEPT_BACKOFF: Duration = Duration::from_millis(100);
+/// The first byte of a TLS connection: a record of the handshake.
+const TLS_HANDSHAKE: u8 = 22;
+
+/// The socket of the administration listener. The file of a Unix socket is removed when this is dropped.
+#[derive(Debug)]
+pub struct AdminListener {
+    socket: Socket,
+    address: AdminAddress,
+}
+
+#[derive(Debug)]
+enum Socket {
+    Tcp(TcpListener),
+    #[cfg(unix)]
+    Unix(tokio::net::UnixListener),
+}
+
+/// An accepted connection.
+#[derive(Debug)]
+pub(super) enum Stream {
+    Tcp(TcpStream),
+    /// The peer is the owner of the socket, or root.
+    #[cfg(unix)]
+    Unix(tokio::net::UnixStream),
+    #[cfg(not(unix))]
+    Unix(TcpStream),
+}
+
+impl AdminListener {
+    /// Listens at that address.
+    ///
+    /// # Errors
+    ///
+    /// The system does not allow it: as [`AddrInUse`](io::ErrorKind::AddrInUse) if another process listens there.
+    pub async fn bind(address: &AdminAddress) -> io::Result<Self> {
+        Ok(match address {
+            AdminAddress::Tcp(tcp) => {
+                let listener = TcpListener::bind(tcp.socket_addr()).await?;
+                let address = AdminAddress::Tcp(HttpAddress::from(listener.local_addr()?));
+                Self { socket: Socket::Tcp(listener), address }
+            }
+            AdminAddress::Unix(path) => Self { socket: bind_unix(path)?, address: address.clone() },
+        })
+    }
+
+    /// Where it listens, with the port that the system chose.
+    pub(super) fn address(&self) -> &AdminAddress {
+        &self.address
+    }
+
+    /// Accepts a connection of a peer that may connect.
+    pub(super) async fn accept(&self) -> Stream {
+        loop {
+            let accepted = match &self.socket {
+                Socket::Tcp(listener) => listener.accept().await.map(|(stream, _)| Some(Stream::Tcp(stream))),
+                #[cfg(unix)]
+                Socket::Unix(listener) => listener.accept().await.map(|(stream, _)| of_owner(stream)),
+            };
+            match accepted {
+                Ok(Some(stream)) => return stream,
+                Ok(None) => {}
+                Err(error) => {
+                    tracing::error!(target: log_target::SERVER, %error, "accept failed on the administration listener");
+                    tokio::time::sleep(ACCEPT_BACKOFF).await;
+                }
+            }
+        }
+    }
+}
+
+impl Drop for AdminListener {
+    fn drop(&mut self) {
+        if let AdminAddress::Unix(path) = &self.address {
+            // It may have been removed already.
+            let _ = std::fs::remove_file(path);
+        }
+    }
+}
+
+/// Returns whether the client begins with TLS. A client that sends nothing is waited for.
+pub(super) async fn begins_tls(stream: &TcpStream) -> bool {
+    let mut first = [0];
+    matches!(stream.peek(&mut first).await, Ok(1..)) && first == [TLS_HANDSHAKE]
+}
+
+/// Returns the stream if its peer is the user of this process, or root.
+#[cfg(unix)]
+fn of_owner(stream: tokio::net::UnixStream) -> Option<Stream> {
+    let peer = stream.peer_cred().ok()?.uid();
+    if peer == 0 || peer == rustix::process::geteuid().as_raw() {
+        return Some(Stream::Unix(stream));
+    }
+    tracing::warn!(target: log_target::SERVER, user = peer, "the administration socket was refused to another user");
+    None
+}
+
+#[cfg(unix)]
+fn bind_unix(path: &Path) -> io::Result<Socket> {
+    use std::fs::{self, Permissions};
+    use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
+    use std::os::unix::net;
+
+    let is_left_behind = || {
+        fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket())
+            && net::UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
+    };
+    let listener = match net::UnixListener::bind(path) {
+        Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_left_behind() => {
+            fs::remove_file(path)?;
+            net::UnixListener::bind(path)?
+        }
+        bound => bound?,
+    };
+    fs::set_permissions(path, Permissions::from_mode(0o600))?;
+    listener.set_nonblocking(true)?;
+    tokio::net::UnixListener::from_std(listener).map(Socket::Unix)
+}
+
+#[cfg(not(unix))]
+fn bind_unix(_: &Path) -> io::Result<Socket> {
+    Err(io::Error::new(io::ErrorKind::Unsupported, "this system has no Unix sockets"))
+}
+
+#[cfg(all(test, unix))]
+mod tests {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_socket_is_private_replaces_a_dead_one_and_is_removed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("admin.sock");
+        drop(std::os::unix::net::UnixListener::bind(&path).unwrap());
+        let address = AdminAddress::Unix(path.clone());
+        let listener = AdminListener::bind(&address).await.unwrap();
+        assert_eq!(path.metadata().unwrap().permissions().mode() & 0o777, 0o600);
+        assert_eq!(AdminListener::bind(&address).await.unwrap_err().kind(), io::ErrorKind::AddrInUse);
+        drop(listener);
+        assert!(!path.exists());
+    }
+
+    #[tokio::test]
+    async fn a_file_that_is_no_socket_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("notes.md");
+        std::fs::write(&path, "text").unwrap();
+        let error = AdminListener::bind(&AdminAddress::Unix(path.clone())).await.unwrap_err();
+        assert_eq!((error.kind(), std::fs::read_to_string(path).unwrap().as_str()), (io::ErrorKind::AddrInUse, "text"));
+    }
+}
