@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use clap::ColorChoice;
-use mcp_host_config::Config;
 use mcp_host_config::diagnostics::Diagnostic;
+use mcp_host_config::{Config, Environment, find_component};
 use mcp_host_engine::Compiler;
 use mcp_resource_host::host::{Host, HostBuilder};
 
@@ -74,6 +74,14 @@ impl Context {
     /// A builder of a host with that config, which reports progress on the terminal.
     pub(super) fn builder(&self, config: Config) -> HostBuilder {
         Host::builder(config).command().compiler(Compiler::CurrentExe).progress(progress::with_spinners(&self.messages))
+    }
+
+    /// Returns the file of a component that the command line names by its path or, as in a config, by the name of a provider, which
+    /// is looked up in the plugin path of the config, if the command reads one.
+    pub(super) fn component(written: &Path, config: Option<&Config>) -> Result<PathBuf, CliError> {
+        let environment = Environment::from_process();
+        let configured = config.and_then(|config| config.server.plugin_path.as_deref());
+        Ok(find_component(written, configured.unwrap_or(environment.plugin_path()))?)
     }
 
     /// Locks standard output.

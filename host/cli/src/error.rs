@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use mcp_host_base::quote::quote;
 use mcp_host_config::admin::AdminAddress;
 use mcp_host_config::diagnostics::RenderStyle;
-use mcp_host_config::{ConfigError, ExposureError};
+use mcp_host_config::{ConfigError, ExposureError, ProviderNotFound};
 use mcp_host_devkit::componentize::ComponentizeError;
 use mcp_host_devkit::scaffold::{ArchiveError, NameError, WriteError};
 use mcp_host_engine::confinement::ConfinementError;
@@ -33,6 +33,9 @@ pub(super) enum CliError {
     /// The config is invalid.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// No installed provider has this name.
+    #[error(transparent)]
+    ProviderNotFound(#[from] ProviderNotFound),
     /// The server must not listen at the address of the command line.
     #[error(transparent)]
     Exposure(#[from] ExposureError),

@@ -9,7 +9,8 @@
 //! A work tree has files that are not to be published: build output, dependencies, secrets. Git ignores them, and so does the
 //! provider `files`; the provider `notes` would serve them. A bare repository has no files of its own to serve.
 //!
-//! The config names components that exist, so `mcp-host check` passes. An existing file is never overwritten.
+//! The config names components that exist, so `mcp-host check` passes: by name if the plugin path has them, as after the
+//! installation of a package, else by path. An existing file is never overwritten.
 
 mod repository;
 
@@ -18,6 +19,7 @@ use std::io::{self, Write as _};
 use std::path::{Component, Path, PathBuf};
 
 use anyhow::Context as _;
+use mcp_host_config::{Environment, find_component};
 
 use self::repository::{Repository, has_work_tree};
 use super::context::Context;
@@ -42,10 +44,44 @@ const MAX_ENTRIES: usize = 10_000;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// The directory with the components `git.wasm`, `files.wasm` and `notes.wasm`; by default, `plugins` beside the program,
-    /// one level above it, or in the current directory
+    /// The directory with the components `git.wasm`, `files.wasm` and `notes.wasm`; by default, those of the installed package, or
+    /// `plugins` beside the program, one level above it, or in the current directory
     #[arg(long, value_name = "DIR")]
     plugins: Option<PathBuf>,
+}
+
+/// Where the components are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Components {
+    /// In the plugin path: the config has their names.
+    Installed,
+    /// In this directory.
+    In(PathBuf),
+}
+
+impl Components {
+    /// Finds the components with these names.
+    fn find(names: &[&str], dir: &Path, chosen: Option<&Path>) -> Result<Self, CliError> {
+        let installed = Environment::from_process();
+        let is_installed = |name: &&str| find_component(Path::new(name), installed.plugin_path()).is_ok();
+        if chosen.is_none() && names.iter().all(is_installed) {
+            return Ok(Self::Installed);
+        }
+        let searched = chosen.map_or_else(|| default_plugin_dirs(dir), |plugins| vec![dir.join(plugins)]);
+        let files: Vec<_> = names.iter().map(|name| format!("{name}.wasm")).collect();
+        match searched.iter().find(|plugins| files.iter().all(|file| plugins.join(file).is_file())) {
+            Some(plugins) => Ok(Self::In(plugins.canonicalize().unwrap_or_else(|_| plugins.clone()))),
+            None => Err(CliError::NoComponents { names: files.join("` and `"), searched }),
+        }
+    }
+
+    /// Returns the value of `component` in a config in `base`.
+    fn render(&self, name: &str, base: &Path) -> Result<String, CliError> {
+        match self {
+            Self::Installed => quoted(Path::new(name)),
+            Self::In(plugins) => quoted(relative_to(base, &plugins.join(format!("{name}.wasm")))),
+        }
+    }
 }
 
 /// What a directory contains.
@@ -130,20 +166,14 @@ impl Args {
             (None, Search::Found) => Some(Documents::Notes),
         };
         let found = Found { repository, documents };
-        let git = found.repository.is_some().then(|| "git.wasm".to_owned());
-        let names: Vec<_> =
-            git.into_iter().chain(documents.map(|documents| format!("{}.wasm", documents.plugin()))).collect();
+        let git = found.repository.is_some().then_some("git");
+        let names: Vec<_> = git.into_iter().chain(documents.map(Documents::plugin)).collect();
         if names.is_empty() {
             let limit = (markdown == Search::LimitReached).then_some(MAX_ENTRIES);
             return Err(CliError::NothingToServe { dir, limit });
         }
-        let searched = self.plugins.map_or_else(|| default_plugin_dirs(&dir), |plugins| vec![dir.join(plugins)]);
-        let plugins = searched.iter().find(|plugins| names.iter().all(|name| plugins.join(name).is_file()));
-        let Some(plugins) = plugins else {
-            return Err(CliError::NoComponents { names: names.join("` and `"), searched });
-        };
-        let plugins = plugins.canonicalize().unwrap_or_else(|_| plugins.clone());
-        write_new(&file, &render(&dir, &file, &found, &plugins)?)?;
+        let components = Components::find(&names, &dir, self.plugins.as_deref())?;
+        write_new(&file, &render(&dir, &file, &found, &components)?)?;
         if markdown == Search::LimitReached {
             let note = format!("Markdown files are not served: there is none among the first {MAX_ENTRIES} entries");
             context.messages.note(&note);
@@ -236,10 +266,9 @@ fn is_git(entry: &DirEntry) -> bool {
 }
 
 /// The config in that file. TOML is UTF-8, so a path that is not is an error.
-fn render(dir: &Path, file: &Path, found: &Found, plugins: &Path) -> Result<String, CliError> {
+fn render(dir: &Path, file: &Path, found: &Found, components: &Components) -> Result<String, CliError> {
     let name = host_name(dir);
     let base = file.parent().unwrap_or(dir);
-    let component = |name: &str| quoted(relative_to(base, &plugins.join(name)));
     let host = quoted(relative_to(base, dir))?;
     let config_path = file.strip_prefix(dir).ok().filter(|path| is_below(path));
     let config_path = config_path.map(|path| literal_glob(&path.to_string_lossy()));
@@ -289,11 +318,11 @@ fn render(dir: &Path, file: &Path, found: &Found, plugins: &Path) -> Result<Stri
              # limits = {{ memory = \"64MiB\", deadline = \"2s\" }}\n\
              # Search over their text, at search:///:\n\
              # search = {{}}\n",
-            component("git.wasm")?
+            components.render("git", base)?
         );
     }
     if let Some(documents) = found.documents {
-        text += &documents.render(&component(&format!("{}.wasm", documents.plugin()))?, &host);
+        text += &documents.render(&components.render(documents.plugin(), base)?, &host);
     }
     text += &deny_rule(config_path.as_deref(), found, &name);
     text += "\n\
@@ -394,9 +423,12 @@ mod tests {
                 };
                 let found = Found { repository: Some(repository), documents: Some(documents) };
                 for file in ["mcp-host.toml", "a \"b\" *é.toml", "../other.toml"].map(|file| dir.join(file)) {
-                    let text = render(&dir, &file, &found, &plugins).unwrap();
-                    let config = Config::parse(&text, &file).unwrap();
-                    assert_eq!(config.plugins.len(), 2, "{text}");
+                    let environment = Environment::empty().plugin_directories([&plugins]);
+                    for components in [Components::Installed, Components::In(plugins.clone())] {
+                        let text = render(&dir, &file, &found, &components).unwrap();
+                        let config = Config::parse_in(&text, &file, &environment).unwrap();
+                        assert_eq!(config.plugins.len(), 2, "{text}");
+                    }
                 }
             }
         }

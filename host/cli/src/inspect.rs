@@ -34,8 +34,8 @@ const MAX_DESCRIPTION: usize = 4000;
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// The component
-    #[arg(value_name = "FILE.wasm")]
+    /// The component: a file, or the name of an installed provider
+    #[arg(value_name = "FILE.wasm|NAME")]
     file: PathBuf,
 
     /// Compare with the grants of that plugin of the config
@@ -50,13 +50,14 @@ pub(super) struct Args {
 impl Args {
     pub(super) async fn run(self, context: &Context) -> Result<(), CliError> {
         let (config, plugin) = match &self.plugin {
-            None => (Config::new(), standalone_plugin(self.file)?),
+            None => (Config::new(), standalone_plugin(Context::component(&self.file, None)?)?),
             Some(name) => {
                 let config = context.config()?;
                 let configured = config.plugins.iter().find(|plugin| plugin.name.as_str() == name);
                 let configured = configured
                     .ok_or_else(|| CliError::NoPlugin { name: name.clone(), known: plugin_names(&config) })?;
-                let plugin = config::Plugin { component: self.file, ..configured.clone() };
+                let component = Context::component(&self.file, Some(&config))?;
+                let plugin = config::Plugin { component, ..configured.clone() };
                 (config, plugin)
             }
         };

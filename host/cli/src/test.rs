@@ -34,8 +34,8 @@ Examples:
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Args {
-    /// The component
-    #[arg(value_name = "FILE.wasm")]
+    /// The component: a file, or the name of an installed provider
+    #[arg(value_name = "FILE.wasm|NAME")]
     file: PathBuf,
 
     #[command(flatten)]
@@ -61,7 +61,7 @@ impl Args {
                 Config::new(),
                 config::Plugin::new(
                     "tested".parse().map_err(anyhow::Error::from)?,
-                    &self.file,
+                    Context::component(&self.file, None)?,
                     "test:///".parse().map_err(anyhow::Error::from)?,
                 ),
             ),
@@ -70,7 +70,8 @@ impl Args {
                 let plugin = config.plugins.iter().find(|plugin| plugin.name.as_str() == name).cloned();
                 let known = || config.plugins.iter().map(|plugin| plugin.name.to_string()).collect();
                 let plugin = plugin.ok_or_else(|| CliError::NoPlugin { name: name.to_owned(), known: known() })?;
-                let plugin = config::Plugin { component: self.file.clone(), digest: None, ..plugin };
+                let component = Context::component(&self.file, Some(&config))?;
+                let plugin = config::Plugin { component, digest: None, ..plugin };
                 (config, plugin)
             }
         };

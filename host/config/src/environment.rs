@@ -1,11 +1,11 @@
-//! The environment of a config: variables, and the home directory that `~` stands for.
+//! The environment of a config: variables, the home directory that `~` stands for, and where providers are installed.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// The environment variables and the home directory that a config is read with.
+/// The environment variables, the home directory and the plugin path that a config is read with.
 ///
 /// Usually [those of this process](Self::from_process). An application that hosts configs of others passes a separate
 /// environment, so that they cannot read its variables:
@@ -19,17 +19,24 @@ use std::path::{Path, PathBuf};
 pub struct Environment {
     variables: BTreeMap<OsString, OsString>,
     home: Option<PathBuf>,
+    plugin_path: Vec<PathBuf>,
 }
 
 impl Environment {
-    /// An environment without variables and without a home directory.
+    /// An environment without variables, home directory and plugin path.
     pub fn empty() -> Self {
         Self::default()
     }
 
-    /// The environment of this process.
+    /// The environment of this process. Its plugin path is `plugins` beside the program, `../lib/mcp-host/plugins` from there, and
+    /// `/usr/lib/mcp-host/plugins`.
     pub fn from_process() -> Self {
-        Self { variables: std::env::vars_os().collect(), home: std::env::home_dir() }
+        let program = std::env::current_exe().unwrap_or_default();
+        Self {
+            variables: std::env::vars_os().collect(),
+            home: std::env::home_dir(),
+            plugin_path: Self::plugin_path_of(&program),
+        }
     }
 
     /// Sets a variable.
@@ -46,6 +53,18 @@ impl Environment {
         self
     }
 
+    /// Sets the directories in which providers are found by name, unless the config sets `server.plugin-path`.
+    #[must_use]
+    pub fn plugin_directories(mut self, directories: impl IntoIterator<Item = impl Into<PathBuf>>) -> Self {
+        self.plugin_path = directories.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// The directories in which providers are found by name, unless the config sets `server.plugin-path`.
+    pub fn plugin_path(&self) -> &[PathBuf] {
+        &self.plugin_path
+    }
+
     pub(super) fn get(&self, name: &str) -> Option<&OsStr> {
         self.variables.get(OsStr::new(name)).map(OsString::as_os_str)
     }
@@ -59,6 +78,10 @@ impl Environment {
 impl fmt::Debug for Environment {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let names: Vec<_> = self.variables.keys().collect();
-        f.debug_struct("Environment").field("variables", &names).field("home", &self.home).finish()
+        f.debug_struct("Environment")
+            .field("variables", &names)
+            .field("home", &self.home)
+            .field("plugin_path", &self.plugin_path)
+            .finish()
     }
 }

@@ -36,6 +36,7 @@
 
 pub mod admin;
 pub mod audit;
+mod component;
 mod count;
 mod cursor_key;
 mod declare;
@@ -96,6 +97,7 @@ use std::collections::BTreeSet;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
+pub use component::{ProviderNotFound, find_component};
 pub use dev::{BuildCommand, BuildCommandError, Dev, WatchPattern, WatchPatternError};
 pub use endpoint_url::{EndpointUrl, EndpointUrlError};
 pub use environment::Environment;

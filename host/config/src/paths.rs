@@ -184,7 +184,7 @@ fn resolve_text(node: &Node<'_>, written: &str, example: &str) -> Option<PathBuf
         return None;
     }
     let Some(below_home) = written.strip_prefix('~') else {
-        return Some(node.context.base_dir.join(written));
+        return Some(node.context.base_dir.join(written.strip_prefix("./").unwrap_or(written)));
     };
     let Some(home) = node.context.environment.home_directory() else {
         node.report_error(

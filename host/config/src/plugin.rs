@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use mcp_host_model::digest::{Digest, DigestError, PREFIX};
 use mcp_host_model::uri::{Mount, MountError};
 
-use super::declare::{checked_text, from_text, one_line, table, written_as};
+use super::component::Component;
+use super::declare::{checked_text, from_text, one_line, table};
 use super::duration::{BoundedDuration, SECOND};
 use super::error::Suggest;
 use super::grants::Grants;
 use super::instances::InstanceReuse;
 use super::limits::Limits;
-use super::paths::ExistingFile;
 use super::reader::{FromNode, Schema};
 use super::search::PluginSearch;
 use super::settings::Settings;
@@ -28,7 +28,7 @@ table! {
         /// Its name in the log and in messages. Unique within a config.
         #[required]
         pub name: PluginName,
-        /// The component's file. A config file must name an existing one.
+        /// The component's file. A config file must name an existing one, or the name of a provider in `server.plugin-path`.
         #[required]
         #[read(Component)]
         pub component: PathBuf,
@@ -73,14 +73,6 @@ impl Plugin {
 one_line! {
     /// A title.
     struct Title, "a title", "\"Team notes\"";
-}
-
-/// The file of a component. One that is not there has been reported, and the rest is still compared with other plugins.
-struct Component(PathBuf);
-
-written_as! {
-    Component as ExistingFile,
-    |node| Some(Self(ExistingFile::from_node(node).map(|ExistingFile(path)| path).unwrap_or_default()))
 }
 
 checked_text! {

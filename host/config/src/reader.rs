@@ -62,6 +62,8 @@ pub(super) struct DeclaredNames {
     pub(super) groups: Vec<String>,
     pub(super) issuers: Vec<String>,
     pub(super) mounts: Vec<Mount>,
+    /// `plugin-path` of `[server]`; none if it is not set.
+    pub(super) plugin_path: Option<Vec<PathBuf>>,
 }
 
 impl<'a> ReadContext<'a> {

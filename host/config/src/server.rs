@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use super::component::PluginPath;
 use super::count::Count;
 use super::cursor_key::CursorKey;
 use super::declare::{named_enum, one_line, table};
@@ -54,6 +55,10 @@ table! {
         /// The time after a termination signal in which requests are still accepted, while `/readyz` of `[admin]` says that the
         /// server is not ready. Then the graceful shutdown begins. 0 s unless set; to 10 min.
         pub drain_delay: DrainDelay,
+        /// The directories in which `component = "git"` finds `git.wasm`; the first that has it counts. Without it: `plugins` beside
+        /// the program, `../lib/mcp-host/plugins` from there, and `/usr/lib/mcp-host/plugins`.
+        #[read(PluginPath)]
+        pub plugin_path: Option<Vec<PathBuf>>,
         /// The directory of compiled components. Without it: the user's cache directory.
         #[read(CreatableDirectory)]
         pub cache: Option<PathBuf>,

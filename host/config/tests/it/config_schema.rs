@@ -19,6 +19,7 @@ const NOT_EXPRESSIBLE: &[(&str, &[&str])] = &[
             "component_is_a_directory",
             "client_ca_of_no_authority",
             "component_missing",
+            "component_name_unknown",
             "cursor_key_too_short",
             "database_file_missing",
             "database_url_of_another_kind",

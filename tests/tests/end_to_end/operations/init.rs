@@ -16,6 +16,16 @@ async fn run_in(dir: &Path, arguments: &[&str]) -> (i32, String, String) {
     (output.status.code().unwrap(), text(&output.stdout), text(&output.stderr))
 }
 
+/// Runs another copy of `mcp-host` in that directory, as [`run_in`] does.
+async fn run_copy_in(program: &Path, dir: &Path, arguments: &[&str]) -> (i32, String, String) {
+    let host = host_command();
+    let mut command = std::process::Command::new(program);
+    command.env_clear().envs(host.as_std().get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let output = tokio::process::Command::from(command).args(arguments).current_dir(dir).output().await.unwrap();
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).unwrap();
+    (output.status.code().unwrap(), text(output.stdout), text(output.stderr))
+}
+
 /// The options that name the components, wherever the tests have them.
 fn init_arguments() -> [String; 3] {
     let plugins = component("git").parent().unwrap().to_str().unwrap().to_owned();
@@ -37,6 +47,40 @@ async fn what_is_found_is_served_and_check_passes() {
     assert_eq!(code, 0, "{err}");
     let (_, listed, _) = run_in(repo.path(), &["list", "--all"]).await;
     assert!(listed.contains("src/main.rs") && listed.contains("files:///docs/intro.md"), "{listed}");
+}
+
+#[tokio::test]
+async fn installed_providers_are_used_by_name() {
+    let prefix = Folder::with_files([("bin/x", ""), ("lib/mcp-host/plugins/x", "")]);
+    let program = prefix.path().join("bin/mcp-host");
+    if std::fs::hard_link(host_binary(), &program).is_err() {
+        std::fs::copy(host_binary(), &program).unwrap();
+    }
+    for name in ["git", "files"] {
+        let installed = prefix.path().join(format!("lib/mcp-host/plugins/{name}.wasm"));
+        std::fs::copy(component(name), installed).unwrap();
+    }
+    let repo = GitRepo::with_files([("docs/intro.md", "# Intro\n")]);
+    let run = async |arguments: &[&str]| run_copy_in(&program, repo.path(), arguments).await;
+    let (code, _, err) = run(&["init"]).await;
+    let written = std::fs::read_to_string(repo.path().join("mcp-host.toml")).unwrap();
+    let names = ["component = \"git\"", "component = \"files\""];
+    assert!(code == 0 && names.iter().all(|name| written.contains(name)), "{err}{written}");
+    let (code, _, err) = run(&["check", "--strict"]).await;
+    assert_eq!(code, 0, "{err}");
+    let (_, listed, err) = run(&["list", "--all"]).await;
+    assert!(listed.contains("files:///docs/intro.md"), "{listed}{err}");
+    let (code, shown, err) = run(&["inspect", "git"]).await;
+    assert!(code == 0 && shown.contains("provider  git"), "{shown}{err}");
+    for command in ["inspect", "test"] {
+        let (code, _, err) = run(&[command, "gti"]).await;
+        assert!(code == 1 && err.contains("no provider `gti`") && err.contains("`./gti`"), "{err}");
+    }
+
+    std::fs::write(repo.path().join("gti"), "").unwrap();
+    std::fs::write(repo.path().join("mcp-host.toml"), written.replace("\"git\"\nmount", "\"gti\"\nmount")).unwrap();
+    let (code, _, err) = run(&["check"]).await;
+    assert!(code == 2 && err.contains("component = \"./gti\""), "{err}");
 }
 
 #[tokio::test]

@@ -1,0 +1,201 @@
+//! The component of a plugin: the path of a file, or the name of a provider that is installed.
+//!
+//! A name has neither a slash nor the suffix `.wasm`: `git` is the file `git.wasm` in the first directory of the plugin path
+//! that has it, and `./git` is a file beside the config. So a config can be the same on machines whose packages have other
+//! directories. The plugin path is `plugin-path` of `[server]`, or that of the [`Environment`].
+
+use std::path::{Path, PathBuf};
+
+use super::Environment;
+use super::declare::list_type;
+use super::error::quote;
+use super::paths::{CreatableDirectory, ExistingFile};
+use super::reader::{FromNode, Node, Schema};
+
+/// No directory of the plugin path has a provider of a name.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no provider `{name}`: {}", searched_text(.file, .searched))]
+pub struct ProviderNotFound {
+    /// The name.
+    pub name: String,
+    /// The name of its file.
+    pub file: String,
+    /// The directories of the plugin path.
+    pub searched: Vec<PathBuf>,
+}
+
+fn searched_text(file: &str, searched: &[PathBuf]) -> String {
+    match searched {
+        [] => "no directory has providers by name".to_owned(),
+        searched => {
+            let searched: Vec<_> = searched.iter().map(|directory| format!("`{}`", directory.display())).collect();
+            format!("no file `{file}` in {}", searched.join(", "))
+        }
+    }
+}
+
+/// Returns the component's file: of a name, the one that the plugin path has; any other text is the path itself.
+///
+/// # Errors
+///
+/// It is a name, and no directory has a file for it.
+pub fn find_component(written: &Path, plugin_path: &[PathBuf]) -> Result<PathBuf, ProviderNotFound> {
+    let Some(name) = written.to_str().filter(|written| is_provider_name(written)) else {
+        return Ok(written.to_owned());
+    };
+    let file = format!("{name}.wasm");
+    let mut candidates = plugin_path.iter().map(|directory| directory.join(&file));
+    candidates.find(|candidate| candidate.is_file()).ok_or_else(|| ProviderNotFound {
+        name: name.to_owned(),
+        file,
+        searched: plugin_path.to_vec(),
+    })
+}
+
+/// Whether the text is the name of a provider and not a path.
+fn is_provider_name(written: &str) -> bool {
+    let is_path = written.is_empty()
+        || written.starts_with(['~', '.'])
+        || written.contains(['/', '\\', '\0'])
+        || written.to_ascii_lowercase().ends_with(".wasm");
+    !is_path
+}
+
+list_type! {
+    /// The directories in which providers are found by name, in the order of the search.
+    pub(super) struct PluginPath(Vec<PathBuf>) of CreatableDirectory as "a list of directories", |node| {
+        let directories = node.items::<CreatableDirectory>()?;
+        let directories: Vec<_> =
+            directories.iter().filter_map(CreatableDirectory::from_node).map(|CreatableDirectory(path)| path).collect();
+        node.context.declared.borrow_mut().plugin_path = Some(directories.clone());
+        Some(directories)
+    }
+}
+
+/// The file of a component. One that is not there has been reported, and the rest is still compared with other plugins.
+pub(super) struct Component(pub(super) PathBuf);
+
+impl FromNode for Component {
+    const TYPE_NAME: &'static str = "the path of a component, or the name of a provider";
+
+    fn example() -> String {
+        ExistingFile::example()
+    }
+
+    fn schema() -> Schema {
+        ExistingFile::schema()
+    }
+
+    fn from_node(node: &Node<'_>) -> Option<Self> {
+        let written = node.value.as_str().filter(|written| is_provider_name(written));
+        let Some(written) = written else {
+            return Some(Self(ExistingFile::from_node(node).map(|ExistingFile(path)| path).unwrap_or_default()));
+        };
+        let declared = node.context.declared.borrow().plugin_path.clone();
+        let plugin_path = declared.unwrap_or_else(|| node.context.environment.plugin_path().to_vec());
+        match find_component(Path::new(written), &plugin_path) {
+            Ok(file) => {
+                node.context.add_dependency(file.clone());
+                Some(Self(file))
+            }
+            Err(error) => {
+                for directory in &plugin_path {
+                    node.context.add_dependency(directory.join(&error.file));
+                }
+                node.report_machine_error(error.to_string(), help(node, &error));
+                Some(Self(PathBuf::default()))
+            }
+        }
+    }
+}
+
+/// Returns what to write for a file beside the config, if there is one, and else how a provider is found.
+fn help(node: &Node<'_>, error: &ProviderNotFound) -> String {
+    let beside = [format!("./{}", error.name), error.file.clone()];
+    let beside = beside.iter().find(|file| node.context.base_dir.join(file).is_file());
+    match beside {
+        Some(file) => format!(
+            "{} is a name, which is looked up in `plugin-path` of `[server]`; for the file beside the config write {}",
+            quote(&error.name),
+            node.assignment_hint(&format!("\"{file}\""))
+        ),
+        None => format!(
+            "correct the name, install its package, add its directory to `plugin-path` of `[server]`, or write the path of \
+             a file: {}",
+            node.assignment_hint(&Component::example())
+        ),
+    }
+}
+
+impl Environment {
+    /// The directories where a program and its packages have providers: `plugins` beside the program,
+    /// `../lib/mcp-host/plugins` from there, and `/usr/lib/mcp-host/plugins`.
+    pub(super) fn plugin_path_of(program: &Path) -> Vec<PathBuf> {
+        let beside = program.parent().into_iter().flat_map(|directory| {
+            let installed = directory.parent().map(|prefix| prefix.join("lib/mcp-host/plugins"));
+            [Some(directory.join("plugins")), installed]
+        });
+        let system = PathBuf::from("/usr/lib/mcp-host/plugins");
+        let mut directories: Vec<_> = beside.flatten().collect();
+        if !directories.contains(&system) {
+            directories.push(system);
+        }
+        directories
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Config;
+
+    fn parse(text: &str, file: &Path, environment: &Environment) -> Result<PathBuf, String> {
+        let config = Config::parse_in(text, file, environment);
+        config.map(|config| config.plugins[0].component.clone()).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_name_is_a_file_of_the_first_directory_that_has_it_and_a_path_is_a_file_beside_the_config() {
+        let folder = tempfile::tempdir().unwrap();
+        let [file, a, b] = ["mcp-host.toml", "a", "b"].map(|name| folder.path().join(name));
+        for directory in [&a, &b] {
+            std::fs::create_dir(directory).unwrap();
+        }
+        for present in ["b/git.wasm", "notes", "web.wasm"] {
+            std::fs::write(folder.path().join(present), "").unwrap();
+        }
+        let environment = Environment::empty().plugin_directories([a.clone(), b.clone()]);
+        let text = |component: &str| format!("[[plugin]]\nname = 'p'\nmount = 'p:///'\ncomponent = '{component}'");
+        assert_eq!(parse(&text("git"), &file, &environment), Ok(b.join("git.wasm")));
+        std::fs::write(a.join("git.wasm"), "").unwrap();
+        assert_eq!(parse(&text("git"), &file, &environment), Ok(a.join("git.wasm")));
+        let of_server = format!("server.plugin-path = ['b', 'later']\n{}", text("git"));
+        assert_eq!(parse(&of_server, &file, &environment), Ok(b.join("git.wasm")));
+        assert_eq!(parse(&text("./notes"), &file, &environment), Ok(folder.path().join("notes")));
+
+        for (name, help) in [("notes", "\"./notes\""), ("web", "\"web.wasm\""), ("x", "install its package")] {
+            let error = parse(&text(name), &file, &environment).unwrap_err();
+            let searched = format!("there is no provider `{name}`: no file `{name}.wasm` in `{}`", a.display());
+            assert!(error.contains(&searched) && error.contains(help), "{error}");
+        }
+        let error = parse(&format!("server.plugin-path = []\n{}", text("git")), &file, &environment).unwrap_err();
+        assert!(error.contains("no directory has providers by name"), "{error}");
+    }
+
+    #[test]
+    fn a_provider_that_is_installed_later_is_a_dependency_of_the_config() {
+        let folder = tempfile::tempdir().unwrap();
+        let environment = Environment::empty().plugin_directories([folder.path()]);
+        let text = "[[plugin]]\nname = 'p'\nmount = 'p:///'\ncomponent = 'git'";
+        let error = Config::parse_in(text, Path::new("mcp-host.toml"), &environment).unwrap_err();
+        assert_eq!(error.files(), &[folder.path().join("git.wasm")].into());
+    }
+
+    #[test]
+    fn packages_have_providers_beside_the_program_and_below_its_prefix() {
+        let path = |program: &str| Environment::plugin_path_of(Path::new(program));
+        let expected = ["/opt/mcp/bin/plugins", "/opt/mcp/lib/mcp-host/plugins", "/usr/lib/mcp-host/plugins"];
+        assert_eq!(path("/opt/mcp/bin/mcp-host"), expected.map(PathBuf::from));
+        assert_eq!(path("/usr/bin/mcp-host"), ["/usr/bin/plugins", "/usr/lib/mcp-host/plugins"].map(PathBuf::from));
+    }
+}
