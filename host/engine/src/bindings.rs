@@ -1,6 +1,6 @@
 //! The contract as wasmtime's generated code has it.
 //!
-//! Only `engine` sees these types: `convert` turns them into those of [`provider`](mcp_host_model::provider).
+//! No other crate sees these types: `convert` turns them into those of [`provider`](mcp_host_model::provider).
 
 mod generated {
     #![allow(missing_docs, unreachable_pub, reason = "generated; the WIT files are the documentation")]

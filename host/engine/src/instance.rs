@@ -11,9 +11,9 @@ use wasmtime::{Engine, Store, UpdateDeadline};
 use super::bindings::Provider;
 use super::cpu::CpuClock;
 use super::epoch::TICK;
-use super::guest::Guest;
 use super::instance_permits::InstancePermit;
 use super::loader::LinkedComponent;
+use super::plugin::function::Guest;
 
 /// The bytes of an answer beyond `limits.response-size` that are allowed for the metadata around the content.
 pub(crate) const REPLY_SLACK: usize = 1 << 20;
@@ -61,7 +61,7 @@ impl Instance {
             None => component.pre.instantiate_async(&mut self.store).await?,
         };
         let provider = self.provider.insert(provider);
-        Ok(Guest::new(provider.mcp_host_provider_resource_provider(), &mut self.store))
+        Ok(Guest { exports: provider.mcp_host_provider_resource_provider(), store: &mut self.store })
     }
 
     /// The number of calls that it has served.

@@ -20,7 +20,6 @@ mod custom_section;
 pub(crate) mod epoch;
 mod error;
 pub(crate) mod executor;
-pub(crate) mod guest;
 mod imports;
 pub(crate) mod instance;
 pub(crate) mod instance_permits;

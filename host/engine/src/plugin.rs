@@ -28,7 +28,7 @@ mod call;
 mod error;
 mod fault;
 mod fault_recorder;
-mod function;
+pub mod function;
 mod input_faults;
 mod inspect;
 mod native_plugin;
@@ -37,7 +37,6 @@ mod panics;
 mod requirements;
 mod runtime;
 mod search_source;
-mod unvalidated;
 mod validation;
 mod work_budget;
 
@@ -73,7 +72,6 @@ pub use self::needs::{
 pub use self::requirements::{Capability, GrantStatus, Requirement, Requirements};
 pub use self::runtime::{PluginRuntime, RuntimeError};
 pub use self::search_source::SearchSource;
-pub use self::unvalidated::Unvalidated;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub use self::validation::fuzzing;

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mcp_host_engine::plugin::function::Changes;
 use mcp_host_model::provider::{ChangeSet, Entry};
 
 use super::session::NoAnswer;
@@ -84,7 +85,7 @@ async fn poll(
 }
 
 async fn changes(session: &mut Session<'_>, watched: &[String], since: Option<&str>) -> Result<ChangeSet, NoAnswer> {
-    session.call("changes", async |provider| provider.changes(watched, since).await).await
+    session.call("changes", Changes { watched: watched.into(), since: since.map(str::to_owned) }).await
 }
 
 fn check_quiet(session: &mut Session<'_>, changes: &ChangeSet, how: &str) {

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use mcp_host_base::text::Excerpt;
+use mcp_host_engine::plugin::function::ListEntries;
 use mcp_host_model::provider::{Entry, Page};
 
 use super::session::NoAnswer;
@@ -107,7 +108,8 @@ async fn list(
     cursor: Option<&str>,
     limit: u32,
 ) -> Result<Page, NoAnswer> {
-    session.call("list-entries", async |provider| provider.list(parent, cursor, limit).await).await
+    let function = ListEntries { parent: parent.map(Into::into), cursor: cursor.map(Into::into), limit };
+    session.call("list-entries", function).await
 }
 
 fn check_unique(session: &mut Session<'_>, listing: &Listing) {

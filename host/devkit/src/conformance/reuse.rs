@@ -2,6 +2,7 @@
 
 use mcp_host_base::text::Excerpt;
 use mcp_host_engine::plugin::Plugin;
+use mcp_host_engine::plugin::function::{Read, Stat};
 use mcp_host_model::provider::{Contents, Entry};
 
 use super::entries::Sampled;
@@ -23,7 +24,7 @@ pub(super) async fn check(session: &mut Session<'_>, reused: &Plugin, sample: &[
             let (path, shown) = (&one.path, Excerpt(&one.path));
             let what = format!("reading `{shown}` in an instance that served other calls");
             if let Some(expected) = &one.contents {
-                match session.call_in(reused, &what, async |provider| provider.read(path).await).await {
+                match session.call_in(reused, &what, Read { path: path.as_str().into() }).await {
                     Ok(contents) if is_same(&contents, expected) => {}
                     Ok(_) => {
                         session.report.problem(Check::Stateless, format!("{what} differs from a read in a fresh one"));
@@ -33,7 +34,7 @@ pub(super) async fn check(session: &mut Session<'_>, reused: &Plugin, sample: &[
             }
             let what = format!("`stat` of `{shown}` in an instance that served other calls");
             if let Some(expected) = &one.entry {
-                match session.call_in(reused, &what, async |provider| provider.stat(path).await).await {
+                match session.call_in(reused, &what, Stat { path: path.as_str().into() }).await {
                     Ok(entry) if without_ttl(&entry) == without_ttl(expected) => {}
                     Ok(_) => {
                         session.report.problem(Check::Stateless, format!("{what} differs from that of a fresh one"))
