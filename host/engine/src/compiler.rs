@@ -177,7 +177,6 @@ pub enum Compiler {
 /// Must be the first call in the `main` of a program that is used with [`Compiler::CurrentExe`] or
 /// [`Compiler::Program`].
 pub fn run_compiler() {
-    #[cfg(feature = "sql")]
     mcp_host_sandbox::sql::run_sqlite_worker();
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_some_and(|argument| argument == CHILD_ARGUMENT) {

@@ -48,6 +48,8 @@
 //! them, not all. A dedicated thread per plugin would work as well, but would be idle most of the time. A call that
 //! ends while it waits has changed nothing; one that ends during its operation may have completed it, unacknowledged.
 
+#![cfg_attr(not(feature = "keyvalue"), allow(dead_code, reason = "only buckets use it"))]
+
 #[cfg(not(feature = "keyvalue"))]
 mod absent;
 #[cfg(feature = "keyvalue")]
@@ -126,7 +128,6 @@ pub struct Bucket {
 /// The state of a key on which a compare-and-swap is conditional.
 #[derive(Clone, Debug)]
 #[allow(unreachable_pub, reason = "the generated code re-exports it")]
-#[cfg_attr(not(feature = "keyvalue"), allow(dead_code, reason = "only key-value buckets read it"))]
 pub struct Cas {
     bucket: Bucket,
     key: String,

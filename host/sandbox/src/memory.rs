@@ -172,8 +172,7 @@ impl MemoryAccount {
     }
 
     /// An account without a bound, for work that no plugin is charged for.
-    #[cfg(feature = "sql")]
-    pub(crate) fn unlimited() -> Arc<Self> {
+    pub fn unlimited() -> Arc<Self> {
         Self::new(MemoryBudget::new(u64::MAX, None), CallOwner::default())
     }
 
@@ -251,8 +250,7 @@ impl Reservation {
     }
 
     /// A reservation of nothing on the same account.
-    #[cfg(feature = "sql")]
-    pub(crate) fn another(&self) -> Self {
+    pub fn another(&self) -> Self {
         self.account.reservation()
     }
 
@@ -262,8 +260,7 @@ impl Reservation {
     }
 
     /// Like [`try_resize`](Self::try_resize), if 1/`part` of the budget is free then.
-    #[cfg(feature = "sql")]
-    pub(crate) fn try_resize_leaving_part(&mut self, bytes: usize, part: usize) -> Result<(), Denial> {
+    pub fn try_resize_leaving_part(&mut self, bytes: usize, part: usize) -> Result<(), Denial> {
         self.try_resize_leaving(bytes, self.account.budget.limit.checked_div(part).unwrap_or(0))
     }
 

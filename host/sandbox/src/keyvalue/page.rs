@@ -5,7 +5,6 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 
 /// The position at which a page of a listing starts.
 #[derive(Clone, Debug)]
-#[cfg_attr(not(feature = "keyvalue"), allow(dead_code, reason = "only key-value buckets read it"))]
 pub(super) enum PageStart {
     /// After the key that a cursor names, or at the first key.
     After(Option<String>),

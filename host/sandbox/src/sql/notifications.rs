@@ -15,7 +15,6 @@ pub struct DatabaseNotifications {
 
 impl DatabaseNotifications {
     /// Adds a listener, which counts notifications until it is dropped.
-    #[cfg(feature = "sql")]
     pub(super) fn add<F>(&mut self, listener: impl FnOnce(Arc<Notify>) -> F)
     where
         F: Future<Output = ()> + Send + 'static,
