@@ -16,8 +16,8 @@ use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet,
 
 use super::Config;
 use super::secret_text::holds_secret;
-pub(super) use mcp_host_base::quote::{quote, truncated};
 use mcp_host_base::text::wrap;
+pub(super) use mcp_host_base::text::{quote, truncated};
 
 /// The number of problems that one error retains.
 const MAX_DIAGNOSTICS: usize = 100;

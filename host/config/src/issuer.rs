@@ -10,12 +10,11 @@
 //! | `scope`, or `scp` | the groups `NAME/scope:VALUE`, and the scopes that `scopes` and `operation-scopes` require |
 
 mod key_set;
-mod scope;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::declare::{list_type, named_enum, non_empty, table};
+use super::declare::{checked_text, list_type, named_enum, non_empty, table};
 use super::duration::{BoundedDuration, MINUTE, SECOND};
 use super::endpoint_url::{EndpointUrl, IdentifierUrl};
 use super::error::{Diagnostic, quote};
@@ -27,7 +26,6 @@ use super::secret::{Secret, SecretText};
 use super::suggest::{did_you_mean, join_quoted};
 
 pub use self::key_set::{Jwks, KeySet, KeySetError, VerificationKey};
-pub use self::scope::{Scope, ScopeError};
 
 /// The difference between the clocks of this machine and of an issuer that is tolerated. 10 s unless set; 0 s to 5 min.
 pub type ClockSkew = BoundedDuration<0, { 10 * SECOND }, { 5 * MINUTE }>;
@@ -330,5 +328,34 @@ list_type! {
             }
         }
         Some(items.into_iter().map(|(_, issuer)| issuer).collect())
+    }
+}
+
+/// The maximum length of a scope, in bytes.
+const MAX_SCOPE_LEN: usize = 256;
+
+checked_text! {
+    /// A scope (RFC 6749, section 3.3): printable ASCII without spaces, `"` and `\`.
+    pub struct Scope, ScopeError as "a scope", such as "\"mcp:read\"",
+    schema Schema::pattern(r"^[\x21\x23-\x5B\x5D-\x7E]{1,256}$"),
+    valid if |text| {
+        let is_inner = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
+        (1..=MAX_SCOPE_LEN).contains(&text.len()) && text.bytes().all(is_inner)
+    },
+    otherwise "write one such as `\"mcp:read\"`: ASCII without spaces, `\"` and `\\`; several are several entries of the list"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scope_is_one_word_of_ascii() {
+        for text in ["mcp:read", "https://example.com/a.b", "!"] {
+            assert_eq!(text.parse::<Scope>().unwrap().as_str(), text);
+        }
+        for text in ["", "a b", "a\"", "a\\b", "é", "a\n", &"a".repeat(MAX_SCOPE_LEN + 1)] {
+            assert!(text.parse::<Scope>().is_err(), "{text:?}");
+        }
     }
 }

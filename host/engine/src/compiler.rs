@@ -27,7 +27,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use humantime::format_duration;
-use mcp_host_base::thread_priority::lower_priority;
+use mcp_host_base::threads::lower_priority;
 use mcp_host_config as config;
 use mcp_host_model::digest::Digest;
 use tokio_util::sync::CancellationToken;

@@ -45,9 +45,9 @@ use std::time::{Duration, Instant};
 use futures::FutureExt;
 use futures::future::CatchUnwind;
 use futures::task::AtomicWaker;
-use mcp_host_base::thread_priority;
+use mcp_host_base::threads;
+use mcp_host_base::threads::WorkerPool;
 use mcp_host_base::time::saturating_millis;
-use mcp_host_base::worker_pool::WorkerPool;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::Semaphore;
@@ -55,7 +55,7 @@ use tokio::task::JoinError;
 use tokio_util::sync::PollSemaphore;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::call_origin::CallOrigin;
+use super::CallOrigin;
 use super::cpu::CpuClock;
 
 /// The processor time up to which a call is light.
@@ -103,18 +103,16 @@ impl GuestExecutor {
                 heavy
                     .thread_name("heavy-guest")
                     .worker_threads(workers.saturating_mul(2))
-                    .on_thread_start(|| thread_priority::lower_priority(HEAVY_NICENESS)),
+                    .on_thread_start(|| threads::lower_priority(HEAVY_NICENESS)),
             )?,
             host: WorkerPool::start(
-                host.thread_name("host-call")
-                    .worker_threads(workers)
-                    .on_thread_start(thread_priority::set_short_time_slice),
+                host.thread_name("host-call").worker_threads(workers).on_thread_start(threads::set_short_time_slice),
             )?,
             host_heavy: WorkerPool::start(
                 host_heavy
                     .thread_name("heavy-host-call")
                     .worker_threads(workers.div_ceil(2))
-                    .on_thread_start(|| thread_priority::lower_priority(HOST_HEAVY_NICENESS)),
+                    .on_thread_start(|| threads::lower_priority(HOST_HEAVY_NICENESS)),
             )?,
             workers,
         })

@@ -23,9 +23,7 @@
 
 mod admission;
 mod backend;
-mod built_in;
 mod call;
-mod error;
 mod fault;
 mod fault_recorder;
 pub mod function;
@@ -59,18 +57,16 @@ use self::function::{Changes, Complete, Describe, ListEntries, ListTemplates, Re
 use self::input_faults::InputFaults;
 use crate::CallOrigin;
 
-pub use self::built_in::{BuiltIn, BuiltInContents, MountedPlugin};
-pub use self::error::LoadError;
 pub use self::fault::{Fault, FaultKind};
 pub use self::inspect::Inspection;
-pub use self::native_plugin::NativePlugin;
+pub use self::native_plugin::{BuiltIn, BuiltInContents, MountedPlugin, NativePlugin};
 pub use self::needs::{MAX_LEN as MAX_NEEDS_LEN, SECTION as NEEDS_SECTION};
 pub use self::needs::{
     NeededBucket, NeededDatabase, NeededDir, NeededMode, NeededOrigin, NeededSetting, NeededVariable, Needs,
     NeedsError, SettingType,
 };
 pub use self::requirements::{Capability, GrantStatus, Requirement, Requirements};
-pub use self::runtime::{PluginRuntime, RuntimeError};
+pub use self::runtime::{LoadError, PluginRuntime, RuntimeError};
 pub use self::search_source::SearchSource;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]

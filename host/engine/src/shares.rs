@@ -33,7 +33,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
-use super::call_origin::CallOrigin;
+use super::CallOrigin;
 
 /// The permits for all slots.
 pub(crate) struct Shares(Mutex<SlotState>);

@@ -53,7 +53,7 @@ use wasmtime_wasi::{FsPerms, OpenMode};
 use self::disk::DiskPool;
 use self::files::{GrantRoot, Preopen};
 use self::quota::{QuotaHandle, QuotaUsage};
-use super::throttled_warning::ThrottledWarnings;
+use super::guest_log::ThrottledWarnings;
 use crate::guest_log::GuestLog;
 
 pub use self::files::{Files, FilesView, OpenFileLimit};

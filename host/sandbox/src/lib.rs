@@ -28,7 +28,6 @@ pub mod memory;
 pub mod outbound_http;
 pub mod sql;
 pub mod state;
-mod throttled_warning;
 
 use std::path::Path;
 use std::sync::{Arc, Weak};

@@ -43,7 +43,6 @@ mod absent;
 mod backend;
 mod bindings;
 mod error;
-mod notifications;
 #[cfg(feature = "sql")]
 mod postgresql;
 mod result;
@@ -56,6 +55,8 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 use wasmtime::component::{HasData, Linker};
 
@@ -65,7 +66,6 @@ use self::backend::Backend;
 pub use self::backend::run_sqlite_worker;
 use self::bindings::databases::{self, DatabaseInfo, Rows, Scalar, Value};
 use self::error::{QueryError, RefusalLog};
-pub use self::notifications::DatabaseNotifications;
 use self::result::{ChargedRows, ResultBounds, value_size};
 use self::saved_queries::{SavedQueries, SavedQuery};
 use mcp_host_config as config;
@@ -358,4 +358,27 @@ pub(crate) fn add_to_linker<T: Send + 'static>(
     sql: fn(&mut T) -> SqlView<'_>,
 ) -> wasmtime::Result<()> {
     databases::add_to_linker::<_, HasSql>(linker, sql)
+}
+
+/// The notifications of all databases of one plugin. Those that nobody waited for count as one. When it is dropped, the connections
+/// are closed.
+#[derive(Debug, Default)]
+pub struct DatabaseNotifications {
+    received: Arc<Notify>,
+    listeners: JoinSet<()>,
+}
+
+impl DatabaseNotifications {
+    /// Adds a listener, which counts notifications until it is dropped.
+    fn add<F>(&mut self, listener: impl FnOnce(Arc<Notify>) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.listeners.spawn(listener(self.received.clone()));
+    }
+
+    /// Waits for a notification. Without a listener there is none.
+    pub async fn received(&self) {
+        self.received.notified().await;
+    }
 }

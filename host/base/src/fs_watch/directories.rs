@@ -23,8 +23,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use super::event_source::{Depth, EventSource};
 use super::links::{Resolved, directory_of};
+use super::{Depth, EventSource};
 use crate::backoff::Backoff;
 use crate::log_target;
 use crate::throttle::Throttle;

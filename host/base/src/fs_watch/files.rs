@@ -22,9 +22,9 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-use super::event_source::{Depth, EventSource};
 use super::file_state::{FileId, FileState};
 use super::links::{Resolved, directory_of};
+use super::{Depth, EventSource};
 use crate::log_target;
 use crate::regular_file::FileThreads;
 

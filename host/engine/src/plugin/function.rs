@@ -8,8 +8,7 @@ use mcp_host_model::resource::{Argument, Completion};
 use mcp_host_sandbox::state::GuestState;
 use wasmtime::Store;
 
-use crate::bindings::contract;
-use crate::convert::into_all;
+use crate::bindings::{contract, into_all};
 
 /// A function of the contract with its arguments. Only the types of this module implement it.
 pub trait Function: Send + 'static {

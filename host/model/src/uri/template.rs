@@ -23,7 +23,7 @@ use super::MAX_URI_LEN;
 use super::error::{CharacterError, PathError, TemplateError, excerpt};
 use super::mount::Mount;
 use super::normalize::{self, Component};
-use super::text::str_newtype;
+use super::str_newtype;
 
 /// All but the unreserved characters.
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');

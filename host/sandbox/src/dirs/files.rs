@@ -14,8 +14,8 @@ use wasmtime_wasi::p2::{FsError, FsResult};
 use super::disk::DiskPool;
 use super::quota::{GrowthGuard, QuotaHandle};
 use crate::cpu::HostCpuBudget;
+use crate::guest_log::ThrottledWarnings;
 use crate::memory::{MemoryMeter, OutOfMemory, Reservation};
-use crate::throttled_warning::ThrottledWarnings;
 
 /// Streams per open file: one for reading and one for writing.
 const STREAMS_PER_FILE: usize = 2;

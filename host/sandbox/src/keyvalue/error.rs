@@ -13,7 +13,7 @@ use wasmtime::component::{Resource, ResourceTableError};
 use super::database::DatabasePath;
 use super::{Bucket, Cas, MAX_KEY, MAX_KEYS, MAX_VALUE};
 use crate::guest_log::GuestLog;
-use crate::throttled_warning::ThrottledWarnings;
+use crate::guest_log::ThrottledWarnings;
 
 const DAMAGED_MESSAGE: &str = "the key-value store of a plugin is damaged, and its buckets cannot be used: stop all hosts that use it, \
      then repair it (`sqlite3 FILE .recover`), or move it and its `-wal` file away to start with an empty store";

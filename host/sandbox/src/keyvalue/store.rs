@@ -8,8 +8,8 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, 
 
 use super::database::Database;
 use super::error::StoreError;
-use super::page::{Page, PageStart};
 use super::{Bucket, Cas, KeyVersion, MAX_KEY, MAX_KEYS, MAX_VALUE, OptionalEntry};
+use super::{Page, PageStart};
 
 type Result<T> = std::result::Result<T, StoreError>;
 

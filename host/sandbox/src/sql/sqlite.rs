@@ -30,7 +30,7 @@
 //! An application that compiles components in its own process (`engine::Compiler::InProcess`) has no
 //! program that could be started. There SQLite is called on the runtime's blocking threads, and a progress handler ends a query at the
 //! next jump of SQLite's virtual machine after its deadline. Values are shorter in statements that call functions which
-//! take long for long values (see [authorizer] and [generated_columns]), and [`MAX_HEAP`] bounds the memory of all
+//! take long for long values (see [authorizer]), and [`MAX_HEAP`] bounds the memory of all
 //! connections of the process together, those of the host's own databases included.
 //!
 //! Sorting and temporary tables use [`CACHE_KIB`] of memory each, and temporary files beyond that.
@@ -43,7 +43,6 @@
 
 mod authorizer;
 mod connection;
-mod generated_columns;
 mod message;
 mod process;
 #[cfg(test)]

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use mcp_host_base::thread_priority::lower_priority;
+use mcp_host_base::threads::lower_priority;
 use parking_lot::{Condvar, Mutex};
 use rusqlite::{Connection, ffi};
 use tokio::time::Instant;
