@@ -31,6 +31,7 @@ table! {
 table! {
     /// A group of principals, which rules name like a principal: `[[group]]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
     pub struct PrincipalGroup as "a group", such as "{ name = \"developers\", principals = [\"ci\"] }" {
         /// Its name in rules. Unique among groups.
         #[required]

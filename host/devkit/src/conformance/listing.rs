@@ -6,6 +6,7 @@ use mcp_host_base::text::Excerpt;
 use mcp_host_engine::plugin::function::ListEntries;
 use mcp_host_model::provider::{Entry, Page};
 
+use super::reuse::without_ttl;
 use super::session::NoAnswer;
 use super::{Check, MAX_PAGES, Session};
 
@@ -129,7 +130,6 @@ async fn check_stable(session: &mut Session<'_>, first: &Listing) {
         session.report.problem(Check::ListingStable, format!("first {first} entries, then {second}"));
         return;
     }
-    let without_ttl = |entry: &Entry| Entry { ttl: None, ..entry.clone() };
     let differing = first.entries.iter().zip(&second.entries).find(|(one, two)| without_ttl(one) != without_ttl(two));
     if let Some((one, two)) = differing {
         let (one, two) = (Excerpt(&one.path), Excerpt(&two.path));

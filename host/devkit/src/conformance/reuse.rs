@@ -52,6 +52,8 @@ fn is_same(one: &[Contents], two: &[Contents]) -> bool {
 }
 
 /// The entry without its time to live, which becomes shorter as time passes.
-fn without_ttl(entry: &Entry) -> Entry {
-    Entry { ttl: None, ..entry.clone() }
+pub(super) fn without_ttl(entry: &Entry) -> Entry {
+    let mut entry = entry.clone();
+    entry.ttl = None;
+    entry
 }
