@@ -21,7 +21,7 @@ pub(super) use mcp_host_base::text::{quote, truncated};
 
 /// The number of problems that one error retains.
 const MAX_DIAGNOSTICS: usize = 100;
-/// The columns of the label before a correction, `  = help: `, beside those of a line number.
+/// The columns of the label before a correction, `  = help: `, after the columns of a line number.
 const HELP_LABEL_WIDTH: usize = 10;
 
 /// The style of a rendered error.

@@ -248,7 +248,7 @@ impl Config {
         self.principal_names().any(|known| known == name) || rule::is_external_name(name)
     }
 
-    /// The names of the built-in principals, and of those of this config.
+    /// The names of the built-in principals and of the config's principals.
     pub fn principal_names(&self) -> impl Iterator<Item = &str> {
         rule::BUILT_IN.into_iter().chain(self.principals.iter().map(|principal| principal.name.as_str()))
     }

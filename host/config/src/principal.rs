@@ -1,7 +1,7 @@
 //! Principals that authenticate with bearer tokens, `[[principal]]`, and groups of principals, `[[group]]`.
 //!
-//! A name in the config has no slash. A name with one, `ISSUER/NAME`, is that of a principal that somebody else
-//! authenticates: an issuer of access tokens, an authority of client certificates, or an embedding application. So neither can be taken for the other.
+//! A name in the config has no slash. A name with one, `ISSUER/NAME`, belongs to a principal that another authority
+//! authenticates: an issuer of access tokens, a CA of client certificates, or an embedding application. So the names are disjoint.
 
 use std::fmt;
 use std::str::FromStr;

@@ -51,7 +51,7 @@ impl TokenDigests {
         Self(digests.into_iter().collect())
     }
 
-    /// Returns whether one of them is that of a token. All are compared, each in constant time.
+    /// Returns whether one of them is the digest of a token. All are compared, each in constant time.
     pub fn contains(&self, digest: &TokenDigest) -> bool {
         self.0.iter().fold(false, |found, own| found | own.matches(digest))
     }

@@ -86,7 +86,7 @@ enum Begun<'a> {
     NotCompiled(Option<SemaphorePermit<'a>>, PendingCode),
 }
 
-/// Removes the file of a compilation that was cancelled: nobody would go on with it.
+/// Removes the file of a cancelled compilation, which no other host would continue.
 struct RemovedIfCancelled {
     path: Option<PathBuf>,
     cancelled: CancellationToken,
@@ -203,7 +203,7 @@ impl CompileContext {
         stored.await?.map_err(|error| CompileFailure::Compile(CompileError::Invalid(unfit(error))))
     }
 
-    /// Returns what the compiler is asked to do.
+    /// Returns the request for the compiler.
     fn request(
         &self,
         file: &ComponentFile,

@@ -78,7 +78,7 @@ impl EngineOptions {
 
     /// Sets how many instances of components may be alive at once, over all plugins of all hosts that share the engine, idle
     /// ones included; at least 1. The calls of one plugin may use a share of them; a call beyond that waits, as it does when its
-    /// plugin is busy (`limits.concurrency`). The pool reserves address space for so many: gigabytes for each, but no memory.
+    /// plugin is busy (`limits.concurrency`). The pool reserves gigabytes of address space for each, but no memory.
     #[must_use]
     pub fn max_instances(mut self, instances: u32) -> Self {
         self.max_instances = instances.max(1);

@@ -120,7 +120,7 @@ impl Plugin {
         &self.requirements
     }
 
-    /// The interval of `changes` while somebody watches it, unless it hints otherwise.
+    /// The interval of `changes` while a client watches it, unless it hints otherwise.
     pub fn watch_interval(&self) -> Duration {
         self.watch_interval
     }

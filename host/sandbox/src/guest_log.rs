@@ -168,7 +168,7 @@ impl GuestLog {
         matches!(self.limiter.check_n(cost.min(self.bytes_per_minute)), Ok(Ok(())))
     }
 
-    /// Records that so many bytes were dropped.
+    /// Counts dropped bytes.
     fn record_dropped(&self, bytes: usize) {
         self.dropped_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         if let Some(suppressed) = self.dropped.record() {

@@ -311,7 +311,7 @@ impl Operations<'_> {
     }
 
     /// Runs `work` with the database, on a blocking thread. `request_bytes` is the size of the guest's arguments, and
-    /// `size` returns that of the result: both are reserved from `limits.memory` while the host holds them.
+    /// `size` returns the size of the result: both are reserved from `limits.memory` while the host holds them.
     async fn with_database<T: Send + 'static>(
         &self,
         request_bytes: usize,

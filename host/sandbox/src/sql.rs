@@ -10,8 +10,8 @@
 //!   text of a query.
 //! - Each query is a transaction of its own, which is always rolled back, on a connection that no other query uses.
 //!   Nothing of a query is left on it.
-//! - A query ends by its timeout, and with the call: the server is told to cancel it, and the process that runs SQLite is
-//!   killed.
+//! - A query ends by its timeout, and with the call: the host sends a cancellation to the server, and kills the process
+//!   that runs SQLite.
 //! - Messages to the guest have the words of the statement and names of the database's objects, and neither stored data
 //!   nor the address. What only an
 //!   admin can repair is logged, with the reason.
@@ -29,7 +29,7 @@
 //! | rows of a result | `max-rows`: more are not fetched |
 //! | bytes of a result | `max-bytes`: a larger one is an error |
 //! | memory: the query, what was received, and the result | `limits.memory` |
-//! | memory of SQLite while it computes rows | that of its process, charged to `limits.memory`: [`sqlite`] |
+//! | memory of SQLite while it computes rows | the limit of its process, charged to `limits.memory`: [`sqlite`] |
 //! | time, with the wait for a connection | `timeout` of the grant, and `limits.deadline` of the call |
 //! | connections, and so queries at once | `connections`, of which [each client has a share](crate::fair_semaphore) |
 //! | processor time of SQLite | `limits.cpu` of the call |
@@ -119,7 +119,7 @@ struct Query {
     parameters: Vec<Value>,
     bounds: ResultBounds,
     deadline: Instant,
-    /// The memory of the query, and later that of the result.
+    /// The memory of the query, later of the result.
     memory: Reservation,
     usage: Usage,
 }
@@ -329,7 +329,7 @@ impl Database {
     }
 }
 
-/// What an admin is told about a database.
+/// The message for an admin about a database.
 fn admin_message(name: &str, reason: &str) -> String {
     format!("the database `{name}` of `grants.sql` cannot be used: {reason}")
 }
@@ -360,8 +360,8 @@ pub(crate) fn add_to_linker<T: Send + 'static>(
     databases::add_to_linker::<_, HasSql>(linker, sql)
 }
 
-/// The notifications of all databases of one plugin. Those that nobody waited for count as one. When it is dropped, the connections
-/// are closed.
+/// The notifications of all databases of one plugin. Notifications that arrive between two waits count as one. When it is dropped,
+/// the connections are closed.
 #[derive(Debug, Default)]
 pub struct DatabaseNotifications {
     received: Arc<Notify>,

@@ -14,7 +14,7 @@ const MAX_WATCHED: usize = 50;
 const MAX_TOKEN: usize = 65536;
 /// A token that no provider issues.
 const FOREIGN_TOKEN: &str = "mcp-host test: no token of yours {\"version\":-1}";
-/// How often it is asked for a change after an edit, and how long apart: times of files may have steps.
+/// The maximum number of polls after an edit, and their interval: times of files may have a coarse granularity.
 const MAX_POLLS: usize = 20;
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 

@@ -39,7 +39,7 @@ impl Listing {
     }
 }
 
-/// Checks the default listing and those of children. Returns all entries with valid paths, in normal form.
+/// Checks the default listing and the listings of children. Returns all entries with valid paths, in normal form.
 pub(super) async fn check(session: &mut Session<'_>) -> Vec<Entry> {
     let Some(listing) = walk(session, Check::ListingEnds, None, PAGE_SIZE).await else {
         for check in
@@ -174,7 +174,7 @@ async fn check_resume(session: &mut Session<'_>, whole: &Listing) {
     }
 }
 
-/// A cursor that is the last path of a page cannot be told from a foreign one, so a page is no fault.
+/// A cursor that is the last path of a page is indistinguishable from a foreign one, so a page is no fault.
 async fn check_bad_cursor(session: &mut Session<'_>) {
     for cursor in [FOREIGN_CURSOR, ""] {
         let what = format!("the cursor `{cursor}`, which it did not issue");
@@ -186,7 +186,7 @@ async fn check_bad_cursor(session: &mut Session<'_>) {
     }
 }
 
-/// Lists the children of listable entries, and asks for those of others. Returns the children.
+/// Lists the children of listable entries, and tries to list the children of others. Returns the children.
 async fn check_children(session: &mut Session<'_>, entries: &[Entry]) -> Vec<Entry> {
     let (listable, others): (Vec<_>, Vec<_>) = entries.iter().partition(|entry| entry.listable);
     if listable.is_empty() {

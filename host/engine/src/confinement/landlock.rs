@@ -156,7 +156,7 @@ impl Domain {
     }
 }
 
-/// The directories that a file is in: that of its path, and that of the file which its links lead to.
+/// The parent directories of a file: of its path, and of the target of its links.
 fn directories_of(file: &Path) -> Vec<PathBuf> {
     let real = file.canonicalize().ok();
     [Some(file), real.as_deref()].into_iter().flatten().filter_map(Path::parent).map(Path::to_owned).collect()

@@ -23,8 +23,8 @@ use super::Plugin;
 ///
 /// # What bounds a call
 ///
-/// Calls pass the same admission control, circuit breaker and access rules as those of components, and their answers are merged
-/// into the same listings. Of the [limits](mcp_host_config::limits::Limits) these apply:
+/// Calls pass the same admission control, circuit breaker and access rules as calls of components. Their answers are merged into the
+/// same listings. Of the [limits](mcp_host_config::limits::Limits) these apply:
 ///
 /// | limit | effect on a native provider |
 /// |---|---|
@@ -84,7 +84,7 @@ impl NativePlugin {
         self
     }
 
-    /// Sets how often `changes` is called while somebody watches, unless the provider hints otherwise. 2 s by default.
+    /// Sets how often `changes` is called while a client watches, unless the provider hints otherwise. 2 s by default.
     #[must_use]
     pub fn watch_interval(mut self, interval: WatchInterval) -> Self {
         self.watch_interval = interval;

@@ -176,7 +176,7 @@ impl Expansion {
         (len <= MAX_URI_LEN).then(|| self.0.push_str(text))
     }
 
-    /// Expands one expression (RFC 6570, section 3.2; the table is that of appendix A).
+    /// Expands one expression (RFC 6570, section 3.2, with the table of appendix A).
     /// `unset` returns what stands for a variable without a value, with the separator that its value would have.
     fn expand(
         &mut self,
