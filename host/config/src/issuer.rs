@@ -5,7 +5,7 @@
 //!
 //! | claim | becomes |
 //! |---|---|
-//! | `principal-claim`, `sub` unless set | the principal `NAME/VALUE`, where `NAME` is that of the issuer in the config |
+//! | `principal-claim`, `sub` unless set | the principal `NAME/VALUE`, where `NAME` is the name of the issuer in the config |
 //! | each of `group-claims`, `groups` unless set | the groups `NAME/VALUE` |
 //! | `scope`, or `scp` | the groups `NAME/scope:VALUE`, and the scopes that `scopes` and `operation-scopes` require |
 
@@ -70,7 +70,7 @@ table! {
         pub scope_includes: BTreeMap<Scope, Vec<Scope>>,
         /// The difference between the clocks of this machine and of the issuer that is tolerated. 10 s unless set; 0 s to 5 min.
         pub clock_skew: ClockSkew,
-        /// A PEM file of certificate authorities that are trusted for its URLs, in addition to those of this machine.
+        /// A PEM file of certificate authorities that are trusted for its URLs, in addition to the machine's own.
         pub ca: Option<CaBundle>,
     }
 }
@@ -78,7 +78,7 @@ table! {
 named_enum! {
     /// An asymmetric signature algorithm of JSON Web Tokens (RFC 7518, section 3.1; RFC 8037).
     ///
-    /// There are no symmetric ones: the key of one would be known to everybody who knows the public key of another.
+    /// There are no symmetric ones: an attacker could use the public key of one algorithm as the secret of another (algorithm confusion).
     #[derive(PartialOrd, Ord, Hash)]
     pub enum SignatureAlgorithm as "a signature algorithm", such as "\"RS256\"", unless is_symmetric {
         /// RSASSA-PKCS1-v1_5 with SHA-256.
@@ -149,7 +149,7 @@ impl Issuer {
         Self { jwks: Some(jwks), ..Self::with_defaults(name, issuer) }
     }
 
-    /// Returns the scopes that a token needs for those operations: those of every request, and those of each operation. Sorted.
+    /// Returns the scopes that a token needs for those operations: the scopes of every request and of each operation. Sorted.
     pub fn required_scopes(&self, operations: &[Operation]) -> Vec<&Scope> {
         let of_operations = operations.iter().filter_map(|operation| self.operation_scopes.get(operation));
         let mut required: Vec<&Scope> = self.scopes.iter().chain(of_operations.flatten()).collect();
@@ -273,7 +273,7 @@ impl FromNode for ScopeIncludes {
 }
 
 table! {
-    /// An introspection endpoint (RFC 7662), which is asked whether a token is active.
+    /// An introspection endpoint (RFC 7662), which returns whether a token is active.
     #[derive(Clone, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct Introspection as "a table with `url`, `client-id` and `client-secret`",
@@ -306,7 +306,7 @@ non_empty! {
 }
 
 list_type! {
-    /// The issuers of a config: unique names and identifiers, and at most one that is asked about tokens that name no issuer.
+    /// The issuers of a config: unique names and identifiers, and at most one that introspects tokens without an issuer.
     pub(super) struct Issuers(Vec<Issuer>) of Issuer as "a list of issuers", |node| {
         node.context.declared.borrow_mut().issuers.extend(declared_names(node));
         let items: Vec<(Node<'_>, Issuer)> = unique_names(node, "two issuers have the name")?;

@@ -36,7 +36,7 @@ table! {
         /// Its name in rules. Unique among groups.
         #[required]
         pub name: PrincipalName,
-        /// Its members: principals of the config, built-in ones, and those of others, such as `corp/ada`.
+        /// Its members: principals of the config, built-in ones, and principals of issuers, such as `corp/ada`.
         #[read_each(Member)]
         pub principals: Vec<String>,
         /// The groups of others whose members are members of it, too, such as `corp/engineering`.
