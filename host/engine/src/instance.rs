@@ -11,9 +11,9 @@ use wasmtime::{Engine, Store, UpdateDeadline};
 use super::bindings::Provider;
 use super::cpu::CpuClock;
 use super::epoch::TICK;
+use super::function::Guest;
 use super::instance_permits::InstancePermit;
 use super::loader::LinkedComponent;
-use super::plugin::function::Guest;
 
 /// The bytes of an answer beyond `limits.response-size` that are allowed for the metadata around the content.
 pub(crate) const REPLY_SLACK: usize = 1 << 20;

@@ -18,6 +18,7 @@ mod custom_section;
 pub(crate) mod epoch;
 mod error;
 pub(crate) mod executor;
+pub mod function;
 mod imports;
 pub(crate) mod instance;
 pub(crate) mod instance_permits;

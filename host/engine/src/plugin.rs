@@ -26,7 +26,6 @@ mod backend;
 mod call;
 mod fault;
 mod fault_recorder;
-pub mod function;
 mod input_faults;
 mod inspect;
 mod native_plugin;
@@ -53,9 +52,9 @@ use mcp_host_sandbox::sql::DatabaseNotifications;
 
 use self::call::CallContext;
 use self::fault_recorder::FaultRecorder;
-use self::function::{Changes, Complete, Describe, ListEntries, ListTemplates, Read, Stat};
 use self::input_faults::InputFaults;
 use crate::CallOrigin;
+use crate::function::{Changes, Complete, Describe, ListEntries, ListTemplates, Read, Stat};
 
 pub use self::fault::{Fault, FaultKind};
 pub use self::inspect::Inspection;

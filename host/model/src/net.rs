@@ -170,7 +170,6 @@ impl OriginPattern {
 
 /// Why a text is no origin.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum OriginError {
     /// There is no `://`.
     #[error("{} is not an origin: it has no scheme", quote(.0))]

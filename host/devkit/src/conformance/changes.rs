@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mcp_host_engine::plugin::function::Changes;
+use mcp_host_engine::function::Changes;
 use mcp_host_model::provider::{ChangeSet, Entry};
 
 use super::session::NoAnswer;

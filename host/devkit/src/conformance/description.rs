@@ -1,7 +1,7 @@
 //! What the component says about itself, and what it imports.
 
 use mcp_host_base::text::Excerpt;
-use mcp_host_engine::plugin::function::Describe;
+use mcp_host_engine::function::Describe;
 use mcp_host_engine::plugin::{Capability, GrantStatus, Inspection};
 
 use super::{Check, Session};

@@ -1,7 +1,7 @@
 //! Entries: reading, `stat`, and what does not exist.
 
 use mcp_host_base::text::Excerpt;
-use mcp_host_engine::plugin::function::{Read, Stat};
+use mcp_host_engine::function::{Read, Stat};
 use mcp_host_model::provider::{Contents, Entry};
 
 use super::listing::UNKNOWN_PATH;

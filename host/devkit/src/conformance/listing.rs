@@ -3,11 +3,11 @@
 use std::collections::HashSet;
 
 use mcp_host_base::text::Excerpt;
-use mcp_host_engine::plugin::function::ListEntries;
+use mcp_host_engine::function::ListEntries;
 use mcp_host_model::provider::{Entry, Page};
 
-use super::reuse::without_ttl;
 use super::session::NoAnswer;
+use super::values::without_ttl;
 use super::{Check, MAX_PAGES, Session};
 
 /// The limit of a page, as a server's default has it.

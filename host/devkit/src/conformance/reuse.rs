@@ -1,11 +1,12 @@
 //! Reuse of instances: an instance that has served other calls answers as a fresh one does.
 
 use mcp_host_base::text::Excerpt;
+use mcp_host_engine::function::{Read, Stat};
 use mcp_host_engine::plugin::Plugin;
-use mcp_host_engine::plugin::function::{Read, Stat};
 use mcp_host_model::provider::{Contents, Entry};
 
 use super::entries::Sampled;
+use super::values::without_ttl;
 use super::{Check, Session};
 
 /// The number of entries that are read again.
@@ -49,11 +50,4 @@ pub(super) async fn check(session: &mut Session<'_>, reused: &Plugin, sample: &[
 fn is_same(one: &[Contents], two: &[Contents]) -> bool {
     let parts = |contents: &Contents| (without_ttl(&contents.entry), contents.body.clone());
     one.iter().map(parts).eq(two.iter().map(parts))
-}
-
-/// The entry without its time to live, which becomes shorter as time passes.
-pub(super) fn without_ttl(entry: &Entry) -> Entry {
-    let mut entry = entry.clone();
-    entry.ttl = None;
-    entry
 }

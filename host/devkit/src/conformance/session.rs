@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use mcp_host_engine::plugin::function::Function;
+use mcp_host_engine::function::Function;
 use mcp_host_engine::plugin::{Fault, Plugin};
 use mcp_host_model::uri::Mount;
 

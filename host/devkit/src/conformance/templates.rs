@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use mcp_host_base::text::Excerpt;
-use mcp_host_engine::plugin::function::{Complete, ListTemplates, Read, Stat};
+use mcp_host_engine::function::{Complete, ListTemplates, Read, Stat};
 use mcp_host_model::provider::{Template, TemplatePage};
 use mcp_host_model::resource::{Argument, Completion};
 use mcp_host_model::uri::{UriTemplate, is_path_delimiter};

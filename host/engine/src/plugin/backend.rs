@@ -12,9 +12,9 @@ use mcp_host_sandbox::memory::{CallOwner, MemoryBudget, MemoryMeter};
 use mcp_host_sandbox::{Sandbox, SandboxError};
 
 use super::fault::Fault;
-use super::function::{Function, GuestResult};
 use super::panics::ContainedFuture;
 use crate::cpu::CpuClock;
+use crate::function::{Function, GuestResult};
 use crate::instance::Instance;
 use crate::instance_permits::InstancePermit;
 use crate::loader::LinkedComponent;

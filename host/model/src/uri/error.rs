@@ -151,7 +151,6 @@ impl CharacterError {
 
 /// The reason why a text is not a mount. `suggestion` is a correction.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[non_exhaustive]
 pub enum MountError {
     /// It is longer than a mount may be, so that enough of [`MAX_URI_LEN`] is left for paths.
     #[error("a mount of {len} bytes is too long; the maximum is {max}", max = Mount::MAX_LEN)]
