@@ -222,17 +222,32 @@ fn unindented(text: &str) -> String {
     text.lines().map(|line| line.trim().to_owned() + "\n").collect()
 }
 
+/// The snippets of Rust on a page, without indentation.
+fn rust_snippets(page: &str) -> Vec<String> {
+    let page = fs::read_to_string(root().join(page)).unwrap();
+    let snippets = page.split("```rust\n").skip(1).map(|rest| rest.split("```").next().unwrap());
+    snippets.map(unindented).collect()
+}
+
+#[test]
+fn the_provider_in_the_readme_is_taken_from_the_example_that_it_names() {
+    let example = unindented(&fs::read_to_string(root().join("examples/hello-rust/src/lib.rs")).unwrap());
+    let snippets = rust_snippets("README.md");
+    assert!(!snippets.is_empty());
+    for snippet in snippets {
+        assert!(example.contains(&snippet), "examples/hello-rust does not have\n{snippet}");
+    }
+}
+
 /// A line `// …` in a snippet stands for lines that it leaves out.
 #[test]
 fn every_snippet_on_the_page_of_embedding_is_taken_from_an_example() {
     let examples = fs::read_dir(root().join("examples")).unwrap().map(|entry| entry.unwrap().path());
     let examples = examples.filter(|file| file.extension().is_some_and(|kind| kind == "rs"));
     let examples: Vec<_> = examples.map(|file| unindented(&fs::read_to_string(file).unwrap())).collect();
-    let page = fs::read_to_string(root().join("docs/embedding.md")).unwrap();
-    let snippets: Vec<_> = page.split("```rust\n").skip(1).map(|rest| rest.split("```").next().unwrap()).collect();
+    let snippets = rust_snippets("docs/embedding.md");
     assert!(!snippets.is_empty());
     for snippet in snippets {
-        let snippet = unindented(snippet);
         let is_taken_from = |example: &String| snippet.split("// …\n").all(|part| example.contains(part));
         assert!(examples.iter().any(is_taken_from), "no example has\n{snippet}");
     }

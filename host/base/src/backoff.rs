@@ -1,5 +1,5 @@
-//! Exponential back-off with jitter: an initial delay, doubled each time up to a maximum, give or take a tenth, so that what failed
-//! together is not retried together.
+//! Exponential back-off with jitter: an initial delay, doubled after each failure up to a maximum. The jitter of a tenth keeps retries
+//! from coinciding (thundering herd).
 
 use std::time::Duration;
 

@@ -72,7 +72,7 @@ pub enum Transition {
 }
 
 impl CircuitBreaker {
-    /// A closed circuit, which tolerates fewer than so many consecutive failures.
+    /// A closed circuit, which opens after `threshold` consecutive failures and a failed probe.
     pub fn new(threshold: u32) -> Self {
         Self { threshold, state: Mutex::default() }
     }

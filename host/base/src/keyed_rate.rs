@@ -1,7 +1,7 @@
 //! A rate limit for each key (GCRA).
 //!
-//! Bounded: a maximum of keys have a state of their own. One whose state equals that of a new key is forgotten; no other is, so that
-//! no client gets rid of a limit by making the host forget it. Further keys share a fixed number of states (`bounded_states`).
+//! Each key has a token bucket. Only full buckets are evicted, so eviction never resets a limit. When the table is full, new keys
+//! hash into a fixed number of shared buckets (`bounded_states`).
 
 mod bounded_states;
 
@@ -79,7 +79,7 @@ impl<K: Eq + Hash + Clone> KeyedRate<K> {
         taken.map_err(|until| wait_time(&until))
     }
 
-    /// Forgets keys whose state is that of a new one, when their number has doubled.
+    /// Evicts full buckets, when the number of keys has doubled.
     fn forget_new(&self) {
         let count = self.limiter.len();
         let Some(mut sweep) = self.sweep.try_lock() else { return };

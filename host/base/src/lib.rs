@@ -4,10 +4,10 @@
 //! |---|---|
 //! | [`private_dir`], [`sqlite_file`], [`regular_file`] | directories and files that only this user may write to, SQLite databases among them; opening of files that may block |
 //! | [`fs_watch`] | file system events |
-//! | [`worker_pool`], [`thread_priority`] | worker threads, and their scheduling by the operating system |
+//! | [`threads`] | worker threads, and their scheduling by the operating system |
 //! | [`backoff`], [`circuit_breaker`], [`throttle`] | exponential back-off, circuit breaker, rate-limited warnings |
 //! | [`share_limiter`], [`keyed_rate`], [`weak_map`] | limits with a share, and a rate, for each client; values that the users of one key share |
-//! | [`escape`], [`quote`], [`text`] | untrusted text for logs and terminals, quotation, truncation |
+//! | [`escape`], [`text`] | untrusted text for logs and terminals; quotation, truncation |
 //! | [`time`], [`log_target`] | times and durations as numbers; the targets of log events |
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
@@ -19,7 +19,6 @@ pub mod fs_watch;
 pub mod keyed_rate;
 pub mod log_target;
 pub mod private_dir;
-pub mod quote;
 pub mod regular_file;
 pub mod share_limiter;
 #[cfg(feature = "sqlite")]
@@ -28,8 +27,7 @@ pub mod sqlite_file;
 #[doc(hidden)]
 pub mod testing;
 pub mod text;
-pub mod thread_priority;
+pub mod threads;
 pub mod throttle;
 pub mod time;
 pub mod weak_map;
-pub mod worker_pool;

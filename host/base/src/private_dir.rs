@@ -52,7 +52,7 @@ pub enum PrivateError {
     /// There is something else in the place of the directory.
     #[error("expected {} to be a directory, found {found}; move it away, or configure another directory", path.display())]
     NoDirectory {
-        /// The directory, which may be one above that of the file that is wanted.
+        /// The directory, which may be an ancestor of the requested directory.
         path: PathBuf,
         /// What it is.
         found: &'static str,
@@ -66,7 +66,7 @@ pub enum PrivateError {
          then `chmod go-w` it, or configure another one", path.display()
     )]
     Directory {
-        /// The directory, which may be one above that of the file that is wanted.
+        /// The directory, which may be an ancestor of the requested directory.
         path: PathBuf,
         /// What it is.
         found: String,
@@ -136,8 +136,8 @@ impl PrivateDir {
     /// Opens a file for reading and writing, creating it if it does not exist, and locks it (`flock`). Returns none if the
     /// lock is taken.
     ///
-    /// The lock belongs to the open file: it lasts until all its descriptors are closed, those of child processes
-    /// included, and the kernel releases it when they end. A file that is renamed or removed by the owner of its lock is
+    /// The lock belongs to the open file: it lasts until all its descriptors are closed, also in child
+    /// processes, and the kernel releases it when they end. A file that is renamed or removed by the owner of its lock is
     /// never returned under the earlier name.
     pub fn lock_file(&self, name: &str) -> Result<Option<File>, PrivateError> {
         for _ in 0..LOCK_ATTEMPTS {
@@ -155,10 +155,10 @@ impl PrivateDir {
         Ok(None)
     }
 
-    /// Removes the files whose names end so, and the temporary files, that nobody has written to since then, and whose lock nobody
-    /// has. What is not a file of this user only is left. Returns the number of removed files.
+    /// Removes unlocked files with this name ending, and unlocked temporary files, that were last modified before `since`. Skips files
+    /// that other users own or can write. Returns the number of removed files.
     ///
-    /// Whoever opened such a file before it is removed gets its lock afterwards, and finds that it has lost its name
+    /// A process that opened such a file before its removal gets the lock afterwards, and detects that the file has lost its name
     /// ([`lock_file`](Self::lock_file)).
     pub fn remove_abandoned_files(&self, ending: &str, since: SystemTime) -> io::Result<usize> {
         let mut removed = 0_usize;

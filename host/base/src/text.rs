@@ -19,17 +19,17 @@ impl fmt::Display for Excerpt<'_> {
     }
 }
 
-/// Truncates a text to so many bytes and an ellipsis. The memory of the rest is freed.
+/// Truncates a text to `max_bytes` and an ellipsis. The memory of the rest is freed.
 pub fn truncate(text: String, max_bytes: usize) -> String {
     if text.len() <= max_bytes { text } else { [prefix(&text, max_bytes), "…"].concat() }
 }
 
-/// Returns at most so many bytes of a text, in whole characters.
+/// Returns at most `max_bytes` of the beginning of a text, in whole characters.
 pub fn prefix(text: &str, max_bytes: usize) -> &str {
     text.split_at_checked(text.floor_char_boundary(max_bytes)).map_or(text, |(shown, _)| shown)
 }
 
-/// Returns at most so many bytes of the end of a text, in whole characters.
+/// Returns at most `max_bytes` of the end of a text, in whole characters.
 pub fn suffix(text: &str, max_bytes: usize) -> &str {
     let start = text.ceil_char_boundary(text.len().saturating_sub(max_bytes));
     text.split_at_checked(start).map_or(text, |(_, shown)| shown)
@@ -71,6 +71,23 @@ pub fn wrap(line: &str, columns: usize, used: usize, indent: usize) -> String {
         words.iter().for_each(|word| wrapped.extend([word.word, word.whitespace]));
     }
     wrapped
+}
+
+/// The number of characters of a value that a message repeats.
+const MAX_QUOTED_CHARS: usize = 60;
+
+/// Returns text for a message: in backticks, on one line, and truncated.
+pub fn quote(text: &str) -> String {
+    format!("`{}`", truncated(text))
+}
+
+/// Returns text for a message: on one line, and truncated.
+pub fn truncated(text: &str) -> String {
+    let mut short: String = text.lines().next().unwrap_or_default().chars().take(MAX_QUOTED_CHARS).collect();
+    if short.len() < text.len() {
+        short.push('…');
+    }
+    short
 }
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use mcp_host_base::quote::quote;
+use mcp_host_base::text::quote;
 use mcp_host_config::admin::AdminAddress;
 use mcp_host_config::diagnostics::RenderStyle;
 use mcp_host_config::{ConfigError, ExposureError, ProviderNotFound};

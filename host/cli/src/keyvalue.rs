@@ -135,7 +135,7 @@ impl Args {
             KeyvalueCommand::Delete { place, keys } => {
                 let deleted = open(context, &place.plugin)?.delete(&place.bucket, keys.clone())?;
                 for key in keys.iter().filter(|key| !deleted.contains(key)) {
-                    context.messages.note(&format!("there was no key {}", mcp_host_base::quote::quote(key)));
+                    context.messages.note(&format!("there was no key {}", mcp_host_base::text::quote(key)));
                 }
             }
         }
@@ -205,7 +205,7 @@ fn print_value(key: &str, value: Vec<u8>, as_json: bool, output: &mut Output<'_>
         (Destination::Terminal, Err(_)) => {
             let kind_and_size = ByteSize(u64::try_from(value.len()).unwrap_or(u64::MAX)).to_string();
             return Err(CliError::Binary {
-                uri: format!("the value of {}", mcp_host_base::quote::quote(key)),
+                uri: format!("the value of {}", mcp_host_base::text::quote(key)),
                 kind_and_size,
             });
         }

@@ -64,7 +64,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::error::{ContextKind, ContextValue};
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
-use mcp_host_base::thread_priority::set_short_time_slice;
+use mcp_host_base::threads::set_short_time_slice;
 use mcp_host_config::{Config, ConfigError};
 use mcp_host_engine::confinement::Confinement;
 use tokio::runtime::{Builder, Runtime};

@@ -38,7 +38,7 @@
 //! }
 //! ```
 //!
-//! The key of `shelf_count` is `shelf-count`, and its documentation is that of the field. Attributes stand below the
+//! The key of `shelf_count` is `shelf-count`, and it has the documentation of the field. Attributes stand below the
 //! documentation, in the order above. A required key whose type is an `Option` is none if its value is invalid, which has been
 //! reported. `Shop::with_defaults(name)` is private: a shop with the default of each key that is not required.
 //!
@@ -285,7 +285,7 @@ macro_rules! from_text {
 /// }
 /// ```
 ///
-/// Without `such as` the example is that of the other type.
+/// Without `such as`, the example of the other type is used.
 macro_rules! written_as {
     ($type:ty as $base:ty, |$node:ident| $read:expr) => {
         $crate::declare::written_as! {

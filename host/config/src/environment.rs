@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 /// The environment variables, the home directory and the plugin path that a config is read with.
 ///
-/// Usually [those of this process](Self::from_process). An application that hosts configs of others passes a separate
+/// Usually [the process's own](Self::from_process). An application that hosts configs of others passes a separate
 /// environment, so that they cannot read its variables:
 ///
 /// ```

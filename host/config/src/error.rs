@@ -16,12 +16,12 @@ use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet,
 
 use super::Config;
 use super::secret_text::holds_secret;
-pub(super) use mcp_host_base::quote::{quote, truncated};
 use mcp_host_base::text::wrap;
+pub(super) use mcp_host_base::text::{quote, truncated};
 
 /// The number of problems that one error retains.
 const MAX_DIAGNOSTICS: usize = 100;
-/// The columns of the label before a correction, `  = help: `, beside those of a line number.
+/// The columns of the label before a correction, `  = help: `, after the columns of a line number.
 const HELP_LABEL_WIDTH: usize = 10;
 
 /// The style of a rendered error.

@@ -114,7 +114,7 @@ impl UriGlob {
         }
     }
 
-    /// Returns the patterns of which one matches where it matches, to be compiled into a set with those of other globs.
+    /// Returns the patterns of which one matches where it matches, to be compiled into a set with the patterns of other globs.
     pub fn patterns(&self) -> impl Iterator<Item = Glob> {
         let above = self.prefix.is_some().then(|| self.normalized.strip_suffix("/**")).flatten();
         [Some(self.normalized.as_str()), above].into_iter().flatten().filter_map(|pattern| pattern_of(pattern).ok())

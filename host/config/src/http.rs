@@ -6,7 +6,7 @@
 //! | `public-url` | the URL of this server for clients, which access tokens are issued for |
 //! | `client-ca` | authorities of client certificates (mTLS) |
 //! | `insecure` | listen beyond loopback without authentication or without TLS |
-//! | `hosts` | additional host names of the server, such as that of a reverse proxy, for validation of `Host` |
+//! | `hosts` | additional host names of the server, such as the name of a reverse proxy, for validation of `Host` |
 //! | `cors` | additional origins of web pages that may send requests and read the responses (CORS) |
 //! | `keep-alive` | the interval of keep-alive comments on idle event streams |
 //! | `limits` | resource limits of clients |

@@ -5,17 +5,16 @@
 //!
 //! | claim | becomes |
 //! |---|---|
-//! | `principal-claim`, `sub` unless set | the principal `NAME/VALUE`, where `NAME` is that of the issuer in the config |
+//! | `principal-claim`, `sub` unless set | the principal `NAME/VALUE`, where `NAME` is the name of the issuer in the config |
 //! | each of `group-claims`, `groups` unless set | the groups `NAME/VALUE` |
 //! | `scope`, or `scp` | the groups `NAME/scope:VALUE`, and the scopes that `scopes` and `operation-scopes` require |
 
 mod key_set;
-mod scope;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
-use super::declare::{list_type, named_enum, non_empty, table};
+use super::declare::{checked_text, list_type, named_enum, non_empty, table};
 use super::duration::{BoundedDuration, MINUTE, SECOND};
 use super::endpoint_url::{EndpointUrl, IdentifierUrl};
 use super::error::{Diagnostic, quote};
@@ -27,7 +26,6 @@ use super::secret::{Secret, SecretText};
 use super::suggest::{did_you_mean, join_quoted};
 
 pub use self::key_set::{Jwks, KeySet, KeySetError, VerificationKey};
-pub use self::scope::{Scope, ScopeError};
 
 /// The difference between the clocks of this machine and of an issuer that is tolerated. 10 s unless set; 0 s to 5 min.
 pub type ClockSkew = BoundedDuration<0, { 10 * SECOND }, { 5 * MINUTE }>;
@@ -72,7 +70,7 @@ table! {
         pub scope_includes: BTreeMap<Scope, Vec<Scope>>,
         /// The difference between the clocks of this machine and of the issuer that is tolerated. 10 s unless set; 0 s to 5 min.
         pub clock_skew: ClockSkew,
-        /// A PEM file of certificate authorities that are trusted for its URLs, in addition to those of this machine.
+        /// A PEM file of certificate authorities that are trusted for its URLs, in addition to the machine's own.
         pub ca: Option<CaBundle>,
     }
 }
@@ -80,7 +78,7 @@ table! {
 named_enum! {
     /// An asymmetric signature algorithm of JSON Web Tokens (RFC 7518, section 3.1; RFC 8037).
     ///
-    /// There are no symmetric ones: the key of one would be known to everybody who knows the public key of another.
+    /// There are no symmetric ones: an attacker could use the public key of one algorithm as the secret of another (algorithm confusion).
     #[derive(PartialOrd, Ord, Hash)]
     pub enum SignatureAlgorithm as "a signature algorithm", such as "\"RS256\"", unless is_symmetric {
         /// RSASSA-PKCS1-v1_5 with SHA-256.
@@ -151,7 +149,7 @@ impl Issuer {
         Self { jwks: Some(jwks), ..Self::with_defaults(name, issuer) }
     }
 
-    /// Returns the scopes that a token needs for those operations: those of every request, and those of each operation. Sorted.
+    /// Returns the scopes that a token needs for those operations: the scopes of every request and of each operation. Sorted.
     pub fn required_scopes(&self, operations: &[Operation]) -> Vec<&Scope> {
         let of_operations = operations.iter().filter_map(|operation| self.operation_scopes.get(operation));
         let mut required: Vec<&Scope> = self.scopes.iter().chain(of_operations.flatten()).collect();
@@ -275,7 +273,7 @@ impl FromNode for ScopeIncludes {
 }
 
 table! {
-    /// An introspection endpoint (RFC 7662), which is asked whether a token is active.
+    /// An introspection endpoint (RFC 7662), which returns whether a token is active.
     #[derive(Clone, Debug, PartialEq, Eq)]
     #[non_exhaustive]
     pub struct Introspection as "a table with `url`, `client-id` and `client-secret`",
@@ -308,7 +306,7 @@ non_empty! {
 }
 
 list_type! {
-    /// The issuers of a config: unique names and identifiers, and at most one that is asked about tokens that name no issuer.
+    /// The issuers of a config: unique names and identifiers, and at most one that introspects tokens without an issuer.
     pub(super) struct Issuers(Vec<Issuer>) of Issuer as "a list of issuers", |node| {
         node.context.declared.borrow_mut().issuers.extend(declared_names(node));
         let items: Vec<(Node<'_>, Issuer)> = unique_names(node, "two issuers have the name")?;
@@ -330,5 +328,34 @@ list_type! {
             }
         }
         Some(items.into_iter().map(|(_, issuer)| issuer).collect())
+    }
+}
+
+/// The maximum length of a scope, in bytes.
+const MAX_SCOPE_LEN: usize = 256;
+
+checked_text! {
+    /// A scope (RFC 6749, section 3.3): printable ASCII without spaces, `"` and `\`.
+    pub struct Scope, ScopeError as "a scope", such as "\"mcp:read\"",
+    schema Schema::pattern(r"^[\x21\x23-\x5B\x5D-\x7E]{1,256}$"),
+    valid if |text| {
+        let is_inner = |byte: u8| byte.is_ascii_graphic() && byte != b'"' && byte != b'\\';
+        (1..=MAX_SCOPE_LEN).contains(&text.len()) && text.bytes().all(is_inner)
+    },
+    otherwise "write one such as `\"mcp:read\"`: ASCII without spaces, `\"` and `\\`; several are several entries of the list"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scope_is_one_word_of_ascii() {
+        for text in ["mcp:read", "https://example.com/a.b", "!"] {
+            assert_eq!(text.parse::<Scope>().unwrap().as_str(), text);
+        }
+        for text in ["", "a b", "a\"", "a\\b", "é", "a\n", &"a".repeat(MAX_SCOPE_LEN + 1)] {
+            assert!(text.parse::<Scope>().is_err(), "{text:?}");
+        }
     }
 }

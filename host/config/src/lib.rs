@@ -47,9 +47,6 @@ mod environment;
 mod error;
 mod exposure;
 mod feature;
-#[cfg(any(test, feature = "fuzzing"))]
-#[doc(hidden)]
-pub mod fuzzing;
 mod glob;
 pub mod grants;
 mod guest_path;
@@ -91,6 +88,32 @@ pub mod values {
     pub use super::quantity::OutOfRange;
     pub use super::rate::{ByteRate, Period, Rate, RateError};
     pub use super::size::{Size, SizeError};
+}
+
+/// Assertions of the fuzz targets for config files and globs.
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing {
+    use super::diagnostics::RenderStyle;
+    use super::{Config, Environment, UriGlob};
+    use std::path::Path;
+
+    /// Parses a config file, and asserts that an error can be shown. The files that it names do not exist, and there are no
+    /// environment variables.
+    pub fn config(text: &str) {
+        let nowhere = Path::new("/nonexistent/mcp-host.toml");
+        let Err(error) = Config::parse_in(text, nowhere, &Environment::empty()) else { return };
+        assert!(!error.diagnostics().is_empty(), "an error says what is wrong");
+        let shown = error.render(RenderStyle::Plain);
+        assert!(!shown.contains(['\u{1b}', '\u{202e}', '\0']), "what is shown is harmless to a terminal: {shown:?}");
+    }
+
+    /// Parses a glob, and matches it.
+    pub fn glob(text: &str) {
+        if let Ok(glob) = text.parse::<UriGlob>() {
+            glob.matches(text);
+        }
+    }
 }
 
 use std::collections::BTreeSet;
@@ -227,7 +250,7 @@ impl Config {
         self.principal_names().any(|known| known == name) || rule::is_external_name(name)
     }
 
-    /// The names of the built-in principals, and of those of this config.
+    /// The names of the built-in principals and of the config's principals.
     pub fn principal_names(&self) -> impl Iterator<Item = &str> {
         rule::BUILT_IN.into_iter().chain(self.principals.iter().map(|principal| principal.name.as_str()))
     }

@@ -109,9 +109,9 @@ table! {
         /// The rate limit of requests, of all calls together, with a burst of the same number. 60/m unless set; 1/h to
         /// 100000/m. Further requests are rejected at once.
         pub rate: HttpRate,
-        /// The bytes of the headers of a request, and of those of a response. 64 KiB unless set; 1 KiB to 1 MiB.
+        /// The bytes of the headers of a request, and of a response. 64 KiB unless set; 1 KiB to 1 MiB.
         pub headers: HttpHeaders,
-        /// The bytes of the body of a request, and of that of a response. 16 MiB unless set; 1 KiB to 256 MiB.
+        /// The bytes of the body of a request, and of a response. 16 MiB unless set; 1 KiB to 256 MiB.
         pub body: HttpBody,
         /// The wall-clock time of one exchange, from name resolution to the last byte of the body. 10 s unless set; 10
         /// ms to 10 min.

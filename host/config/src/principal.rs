@@ -1,7 +1,7 @@
 //! Principals that authenticate with bearer tokens, `[[principal]]`, and groups of principals, `[[group]]`.
 //!
-//! A name in the config has no slash. A name with one, `ISSUER/NAME`, is that of a principal that somebody else
-//! authenticates: an issuer of access tokens, an authority of client certificates, or an embedding application. So neither can be taken for the other.
+//! A name in the config has no slash. A name with one, `ISSUER/NAME`, belongs to a principal that another authority
+//! authenticates: an issuer of access tokens, a CA of client certificates, or an embedding application. So the names are disjoint.
 
 use std::fmt;
 use std::str::FromStr;
@@ -31,11 +31,12 @@ table! {
 table! {
     /// A group of principals, which rules name like a principal: `[[group]]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
+    #[non_exhaustive]
     pub struct PrincipalGroup as "a group", such as "{ name = \"developers\", principals = [\"ci\"] }" {
         /// Its name in rules. Unique among groups.
         #[required]
         pub name: PrincipalName,
-        /// Its members: principals of the config, built-in ones, and those of others, such as `corp/ada`.
+        /// Its members: principals of the config, built-in ones, and principals of issuers, such as `corp/ada`.
         #[read_each(Member)]
         pub principals: Vec<String>,
         /// The groups of others whose members are members of it, too, such as `corp/engineering`.

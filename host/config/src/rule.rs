@@ -274,7 +274,7 @@ fn read_reference<'k>(
     None
 }
 
-/// Returns whether a principal or a group that somebody else names can have that name.
+/// Returns whether a principal or a group of an issuer can have that name.
 pub(super) fn is_external_name(name: &str) -> bool {
     let is_inner = |c: char| !c.is_control() && (c == ' ' || !c.is_whitespace()) && c != '*';
     let is_issuer = |issuer: &str| !issuer.is_empty() && !issuer.contains(' ');

@@ -13,7 +13,7 @@ use super::secret::SecretSource;
 /// The number of digests of one principal at most.
 const MAX_DIGESTS: usize = 16;
 
-/// The SHA-256 digest of a bearer token, as 64 lower-case hexadecimal digits. It is that of the whole token.
+/// The SHA-256 digest of a bearer token, as 64 lower-case hexadecimal digits. It covers the whole token.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct TokenDigest([u8; 32]);
 
@@ -51,7 +51,7 @@ impl TokenDigests {
         Self(digests.into_iter().collect())
     }
 
-    /// Returns whether one of them is that of a token. All are compared, each in constant time.
+    /// Returns whether one of them is the digest of a token. All are compared, each in constant time.
     pub fn contains(&self, digest: &TokenDigest) -> bool {
         self.0.iter().fold(false, |found, own| found | own.matches(digest))
     }

@@ -205,7 +205,7 @@ impl Config {
         self.warnings_beside(&[])
     }
 
-    /// Returns the warnings, where there are other mounts than those of the config.
+    /// Returns the warnings for a host with mounts beside the config's.
     pub fn warnings_beside(&self, other_mounts: &[&Mount]) -> Vec<Warning> {
         let unknown = self.unknown_issuers().map(|(by, name)| Warning::UnknownIssuer { by, name: name.to_owned() });
         self.all_warnings(other_mounts).map(|warning| warning()).chain(unknown).collect()

@@ -100,7 +100,7 @@ impl Access {
             }
             rule.groups.iter().for_each(|group| push(&mut access.by_group, group, index));
         }
-        for PrincipalGroup { name, principals, groups } in &config.groups {
+        for PrincipalGroup { name, principals, groups, .. } in &config.groups {
             let name = || Box::from(name.as_str());
             principals.iter().for_each(|member| push(&mut access.groups_of_principal, member, name()));
             groups.iter().for_each(|member| push(&mut access.groups_of_group, member, name()));

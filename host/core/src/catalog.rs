@@ -1,8 +1,8 @@
 //! The catalog: the merged listing of all plugins, as one principal sees it.
 //!
 //! Plugins are ordered by name, and the items of each in its own order, so the listing is the same on every host and
-//! after every restart. A page is filled by walking the plugins from the cursor's position, and the next cursor holds
-//! the new position: the host stores no state between pages, and a page at the end costs the same as one at the start.
+//! after every restart. Pagination is stateless: a page is filled by walking the plugins from the cursor's position, and the
+//! next cursor holds the new position. The host stores nothing between pages, and the last page costs the same as the first.
 //!
 //! A plugin that fails is skipped, and the page on which its items would have been listed reports it as missing.
 //!

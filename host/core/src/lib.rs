@@ -80,7 +80,7 @@ pub use mcp_host_model::{digest, net, provider, resource, uri};
 pub use mcp_host_search as search;
 
 pub use audit::AuditError;
-#[cfg(feature = "fuzzing")]
+#[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub use catalog::fuzzing;
 pub use catalog::{CursorKey, KeyError};

@@ -28,7 +28,7 @@ const WASI_PREVIEW1: &str = "wasi_snapshot_preview1";
 /// Makes a component of a core module that exports the contract.
 ///
 /// Bindings may have embedded the type of the component in the module (custom sections `component-type…`). Otherwise it is
-/// that of `world`, or of [`DEFAULT_WORLD`].
+/// the world `world`, or [`DEFAULT_WORLD`].
 pub fn componentize(core: &[u8], world: Option<&str>) -> Result<Vec<u8>, ComponentizeError> {
     let module = CoreModule::parse(core)?;
     module.check_exports()?;

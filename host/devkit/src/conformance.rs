@@ -44,7 +44,7 @@ use mcp_resource_host::host::{HostBuilder, InspectError};
 
 use self::session::Session;
 
-/// The number of entries that are read at most: those of a longer listing are sampled.
+/// The maximum number of entries that are read. A longer listing is sampled.
 pub const MAX_READ: usize = 200;
 /// The number of pages of one listing that are requested at most.
 pub const MAX_PAGES: usize = 1000;

@@ -1,7 +1,7 @@
 //! The tools that a provider is built with: whether this machine has them, and the commands that install them.
 //!
-//! A tool is looked for as a build looks for it: in PATH, or where a variable of the build says. It is asked for its version. All
-//! of that is bounded in time ([`probe`]), since a tool may hang, and the tools are asked at once.
+//! A tool is looked for as a build looks for it: in PATH, or where a variable of the build says. Its version is
+//! queried. All of that is bounded in time ([`probe`]), since a tool may hang, and the tools run concurrently.
 
 mod install;
 mod probe;

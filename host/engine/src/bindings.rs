@@ -1,6 +1,14 @@
-//! The contract as wasmtime's generated code has it.
+//! The contract in wasmtime's generated types, and their conversion to the types of [`provider`](mcp_host_model::provider).
 //!
-//! Only `engine` sees these types: `convert` turns them into those of [`provider`](mcp_host_model::provider).
+//! No other crate sees the generated types. A conversion validates nothing. It moves strings, bodies and lists, and copies and
+//! allocates nothing. It runs in one piece with lifting, which `limits.response-size` bounds.
+
+use std::time::Duration;
+
+use mcp_host_model::provider::{
+    Body, ChangeSet, Contents, Entry, Failure, Icon, Page, ProviderInfo, Template, TemplatePage,
+};
+use mcp_host_model::resource::{Argument, Completion, Role, Theme};
 
 mod generated {
     #![allow(missing_docs, unreachable_pub, reason = "generated; the WIT files are the documentation")]
@@ -21,3 +29,140 @@ pub(super) const CONTRACT: &str = "mcp-host:provider/resource-provider@0.1.0";
 
 pub(super) use generated::exports::mcp_host::provider::resource_provider as contract;
 pub(super) use generated::{Plugin as Provider, PluginPre as ProviderPre};
+
+impl From<contract::ProviderInfo> for ProviderInfo {
+    fn from(given: contract::ProviderInfo) -> Self {
+        let contract::ProviderInfo { name, version, title, description, watches } = given;
+        let mut info = Self::new(name, version).watches(watches);
+        (info.title, info.description) = (title, description);
+        info
+    }
+}
+
+impl From<contract::Page> for Page {
+    fn from(given: contract::Page) -> Self {
+        Self { entries: into_all(given.entries), next_cursor: given.next_cursor }
+    }
+}
+
+impl From<contract::TemplatePage> for TemplatePage {
+    fn from(given: contract::TemplatePage) -> Self {
+        Self { templates: into_all(given.templates), next_cursor: given.next_cursor }
+    }
+}
+
+impl From<contract::Entry> for Entry {
+    fn from(given: contract::Entry) -> Self {
+        let (audience, priority, last_modified) = split(given.annotations);
+        let mut entry = Self::new(given.path, given.name);
+        entry.title = given.title;
+        entry.description = given.description;
+        entry.mime_type = given.mime_type;
+        entry.size = given.size;
+        entry.audience = audience;
+        entry.priority = priority;
+        entry.last_modified = last_modified;
+        entry.icons = into_all(given.icons);
+        entry.listable = given.listable;
+        entry.subscribable = given.subscribable;
+        entry.ttl = given.ttl_ms.map(Duration::from_millis);
+        entry.meta = given.meta;
+        entry
+    }
+}
+
+impl From<contract::EntryTemplate> for Template {
+    fn from(given: contract::EntryTemplate) -> Self {
+        let (audience, priority, last_modified) = split(given.annotations);
+        let mut template = Self::new(given.path_template, given.name);
+        template.title = given.title;
+        template.description = given.description;
+        template.mime_type = given.mime_type;
+        template.audience = audience;
+        template.priority = priority;
+        template.last_modified = last_modified;
+        template.icons = into_all(given.icons);
+        template.meta = given.meta;
+        template
+    }
+}
+
+impl From<contract::Icon> for Icon {
+    fn from(given: contract::Icon) -> Self {
+        let mut icon = Self::new(given.src);
+        icon.mime_type = given.mime_type;
+        icon.sizes = given.sizes;
+        icon.theme = given.theme.map(|theme| match theme {
+            contract::Theme::Light => Theme::Light,
+            contract::Theme::Dark => Theme::Dark,
+        });
+        icon
+    }
+}
+
+impl From<contract::Role> for Role {
+    fn from(given: contract::Role) -> Self {
+        match given {
+            contract::Role::User => Self::User,
+            contract::Role::Assistant => Self::Assistant,
+        }
+    }
+}
+
+impl From<contract::Contents> for Contents {
+    fn from(given: contract::Contents) -> Self {
+        let body = match given.body {
+            contract::Body::Text(text) => Body::Text(text),
+            contract::Body::TextBytes(bytes) => Body::TextBytes(bytes),
+            contract::Body::Blob(bytes) => Body::Blob(bytes),
+        };
+        Self::from_parts(given.entry.into(), body)
+    }
+}
+
+impl From<contract::Completion> for Completion {
+    fn from(given: contract::Completion) -> Self {
+        let contract::Completion { values, total, has_more } = given;
+        Self { values, total, has_more }
+    }
+}
+
+impl From<contract::ChangeSet> for ChangeSet {
+    fn from(given: contract::ChangeSet) -> Self {
+        let mut changes = Self::none(given.token);
+        changes.changed = given.changed;
+        changes.listing_changed = given.listing_changed;
+        changes.poll_after = given.poll_after_ms.map(Duration::from_millis);
+        changes
+    }
+}
+
+impl From<contract::Failure> for Failure {
+    fn from(given: contract::Failure) -> Self {
+        match given {
+            contract::Failure::NotFound => Self::NotFound,
+            contract::Failure::InvalidRequest(message) => Self::InvalidRequest(message),
+            contract::Failure::Denied(message) => Self::Denied(message),
+            contract::Failure::Unavailable(retry) => {
+                Self::Unavailable { reason: retry.reason, retry_after: retry.after_ms.map(Duration::from_millis) }
+            }
+            contract::Failure::Internal(message) => Self::Internal(message),
+        }
+    }
+}
+
+impl From<&Argument> for contract::Argument {
+    fn from(argument: &Argument) -> Self {
+        Self { name: argument.name.clone(), value: argument.value.clone() }
+    }
+}
+
+fn split(annotations: Option<contract::Annotations>) -> (Vec<Role>, Option<f64>, Option<String>) {
+    annotations.map_or_else(Default::default, |given| (into_all(given.audience), given.priority, given.last_modified))
+}
+
+/// Converts a list in its own memory: no item grows by it.
+pub(super) fn into_all<T, U: From<T>>(items: Vec<T>) -> Vec<U> {
+    const { assert!(size_of::<U>() <= size_of::<T>() && align_of::<U>() == align_of::<T>()) };
+    items.into_iter().map(U::from).collect()
+}

@@ -50,7 +50,7 @@ const MAX_FILE_SIZE: u64 = 4 << 30;
 const PENDING: &str = ".pending";
 /// The end of the names of all files of compilations.
 const ANY_PENDING: &str = ".cwasm.pending";
-/// The time after which the file of a compilation that nobody goes on with is removed.
+/// The time after which the file of an abandoned compilation is removed.
 const MAX_PENDING_AGE: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// The private cache directory.
@@ -227,7 +227,7 @@ impl Cache {
     }
 }
 
-/// Removes the files of compilations that nobody goes on with.
+/// Removes the files of abandoned compilations.
 fn remove_abandoned(dir: &PrivateDir) {
     let Some(since) = SystemTime::now().checked_sub(MAX_PENDING_AGE) else { return };
     let dir_path = dir.path().display();

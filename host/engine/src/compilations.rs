@@ -15,11 +15,13 @@
 //! Bounds: as many concurrent compilers as there are processors, at a low priority, each within `server.compile`.
 
 use std::collections::{HashMap, HashSet};
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
+use mcp_host_base::log_target;
 use mcp_host_base::private_dir::PrivateError;
 use mcp_host_base::regular_file::FileThreads;
 use mcp_host_config as config;
@@ -31,7 +33,6 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Engine;
-use super::Progress;
 use super::cache::{Cache, CompiledCode, Missing};
 use super::compiler::{CompileError, CompileRequest, Compiler};
 use super::component_file::ComponentFile;
@@ -85,7 +86,7 @@ enum Begun<'a> {
     NotCompiled(Option<SemaphorePermit<'a>>, PendingCode),
 }
 
-/// Removes the file of a compilation that was cancelled: nobody would go on with it.
+/// Removes the file of a cancelled compilation, which no other host would continue.
 struct RemovedIfCancelled {
     path: Option<PathBuf>,
     cancelled: CancellationToken,
@@ -202,7 +203,7 @@ impl CompileContext {
         stored.await?.map_err(|error| CompileFailure::Compile(CompileError::Invalid(unfit(error))))
     }
 
-    /// Returns what the compiler is asked to do.
+    /// Returns the request for the compiler.
     fn request(
         &self,
         file: &ComponentFile,
@@ -274,5 +275,37 @@ impl CompileFailure {
             Self::Compile(source) => ComponentError::Compile { file: file.to_owned(), source },
             Self::Cache { dir, source } => ComponentError::Cache { dir, source },
         }
+    }
+}
+
+/// Called when a component is about to be compiled; its result lives until that is done.
+type Compiling = dyn Fn(&Path, u64) -> Box<dyn Send> + Send + Sync;
+
+/// The receiver of progress reports about long work.
+#[derive(Clone, Default)]
+pub struct Progress(Option<Arc<Compiling>>);
+
+impl Progress {
+    /// Calls `compiling` with the file and the size in bytes of every component that is compiled, by this host or by another
+    /// process. Its result is dropped when that is done.
+    pub fn new<T: Send + 'static>(compiling: impl Fn(&Path, u64) -> T + Send + Sync + 'static) -> Self {
+        Self(Some(Arc::new(move |file, size| Box::new(compiling(file, size)))))
+    }
+
+    pub(crate) fn compiling(&self, file: &Path, size: u64) -> Option<Box<dyn Send>> {
+        tracing::info!(target: log_target::COMPILER, file = %file.display(), bytes = size, "compiling a component; this is done once");
+        self.0.as_ref().map(|compiling| compiling(file, size))
+    }
+
+    /// Another process compiles the component.
+    pub(crate) fn waiting(&self, file: &Path, size: u64) -> Option<Box<dyn Send>> {
+        tracing::info!(target: log_target::COMPILER, file = %file.display(), "waiting for another process that compiles this component");
+        self.0.as_ref().map(|compiling| compiling(file, size))
+    }
+}
+
+impl fmt::Debug for Progress {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Progress").finish_non_exhaustive()
     }
 }

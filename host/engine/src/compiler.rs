@@ -10,8 +10,8 @@
 //! error message here.
 //!
 //! A child outlives the host that started it, if a later one can use its code: clients over stdio end a host seconds after
-//! they started it, and a component with an interpreter takes longer than that. So the child has a process group of its own, which
-//! no signal to that of the host reaches, such as those of a client or a terminal. It appends the tag that makes its code authentic, with a key
+//! they started it, and a component with an interpreter takes longer than that. So the child has its own process group. Signals
+//! to the host's process group, from a client or a terminal, do not reach it. It appends the tag that makes its code authentic, with a key
 //! for this component only (module `code_key`), and holds the lock of the file (module `pending_code`). Without a host it
 //! has the same limits: those on CPU time and memory are the kernel's, and it ends itself at its deadline. A component that took the
 //! child over could sleep beyond that, without using more than its memory. A host that is alive kills the child of a
@@ -27,7 +27,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use humantime::format_duration;
-use mcp_host_base::thread_priority::lower_priority;
+use mcp_host_base::threads::lower_priority;
 use mcp_host_config as config;
 use mcp_host_model::digest::Digest;
 use tokio_util::sync::CancellationToken;
@@ -147,7 +147,7 @@ pub(crate) struct CompileRequest {
     pub(crate) into: File,
     /// Whether a later host can use the code if this one ends before.
     pub(crate) can_outlive_host: bool,
-    /// Tells that nobody wants the code any more, also when the future of the compilation is dropped.
+    /// Cancels the compilation, also when its future is dropped.
     pub(crate) cancelled: CancellationToken,
 }
 
@@ -177,7 +177,6 @@ pub enum Compiler {
 /// Must be the first call in the `main` of a program that is used with [`Compiler::CurrentExe`] or
 /// [`Compiler::Program`].
 pub fn run_compiler() {
-    #[cfg(feature = "sql")]
     mcp_host_sandbox::sql::run_sqlite_worker();
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_some_and(|argument| argument == CHILD_ARGUMENT) {

@@ -38,7 +38,7 @@ pub(super) fn codegen_config() -> wasmtime::Config {
     config
 }
 
-/// An engine with a pool of so many instances.
+/// An engine with a pool of `max_instances`.
 pub(super) fn pooling_engine(max_instances: u32) -> wasmtime::Result<wasmtime::Engine> {
     let parts = max_instances.saturating_mul(AVG_CORE_INSTANCES_PER_COMPONENT);
     let mut pool = PoolingAllocationConfig::new();

@@ -1,8 +1,8 @@
 //! Custom sections of a component file, found without reading the file into memory.
 //!
-//! Sections are skipped by their sizes, so only headers are read, and the contents of the section that is looked for. It is looked for
-//! at the top level of the component, else in its core modules, also those of nested components: toolchains put what a source declares
-//! into a core module, and other tools append to the component.
+//! Sections are skipped by their sizes, so only headers and the contents of the requested section are read. The search begins at the
+//! top level of the component, where tools append sections. It continues in the core modules, also of nested components, where
+//! toolchains put the sections of the source.
 //!
 //! Bounded: [`MAX_SECTIONS`] sections, [`MAX_DEPTH`] levels of components, and the size that the caller accepts.
 

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::{self, Thread};
 use std::time::Duration;
 
-use mcp_host_base::thread_priority;
+use mcp_host_base::threads;
 
 /// The interval of the epoch, and the time slice of a guest at least.
 pub(crate) const TICK: Duration = Duration::from_micros(500);
@@ -39,7 +39,7 @@ impl Ticker {
         let theirs = shared.clone();
         let thread = thread::Builder::new().name("epoch".to_owned()).spawn(move || {
             // Without it the thread would wake up late on a busy machine, and guests would yield late.
-            thread_priority::set_short_time_slice();
+            threads::set_short_time_slice();
             tick(&engine, &theirs);
         })?;
         Ok(Self { shared, thread: thread.thread().clone() })

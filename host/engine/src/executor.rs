@@ -1,6 +1,5 @@
 //! The executor: the threads that calls run on. A call begins on its caller's thread, and continues on worker threads
-//! apart from the transport's, with heavy calls apart from light ones, and the host's own calls apart from those of
-//! clients.
+//! apart from the transport's. Heavy calls, light calls and the host's own calls have separate pools of threads (bulkheads).
 //!
 //! A guest that computes yields after one to two ticks of the epoch. Most calls are done on the caller's thread before a worker
 //! would have woken up; a call that yields, or waits, continues on worker threads, whose runtime its timers and I/O
@@ -45,9 +44,9 @@ use std::time::{Duration, Instant};
 use futures::FutureExt;
 use futures::future::CatchUnwind;
 use futures::task::AtomicWaker;
-use mcp_host_base::thread_priority;
+use mcp_host_base::threads;
+use mcp_host_base::threads::WorkerPool;
 use mcp_host_base::time::saturating_millis;
-use mcp_host_base::worker_pool::WorkerPool;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::runtime::{Builder, Handle};
 use tokio::sync::Semaphore;
@@ -55,22 +54,22 @@ use tokio::task::JoinError;
 use tokio_util::sync::PollSemaphore;
 use tokio_util::task::AbortOnDropHandle;
 
-use super::call_origin::CallOrigin;
+use super::CallOrigin;
 use super::cpu::CpuClock;
 
 /// The processor time up to which a call is light.
 const LIGHT_CPU_BUDGET: Duration = Duration::from_millis(1);
 /// The processor time of a call after which its plugin is heavy.
 const HEAVY_PLUGIN_CPU: Duration = Duration::from_millis(10);
-/// A plugin is heavy for so many times the processor time of such a call.
+/// A plugin is heavy for this multiple of the processor time of such a call.
 const HEAVY_PENALTY_FACTOR: u32 = 100;
-/// Threads that all plugins together may block in files, databases and name look-ups. Each plugin has a bound of its
-/// own on each, a few threads, so that one whose disk hangs does not use up those of the others; this many let hundreds
-/// hang.
+/// Threads that all plugins together may block in files, databases and name look-ups. Each plugin has a
+/// separate bound of a few threads on each, so that a plugin whose disk hangs does not exhaust the pool. This size lets hundreds of
+/// plugins hang.
 const MAX_BLOCKING_THREADS: usize = 4096;
 /// The maximum of the time for which a plugin is heavy.
 const MAX_HEAVY_PENALTY: Duration = Duration::from_secs(10);
-/// The host's own calls of a plugin may use one in so many parts of the elapsed time at normal priority.
+/// The divisor of the elapsed time that the host's own calls of a plugin may use at normal priority.
 const HOST_CPU_DIVISOR: u32 = 20;
 /// The burst of processor time of the host's own calls of a plugin.
 const HOST_CPU_BURST: Duration = Duration::from_millis(250);
@@ -103,18 +102,16 @@ impl GuestExecutor {
                 heavy
                     .thread_name("heavy-guest")
                     .worker_threads(workers.saturating_mul(2))
-                    .on_thread_start(|| thread_priority::lower_priority(HEAVY_NICENESS)),
+                    .on_thread_start(|| threads::lower_priority(HEAVY_NICENESS)),
             )?,
             host: WorkerPool::start(
-                host.thread_name("host-call")
-                    .worker_threads(workers)
-                    .on_thread_start(thread_priority::set_short_time_slice),
+                host.thread_name("host-call").worker_threads(workers).on_thread_start(threads::set_short_time_slice),
             )?,
             host_heavy: WorkerPool::start(
                 host_heavy
                     .thread_name("heavy-host-call")
                     .worker_threads(workers.div_ceil(2))
-                    .on_thread_start(|| thread_priority::lower_priority(HOST_HEAVY_NICENESS)),
+                    .on_thread_start(|| threads::lower_priority(HOST_HEAVY_NICENESS)),
             )?,
             workers,
         })

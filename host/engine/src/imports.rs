@@ -1,6 +1,6 @@
 //! The imports of a component that this host cannot satisfy.
 //!
-//! wasmtime stops at the first one, but whoever has to rebuild a component needs all of them. An import is satisfied by
+//! wasmtime stops at the first one, but the author who rebuilds a component needs all of them. An import is satisfied by
 //! name, and by version as in semantic versioning: `wasi:cli/environment@0.2.0` by any 0.2, a version with a suffix
 //! (`0.2.0-draft`) by itself only.
 

@@ -11,7 +11,7 @@ use wasmtime::{Engine, Store, UpdateDeadline};
 use super::bindings::Provider;
 use super::cpu::CpuClock;
 use super::epoch::TICK;
-use super::guest::Guest;
+use super::function::Guest;
 use super::instance_permits::InstancePermit;
 use super::loader::LinkedComponent;
 
@@ -61,7 +61,7 @@ impl Instance {
             None => component.pre.instantiate_async(&mut self.store).await?,
         };
         let provider = self.provider.insert(provider);
-        Ok(Guest::new(provider.mcp_host_provider_resource_provider(), &mut self.store))
+        Ok(Guest { exports: provider.mcp_host_provider_resource_provider(), store: &mut self.store })
     }
 
     /// The number of calls that it has served.

@@ -7,20 +7,18 @@
 
 mod bindings;
 mod cache;
-mod call_origin;
 mod code_key;
 mod compilations;
 mod compiler;
 mod component_file;
 mod config;
 pub mod confinement;
-mod convert;
 pub(crate) mod cpu;
 mod custom_section;
 pub(crate) mod epoch;
 mod error;
 pub(crate) mod executor;
-pub(crate) mod guest;
+pub mod function;
 mod imports;
 pub(crate) mod instance;
 pub(crate) mod instance_permits;
@@ -28,7 +26,6 @@ pub(crate) mod loader;
 mod pending_code;
 pub mod plugin;
 pub(crate) mod pool;
-mod progress;
 pub(crate) mod shares;
 mod static_content;
 mod trap;
@@ -47,14 +44,13 @@ use self::executor::GuestExecutor;
 use self::instance_permits::InstancePermits;
 use self::shares::Shares;
 
-pub use self::call_origin::CallOrigin;
+pub use self::compilations::Progress;
 pub(crate) use self::compiler::CHILD_ENV_VAR;
 pub use self::compiler::{CompileError, Compiler, run_compiler};
 pub use self::config::MAX_COMPONENT_SIZE;
 pub use self::custom_section::CustomSectionError;
 pub use self::error::{ComponentError, EngineError};
 pub use self::imports::UnsatisfiedImports;
-pub use self::progress::Progress;
 pub(crate) use self::trap::CallEnd;
 
 /// The default of [`EngineOptions::max_instances`].
@@ -83,7 +79,7 @@ impl EngineOptions {
 
     /// Sets how many instances of components may be alive at once, over all plugins of all hosts that share the engine, idle
     /// ones included; at least 1. The calls of one plugin may use a share of them; a call beyond that waits, as it does when its
-    /// plugin is busy (`limits.concurrency`). The pool reserves address space for so many: gigabytes for each, but no memory.
+    /// plugin is busy (`limits.concurrency`). The pool reserves gigabytes of address space for each, but no memory.
     #[must_use]
     pub fn max_instances(mut self, instances: u32) -> Self {
         self.max_instances = instances.max(1);
@@ -163,5 +159,25 @@ impl Engine {
     /// What a component may import.
     pub(crate) fn linker(&self) -> &Linker<GuestState> {
         &self.linker
+    }
+}
+
+/// The origin of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CallOrigin {
+    /// A client.
+    Client,
+    /// An indexer of search, in the queue of the clients and with a lower priority.
+    Indexer,
+    /// The host itself, which makes few calls at a time.
+    Host,
+    /// The host itself: the probe of the circuit breaker, in a fresh instance with memory that clients' calls have no part in.
+    Probe,
+}
+
+impl CallOrigin {
+    /// Whether the host makes the call for itself.
+    pub(crate) fn is_host(self) -> bool {
+        matches!(self, Self::Host | Self::Probe)
     }
 }

@@ -7,7 +7,7 @@
 //!
 //! Bounds: a file of 256 MiB, of which this process holds a small piece at a time; [`FILE_DEADLINE`] for a disk to
 //! answer, and [`FILE_THREADS`] threads that may wait for one; [`MAX_INTERFACES`] imports and as many exports;
-//! `compilations` has the bounds of the compiler, `static_content` those of what a component declares.
+//! `compilations` has the bounds of the compiler, `static_content` the bounds of what a component declares.
 
 use std::collections::HashSet;
 use std::path::Path;

@@ -5,8 +5,8 @@
 //! outlives its host still has it, no other host compiles the same component meanwhile, and the kernel releases it when
 //! the last of these processes ends, however that happens. Whoever has the lock next finds the code complete, which its tag
 //! proves, and puts it in its place, or begins anew in the same file. The file of a compilation that failed or was cancelled is
-//! removed, so there is at most one unfinished file of a component. One that nobody goes on with is removed after a day
-//! (module `cache`).
+//! removed, so there is at most one unfinished file of a component. An abandoned file is removed after a day (module
+//! `cache`).
 //!
 //! Without a cache that lasts, or where files cannot be locked, it is a temporary file without a name to find it by.
 

@@ -23,12 +23,9 @@
 
 mod admission;
 mod backend;
-mod built_in;
 mod call;
-mod error;
 mod fault;
 mod fault_recorder;
-mod function;
 mod input_faults;
 mod inspect;
 mod native_plugin;
@@ -37,7 +34,6 @@ mod panics;
 mod requirements;
 mod runtime;
 mod search_source;
-mod unvalidated;
 mod validation;
 mod work_budget;
 
@@ -56,24 +52,21 @@ use mcp_host_sandbox::sql::DatabaseNotifications;
 
 use self::call::CallContext;
 use self::fault_recorder::FaultRecorder;
-use self::function::{Changes, Complete, Describe, ListEntries, ListTemplates, Read, Stat};
 use self::input_faults::InputFaults;
 use crate::CallOrigin;
+use crate::function::{Changes, Complete, Describe, ListEntries, ListTemplates, Read, Stat};
 
-pub use self::built_in::{BuiltIn, BuiltInContents, MountedPlugin};
-pub use self::error::LoadError;
 pub use self::fault::{Fault, FaultKind};
 pub use self::inspect::Inspection;
-pub use self::native_plugin::NativePlugin;
+pub use self::native_plugin::{BuiltIn, BuiltInContents, MountedPlugin, NativePlugin};
 pub use self::needs::{MAX_LEN as MAX_NEEDS_LEN, SECTION as NEEDS_SECTION};
 pub use self::needs::{
     NeededBucket, NeededDatabase, NeededDir, NeededMode, NeededOrigin, NeededSetting, NeededVariable, Needs,
     NeedsError, SettingType,
 };
 pub use self::requirements::{Capability, GrantStatus, Requirement, Requirements};
-pub use self::runtime::{PluginRuntime, RuntimeError};
+pub use self::runtime::{LoadError, PluginRuntime, RuntimeError};
 pub use self::search_source::SearchSource;
-pub use self::unvalidated::Unvalidated;
 #[cfg(any(test, feature = "fuzzing"))]
 #[doc(hidden)]
 pub use self::validation::fuzzing;
@@ -126,7 +119,7 @@ impl Plugin {
         &self.requirements
     }
 
-    /// The interval of `changes` while somebody watches it, unless it hints otherwise.
+    /// The interval of `changes` while a client watches it, unless it hints otherwise.
     pub fn watch_interval(&self) -> Duration {
         self.watch_interval
     }

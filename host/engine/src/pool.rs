@@ -4,12 +4,12 @@
 //!
 //! | bound | the instance ends when |
 //! |---|---|
-//! | `instances.max-calls` | it has served so many calls |
-//! | `instances.idle-timeout` | it has been idle for so long |
-//! | `instances.max-idle` | so many are idle already |
+//! | `instances.max-calls` | it has served this number of calls |
+//! | `instances.idle-timeout` | it has been idle for this time |
+//! | `instances.max-idle` | this number of instances is idle already |
 //! | memory | it holds more than its part, `limits.memory` ÷ `instances.max-idle` |
-//! | a call without an answer | at once, whatever the reason: it never returns to the pool |
-//! | eviction | a call of the plugin needs memory, or a call of any plugin an [instance permit](super::instance_permits) |
+//! | a call without an answer | at once, for any reason: it never returns to the pool |
+//! | eviction, least recently used first (LRU) | a call of the plugin needs memory, or a call of any plugin an [instance permit](super::instance_permits) |
 //!
 //! The most recently used instance is used next (LIFO), so that a plugin keeps no more instances than its concurrent
 //! calls need, and the others time out. While an instance is idle, one task sleeps until the next timeout; otherwise

@@ -33,7 +33,7 @@ use std::sync::Arc;
 use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::oneshot;
 
-use super::call_origin::CallOrigin;
+use super::CallOrigin;
 
 /// The permits for all slots.
 pub(crate) struct Shares(Mutex<SlotState>);
@@ -70,7 +70,7 @@ struct Waiter {
 }
 
 impl Shares {
-    /// The permits for so many slots.
+    /// The permits for a number of slots.
     pub(crate) fn new(slots: usize) -> Arc<Self> {
         Arc::new(Self(Mutex::new(SlotState { slots, in_use: 0, plugins: BTreeMap::new(), waiting: 0, next_id: 0 })))
     }

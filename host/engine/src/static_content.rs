@@ -17,7 +17,7 @@
 //! | core instances, tables, memories, elements of a table | slots of the pool, or mappings without it | 40, 40, 4, 60,000 |
 //! | names, types, exports, adapters: all that is described | the metadata of the code, decoded once per load | 4 MiB encoded, of that 20,000 core types |
 //!
-//! The bounds in numbers are those of the pool, and hold without a pool, too. A component beyond them does not compile, and
+//! The bounds in numbers are the pool's, and hold without a pool, too. A component beyond them does not compile, and
 //! the message says what there is too much of. What is left, [`StaticContent::instance_bytes`], is stored with the code and
 //! charged to `limits.memory` of the plugin for as long as an instance lives; a component of which no instance fits is
 //! refused when it is loaded. Data segments are not copied: they are mapped from the file of the code, and their pages are

@@ -20,7 +20,7 @@ use std::str::FromStr;
 
 use sha2::{Digest as _, Sha256};
 
-use mcp_host_base::quote::quote;
+use mcp_host_base::text::quote;
 
 /// The text before the digits.
 pub const PREFIX: &str = "sha256:";

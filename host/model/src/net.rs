@@ -13,7 +13,7 @@ use std::str::FromStr;
 use idna::AsciiDenyList;
 use idna::uts46::{DnsLength, Hyphens, Uts46};
 
-use mcp_host_base::quote::quote;
+use mcp_host_base::text::quote;
 
 /// The scheme of an origin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

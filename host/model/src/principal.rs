@@ -10,7 +10,7 @@ pub const LOCAL: &str = "local";
 /// The name of the principal of HTTP requests without authentication.
 pub const ANONYMOUS: &str = "anonymous";
 
-/// The identity on whose behalf a request is made: whoever started the host, or whoever the host or an application
+/// The identity on whose behalf a request is made: the user who started the host, or a user whom the host or an application
 /// authenticated.
 ///
 /// A principal is its name and its groups. Rules of the config name both, and a principal that no rule names gets what the
@@ -68,8 +68,7 @@ impl Principal {
         Self { name: Name::Authenticated(name.into()), groups: None }
     }
 
-    /// Adds the principal to groups: those that whoever authenticated it says it is in. Groups of a config file are added
-    /// by the host.
+    /// Adds the principal to the groups that its issuer asserts. The host adds the groups of a config file.
     #[must_use]
     pub fn with_groups(self, groups: impl IntoIterator<Item = impl Into<Box<str>>>) -> Self {
         let mut all: Vec<Box<str>> = self.groups().map(Box::from).chain(groups.into_iter().map(Into::into)).collect();

@@ -64,7 +64,7 @@ impl Completion {
     /// The maximum number of values in one response (MCP 2025-06-18, "Completion": "Maximum 100 items per response").
     pub const MAX_VALUES: usize = 100;
 
-    /// Returns those of `candidates` that begin with `typed`, at most [`MAX_VALUES`](Self::MAX_VALUES) of them, in their order.
+    /// Returns the `candidates` that begin with `typed`, in order, at most [`MAX_VALUES`](Self::MAX_VALUES).
     ///
     /// ```
     /// use mcp_host_model::resource::Completion;
@@ -83,7 +83,7 @@ impl Completion {
 /// A content, and the resource to which it belongs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ResourceContents {
-    /// The resource in this representation: `mime_type` and `size` are those of the body.
+    /// The resource in this representation: `mime_type` and `size` describe the body.
     pub entry: Resource,
     /// The content.
     pub body: ResourceBody,

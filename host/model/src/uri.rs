@@ -92,16 +92,11 @@
 //! ```
 
 mod error;
-#[cfg(any(test, feature = "fuzzing"))]
-#[doc(hidden)]
-pub mod fuzzing;
 mod mount;
 mod normalize;
 mod pattern;
-mod resource_id;
 mod router;
 mod template;
-mod text;
 mod unicode;
 
 #[cfg(test)]
@@ -111,7 +106,6 @@ pub use error::{CharacterError, MountError, Overlap, PathError, RouteError, Temp
 pub use mount::Mount;
 pub use normalize::is_path_delimiter;
 pub use pattern::{Gap, PatternPart, UriPattern};
-pub use resource_id::{Path, ResourceId, Uri};
 pub use router::{Routed, Router};
 pub use template::UriTemplate;
 pub use unicode::composed;
@@ -120,3 +114,130 @@ pub use unicode::composed;
 ///
 /// RFC 9110, section 4.1, recommends at least 8,000 octets.
 pub const MAX_URI_LEN: usize = 8192;
+
+/// Implements access to the text of a type, in its field `text`.
+macro_rules! str_newtype {
+    ($type:ident) => {
+        impl $type {
+            /// Returns the text, in normal form.
+            #[must_use]
+            pub fn as_str(&self) -> &str {
+                &self.text
+            }
+        }
+
+        impl AsRef<str> for $type {
+            fn as_ref(&self) -> &str {
+                &self.text
+            }
+        }
+
+        impl std::borrow::Borrow<str> for $type {
+            fn borrow(&self) -> &str {
+                &self.text
+            }
+        }
+
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.pad(&self.text)
+            }
+        }
+
+        impl From<$type> for String {
+            fn from(value: $type) -> Self {
+                value.text
+            }
+        }
+
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.serialize_str(&self.text)
+            }
+        }
+    };
+}
+use str_newtype;
+
+/// The URI of a resource: absolute, in normal form, below a mount, without a fragment.
+///
+/// Created only by [`Mount::compose`] and [`Router::route`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Uri {
+    text: String,
+}
+
+str_newtype!(Uri);
+
+impl Uri {
+    /// Joins a mount and a path that are valid and in normal form.
+    fn from_checked(mount: &str, path: &str) -> Self {
+        Self { text: [mount, path].concat() }
+    }
+}
+
+/// The provider's name of a resource: the part of the [`Uri`] after the mount, in normal form.
+///
+/// It has no leading slash, no fragment, no `.` or `..` segment and no NUL; it may have a query. The empty path is the
+/// mount itself. Created like a [`Uri`].
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Path {
+    text: String,
+}
+
+str_newtype!(Path);
+
+/// The two names of a resource.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct ResourceId {
+    /// Its name for clients: the mount and the path.
+    pub uri: Uri,
+    /// Its name for the provider.
+    pub path: Path,
+}
+
+impl ResourceId {
+    /// Joins a mount and a path that are valid and in normal form.
+    fn from_checked(mount: &str, path: String) -> Self {
+        Self { uri: Uri::from_checked(mount, &path), path: Path { text: path } }
+    }
+}
+
+/// Assertions of the fuzz target for URIs.
+#[cfg(any(test, feature = "fuzzing"))]
+#[doc(hidden)]
+pub mod fuzzing {
+    #![allow(clippy::expect_used, reason = "a test that cannot be set up fails")]
+
+    use super::{MAX_URI_LEN, Mount, Router};
+    use std::sync::LazyLock;
+
+    /// Mounts of every kind: a host, a path prefix, no host, all hosts.
+    static ROUTER: LazyLock<Router<()>> = LazyLock::new(|| {
+        let mounts = ["git://linux/", "files://h/a/", "notes:///", "web://"];
+        Router::new(mounts.map(|mount| (mount.parse().expect("a mount"), ()))).expect("they do not overlap")
+    });
+
+    /// Asserts that a text, as the URI of a client, the path of a provider, a mount or a template, keeps what the module promises.
+    pub fn uri(text: &str) {
+        if let Ok(routed) = ROUTER.route(text) {
+            assert!(routed.uri.as_str().starts_with(routed.mount.as_str()), "a URI begins with its mount");
+            assert_eq!(ROUTER.route(routed.uri.as_str()), Ok(routed), "a routed URI is in its normal form");
+        }
+        for (mount, ()) in ROUTER.iter() {
+            if let Ok(located) = mount.compose(text) {
+                assert!(located.uri.as_str().starts_with(mount.as_str()), "no path leaves its mount");
+                let routed = ROUTER.route(located.uri.as_str()).map(|routed| (routed.mount, routed.path));
+                assert_eq!(routed, Ok((mount, located.path)), "composing and routing are inverse");
+            }
+            if let Ok(template) = mount.compose_template(text) {
+                let expanded = template.expand([("a", text), ("path", "ü/%2e%2e")]);
+                assert!(expanded.is_none_or(|expanded| expanded.len() <= MAX_URI_LEN), "an expansion is bounded");
+                assert_eq!(mount.compose_template(template.path_template()), Ok(template), "a template stays one");
+            }
+        }
+        if let Ok(mount) = text.parse::<Mount>() {
+            assert_eq!(mount.as_str().parse::<Mount>(), Ok(mount), "a mount is its own normal form");
+        }
+    }
+}

@@ -82,7 +82,7 @@ impl HostCpuBudget {
 }
 
 /// A thread whose processor time is charged to a call when this is dropped.
-pub(crate) struct ChargedThread {
+pub struct ChargedThread {
     budget: HostCpuBudget,
     before: Duration,
 }
@@ -95,8 +95,7 @@ impl ChargedThread {
 
     /// Whether the thread has used more than is left. That takes at least as much time as has elapsed, which is read without a
     /// system call.
-    #[cfg(feature = "sql")]
-    pub(crate) fn is_used_up(&self, begun: Instant) -> bool {
+    pub fn is_used_up(&self, begun: Instant) -> bool {
         let left = self.budget.remaining().unwrap_or_default();
         begun.elapsed() > left && self.used() > left
     }

@@ -1,8 +1,8 @@
 //! Directory grants: the host's implementation of a guest's `wasi:filesystem`.
 //!
 //! wasmtime-wasi does the work and confines it to the directory: each path is resolved relative to a directory handle,
-//! by the kernel where possible (`openat2`), so no `..`, symbolic link or absolute path escapes. This module wraps it
-//! and adds the checks that it lacks:
+//! by the kernel where possible (`openat2`), so no `..`, symbolic link or absolute path escapes (path traversal).
+//! This module wraps it and adds the checks that it lacks:
 //!
 //! | guarantee | mechanism |
 //! |---|---|
@@ -53,7 +53,7 @@ use wasmtime_wasi::{FsPerms, OpenMode};
 use self::disk::DiskPool;
 use self::files::{GrantRoot, Preopen};
 use self::quota::{QuotaHandle, QuotaUsage};
-use super::throttled_warning::ThrottledWarnings;
+use super::guest_log::ThrottledWarnings;
 use crate::guest_log::GuestLog;
 
 pub use self::files::{Files, FilesView, OpenFileLimit};

@@ -177,7 +177,7 @@ impl State {
     }
 }
 
-/// Returns whether a client that holds so many of something may take one more, of which so many are free.
+/// Returns whether a client that holds `held` permits may take one more of the `free` ones.
 fn may_take(client: &Client, held: usize, free: usize) -> bool {
     match client.as_ref().is_none_or(Requester::is_local) {
         true => free > 0,

@@ -14,6 +14,7 @@
 //! One line per [`LOG_INTERVAL`] reports how much was dropped. A warning that repeats is logged once for a time ([`repeats`]),
 //! except for the author of a provider, who wants to see each.
 
+use std::fmt::Display;
 use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -23,7 +24,7 @@ use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use mcp_host_base::escape;
 use mcp_host_base::log_target;
 use mcp_host_base::text::prefix;
-use mcp_host_base::throttle::Throttle;
+use mcp_host_base::throttle::{Throttle, ThrottlePerReason};
 
 use super::bindings::logging::Level;
 
@@ -167,7 +168,7 @@ impl GuestLog {
         matches!(self.limiter.check_n(cost.min(self.bytes_per_minute)), Ok(Ok(())))
     }
 
-    /// Records that so many bytes were dropped.
+    /// Counts dropped bytes.
     fn record_dropped(&self, bytes: usize) {
         self.dropped_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
         if let Some(suppressed) = self.dropped.record() {
@@ -241,3 +242,38 @@ fn sanitize(text: &str, bytes: usize) -> String {
 
 #[cfg(test)]
 mod tests;
+
+/// The shortest time between two lines of one warning.
+const WARNING_INTERVAL: Duration = Duration::from_secs(60);
+
+/// The warnings about one part of a plugin, each logged at most once per [`WARNING_INTERVAL`] with the number of occurrences since its
+/// previous line.
+#[derive(Debug)]
+pub(crate) struct ThrottledWarnings {
+    log: Arc<GuestLog>,
+    throttle: ThrottlePerReason,
+}
+
+impl ThrottledWarnings {
+    /// Creates warnings that are written to `log`.
+    pub(crate) fn new(log: Arc<GuestLog>) -> Self {
+        Self { log, throttle: ThrottlePerReason::new(WARNING_INTERVAL) }
+    }
+
+    /// Records one occurrence of that reason, and logs `message` unless the warning is throttled.
+    pub(crate) fn warn(&self, reason: &'static str, message: impl Display) {
+        if let Some(times) = self.record(reason) {
+            let line = match times {
+                1 => message.to_string(),
+                times => format!("{message} ({times} times)"),
+            };
+            self.log.line(Level::Warn, "", &line);
+        }
+    }
+
+    /// Records one occurrence of a reason that is logged elsewhere. Returns the number of occurrences that the line stands for, if one
+    /// is due.
+    pub(crate) fn record(&self, reason: &'static str) -> Option<u64> {
+        self.throttle.record(reason).map(|suppressed| suppressed.saturating_add(1))
+    }
+}

@@ -6,7 +6,7 @@
 //!
 //! | step | mechanism | error if it fails |
 //! |---|---|---|
-//! | the origin is granted | scheme, host and port | `HTTP-request-denied` |
+//! | the origin is granted (allowlist) | scheme, host and port | `HTTP-request-denied` |
 //! | the request is within its size limits, and its method is allowed | [`headers`], `limits.http.headers`, `limits.http.body` | `HTTP-request-header-section-size`, `HTTP-request-body-size`, `HTTP-request-method-invalid` |
 //! | an access token is there, if the grant has a source of them | [`oauth`] | `internal-error`, for SDKs one that may pass |
 //! | concurrency limit and rate limit, of which each client has a share ([`fair_semaphore`](crate::fair_semaphore), [`fair_rate`](crate::fair_rate)) | `limits.http.concurrency`, `limits.http.rate` | `connection-limit-reached`, at once |

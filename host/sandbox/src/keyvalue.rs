@@ -48,6 +48,8 @@
 //! them, not all. A dedicated thread per plugin would work as well, but would be idle most of the time. A call that
 //! ends while it waits has changed nothing; one that ends during its operation may have completed it, unacknowledged.
 
+#![cfg_attr(not(feature = "keyvalue"), allow(dead_code, reason = "only buckets use it"))]
+
 #[cfg(not(feature = "keyvalue"))]
 mod absent;
 #[cfg(feature = "keyvalue")]
@@ -56,7 +58,6 @@ mod bindings;
 #[cfg(feature = "keyvalue")]
 mod database;
 mod error;
-mod page;
 #[cfg(feature = "keyvalue")]
 mod store;
 #[cfg(test)]
@@ -69,6 +70,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::{Arc, PoisonError};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use mcp_host_config as config;
 use tokio::sync::Mutex;
 use wasmtime::component::{HasData, Linker, ResourceTable};
@@ -77,7 +80,6 @@ use wasmtime::component::{HasData, Linker, ResourceTable};
 use self::absent::{self as database, self as store};
 use self::database::{Database, DatabasePath};
 use self::error::{RefusalLog, StoreError, SwapError};
-use self::page::{Page, PageStart};
 use crate::Caller;
 use crate::guest_log::GuestLog;
 
@@ -126,7 +128,6 @@ pub struct Bucket {
 /// The state of a key on which a compare-and-swap is conditional.
 #[derive(Clone, Debug)]
 #[allow(unreachable_pub, reason = "the generated code re-exports it")]
-#[cfg_attr(not(feature = "keyvalue"), allow(dead_code, reason = "only key-value buckets read it"))]
 pub struct Cas {
     bucket: Bucket,
     key: String,
@@ -310,7 +311,7 @@ impl Operations<'_> {
     }
 
     /// Runs `work` with the database, on a blocking thread. `request_bytes` is the size of the guest's arguments, and
-    /// `size` returns that of the result: both are reserved from `limits.memory` while the host holds them.
+    /// `size` returns the size of the result: both are reserved from `limits.memory` while the host holds them.
     async fn with_database<T: Send + 'static>(
         &self,
         request_bytes: usize,
@@ -400,4 +401,29 @@ pub(crate) fn add_to_linker<T: Send + 'static>(
 ) -> wasmtime::Result<()> {
     wasi_draft2::add_to_linker(linker, keyvalue)?;
     wasi_draft1::add_to_linker(linker, keyvalue)
+}
+
+/// The position at which a page of a listing starts.
+#[derive(Clone, Debug)]
+pub(super) enum PageStart {
+    /// After the key that a cursor names, or at the first key.
+    After(Option<String>),
+    /// After this number of keys.
+    Offset(u64),
+}
+
+/// One page of the keys, in byte order.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Page {
+    pub(super) keys: Vec<String>,
+    /// Whether there are more keys.
+    pub(super) has_more: bool,
+}
+
+impl Page {
+    /// Returns the cursor for [`PageStart::After`] if there are more keys: the last key, which may have been deleted
+    /// since.
+    pub(super) fn cursor(&self) -> Option<String> {
+        self.keys.last().filter(|_| self.has_more).map(|key| URL_SAFE_NO_PAD.encode(key))
+    }
 }

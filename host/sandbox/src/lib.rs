@@ -28,7 +28,6 @@ pub mod memory;
 pub mod outbound_http;
 pub mod sql;
 pub mod state;
-mod throttled_warning;
 
 use std::path::Path;
 use std::sync::{Arc, Weak};
@@ -143,7 +142,7 @@ impl Sandbox {
     }
 
     /// Returns which grant cannot be used, and why: the plugin's stored data, a database, or a source of access tokens. Each is tried.
-    /// Servers are asked once each, unless `offline`. Returns warnings: what may be no fault of the config.
+    /// Each server gets one request, none with `offline`. Returns warnings about conditions that the config may not cause.
     pub async fn check_grants(&self, offline: bool) -> Result<Vec<String>, String> {
         let unusable = |reason| format!("its key-value store cannot be used: {reason}");
         self.keyvalue.check().await.map_err(unusable)?;

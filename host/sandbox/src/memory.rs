@@ -15,8 +15,8 @@
 //! A [`ShareLimiter`](mcp_host_base::share_limiter) would not do: idle instances are evicted before a charge is denied, and the reserve
 //! depends on what the client holds.
 //!
-//! **Causes.** A charge that is denied says who holds the memory ([`Denial`]): the calls with the same input, which then is
-//! what made the provider fail, other calls of the client, or those of others.
+//! **Causes.** A denied charge names the holder of the memory ([`Denial`]): the calls with the same input, which then caused the
+//! failure, other calls of the client, or calls of other clients.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -75,7 +75,7 @@ pub enum Denial {
     Others,
 }
 
-/// The client and the input of a call, with what the calls of each hold together. The default is that of the host's own calls.
+/// The client and the input of a call, with the memory that the calls of each hold together. The default is the host itself.
 #[derive(Clone, Default)]
 pub struct CallOwner {
     requester: Option<Requester>,
@@ -108,7 +108,7 @@ impl MemoryBudget {
         CallOwner { requester, of_client, of_input }
     }
 
-    /// Charges that many bytes if so many are left then.
+    /// Charges `bytes` if at least `reserve` bytes stay free.
     fn charge(&self, bytes: usize, reserve: usize) -> bool {
         while !self.try_charge(bytes, reserve) {
             let evicted = self.reclaim.as_ref().and_then(Weak::upgrade).is_some_and(|idle| idle.evict_oldest());
@@ -172,8 +172,7 @@ impl MemoryAccount {
     }
 
     /// An account without a bound, for work that no plugin is charged for.
-    #[cfg(feature = "sql")]
-    pub(crate) fn unlimited() -> Arc<Self> {
+    pub fn unlimited() -> Arc<Self> {
         Self::new(MemoryBudget::new(u64::MAX, None), CallOwner::default())
     }
 
@@ -202,7 +201,7 @@ impl MemoryAccount {
         state.owner = owner;
     }
 
-    /// Charges that many bytes if so many are left then, and the reserve of the client.
+    /// Charges `bytes` if at least `reserve` bytes, and the reserve of the client, stay free.
     fn charge(&self, bytes: usize, reserve: usize) -> Result<(), Denial> {
         let mut state = self.state();
         // Charged before the reserve is known, so that two calls of a client do not both count as small.
@@ -251,8 +250,7 @@ impl Reservation {
     }
 
     /// A reservation of nothing on the same account.
-    #[cfg(feature = "sql")]
-    pub(crate) fn another(&self) -> Self {
+    pub fn another(&self) -> Self {
         self.account.reservation()
     }
 
@@ -262,8 +260,7 @@ impl Reservation {
     }
 
     /// Like [`try_resize`](Self::try_resize), if 1/`part` of the budget is free then.
-    #[cfg(feature = "sql")]
-    pub(crate) fn try_resize_leaving_part(&mut self, bytes: usize, part: usize) -> Result<(), Denial> {
+    pub fn try_resize_leaving_part(&mut self, bytes: usize, part: usize) -> Result<(), Denial> {
         self.try_resize_leaving(bytes, self.account.budget.limit.checked_div(part).unwrap_or(0))
     }
 

@@ -10,8 +10,8 @@
 //!   text of a query.
 //! - Each query is a transaction of its own, which is always rolled back, on a connection that no other query uses.
 //!   Nothing of a query is left on it.
-//! - A query ends by its timeout, and with the call: the server is told to cancel it, and the process that runs SQLite is
-//!   killed.
+//! - A query ends by its timeout, and with the call: the host sends a cancellation to the server, and kills the process
+//!   that runs SQLite.
 //! - Messages to the guest have the words of the statement and names of the database's objects, and neither stored data
 //!   nor the address. What only an
 //!   admin can repair is logged, with the reason.
@@ -19,7 +19,8 @@
 //! # Without the feature `sql`
 //!
 //! The interface is linked, so that components which import it load, and no database is granted: a config that grants
-//! one is rejected. Queries of a database that an application grants in code fail.
+//! one is rejected. Queries of a database that an application grants in code fail
+//! ([`absent`]).
 //!
 //! # Bounds
 //!
@@ -28,7 +29,7 @@
 //! | rows of a result | `max-rows`: more are not fetched |
 //! | bytes of a result | `max-bytes`: a larger one is an error |
 //! | memory: the query, what was received, and the result | `limits.memory` |
-//! | memory of SQLite while it computes rows | that of its process, charged to `limits.memory`: [`sqlite`] |
+//! | memory of SQLite while it computes rows | the limit of its process, charged to `limits.memory`: [`sqlite`] |
 //! | time, with the wait for a connection | `timeout` of the grant, and `limits.deadline` of the call |
 //! | connections, and so queries at once | `connections`, of which [each client has a share](crate::fair_semaphore) |
 //! | processor time of SQLite | `limits.cpu` of the call |
@@ -36,9 +37,12 @@
 
 #![cfg_attr(not(feature = "sql"), allow(dead_code, reason = "only databases use it"))]
 
+#[cfg(not(feature = "sql"))]
+mod absent;
+#[cfg(feature = "sql")]
+mod backend;
 mod bindings;
 mod error;
-mod notifications;
 #[cfg(feature = "sql")]
 mod postgresql;
 mod result;
@@ -51,32 +55,25 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 use wasmtime::component::{HasData, Linker};
 
-#[cfg(feature = "sql")]
-use self::bindings::ScalarContent;
+#[cfg(not(feature = "sql"))]
+use self::absent as backend;
+use self::backend::Backend;
+pub use self::backend::run_sqlite_worker;
 use self::bindings::databases::{self, DatabaseInfo, Rows, Scalar, Value};
 use self::error::{QueryError, RefusalLog};
-pub use self::notifications::DatabaseNotifications;
-#[cfg(feature = "sql")]
-use self::postgresql::{Listener, PostgresqlDatabase, schemas};
 use self::result::{ChargedRows, ResultBounds, value_size};
 use self::saved_queries::{SavedQueries, SavedQuery};
-#[cfg(feature = "sql")]
-use self::sqlite::SqliteDatabase;
-#[cfg(feature = "sql")]
-pub use self::sqlite::run_sqlite_worker;
 use mcp_host_config as config;
 use mcp_host_config::grants::SqlGrant;
-#[cfg(feature = "sql")]
-use mcp_host_config::grants::SqlUrl;
 
 use crate::Caller;
 use crate::cpu::HostCpuBudget;
 use crate::fair_semaphore::Client;
-#[cfg(feature = "sql")]
-use crate::fair_semaphore::{FairSemaphore, Permit};
 use crate::guest_log::GuestLog;
 use crate::http::TlsRoots;
 use crate::memory::{CallOwner, MemoryAccount, MemoryBudget, Reservation};
@@ -116,24 +113,13 @@ struct Database {
     timeout: Duration,
 }
 
-/// How a database is queried.
-enum Backend {
-    #[cfg(feature = "sql")]
-    Postgresql(PostgresqlDatabase),
-    #[cfg(feature = "sql")]
-    Sqlite(SqliteDatabase),
-    /// This build has neither.
-    #[cfg(not(feature = "sql"))]
-    Absent,
-}
-
 /// One query, which the backends run.
 struct Query {
     sql: String,
     parameters: Vec<Value>,
     bounds: ResultBounds,
     deadline: Instant,
-    /// The memory of the query, and later that of the result.
+    /// The memory of the query, later of the result.
     memory: Reservation,
     usage: Usage,
 }
@@ -144,15 +130,6 @@ struct Usage {
     /// The client that it is made for.
     client: Client,
     cpu: HostCpuBudget,
-}
-
-#[cfg(feature = "sql")]
-impl Usage {
-    /// Waits for the permit of a connection, of which there are `max`. It is what other queries hold.
-    async fn acquire(&self, permits: &FairSemaphore, deadline: Instant, max: usize) -> Result<Permit, QueryError> {
-        let acquired = timeout_at(deadline, self.cpu.contend(permits.acquire(self.client.clone()))).await;
-        acquired.ok().and_then(Result::ok).ok_or(QueryError::Busy(max))
-    }
 }
 
 impl From<Caller<'_>> for Usage {
@@ -260,61 +237,6 @@ impl SqlDatabases {
         warnings
     }
 
-    /// Checks that the granted schemas of a database of PostgreSQL exist. Returns warnings: schemas that the role may not use, and
-    /// functions that read beside the schemas.
-    #[cfg(feature = "sql")]
-    async fn check_schemas(&self, name: &str, database: &Database) -> Result<Vec<String>, String> {
-        let Backend::Postgresql(server) = &database.backend else { return Ok(Vec::new()) };
-        let schemas = server.schemas();
-        let missing = self.texts(name, schemas::find_missing(schemas)).await?;
-        if !missing.is_empty() {
-            return Err(format!("its `schemas` do not exist in the database: {}", missing.join(", ")));
-        }
-        let mut warnings = Vec::new();
-        let unusable = self.texts(name, schemas::find_unusable(schemas)).await?;
-        if !unusable.is_empty() {
-            warnings.push(format!(
-                "the role of the database `{name}` may not use {} of its `schemas`: GRANT USAGE ON SCHEMA … TO the role",
-                unusable.join(", ")
-            ));
-        }
-        let functions = self.texts(name, schemas::find_functions(schemas)).await?;
-        if !functions.is_empty() {
-            warnings.push(format!(
-                "the role of the database `{name}` may call functions outside of its `schemas` whose reads are not bounded by \
-                 them (SECURITY DEFINER, or a block with EXCEPTION): {}. REVOKE USAGE ON their schemas, or EXECUTE ON them, from the \
-                 role and from PUBLIC",
-                functions.join(", ")
-            ));
-        }
-        Ok(warnings)
-    }
-
-    #[cfg(not(feature = "sql"))]
-    async fn check_schemas(&self, _: &str, _: &Database) -> Result<Vec<String>, String> {
-        Ok(Vec::new())
-    }
-
-    /// The texts of the first column of a query's rows.
-    #[cfg(feature = "sql")]
-    async fn texts(&self, name: &str, sql: String) -> Result<Vec<String>, String> {
-        let failed = |error: QueryError| match error {
-            QueryError::Refused(reason) | QueryError::Unreachable(reason) | QueryError::Failed(reason) => reason,
-            error => error.to_string(),
-        };
-        let host = self.host();
-        let (database, query) = self.prepare(name, sql, Vec::new(), None, host.caller()).map_err(failed)?;
-        let result = database.query(query).await.map_err(failed)?;
-        let texts = result.rows.rows.iter().filter_map(|row| match row.values.first() {
-            Some(Value::Scalar(scalar)) => match ScalarContent::from(scalar) {
-                ScalarContent::Text(text) => Some(text.to_owned()),
-                _ => None,
-            },
-            _ => None,
-        });
-        Ok(texts.collect())
-    }
-
     /// Checks that the host accepts the roles of the databases, as far as they can be reached within [`ROLE_TIMEOUT`].
     /// The error is for the admin.
     pub(crate) async fn check_roles(&self) -> Result<(), String> {
@@ -330,15 +252,13 @@ impl SqlDatabases {
 
     /// Listens to the channels of the databases that have one (`listen`), until the value is dropped.
     pub(crate) fn listen(&self) -> DatabaseNotifications {
-        let notifications = DatabaseNotifications::default();
-        #[cfg(feature = "sql")]
-        let notifications = self.granted.iter().fold(notifications, |mut notifications, (name, database)| {
+        let mut notifications = DatabaseNotifications::default();
+        for (name, database) in &self.granted {
             if let Some(listener) = database.backend.listener() {
                 let (name, log) = (name.clone(), self.refusal_log.clone());
                 notifications.add(move |received| listener.run(received, move |error| log.record(&name, &error)));
             }
-            notifications
-        });
+        }
         notifications
     }
 
@@ -409,81 +329,7 @@ impl Database {
     }
 }
 
-#[cfg(feature = "sql")]
-impl Backend {
-    fn new(grant: &SqlGrant, sqlite_workers: Option<&WorkerProgram>, tls_roots: &Arc<TlsRoots>) -> Self {
-        match &grant.url {
-            SqlUrl::Postgresql(url) => Self::Postgresql(PostgresqlDatabase::new(url, grant, tls_roots.clone())),
-            SqlUrl::Sqlite(file) => Self::Sqlite(SqliteDatabase::new(file, grant, sqlite_workers)),
-        }
-    }
-
-    async fn describe(
-        &self,
-        bounds: ResultBounds,
-        deadline: Instant,
-        caller: Caller<'_>,
-    ) -> Result<DatabaseInfo, QueryError> {
-        match self {
-            Self::Postgresql(database) => database.describe(bounds, deadline, &caller.into()).await,
-            Self::Sqlite(database) => database.describe(bounds, deadline, caller).await,
-        }
-    }
-
-    async fn query(&self, query: Query) -> Result<ChargedRows, QueryError> {
-        match self {
-            Self::Postgresql(database) => database.query(query).await,
-            Self::Sqlite(database) => database.query(query).await,
-        }
-    }
-
-    async fn prepare(&self, query: Query) -> Result<(), QueryError> {
-        match self {
-            Self::Postgresql(database) => database.prepare(query).await,
-            Self::Sqlite(database) => database.prepare(query).await,
-        }
-    }
-
-    fn is_on_a_server(&self) -> bool {
-        matches!(self, Self::Postgresql(_))
-    }
-
-    fn listener(&self) -> Option<Listener> {
-        match self {
-            Self::Postgresql(database) => database.listener(),
-            Self::Sqlite(_) => None,
-        }
-    }
-}
-
-#[cfg(not(feature = "sql"))]
-impl Backend {
-    fn new(_: &SqlGrant, _: Option<&WorkerProgram>, _: &Arc<TlsRoots>) -> Self {
-        Self::Absent
-    }
-
-    async fn describe(&self, _: ResultBounds, _: Instant, _: Caller<'_>) -> Result<DatabaseInfo, QueryError> {
-        Err(Self::unsupported())
-    }
-
-    async fn query(&self, _: Query) -> Result<ChargedRows, QueryError> {
-        Err(Self::unsupported())
-    }
-
-    async fn prepare(&self, _: Query) -> Result<(), QueryError> {
-        Err(Self::unsupported())
-    }
-
-    fn is_on_a_server(&self) -> bool {
-        false
-    }
-
-    fn unsupported() -> QueryError {
-        QueryError::Failed("this build has no databases: it lacks the feature `sql`".to_owned())
-    }
-}
-
-/// What an admin is told about a database.
+/// The message for an admin about a database.
 fn admin_message(name: &str, reason: &str) -> String {
     format!("the database `{name}` of `grants.sql` cannot be used: {reason}")
 }
@@ -512,4 +358,27 @@ pub(crate) fn add_to_linker<T: Send + 'static>(
     sql: fn(&mut T) -> SqlView<'_>,
 ) -> wasmtime::Result<()> {
     databases::add_to_linker::<_, HasSql>(linker, sql)
+}
+
+/// The notifications of all databases of one plugin. Notifications that arrive between two waits count as one. When it is dropped,
+/// the connections are closed.
+#[derive(Debug, Default)]
+pub struct DatabaseNotifications {
+    received: Arc<Notify>,
+    listeners: JoinSet<()>,
+}
+
+impl DatabaseNotifications {
+    /// Adds a listener, which counts notifications until it is dropped.
+    fn add<F>(&mut self, listener: impl FnOnce(Arc<Notify>) -> F)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        self.listeners.spawn(listener(self.received.clone()));
+    }
+
+    /// Waits for a notification. Without a listener there is none.
+    pub async fn received(&self) {
+        self.received.notified().await;
+    }
 }

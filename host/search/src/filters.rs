@@ -7,7 +7,7 @@
 
 use std::sync::Arc;
 
-use mcp_host_base::quote::quote;
+use mcp_host_base::text::quote;
 use mcp_host_config::nearest_mount;
 use mcp_host_config::search::{KindFilter, LanguageCode};
 use mcp_host_engine::plugin::MountedPlugin;

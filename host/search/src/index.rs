@@ -15,7 +15,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use mcp_host_base::log_target;
-use mcp_host_base::thread_priority;
+use mcp_host_base::threads;
 use mcp_host_engine::plugin::SearchSource;
 use parking_lot::Mutex;
 use rusqlite::{Connection, InterruptHandle};
@@ -106,7 +106,7 @@ impl Index {
         };
         let thread = thread::Builder::new().name("mcp-search".to_owned());
         let started = thread.spawn(move || {
-            thread_priority::lower_priority(NICE);
+            threads::lower_priority(NICE);
             while let Some(job) = waiting.blocking_recv() {
                 job(&mut writer);
             }

@@ -2,7 +2,7 @@
 
 use percent_encoding::percent_decode_str;
 
-use mcp_host_base::quote::quote;
+use mcp_host_base::text::quote;
 use mcp_host_model::provider::Failure;
 
 /// Returns the parameters of a query, decoded; a plus sign is a space.

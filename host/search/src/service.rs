@@ -6,9 +6,9 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use mcp_host_base::log_target;
-use mcp_host_base::thread_priority::lower_priority;
+use mcp_host_base::threads::WorkerPool;
+use mcp_host_base::threads::lower_priority;
 use mcp_host_base::time::now_millis;
-use mcp_host_base::worker_pool::WorkerPool;
 use mcp_host_config::Config;
 use mcp_host_config::search::Search;
 use mcp_host_engine::plugin::{MountedPlugin, NativePlugin, Plugin};

@@ -5,8 +5,8 @@
 //!
 //! All trees are watched anew
 //!
-//! - when a granted directory was replaced, or a symbolic link on its path leads elsewhere. The directories that such links
-//!   are in have a source of events of their own, of which only those of the links count;
+//! - when a granted directory was replaced, or a symbolic link on its path leads elsewhere. The parent directories of
+//!   such links have a separate source of events, and only events of the links count;
 //! - when events were lost because the kernel's queue was full: a new directory may be among them. That costs a pass over all
 //!   directories, so it waits for a [`Backoff`]; until then the events that still come and the interval find the changes.
 
@@ -23,8 +23,8 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Instant, timeout_at};
 
-use super::event_source::{Depth, EventSource};
 use super::links::{Resolved, directory_of};
+use super::{Depth, EventSource};
 use crate::backoff::Backoff;
 use crate::log_target;
 use crate::throttle::Throttle;

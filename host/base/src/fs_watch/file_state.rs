@@ -57,7 +57,7 @@ impl FileState {
 
     /// Returns whether a change at that time, or shortly after, may have the same state, as far as the time itself tells: it is in
     /// whole seconds, as on a file system with a coarse clock, and recent. If the clock of the file system differs from ours by more
-    /// than its granularity, as a server's may, nothing can be told.
+    /// than its granularity, as a server's may, the state is inconclusive.
     pub(super) fn has_coarse_time_near(&self, time: SystemTime) -> bool {
         let (seconds, nanos) = self.changed;
         let since_epoch = Duration::from_secs(u64::try_from(seconds).unwrap_or_default());

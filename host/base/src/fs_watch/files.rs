@@ -22,9 +22,9 @@ use parking_lot::{Mutex, MutexGuard};
 use tokio::sync::Notify;
 use tokio::time::{Instant, sleep};
 
-use super::event_source::{Depth, EventSource};
 use super::file_state::{FileId, FileState};
 use super::links::{Resolved, directory_of};
+use super::{Depth, EventSource};
 use crate::log_target;
 use crate::regular_file::FileThreads;
 
@@ -233,8 +233,8 @@ fn unsettled_files(before: &Snapshot, now: &Snapshot, taken_at: SystemTime) -> V
     now.iter().filter(|&(file, state)| is_unsettled(file, state)).map(|(file, _)| file.clone()).collect()
 }
 
-/// The directories with an event when a path leads to another file: its own, and those of all links on the way. In place of
-/// one that does not exist: its nearest ancestor that does.
+/// The directories with an event when a path leads to another file: its parent, and the parents of all links on the way. The nearest
+/// existing ancestor replaces a directory that does not exist.
 fn directories_to_watch(file: &Path) -> BTreeSet<PathBuf> {
     let Resolved { links, path } = Resolved::new(file);
     let nearest = path.ancestors().skip(1).find(|directory| directory.is_dir());

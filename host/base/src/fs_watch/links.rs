@@ -1,7 +1,7 @@
 //! Symbolic links on the way to a path.
 //!
-//! Events of the operating system are those of an inode, and a link that is retargeted is an event of the directory that the
-//! link is in, not of what it leads to. So this module finds each link on the way, from the root on.
+//! The operating system reports events by inode. A retargeted link is an event of its parent directory, not of its target. So this
+//! module finds each link on the way, from the root on.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};

@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 
 /// The number of states that all others share.
 const OVERFLOW_STATES: usize = 256;
-/// The number of states from which on those of new clients are looked for.
+/// The number of states from which on states that equal a new one are evicted.
 pub(super) const MIN_SWEEP: usize = 1024;
 
 /// A key, and what is done with its state.

@@ -15,7 +15,7 @@
 //! |---|---|
 //! | `headers-from` | headers that the host adds to each request to that origin, from a [variable or a file](super::super::Secret). The provider never sees them, and headers of the same names that it sends are dropped |
 //! | `oauth` | a source of access tokens, which the host adds as `Authorization: Bearer …`: the key of a service account, a refresh token, or client credentials ([`OAuth`]). Only for `https`, and for `http` to `localhost` or a loopback address |
-//! | `ca` | a PEM file of certificate authorities that are trusted for the origin, in addition to those of the machine. Only for `https` |
+//! | `ca` | a PEM file of certificate authorities that are trusted for the origin, in addition to the machine's own. Only for `https` |
 //!
 //! **Grammar.** `("https" | "http") "://" ["*."] host [":" port]`. Scheme and host are converted to lower case; an
 //! internationalized host is converted to its ASCII form (IDNA); one dot at its end is dropped. A port is 1 to 65535.
@@ -90,7 +90,7 @@ pub struct HttpGrant {
     /// Where the host gets the access token that it adds to each request to the origin. It takes precedence over a header
     /// `Authorization` of `headers`.
     pub oauth: Option<OAuth>,
-    /// Certificate authorities that are trusted for the origin, in addition to those of the machine. Ignored for plain
+    /// Certificate authorities that are trusted for the origin, in addition to the machine's own. Ignored for plain
     /// HTTP.
     pub ca: Option<CaBundle>,
 }
@@ -172,7 +172,7 @@ table! {
         /// A source of access tokens (OAuth 2.0), which the host adds to each request to the origin as `Authorization`. The
         /// provider never sees them.
         oauth: Option<OAuth>,
-        /// A PEM file of certificate authorities that are trusted for the origin, in addition to those of the machine.
+        /// A PEM file of certificate authorities that are trusted for the origin, in addition to the machine's own.
         ca: Option<CaBundle>,
     }
 }

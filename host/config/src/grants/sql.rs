@@ -8,12 +8,12 @@
 //! | `name` | the name that the provider asks for: 1 to 64 of `a-z`, `A-Z`, `0-9`, `-`, `_` and `.`, beginning with a letter or digit. Required, and no two entries have the same |
 //! | `url` | the database, from a [variable or a file](super::super::Secret): `postgres://USER:PASSWORD@HOST:PORT/DATABASE`, or `sqlite:PATH`. A URL of SQLite has no password, and may stand here itself. Required |
 //! | `schemas` | PostgreSQL: the schemas whose tables and views can be read, and the `search_path` |
-//! | `max-rows` | the maximum number of rows of a result; more are cut off, and the provider is told so |
+//! | `max-rows` | the maximum number of rows of a result; a truncated result says so to the provider |
 //! | `max-bytes` | the maximum size of a result; a larger one fails |
 //! | `timeout` | the maximum time of a query, with the wait for a connection |
-//! | `connections` | the maximum number of connections, which is that of queries at once |
+//! | `connections` | the maximum number of connections, and of concurrent queries |
 //! | `listen` | PostgreSQL: a channel. When something notifies it (`NOTIFY`), what clients watch is checked for changes at once |
-//! | `ca` | PostgreSQL: a PEM file of certificate authorities that are trusted in addition to those of the machine |
+//! | `ca` | PostgreSQL: a PEM file of certificate authorities that are trusted in addition to the machine's own |
 //! | `allow-writing-role` | PostgreSQL: also connect as a superuser, or as a role that can write. Such a role is refused otherwise |
 //!
 //! **PostgreSQL.** A server is verified by TLS, as by `sslmode=verify-full`, unless the URL has `sslmode=disable` or
@@ -80,7 +80,7 @@ pub struct SqlGrant {
     pub connections: SqlConnections,
     /// The channel whose notifications (`NOTIFY`) cause a check for changes. Ignored for SQLite.
     pub listen: Option<ChannelName>,
-    /// Certificate authorities that are trusted in addition to those of the machine. Ignored for SQLite.
+    /// Certificate authorities that are trusted in addition to the machine's own. Ignored for SQLite.
     pub ca: Option<CaBundle>,
     /// Whether to connect as a superuser or a role that can write, too. Ignored for SQLite.
     pub allow_writing_role: bool,
@@ -177,7 +177,7 @@ table! {
         connections: SqlConnections,
         /// PostgreSQL: a channel. When something notifies it (`NOTIFY`), what clients watch is checked for changes at once.
         listen: Option<ChannelName>,
-        /// PostgreSQL: a PEM file of certificate authorities that are trusted in addition to those of the machine.
+        /// PostgreSQL: a PEM file of certificate authorities that are trusted in addition to the machine's own.
         ca: Option<CaBundle>,
         /// PostgreSQL: whether to connect as a superuser, or as a role that can write. Such a role is refused unless set.
         allow_writing_role: bool,

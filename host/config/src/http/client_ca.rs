@@ -47,7 +47,7 @@ named_enum! {
     }
 }
 
-/// Certificates of which one at least is that of an authority.
+/// Certificates, of which at least one belongs to an authority.
 struct AuthorityBundle(CaBundle);
 
 written_as! {

@@ -86,7 +86,7 @@ impl Tls {
     }
 }
 
-/// The key is that of the first certificate, so equal certificates have equal keys.
+/// Only the first certificate decides, so equal certificates have equal keys.
 impl PartialEq for Tls {
     fn eq(&self, other: &Self) -> bool {
         self.0.cert == other.0.cert

@@ -123,7 +123,7 @@ impl<'a> Table<'a> {
         self.context.line(self.span.start)
     }
 
-    /// Returns the span of the value of a key; that of the table if it has no such key.
+    /// Returns the span of the value of a key, or of the table if it has no such key.
     pub(crate) fn entry_span(&self, key: &str) -> Range<usize> {
         self.entries.get(key).map_or_else(|| self.span.clone(), Spanned::span)
     }
@@ -133,7 +133,7 @@ impl<'a> Table<'a> {
         self.nested(key).is_some_and(|table| table.contains_key(inner))
     }
 
-    /// Returns the span of the entry `inner` of the table at that key; that of the table if it has no such entry.
+    /// Returns the span of the entry `inner` of the table at that key, or of the table if it has no such entry.
     pub(crate) fn nested_span(&self, key: &str, inner: &str) -> Range<usize> {
         let entry = self.nested(key).and_then(|table| table.get(inner));
         entry.map_or_else(|| self.entry_span(key), Spanned::span)

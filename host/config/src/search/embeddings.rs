@@ -58,7 +58,7 @@ table! {
         #[required]
         #[read(RequestUrl)]
         pub url: EndpointUrl,
-        /// A PEM file of certificate authorities that are trusted for the URL, in addition to those of this machine.
+        /// A PEM file of certificate authorities that are trusted for the URL, in addition to the machine's own.
         pub ca: Option<CaBundle>,
         /// The key that requests are authenticated with (`Authorization: Bearer`): from a variable or a file. None unless set.
         #[read(Key)]

@@ -4,7 +4,7 @@
 use crate::declare::checked_text;
 use crate::reader::Schema;
 
-/// The types of MIME types: those that are registered (RFC 6838, 8081 and 9695), and that of directories.
+/// The types of MIME types: the registered ones (RFC 6838, 8081 and 9695), and `inode` for directories.
 const TYPES: [&str; 12] = [
     "application",
     "audio",

@@ -12,7 +12,7 @@ use crate::Config;
 use crate::http::ClientAuthority;
 
 impl Config {
-    /// Returns the warnings about authorities of client certificates that cannot be told apart.
+    /// Returns the warnings about authorities of client certificates that are indistinguishable.
     pub(super) fn client_authority_warnings(&self) -> impl Iterator<Item = Warning> {
         let pairs = find_overlapping(&self.http.client_ca);
         pairs.into_iter().map(|(below, above)| Warning::OverlappingClientAuthorities { below, above })
@@ -65,7 +65,7 @@ fn is_same_key(one: &X509Certificate<'_>, other: &X509Certificate<'_>) -> bool {
 }
 
 /// Returns whether the names, and the ids of keys as far as there are any, say that one certificate issued the other. One that
-/// names itself is issued by nobody else.
+/// names itself has no other issuer.
 fn is_issuer(parent: &X509Certificate<'_>, child: &X509Certificate<'_>) -> bool {
     let names_match = child.issuer().as_raw() == parent.subject().as_raw();
     let is_self_issued = child.issuer().as_raw() == child.subject().as_raw();

@@ -54,7 +54,7 @@ fn granted_files(plugin: &Plugin, files: &[(PathBuf, SensitiveFile)]) -> Vec<War
         .collect()
 }
 
-/// Returns those of the files that all users may write, or else their directory, each with its mode and once.
+/// Returns the files that all users may write, or else their directories, each once and with its mode.
 fn writable_paths<'a>(files: impl Iterator<Item = &'a Path>) -> Vec<(PathBuf, u32)> {
     let writable = |path: &Path| Some((path.to_owned(), permissions::writable_by_all(path)?));
     let mut found: Vec<_> = files.filter_map(|file| writable(file).or_else(|| writable(file.parent()?))).collect();

@@ -135,7 +135,7 @@ enum Selected<'a> {
 }
 
 impl Config {
-    /// Whether a rule applies to everybody whom that name selects.
+    /// Whether a rule applies to all principals that the name selects.
     fn applies_to_all(&self, rule: &Rule, selected: &Selected<'_>) -> bool {
         if rule.principals.contains(&PrincipalSelector::Any) {
             return true;

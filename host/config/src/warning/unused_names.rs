@@ -33,7 +33,7 @@ impl<'a> Allowed<'a> {
         self.everyone || self.principals.contains(principal)
     }
 
-    /// Whether it has somebody who can be a client over HTTP. A group of others has members.
+    /// Whether a member can be a client over HTTP. A group with an issuer's principals has such members.
     fn has_http_client(&self) -> bool {
         self.everyone
             || self.principals.iter().any(|name| *name != LOCAL)
@@ -49,7 +49,7 @@ impl Config {
         let unused_groups =
             self.groups.iter().map(|group| group.name.as_str()).filter(move |name| !in_rules.contains(name));
         let is_for_nobody = self.server.http.is_some() && !allowed.has_http_client();
-        // If nobody is allowed anything, one warning says it.
+        // If no rule allows anything, another warning says so.
         let principals =
             self.principals.iter().filter(move |_| !is_for_nobody).map(|principal| principal.name.as_str());
         let unused_principals = principals.filter(move |name| !allowed.is_allowed(name));

@@ -1,4 +1,4 @@
-//! Reload: replaces the config without affecting requests in flight.
+//! Hot reload: replaces the config without affecting requests in flight.
 //!
 //! Rules are replaced at once, plugins all or nothing:
 //!

@@ -12,17 +12,17 @@
 //! [`QUICK_POLL`] is followed by a pause of the same duration, up to [`MAX_POLL_PAUSE`], regardless of who requests the next
 //! one; and while a provider is failing, subscriptions cause at most one poll per [`MAX_POLL_PAUSE`].
 //!
-//! A build in a granted directory is a continuous stream of events, and whoever may connect to a database can notify its
-//! channels as often as they like. After events and notifications the pause is that of [`burst_pause`]: it grows while they
-//! cause one poll after the other and nothing that is watched changes. Events do not shorten the back-off of a failing provider;
-//! notifications do, since one may tell that the database is back, which is why the provider failed: to the same pause, and to
-//! [`MAX_POLL_PAUSE`] at least.
+//! A build in a granted directory causes a continuous stream of events, and every client of a database can notify its channels at
+//! any rate. Polls that events and notifications cause are debounced, and followed by a pause ([`burst_pause`]) that grows while
+//! the polls find no change of a watched path. Events do not shorten the back-off of a failing provider. A notification shortens it,
+//! but not below [`MAX_POLL_PAUSE`]: it may mean that the database has recovered.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use mcp_host_base::backoff::Backoff;
 use mcp_host_base::fs_watch::DirectoryWatcher;
 use mcp_host_engine::plugin::{Fault, WatchedChanges};
 use mcp_host_model::uri::{Path, Uri};
@@ -60,8 +60,10 @@ pub(super) struct Poller {
     groups: PathGroups,
     /// The index of the group with which the next poll starts.
     next_group: usize,
-    /// The number of consecutive failed polls.
-    failures: u32,
+    /// Whether the last poll failed.
+    is_failing: bool,
+    /// The delays after consecutive failed polls, from the interval on.
+    backoff: Backoff,
     /// The number of consecutive polls that events or notifications caused, and that reported no watched path.
     futile_polls: u32,
     /// Whether the first poll notifies all subscribers once, in place of the changes it returns: changes before it are
@@ -73,7 +75,8 @@ impl Poller {
     pub(super) fn new(state: Arc<WatcherState>, notify_all_once: bool) -> Self {
         let interval = state.plugin.watch_interval();
         let groups = PathGroups::new(state.plugin.max_items());
-        Self { state, interval, groups, next_group: 0, failures: 0, futile_polls: 0, notify_all_once }
+        let backoff = new_backoff(interval);
+        Self { state, interval, groups, next_group: 0, is_failing: false, backoff, futile_polls: 0, notify_all_once }
     }
 
     pub(super) async fn run(mut self) {
@@ -104,7 +107,7 @@ impl Poller {
             let pause = self.poll_once(requested).await;
             let took = began.elapsed();
             let min_pause = match took {
-                _ if self.failures > 0 => pause.min(MAX_POLL_PAUSE),
+                _ if self.is_failing => pause.min(MAX_POLL_PAUSE),
                 took if took > QUICK_POLL => took.min(MAX_POLL_PAUSE),
                 _ => Duration::ZERO,
             };
@@ -127,7 +130,7 @@ impl Poller {
                     false
                 }
                 // Events do not shorten the back-off of a failing provider.
-                () = after_event, if self.failures == 0 => true,
+                () = after_event, if !self.is_failing => true,
                 () = after_notification => true,
             };
             directories = Some(events);
@@ -165,7 +168,7 @@ impl Poller {
     /// Resets the state when there are no more subscribers, as it becomes stale.
     fn go_idle(&mut self, requested: u64) {
         self.groups = PathGroups::new(self.state.plugin.max_items());
-        self.failures = 0;
+        self.reset_backoff();
         self.notify_all_once = false;
         self.state.listing.clear();
         self.state.is_polling.store(false, Ordering::Relaxed);
@@ -180,26 +183,20 @@ impl Poller {
                 if std::mem::take(&mut self.notify_all_once) {
                     self.notify_all().await;
                 }
-                self.failures = 0;
+                self.reset_backoff();
                 (None, self.next_delay(hint))
             }
             // The token is retained, so changes from now on are reported after recovery.
             Err(fault) => {
-                if self.notify_all_once && self.failures == 0 {
+                if self.notify_all_once && !self.is_failing {
                     self.notify_all().await;
                 }
                 let pause = match fault {
                     // The provider was not called, so this is not a further failure.
-                    Fault::Suspended(left) => {
-                        self.failures = self.failures.max(1);
-                        left.clamp(MIN_POLL_INTERVAL, MAX_POLL_INTERVAL)
-                    }
-                    _ => {
-                        let pause = self.backoff();
-                        self.failures = self.failures.saturating_add(1);
-                        pause
-                    }
+                    Fault::Suspended(left) => left.clamp(MIN_POLL_INTERVAL, MAX_POLL_INTERVAL),
+                    _ => self.backoff.next_delay(),
                 };
+                self.is_failing = true;
                 (Some((fault, pause.min(MAX_RETRY_AFTER))), pause)
             }
         };
@@ -268,9 +265,11 @@ impl Poller {
         })
     }
 
-    /// Returns the back-off after a failed poll, which doubles with each consecutive failure.
-    fn backoff(&self) -> Duration {
-        let max = MAX_BACKOFF.max(self.interval);
-        1_u32.checked_shl(self.failures).map_or(max, |times| self.interval.saturating_mul(times).min(max))
+    fn reset_backoff(&mut self) {
+        (self.is_failing, self.backoff) = (false, new_backoff(self.interval));
     }
+}
+
+fn new_backoff(interval: Duration) -> Backoff {
+    Backoff::new(interval, MAX_BACKOFF.max(interval))
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use mcp_host_base::quote::quote;
+use mcp_host_base::text::quote;
 use wasmparser::{Parser, Payload};
 
 use super::WASI_PREVIEW1;

@@ -1,6 +1,6 @@
 //! Why no component can be made of a file.
 
-use mcp_host_base::quote::quote;
+use mcp_host_base::text::quote;
 
 /// The number of names that a message shows.
 const MAX_LISTED_NAMES: usize = 10;

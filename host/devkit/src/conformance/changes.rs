@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use mcp_host_engine::function::Changes;
 use mcp_host_model::provider::{ChangeSet, Entry};
 
 use super::session::NoAnswer;
@@ -13,7 +14,7 @@ const MAX_WATCHED: usize = 50;
 const MAX_TOKEN: usize = 65536;
 /// A token that no provider issues.
 const FOREIGN_TOKEN: &str = "mcp-host test: no token of yours {\"version\":-1}";
-/// How often it is asked for a change after an edit, and how long apart: times of files may have steps.
+/// The maximum number of polls after an edit, and their interval: times of files may have a coarse granularity.
 const MAX_POLLS: usize = 20;
 const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -84,7 +85,7 @@ async fn poll(
 }
 
 async fn changes(session: &mut Session<'_>, watched: &[String], since: Option<&str>) -> Result<ChangeSet, NoAnswer> {
-    session.call("changes", async |provider| provider.changes(watched, since).await).await
+    session.call("changes", Changes { watched: watched.into(), since: since.map(str::to_owned) }).await
 }
 
 fn check_quiet(session: &mut Session<'_>, changes: &ChangeSet, how: &str) {

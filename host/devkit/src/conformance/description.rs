@@ -1,6 +1,7 @@
 //! What the component says about itself, and what it imports.
 
 use mcp_host_base::text::Excerpt;
+use mcp_host_engine::function::Describe;
 use mcp_host_engine::plugin::{Capability, GrantStatus, Inspection};
 
 use super::{Check, Session};
@@ -12,7 +13,7 @@ pub(super) async fn check(session: &mut Session<'_>, inspection: &Inspection) {
     if let Err(error) = &inspection.info {
         session.report.problem(Check::Describe, format!("without grants: {error}"));
     }
-    let info = match session.call("describe", async |provider| provider.describe().await).await {
+    let info = match session.call("describe", Describe).await {
         Ok(info) => info,
         Err(none) => return none.report(session, Check::Describe, "`describe`"),
     };

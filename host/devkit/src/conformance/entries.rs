@@ -1,6 +1,7 @@
 //! Entries: reading, `stat`, and what does not exist.
 
 use mcp_host_base::text::Excerpt;
+use mcp_host_engine::function::{Read, Stat};
 use mcp_host_model::provider::{Contents, Entry};
 
 use super::listing::UNKNOWN_PATH;
@@ -44,7 +45,7 @@ pub(super) async fn check(session: &mut Session<'_>, entries: &[Entry]) -> Vec<S
 async fn read(session: &mut Session<'_>, listed: &Entry) -> Option<Vec<Contents>> {
     let path = &listed.path;
     let what = format!("reading `{}`", Excerpt(path));
-    match session.call(&what, async |provider| provider.read(path).await).await {
+    match session.call(&what, Read { path: path.as_str().into() }).await {
         Ok(contents) => {
             session.check_contents(path, &contents, Some(listed));
             Some(contents)
@@ -59,7 +60,7 @@ async fn read(session: &mut Session<'_>, listed: &Entry) -> Option<Vec<Contents>
 async fn stat(session: &mut Session<'_>, listed: &Entry) -> Option<Entry> {
     let path = &listed.path;
     let what = format!("`stat` of `{}`", Excerpt(path));
-    let found = match session.call(&what, async |provider| provider.stat(path).await).await {
+    let found = match session.call(&what, Stat { path: path.as_str().into() }).await {
         Ok(found) => found,
         Err(none) => {
             none.report(session, Check::StatAgrees, &what);
@@ -88,9 +89,9 @@ async fn stat(session: &mut Session<'_>, listed: &Entry) -> Option<Entry> {
 }
 
 async fn check_unknown(session: &mut Session<'_>) {
-    let read = session.call("reading an unknown path", async |provider| provider.read(UNKNOWN_PATH).await).await;
+    let read = session.call("reading an unknown path", Read { path: UNKNOWN_PATH.into() }).await;
     check_refused(session, "reading", read.map(drop));
-    let stat = session.call("`stat` of an unknown path", async |provider| provider.stat(UNKNOWN_PATH).await).await;
+    let stat = session.call("`stat` of an unknown path", Stat { path: UNKNOWN_PATH.into() }).await;
     check_refused(session, "`stat` of", stat.map(drop));
 }
 

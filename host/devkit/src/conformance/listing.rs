@@ -3,9 +3,11 @@
 use std::collections::HashSet;
 
 use mcp_host_base::text::Excerpt;
+use mcp_host_engine::function::ListEntries;
 use mcp_host_model::provider::{Entry, Page};
 
 use super::session::NoAnswer;
+use super::values::without_ttl;
 use super::{Check, MAX_PAGES, Session};
 
 /// The limit of a page, as a server's default has it.
@@ -37,7 +39,7 @@ impl Listing {
     }
 }
 
-/// Checks the default listing and those of children. Returns all entries with valid paths, in normal form.
+/// Checks the default listing and the listings of children. Returns all entries with valid paths, in normal form.
 pub(super) async fn check(session: &mut Session<'_>) -> Vec<Entry> {
     let Some(listing) = walk(session, Check::ListingEnds, None, PAGE_SIZE).await else {
         for check in
@@ -107,7 +109,8 @@ async fn list(
     cursor: Option<&str>,
     limit: u32,
 ) -> Result<Page, NoAnswer> {
-    session.call("list-entries", async |provider| provider.list(parent, cursor, limit).await).await
+    let function = ListEntries { parent: parent.map(Into::into), cursor: cursor.map(Into::into), limit };
+    session.call("list-entries", function).await
 }
 
 fn check_unique(session: &mut Session<'_>, listing: &Listing) {
@@ -127,7 +130,6 @@ async fn check_stable(session: &mut Session<'_>, first: &Listing) {
         session.report.problem(Check::ListingStable, format!("first {first} entries, then {second}"));
         return;
     }
-    let without_ttl = |entry: &Entry| Entry { ttl: None, ..entry.clone() };
     let differing = first.entries.iter().zip(&second.entries).find(|(one, two)| without_ttl(one) != without_ttl(two));
     if let Some((one, two)) = differing {
         let (one, two) = (Excerpt(&one.path), Excerpt(&two.path));
@@ -172,7 +174,7 @@ async fn check_resume(session: &mut Session<'_>, whole: &Listing) {
     }
 }
 
-/// A cursor that is the last path of a page cannot be told from a foreign one, so a page is no fault.
+/// A cursor that is the last path of a page is indistinguishable from a foreign one, so a page is no fault.
 async fn check_bad_cursor(session: &mut Session<'_>) {
     for cursor in [FOREIGN_CURSOR, ""] {
         let what = format!("the cursor `{cursor}`, which it did not issue");
@@ -184,7 +186,7 @@ async fn check_bad_cursor(session: &mut Session<'_>) {
     }
 }
 
-/// Lists the children of listable entries, and asks for those of others. Returns the children.
+/// Lists the children of listable entries, and tries to list the children of others. Returns the children.
 async fn check_children(session: &mut Session<'_>, entries: &[Entry]) -> Vec<Entry> {
     let (listable, others): (Vec<_>, Vec<_>) = entries.iter().partition(|entry| entry.listable);
     if listable.is_empty() {

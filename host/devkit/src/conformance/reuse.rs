@@ -1,10 +1,12 @@
 //! Reuse of instances: an instance that has served other calls answers as a fresh one does.
 
 use mcp_host_base::text::Excerpt;
+use mcp_host_engine::function::{Read, Stat};
 use mcp_host_engine::plugin::Plugin;
 use mcp_host_model::provider::{Contents, Entry};
 
 use super::entries::Sampled;
+use super::values::without_ttl;
 use super::{Check, Session};
 
 /// The number of entries that are read again.
@@ -23,7 +25,7 @@ pub(super) async fn check(session: &mut Session<'_>, reused: &Plugin, sample: &[
             let (path, shown) = (&one.path, Excerpt(&one.path));
             let what = format!("reading `{shown}` in an instance that served other calls");
             if let Some(expected) = &one.contents {
-                match session.call_in(reused, &what, async |provider| provider.read(path).await).await {
+                match session.call_in(reused, &what, Read { path: path.as_str().into() }).await {
                     Ok(contents) if is_same(&contents, expected) => {}
                     Ok(_) => {
                         session.report.problem(Check::Stateless, format!("{what} differs from a read in a fresh one"));
@@ -33,7 +35,7 @@ pub(super) async fn check(session: &mut Session<'_>, reused: &Plugin, sample: &[
             }
             let what = format!("`stat` of `{shown}` in an instance that served other calls");
             if let Some(expected) = &one.entry {
-                match session.call_in(reused, &what, async |provider| provider.stat(path).await).await {
+                match session.call_in(reused, &what, Stat { path: path.as_str().into() }).await {
                     Ok(entry) if without_ttl(&entry) == without_ttl(expected) => {}
                     Ok(_) => {
                         session.report.problem(Check::Stateless, format!("{what} differs from that of a fresh one"))
@@ -48,9 +50,4 @@ pub(super) async fn check(session: &mut Session<'_>, reused: &Plugin, sample: &[
 fn is_same(one: &[Contents], two: &[Contents]) -> bool {
     let parts = |contents: &Contents| (without_ttl(&contents.entry), contents.body.clone());
     one.iter().map(parts).eq(two.iter().map(parts))
-}
-
-/// The entry without its time to live, which becomes shorter as time passes.
-fn without_ttl(entry: &Entry) -> Entry {
-    Entry { ttl: None, ..entry.clone() }
 }

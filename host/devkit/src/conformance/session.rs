@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use mcp_host_engine::plugin::{Fault, Plugin, Unvalidated};
+use mcp_host_engine::function::Function;
+use mcp_host_engine::plugin::{Fault, Plugin};
 use mcp_host_model::uri::Mount;
 
 use super::{Check, Report};
@@ -70,25 +71,21 @@ impl<'p> Session<'p> {
     }
 
     /// Calls the provider, in a fresh instance.
-    pub(super) async fn call<T>(
-        &mut self,
-        what: &str,
-        call: impl AsyncFn(Unvalidated<'p>) -> Result<T, Fault>,
-    ) -> Result<T, NoAnswer> {
-        self.call_in(self.plugin, what, call).await
+    pub(super) async fn call<F: Function + Clone>(&mut self, what: &str, function: F) -> Result<F::Answer, NoAnswer> {
+        self.call_in(self.plugin, what, function).await
     }
 
     /// Calls the provider of that plugin.
-    pub(super) async fn call_in<'q, T>(
+    pub(super) async fn call_in<F: Function + Clone>(
         &mut self,
-        plugin: &'q Plugin,
+        plugin: &Plugin,
         what: &str,
-        call: impl AsyncFn(Unvalidated<'q>) -> Result<T, Fault>,
-    ) -> Result<T, NoAnswer> {
+        function: F,
+    ) -> Result<F::Answer, NoAnswer> {
         loop {
             self.report.calls = self.report.calls.saturating_add(1);
             plugin.take_last_errors();
-            let fault = match call(plugin.unvalidated()).await {
+            let fault = match plugin.call_unvalidated(function.clone()).await {
                 Ok(answer) => return Ok(answer),
                 Err(Fault::RateLimited(wait)) if self.rate_wait.saturating_add(wait) <= MAX_RATE_WAIT => {
                     self.rate_wait = self.rate_wait.saturating_add(wait);

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use mcp_host_base::text::Excerpt;
+use mcp_host_engine::function::{Complete, ListTemplates, Read, Stat};
 use mcp_host_model::provider::{Template, TemplatePage};
 use mcp_host_model::resource::{Argument, Completion};
 use mcp_host_model::uri::{UriTemplate, is_path_delimiter};
@@ -45,8 +46,8 @@ pub(super) async fn check(session: &mut Session<'_>) {
 async fn list(session: &mut Session<'_>) -> Vec<Template> {
     let (mut templates, mut cursor, mut seen) = (Vec::new(), None::<String>, HashSet::new());
     for _ in 0..MAX_TEMPLATE_PAGES {
-        let requested = cursor.as_deref();
-        let page = session.call("list-templates", async |provider| provider.templates(requested).await).await;
+        let function = ListTemplates { cursor: cursor.as_deref().map(Into::into) };
+        let page = session.call("list-templates", function).await;
         let TemplatePage { templates: more, next_cursor } = match page {
             Ok(page) => page,
             Err(none) => {
@@ -125,7 +126,7 @@ async fn read_first(
         let Some(path) = uri.strip_prefix(session.mount().as_str()) else { continue };
         let Some(path) = session.check_path("a template's expansion", path) else { return };
         let what = format!("reading `{}`, to which `{}` expands", Excerpt(&path), Excerpt(&template.path_template));
-        match session.call(&what, async |provider| provider.read(&path).await).await {
+        match session.call(&what, Read { path: path.as_str().into() }).await {
             Ok(contents) => {
                 session.check_contents(&path, &contents, None);
                 return check_entry(session, template, &path).await;
@@ -142,7 +143,7 @@ async fn read_first(
 /// Checks that `stat` returns the entry of the path that a template expanded to: a host subscribes to no other.
 async fn check_entry(session: &mut Session<'_>, template: &Template, path: &str) {
     let what = format!("`stat` of `{}`, to which `{}` expands", Excerpt(path), Excerpt(&template.path_template));
-    match session.call(&what, async |provider| provider.stat(path).await).await {
+    match session.call(&what, Stat { path: path.into() }).await {
         Ok(entry) => {
             let found = session.check_path("the path of `stat`", &entry.path);
             if let Some(found) = found.filter(|found| found != path) {
@@ -162,10 +163,8 @@ async fn complete(
     typed: &str,
     known: &[Argument],
 ) -> Result<Completion, NoAnswer> {
-    let call = async |provider: mcp_host_engine::plugin::Unvalidated<'_>| {
-        provider.complete(&template.path_template, Argument::new(variable, typed), known.to_vec()).await
-    };
-    session.call("complete", call).await
+    let (template, argument) = (template.path_template.clone(), Argument::new(variable, typed));
+    session.call("complete", Complete { template, argument, context: known.to_vec() }).await
 }
 
 fn check_bounds(session: &mut Session<'_>, template: &Template, variable: &str, completion: &Completion) {

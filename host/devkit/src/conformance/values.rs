@@ -118,3 +118,10 @@ impl Session<'_> {
         }
     }
 }
+
+/// The entry without its time to live, which becomes shorter as time passes.
+pub(super) fn without_ttl(entry: &Entry) -> Entry {
+    let mut entry = entry.clone();
+    entry.ttl = None;
+    entry
+}

@@ -84,7 +84,7 @@ const RESERVED: &[&str] = &[
 ];
 
 impl PackageName {
-    /// The maximum length: that of a plugin's name.
+    /// The maximum length, as for a plugin's name.
     const MAX_LEN: usize = 64;
 
     /// Makes a name of any text: letters in lower case, and `-` for everything else that a name may not have.

@@ -94,7 +94,7 @@ impl Made {
 
 impl Drop for Made {
     fn drop(&mut self) {
-        // Nothing can be done about what cannot be removed. A directory that somebody else has used meanwhile stays.
+        // Errors of a removal have no remedy here. A directory that another process has used meanwhile stays.
         for file in &self.files {
             let _ = fs::remove_file(file);
         }

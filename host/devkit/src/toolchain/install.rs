@@ -89,7 +89,7 @@ impl System {
 async fn has_candidate(package: &str, oldest: Option<Version>) -> bool {
     let Some(apt) = probe::find("apt-cache") else { return false };
     let Answer::Said(said) = probe::run(&apt, &["policy", package]).await else { return false };
-    // The version of `rustup` is not that of Rust.
+    // The version of `rustup` is not the version of Rust.
     is_candidate(&said, oldest.filter(|_| package != "rustup"))
 }
 

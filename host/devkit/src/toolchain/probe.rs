@@ -30,7 +30,7 @@ pub(super) enum Answer {
     TimedOut(Duration),
 }
 
-/// Variables with which tools install nothing by themselves and ask nobody.
+/// Variables that keep tools from installing anything and from prompting.
 const QUIET: &[(&str, &str)] = &[
     ("GOTOOLCHAIN", "local"),
     ("NPM_CONFIG_UPDATE_NOTIFIER", "false"),

@@ -8,8 +8,8 @@
 //! | read and write the directories of granted databases of SQLite | readers of a write-ahead log record what they use in files beside it |
 //! | execute | this program and the libraries that it is linked with: it starts itself as the compiler, and to run SQLite |
 //! | listen at a TCP port | `server.http` |
-//! | connect to Unix sockets | those of the servers of `grants.sql` |
-//! | connect to TCP ports | those of `grants.http` and of its token endpoints, of the servers of `grants.sql` and of the URLs of `[[issuer]]` and of `[search.embeddings]`, and 53 for names |
+//! | connect to Unix sockets | the servers of `grants.sql` |
+//! | connect to TCP ports | `grants.http` and its token endpoints, the servers of `grants.sql`, the URLs of `[[issuer]]` and `[search.embeddings]`, and 53 for names |
 //! | read the system's resolver configuration and certificates | if there is a grant of HTTP or of a database server, or an issuer with a URL, or an endpoint of embeddings |
 //!
 //! A directory stands for everything below it.

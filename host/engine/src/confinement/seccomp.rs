@@ -110,7 +110,7 @@ fn without_x32() -> BpfProgram {
     ]
 }
 
-/// A filter for this processor. System calls of another one, such as those of 32-bit programs, kill the process.
+/// A filter for this processor. System calls of another architecture, such as 32-bit programs make, kill the process.
 fn filter(rules: Rules, others: SeccompAction, matching: SeccompAction) -> Result<BpfProgram, BackendError> {
     SeccompFilter::new(rules, others, matching, TargetArch::try_from(std::env::consts::ARCH)?)?.try_into()
 }

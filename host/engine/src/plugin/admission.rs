@@ -7,11 +7,12 @@
 //! `limits.queue-timeout`, which also bounds the wait for an instance slot after it
 //! ([`shares`](crate::shares)). Each client has a share of the rate
 //! ([`fair_rate`](mcp_host_sandbox::fair_rate)), of the permits and of the queue
-//! ([`fair_semaphore`](mcp_host_sandbox::fair_semaphore)). A rejected call costs next to nothing: no instance, no thread, no task. The
-//! host's own calls have no rate limit, and take no permit of a client. They wait for an instance slot only, for
-//! [`HOST_WAIT`] at most, whatever the queue timeout of clients is. Each kind of them is bounded where it is made: one
-//! probe of a plugin that keeps failing, one `describe`, one `changes`, one page of a walk for its fingerprint, and
-//! five lookups for subscriptions at a time.
+//! ([`fair_semaphore`](mcp_host_sandbox::fair_semaphore)). Calls beyond that are rejected
+//! at once (load shedding), at little cost: no instance, no thread, no task.
+//!
+//! The host's own calls have no rate limit, and take no permit of a client. They wait for an instance slot only, at most
+//! [`HOST_WAIT`], independently of the queue timeout of clients. Each kind is bounded by its caller: one probe of a failing plugin,
+//! one `describe`, one `changes`, one page of a walk for its fingerprint, and five lookups for subscriptions at a time.
 
 use std::time::Duration;
 

@@ -12,10 +12,9 @@ use mcp_host_sandbox::memory::{CallOwner, MemoryBudget, MemoryMeter};
 use mcp_host_sandbox::{Sandbox, SandboxError};
 
 use super::fault::Fault;
-use super::function::Function;
 use super::panics::ContainedFuture;
 use crate::cpu::CpuClock;
-use crate::guest::GuestResult;
+use crate::function::{Function, GuestResult};
 use crate::instance::Instance;
 use crate::instance_permits::InstancePermit;
 use crate::loader::LinkedComponent;
@@ -158,7 +157,7 @@ impl ComponentBackend {
             function.call_guest(guest).await
         });
         match call.await {
-            // The guest's memory is free before that of its answer is charged.
+            // The guest's memory is released before its answer is charged.
             Ok(answer) => (answer.map_err(Fault::from), Some(instance).filter(|_| self.pool.is_some())),
             Err(error) => {
                 let denial = instance.state().memory.denial();
@@ -170,7 +169,7 @@ impl ComponentBackend {
 }
 
 /// Calls a native provider. It ends at the next poll that returns pending once `limits.cpu` is used up, and when it panics.
-/// Dropping the future drops that of the provider, whatever its destructors do.
+/// Dropping the future drops the provider's future, and contains panics of its destructors.
 async fn call_native<F: Function>(
     provider: &dyn Provider,
     limits: &Limits,

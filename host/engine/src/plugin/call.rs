@@ -10,7 +10,7 @@
 //!
 //! After [`FAILURE_THRESHOLD`] consecutive failures the next call is preceded by a *probe*: the host itself requests
 //! the first entry of the provider's listing, which every provider must answer. If the probe succeeds, the failures
-//! were those of the requested resources, and the circuit stays closed. If it fails, the circuit opens
+//! belong to the requested resources, and the circuit stays closed. If it fails, the circuit opens
 //! ([`circuit_breaker`](mcp_host_base::circuit_breaker)).
 //!
 //! Clients' calls decide only that a probe is made, never its result: it runs in a fresh instance, with a slot, threads and
@@ -36,12 +36,12 @@ use super::Plugin;
 use super::admission::{Admission, CallPermit};
 use super::backend::{Backend, CallTarget};
 use super::fault::Fault;
-use super::function::{Function, ListEntries};
 use super::input_faults::InputKey;
 use super::validation::{ValidationContext, Validator};
 use super::work_budget::WorkBudget;
 use crate::cpu::CpuClock;
 use crate::executor::PluginQueue;
+use crate::function::{Function, ListEntries};
 use crate::instance::Instance;
 use crate::shares::SlotPermit;
 use crate::{CallOrigin, Engine};
@@ -110,7 +110,7 @@ impl Plugin {
         answer
     }
 
-    /// Asks the circuit breaker, and makes the probe if one is due.
+    /// Checks the circuit breaker, and makes the probe if one is due.
     async fn check_breaker(&self) -> Result<(), Fault> {
         let probe = match self.breaker.try_acquire(Instant::now()) {
             BreakerDecision::Granted => return Ok(()),
@@ -132,8 +132,14 @@ impl Plugin {
         allowed.map_err(Fault::Suspended)
     }
 
-    /// Makes the call, whatever the circuit breaker says.
-    pub(super) async fn dispatch<F, U, C, W>(
+    /// Calls a function of the provider and returns its answer without validation, for tests of providers. The call runs under the
+    /// plugin's limits and grants. The circuit breaker neither rejects nor counts it, because a test makes calls that fail.
+    pub async fn call_unvalidated<F: Function>(&self, function: F) -> Result<F::Answer, Fault> {
+        self.dispatch(CallOrigin::Client, None, function, |_, answer| async move { Ok(answer) }).await
+    }
+
+    /// Makes the call without the circuit breaker.
+    async fn dispatch<F, U, C, W>(
         &self,
         origin: CallOrigin,
         input: Option<InputKey>,
@@ -209,7 +215,7 @@ impl CallContext {
             let (answer, instance) = context.run(target, validator, clock, function, check).await;
             // An instance that serves no other call is dropped here, at the end of its call, and before its permits.
             let is_good = answer.as_ref().map_or_else(Fault::is_provider_response, |_| true);
-            // That of the probe has memory of its own.
+            // The probe's instance has separate memory.
             let instance = instance.filter(|_| is_good && origin != CallOrigin::Probe);
             CallOutcome { answer, instance, permits }
         });

@@ -30,7 +30,7 @@ pub(super) struct FaultRecorder {
 }
 
 impl FaultRecorder {
-    /// A recorder without faults, which may log so many bytes per minute.
+    /// A recorder without faults, with its log allowance per minute.
     pub(super) fn new(plugin: Arc<str>, bytes_per_minute: u64) -> Self {
         let log = GuestLog::new(plugin.clone(), bytes_per_minute);
         Self { plugin, log, counts: Default::default(), throttle: ThrottlePerReason::new(LOG_INTERVAL) }
@@ -51,7 +51,7 @@ impl FaultRecorder {
         }
     }
 
-    /// Records so many defects of an answer that is valid otherwise, in one line.
+    /// Records a number of defects of an otherwise valid answer, in one line.
     pub(super) fn record_partial(&self, count: u64, message: &str) {
         self.log_many(count, FaultKind::Contract, None, message);
     }

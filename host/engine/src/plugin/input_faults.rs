@@ -30,7 +30,7 @@ use mcp_host_model::requester::Requester;
 use parking_lot::Mutex;
 
 use super::fault::{Blame, Fault};
-use super::function::Function;
+use crate::function::Function;
 
 /// Consecutive failures of an input after which it is refused.
 const INPUT_THRESHOLD: u32 = 3;
@@ -201,8 +201,8 @@ impl Table {
 mod tests {
     use std::sync::Arc;
 
-    use super::super::function::Read;
     use super::*;
+    use crate::function::Read;
     use mcp_host_model::principal::Principal;
 
     fn key(faults: &InputFaults, client: &str, path: &str) -> InputKey {

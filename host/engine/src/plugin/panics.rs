@@ -22,7 +22,7 @@ pub(super) fn contain_panic<T>(code: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(code)).map_err(into_message)
 }
 
-/// A future of a provider, whose panics are contained, those of destructors included.
+/// A future of a provider, whose panics are contained, also panics of destructors.
 pub(super) struct ContainedFuture<'a, T>(Option<BoxFuture<'a, T>>);
 
 impl<'a, T> ContainedFuture<'a, T> {

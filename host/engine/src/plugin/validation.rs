@@ -1,5 +1,5 @@
-//! Validation of answers: from the types of [`provider`] to those of [`resource`](mcp_host_model::resource). It is the only
-//! place where a provider's answer is checked, be the provider a component or native.
+//! Validation of answers: from the types of [`provider`] to the types of [`resource`](mcp_host_model::resource). Answers of
+//! components and of native providers are checked here only.
 //!
 //! Invalid hints are dropped alone: a priority of 7, a malformed date, icon or MIME type. A path that leaves the mount
 //! drops the entry from a listing and fails a read. Each such fault is the provider's and is counted; one log line
@@ -48,7 +48,7 @@ const MAX_CURSOR: usize = 4096;
 /// of rules is not known here.
 const FILTER_COST: usize = CLOCK_CHECK_INTERVAL_NS / 8;
 
-/// One page of a provider's listing: those of its valid items that are kept.
+/// One page of a provider's listing: the valid items that the filter keeps.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FilteredPage<T> {
     /// The items, each with its index among the valid items of the page, in order.
@@ -186,7 +186,7 @@ impl Validator {
         let mut templates = page.templates.into_iter();
         while let Some(next) = templates.as_slice().first() {
             let cost = check_cost(&next.path_template, &next.icons, next.meta.as_deref());
-            // Its path is parsed more often than that of an entry.
+            // Its path is parsed more often than the path of an entry.
             let cost = cost.saturating_add(next.path_template.len().saturating_mul(50));
             self.work.step(cost.saturating_add(FILTER_COST)).await?;
             if let Some(template) = templates.next().and_then(|template| self.convert_template(template)) {
@@ -329,7 +329,7 @@ impl Validator {
             uri,
         };
         if resource.is_directory() {
-            // They change with children that not everybody may see.
+            // They change with children that some principals may not see.
             resource.size = None;
             resource.annotations.last_modified = None;
         }
@@ -375,7 +375,7 @@ struct FilteredItems<T> {
 }
 
 impl<T> FilteredItems<T> {
-    /// Capacity for so many items; the memory is charged already.
+    /// Capacity for the items, whose memory is charged already.
     fn with_capacity(capacity: usize) -> Self {
         Self { items: Vec::with_capacity(capacity), size: 0 }
     }

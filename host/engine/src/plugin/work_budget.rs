@@ -28,7 +28,7 @@ use crate::executor::yield_ready;
 
 /// Estimated nanoseconds of work between two checks of the clock.
 pub(super) const CLOCK_CHECK_INTERVAL_NS: usize = 16_384;
-/// The time slice of a call before it yields: that of a guest.
+/// The time slice of a call before it yields, as for a guest.
 const TIME_SLICE: Duration = TICK;
 /// Estimated nanoseconds of a step that begins after a yield.
 const LONG_STEP_NS: usize = 500_000;
@@ -55,7 +55,7 @@ impl WorkBudget {
         Self { clock, cpu, budget, owner, reservation, remaining, slice_start: None }
     }
 
-    /// Must be called before a step of so many nanoseconds, by estimate.
+    /// Must be called before each step, with its estimated nanoseconds.
     ///
     /// # Errors
     ///
@@ -84,7 +84,7 @@ impl WorkBudget {
         Ok(())
     }
 
-    /// Charges so many bytes to the plugin's memory until the call is over.
+    /// Charges bytes to the plugin's memory until the call ends.
     ///
     /// # Errors
     ///

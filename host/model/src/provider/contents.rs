@@ -27,14 +27,14 @@ impl Body {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub struct Contents {
-    /// The resource, in this representation: `mime_type` and `size` are those of the body.
+    /// The resource, in this representation: `mime_type` and `size` describe the body.
     pub entry: Entry,
     /// The content.
     pub body: Body,
 }
 
 impl Contents {
-    /// A content; the entry's size becomes that of the body.
+    /// A content. The entry's size is set to the size of the body.
     pub fn new(entry: Entry, body: Body) -> Self {
         let size = u64::try_from(body.size()).ok();
         Self { entry: Entry { size, ..entry }, body }

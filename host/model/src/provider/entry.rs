@@ -23,6 +23,7 @@ const DIRECTORY: &str = "inode/directory";
 /// assert_eq!(entry.title.as_deref(), Some("Ada Lovelace"));
 /// ```
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct Entry {
     /// Its path below the mount, percent-encoded.
     pub path: String,

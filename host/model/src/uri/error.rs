@@ -125,7 +125,7 @@ pub enum PathError {
 }
 
 impl PathError {
-    /// Converts the error of a URI that was composed of a mount of `mount_len` bytes and a path into that of the path.
+    /// Converts the error of a URI, composed of a mount of `mount_len` bytes and a path, into the error of the path.
     pub(super) fn from_composed(error: UriError, mount_len: usize) -> Self {
         match error {
             UriError::TooLong { len } => Self::TooLong { len },

@@ -5,8 +5,8 @@ use std::str::FromStr;
 use super::MAX_URI_LEN;
 use super::error::{MountError, PathError, UriError};
 use super::normalize::{self, Parts};
-use super::resource_id::{ResourceId, Uri};
-use super::text::str_newtype;
+use super::str_newtype;
+use super::{ResourceId, Uri};
 
 /// The URI prefix that a plugin owns, in normal form: `git://linux/`, `files://h/a/`, `notes:///`, `web://`.
 ///

@@ -213,13 +213,13 @@ pub(super) fn push_normalized(out: &mut String, text: &str, component: Component
     }
 }
 
-/// Returns whether a reserved character stands for itself in a path: those of `pchar` (RFC 3986, section 3.3).
+/// Returns whether a reserved character stands for itself in a path: `pchar` of RFC 3986, section 3.3.
 pub fn is_path_delimiter(c: char) -> bool {
     matches!(c, '@' | ':' | '!' | '$' | '&' | '\'' | '(' | ')' | '*' | '+' | ',' | ';' | '=')
 }
 
-/// Returns whether a reserved character stands for itself in a query: those of [`is_path_delimiter`] that separate neither
-/// pairs nor names from values nor values of a list, and are no space in a form.
+/// Returns whether a reserved character stands for itself in a query: the characters of [`is_path_delimiter`] without
+/// the separators of pairs, of names and values, and of values of a list, and without `+`, a space in forms.
 fn is_query_delimiter(c: char) -> bool {
     is_path_delimiter(c) && !matches!(c, '&' | '=' | '+' | ',' | ';')
 }

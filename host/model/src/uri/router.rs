@@ -6,8 +6,8 @@
 use super::error::{Overlap, RouteError, TemplateError};
 use super::mount::Mount;
 use super::normalize::{self, Parts};
-use super::resource_id::{Path, Uri};
 use super::template::{self, UriTemplate};
+use super::{Path, Uri};
 
 /// Mounts that do not overlap, each with its target.
 #[derive(Clone, Debug)]

@@ -23,7 +23,7 @@ use super::MAX_URI_LEN;
 use super::error::{CharacterError, PathError, TemplateError, excerpt};
 use super::mount::Mount;
 use super::normalize::{self, Component};
-use super::text::str_newtype;
+use super::str_newtype;
 
 /// All but the unreserved characters.
 const UNRESERVED: &AsciiSet = &NON_ALPHANUMERIC.remove(b'-').remove(b'.').remove(b'_').remove(b'~');
@@ -176,7 +176,7 @@ impl Expansion {
         (len <= MAX_URI_LEN).then(|| self.0.push_str(text))
     }
 
-    /// Expands one expression (RFC 6570, section 3.2; the table is that of appendix A).
+    /// Expands one expression (RFC 6570, section 3.2, with the table of appendix A).
     /// `unset` returns what stands for a variable without a value, with the separator that its value would have.
     fn expand(
         &mut self,

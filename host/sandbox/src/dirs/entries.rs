@@ -14,8 +14,8 @@ use wasmtime_wasi::p2::bindings::filesystem::types::{DescriptorType, DirectoryEn
 
 use super::disk::DiskPool;
 use super::files::{FilePermit, GrantRoot};
+use crate::guest_log::ThrottledWarnings;
 use crate::memory::Reservation;
-use crate::throttled_warning::ThrottledWarnings;
 
 /// The number of entries that are read at once.
 const BATCH_SIZE: usize = 256;

@@ -14,8 +14,8 @@ use wasmtime_wasi::p2::{FsError, FsResult};
 use super::disk::DiskPool;
 use super::quota::{GrowthGuard, QuotaHandle};
 use crate::cpu::HostCpuBudget;
+use crate::guest_log::ThrottledWarnings;
 use crate::memory::{MemoryMeter, OutOfMemory, Reservation};
-use crate::throttled_warning::ThrottledWarnings;
 
 /// Streams per open file: one for reading and one for writing.
 const STREAMS_PER_FILE: usize = 2;
@@ -80,7 +80,7 @@ impl OpenFileLimit {
 /// Permits for one open file, directory or listing: one of the instance and one of the process.
 pub(super) type FilePermit = Arc<[OwnedSemaphorePermit; 2]>;
 
-/// The permits that a file's stream holds: those of the file, which stays open as long as the stream, and its own.
+/// The permits that a file's stream holds: its own permit, and the permit of the file, which stays open as long as the stream.
 pub(super) struct StreamPermits {
     _file: Option<FilePermit>,
     _stream: OwnedSemaphorePermit,

@@ -48,7 +48,7 @@ pub(super) fn open_dir(path: &Path, device: u64) -> Option<File> {
 
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let dir = File::from(openat2(CWD, path, flags, Mode::empty(), ResolveFlags::CACHED).ok()?);
-    // Another file system may be mounted there now, whose server would be asked by `fstat`.
+    // Another file system may be mounted there now, and `fstat` would block on its server.
     let cached = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
     let found = statx(&dir, "", cached, StatxFlags::empty()).ok()?;
     (makedev(found.stx_dev_major, found.stx_dev_minor) == device).then_some(dir)

@@ -33,7 +33,7 @@ use tokio::sync::{OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
 use super::disk::DiskPool;
 use super::measure::{self, ENTRY_COST};
-use crate::throttled_warning::ThrottledWarnings;
+use crate::guest_log::ThrottledWarnings;
 
 /// The shortest time between two measurements.
 const MIN_RESCAN_INTERVAL: Duration = Duration::from_millis(100);

@@ -1,7 +1,7 @@
 //! Repeated warnings of one plugin.
 //!
-//! A provider keeps nothing between calls, so it warns of the same file in every call, and while somebody subscribes it is
-//! called every two seconds. A warning that equals one of the last [`MAX_WARNINGS`] is logged once per [`REPEAT_INTERVAL`], with
+//! A provider has no state between calls, so it repeats a warning about a file in every call. A plugin with subscribers is polled
+//! every two seconds. A warning that equals one of the last [`MAX_WARNINGS`] is logged once per [`REPEAT_INTERVAL`], with
 //! the number of times. Warnings are compared by a hash: of two with the same one, the second would wait for its turn.
 
 use std::collections::VecDeque;

@@ -20,7 +20,7 @@ use wasmtime_wasi_http::Error;
 
 use super::oauth::TokenError;
 use crate::guest_log::GuestLog;
-use crate::throttled_warning::ThrottledWarnings;
+use crate::guest_log::ThrottledWarnings;
 
 /// The reason why an exchange failed. Its text is for the log.
 #[derive(Debug, thiserror::Error)]

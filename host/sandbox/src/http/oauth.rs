@@ -230,7 +230,7 @@ fn usable_time(lifetime: Duration) -> Duration {
     lifetime.saturating_sub(EXPIRY_MARGIN.min(lifetime.checked_div(5).unwrap_or_default()))
 }
 
-/// Returns how long the token server asks not to be asked, as far as that is honored.
+/// Returns the delay that the token server requests (`Retry-After`), bounded.
 fn retry_after(error: &TokenError) -> Duration {
     match error {
         TokenError::Refused { retry_after, .. } => retry_after.unwrap_or_default().min(MAX_BACKOFF),

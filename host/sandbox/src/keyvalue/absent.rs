@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use mcp_host_config::PluginName;
 
 use super::error::StoreError;
-use super::page::{Page, PageStart};
 use super::{Bucket, Cas, KeyVersion, OptionalEntry};
+use super::{Page, PageStart};
 
 type Result<T> = std::result::Result<T, StoreError>;
 

@@ -9,9 +9,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use mcp_host_config as config;
 
+use super::PageStart;
 use super::database::{Database, DatabasePath};
 use super::error::StoreError;
-use super::page::PageStart;
 use super::{Bucket, MAX_VALUE, granted_buckets, store};
 
 /// The maximum size of a value in bytes.

@@ -8,7 +8,7 @@ use std::time::Duration;
 use mcp_host_base::private_dir::{PrivateDir, PrivateError};
 use mcp_host_base::sqlite_file::{self, Format};
 use mcp_host_config::PluginName;
-use rusqlite::Connection;
+use rusqlite::{Connection, ErrorCode};
 
 use super::error::StoreError;
 
@@ -124,5 +124,23 @@ fn check_schema(connection: &Connection) -> Result<(), StoreError> {
             "it was written by another version of this host (schema version {version})"
         ))),
         _ => Err(StoreError::Damaged("it is a database of another application".to_owned())),
+    }
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        match error.sqlite_error_code() {
+            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy,
+            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Damaged(error.to_string()),
+            Some(_) => Self::Failed(error.to_string()),
+            // Not an error of SQLite: a value has a type that is never written here, or a table is missing.
+            None => Self::Damaged(error.to_string()),
+        }
+    }
+}
+
+impl From<PrivateError> for StoreError {
+    fn from(error: PrivateError) -> Self {
+        Self::Failed(error.to_string())
     }
 }

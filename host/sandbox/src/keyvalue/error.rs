@@ -8,16 +8,12 @@ use std::path::Path;
 use std::sync::Arc;
 
 use mcp_host_base::log_target;
-#[cfg(feature = "keyvalue")]
-use mcp_host_base::private_dir::PrivateError;
-#[cfg(feature = "keyvalue")]
-use rusqlite::ErrorCode;
 use wasmtime::component::{Resource, ResourceTableError};
 
 use super::database::DatabasePath;
 use super::{Bucket, Cas, MAX_KEY, MAX_KEYS, MAX_VALUE};
 use crate::guest_log::GuestLog;
-use crate::throttled_warning::ThrottledWarnings;
+use crate::guest_log::ThrottledWarnings;
 
 const DAMAGED_MESSAGE: &str = "the key-value store of a plugin is damaged, and its buckets cannot be used: stop all hosts that use it, \
      then repair it (`sqlite3 FILE .recover`), or move it and its `-wal` file away to start with an empty store";
@@ -27,7 +23,6 @@ const UNUSABLE_MESSAGE: &str = "the key-value store of a plugin cannot be used: 
 /// The reason why an operation failed. Its text is returned to the guest, which may pass it on to a client: it contains
 /// no path and no message of SQLite.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[cfg_attr(not(feature = "keyvalue"), allow(dead_code, reason = "only operations on a database fail so"))]
 pub(super) enum StoreError {
     /// The bucket does not exist, as it is not granted.
     #[error("the bucket `{name}` is not granted; {}", list_granted(.granted))]
@@ -98,7 +93,6 @@ fn list_granted(granted: &[String]) -> String {
     }
 }
 
-#[cfg_attr(not(feature = "keyvalue"), allow(dead_code, reason = "only operations on a database fail so"))]
 impl StoreError {
     pub(super) fn byte_quota_exceeded(bucket: &Bucket) -> Self {
         Self::ByteQuotaExceeded { name: bucket.name.to_string(), quota: bucket.quota.bytes }
@@ -121,26 +115,6 @@ impl StoreError {
     /// Returns whether the error is a fault of the database, not of the request.
     pub(super) fn is_database_fault(&self) -> bool {
         matches!(self, Self::Damaged(_) | Self::Failed(_))
-    }
-}
-
-#[cfg(feature = "keyvalue")]
-impl From<rusqlite::Error> for StoreError {
-    fn from(error: rusqlite::Error) -> Self {
-        match error.sqlite_error_code() {
-            Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => Self::Busy,
-            Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase) => Self::Damaged(error.to_string()),
-            Some(_) => Self::Failed(error.to_string()),
-            // Not an error of SQLite: a value has a type that is never written here, or a table is missing.
-            None => Self::Damaged(error.to_string()),
-        }
-    }
-}
-
-#[cfg(feature = "keyvalue")]
-impl From<PrivateError> for StoreError {
-    fn from(error: PrivateError) -> Self {
-        Self::Failed(error.to_string())
     }
 }
 

@@ -8,8 +8,8 @@ use rusqlite::{Connection, OptionalExtension, Transaction, TransactionBehavior, 
 
 use super::database::Database;
 use super::error::StoreError;
-use super::page::{Page, PageStart};
 use super::{Bucket, Cas, KeyVersion, MAX_KEY, MAX_KEYS, MAX_VALUE, OptionalEntry};
+use super::{Page, PageStart};
 
 type Result<T> = std::result::Result<T, StoreError>;
 
@@ -110,7 +110,6 @@ pub(super) fn swap(database: &mut Database, cas: Cas, value: Vec<u8>) -> Result<
 }
 
 /// Returns the number of keys of a bucket, and the bytes of its keys and values.
-#[cfg(feature = "keyvalue")]
 pub(super) fn usage(database: &Database, bucket: &Bucket) -> Result<(u64, u64)> {
     let unsigned = |number: i64| u64::try_from(number).unwrap_or_default();
     Ok(totals(&database.connection, bucket)?.map_or((0, 0), |totals| (unsigned(totals.keys), unsigned(totals.bytes))))

@@ -5,9 +5,9 @@
 
 use wasmtime::component::{Linker, Resource};
 
+use super::PageStart;
 use super::bindings::draft1::{atomics, batch, store};
 use super::error::StoreError;
-use super::page::PageStart;
 use super::{Bucket, HasKeyvalue, KeyvalueView};
 
 /// The range of numbers in this draft.

@@ -2,9 +2,9 @@
 
 use wasmtime::component::{Linker, Resource};
 
+use super::PageStart;
 use super::bindings::draft2::{atomics, batch, store};
 use super::error::{StoreError, SwapError};
-use super::page::PageStart;
 use super::{Bucket, Cas, HasKeyvalue, KeyvalueView};
 
 /// The range of numbers in this draft.

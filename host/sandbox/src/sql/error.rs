@@ -9,7 +9,7 @@ use std::sync::Arc;
 use mcp_host_base::log_target;
 
 use crate::guest_log::GuestLog;
-use crate::throttled_warning::ThrottledWarnings;
+use crate::guest_log::ThrottledWarnings;
 
 /// The reason why a query has no result. Its text is returned to the guest, which may pass it on to a client.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize, thiserror::Error)]

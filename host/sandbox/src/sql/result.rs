@@ -36,7 +36,7 @@ pub(super) struct ResultBuilder {
     rows: Rows,
     bounds: ResultBounds,
     bytes: u64,
-    /// The memory of the query, to which that of the result is added.
+    /// The memory of the query, to which the memory of the result is added.
     memory: Reservation,
     /// Its bytes without the result.
     base: usize,

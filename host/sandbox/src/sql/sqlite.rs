@@ -20,7 +20,7 @@
 //!
 //! | bound | mechanism |
 //! |---|---|
-//! | time | the process is killed at the query's deadline; its priority is lower than that of the host |
+//! | time | the process is killed at the query's deadline; its priority is lower than the host's |
 //! | memory of SQLite | `sqlite3_hard_heap_limit64` in the process: 16 MiB, or less if less than that and a quarter of `limits.memory` is free. It is charged to the plugin before the query starts |
 //! | memory of the process | `RLIMIT_DATA` |
 //! | temporary files | in `server.cache`, 256 MiB each (`RLIMIT_FSIZE`), at most 32 (`RLIMIT_NOFILE`) |
@@ -30,8 +30,8 @@
 //! An application that compiles components in its own process (`engine::Compiler::InProcess`) has no
 //! program that could be started. There SQLite is called on the runtime's blocking threads, and a progress handler ends a query at the
 //! next jump of SQLite's virtual machine after its deadline. Values are shorter in statements that call functions which
-//! take long for long values (see [authorizer] and [generated_columns]), and [`MAX_HEAP`] bounds the memory of all
-//! connections of the process together, those of the host's own databases included.
+//! take long for long values (see [authorizer]), and [`MAX_HEAP`] bounds the memory of all
+//! connections of the process together, including the host's own databases.
 //!
 //! Sorting and temporary tables use [`CACHE_KIB`] of memory each, and temporary files beyond that.
 //!
@@ -43,7 +43,6 @@
 
 mod authorizer;
 mod connection;
-mod generated_columns;
 mod message;
 mod process;
 #[cfg(test)]

@@ -18,7 +18,7 @@ use std::time::Instant;
 
 use hnsw_rs::anndists::dist::Distance;
 use hnsw_rs::hnsw::{Hnsw, Point};
-use mcp_host_base::thread_priority;
+use mcp_host_base::threads;
 use parking_lot::RwLock;
 use tokio::sync::mpsc;
 
@@ -122,7 +122,7 @@ impl VectorGraph {
         let (inserted, completed) = (nodes.clone(), is_complete.clone());
         let thread = thread::Builder::new().name("mcp-vectors".to_owned());
         let started = thread.spawn(move || {
-            thread_priority::lower_priority(NICE);
+            threads::lower_priority(NICE);
             run(waiting, &inserted, &completed);
         });
         started.map_err(|error| IndexError::Failed(format!("the thread of vectors cannot be started: {error}")))?;

@@ -361,7 +361,9 @@ impl Provider for Model {
 
     async fn stat(&self, path: &str) -> Result<Entry> {
         let tree = self.called();
-        tree.entry(path.split('?').next().unwrap_or(path)).map(|entry| Entry { path: path.to_owned(), ..entry })
+        let mut entry = tree.entry(path.split('?').next().unwrap_or(path))?;
+        entry.path = path.to_owned();
+        Ok(entry)
     }
 
     async fn read(&self, path: &str) -> Result<Vec<provider::Contents>> {

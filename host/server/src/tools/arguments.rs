@@ -6,7 +6,7 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use mcp_host_base::quote::quote;
+use mcp_host_base::text::quote;
 use serde::Deserializer as _;
 use serde::de::{Error, MapAccess, Visitor};
 use serde_json::value::RawValue;

@@ -32,7 +32,7 @@ pub enum CaBundleError {
     /// The file is not valid PEM.
     #[error("the file is not valid PEM")]
     Pem,
-    /// A certificate is not that of an authority.
+    /// A certificate does not belong to an authority.
     #[error("certificate {number} of the file cannot be used: {reason}")]
     Certificate {
         /// Its number, counted from 1.

@@ -34,7 +34,7 @@ pub struct OAuth {
     pub token_uri: EndpointUrl,
     /// The scopes that are requested. Without any, the server decides.
     pub scopes: Vec<Scope>,
-    /// Certificate authorities that are trusted for the token endpoint, in addition to those of the machine.
+    /// Certificate authorities that are trusted for the token endpoint, in addition to the machine's own.
     pub ca: Option<CaBundle>,
 }
 
@@ -89,7 +89,7 @@ table! {
         token_uri: Option<EndpointUrl>,
         /// The scopes that are requested. Required for a service account.
         scopes: Vec<Scope>,
-        /// A PEM file of certificate authorities that are trusted for the token endpoint, in addition to those of the machine.
+        /// A PEM file of certificate authorities that are trusted for the token endpoint, in addition to the machine's own.
         ca: Option<CaBundle>,
     }
 }

@@ -32,7 +32,7 @@ pub enum FaultKind {
     ListingItems,
     /// A guest held too many handles (`limits.handles`).
     Handles,
-    /// A guest asked for too many random bytes at once (`limits.random-bytes`).
+    /// A guest requested too many random bytes at once (`limits.random-bytes`).
     RandomBytes,
     /// A call exceeded the rate limit (`limits.rate`).
     Rate,

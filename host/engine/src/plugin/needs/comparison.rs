@@ -156,8 +156,8 @@ fn grants_exactly(plugin: &config::Plugin, origin: &Origin) -> bool {
     plugin.grants.http.iter().any(|grant| grant.origin.matches(origin))
 }
 
-/// Returns the origin of an address: a URL, or a host with a path. Of a provider that chooses the scheme by the host, the hosts without
-/// TLS decide; another one uses that of the URL, and TLS without one.
+/// Returns the origin of an address: a URL, or a host with a path. If the provider chooses the scheme by the host, its list of hosts
+/// without TLS decides. Otherwise the scheme of the URL decides, and TLS is the default.
 fn origin_of(address: &str, plain: Option<&[String]>) -> Option<Origin> {
     let (scheme, rest) = address.split_once("://").unwrap_or(("https", address));
     let authority = rest.split(['/', '?', '#']).next()?;

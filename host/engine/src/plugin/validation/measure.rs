@@ -31,13 +31,13 @@ impl Measure {
         self.add_text_bytes(size_of_val(list));
     }
 
-    /// Adds so many bytes of the answer.
+    /// Adds bytes of the answer.
     pub(super) fn add_text_bytes(&mut self, bytes: usize) {
         self.answer = self.answer.saturating_add(bytes);
         self.add_bytes(bytes);
     }
 
-    /// Adds so many bytes of what the answer is turned into.
+    /// Adds bytes of the validated answer.
     pub(super) fn add_bytes(&mut self, bytes: usize) {
         self.bytes = self.bytes.saturating_add(bytes);
     }
@@ -46,7 +46,7 @@ impl Measure {
         self.add_text_bytes(text.map_or(0, String::len));
     }
 
-    /// Adds a path: itself, and with a mount of so many bytes the URI and, temporarily, the path that it becomes.
+    /// Adds a path, the URI that it becomes with the mount, and the temporary copy of the normalized path.
     fn add_path(&mut self, path: &str, mount: usize) {
         self.add_text_bytes(path.len());
         self.add_bytes(path.len().min(MAX_URI_LEN).saturating_mul(2).saturating_add(mount));

@@ -40,8 +40,8 @@ const fn code(name: &'static str, advice: &'static str) -> ErrorCode {
     ErrorCode { name, advice }
 }
 
-/// The error codes that are told: those of RFC 6749 and its extensions, and those of Google. Any other text of a server is
-/// not repeated, since it could be a part of what was sent to it.
+/// The allowlist of error codes that messages repeat: RFC 6749, its extensions, and Google's. Messages repeat no other text of a
+/// server, which could echo a part of the request.
 static ERROR_CODES: [ErrorCode; 13] = [
     code("access_denied", "ask the administrator of the authorization server for access"),
     code("admin_policy_enforced", "the administrator of the Google Workspace has to allow the client and its `scopes`"),

@@ -7,7 +7,7 @@ use super::parameter::scalar_text;
 /// The maximum number of dimensions, as PostgreSQL has it.
 const MAX_DIMENSIONS: usize = 6;
 
-/// A literal cannot be written: the dimensions are not those of the elements.
+/// A literal cannot be written: the dimensions do not match the elements.
 #[derive(Debug, thiserror::Error)]
 #[error("an array has {elements} elements, which its dimensions do not have")]
 pub(super) struct DimensionError {

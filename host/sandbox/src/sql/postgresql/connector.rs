@@ -119,7 +119,7 @@ impl Connector {
         let notifications = notifications.map(|notifications| (notifications.clone(), meter.clone()));
         let task = runtime.spawn(async move {
             // Notices are dropped: their texts, as many as a statement causes, are the server's and may have values of tables. So
-            // are the texts of notifications. An error is that of the request under way.
+            // are the texts of notifications. An error belongs to the request in progress.
             while let Some(Ok(message)) = poll_fn(|context| connection.poll_message(context)).await {
                 if let (AsyncMessage::Notification(_), Some((notifications, meter))) = (message, &notifications) {
                     if !notifications.record() {

@@ -1,4 +1,4 @@
-//! Errors of the client library and the server, as those of a query.
+//! Conversion of errors of the client library and the server to errors of a query.
 
 use std::error::Error;
 

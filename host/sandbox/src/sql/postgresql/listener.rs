@@ -1,7 +1,8 @@
 //! Notifications of a channel: `LISTEN` on a connection of its own.
 //!
-//! The connection is made when a client watches something, beside those of `connections`, and closed when none does. One that is lost
-//! is made anew with exponential backoff. What was notified meanwhile is not known, so each new connection counts as a notification.
+//! The connection is opened when the first client watches a resource, and closed with the last one. It does not count as one of
+//! `connections`. A lost connection is reopened with exponential back-off. Notifications may be lost meanwhile, so each new connection
+//! counts as a notification.
 //! A server that is gone without a word is found by a query every [`HEARTBEAT`].
 //!
 //! Notifications are only counted: their texts are dropped, and however many there are, one that was not yet acted upon stands for

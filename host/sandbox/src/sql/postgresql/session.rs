@@ -89,7 +89,7 @@ pub(super) struct Transaction {
     declare: String,
     parameters: Vec<Parameter>,
     bounds: ResultBounds,
-    /// The memory of the query, and later that of the result.
+    /// The memory of the query, later of the result.
     memory: Reservation,
 }
 
@@ -233,7 +233,7 @@ impl Session {
         });
     }
 
-    /// Prepares a statement, with its types. Of those of a statement that failed none are kept.
+    /// Prepares a statement, with its types. After a failure, no type of the statement is kept.
     async fn prepare(&self, sql: &str) -> Result<Statement, tokio_postgres::Error> {
         let prepared = self.client.prepare(sql).await;
         if prepared.is_err() {
@@ -243,7 +243,7 @@ impl Session {
     }
 
     /// Checks that no type is nested so deeply that functions which descend into it exhaust the stack. The types of
-    /// one query refer to those of earlier ones, so the requests of one query alone do not bound that.
+    /// one query refer to types of earlier ones, so the requests of one query alone do not bound that.
     fn check_types(&self, statement: &Statement) -> Result<(), QueryError> {
         let columns = statement.columns().iter().map(tokio_postgres::Column::type_);
         let mut left = MAX_TYPES;

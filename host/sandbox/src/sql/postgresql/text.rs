@@ -1,7 +1,7 @@
 //! Values: from the text form of PostgreSQL, which every type has.
 //!
 //! The host sets how the server writes them (`datestyle` and so on), but a function of the statement may change that. So
-//! a text that is not of the expected form is told as it is, as [`Scalar::Other`].
+//! a text without the expected form is returned unchanged, as [`Scalar::Other`].
 
 use tokio_postgres::types::{Kind, Type};
 

@@ -15,7 +15,7 @@ use super::super::bindings::databases::{Column, Scalar, Value};
 use super::super::error::QueryError;
 use super::super::result::{ChargedRows, ResultBuilder};
 use super::super::{MAX_PARAMETERS, MAX_SQL, Query};
-use super::generated_columns::GeneratedColumns;
+use super::authorizer::GeneratedColumns;
 use super::{BUSY_TIMEOUT, CACHE_KIB, Functions, MAX_HEAP, authorizer};
 
 /// The steps of SQLite's virtual machine between two looks at the clock. Each may call a function, which takes its time:

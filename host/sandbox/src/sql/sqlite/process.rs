@@ -38,8 +38,8 @@ const IDLE_TIME: Duration = Duration::from_secs(60);
 const HEAP_SIZES: [usize; 3] = [16 << 20, 8 << 20, 4 << 20];
 /// The least memory of SQLite for a query, which needs no reserve.
 const MIN_HEAP: usize = 2 << 20;
-/// The part of the plugin's memory that a larger heap leaves free, one in so many: a few queries of one client would
-/// otherwise take all of it, and the calls of others would fail.
+/// The divisor of the part of the plugin's memory that a larger heap leaves free. Otherwise a few queries of one client would take
+/// all of it, and calls of other clients would fail.
 const RESERVE: usize = 4;
 /// The least time between two readings of a process's clock.
 const MIN_CPU_INTERVAL: Duration = Duration::from_millis(1);

@@ -1,8 +1,8 @@
 //! The process that runs SQLite: a child of the host, for one connection to one file.
 //!
 //! It reads requests from standard input, one after the other, and writes answers to standard output, until the input
-//! ends. It has limits of its own, which the kernel holds: memory, size and number of files. Its priority is lower than
-//! that of the threads that serve. [`DeadlineThread`] ends it if a request takes longer than its time; usually the host
+//! ends. The kernel enforces its limits (`setrlimit`): memory, size and number of files. Its priority is lower than the priority of
+//! the threads that serve. [`DeadlineThread`] ends it if a request takes longer than its time; usually the host
 //! has killed it before.
 
 use std::ffi::OsString;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use mcp_host_base::thread_priority::lower_priority;
+use mcp_host_base::threads::lower_priority;
 use parking_lot::{Condvar, Mutex};
 use rusqlite::{Connection, ffi};
 use tokio::time::Instant;
@@ -35,7 +35,7 @@ const NICENESS: i32 = 5;
 const MAX_TEMP_FILE: u64 = 256 << 20;
 /// The maximum number of open files.
 const MAX_FILES: u64 = 32;
-/// The memory of the process beside that of SQLite and a result: the program itself.
+/// The memory of the program itself, without SQLite's heap and a result.
 const PROCESS_MEMORY: u64 = 128 << 20;
 /// How long the host may be late to kill a process whose request has taken all of its time.
 const GRACE: Duration = Duration::from_secs(1);

@@ -9,7 +9,7 @@ use crate::embeddings::vector_store::TextDigest;
 
 const DIMENSIONS: usize = 16;
 
-/// Vectors around a few centres, as those of texts are.
+/// Vectors around a few centres, as embeddings of texts are.
 fn generated(count: usize) -> Vec<(TextDigest, Vector)> {
     let mut random = fastrand::Rng::with_seed(7);
     let mut components = |spread: f32| -> Vec<f32> { (0..DIMENSIONS).map(|_| (random.f32() - 0.5) * spread).collect() };

@@ -3,37 +3,59 @@
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
-use mcp_host_model::provider::{self, ChangeSet, Contents, Entry, Page, Provider, ProviderInfo, TemplatePage};
+use mcp_host_model::provider::{self, ChangeSet, Contents, Entry, Failure, Page, Provider, ProviderInfo, TemplatePage};
 use mcp_host_model::resource::{Argument, Completion};
+use mcp_host_sandbox::state::GuestState;
+use wasmtime::Store;
 
-use crate::guest::{Guest, GuestResult};
+use crate::bindings::{contract, into_all};
 
-/// A function of the contract with its arguments.
-pub(super) trait Function: Send + 'static {
+/// A function of the contract with its arguments. Only the types of this module implement it.
+pub trait Function: Send + 'static {
     /// Its name in the contract.
     const NAME: &'static str;
     /// Its answer, before it is validated.
     type Answer: Send + 'static;
 
     /// Hashes the arguments that a client chose.
+    #[doc(hidden)]
     fn hash_input(&self, _hasher: &mut impl Hasher) {}
 
     /// Calls it in an instance of a component.
+    #[doc(hidden)]
     fn call_guest(self, guest: Guest<'_>) -> impl Future<Output = GuestResult<Self::Answer>> + Send;
 
     /// Calls it in a native provider.
+    #[doc(hidden)]
     fn call_native(self, provider: &dyn Provider) -> impl Future<Output = provider::Result<Self::Answer>> + Send;
 }
 
+/// An instance of a component, for one call.
+#[doc(hidden)]
+pub struct Guest<'a> {
+    pub(crate) exports: &'a contract::Guest,
+    pub(crate) store: &'a mut Store<GuestState>,
+}
+
+/// The result of a call in an instance: the trap that ended it, or the provider's answer.
+#[doc(hidden)]
+pub type GuestResult<T> = wasmtime::Result<Result<T, Failure>>;
+
+/// Converts an answer from the generated types.
+fn convert<T, U: From<T>>(answer: Result<T, contract::Failure>) -> Result<U, Failure> {
+    answer.map(U::from).map_err(Failure::from)
+}
+
 /// `describe`.
-pub(super) struct Describe;
+#[derive(Clone, Debug)]
+pub struct Describe;
 
 impl Function for Describe {
     const NAME: &'static str = "describe";
     type Answer = ProviderInfo;
 
     async fn call_guest(self, guest: Guest<'_>) -> GuestResult<ProviderInfo> {
-        guest.describe().await
+        Ok(Ok(guest.exports.call_describe(guest.store).await?.into()))
     }
 
     async fn call_native(self, provider: &dyn Provider) -> provider::Result<ProviderInfo> {
@@ -42,10 +64,14 @@ impl Function for Describe {
 }
 
 /// `list-entries`.
-pub(super) struct ListEntries {
-    pub(super) parent: Option<Arc<str>>,
-    pub(super) cursor: Option<Arc<str>>,
-    pub(super) limit: u32,
+#[derive(Clone, Debug)]
+pub struct ListEntries {
+    /// The resource whose children are listed; none for the default listing.
+    pub parent: Option<Arc<str>>,
+    /// The cursor of the page; none for the first.
+    pub cursor: Option<Arc<str>>,
+    /// The number of entries that the host can use.
+    pub limit: u32,
 }
 
 impl Function for ListEntries {
@@ -57,7 +83,8 @@ impl Function for ListEntries {
     }
 
     async fn call_guest(self, guest: Guest<'_>) -> GuestResult<Page> {
-        guest.list_entries(self.parent.as_deref(), self.cursor.as_deref(), self.limit).await
+        let (parent, cursor) = (self.parent.as_deref(), self.cursor.as_deref());
+        Ok(convert(guest.exports.call_list_entries(guest.store, parent, cursor, self.limit).await?))
     }
 
     async fn call_native(self, provider: &dyn Provider) -> provider::Result<Page> {
@@ -67,8 +94,10 @@ impl Function for ListEntries {
 }
 
 /// `list-templates`.
-pub(super) struct ListTemplates {
-    pub(super) cursor: Option<Arc<str>>,
+#[derive(Clone, Debug)]
+pub struct ListTemplates {
+    /// The cursor of the page; none for the first.
+    pub cursor: Option<Arc<str>>,
 }
 
 impl Function for ListTemplates {
@@ -80,7 +109,7 @@ impl Function for ListTemplates {
     }
 
     async fn call_guest(self, guest: Guest<'_>) -> GuestResult<TemplatePage> {
-        guest.list_templates(self.cursor.as_deref()).await
+        Ok(convert(guest.exports.call_list_templates(guest.store, self.cursor.as_deref()).await?))
     }
 
     /// A native provider has one page of templates.
@@ -90,8 +119,10 @@ impl Function for ListTemplates {
 }
 
 /// `read`.
-pub(super) struct Read {
-    pub(super) path: Arc<str>,
+#[derive(Clone, Debug)]
+pub struct Read {
+    /// The path of the resource.
+    pub path: Arc<str>,
 }
 
 impl Function for Read {
@@ -103,7 +134,8 @@ impl Function for Read {
     }
 
     async fn call_guest(self, guest: Guest<'_>) -> GuestResult<Vec<Contents>> {
-        guest.read(&self.path).await
+        let contents = guest.exports.call_read(guest.store, &self.path).await?;
+        Ok(contents.map(into_all).map_err(Failure::from))
     }
 
     async fn call_native(self, provider: &dyn Provider) -> provider::Result<Vec<Contents>> {
@@ -112,8 +144,10 @@ impl Function for Read {
 }
 
 /// `stat`.
-pub(super) struct Stat {
-    pub(super) path: Arc<str>,
+#[derive(Clone, Debug)]
+pub struct Stat {
+    /// The path of the resource.
+    pub path: Arc<str>,
 }
 
 impl Function for Stat {
@@ -125,7 +159,7 @@ impl Function for Stat {
     }
 
     async fn call_guest(self, guest: Guest<'_>) -> GuestResult<Entry> {
-        guest.stat(&self.path).await
+        Ok(convert(guest.exports.call_stat(guest.store, &self.path).await?))
     }
 
     async fn call_native(self, provider: &dyn Provider) -> provider::Result<Entry> {
@@ -134,10 +168,14 @@ impl Function for Stat {
 }
 
 /// `complete`.
-pub(super) struct Complete {
-    pub(super) template: String,
-    pub(super) argument: Argument,
-    pub(super) context: Vec<Argument>,
+#[derive(Clone, Debug)]
+pub struct Complete {
+    /// The path template.
+    pub template: String,
+    /// The variable and the text typed so far.
+    pub argument: Argument,
+    /// The values of other variables.
+    pub context: Vec<Argument>,
 }
 
 impl Function for Complete {
@@ -152,7 +190,8 @@ impl Function for Complete {
     }
 
     async fn call_guest(self, guest: Guest<'_>) -> GuestResult<Completion> {
-        guest.complete(&self.template, &self.argument, &self.context).await
+        let (argument, context) = ((&self.argument).into(), self.context.iter().map(Into::into).collect::<Vec<_>>());
+        Ok(convert(guest.exports.call_complete(guest.store, &self.template, &argument, &context).await?))
     }
 
     async fn call_native(self, provider: &dyn Provider) -> provider::Result<Completion> {
@@ -161,9 +200,12 @@ impl Function for Complete {
 }
 
 /// `changes`.
-pub(super) struct Changes {
-    pub(super) watched: Arc<[String]>,
-    pub(super) since: Option<String>,
+#[derive(Clone, Debug)]
+pub struct Changes {
+    /// The paths.
+    pub watched: Arc<[String]>,
+    /// The token of an earlier answer.
+    pub since: Option<String>,
 }
 
 impl Function for Changes {
@@ -171,7 +213,8 @@ impl Function for Changes {
     type Answer = ChangeSet;
 
     async fn call_guest(self, guest: Guest<'_>) -> GuestResult<ChangeSet> {
-        guest.changes(&self.watched, self.since.as_deref()).await
+        let since = self.since.as_deref();
+        Ok(convert(guest.exports.call_changes(guest.store, &self.watched, since).await?))
     }
 
     async fn call_native(self, provider: &dyn Provider) -> provider::Result<ChangeSet> {
