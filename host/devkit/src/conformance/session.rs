@@ -104,7 +104,7 @@ impl<'p> Session<'p> {
                 | Fault::Delayed(_)
                 | Fault::Cpu(_)
                 | Fault::Memory(_)
-                | Fault::MemoryInUse { .. }
+                | Fault::MemoryInUse(_)
                 | Fault::ResponseSize(_)
                 | Fault::ResponseItems { .. }
                 | Fault::ListingItems(_)

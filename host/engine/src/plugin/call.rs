@@ -101,7 +101,7 @@ impl Plugin {
         let verdict = verdict(&answer);
         match (&answer, input) {
             _ if verdict == Verdict::Success => self.input_faults.record_answer(input, Instant::now()),
-            (Err(fault), Some(input)) => self.input_faults.record_failure(input, fault.blame(), Instant::now()),
+            (Err(fault), Some(input)) if fault.is_of_input() => self.input_faults.record_failure(input, Instant::now()),
             _ => {}
         }
         if let Some(change) = self.breaker.record(verdict) {
