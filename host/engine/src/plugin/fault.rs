@@ -9,6 +9,7 @@ use mcp_host_base::time::saturating_millis;
 use mcp_host_config::limits::Limits;
 use mcp_host_model::provider::Failure;
 use mcp_host_model::resource::Error;
+use mcp_host_model::uri::Mount;
 use mcp_host_sandbox::memory::Denial;
 
 use crate::CallEnd;
@@ -183,6 +184,21 @@ impl Fault {
         }
     }
 
+    /// Writes the mount into a message of the provider, which has [`MOUNT`] in its place: clients know URIs, and no paths.
+    pub(super) fn with_mount(self, mount: &Mount) -> Self {
+        let text = |text: String| match text.contains(MOUNT) {
+            true => truncate_message(text.replace(MOUNT, mount.as_str())),
+            false => text,
+        };
+        match self {
+            Self::InvalidRequest(message) => Self::InvalidRequest(text(message)),
+            Self::Denied(message) => Self::Denied(text(message)),
+            Self::Unavailable { reason, retry_after } => Self::Unavailable { reason: text(reason), retry_after },
+            Self::Internal(message) => Self::Internal(text(message)),
+            other => other,
+        }
+    }
+
     /// The fault of a call that was denied memory, of a plugin with that limit.
     pub(super) fn out_of_memory(limit: u64, denial: Denial) -> Self {
         match denial {
@@ -255,6 +271,8 @@ fn format_seconds(time: Duration) -> humantime::FormattedDuration {
 
 /// The bytes of a provider's failure message that are passed on.
 const MAX_MESSAGE: usize = 1024;
+/// What stands for the plugin's mount in a provider's failure message.
+const MOUNT: &str = "{mount}";
 
 impl From<Failure> for Fault {
     fn from(failure: Failure) -> Self {
@@ -298,6 +316,20 @@ mod tests {
         }
         let refused = message(Fault::FaultyInput(second));
         assert!(refused.contains("would probably fail again") && !refused.contains("retry"), "{refused}");
+    }
+
+    #[test]
+    fn a_message_names_uris_where_the_provider_has_the_place_of_the_mount() {
+        let mount: Mount = "web:///".parse().unwrap();
+        let message = |text: &str| Fault::from(Failure::InvalidRequest(text.to_owned())).with_mount(&mount);
+        let expected = |text: &str| Fault::InvalidRequest(text.to_owned());
+        assert_eq!(
+            message("expected `{mount}a/`, found `{mount}a`"),
+            expected("expected `web:///a/`, found `web:///a`")
+        );
+        assert_eq!(message("expected `{rev}`"), expected("expected `{rev}`"));
+        let Fault::InvalidRequest(long) = message(&"{mount}".repeat(1000)) else { panic!("it stays what it is") };
+        assert!(long.len() < MAX_MESSAGE + 10 && long.starts_with("web:///web:///"));
     }
 
     #[test]
