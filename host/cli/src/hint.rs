@@ -1,7 +1,7 @@
 //! Suggestions for a URI that cannot be read, listed, watched, searched or explained: what the same principal can do there instead, or
 //! where the URI may have been meant to point.
 //!
-//! A provider does not know its mount, so its messages name paths. They are not changed; the hint has the URIs.
+//! A provider's message has the mount where the provider wrote `{mount}`. If it names paths all the same, the hint has their URIs.
 
 use std::fmt::Write as _;
 

@@ -316,7 +316,7 @@ mod tests {
             serde_json::to_value(InspectReport::new(&silent, &standalone_plugin("notes.wasm".into()).unwrap(), None))
                 .unwrap();
         assert_eq!(report["provider"], serde_json::Value::Null);
-        assert_eq!(report["error"], "the provider cannot describe itself: it trapped: unreachable");
+        assert_eq!(report["error"], "the provider cannot describe itself: trapped: unreachable");
         assert_eq!(report["imports"].as_array().unwrap().len(), 3);
         assert_eq!(report["warnings"], serde_json::json!([]));
     }

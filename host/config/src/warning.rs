@@ -9,6 +9,7 @@ mod files;
 mod message;
 mod permissions;
 mod redundant_rules;
+mod saved_searches;
 mod unused_names;
 
 use std::fmt;
@@ -21,7 +22,7 @@ use mcp_host_model::uri::{Mount, UriPattern};
 use self::redundant_rules::Redundancy;
 use super::exposure::ExposureError;
 use super::http::HttpAddress;
-use super::search;
+use super::search::{self, SearchName};
 use super::{Config, EndpointUrl, PluginName, PrincipalSelector, RuleLine, UriGlob};
 
 /// A warning about a valid config. `Display` says what is suspicious, and what to do.
@@ -80,6 +81,17 @@ pub enum Warning {
     UnusedEmbeddings,
     /// Vectors are computed, and no search uses them: `search.embeddings.queries` is not set.
     EmbeddingsWithoutQueries,
+    /// Nothing is searched below the URI of `within` of a saved search: no mount serves it, or its plugin is not searched.
+    UnsearchedPrefix {
+        /// The name of the saved search.
+        search: SearchName,
+        /// The URI as written.
+        within: String,
+        /// The plugin that serves it, which is not searched.
+        plugin: Option<PluginName>,
+        /// The most similar mount.
+        nearest: Option<String>,
+    },
     /// A plugin may read, or change, a file that is none of its business.
     GrantedFile {
         /// The plugin with the grant.
@@ -230,7 +242,8 @@ impl Config {
         let of_server = of_server.chain(self.client_authority_warnings());
         let of_files = self.secret_warnings().chain(self.file_warnings());
         let of_rules = self.unused_name_warnings().chain(self.redundancy_warnings());
-        let first = of_server.chain(self.embedding_warnings()).chain(of_files).chain(of_rules);
+        let of_search = self.embedding_warnings().chain(self.saved_search_warnings(other_mounts));
+        let first = of_server.chain(of_search).chain(of_files).chain(of_rules);
         first.map(|warning| deferred(move || warning)).chain(unmatched)
     }
 

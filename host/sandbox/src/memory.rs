@@ -16,7 +16,7 @@
 //! depends on what the client holds.
 //!
 //! **Causes.** A denied charge names the holder of the memory ([`Denial`]): the calls with the same input, which then caused the
-//! failure, other calls of the client, or calls of other clients.
+//! failure, or other calls.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -69,9 +69,7 @@ enum TotalOf {
 pub enum Denial {
     /// The calls of one client with one input exceed the budget alone.
     Input,
-    /// The calls of one client do.
-    Client,
-    /// Other clients hold a part of it.
+    /// Other calls hold a part of it, of the same client or of others.
     Others,
 }
 
@@ -216,12 +214,8 @@ impl MemoryAccount {
         }
         let of_input = total(&state.owner.of_input).unwrap_or(held);
         state.owner.subtract(bytes);
-        let is_too_much = |held: usize| held.saturating_add(reserve) > self.budget.limit;
-        Err(match (is_too_much(of_input), of_client.is_some_and(is_too_much)) {
-            (true, _) => Denial::Input,
-            (false, true) => Denial::Client,
-            (false, false) => Denial::Others,
-        })
+        let is_too_much = of_input.saturating_add(reserve) > self.budget.limit;
+        Err(if is_too_much { Denial::Input } else { Denial::Others })
     }
 
     fn release(&self, bytes: usize) {
@@ -521,7 +515,7 @@ mod tests {
         assert_eq!(second.denial(), Some(Denial::Input), "the same request twice");
         let mut another = meter("ada", 4);
         assert!(!another.memory_growing(0, 800, None).unwrap());
-        assert_eq!(another.denial(), Some(Denial::Client), "two requests of one client");
+        assert_eq!(another.denial(), Some(Denial::Others), "two requests of one client");
         let mut of_bob = meter("bob", 5);
         assert!(!of_bob.memory_growing(0, 800, None).unwrap());
         assert_eq!(of_bob.denial(), Some(Denial::Others));

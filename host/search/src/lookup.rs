@@ -12,7 +12,7 @@
 //! | step | part |
 //! |---|---|
 //! | ranking | [`RANKING_PART`] of all; in it, a half for vectors, and then [`FREQUENCY_PART`] of the rest for frequencies |
-//! | entries and snippets, or passages, of the best | the rest |
+//! | entries and snippets, or passages, of the best | the rest; each document [`DOCUMENT_PART`] of what is left then |
 //!
 //! With the vector of a query, the nearest documents match as well, and the two rankings are merged (`embeddings`).
 
@@ -33,14 +33,14 @@ use super::query::{Query, Term};
 use super::snippet::{Snippet, SnippetFinder, WeightedTerm, WeightedTerms};
 use super::status::SourceId;
 
-/// The number of passages of a document that its snippet is searched for in.
-const MAX_PASSAGES: usize = 1024;
 /// The part of the time that ranking may take.
 const RANKING_PART: f64 = 0.75;
 /// The part of the time of a ranking by words that finding the frequencies of the words may take.
 const FREQUENCY_PART: f64 = 0.4;
 /// The part of the time of a ranking that comparing vectors may take.
 const VECTORS_PART: f64 = 0.5;
+/// The part of the remaining time that the passages of one document may take: a long document leaves time for the next.
+const DOCUMENT_PART: f64 = 0.5;
 
 /// A lookup.
 pub(super) struct Lookup<F> {
@@ -62,6 +62,8 @@ pub(super) struct Found {
     pub(super) path: String,
     pub(super) entry: DocumentEntry,
     pub(super) snippet: Option<Snippet>,
+    /// Whether there may be a better snippet: the time ended before all passages were compared.
+    pub(super) is_snippet_partial: bool,
 }
 
 /// The result of a lookup.
@@ -96,13 +98,14 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
         let mut found = Vec::new();
         for candidate in best {
             let loaded = match Instant::now() < self.deadline {
-                true => interruptible(self.load(&transaction, candidate, &weighted))?,
+                true => interruptible(load(&transaction, candidate, &weighted, part_of(self.deadline, DOCUMENT_PART)))?,
                 false => None,
             };
             let Some(loaded) = loaded else {
                 is_partial = true;
                 break;
             };
+            is_partial |= loaded.as_ref().is_some_and(|found| found.is_snippet_partial);
             found.extend(loaded);
         }
         Ok(LookupResult { found, total, is_partial })
@@ -122,8 +125,12 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
                 break;
             }
             let rank = candidate.score / best_score;
-            match interruptible(passages::matching(&transaction, &candidate, rank, &weighted))? {
-                Some(passages) => found.extend(passages),
+            let end = part_of(self.deadline, DOCUMENT_PART);
+            match interruptible(passages::matching(&transaction, &candidate, rank, &weighted, end))? {
+                Some(passages) => {
+                    found.extend(passages.found);
+                    is_partial |= passages.is_partial;
+                }
                 None => is_partial = true,
             }
         }
@@ -259,43 +266,49 @@ impl<F: FnMut(SourceId, &str) -> Option<String>> Lookup<F> {
         }
         Ok(best.into_sorted_vec())
     }
+}
 
-    fn load(
-        &self,
-        connection: &Connection,
-        candidate: Candidate,
-        terms: &WeightedTerms<'_>,
-    ) -> Result<Option<Found>, IndexError> {
-        let Candidate { id, source, path, nearest_passage, .. } = candidate;
-        let mut statement = connection.prepare_cached("SELECT entry FROM details WHERE document = ?1")?;
-        let entry: Option<String> = statement.query_row([id], |row| row.get(0)).optional()?;
-        let Some(entry) = entry else { return Ok(None) };
-        let entry = serde_json::from_str(&entry).map_err(|error| IndexError::Damaged(error.to_string()))?;
-        let snippet = interruptible(self.snippet(connection, id, nearest_passage, terms))?.flatten();
-        Ok(Some(Found { source, path, entry, snippet }))
-    }
+/// Loads what is shown of a match, until that time.
+fn load(
+    connection: &Connection,
+    candidate: Candidate,
+    terms: &WeightedTerms<'_>,
+    end: Instant,
+) -> Result<Option<Found>, IndexError> {
+    let Candidate { id, source, path, nearest_passage, .. } = candidate;
+    let mut statement = connection.prepare_cached("SELECT entry FROM details WHERE document = ?1")?;
+    let entry: Option<String> = statement.query_row([id], |row| row.get(0)).optional()?;
+    let Some(entry) = entry else { return Ok(None) };
+    let entry = serde_json::from_str(&entry).map_err(|error| IndexError::Damaged(error.to_string()))?;
+    let (snippet, is_snippet_partial) = find_snippet(connection, id, nearest_passage, terms, end)?;
+    Ok(Some(Found { source, path, entry, snippet, is_snippet_partial }))
+}
 
-    fn snippet(
-        &self,
-        connection: &Connection,
-        id: i64,
-        nearest_passage: Option<i64>,
-        terms: &WeightedTerms<'_>,
-    ) -> Result<Option<Snippet>, IndexError> {
-        // The first of passages with as many words is shown: the nearest one, if there is one.
-        let mut statement = connection
-            .prepare_cached("SELECT line, text FROM passages WHERE document = ?1 ORDER BY number IS NOT ?2, number")?;
-        let mut rows = statement.query(params![id, nearest_passage])?;
-        let mut finder = SnippetFinder::new(terms);
-        for _ in 0..MAX_PASSAGES {
-            let Some(row) = rows.next()? else { break };
-            let text = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
-            if finder.add(Passage { line: row.get(0)?, text }) || Instant::now() >= self.deadline {
-                break;
-            }
+/// Returns the best snippet of a document that was found until that time, and whether there may be a better one.
+pub(super) fn find_snippet(
+    connection: &Connection,
+    id: i64,
+    nearest_passage: Option<i64>,
+    terms: &WeightedTerms<'_>,
+    end: Instant,
+) -> Result<(Option<Snippet>, bool), IndexError> {
+    // The first of passages with as many words is shown: the nearest one, if there is one.
+    let mut statement = connection
+        .prepare_cached("SELECT line, text FROM passages WHERE document = ?1 ORDER BY number IS NOT ?2, number")?;
+    let mut rows = statement.query(params![id, nearest_passage])?;
+    let mut finder = SnippetFinder::new(terms);
+    let is_partial = loop {
+        let Some(next) = interruptible(rows.next().map_err(IndexError::from))? else { break true };
+        let Some(row) = next else { break false };
+        if finder.has_snippet() && Instant::now() >= end {
+            break true;
         }
-        Ok(finder.finish())
-    }
+        let text = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
+        if finder.add(Passage { line: row.get(0)?, text }) {
+            break false;
+        }
+    };
+    Ok((finder.finish(), is_partial))
 }
 
 /// The MIME types, or the languages, of the documents that pass the filter; incomplete if the deadline passes.

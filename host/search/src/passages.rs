@@ -13,8 +13,6 @@ use super::status::SourceId;
 
 /// The number of passages of one document that may be chosen.
 const MAX_OF_DOCUMENT: usize = 6;
-/// The number of passages of a document that are looked at.
-const MAX_PASSAGES: usize = 1024;
 /// The number of documents whose beginnings may be chosen, without a query.
 const MAX_DOCUMENTS: usize = 200;
 /// The number of matching words that a reason names.
@@ -49,22 +47,33 @@ pub(super) struct PassagesResult {
     pub(super) is_partial: bool,
 }
 
-/// Returns the passages of a document that match most of the query. `rank` is the rank of the document, from 0 to 1. The passage that
+/// Returns the passages of a document that match most of the query, among the ones that are compared until that time. `rank` is the rank of the document, from 0 to 1. The passage that
 /// is nearest to the query by its vector counts as one that has at least half of it.
 pub(super) fn matching(
     connection: &Connection,
     candidate: &Candidate,
     rank: f64,
     terms: &WeightedTerms<'_>,
-) -> Result<Vec<FoundPassage>, IndexError> {
-    let Some(entry) = entry(connection, candidate.id)? else { return Ok(Vec::new()) };
+    end: Instant,
+) -> Result<PassagesResult, IndexError> {
+    let mut result = PassagesResult::default();
+    let Some(entry) = entry(connection, candidate.id)? else { return Ok(result) };
     let all = terms.weight();
     let mut statement =
         connection.prepare_cached("SELECT line, text, number FROM passages WHERE document = ?1 ORDER BY number")?;
     let mut rows = statement.query([candidate.id])?;
-    let mut found = Vec::new();
-    for _ in 0..MAX_PASSAGES {
-        let Some(row) = rows.next()? else { break };
+    let mut is_first = true;
+    loop {
+        let Some(next) = interruptible(rows.next().map_err(IndexError::from))? else {
+            result.is_partial = true;
+            break;
+        };
+        let Some(row) = next else { break };
+        if !is_first && Instant::now() >= end {
+            result.is_partial = true;
+            break;
+        }
+        is_first = false;
         let text = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
         let matching = terms.of_passage(text);
         let weight: f64 = matching.iter().map(|term| term.weight).sum();
@@ -73,6 +82,7 @@ pub(super) fn matching(
         let share = if is_nearest { share.max(SHARE_OF_NEAREST) } else { share };
         if share > 0.0 {
             let words = matching.iter().take(MAX_REASONS).map(|term| term.term.text.clone()).collect();
+            let found = &mut result.found;
             found.push(FoundPassage {
                 source: candidate.source,
                 path: candidate.path.clone(),
@@ -87,7 +97,7 @@ pub(super) fn matching(
             found.truncate(MAX_OF_DOCUMENT);
         }
     }
-    Ok(found)
+    Ok(result)
 }
 
 /// Returns the beginnings of the documents with the highest priority; among equal priorities, the most recently changed first.

@@ -6,7 +6,7 @@ use serde_json::{Map, Value, json};
 
 use super::snippet::Snippet;
 
-/// The member with the notices of a hit, such as that only a part of its text is indexed.
+/// The member with the notices of a hit, such as that only a part of its text is indexed or was compared.
 const NOTICES: &str = "notices";
 
 /// The result of a search, for one principal.
@@ -17,7 +17,7 @@ pub struct SearchResults {
     pub hits: Vec<SearchHit>,
     /// The number of resources that match, of which `hits` are the best.
     pub total: u64,
-    /// Whether there may be better hits, and more: the search was interrupted, or plugins are `incomplete`.
+    /// Whether there may be better hits or snippets, and more hits: the search was interrupted, or plugins are `incomplete`.
     pub is_partial: bool,
     /// Whether the query was looked up by its embedding as well. If not, all hits have words of it.
     pub is_hybrid: bool,
@@ -31,8 +31,11 @@ pub struct SearchResults {
 pub struct SearchHit {
     /// The resource, as it was when it was indexed.
     pub resource: Resource,
-    /// The part of its text that matches best; none if only its name, title, description or path matches.
+    /// The part of its text that matches best; the beginning of the text if only its name, title, description or path matches.
     pub snippet: Option<Snippet>,
+    /// Whether there may be a better snippet: the search was interrupted before all of the text was compared. A notice of the
+    /// resource says so.
+    pub is_snippet_partial: bool,
     /// The URI of the lines that the snippet is from, where the provider has lines.
     pub lines_uri: Option<Uri>,
 }
@@ -51,7 +54,7 @@ pub fn to_json(results: SearchResults) -> Value {
 }
 
 fn hit_to_json(hit: SearchHit) -> Value {
-    let SearchHit { mut resource, snippet, lines_uri } = hit;
+    let SearchHit { mut resource, snippet, is_snippet_partial: _, lines_uri } = hit;
     let notices = resource.meta.remove(NOTICES_META_KEY);
     let mut members = resource.to_json();
     if let Some(snippet) = snippet {

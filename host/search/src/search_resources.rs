@@ -25,7 +25,9 @@ use mcp_host_model::principal::Principal;
 use mcp_host_model::provider::{
     ChangeSet, Contents, Entry, Failure, Page, Provider, ProviderInfo, Result, Template, async_trait,
 };
-use mcp_host_model::resource::{Argument, Completion, Error, Resource, ResourceBody, ResourceContents};
+use mcp_host_model::resource::{
+    Argument, Completion, Error, NOTICES_META_KEY, Resource, ResourceBody, ResourceContents,
+};
 use mcp_host_model::uri::{Mount, Path, Uri};
 use parking_lot::Mutex;
 
@@ -251,13 +253,18 @@ impl SearchResources {
     }
 }
 
-/// Whether the result for a principal is hybrid, and its fingerprint; none if the search was interrupted.
+/// Whether the result for a principal is hybrid, and its fingerprint; none if the search was interrupted. A snippet that may not be
+/// the best differs from search to search, and is not part of the fingerprint.
 async fn fingerprint(service: &SearchService, principal: &Principal, request: SearchRequest) -> Option<(bool, u64)> {
     let results = service.search(principal, request).await.ok()?;
-    if results.is_partial && results.incomplete.is_empty() {
+    let SearchResults { mut hits, total, is_partial, is_hybrid, incomplete } = results;
+    if is_partial && incomplete.is_empty() && !hits.iter().any(|hit| hit.is_snippet_partial) {
         return None;
     }
-    let SearchResults { hits, total, is_hybrid, .. } = results;
+    for hit in hits.iter_mut().filter(|hit| hit.is_snippet_partial) {
+        hit.snippet = None;
+        hit.resource.meta.remove(NOTICES_META_KEY);
+    }
     let shown: Vec<_> =
         hits.iter().map(|hit| (&hit.resource, hit.snippet.as_ref().map(|snippet| &snippet.text))).collect();
     Some((is_hybrid, hash(&(shown, total))))

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use mcp_host_engine::plugin::Plugin;
 use mcp_host_model::principal::Principal;
-use mcp_host_model::resource::Role;
+use mcp_host_model::resource::{Notice, NoticeKind, Role};
 use mcp_host_model::uri::{Mount, Uri};
 
 use super::context::{self, Candidate, ContextPassage, ContextRequest, ContextSelection, estimate_tokens};
@@ -235,7 +235,11 @@ fn to_hit(found: Found, sources: &BTreeMap<SourceId, SearchedSource>) -> Option<
     if let Some(title) = plugin.title() {
         resource.prefix_title(title);
     }
-    Some(SearchHit { resource, snippet: found.snippet, lines_uri })
+    if found.is_snippet_partial {
+        let text = "the time for the search ended before all of the text was compared; another part may match better";
+        Notice::new(NoticeKind::Incomplete, text.to_owned()).push_to(&mut resource.meta);
+    }
+    Some(SearchHit { resource, snippet: found.snippet, is_snippet_partial: found.is_snippet_partial, lines_uri })
 }
 
 /// A passage that may be part of a context, with the URI that its resource has now.

@@ -108,6 +108,11 @@ impl<'a> SnippetFinder<'a> {
         Self { terms, best: None, all: terms.weight() }
     }
 
+    /// Whether a passage was added.
+    pub(super) fn has_snippet(&self) -> bool {
+        self.best.is_some()
+    }
+
     /// Adds a passage. Returns whether no other can be better.
     pub(super) fn add(&mut self, passage: Passage<'_>) -> bool {
         let (weight, matches) = matches(passage.text, self.terms);

@@ -71,7 +71,9 @@ impl Provider for Configuration {
                 let walk = self.folder.children(&names, listing::parse_cursor(cursor)?, WalkBudget::for_page(limit))?;
                 self.list_files(walk, limit)
             }
-            Some(_) => Err(Failure::invalid("expected `env`, `file` or a directory below it as the parent")),
+            Some(_) => {
+                Err(Failure::invalid("expected `{mount}env`, `{mount}file` or a directory below it as the parent"))
+            }
         }
     }
 

@@ -19,8 +19,8 @@ mod tests;
 use catalog::{Catalog, Table};
 use mcp_provider::sql::Database;
 use mcp_provider::{
-    Argument, Changes, Completion, Config, Contents, Entry, Failure, Info, Page, Provider, Result, Template, export,
-    path,
+    Argument, Changes, Completion, Config, Contents, Entry, Failure, Info, Notice, Page, Provider, Result, Template,
+    export, path,
 };
 use results::Results;
 use route::{ROWS_TEMPLATE, Route, SCHEMA_TEMPLATE, SQL_TEMPLATE, TableName, query_template, template_query};
@@ -70,7 +70,9 @@ impl Provider for DatabaseProvider {
             None => self.list_root(),
             Some(Route::Schema(schema)) => self.list_schema(&schema, cursor, limit),
             Some(Route::Dictionary) => self.list_dictionary(cursor, limit),
-            Some(_) => Err(Failure::invalid("expected `dictionary` or a schema as the parent")),
+            Some(_) => Err(Failure::invalid(
+                "expected `{mount}dictionary` or a schema, such as `{mount}public`, as the parent",
+            )),
         }
     }
 
@@ -244,6 +246,11 @@ impl DatabaseProvider {
         let catalog = self.catalog()?;
         let ((tables, has_more), enums) = (catalog.all()?, catalog.enums()?);
         let json = Entry::new("dictionary", "dictionary").mime_type("application/json");
+        let cut = has_more.then(|| {
+            let text = format!("{} tables, and there are more, each with a description of its own", tables.len());
+            Notice::cut(text)
+        });
+        let json = cut.into_iter().fold(json, Entry::notice);
         let json = Contents::text(json, dictionary::to_json(&catalog.info, &enums, has_more).to_string());
         Ok([Contents::directory(dictionary_entry()), json]
             .into_iter()

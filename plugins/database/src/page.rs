@@ -16,8 +16,6 @@ pub(crate) struct PageQuery {
     pub(crate) statement: Statement,
     /// The columns at the end of a row that are its position, and no part of the page.
     positions: usize,
-    /// Why there is only one page, if there is.
-    pub(crate) single: Option<&'static str>,
 }
 
 /// How rows are ordered.
@@ -59,11 +57,11 @@ impl PageQuery {
                 parameters,
             },
             positions: positions.len(),
-            single: order.key.is_empty().then_some("it has no key, so further rows cannot be reached"),
         })
     }
 
-    /// Removes the positions from the rows, and returns that of the last one: where the next page begins.
+    /// Removes the positions from the rows, and returns that of the last one, where the next page begins. None for the last page, for a
+    /// view, and if a value of the key has no form in a path.
     pub(crate) fn split(&self, rows: &mut Rows) -> Option<String> {
         let width = rows.columns.len().saturating_sub(self.positions);
         let next = rows.rows.last().filter(|_| rows.has_more && self.positions > 0);
@@ -243,7 +241,9 @@ mod tests {
     fn a_table_without_a_key_is_read_where_its_rows_are_and_a_view_has_one_page() {
         let sql = query(&table("table", &[]), Some("[\"(0,1)\"]"), None).unwrap().statement.sql;
         assert!(sql.contains(r#"WHERE ("ctid") > ($1) ORDER BY "ctid""#), "{sql}");
-        assert!(query(&table("view", &[]), None, None).unwrap().single.is_some());
+        let mut rows = crate::tests::rows(&["price"], vec![vec![Value::from(1)]]);
+        rows.has_more = true;
+        assert_eq!(query(&table("view", &[]), None, None).unwrap().split(&mut rows), None);
         assert!(matches!(query(&table("view", &[]), Some("[1]"), None), Err(Failure::InvalidRequest(_))));
     }
 

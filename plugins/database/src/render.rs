@@ -1,33 +1,12 @@
 //! Results as texts: Markdown, JSON, CSV.
 
 use crate::settings::Format;
-use mcp_provider::Notice;
 use mcp_provider::sql::{Rows, Value};
 use serde_json::json;
 use std::fmt::Write;
 
 /// The maximum length of a value in a table of Markdown, in characters.
-const MAX_CELL: usize = 2000;
-
-/// What there is to say about a result beside its rows.
-#[derive(Debug, Clone)]
-pub(crate) struct Notes {
-    /// The path of the next page, which clients get as a URI in a notice.
-    pub(crate) next: Option<String>,
-    /// Why rows are missing that no path leads to.
-    pub(crate) cut: Option<String>,
-}
-
-impl Notes {
-    /// Returns the notice of a result with so many rows, if there are more.
-    pub(crate) fn notice(&self, rows: usize) -> Option<Notice> {
-        match (&self.next, &self.cut) {
-            (Some(next), _) => Some(Notice::cut(format!("{rows} rows, and there are more")).next(next.as_str())),
-            (None, Some(cut)) => Some(Notice::cut(format!("{rows} rows, and there are more: {cut}"))),
-            (None, None) => None,
-        }
-    }
-}
+pub(crate) const MAX_CELL: usize = 2000;
 
 /// Renders a result.
 pub(crate) fn render(rows: &Rows, format: Format) -> String {
@@ -62,10 +41,21 @@ fn row(text: &mut String, cells: impl Iterator<Item = String>) {
 
 fn cell(value: &Value) -> String {
     let text = plain(value).unwrap_or_default();
-    match text.char_indices().nth(MAX_CELL) {
-        Some((end, _)) => format!("{}…", text.get(..end).unwrap_or_default()),
+    match cell_end(&text) {
+        Some(end) => format!("{}…", text.get(..end).unwrap_or_default()),
         None => text,
     }
+}
+
+/// Where a value is cut in a table of Markdown, if it is.
+fn cell_end(text: &str) -> Option<usize> {
+    text.char_indices().nth(MAX_CELL).map(|(end, _)| end)
+}
+
+/// Whether a result has values that are cut in a table of Markdown.
+pub(crate) fn has_cut_cells(rows: &Rows) -> bool {
+    let is_cut = |value| plain(value).is_some_and(|text| cell_end(&text).is_some());
+    rows.rows.iter().flatten().any(is_cut)
 }
 
 fn to_json(rows: &Rows) -> String {
@@ -177,14 +167,6 @@ mod tests {
             "| id | name | data |\n| --- | --- | --- |\n| 1 | a\\|b \"c\" |  |\n| -2 |  | \\\\x00ff |\n"
         );
         assert!(render(&rows(&["a"], Vec::new()), Format::Markdown).ends_with("\nNo rows.\n"));
-    }
-
-    #[test]
-    fn a_result_that_is_cut_says_so_in_every_format() {
-        let notes = Notes { next: Some("a/b/rows?after=1".to_owned()), cut: None };
-        let expected = Notice::cut("2 rows, and there are more").next("a/b/rows?after=1");
-        assert_eq!(notes.notice(2), Some(expected));
-        assert_eq!(Notes { next: None, cut: None }.notice(2), None);
     }
 
     #[test]

@@ -2,12 +2,12 @@
 
 use crate::catalog::{Catalog, Table};
 use crate::page::PageQuery;
-use crate::render::{Notes, render};
-use crate::route::{ResultOptions, RowsOptions, quoted, with_parameters};
+use crate::render::{MAX_CELL, has_cut_cells, render};
+use crate::route::{ResultOptions, RowsOptions, quoted, with_parameter};
 use crate::settings::{Format, SavedQuery, Settings};
 use crate::{query_entry, rows_entry};
 use mcp_provider::sql::{QueryError, Rows, Value};
-use mcp_provider::{Completion, Contents, Entry, Failure, Result};
+use mcp_provider::{Completion, Contents, Entry, Failure, Notice, Result};
 use std::collections::BTreeMap;
 
 /// Runs queries, and renders what they return.
@@ -28,23 +28,14 @@ impl Results<'_> {
             Some(after) => failure_of_values(error, &vec![("after", after.as_str()); statement.parameters.len()]),
             None => error.into(),
         })?;
-        let has_more = rows.has_more;
-        let next = page.split(&mut rows).map(|after| {
-            let limit = options.result.limit.map(|limit| limit.to_string());
-            let columns = (!options.columns.is_empty()).then(|| options.columns.join(","));
-            with_parameters(
-                &table.name.rows_path(),
-                &[
-                    ("limit", limit.as_deref()),
-                    ("columns", columns.as_deref()),
-                    ("order", options.order.as_deref()),
-                    ("format", options.result.format.map(Format::name)),
-                    ("after", Some(&after)),
-                ],
-            )
-        });
-        let cut = page.single.filter(|_| has_more).map(str::to_owned);
-        Ok(self.contents(&rows_entry(path, table), &rows, &Notes { next, cut }, &options.result))
+        let notice = match page.split(&mut rows) {
+            Some(after) => {
+                let text = format!("{}, and there are more", count(&rows));
+                Some(Notice::cut(text).next(with_parameter(path, "after", &after)))
+            }
+            None => self.one_page(path, &rows, &options.result),
+        };
+        Ok(self.contents(&rows_entry(path, table), &rows, notice, &options.result))
     }
 
     /// The result of a saved query.
@@ -67,7 +58,7 @@ impl Results<'_> {
             let value = values.get(parameter_name).or(parameter.default.as_ref());
             let missing = || {
                 let message = format!("expected a value of the parameter `{parameter_name}` of the query `{name}`");
-                Failure::invalid(format!("{message}, found none: `query/{name}?{parameter_name}=VALUE`"))
+                Failure::invalid(format!("{message}, found none: `{{mount}}query/{name}?{parameter_name}=VALUE`"))
             };
             value.map(|text| (parameter_name, text.as_str())).ok_or_else(missing)
         });
@@ -75,7 +66,8 @@ impl Results<'_> {
         let parameters: Vec<_> = values.iter().map(|(_, text)| self.parameter(text)).collect();
         let result = self.catalog.database.query(&query.sql, &parameters, Some(self.limit(options)));
         let rows = result.map_err(|error| failure_of_values(error, &values))?;
-        Ok(self.contents(&query_entry(path, name, query), &rows, &limited(&rows), options))
+        let notice = self.one_page(path, &rows, options);
+        Ok(self.contents(&query_entry(path, name, query), &rows, notice, options))
     }
 
     /// The result of a client's own statement.
@@ -86,7 +78,8 @@ impl Results<'_> {
             error => error.into(),
         })?;
         let entry = Entry::new(path, "sql").mime_type(Format::Markdown.mime_type());
-        Ok(self.contents(&entry, &rows, &limited(&rows), options))
+        let notice = self.one_page(path, &rows, options);
+        Ok(self.contents(&entry, &rows, notice, options))
     }
 
     /// The values of a parameter that begin with what was typed.
@@ -119,23 +112,45 @@ impl Results<'_> {
         }
     }
 
+    /// The notice of a result that has more rows, and no next page. The same path with the largest `limit` has more of them, if it is
+    /// larger.
+    fn one_page(&self, path: &str, rows: &Rows, options: &ResultOptions) -> Option<Notice> {
+        let (limit, largest) = (self.limit(options), self.catalog.info.max_rows);
+        let text = format!("{}, and there are more", count(rows));
+        rows.has_more.then(|| match limit < largest {
+            true => Notice::cut(format!("{text}; it has no next page, and at most {largest} rows (`limit`)"))
+                .next(with_parameter(path, "limit", &largest.to_string())),
+            false => Notice::cut(format!(
+                "{text}, which cannot be reached: it has no next page, and the server allows {largest} rows of a result"
+            )),
+        })
+    }
+
     /// The formats of a result, each a content of the resource.
-    fn contents(&self, entry: &Entry, rows: &Rows, notes: &Notes, options: &ResultOptions) -> Vec<Contents> {
+    fn contents(&self, entry: &Entry, rows: &Rows, notice: Option<Notice>, options: &ResultOptions) -> Vec<Contents> {
         let formats = options.format.map_or_else(|| self.settings.formats.clone(), |format| vec![format]);
-        let entry = match notes.notice(rows.rows.len()) {
-            Some(notice) => entry.clone().notice(notice),
-            None => entry.clone(),
+        let content = |format: Format| {
+            let entry = entry.clone().mime_type(format.mime_type());
+            let entry = notice.iter().cloned().fold(entry, Entry::notice);
+            let cells = (format == Format::Markdown && has_cut_cells(rows)).then(|| cut_cells(&entry.path));
+            Contents::text(cells.into_iter().fold(entry, Entry::notice), render(rows, format))
         };
-        let content =
-            |format: Format| Contents::text(entry.clone().mime_type(format.mime_type()), render(rows, format));
         formats.into_iter().map(content).collect()
     }
 }
 
-/// What is said of a result that is cut off.
-fn limited(rows: &Rows) -> Notes {
-    let cut = rows.has_more.then(|| "a larger `limit`, up to that of the database, has more".to_owned());
-    Notes { next: None, cut }
+/// The notice of a table of Markdown with values that are cut.
+fn cut_cells(path: &str) -> Notice {
+    let text = format!("values of more than {MAX_CELL} characters are cut in Markdown; JSON has them whole");
+    Notice::cut(text).next(with_parameter(path, "format", Format::Json.name()))
+}
+
+/// The number of rows, for people.
+fn count(rows: &Rows) -> String {
+    match rows.rows.len() {
+        1 => "1 row".to_owned(),
+        count => format!("{count} rows"),
+    }
 }
 
 /// A statement with values of a client, each with the name of its parameter: one that the database cannot convert is the client's
@@ -184,6 +199,45 @@ fn sqlite_parameter(text: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mcp_provider::sql::Database;
+
+    /// The notices of each content of a result with more rows than it has.
+    fn notices(path: &str, value: &str, options: &ResultOptions) -> Vec<Vec<(String, Option<String>)>> {
+        let catalog = Catalog { database: Database::open("shop"), info: crate::tests::postgresql() };
+        let settings =
+            Settings::parse(&mcp_provider::Config::from_pairs([("formats", r#"["markdown", "csv"]"#)])).unwrap();
+        let results = Results { catalog: &catalog, settings: &settings };
+        let mut rows = crate::tests::rows(&["a"], vec![vec![value.into()]]);
+        rows.has_more = true;
+        let contents = results.contents(&Entry::new(path, "a"), &rows, results.one_page(path, &rows, options), options);
+        let of_content = |contents: &Contents| {
+            let notices = contents.entry.meta["mcp-host/notices"].as_array().unwrap();
+            let member = |notice: &serde_json::Value, name: &str| notice[name].as_str().map(str::to_owned);
+            notices.iter().map(|notice| (member(notice, "text").unwrap(), member(notice, "next"))).collect()
+        };
+        contents.iter().map(of_content).collect()
+    }
+
+    #[test]
+    fn a_result_without_a_next_page_leads_to_the_largest_one() {
+        let notices_of = |limit, path| notices(path, "b", &ResultOptions { limit, format: None });
+        let small = notices_of(Some(5), "query/of?customer=a%26b&limit=5&format=csv");
+        let text = "1 row, and there are more; it has no next page, and at most 1000 rows (`limit`)";
+        let next = "query/of?customer=a%26b&format=csv&limit=1000";
+        assert_eq!(small, vec![vec![(text.to_owned(), Some(next.to_owned()))]; 2], "in each format");
+        assert_eq!(notices_of(None, "main/v/rows")[0][0].1.as_deref(), Some("main/v/rows?limit=1000"));
+        let [(text, next)] = &notices_of(Some(5000), "sql?q=a&limit=5000")[0][..] else { panic!("one notice") };
+        assert!(text.contains("cannot be reached") && text.contains("1000 rows") && next.is_none(), "{text}");
+    }
+
+    #[test]
+    fn a_value_that_is_cut_in_markdown_leads_to_the_whole_one() {
+        let found = notices("main/t/rows?limit=1", &"x".repeat(MAX_CELL + 1), &ResultOptions::default());
+        let [markdown, csv] = &found[..] else { panic!("two formats") };
+        assert_eq!(markdown[1].1.as_deref(), Some("main/t/rows?limit=1&format=json"));
+        assert!(markdown[1].0.contains("2000 characters") && csv.len() == 1, "{found:?}");
+        assert_eq!(notices("main/t/rows", &"x".repeat(MAX_CELL), &ResultOptions::default())[0].len(), 1);
+    }
 
     fn rejected(sqlstate: &str, message: &str) -> QueryError {
         QueryError::Rejected { sqlstate: sqlstate.to_owned(), message: message.to_owned(), position: None }

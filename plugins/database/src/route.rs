@@ -160,18 +160,14 @@ pub(crate) fn quoted(value: &str) -> String {
     }
 }
 
-/// Writes a path with parameters, those that have a value.
-pub(crate) fn with_parameters(path_of: &str, parameters: &[(&str, Option<&str>)]) -> String {
-    let pairs = parameters.iter().filter_map(|(name, value)| Some((name, (*value)?)));
-    let mut text = path_of.to_owned();
-    for (index, (name, value)) in pairs.enumerate() {
-        text.push(if index == 0 { '?' } else { '&' });
-        text.push_str(name);
-        text.push('=');
-        // In a query these separate parameters, which a segment may have as they are.
-        text.push_str(&path::encode_segment(value).replace('&', "%26").replace('=', "%3D").replace('+', "%2B"));
-    }
-    text
+/// Returns a path with that value of a parameter, in place of the value that it has.
+pub(crate) fn with_parameter(path_of: &str, name: &str, value: &str) -> String {
+    let (resource, query) = path_of.split_once('?').unwrap_or((path_of, ""));
+    let is_other = |pair: &&str| !pair.is_empty() && pair.split('=').next() != Some(name);
+    let others: String = query.split('&').filter(is_other).flat_map(|pair| [pair, "&"]).collect();
+    // In a query these separate parameters, which a segment may have as they are.
+    let value = path::encode_segment(value).replace('&', "%26").replace('=', "%3D").replace('+', "%2B");
+    format!("{resource}?{others}{name}={value}")
 }
 
 /// The template of a saved query with those parameters.
@@ -253,8 +249,8 @@ mod tests {
     fn written_paths_and_templates_are_read_again() {
         let name = table("My Schema", "a/b?");
         assert_eq!(Route::parse(&name.schema_path()), Ok(Route::Table(name.clone())));
-        let text =
-            with_parameters(&name.rows_path(), &[("after", Some("[\"ü&=/\"]")), ("order", None), ("limit", Some("3"))]);
+        let text = with_parameter(&with_parameter(&name.rows_path(), "after", "1"), "limit", "3");
+        let text = with_parameter(&text, "after", "[\"ü&=/\"]");
         let Ok(Route::Rows(read, options)) = Route::parse(&text) else { panic!("{text}") };
         assert_eq!((read, options.after.as_deref(), options.result.limit), (name, Some("[\"ü&=/\"]"), Some(3)));
         let template = query_template("orders", ["customer"].into_iter());

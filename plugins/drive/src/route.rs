@@ -101,7 +101,7 @@ fn search(path: &str) -> Result<Route> {
     let text = captures.as_ref().and_then(|captures| captures.get("q")).map(str::trim).unwrap_or_default();
     if text.is_empty() || text.len() > MAX_SEARCH || text.contains(char::is_control) {
         return Err(Failure::invalid(format!(
-            "expected a text of 1 to {MAX_SEARCH} bytes in `q`, such as `search?q=travel%20expenses`"
+            "expected a text of 1 to {MAX_SEARCH} bytes in `q`, such as `{{mount}}search?q=travel%20expenses`"
         )));
     }
     Ok(Route::Search(text.to_owned()))

@@ -109,7 +109,9 @@ impl Address {
                 let rev = revision(rev)?;
                 match family {
                     "blob" | "blame" if names.is_empty() => {
-                        return Err(Failure::invalid(format!("expected {family}/{{rev}}/{{+path}}, found no path")));
+                        return Err(Failure::invalid(format!(
+                            "expected {{mount}}{family}/{{rev}}/{{+path}}, found no path"
+                        )));
                     }
                     "blob" => Self::Blob { rev, path: path::decode_bytes(names)?.into() },
                     "blame" => {
@@ -131,7 +133,7 @@ impl Address {
             }
             "diff" => {
                 let Some((before, after)) = range(rest)? else {
-                    return Err(Failure::invalid(format!("expected {DIFF}, found one revision")));
+                    return Err(Failure::invalid(format!("expected {{mount}}{DIFF}, found one revision")));
                 };
                 let path = query.map(diff_query).transpose()?.flatten();
                 return Ok(Self::Diff { before, after, path });
@@ -142,7 +144,7 @@ impl Address {
             }
             _ => {
                 return Err(Failure::invalid(format!(
-                    "expected {BLOB}, {TREE}, {COMMIT}, {LOG}, {DIFF}, {BLAME} or refs"
+                    "expected {BLOB}, {TREE}, {COMMIT}, {LOG}, {DIFF}, {BLAME} or refs, below {{mount}}"
                 )));
             }
         };

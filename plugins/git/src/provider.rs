@@ -74,7 +74,10 @@ impl Provider for Git {
             _ => {
                 // A missing resource is reported as not found rather than as not listable.
                 self.stat(parent)?;
-                Err(Failure::invalid(format!("expected a directory, {} or tree/{{rev}}, as the parent", paths::TREE)))
+                Err(Failure::invalid(format!(
+                    "expected a directory, {{mount}}{} or {{mount}}tree/{{rev}}, as the parent",
+                    paths::TREE
+                )))
             }
         }
     }

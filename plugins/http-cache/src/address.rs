@@ -55,12 +55,16 @@ impl Address {
     ///
     /// The errors of [`parse`](Self::parse), and [`Failure::InvalidRequest`] for another spelling of a canonical path.
     pub(crate) fn from_resource_path(path: &str, plain: &PlainHosts) -> Result<Self> {
-        let address = Self::parse(path, plain)?;
+        let expected =
+            || Failure::invalid("expected a host and a path below the mount, such as `{mount}docs.rs/serde/`");
+        let address = Self::parse(path, plain).map_err(|_| expected())?;
         let canonical = address.path();
         if canonical == path {
             return Ok(address);
         }
-        Err(Failure::invalid(format!("expected `{canonical}`, the canonical form of this address, found `{path}`")))
+        Err(Failure::invalid(format!(
+            "expected `{{mount}}{canonical}`, the canonical form of this address, found `{{mount}}{path}`"
+        )))
     }
 
     /// Parses a path and canonicalizes it.
@@ -277,7 +281,7 @@ mod tests {
             let Err(Failure::InvalidRequest(said)) = Address::from_resource_path(path, &plain()) else {
                 panic!("{path}")
             };
-            assert!(said.contains(&format!("expected `{canonical}`")), "{path}: {said}");
+            assert!(said.contains(&format!("expected `{{mount}}{canonical}`")), "{path}: {said}");
             assert_eq!(Address::from_resource_path(canonical, &plain()).unwrap().path(), canonical);
         }
         for path in [

@@ -39,7 +39,7 @@ mcp_provider::needs! {
         "bucket": { "type": "string", "default": "pages", "why": "the key-value bucket of the cache" },
         "max-body-bytes": { "type": "integer", "default": 8388608, "why": "the largest page that is read" },
         "max-stale-seconds": { "type": "integer", "default": 604800, "why": "how long a stale page is served while its origin fails" },
-        "check-seconds": { "type": "integer", "default": 60, "why": "the minimum interval between revalidations of a subscribed page" },
+        "check-seconds": { "type": "integer", "default": 60, "why": "the interval between revalidations of a subscribed page that has no freshness lifetime" },
         "timeout-ms": { "type": "integer", "default": 4000, "why": "how long one call waits for origins; below the plugin's deadline" }
     }
 }

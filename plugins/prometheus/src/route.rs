@@ -62,7 +62,9 @@ impl Route {
             None if before == "query" => {
                 let captures = captures(QUERY, path)?;
                 let q = captures.get("q").filter(|q| !q.trim().is_empty());
-                let q = q.ok_or_else(|| Failure::invalid("expected a query in PromQL in `q`, such as `query?q=up`"))?;
+                let q = q.ok_or_else(|| {
+                    Failure::invalid("expected a query in PromQL in `q`, such as `{mount}query?q=up`")
+                })?;
                 Ok(Self::Query { q: q.to_owned(), times: Times::parse(&captures)? })
             }
             Some(("series", _)) => {
@@ -102,7 +104,9 @@ impl Times {
 
 fn captures(template: &str, path: &str) -> Result<Captures> {
     let parsed = PathTemplate::parse(template).map_err(|error| Failure::internal(error.to_string()))?;
-    parsed.matches(path).ok_or_else(|| Failure::invalid(format!("expected a path of the template `{template}`")))
+    parsed
+        .matches(path)
+        .ok_or_else(|| Failure::invalid(format!("expected a URI of the template `{{mount}}{template}`")))
 }
 
 #[cfg(test)]

@@ -63,7 +63,9 @@ impl Provider for Results {
                 let page = newest_first(of_key, now, cursor, limit)?;
                 if page.entries.is_empty() && cursor.is_none() { Err(Failure::NotFound) } else { Ok(page) }
             }
-            Some(Route::Result(_)) => Err(Failure::invalid("expected `latest`, `by` or `by/KEY` as the parent")),
+            Some(Route::Result(_)) => {
+                Err(Failure::invalid("expected `{mount}latest`, `{mount}by` or `{mount}by/KEY` as the parent"))
+            }
         }
     }
 

@@ -34,13 +34,14 @@
 //! ```
 
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
 
 use crate::declare::{list_type, named_enum, table};
 use crate::error::Diagnostic;
 use crate::guest_path::GuestPath;
 use crate::paths::ExistingDirectory;
-use crate::reader::{FromNode, FromTable, Table};
+use crate::reader::{FromNode, FromTable, Node, Table};
 use crate::size::{GIB, KIB, MIB, Size};
 
 /// The maximum size of a directory that a plugin writes to.
@@ -71,6 +72,10 @@ pub enum Mode {
 list_type! {
     /// The list of granted directories, with unique guest paths.
     pub(super) struct Dirs(BTreeMap<GuestPath, DirGrant>) of Dir as "a list of directories", |node| {
+        if let Some(entry) = entry_of(node) {
+            node.expected_type_with::<Self>(Some(format!("write {}", node.assignment_hint(&format!("[{entry}]")))));
+            return None;
+        }
         let dirs: Vec<Dir> = node.unique_list(
             "guest",
             |guest: &GuestPath| format!("two directories are granted at the guest path `{guest}`"),
@@ -78,6 +83,15 @@ list_type! {
         )?;
         Some(dirs.into_iter().map(|Dir { guest, grant }| (guest, grant)).collect())
     }
+}
+
+/// The entry for a directory that is written as a string, at a guest path of the same name.
+fn entry_of(node: &Node<'_>) -> Option<String> {
+    let host = node.value.as_str()?;
+    let name = Path::new(host).file_name().and_then(OsStr::to_str).unwrap_or("data");
+    let guest = format!("/{name}");
+    guest.parse::<GuestPath>().ok()?;
+    Some(format!("{{ host = {host:?}, guest = {guest:?} }}"))
 }
 
 /// One entry of the list.
@@ -109,6 +123,10 @@ impl FromTable for Dir {
 
     fn example() -> String {
         format!("{{ host = {}, guest = {} }}", ExistingDirectory::example(), GuestPath::example())
+    }
+
+    fn advice(node: &Node<'_>) -> Option<String> {
+        Some(format!("write `{}`", entry_of(node)?))
     }
 
     fn from_keys(keys: DirKeys, table: &Table<'_>) -> Option<Self> {

@@ -230,7 +230,8 @@ impl<'a> Node<'a> {
         self.expected_type_with::<T>(None);
     }
 
-    fn expected_type_with<T: FromNode>(&self, advice: Option<String>) {
+    /// The same, with that help unless the type has its own.
+    pub(crate) fn expected_type_with<T: FromNode>(&self, advice: Option<String>) {
         let of = if self.is_item { "an entry of " } else { "" };
         let message = format!("{of}{} must be {}, not {}", quote(&self.path), T::TYPE_NAME, value_type(self.value));
         let help = if self.value.is_array() && self.source_text().starts_with("[[") {

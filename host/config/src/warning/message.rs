@@ -115,11 +115,21 @@ impl fmt::Display for Warning {
             ),
             Self::UnmatchedGlob { rule, key, glob, nearest } => {
                 write!(f, "`{key}` of {rule} has `{glob}`, which matches nothing below any mount")?;
-                match nearest {
-                    Some(nearest) => write!(f, "; the most similar mount is `{nearest}`"),
-                    None => Ok(()),
-                }
+                write_nearest(f, nearest.as_ref())
+            }
+            Self::UnsearchedPrefix { search, within, plugin: Some(plugin), .. } => write!(
+                f,
+                "the saved search `{search}` finds nothing: its `within` is `{within}`, and plugin `{plugin}` is not searched; \
+                 `search = {{}}` in its `[[plugin]]` turns that on"
+            ),
+            Self::UnsearchedPrefix { search, within, plugin: None, nearest } => {
+                write!(f, "the saved search `{search}` finds nothing: its `within` is `{within}`, and no mount is there")?;
+                write_nearest(f, nearest.as_ref())
             }
         }
     }
+}
+
+fn write_nearest(f: &mut fmt::Formatter<'_>, nearest: Option<&String>) -> fmt::Result {
+    nearest.map_or(Ok(()), |nearest| write!(f, "; the most similar mount is `{nearest}`"))
 }

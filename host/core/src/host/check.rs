@@ -3,7 +3,8 @@
 //! A check loads every plugin of the config exactly as a start would (read, compile, link, `describe`) and then tries it:
 //! the database of its key-value buckets is opened where it exists, granted databases are connected to and their schemas looked
 //! up, an access token is requested from each source of them, each granted origin is connected to once, saved queries are prepared
-//! or read once, and the first page of its listing is requested, with the plugin's grants and limits.
+//! or read once, and the first page of its listing is requested, with the plugin's grants and limits. Below a mount without a host, such as
+//! `web://`, listed resources are looked up by their URIs.
 //! Nothing is served. Nothing is written but compiled components and what a provider itself
 //! writes to its grants.
 
@@ -17,6 +18,7 @@ use mcp_host_engine::plugin::{
 };
 use mcp_host_model::digest::Digest;
 use mcp_host_model::provider::ProviderInfo;
+use mcp_host_model::uri::Uri;
 use parking_lot::Mutex;
 
 use super::builder::{HostBuilder, StartError, describe_native};
@@ -90,6 +92,27 @@ pub enum InspectError {
     Load(#[from] LoadError),
 }
 
+/// The number of listed resources that are looked up by their URIs.
+const MAX_LOOKED_UP: usize = 16;
+
+/// Returns a warning if a resource that is listed below a mount without a host is not found by its URI: the first segment of its path is a
+/// host there, which is in lower case in normal form.
+async fn unfound_uri(plugin: &Plugin, listed: impl Iterator<Item = &Uri>) -> Option<String> {
+    let mount = plugin.mount();
+    for uri in listed.take(MAX_LOOKED_UP) {
+        let Some(Ok(named)) = uri.as_str().strip_prefix(mount.as_str()).map(|path| mount.compose(path)) else {
+            continue;
+        };
+        if matches!(plugin.stat(&named.path).await, Err(Fault::NotFound)) {
+            return Some(format!(
+                "`{uri}` is listed, and not found by this URI: below the mount `{mount}` paths begin with a host, which is in lower \
+                 case; if the paths of this provider do not, mount it at `{mount}/`"
+            ));
+        }
+    }
+    None
+}
+
 /// How plugins are tried.
 struct Trial {
     page_size: u32,
@@ -137,6 +160,9 @@ impl PluginCheck {
         uris.lock().extend(page.items.iter().map(|(_, entry)| entry.uri.to_string()));
         if !offline {
             warnings.extend(SavedQueries::of(plugin, config).check(plugin).await);
+            if plugin.mount().owns_all_hosts() {
+                warnings.extend(unfound_uri(plugin, page.items.iter().map(|(_, entry)| &entry.uri)).await);
+            }
         }
         Ok(page.size)
     }

@@ -101,7 +101,7 @@ impl<'p> Session<'p> {
                 | Fault::Delayed(_)
                 | Fault::Cpu(_)
                 | Fault::Memory(_)
-                | Fault::MemoryInUse { .. }
+                | Fault::MemoryInUse(_)
                 | Fault::ResponseSize(_)
                 | Fault::ResponseItems { .. }
                 | Fault::ListingItems(_)

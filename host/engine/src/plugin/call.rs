@@ -97,11 +97,12 @@ impl Plugin {
             let checked = self.input_faults.check(input, Instant::now());
             checked.inspect_err(|fault| self.faults.record(F::NAME, fault))?;
         }
-        let answer = self.dispatch(origin, input, function, check).await;
+        let answer =
+            self.dispatch(origin, input, function, check).await.map_err(|fault| fault.with_mount(self.mount()));
         let verdict = verdict(&answer);
         match (&answer, input) {
             _ if verdict == Verdict::Success => self.input_faults.record_answer(input, Instant::now()),
-            (Err(fault), Some(input)) => self.input_faults.record_failure(input, fault.blame(), Instant::now()),
+            (Err(fault), Some(input)) if fault.is_of_input() => self.input_faults.record_failure(input, Instant::now()),
             _ => {}
         }
         if let Some(change) = self.breaker.record(verdict) {

@@ -9,6 +9,7 @@ use mcp_host_base::time::saturating_millis;
 use mcp_host_config::limits::Limits;
 use mcp_host_model::provider::Failure;
 use mcp_host_model::resource::Error;
+use mcp_host_model::uri::Mount;
 use mcp_host_sandbox::memory::Denial;
 
 use crate::CallEnd;
@@ -69,14 +70,9 @@ pub enum Fault {
     /// The guest requested more memory than `limits.memory` leaves, and trapped when it was denied.
     #[error("out of memory: it requested more than `limits.memory` ({}) leaves", bytesize::ByteSize(*.0))]
     Memory(u64),
-    /// The call was denied memory that other calls hold: of the same client, or of others as well.
-    #[error("out of memory: other calls hold what it needed of `limits.memory` ({})", bytesize::ByteSize(*.limit))]
-    MemoryInUse {
-        /// `limits.memory`.
-        limit: u64,
-        /// Whether the calls of its client alone exceed that.
-        by_client: bool,
-    },
+    /// The call was denied memory that other calls hold, of the same client or of others.
+    #[error("out of memory: other calls hold what it needed of `limits.memory` ({})", bytesize::ByteSize(*.0))]
+    MemoryInUse(u64),
     /// The call exceeded `limits.deadline`, mostly as other calls had the processor or what it waited for.
     #[error(
         "deadline exceeded beside other calls: no response within `limits.deadline` ({})",
@@ -163,7 +159,7 @@ impl Fault {
             Self::QueueTimeout(_) | Self::Delayed(_) => {
                 unavailable("it is busy; try again later", Some(DEFAULT_RETRY_AFTER))
             }
-            Self::MemoryInUse { .. } => {
+            Self::MemoryInUse(_) => {
                 unavailable("other requests hold its memory; try again later", Some(DEFAULT_RETRY_AFTER))
             }
             Self::Deadline(_) => unavailable("it took too long", None),
@@ -188,12 +184,26 @@ impl Fault {
         }
     }
 
+    /// Writes the mount into a message of the provider, which has [`MOUNT`] in its place: clients know URIs, and no paths.
+    pub(super) fn with_mount(self, mount: &Mount) -> Self {
+        let text = |text: String| match text.contains(MOUNT) {
+            true => truncate_message(text.replace(MOUNT, mount.as_str())),
+            false => text,
+        };
+        match self {
+            Self::InvalidRequest(message) => Self::InvalidRequest(text(message)),
+            Self::Denied(message) => Self::Denied(text(message)),
+            Self::Unavailable { reason, retry_after } => Self::Unavailable { reason: text(reason), retry_after },
+            Self::Internal(message) => Self::Internal(text(message)),
+            other => other,
+        }
+    }
+
     /// The fault of a call that was denied memory, of a plugin with that limit.
     pub(super) fn out_of_memory(limit: u64, denial: Denial) -> Self {
         match denial {
             Denial::Input => Self::Memory(limit),
-            Denial::Client => Self::MemoryInUse { limit, by_client: true },
-            Denial::Others => Self::MemoryInUse { limit, by_client: false },
+            Denial::Others => Self::MemoryInUse(limit),
         }
     }
 
@@ -222,15 +232,9 @@ impl Fault {
         )
     }
 
-    /// What it counts against: only what follows from the input of the call, whatever other calls did meanwhile, counts against
-    /// the input.
-    pub(super) fn blame(&self) -> Blame {
-        match self {
-            Self::MemoryInUse { by_client: true, .. } => Blame::Client,
-            Self::Host(_) => Blame::Nothing,
-            fault if fault.trips_breaker() => Blame::Input,
-            _ => Blame::Nothing,
-        }
+    /// Whether it counts against the input of the call: it follows from the input, whatever other calls did meanwhile.
+    pub(super) fn is_of_input(&self) -> bool {
+        self.trips_breaker() && !matches!(self, Self::Host(_))
     }
 
     /// Whether the provider caused it in a way that may recur with the next call: a failure for the circuit breaker.
@@ -252,17 +256,6 @@ impl Fault {
     }
 }
 
-/// What a failed call counts against, beside the plugin.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Blame {
-    /// The input.
-    Input,
-    /// The client, whose calls together were too much.
-    Client,
-    /// Neither: others may have caused it.
-    Nothing,
-}
-
 /// The retry delay where none is known.
 const DEFAULT_RETRY_AFTER: Duration = Duration::from_secs(1);
 
@@ -278,6 +271,8 @@ fn format_seconds(time: Duration) -> humantime::FormattedDuration {
 
 /// The bytes of a provider's failure message that are passed on.
 const MAX_MESSAGE: usize = 1024;
+/// What stands for the plugin's mount in a provider's failure message.
+const MOUNT: &str = "{mount}";
 
 impl From<Failure> for Fault {
     fn from(failure: Failure) -> Self {
@@ -309,10 +304,13 @@ mod tests {
             let text = message(lasting);
             assert!(text.contains("cannot answer: ") && !text.contains("later") && !text.contains("retry"), "{text}");
         }
-        let in_use = Fault::MemoryInUse { limit: 1, by_client: false };
-        for passing in
-            [Fault::QueueFull(1), Fault::RateLimited(second), Fault::Suspended(second), Fault::Delayed(second), in_use]
-        {
+        for passing in [
+            Fault::QueueFull(1),
+            Fault::RateLimited(second),
+            Fault::Suspended(second),
+            Fault::Delayed(second),
+            Fault::MemoryInUse(1),
+        ] {
             let text = message(passing);
             assert!(text.contains("cannot answer now: "), "{text}");
         }
@@ -321,19 +319,33 @@ mod tests {
     }
 
     #[test]
-    fn what_others_caused_counts_against_no_input_nor_the_plugin() {
-        let (second, in_use) = (Duration::from_secs(1), |by_client| Fault::MemoryInUse { limit: 1, by_client });
-        for (fault, blame, trips_breaker) in [
-            (Fault::Memory(1), Blame::Input, true),
-            (in_use(true), Blame::Client, false),
-            (in_use(false), Blame::Nothing, false),
-            (Fault::Deadline(second), Blame::Input, true),
-            (Fault::Delayed(second), Blame::Nothing, false),
-            (Fault::Host("stopped".to_owned()), Blame::Nothing, true),
-            (Fault::QueueFull(1), Blame::Nothing, false),
-            (Fault::NotFound, Blame::Nothing, false),
+    fn a_message_names_uris_where_the_provider_has_the_place_of_the_mount() {
+        let mount: Mount = "web:///".parse().unwrap();
+        let message = |text: &str| Fault::from(Failure::InvalidRequest(text.to_owned())).with_mount(&mount);
+        let expected = |text: &str| Fault::InvalidRequest(text.to_owned());
+        assert_eq!(
+            message("expected `{mount}a/`, found `{mount}a`"),
+            expected("expected `web:///a/`, found `web:///a`")
+        );
+        assert_eq!(message("expected `{rev}`"), expected("expected `{rev}`"));
+        let Fault::InvalidRequest(long) = message(&"{mount}".repeat(1000)) else { panic!("it stays what it is") };
+        assert!(long.len() < MAX_MESSAGE + 10 && long.starts_with("web:///web:///"));
+    }
+
+    #[test]
+    fn what_other_calls_caused_counts_against_no_input_nor_the_plugin() {
+        let second = Duration::from_secs(1);
+        for (fault, is_of_input, trips_breaker) in [
+            (Fault::Memory(1), true, true),
+            (Fault::out_of_memory(1, Denial::Input), true, true),
+            (Fault::out_of_memory(1, Denial::Others), false, false),
+            (Fault::Deadline(second), true, true),
+            (Fault::Delayed(second), false, false),
+            (Fault::Host("stopped".to_owned()), false, true),
+            (Fault::QueueFull(1), false, false),
+            (Fault::NotFound, false, false),
         ] {
-            assert_eq!((fault.blame(), fault.trips_breaker()), (blame, trips_breaker), "{fault}");
+            assert_eq!((fault.is_of_input(), fault.trips_breaker()), (is_of_input, trips_breaker), "{fault}");
         }
     }
 }

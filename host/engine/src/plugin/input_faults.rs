@@ -7,11 +7,10 @@
 //! other clients' calls have the plugin meanwhile.
 //!
 //! Each failure also takes a token of its client: [`FAILURE_BURST`] at first, and a further one each [`FAILURE_INTERVAL`].
-//! A client without tokens is refused by this plugin until it has one: it would otherwise go on with ever new inputs. So does a
-//! failure of a call for which the calls of its client together left no memory.
+//! A client without tokens is refused by this plugin until it has one: it would otherwise go on with ever new inputs.
 //!
-//! Only what follows from the input counts against it, and only what follows from the client's calls against the client
-//! ([`Blame`]): not that calls of others held the memory, had the processors, or what the call waited for.
+//! Only what follows from the input counts ([`Fault::is_of_input`]): not that other calls, of the client or of others, held the
+//! memory, had the processors, or what the call waited for.
 //!
 //! An input is at fault only if the plugin is not: neither rule applies before the provider has answered something else
 //! since the failures began, another call or the [probe](super::call) of the circuit breaker. While the plugin
@@ -29,7 +28,7 @@ use mcp_host_base::backoff::Backoff;
 use mcp_host_model::requester::Requester;
 use parking_lot::Mutex;
 
-use super::fault::{Blame, Fault};
+use super::fault::Fault;
 use crate::function::Function;
 
 /// Consecutive failures of an input after which it is refused.
@@ -137,14 +136,10 @@ impl InputFaults {
         }
     }
 
-    /// Records that a call with that input failed.
-    pub(super) fn record_failure(&self, key: InputKey, blame: Blame, now: Instant) {
+    /// Records that a call failed because of that input.
+    pub(super) fn record_failure(&self, key: InputKey, now: Instant) {
         let mut table = self.table.lock();
-        match blame {
-            Blame::Nothing => return,
-            Blame::Client => table.make_room_for_client(now),
-            Blame::Input => table.record_input(key, now),
-        }
+        table.record_input(key, now);
         let rate = table.clients.entry(key.client).or_insert(FailureRate { first: now, next: now });
         if rate.next <= now {
             *rate = FailureRate { first: now, next: now };
@@ -184,11 +179,7 @@ impl Table {
             let oldest = candidates.min_by_key(|(_, input)| input.last).map(|(key, _)| *key);
             oldest.and_then(|oldest| self.inputs.remove(&oldest));
         }
-        self.make_room_for_client(now);
-    }
-
-    /// Forgets clients that have all of their tokens, and the one that has most of them if there are too many.
-    fn make_room_for_client(&mut self, now: Instant) {
+        // Of clients the ones that have all of their tokens, and the one that has most of them if there are too many.
         self.clients.retain(|_, rate| rate.next > now);
         if self.clients.len() >= MAX_INPUTS {
             let oldest = self.clients.iter().min_by_key(|(_, rate)| rate.next).map(|(client, _)| *client);
@@ -211,7 +202,7 @@ mod tests {
 
     fn fail(faults: &InputFaults, key: InputKey, times: u32, now: Instant) {
         for _ in 0..times {
-            faults.record_failure(key, Blame::Input, now);
+            faults.record_failure(key, now);
         }
     }
 
@@ -254,7 +245,7 @@ mod tests {
         let (faults, start) = (InputFaults::default(), Instant::now());
         let later = start + Duration::from_millis(1);
         for number in 0..=FAILURE_BURST {
-            faults.record_failure(key(&faults, "ada", &number.to_string()), Blame::Input, start);
+            faults.record_failure(key(&faults, "ada", &number.to_string()), start);
         }
         faults.record_answer(None, later);
         let (new, other) = (key(&faults, "ada", "new"), key(&faults, "bob", "new"));
@@ -263,24 +254,12 @@ mod tests {
         assert_eq!(faults.check(new, start + FAILURE_INTERVAL), Ok(()));
         for client in 0..100 {
             for number in 0..=MAX_INPUTS_PER_CLIENT {
-                faults.record_failure(key(&faults, &client.to_string(), &number.to_string()), Blame::Input, start);
+                faults.record_failure(key(&faults, &client.to_string(), &number.to_string()), start);
             }
         }
         let table = faults.table.lock();
         assert!(table.inputs.len() <= MAX_INPUTS && table.clients.len() <= MAX_INPUTS);
         let of_first = table.inputs.keys().filter(|key| key.client == new.client).count();
         assert!(of_first <= MAX_INPUTS_PER_CLIENT);
-    }
-
-    #[test]
-    fn what_others_caused_counts_neither_against_an_input_nor_against_its_client() {
-        let (faults, start) = (InputFaults::default(), Instant::now());
-        let (later, harmless) = (start + Duration::from_millis(1), key(&faults, "ada", "harmless"));
-        (0..100).for_each(|_| faults.record_failure(harmless, Blame::Nothing, start));
-        faults.record_answer(None, later);
-        assert_eq!(faults.check(harmless, later), Ok(()));
-        (0..=FAILURE_BURST).for_each(|_| faults.record_failure(harmless, Blame::Client, start));
-        assert!(matches!(faults.check(harmless, later), Err(Fault::FaultyInputs(_))), "not for this input");
-        assert_eq!(faults.check(key(&faults, "bob", "harmless"), later), Ok(()));
     }
 }

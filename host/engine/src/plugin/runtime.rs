@@ -230,7 +230,7 @@ pub enum LoadError {
     #[error(transparent)]
     Component(#[from] ComponentError),
     /// The component loads, but the provider does not even describe itself.
-    #[error("the provider cannot describe itself: it {0}")]
+    #[error("the provider cannot describe itself: {0}")]
     Describe(#[source] Fault),
     /// The host refuses the role of a granted database.
     #[error("{0}")]

@@ -139,7 +139,7 @@ mod tests {
         let work = || WorkBudget::new(Arc::default(), Duration::MAX, budget.clone(), CallOwner::default());
         let (mut one, mut other) = (work(), work());
         one.charge(600).unwrap();
-        assert_eq!(other.charge(600), Err(Fault::MemoryInUse { limit: 1000, by_client: false }));
+        assert_eq!(other.charge(600), Err(Fault::MemoryInUse(1000)));
         drop(one);
         other.charge(600).unwrap();
         other.charge(300).unwrap();

@@ -41,7 +41,8 @@ impl Mount {
     }
 
     /// Returns whether it owns all hosts of its scheme, as `web://` does, so that its paths begin with a host.
-    pub(super) fn owns_all_hosts(&self) -> bool {
+    #[must_use]
+    pub fn owns_all_hosts(&self) -> bool {
         self.text.ends_with("://")
     }
 

@@ -1,8 +1,9 @@
 use super::*;
 use crate::document::{Document, DocumentEntry};
-use crate::lookup::{Lookup, LookupResult};
-use crate::query::Conditions;
-use crate::query::Query;
+use crate::lookup::{Lookup, LookupResult, find_snippet};
+use crate::passages;
+use crate::query::{Candidate, Conditions, Query};
+use crate::snippet::{WeightedTerm, WeightedTerms};
 use crate::space::Space;
 use crate::status::SourceId;
 use crate::store::{self, Bounds, Change};
@@ -125,6 +126,50 @@ async fn a_lookup_without_time_is_partial() {
     let result = look_up(&index, Lookup { deadline: Instant::now(), ..lookup("fox") }).await;
     assert!(result.is_partial && result.found.is_empty());
     assert!(!look_up(&index, lookup("fox")).await.is_partial);
+}
+
+#[tokio::test]
+async fn a_match_is_shown_wherever_it_is_in_a_long_document() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = start(dir.path());
+    let filler = format!("{}\n\n", "filler ".repeat(120));
+    let text = format!("{}the needle is here\n\n{filler}", filler.repeat(3000));
+    put(&index, vec![document("long", &text)]).await;
+    let found = look_up(&index, lookup("needle")).await;
+    let snippet = found.found[0].snippet.clone().unwrap();
+    assert!(snippet.text.contains("needle") && snippet.lines.0 == 6001, "{snippet:?}");
+    assert!(!found.is_partial && !found.found[0].is_snippet_partial);
+    let passages = index.read(|connection, _| lookup("needle").run_passages(connection)).await.unwrap();
+    assert!(!passages.is_partial && passages.found[0].text.contains("needle"));
+}
+
+#[tokio::test]
+async fn a_snippet_without_time_is_of_the_first_passage_and_says_that_it_is_partial() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = start(dir.path());
+    put(&index, vec![document("long", &format!("{}needle", "filler\n\n".repeat(1000)))]).await;
+    let partial = |text: &'static str| {
+        index.read(move |connection, _| {
+            let query = Query::parse(text);
+            let terms = WeightedTerms::new(query.terms().map(|term| WeightedTerm { term, weight: 1.0 }));
+            let id =
+                connection.query_row("SELECT id FROM documents", [], |row| row.get(0)).map_err(IndexError::from)?;
+            let now = Instant::now();
+            let (snippet, is_partial) = find_snippet(connection, id, None, &terms, now)?;
+            let candidate = Candidate {
+                score: -1.0,
+                uri: String::new(),
+                id,
+                source: SourceId(0),
+                path: String::new(),
+                nearest_passage: None,
+            };
+            let passages = passages::matching(connection, &candidate, 1.0, &terms, now)?;
+            Ok((snippet.unwrap().lines.0, is_partial, passages.found.len(), passages.is_partial))
+        })
+    };
+    assert_eq!(partial("needle").await, Ok((1, true, 0, true)));
+    assert_eq!(partial("filler").await, Ok((1, false, 1, true)), "no other passage has a better snippet");
 }
 
 #[tokio::test]

@@ -154,7 +154,8 @@ pub(super) fn summary(resource: &Resource) -> String {
 }
 
 /// A URI or a template with what is known of it in one line, in which line breaks of the provider's texts are escaped: no provider can
-/// add a line that looks like the host's, or another resource's. A long description is cut, with an ellipsis.
+/// add a line that looks like the host's, or another resource's. A long description is cut, with an ellipsis. White space follows the
+/// URI, as models take a colon behind it for a part of it.
 pub(super) fn one_line(
     uri: &str,
     tokens: Option<u64>,
@@ -164,10 +165,11 @@ pub(super) fn one_line(
 ) -> String {
     let tokens = tokens.map_or_else(String::new, |tokens| format!(" (~{tokens} tokens)"));
     let name = name.map_or_else(String::new, |name| format!(" - {}", escape::line(name)));
+    let separator = if tokens.is_empty() && name.is_empty() { " - " } else { ": " };
     let description = description.map_or_else(String::new, |description| {
         let shown = prefix(description, max_description);
         let ellipsis = if shown.len() < description.len() { "…" } else { "" };
-        format!(": {}{ellipsis}", escape::line(shown))
+        format!("{separator}{}{ellipsis}", escape::line(shown))
     });
     format!("{uri}{tokens}{name}{description}")
 }
@@ -175,6 +177,14 @@ pub(super) fn one_line(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn white_space_follows_a_uri() {
+        let line = |tokens, name| one_line("a:///b", tokens, name, Some("c"), 200);
+        assert_eq!(line(None, None), "a:///b - c");
+        assert_eq!(line(None, Some("n")), "a:///b - n: c");
+        assert_eq!(line(Some(3), None), "a:///b (~3 tokens): c");
+    }
 
     #[test]
     fn a_name_adds_no_line() {

@@ -148,7 +148,7 @@ fn structured(results: SearchResults) -> Structured {
 }
 
 fn write_hit(writer: &mut Writer<'_>, hit: SearchHit) {
-    let SearchHit { resource, snippet, lines_uri } = hit;
+    let SearchHit { resource, snippet, is_snippet_partial: _, lines_uri } = hit;
     writer.object(|members| {
         resource_members(members, resource, true);
         if let Some(snippet) = snippet {

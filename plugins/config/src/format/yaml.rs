@@ -20,7 +20,7 @@ pub(super) fn parse(text: &str) -> Result<Value, Fault> {
     }
 }
 
-/// The core schema of YAML 1.2, where `yes` is text, with the merge keys of YAML 1.1.
+/// The core schema of YAML 1.2, where `yes` is text, with the merge keys and the underscores in integers (`1_000`) of YAML 1.1.
 fn options() -> Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
@@ -64,11 +64,10 @@ mod tests {
 
     #[test]
     fn scalars_are_those_of_the_core_schema() {
-        let text =
-            "a: 1\nb: yes\nc: 1.5\nd: null\ne: ~\nf: 2024-01-01\ng: '1'\nh: true\ni: .nan\nj: [x, {y: z}]\n1: one\n";
+        let text = "a: 1\nb: yes\nc: 1.5\nd: null\ne: ~\nf: 2024-01-01\ng: '1'\nh: true\ni: .nan\nj: [x, {y: z}]\n1: one\nk: 1_000\n";
         let expected = json!({
             "a": 1, "b": "yes", "c": 1.5, "d": null, "e": null, "f": "2024-01-01", "g": "1", "h": true, "i": null,
-            "j": ["x", { "y": "z" }], "1": "one",
+            "j": ["x", { "y": "z" }], "1": "one", "k": 1000,
         });
         assert_eq!(parse(text), Ok(expected));
     }

@@ -1,4 +1,5 @@
-//! Change detection: watched pages are revalidated, each when its freshness ends and not before.
+//! Change detection: watched pages are revalidated, each when its freshness ends and not before. A page without a freshness lifetime is
+//! revalidated at the interval `check-seconds`.
 //!
 //! The token contains the state of each page and the time of its next check, so a round before that time sends no
 //! request, and no state is lost with an instance. A page changed if its content differs, or if it no longer exists; a
@@ -160,13 +161,19 @@ impl<'a> ValidationRound<'a> {
         };
         Some(Watch {
             state,
-            next_check: seconds(self.started).saturating_add(wait.max(settings.check_interval).as_secs()),
+            next_check: seconds(self.started).saturating_add(check_delay(wait, settings.check_interval)),
         })
     }
 
     fn has_budget(&self) -> bool {
         self.provider.cache.requests() < MAX_REQUESTS && self.provider.cache.now() < self.deadline
     }
+}
+
+/// The seconds until a page is checked again that is fresh, or is to be left alone, for so long: then, or after the interval if there is no
+/// such time.
+fn check_delay(wait: Duration, interval: Duration) -> u64 {
+    if wait.is_zero() { interval.as_secs() } else { wait.as_millis().div_ceil(1000).try_into().unwrap_or(u64::MAX) }
 }
 
 /// Returns the state of the listing: its paths, and the stored heads of the sitemaps.
@@ -182,4 +189,15 @@ fn listing_state(provider: &HttpCache) -> u64 {
 
 fn seconds(time: SystemTime) -> u64 {
     millis(time) / 1000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_interval_is_for_pages_without_a_lifetime_of_their_own() {
+        let delay = |millis| check_delay(Duration::from_millis(millis), Duration::from_secs(60));
+        assert_eq!([0, 1, 1000, 10_500, 3_600_000].map(delay), [60, 1, 1, 11, 3600]);
+    }
 }

@@ -151,3 +151,26 @@ async fn files_of_the_host_that_a_plugin_or_all_users_reach_are_told() {
     assert!(found[1].starts_with("all users may write to ") && found[1].contains("(mode 0646)"), "{found:?}");
     assert_eq!(run(["check", "--strict", "--config", config.path().to_str().unwrap()]).await.code(), 1);
 }
+
+#[tokio::test]
+async fn names_that_are_no_hosts_below_a_mount_without_one_are_told() {
+    let folder = Folder::with_files([("README.md", "hello"), ("a.md", "hello")]);
+    for (mount, is_told) in [("files://", true), ("files:///", false)] {
+        let config =
+            ConfigFile::new().plugin(Plugin::files("docs", folder.path()).set("mount", mount)).allow_all().write();
+        let checked = run(["check", "--json", "--config", config.path().to_str().unwrap()]).await.success().json();
+        let warnings = checked["plugins"][0]["warnings"].to_string();
+        assert_eq!(warnings.contains("`files://readme.md` is listed, and not found"), is_told, "{warnings}");
+        assert_eq!(warnings.contains("mount it at `files:///`"), is_told, "{warnings}");
+    }
+}
+
+#[tokio::test]
+async fn a_saved_search_below_a_mount_that_is_not_there_is_told() {
+    let folder = Folder::with_files([("a.md", "hello")]);
+    let config = ConfigFile::new().plugin(Plugin::files("docs", folder.path()).searched()).allow_all();
+    let saved = "\n[[search.saved]]\nname = \"todo\"\nquery = \"TODO\"\nwithin = \"files://dogs/\"\n";
+    let found = warnings(&config.append(saved).write()).await;
+    assert_eq!(found.len(), 1, "{found:?}");
+    assert!(found[0].contains("saved search `todo`") && found[0].contains("`files://docs/`"), "{found:?}");
+}

@@ -130,7 +130,7 @@ impl Fault {
             Self::QueueTimeout(_) => FaultKind::QueueTimeout,
             Self::Deadline(_) | Self::Delayed(_) => FaultKind::Deadline,
             Self::Cpu(_) => FaultKind::Cpu,
-            Self::Memory(_) | Self::MemoryInUse { .. } => FaultKind::Memory,
+            Self::Memory(_) | Self::MemoryInUse(_) => FaultKind::Memory,
             Self::ResponseSize(_) => FaultKind::ResponseSize,
             Self::ResponseItems { .. } => FaultKind::ResponseItems,
             Self::ListingItems(_) | Self::EmptyPages(_) => FaultKind::ListingItems,
