@@ -74,7 +74,7 @@ use self::context::Context;
 use self::error::CliError;
 use self::logging::LogTimes;
 use self::options::GlobalArgs;
-use self::service_manager::PassedSocket;
+use self::service_manager::ServiceManager;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -140,9 +140,9 @@ pub fn main(start_threads: impl FnOnce()) -> ExitCode {
             global.log = dev::default_log();
         }
     }
-    let socket = match &mut command {
-        Command::Serve(args) => args.take_socket(),
-        _ => Ok(None),
+    let manager = match &mut command {
+        Command::Serve(args) => args.service_manager(),
+        _ => Ok(ServiceManager::default()),
     };
     // Only `serve` needs the config so early: it is confined to what that names.
     let config = match &command {
@@ -160,7 +160,7 @@ pub fn main(start_threads: impl FnOnce()) -> ExitCode {
     let _ = rlimit::increase_nofile_limit(u64::MAX);
     let result = confinement
         .map_err(CliError::from)
-        .and_then(|confinement| run(command, config, confinement, socket?, &context));
+        .and_then(|confinement| run(command, config, confinement, manager?, &context));
     let code = match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -195,7 +195,7 @@ fn run(
     command: Command,
     config: Option<Result<Config, ConfigError>>,
     confinement: Confinement,
-    socket: Option<PassedSocket>,
+    manager: ServiceManager,
     context: &Context,
 ) -> Result<(), CliError> {
     let runtime = transport_runtime().context("cannot start threads")?;
@@ -203,7 +203,7 @@ fn run(
         match command {
             Command::Serve(args) => {
                 let config = config.unwrap_or_else(|| args.load_config(context.config_file()));
-                args.run(config, confinement, socket, context).await
+                args.run(config, confinement, manager, context).await
             }
             Command::Init(args) => args.run(context),
             Command::New(args) => args.run(context).await,

@@ -23,7 +23,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::confinement;
 use super::context::Context;
 use super::error::CliError;
-use super::service_manager::{self, PassedSocket};
+use super::service_manager::{Notifier, PassedSocket, ServiceManager};
 use super::signals::{self, Hangup};
 
 /// The longest wait at the start for plugins that are being loaded. Then the others are served without them.
@@ -64,15 +64,15 @@ pub(super) struct Args {
 }
 
 impl Args {
-    /// Takes the socket that the service manager passed. Its address is as if `--http` named it.
+    /// Connects to the service manager. The address of a socket that it passed is as if `--http` named it.
     ///
     /// # Errors
     ///
-    /// The manager passed something else.
-    pub(super) fn take_socket(&mut self) -> Result<Option<PassedSocket>, CliError> {
+    /// The manager passed something else, or cannot be notified.
+    pub(super) fn service_manager(&mut self) -> Result<ServiceManager, CliError> {
         let socket = PassedSocket::take().map_err(CliError::PassedSocket)?;
         self.passed = socket.as_ref().map(|socket| HttpAddress::from(socket.address()));
-        Ok(socket)
+        Ok(ServiceManager { socket, notifier: Notifier::connect().map_err(CliError::NotifySocket)? })
     }
 
     /// Reads the config, with the options of the command line.
@@ -85,7 +85,7 @@ impl Args {
         self,
         config: Result<Config, ConfigError>,
         confinement: Confinement,
-        socket: Option<PassedSocket>,
+        manager: ServiceManager,
         context: &Context,
     ) -> Result<(), CliError> {
         context.messages.writer().become_lossy();
@@ -98,7 +98,7 @@ impl Args {
             .context("cannot listen to signals")?;
         let shutdown = CancellationToken::new();
         // Before compilation: an address in use is reported at once.
-        let listener = match (config.server.http, socket) {
+        let listener = match (config.server.http, manager.socket) {
             (Some(_), Some(socket)) => Some(socket.into_listener().map_err(CliError::PassedSocket)?),
             (Some(address), None) => Some(listen(address, self.address_setting()).await?),
             (None, _) => None,
@@ -108,8 +108,8 @@ impl Args {
             None => None,
         };
         let host = Arc::new(context.builder(config).start_loading()?);
-        let drain_delay =
-            AbortOnDropHandle::new(tokio::spawn(delay_drain(draining.clone(), shutdown.clone(), host.clone())));
+        let drain = delay_drain(draining.clone(), shutdown.clone(), host.clone(), manager.notifier.clone());
+        let drain_delay = AbortOnDropHandle::new(tokio::spawn(drain));
         let admin = admin.map(|listener| {
             context.messages.administration(&listener.url(&host.config()));
             AbortOnDropHandle::new(tokio::spawn(administer(host.clone(), listener, draining)))
@@ -130,7 +130,7 @@ impl Args {
         if let Some(listener) = listener {
             let scheme = if host.config().http.tls.is_some() { "https" } else { "http" };
             context.messages.listening(scheme, listener.local_addr().context("the listener has no address")?);
-            let _watchdog = service_manager::notify_ready();
+            let _watchdog = manager.notifier.ready();
             server::serve_http(host.clone(), listener, shutdown).await?;
         } else {
             if std::io::stdin().is_terminal() {
@@ -189,9 +189,14 @@ fn log_cached_responses(host: &Host) {
 }
 
 /// Begins the shutdown `server.drain-delay` after the signal: meanwhile `/readyz` answers 503, and clients are still served.
-async fn delay_drain(signal: CancellationToken, shutdown: CancellationToken, host: Arc<Host>) {
+async fn delay_drain(
+    signal: CancellationToken,
+    shutdown: CancellationToken,
+    host: Arc<Host>,
+    service_manager: Notifier,
+) {
     signal.cancelled().await;
-    service_manager::notify_stopping();
+    service_manager.stopping();
     let delay = host.config().server.drain_delay.duration();
     if !delay.is_zero() {
         tracing::info!(target: log_target::SERVER, "`server.drain-delay`: serving for another {delay:?}, not ready");
