@@ -11,6 +11,7 @@ use rustix::net::getpeername;
 use rustix::net::sockopt::tcp_nodelay;
 use rustix::process::Signal;
 use serde_json::{Value, json};
+use tokio::process::Command;
 use tokio::time::timeout;
 
 use crate::log::Log;
@@ -64,9 +65,21 @@ impl HttpServer {
         server
     }
 
+    /// Starts a server with further environment variables, as a service manager does, and waits until it listens.
+    pub async fn start_service(config: &WrittenConfig, variables: &[(&str, String)]) -> Self {
+        let mut command = host_command();
+        command.args(["serve", "--http", LOOPBACK, "--config"]).arg(config.path());
+        command.envs(variables.iter().map(|(name, value)| (name, value)));
+        Self::start_command(command).await
+    }
+
     async fn start_process(config: &Path, address: &str, arguments: &[&str]) -> Self {
         let mut command = host_command();
         command.args(["serve", "--http", address]).args(arguments).arg("--config").arg(config);
+        Self::start_command(command).await
+    }
+
+    async fn start_command(command: Command) -> Self {
         let (process, _, stdout) = Process::start(command);
         let stdout = Log::new(stdout);
         let line = process.stderr().wait_for_line("listening on http").await;

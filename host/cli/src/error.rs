@@ -36,6 +36,12 @@ pub(super) enum CliError {
     /// No installed provider has this name.
     #[error(transparent)]
     ProviderNotFound(#[from] ProviderNotFound),
+    /// The service manager passed a socket that cannot be used.
+    #[error("the socket of the service manager (LISTEN_FDS) cannot be used: {0}")]
+    PassedSocket(#[source] io::Error),
+    /// The service manager cannot be notified.
+    #[error("cannot connect to the socket of the service manager (NOTIFY_SOCKET): {0}")]
+    NotifySocket(#[source] io::Error),
     /// The server must not listen at the address of the command line.
     #[error(transparent)]
     Exposure(#[from] ExposureError),

@@ -51,6 +51,7 @@ mod schema;
 mod search;
 mod search_index;
 mod serve;
+mod service_manager;
 mod signals;
 mod stderr;
 mod table;
@@ -73,6 +74,7 @@ use self::context::Context;
 use self::error::CliError;
 use self::logging::LogTimes;
 use self::options::GlobalArgs;
+use self::service_manager::ServiceManager;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -129,7 +131,7 @@ enum Command {
 /// then the process is confined.
 pub fn main(start_threads: impl FnOnce()) -> ExitCode {
     let matches = Cli::command().try_get_matches().unwrap_or_else(|error| nearest_first(error).exit());
-    let Cli { mut global, command } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
+    let Cli { mut global, mut command } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let mut times = LogTimes::Full;
     if let Command::Dev(_) = command {
         times = LogTimes::Short;
@@ -138,6 +140,10 @@ pub fn main(start_threads: impl FnOnce()) -> ExitCode {
             global.log = dev::default_log();
         }
     }
+    let manager = match &mut command {
+        Command::Serve(args) => args.service_manager(),
+        _ => Ok(ServiceManager::default()),
+    };
     // Only `serve` needs the config so early: it is confined to what that names.
     let config = match &command {
         Command::Serve(args) => Some(args.load_config(&global.config)),
@@ -152,8 +158,9 @@ pub fn main(start_threads: impl FnOnce()) -> ExitCode {
     let context = Context::new(&global, times);
     // The system's default is for programs that open a few files. Where it cannot be raised, plugins get fewer.
     let _ = rlimit::increase_nofile_limit(u64::MAX);
-    let result =
-        confinement.map_err(CliError::from).and_then(|confinement| run(command, config, confinement, &context));
+    let result = confinement
+        .map_err(CliError::from)
+        .and_then(|confinement| run(command, config, confinement, manager?, &context));
     let code = match result {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -188,6 +195,7 @@ fn run(
     command: Command,
     config: Option<Result<Config, ConfigError>>,
     confinement: Confinement,
+    manager: ServiceManager,
     context: &Context,
 ) -> Result<(), CliError> {
     let runtime = transport_runtime().context("cannot start threads")?;
@@ -195,7 +203,7 @@ fn run(
         match command {
             Command::Serve(args) => {
                 let config = config.unwrap_or_else(|| args.load_config(context.config_file()));
-                args.run(config, confinement, context).await
+                args.run(config, confinement, manager, context).await
             }
             Command::Init(args) => args.run(context),
             Command::New(args) => args.run(context).await,

@@ -23,6 +23,7 @@ use tokio_util::task::AbortOnDropHandle;
 use super::confinement;
 use super::context::Context;
 use super::error::CliError;
+use super::service_manager::{Notifier, PassedSocket, ServiceManager};
 use super::signals::{self, Hangup};
 
 /// The longest wait at the start for plugins that are being loaded. Then the others are served without them.
@@ -56,9 +57,24 @@ pub(super) struct Args {
     /// Do not reload on changes; SIGHUP then terminates the server
     #[arg(long)]
     no_reload: bool,
+
+    /// The address of the socket that the service manager passed
+    #[arg(skip)]
+    passed: Option<HttpAddress>,
 }
 
 impl Args {
+    /// Connects to the service manager. The address of a socket that it passed is as if `--http` named it.
+    ///
+    /// # Errors
+    ///
+    /// The manager passed something else, or cannot be notified.
+    pub(super) fn service_manager(&mut self) -> Result<ServiceManager, CliError> {
+        let socket = PassedSocket::take().map_err(CliError::PassedSocket)?;
+        self.passed = socket.as_ref().map(|socket| HttpAddress::from(socket.address()));
+        Ok(ServiceManager { socket, notifier: Notifier::connect().map_err(CliError::NotifySocket)? })
+    }
+
     /// Reads the config, with the options of the command line.
     pub(super) fn load_config(&self, file: &Path) -> Result<Config, ConfigError> {
         Config::load(file).map(|config| self.apply_overrides(config))
@@ -69,6 +85,7 @@ impl Args {
         self,
         config: Result<Config, ConfigError>,
         confinement: Confinement,
+        manager: ServiceManager,
         context: &Context,
     ) -> Result<(), CliError> {
         context.messages.writer().become_lossy();
@@ -81,17 +98,18 @@ impl Args {
             .context("cannot listen to signals")?;
         let shutdown = CancellationToken::new();
         // Before compilation: an address in use is reported at once.
-        let listener = match config.server.http {
-            Some(address) => Some(listen(address, self.address_setting()).await?),
-            None => None,
+        let listener = match (config.server.http, manager.socket) {
+            (Some(_), Some(socket)) => Some(socket.into_listener().map_err(CliError::PassedSocket)?),
+            (Some(address), None) => Some(listen(address, self.address_setting()).await?),
+            (None, _) => None,
         };
         let admin = match &config.admin {
             Some(admin) => Some(listen_admin(&admin.listen).await?),
             None => None,
         };
         let host = Arc::new(context.builder(config).start_loading()?);
-        let drain_delay =
-            AbortOnDropHandle::new(tokio::spawn(delay_drain(draining.clone(), shutdown.clone(), host.clone())));
+        let drain = delay_drain(draining.clone(), shutdown.clone(), host.clone(), manager.notifier.clone());
+        let drain_delay = AbortOnDropHandle::new(tokio::spawn(drain));
         let admin = admin.map(|listener| {
             context.messages.administration(&listener.url(&host.config()));
             AbortOnDropHandle::new(tokio::spawn(administer(host.clone(), listener, draining)))
@@ -112,6 +130,7 @@ impl Args {
         if let Some(listener) = listener {
             let scheme = if host.config().http.tls.is_some() { "https" } else { "http" };
             context.messages.listening(scheme, listener.local_addr().context("the listener has no address")?);
+            let _watchdog = manager.notifier.ready();
             server::serve_http(host.clone(), listener, shutdown).await?;
         } else {
             if std::io::stdin().is_terminal() {
@@ -146,7 +165,7 @@ impl Args {
 
     /// The HTTP address to listen at, if any.
     fn listen_address(&self, configured: Option<HttpAddress>) -> Option<HttpAddress> {
-        if self.stdio { None } else { self.http.or(configured) }
+        if self.stdio { None } else { self.passed.or(self.http).or(configured) }
     }
 }
 
@@ -170,8 +189,14 @@ fn log_cached_responses(host: &Host) {
 }
 
 /// Begins the shutdown `server.drain-delay` after the signal: meanwhile `/readyz` answers 503, and clients are still served.
-async fn delay_drain(signal: CancellationToken, shutdown: CancellationToken, host: Arc<Host>) {
+async fn delay_drain(
+    signal: CancellationToken,
+    shutdown: CancellationToken,
+    host: Arc<Host>,
+    service_manager: Notifier,
+) {
     signal.cancelled().await;
+    service_manager.stopping();
     let delay = host.config().server.drain_delay.duration();
     if !delay.is_zero() {
         tracing::info!(target: log_target::SERVER, "`server.drain-delay`: serving for another {delay:?}, not ready");
@@ -260,13 +285,17 @@ mod tests {
     }
 
     #[test]
-    fn the_command_line_wins_over_the_config_and_stdio_over_all() {
+    fn a_passed_socket_wins_over_the_command_line_this_over_the_config_and_stdio_over_all() {
         let configured = Some(address("127.0.0.1:1"));
         let asked = Some(address("127.0.0.1:2"));
-        assert_eq!(Args { stdio: false, http: None, no_reload: false }.listen_address(None), None);
-        assert_eq!(Args { stdio: false, http: None, no_reload: false }.listen_address(configured), configured);
-        assert_eq!(Args { stdio: false, http: asked, no_reload: false }.listen_address(configured), asked);
-        assert_eq!(Args { stdio: true, http: None, no_reload: false }.listen_address(configured), None);
+        let args = |stdio, http, passed| Args { stdio, http, no_reload: false, passed };
+        assert_eq!(args(false, None, None).listen_address(None), None);
+        assert_eq!(args(false, None, None).listen_address(configured), configured);
+        assert_eq!(args(false, asked, None).listen_address(configured), asked);
+        assert_eq!(args(true, None, None).listen_address(configured), None);
+        let passed = Some(address("127.0.0.1:3"));
+        assert_eq!(args(false, asked, passed).listen_address(configured), passed);
+        assert_eq!(args(true, None, passed).listen_address(configured), None);
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod loading;
 mod missing_secrets;
 mod needs;
 mod reload;
+mod service_manager;
 mod shutdown;
 mod state_and_cache_files;
 mod unread_stderr;

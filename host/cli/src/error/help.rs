@@ -40,6 +40,7 @@ impl CliError {
                 Some("name a directory that does not exist, or one without these files".to_owned())
             }
             Self::NotUtf8 { .. } => Some("rename it; nothing was written".to_owned()),
+            Self::PassedSocket(_) => Some("write one `ListenStream=ADDRESS:PORT` in the `.socket` unit".to_owned()),
             Self::ProviderNotFound(error) => Some(format!(
                 "correct the name or install its package; the path of a file has a slash or ends in `.wasm`: `./{}`",
                 error.name

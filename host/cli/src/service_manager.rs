@@ -1,0 +1,148 @@
+//! The service manager, such as systemd: the listening socket that it passes (socket activation, `sd_listen_fds(3)`), and the
+//! messages that it expects of a service of `Type=notify` (`sd_notify(3)`). Without one, nothing happens.
+//!
+//! | message | when |
+//! |---|---|
+//! | `READY=1` | the server accepts requests |
+//! | `STOPPING=1` | the server received a termination signal |
+//! | `WATCHDOG=1` | twice per `WatchdogSec`, by a task on the threads that serve clients: the manager restarts a server whose threads run no tasks |
+//!
+//! The manager keeps its socket open while the server restarts. New connections wait in the backlog of the socket, and none is
+//! refused.
+
+use std::io;
+use std::net::TcpListener as StdTcpListener;
+#[cfg(target_os = "linux")]
+use std::os::linux::net::SocketAddrExt as _;
+#[cfg(unix)]
+use std::os::unix::ffi::OsStrExt as _;
+#[cfg(unix)]
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::sync::Arc;
+
+use listenfd::ListenFd;
+use mcp_host_base::log_target;
+use sd_notify::NotifyState;
+use tokio::net::TcpListener;
+use tokio::time::{MissedTickBehavior, interval};
+use tokio_util::task::AbortOnDropHandle;
+
+/// The number of watchdog messages per `WatchdogSec`, as sd_watchdog_enabled(3) recommends.
+const WATCHDOG_MESSAGES: u32 = 2;
+
+/// The service manager of a server.
+#[derive(Debug, Default)]
+pub(super) struct ServiceManager {
+    pub(super) socket: Option<PassedSocket>,
+    pub(super) notifier: Notifier,
+}
+
+/// The listening socket that the service manager passed.
+#[derive(Debug)]
+pub(super) struct PassedSocket {
+    listener: StdTcpListener,
+    address: std::net::SocketAddr,
+}
+
+impl PassedSocket {
+    /// Takes the socket of this process, if the manager passed one. Call it before there are other threads: it removes environment
+    /// variables.
+    ///
+    /// # Errors
+    ///
+    /// The manager passed several sockets, or one that is not a TCP socket.
+    pub(super) fn take() -> io::Result<Option<Self>> {
+        let mut passed = ListenFd::from_env();
+        if passed.len() > 1 {
+            let message = format!("expected one TCP socket, found {} sockets", passed.len());
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+        }
+        let listener = passed.take_tcp_listener(0)?;
+        listener.map(|listener| Ok(Self { address: listener.local_addr()?, listener })).transpose()
+    }
+
+    /// The address that it listens at.
+    pub(super) fn address(&self) -> std::net::SocketAddr {
+        self.address
+    }
+
+    /// Returns it as the listener of the server.
+    ///
+    /// # Errors
+    ///
+    /// The system does not allow it to be used without blocking.
+    pub(super) fn into_listener(self) -> io::Result<TcpListener> {
+        self.listener.set_nonblocking(true)?;
+        TcpListener::from_std(self.listener)
+    }
+}
+
+/// The service manager that waits for messages, if there is one.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Notifier {
+    #[cfg(unix)]
+    socket: Option<Arc<UnixDatagram>>,
+}
+
+impl Notifier {
+    /// Connects to the manager (`NOTIFY_SOCKET`). Call it before the process is confined: then Unix sockets cannot be opened any more,
+    /// and a permission to open this one would be a permission for every provider's host calls, too.
+    ///
+    /// # Errors
+    ///
+    /// There is a manager, and its socket cannot be used.
+    #[cfg(unix)]
+    pub(super) fn connect() -> io::Result<Self> {
+        let Some(path) = std::env::var_os("NOTIFY_SOCKET").filter(|path| !path.is_empty()) else {
+            return Ok(Self::default());
+        };
+        let address = match path.as_bytes().strip_prefix(b"@") {
+            #[cfg(target_os = "linux")]
+            Some(name) => SocketAddr::from_abstract_name(name)?,
+            _ => SocketAddr::from_pathname(&path)?,
+        };
+        let socket = UnixDatagram::unbound()?;
+        socket.connect_addr(&address)?;
+        socket.set_nonblocking(true)?;
+        Ok(Self { socket: Some(Arc::new(socket)) })
+    }
+
+    /// There is none on other systems.
+    #[cfg(not(unix))]
+    pub(super) fn connect() -> io::Result<Self> {
+        Ok(Self::default())
+    }
+
+    /// Reports that the server accepts requests, and then that it is alive, until the task is dropped.
+    pub(super) fn ready(&self) -> Option<AbortOnDropHandle<()>> {
+        self.notify(NotifyState::Ready);
+        let timeout = sd_notify::watchdog_enabled()?;
+        let period = timeout.checked_div(WATCHDOG_MESSAGES).filter(|period| !period.is_zero())?;
+        let notifier = self.clone();
+        Some(AbortOnDropHandle::new(tokio::spawn(async move {
+            let mut ticks = interval(period);
+            ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+            loop {
+                ticks.tick().await;
+                notifier.notify(NotifyState::Watchdog);
+            }
+        })))
+    }
+
+    /// Reports that the server shuts down.
+    pub(super) fn stopping(&self) {
+        self.notify(NotifyState::Stopping);
+    }
+
+    #[cfg(unix)]
+    fn notify(&self, state: NotifyState<'_>) {
+        if let Some(socket) = &self.socket
+            && let Err(error) = socket.send(state.to_string().as_bytes())
+        {
+            tracing::warn!(target: log_target::SERVER, %error, "cannot notify the service manager (NOTIFY_SOCKET)");
+        }
+    }
+
+    #[cfg(not(unix))]
+    fn notify(&self, _: NotifyState<'_>) {}
+}
