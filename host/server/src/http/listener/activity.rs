@@ -84,6 +84,11 @@ impl Activity {
         }
     }
 
+    /// Returns whether there has been any request.
+    pub(super) fn has_begun(&self) -> bool {
+        self.lock().has_begun
+    }
+
     /// Returns whether no response is in progress.
     pub(super) fn is_idle(&self) -> bool {
         self.lock().in_flight.is_empty()

@@ -74,6 +74,9 @@ const NOTSENT_LOWAT: u32 = 256 << 10;
 const PING_TIMEOUT: Duration = Duration::from_secs(20);
 /// The time that a connection has to close after it has been told to.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
+/// The time for the first request of a connection that is open at the shutdown: it may be on its way. A listener that outlives this
+/// process (socket activation) accepts connections until then, and their clients are not to see them closed.
+const FIRST_REQUEST_GRACE: Duration = Duration::from_millis(250);
 /// The throttle interval of the warning that a client has reached its share.
 const WARN_INTERVAL: Duration = Duration::from_secs(10);
 /// The back-off after a failed accept, as when file descriptors are exhausted.
@@ -244,16 +247,21 @@ impl ServerContext {
         let account = self.budget.account(client);
         let Some(tls) = &self.tls else { return Box::pin(self.serve_http(tcp, account, None)).await };
         let most = self.host.config().http.limits.read_timeout.duration();
-        match self.shutdown.run_until_cancelled(timeout(most, Box::pin(tls.accept(tcp)))).await {
-            Some(Ok(Ok(stream))) => {
+        let handshake = timeout(most, Box::pin(tls.accept(tcp)));
+        let activity = Activity::new();
+        let handshake = tokio::select! {
+            handshake = handshake => handshake,
+            () = self.connection_shutdown(&activity) => return,
+        };
+        match handshake {
+            Ok(Ok(stream)) => {
                 let certificate = ClientCertificate::of_connection(stream.get_ref().1);
                 Box::pin(self.serve_http(stream, account, certificate)).await;
             }
-            Some(Ok(Err(error))) => self.handshake_log.record(&self.host, account.client(), &error),
-            Some(Err(_)) => {
+            Ok(Err(error)) => self.handshake_log.record(&self.host, account.client(), &error),
+            Err(_) => {
                 tracing::debug!(target: log_target::SERVER, client = %account.client(), "TLS handshake timed out");
             }
-            None => {}
         }
     }
 
@@ -295,7 +303,7 @@ impl ServerContext {
             let detected = tokio::select! {
                 detected = version::detect(io) => detected,
                 () = activity.wait_idle(limits.read_timeout.duration(), limits.idle_timeout.duration()) => return Ok(()),
-                () = self.shutdown.cancelled() => return Ok(()),
+                () = self.connection_shutdown(&activity) => return Ok(()),
             };
             match detected {
                 Ok((Protocol::Http1, stream)) => {
@@ -326,6 +334,14 @@ impl ServerContext {
         }
     }
 
+    /// Waits for the shutdown, and then for the first request of a connection without one, at most [`FIRST_REQUEST_GRACE`].
+    async fn connection_shutdown(&self, activity: &Activity) {
+        self.shutdown.cancelled().await;
+        if !activity.has_begun() {
+            sleep(FIRST_REQUEST_GRACE).await;
+        }
+    }
+
     /// Drives a connection, which was opened at that time, until it ends. `shut_down` begins its graceful shutdown, once it is idle for
     /// too long or the server shuts down.
     async fn drive<C: Future<Output = hyper::Result<()>>>(
@@ -340,7 +356,7 @@ impl ServerContext {
         tokio::select! {
             served = connection.as_mut() => return served,
             () = activity.wait_idle(first_request, limits.idle_timeout.duration()) => {}
-            () = self.shutdown.cancelled() => {}
+            () = self.connection_shutdown(activity) => {}
         }
         shut_down(connection.as_mut());
         tokio::select! {
