@@ -23,7 +23,6 @@ pub type WatchInterval = BoundedDuration<100, { 2 * SECOND }, { 3600 * SECOND }>
 table! {
     /// A plugin, a provider at a mount: `[[plugin]]`.
     #[derive(Clone, Debug, PartialEq, Eq)]
-    #[non_exhaustive]
     pub struct Plugin as "a plugin",
     such as "{ name = \"notes\", component = \"plugins/notes.wasm\", mount = \"notes:///\" }" {
         /// Its name in the log and in messages. Unique within a config.

@@ -3,7 +3,7 @@
 use mcp_host_base::text::Excerpt;
 use mcp_host_engine::function::{Read, Stat};
 use mcp_host_engine::plugin::Plugin;
-use mcp_host_model::provider::{Contents, Entry};
+use mcp_host_model::provider::Contents;
 
 use super::entries::Sampled;
 use super::values::without_ttl;
