@@ -270,7 +270,7 @@ impl Host {
     }
 
     /// Returns the resources with subscriptions, in order, and the number of subscribers of each: at most `limit`, those after `after`.
-    pub fn watched_resources(&self, after: Option<&Uri>, limit: usize) -> Vec<(Uri, usize)> {
+    pub fn watched_resources(&self, after: Option<&str>, limit: usize) -> Vec<(Uri, usize)> {
         self.hub.watched_resources(after, limit)
     }
 

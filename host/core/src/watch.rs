@@ -183,7 +183,7 @@ impl Hub {
     }
 
     /// Returns the watched resources in order, and the number of subscribers of each: at most `limit`, those after `after`.
-    pub(crate) fn watched_resources(&self, after: Option<&Uri>, limit: usize) -> Vec<(Uri, usize)> {
+    pub(crate) fn watched_resources(&self, after: Option<&str>, limit: usize) -> Vec<(Uri, usize)> {
         self.context.subscription_index().resources(after, limit)
     }
 

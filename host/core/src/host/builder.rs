@@ -198,7 +198,8 @@ impl HostBuilder {
         let native = describe_native(&runtime, &native)?;
         let (plugin_runtime, config) = (Arc::new(runtime), Arc::new(config));
         let access = Arc::new(Access::new(&config));
-        let generation = Generation::new(1, config.clone(), native.clone(), access, BTreeMap::new(), |_| Err(NotLoaded::Loading))?;
+        let generation =
+            Generation::new(1, config.clone(), native.clone(), access, BTreeMap::new(), |_| Err(NotLoaded::Loading))?;
         let audit = Arc::new(AuditLog::start(config.audit.as_ref())?);
         let generation_store = Arc::new(GenerationStore::new(generation));
         built_ins.connect(&generation_store);

@@ -271,7 +271,8 @@ impl ConfigWatcher {
                         reloading.replace(None).await;
                         reload_settings(&self.host, (self.map)(usable), kept).await;
                         let (keeping, applies) = kept.texts();
-                        reloading.report(&Err(format!("{keeping}, and the new ones are tried again; {applies}\n{message}")));
+                        reloading
+                            .report(&Err(format!("{keeping}, and the new ones are tried again; {applies}\n{message}")));
                         reloading.log_missing(message, kept);
                     }
                     None => {

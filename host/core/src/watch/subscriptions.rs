@@ -64,9 +64,9 @@ impl SubscriptionIndex {
     }
 
     /// Returns the watched resources in order, and the number of subscribers of each: at most `limit`, those after `after`.
-    pub(super) fn resources(&self, after: Option<&Uri>, limit: usize) -> Vec<(Uri, usize)> {
+    pub(super) fn resources(&self, after: Option<&str>, limit: usize) -> Vec<(Uri, usize)> {
         let from = after.map_or(Bound::Unbounded, Bound::Excluded);
-        let watched = self.resources.range::<Uri, _>((from, Bound::Unbounded));
+        let watched = self.resources.range::<str, _>((from, Bound::Unbounded));
         watched.take(limit).map(|(uri, watched)| (uri.clone(), watched.subscribers.len())).collect()
     }
 
