@@ -20,6 +20,7 @@
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
 
+mod admin;
 mod check;
 mod color;
 mod completions;
@@ -52,6 +53,7 @@ mod search;
 mod search_index;
 mod serve;
 mod signals;
+mod status;
 mod stderr;
 mod table;
 mod test;
@@ -101,6 +103,8 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(serve::Args),
+    Status(status::Args),
+    Admin(admin::Args),
     Init(init::Args),
     New(new::Args),
     Doctor(doctor::Args),
@@ -197,6 +201,8 @@ fn run(
                 let config = config.unwrap_or_else(|| args.load_config(context.config_file()));
                 args.run(config, confinement, context).await
             }
+            Command::Status(args) => args.run(context).await,
+            Command::Admin(args) => args.run(context).await,
             Command::Init(args) => args.run(context),
             Command::New(args) => args.run(context).await,
             Command::Doctor(args) => args.run(context).await,

@@ -18,6 +18,7 @@
 //! administrators only.
 
 pub(crate) mod api;
+pub(crate) mod client;
 mod listener;
 mod log_filter;
 
@@ -36,8 +37,8 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use mcp_host_base::log_target;
+use mcp_host_config::Config;
 use mcp_host_config::admin::AdminAddress;
-use mcp_host_config::{Config, TokenDigest};
 use mcp_host_model::net::UrlHost;
 use mcp_resource_host::host::{Host, PluginState, ReloadTrigger};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -260,7 +261,7 @@ fn is_administrator(config: &Config, headers: &HeaderMap, from: Connection) -> b
     let has_token = || {
         let expected = config.admin.as_ref()?.token.as_ref()?;
         let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
-        Some(scheme.eq_ignore_ascii_case("bearer") && TokenDigest::of(token.trim()).matches(expected))
+        Some(scheme.eq_ignore_ascii_case("bearer") && expected.matches(token.trim()))
     };
     match from {
         Connection::Owner(_) => true,
@@ -296,7 +297,7 @@ impl AdminListener {
 
 #[cfg(test)]
 mod tests {
-    use mcp_host_config::admin::Admin;
+    use mcp_host_config::admin::{Admin, AdminToken};
 
     use super::*;
 
@@ -308,7 +309,7 @@ mod tests {
     fn an_administrator_has_the_token_or_owns_the_socket() {
         let mut admin = Admin::new(AdminAddress::Tcp("127.0.0.1:0".parse().unwrap()));
         let without = Config { admin: Some(admin.clone()), ..Config::default() };
-        admin.token = Some(TokenDigest::of("right"));
+        admin.token = Some(AdminToken::new("right"));
         let config = Config { admin: Some(admin), ..Config::default() };
         assert!(is_administrator(&config, &headers("Bearer right"), Connection::Tcp(None)));
         assert!(is_administrator(&without, &HeaderMap::new(), Connection::Owner(0)));
