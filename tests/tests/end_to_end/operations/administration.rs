@@ -1,5 +1,7 @@
 //! The administration listener: liveness and readiness, for whom they give reasons, and when they change.
 
+mod api;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
