@@ -29,7 +29,10 @@ struct Administered {
 
 impl Administered {
     async fn start(config: &mcp_host_tests::WrittenConfig) -> Self {
-        let server = HttpServer::start(config).await;
+        Self::of(HttpServer::start(config).await).await
+    }
+
+    async fn of(server: HttpServer) -> Self {
         let line = server.log_line("administration at ").await;
         let address = line.split_whitespace().last().unwrap().split("://").last().unwrap().to_owned();
         Self { server, address }

@@ -20,7 +20,7 @@ const DEFAULT_LOG_SECONDS: u64 = 10 * 60;
 /// Returns the JSON Schema of the API: an object whose member is named by a request line, with the answer as its value, or with the
 /// request and the answer.
 pub fn json_schema() -> Value {
-    let schema = SchemaSettings::draft2020_12().for_serialize().into_generator().into_root_schema_for::<Api>();
+    let schema = SchemaSettings::draft2020_12().into_generator().into_root_schema_for::<Api>();
     schema.to_value()
 }
 
