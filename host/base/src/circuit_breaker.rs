@@ -115,6 +115,11 @@ impl CircuitBreaker {
         }
     }
 
+    /// Closes the circuit, and forgets all failures.
+    pub fn close(&self) -> Option<Transition> {
+        self.state().reset()
+    }
+
     /// The time for which the circuit is still open; zero when the next call will be preceded by a probe.
     pub fn suspended_for(&self, now: Instant) -> Option<Duration> {
         self.state().open_until.map(|until| until.saturating_duration_since(now))

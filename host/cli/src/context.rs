@@ -1,6 +1,7 @@
 //! The context of every command: the config, a host, and both standard streams.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use clap::ColorChoice;
@@ -10,7 +11,7 @@ use mcp_host_engine::Compiler;
 use mcp_resource_host::host::{Host, HostBuilder};
 
 use super::error::CliError;
-use super::logging::{self, LogTimes};
+use super::logging::{self, LogFilter, LogTimes};
 use super::messages::Messages;
 use super::options::GlobalArgs;
 use super::output::Output;
@@ -24,14 +25,20 @@ pub(super) struct Context {
     config: PathBuf,
     color: ColorChoice,
     pub(super) messages: Messages,
+    log_filter: Arc<LogFilter>,
 }
 
 impl Context {
     /// The context of those options. Logging starts here.
     pub(super) fn new(global: &GlobalArgs, times: LogTimes) -> Self {
         let messages = Messages::stderr(global.color);
-        logging::start(&global.log, global.log_format, times, &messages);
-        Self { config: global.config.clone(), color: global.color, messages }
+        let log_filter = Arc::new(logging::start(&global.log, global.log_format, times, &messages));
+        Self { config: global.config.clone(), color: global.color, messages, log_filter }
+    }
+
+    /// The filter of the log.
+    pub(super) fn log_filter(&self) -> Arc<LogFilter> {
+        self.log_filter.clone()
     }
 
     /// The config file.

@@ -20,6 +20,7 @@ use mcp_resource_host::host::{InspectError, StartError};
 
 use self::help::build_help;
 use super::messages::Messages;
+use mcp_host_server::AdminClientError;
 use mcp_resource_host::keyvalue::AdminError;
 
 /// Something failed.
@@ -54,6 +55,12 @@ pub(super) enum CliError {
     /// A component cannot be loaded.
     #[error(transparent)]
     Load(#[from] LoadError),
+    /// The administration listener of a server did not do what was requested.
+    #[error(transparent)]
+    Admin(#[from] AdminClientError),
+    /// `status --probe` found that the server is not ready.
+    #[error("the server is not ready")]
+    NotReady,
     /// A component cannot be inspected.
     #[error(transparent)]
     Inspect(#[from] InspectError),
@@ -315,6 +322,7 @@ impl CliError {
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => 0,
             Self::Config(_)
             | Self::Exposure(_)
+            | Self::Admin(AdminClientError::NotConfigured | AdminClientError::AnyPort(_))
             | Self::NoPlugin { .. }
             | Self::Keyvalue(AdminError::NotGranted { .. })
             | Self::NoPrincipal { .. }

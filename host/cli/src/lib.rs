@@ -20,6 +20,7 @@
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
 
+mod admin;
 mod check;
 mod color;
 mod completions;
@@ -53,6 +54,7 @@ mod search_index;
 mod serve;
 mod service_manager;
 mod signals;
+mod status;
 mod stderr;
 mod table;
 mod test;
@@ -103,6 +105,8 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     Serve(serve::Args),
+    Status(status::Args),
+    Admin(admin::Args),
     Init(init::Args),
     New(new::Args),
     Doctor(doctor::Args),
@@ -205,6 +209,8 @@ fn run(
                 let config = config.unwrap_or_else(|| args.load_config(context.config_file()));
                 args.run(config, confinement, manager, context).await
             }
+            Command::Status(args) => args.run(context).await,
+            Command::Admin(args) => args.run(context).await,
             Command::Init(args) => args.run(context),
             Command::New(args) => args.run(context).await,
             Command::Doctor(args) => args.run(context).await,

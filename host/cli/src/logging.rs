@@ -6,13 +6,14 @@ use std::io::{self, Write};
 use clap::ValueEnum;
 use jiff::Zoned;
 use tracing::Metadata;
-use tracing_subscriber::Layer;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::MakeWriter;
 use tracing_subscriber::fmt::format::Writer;
 use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, Registry};
 
 use super::escape;
 use super::log_rate::LogRateLimiter;
@@ -84,8 +85,27 @@ fn level(name: &str) -> Result<LevelFilter, String> {
     })
 }
 
-/// Starts logging.
-pub(super) fn start(filter: &Targets, format: Format, times: LogTimes, messages: &Messages) {
+/// The filter of the log, which administrators of a server can change.
+#[derive(Debug)]
+pub(super) struct LogFilter {
+    configured: Targets,
+    text: String,
+    handle: Handle<Targets, Registry>,
+}
+
+impl mcp_host_server::LogFilter for LogFilter {
+    fn configured(&self) -> &str {
+        &self.text
+    }
+
+    fn set(&self, text: &str) -> Result<(), String> {
+        let targets = if text == self.text { self.configured.clone() } else { filter(text)? };
+        self.handle.reload(targets).map_err(|error| error.to_string())
+    }
+}
+
+/// Starts logging, and returns the filter.
+pub(super) fn start(filter: &Targets, format: Format, times: LogTimes, messages: &Messages) -> LogFilter {
     let stderr = messages.writer().clone();
     let writer = LogWriter { rate: LogRateLimiter::new(stderr.clone()), stderr, is_json: format == Format::Json };
     let layer = tracing_subscriber::fmt::layer().with_writer(writer);
@@ -93,8 +113,10 @@ pub(super) fn start(filter: &Targets, format: Format, times: LogTimes, messages:
         Format::Text => layer.with_timer(times).with_ansi(messages.is_colored()).boxed(),
         Format::Json => layer.with_ansi(false).json().flatten_event(true).boxed(),
     };
+    let (reloadable, handle) = reload::Layer::new(filter.clone());
     // It fails where this process has a logger already, which is then the one.
-    let _ = tracing_subscriber::registry().with(layer.with_filter(filter.clone())).try_init();
+    let _ = tracing_subscriber::registry().with(layer.with_filter(reloadable)).try_init();
+    LogFilter { configured: filter.clone(), text: filter.to_string(), handle }
 }
 
 /// Puts lines of the log into the queue of standard error.

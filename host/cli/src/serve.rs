@@ -12,7 +12,7 @@ use mcp_host_config::http::HttpAddress;
 use mcp_host_config::{Config, ConfigError};
 use mcp_host_engine::confinement::Confinement;
 use mcp_host_engine::plugin::LoadError;
-use mcp_host_server::{self as server, AdminListener};
+use mcp_host_server::{self as server, AdminControls, AdminListener};
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::host::{Host, PluginState, PluginStatus, ReloadTrigger};
 use mcp_resource_host::response_cache::CacheCounts;
@@ -110,9 +110,12 @@ impl Args {
         let host = Arc::new(context.builder(config).start_loading()?);
         let drain = delay_drain(draining.clone(), shutdown.clone(), host.clone(), manager.notifier.clone());
         let drain_delay = AbortOnDropHandle::new(tokio::spawn(drain));
+        let trigger = ReloadTrigger::default();
+        let controls = AdminControls::new().log(context.log_filter());
+        let controls = if hangup.is_some() { controls.reload(trigger.clone()) } else { controls };
         let admin = admin.map(|listener| {
             context.messages.administration(&listener.url(&host.config()));
-            AbortOnDropHandle::new(tokio::spawn(administer(host.clone(), listener, draining)))
+            AbortOnDropHandle::new(tokio::spawn(administer(host.clone(), listener, draining, controls)))
         });
         let load_logger = AbortOnDropHandle::new(tokio::spawn(log_when_loaded(host.clone())));
         // Plugins that load quickly should be there for the first request.
@@ -124,7 +127,8 @@ impl Args {
         let reloading = hangup.map(|hangup| {
             let watcher = host.watch_config(context.config_file()).map(move |config| self.apply_overrides(config));
             let watcher = watcher.validate(move |config| confinement::check(&confinement, config));
-            let on_hangup = reload_on_hangup(hangup, watcher.trigger(), host.clone());
+            let watcher = watcher.with_trigger(trigger.clone());
+            let on_hangup = reload_on_hangup(hangup, trigger, host.clone());
             AbortOnDropHandle::new(tokio::spawn(async { tokio::join!(watcher.run(), on_hangup) }))
         });
         if let Some(listener) = listener {
@@ -206,8 +210,8 @@ async fn delay_drain(
 }
 
 /// Serves administrators. Clients are served although that fails, which is logged.
-async fn administer(host: Arc<Host>, listener: AdminListener, draining: CancellationToken) {
-    let Err(error) = server::serve_admin(host, listener, draining).await;
+async fn administer(host: Arc<Host>, listener: AdminListener, draining: CancellationToken, controls: AdminControls) {
+    let Err(error) = server::serve_admin(host, listener, draining, controls).await;
     tracing::error!(target: log_target::SERVER, %error, "the administration listener failed");
 }
 

@@ -14,7 +14,7 @@ use super::error::Diagnostic;
 use super::http::{HttpAddress, Tls};
 use super::paths::SocketPath;
 use super::reader::{FromNode, FromTable, Node, Schema, Table};
-use super::secret::SecretSource;
+use super::secret::{Secret, SecretSource};
 use super::token::TokenDigest;
 
 /// The beginning of the address of a Unix socket.
@@ -29,8 +29,8 @@ const MIN_TOKEN_LEN: usize = 32;
 pub struct Admin {
     /// The address.
     pub listen: AdminAddress,
-    /// The digest of the bearer token of administrators.
-    pub token: Option<TokenDigest>,
+    /// The bearer token of administrators.
+    pub token: Option<AdminToken>,
     /// The certificate for TLS. Without it: plain HTTP.
     pub tls: Option<Tls>,
 }
@@ -79,8 +79,30 @@ impl FromNode for AdminAddress {
     }
 }
 
-/// The token of administrators. Only its digest is kept.
-struct AdminToken(TokenDigest);
+/// The bearer token of administrators, which the server compares, and the commands for administrators send.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AdminToken {
+    digest: TokenDigest,
+    text: Secret<String>,
+}
+
+impl AdminToken {
+    /// A token with that text.
+    pub fn new(text: impl Into<String>) -> Self {
+        let text = text.into();
+        Self { digest: TokenDigest::of(&text), text: Secret::new(text) }
+    }
+
+    /// Returns whether a text is the token. Digests are compared in constant time.
+    pub fn matches(&self, text: &str) -> bool {
+        TokenDigest::of(text).matches(&self.digest)
+    }
+
+    /// Returns its text.
+    pub fn expose(&self) -> &str {
+        self.text.expose()
+    }
+}
 
 written_as! {
     AdminToken as SecretSource, such as "{ file = \"admin.token\" }", |node| {
@@ -90,7 +112,7 @@ written_as! {
             node.report_machine_error(message, "make a token with `openssl rand -hex 32`");
             return None;
         }
-        Some(Self(TokenDigest::of(&token)))
+        Some(Self::new(token.as_str()))
     }
 }
 
@@ -101,8 +123,7 @@ table! {
         listen: AdminAddress,
         /// The bearer token of administrators, at least 32 characters. Required, as is `tls`, at an address that other machines can
         /// reach.
-        #[read(AdminToken)]
-        token: Option<TokenDigest>,
+        token: Option<AdminToken>,
         /// The certificate for TLS. Without it: plain HTTP.
         tls: Option<Tls>,
     }

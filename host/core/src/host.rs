@@ -20,9 +20,11 @@
 //! | `generation`, `generation_store`, `background_loader`, `reload`, `config_watcher` | what is served, and what replaces it |
 //! | `loading` | requests for plugins that are still being loaded |
 //! | `lifecycle` | graceful shutdown |
+//! | `administration`, `sessions` | what administrators do, and the sessions that they see |
 //! | `saved_queries` | saved queries of a provider, which `check` reads |
 //! | [`transport`], `hint` | calls for transports and the command line: responses from the cache, rates, records, versions; lookups for hints |
 
+mod administration;
 mod audit;
 mod background_loader;
 mod builder;
@@ -44,6 +46,7 @@ mod resolve;
 mod saved_queries;
 #[cfg(feature = "search")]
 mod search;
+mod sessions;
 mod status;
 mod streams;
 mod subscribe;
@@ -68,6 +71,7 @@ use self::generation_store::GenerationStore;
 use self::lifecycle::RequestTracker;
 use self::loading::LoadWaits;
 use self::resolve::{not_found_if_empty, route_error};
+use self::sessions::SessionRegistry;
 use self::transport::PageBounds;
 use crate::access::rate::RequestRates;
 use crate::access::{Policy, Principal};
@@ -75,13 +79,15 @@ use crate::audit::{AuditLog, Facts};
 use crate::catalog::{Catalog, Entries, Templates};
 use crate::watch::{Hub, Subscriber, WatchStats};
 
+pub use self::administration::{AdminAction, AdminError, Disabled};
 pub use self::builder::{HostBuilder, StartError};
 pub use self::check::{CheckError, CheckReport, CheckedProvider, InspectError, PluginCheck};
-pub use self::config_watcher::{ConfigWatcher, ReloadTrigger};
+pub use self::config_watcher::{ConfigWatcher, ReloadOutcome, ReloadTrigger};
 pub use self::data_dirs::DataDirs;
 pub use self::explain::Explanation;
 pub use self::generation::NativePluginConflict;
 pub use self::reload::{ReloadError, ReloadReport};
+pub use self::sessions::{OpenSession, SessionInfo};
 pub use self::status::{PluginState, PluginStatus};
 
 /// A host with its plugins: loaded, being loaded, or failed.
@@ -111,6 +117,8 @@ pub struct Host {
     audit: Arc<AuditLog>,
     /// The rates of clients.
     rates: RequestRates,
+    /// The sessions of transports.
+    sessions: Arc<SessionRegistry>,
 }
 
 /// A request to list the catalog, or the direct children of one resource.
@@ -162,7 +170,8 @@ impl Host {
 
     /// Returns the current status of each plugin, ordered by name.
     pub fn plugins(&self) -> Vec<PluginStatus> {
-        self.generation.load().slots.iter().map(PluginStatus::new).collect()
+        let now = self.generation.load();
+        now.slots.iter().map(|slot| PluginStatus::new(slot, &self.hub, &now.config)).collect()
     }
 
     /// Lists one page of the catalog, or of the direct children of a resource.
@@ -258,6 +267,11 @@ impl Host {
     /// Returns how much is watched now, over all subscribers.
     pub fn watch_stats(&self) -> WatchStats {
         self.hub.watch_stats()
+    }
+
+    /// Returns the resources with subscriptions, in order, and the number of subscribers of each: at most `limit`, those after `after`.
+    pub fn watched_resources(&self, after: Option<&str>, limit: usize) -> Vec<(Uri, usize)> {
+        self.hub.watched_resources(after, limit)
     }
 
     /// Returns whether any plugin supports change detection. A plugin that is still being loaded counts, as it may.

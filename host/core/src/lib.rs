@@ -91,5 +91,5 @@ pub use host::{
 };
 #[cfg(feature = "keyvalue")]
 pub use mcp_host_sandbox::keyvalue::admin as keyvalue;
-pub use response_cache::CacheCounts;
+pub use response_cache::{CacheCounts, CacheUsage};
 pub use watch::{Subscriber, Update, WatchStats};

@@ -179,6 +179,12 @@ impl ResponseCache {
         self.lookups.counts()
     }
 
+    /// Returns what the entries take.
+    fn usage(&self) -> CacheUsage {
+        let Self { entries, .. } = self;
+        CacheUsage { responses: entries.len(), bytes: entries.weight(), capacity: entries.capacity() }
+    }
+
     /// Looks a response up; waits for one that is being fetched.
     async fn lookup<T: Cacheable>(&self, key: impl FnOnce() -> CacheKey) -> Lookup<'_, T> {
         if !self.has_ttls.load(Ordering::Relaxed) || self.entries.capacity() == 0 {
@@ -330,6 +336,18 @@ pub struct CacheCounts {
     pub hits: u64,
     /// Responses that were not, and took a call.
     pub misses: u64,
+}
+
+/// What the cached responses of a plugin take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct CacheUsage {
+    /// The number of responses.
+    pub responses: usize,
+    /// Their approximate size in bytes.
+    pub bytes: u64,
+    /// The maximum size in bytes: its share of [`server.response-cache`](mcp_host_config::Server::response_cache).
+    pub capacity: u64,
 }
 
 /// The counters of a cache.

@@ -182,6 +182,16 @@ impl Hub {
         WatchStats { subscribers, resources, plugins }
     }
 
+    /// Returns the watched resources in order, and the number of subscribers of each: at most `limit`, those after `after`.
+    pub(crate) fn watched_resources(&self, after: Option<&str>, limit: usize) -> Vec<(Uri, usize)> {
+        self.context.subscription_index().resources(after, limit)
+    }
+
+    /// Returns the number of watched resources below a mount.
+    pub(crate) fn watched_below(&self, mount: &Mount) -> usize {
+        self.context.subscription_index().count_under(mount)
+    }
+
     /// Subscribes to a resource, and returns once the subscription is active. With `notify_now`, the subscriber is
     /// notified once at that moment.
     ///

@@ -154,6 +154,19 @@ impl Plugin {
         self.breaker.suspended_for(Instant::now())
     }
 
+    /// The memory that its calls and idle instances hold now, and its limit (`limits.memory`), in bytes.
+    pub fn memory(&self) -> (u64, u64) {
+        (self.call_context.memory.used(), self.call_context.memory.limit())
+    }
+
+    /// Closes the circuit breaker, and forgets which inputs of clients made it fail.
+    pub fn reset(&self) {
+        if let Some(change) = self.breaker.close() {
+            self.log_transition(change);
+        }
+        self.input_faults.clear();
+    }
+
     /// Returns one page of its default listing, or of the children of `parent`, for a client or for the host itself. `limit` is a
     /// hint: a page may be longer. `keep` decides, as a part of the call, what is returned of each entry.
     pub async fn list<T: Send + 'static>(

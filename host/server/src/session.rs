@@ -2,9 +2,11 @@
 //! are [many](super::http).
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use mcp_resource_host::access::Principal;
-use mcp_resource_host::host::Host;
+use mcp_resource_host::audit::SessionHash;
+use mcp_resource_host::host::{Host, OpenSession, SessionInfo};
 use mcp_resource_host::watch::{Subscriber, Update};
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -21,6 +23,8 @@ pub(super) struct Session {
     subscriber: Arc<Subscriber>,
     listing_watch: Mutex<ListingWatch>,
     log: ClientLog,
+    /// Administrators see it until it is dropped.
+    _open: OpenSession,
 }
 
 /// Whether a session is notified of changes of the listing, which the host has to walk for that.
@@ -45,9 +49,16 @@ pub(super) struct Agreement {
 }
 
 impl Session {
-    /// Opens a session of that principal.
-    pub(super) fn new(host: &Host, principal: &Principal, agreement: Agreement) -> Self {
+    /// Opens a session of that principal. `hash` is that of its id, if it has one.
+    pub(super) fn new(host: &Host, principal: &Principal, agreement: Agreement, hash: Option<SessionHash>) -> Self {
+        let info = SessionInfo {
+            principal: principal.name().to_owned(),
+            hash,
+            revision: agreement.revision.name(),
+            opened: SystemTime::now(),
+        };
         Self {
+            _open: host.open_session(info),
             agreement,
             subscriber: Arc::new(host.subscriber(principal)),
             listing_watch: Mutex::new(ListingWatch { may_list: true, ..ListingWatch::default() }),

@@ -22,6 +22,7 @@ impl CliError {
     pub(super) fn help(&self) -> Option<String> {
         match self {
             Self::Exposure(error) => Some(error.help()),
+            Self::Admin(error) => error.help(),
             Self::Request(error) => request_help(error),
             Self::Resource { error, hint } => hint.clone().or_else(|| request_help(error)),
             Self::Componentize { error, .. } => error.help(),

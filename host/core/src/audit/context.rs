@@ -151,9 +151,15 @@ impl FromStr for TraceId {
     }
 }
 
+impl fmt::Display for SessionHash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:016x}", u64::from_be_bytes(self.0))
+    }
+}
+
 impl Serialize for SessionHash {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&format_args!("{:016x}", u64::from_be_bytes(self.0)))
+        serializer.collect_str(self)
     }
 }
 

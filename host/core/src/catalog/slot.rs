@@ -7,6 +7,7 @@ use mcp_host_engine::plugin::{BuiltIn, LoadError};
 use mcp_host_model::resource::Error;
 use mcp_host_model::uri::Mount;
 
+use crate::host::Disabled;
 use crate::response_cache::CachedPlugin;
 
 /// The retry delay that a client gets while a plugin is being loaded.
@@ -34,6 +35,8 @@ pub(crate) enum NotLoaded {
         /// The time of the next automatic retry, if there is one.
         retry_at: Option<Instant>,
     },
+    /// An administrator disabled it.
+    Disabled(Arc<Disabled>),
 }
 
 impl PluginSlot {
@@ -45,6 +48,11 @@ impl PluginSlot {
     /// Whether it is being loaded.
     pub(crate) fn is_loading(&self) -> bool {
         matches!(self.plugin, Err(NotLoaded::Loading))
+    }
+
+    /// Whether it is being loaded, or may be loaded yet.
+    pub(crate) fn awaits_loading(&self) -> bool {
+        matches!(self.plugin, Err(NotLoaded::Loading | NotLoaded::Failed { .. }))
     }
 
     /// The provider, if it is a built-in one.
@@ -59,6 +67,7 @@ impl PluginSlot {
                 "it could not be loaded; the server's log says why",
                 retry_at.map(|at| at.saturating_duration_since(Instant::now())),
             ),
+            Err(NotLoaded::Disabled(_)) => ("an administrator disabled it", None),
             _ => ("it is still being loaded; try again shortly", Some(LOADING_RETRY_AFTER)),
         };
         Error::Unavailable { plugin: self.name.clone(), reason: reason.to_owned(), retry_after }

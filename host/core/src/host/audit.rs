@@ -121,6 +121,11 @@ impl RequestRecord<'_> {
         self.is_audited = is_audited;
     }
 
+    /// Sets the outcome, in a word or two.
+    pub(super) fn set_outcome(&mut self, outcome: &'static str) {
+        self.line.outcome = outcome;
+    }
+
     /// Ends a request with that result.
     pub(super) fn end<T>(mut self, result: &Result<T, Error>) {
         self.line.outcome = outcome(result);

@@ -50,6 +50,11 @@ impl BackgroundLoader {
         self.tasks().retain(|name, _| names.contains(name.as_str()));
     }
 
+    /// Cancels the task of a plugin.
+    pub(super) fn cancel(&self, name: &str) {
+        self.tasks().remove(name);
+    }
+
     /// Stops all loading. Plugins that are being loaded count as failed.
     pub(super) fn stop(&self) {
         let stopped = std::mem::take(&mut *self.tasks());

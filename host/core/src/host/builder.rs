@@ -1,5 +1,6 @@
 //! Starting a host: the engine, the plugins, the key, the rules.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -197,7 +198,8 @@ impl HostBuilder {
         let native = describe_native(&runtime, &native)?;
         let (plugin_runtime, config) = (Arc::new(runtime), Arc::new(config));
         let access = Arc::new(Access::new(&config));
-        let generation = Generation::new(1, config.clone(), native.clone(), access, |_| Err(NotLoaded::Loading))?;
+        let generation =
+            Generation::new(1, config.clone(), native.clone(), access, BTreeMap::new(), |_| Err(NotLoaded::Loading))?;
         let audit = Arc::new(AuditLog::start(config.audit.as_ref())?);
         let generation_store = Arc::new(GenerationStore::new(generation));
         built_ins.connect(&generation_store);
@@ -214,6 +216,7 @@ impl HostBuilder {
             requests: RequestTracker::default(),
             audit,
             rates: RequestRates::default(),
+            sessions: Arc::default(),
             generation_store,
             built_ins,
             load_waits: LoadWaits::default(),

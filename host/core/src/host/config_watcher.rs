@@ -28,7 +28,8 @@ use mcp_host_base::fs_watch::FileWatcher;
 use mcp_host_base::log_target;
 use mcp_host_base::regular_file::FileThreads;
 use mcp_host_config::{Config, ConfigError};
-use tokio::sync::Notify;
+use parking_lot::Mutex;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::{Instant, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
 
@@ -53,13 +54,32 @@ type Validate = dyn Fn(&Config) -> Result<(), String> + Send + Sync;
 
 /// Requests a reload from a [`ConfigWatcher`], as `SIGHUP` does for the command `mcp-host serve`.
 #[derive(Clone, Debug, Default)]
-pub struct ReloadTrigger(Arc<Notify>);
+pub struct ReloadTrigger(Arc<Requests>);
+
+/// The requests for a reload that has not begun.
+#[derive(Debug, Default)]
+struct Requests {
+    notify: Notify,
+    waiting: Mutex<Vec<oneshot::Sender<ReloadOutcome>>>,
+}
+
+/// How a reload on request ended: what it changed, or why the new config, or a part of it, is not served. The log has the same reason.
+pub type ReloadOutcome = Result<ReloadReport, String>;
 
 impl ReloadTrigger {
     /// Requests that the config is read and everything in it is tried again, even if no file has changed and even components
     /// that did not compile before. Requests that come in before the reload begins are coalesced.
     pub fn reload(&self) {
-        self.0.notify_one();
+        self.0.notify.notify_one();
+    }
+
+    /// Requests the same, and waits for the outcome. Where a newer event restarts the reload, the outcome is that of the new one. None if
+    /// the watcher does not run any more.
+    pub async fn reload_and_wait(&self) -> Option<ReloadOutcome> {
+        let (sender, outcome) = oneshot::channel();
+        self.0.waiting.lock().push(sender);
+        self.reload();
+        outcome.await.ok()
     }
 }
 
@@ -117,6 +137,8 @@ struct Reloading {
     is_retry: bool,
     /// The last message about missing files.
     last_missing: Option<String>,
+    /// Those who wait for the outcome.
+    waiting: Vec<oneshot::Sender<ReloadOutcome>>,
 }
 
 /// A config that cannot be used, with the rendered reason: rendering takes a while, and is not for the threads that serve.
@@ -167,6 +189,13 @@ impl ConfigWatcher {
         self
     }
 
+    /// Uses a handle that was made before.
+    #[must_use]
+    pub fn with_trigger(mut self, trigger: ReloadTrigger) -> Self {
+        self.trigger = trigger;
+        self
+    }
+
     /// Returns a handle that requests reloads.
     pub fn trigger(&self) -> ReloadTrigger {
         self.trigger.clone()
@@ -189,10 +218,11 @@ impl ConfigWatcher {
                         continue;
                     },
                     () = watcher.changed() => reloading.restart(false),
-                    () = self.trigger.0.notified() => {
+                    () = self.trigger.0.notify.notified() => {
                         // An explicit request retries everything.
                         self.host.clear_failures();
                         reloading.restart(true);
+                        reloading.waiting.append(&mut self.trigger.0.waiting.lock());
                         watcher.settle().await;
                     }
                 }
@@ -227,6 +257,7 @@ impl ConfigWatcher {
                         reload_settings(&self.host, config, kept).await;
                         let (keeping, applies) = kept.texts();
                         tracing::error!(target: log_target::CONFIG, "reload failed; {keeping}; {applies}: {reason}");
+                        reloading.report(&Err(format!("{keeping}; {applies}: {reason}")));
                     }
                 }
                 config_files
@@ -239,14 +270,21 @@ impl ConfigWatcher {
                     Some((usable, kept)) => {
                         reloading.replace(None).await;
                         reload_settings(&self.host, (self.map)(usable), kept).await;
+                        let (keeping, applies) = kept.texts();
+                        reloading
+                            .report(&Err(format!("{keeping}, and the new ones are tried again; {applies}\n{message}")));
                         reloading.log_missing(message, kept);
                     }
-                    None => log_rejected(&message),
+                    None => {
+                        log_rejected(&message);
+                        reloading.report(&Err(format!("keeping the current generation\n{message}")));
+                    }
                 }
                 files
             }
             Err(error) => {
                 self.stalled(&error);
+                reloading.report(&Err(format!("the config cannot be read: {error}")));
                 reloading.retry_later();
                 return;
             }
@@ -277,6 +315,14 @@ impl Reloading {
             && let Ok(Ok(reloaded)) = ended.await
         {
             log_report(&reloaded, self.is_requested);
+        }
+    }
+
+    /// Tells the outcome to those who wait for it.
+    fn report(&mut self, outcome: &ReloadOutcome) {
+        for waiting in self.waiting.drain(..) {
+            // One that does not wait any more has no need of it.
+            let _ = waiting.send(outcome.clone());
         }
     }
 
@@ -335,6 +381,7 @@ impl Reloading {
             Some(Ok(reloaded)) => {
                 let is_found = self.last_missing.take().is_some();
                 log_report(&reloaded, self.is_requested || is_found);
+                self.report(&Ok(reloaded));
             }
             Some(Err(error)) => {
                 let is_transient = error.is_transient();
@@ -345,9 +392,11 @@ impl Reloading {
                 let settings =
                     if error.applies_settings() { SETTINGS_APPLY } else { "nothing of the new config applies" };
                 tracing::error!(target: log_target::CONFIG, %error, "reload failed; {KEEPING_PLUGINS}{then}; {settings}");
+                self.report(&Err(format!("{KEEPING_PLUGINS}{then}; {settings}: {error}")));
             }
             None => {
-                tracing::error!(target: log_target::CONFIG, "reload failed: internal error; keeping the current plugins")
+                tracing::error!(target: log_target::CONFIG, "reload failed: internal error; keeping the current plugins");
+                self.report(&Err("internal error; keeping the current plugins".to_owned()));
             }
         }
     }

@@ -4,12 +4,14 @@
 //! it. A replaced generation is dropped with the last request that uses it, a time that is bounded by the limits of its
 //! plugins.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use mcp_host_config::{self as config, Config};
 use mcp_host_engine::plugin::{BuiltIn, MountedPlugin, Plugin};
 use mcp_host_model::uri::{Mount, Overlap, Router};
 
+use super::administration::Disabled;
 use crate::access::Access;
 use crate::catalog::{NotLoaded, PluginSlot};
 use crate::response_cache::CachedPlugin;
@@ -69,6 +71,8 @@ pub(super) struct Generation {
     pub(super) native: NativePlugins,
     /// Ordered by name.
     pub(super) slots: Vec<PluginSlot>,
+    /// The plugins that are disabled, by name. They stay disabled without a slot, too.
+    pub(super) disabled: BTreeMap<String, Arc<Disabled>>,
     /// Whether any plugin is being loaded.
     pub(super) is_loading: bool,
     /// From mounts to indices into `slots`.
@@ -77,12 +81,13 @@ pub(super) struct Generation {
 }
 
 impl Generation {
-    /// A generation of that config, with the state of each plugin from `state`.
+    /// A generation of that config, with the state of each plugin that is not disabled from `state`.
     pub(super) fn new(
         number: u64,
         config: Arc<Config>,
         native: NativePlugins,
         access: Arc<Access>,
+        disabled: BTreeMap<String, Arc<Disabled>>,
         mut state: impl FnMut(&config::Plugin) -> Result<Arc<CachedPlugin>, NotLoaded>,
     ) -> Result<Self, NativePluginConflict> {
         let declared = declared(&config, &native)?;
@@ -92,16 +97,45 @@ impl Generation {
             mount: plugin.mount().clone(),
             title: plugin.title().map(str::to_owned),
             plugin: match plugin {
-                Declared::Component(plugin) => state(plugin),
+                Declared::Component(plugin) => match disabled.get(plugin.name.as_str()) {
+                    Some(disabled) => Err(NotLoaded::Disabled(disabled.clone())),
+                    None => state(plugin),
+                },
                 Declared::Native(plugin) => Ok(plugin.clone()),
             },
         });
         let slots: Vec<_> = slots.collect();
         let is_loading = slots.iter().any(PluginSlot::is_loading);
-        Ok(Self { number, slots, is_loading, router, access, config, native })
+        Ok(Self { number, slots, disabled, is_loading, router, access, config, native })
     }
 
-    /// A copy with another state of that plugin. None if there is no such plugin, or it is loaded.
+    /// A copy in which that plugin is disabled. None if it is already.
+    pub(super) fn with_disabled(&self, name: &str, disabled: Arc<Disabled>) -> Option<Self> {
+        let mut next = self.clone();
+        if next.disabled.contains_key(name) {
+            return None;
+        }
+        next.disabled.insert(name.to_owned(), disabled.clone());
+        next.set_state(name, NotLoaded::Disabled(disabled));
+        Some(next)
+    }
+
+    /// A copy in which that plugin is not disabled, but being loaded. None if it is not disabled.
+    pub(super) fn with_enabled(&self, name: &str) -> Option<Self> {
+        let mut next = self.clone();
+        next.disabled.remove(name)?;
+        next.set_state(name, NotLoaded::Loading);
+        Some(next)
+    }
+
+    fn set_state(&mut self, name: &str, state: NotLoaded) {
+        if let Some(slot) = self.slots.iter_mut().find(|slot| slot.name == name) {
+            slot.plugin = Err(state);
+        }
+        self.is_loading = self.slots.iter().any(PluginSlot::is_loading);
+    }
+
+    /// A copy with another state of that plugin. None if there is no such plugin, or it is loaded or disabled.
     pub(super) fn with_plugin(
         &self,
         plugin: &config::Plugin,
@@ -110,7 +144,7 @@ impl Generation {
         let index = self.slots.iter().position(|slot| slot.name == plugin.name.as_str())?;
         let is_of_this = self.config.plugins.contains(plugin);
         let mut next = self.clone();
-        let slot = next.slots.get_mut(index).filter(|slot| is_of_this && slot.plugin.is_err())?;
+        let slot = next.slots.get_mut(index).filter(|slot| is_of_this && slot.awaits_loading())?;
         slot.plugin = state;
         next.is_loading = next.slots.iter().any(PluginSlot::is_loading);
         Some(next)

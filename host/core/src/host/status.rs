@@ -4,12 +4,15 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use mcp_host_config::Config;
 use mcp_host_engine::plugin::{FaultKind, LoadError};
 use mcp_host_model::digest::Digest;
 use mcp_host_model::uri::Mount;
 
+use super::administration::Disabled;
 use crate::catalog::{NotLoaded, PluginSlot};
-use crate::response_cache::CacheCounts;
+use crate::response_cache::{CacheCounts, CacheUsage};
+use crate::watch::Hub;
 
 /// The status of a plugin at one moment.
 #[derive(Debug)]
@@ -27,6 +30,14 @@ pub struct PluginStatus {
     pub faults: BTreeMap<FaultKind, u64>,
     /// How often responses were in the [response cache](mcp_host_config::Server::response_cache) since it was loaded.
     pub cached_responses: CacheCounts,
+    /// What its cached responses take.
+    pub cache_usage: CacheUsage,
+    /// The memory that its calls and idle instances hold, and its limit, in bytes. None unless it is loaded.
+    pub memory: Option<(u64, u64)>,
+    /// The number of its resources that clients watch.
+    pub watched: usize,
+    /// Whether it is of the config. Otherwise it is a native one.
+    pub is_configured: bool,
 }
 
 /// Whether a plugin is served.
@@ -42,18 +53,31 @@ pub enum PluginState {
     LoadFailed(Arc<LoadError>),
     /// The circuit breaker is open. The first call after this time is preceded by a probe.
     Suspended(Duration),
+    /// An administrator disabled it.
+    Disabled(Arc<Disabled>),
 }
 
 impl PluginStatus {
-    pub(super) fn new(slot: &PluginSlot) -> Self {
-        let digest = slot.plugin.as_ref().ok().and_then(|plugin| plugin.digest());
+    pub(super) fn new(slot: &PluginSlot, hub: &Hub, config: &Config) -> Self {
+        let loaded = slot.plugin.as_ref().ok();
+        let digest = loaded.and_then(|plugin| plugin.digest());
         let (state, faults) = match &slot.plugin {
             Ok(plugin) => (plugin.suspended_for().map_or(PluginState::Ready, PluginState::Suspended), plugin.faults()),
             Err(NotLoaded::Loading) => (PluginState::Loading, BTreeMap::new()),
             Err(NotLoaded::Failed { error, .. }) => (PluginState::LoadFailed(error.clone()), BTreeMap::new()),
+            Err(NotLoaded::Disabled(disabled)) => (PluginState::Disabled(disabled.clone()), BTreeMap::new()),
         };
-        let cached_responses =
-            slot.plugin.as_ref().map_or_else(|_| CacheCounts::default(), |plugin| plugin.response_cache_counts());
-        Self { name: slot.name.clone(), mount: slot.mount.clone(), state, digest, faults, cached_responses }
+        Self {
+            name: slot.name.clone(),
+            mount: slot.mount.clone(),
+            state,
+            digest,
+            faults,
+            cached_responses: loaded.map(|plugin| plugin.response_cache_counts()).unwrap_or_default(),
+            cache_usage: loaded.map(|plugin| plugin.response_cache_usage()).unwrap_or_default(),
+            memory: loaded.map(|plugin| plugin.memory()),
+            watched: hub.watched_below(&slot.mount),
+            is_configured: config.plugins.iter().any(|plugin| plugin.name.as_str() == slot.name),
+        }
     }
 }

@@ -14,7 +14,7 @@ use super::encoded::{
     EncodedContents, EncodedPage, EncodedResources, EncodedRun, EncodingForm, ListedResources, PageKey, ReadResponse,
     ViewId, yield_between_decisions,
 };
-use super::{CacheCounts, CacheKey, Lookup, Reservation, ResponseCache, expiry};
+use super::{CacheCounts, CacheKey, CacheUsage, Lookup, Reservation, ResponseCache, expiry};
 
 /// How many bytes of JSON a byte of text becomes at most.
 const MAX_ESCAPE_FACTOR: usize = 6;
@@ -177,6 +177,11 @@ impl CachedPlugin {
     /// How often its responses were cached, since it was loaded.
     pub(crate) fn response_cache_counts(&self) -> CacheCounts {
         self.responses.counts()
+    }
+
+    /// What its cached responses take.
+    pub(crate) fn response_cache_usage(&self) -> CacheUsage {
+        self.responses.usage()
     }
 
     /// Drops all cached responses. Called before a change is notified.

@@ -63,6 +63,18 @@ impl SubscriptionIndex {
         }
     }
 
+    /// Returns the watched resources in order, and the number of subscribers of each: at most `limit`, those after `after`.
+    pub(super) fn resources(&self, after: Option<&str>, limit: usize) -> Vec<(Uri, usize)> {
+        let from = after.map_or(Bound::Unbounded, Bound::Excluded);
+        let watched = self.resources.range::<str, _>((from, Bound::Unbounded));
+        watched.take(limit).map(|(uri, watched)| (uri.clone(), watched.subscribers.len())).collect()
+    }
+
+    /// Returns the number of watched resources below `mount`.
+    pub(super) fn count_under(&self, mount: &Mount) -> usize {
+        self.under(mount, None).count()
+    }
+
     pub(super) fn watch(&mut self, uri: &Uri, path: &Path, mailbox: &Arc<Mailbox>) {
         let subscribers = match self.resources.get_mut(uri) {
             Some(watched) => &mut watched.subscribers,

@@ -164,7 +164,7 @@ impl Plugin {
         answer.inspect_err(|fault| self.faults.record(F::NAME, fault))
     }
 
-    fn log_transition(&self, change: Transition) {
+    pub(super) fn log_transition(&self, change: Transition) {
         let plugin = self.name();
         match change {
             Transition::Opened(pause) => tracing::warn!(

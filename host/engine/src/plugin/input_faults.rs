@@ -94,6 +94,11 @@ impl InputKey {
 }
 
 impl InputFaults {
+    /// Forgets all failures.
+    pub(super) fn clear(&self) {
+        *self.table.lock() = Table::default();
+    }
+
     /// Returns the key of what that client sends.
     pub(super) fn key(&self, client: &Requester, function: &impl Function) -> InputKey {
         InputKey { client: self.hasher.hash_one(client), input: self.hash_input(client, function) }

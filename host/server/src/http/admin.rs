@@ -4,23 +4,29 @@
 //! |---|---|
 //! | `/livez` | 200 while the process serves |
 //! | `/readyz` | 200 if every plugin with `required = true` is loaded and no shutdown has begun; otherwise 503, to administrators with the reasons, one a line |
+//! | `/api/v1/…` | JSON about the server, and actions: for administrators only ([`api`]) |
 //!
-//! An administrator sends the bearer token of `[admin]`, or connects over the Unix socket, which only its owner and root can do. Both
-//! paths need neither: a kubelet has no token. For the same reason a listener with TLS answers them without TLS, too; it answers
+//! An administrator sends the bearer token of `[admin]`, or connects over the Unix socket, which only its owner and root can do. The
+//! probes need neither: a kubelet has no token. For the same reason a listener with TLS answers them without TLS, too; it answers
 //! nothing else so.
 //!
 //! `Origin` is validated as on `/mcp`. `Host` is a name of the server or any address: a page of another site can make a browser send
 //! only the name of that site (DNS rebinding), and a probe sends the address of the machine, which a wildcard address does not have.
 //!
 //! Bounded by limits of its own, so that it answers while every other limit is used up: [`MAX_CONNECTIONS`], each with one request,
-//! within [`CONNECTION_TIMEOUT`]; a head of at most [`MAX_HEAD`] bytes; bodies are not read.
+//! within [`CONNECTION_TIMEOUT`], and [`ACTION_TIMEOUT`] of an administrator; a head of at most [`MAX_HEAD`] bytes; bodies are read of
+//! administrators only.
 
+pub(crate) mod api;
+pub(crate) mod client;
 mod listener;
+mod log_filter;
 
 use std::convert::Infallible;
-use std::fmt::Write as _;
+use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::Duration;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, SystemTime};
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -31,18 +37,20 @@ use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use mcp_host_base::log_target;
+use mcp_host_config::Config;
 use mcp_host_config::admin::AdminAddress;
-use mcp_host_config::{Config, TokenDigest};
 use mcp_host_model::net::UrlHost;
-use mcp_resource_host::host::{Host, PluginState};
+use mcp_resource_host::host::{Host, PluginState, ReloadTrigger};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
-use tokio::time::timeout;
+use tokio::time::sleep;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
 pub use self::listener::AdminListener;
 use self::listener::Stream;
+pub use self::log_filter::LogFilter;
+use self::log_filter::TemporaryFilter;
 use super::layers::origin_check;
 use super::listener::tls;
 use crate::ServeError;
@@ -51,8 +59,40 @@ use crate::ServeError;
 const MAX_CONNECTIONS: usize = 64;
 /// The time for a connection: its handshake, its request and its response.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
+/// The time for a connection with a request of an administrator, beside [`CONNECTION_TIMEOUT`].
+const ACTION_TIMEOUT: Duration = Duration::from_secs(60);
 /// The maximum size of the head of a request, in bytes.
 const MAX_HEAD: usize = 16 << 10;
+
+/// What administrators may change beside the host.
+#[derive(Clone, Debug, Default)]
+#[non_exhaustive]
+pub struct AdminControls {
+    /// Reloads the config. None if the program does not.
+    pub reload: Option<ReloadTrigger>,
+    /// The filter of the program's log. None if it has another log.
+    pub log: Option<Arc<dyn LogFilter>>,
+}
+
+impl AdminControls {
+    /// Controls of nothing.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Lets administrators reload the config.
+    #[must_use]
+    pub fn reload(self, trigger: ReloadTrigger) -> Self {
+        Self { reload: Some(trigger), ..self }
+    }
+
+    /// Lets administrators change the filter of the log for a time.
+    #[must_use]
+    pub fn log(self, filter: Arc<dyn LogFilter>) -> Self {
+        Self { log: Some(filter), ..self }
+    }
+}
 
 /// Serves administrators on that listener until it is dropped, over TLS if `[admin]` has a certificate. From the moment when
 /// `draining` fires, the server is not ready.
@@ -64,9 +104,13 @@ pub async fn serve_admin(
     host: Arc<Host>,
     listener: AdminListener,
     draining: CancellationToken,
+    controls: AdminControls,
 ) -> Result<Infallible, ServeError> {
     let tls = tls::admin_acceptor(&host).map_err(|error| ServeError::Tls(error.into()))?;
-    let server = Arc::new(AdminServer { host, draining, tls });
+    let AdminControls { reload, log } = controls;
+    let server =
+        AdminServer { host, draining, tls, started: SystemTime::now(), reload, log: log.map(TemporaryFilter::new) };
+    let server = Arc::new(server);
     let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         // The semaphore is never closed.
@@ -75,7 +119,18 @@ pub async fn serve_admin(
         let server = server.clone();
         tokio::spawn(async move {
             let _permit = permit;
-            if timeout(CONNECTION_TIMEOUT, server.serve(stream)).await.is_err() {
+            let is_administrator = Arc::new(AtomicBool::new(false));
+            let expired = async {
+                sleep(CONNECTION_TIMEOUT).await;
+                if is_administrator.load(Ordering::Relaxed) {
+                    sleep(ACTION_TIMEOUT).await;
+                }
+            };
+            let is_served = tokio::select! {
+                () = server.clone().serve(stream, is_administrator.clone()) => true,
+                () = expired => false,
+            };
+            if !is_served {
                 tracing::debug!(target: log_target::SERVER, "a connection to the administration listener timed out");
             }
         });
@@ -87,40 +142,51 @@ struct AdminServer {
     host: Arc<Host>,
     draining: CancellationToken,
     tls: Option<TlsAcceptor>,
+    started: SystemTime,
+    reload: Option<ReloadTrigger>,
+    log: Option<TemporaryFilter>,
 }
 
 /// How far a connection is trusted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Connection {
-    /// That of the owner of the Unix socket, or root.
-    Owner,
-    /// One over TCP, with TLS if the listener has a certificate.
-    Tcp,
+    /// That of the owner of the Unix socket, or root, with the id of the user.
+    Owner(u32),
+    /// One over TCP, with TLS if the listener has a certificate, from that address.
+    Tcp(Option<IpAddr>),
     /// One without TLS, although the listener has a certificate: its token would be readable, and is not looked at.
     Unencrypted,
 }
 
 impl AdminServer {
-    async fn serve(&self, stream: Stream) {
+    async fn serve(self: Arc<Self>, stream: Stream, is_administrator: Arc<AtomicBool>) {
         match stream {
-            Stream::Unix(stream) => self.serve_http(stream, Connection::Owner).await,
-            Stream::Tcp(stream) => match &self.tls {
-                None => self.serve_http(stream, Connection::Tcp).await,
-                Some(tls) if listener::begins_tls(&stream).await => match tls.accept(stream).await {
-                    Ok(stream) => self.serve_http(stream, Connection::Tcp).await,
-                    Err(error) => {
-                        tracing::debug!(target: log_target::SERVER, %error, "a TLS handshake with the administration listener failed");
-                    }
-                },
-                Some(_) => self.serve_http(stream, Connection::Unencrypted).await,
-            },
+            Stream::Unix(stream, user) => self.serve_http(stream, Connection::Owner(user), is_administrator).await,
+            Stream::Tcp(stream) => {
+                let client = Connection::Tcp(stream.peer_addr().ok().map(|address| address.ip()));
+                match &self.tls {
+                    None => self.serve_http(stream, client, is_administrator).await,
+                    Some(tls) if listener::begins_tls(&stream).await => match tls.accept(stream).await {
+                        Ok(stream) => self.serve_http(stream, client, is_administrator).await,
+                        Err(error) => {
+                            tracing::debug!(target: log_target::SERVER, %error, "a TLS handshake with the administration listener failed");
+                        }
+                    },
+                    Some(_) => self.serve_http(stream, Connection::Unencrypted, is_administrator).await,
+                }
+            }
         }
     }
 
-    async fn serve_http(&self, io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static, from: Connection) {
+    async fn serve_http(
+        self: &Arc<Self>,
+        io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        from: Connection,
+        is_administrator: Arc<AtomicBool>,
+    ) {
         let service = service_fn(move |request: Request<hyper::body::Incoming>| {
-            let response = self.answer(&request.map(|_| Body::empty()), from);
-            async move { Ok::<_, Infallible>(response) }
+            let (server, is_administrator) = (self.clone(), is_administrator.clone());
+            async move { Ok::<_, Infallible>(server.answer(request.map(Body::new), from, &is_administrator).await) }
         });
         let served = http1::Builder::new()
             .keep_alive(false)
@@ -133,47 +199,60 @@ impl AdminServer {
         }
     }
 
-    fn answer(&self, request: &Request, from: Connection) -> Response {
+    async fn answer(&self, request: Request, from: Connection, is_administrator_here: &AtomicBool) -> Response {
         let config = self.host.config();
         let is_own_host = |host: &UrlHost| matches!(host, UrlHost::Address(_)) || config.is_own_host(host);
-        if let Err(rejected) = origin_check::validate_with(&config, request, is_own_host) {
+        if let Err(rejected) = origin_check::validate_with(&config, &request, is_own_host) {
             return rejected.into_response();
+        }
+        let is_administrator = is_administrator(&config, request.headers(), from);
+        if request.uri().path().starts_with(api::PREFIX) {
+            is_administrator_here.store(is_administrator, Ordering::Relaxed);
+            return self.answer_api(request, &config, from).await;
         }
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return text(StatusCode::METHOD_NOT_ALLOWED, "use GET\n");
         }
         match request.uri().path() {
             "/livez" => text(StatusCode::OK, "ok\n"),
-            "/readyz" => self.readiness(&config, is_administrator(&config, request.headers(), from)),
+            "/readyz" => self.readiness(&config, is_administrator),
             _ if from == Connection::Unencrypted => text(StatusCode::FORBIDDEN, "use https\n"),
-            _ => text(StatusCode::NOT_FOUND, "there is nothing at this path; there are /livez and /readyz\n"),
+            _ => text(
+                StatusCode::NOT_FOUND,
+                "there is nothing at this path; there are /livez, /readyz and /api/v1/status\n",
+            ),
         }
     }
 
     fn readiness(&self, config: &Config, with_reasons: bool) -> Response {
-        let mut reasons = String::new();
-        if self.draining.is_cancelled() {
-            reasons.push_str("the server shuts down\n");
+        match self.reasons(config) {
+            reasons if reasons.is_empty() => text(StatusCode::OK, "ready\n"),
+            reasons if with_reasons => text(StatusCode::SERVICE_UNAVAILABLE, reasons.join("\n") + "\n"),
+            _ => text(StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
         }
+    }
+
+    /// Returns why the server is not ready, one reason a line.
+    fn reasons(&self, config: &Config) -> Vec<String> {
         let plugins = self.host.plugins();
-        for plugin in config.plugins.iter().filter(|plugin| plugin.required) {
-            let state = plugins.iter().find(|status| status.name == plugin.name.as_str()).map(|status| &status.state);
-            // Writing to a string does not fail.
-            let _ = match state {
-                Some(PluginState::Ready | PluginState::Suspended(_)) => Ok(()),
+        let reason = |name: &str| {
+            let state = plugins.iter().find(|status| status.name == name).map(|status| &status.state);
+            match state {
+                Some(PluginState::Ready | PluginState::Suspended(_)) => None,
                 Some(PluginState::LoadFailed(error)) => {
                     let error = error.to_string();
                     let lines = error.lines().collect::<Vec<_>>().join(" ");
-                    writeln!(reasons, "plugin `{}` could not be loaded: {lines}", plugin.name)
+                    Some(format!("plugin `{name}` could not be loaded: {lines}"))
                 }
-                _ => writeln!(reasons, "plugin `{}` is being loaded", plugin.name),
-            };
-        }
-        match reasons.as_str() {
-            "" => text(StatusCode::OK, "ready\n"),
-            reasons if with_reasons => text(StatusCode::SERVICE_UNAVAILABLE, reasons.to_owned()),
-            _ => text(StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
-        }
+                Some(PluginState::Disabled(disabled)) => {
+                    Some(format!("plugin `{name}` is disabled by {}", disabled.by))
+                }
+                _ => Some(format!("plugin `{name}` is being loaded")),
+            }
+        };
+        let draining = self.draining.is_cancelled().then(|| "the server shuts down".to_owned());
+        let required = config.plugins.iter().filter(|plugin| plugin.required);
+        draining.into_iter().chain(required.filter_map(|plugin| reason(plugin.name.as_str()))).collect()
     }
 }
 
@@ -182,11 +261,11 @@ fn is_administrator(config: &Config, headers: &HeaderMap, from: Connection) -> b
     let has_token = || {
         let expected = config.admin.as_ref()?.token.as_ref()?;
         let (scheme, token) = headers.get(AUTHORIZATION)?.to_str().ok()?.split_once(' ')?;
-        Some(scheme.eq_ignore_ascii_case("bearer") && TokenDigest::of(token.trim()).matches(expected))
+        Some(scheme.eq_ignore_ascii_case("bearer") && expected.matches(token.trim()))
     };
     match from {
-        Connection::Owner => true,
-        Connection::Tcp => has_token().unwrap_or(false),
+        Connection::Owner(_) => true,
+        Connection::Tcp(_) => has_token().unwrap_or(false),
         Connection::Unencrypted => false,
     }
 }
@@ -218,7 +297,7 @@ impl AdminListener {
 
 #[cfg(test)]
 mod tests {
-    use mcp_host_config::admin::Admin;
+    use mcp_host_config::admin::{Admin, AdminToken};
 
     use super::*;
 
@@ -230,16 +309,16 @@ mod tests {
     fn an_administrator_has_the_token_or_owns_the_socket() {
         let mut admin = Admin::new(AdminAddress::Tcp("127.0.0.1:0".parse().unwrap()));
         let without = Config { admin: Some(admin.clone()), ..Config::default() };
-        admin.token = Some(TokenDigest::of("right"));
+        admin.token = Some(AdminToken::new("right"));
         let config = Config { admin: Some(admin), ..Config::default() };
-        assert!(is_administrator(&config, &headers("Bearer right"), Connection::Tcp));
-        assert!(is_administrator(&without, &HeaderMap::new(), Connection::Owner));
+        assert!(is_administrator(&config, &headers("Bearer right"), Connection::Tcp(None)));
+        assert!(is_administrator(&without, &HeaderMap::new(), Connection::Owner(0)));
         for wrong in ["Bearer wrong", "Bearer ", "Basic right", "right", ""] {
-            assert!(!is_administrator(&config, &headers(wrong), Connection::Tcp), "{wrong}");
+            assert!(!is_administrator(&config, &headers(wrong), Connection::Tcp(None)), "{wrong}");
         }
-        assert!(!is_administrator(&config, &HeaderMap::new(), Connection::Tcp));
+        assert!(!is_administrator(&config, &HeaderMap::new(), Connection::Tcp(None)));
         assert!(!is_administrator(&config, &headers("Bearer right"), Connection::Unencrypted));
-        assert!(!is_administrator(&without, &headers("Bearer right"), Connection::Tcp));
-        assert!(!is_administrator(&Config::default(), &headers("Bearer right"), Connection::Tcp));
+        assert!(!is_administrator(&without, &headers("Bearer right"), Connection::Tcp(None)));
+        assert!(!is_administrator(&Config::default(), &headers("Bearer right"), Connection::Tcp(None)));
     }
 }

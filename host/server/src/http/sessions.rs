@@ -118,10 +118,11 @@ impl Sessions {
             .permit(&mut all, caller)
             .map_err(|_| Box::new(unavailable("all sessions that there may be are in use\n")))?;
         let principal = &caller.authenticated.principal;
-        let session = Session::new(&self.host, principal, agreed);
+        let hash = SessionHash::new(&id);
+        let session = Session::new(&self.host, principal, agreed, Some(hash));
         session.subscriber().set_principal(principal, caller.authenticated.expires());
         let session = Arc::new(StoredSession {
-            hash: SessionHash::new(&id),
+            hash,
             id: id.clone(),
             session: Arc::new(session),
             client: caller.account.client().clone(),

@@ -241,7 +241,7 @@ impl Connection {
     /// Opens the session, and begins to deliver its notifications. The answer comes before all others of the session.
     async fn initialize(&mut self, id: RequestId, params: &InitializeParams, pending: Pending, config: &Config) {
         let (agreement, result) = server_info::initialize(&self.host, config, &params.version);
-        let session = Arc::new(Session::new(&self.host, &self.principal, agreement));
+        let session = Arc::new(Session::new(&self.host, &self.principal, agreement, None));
         self.session = Some(session.clone());
         self.answers.finish_with(pending, &Response::new(id, Ok(result))).await;
         self.tasks.spawn(deliver(self.host.clone(), session, self.answers.clone()));

@@ -1,5 +1,7 @@
 //! The administration listener: liveness and readiness, for whom they give reasons, and when they change.
 
+mod api;
+
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -27,7 +29,10 @@ struct Administered {
 
 impl Administered {
     async fn start(config: &mcp_host_tests::WrittenConfig) -> Self {
-        let server = HttpServer::start(config).await;
+        Self::of(HttpServer::start(config).await).await
+    }
+
+    async fn of(server: HttpServer) -> Self {
         let line = server.log_line("administration at ").await;
         let address = line.split_whitespace().last().unwrap().split("://").last().unwrap().to_owned();
         Self { server, address }

@@ -18,7 +18,7 @@ use super::super::Host;
 use super::super::generation::{Generation, sorted_by_name};
 use super::settings::PendingReload;
 use super::{ReloadError, ReloadReport};
-use crate::catalog::NotLoaded;
+use crate::catalog::{NotLoaded, PluginSlot};
 use crate::response_cache::CachedPlugin;
 
 /// A changed component file must be unchanged for this long before it is loaded.
@@ -34,6 +34,8 @@ enum PluginChange {
     Load,
     /// It was not loaded before; it is loaded in the background.
     LoadInBackground,
+    /// It is disabled, and not loaded.
+    Disabled,
 }
 
 impl Host {
@@ -75,6 +77,14 @@ impl Host {
         if !faults.is_empty() {
             return Err(ReloadError::Plugins(faults));
         }
+        for plugin in with_change(|fate| matches!(fate, PluginChange::Disabled)) {
+            let name = plugin.name.as_str();
+            match old.slot(name) {
+                Some(_) if old.config.plugins.contains(plugin) => {}
+                Some(_) => report.changed.push(name.to_owned()),
+                None => report.added.push(name.to_owned()),
+            }
+        }
         let names: HashSet<_> = declared
             .iter()
             .map(|plugin| plugin.name.as_str())
@@ -98,7 +108,8 @@ impl Host {
             if *self.latest_reload.borrow() != reload_id {
                 return Err(ReloadError::Superseded);
             }
-            let next = Generation::new(report.generation, config.clone(), old.native.clone(), access, |plugin| {
+            let (native, disabled) = (old.native.clone(), now.disabled.clone());
+            let next = Generation::new(report.generation, config.clone(), native, access, disabled, |plugin| {
                 let name = plugin.name.as_str();
                 // It may have been loaded in the background meanwhile.
                 let there = || now.slot(name).map_or(Err(NotLoaded::Loading), |slot| slot.plugin.clone());
@@ -112,6 +123,11 @@ impl Host {
                 .map(|plugin| plugin.name.as_str())
                 .collect(),
         );
+        // Those that were enabled meanwhile are loaded by the new config.
+        let now = self.generation.load();
+        with_change(|fate| matches!(fate, PluginChange::Disabled))
+            .filter(|plugin| now.slot(plugin.name.as_str()).is_some_and(PluginSlot::is_loading))
+            .for_each(|plugin| self.background_loader.start(plugin));
         let used = self.generation.load().plugins().filter_map(|plugin| plugin.digest()).collect::<Vec<_>>();
         self.plugin_runtime.retain(&stable_digests.values().copied().flatten().chain(used).collect());
         Ok(report)
@@ -170,6 +186,9 @@ impl Host {
 
 impl Generation {
     fn change_of(&self, plugin: &config::Plugin, digests: &HashMap<PathBuf, Option<Digest>>) -> PluginChange {
+        if self.disabled.contains_key(plugin.name.as_str()) {
+            return PluginChange::Disabled;
+        }
         let is_as_it_was = self.config.plugins.contains(plugin);
         let slot = self.slot(plugin.name.as_str()).filter(|_| is_as_it_was);
         let digest = digests.get(&plugin.component).copied().flatten();

@@ -35,11 +35,11 @@ enum Socket {
 #[derive(Debug)]
 pub(super) enum Stream {
     Tcp(TcpStream),
-    /// The peer is the owner of the socket, or root.
+    /// The peer is the owner of the socket, or root: the user with that id.
     #[cfg(unix)]
-    Unix(tokio::net::UnixStream),
+    Unix(tokio::net::UnixStream, u32),
     #[cfg(not(unix))]
-    Unix(TcpStream),
+    Unix(TcpStream, u32),
 }
 
 impl AdminListener {
@@ -104,7 +104,7 @@ pub(super) async fn begins_tls(stream: &TcpStream) -> bool {
 fn of_owner(stream: tokio::net::UnixStream) -> Option<Stream> {
     let peer = stream.peer_cred().ok()?.uid();
     if peer == 0 || peer == rustix::process::geteuid().as_raw() {
-        return Some(Stream::Unix(stream));
+        return Some(Stream::Unix(stream, peer));
     }
     tracing::warn!(target: log_target::SERVER, user = peer, "the administration socket was refused to another user");
     None

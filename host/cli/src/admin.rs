@@ -1,0 +1,223 @@
+//! `admin`: actions on a running server, through its administration listener.
+
+use std::time::Duration;
+
+use mcp_host_server::AdminClient;
+use mcp_host_server::admin_api::{
+    ExplainRequest, Explanation, LogRequest, LogView, MAX_LOG_SECONDS, PluginDetails, Reload,
+};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+
+use super::context::Context;
+use super::error::CliError;
+use super::options::parse_uri;
+use super::output::Output;
+use super::table::Table;
+use super::{escape, logging, status};
+
+const EXAMPLES: &str = "\
+The listener, its token and its certificate are those of `[admin]` in the config. Each action has a line in the audit log.
+
+Examples:
+  mcp-host admin reload                          read the config and the components again, and say what changed
+  mcp-host admin explain notes:///plan.md        which rule of the running server decides?
+  mcp-host admin log debug --for 10m             log more for ten minutes
+  mcp-host admin log --restore                   log as the server started
+  mcp-host admin disable notes                   stop serving a plugin, until it is enabled or the server restarts
+  mcp-host admin enable notes
+  mcp-host admin reset notes                     close its circuit breaker, and drop its cached responses";
+
+/// Administer a running server
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    #[command(subcommand)]
+    action: Action,
+
+    /// Print the answer as a JSON object
+    #[arg(long, global = true)]
+    json: bool,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Action {
+    /// Read the config and the components again; exit code 1 if they cannot be used
+    Reload,
+    /// Explain which rule of the running server decides; exit code 1 if the operation is denied
+    Explain {
+        /// The resource
+        #[arg(value_name = "URI", value_parser = parse_uri)]
+        uri: String,
+        /// The operation: list, templates, read, metadata, complete or subscribe
+        #[arg(long = "op", value_name = "OPERATION", default_value = "read")]
+        operation: String,
+        /// The principal: `local`, `anonymous`, one of the config, or `ISSUER/NAME`
+        #[arg(long = "as", value_name = "PRINCIPAL", default_value = "local")]
+        principal: String,
+        /// A group that it is in, as a token would say; may be repeated
+        #[arg(long = "group", value_name = "GROUP")]
+        groups: Vec<String>,
+    },
+    /// Change the filter of the log for a time
+    Log {
+        /// The filter, as the option `--log` has it
+        #[arg(value_name = "FILTER", value_parser = filter, required_unless_present = "restore")]
+        filter: Option<String>,
+        /// The time after which the server logs as it started: `30s`, `10m`, `2h`; a day at most
+        #[arg(long = "for", value_name = "TIME", default_value = "10m", value_parser = log_time)]
+        time: Duration,
+        /// Log as the server started, from now on
+        #[arg(long, conflicts_with_all = ["filter", "time"])]
+        restore: bool,
+    },
+    /// Stop serving a plugin, until it is enabled or the server restarts
+    Disable {
+        /// The plugin
+        plugin: String,
+    },
+    /// Serve a plugin that was disabled
+    Enable {
+        /// The plugin
+        plugin: String,
+    },
+    /// Close the circuit breaker of a plugin, and drop its cached responses; load it again if it could not be loaded
+    Reset {
+        /// The plugin
+        plugin: String,
+    },
+}
+
+fn filter(text: &str) -> Result<String, String> {
+    logging::filter(text).map(|_| text.to_owned())
+}
+
+fn log_time(text: &str) -> Result<Duration, String> {
+    let time = humantime::parse_duration(text).ok();
+    let is_allowed = |time: &Duration| (1..=MAX_LOG_SECONDS).contains(&time.as_secs());
+    time.filter(is_allowed).ok_or_else(|| "write a time from 1s to 1d, such as `10m`".to_owned())
+}
+
+impl Args {
+    pub(super) async fn run(self, context: &Context) -> Result<(), CliError> {
+        let client = AdminClient::new(&context.config_without_secrets()?)?;
+        let mut output = context.output();
+        let is_denied = match self.action {
+            Action::Reload => {
+                let reload: Reload = client.post("reload", None::<&()>).await?;
+                if self.json {
+                    output.json(&reload)?
+                } else {
+                    print_reload(&reload, &mut output)?
+                }
+                false
+            }
+            Action::Explain { uri, operation, principal, groups } => {
+                let request = ExplainRequest { uri, operation, principal, groups };
+                let explanation: Explanation = client.post("explain", Some(&request)).await?;
+                if self.json {
+                    output.json(&explanation)?
+                } else {
+                    print_explanation(&explanation, &mut output)?
+                }
+                !explanation.allowed
+            }
+            Action::Log { filter, time, .. } => {
+                let request = LogRequest { filter, seconds: time.as_secs() };
+                let log: LogView = client.post("log", Some(&request)).await?;
+                if self.json {
+                    output.json(&log)?
+                } else {
+                    print_log(&log, &mut output)?
+                }
+                false
+            }
+            Action::Disable { plugin } => act(&client, &plugin, "disable", self.json, &mut output).await?,
+            Action::Enable { plugin } => act(&client, &plugin, "enable", self.json, &mut output).await?,
+            Action::Reset { plugin } => act(&client, &plugin, "reset", self.json, &mut output).await?,
+        };
+        output.flush()?;
+        if is_denied { Err(CliError::Denied) } else { Ok(()) }
+    }
+}
+
+/// Acts on a plugin, and prints its state. Nothing is denied.
+async fn act(
+    client: &AdminClient,
+    plugin: &str,
+    action: &str,
+    json: bool,
+    output: &mut Output<'_>,
+) -> Result<bool, CliError> {
+    let name = utf8_percent_encode(plugin, NON_ALPHANUMERIC);
+    let details: PluginDetails = client.post(&format!("plugins/{name}/{action}"), None::<&()>).await?;
+    if json {
+        output.json(&details)?;
+    } else {
+        let row = [super::table::Cell::text(&details.status.name), status::state(&details.status.state)];
+        Table::new(["PLUGIN", "STATE"]).print(vec![row], output)?;
+    }
+    Ok(false)
+}
+
+fn print_reload(reload: &Reload, output: &mut Output<'_>) -> Result<(), CliError> {
+    let took = humantime::format_duration(Duration::from_millis(reload.elapsed_ms));
+    let change = if reload.changed { "reloaded" } else { "reloaded: nothing changed" };
+    output.line(&format!("{change}; generation {}, in {took}", reload.generation))?;
+    for (what, names) in [
+        ("added", &reload.plugins_added),
+        ("changed", &reload.plugins_changed),
+        ("removed", &reload.plugins_removed),
+        ("after a restart", &reload.requires_restart),
+    ] {
+        if !names.is_empty() {
+            output.line(&format!("{what}: {}", escape::line(&names.join(", "))))?;
+        }
+    }
+    Ok(())
+}
+
+fn print_log(log: &LogView, output: &mut Output<'_>) -> Result<(), CliError> {
+    let filter = log.filter.as_deref().unwrap_or("-");
+    let until = log.until.as_ref().map(|until| format!(" until {until}")).unwrap_or_default();
+    Ok(output.line(&escape::line(&format!("log {filter}{until}")))?)
+}
+
+fn print_explanation(found: &Explanation, output: &mut Output<'_>) -> Result<(), CliError> {
+    let verdict = if found.allowed { "allowed" } else { "denied" };
+    let reason = match &found.rule {
+        Some(rule) => {
+            let line = rule.line.map(|line| format!(", line {line} of the config")).unwrap_or_default();
+            format!("`{}` of rule {} has `{}`{line}", rule.key, rule.number, rule.glob)
+        }
+        None if found.allowed => "no rule denies it, and no rule allows `local` something by name".to_owned(),
+        None => "no rule allows it".to_owned(),
+    };
+    output.line(&escape::line(&format!("{verdict}: {reason}")))?;
+    for (label, value) in [
+        ("principal", &found.principal),
+        ("groups", &found.groups.join(", ")),
+        ("operation", &found.operation),
+        ("scopes", &found.scopes.join(", ")),
+        ("URI", &found.uri),
+        ("plugin", &found.plugin),
+        ("path", &found.path),
+    ] {
+        if !value.is_empty() {
+            output.line(&format!("{label:9}  {}", escape::line(value)))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_of_the_log_is_a_second_to_a_day() {
+        assert_eq!(log_time("10m"), Ok(Duration::from_secs(600)));
+        for wrong in ["0s", "25h", "500ms", "10", "soon"] {
+            assert!(log_time(wrong).is_err(), "{wrong}");
+        }
+    }
+}

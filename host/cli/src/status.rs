@@ -1,0 +1,170 @@
+//! `status`: how a running server is, through its administration listener.
+
+use std::time::Duration;
+
+use anyhow::Context as _;
+use bytesize::ByteSize;
+use mcp_host_server::AdminClient;
+use mcp_host_server::admin_api::{CacheStatus, PluginState, PluginStatus, Status};
+use tokio_util::sync::CancellationToken;
+
+use super::context::Context;
+use super::error::CliError;
+use super::output::{Destination, Output};
+use super::table::{Cell, Table};
+use super::{escape, signals};
+
+/// The interval of `--watch`.
+const WATCH_INTERVAL: Duration = Duration::from_secs(2);
+/// Moves the cursor of a terminal to its first line, and clears the screen below.
+const CLEAR: &str = "\x1b[H\x1b[J";
+/// The columns of each plugin.
+const HEADER: [&str; 7] = ["PLUGIN", "MOUNT", "STATE", "MEMORY", "FAULTS", "CACHE HITS", "WATCHED"];
+
+const EXAMPLES: &str = "\
+The listener, its token and its certificate are those of `[admin]` in the config.
+
+Exit codes: 0 if the server answers, and with `--probe` if it is ready; otherwise 1.
+
+Examples:
+  mcp-host status              plugins with state, memory, faults and cache, and what clients watch
+  mcp-host status --watch      the same every two seconds, until it is interrupted
+  mcp-host status --json       for programs: the answer of `/api/v1/status`
+  mcp-host status --probe      for a health check: is the server ready?";
+
+/// Show how a running server is
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Args {
+    /// Refresh every two seconds, until it is interrupted
+    #[arg(long)]
+    watch: bool,
+
+    /// Print a JSON object; with `--watch`, one per line
+    #[arg(long)]
+    json: bool,
+
+    /// Print whether the server is ready, and why it is not
+    #[arg(long, conflicts_with_all = ["watch", "json"])]
+    probe: bool,
+}
+
+impl Args {
+    pub(super) async fn run(self, context: &Context) -> Result<(), CliError> {
+        let client = AdminClient::new(&context.config_without_secrets()?)?;
+        if self.probe {
+            let (is_ready, text) = client.readiness().await?;
+            let mut output = context.output();
+            output.text(&text)?;
+            output.flush()?;
+            return if is_ready { Ok(()) } else { Err(CliError::NotReady) };
+        }
+        if !self.watch {
+            return self.print(&client, context).await;
+        }
+        let interrupted =
+            signals::shutdown(&context.messages, "interrupted", || ()).context("cannot listen to signals")?;
+        self.watch(&client, &interrupted, context).await
+    }
+
+    async fn watch(
+        &self,
+        client: &AdminClient,
+        interrupted: &CancellationToken,
+        context: &Context,
+    ) -> Result<(), CliError> {
+        let watching = async {
+            loop {
+                self.print(client, context).await?;
+                tokio::time::sleep(WATCH_INTERVAL).await;
+            }
+        };
+        interrupted.run_until_cancelled(watching).await.unwrap_or(Ok(()))
+    }
+
+    async fn print(&self, client: &AdminClient, context: &Context) -> Result<(), CliError> {
+        let status: Status = client.get("status").await?;
+        let mut output = context.output();
+        if self.json {
+            output.json(&status)?;
+        } else {
+            if self.watch && output.destination() == Destination::Terminal {
+                output.line(CLEAR)?;
+            }
+            print(&status, &mut output)?;
+        }
+        Ok(output.flush()?)
+    }
+}
+
+fn print(status: &Status, output: &mut Output<'_>) -> Result<(), CliError> {
+    let Status { version, pid, uptime_seconds, generation, plugins, sessions, watched, log, .. } = status;
+    let uptime = humantime::format_duration(Duration::from_secs(*uptime_seconds));
+    let readiness = if status.ready { "ready" } else { "not ready" };
+    output.line(&format!("{readiness}: mcp-host {}, process {pid}, up {uptime}", escape::line(version)))?;
+    for reason in &status.not_ready {
+        output.prose(&format!("  {reason}"))?;
+    }
+    if let Some(file) = &status.config_file {
+        output.line(&format!("config    {}, generation {generation}", escape::line(file)))?;
+    }
+    output.line(&format!("clients   {sessions} sessions, {} watched resources", watched.resources))?;
+    if let (Some(filter), Some(until), Some(by)) = (&log.filter, &log.until, &log.by) {
+        let [filter, until, by] = [filter, until, by].map(|text| escape::line(text));
+        output.line(&format!("log       {filter} until {until}, set by {by}"))?;
+    }
+    let mut table = Table::new(HEADER);
+    table.print(plugins.items.iter().map(row).collect(), output)?;
+    if plugins.items.len() < plugins.total {
+        output.line(&format!("the first {} of {} plugins", plugins.items.len(), plugins.total))?;
+    }
+    Ok(())
+}
+
+fn row(plugin: &PluginStatus) -> [Cell; 7] {
+    let memory = plugin.memory.as_ref().map(|memory| {
+        format!("{} of {}", ByteSize(memory.used).display().iec(), ByteSize(memory.limit).display().iec())
+    });
+    let faults = plugin.faults.values().copied().fold(0, u64::saturating_add);
+    [
+        Cell::text(&plugin.name),
+        Cell::verbatim(&plugin.mount),
+        state(&plugin.state),
+        Cell::optional(memory.as_deref()),
+        if faults == 0 { Cell::text("0") } else { Cell::warning(&faults.to_string()) },
+        Cell::text(&hits(&plugin.cache)),
+        Cell::text(&plugin.watched.to_string()),
+    ]
+}
+
+/// The part of lookups that found a response; `-` without lookups.
+fn hits(cache: &CacheStatus) -> String {
+    let lookups = cache.hits.saturating_add(cache.misses);
+    let percent = cache.hits.saturating_mul(100).checked_div(lookups);
+    percent.map_or_else(|| "-".to_owned(), |percent| format!("{percent} % of {lookups}"))
+}
+
+/// The state of a plugin, with what is to know of it.
+pub(super) fn state(state: &PluginState) -> Cell {
+    match state {
+        PluginState::Ready {} => Cell::ok("ready"),
+        PluginState::Loading {} => Cell::warning("loading"),
+        PluginState::Failed { reason } => Cell::error(&format!("failed: {reason}")),
+        PluginState::Suspended { retry_in_ms } => {
+            let after = humantime::format_duration(Duration::from_secs(retry_in_ms.div_ceil(1000)));
+            Cell::error(&format!("suspended, probed in {after}"))
+        }
+        PluginState::Disabled { since, by } => Cell::warning(&format!("disabled since {since} by {by}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hits_are_a_part_of_lookups() {
+        let cache = |hits, misses| CacheStatus { hits, misses, responses: 0, bytes: 0, capacity: 0 };
+        assert_eq!([hits(&cache(0, 0)), hits(&cache(2, 1)), hits(&cache(0, 5))], ["-", "66 % of 3", "0 % of 5"]);
+    }
+}

@@ -1,0 +1,231 @@
+//! What administrators do to a running host. Each action has a line of the audit log with the administrator's name.
+//!
+//! A plugin that is *disabled* is unloaded: calls in progress end, requests for it fail as for a plugin that could not be loaded, merged
+//! listings name it as missing, and subscriptions to its resources are dormant. It stays disabled across reloads, whatever these change
+//! of it, until it is enabled or the host ends.
+
+use std::convert::Infallible;
+use std::fmt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use mcp_host_base::log_target;
+use mcp_host_model::resource::Error;
+
+use super::Host;
+use super::audit::{RequestKind, RequestRecord};
+use super::generation::Generation;
+use crate::access::Principal;
+use crate::audit::Facts;
+use crate::catalog::NotLoaded;
+use crate::watch::ListingSnapshot;
+
+/// An action of an administrator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AdminAction {
+    /// Reads the config again, and everything that it names.
+    Reload,
+    /// Explains an access decision.
+    Explain,
+    /// Changes the filter of the log.
+    Log,
+    /// Disables a plugin.
+    Disable,
+    /// Enables a plugin that is disabled.
+    Enable,
+    /// Closes the circuit breaker of a plugin, and drops what is cached of it.
+    Reset,
+}
+
+/// That a plugin is disabled: since when, and by whom.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Disabled {
+    /// Since when.
+    pub since: SystemTime,
+    /// The name of the administrator.
+    pub by: String,
+}
+
+/// Why an action on a plugin is refused.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
+pub enum AdminError {
+    /// The config has no plugin of that name.
+    #[error("the config has no plugin `{0}`")]
+    NoPlugin(String),
+    /// The audit log has no space for the action, and its config says that such requests are refused; or the host is shutting down.
+    #[error(transparent)]
+    Refused(#[from] Error),
+}
+
+impl AdminAction {
+    /// Its name in the audit log.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Reload => "admin-reload",
+            Self::Explain => "admin-explain",
+            Self::Log => "admin-log",
+            Self::Disable => "admin-disable",
+            Self::Enable => "admin-enable",
+            Self::Reset => "admin-reset",
+        }
+    }
+}
+
+impl fmt::Display for AdminAction {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl From<AdminAction> for RequestKind {
+    fn from(action: AdminAction) -> Self {
+        Self { name: action.name(), returns_uris: false }
+    }
+}
+
+impl Host {
+    /// Runs an action of an administrator that another part of the program carries out, and records it. `uri` is the URI that it is
+    /// about; empty if there is none. `kind_of_error` has the outcome of an action that fails, in a word or two.
+    ///
+    /// # Errors
+    ///
+    /// There is no space in the audit log, and its config says that requests are refused then. The action did not begin.
+    pub async fn administer<T, E>(
+        &self,
+        administrator: &Principal,
+        action: AdminAction,
+        uri: &str,
+        run: impl Future<Output = Result<T, E>>,
+        kind_of_error: impl FnOnce(&E) -> &'static str,
+    ) -> Result<Result<T, E>, Error> {
+        let facts = Facts::default();
+        facts.set_generation(self.generation());
+        let mut record = self.begin_record(administrator, action, uri, &facts)?;
+        let result = run.await;
+        record.set_outcome(result.as_ref().map_or_else(kind_of_error, |_| "ok"));
+        drop(record);
+        Ok(result)
+    }
+
+    /// Disables a plugin of the config, until it is enabled or the host ends. A plugin that is disabled stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// There is no such plugin, or the action cannot be recorded.
+    pub async fn disable_plugin(&self, administrator: &Principal, name: &str) -> Result<(), AdminError> {
+        let facts = Facts::default();
+        let record = self.begin_action(administrator, AdminAction::Disable, name, &facts)?;
+        let is_this = |plugin: &str| plugin == name;
+        let snapshot = self.hub.snapshot(|plugin| is_this(plugin.name())).await;
+        let disabled = Arc::new(Disabled { since: SystemTime::now(), by: administrator.name().to_owned() });
+        let changed = self.replace_generation(snapshot, |now| {
+            let next = now.with_disabled(name, disabled)?;
+            self.background_loader.cancel(name);
+            Some(next)
+        });
+        if changed {
+            tracing::warn!(target: log_target::PLUGIN, plugin = name, by = administrator.name(), "plugin disabled");
+        }
+        record.end(&Ok(()));
+        Ok(())
+    }
+
+    /// Enables a plugin: it is loaded in the background. One that is not disabled stays as it is.
+    ///
+    /// # Errors
+    ///
+    /// There is no such plugin, or the action cannot be recorded.
+    pub fn enable_plugin(&self, administrator: &Principal, name: &str) -> Result<(), AdminError> {
+        let facts = Facts::default();
+        let record = self.begin_action(administrator, AdminAction::Enable, name, &facts)?;
+        let changed = self.replace_generation(ListingSnapshot::default(), |now| {
+            let next = now.with_enabled(name)?;
+            self.load_in_background(&next, name);
+            Some(next)
+        });
+        if changed {
+            tracing::info!(target: log_target::PLUGIN, plugin = name, by = administrator.name(), "plugin enabled");
+        }
+        record.end(&Ok(()));
+        Ok(())
+    }
+
+    /// Closes the circuit breaker of a plugin, forgets which inputs of clients made it fail, and drops its cached responses. A plugin that
+    /// could not be loaded is loaded again, and compiled again if that had failed.
+    ///
+    /// # Errors
+    ///
+    /// There is no such plugin, or the action cannot be recorded.
+    pub fn reset_plugin(&self, administrator: &Principal, name: &str) -> Result<(), AdminError> {
+        let facts = Facts::default();
+        let record = self.begin_action(administrator, AdminAction::Reset, name, &facts)?;
+        let now = self.generation.load();
+        match now.slot(name).map(|slot| &slot.plugin) {
+            Some(Ok(plugin)) => {
+                plugin.reset();
+                plugin.clear_cached_responses();
+            }
+            Some(Err(NotLoaded::Failed { .. })) => {
+                self.clear_failures();
+                self.load_in_background(&now, name);
+            }
+            _ => {}
+        }
+        tracing::info!(target: log_target::PLUGIN, plugin = name, by = administrator.name(), "plugin reset");
+        record.end(&Ok(()));
+        Ok(())
+    }
+
+    /// Waits until a plugin is not being loaded.
+    pub async fn wait_until_plugin_loaded(&self, name: &str) {
+        self.generation_store.wait_until_plugin_loaded(name).await;
+    }
+
+    /// Loads a plugin of a generation in the background.
+    fn load_in_background(&self, generation: &Generation, name: &str) {
+        if let Some(plugin) = generation.config.plugins.iter().find(|plugin| plugin.name.as_str() == name) {
+            self.background_loader.start(plugin);
+        }
+    }
+
+    /// Replaces the generation if `next` has another one. Returns whether it has.
+    fn replace_generation(
+        &self,
+        snapshot: ListingSnapshot,
+        next: impl FnOnce(&Generation) -> Option<Generation>,
+    ) -> bool {
+        let replaced = self.generation_store.replace(snapshot, |now| {
+            let next = next(now);
+            let is_changed = next.is_some();
+            Ok::<_, Infallible>((next, is_changed))
+        });
+        match replaced {
+            Ok(is_changed) => is_changed,
+            Err(never) => match never {},
+        }
+    }
+
+    /// Begins the record of an action on a plugin of the config.
+    fn begin_action<'a>(
+        &'a self,
+        administrator: &'a Principal,
+        action: AdminAction,
+        plugin: &str,
+        facts: &'a Facts,
+    ) -> Result<RequestRecord<'a>, AdminError> {
+        let now = self.generation.load();
+        facts.set_generation(now.number);
+        let mut record = self.begin_record(administrator, action, "", facts)?;
+        if self.requests.is_closed() {
+            record.end::<()>(&Err(Error::ShuttingDown));
+            return Err(Error::ShuttingDown.into());
+        }
+        if !now.config.plugins.iter().any(|declared| declared.name.as_str() == plugin) {
+            record.set_outcome("not found");
+            return Err(AdminError::NoPlugin(plugin.to_owned()));
+        }
+        facts.set_plugin(plugin);
+        Ok(record)
+    }
+}

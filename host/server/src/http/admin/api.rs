@@ -1,0 +1,278 @@
+//! The administration API: `/api/v1`, JSON for administrators only.
+//!
+//! | path | answer |
+//! |---|---|
+//! | `GET status`, `plugins`, `plugins/NAME`, `config`, `cache`, `sessions`, `subscriptions`, `search` | what the host knows ([`views`]); `config` without secrets |
+//! | `POST reload`, `explain`, `log`, `plugins/NAME/disable`, `plugins/NAME/enable`, `plugins/NAME/reset` | an action ([`actions`]), which has a line of the audit log with the administrator's name |
+//!
+//! The types of all bodies, and their JSON Schema, are in [`types`]. An answer is bounded: a list is a page of at most
+//! [`MAX_PAGE`](types::MAX_PAGE) items, which the parameters `limit` and `after` choose, and says how many there are.
+//!
+//! Who is no administrator gets 401, whatever the path. A body has at most [`MAX_BODY`] bytes, is `application/json`, which a form of a
+//! web page cannot send, and has arrived within [`BODY_TIMEOUT`].
+
+mod actions;
+pub mod types;
+mod views;
+
+use std::net::IpAddr;
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::response::Response;
+use http_body_util::{BodyExt as _, Limited};
+use mcp_host_config::Config;
+use mcp_host_model::resource::Error;
+use mcp_resource_host::access::Principal;
+use mcp_resource_host::host::AdminError;
+use percent_encoding::percent_decode_str;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::time::timeout;
+
+use self::types::{ErrorAnswer, MAX_PAGE, Status, SubscriptionsView};
+use self::views::PageRequest;
+use super::{AdminServer, Connection};
+
+/// The path of the API.
+pub(super) const PREFIX: &str = "/api/v1/";
+/// The maximum size of the body of a request.
+const MAX_BODY: usize = 64 << 10;
+/// The time for a body to arrive.
+const BODY_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// Why a request has no answer but an error.
+#[derive(Debug)]
+struct Refusal {
+    status: StatusCode,
+    answer: ErrorAnswer,
+    /// The methods of the path, where the request has another one.
+    allow: Option<&'static str>,
+}
+
+impl Refusal {
+    fn new(status: StatusCode, error: impl Into<String>, help: Option<&str>) -> Self {
+        let answer = ErrorAnswer { error: error.into(), help: help.map(str::to_owned) };
+        Self { status, answer, allow: None }
+    }
+
+    fn bad_request(error: impl Into<String>) -> Self {
+        Self::new(StatusCode::BAD_REQUEST, error, None)
+    }
+
+    fn method(allow: &'static str) -> Self {
+        let refusal = Self::new(StatusCode::METHOD_NOT_ALLOWED, format!("this path has {allow}"), None);
+        Self { allow: Some(allow), ..refusal }
+    }
+
+    fn no_path() -> Self {
+        let help = "see docs/operations.md, or `mcp-host schema admin`";
+        Self::new(StatusCode::NOT_FOUND, "the API has no such path", Some(help))
+    }
+
+    fn into_response(self) -> Response {
+        let mut response = json(self.status, &self.answer);
+        if let Some(allow) = self.allow {
+            response.headers_mut().insert(ALLOW, HeaderValue::from_static(allow));
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            let challenge = HeaderValue::from_static("Bearer realm=\"mcp-host administration\"");
+            response.headers_mut().insert(WWW_AUTHENTICATE, challenge);
+        }
+        response
+    }
+}
+
+impl From<AdminError> for Refusal {
+    fn from(error: AdminError) -> Self {
+        match error {
+            AdminError::NoPlugin(_) => {
+                let help = "`mcp-host status` shows the plugins; those that the program brings have no such action";
+                Self::new(StatusCode::NOT_FOUND, error.to_string(), Some(help))
+            }
+            error => Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string(), None),
+        }
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(error: Error) -> Self {
+        Self::new(StatusCode::SERVICE_UNAVAILABLE, error.to_string(), None)
+    }
+}
+
+impl AdminServer {
+    /// Answers a request below [`PREFIX`].
+    pub(super) async fn answer_api(&self, request: Request, config: &Config, from: Connection) -> Response {
+        let answer = match self.authorize(config, request.headers(), from) {
+            Ok(administrator) => self.route(request, &administrator).await,
+            Err(refusal) => Err(refusal),
+        };
+        answer.unwrap_or_else(Refusal::into_response)
+    }
+
+    /// Returns the administrator, by whose name actions are recorded.
+    fn authorize(&self, config: &Config, headers: &HeaderMap, from: Connection) -> Result<Principal, Refusal> {
+        let unauthorized = |error, help| Refusal::new(StatusCode::UNAUTHORIZED, error, Some(help));
+        match from {
+            Connection::Unencrypted => Err(Refusal::new(StatusCode::FORBIDDEN, "use https", None)),
+            Connection::Owner(user) => Ok(Principal::new(format!("admin/uid:{user}"))),
+            Connection::Tcp(_) if super::is_administrator(config, headers, from) => Ok(Principal::new("admin/token")),
+            Connection::Tcp(client) => {
+                self.record_failed_login(client);
+                Err(match config.admin.as_ref().is_some_and(|admin| admin.token.is_some()) {
+                    true => unauthorized(
+                        "the request has no token, or another one",
+                        "send `Authorization: Bearer TOKEN` with the token of `admin.token`",
+                    ),
+                    false => unauthorized(
+                        "the listener has no token, and so no administrator",
+                        "add `token = { file = \"admin.token\" }` to `[admin]`, or listen at a Unix socket: `listen = \"unix:PATH\"`",
+                    ),
+                })
+            }
+        }
+    }
+
+    fn record_failed_login(&self, client: Option<IpAddr>) {
+        match client {
+            Some(client) => self.host.record_failed_login(&client, "admin"),
+            None => self.host.record_failed_login(&"unknown", "admin"),
+        }
+    }
+
+    async fn route(&self, request: Request, administrator: &Principal) -> Result<Response, Refusal> {
+        let (method, uri) = (request.method().clone(), request.uri().clone());
+        let path = uri.path().strip_prefix(PREFIX).ok_or_else(Refusal::no_path)?;
+        let segments: Vec<_> = path.split('/').collect();
+        match segments.as_slice() {
+            ["reload" | "explain" | "log"] | ["plugins", _, "disable" | "enable" | "reset"] => {
+                if method != Method::POST {
+                    return Err(Refusal::method("POST"));
+                }
+                self.act(&segments, request, administrator).await
+            }
+            _ => {
+                let page = page_request(uri.query())?;
+                let answer = self.view(&segments, &page)?;
+                match method {
+                    Method::GET | Method::HEAD => Ok(answer),
+                    _ => Err(Refusal::method("GET")),
+                }
+            }
+        }
+    }
+
+    fn view(&self, segments: &[&str], page: &PageRequest) -> Result<Response, Refusal> {
+        let host = &*self.host;
+        Ok(match *segments {
+            ["status"] => ok(&self.status(page)),
+            ["plugins"] => ok(&views::plugins(host, page)),
+            ["plugins", name] => ok(&views::plugin(host, &decoded(name)?).ok_or_else(|| no_plugin(name))?),
+            ["config"] => ok(&views::config(&host.config(), host.generation())),
+            ["cache"] => ok(&views::cache(host, page)),
+            ["sessions"] => ok(&views::sessions(host, page).map_err(Refusal::bad_request)?),
+            ["subscriptions"] => ok(&SubscriptionsView {
+                watched: views::watched_counts(host),
+                resources: views::watched_resources(host, page),
+            }),
+            ["search"] => ok(&views::search(host, page)),
+            _ => return Err(Refusal::no_path()),
+        })
+    }
+
+    fn status(&self, page: &PageRequest) -> Status {
+        let config = self.host.config();
+        let not_ready = self.reasons(&config);
+        Status {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            pid: std::process::id(),
+            started: views::time(self.started),
+            uptime_seconds: self.started.elapsed().unwrap_or_default().as_secs(),
+            generation: self.host.generation(),
+            config_file: config.file.as_ref().map(|file| file.display().to_string()),
+            ready: not_ready.is_empty(),
+            not_ready,
+            plugins: views::plugins(&self.host, page),
+            sessions: self.host.session_count(),
+            watched: views::watched_counts(&self.host),
+            log: views::log(self.log.as_ref()),
+        }
+    }
+}
+
+fn no_plugin(name: &str) -> Refusal {
+    Refusal::from(AdminError::NoPlugin(name.to_owned()))
+}
+
+/// The parameters of a request for a list.
+fn page_request(query: Option<&str>) -> Result<PageRequest, Refusal> {
+    let mut page = PageRequest { after: None, limit: MAX_PAGE };
+    for (key, value) in form_urlencoded::parse(query.unwrap_or_default().as_bytes()) {
+        match &*key {
+            "after" => page.after = Some(value.into_owned()),
+            "limit" => {
+                let limit = value.parse().ok().filter(|limit| (1..=MAX_PAGE).contains(limit));
+                let expected =
+                    || Refusal::bad_request(format!("`limit` is not a number from 1 to {MAX_PAGE}: {value}"));
+                page.limit = limit.ok_or_else(expected)?;
+            }
+            _ => {
+                return Err(Refusal::bad_request(format!(
+                    "there is no parameter `{key}`; there are `after` and `limit`"
+                )));
+            }
+        }
+    }
+    Ok(page)
+}
+
+/// A segment of a path without percent-encoding.
+fn decoded(segment: &str) -> Result<String, Refusal> {
+    let decoded = percent_decode_str(segment).decode_utf8();
+    decoded.map(|text| text.into_owned()).map_err(|_| Refusal::bad_request("the path is not UTF-8"))
+}
+
+/// Reads the body of a request; none if it is empty.
+async fn read_body<T: DeserializeOwned>(request: Request) -> Result<Option<T>, Refusal> {
+    let is_json = request.headers().get(CONTENT_TYPE).is_some_and(|kind| {
+        let kind = kind.to_str().unwrap_or_default().split(';').next().unwrap_or_default();
+        kind.trim().eq_ignore_ascii_case("application/json")
+    });
+    let body = timeout(BODY_TIMEOUT, Limited::new(request.into_body(), MAX_BODY).collect()).await;
+    let body = body.map_err(|_| Refusal::new(StatusCode::REQUEST_TIMEOUT, "the body did not arrive in time", None))?;
+    let body = body.map_err(|error| match error.downcast_ref::<http_body_util::LengthLimitError>() {
+        Some(_) => {
+            Refusal::new(StatusCode::PAYLOAD_TOO_LARGE, format!("the body has more than {MAX_BODY} bytes"), None)
+        }
+        None => Refusal::bad_request("the body is not complete"),
+    })?;
+    let body = body.to_bytes();
+    if body.is_empty() {
+        return Ok(None);
+    }
+    if !is_json {
+        let help = "send `Content-Type: application/json`";
+        return Err(Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the body is not declared as JSON", Some(help)));
+    }
+    let parsed = serde_json::from_slice(&body);
+    parsed.map(Some).map_err(|error| Refusal::bad_request(format!("the body is not what this path takes: {error}")))
+}
+
+fn ok(answer: &impl Serialize) -> Response {
+    json(StatusCode::OK, answer)
+}
+
+/// A response of JSON, which nothing on the way stores.
+fn json(status: StatusCode, answer: &impl Serialize) -> Response {
+    // The types of the API have text keys only, so that this does not fail.
+    let mut response = Response::new(Body::from(serde_json::to_vec(answer).unwrap_or_default()));
+    *response.status_mut() = status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}

@@ -1,0 +1,148 @@
+//! Actions: each is recorded in the audit log with the name of the administrator, before it is answered.
+
+use std::time::Duration;
+
+use axum::extract::Request;
+use axum::http::StatusCode;
+use axum::response::Response;
+use mcp_host_config::{ANONYMOUS, LOCAL, Operation};
+use mcp_host_model::resource::Error;
+use mcp_resource_host::access::Principal;
+use mcp_resource_host::host::AdminAction;
+use serde::de::IgnoredAny;
+use tokio::time::timeout;
+
+use super::types::{ErrorAnswer, ExplainRequest, LogRequest, MAX_LOG_SECONDS};
+use super::{AdminServer, Refusal, decoded, json, no_plugin, ok, read_body, views};
+
+/// The time after which the answer to a reload says that it goes on.
+const RELOAD_WAIT: Duration = Duration::from_secs(50);
+/// The time for which the answer to `enable` waits for the plugin.
+const ENABLE_WAIT: Duration = Duration::from_secs(5);
+
+impl AdminServer {
+    /// Carries an action out.
+    pub(super) async fn act(
+        &self,
+        segments: &[&str],
+        request: Request,
+        administrator: &Principal,
+    ) -> Result<Response, Refusal> {
+        match *segments {
+            ["reload"] => {
+                no_body(request).await?;
+                self.reload(administrator).await
+            }
+            ["explain"] => self.explain(body(request).await?, administrator).await,
+            ["log"] => self.set_log(body(request).await?, administrator).await,
+            ["plugins", name, action] => {
+                no_body(request).await?;
+                let name = decoded(name)?;
+                match action {
+                    "disable" => self.host.disable_plugin(administrator, &name).await?,
+                    "enable" => {
+                        self.host.enable_plugin(administrator, &name)?;
+                        // One that compiles for longer is shown as loading.
+                        let _ = timeout(ENABLE_WAIT, self.host.wait_until_plugin_loaded(&name)).await;
+                    }
+                    _ => self.host.reset_plugin(administrator, &name)?,
+                }
+                Ok(ok(&views::plugin(&self.host, &name).ok_or_else(|| no_plugin(&name))?))
+            }
+            _ => Err(Refusal::no_path()),
+        }
+    }
+
+    async fn reload(&self, administrator: &Principal) -> Result<Response, Refusal> {
+        let Some(trigger) = &self.reload else {
+            let help = "restart it without `--no-reload`";
+            return Err(Refusal::new(StatusCode::CONFLICT, "the server does not reload", Some(help)));
+        };
+        let reloading = async {
+            match timeout(RELOAD_WAIT, trigger.reload_and_wait()).await {
+                Ok(Some(Ok(report))) => Ok(Some(report)),
+                Ok(Some(Err(reason))) => Err(reason),
+                Ok(None) => Err("the server is shutting down".to_owned()),
+                Err(_) => Ok(None),
+            }
+        };
+        let outcome = self.host.administer(administrator, AdminAction::Reload, "", reloading, |_| "failed").await?;
+        match outcome {
+            Ok(Some(report)) => Ok(ok(&views::reload(report))),
+            Ok(None) => {
+                let answer = ErrorAnswer {
+                    error: "the reload goes on".to_owned(),
+                    help: Some("the log has its outcome; `GET /api/v1/status` has the generation".to_owned()),
+                };
+                Ok(json(StatusCode::ACCEPTED, &answer))
+            }
+            Err(reason) => {
+                let help = "correct the config, and reload again; `mcp-host check` says what is wrong";
+                Err(Refusal::new(StatusCode::CONFLICT, format!("the reload failed: {reason}"), Some(help)))
+            }
+        }
+    }
+
+    async fn explain(&self, request: ExplainRequest, administrator: &Principal) -> Result<Response, Refusal> {
+        let ExplainRequest { uri, operation: name, principal, groups } = request;
+        let Some(operation) = Operation::ALL.into_iter().find(|operation| operation.name() == name) else {
+            let names = Operation::ALL.map(Operation::name).join(", ");
+            return Err(Refusal::bad_request(format!("`{name}` is not an operation; write one of {names}")));
+        };
+        let asked = match principal.as_str() {
+            LOCAL => Principal::LOCAL,
+            ANONYMOUS => Principal::ANONYMOUS,
+            name if self.host.config().has_principal(name) => Principal::new(name),
+            name => return Err(Refusal::bad_request(format!("the config has no principal `{name}`"))),
+        };
+        let asked = asked.with_groups(groups.iter().map(String::as_str));
+        let explaining = async { self.host.explain(&asked, operation, &uri) };
+        let outcome = self.host.administer(administrator, AdminAction::Explain, &uri, explaining, Error::kind).await?;
+        match outcome {
+            Ok(found) => Ok(ok(&views::explanation(found, &principal, &name))),
+            Err(error @ Error::NotFound { .. }) => {
+                let help = "no plugin has a mount that owns it; `mcp-host status` shows the mounts";
+                Err(Refusal::new(StatusCode::NOT_FOUND, error.to_string(), Some(help)))
+            }
+            Err(error) => Err(Refusal::bad_request(error.to_string())),
+        }
+    }
+
+    async fn set_log(&self, request: LogRequest, administrator: &Principal) -> Result<Response, Refusal> {
+        let Some(log) = &self.log else {
+            return Err(Refusal::new(StatusCode::CONFLICT, "the program has another log", None));
+        };
+        let LogRequest { filter, seconds } = request;
+        if !(1..=MAX_LOG_SECONDS).contains(&seconds) {
+            return Err(Refusal::bad_request(format!(
+                "`seconds` is not a number from 1 to {MAX_LOG_SECONDS}: {seconds}"
+            )));
+        }
+        let setting = async {
+            match filter {
+                Some(filter) => log.set(filter, Duration::from_secs(seconds), administrator.name()),
+                None => {
+                    log.restore();
+                    Ok(())
+                }
+            }
+        };
+        let outcome = self.host.administer(administrator, AdminAction::Log, "", setting, |_| "invalid request").await?;
+        outcome.map_err(Refusal::bad_request)?;
+        Ok(ok(&views::log(Some(log))))
+    }
+}
+
+/// Reads the body of a request that needs one.
+async fn body<T: serde::de::DeserializeOwned>(request: Request) -> Result<T, Refusal> {
+    let missing = || {
+        let help = "send a JSON object; `mcp-host schema admin` prints its schema";
+        Refusal::new(StatusCode::BAD_REQUEST, "the request has no body", Some(help))
+    };
+    read_body(request).await?.ok_or_else(missing)
+}
+
+/// Reads the body of a request that needs none: whatever JSON is there is ignored.
+async fn no_body(request: Request) -> Result<(), Refusal> {
+    read_body::<IgnoredAny>(request).await.map(drop)
+}

@@ -1,0 +1,315 @@
+//! What the host knows, as the API shows it.
+
+use std::collections::BTreeMap;
+use std::time::{Duration, SystemTime};
+
+use jiff::Timestamp;
+use mcp_host_base::time::saturating_millis;
+use mcp_host_config::audit::AuditDestination;
+use mcp_host_config::grants::{Grants, Mode};
+use mcp_host_config::limits::Limits;
+use mcp_host_config::{Config, Plugin};
+use mcp_resource_host::host::{self, Explanation as HostExplanation, Host, ReloadReport};
+use mcp_resource_host::watch::WatchStats;
+
+use super::super::log_filter::{CurrentFilter, TemporaryFilter};
+use super::types::{
+    CacheStatus, CacheView, ConfigView, DirView, ExplainedRule, Explanation, GrantsView, GroupView, IssuerView,
+    LimitsView, LogView, Memory, Page, PluginCache, PluginConfig, PluginDetails, PluginState, PluginStatus, Reload,
+    RuleView, SearchView, ServerView, SessionView, WatchedCounts, WatchedResource,
+};
+
+/// The part of a list that a request is for.
+#[derive(Clone, Debug)]
+pub(super) struct PageRequest {
+    /// The items after this one.
+    pub(super) after: Option<String>,
+    /// The maximum number of items.
+    pub(super) limit: usize,
+}
+
+/// A time, as RFC 3339 writes it.
+pub(super) fn time(time: SystemTime) -> String {
+    // A time beyond the years of a calendar is none of a clock.
+    Timestamp::try_from(time).unwrap_or_default().to_string()
+}
+
+/// One page of a list that is sorted by a text.
+fn page<T>(all: impl ExactSizeIterator<Item = T>, request: &PageRequest, key: impl Fn(&T) -> &str) -> Page<T> {
+    let total = all.len();
+    let is_later = |item: &T| request.after.as_deref().is_none_or(|after| key(item) > after);
+    let mut later = all.filter(is_later);
+    let items: Vec<_> = later.by_ref().take(request.limit).collect();
+    let next = later.next().and_then(|_| items.last().map(|last| key(last).to_owned()));
+    Page { items, total, next }
+}
+
+pub(super) fn plugins(host: &Host, request: &PageRequest) -> Page<PluginStatus> {
+    page(host.plugins().into_iter().map(PluginStatus::from), request, |plugin| plugin.name.as_str())
+}
+
+/// A plugin; none if there is no plugin of that name.
+pub(super) fn plugin(host: &Host, name: &str) -> Option<PluginDetails> {
+    let status = host.plugins().into_iter().find(|plugin| plugin.name == name)?;
+    let config = host.config();
+    let config = config.plugins.iter().find(|plugin| plugin.name.as_str() == name).map(PluginConfig::from);
+    let search = indexed(host).into_iter().find(|indexed| indexed.plugin == name);
+    Some(PluginDetails { status: status.into(), config, search })
+}
+
+pub(super) fn sessions(host: &Host, request: &PageRequest) -> Result<Page<SessionView>, String> {
+    let after = match &request.after {
+        None => 0,
+        Some(after) => after.parse().map_err(|_| format!("`after` is not the number of a session: {after}"))?,
+    };
+    let mut found = host.sessions(after, request.limit.saturating_add(1));
+    let has_more = found.len() > request.limit;
+    found.truncate(request.limit);
+    let next = found.last().filter(|_| has_more).map(|(number, _)| number.to_string());
+    let items = found.into_iter().map(|(number, session)| SessionView {
+        number,
+        principal: session.principal,
+        session: session.hash.map(|hash| hash.to_string()),
+        revision: session.revision.to_owned(),
+        opened: time(session.opened),
+    });
+    Ok(Page { items: items.collect(), total: host.session_count(), next })
+}
+
+pub(super) fn watched_counts(host: &Host) -> WatchedCounts {
+    let WatchStats { subscribers, resources, plugins, .. } = host.watch_stats();
+    WatchedCounts { subscribers, resources, plugins }
+}
+
+pub(super) fn watched_resources(host: &Host, request: &PageRequest) -> Page<WatchedResource> {
+    let mut found = host.watched_resources(request.after.as_deref(), request.limit.saturating_add(1));
+    let has_more = found.len() > request.limit;
+    found.truncate(request.limit);
+    let next = found.last().filter(|_| has_more).map(|(uri, _)| uri.to_string());
+    let items =
+        found.into_iter().map(|(uri, subscribers)| WatchedResource { uri: uri.as_str().to_owned(), subscribers });
+    Page { items: items.collect(), total: host.watch_stats().resources, next }
+}
+
+pub(super) fn cache(host: &Host, request: &PageRequest) -> CacheView {
+    let plugins: Vec<_> = host
+        .plugins()
+        .into_iter()
+        .map(|plugin| PluginCache { cache: CacheStatus::from(&plugin), plugin: plugin.name })
+        .collect();
+    CacheView {
+        capacity: host.config().server.response_cache.bytes(),
+        bytes: plugins.iter().map(|plugin| plugin.cache.bytes).fold(0, u64::saturating_add),
+        plugins: page(plugins.into_iter(), request, |plugin| plugin.plugin.as_str()),
+    }
+}
+
+pub(super) fn search(host: &Host, request: &PageRequest) -> Page<SearchView> {
+    page(indexed(host).into_iter(), request, |indexed| indexed.plugin.as_str())
+}
+
+#[cfg(feature = "search")]
+fn indexed(host: &Host) -> Vec<SearchView> {
+    let mut all: Vec<_> = host
+        .search_status()
+        .into_iter()
+        .map(|status| SearchView {
+            complete: status.has_everything(),
+            gaps: status.gaps(),
+            plugin: status.plugin,
+            documents: status.documents,
+            bytes: status.bytes,
+            embedded: status.embedded,
+        })
+        .collect();
+    all.sort_by(|one, other| one.plugin.cmp(&other.plugin));
+    all
+}
+
+#[cfg(not(feature = "search"))]
+fn indexed(_: &Host) -> Vec<SearchView> {
+    Vec::new()
+}
+
+/// The config. What may be a secret is left out: values of variables and of the tables `config`, credentials, URLs of databases, digests
+/// of tokens.
+pub(super) fn config(config: &Config, generation: u64) -> ConfigView {
+    let Config { server, http, admin, audit, plugins, principals, issuers, groups, rules, file, .. } = config;
+    let mut declared: Vec<_> = plugins.iter().collect();
+    declared.sort_by_key(|plugin| plugin.name.as_str());
+    ConfigView {
+        generation,
+        file: file.as_ref().map(|file| file.display().to_string()),
+        server: ServerView {
+            name: server.name.clone(),
+            http: server.http.map(|address| address.to_string()),
+            tls: http.tls.is_some(),
+            page_size: server.page_size.get(),
+            response_cache: server.response_cache.bytes(),
+            confine: server.confine,
+            drain_delay_ms: saturating_millis(server.drain_delay.duration()),
+        },
+        admin: admin.as_ref().map(|admin| admin.listen.to_string()),
+        audit: audit.as_ref().map(|audit| match &audit.destination {
+            AuditDestination::File(file) => file.path.display().to_string(),
+            AuditDestination::Stderr => "stderr".to_owned(),
+        }),
+        plugins: Page::cut(declared.into_iter().map(PluginConfig::from)),
+        principals: Page::cut(principals.iter().map(|principal| principal.name.to_string())),
+        issuers: Page::cut(
+            issuers
+                .iter()
+                .map(|issuer| IssuerView { name: issuer.name.to_string(), issuer: issuer.issuer.to_string() }),
+        ),
+        groups: Page::cut(groups.iter().map(|group| GroupView {
+            name: group.name.to_string(),
+            principals: group.principals.clone(),
+            groups: group.groups.clone(),
+        })),
+        rules: Page::cut(rules.iter().map(|rule| RuleView {
+            line: rule.line.get(),
+            principals: rule.principals.iter().map(|principal| principal.as_str().to_owned()).collect(),
+            groups: rule.groups.clone(),
+            operations: rule.operations.iter().map(ToString::to_string).collect(),
+            allow: rule.allow.iter().map(ToString::to_string).collect(),
+            deny: rule.deny.iter().map(ToString::to_string).collect(),
+        })),
+    }
+}
+
+pub(super) fn log(filter: Option<&TemporaryFilter>) -> LogView {
+    let Some(CurrentFilter { filter, temporary }) = filter.map(TemporaryFilter::current) else {
+        return LogView { filter: None, until: None, by: None };
+    };
+    let (until, by) = temporary.map(|(until, by)| (time(until), by)).unzip();
+    LogView { filter: Some(filter), until, by }
+}
+
+pub(super) fn reload(report: ReloadReport) -> Reload {
+    Reload {
+        generation: report.generation,
+        changed: !report.is_unchanged(),
+        plugins_added: report.added,
+        plugins_changed: report.changed,
+        plugins_removed: report.removed,
+        requires_restart: report.requires_restart.into_iter().map(str::to_owned).collect(),
+        elapsed_ms: saturating_millis(report.elapsed),
+    }
+}
+
+pub(super) fn explanation(found: HostExplanation, principal: &str, operation: &str) -> Explanation {
+    let is_allowed = found.decision.is_allowed();
+    let rule = found.decision.glob().map(|glob| ExplainedRule {
+        number: glob.rule.saturating_add(1),
+        line: found.line,
+        key: if is_allowed { "allow" } else { "deny" }.to_owned(),
+        glob: glob.glob.to_string(),
+    });
+    Explanation {
+        allowed: is_allowed,
+        principal: principal.to_owned(),
+        groups: found.groups,
+        operation: operation.to_owned(),
+        decided: found.decided.to_string(),
+        scopes: found.scopes.iter().map(|scope| scope.as_str().to_owned()).collect(),
+        uri: found.uri.as_str().to_owned(),
+        plugin: found.plugin,
+        path: found.path.as_str().to_owned(),
+        rule,
+    }
+}
+
+impl From<host::PluginStatus> for PluginStatus {
+    fn from(status: host::PluginStatus) -> Self {
+        let faults: BTreeMap<_, _> =
+            status.faults.iter().map(|(kind, count)| (kind.name().to_owned(), *count)).collect();
+        Self {
+            cache: CacheStatus::from(&status),
+            state: (&status.state).into(),
+            mount: status.mount.to_string(),
+            configured: status.is_configured,
+            digest: status.digest.map(|digest| digest.to_string()),
+            memory: status.memory.map(|(used, limit)| Memory { used, limit }),
+            faults,
+            watched: status.watched,
+            name: status.name,
+        }
+    }
+}
+
+impl From<&host::PluginState> for PluginState {
+    fn from(state: &host::PluginState) -> Self {
+        match state {
+            host::PluginState::Ready => Self::Ready {},
+            host::PluginState::LoadFailed(error) => Self::Failed { reason: error.to_string() },
+            host::PluginState::Suspended(left) => Self::Suspended { retry_in_ms: saturating_millis(*left) },
+            host::PluginState::Disabled(disabled) => {
+                Self::Disabled { since: time(disabled.since), by: disabled.by.clone() }
+            }
+            _ => Self::Loading {},
+        }
+    }
+}
+
+impl From<&host::PluginStatus> for CacheStatus {
+    fn from(status: &host::PluginStatus) -> Self {
+        Self {
+            hits: status.cached_responses.hits,
+            misses: status.cached_responses.misses,
+            responses: status.cache_usage.responses,
+            bytes: status.cache_usage.bytes,
+            capacity: status.cache_usage.capacity,
+        }
+    }
+}
+
+impl From<&Plugin> for PluginConfig {
+    fn from(plugin: &Plugin) -> Self {
+        Self {
+            name: plugin.name.to_string(),
+            title: plugin.title.clone(),
+            component: plugin.component.display().to_string(),
+            mount: plugin.mount.to_string(),
+            required: plugin.required,
+            response_cache: plugin.response_cache,
+            watch_interval_ms: saturating_millis(plugin.watch_interval.duration()),
+            config_keys: plugin.config.keys().cloned().collect(),
+            grants: (&plugin.grants).into(),
+            limits: (&plugin.limits).into(),
+        }
+    }
+}
+
+impl From<&Grants> for GrantsView {
+    fn from(grants: &Grants) -> Self {
+        let dirs = grants.dirs.iter().map(|(guest, grant)| DirView {
+            host: grant.host.display().to_string(),
+            guest: guest.to_string(),
+            writable: !matches!(grant.mode, Mode::ReadOnly),
+        });
+        Self {
+            dirs: dirs.collect(),
+            env: grants.env.keys().map(ToString::to_string).collect(),
+            http: grants.http.iter().map(|grant| grant.origin.to_string()).collect(),
+            keyvalue: grants.keyvalue.keys().map(ToString::to_string).collect(),
+            sql: grants.sql.keys().map(ToString::to_string).collect(),
+        }
+    }
+}
+
+impl From<&Limits> for LimitsView {
+    fn from(limits: &Limits) -> Self {
+        let millis = |duration: Duration| saturating_millis(duration);
+        Self {
+            memory: limits.memory.bytes(),
+            cpu_ms: millis(limits.cpu.duration()),
+            deadline_ms: millis(limits.deadline.duration()),
+            concurrency: limits.concurrency.get(),
+            queue: limits.queue.get(),
+            queue_timeout_ms: millis(limits.queue_timeout.duration()),
+            rate: limits.rate.to_string(),
+            response_size: limits.response_size.bytes(),
+            response_items: limits.response_items.get(),
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! A client of the administration listener, for commands on the same machine.
+//!
+//! It finds the listener, its token and its certificate in the config of the server. Over TLS it accepts that certificate and no other,
+//! whatever authority issued it. Each request has a connection of its own, [`TIMEOUT`] at most, and an answer of at most
+//! [`MAX_ANSWER`] bytes.
+
+mod pinned_certificate;
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
+use axum::http::{Method, Request, StatusCode};
+use bytes::Bytes;
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use mcp_host_config::Config;
+use mcp_host_config::admin::{AdminAddress, AdminToken};
+use mcp_host_config::http::HttpAddress;
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::time::timeout;
+use tokio_rustls::TlsConnector;
+
+use self::pinned_certificate::PinnedCertificate;
+use super::api;
+use super::api::types::ErrorAnswer;
+
+/// The time for a request. A reload may take nearly as long.
+const TIMEOUT: Duration = Duration::from_secs(70);
+/// The maximum size of an answer.
+const MAX_ANSWER: usize = 64 << 20;
+
+/// A client of the administration listener of a server with a given config.
+#[derive(Clone, Debug)]
+pub struct AdminClient {
+    address: AdminAddress,
+    token: Option<AdminToken>,
+    tls: Option<Arc<ClientConfig>>,
+}
+
+/// Why a request to the administration listener has no answer.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum AdminClientError {
+    /// The config has no listener.
+    #[error("the config has no administration listener")]
+    NotConfigured,
+    /// The port is known to the server only.
+    #[error("`admin.listen` is {0}: the system chooses the port, so that only the server knows it")]
+    AnyPort(HttpAddress),
+    /// TLS cannot be set up.
+    #[error("TLS cannot be set up: {0}")]
+    Tls(#[from] rustls::Error),
+    /// The server does not answer.
+    #[error("no answer from the administration listener at {address}: {source}")]
+    Connect {
+        /// Its address.
+        address: AdminAddress,
+        /// The cause.
+        source: io::Error,
+    },
+    /// The server refuses the request.
+    #[error("{error}")]
+    Refused {
+        /// The status code of HTTP.
+        status: u16,
+        /// Why.
+        error: String,
+        /// What to do about it.
+        help: Option<String>,
+    },
+    /// What listens there is no administration listener of this version.
+    #[error("the answer of {address} is not what this version of mcp-host expects: {reason}")]
+    Answer {
+        /// The address.
+        address: AdminAddress,
+        /// What differs.
+        reason: String,
+    },
+}
+
+impl AdminClientError {
+    /// Returns what to do about it.
+    pub fn help(&self) -> Option<String> {
+        match self {
+            Self::NotConfigured => {
+                Some("add one, and restart the server:\n[admin]\nlisten = \"unix:/run/mcp-host/admin.sock\"".to_owned())
+            }
+            Self::AnyPort(_) => Some("name a port: `listen = \"127.0.0.1:9464\"`".to_owned()),
+            Self::Connect { source, .. } => Some(match source.kind() {
+                io::ErrorKind::PermissionDenied => "run it as the user of the server, or as root".to_owned(),
+                io::ErrorKind::InvalidData => {
+                    "the certificate of the server is not that of `admin.tls`: reload the server, or use its config"
+                        .to_owned()
+                }
+                _ => "start the server with this config, `mcp-host serve`, or name another one with `--config FILE`"
+                    .to_owned(),
+            }),
+            Self::Refused { help, .. } => help.clone(),
+            Self::Answer { .. } => Some("use the version of the server".to_owned()),
+            Self::Tls(_) => None,
+        }
+    }
+}
+
+impl AdminClient {
+    /// A client of the listener of that config.
+    ///
+    /// # Errors
+    ///
+    /// There is none, or it cannot be found.
+    pub fn new(config: &Config) -> Result<Self, AdminClientError> {
+        let admin = config.admin.as_ref().ok_or(AdminClientError::NotConfigured)?;
+        if let AdminAddress::Tcp(address) = &admin.listen
+            && address.socket_addr().port() == 0
+        {
+            return Err(AdminClientError::AnyPort(*address));
+        }
+        let tls = admin.tls.as_ref().map(PinnedCertificate::client_config).transpose()?;
+        Ok(Self { address: admin.listen.clone(), token: admin.token.clone(), tls: tls.map(Arc::new) })
+    }
+
+    /// Where the listener listens.
+    pub fn address(&self) -> &AdminAddress {
+        &self.address
+    }
+
+    /// Requests whether the server is ready. The text says why it is not, to an administrator.
+    pub async fn readiness(&self) -> Result<(bool, String), AdminClientError> {
+        let (status, body) = self.send(Method::GET, "/readyz", None).await?;
+        let text = String::from_utf8_lossy(&body).into_owned();
+        match status {
+            StatusCode::OK | StatusCode::SERVICE_UNAVAILABLE => Ok((status == StatusCode::OK, text)),
+            _ => Err(AdminClientError::Answer { address: self.address.clone(), reason: format!("status {status}") }),
+        }
+    }
+
+    /// Requests an answer of the API: `status`, or `plugins?limit=10`.
+    pub async fn get<A: DeserializeOwned>(&self, path: &str) -> Result<A, AdminClientError> {
+        self.request(Method::GET, path, None).await
+    }
+
+    /// Requests an action of the API: `log`, with that body, or none.
+    pub async fn post<A: DeserializeOwned>(
+        &self,
+        path: &str,
+        body: Option<&(impl Serialize + Sync)>,
+    ) -> Result<A, AdminClientError> {
+        let body = body.map(serde_json::to_vec).transpose();
+        let body = body.map_err(|error| self.unexpected(&error))?;
+        self.request(Method::POST, path, Some(body.unwrap_or_default())).await
+    }
+
+    async fn request<A: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Vec<u8>>,
+    ) -> Result<A, AdminClientError> {
+        let (status, body) = self.send(method, &format!("{}{path}", api::PREFIX), body).await?;
+        if status == StatusCode::OK {
+            return serde_json::from_slice(&body).map_err(|error| self.unexpected(&error));
+        }
+        let ErrorAnswer { error, help } = serde_json::from_slice(&body).map_err(|error| self.unexpected(&error))?;
+        Err(AdminClientError::Refused { status: status.as_u16(), error, help })
+    }
+
+    fn unexpected(&self, error: &serde_json::Error) -> AdminClientError {
+        AdminClientError::Answer { address: self.address.clone(), reason: error.to_string() }
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        path: &str,
+        body: Option<Vec<u8>>,
+    ) -> Result<(StatusCode, Bytes), AdminClientError> {
+        let failed = |source| AdminClientError::Connect { address: self.address.clone(), source };
+        let mut request = Request::builder().method(method).uri(path).header(HOST, "localhost");
+        if let Some(token) = &self.token {
+            request = request.header(AUTHORIZATION, format!("Bearer {}", token.expose()));
+        }
+        if body.as_ref().is_some_and(|body| !body.is_empty()) {
+            request = request.header(CONTENT_TYPE, "application/json");
+        }
+        let request = request.body(Full::new(Bytes::from(body.unwrap_or_default())));
+        let request = request.map_err(|error| failed(io::Error::other(error)))?;
+        let answered = timeout(TIMEOUT, async {
+            match &self.address {
+                #[cfg(unix)]
+                AdminAddress::Unix(path) => exchange(tokio::net::UnixStream::connect(path).await?, request).await,
+                #[cfg(not(unix))]
+                AdminAddress::Unix(_) => Err(io::Error::from(io::ErrorKind::Unsupported)),
+                AdminAddress::Tcp(address) => {
+                    let address = reachable(address.socket_addr());
+                    let stream = TcpStream::connect(address).await?;
+                    match &self.tls {
+                        None => exchange(stream, request).await,
+                        Some(tls) => {
+                            let name = ServerName::from(address.ip());
+                            exchange(TlsConnector::from(tls.clone()).connect(name, stream).await?, request).await
+                        }
+                    }
+                }
+            }
+        });
+        answered.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(failed)
+    }
+}
+
+/// The address at which a process of this machine reaches a listener: loopback, if it listens at all addresses.
+fn reachable(listening: SocketAddr) -> SocketAddr {
+    let ip = match listening.ip() {
+        IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
+        ip => ip,
+    };
+    SocketAddr::new(ip, listening.port())
+}
+
+async fn exchange(
+    stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    request: Request<Full<Bytes>>,
+) -> io::Result<(StatusCode, Bytes)> {
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
+    let answer = async {
+        let answer = sender.send_request(request).await.map_err(io::Error::other)?;
+        let status = answer.status();
+        let body = Limited::new(answer.into_body(), MAX_ANSWER).collect().await.map_err(io::Error::other)?;
+        Ok((status, body.to_bytes()))
+    };
+    tokio::pin!(answer);
+    tokio::select! {
+        answer = &mut answer => answer,
+        // It ends before the answer is read, if the server closes it.
+        _ = connection => answer.await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use mcp_host_config::admin::Admin;
+
+    #[test]
+    fn a_listener_at_all_addresses_is_reached_at_loopback() {
+        for (listening, reached) in [("0.0.0.0:1", "127.0.0.1:1"), ("[::]:1", "[::1]:1"), ("10.0.0.7:1", "10.0.0.7:1")]
+        {
+            assert_eq!(reachable(listening.parse().unwrap()), reached.parse().unwrap());
+        }
+    }
+
+    #[test]
+    fn what_the_config_lacks_is_named_with_what_to_write() {
+        let without = AdminClient::new(&Config::default()).unwrap_err();
+        assert!(without.help().unwrap().contains("[admin]\nlisten = "), "{without}");
+        let any = Admin::new(AdminAddress::Tcp("127.0.0.1:0".parse().unwrap()));
+        let any = AdminClient::new(&Config { admin: Some(any), ..Config::default() }).unwrap_err();
+        assert!(any.to_string().contains("127.0.0.1:0") && any.help().unwrap().contains("9464"), "{any}");
+    }
+}

@@ -1,0 +1,125 @@
+//! The filter of the program's log, as administrators change it for a time.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use parking_lot::Mutex;
+use tokio_util::task::AbortOnDropHandle;
+
+/// The filter of the program's log.
+pub trait LogFilter: fmt::Debug + Send + Sync + 'static {
+    /// The filter that the program started with.
+    fn configured(&self) -> &str;
+
+    /// Uses a filter from now on.
+    ///
+    /// # Errors
+    ///
+    /// It is no filter. The text says what to write.
+    fn set(&self, filter: &str) -> Result<(), String>;
+}
+
+/// A filter that goes back after a time. Dropping this leaves the filter as it is.
+#[derive(Debug)]
+pub(super) struct TemporaryFilter {
+    filter: Arc<dyn LogFilter>,
+    current: Arc<Mutex<Option<Override>>>,
+}
+
+/// The filter that is used instead of the configured one.
+#[derive(Debug)]
+struct Override {
+    filter: String,
+    until: SystemTime,
+    by: String,
+    _end: AbortOnDropHandle<()>,
+}
+
+/// The filter that is used now.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct CurrentFilter {
+    pub(super) filter: String,
+    /// Until when it is used, and who set it; none if it is the configured one.
+    pub(super) temporary: Option<(SystemTime, String)>,
+}
+
+impl TemporaryFilter {
+    pub(super) fn new(filter: Arc<dyn LogFilter>) -> Self {
+        Self { filter, current: Arc::default() }
+    }
+
+    /// Uses a filter for that long.
+    pub(super) fn set(&self, filter: String, duration: Duration, by: &str) -> Result<(), String> {
+        let mut current = self.current.lock();
+        self.filter.set(&filter)?;
+        let until = SystemTime::now().checked_add(duration).unwrap_or_else(SystemTime::now);
+        let (this, shared) = (self.filter.clone(), self.current.clone());
+        let end = AbortOnDropHandle::new(tokio::spawn(async move {
+            tokio::time::sleep(duration).await;
+            restore(&*this, &shared);
+        }));
+        *current = Some(Override { filter, until, by: by.to_owned(), _end: end });
+        Ok(())
+    }
+
+    /// Uses the configured filter.
+    pub(super) fn restore(&self) {
+        restore(&*self.filter, &self.current);
+    }
+
+    /// The filter that is used now.
+    pub(super) fn current(&self) -> CurrentFilter {
+        match &*self.current.lock() {
+            Some(Override { filter, until, by, .. }) => {
+                CurrentFilter { filter: filter.clone(), temporary: Some((*until, by.clone())) }
+            }
+            None => CurrentFilter { filter: self.filter.configured().to_owned(), temporary: None },
+        }
+    }
+}
+
+fn restore(filter: &dyn LogFilter, current: &Mutex<Option<Override>>) {
+    let mut current = current.lock();
+    // It was accepted at the start.
+    let _ = filter.set(filter.configured());
+    *current = None;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Default)]
+    struct Recorded(Mutex<Vec<String>>);
+
+    impl LogFilter for Recorded {
+        fn configured(&self) -> &str {
+            "info"
+        }
+
+        fn set(&self, filter: &str) -> Result<(), String> {
+            if filter == "loud" {
+                return Err("no filter".to_owned());
+            }
+            self.0.lock().push(filter.to_owned());
+            Ok(())
+        }
+    }
+
+    #[tokio::test]
+    async fn a_filter_goes_back_after_its_time_and_the_newest_one_counts() {
+        let recorded = Arc::new(Recorded::default());
+        let filter = TemporaryFilter::new(recorded.clone());
+        filter.set("debug".to_owned(), Duration::from_secs(3600), "ada").unwrap();
+        let current = filter.current();
+        assert_eq!((current.filter.as_str(), current.temporary.unwrap().1.as_str()), ("debug", "ada"));
+        filter.set("trace".to_owned(), Duration::from_millis(20), "lucas").unwrap();
+        assert!(filter.set("loud".to_owned(), Duration::from_secs(3600), "ada").is_err());
+        while filter.current().temporary.is_some() {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(filter.current(), CurrentFilter { filter: "info".to_owned(), temporary: None });
+        assert_eq!(*recorded.0.lock(), ["debug", "trace", "info"]);
+    }
+}

@@ -1,0 +1,353 @@
+//! The administration API: who may ask, that answers are what the schema says, and what actions do.
+
+use jsonschema::Validator;
+use mcp_host_tests::{
+    CertificateAuthority, ConfigFile, Folder, HttpServer, Plugin, RawStdio, ReservedPort, Revision, Rule, TIMEOUT,
+    WrittenConfig, run, wait_until,
+};
+use serde_json::{Value, json};
+
+use super::{Administered, LOOPBACK, REVISION, TOKEN, request, with_token};
+
+const SESSIONS: Revision = Revision::V_2025_11_25;
+
+impl Administered {
+    /// The status and the answer of a request with the token, and with that body.
+    async fn api(&self, method: &str, path: &str, body: Option<&Value>) -> (u16, Value) {
+        let body = body.map(Value::to_string).unwrap_or_default();
+        let headers = format!("Content-Type: application/json\r\nContent-Length: {}\r\n", body.len());
+        self.raw(method, path, &format!("{headers}Authorization: Bearer {TOKEN}\r\n"), &body).await
+    }
+
+    async fn raw(&self, method: &str, path: &str, headers: &str, body: &str) -> (u16, Value) {
+        let stream = tokio::net::TcpStream::connect(&self.address).await.unwrap();
+        let head = format!("{method} /api/v1/{path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n{body}");
+        let (status, answer) = request(stream, &head).await;
+        (status, serde_json::from_str(&answer).unwrap_or_else(|error| panic!("{error}: {answer}")))
+    }
+}
+
+/// The schema that the program prints.
+async fn schema() -> Validator {
+    let schema = run(["schema", "admin", "--config", "absent.toml"]).await.success().json();
+    assert_eq!(schema["$schema"], "https://json-schema.org/draft/2020-12/schema");
+    jsonschema::validator_for(&schema).unwrap()
+}
+
+fn assert_valid(schema: &Validator, member: &str, value: &Value) {
+    let document = json!({ member: value });
+    let errors: Vec<_> = schema.iter_errors(&document).map(|error| error.to_string()).collect();
+    assert!(errors.is_empty(), "{member}: {errors:#?}\n{value:#}");
+}
+
+fn audited(config: &WrittenConfig) -> Vec<Value> {
+    let text = std::fs::read_to_string(config.dir().join("audit.jsonl")).unwrap_or_default();
+    let lines = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    lines.filter(|line| line["operation"].as_str().is_some_and(|name| name.starts_with("admin-"))).collect()
+}
+
+#[tokio::test]
+async fn answers_are_what_the_schema_says_and_what_the_server_does() {
+    let folder = tempfile::tempdir().unwrap();
+    let notes = Folder::with_files([("plan.md", "# Plan\n\nA circuit breaker.\n")]);
+    let plugins = ConfigFile::new().plugin(Plugin::sample("a")).plugin(Plugin::notes("n", notes.path()).searched());
+    let config = plugins.plugin(super::broken(folder.path())).allow_all().append(&with_token(folder.path())).write();
+    let admin = Administered::start(&config).await;
+    let schema = schema().await;
+    let mut client = admin.server.raw_client(SESSIONS).await;
+    client.request("resources/read", json!({ "uri": "sample://a/plain" })).await;
+    client.request("resources/subscribe", json!({ "uri": "notes://n/plan.md" })).await.result();
+    let get = async |path: &'static str| {
+        let (status, answer) = admin.api("GET", path, None).await;
+        assert_eq!(status, 200, "{path}: {answer}");
+        let member = if path.starts_with("plugins/") { "plugins/NAME" } else { path.split('?').next().unwrap() };
+        assert_valid(&schema, &format!("GET /api/v1/{member}"), &answer);
+        answer
+    };
+    let status = get("status").await;
+    assert_eq!((&status["ready"], &status["sessions"]), (&json!(true), &json!(1)));
+    let states: Vec<_> = status["plugins"]["items"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|plugin| [&plugin["name"], &plugin["state"]["name"]])
+        .collect();
+    assert!(states.contains(&[&json!("a"), &json!("ready")]), "{states:?}");
+    assert!(states.contains(&[&json!("broken"), &json!("failed")]), "{states:?}");
+    let plugin = get("plugins/n").await;
+    assert_eq!((&plugin["status"]["watched"], &plugin["config"]["mount"]), (&json!(1), &json!("notes://n/")));
+    assert_eq!(plugin["config"]["grants"]["dirs"][0]["guest"], "/notes");
+    let page = get("plugins?limit=1").await;
+    assert_eq!((page["items"].as_array().unwrap().len(), &page["next"]), (1, &json!("a")));
+    assert!(page["total"].as_u64().unwrap() >= 3, "{page}");
+    assert_ne!(get("plugins?limit=1&after=a").await["items"][0]["name"], "a");
+    let session = get("sessions").await["items"][0].clone();
+    assert_eq!((&session["principal"], &session["revision"]), (&json!("anonymous"), &json!("2025-11-25")));
+    assert!(!session.to_string().contains(client.session_id().unwrap()), "the id of a session is a secret");
+    let watched = get("subscriptions").await;
+    assert_eq!(watched["resources"]["items"], json!([{ "uri": "notes://n/plan.md", "subscribers": 1 }]));
+    assert!(get("cache").await["capacity"].as_u64().unwrap() > 0);
+    assert_eq!(get("search").await["items"][0]["plugin"], "n");
+    get("config").await;
+    for (path, status) in [("nothing", 404), ("plugins/absent", 404), ("plugins?limit=0", 400), ("plugins?x=1", 400)] {
+        let (found, answer) = admin.api("GET", path, None).await;
+        assert_eq!(found, status, "{path}: {answer}");
+        assert_valid(&schema, "error", &answer);
+    }
+    admin.server.end().await;
+}
+
+#[tokio::test]
+async fn the_config_is_shown_without_secrets() {
+    let folder = tempfile::tempdir().unwrap();
+    let plugin = Plugin::sample("a").config("api-key", "hunter2").variable("GREETING", "hunter3");
+    let config = ConfigFile::new().plugin(plugin).allow_all().append(&with_token(folder.path())).write();
+    let admin = Administered::start(&config).await;
+    let (_, shown) = admin.api("GET", "config", None).await;
+    assert_eq!(shown["plugins"]["items"][0]["config_keys"], json!(["api-key"]));
+    assert_eq!(shown["plugins"]["items"][0]["grants"]["env"], json!(["GREETING"]));
+    for secret in ["hunter", TOKEN] {
+        assert!(!shown.to_string().contains(secret), "{shown:#}");
+    }
+    admin.server.end().await;
+}
+
+#[tokio::test]
+async fn who_is_no_administrator_gets_401_whatever_the_path() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = ConfigFile::new().plugin(Plugin::sample("a")).append(&with_token(folder.path())).write();
+    let admin = Administered::start(&config).await;
+    for path in ["status", "nothing", "reload", "plugins/a/disable"] {
+        for method in ["GET", "POST", "PUT"] {
+            let (status, answer) = admin.raw(method, path, "Authorization: Bearer no\r\n", "").await;
+            assert_eq!(status, 401, "{method} {path}: {answer}");
+        }
+    }
+    let response = reqwest::get(format!("http://{}/api/v1/status", admin.address)).await.unwrap();
+    let challenge = response.headers()["www-authenticate"].to_str().unwrap();
+    assert!(challenge.starts_with("Bearer "), "{challenge}");
+    admin.server.end().await;
+
+    let config = ConfigFile::new().plugin(Plugin::sample("a")).append(LOOPBACK).write();
+    let admin = Administered::start(&config).await;
+    let (status, answer) = admin.api("GET", "status", None).await;
+    assert_eq!(status, 401);
+    assert!(answer["help"].as_str().unwrap().contains("token = { file"), "{answer}");
+    admin.server.end().await;
+}
+
+#[tokio::test]
+async fn the_token_is_not_looked_at_without_tls_where_the_listener_has_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let files = "tls = { certificate = \"cert.pem\", key = \"key.pem\" }\n";
+    let text = format!("{}{files}", with_token(folder.path()));
+    let config = ConfigFile::new().plugin(Plugin::sample("a")).append(&text).write();
+    config.write_certificate(&CertificateAuthority::new().issue("localhost"));
+    let admin = Administered::start(&config).await;
+    assert_eq!(admin.api("GET", "status", None).await.0, 403);
+    admin.server.end().await;
+}
+
+#[tokio::test]
+async fn bodies_are_json_of_a_bounded_size_from_no_page_of_another_site() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = ConfigFile::new().plugin(Plugin::sample("a")).append(&with_token(folder.path())).write();
+    let admin = Administered::start(&config).await;
+    let post = async |headers: &str, body: &str| {
+        let headers = format!("Authorization: Bearer {TOKEN}\r\nContent-Length: {}\r\n{headers}", body.len());
+        admin.raw("POST", "log", &headers, body).await.0
+    };
+    let json = "Content-Type: application/json\r\n";
+    assert_eq!(post("Content-Type: text/plain\r\n", "{\"filter\":\"debug\"}").await, 415);
+    assert_eq!(post("Content-Type: application/x-www-form-urlencoded\r\n", "filter=debug").await, 415);
+    assert_eq!(post(json, "").await, 400);
+    assert_eq!(post(json, "{\"filter\":\"debug\",\"more\":1}").await, 400);
+    assert_eq!(post(json, "{\"filter\":\"loud\"}").await, 400);
+    assert_eq!(post(json, "{\"filter\":\"debug\",\"seconds\":0}").await, 400);
+    assert_eq!(post(json, &format!("{{\"filter\":\"{}\"}}", "x".repeat(65_530))).await, 413);
+    assert_eq!(admin.api("GET", "log", None).await.0, 405);
+    assert_eq!(admin.api("POST", "status", None).await.0, 405);
+    let tcp = tokio::net::TcpStream::connect(&admin.address).await.unwrap();
+    let head = format!(
+        "POST /api/v1/reload HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\nOrigin: https://evil.example\r\nContent-Length: 0\r\n\r\n"
+    );
+    assert_eq!(request(tcp, &head).await.0, 403);
+    admin.server.end().await;
+}
+
+#[tokio::test]
+async fn a_plugin_that_is_disabled_stays_so_across_reloads_until_it_is_enabled() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = |title: &str| {
+        let plugin = Plugin::sample("a").set("title", title);
+        let file = ConfigFile::new().plugin(plugin).plugin(Plugin::sample("b")).allow_all();
+        file.audit("file", "audit.jsonl").append(&with_token(folder.path()))
+    };
+    let config = file("one").write();
+    let admin = Administered::start(&config).await;
+    let schema = schema().await;
+    let mut client = admin.server.uninitialized(REVISION);
+    let mut read = async || {
+        let response = client.request("resources/read", json!({ "uri": "sample://a/plain" })).await;
+        response.message["result"]["contents"].is_array()
+    };
+    assert!(read().await);
+    let (status, disabled) = admin.api("POST", "plugins/a/disable", None).await;
+    assert_eq!((status, &disabled["status"]["state"]["by"]), (200, &json!("admin/token")), "{disabled}");
+    assert_valid(&schema, "POST /api/v1/plugins/NAME/disable", &disabled);
+    assert!(!read().await);
+    config.replace(file("two"));
+    // The change of the file may have been noticed before.
+    let (status, reload) = admin.api("POST", "reload", None).await;
+    assert_eq!(status, 200, "{reload}");
+    assert_valid(&schema, "POST /api/v1/reload", &reload);
+    assert!(!read().await);
+    let (_, again) = admin.api("GET", "plugins/a", None).await;
+    assert_eq!(again["status"]["state"], disabled["status"]["state"]);
+    assert_eq!(again["config"]["title"], "two");
+    let (status, enabled) = admin.api("POST", "plugins/a/enable", None).await;
+    assert_eq!((status, &enabled["status"]["state"]["name"]), (200, &json!("ready")), "{enabled}");
+    assert!(read().await);
+    assert_eq!(admin.api("POST", "plugins/a/reset", None).await.0, 200);
+    assert_eq!(admin.api("POST", "plugins/absent/reset", None).await.0, 404);
+    wait_until("the audit log has the actions", || audited(&config).len() == 5).await;
+    let lines: Vec<_> = audited(&config)
+        .iter()
+        .map(|line| json!([line["principal"], line["operation"], line["plugin"], line["outcome"]]))
+        .collect();
+    let line = |operation, plugin, outcome| json!(["admin/token", operation, plugin, outcome]);
+    assert_eq!(
+        lines,
+        [
+            line("admin-disable", json!("a"), "ok"),
+            line("admin-reload", Value::Null, "ok"),
+            line("admin-enable", json!("a"), "ok"),
+            line("admin-reset", json!("a"), "ok"),
+            line("admin-reset", Value::Null, "not found"),
+        ]
+    );
+    admin.server.end().await;
+}
+
+#[tokio::test]
+async fn a_reload_says_what_changed_or_why_nothing_did() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = || ConfigFile::new().plugin(Plugin::sample("a")).append(&with_token(folder.path()));
+    let config = file().write();
+    let admin = Administered::start(&config).await;
+    let (status, same) = admin.api("POST", "reload", None).await;
+    assert_eq!((status, &same["changed"], &same["generation"]), (200, &json!(false), &json!(1)), "{same}");
+    config.replace(file().plugin(Plugin::sample("b")));
+    // The change of the file may have been noticed before.
+    let (status, more) = admin.api("POST", "reload", None).await;
+    assert_eq!((status, &more["generation"]), (200, &json!(2)), "{more}");
+    assert_eq!(admin.api("GET", "plugins/b", None).await.0, 200);
+    config.replace_text("server = 1\n");
+    let (status, wrong) = admin.api("POST", "reload", None).await;
+    assert_eq!(status, 409, "{wrong}");
+    assert!(wrong["error"].as_str().unwrap().contains("`server` must be"), "{wrong}");
+    admin.server.end().await;
+}
+
+#[tokio::test]
+async fn the_log_and_the_rules_can_be_asked_of_a_running_server() {
+    let folder = tempfile::tempdir().unwrap();
+    let rule = Rule::for_principal("anonymous").allow(["sample://a/**"]).deny(["**/secret"]);
+    let file = ConfigFile::new().plugin(Plugin::sample("a")).rule(rule).append(&with_token(folder.path()));
+    let config = file.write();
+    let admin = Administered::start(&config).await;
+    let schema = schema().await;
+    let request = json!({ "uri": "sample://a/secret", "operation": "read", "principal": "anonymous", "groups": [] });
+    let (status, answer) = admin.api("POST", "explain", Some(&request)).await;
+    assert_eq!((status, &answer["allowed"], &answer["rule"]["glob"]), (200, &json!(false), &json!("**/secret")));
+    assert_valid(&schema, "POST /api/v1/explain", &json!({ "request": request, "answer": answer }));
+    assert_eq!(admin.api("POST", "explain", Some(&json!({ "uri": "other:///x" }))).await.0, 404);
+    let request = json!({ "filter": "debug", "seconds": 600 });
+    let (status, answer) = admin.api("POST", "log", Some(&request)).await;
+    assert_eq!((status, &answer["filter"], &answer["by"]), (200, &json!("debug"), &json!("admin/token")));
+    assert_valid(&schema, "POST /api/v1/log", &json!({ "request": request, "answer": answer }));
+    admin.server.uninitialized(REVISION).request("resources/list", json!({})).await;
+    admin.server.log_line("mcp_host::access").await;
+    let (_, answer) = admin.api("POST", "log", Some(&json!({ "filter": null }))).await;
+    assert_eq!((&answer["until"], &answer["by"]), (&Value::Null, &Value::Null), "{answer}");
+    let (_, answer) = admin.api("POST", "log", Some(&json!({ "filter": "trace", "seconds": 1 }))).await;
+    assert_eq!(answer["filter"], "trace");
+    let back = async { while admin.api("GET", "status", None).await.1["log"]["filter"] == "trace" {} };
+    tokio::time::timeout(TIMEOUT, back).await.expect("the filter goes back");
+    admin.server.end().await;
+}
+
+#[tokio::test]
+async fn the_commands_find_the_listener_in_the_config() {
+    let folder = tempfile::tempdir().unwrap();
+    let socket = folder.path().join("admin.sock");
+    let config = ConfigFile::new().plugin(Plugin::sample("a").set("required", true)).audit("file", "audit.jsonl");
+    let config = config.append(&format!("\n[admin]\nlisten = \"unix:{}\"\n", socket.display())).write();
+    let path = config.path();
+    let path = path.to_str().unwrap();
+    let command = async |arguments: &[&str]| run(arguments.iter().copied().chain(["--config", path])).await;
+    let down = command(&["status"]).await;
+    assert_eq!(down.code(), 1);
+    assert!(down.stderr.contains("no answer from the administration listener at unix:"), "{}", down.stderr);
+    assert!(down.stderr.contains("start the server with this config"), "{}", down.stderr);
+
+    let wire = RawStdio::start(&config, SESSIONS).await;
+    let status = command(&["status"]).await.success().text();
+    assert!(status.starts_with("ready: mcp-host ") && status.contains("a  "), "{status}");
+    let json = command(&["status", "--json"]).await.success().json();
+    assert_eq!((&json["sessions"], &json["ready"]), (&json!(1), &json!(true)));
+    assert_eq!(command(&["status", "--probe"]).await.success().text(), "ready\n");
+    let disabled = command(&["admin", "disable", "a"]).await.success().text();
+    assert!(disabled.starts_with("a  disabled since ") && disabled.contains("admin/uid:"), "{disabled}");
+    let probe = command(&["status", "--probe"]).await;
+    assert_eq!(
+        (probe.code(), probe.text().starts_with("plugin `a` is disabled by admin/uid:")),
+        (1, true),
+        "{probe:?}"
+    );
+    assert_eq!(command(&["admin", "enable", "a"]).await.success().text(), "a  ready\n");
+    assert_eq!(command(&["admin", "reset", "a"]).await.success().text(), "a  ready\n");
+    let absent = command(&["admin", "reset", "absent"]).await;
+    assert!(absent.code() == 1 && absent.stderr.contains("the config has no plugin `absent`"), "{}", absent.stderr);
+    let reload = command(&["admin", "reload"]).await.success().text();
+    assert!(reload.starts_with("reloaded: nothing changed; generation "), "{reload}");
+    let explained = command(&["admin", "explain", "sample://a/plain"]).await.success().text();
+    assert!(explained.starts_with("allowed: ") && explained.contains("plugin     a\n"), "{explained}");
+    let denied = command(&["admin", "explain", "--as", "anonymous", "sample://a/plain"]).await;
+    assert!(denied.code() == 1 && denied.text().starts_with("denied: no rule allows it\n"), "{denied:?}");
+    let log = command(&["admin", "log", "debug", "--for", "1h"]).await.success().text();
+    assert!(log.starts_with("log debug until "), "{log}");
+    command(&["admin", "log", "--restore"]).await.success();
+    wire.end().await;
+}
+
+#[tokio::test]
+async fn the_commands_send_the_token_over_tls_to_the_certificate_of_the_config() {
+    let folder = tempfile::tempdir().unwrap();
+    let port = ReservedPort::new();
+    let listen = format!("listen = \"{}\"", port.address());
+    let files = "tls = { certificate = \"cert.pem\", key = \"key.pem\" }\n";
+    let text = format!("{}{files}", with_token(folder.path())).replace("listen = \"127.0.0.1:0\"", &listen);
+    let config = ConfigFile::new().plugin(Plugin::sample("a")).append(&text).write();
+    config.write_certificate(&CertificateAuthority::new().issue("localhost"));
+    // It keeps the certificate of its start.
+    let admin = Administered::of(HttpServer::start_with(&config, &["--no-reload"]).await).await;
+    let path = config.path();
+    let arguments = ["status", "--config", path.to_str().unwrap()];
+    assert!(run(arguments).await.success().text().starts_with("ready: "));
+    // The token stays with the server that has the certificate.
+    config.write_certificate(&CertificateAuthority::new().issue("localhost"));
+    let other = run(arguments).await;
+    assert!(other.code() == 1 && other.stderr.contains("is not that of `admin.tls`"), "{}", other.stderr);
+    admin.server.end().await;
+}
+
+#[tokio::test]
+async fn a_config_without_a_listener_says_what_to_add() {
+    let config = ConfigFile::new().plugin(Plugin::sample("a")).write();
+    let path = config.path();
+    let failed = run(["admin", "reload", "--config", path.to_str().unwrap()]).await;
+    assert_eq!(failed.code(), 2);
+    assert!(failed.stderr.contains("the config has no administration listener"), "{}", failed.stderr);
+    assert!(failed.stderr.contains("[admin]\nlisten = "), "{}", failed.stderr);
+}
