@@ -20,8 +20,9 @@
 //! | `generation`, `generation_store`, `background_loader`, `reload`, `config_watcher` | what is served, and what replaces it |
 //! | `loading` | requests for plugins that are still being loaded |
 //! | `lifecycle` | graceful shutdown |
+//! | `measure` | what [`metrics`](crate::metrics) read |
 //! | `saved_queries` | saved queries of a provider, which `check` reads |
-//! | [`transport`], `hint` | calls for transports and the command line: responses from the cache, rates, records, versions; lookups for hints |
+//! | [`transport`], `transport_state`, `hint` | calls for transports and the command line: responses from the cache, rates, records, versions; lookups for hints |
 
 mod audit;
 mod background_loader;
@@ -39,6 +40,7 @@ mod generation_store;
 mod hint;
 mod lifecycle;
 mod loading;
+mod measure;
 mod reload;
 mod resolve;
 mod saved_queries;
@@ -48,6 +50,7 @@ mod status;
 mod streams;
 mod subscribe;
 pub mod transport;
+mod transport_state;
 
 use std::fmt;
 use std::sync::Arc;
@@ -69,10 +72,12 @@ use self::lifecycle::RequestTracker;
 use self::loading::LoadWaits;
 use self::resolve::{not_found_if_empty, route_error};
 use self::transport::PageBounds;
+use self::transport_state::TransportState;
 use crate::access::rate::RequestRates;
 use crate::access::{Policy, Principal};
 use crate::audit::{AuditLog, Facts};
 use crate::catalog::{Catalog, Entries, Templates};
+use crate::metrics::HostCounters;
 use crate::watch::{Hub, Subscriber, WatchStats};
 
 pub use self::builder::{HostBuilder, StartError};
@@ -111,6 +116,10 @@ pub struct Host {
     audit: Arc<AuditLog>,
     /// The rates of clients.
     rates: RequestRates,
+    /// What is counted for metrics.
+    counters: HostCounters,
+    /// What the servers of protocols keep.
+    transport_state: TransportState,
 }
 
 /// A request to list the catalog, or the direct children of one resource.

@@ -179,6 +179,11 @@ impl ResponseCache {
         self.lookups.counts()
     }
 
+    /// Returns the bytes that it holds, and how many it may hold.
+    fn usage(&self) -> (u64, u64) {
+        (self.entries.weight(), self.entries.capacity())
+    }
+
     /// Looks a response up; waits for one that is being fetched.
     async fn lookup<T: Cacheable>(&self, key: impl FnOnce() -> CacheKey) -> Lookup<'_, T> {
         if !self.has_ttls.load(Ordering::Relaxed) || self.entries.capacity() == 0 {

@@ -137,6 +137,11 @@ impl Sandbox {
         self.log.take_last_errors()
     }
 
+    /// The bytes of the plugin's log that were dropped.
+    pub fn dropped_log_bytes(&self) -> u64 {
+        self.log.dropped()
+    }
+
     /// Returns the names of buckets that the plugin opened and that it is not granted.
     pub fn denied_buckets(&self) -> Vec<String> {
         self.keyvalue.denied_buckets()

@@ -96,6 +96,11 @@ impl MemoryBudget {
         self.limit as u64
     }
 
+    /// The number of bytes in use.
+    pub fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed) as u64
+    }
+
     /// Returns the owner of a call of that client with that input, a hash of both.
     pub fn owner(&self, requester: Option<Requester>, input: Option<u64>) -> CallOwner {
         let shares = requester.clone().filter(|requester| !requester.is_local());

@@ -179,6 +179,11 @@ impl CachedPlugin {
         self.responses.counts()
     }
 
+    /// The bytes of its cached responses, and how many they may be.
+    pub(crate) fn response_cache_usage(&self) -> (u64, u64) {
+        self.responses.usage()
+    }
+
     /// Drops all cached responses. Called before a change is notified.
     pub(crate) fn clear_cached_responses(&self) {
         self.responses.clear();

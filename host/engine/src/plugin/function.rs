@@ -11,7 +11,7 @@ use crate::guest::{Guest, GuestResult};
 /// A function of the contract with its arguments.
 pub(super) trait Function: Send + 'static {
     /// Its name in the contract.
-    const NAME: &'static str;
+    const NAME: FunctionName;
     /// Its answer, before it is validated.
     type Answer: Send + 'static;
 
@@ -25,11 +25,42 @@ pub(super) trait Function: Send + 'static {
     fn call_native(self, provider: &dyn Provider) -> impl Future<Output = provider::Result<Self::Answer>> + Send;
 }
 
+/// The name of a function of the contract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum FunctionName {
+    Describe,
+    ListEntries,
+    ListTemplates,
+    Read,
+    Stat,
+    Complete,
+    Changes,
+}
+
+impl FunctionName {
+    /// All functions, in the order of their numbers.
+    pub(super) const ALL: [Self; 7] =
+        [Self::Describe, Self::ListEntries, Self::ListTemplates, Self::Read, Self::Stat, Self::Complete, Self::Changes];
+
+    /// The name in the contract.
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Describe => "describe",
+            Self::ListEntries => "list-entries",
+            Self::ListTemplates => "list-templates",
+            Self::Read => "read",
+            Self::Stat => "stat",
+            Self::Complete => "complete",
+            Self::Changes => "changes",
+        }
+    }
+}
+
 /// `describe`.
 pub(super) struct Describe;
 
 impl Function for Describe {
-    const NAME: &'static str = "describe";
+    const NAME: FunctionName = FunctionName::Describe;
     type Answer = ProviderInfo;
 
     async fn call_guest(self, guest: Guest<'_>) -> GuestResult<ProviderInfo> {
@@ -49,7 +80,7 @@ pub(super) struct ListEntries {
 }
 
 impl Function for ListEntries {
-    const NAME: &'static str = "list-entries";
+    const NAME: FunctionName = FunctionName::ListEntries;
     type Answer = Page;
 
     fn hash_input(&self, hasher: &mut impl Hasher) {
@@ -72,7 +103,7 @@ pub(super) struct ListTemplates {
 }
 
 impl Function for ListTemplates {
-    const NAME: &'static str = "list-templates";
+    const NAME: FunctionName = FunctionName::ListTemplates;
     type Answer = TemplatePage;
 
     fn hash_input(&self, hasher: &mut impl Hasher) {
@@ -95,7 +126,7 @@ pub(super) struct Read {
 }
 
 impl Function for Read {
-    const NAME: &'static str = "read";
+    const NAME: FunctionName = FunctionName::Read;
     type Answer = Vec<Contents>;
 
     fn hash_input(&self, hasher: &mut impl Hasher) {
@@ -117,7 +148,7 @@ pub(super) struct Stat {
 }
 
 impl Function for Stat {
-    const NAME: &'static str = "stat";
+    const NAME: FunctionName = FunctionName::Stat;
     type Answer = Entry;
 
     fn hash_input(&self, hasher: &mut impl Hasher) {
@@ -141,7 +172,7 @@ pub(super) struct Complete {
 }
 
 impl Function for Complete {
-    const NAME: &'static str = "complete";
+    const NAME: FunctionName = FunctionName::Complete;
     type Answer = Completion;
 
     fn hash_input(&self, hasher: &mut impl Hasher) {
@@ -167,7 +198,7 @@ pub(super) struct Changes {
 }
 
 impl Function for Changes {
-    const NAME: &'static str = "changes";
+    const NAME: FunctionName = FunctionName::Changes;
     type Answer = ChangeSet;
 
     async fn call_guest(self, guest: Guest<'_>) -> GuestResult<ChangeSet> {
