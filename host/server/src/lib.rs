@@ -6,7 +6,7 @@
 //! | [`serve_http`] | clients of a TCP listener, over TLS if the config has a certificate |
 //! | [`serve_io`] | the client at the other end of a reader and a writer |
 //! | [`serve_stdio`] | the client that started this process |
-//! | [`serve_admin`] | operators: probes for liveness and readiness |
+//! | [`serve_admin`] | operators: probes for liveness and readiness, metrics |
 //!
 //! Both transports do the same with a message: it is parsed (`jsonrpc`, by the table of methods in `method`), dispatched
 //! (`dispatch`), executed with a `RequestContext` (`respond`), and answered with MCP objects (`wire`). A `session` and a
@@ -37,6 +37,7 @@ pub mod json;
 mod jsonrpc;
 mod listen;
 mod method;
+mod metrics;
 #[cfg(test)]
 #[cfg(feature = "search")]
 mod non_interference;
@@ -57,6 +58,7 @@ pub use mcp_resource_host::*;
 
 pub use self::http::admin::{AdminListener, serve_admin};
 pub use self::http::{HttpOptions, McpService, http_service, router, serve_http};
+pub use self::metrics::ServerCollector;
 pub use self::revision::Revision;
 pub use self::stdio::{serve_io, serve_stdio};
 

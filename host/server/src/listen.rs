@@ -23,8 +23,10 @@ use mcp_resource_host::watch::Subscriber;
 use serde_json::{Map, Value, json};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::error::{RpcError, to_rpc};
+use super::error::{Outcome, RpcError, to_rpc};
 use super::jsonrpc::{self, RequestId, Response};
+use super::method::Method;
+use super::metrics::{ServerMetrics, Transport};
 use super::params::ListenParams;
 use super::revision::Revision;
 use super::server_info::server_info_meta;
@@ -90,6 +92,13 @@ impl Listener {
         });
         stream::iter([acknowledged]).chain(updates)
     }
+}
+
+/// Counts the request for a stream that has begun, or failed to.
+pub(super) fn count(metrics: &ServerMetrics, transport: Transport, begun: &Result<Listener, RpcError>) {
+    let outcome = begun.as_ref().map_or_else(RpcError::outcome, |_| Outcome::Ok);
+    let method = Method::named("subscriptions/listen", &[]);
+    metrics.count_request(transport, method, Some(Revision::LATEST), outcome);
 }
 
 /// Returns the answer that ends the stream of the request with that id.

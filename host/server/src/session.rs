@@ -11,6 +11,7 @@ use serde_json::Value;
 
 use super::client_log::ClientLog;
 use super::jsonrpc;
+use super::metrics::{OpenSession, ServerMetrics, Transport};
 use super::revision::Revision;
 
 /// One session.
@@ -21,6 +22,8 @@ pub(super) struct Session {
     subscriber: Arc<Subscriber>,
     listing_watch: Mutex<ListingWatch>,
     log: ClientLog,
+    /// Counts it while it is open.
+    _open: OpenSession,
 }
 
 /// Whether a session is notified of changes of the listing, which the host has to walk for that.
@@ -45,13 +48,14 @@ pub(super) struct Agreement {
 }
 
 impl Session {
-    /// Opens a session of that principal.
-    pub(super) fn new(host: &Host, principal: &Principal, agreement: Agreement) -> Self {
+    /// Opens a session of that principal over that transport.
+    pub(super) fn new(host: &Host, principal: &Principal, agreement: Agreement, transport: Transport) -> Self {
         Self {
             agreement,
             subscriber: Arc::new(host.subscriber(principal)),
             listing_watch: Mutex::new(ListingWatch { may_list: true, ..ListingWatch::default() }),
             log: ClientLog::default(),
+            _open: ServerMetrics::of(host).open_session(transport, agreement.revision),
         }
     }
 

@@ -4,9 +4,10 @@
 //! |---|---|
 //! | `/livez` | 200 while the process serves |
 //! | `/readyz` | 200 if every plugin with `required = true` is loaded and no shutdown has begun; otherwise 503, to administrators with the reasons, one a line |
+//! | `/metrics` | what the host counts, for Prometheus (module `metrics`); at an address beyond loopback to administrators only |
 //!
-//! An administrator sends the bearer token of `[admin]`, or connects over the Unix socket, which only its owner and root can do. Both
-//! paths need neither: a kubelet has no token. For the same reason a listener with TLS answers them without TLS, too; it answers
+//! An administrator sends the bearer token of `[admin]`, or connects over the Unix socket, which only its owner and root can do. The
+//! probes need neither: a kubelet has no token. For the same reason a listener with TLS answers them without TLS, too; it answers
 //! nothing else so.
 //!
 //! `Origin` is validated as on `/mcp`. `Host` is a name of the server or any address: a page of another site can make a browser send
@@ -16,6 +17,7 @@
 //! within [`CONNECTION_TIMEOUT`]; a head of at most [`MAX_HEAD`] bytes; bodies are not read.
 
 mod listener;
+mod metrics;
 
 use std::convert::Infallible;
 use std::fmt::Write as _;
@@ -24,7 +26,7 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use hyper::server::conn::http1;
@@ -43,6 +45,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use self::listener::AdminListener;
 use self::listener::Stream;
+use self::metrics::Metrics;
 use super::layers::origin_check;
 use super::listener::tls;
 use crate::ServeError;
@@ -66,7 +69,8 @@ pub async fn serve_admin(
     draining: CancellationToken,
 ) -> Result<Infallible, ServeError> {
     let tls = tls::admin_acceptor(&host).map_err(|error| ServeError::Tls(error.into()))?;
-    let server = Arc::new(AdminServer { host, draining, tls });
+    let metrics = Metrics::new(&host);
+    let server = Arc::new(AdminServer { host, draining, tls, metrics });
     let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         // The semaphore is never closed.
@@ -87,6 +91,7 @@ struct AdminServer {
     host: Arc<Host>,
     draining: CancellationToken,
     tls: Option<TlsAcceptor>,
+    metrics: Metrics,
 }
 
 /// How far a connection is trusted.
@@ -146,7 +151,9 @@ impl AdminServer {
             "/livez" => text(StatusCode::OK, "ok\n"),
             "/readyz" => self.readiness(&config, is_administrator(&config, request.headers(), from)),
             _ if from == Connection::Unencrypted => text(StatusCode::FORBIDDEN, "use https\n"),
-            _ => text(StatusCode::NOT_FOUND, "there is nothing at this path; there are /livez and /readyz\n"),
+            "/metrics" if may_scrape(&config, request.headers(), from) => self.metrics.respond(request.headers()),
+            "/metrics" => unauthorized(),
+            _ => text(StatusCode::NOT_FOUND, "there is nothing at this path; there are /livez, /readyz and /metrics\n"),
         }
     }
 
@@ -189,6 +196,22 @@ fn is_administrator(config: &Config, headers: &HeaderMap, from: Connection) -> b
         Connection::Tcp => has_token().unwrap_or(false),
         Connection::Unencrypted => false,
     }
+}
+
+/// Returns whether the request may read the metrics: everyone may at a loopback address, and only administrators at another.
+fn may_scrape(config: &Config, headers: &HeaderMap, from: Connection) -> bool {
+    let is_loopback = config.admin.as_ref().is_some_and(|admin| match &admin.listen {
+        AdminAddress::Tcp(address) => address.is_loopback(),
+        _ => false,
+    });
+    is_loopback || is_administrator(config, headers, from)
+}
+
+/// The response to a request without the token.
+fn unauthorized() -> Response {
+    let mut response = text(StatusCode::UNAUTHORIZED, "send the token of `[admin]` as `Authorization: Bearer`\n");
+    response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    response
 }
 
 /// A response of plain text, which nothing on the way stores.
