@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use mcp_host_base::metrics::{Counter, Family, LastTime, Samples};
 use mcp_host_engine::plugin::{CallMetrics, Plugin, PluginUsage};
+use mcp_host_sandbox::grant_usage::{GrantUsage, OutcomeCounts};
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
@@ -38,74 +39,74 @@ const STATE: Family = Family::gauge(
 );
 
 /// The families of loaded plugins.
-const PLUGIN_FAMILIES: [PluginFamily; 23] = [
-    PluginFamily {
-        family: Family::counter(
+const PLUGIN_FAMILIES: [PluginFamily; 26] = [
+    metric(
+        Family::counter(
             "mcp_host_plugin_calls_total",
             &["plugin", "function", "outcome"],
             "Calls by function of the contract and outcome: ok, not-found, invalid-request, denied, cancelled, or the kind of the fault.",
         ),
-        add: |plugin, samples| {
+        |plugin, samples| {
             let mut calls = plugin.metrics().calls();
             calls.try_for_each(|(function, outcome, count)| samples.integer(&[plugin.name(), function, outcome], count))
         },
-    },
-    PluginFamily {
-        family: Family::histogram(
+    ),
+    metric(
+        Family::histogram(
             "mcp_host_plugin_call_duration_seconds",
             &["plugin", "function"],
             "Durations of calls, with the wait for permits and the validation of the answer.",
         ),
-        add: |plugin, samples| {
+        |plugin, samples| {
             let mut durations = plugin.metrics().durations();
             durations.try_for_each(|(function, durations)| samples.histogram(&[plugin.name(), function], durations))
         },
-    },
-    PluginFamily {
-        family: Family::counter(
+    ),
+    metric(
+        Family::counter(
             "mcp_host_plugin_faults_total",
             &["plugin", "kind"],
             "Faults by kind. For a limit it is the limit's key: rate, queue, queue-timeout, deadline, cpu, memory, response-size and so on.",
         ),
-        add: |plugin, samples| {
+        |plugin, samples| {
             let faults = plugin.faults();
             faults.iter().try_for_each(|(kind, count)| samples.integer(&[plugin.name(), kind.name()], *count))
         },
-    },
-    PluginFamily {
-        family: Family::gauge(
+    ),
+    metric(
+        Family::gauge(
             "mcp_host_plugin_last_fault_timestamp_seconds",
             PLUGIN,
             "When a call had a fault last, in seconds since the epoch of Unix.",
         ),
-        add: |plugin, samples| match plugin.metrics().last_fault() {
+        |plugin, samples| match plugin.metrics().last_fault() {
             Some(time) => samples.seconds(&[plugin.name()], time),
             None => Ok(()),
         },
-    },
-    PluginFamily {
-        family: Family::gauge(
+    ),
+    metric(
+        Family::gauge(
             "mcp_host_plugin_last_changes_timestamp_seconds",
             PLUGIN,
             "When `changes` was answered last, in seconds since the epoch of Unix. It is called while a client is subscribed.",
         ),
-        add: |plugin, samples| match plugin.metrics().last_changes() {
+        |plugin, samples| match plugin.metrics().last_changes() {
             Some(time) => samples.seconds(&[plugin.name()], time),
             None => Ok(()),
         },
-    },
-    PluginFamily {
-        family: Family::counter("mcp_host_plugin_cpu_seconds_total", PLUGIN, "Processor time of calls."),
-        add: |plugin, samples| samples.seconds(&[plugin.name()], plugin.metrics().cpu()),
-    },
-    PluginFamily {
-        family: Family::gauge(
+    ),
+    metric(
+        Family::counter("mcp_host_plugin_cpu_seconds_total", PLUGIN, "Processor time of calls."),
+        |plugin, samples| samples.seconds(&[plugin.name()], plugin.metrics().cpu()),
+    ),
+    metric(
+        Family::gauge(
             "mcp_host_plugin_circuit_breaker_open",
             PLUGIN,
             "1 while the circuit breaker suspends the plugin.",
         ),
-        add: |plugin, samples| samples.integer(&[plugin.name()], u64::from(plugin.suspended_for().is_some())),
-    },
+        |plugin, samples| samples.integer(&[plugin.name()], u64::from(plugin.suspended_for().is_some())),
+    ),
     metric(
         Family::counter(
             "mcp_host_plugin_circuit_breaker_openings_total",
@@ -194,7 +195,34 @@ const PLUGIN_FAMILIES: [PluginFamily; 23] = [
         |plugin, samples| samples.integer(&[plugin.name()], plugin.response_cache_usage().1),
     ),
     metric(
-        Family::gauge("mcp_host_plugin_watched", PLUGIN, "1 if the provider supports change detection."),
+        Family::counter(
+            "mcp_host_plugin_http_exchanges_total",
+            &["plugin", "outcome"],
+            "HTTP exchanges with granted origins by outcome: ok (there is a response), failed (or refused).",
+        ),
+        |plugin, samples| by_outcome(plugin, samples, |usage| usage.http),
+    ),
+    metric(
+        Family::counter(
+            "mcp_host_plugin_sql_statements_total",
+            &["plugin", "outcome"],
+            "SQL statements by outcome: ok, failed (or refused).",
+        ),
+        |plugin, samples| by_outcome(plugin, samples, |usage| usage.sql),
+    ),
+    metric(
+        Family::counter(
+            "mcp_host_plugin_sql_seconds_total",
+            PLUGIN,
+            "Time of SQL statements, with the wait for a connection.",
+        ),
+        |plugin, samples| match plugin.grant_usage() {
+            Some(usage) if !usage.sql_time.is_zero() => samples.seconds(&[plugin.name()], usage.sql_time),
+            _ => Ok(()),
+        },
+    ),
+    metric(
+        Family::gauge("mcp_host_plugin_supports_changes", PLUGIN, "1 if the provider supports change detection."),
         |plugin, samples| samples.integer(&[plugin.name()], u64::from(plugin.info().watches)),
     ),
 ];
@@ -266,6 +294,16 @@ const fn metric(family: Family, add: fn(&CachedPlugin, &mut Samples<'_>) -> fmt:
 /// Adds what is counted of the calls of a plugin.
 fn counted(plugin: &Plugin, samples: &mut Samples<'_>, count: fn(&CallMetrics) -> u64) -> fmt::Result {
     samples.integer(&[plugin.name()], count(plugin.metrics()))
+}
+
+/// Adds how often a plugin has used a grant, if it has.
+fn by_outcome(plugin: &Plugin, samples: &mut Samples<'_>, of: fn(GrantUsage<'_>) -> &OutcomeCounts) -> fmt::Result {
+    let Some(counts) = plugin.grant_usage().map(of) else { return Ok(()) };
+    let outcomes = [("ok", counts.succeeded()), ("failed", counts.failed())];
+    outcomes
+        .into_iter()
+        .filter(|(_, count)| *count > 0)
+        .try_for_each(|(outcome, count)| samples.integer(&[plugin.name(), outcome], count))
 }
 
 /// Adds what a plugin uses.

@@ -53,6 +53,7 @@ use mcp_host_model::provider::ProviderInfo;
 use mcp_host_model::resource::{Argument, Completion, Resource, ResourceContents, ResourceTemplate};
 use mcp_host_model::uri::{Mount, Path};
 use mcp_host_sandbox::Sandbox;
+use mcp_host_sandbox::grant_usage::GrantUsage;
 use mcp_host_sandbox::sql::DatabaseNotifications;
 
 use self::call::CallContext;
@@ -199,6 +200,11 @@ impl Plugin {
             idle_instances: backend.idle_instances(),
             dropped_log_bytes: backend.sandbox().map_or(0, Sandbox::dropped_log_bytes),
         }
+    }
+
+    /// How much it has used its grants; none for a native provider.
+    pub fn grant_usage(&self) -> Option<GrantUsage<'_>> {
+        self.call_context.backend.sandbox().map(Sandbox::grant_usage)
     }
 
     /// The time for which the circuit breaker suspends it still; none if it is not suspended.

@@ -37,7 +37,6 @@ pub mod json;
 mod jsonrpc;
 mod listen;
 mod method;
-mod metrics;
 #[cfg(test)]
 #[cfg(feature = "search")]
 mod non_interference;
@@ -46,6 +45,7 @@ mod request;
 mod respond;
 mod revision;
 mod server_info;
+mod server_metrics;
 mod session;
 mod slash;
 mod stdio;
@@ -58,8 +58,8 @@ pub use mcp_resource_host::*;
 
 pub use self::http::admin::{AdminListener, serve_admin};
 pub use self::http::{HttpOptions, McpService, http_service, router, serve_http};
-pub use self::metrics::ServerCollector;
 pub use self::revision::Revision;
+pub use self::server_metrics::ServerCollector;
 pub use self::stdio::{serve_io, serve_stdio};
 
 /// The header that names the session of a request.

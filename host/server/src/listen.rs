@@ -26,10 +26,10 @@ use tokio_util::task::AbortOnDropHandle;
 use super::error::{Outcome, RpcError, to_rpc};
 use super::jsonrpc::{self, RequestId, Response};
 use super::method::Method;
-use super::metrics::{ServerMetrics, Transport};
 use super::params::ListenParams;
 use super::revision::Revision;
 use super::server_info::server_info_meta;
+use super::server_metrics::{ServerMetrics, Transport};
 use super::session::update_notification;
 
 /// The member of `_meta` with the id of the request that a notification belongs to.

@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use super::client_log::ClientLog;
 use super::jsonrpc;
-use super::metrics::{OpenSession, ServerMetrics, Transport};
 use super::revision::Revision;
+use super::server_metrics::{OpenSession, ServerMetrics, Transport};
 
 /// One session.
 #[derive(Debug)]

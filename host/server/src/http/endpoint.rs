@@ -36,7 +36,7 @@ use super::sessions::{self, SessionGuard, Sessions};
 use crate::budget::{Account, Budget, Limits};
 use crate::client_id::ClientId;
 use crate::jsonrpc::Rejection;
-use crate::metrics::{Open, ServerMetrics};
+use crate::server_metrics::{Open, ServerMetrics};
 
 /// The methods of the endpoint, and those of revisions without sessions.
 const ALL_METHODS: &str = "GET, POST, DELETE";
@@ -69,10 +69,7 @@ pub(super) struct Endpoint {
 }
 
 /// The permit of an event stream, which is counted with it.
-pub(super) struct StreamPermit(
-    #[expect(dead_code, reason = "released when dropped")] SharePermit<ClientId>,
-    #[expect(dead_code, reason = "counted until dropped")] Open,
-);
+pub(super) type StreamPermit = (SharePermit<ClientId>, Open);
 
 /// What a connection supplies of its requests.
 pub(super) struct Peer {
@@ -255,7 +252,7 @@ impl Endpoint {
     pub(super) fn acquire_stream(&self, caller: &Caller) -> Result<StreamPermit, Box<Response>> {
         let (client, limits) = (caller.account.client(), &caller.config.http.limits);
         let acquired = self.stream_limiter.acquire(client, client.share_limits(limits.streams.get(), limits));
-        acquired.map(|permit| StreamPermit(permit, self.metrics.open_stream())).map_err(|exhausted| {
+        acquired.map(|permit| (permit, self.metrics.open_stream())).map_err(|exhausted| {
             self.metrics.record_rejection("http.limits.streams");
             tracing::debug!(target: log_target::SERVER, %client, ?exhausted, "event stream rejected (`http.limits.streams`)");
             Box::new(unavailable("as many streams of events are open as there may be\n"))

@@ -56,11 +56,11 @@ use crate::in_flight::Claim;
 use crate::jsonrpc::{self, Incoming, Kind, Message, Rejection, RequestId};
 use crate::listen::{self, Listener};
 use crate::method::Method;
-use crate::metrics::{RequestTimer, Transport};
 use crate::params::{InitializeParams, ListenParams};
 use crate::request::{Request, RequestContext};
 use crate::respond::{Reply, respond};
 use crate::server_info;
+use crate::server_metrics::{RequestTimer, Transport};
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 

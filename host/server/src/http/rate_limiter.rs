@@ -23,7 +23,7 @@ use super::response::message_response;
 use crate::client_id::ClientId;
 use crate::error::rate_exceeded;
 use crate::jsonrpc::Rejection;
-use crate::metrics::ServerMetrics;
+use crate::server_metrics::ServerMetrics;
 
 /// The throttle interval of the warnings that requests are rejected, for each limit.
 const WARN_INTERVAL: Duration = Duration::from_secs(10);

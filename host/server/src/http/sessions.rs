@@ -37,7 +37,7 @@ use crate::SESSION_ID_HEADER;
 use crate::client_id::ClientId;
 use crate::in_flight::InFlight;
 use crate::jsonrpc::{Rejection, RejectionStatus, RequestId};
-use crate::metrics::{ServerMetrics, Transport};
+use crate::server_metrics::{ServerMetrics, Transport};
 use crate::session::{Agreement, Session};
 
 /// The maximum interval between two sweeps for idle sessions: a reload may have changed the timeout.

@@ -31,11 +31,11 @@ use crate::json::Encoder;
 use crate::jsonrpc::{self, Incoming, Kind, Message, Rejection, RequestId, Response};
 use crate::listen::{self, Listener};
 use crate::method::Method;
-use crate::metrics::{ServerMetrics, Transport};
 use crate::params::{InitializeParams, ListenParams};
 use crate::request::RequestContext;
 use crate::respond::{Reply, respond};
 use crate::server_info;
+use crate::server_metrics::{ServerMetrics, Transport};
 use crate::session::{Session, update_notification};
 
 /// The maximum number of requests in flight.

@@ -12,7 +12,7 @@ use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
 use super::text;
-use crate::metrics::ServerCollector;
+use crate::server_metrics::ServerCollector;
 
 /// The media type of OpenMetrics.
 const OPENMETRICS: &str = "application/openmetrics-text";

@@ -58,7 +58,7 @@ use super::handshake_log::HandshakeLog;
 use super::version::{self, Protocol};
 use crate::budget::{Account, Budget};
 use crate::client_id::ClientId;
-use crate::metrics::{Open, ServerMetrics};
+use crate::server_metrics::{Open, ServerMetrics};
 
 /// The maximum of concurrent requests of one connection, with HTTP/2.
 const MAX_STREAMS: u32 = 32;
