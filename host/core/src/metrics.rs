@@ -233,8 +233,11 @@ const GENERATION: Family = Family::gauge(
     &[],
     "The number of the generation of the config that is served; the first is 1.",
 );
-const RELOADS: Family =
-    Family::counter("mcp_host_reloads_total", &["outcome"], "Reloads of the config by outcome: ok, failed.");
+const RELOADS: Family = Family::counter(
+    "mcp_host_reloads_total",
+    &["outcome"],
+    "Reloads of the config by outcome: ok (it changed something), failed.",
+);
 const LAST_RELOAD: Family = Family::gauge(
     "mcp_host_last_reload_timestamp_seconds",
     &[],

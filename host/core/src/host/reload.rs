@@ -141,9 +141,11 @@ impl Host {
     /// A new or changed plugin cannot be used. The old plugins are still served.
     pub async fn reload(&self, config: Config) -> Result<ReloadReport, ReloadError> {
         let reloaded = self.reload_inner(config).await;
-        // A newer one took its place.
-        if !matches!(reloaded, Err(ReloadError::Superseded)) {
-            self.counters.record_reload(reloaded.is_ok());
+        match &reloaded {
+            Ok(report) if report.is_unchanged() => {}
+            // A newer one took its place.
+            Err(ReloadError::Superseded) => {}
+            reloaded => self.counters.record_reload(reloaded.is_ok()),
         }
         reloaded
     }

@@ -250,6 +250,20 @@ mod tests {
     }
 
     #[test]
+    fn beyond_loopback_metrics_are_for_administrators() {
+        let may = |address: &str, headers: &HeaderMap| {
+            let mut admin = Admin::new(AdminAddress::Tcp(address.parse().unwrap()));
+            admin.token = Some(TokenDigest::of("right"));
+            may_scrape(&Config { admin: Some(admin), ..Config::default() }, headers, Connection::Tcp)
+        };
+        assert!(may("127.0.0.1:0", &HeaderMap::new()) && may("[::1]:0", &HeaderMap::new()));
+        for address in ["0.0.0.0:0", "10.0.0.7:0"] {
+            assert!(!may(address, &HeaderMap::new()) && !may(address, &headers("Bearer wrong")), "{address}");
+            assert!(may(address, &headers("Bearer right")), "{address}");
+        }
+    }
+
+    #[test]
     fn an_administrator_has_the_token_or_owns_the_socket() {
         let mut admin = Admin::new(AdminAddress::Tcp("127.0.0.1:0".parse().unwrap()));
         let without = Config { admin: Some(admin.clone()), ..Config::default() };
