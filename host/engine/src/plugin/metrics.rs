@@ -11,17 +11,15 @@ use super::function::FunctionName;
 use crate::cpu::CpuClock;
 
 /// The upper bounds of the durations of calls.
-const DURATION_BOUNDS: [Duration; 10] = [
+const DURATION_BOUNDS: [Duration; 8] = [
     Duration::from_micros(100),
     Duration::from_micros(500),
-    Duration::from_millis(1),
-    Duration::from_millis(5),
-    Duration::from_millis(20),
-    Duration::from_millis(100),
-    Duration::from_millis(500),
+    Duration::from_millis(2),
+    Duration::from_millis(10),
+    Duration::from_millis(50),
+    Duration::from_millis(250),
     Duration::from_secs(1),
-    Duration::from_secs(5),
-    Duration::from_secs(30),
+    Duration::from_secs(10),
 ];
 
 /// The outcomes of calls that are not the kind of a fault.
