@@ -193,6 +193,32 @@ async fn what_clients_send_makes_no_series() {
 }
 
 #[tokio::test]
+async fn a_scrape_of_100_plugins_has_at_most_1_mib() {
+    let plugins = (0..100).map(|number| Plugin::sample(&format!("p{number}")));
+    let config = plugins.fold(ConfigFile::new(), ConfigFile::plugin).allow_all().append(ADMIN).write();
+    let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;
+    let line = wire.log_line("administration at ").await;
+    for number in 0..100 {
+        wire.read(&format!("sample://p{number}/plain")).await.unwrap();
+        wire.request("resources/read", json!({ "uri": format!("sample://p{number}/nothing") })).await;
+    }
+    wire.request("resources/templates/list", json!({})).await;
+    let mut cursor = json!(null);
+    loop {
+        let page = wire.request("resources/list", json!({ "cursor": cursor })).await;
+        cursor = page.result()["nextCursor"].clone();
+        if cursor.is_null() {
+            break;
+        }
+    }
+    let scrape = Scrape::of(&line).await;
+    let calls = |function: &str| scrape.0.matches(&format!("function=\"{function}\",outcome=\"ok\"")).count();
+    assert_eq!((calls("read"), calls("list-entries")), (100, 100));
+    assert!(scrape.0.len() <= 1 << 20, "{} bytes", scrape.0.len());
+    wire.end().await;
+}
+
+#[tokio::test]
 async fn tokens_that_are_not_accepted_are_counted_by_reason_only() {
     let principal = "\n[[principal]]\nname = \"ci\"\ntoken-sha256 = \"0000000000000000000000000000000000000000000000000000000000000000\"\n";
     let server = HttpServer::start(&sampled(principal)).await;
