@@ -272,24 +272,6 @@ const AUDIT_REFUSED: Family = Family::counter(
     "Requests that were refused, because the audit log had no space (`audit.on-full`).",
 );
 
-/// The families of the host itself.
-const HOST_FAMILIES: [Family; 14] = [
-    BUILD,
-    GENERATION,
-    RELOADS,
-    LAST_RELOAD,
-    REQUESTS_RUNNING,
-    SUBSCRIBERS,
-    WATCHED_RESOURCES,
-    POLLED_PLUGINS,
-    UPDATES,
-    AUTHENTICATION_FAILURES,
-    AUDIT_QUEUE,
-    AUDIT_QUEUE_LIMIT,
-    AUDIT_DROPPED,
-    AUDIT_REFUSED,
-];
-
 const fn metric(family: Family, add: fn(&CachedPlugin, &mut Samples<'_>) -> fmt::Result) -> PluginFamily {
     PluginFamily { family, add }
 }
@@ -372,11 +354,6 @@ impl HostCollector {
     /// The metrics of that host.
     pub fn new(host: Arc<Host>) -> Self {
         Self(host)
-    }
-
-    /// Returns all families.
-    pub fn families() -> impl Iterator<Item = Family> {
-        HOST_FAMILIES.into_iter().chain([STATE]).chain(PLUGIN_FAMILIES.iter().map(|metric| metric.family))
     }
 
     fn encode_host(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

@@ -83,6 +83,11 @@ impl Outcome {
         Self::Cancelled,
     ];
 
+    /// The outcome of a request with that answer.
+    pub(super) fn of<T>(answer: &Result<T, RpcError>) -> Self {
+        answer.as_ref().map_or_else(RpcError::outcome, |_| Self::Ok)
+    }
+
     /// Its name in metrics.
     pub(super) fn name(self) -> &'static str {
         match self {

@@ -94,11 +94,9 @@ impl Listener {
     }
 }
 
-/// Counts the request for a stream that has begun, or failed to.
-pub(super) fn count(metrics: &ServerMetrics, transport: Transport, begun: &Result<Listener, RpcError>) {
-    let outcome = begun.as_ref().map_or_else(RpcError::outcome, |_| Outcome::Ok);
-    let method = Method::named("subscriptions/listen", &[]);
-    metrics.count_request(transport, method, Some(Revision::LATEST), outcome);
+/// Counts the request for a stream: it has begun, or has failed to.
+pub(super) fn count(metrics: &ServerMetrics, transport: Transport, outcome: Outcome) {
+    metrics.count_request(transport, Method::named("subscriptions/listen", &[]), Some(Revision::LATEST), outcome);
 }
 
 /// Returns the answer that ends the stream of the request with that id.

@@ -91,19 +91,6 @@ const REJECTIONS: Family = Family::counter(
     "Connections, streams, sessions and requests that a limit rejected, by the key of the limit in the config.",
 );
 
-const FAMILIES: [Family; 10] = [
-    REQUESTS,
-    OPERATIONS,
-    SESSION_DURATIONS,
-    SESSIONS,
-    SESSIONS_LIMIT,
-    STREAMS,
-    STREAMS_LIMIT,
-    CONNECTIONS,
-    CONNECTIONS_LIMIT,
-    REJECTIONS,
-];
-
 /// A transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Transport {
@@ -356,11 +343,6 @@ impl ServerCollector {
     pub fn new(host: Arc<Host>) -> Self {
         Self { metrics: ServerMetrics::of(&host), host }
     }
-
-    /// Returns all families.
-    pub fn families() -> impl Iterator<Item = Family> {
-        FAMILIES.into_iter()
-    }
 }
 
 impl Collector for ServerCollector {
@@ -368,8 +350,8 @@ impl Collector for ServerCollector {
         let (metrics, encoder) = (&*self.metrics, &mut encoder);
         REQUESTS.encode(encoder, |samples| {
             metrics.cells().try_for_each(|(method, revision, transport, cell)| {
-                let counted = Outcome::ALL.into_iter().zip(&cell.outcomes).filter(|(_, count)| count.get() > 0);
-                counted.into_iter().try_for_each(|(outcome, count)| {
+                let mut counted = Outcome::ALL.into_iter().zip(&cell.outcomes).filter(|(_, count)| count.get() > 0);
+                counted.try_for_each(|(outcome, count)| {
                     samples.integer(&[method, revision, transport.name(), outcome.name()], count.get())
                 })
             })

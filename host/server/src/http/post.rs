@@ -310,13 +310,16 @@ impl Endpoint {
         params.list_changed = params.list_changed.filter(|_| may_list);
         let permit = match self.acquire_stream(exchange.caller) {
             Ok(permit) => permit,
-            Err(rejected) => return Ok(*rejected),
+            Err(rejected) => {
+                listen::count(&self.metrics, Transport::Http, Outcome::Unavailable);
+                return Ok(*rejected);
+            }
         };
         let end = event(&listen::end(config, id.clone()));
         let principal = &authenticated.principal;
         let beginning = Listener::begin(&self.host, id.clone(), params, principal, audit);
         let listener = account.client().requester(principal).scope(beginning).await;
-        listen::count(&self.metrics, Transport::Http, &listener);
+        listen::count(&self.metrics, Transport::Http, Outcome::of(&listener));
         let listener = match listener {
             Ok(listener) => listener,
             Err(error) => {

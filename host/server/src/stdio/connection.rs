@@ -312,7 +312,7 @@ impl Connection {
         let (answers, draining) = (self.answers.clone(), self.draining.clone());
         self.tasks.spawn(async move {
             let begun = Listener::begin(&host, id.clone(), params, &principal, audit).await;
-            listen::count(&metrics, Transport::Stdio, &begun);
+            listen::count(&metrics, Transport::Stdio, Outcome::of(&begun));
             let end = match begun {
                 Ok(listener) => {
                     let mut notifications = Box::pin(listener.notifications());
