@@ -4,7 +4,7 @@
 //! it collects itself.
 //!
 //! Series of a plugin exist while the config has it. What is counted of its calls goes on when a reload replaces it; the counters of
-//! its faults, of its log and of its response cache begin again at 0.
+//! its faults, of its log, of its grants and of its response cache begin again at 0.
 
 use std::collections::BTreeMap;
 use std::fmt;
