@@ -166,7 +166,8 @@ async fn promtool_and_prometheus_accept_what_is_written() {
 #[tokio::test]
 async fn what_clients_send_makes_no_series() {
     const NAMES: usize = 10_000;
-    let mut wire = RawStdio::start(&sampled(""), Revision::V_2025_11_25).await;
+    let config = ConfigFile::new().plugin(Plugin::sample("a")).server("tools", vec!["read"]).allow_all().append(ADMIN);
+    let mut wire = RawStdio::start(&config.write(), Revision::V_2025_11_25).await;
     let line = wire.log_line("administration at ").await;
     // A request of each kind.
     let send = async |wire: &mut RawStdio, number: usize| {
