@@ -8,7 +8,7 @@
 //! | [`backoff`], [`circuit_breaker`], [`throttle`] | exponential back-off, circuit breaker, rate-limited warnings |
 //! | [`share_limiter`], [`keyed_rate`], [`weak_map`] | limits with a share, and a rate, for each client; values that the users of one key share |
 //! | [`escape`], [`text`] | untrusted text for logs and terminals; quotation, truncation |
-//! | [`time`], [`log_target`] | times and durations as numbers; the targets of log events |
+//! | [`time`], [`log_target`], [`metrics`] | times and durations as numbers; the targets of log events; metric families |
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
 
@@ -18,6 +18,7 @@ pub mod escape;
 pub mod fs_watch;
 pub mod keyed_rate;
 pub mod log_target;
+pub mod metrics;
 pub mod private_dir;
 pub mod regular_file;
 pub mod share_limiter;

@@ -108,6 +108,19 @@ pub enum AuditError {
     Thread(#[source] io::Error),
 }
 
+/// The use of the audit log at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct AuditUsage {
+    /// The bytes in the queue, with what is reserved.
+    pub(crate) queued: usize,
+    /// The size of the queue.
+    pub(crate) limit: usize,
+    /// The lines that were dropped.
+    pub(crate) dropped_lines: u64,
+    /// The requests that were refused.
+    pub(crate) refused_requests: u64,
+}
+
 /// There is no space for the line of a request, which must not be dispatched.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct QueueFull;
@@ -188,6 +201,11 @@ impl AuditLog {
             self.end_window();
             self.push_lifecycle("stop");
         }
+    }
+
+    /// How much of the queue is used, and what was lost so far.
+    pub(crate) fn usage(&self) -> AuditUsage {
+        self.queue.usage()
     }
 
     /// Applies another config, in the background: a file that cannot be opened is logged and opened later, and until

@@ -21,8 +21,9 @@
 //! | `loading` | requests for plugins that are still being loaded |
 //! | `lifecycle` | graceful shutdown |
 //! | `administration`, `sessions` | what administrators do, and the sessions that they see |
+//! | `measure` | what [`metrics`](crate::metrics) read |
 //! | `saved_queries` | saved queries of a provider, which `check` reads |
-//! | [`transport`], `hint` | calls for transports and the command line: responses from the cache, rates, records, versions; lookups for hints |
+//! | [`transport`], `transport_state`, `hint` | calls for transports and the command line: responses from the cache, rates, records, versions; lookups for hints |
 
 mod administration;
 mod audit;
@@ -41,6 +42,7 @@ mod generation_store;
 mod hint;
 mod lifecycle;
 mod loading;
+mod measure;
 mod reload;
 mod resolve;
 mod saved_queries;
@@ -51,6 +53,7 @@ mod status;
 mod streams;
 mod subscribe;
 pub mod transport;
+mod transport_state;
 
 use std::fmt;
 use std::sync::Arc;
@@ -73,10 +76,12 @@ use self::loading::LoadWaits;
 use self::resolve::{not_found_if_empty, route_error};
 use self::sessions::SessionRegistry;
 use self::transport::PageBounds;
+use self::transport_state::TransportState;
 use crate::access::rate::RequestRates;
 use crate::access::{Policy, Principal};
 use crate::audit::{AuditLog, Facts};
 use crate::catalog::{Catalog, Entries, Templates};
+use crate::metrics::HostCounters;
 use crate::watch::{Hub, Subscriber, WatchStats};
 
 pub use self::administration::{AdminAction, AdminError, Disabled};
@@ -119,6 +124,10 @@ pub struct Host {
     rates: RequestRates,
     /// The sessions of transports.
     sessions: Arc<SessionRegistry>,
+    /// What is counted for metrics.
+    counters: HostCounters,
+    /// What the servers of protocols keep.
+    transport_state: TransportState,
 }
 
 /// A request to list the catalog, or the direct children of one resource.

@@ -45,7 +45,7 @@
 //! |---|---|
 //! | `mcp-resource-host-cli` | the command `mcp-host` |
 //! | `mcp-host-server`, `mcp-host-devkit` | MCP over stdio and HTTP; the conformance kit, templates, componentize |
-//! | `mcp-resource-host` | [`Host`], the façade: list, read, complete, each for a principal; `catalog`, `watch`, [`access`], `audit`, `response_cache`: merged listings and cursors; changes and subscriptions; who may do what; the audit log; encoded responses of plugins |
+//! | `mcp-resource-host` | [`Host`], the façade: list, read, complete, each for a principal; `catalog`, `watch`, [`access`], `audit`, `response_cache`, [`metrics`]: merged listings and cursors; changes and subscriptions; who may do what; the audit log; encoded responses of plugins; metrics for Prometheus |
 //! | `mcp-host-search` | full-text search: the index, and the tasks that keep it level with what plugins serve |
 //! | `mcp-host-engine` | wasmtime: compiling and loading components, the instance pool, the threads that calls run on; [`plugin`], the call path: admission, circuit breaker, calls under limits, validation of answers; `confinement`: seccomp and Landlock |
 //! | `mcp-host-sandbox` | the WASI context of an instance: directories, HTTP, SQL databases, key-value buckets, the log, memory |
@@ -69,6 +69,7 @@ pub mod access;
 pub mod audit;
 mod catalog;
 pub mod host;
+pub mod metrics;
 pub mod response_cache;
 pub mod watch;
 

@@ -69,6 +69,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use mcp_host_base::metrics::Counter;
 use mcp_host_base::share_limiter::ShareLimits;
 use mcp_host_engine::plugin::Fault;
 use mcp_host_model::uri::{Mount, Uri};
@@ -94,6 +95,10 @@ pub(crate) struct Hub {
     reloads: tokio::sync::watch::Sender<u64>,
     /// Cancelled by [`shutdown`](Hub::shutdown).
     closed: CancellationToken,
+    /// The updates of resources that subscribers have taken.
+    resource_updates: Counter,
+    /// Those of the listing.
+    listing_updates: Counter,
 }
 
 type Watchers = BTreeMap<Mount, Arc<Watcher>>;
@@ -160,6 +165,8 @@ impl Hub {
             next_subscriber_id: AtomicU64::new(0),
             reloads: tokio::sync::watch::Sender::new(0),
             closed: CancellationToken::new(),
+            resource_updates: Counter::default(),
+            listing_updates: Counter::default(),
         })
     }
 
@@ -172,6 +179,11 @@ impl Hub {
     /// Returns whether any plugin supports change notifications.
     pub(crate) fn supports_subscriptions(&self) -> bool {
         self.watchers.load().values().any(|watcher| watcher.supports_changes())
+    }
+
+    /// Returns the number of updates of resources, and of the listing, that subscribers have taken.
+    pub(crate) fn updates_taken(&self) -> (u64, u64) {
+        (self.resource_updates.get(), self.listing_updates.get())
     }
 
     /// Returns the current numbers of subscribers, watched resources and polled plugins.

@@ -61,6 +61,12 @@ impl CpuClock {
         meter.used(&ThisThread).saturating_add(meter.waited).saturating_sub(self.host.contention())
     }
 
+    /// The processor time of the call, with that of the host's work for it beside its polls. Within a poll, it must be called on the
+    /// polling thread.
+    pub(crate) fn cpu_time(&self) -> Duration {
+        self.meter().used(&ThisThread).saturating_add(self.host.cpu())
+    }
+
     /// The elapsed time since the current poll began; zero between polls.
     pub(crate) fn elapsed_in_poll(&self) -> Duration {
         self.meter().elapsed_in_poll(&ThisThread)

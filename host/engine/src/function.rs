@@ -13,7 +13,7 @@ use crate::bindings::{contract, into_all};
 /// A function of the contract with its arguments. Only the types of this module implement it.
 pub trait Function: Send + 'static {
     /// Its name in the contract.
-    const NAME: &'static str;
+    const NAME: FunctionName;
     /// Its answer, before it is validated.
     type Answer: Send + 'static;
 
@@ -46,12 +46,50 @@ fn convert<T, U: From<T>>(answer: Result<T, contract::Failure>) -> Result<U, Fai
     answer.map(U::from).map_err(Failure::from)
 }
 
+/// The name of a function of the contract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FunctionName {
+    /// `describe`.
+    Describe,
+    /// `list-entries`.
+    ListEntries,
+    /// `list-templates`.
+    ListTemplates,
+    /// `read`.
+    Read,
+    /// `stat`.
+    Stat,
+    /// `complete`.
+    Complete,
+    /// `changes`.
+    Changes,
+}
+
+impl FunctionName {
+    /// All functions, in the order of their numbers.
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Describe, Self::ListEntries, Self::ListTemplates, Self::Read, Self::Stat, Self::Complete, Self::Changes];
+
+    /// The name in the contract.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::Describe => "describe",
+            Self::ListEntries => "list-entries",
+            Self::ListTemplates => "list-templates",
+            Self::Read => "read",
+            Self::Stat => "stat",
+            Self::Complete => "complete",
+            Self::Changes => "changes",
+        }
+    }
+}
+
 /// `describe`.
 #[derive(Clone, Debug)]
 pub struct Describe;
 
 impl Function for Describe {
-    const NAME: &'static str = "describe";
+    const NAME: FunctionName = FunctionName::Describe;
     type Answer = ProviderInfo;
 
     async fn call_guest(self, guest: Guest<'_>) -> GuestResult<ProviderInfo> {
@@ -75,7 +113,7 @@ pub struct ListEntries {
 }
 
 impl Function for ListEntries {
-    const NAME: &'static str = "list-entries";
+    const NAME: FunctionName = FunctionName::ListEntries;
     type Answer = Page;
 
     fn hash_input(&self, hasher: &mut impl Hasher) {
@@ -101,7 +139,7 @@ pub struct ListTemplates {
 }
 
 impl Function for ListTemplates {
-    const NAME: &'static str = "list-templates";
+    const NAME: FunctionName = FunctionName::ListTemplates;
     type Answer = TemplatePage;
 
     fn hash_input(&self, hasher: &mut impl Hasher) {
@@ -126,7 +164,7 @@ pub struct Read {
 }
 
 impl Function for Read {
-    const NAME: &'static str = "read";
+    const NAME: FunctionName = FunctionName::Read;
     type Answer = Vec<Contents>;
 
     fn hash_input(&self, hasher: &mut impl Hasher) {
@@ -151,7 +189,7 @@ pub struct Stat {
 }
 
 impl Function for Stat {
-    const NAME: &'static str = "stat";
+    const NAME: FunctionName = FunctionName::Stat;
     type Answer = Entry;
 
     fn hash_input(&self, hasher: &mut impl Hasher) {
@@ -179,7 +217,7 @@ pub struct Complete {
 }
 
 impl Function for Complete {
-    const NAME: &'static str = "complete";
+    const NAME: FunctionName = FunctionName::Complete;
     type Answer = Completion;
 
     fn hash_input(&self, hasher: &mut impl Hasher) {
@@ -209,7 +247,7 @@ pub struct Changes {
 }
 
 impl Function for Changes {
-    const NAME: &'static str = "changes";
+    const NAME: FunctionName = FunctionName::Changes;
     type Answer = ChangeSet;
 
     async fn call_guest(self, guest: Guest<'_>) -> GuestResult<ChangeSet> {

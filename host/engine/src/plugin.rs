@@ -28,6 +28,7 @@ mod fault;
 mod fault_recorder;
 mod input_faults;
 mod inspect;
+mod metrics;
 mod native_plugin;
 mod needs;
 mod panics;
@@ -48,6 +49,7 @@ use mcp_host_model::provider::ProviderInfo;
 use mcp_host_model::resource::{Argument, Completion, Resource, ResourceContents, ResourceTemplate};
 use mcp_host_model::uri::{Mount, Path};
 use mcp_host_sandbox::Sandbox;
+use mcp_host_sandbox::grant_usage::GrantUsage;
 use mcp_host_sandbox::sql::DatabaseNotifications;
 
 use self::call::CallContext;
@@ -58,6 +60,7 @@ use crate::function::{Changes, Complete, Describe, ListEntries, ListTemplates, R
 
 pub use self::fault::{Fault, FaultKind};
 pub use self::inspect::Inspection;
+pub use self::metrics::{CallDurations, CallMetrics};
 pub use self::native_plugin::{BuiltIn, BuiltInContents, MountedPlugin, NativePlugin};
 pub use self::needs::{MAX_LEN as MAX_NEEDS_LEN, SECTION as NEEDS_SECTION};
 pub use self::needs::{
@@ -71,6 +74,28 @@ pub use self::search_source::SearchSource;
 #[doc(hidden)]
 pub use self::validation::fuzzing;
 pub use self::validation::{FilteredPage, HOST_PREFIX, WatchedChanges, is_icon_size, is_mime_type};
+
+/// What the calls of a plugin use at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PluginUsage {
+    /// The calls of clients that hold a permit.
+    pub running: usize,
+    /// The calls that wait for a permit or for an instance slot.
+    pub waiting: usize,
+    /// The number of permits (`limits.concurrency`, fewer if `limits.memory` has no room for as many instances).
+    pub concurrency: usize,
+    /// The number of calls that may wait for a permit (`limits.queue`).
+    pub queue: usize,
+    /// The memory in use, in bytes.
+    pub memory: u64,
+    /// `limits.memory`.
+    pub memory_limit: u64,
+    /// The instances that are kept for later calls.
+    pub idle_instances: usize,
+    /// The bytes of its log that were dropped (`limits.log`), since it was loaded.
+    pub dropped_log_bytes: u64,
+}
 
 /// A loaded plugin.
 pub struct Plugin {
@@ -147,6 +172,32 @@ impl Plugin {
     /// The number of faults since it was loaded, by kind. Kinds that did not occur are left out.
     pub fn faults(&self) -> BTreeMap<FaultKind, u64> {
         self.faults.counts()
+    }
+
+    /// What is counted of its calls since the plugin of its name was loaded first.
+    pub fn metrics(&self) -> &CallMetrics {
+        &self.call_context.metrics
+    }
+
+    /// What its calls use now of what its limits allow.
+    pub fn usage(&self) -> PluginUsage {
+        let CallContext { backend, limits, admission, memory, .. } = &*self.call_context;
+        let (running, waiting) = admission.calls();
+        PluginUsage {
+            running,
+            waiting: waiting.saturating_add(backend.waiting()),
+            concurrency: admission.concurrency(),
+            queue: limits.queue.get(),
+            memory: memory.used(),
+            memory_limit: memory.limit(),
+            idle_instances: backend.idle_instances(),
+            dropped_log_bytes: backend.sandbox().map_or(0, Sandbox::dropped_log_bytes),
+        }
+    }
+
+    /// How much it has used its grants; none for a native provider.
+    pub fn grant_usage(&self) -> Option<GrantUsage<'_>> {
+        self.call_context.backend.sandbox().map(Sandbox::grant_usage)
     }
 
     /// The time for which the circuit breaker suspends it still; none if it is not suspended.

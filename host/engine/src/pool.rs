@@ -90,6 +90,11 @@ impl Pool {
         }
     }
 
+    /// The number of idle instances.
+    pub(crate) fn idle_count(&self) -> usize {
+        self.lock().idle.items.len()
+    }
+
     /// Ends expired instances, until none is idle.
     async fn sweep(pool: Weak<Self>) {
         while let Some(next) = pool.upgrade().and_then(|pool| pool.expire(Instant::now())) {

@@ -180,6 +180,15 @@ impl Share {
     }
 }
 
+impl Share {
+    /// The number of calls of the plugin that wait for a slot.
+    pub(crate) fn waiting(&self) -> usize {
+        let state = self.shares.state();
+        let usage = state.plugins.get(&self.plugin);
+        usage.map_or(0, |usage| usage.clients.waiting.len().saturating_add(usage.host.waiting.len()))
+    }
+}
+
 impl Drop for Share {
     fn drop(&mut self) {
         self.shares.state().plugins.remove(&self.plugin);

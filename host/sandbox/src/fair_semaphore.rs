@@ -95,6 +95,12 @@ impl FairSemaphore {
         admitted.await.map_err(|_| NoPlace::Full)
     }
 
+    /// The number of permits in use, and of waiting calls.
+    pub fn usage(&self) -> (usize, usize) {
+        let state = self.state();
+        (state.in_use, state.waiting)
+    }
+
     /// Returns a permit if the client may have one at once.
     pub(crate) fn try_acquire(&self, client: Client) -> Option<Permit> {
         self.state().try_admit(&client).then(|| Permit { semaphore: self.clone(), client })

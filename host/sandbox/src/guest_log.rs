@@ -23,6 +23,7 @@ use std::time::Duration;
 use governor::{DefaultDirectRateLimiter, Quota, RateLimiter};
 use mcp_host_base::escape;
 use mcp_host_base::log_target;
+use mcp_host_base::metrics::Counter;
 use mcp_host_base::text::prefix;
 use mcp_host_base::throttle::{Throttle, ThrottlePerReason};
 
@@ -57,7 +58,9 @@ pub struct GuestLog {
     bytes_per_minute: NonZeroU32,
     limiter: DefaultDirectRateLimiter,
     dropped: Throttle,
+    /// The dropped bytes that no warning has reported.
     dropped_bytes: AtomicU64,
+    all_dropped_bytes: Counter,
     /// What was written last on standard error, if that is kept.
     last_errors: Option<LastLines>,
     repeats: Repeats,
@@ -86,6 +89,7 @@ impl GuestLog {
             limiter: allowance,
             dropped,
             dropped_bytes,
+            all_dropped_bytes: Counter::default(),
             last_errors: None,
             repeats: Repeats::default(),
         }
@@ -94,6 +98,11 @@ impl GuestLog {
     /// Takes the last lines of standard error since this was called last, escaped and bounded; none if they are not kept.
     pub(crate) fn take_last_errors(&self) -> Vec<String> {
         self.last_errors.as_ref().map(LastLines::take).unwrap_or_default()
+    }
+
+    /// The bytes that were dropped.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.all_dropped_bytes.get()
     }
 
     /// Logs lines of standard error.
@@ -171,6 +180,7 @@ impl GuestLog {
     /// Counts dropped bytes.
     fn record_dropped(&self, bytes: usize) {
         self.dropped_bytes.fetch_add(bytes as u64, Ordering::Relaxed);
+        self.all_dropped_bytes.add(bytes as u64);
         if let Some(suppressed) = self.dropped.record() {
             self.warn_of_dropped(suppressed.saturating_add(1));
         }

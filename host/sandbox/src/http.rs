@@ -63,6 +63,7 @@ use self::tls::TlsClient;
 use crate::cpu::HostCpuBudget;
 use crate::fair_rate::FairRate;
 use crate::fair_semaphore::{Client, FairSemaphore, Permit};
+use crate::grant_usage::OutcomeCounts;
 use crate::guest_log::GuestLog;
 use crate::memory::MemoryMeter;
 
@@ -92,6 +93,7 @@ pub(crate) struct OutboundHttp {
     per_grant_tls: BTreeMap<OriginPattern, OnceCell<TlsClient>>,
     /// The access tokens of the grants with a source of them.
     access_tokens: BTreeMap<OriginPattern, Arc<AccessTokens>>,
+    outcomes: OutcomeCounts,
 }
 
 impl OutboundHttp {
@@ -127,7 +129,13 @@ impl OutboundHttp {
             refusal_log: RefusalLog::new(&log),
             network,
             tls_roots,
+            outcomes: OutcomeCounts::default(),
         }
+    }
+
+    /// The exchanges by outcome: those with a response, and those that failed or were refused.
+    pub(crate) fn outcomes(&self) -> &OutcomeCounts {
+        &self.outcomes
     }
 
     /// Requests an access token from each source of them. The error is for the admin.

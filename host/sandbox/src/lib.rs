@@ -20,6 +20,7 @@ pub mod cpu;
 pub mod dirs;
 pub mod fair_rate;
 pub mod fair_semaphore;
+pub mod grant_usage;
 mod guest_config;
 pub mod guest_log;
 pub mod http;
@@ -38,6 +39,7 @@ use wasmtime_wasi::WasiCtx;
 
 use self::cpu::HostCpuBudget;
 use self::dirs::{DirGrants, OpenFileLimit};
+use self::grant_usage::GrantUsage;
 use self::guest_config::GuestConfig;
 use self::guest_log::{GuestLog, GuestStreams};
 use self::http::{OutboundHttp, TlsRoots};
@@ -134,6 +136,17 @@ impl Sandbox {
     /// Takes the last lines that the plugin wrote on standard error, if they are kept.
     pub fn take_last_errors(&self) -> Vec<String> {
         self.log.take_last_errors()
+    }
+
+    /// How much the plugin has used its grants.
+    pub fn grant_usage(&self) -> GrantUsage<'_> {
+        let (sql, sql_time) = self.sql.statements();
+        GrantUsage { http: self.http.outcomes(), sql, sql_time }
+    }
+
+    /// The bytes of the plugin's log that were dropped.
+    pub fn dropped_log_bytes(&self) -> u64 {
+        self.log.dropped()
     }
 
     /// Returns the names of buckets that the plugin opened and that it is not granted.

@@ -68,12 +68,14 @@ use self::bindings::databases::{self, DatabaseInfo, Rows, Scalar, Value};
 use self::error::{QueryError, RefusalLog};
 use self::result::{ChargedRows, ResultBounds, value_size};
 use self::saved_queries::{SavedQueries, SavedQuery};
+use mcp_host_base::metrics::Counter;
 use mcp_host_config as config;
 use mcp_host_config::grants::SqlGrant;
 
 use crate::Caller;
 use crate::cpu::HostCpuBudget;
 use crate::fair_semaphore::Client;
+use crate::grant_usage::OutcomeCounts;
 use crate::guest_log::GuestLog;
 use crate::http::TlsRoots;
 use crate::memory::{CallOwner, MemoryAccount, MemoryBudget, Reservation};
@@ -104,6 +106,8 @@ pub(crate) struct SqlDatabases {
     refusal_log: Arc<RefusalLog>,
     memory: Arc<MemoryBudget>,
     saved_queries: SavedQueries,
+    outcomes: OutcomeCounts,
+    statement_time: Counter,
 }
 
 /// A granted database.
@@ -163,7 +167,19 @@ impl SqlDatabases {
         let granted =
             granted.map(|(name, grant)| (name.as_str().to_owned(), Database::new(grant, sqlite_workers, tls_roots)));
         let refusal_log = Arc::new(RefusalLog::new(plugin.name.as_str().into(), log));
-        Self { granted: granted.collect(), refusal_log, memory, saved_queries: SavedQueries::of(plugin) }
+        Self {
+            granted: granted.collect(),
+            refusal_log,
+            memory,
+            saved_queries: SavedQueries::of(plugin),
+            outcomes: OutcomeCounts::default(),
+            statement_time: Counter::default(),
+        }
+    }
+
+    /// The statements by outcome, and their time, with the wait for a connection.
+    pub(crate) fn statements(&self) -> (&OutcomeCounts, Duration) {
+        (&self.outcomes, self.statement_time.time())
     }
 
     /// The names of the granted databases, sorted.
@@ -187,10 +203,13 @@ impl SqlDatabases {
         max_rows: Option<u32>,
         caller: Caller<'_>,
     ) -> Result<Rows, QueryError> {
+        let began = Instant::now();
         let result = match self.prepare(name, sql, parameters, max_rows, caller) {
             Ok((database, query)) => database.query(query).await,
             Err(error) => Err(error),
         };
+        self.outcomes.record(result.is_ok());
+        self.statement_time.add_time(began.elapsed());
         self.log_failure(name, result).map(|result| result.rows)
     }
 

@@ -279,7 +279,8 @@ mod tests {
         config.server.state = Some(dir.path().join("state"));
         let host = Host::start(config).await.unwrap();
         let agreement = Agreement { revision: Revision::V2025_06_18, may_subscribe: false };
-        let session = Session::new(&host, &Principal::LOCAL, agreement, None);
+        let transport = crate::server_metrics::Transport::Stdio;
+        let session = Session::new(&host, &Principal::LOCAL, agreement, transport, None);
         let dispatched = |method, meta, session| {
             dispatch(&host, &host.config(), request(method, &meta), session, &())
                 .map_err(|rejection| (rejection.error.code, rejection.status))

@@ -49,7 +49,84 @@ impl ErrorCode {
     pub(super) const UNSUPPORTED_PROTOCOL_VERSION: Self = Self(-32022);
 }
 
+/// The outcome of a request, as it is counted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Outcome {
+    Ok,
+    NotFound,
+    Denied,
+    InvalidParams,
+    InvalidRequest,
+    ParseError,
+    MethodNotFound,
+    UnsupportedRevision,
+    HeaderMismatch,
+    Unavailable,
+    Internal,
+    Cancelled,
+}
+
+impl Outcome {
+    /// All outcomes, in the order of their numbers.
+    pub(super) const ALL: [Self; 12] = [
+        Self::Ok,
+        Self::NotFound,
+        Self::Denied,
+        Self::InvalidParams,
+        Self::InvalidRequest,
+        Self::ParseError,
+        Self::MethodNotFound,
+        Self::UnsupportedRevision,
+        Self::HeaderMismatch,
+        Self::Unavailable,
+        Self::Internal,
+        Self::Cancelled,
+    ];
+
+    /// The outcome of a request with that answer.
+    pub(super) fn of<T>(answer: &Result<T, RpcError>) -> Self {
+        answer.as_ref().map_or_else(RpcError::outcome, |_| Self::Ok)
+    }
+
+    /// Its name in metrics.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::Ok => "ok",
+            Self::NotFound => "not-found",
+            Self::Denied => "denied",
+            Self::InvalidParams => "invalid-params",
+            Self::InvalidRequest => "invalid-request",
+            Self::ParseError => "parse-error",
+            Self::MethodNotFound => "method-not-found",
+            Self::UnsupportedRevision => "unsupported-revision",
+            Self::HeaderMismatch => "header-mismatch",
+            Self::Unavailable => "unavailable",
+            Self::Internal => "internal",
+            Self::Cancelled => "cancelled",
+        }
+    }
+}
+
 impl RpcError {
+    /// The outcome of a request with this error.
+    pub(super) fn outcome(&self) -> Outcome {
+        let member = |name: &str| self.data.as_ref().and_then(|data| data.get(name));
+        let kind = member("kind").and_then(Value::as_str);
+        match self.code {
+            ErrorCode::RESOURCE_NOT_FOUND => Outcome::NotFound,
+            ErrorCode::INVALID_PARAMS if kind == Some("denied") => Outcome::Denied,
+            ErrorCode::INVALID_PARAMS if member("uri").is_some() => Outcome::NotFound,
+            ErrorCode::INVALID_PARAMS => Outcome::InvalidParams,
+            ErrorCode::PARSE_ERROR => Outcome::ParseError,
+            ErrorCode::METHOD_NOT_FOUND => Outcome::MethodNotFound,
+            ErrorCode::UNSUPPORTED_PROTOCOL_VERSION => Outcome::UnsupportedRevision,
+            ErrorCode::HEADER_MISMATCH => Outcome::HeaderMismatch,
+            ErrorCode::INTERNAL_ERROR if kind == Some("unavailable") => Outcome::Unavailable,
+            ErrorCode::INTERNAL_ERROR => Outcome::Internal,
+            _ => Outcome::InvalidRequest,
+        }
+    }
+
     pub(super) fn new(code: ErrorCode, message: impl Into<Cow<'static, str>>) -> Self {
         Self { code, message: message.into(), data: None }
     }

@@ -200,6 +200,14 @@ impl Message {
         }
     }
 
+    /// Returns the method that it counts as, and whether it is a request.
+    pub(super) fn counted_as(&self) -> (Option<&'static Method>, bool) {
+        match &self.kind {
+            Kind::Request { method, .. } => (*method, true),
+            _ => (None, false),
+        }
+    }
+
     /// Returns the id of a request.
     pub(super) fn request_id(&self) -> Option<&RequestId> {
         match &self.kind {

@@ -6,7 +6,7 @@
 //! | [`serve_http`] | clients of a TCP listener, over TLS if the config has a certificate |
 //! | [`serve_io`] | the client at the other end of a reader and a writer |
 //! | [`serve_stdio`] | the client that started this process |
-//! | [`serve_admin`] | operators: probes for liveness and readiness, and the [API](admin_api) of administrators |
+//! | [`serve_admin`] | operators: probes for liveness and readiness, metrics, and the [API](admin_api) of administrators |
 //!
 //! Both transports do the same with a message: it is parsed (`jsonrpc`, by the table of methods in `method`), dispatched
 //! (`dispatch`), executed with a `RequestContext` (`respond`), and answered with MCP objects (`wire`). A `session` and a
@@ -45,6 +45,7 @@ mod request;
 mod respond;
 mod revision;
 mod server_info;
+mod server_metrics;
 mod session;
 mod slash;
 mod stdio;
@@ -60,6 +61,7 @@ pub use self::http::admin::client::{AdminClient, AdminClientError};
 pub use self::http::admin::{AdminControls, AdminListener, LogFilter, serve_admin};
 pub use self::http::{HttpOptions, McpService, http_service, router, serve_http};
 pub use self::revision::Revision;
+pub use self::server_metrics::ServerCollector;
 pub use self::stdio::{serve_io, serve_stdio};
 
 /// The header that names the session of a request.

@@ -23,11 +23,13 @@ use mcp_resource_host::watch::Subscriber;
 use serde_json::{Map, Value, json};
 use tokio_util::task::AbortOnDropHandle;
 
-use super::error::{RpcError, to_rpc};
+use super::error::{Outcome, RpcError, to_rpc};
 use super::jsonrpc::{self, RequestId, Response};
+use super::method::Method;
 use super::params::ListenParams;
 use super::revision::Revision;
 use super::server_info::server_info_meta;
+use super::server_metrics::{ServerMetrics, Transport};
 use super::session::update_notification;
 
 /// The member of `_meta` with the id of the request that a notification belongs to.
@@ -90,6 +92,11 @@ impl Listener {
         });
         stream::iter([acknowledged]).chain(updates)
     }
+}
+
+/// Counts the request for a stream: it has begun, or has failed to.
+pub(super) fn count(metrics: &ServerMetrics, transport: Transport, outcome: Outcome) {
+    metrics.count_request(transport, Method::named("subscriptions/listen", &[]), Some(Revision::LATEST), outcome);
 }
 
 /// Returns the answer that ends the stream of the request with that id.

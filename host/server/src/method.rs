@@ -94,7 +94,10 @@ const SUBSCRIPTION: Method = Method {
 const PROMPTS: Method = Method { condition: Condition::Prompts, ..PROTOCOL };
 const TOOLS: Method = Method { condition: Condition::Tools, ..RESOURCES };
 
-static METHODS: [Method; 21] = [
+/// The number of rows.
+pub(super) const METHOD_COUNT: usize = 21;
+
+static METHODS: [Method; METHOD_COUNT] = [
     Method {
         name: "initialize",
         is_in: Revision::has_sessions,
@@ -248,6 +251,18 @@ impl Method {
             Condition::Extension(extension) => on.contains(&extension),
             _ => true,
         })
+    }
+
+    /// The number of its row; of an extension and the method that it extends, that of the first.
+    pub(super) fn number(&self) -> usize {
+        let row = METHODS.iter().position(|method| std::ptr::eq(method, self)).unwrap_or(METHOD_COUNT);
+        let before = row.checked_sub(1).filter(|before| METHODS.get(*before).is_some_and(|row| row.name == self.name));
+        before.unwrap_or(row)
+    }
+
+    /// The name of each row.
+    pub(super) fn names() -> impl Iterator<Item = &'static str> {
+        METHODS.iter().map(|method| method.name)
     }
 
     /// Returns whether the method exists in that revision. The capability to subscribe holds for the lifetime of a

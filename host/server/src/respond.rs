@@ -22,7 +22,7 @@ use tracing::{Instrument, Span};
 
 use super::budget::{self, BudgetExceeded, Charge, EXPECTED_RESPONSE_SIZE, Limit};
 use super::dispatch::Call;
-use super::error::{ErrorCode, RpcError, to_rpc};
+use super::error::{self, RpcError, to_rpc};
 use super::extensions;
 use super::json::Encoder;
 use super::jsonrpc::{RequestId, Response};
@@ -46,8 +46,8 @@ pub(super) struct Reply {
     pub(super) missing: Vec<MissingPlugin>,
     /// Its budget charge, until it has been sent; none for an error, and for an answer that is small.
     pub(super) charge: Option<Charge>,
-    /// Whether it says that the method does not exist.
-    pub(super) is_method_not_found: bool,
+    /// What it says, as it is counted.
+    pub(super) outcome: error::Outcome,
 }
 
 /// The result of a request.
@@ -107,7 +107,7 @@ pub(super) async fn respond(context: &RequestContext, id: RequestId, call: Call)
     };
     match answered {
         Ok(Ok((Outcome { result, missing, .. }, charge))) => {
-            Reply { json: success_response(&id, result), missing, charge, is_method_not_found: false }
+            Reply { json: success_response(&id, result), missing, charge, outcome: error::Outcome::Ok }
         }
         Ok(Err(error)) => Reply::error(id, error),
         Err(_panic) => Reply::error(id, RpcError::panicked()),
@@ -180,9 +180,9 @@ fn budget_error(exceeded: BudgetExceeded, price: usize) -> RpcError {
 
 impl Reply {
     fn error(id: RequestId, error: RpcError) -> Self {
-        let is_method_not_found = error.code == ErrorCode::METHOD_NOT_FOUND;
+        let outcome = error.outcome();
         let json = Encoder::from_json(Response::new(id, Err(error)).to_json());
-        Self { json, missing: Vec::new(), charge: None, is_method_not_found }
+        Self { json, missing: Vec::new(), charge: None, outcome }
     }
 }
 

@@ -6,7 +6,7 @@ use std::time::SystemTime;
 
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::audit::SessionHash;
-use mcp_resource_host::host::{Host, OpenSession, SessionInfo};
+use mcp_resource_host::host::{self, Host, SessionInfo};
 use mcp_resource_host::watch::{Subscriber, Update};
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -14,6 +14,7 @@ use serde_json::Value;
 use super::client_log::ClientLog;
 use super::jsonrpc;
 use super::revision::Revision;
+use super::server_metrics::{OpenSession, ServerMetrics, Transport};
 
 /// One session.
 #[derive(Debug)]
@@ -24,6 +25,8 @@ pub(super) struct Session {
     listing_watch: Mutex<ListingWatch>,
     log: ClientLog,
     /// Administrators see it until it is dropped.
+    _listed: host::OpenSession,
+    /// Counts it while it is open.
     _open: OpenSession,
 }
 
@@ -49,8 +52,14 @@ pub(super) struct Agreement {
 }
 
 impl Session {
-    /// Opens a session of that principal. `hash` is that of its id, if it has one.
-    pub(super) fn new(host: &Host, principal: &Principal, agreement: Agreement, hash: Option<SessionHash>) -> Self {
+    /// Opens a session of that principal over that transport. `hash` is the hash of its id, if it has one.
+    pub(super) fn new(
+        host: &Host,
+        principal: &Principal,
+        agreement: Agreement,
+        transport: Transport,
+        hash: Option<SessionHash>,
+    ) -> Self {
         let info = SessionInfo {
             principal: principal.name().to_owned(),
             hash,
@@ -58,11 +67,12 @@ impl Session {
             opened: SystemTime::now(),
         };
         Self {
-            _open: host.open_session(info),
+            _listed: host.open_session(info),
             agreement,
             subscriber: Arc::new(host.subscriber(principal)),
             listing_watch: Mutex::new(ListingWatch { may_list: true, ..ListingWatch::default() }),
             log: ClientLog::default(),
+            _open: ServerMetrics::of(host).open_session(transport, agreement.revision),
         }
     }
 

@@ -5,11 +5,12 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use jiff::Timestamp;
+use mcp_host_base::metrics::Counter;
 use mcp_host_config::audit::{Audit, OnFull};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
-use super::QueueFull;
 use super::line::encode_losses;
+use super::{AuditUsage, QueueFull};
 
 /// The size of the queue in bytes, with the reservations.
 pub(super) const MAX_QUEUED: usize = 4 << 20;
@@ -37,6 +38,9 @@ pub(super) struct Queue {
     wake: Condvar,
     /// Notified when the thread has ended.
     ended: Condvar,
+    /// All losses, reported or not.
+    dropped_lines: Counter,
+    refused_requests: Counter,
 }
 
 #[derive(Debug, Default)]
@@ -103,7 +107,14 @@ impl Queue {
     pub(super) fn new(config: Option<Audit>) -> Self {
         let mode = AtomicU8::new(mode(config.as_ref()) as u8);
         let state = State { config, ..State::default() };
-        Self { mode, state: Mutex::new(state), wake: Condvar::new(), ended: Condvar::new() }
+        Self {
+            mode,
+            state: Mutex::new(state),
+            wake: Condvar::new(),
+            ended: Condvar::new(),
+            dropped_lines: Counter::default(),
+            refused_requests: Counter::default(),
+        }
     }
 
     /// Returns whether the log is on.
@@ -131,6 +142,7 @@ impl Queue {
         let mut state = self.state.lock();
         if state.is_failing || state.is_closed || !state.has_space(bytes) {
             state.losses.refused_requests = state.losses.refused_requests.saturating_add(1);
+            self.refused_requests.increment();
             return Err(QueueFull);
         }
         state.reserved = state.reserved.saturating_add(bytes);
@@ -208,9 +220,22 @@ impl Queue {
         Some((line, losses))
     }
 
-    /// Counts losses that could not be reported, or that the writer caused.
-    pub(super) fn add_losses(&self, losses: Losses) {
+    /// Counts losses again that could not be reported.
+    pub(super) fn return_losses(&self, losses: Losses) {
         self.state.lock().losses.add(losses);
+    }
+
+    /// Counts lines that the writer dropped.
+    pub(super) fn add_dropped_lines(&self, dropped_lines: u64) {
+        self.dropped_lines.add(dropped_lines);
+        self.return_losses(Losses { dropped_lines, refused_requests: 0 });
+    }
+
+    /// Returns how much of the queue is used, and what was lost so far.
+    pub(super) fn usage(&self) -> AuditUsage {
+        let used = self.state.lock().used();
+        let (dropped_lines, refused_requests) = (self.dropped_lines.get(), self.refused_requests.get());
+        AuditUsage { queued: used, limit: MAX_QUEUED, dropped_lines, refused_requests }
     }
 
     /// Records that the thread has ended. Returns the losses.
@@ -238,6 +263,7 @@ impl Queue {
         if reserved < len && !state.has_space(len) {
             state.sequence = state.sequence.saturating_add(1);
             state.losses.dropped_lines = state.losses.dropped_lines.saturating_add(1);
+            self.dropped_lines.increment();
             return;
         }
         let before = state.lines.len();
@@ -261,8 +287,12 @@ impl Queue {
 
 impl State {
     fn has_space(&self, bytes: usize) -> bool {
-        let used = self.lines.len().saturating_add(self.taken).saturating_add(self.reserved);
-        used.saturating_add(bytes) <= MAX_QUEUED
+        self.used().saturating_add(bytes) <= MAX_QUEUED
+    }
+
+    /// The bytes that are queued, being written, or reserved.
+    fn used(&self) -> usize {
+        self.lines.len().saturating_add(self.taken).saturating_add(self.reserved)
     }
 
     /// Writes the beginning of the next line: its time and its number.

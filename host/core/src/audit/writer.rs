@@ -152,7 +152,7 @@ impl Writer {
         let Some((line, losses)) = self.queue.take_losses() else { return Ok(()) };
         let (_, result) = sink.append(&line);
         if result.is_err() {
-            self.queue.add_losses(losses);
+            self.queue.return_losses(losses);
         }
         result
     }
@@ -168,8 +168,7 @@ impl Writer {
     /// Counts pending lines as dropped.
     fn count_pending(&mut self) {
         let lines = self.pending.iter().filter(|byte| **byte == b'\n').count();
-        let dropped_lines = u64::try_from(lines).unwrap_or(u64::MAX);
-        self.queue.add_losses(Losses { dropped_lines, refused_requests: 0 });
+        self.queue.add_dropped_lines(u64::try_from(lines).unwrap_or(u64::MAX));
         self.pending = Vec::new();
     }
 }

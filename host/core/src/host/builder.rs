@@ -21,10 +21,12 @@ use super::generation::{Generation, NativePluginConflict, NativePlugins, mounted
 use super::generation_store::GenerationStore;
 use super::lifecycle::RequestTracker;
 use super::loading::LoadWaits;
+use super::transport_state::TransportState;
 use crate::access::Access;
 use crate::access::rate::RequestRates;
 use crate::audit::{AuditError, AuditLog};
 use crate::catalog::{Catalog, CursorKey, KeyError, NotLoaded};
+use crate::metrics::HostCounters;
 use crate::response_cache::CachedPlugin;
 
 /// How many warnings about one config are logged.
@@ -217,6 +219,8 @@ impl HostBuilder {
             audit,
             rates: RequestRates::default(),
             sessions: Arc::default(),
+            counters: HostCounters::new(),
+            transport_state: TransportState::default(),
             generation_store,
             built_ins,
             load_waits: LoadWaits::default(),

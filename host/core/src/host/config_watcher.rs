@@ -253,6 +253,7 @@ impl ConfigWatcher {
                         reloading.replace(Some(AbortOnDropHandle::new(tokio::spawn(reload)))).await;
                     }
                     Err((reason, kept)) => {
+                        self.host.counters().record_reload(false);
                         reloading.replace(None).await;
                         reload_settings(&self.host, config, kept).await;
                         let (keeping, applies) = kept.texts();
@@ -263,6 +264,7 @@ impl ConfigWatcher {
                 config_files
             }
             Ok(Err(rejected)) => {
+                self.host.counters().record_reload(false);
                 let RejectedConfig { message, files, usable } = *rejected;
                 // The files of the old config count as well: it is the one that is served.
                 let files = &files | &self.host.config().files;
@@ -283,6 +285,7 @@ impl ConfigWatcher {
                 files
             }
             Err(error) => {
+                self.host.counters().record_reload(false);
                 self.stalled(&error);
                 reloading.report(&Err(format!("the config cannot be read: {error}")));
                 reloading.retry_later();

@@ -29,6 +29,11 @@ impl RequestTracker {
         if self.0.is_closed() { Err(Error::ShuttingDown) } else { Ok(token) }
     }
 
+    /// The number of requests in flight.
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     pub(super) fn is_closed(&self) -> bool {
         self.0.is_closed()
     }

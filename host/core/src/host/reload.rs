@@ -140,6 +140,17 @@ impl Host {
     ///
     /// A new or changed plugin cannot be used. The old plugins are still served.
     pub async fn reload(&self, config: Config) -> Result<ReloadReport, ReloadError> {
+        let reloaded = self.reload_inner(config).await;
+        match &reloaded {
+            Ok(report) if report.is_unchanged() => {}
+            // A newer one took its place.
+            Err(ReloadError::Superseded) => {}
+            reloaded => self.counters.record_reload(reloaded.is_ok()),
+        }
+        reloaded
+    }
+
+    async fn reload_inner(&self, config: Config) -> Result<ReloadReport, ReloadError> {
         let began = Instant::now();
         let pending = self.replace_settings(config).await?;
         if pending.report.replaces_settings() || pending.plugins_changed {

@@ -8,10 +8,13 @@
 //! | [`Host::is_uri`], [`Host::performed_operations`], [`Host::is_built_in`], [`Host::is_read_public`] | what a request is about, and whether its response may be shared between clients |
 //! | [`Host::may_know_of_plugin`] | what a notification may name |
 //! | [`Host::rates`], [`Host::record_listen`], [`Host::record_failed_login`] | limits and records over all transports |
+//! | [`Host::transport_state`] | what the servers of a protocol share |
 //! | [`Host::generations`], [`Host::stop_loading`] | what changes meanwhile |
 //! | [`Host::nearest_mount`], [`Host::mount_of`], [`Host::is_listable`], [`Host::templates_at`], [`slash_hint`] | hints after a request that failed. They tell no more than the principal may know, and are not recorded |
 
+use std::any::Any;
 use std::fmt::Display;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use mcp_host_config::Operation;
@@ -160,6 +163,11 @@ impl Host {
         now.slots.iter().any(|slot| slot.name == plugin && may_see_listing(&policy, &slot.mount))
     }
 
+    /// Returns what the servers of a protocol keep with this host: one value of each type, made by its default.
+    pub fn transport_state<T: Any + Default + Send + Sync>(&self) -> Arc<T> {
+        self.transport_state.get()
+    }
+
     /// The rates of clients, over all transports.
     pub fn rates(&self) -> &RequestRates {
         &self.rates
@@ -167,6 +175,7 @@ impl Host {
 
     /// Records that credentials of a client are not accepted, for that kind of reason.
     pub fn record_failed_login(&self, client: &dyn Display, reason: &'static str) {
+        self.counters.record_failed_login(reason);
         self.audit.record_failed_login(&client.to_string(), reason);
     }
 

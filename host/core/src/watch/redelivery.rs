@@ -42,6 +42,7 @@ impl Subscriber {
                     self.mailbox.mark_sent(PendingUpdate::Listing);
                     let number = self.numbers.next().get();
                     self.numbers.listing.store(number, Ordering::Relaxed);
+                    self.hub.listing_updates.increment();
                     return Some((number, Update::Listing));
                 }
                 PendingUpdate::Resource(uri) if policy.allows_updates(&uri) => {
@@ -52,6 +53,7 @@ impl Subscriber {
                         let number = self.numbers.next();
                         subscription.number = Some(number);
                         self.mailbox.mark_sent(PendingUpdate::Resource(uri));
+                        self.hub.resource_updates.increment();
                         return Some((number.get(), update));
                     }
                     subscription.has_deferred_update = true;

@@ -32,6 +32,7 @@ const HOST_WAIT: Duration = Duration::from_secs(10);
 pub(super) struct Admission {
     rate: FairRate,
     permits: FairSemaphore,
+    concurrency: usize,
     max_queued: usize,
     wait: Duration,
 }
@@ -44,12 +45,11 @@ impl Admission {
     /// `limits.concurrency`, only as many calls run at once as fit into the share of one client of `limits.memory`, and at least one:
     /// more would fail for lack of memory.
     pub(super) fn new(limits: &Limits, initial_bytes: u64) -> Self {
+        let concurrency = limits.concurrency.get().min(fitting(limits, initial_bytes));
         Self {
             rate: FairRate::new(limits.rate.quota()),
-            permits: FairSemaphore::new(
-                limits.concurrency.get().min(fitting(limits, initial_bytes)),
-                limits.queue.get(),
-            ),
+            permits: FairSemaphore::new(concurrency, limits.queue.get()),
+            concurrency,
             max_queued: limits.queue.get(),
             wait: limits.queue_timeout.duration(),
         }
@@ -77,6 +77,16 @@ impl Admission {
             CallOrigin::Host | CallOrigin::Probe => HOST_WAIT,
         };
         timeout(wait, both).await.unwrap_or(Err(Fault::QueueTimeout(wait)))
+    }
+
+    /// The number of calls that hold a permit, and of those that wait for one.
+    pub(super) fn calls(&self) -> (usize, usize) {
+        self.permits.usage()
+    }
+
+    /// The number of permits.
+    pub(super) fn concurrency(&self) -> usize {
+        self.concurrency
     }
 
     async fn acquire(&self, requester: Option<&Requester>) -> Result<Permit, Fault> {

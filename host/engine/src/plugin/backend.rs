@@ -108,6 +108,22 @@ impl Backend {
         }
     }
 
+    /// The number of calls that wait for an instance slot.
+    pub(super) fn waiting(&self) -> usize {
+        match self {
+            Self::Component(component) => component.share.waiting(),
+            Self::Native(_) => 0,
+        }
+    }
+
+    /// The number of instances that are kept for later calls.
+    pub(super) fn idle_instances(&self) -> usize {
+        match self {
+            Self::Component(component) => component.pool.as_ref().map_or(0, |pool| pool.idle_count()),
+            Self::Native(_) => 0,
+        }
+    }
+
     /// The sandbox of a component.
     pub(super) fn sandbox(&self) -> Option<&Sandbox> {
         match self {

@@ -37,6 +37,7 @@ use super::admission::{Admission, CallPermit};
 use super::backend::{Backend, CallTarget};
 use super::fault::Fault;
 use super::input_faults::InputKey;
+use super::metrics::{CallMetrics, CallTimer, CpuRecord};
 use super::validation::{ValidationContext, Validator};
 use super::work_budget::WorkBudget;
 use crate::cpu::CpuClock;
@@ -64,6 +65,7 @@ pub(super) struct CallContext {
     pub(super) memory: Arc<MemoryBudget>,
     /// The same for the answer to the probe of the circuit breaker.
     pub(super) probe_memory: Arc<MemoryBudget>,
+    pub(super) metrics: Arc<CallMetrics>,
 }
 
 /// The permits of a call, held until its instance is idle or gone.
@@ -90,12 +92,25 @@ impl Plugin {
         C: FnOnce(Validator, F::Answer) -> W + Send + 'static,
         W: Future<Output = Result<U, Fault>> + Send + 'static,
     {
-        self.check_breaker().await.inspect_err(|fault| self.faults.record(F::NAME, fault))?;
+        let timer = CallTimer::begin(&self.call_context.metrics, F::NAME);
+        let answer = self.call_unmeasured(origin, function, check).await;
+        timer.end(&answer);
+        answer
+    }
+
+    async fn call_unmeasured<F, U, C, W>(&self, origin: CallOrigin, function: F, check: C) -> Result<U, Fault>
+    where
+        F: Function,
+        U: Send + 'static,
+        C: FnOnce(Validator, F::Answer) -> W + Send + 'static,
+        W: Future<Output = Result<U, Fault>> + Send + 'static,
+    {
+        self.check_breaker().await.inspect_err(|fault| self.faults.record(F::NAME.as_str(), fault))?;
         let requester = Requester::current().filter(|_| origin == CallOrigin::Client);
         let input = requester.map(|requester| self.input_faults.key(&requester, &function));
         if let Some(input) = input {
             let checked = self.input_faults.check(input, Instant::now());
-            checked.inspect_err(|fault| self.faults.record(F::NAME, fault))?;
+            checked.inspect_err(|fault| self.faults.record(F::NAME.as_str(), fault))?;
         }
         let answer =
             self.dispatch(origin, input, function, check).await.map_err(|fault| fault.with_mount(self.mount()));
@@ -161,16 +176,19 @@ impl Plugin {
             drop(outcome.permits);
             outcome.answer
         });
-        answer.inspect_err(|fault| self.faults.record(F::NAME, fault))
+        answer.inspect_err(|fault| self.faults.record(F::NAME.as_str(), fault))
     }
 
     pub(super) fn log_transition(&self, change: Transition) {
         let plugin = self.name();
         match change {
-            Transition::Opened(pause) => tracing::warn!(
-                target: log_target::PLUGIN, plugin, retry_in_ms = time::saturating_millis(pause),
-                "circuit breaker opened: {FAILURE_THRESHOLD} consecutive failures and the probe failed"
-            ),
+            Transition::Opened(pause) => {
+                self.call_context.metrics.breaker_openings.increment();
+                tracing::warn!(
+                    target: log_target::PLUGIN, plugin, retry_in_ms = time::saturating_millis(pause),
+                    "circuit breaker opened: {FAILURE_THRESHOLD} consecutive failures and the probe failed"
+                );
+            }
             Transition::Closed => {
                 tracing::info!(target: log_target::PLUGIN, plugin, "circuit breaker closed: plugin recovered")
             }
@@ -210,9 +228,12 @@ impl CallContext {
         let permits = Permits { _call_permit: call_permit, _slot_permit: slot_permit };
         let context = self.clone();
         let clock = Arc::new(CpuClock::default());
+        let cpu_record = CpuRecord { metrics: self.metrics.clone(), clock: clock.clone() };
         let work = WorkBudget::new(clock.clone(), self.limits.cpu.duration(), memory.clone(), owner);
         let validator = Validator::new(self.validation.clone(), watches, work);
         let call = self.engine.executor.call(&self.run_queue, origin, clock.clone(), async move {
+            let _cpu_record = cpu_record;
+            context.count_instance(&target);
             let (answer, instance) = context.run(target, validator, clock, function, check).await;
             // An instance that serves no other call is dropped here, at the end of its call, and before its permits.
             let is_good = answer.as_ref().map_or_else(Fault::is_provider_response, |_| true);
@@ -221,6 +242,14 @@ impl CallContext {
             CallOutcome { answer, instance, permits }
         });
         call.await.map_err(|error| Fault::Host(error.to_string()))
+    }
+
+    fn count_instance(&self, target: &CallTarget) {
+        match target {
+            CallTarget::Pooled(_) => self.metrics.instances_reused.increment(),
+            CallTarget::Fresh(..) => self.metrics.instances_created.increment(),
+            CallTarget::Native => {}
+        }
     }
 
     /// Makes the call and validates its answer, both within the call's limits. The instance is returned only if the provider

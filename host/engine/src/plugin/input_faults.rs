@@ -106,7 +106,7 @@ impl InputFaults {
 
     fn hash_input<F: Function>(&self, client: &Requester, function: &F) -> u64 {
         let mut hasher = self.hasher.build_hasher();
-        hasher.write(F::NAME.as_bytes());
+        hasher.write(F::NAME.as_str().as_bytes());
         hasher.write_u64(self.hasher.hash_one(client));
         function.hash_input(&mut hasher);
         hasher.finish()

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Weak};
 
 use mcp_host_base::circuit_breaker::CircuitBreaker;
+use mcp_host_base::weak_map::WeakMap;
 use mcp_host_config as config;
 use mcp_host_model::digest::Digest;
 use mcp_host_model::provider::ProviderInfo;
@@ -22,6 +23,7 @@ use super::call::{CallContext, FAILURE_THRESHOLD};
 use super::fault::Fault;
 use super::fault_recorder::FaultRecorder;
 use super::input_faults::InputFaults;
+use super::metrics::CallMetrics;
 use super::panics::contain_panic;
 use super::search_source::SearchSource;
 use super::validation::{self, ValidationContext};
@@ -39,6 +41,8 @@ pub struct PluginRuntime {
     state_dir: Option<PathBuf>,
     /// How SQLite is run in child processes.
     sqlite_workers: Option<WorkerProgram>,
+    /// What is counted of the calls of each plugin, by its name.
+    metrics: WeakMap<Arc<str>, CallMetrics>,
     /// Whether plugins keep what they wrote last on standard error.
     keeps_last_errors: bool,
 }
@@ -81,6 +85,7 @@ impl PluginRuntime {
             loader,
             state_dir,
             sqlite_workers,
+            metrics: WeakMap::default(),
             keeps_last_errors: false,
         })
     }
@@ -210,6 +215,7 @@ impl PluginRuntime {
                 run_queue: self.engine.executor.plugin_queue(),
                 probe_memory: probe_memory.unwrap_or_else(|| MemoryBudget::new(limits.memory.bytes(), None)),
                 memory,
+                metrics: self.metrics.get_or_insert_with(&name, Arc::default),
             }),
             breaker: CircuitBreaker::new(FAILURE_THRESHOLD),
             input_faults: InputFaults::default(),

@@ -82,6 +82,7 @@ impl OutboundHttp {
             Some(origin) => self.execute(origin, request, options, client).await,
             None => Err(ExchangeError::InvalidUri),
         };
+        self.outcomes.record(answer.is_ok());
         answer.map_err(|failure| self.refusal_log.record(origin.as_ref(), &failure))
     }
 

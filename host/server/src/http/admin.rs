@@ -5,6 +5,7 @@
 //! | `/livez` | 200 while the process serves |
 //! | `/readyz` | 200 if every plugin with `required = true` is loaded and no shutdown has begun; otherwise 503, to administrators with the reasons, one a line |
 //! | `/api/v1/…` | JSON about the server, and actions: for administrators only ([`api`]) |
+//! | `/metrics` | what the host counts, for Prometheus (module `metrics`); at an address beyond loopback to administrators only |
 //!
 //! An administrator sends the bearer token of `[admin]`, or connects over the Unix socket, which only its owner and root can do. The
 //! probes need neither: a kubelet has no token. For the same reason a listener with TLS answers them without TLS, too; it answers
@@ -21,6 +22,7 @@ pub(crate) mod api;
 pub(crate) mod client;
 mod listener;
 mod log_filter;
+mod metrics;
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -30,7 +32,7 @@ use std::time::{Duration, SystemTime};
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE};
+use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use hyper::server::conn::http1;
@@ -51,6 +53,7 @@ pub use self::listener::AdminListener;
 use self::listener::Stream;
 pub use self::log_filter::LogFilter;
 use self::log_filter::TemporaryFilter;
+use self::metrics::Metrics;
 use super::layers::origin_check;
 use super::listener::tls;
 use crate::ServeError;
@@ -108,8 +111,9 @@ pub async fn serve_admin(
 ) -> Result<Infallible, ServeError> {
     let tls = tls::admin_acceptor(&host).map_err(|error| ServeError::Tls(error.into()))?;
     let AdminControls { reload, log } = controls;
-    let server =
-        AdminServer { host, draining, tls, started: SystemTime::now(), reload, log: log.map(TemporaryFilter::new) };
+    let (metrics, log) = (Metrics::new(&host), log.map(TemporaryFilter::new));
+    let is_loopback = matches!(listener.address(), AdminAddress::Tcp(address) if address.is_loopback());
+    let server = AdminServer { host, draining, tls, started: SystemTime::now(), reload, log, metrics, is_loopback };
     let server = Arc::new(server);
     let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
@@ -145,6 +149,9 @@ struct AdminServer {
     started: SystemTime,
     reload: Option<ReloadTrigger>,
     log: Option<TemporaryFilter>,
+    metrics: Metrics,
+    /// Whether it listens at a loopback address, where everyone may read the metrics.
+    is_loopback: bool,
 }
 
 /// How far a connection is trusted.
@@ -217,9 +224,11 @@ impl AdminServer {
             "/livez" => text(StatusCode::OK, "ok\n"),
             "/readyz" => self.readiness(&config, is_administrator),
             _ if from == Connection::Unencrypted => text(StatusCode::FORBIDDEN, "use https\n"),
+            "/metrics" if self.is_loopback || is_administrator => self.metrics.respond(request.headers()),
+            "/metrics" => unauthorized(),
             _ => text(
                 StatusCode::NOT_FOUND,
-                "there is nothing at this path; there are /livez, /readyz and /api/v1/status\n",
+                "there is nothing at this path; there are /livez, /readyz, /metrics and /api/v1/status\n",
             ),
         }
     }
@@ -268,6 +277,13 @@ fn is_administrator(config: &Config, headers: &HeaderMap, from: Connection) -> b
         Connection::Tcp(_) => has_token().unwrap_or(false),
         Connection::Unencrypted => false,
     }
+}
+
+/// The response to a request without the token.
+fn unauthorized() -> Response {
+    let mut response = text(StatusCode::UNAUTHORIZED, "send the token of `[admin]` as `Authorization: Bearer`\n");
+    response.headers_mut().insert(WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    response
 }
 
 /// A response of plain text, which nothing on the way stores.

@@ -36,6 +36,7 @@ use super::sessions::{self, SessionGuard, Sessions};
 use crate::budget::{Account, Budget, Limits};
 use crate::client_id::ClientId;
 use crate::jsonrpc::Rejection;
+use crate::server_metrics::{Open, ServerMetrics};
 
 /// The methods of the endpoint, and those of revisions without sessions.
 const ALL_METHODS: &str = "GET, POST, DELETE";
@@ -52,6 +53,7 @@ pub(super) struct Endpoint {
     /// if it consists of events: it ends with the answer.
     stream_limiter: ShareLimiter<ClientId>,
     pub(super) rate_limiter: RateLimiter,
+    pub(super) metrics: Arc<ServerMetrics>,
     /// The budget for answers that wait to be sent.
     budget: Arc<Budget>,
     /// The requests in flight, without the event streams of sessions.
@@ -65,6 +67,9 @@ pub(super) struct Endpoint {
     /// The task that requests the keys of issuers; none if the service is made outside of a runtime.
     _key_requests: Option<AbortOnDropHandle<()>>,
 }
+
+/// The permit of an event stream, which is counted with it.
+pub(super) type StreamPermit = (SharePermit<ClientId>, Open);
 
 /// What a connection supplies of its requests.
 pub(super) struct Peer {
@@ -96,6 +101,7 @@ impl Endpoint {
             authenticator,
             _key_requests: key_requests.ok().map(AbortOnDropHandle::new),
             rate_limiter: RateLimiter::new(host.clone()),
+            metrics: ServerMetrics::of(&host),
             host,
             options,
             sessions,
@@ -243,9 +249,11 @@ impl Endpoint {
     }
 
     /// Acquires the permit of an event stream, which is held until the stream ends, or returns the response.
-    pub(super) fn acquire_stream(&self, caller: &Caller) -> Result<SharePermit<ClientId>, Box<Response>> {
+    pub(super) fn acquire_stream(&self, caller: &Caller) -> Result<StreamPermit, Box<Response>> {
         let (client, limits) = (caller.account.client(), &caller.config.http.limits);
-        self.stream_limiter.acquire(client, client.share_limits(limits.streams.get(), limits)).map_err(|exhausted| {
+        let acquired = self.stream_limiter.acquire(client, client.share_limits(limits.streams.get(), limits));
+        acquired.map(|permit| (permit, self.metrics.open_stream())).map_err(|exhausted| {
+            self.metrics.record_rejection("http.limits.streams");
             tracing::debug!(target: log_target::SERVER, %client, ?exhausted, "event stream rejected (`http.limits.streams`)");
             Box::new(unavailable("as many streams of events are open as there may be\n"))
         })

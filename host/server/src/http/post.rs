@@ -51,13 +51,16 @@ use super::response::{
 use super::sessions::{self, SessionGuard};
 use crate::SESSION_ID_HEADER;
 use crate::dispatch::{Call, Dispatch, dispatch};
+use crate::error::Outcome;
 use crate::in_flight::Claim;
 use crate::jsonrpc::{self, Incoming, Kind, Message, Rejection, RequestId};
 use crate::listen::{self, Listener};
+use crate::method::Method;
 use crate::params::{InitializeParams, ListenParams};
 use crate::request::{Request, RequestContext};
 use crate::respond::{Reply, respond};
 use crate::server_info;
+use crate::server_metrics::{RequestTimer, Transport};
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
@@ -85,6 +88,7 @@ struct PendingCall {
     context: RequestContext,
     session: Option<SessionGuard>,
     claim: Option<Claim>,
+    timer: RequestTimer,
 }
 
 /// An event of the answer to a batch.
@@ -110,7 +114,10 @@ impl Endpoint {
         let response = match received {
             Ok(Incoming::Single(message)) => self.answer(message, &headers, caller).await,
             Ok(Incoming::Batch(messages)) => Box::pin(self.answer_batch(messages, &headers, caller)).await,
-            Err(rejection) => Err(rejection),
+            Err(rejection) => {
+                self.metrics.count_request(Transport::Http, None, None, rejection.error.outcome());
+                Err(rejection)
+            }
         };
         // Until the answer has been sent.
         Ok(response.unwrap_or_else(rejection_response).map(|body| GuardedBody::wrap(body, in_flight)))
@@ -256,7 +263,12 @@ impl Endpoint {
 
     fn dispatch(&self, message: Message, exchange: &Exchange<'_>) -> Result<Dispatch, Rejection> {
         let session = exchange.session.as_ref().map(|session| &**session.session());
-        dispatch(&self.host, &exchange.caller.config, message, session, &Headers(exchange.headers))
+        let (method, is_request) = message.counted_as();
+        let dispatched = dispatch(&self.host, &exchange.caller.config, message, session, &Headers(exchange.headers));
+        if let (Err(rejection), true) = (&dispatched, is_request) {
+            self.metrics.count_request(Transport::Http, method, None, rejection.error.outcome());
+        }
+        dispatched
     }
 
     /// Prepares a request that is answered once.
@@ -278,7 +290,8 @@ impl Endpoint {
             session: exchange.session.as_ref().map(SessionGuard::session).cloned(),
             audit,
         };
-        Ok(PendingCall { id, call, context, session: exchange.session.clone(), claim })
+        let timer = self.metrics.begin_request(Transport::Http, call.method, call.revision);
+        Ok(PendingCall { id, call, context, session: exchange.session.clone(), claim, timer })
     }
 
     /// Opens a stream of events, within the limit of streams. It ends at graceful shutdown, and has a comment where there
@@ -297,12 +310,16 @@ impl Endpoint {
         params.list_changed = params.list_changed.filter(|_| may_list);
         let permit = match self.acquire_stream(exchange.caller) {
             Ok(permit) => permit,
-            Err(rejected) => return Ok(*rejected),
+            Err(rejected) => {
+                listen::count(&self.metrics, Transport::Http, Outcome::Unavailable);
+                return Ok(*rejected);
+            }
         };
         let end = event(&listen::end(config, id.clone()));
         let principal = &authenticated.principal;
         let beginning = Listener::begin(&self.host, id.clone(), params, principal, audit);
         let listener = account.client().requester(principal).scope(beginning).await;
+        listen::count(&self.metrics, Transport::Http, Outcome::of(&listener));
         let listener = match listener {
             Ok(listener) => listener,
             Err(error) => {
@@ -319,10 +336,15 @@ impl Endpoint {
     /// Opens a session. The limit of sessions counts it before the response exists, whatever becomes of that.
     fn initialize(&self, id: RequestId, params: &InitializeParams, caller: &Caller) -> Response {
         let (agreement, result) = server_info::initialize(&self.host, &caller.config, &params.version);
+        let (method, revision) = (Method::named("initialize", &[]), Some(agreement.revision));
         let session = match self.sessions.open(caller, agreement) {
             Ok(session) => session,
-            Err(rejected) => return *rejected,
+            Err(rejected) => {
+                self.metrics.count_request(Transport::Http, method, revision, Outcome::Unavailable);
+                return *rejected;
+            }
         };
+        self.metrics.count_request(Transport::Http, method, revision, Outcome::Ok);
         let mut response = sse_response(event(&jsonrpc::Response::new(id, Ok(result))).into());
         // The characters of an id are hexadecimal digits.
         if let Ok(id) = HeaderValue::from_str(session.id()) {
@@ -380,10 +402,11 @@ impl PendingCall {
     async fn respond(self) -> Response {
         let is_of_session = self.session.is_some() && self.call.revision.has_sessions();
         let is_event = is_of_session && self.call.method.is_some_and(|method| method.is_protocol);
-        let Some(Reply { json, charge, is_method_not_found, .. }) = self.execute().await else {
+        let Some(Reply { json, charge, outcome, .. }) = self.execute().await else {
             return sse_response(Body::empty());
         };
-        let status = if is_method_not_found && !is_of_session { StatusCode::NOT_FOUND } else { StatusCode::OK };
+        let status =
+            if outcome == Outcome::MethodNotFound && !is_of_session { StatusCode::NOT_FOUND } else { StatusCode::OK };
         let mut response = if is_event { event_response(json) } else { document_response(status, json) };
         if let Some(charge) = charge {
             ResponseCharge::attach(&mut response, charge);
@@ -393,7 +416,7 @@ impl PendingCall {
 
     /// Executes the request and returns the answer; none if the request is cancelled.
     async fn execute(self) -> Option<Reply> {
-        let Self { id, call, context, session, claim } = self;
+        let Self { id, call, context, session, claim, timer } = self;
         let subscribes = matches!(call.request, Ok(Request::Subscribe(_)));
         let responding = respond(&context, id, call);
         let reply = match &claim {
@@ -403,6 +426,7 @@ impl PendingCall {
             },
             None => responding.await,
         };
+        timer.end(reply.outcome);
         if let Some(session) = &session {
             session.session().log().warn_missing(&reply.missing);
             if subscribes {

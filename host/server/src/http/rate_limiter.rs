@@ -23,6 +23,7 @@ use super::response::message_response;
 use crate::client_id::ClientId;
 use crate::error::rate_exceeded;
 use crate::jsonrpc::Rejection;
+use crate::server_metrics::ServerMetrics;
 
 /// The throttle interval of the warnings that requests are rejected, for each limit.
 const WARN_INTERVAL: Duration = Duration::from_secs(10);
@@ -30,6 +31,7 @@ const WARN_INTERVAL: Duration = Duration::from_secs(10);
 /// The rate limits of the clients of a service.
 pub(super) struct RateLimiter {
     host: Arc<Host>,
+    metrics: Arc<ServerMetrics>,
     log: ThrottlePerReason,
 }
 
@@ -39,7 +41,7 @@ pub(super) struct TooManyRequests(pub(super) RateExceeded);
 
 impl RateLimiter {
     pub(super) fn new(host: Arc<Host>) -> Self {
-        Self { host, log: ThrottlePerReason::new(WARN_INTERVAL) }
+        Self { metrics: ServerMetrics::of(&host), host, log: ThrottlePerReason::new(WARN_INTERVAL) }
     }
 
     /// Takes so many requests of that client.
@@ -69,6 +71,7 @@ impl RateLimiter {
     /// Logs that a request is rejected; throttled for each limit.
     pub(super) fn reject(&self, client: &ClientId, exceeded: RateExceeded) -> TooManyRequests {
         let key = exceeded.limit.key();
+        self.metrics.record_rejection(key);
         match self.log.record(key) {
             Some(suppressed) => {
                 tracing::warn!(target: log_target::SERVER, %client, key, suppressed, "a request is rejected: {exceeded}");

@@ -37,6 +37,7 @@ use crate::SESSION_ID_HEADER;
 use crate::client_id::ClientId;
 use crate::in_flight::InFlight;
 use crate::jsonrpc::{Rejection, RejectionStatus, RequestId};
+use crate::server_metrics::{ServerMetrics, Transport};
 use crate::session::{Agreement, Session};
 
 /// The maximum interval between two sweeps for idle sessions: a reload may have changed the timeout.
@@ -116,10 +117,11 @@ impl Sessions {
         let mut all = self.lock();
         let (permit, evicted) = self
             .permit(&mut all, caller)
+            .inspect_err(|_| ServerMetrics::of(&self.host).record_rejection("http.limits.sessions"))
             .map_err(|_| Box::new(unavailable("all sessions that there may be are in use\n")))?;
         let principal = &caller.authenticated.principal;
         let hash = SessionHash::new(&id);
-        let session = Session::new(&self.host, principal, agreed, Some(hash));
+        let session = Session::new(&self.host, principal, agreed, Transport::Http, Some(hash));
         session.subscriber().set_principal(principal, caller.authenticated.expires());
         let session = Arc::new(StoredSession {
             hash,

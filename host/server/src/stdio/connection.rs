@@ -25,15 +25,17 @@ use crate::DRAIN_TIMEOUT;
 use crate::budget::{Account, Budget, Limits};
 use crate::client_id::ClientId;
 use crate::dispatch::{Call, Dispatch, dispatch};
-use crate::error::rate_exceeded;
+use crate::error::{Outcome, rate_exceeded};
 use crate::in_flight::{Claim, InFlight};
 use crate::json::Encoder;
 use crate::jsonrpc::{self, Incoming, Kind, Message, Rejection, RequestId, Response};
 use crate::listen::{self, Listener};
+use crate::method::Method;
 use crate::params::{InitializeParams, ListenParams};
 use crate::request::RequestContext;
 use crate::respond::{Reply, respond};
 use crate::server_info;
+use crate::server_metrics::{ServerMetrics, Transport};
 use crate::session::{Session, update_notification};
 
 /// The maximum number of requests in flight.
@@ -45,6 +47,7 @@ pub(super) type Reader = Box<dyn AsyncRead + Send + Unpin>;
 /// The connection of one client.
 pub(super) struct Connection {
     host: Arc<Host>,
+    metrics: Arc<ServerMetrics>,
     principal: Principal,
     account: Arc<Account>,
     input: FramedRead<Reader, LineDecoder>,
@@ -108,6 +111,7 @@ impl Connection {
     ) -> Self {
         Self {
             account: budget(host.clone()).account(ClientId::Local),
+            metrics: ServerMetrics::of(&host),
             host,
             principal,
             input: FramedRead::new(reader, LineDecoder::default()),
@@ -193,6 +197,7 @@ impl Connection {
     async fn dispatch(&mut self, message: Result<Message, Rejection>, pending: Pending, config: &Arc<Config>) {
         while self.tasks.try_join_next().is_some() {}
         let trace_id = message.as_ref().ok().and_then(|message| message.meta.trace_id);
+        let (method, is_request) = message.as_ref().map_or((None, true), Message::counted_as);
         let dispatched = message.and_then(|message| {
             self.take_request(&message, config)?;
             let dispatched = dispatch(&self.host, config, message, self.session.as_deref(), &())?;
@@ -223,6 +228,9 @@ impl Connection {
             }
             Ok(_) => {}
             Err(rejection) => {
+                if is_request {
+                    self.metrics.count_request(Transport::Stdio, method, None, rejection.error.outcome());
+                }
                 let answers = self.answers.clone();
                 self.tasks.spawn(async move { answers.finish_with(pending, &rejection.into_response()).await });
             }
@@ -235,13 +243,18 @@ impl Connection {
         let Some(id) = message.request_id().filter(|_| self.principal != Principal::LOCAL) else { return Ok(()) };
         let client = RateClient::Principal(&self.principal);
         let taken = self.host.rates().take(&config.http.limits, client, NonZeroU32::MIN);
-        taken.map_err(|exceeded| Rejection::new(Some(id.clone()), rate_exceeded(&exceeded)))
+        taken.map_err(|exceeded| {
+            self.metrics.record_rejection(exceeded.limit.key());
+            Rejection::new(Some(id.clone()), rate_exceeded(&exceeded))
+        })
     }
 
     /// Opens the session, and begins to deliver its notifications. The answer comes before all others of the session.
     async fn initialize(&mut self, id: RequestId, params: &InitializeParams, pending: Pending, config: &Config) {
         let (agreement, result) = server_info::initialize(&self.host, config, &params.version);
-        let session = Arc::new(Session::new(&self.host, &self.principal, agreement, None));
+        let (method, revision) = (Method::named("initialize", &[]), Some(agreement.revision));
+        self.metrics.count_request(Transport::Stdio, method, revision, Outcome::Ok);
+        let session = Arc::new(Session::new(&self.host, &self.principal, agreement, Transport::Stdio, None));
         self.session = Some(session.clone());
         self.answers.finish_with(pending, &Response::new(id, Ok(result))).await;
         self.tasks.spawn(deliver(self.host.clone(), session, self.answers.clone()));
@@ -257,6 +270,7 @@ impl Connection {
         pending: Pending,
         config: &Arc<Config>,
     ) {
+        let timer = self.metrics.begin_request(Transport::Stdio, call.method, call.revision);
         let context = RequestContext {
             host: self.host.clone(),
             config: config.clone(),
@@ -272,7 +286,8 @@ impl Connection {
                 reply = respond(&context, id, call) => Some(reply),
                 () = claim.cancelled() => None,
             };
-            let answer = reply.filter(|_| claim.release()).map(|Reply { json, missing, charge, .. }| {
+            let answer = reply.filter(|_| claim.release()).map(|Reply { json, missing, charge, outcome }| {
+                timer.end(outcome);
                 if let Some(session) = &context.session {
                     session.log().warn_missing(&missing);
                 }
@@ -293,9 +308,12 @@ impl Connection {
         config: &Arc<Config>,
     ) {
         let (host, principal, config) = (self.host.clone(), self.principal.clone(), config.clone());
+        let metrics = self.metrics.clone();
         let (answers, draining) = (self.answers.clone(), self.draining.clone());
         self.tasks.spawn(async move {
-            let end = match Listener::begin(&host, id.clone(), params, &principal, audit).await {
+            let begun = Listener::begin(&host, id.clone(), params, &principal, audit).await;
+            listen::count(&metrics, Transport::Stdio, Outcome::of(&begun));
+            let end = match begun {
                 Ok(listener) => {
                     let mut notifications = Box::pin(listener.notifications());
                     let notifying = async {

@@ -166,6 +166,27 @@ async fn probes_are_answered_without_tls_and_nothing_else_is() {
 }
 
 #[tokio::test]
+async fn metrics_at_an_address_beyond_loopback_need_the_token_over_tls() {
+    let (authority, folder) = (CertificateAuthority::new(), tempfile::tempdir().unwrap());
+    let listen = with_token(folder.path()).replace("127.0.0.1", "0.0.0.0");
+    let files = "tls = { certificate = \"cert.pem\", key = \"key.pem\" }\n";
+    let config = ConfigFile::new().plugin(Plugin::sample("a")).append(&format!("{listen}{files}")).write();
+    config.write_certificate(&authority.issue("localhost"));
+    let mut admin = Administered::start(&config).await;
+    admin.address = admin.address.replace("0.0.0.0", "127.0.0.1");
+    let token = format!("Authorization: Bearer {TOKEN}\r\n");
+    assert_eq!(admin.get("/metrics", &token).await, (403, "use https\n".to_owned()));
+    let url = format!("https://localhost:{}/metrics", admin.address.rsplit(':').next().unwrap());
+    let get = async |token: &str| {
+        let mut connection = Connection::tls(&admin.address, &authority, &[]).await;
+        connection.send(reqwest::Client::new().get(&url).bearer_auth(token)).await.status()
+    };
+    assert_eq!(get("0123456789abcdef0123456789abcdee").await, StatusCode::UNAUTHORIZED);
+    assert_eq!(get(TOKEN).await, StatusCode::OK);
+    admin.server.end().await;
+}
+
+#[tokio::test]
 async fn an_address_in_use_names_the_key_that_has_it() {
     let other = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = other.local_addr().unwrap();

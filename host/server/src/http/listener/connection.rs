@@ -58,6 +58,7 @@ use super::handshake_log::HandshakeLog;
 use super::version::{self, Protocol};
 use crate::budget::{Account, Budget};
 use crate::client_id::ClientId;
+use crate::server_metrics::{Open, ServerMetrics};
 
 /// The maximum of concurrent requests of one connection, with HTTP/2.
 const MAX_STREAMS: u32 = 32;
@@ -95,6 +96,7 @@ struct ServerContext {
     tls: Option<TlsAcceptor>,
     /// The budget for answers that wait to be sent.
     budget: Arc<Budget>,
+    metrics: Arc<ServerMetrics>,
     /// The number of connections of each client.
     limiter: ShareLimiter<ClientId>,
     /// Fires at graceful shutdown: connections end after their requests in flight.
@@ -120,6 +122,8 @@ struct ConnectionGuard {
     token: Option<TaskTrackerToken>,
     shared: Arc<ServerContext>,
     permit: Option<SharePermit<ClientId>>,
+    /// Counts it.
+    _open: Open,
 }
 
 impl Connections {
@@ -134,8 +138,20 @@ impl Connections {
         let handshake_log = HandshakeLog::default();
         let budget = service.budget().clone();
         let app = Arc::new(App { other_routes: service.server_routes(), service });
-        let shared =
-            ServerContext { host, app, tls, budget, limiter, shutdown, abort, closed, rejection_log, handshake_log };
+        let metrics = ServerMetrics::of(&host);
+        let shared = ServerContext {
+            metrics,
+            host,
+            app,
+            tls,
+            budget,
+            limiter,
+            shutdown,
+            abort,
+            closed,
+            rejection_log,
+            handshake_log,
+        };
         Self { shared: Arc::new(shared), tracker: TaskTracker::new() }
     }
 
@@ -160,10 +176,15 @@ impl Connections {
         // The overall limit has been waited for already.
         let max = ShareLimits { overall: usize::MAX, ..client.share_limits(limits.connections.get(), limits) };
         let Ok(of_client) = self.shared.limiter.acquire(&client, max) else {
+            self.shared.metrics.record_rejection("http.limits.connections");
             return self.shared.warn_share_reached(&client);
         };
-        let open =
-            ConnectionGuard { token: Some(self.tracker.token()), shared: self.shared.clone(), permit: Some(of_client) };
+        let open = ConnectionGuard {
+            token: Some(self.tracker.token()),
+            shared: self.shared.clone(),
+            permit: Some(of_client),
+            _open: self.shared.metrics.open_connection(),
+        };
         tokio::spawn(async move {
             // Pinned here: a future has room for an argument twice, as it was given and while it is awaited.
             let serving = pin!(open.shared.serve(tcp, client));

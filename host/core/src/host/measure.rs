@@ -1,0 +1,53 @@
+//! What metrics read of a host.
+
+use std::sync::Arc;
+
+use super::{Host, PluginState, PluginStatus};
+use crate::audit::AuditUsage;
+use crate::metrics::HostCounters;
+use crate::response_cache::CachedPlugin;
+
+impl Host {
+    /// What is counted for metrics only.
+    pub(crate) fn counters(&self) -> &HostCounters {
+        &self.counters
+    }
+
+    /// The number of requests in flight.
+    pub(crate) fn requests_running(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// The number of updates of resources, and of the listing, that subscribers have taken.
+    pub(crate) fn updates_taken(&self) -> (u64, u64) {
+        self.hub.updates_taken()
+    }
+
+    /// The use of the audit log.
+    pub(crate) fn audit_usage(&self) -> AuditUsage {
+        self.audit.usage()
+    }
+
+    /// Returns the plugins of one generation: each with the name of its state, and those that are loaded.
+    pub(crate) fn plugins_to_measure(&self) -> (Vec<(String, &'static str)>, Vec<Arc<CachedPlugin>>) {
+        let now = self.generation.load();
+        let states = now.slots.iter().map(|slot| {
+            let PluginStatus { name, state, .. } = PluginStatus::new(slot);
+            (name, state.name())
+        });
+        (states.collect(), now.plugins().cloned().collect())
+    }
+}
+
+impl PluginState {
+    /// Its name in metrics.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Ready => "ready",
+            Self::Loading => "loading",
+            Self::LoadFailed(_) => "failed",
+            Self::Suspended(_) => "suspended",
+            Self::Disabled(_) => "disabled",
+        }
+    }
+}

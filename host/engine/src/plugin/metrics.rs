@@ -1,0 +1,201 @@
+//! What is counted of the calls of one plugin, by atomic counters that are made once for the plugin. A reload that replaces the plugin
+//! continues them, as long as the old and the new one overlap.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use mcp_host_base::metrics::{Counter, Histogram, LastTime};
+
+use super::fault::{Fault, FaultKind};
+use super::function::FunctionName;
+use crate::cpu::CpuClock;
+
+/// The upper bounds of the durations of calls.
+const DURATION_BOUNDS: [Duration; 8] = [
+    Duration::from_micros(100),
+    Duration::from_micros(500),
+    Duration::from_millis(2),
+    Duration::from_millis(10),
+    Duration::from_millis(50),
+    Duration::from_millis(250),
+    Duration::from_secs(1),
+    Duration::from_secs(10),
+];
+
+/// The outcomes of calls that are not the kind of a fault.
+const OTHER_OUTCOMES: [&str; 5] = ["ok", "not-found", "invalid-request", "denied", "cancelled"];
+const OK: usize = 0;
+const CANCELLED: usize = 4;
+/// The number of outcomes.
+const OUTCOMES: usize = OTHER_OUTCOMES.len().saturating_add(FaultKind::ALL.len());
+
+/// The durations of calls.
+pub type CallDurations = Histogram<{ DURATION_BOUNDS.len() }>;
+
+/// What is counted of the calls of one plugin.
+#[derive(Debug)]
+pub struct CallMetrics {
+    functions: [FunctionMetrics; FunctionName::ALL.len()],
+    cpu: Counter,
+    last_fault: LastTime,
+    last_changes: LastTime,
+    pub(super) instances_created: Counter,
+    pub(super) instances_reused: Counter,
+    pub(super) breaker_openings: Counter,
+}
+
+/// What is counted of the calls of one function.
+#[derive(Debug)]
+struct FunctionMetrics {
+    outcomes: [Counter; OUTCOMES],
+    durations: CallDurations,
+}
+
+impl Default for CallMetrics {
+    fn default() -> Self {
+        let function = || FunctionMetrics {
+            outcomes: std::array::from_fn(|_| Counter::default()),
+            durations: Histogram::new(&DURATION_BOUNDS),
+        };
+        Self {
+            functions: std::array::from_fn(|_| function()),
+            cpu: Counter::default(),
+            last_fault: LastTime::default(),
+            last_changes: LastTime::default(),
+            instances_created: Counter::default(),
+            instances_reused: Counter::default(),
+            breaker_openings: Counter::default(),
+        }
+    }
+}
+
+impl CallMetrics {
+    /// The calls by function and outcome. Those that did not occur are left out.
+    pub fn calls(&self) -> impl Iterator<Item = (&'static str, &'static str, u64)> {
+        self.by_function().flat_map(|(function, counted)| {
+            let outcomes = OTHER_OUTCOMES.into_iter().chain(FaultKind::ALL.map(FaultKind::name)).zip(&counted.outcomes);
+            outcomes.map(move |(outcome, count)| (function, outcome, count.get())).filter(|(.., count)| *count > 0)
+        })
+    }
+
+    /// The durations of calls by function, from the request to the validated answer. Functions that were not called are left out.
+    pub fn durations(&self) -> impl Iterator<Item = (&'static str, &CallDurations)> {
+        let durations = self.by_function().map(|(function, counted)| (function, &counted.durations));
+        durations.filter(|(_, durations)| !durations.is_empty())
+    }
+
+    /// The processor time of the calls.
+    pub fn cpu(&self) -> Duration {
+        self.cpu.time()
+    }
+
+    /// When a call had a fault last, as the time since the epoch of Unix.
+    pub fn last_fault(&self) -> Option<Duration> {
+        self.last_fault.get()
+    }
+
+    /// When `changes` was answered last, as the time since the epoch of Unix.
+    pub fn last_changes(&self) -> Option<Duration> {
+        self.last_changes.get()
+    }
+
+    /// The number of instances that were made for calls.
+    pub fn instances_created(&self) -> u64 {
+        self.instances_created.get()
+    }
+
+    /// The number of calls that an idle instance served.
+    pub fn instances_reused(&self) -> u64 {
+        self.instances_reused.get()
+    }
+
+    /// How often the circuit breaker opened.
+    pub fn breaker_openings(&self) -> u64 {
+        self.breaker_openings.get()
+    }
+
+    fn by_function(&self) -> impl Iterator<Item = (&'static str, &FunctionMetrics)> {
+        FunctionName::ALL.into_iter().map(FunctionName::as_str).zip(&self.functions)
+    }
+}
+
+/// A call in progress, which is counted when this is dropped: as cancelled, unless its outcome is known.
+pub(super) struct CallTimer<'a> {
+    metrics: &'a CallMetrics,
+    function: FunctionName,
+    began: Instant,
+    outcome: usize,
+}
+
+impl<'a> CallTimer<'a> {
+    /// Begins a call.
+    pub(super) fn begin(metrics: &'a CallMetrics, function: FunctionName) -> Self {
+        Self { metrics, function, began: Instant::now(), outcome: CANCELLED }
+    }
+
+    /// Ends the call.
+    pub(super) fn end<T>(mut self, answer: &Result<T, Fault>) {
+        self.outcome = match answer {
+            Ok(_) => OK,
+            Err(Fault::NotFound) => 1,
+            Err(Fault::InvalidRequest(_)) => 2,
+            Err(Fault::Denied(_)) => 3,
+            Err(fault) => {
+                self.metrics.last_fault.set_now();
+                fault.kind().map_or(CANCELLED, |kind| OTHER_OUTCOMES.len().saturating_add(kind as usize))
+            }
+        };
+        if self.outcome == OK && self.function == FunctionName::Changes {
+            self.metrics.last_changes.set_now();
+        }
+    }
+}
+
+impl Drop for CallTimer<'_> {
+    fn drop(&mut self) {
+        let Some(function) = self.metrics.functions.get(self.function as usize) else { return };
+        function.durations.observe(self.began.elapsed());
+        if let Some(count) = function.outcomes.get(self.outcome) {
+            count.increment();
+        }
+    }
+}
+
+/// Adds the processor time of a call when it is dropped, however the call ends.
+pub(super) struct CpuRecord {
+    pub(super) metrics: Arc<CallMetrics>,
+    pub(super) clock: Arc<CpuClock>,
+}
+
+impl Drop for CpuRecord {
+    fn drop(&mut self) {
+        self.metrics.cpu.add_time(self.clock.cpu_time());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn calls_are_counted_by_function_and_outcome_also_when_they_are_cancelled() {
+        let metrics = CallMetrics::default();
+        let end = |function, answer| CallTimer::begin(&metrics, function).end::<()>(&answer);
+        end(FunctionName::Read, Ok(()));
+        end(FunctionName::Read, Err(Fault::NotFound));
+        end(FunctionName::Read, Err(Fault::Host(String::new())));
+        assert_eq!(metrics.last_changes(), None);
+        end(FunctionName::Changes, Ok(()));
+        drop(CallTimer::begin(&metrics, FunctionName::Read));
+        let expected = [
+            ("read", "ok", 1),
+            ("read", "not-found", 1),
+            ("read", "cancelled", 1),
+            ("read", "host", 1),
+            ("changes", "ok", 1),
+        ];
+        assert_eq!(metrics.calls().collect::<Vec<_>>(), expected);
+        assert_eq!(metrics.durations().map(|(function, _)| function).collect::<Vec<_>>(), ["read", "changes"]);
+        assert!(metrics.last_fault().is_some() && metrics.last_changes().is_some());
+    }
+}

@@ -1,0 +1,106 @@
+//! `/metrics`: what the host and its servers count, in the text format of OpenMetrics or in that of Prometheus, as the request accepts.
+
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use axum::http::header::{ACCEPT, CONTENT_TYPE};
+use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use axum::response::Response;
+use mcp_resource_host::host::Host;
+use mcp_resource_host::metrics::HostCollector;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::registry::Registry;
+
+use super::text;
+use crate::server_metrics::ServerCollector;
+
+/// The media type of OpenMetrics.
+const OPENMETRICS: &str = "application/openmetrics-text";
+
+/// The registry of a host.
+pub(super) struct Metrics(Registry);
+
+impl Metrics {
+    /// The metrics of that host and of its servers.
+    pub(super) fn new(host: &Arc<Host>) -> Self {
+        let mut registry = Registry::default();
+        registry.register_collector(Box::new(HostCollector::new(host.clone())));
+        registry.register_collector(Box::new(ServerCollector::new(host.clone())));
+        Self(registry)
+    }
+
+    /// Answers a scrape.
+    pub(super) fn respond(&self, headers: &HeaderMap) -> Response {
+        let mut exposition = String::new();
+        if encode(&mut exposition, &self.0).is_err() {
+            return text(StatusCode::INTERNAL_SERVER_ERROR, "the metrics cannot be encoded\n");
+        }
+        let (body, content_type) = match accepts_openmetrics(headers) {
+            true => (exposition, "application/openmetrics-text; version=1.0.0; charset=utf-8"),
+            false => (to_prometheus(&exposition), "text/plain; version=0.0.4; charset=utf-8"),
+        };
+        let mut response = text(StatusCode::OK, body);
+        response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
+        response
+    }
+}
+
+fn accepts_openmetrics(headers: &HeaderMap) -> bool {
+    let accepted = headers.get_all(ACCEPT).into_iter().filter_map(|value| value.to_str().ok());
+    accepted.flat_map(|value| value.split(',')).any(|range| {
+        let mut parts = range.split(';').map(str::trim);
+        let is_openmetrics = parts.next().is_some_and(|media_type| media_type.eq_ignore_ascii_case(OPENMETRICS));
+        is_openmetrics && !parts.any(|parameter| matches!(parameter, "q=0" | "q=0.0" | "q=0.00" | "q=0.000"))
+    })
+}
+
+/// Converts an exposition to the text format 0.0.4 of Prometheus: the metadata of a counter name its samples, which end in `_total`,
+/// and there is no mark of the end.
+fn to_prometheus(exposition: &str) -> String {
+    let mut converted = String::with_capacity(exposition.len());
+    let mut help = None;
+    for line in exposition.lines() {
+        if line == "# EOF" {
+            continue;
+        }
+        // The description comes right before the type.
+        if let Some(described) = line.strip_prefix("# HELP ") {
+            help = described.split_once(' ');
+            continue;
+        }
+        // Writing to a string does not fail.
+        let _ = match (line.strip_prefix("# TYPE ").and_then(|typed| typed.split_once(' ')), help.take()) {
+            (Some((name, kind)), Some((_, help))) => {
+                let suffix = if kind == "counter" { "_total" } else { "" };
+                writeln!(converted, "# HELP {name}{suffix} {help}\n# TYPE {name}{suffix} {kind}")
+            }
+            _ => writeln!(converted, "{line}"),
+        };
+    }
+    converted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_format_is_that_which_the_request_accepts() {
+        let accepts = |value| accepts_openmetrics(&HeaderMap::from_iter([(ACCEPT, HeaderValue::from_static(value))]));
+        assert!(accepts("application/openmetrics-text;version=1.0.0;q=0.5,text/plain;version=0.0.4;q=0.2,*/*;q=0.1"));
+        assert!(accepts("text/plain, Application/OpenMetrics-Text"));
+        for other in ["text/plain;version=0.0.4", "*/*", "application/openmetrics-text;q=0", ""] {
+            assert!(!accepts(other), "{other}");
+        }
+        assert!(!accepts_openmetrics(&HeaderMap::new()));
+    }
+
+    #[test]
+    fn the_metadata_of_counters_name_their_samples_in_the_format_of_prometheus() {
+        let exposition =
+            "# HELP a A b.\n# TYPE a counter\na_total{x=\"y\"} 3\n# HELP b B.\n# TYPE b gauge\nb{} 1\n# EOF\n";
+        let expected =
+            "# HELP a_total A b.\n# TYPE a_total counter\na_total{x=\"y\"} 3\n# HELP b B.\n# TYPE b gauge\nb{} 1\n";
+        assert_eq!(to_prometheus(exposition), expected);
+    }
+}

@@ -1,0 +1,391 @@
+//! What the servers of one host count: requests, sessions, connections and event streams, over all transports.
+//!
+//! A request is counted in a table with a cell for each method, revision, transport and outcome, so counting takes no lock and no
+//! map. The names of methods are from the table of [`method`](crate::method); any other is [`OTHER_METHOD`].
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use mcp_host_base::metrics::{Counter, Family, Histogram};
+use mcp_resource_host::host::Host;
+use parking_lot::Mutex;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
+
+use super::error::Outcome;
+use super::method::{METHOD_COUNT, Method};
+use super::revision::Revision;
+
+/// The label of methods that do not exist.
+const OTHER_METHOD: &str = "_OTHER";
+/// The label of the revision of a message that was rejected before its revision was known.
+const NO_REVISION: &str = "none";
+const METHODS: usize = METHOD_COUNT.saturating_add(1);
+const REVISIONS: usize = Revision::ALL.len().saturating_add(1);
+
+/// The buckets of the semantic conventions, and four for requests that take less.
+const OPERATION_BOUNDS: [Duration; 18] = [
+    Duration::from_micros(500),
+    Duration::from_millis(1),
+    Duration::from_millis(2),
+    Duration::from_millis(5),
+    Duration::from_millis(10),
+    Duration::from_millis(20),
+    Duration::from_millis(50),
+    Duration::from_millis(100),
+    Duration::from_millis(200),
+    Duration::from_millis(500),
+    Duration::from_secs(1),
+    Duration::from_secs(2),
+    Duration::from_secs(5),
+    Duration::from_secs(10),
+    Duration::from_secs(30),
+    Duration::from_secs(60),
+    Duration::from_secs(120),
+    Duration::from_secs(300),
+];
+
+const REQUESTS: Family = Family::counter(
+    "mcp_host_requests_total",
+    &["method", "revision", "transport", "outcome"],
+    "Requests by method of MCP (_OTHER if it does not exist), revision, transport (http, stdio) and outcome (ok, or the kind of the error).",
+);
+const OPERATIONS: Family = Family::histogram(
+    "mcp_server_operation_duration_seconds",
+    &["mcp_method_name", "mcp_protocol_version", "network_transport"],
+    "Durations of requests that are answered once, until the answer is ready (semantic conventions of OpenTelemetry).",
+);
+const SESSION_DURATIONS: Family = Family::histogram(
+    "mcp_server_session_duration_seconds",
+    &["mcp_protocol_version", "network_transport"],
+    "Durations of sessions that have ended (semantic conventions of OpenTelemetry).",
+);
+const SESSIONS: Family = Family::gauge("mcp_host_sessions", &["transport"], "Open sessions.");
+const SESSIONS_LIMIT: Family = Family::gauge(
+    "mcp_host_sessions_limit",
+    &[],
+    "The number of sessions that may be open over HTTP: `http.limits.sessions`.",
+);
+const STREAMS: Family = Family::gauge(
+    "mcp_host_event_streams",
+    &[],
+    "Open event streams over HTTP: of sessions, and of `subscriptions/listen`.",
+);
+const STREAMS_LIMIT: Family = Family::gauge(
+    "mcp_host_event_streams_limit",
+    &[],
+    "The number of event streams that may be open: `http.limits.streams`.",
+);
+const CONNECTIONS: Family = Family::gauge("mcp_host_connections", &[], "Open connections of the listener of clients.");
+const CONNECTIONS_LIMIT: Family = Family::gauge(
+    "mcp_host_connections_limit",
+    &[],
+    "The number of connections that may be open: `http.limits.connections`.",
+);
+const REJECTIONS: Family = Family::counter(
+    "mcp_host_rejections_total",
+    &["limit"],
+    "Connections, streams, sessions and requests that a limit rejected, by the key of the limit in the config.",
+);
+
+/// A transport.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Transport {
+    Http,
+    Stdio,
+}
+
+impl Transport {
+    const ALL: [Self; 2] = [Self::Http, Self::Stdio];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Stdio => "stdio",
+        }
+    }
+
+    /// Its name in the semantic conventions: `network.transport`.
+    fn network_transport(self) -> &'static str {
+        match self {
+            Self::Http => "tcp",
+            Self::Stdio => "pipe",
+        }
+    }
+}
+
+type Durations = Histogram<{ OPERATION_BOUNDS.len() }>;
+
+/// A table with a cell for each transport.
+type ByTransport<T> = [T; Transport::ALL.len()];
+
+/// The requests of one method, revision and transport.
+#[derive(Debug)]
+struct RequestCell {
+    outcomes: [Counter; Outcome::ALL.len()],
+    durations: Durations,
+}
+
+/// What the servers of a host count. They share it.
+#[derive(Debug)]
+pub(super) struct ServerMetrics {
+    /// By method, revision and transport.
+    requests: Box<[[ByTransport<RequestCell>; REVISIONS]; METHODS]>,
+    session_durations: [ByTransport<Durations>; REVISIONS],
+    sessions: ByTransport<OpenCount>,
+    streams: OpenCount,
+    connections: OpenCount,
+    /// By the key of the limit.
+    rejections: Mutex<BTreeMap<&'static str, u64>>,
+}
+
+/// A number of things that are open.
+#[derive(Clone, Debug, Default)]
+struct OpenCount(Arc<AtomicU64>);
+
+/// One thing that is open, until this is dropped.
+#[derive(Debug)]
+pub(super) struct Open(OpenCount);
+
+impl OpenCount {
+    fn open(&self) -> Open {
+        self.0.fetch_add(1, Ordering::Relaxed);
+        Open(self.clone())
+    }
+
+    fn get(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        self.0.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+impl Default for ServerMetrics {
+    fn default() -> Self {
+        let durations = || Histogram::new(&OPERATION_BOUNDS);
+        let cell = || RequestCell { outcomes: std::array::from_fn(|_| Counter::default()), durations: durations() };
+        let by_transport = || std::array::from_fn(|_| cell());
+        Self {
+            requests: Box::new(std::array::from_fn(|_| std::array::from_fn(|_| by_transport()))),
+            session_durations: std::array::from_fn(|_| std::array::from_fn(|_| durations())),
+            sessions: Default::default(),
+            streams: OpenCount::default(),
+            connections: OpenCount::default(),
+            rejections: Mutex::default(),
+        }
+    }
+}
+
+impl ServerMetrics {
+    /// Those of a host.
+    pub(super) fn of(host: &Host) -> Arc<Self> {
+        host.transport_state()
+    }
+
+    /// Begins a request that is answered once.
+    pub(super) fn begin_request(
+        self: &Arc<Self>,
+        transport: Transport,
+        method: Option<&'static Method>,
+        revision: Revision,
+    ) -> RequestTimer {
+        RequestTimer {
+            metrics: self.clone(),
+            labels: RequestLabels { method, revision: Some(revision), transport },
+            began: Instant::now(),
+            outcome: Outcome::Cancelled,
+        }
+    }
+
+    /// Counts a request that is not answered once, or that was rejected before it was executed.
+    pub(super) fn count_request(
+        &self,
+        transport: Transport,
+        method: Option<&'static Method>,
+        revision: Option<Revision>,
+        outcome: Outcome,
+    ) {
+        self.cell(RequestLabels { method, revision, transport }, |cell| cell.count(outcome));
+    }
+
+    /// Counts a connection while it is open.
+    pub(super) fn open_connection(&self) -> Open {
+        self.connections.open()
+    }
+
+    /// Counts an event stream while it is open.
+    pub(super) fn open_stream(&self) -> Open {
+        self.streams.open()
+    }
+
+    /// Counts a session while it is open, and then its duration.
+    pub(super) fn open_session(self: &Arc<Self>, transport: Transport, revision: Revision) -> OpenSession {
+        let open = self.sessions.get(transport as usize).map(OpenCount::open);
+        OpenSession { metrics: self.clone(), transport, revision, began: Instant::now(), _open: open }
+    }
+
+    /// Counts something that the limit with that key rejected.
+    pub(super) fn record_rejection(&self, limit: &'static str) {
+        let mut rejections = self.rejections.lock();
+        let count = rejections.entry(limit).or_default();
+        *count = count.saturating_add(1);
+    }
+
+    fn cell(&self, labels: RequestLabels, with: impl FnOnce(&RequestCell)) {
+        let RequestLabels { method, revision, transport } = labels;
+        let method = method.map_or(METHOD_COUNT, Method::number);
+        let cell = self.requests.get(method).and_then(|revisions| revisions.get(revision_number(revision)));
+        if let Some(cell) = cell.and_then(|transports| transports.get(transport as usize)) {
+            with(cell);
+        }
+    }
+
+    /// The cells with their labels: method, revision and transport.
+    fn cells(&self) -> impl Iterator<Item = (&'static str, &'static str, Transport, &RequestCell)> {
+        let methods = Method::names().chain([OTHER_METHOD]).zip(self.requests.iter());
+        methods.flat_map(|(method, revisions)| {
+            revision_names().zip(revisions).flat_map(move |(revision, transports)| {
+                Transport::ALL
+                    .into_iter()
+                    .zip(transports)
+                    .map(move |(transport, cell)| (method, revision, transport, cell))
+            })
+        })
+    }
+}
+
+impl RequestCell {
+    fn count(&self, outcome: Outcome) {
+        if let Some(count) = self.outcomes.get(outcome as usize) {
+            count.increment();
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+struct RequestLabels {
+    /// None if it does not exist.
+    method: Option<&'static Method>,
+    /// None if it is not known.
+    revision: Option<Revision>,
+    transport: Transport,
+}
+
+/// A request in progress, which is counted when this is dropped: as cancelled, unless it has ended.
+#[derive(Debug)]
+pub(super) struct RequestTimer {
+    metrics: Arc<ServerMetrics>,
+    labels: RequestLabels,
+    began: Instant,
+    outcome: Outcome,
+}
+
+impl RequestTimer {
+    /// Ends the request.
+    pub(super) fn end(mut self, outcome: Outcome) {
+        self.outcome = outcome;
+    }
+}
+
+impl Drop for RequestTimer {
+    fn drop(&mut self) {
+        self.metrics.cell(self.labels, |cell| {
+            cell.count(self.outcome);
+            cell.durations.observe(self.began.elapsed());
+        });
+    }
+}
+
+/// A session that is open, until this is dropped.
+#[derive(Debug)]
+pub(super) struct OpenSession {
+    metrics: Arc<ServerMetrics>,
+    transport: Transport,
+    revision: Revision,
+    began: Instant,
+    _open: Option<Open>,
+}
+
+impl Drop for OpenSession {
+    fn drop(&mut self) {
+        let durations = self.metrics.session_durations.get(self.revision as usize);
+        if let Some(durations) = durations.and_then(|transports| transports.get(self.transport as usize)) {
+            durations.observe(self.began.elapsed());
+        }
+    }
+}
+
+fn revision_number(revision: Option<Revision>) -> usize {
+    revision.map_or(Revision::ALL.len(), |revision| revision as usize)
+}
+
+fn revision_names() -> impl Iterator<Item = &'static str> {
+    Revision::ALL.into_iter().map(Revision::name).chain([NO_REVISION])
+}
+
+/// The metrics of the servers of a host, for a registry of `prometheus-client`, beside those of the host itself
+/// ([`HostCollector`](mcp_resource_host::metrics::HostCollector)).
+#[derive(Debug)]
+pub struct ServerCollector {
+    host: Arc<Host>,
+    metrics: Arc<ServerMetrics>,
+}
+
+impl ServerCollector {
+    /// The metrics of the servers of that host.
+    pub fn new(host: Arc<Host>) -> Self {
+        Self { metrics: ServerMetrics::of(&host), host }
+    }
+}
+
+impl Collector for ServerCollector {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let (metrics, encoder) = (&*self.metrics, &mut encoder);
+        REQUESTS.encode(encoder, |samples| {
+            metrics.cells().try_for_each(|(method, revision, transport, cell)| {
+                let mut counted = Outcome::ALL.into_iter().zip(&cell.outcomes).filter(|(_, count)| count.get() > 0);
+                counted.try_for_each(|(outcome, count)| {
+                    samples.integer(&[method, revision, transport.name(), outcome.name()], count.get())
+                })
+            })
+        })?;
+        OPERATIONS.encode(encoder, |samples| {
+            let mut cells = metrics.cells().filter(|(.., cell)| !cell.durations.is_empty());
+            cells.try_for_each(|(method, revision, transport, cell)| {
+                samples.histogram(&[method, revision, transport.network_transport()], &cell.durations)
+            })
+        })?;
+        SESSION_DURATIONS.encode(encoder, |samples| {
+            let mut revisions = revision_names().zip(&metrics.session_durations);
+            revisions.try_for_each(|(revision, transports)| {
+                let durations = Transport::ALL.into_iter().zip(transports);
+                durations.filter(|(_, durations)| !durations.is_empty()).try_for_each(|(transport, durations)| {
+                    samples.histogram(&[revision, transport.network_transport()], durations)
+                })
+            })
+        })?;
+        SESSIONS.encode(encoder, |samples| {
+            let mut sessions = Transport::ALL.into_iter().zip(&metrics.sessions);
+            sessions.try_for_each(|(transport, open)| samples.integer(&[transport.name()], open.get()))
+        })?;
+        let config = self.host.config();
+        let limits = &config.http.limits;
+        let limit = |limit: usize| u64::try_from(limit).unwrap_or(u64::MAX);
+        SESSIONS_LIMIT.encode_one(encoder, limit(limits.sessions.get()))?;
+        STREAMS.encode_one(encoder, metrics.streams.get())?;
+        STREAMS_LIMIT.encode_one(encoder, limit(limits.streams.get()))?;
+        CONNECTIONS.encode_one(encoder, metrics.connections.get())?;
+        CONNECTIONS_LIMIT.encode_one(encoder, limit(limits.connections.get()))?;
+        let rejections = metrics.rejections.lock().clone();
+        REJECTIONS.encode(encoder, |samples| {
+            rejections.iter().try_for_each(|(limit, count)| samples.integer(&[limit], *count))
+        })
+    }
+}
