@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Host, PluginState, PluginStatus};
+use super::{Host, PluginState};
 use crate::audit::AuditUsage;
 use crate::metrics::HostCounters;
 use crate::response_cache::CachedPlugin;
@@ -31,10 +31,7 @@ impl Host {
     /// Returns the plugins of one generation: each with the name of its state, and those that are loaded.
     pub(crate) fn plugins_to_measure(&self) -> (Vec<(String, &'static str)>, Vec<Arc<CachedPlugin>>) {
         let now = self.generation.load();
-        let states = now.slots.iter().map(|slot| {
-            let PluginStatus { name, state, .. } = PluginStatus::new(slot);
-            (name, state.name())
-        });
+        let states = now.slots.iter().map(|slot| (slot.name.clone(), PluginState::of(slot).name()));
         (states.collect(), now.plugins().cloned().collect())
     }
 }

@@ -61,23 +61,29 @@ impl PluginStatus {
     pub(super) fn new(slot: &PluginSlot, hub: &Hub, config: &Config) -> Self {
         let loaded = slot.plugin.as_ref().ok();
         let digest = loaded.and_then(|plugin| plugin.digest());
-        let (state, faults) = match &slot.plugin {
-            Ok(plugin) => (plugin.suspended_for().map_or(PluginState::Ready, PluginState::Suspended), plugin.faults()),
-            Err(NotLoaded::Loading) => (PluginState::Loading, BTreeMap::new()),
-            Err(NotLoaded::Failed { error, .. }) => (PluginState::LoadFailed(error.clone()), BTreeMap::new()),
-            Err(NotLoaded::Disabled(disabled)) => (PluginState::Disabled(disabled.clone()), BTreeMap::new()),
-        };
         Self {
             name: slot.name.clone(),
             mount: slot.mount.clone(),
-            state,
+            state: PluginState::of(slot),
             digest,
-            faults,
+            faults: loaded.map(|plugin| plugin.faults()).unwrap_or_default(),
             cached_responses: loaded.map(|plugin| plugin.response_cache_counts()).unwrap_or_default(),
             cache_usage: loaded.map(|plugin| plugin.response_cache_usage()).unwrap_or_default(),
             memory: loaded.map(|plugin| plugin.memory()),
             watched: hub.watched_below(&slot.mount),
             is_configured: config.plugins.iter().any(|plugin| plugin.name.as_str() == slot.name),
+        }
+    }
+}
+
+impl PluginState {
+    /// Returns the state of the plugin in a slot.
+    pub(super) fn of(slot: &PluginSlot) -> Self {
+        match &slot.plugin {
+            Ok(plugin) => plugin.suspended_for().map_or(Self::Ready, Self::Suspended),
+            Err(NotLoaded::Loading) => Self::Loading,
+            Err(NotLoaded::Failed { error, .. }) => Self::LoadFailed(error.clone()),
+            Err(NotLoaded::Disabled(disabled)) => Self::Disabled(disabled.clone()),
         }
     }
 }

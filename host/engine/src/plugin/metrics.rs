@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use mcp_host_base::metrics::{Counter, Histogram, LastTime};
 
 use super::fault::{Fault, FaultKind};
-use super::function::FunctionName;
+use crate::function::FunctionName;
 use crate::cpu::CpuClock;
 
 /// The upper bounds of the durations of calls.

@@ -35,6 +35,7 @@ use axum::extract::Request;
 use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
+use futures::FutureExt as _;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
@@ -215,7 +216,7 @@ impl AdminServer {
         let is_administrator = is_administrator(&config, request.headers(), from);
         if request.uri().path().starts_with(api::PREFIX) {
             is_administrator_here.store(is_administrator, Ordering::Relaxed);
-            return self.answer_api(request, &config, from).await;
+            return self.answer_api(request, &config, from).boxed().await;
         }
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return text(StatusCode::METHOD_NOT_ALLOWED, "use GET\n");
