@@ -105,7 +105,11 @@ async fn a_page_of_a_view_says_that_it_is_cut_off() {
     let contents = server.client().read("db://shop/public/paid/rows?limit=2&format=markdown").await.unwrap();
     let notices = serde_json::to_value(&contents).unwrap()[0]["_meta"]["mcp-host/notices"].clone();
     let notice = notices[0]["text"].as_str().unwrap_or_default();
-    assert!(notice.contains("it has no key, so further rows cannot be reached"), "{notices}");
+    assert!(notice.contains("2 rows, and there are more; it has no next page"), "{notices}");
+    let most = notices[0]["next"].as_str().unwrap_or_default();
+    assert_eq!(most, "db://shop/public/paid/rows?format=markdown&limit=1000");
+    let all = server.client().text(most).await;
+    assert!(all.starts_with(text.trim_end()) && all.lines().count() > text.lines().count(), "{all}");
     let csv = server.client().text("db://shop/public/customers/rows?format=csv").await;
     assert_eq!(csv, "id,name,email\r\n1,Ada,ada@example.com\r\n2,Grace,\r\n3,Ken,ken@example.com\r\n");
     for uri in ["public/nothing/rows", "nothing/orders/rows", "private/salaries/rows", "pg_catalog/pg_class/rows"] {
