@@ -67,10 +67,9 @@ pub async fn serve_stdio(host: Arc<Host>, principal: Principal, shutdown: Cancel
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// use std::sync::Arc;
 ///
-/// use mcp_resource_host::Host;
-/// use mcp_resource_host::access::Principal;
-/// use mcp_resource_host::config::Config;
-/// use mcp_resource_host::server::serve_io;
+/// use mcp_host_server::access::Principal;
+/// use mcp_host_server::config::Config;
+/// use mcp_host_server::{Host, serve_io};
 /// use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 /// use tokio_util::sync::CancellationToken;
 ///

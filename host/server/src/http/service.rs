@@ -50,10 +50,9 @@ const WELL_KNOWN_BELOW: &str = "/.well-known/oauth-protected-resource/{*path}";
 /// use axum::http::StatusCode;
 /// use axum::middleware::{Next, from_fn};
 /// use axum::response::{IntoResponse, Response};
-/// use mcp_resource_host::Host;
-/// use mcp_resource_host::access::Principal;
-/// use mcp_resource_host::config::Config;
-/// use mcp_resource_host::server::{HttpOptions, http_service};
+/// use mcp_host_server::access::Principal;
+/// use mcp_host_server::config::Config;
+/// use mcp_host_server::{Host, HttpOptions, http_service};
 ///
 /// /// The login of the application.
 /// async fn login(mut request: Request, next: Next) -> Response {
