@@ -7,8 +7,8 @@ use std::time::{Duration, Instant};
 use mcp_host_base::metrics::{Counter, Histogram, LastTime};
 
 use super::fault::{Fault, FaultKind};
-use crate::function::FunctionName;
 use crate::cpu::CpuClock;
+use crate::function::FunctionName;
 
 /// The upper bounds of the durations of calls.
 const DURATION_BOUNDS: [Duration; 8] = [
