@@ -81,6 +81,13 @@ async def pydantic_ai(url: str, command: list[str]) -> None:
         await agent.run(QUESTION)
 
 
+def causes(error: BaseException) -> list[str]:
+    """The errors that a group of errors consists of: its own message says only how many they are."""
+    if isinstance(error, BaseExceptionGroup):
+        return [cause for part in error.exceptions for cause in causes(part)]
+    return [f"{type(error).__name__}: {error}"]
+
+
 def main(framework: str, tool: str, arguments: str, *command: str) -> None:
     Model.call = {"name": tool, "arguments": arguments}
     model = ThreadingHTTPServer(("127.0.0.1", 0), Model)
@@ -90,7 +97,7 @@ def main(framework: str, tool: str, arguments: str, *command: str) -> None:
         asyncio.run(run(f"http://127.0.0.1:{model.server_port}/v1", list(command)))
         outcome = {"sent": Model.results[0]}
     except Exception as error:
-        outcome = {"error": f"{type(error).__name__}: {error}"}
+        outcome = {"error": "; ".join(causes(error))}
     print(json.dumps(outcome, ensure_ascii=False))
 
 

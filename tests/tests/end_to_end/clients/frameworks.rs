@@ -7,7 +7,7 @@ use std::process::Stdio;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use mcp_host_tests::{ConfigFile, Folder, Plugin, TIMEOUT, WrittenConfig, client_program, host_binary};
+use mcp_host_tests::{ConfigFile, Folder, Plugin, TIMEOUT, WrittenConfig, client_program, host_binary, run};
 use serde_json::Value;
 use tokio::process::Command;
 use tokio::time::timeout;
@@ -48,6 +48,14 @@ fn config(folder: &Folder) -> ConfigFile {
     ConfigFile::new().server("tools", vec!["list", "read"]).plugin(Plugin::files("f", folder.path()))
 }
 
+/// Writes the config, and compiles its component. The Python SDK raises `BrokenResourceError` if a notification arrives while
+/// it closes a session, and LangChain closes one just when a plugin that is compiled may have been loaded.
+async fn write_compiled(config: ConfigFile) -> WrittenConfig {
+    let config = config.write();
+    run(["check".as_ref(), "--config".as_ref(), config.path().as_os_str()]).await.success();
+    config
+}
+
 fn folder() -> Folder {
     let png = STANDARD.decode(PNG).expect("it is base64");
     Folder::with_files([("guide.md", TEXT.as_bytes()), ("dot.png", png.as_slice())])
@@ -60,7 +68,7 @@ const SHOW: (&str, &str) = ("read_resource", r#"{ "uri": "files://f/dot.png" }"#
 #[tokio::test]
 async fn every_framework_shows_its_model_a_result_once() {
     let folder = folder();
-    let config = config(&folder).write();
+    let config = write_compiled(config(&folder)).await;
     for framework in FRAMEWORKS {
         let listed = sent(framework, &config, LIST.0, LIST.1).await.unwrap();
         assert_eq!(listed.matches("files://f/guide.md").count(), 1, "{framework}: {listed}");
@@ -75,7 +83,7 @@ async fn every_framework_shows_its_model_a_result_once() {
 #[tokio::test]
 async fn links_end_agents_of_langchain_and_so_are_off_unless_the_config_has_them() {
     let folder = folder();
-    let config = config(&folder).server("tool-links", true).write();
+    let config = write_compiled(config(&folder).server("tool-links", true)).await;
     for framework in FRAMEWORKS {
         let listed = sent(framework, &config, LIST.0, LIST.1).await;
         match framework {
@@ -91,7 +99,7 @@ async fn links_end_agents_of_langchain_and_so_are_off_unless_the_config_has_them
 #[tokio::test]
 async fn structured_content_takes_the_place_of_the_text_in_some_frameworks() {
     let folder = folder();
-    let config = config(&folder).server("tool-structured-content", true).write();
+    let config = write_compiled(config(&folder).server("tool-structured-content", true)).await;
     for framework in FRAMEWORKS {
         let read = sent(framework, &config, READ.0, READ.1).await.unwrap();
         assert_eq!(read.matches(TEXT).count(), 1, "{framework}: {read}");
