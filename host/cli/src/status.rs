@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use bytesize::ByteSize;
 use mcp_host_server::AdminClient;
-use mcp_host_server::admin_api::{CacheStatus, PluginState, PluginStatus, Status};
+use mcp_host_server::admin_api::{CacheStatus, PluginState, PluginStatus, RecentCalls, Status};
 use tokio_util::sync::CancellationToken;
 
 use super::context::Context;
@@ -19,7 +19,8 @@ const WATCH_INTERVAL: Duration = Duration::from_secs(2);
 /// Moves the cursor of a terminal to its first line, and clears the screen below.
 const CLEAR: &str = "\x1b[H\x1b[J";
 /// The columns of each plugin.
-const HEADER: [&str; 7] = ["PLUGIN", "MOUNT", "STATE", "MEMORY", "FAULTS", "CACHE HITS", "WATCHED"];
+const HEADER: [&str; 10] =
+    ["PLUGIN", "MOUNT", "STATE", "CALLS/S", "P50", "P99", "MEMORY", "FAULTS", "CACHE HITS", "WATCHED"];
 
 const EXAMPLES: &str = "\
 The listener, its token and its certificate are those of `[admin]` in the config.
@@ -27,7 +28,7 @@ The listener, its token and its certificate are those of `[admin]` in the config
 Exit codes: 0 if the server answers, and with `--probe` if it is ready; otherwise 1.
 
 Examples:
-  mcp-host status              plugins with state, memory, faults and cache, and what clients watch
+  mcp-host status              plugins: state, calls of the last minute, memory, faults, cache, and what clients watch
   mcp-host status --watch      the same every two seconds, until it is interrupted
   mcp-host status --json       for programs: the answer of `/api/v1/status`
   mcp-host status --probe      for a health check: is the server ready?";
@@ -121,7 +122,9 @@ fn print(status: &Status, output: &mut Output<'_>) -> Result<(), CliError> {
     Ok(())
 }
 
-fn row(plugin: &PluginStatus) -> [Cell; 7] {
+fn row(plugin: &PluginStatus) -> [Cell; 10] {
+    let recent = plugin.recent.as_ref();
+    let duration = |of: fn(&RecentCalls) -> Option<u64>| Cell::optional(recent.and_then(of).map(duration).as_deref());
     let memory = plugin.memory.as_ref().map(|memory| {
         format!("{} of {}", ByteSize(memory.used).display().iec(), ByteSize(memory.limit).display().iec())
     });
@@ -130,11 +133,30 @@ fn row(plugin: &PluginStatus) -> [Cell; 7] {
         Cell::text(&plugin.name),
         Cell::verbatim(&plugin.mount),
         state(&plugin.state),
+        Cell::optional(recent.map(rate).as_deref()),
+        duration(|recent| recent.p50_us),
+        duration(|recent| recent.p99_us),
         Cell::optional(memory.as_deref()),
         if faults == 0 { Cell::text("0") } else { Cell::warning(&faults.to_string()) },
         Cell::text(&hits(&plugin.cache)),
         Cell::text(&plugin.watched.to_string()),
     ]
+}
+
+/// The calls of a second.
+#[expect(clippy::cast_precision_loss, reason = "it is shown with one digit after the point")]
+fn rate(recent: &RecentCalls) -> String {
+    format!("{:.1}", recent.calls as f64 * 1000.0 / recent.window_ms.max(1) as f64)
+}
+
+/// A duration with two or three digits.
+fn duration(microseconds: u64) -> String {
+    match Duration::from_micros(microseconds).as_secs_f64() {
+        seconds if seconds >= 1.0 => format!("{seconds:.1} s"),
+        seconds if seconds >= 0.01 => format!("{:.0} ms", seconds * 1e3),
+        seconds if seconds >= 0.001 => format!("{:.1} ms", seconds * 1e3),
+        seconds => format!("{:.0} µs", seconds * 1e6),
+    }
 }
 
 /// The part of lookups that found a response; `-` without lookups.
@@ -161,6 +183,14 @@ pub(super) fn state(state: &PluginState) -> Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn calls_are_shown_per_second_and_durations_with_a_unit() {
+        let recent = |calls| RecentCalls { window_ms: 60_000, calls, p50_us: None, p99_us: None };
+        assert_eq!([rate(&recent(0)), rate(&recent(90)), rate(&recent(60_000))], ["0.0", "1.5", "1000.0"]);
+        let shown = [0, 250, 1250, 12_500, 999_000, 1_250_000].map(duration);
+        assert_eq!(shown, ["0 µs", "250 µs", "1.2 ms", "12 ms", "999 ms", "1.2 s"]);
+    }
 
     #[test]
     fn hits_are_a_part_of_lookups() {

@@ -17,6 +17,8 @@ use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
 
+pub use mcp_host_engine::plugin::CallCounts;
+
 use crate::host::Host;
 use crate::response_cache::CachedPlugin;
 use crate::watch::WatchStats;

@@ -16,7 +16,7 @@ use super::Host;
 use super::audit::{RequestKind, RequestRecord};
 use super::generation::Generation;
 use crate::access::Principal;
-use crate::audit::Facts;
+use crate::audit::{AuditFollower, Facts};
 use crate::catalog::NotLoaded;
 use crate::watch::ListingSnapshot;
 
@@ -85,6 +85,11 @@ impl From<AdminAction> for RequestKind {
 }
 
 impl Host {
+    /// Returns the lines of the audit log from now on; none if the config has no `[audit]`.
+    pub fn follow_audit(&self) -> Option<AuditFollower> {
+        self.audit.follow()
+    }
+
     /// Runs an action of an administrator that another part of the program carries out, and records it. `uri` is the URI that it is
     /// about; empty if there is none. `kind_of_error` has the outcome of an action that fails, in a word or two.
     ///

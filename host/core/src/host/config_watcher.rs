@@ -409,13 +409,13 @@ fn log_report(reloaded: &ReloadReport, is_requested: bool) {
     for key in &reloaded.requires_restart {
         tracing::warn!(target: log_target::CONFIG, "`{key}` changed, which takes effect after a restart only");
     }
-    let ReloadReport { generation, rules, principals, server, http, audit, .. } = *reloaded;
+    let ReloadReport { generation, rules, principals, server, http, admin, audit, .. } = *reloaded;
     let [added, changed, removed] =
         [&reloaded.added, &reloaded.changed, &reloaded.removed].map(|names| names.join(","));
     let milliseconds = u64::try_from(reloaded.elapsed.as_millis()).unwrap_or(u64::MAX);
     let took = humantime::format_duration(Duration::from_millis(milliseconds));
     if !reloaded.is_unchanged() {
-        tracing::info!(target: log_target::CONFIG, generation, added, changed, removed, rules, principals, server, http, audit, %took, "reloaded");
+        tracing::info!(target: log_target::CONFIG, generation, added, changed, removed, rules, principals, server, http, admin, audit, %took, "reloaded");
     } else if is_requested {
         tracing::info!(target: log_target::CONFIG, generation, %took, "reloaded: nothing changed");
     }

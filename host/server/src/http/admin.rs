@@ -15,7 +15,7 @@
 //! only the name of that site (DNS rebinding), and a probe sends the address of the machine, which a wildcard address does not have.
 //!
 //! Bounded by limits of its own, so that it answers while every other limit is used up: [`MAX_CONNECTIONS`], each with one request,
-//! within [`CONNECTION_TIMEOUT`], and [`ACTION_TIMEOUT`] of an administrator; a head of at most [`MAX_HEAD`] bytes; bodies are read of
+//! within [`CONNECTION_TIMEOUT`], which is longer for an action or a stream of an administrator; a head of at most [`MAX_HEAD`] bytes; bodies are read of
 //! administrators only.
 
 pub(crate) mod api;
@@ -23,11 +23,12 @@ pub(crate) mod client;
 mod listener;
 mod log_filter;
 mod metrics;
+mod traffic;
 
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, SystemTime};
 
 use axum::body::Body;
@@ -55,6 +56,7 @@ use self::listener::Stream;
 pub use self::log_filter::LogFilter;
 use self::log_filter::TemporaryFilter;
 use self::metrics::Metrics;
+use self::traffic::Traffic;
 use super::layers::origin_check;
 use super::listener::tls;
 use crate::ServeError;
@@ -63,8 +65,6 @@ use crate::ServeError;
 const MAX_CONNECTIONS: usize = 64;
 /// The time for a connection: its handshake, its request and its response.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time for a connection with a request of an administrator, beside [`CONNECTION_TIMEOUT`].
-const ACTION_TIMEOUT: Duration = Duration::from_secs(60);
 /// The maximum size of the head of a request, in bytes.
 const MAX_HEAD: usize = 16 << 10;
 
@@ -114,8 +114,17 @@ pub async fn serve_admin(
     let AdminControls { reload, log } = controls;
     let (metrics, log) = (Metrics::new(&host), log.map(TemporaryFilter::new));
     let is_loopback = matches!(listener.address(), AdminAddress::Tcp(address) if address.is_loopback());
-    let server = AdminServer { host, draining, tls, started: SystemTime::now(), reload, log, metrics, is_loopback };
+    let (traffic, started) = (Traffic::new(&host), SystemTime::now());
+    let streams = Arc::new(Semaphore::new(api::follow::MAX_STREAMS));
+    let server = AdminServer { host, draining, tls, started, reload, log, metrics, traffic, streams, is_loopback };
     let server = Arc::new(server);
+    tokio::select! {
+        never = server.traffic.keep_sampling(&server.host) => Ok(never),
+        never = accept_connections(&server, &listener) => Ok(never),
+    }
+}
+
+async fn accept_connections(server: &Arc<AdminServer>, listener: &AdminListener) -> Infallible {
     let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
     loop {
         // The semaphore is never closed.
@@ -124,21 +133,33 @@ pub async fn serve_admin(
         let server = server.clone();
         tokio::spawn(async move {
             let _permit = permit;
-            let is_administrator = Arc::new(AtomicBool::new(false));
-            let expired = async {
-                sleep(CONNECTION_TIMEOUT).await;
-                if is_administrator.load(Ordering::Relaxed) {
-                    sleep(ACTION_TIMEOUT).await;
-                }
-            };
+            let deadline = Arc::new(Deadline::default());
             let is_served = tokio::select! {
-                () = server.clone().serve(stream, is_administrator.clone()) => true,
-                () = expired => false,
+                () = server.clone().serve(stream, deadline.clone()) => true,
+                () = deadline.passed() => false,
             };
             if !is_served {
                 tracing::debug!(target: log_target::SERVER, "a connection to the administration listener timed out");
             }
         });
+    }
+}
+
+/// The deadline of a connection: [`CONNECTION_TIMEOUT`] after its begin, and once more as much as its request is given.
+#[derive(Debug, Default)]
+struct Deadline {
+    /// In seconds.
+    extension: AtomicU64,
+}
+
+impl Deadline {
+    fn extend(&self, by: Duration) {
+        self.extension.store(by.as_secs(), Ordering::Relaxed);
+    }
+
+    async fn passed(&self) {
+        sleep(CONNECTION_TIMEOUT).await;
+        sleep(Duration::from_secs(self.extension.load(Ordering::Relaxed))).await;
     }
 }
 
@@ -151,6 +172,9 @@ struct AdminServer {
     reload: Option<ReloadTrigger>,
     log: Option<TemporaryFilter>,
     metrics: Metrics,
+    traffic: Traffic,
+    /// A permit for each stream of the audit log.
+    streams: Arc<Semaphore>,
     /// Whether it listens at a loopback address, where everyone may read the metrics.
     is_loopback: bool,
 }
@@ -167,20 +191,20 @@ enum Connection {
 }
 
 impl AdminServer {
-    async fn serve(self: Arc<Self>, stream: Stream, is_administrator: Arc<AtomicBool>) {
+    async fn serve(self: Arc<Self>, stream: Stream, deadline: Arc<Deadline>) {
         match stream {
-            Stream::Unix(stream, user) => self.serve_http(stream, Connection::Owner(user), is_administrator).await,
+            Stream::Unix(stream, user) => self.serve_http(stream, Connection::Owner(user), deadline).await,
             Stream::Tcp(stream) => {
                 let client = Connection::Tcp(stream.peer_addr().ok().map(|address| address.ip()));
                 match &self.tls {
-                    None => self.serve_http(stream, client, is_administrator).await,
+                    None => self.serve_http(stream, client, deadline).await,
                     Some(tls) if listener::begins_tls(&stream).await => match tls.accept(stream).await {
-                        Ok(stream) => self.serve_http(stream, client, is_administrator).await,
+                        Ok(stream) => self.serve_http(stream, client, deadline).await,
                         Err(error) => {
                             tracing::debug!(target: log_target::SERVER, %error, "a TLS handshake with the administration listener failed");
                         }
                     },
-                    Some(_) => self.serve_http(stream, Connection::Unencrypted, is_administrator).await,
+                    Some(_) => self.serve_http(stream, Connection::Unencrypted, deadline).await,
                 }
             }
         }
@@ -190,11 +214,11 @@ impl AdminServer {
         self: &Arc<Self>,
         io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         from: Connection,
-        is_administrator: Arc<AtomicBool>,
+        deadline: Arc<Deadline>,
     ) {
         let service = service_fn(move |request: Request<hyper::body::Incoming>| {
-            let (server, is_administrator) = (self.clone(), is_administrator.clone());
-            async move { Ok::<_, Infallible>(server.answer(request.map(Body::new), from, &is_administrator).await) }
+            let (server, deadline) = (self.clone(), deadline.clone());
+            async move { Ok::<_, Infallible>(server.answer(request.map(Body::new), from, &deadline).await) }
         });
         let served = http1::Builder::new()
             .keep_alive(false)
@@ -207,17 +231,16 @@ impl AdminServer {
         }
     }
 
-    async fn answer(&self, request: Request, from: Connection, is_administrator_here: &AtomicBool) -> Response {
+    async fn answer(&self, request: Request, from: Connection, deadline: &Deadline) -> Response {
         let config = self.host.config();
         let is_own_host = |host: &UrlHost| matches!(host, UrlHost::Address(_)) || config.is_own_host(host);
         if let Err(rejected) = origin_check::validate_with(&config, &request, is_own_host) {
             return rejected.into_response();
         }
-        let is_administrator = is_administrator(&config, request.headers(), from);
         if request.uri().path().starts_with(api::PREFIX) {
-            is_administrator_here.store(is_administrator, Ordering::Relaxed);
-            return self.answer_api(request, &config, from).boxed().await;
+            return self.answer_api(request, &config, from, deadline).boxed().await;
         }
+        let is_administrator = is_administrator(&config, request.headers(), from);
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
             return text(StatusCode::METHOD_NOT_ALLOWED, "use GET\n");
         }

@@ -2,6 +2,7 @@
 //!
 //! | path | answer |
 //! |---|---|
+//! | `GET audit?follow` | the lines of the audit log from now on ([`follow`]) |
 //! | `GET status`, `plugins`, `plugins/NAME`, `config`, `cache`, `sessions`, `subscriptions`, `search` | what the host knows ([`views`]); `config` without secrets |
 //! | `POST reload`, `explain`, `log`, `plugins/NAME/disable`, `plugins/NAME/enable`, `plugins/NAME/reset` | an action ([`actions`]), which has a line of the audit log with the administrator's name |
 //!
@@ -12,6 +13,7 @@
 //! web page cannot send, and has arrived within [`BODY_TIMEOUT`].
 
 mod actions;
+pub(super) mod follow;
 pub mod types;
 mod views;
 
@@ -35,12 +37,14 @@ use tokio::time::timeout;
 
 use self::types::{ErrorAnswer, MAX_PAGE, Status, SubscriptionsView};
 use self::views::PageRequest;
-use super::{AdminServer, Connection};
+use super::{AdminServer, Connection, Deadline};
 
 /// The path of the API.
 pub(super) const PREFIX: &str = "/api/v1/";
 /// The maximum size of the body of a request.
 const MAX_BODY: usize = 64 << 10;
+/// The time for an action, beside the time for a connection.
+const ACTION_TIMEOUT: Duration = Duration::from_secs(60);
 /// The time for a body to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -106,9 +110,25 @@ impl From<Error> for Refusal {
 
 impl AdminServer {
     /// Answers a request below [`PREFIX`].
-    pub(super) async fn answer_api(&self, request: Request, config: &Config, from: Connection) -> Response {
+    pub(super) async fn answer_api(
+        &self,
+        request: Request,
+        config: &Config,
+        from: Connection,
+        deadline: &Deadline,
+    ) -> Response {
         let answer = match self.authorize(config, request.headers(), from) {
-            Ok(administrator) => self.route(request, &administrator).await,
+            Ok(_) if request.uri().path().strip_prefix(PREFIX) == Some("audit") => {
+                deadline.extend(follow::STREAM_TIMEOUT);
+                match *request.method() {
+                    Method::GET => self.follow_audit(request.uri().query(), request.headers(), from),
+                    _ => Err(Refusal::method("GET")),
+                }
+            }
+            Ok(administrator) => {
+                deadline.extend(ACTION_TIMEOUT);
+                self.route(request, &administrator).await
+            }
             Err(refusal) => Err(refusal),
         };
         answer.unwrap_or_else(Refusal::into_response)
@@ -170,8 +190,10 @@ impl AdminServer {
         let host = &*self.host;
         Ok(match *segments {
             ["status"] => ok(&self.status(page)),
-            ["plugins"] => ok(&views::plugins(host, page)),
-            ["plugins", name] => ok(&views::plugin(host, &decoded(name)?).ok_or_else(|| no_plugin(name))?),
+            ["plugins"] => ok(&views::plugins(host, &self.traffic, page)),
+            ["plugins", name] => {
+                ok(&views::plugin(host, &self.traffic, &decoded(name)?).ok_or_else(|| no_plugin(name))?)
+            }
             ["config"] => ok(&views::config(&host.config(), host.generation())),
             ["cache"] => ok(&views::cache(host, page)),
             ["sessions"] => ok(&views::sessions(host, page).map_err(Refusal::bad_request)?),
@@ -196,7 +218,7 @@ impl AdminServer {
             config_file: config.file.as_ref().map(|file| file.display().to_string()),
             ready: not_ready.is_empty(),
             not_ready,
-            plugins: views::plugins(&self.host, page),
+            plugins: views::plugins(&self.host, &self.traffic, page),
             sessions: self.host.session_count(),
             watched: views::watched_counts(&self.host),
             log: views::log(self.log.as_ref()),

@@ -47,7 +47,7 @@ impl AdminServer {
                     }
                     _ => self.host.reset_plugin(administrator, &name)?,
                 }
-                Ok(ok(&views::plugin(&self.host, &name).ok_or_else(|| no_plugin(&name))?))
+                Ok(ok(&views::plugin(&self.host, &self.traffic, &name).ok_or_else(|| no_plugin(&name))?))
             }
             _ => Err(Refusal::no_path()),
         }
