@@ -4,7 +4,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use mcp_host_server::admin_api::{
-    ExplainRequest, Explanation, LogRequest, LogView, MAX_LOG_SECONDS, PluginDetails, Reload,
+    ExplainRequest, Explanation, LogRequest, LogView, MAX_LOG_SECONDS, PluginDetails, PluginState, Reload,
 };
 use mcp_host_server::{AdminClient, AuditEvent};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -116,9 +116,9 @@ fn log_time(text: &str) -> Result<Duration, String> {
 
 impl Args {
     pub(super) async fn run(self, context: &Context) -> Result<(), CliError> {
-        let client = AdminClient::new(&context.config_without_secrets()?)?;
+        let client = AdminClient::new(&context.admin_config()?)?;
         let mut output = context.output();
-        let is_denied = match self.action {
+        let has_failed = match self.action {
             Action::Reload => {
                 let reload: Reload = client.post("reload", None::<&()>).await?;
                 if self.json {
@@ -160,7 +160,7 @@ impl Args {
             Action::Reset { plugin } => act(&client, &plugin, "reset", self.json, &mut output).await?,
         };
         output.flush()?;
-        if is_denied { Err(CliError::Denied) } else { Ok(()) }
+        if has_failed { Err(CliError::NegativeAnswer) } else { Ok(()) }
     }
 }
 
@@ -181,7 +181,7 @@ async fn follow_audit(
         .await
 }
 
-/// Acts on a plugin, and prints its state. Nothing is denied.
+/// Acts on a plugin, and prints its state. Returns whether it could not be loaded.
 async fn act(
     client: &AdminClient,
     plugin: &str,
@@ -196,8 +196,9 @@ async fn act(
     } else {
         let row = [super::table::Cell::text(&details.status.name), status::state(&details.status.state)];
         Table::new(["PLUGIN", "STATE"]).print(vec![row], output)?;
+        status::print_reason(&details.status, output)?;
     }
-    Ok(false)
+    Ok(matches!(details.status.state, PluginState::Failed { .. }))
 }
 
 fn print_reload(reload: &Reload, output: &mut Output<'_>) -> Result<(), CliError> {

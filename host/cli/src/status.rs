@@ -52,7 +52,7 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) async fn run(self, context: &Context) -> Result<(), CliError> {
-        let client = AdminClient::new(&context.config_without_secrets()?)?;
+        let client = AdminClient::new(&context.admin_config()?)?;
         if self.probe {
             let (is_ready, text) = client.readiness().await?;
             let mut output = context.output();
@@ -106,27 +106,39 @@ fn print(status: &Status, output: &mut Output<'_>) -> Result<(), CliError> {
     for reason in &status.not_ready {
         output.prose(&format!("  {reason}"))?;
     }
+    if let Some(failure) = &status.reload_failure {
+        output.prose(&format!("the last reload failed at {}: {}", failure.time, failure.reason))?;
+    }
     if let Some(file) = &status.config_file {
         output.line(&format!("config    {}, generation {generation}", escape::line(file)))?;
     }
-    output.line(&format!("clients   {sessions} sessions, {} watched resources", watched.resources))?;
+    let [sessions, resources] =
+        [(*sessions, "session"), (watched.resources, "watched resource")].map(|(count, noun)| counted(count, noun));
+    output.line(&format!("clients   {sessions}, {resources}"))?;
     if let (Some(filter), Some(until), Some(by)) = (&log.filter, &log.until, &log.by) {
         let [filter, until, by] = [filter, until, by].map(|text| escape::line(text));
         output.line(&format!("log       {filter} until {until}, set by {by}"))?;
     }
     let mut table = Table::new(HEADER);
     table.print(plugins.items.iter().map(row).collect(), output)?;
+    plugins.items.iter().try_for_each(|plugin| print_reason(plugin, output))?;
     if plugins.items.len() < plugins.total {
         output.line(&format!("the first {} of {} plugins", plugins.items.len(), plugins.total))?;
     }
     Ok(())
 }
 
+/// A number with its noun: `1 session`, `2 sessions`.
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
 fn row(plugin: &PluginStatus) -> [Cell; 10] {
     let recent = plugin.recent.as_ref();
     let duration = |of: fn(&RecentCalls) -> Option<u64>| Cell::optional(recent.and_then(of).map(duration).as_deref());
     let memory = plugin.memory.as_ref().map(|memory| {
-        format!("{} of {}", ByteSize(memory.used).display().iec(), ByteSize(memory.limit).display().iec())
+        let percent = memory.used.saturating_mul(100).checked_div(memory.limit).unwrap_or_default();
+        format!("{percent} % of {}", ByteSize(memory.limit).display().iec())
     });
     let faults = plugin.faults.values().copied().fold(0, u64::saturating_add);
     [
@@ -138,7 +150,7 @@ fn row(plugin: &PluginStatus) -> [Cell; 10] {
         duration(|recent| recent.p99_us),
         Cell::optional(memory.as_deref()),
         if faults == 0 { Cell::text("0") } else { Cell::warning(&faults.to_string()) },
-        Cell::text(&hits(&plugin.cache)),
+        Cell::optional(hits(&plugin.cache).as_deref()),
         Cell::text(&plugin.watched.to_string()),
     ]
 }
@@ -159,25 +171,36 @@ fn duration(microseconds: u64) -> String {
     }
 }
 
-/// The part of lookups that found a response; `-` without lookups.
-fn hits(cache: &CacheStatus) -> String {
+/// The part of lookups that found a response; none without lookups.
+fn hits(cache: &CacheStatus) -> Option<String> {
     let lookups = cache.hits.saturating_add(cache.misses);
-    let percent = cache.hits.saturating_mul(100).checked_div(lookups);
-    percent.map_or_else(|| "-".to_owned(), |percent| format!("{percent} % of {lookups}"))
+    let percent = cache.hits.saturating_mul(100).checked_div(lookups)?;
+    Some(format!("{percent} %"))
 }
 
-/// The state of a plugin, with what is to know of it.
+/// The state of a plugin.
 pub(super) fn state(state: &PluginState) -> Cell {
     match state {
         PluginState::Ready {} => Cell::ok("ready"),
         PluginState::Loading {} => Cell::warning("loading"),
-        PluginState::Failed { reason } => Cell::error(&format!("failed: {reason}")),
+        PluginState::Failed { .. } => Cell::error("failed"),
+        PluginState::Suspended { .. } => Cell::error("suspended"),
+        PluginState::Disabled { .. } => Cell::warning("disabled"),
+    }
+}
+
+/// Prints why a plugin is not served, if it is not.
+pub(super) fn print_reason(plugin: &PluginStatus, output: &mut Output<'_>) -> Result<(), CliError> {
+    let reason = match &plugin.state {
+        PluginState::Ready {} | PluginState::Loading {} => return Ok(()),
+        PluginState::Failed { reason } => format!("could not be loaded: {reason}"),
         PluginState::Suspended { retry_in_ms } => {
             let after = humantime::format_duration(Duration::from_secs(retry_in_ms.div_ceil(1000)));
-            Cell::error(&format!("suspended, probed in {after}"))
+            format!("its circuit breaker is open; it is probed in {after}")
         }
-        PluginState::Disabled { since, by } => Cell::warning(&format!("disabled since {since} by {by}")),
-    }
+        PluginState::Disabled { since, by } => format!("disabled since {since} by {by}"),
+    };
+    Ok(output.prose(&format!("{}: {reason}", plugin.name))?)
 }
 
 #[cfg(test)]
@@ -195,6 +218,7 @@ mod tests {
     #[test]
     fn hits_are_a_part_of_lookups() {
         let cache = |hits, misses| CacheStatus { hits, misses, responses: 0, bytes: 0, capacity: 0 };
-        assert_eq!([hits(&cache(0, 0)), hits(&cache(2, 1)), hits(&cache(0, 5))], ["-", "66 % of 3", "0 % of 5"]);
+        let shown = [cache(0, 0), cache(2, 1), cache(0, 5)].map(|cache| hits(&cache));
+        assert_eq!(shown.each_ref().map(Option::as_deref), [None, Some("66 %"), Some("0 %")]);
     }
 }

@@ -17,12 +17,11 @@ pub(super) mod follow;
 pub mod types;
 mod views;
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
+use axum::http::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::Response;
 use http_body_util::{BodyExt as _, Limited};
@@ -37,10 +36,16 @@ use tokio::time::timeout;
 
 use self::types::{ErrorAnswer, MAX_PAGE, Status, SubscriptionsView};
 use self::views::PageRequest;
-use super::{AdminServer, Connection, Deadline};
+use super::connections::ConnectionSlot;
+use super::{AdminServer, Connection};
 
 /// The path of the API.
 pub(super) const PREFIX: &str = "/api/v1/";
+/// Whether a path is of the API.
+pub(super) fn has_path(path: &str) -> bool {
+    path == "/api" || path.starts_with("/api/")
+}
+
 /// The maximum size of the body of a request.
 const MAX_BODY: usize = 64 << 10;
 /// The time for an action, beside the time for a connection.
@@ -115,18 +120,18 @@ impl AdminServer {
         request: Request,
         config: &Config,
         from: Connection,
-        deadline: &Deadline,
+        slot: &ConnectionSlot,
     ) -> Response {
         let answer = match self.authorize(config, request.headers(), from) {
             Ok(_) if request.uri().path().strip_prefix(PREFIX) == Some("audit") => {
-                deadline.extend(follow::STREAM_TIMEOUT);
+                slot.extend(follow::STREAM_TIMEOUT);
                 match *request.method() {
                     Method::GET => self.follow_audit(request.uri().query(), request.headers(), from),
                     _ => Err(Refusal::method("GET")),
                 }
             }
             Ok(administrator) => {
-                deadline.extend(ACTION_TIMEOUT);
+                slot.extend(ACTION_TIMEOUT);
                 self.route(request, &administrator).await
             }
             Err(refusal) => Err(refusal),
@@ -141,26 +146,19 @@ impl AdminServer {
             Connection::Unencrypted => Err(Refusal::new(StatusCode::FORBIDDEN, "use https", None)),
             Connection::Owner(user) => Ok(Principal::new(format!("admin/uid:{user}"))),
             Connection::Tcp(_) if super::is_administrator(config, headers, from) => Ok(Principal::new("admin/token")),
-            Connection::Tcp(client) => {
-                self.record_failed_login(client);
+            Connection::Tcp(_) => {
+                let help = "send `Authorization: Bearer TOKEN` with the token of `admin.token`";
                 Err(match config.admin.as_ref().is_some_and(|admin| admin.token.is_some()) {
-                    true => unauthorized(
-                        "the request has no token, or another one",
-                        "send `Authorization: Bearer TOKEN` with the token of `admin.token`",
-                    ),
+                    true if headers.contains_key(AUTHORIZATION) => {
+                        unauthorized("the token of the request is not `admin.token` of the server", help)
+                    }
+                    true => unauthorized("the request has no token", help),
                     false => unauthorized(
-                        "the listener has no token, and so no administrator",
+                        "the API needs a token, and `[admin]` has none",
                         "add `token = { file = \"admin.token\" }` to `[admin]`, or listen at a Unix socket: `listen = \"unix:PATH\"`",
                     ),
                 })
             }
-        }
-    }
-
-    fn record_failed_login(&self, client: Option<IpAddr>) {
-        match client {
-            Some(client) => self.host.record_failed_login(&client, "admin"),
-            None => self.host.record_failed_login(&"unknown", "admin"),
         }
     }
 
@@ -208,7 +206,7 @@ impl AdminServer {
 
     fn status(&self, page: &PageRequest) -> Status {
         let config = self.host.config();
-        let not_ready = self.reasons(&config);
+        let not_ready = self.reasons();
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
@@ -218,6 +216,7 @@ impl AdminServer {
             config_file: config.file.as_ref().map(|file| file.display().to_string()),
             ready: not_ready.is_empty(),
             not_ready,
+            reload_failure: self.host.reload_failure().map(views::reload_failure),
             plugins: views::plugins(&self.host, &self.traffic, page),
             sessions: self.host.session_count(),
             watched: views::watched_counts(&self.host),

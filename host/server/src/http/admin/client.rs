@@ -1,8 +1,7 @@
 //! A client of the administration listener, for commands on the same machine.
 //!
 //! It finds the listener, its token and its certificate in the config of the server. Over TLS it accepts that certificate and no other,
-//! whatever authority issued it. Each request has a connection of its own, [`TIMEOUT`] at most, and an answer of at most
-//! [`MAX_ANSWER`] bytes. The stream of the audit log lasts until the server ends it.
+//! whatever authority issued it. Each request has a connection and a timeout of its own, and an answer of at most [`MAX_ANSWER`] bytes. The stream of the audit log lasts until the server ends it.
 
 mod pinned_certificate;
 
@@ -38,8 +37,10 @@ use self::pinned_certificate::PinnedCertificate;
 use super::api;
 use super::api::types::{ErrorAnswer, MissedLines};
 
-/// The time for a request. A reload may take nearly as long.
-const TIMEOUT: Duration = Duration::from_secs(70);
+/// The time for an action. A reload may take nearly as long.
+const ACTION_TIMEOUT: Duration = Duration::from_secs(70);
+/// The time for any other request.
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// The maximum size of an answer.
 const MAX_ANSWER: usize = 64 << 20;
 
@@ -75,6 +76,17 @@ pub enum AdminClientError {
     /// The server ended the stream of the audit log: it has ended, or the token is no longer valid.
     #[error("the administration listener at {0} ended the stream")]
     Ended(AdminAddress),
+    /// The server does not accept the token of the config, or the config has none.
+    #[error("the server at {address} {}", if *has_token { "does not accept the token of `admin.token`" } else { "needs a token, and `[admin]` has none" })]
+    Unauthorized {
+        /// Its address.
+        address: AdminAddress,
+        /// Whether a token was sent.
+        has_token: bool,
+    },
+    /// The server has a certificate, and the config has none.
+    #[error("the server at {0} needs TLS, and `[admin]` has no `tls`")]
+    TlsRequired(AdminAddress),
     /// The server refuses the request.
     #[error("{error}")]
     Refused {
@@ -86,7 +98,7 @@ pub enum AdminClientError {
         help: Option<String>,
     },
     /// What listens there is no administration listener of this version.
-    #[error("the answer of {address} is not what this version of mcp-host expects: {reason}")]
+    #[error("what answers at {address} is not the administration listener of this version of mcp-host: {reason}")]
     Answer {
         /// The address.
         address: AdminAddress,
@@ -106,14 +118,25 @@ impl AdminClientError {
             Self::Connect { source, .. } => Some(match source.kind() {
                 io::ErrorKind::PermissionDenied => "run it as the user of the server, or as root".to_owned(),
                 io::ErrorKind::InvalidData => {
-                    "the certificate of the server is not that of `admin.tls`: reload the server, or use its config"
+                    "the server has no TLS, or its certificate is not that of `admin.tls`: use the config that the server runs with"
                         .to_owned()
                 }
+                io::ErrorKind::TimedOut => "the server accepts connections and does not answer: look at its log".to_owned(),
                 _ => "start the server with this config, `mcp-host serve`, or name another one with `--config FILE`"
                     .to_owned(),
             }),
             Self::Refused { help, .. } => help.clone(),
-            Self::Answer { .. } => Some("use the version of the server".to_owned()),
+            Self::Answer { .. } => {
+                Some("check that `admin.listen` is the address of the server, and use the version of the server".to_owned())
+            }
+            Self::Unauthorized { has_token: true, .. } => Some(
+                "use the config that the server runs with; after a change of the token, the server applies it within seconds"
+                    .to_owned(),
+            ),
+            Self::Unauthorized { .. } => {
+                Some("add `token = { file = \"admin.token\" }` to `[admin]`, as in the config of the server".to_owned())
+            }
+            Self::TlsRequired(_) => Some("use the config that the server runs with".to_owned()),
             Self::Ended(_) => Some("run the command again; `mcp-host status` shows whether the server runs".to_owned()),
             Self::Tls(_) => None,
         }
@@ -219,8 +242,17 @@ impl AdminClient {
 
     fn refused(&self, status: StatusCode, body: &[u8]) -> AdminClientError {
         match serde_json::from_slice(body) {
+            Ok(_) if status == StatusCode::UNAUTHORIZED => {
+                AdminClientError::Unauthorized { address: self.address.clone(), has_token: self.token.is_some() }
+            }
             Ok(ErrorAnswer { error, help }) => AdminClientError::Refused { status: status.as_u16(), error, help },
-            Err(error) => self.unexpected(&error),
+            Err(_) if status == StatusCode::FORBIDDEN && self.tls.is_none() => {
+                AdminClientError::TlsRequired(self.address.clone())
+            }
+            Err(_) => {
+                let reason = format!("status {} without a JSON body", status.as_u16());
+                AdminClientError::Answer { address: self.address.clone(), reason }
+            }
         }
     }
 
@@ -238,7 +270,8 @@ impl AdminClient {
         path: &str,
         body: Option<Vec<u8>>,
     ) -> Result<(StatusCode, Bytes), AdminClientError> {
-        let answered = timeout(TIMEOUT, async {
+        let time = if method == Method::POST { ACTION_TIMEOUT } else { TIMEOUT };
+        let answered = timeout(time, async {
             let Answer { status, body, _connection } = self.open(method, path, body).await?;
             Ok((status, collect(body).await.map_err(|source| self.failed(source))?))
         });

@@ -302,7 +302,7 @@ async fn the_commands_find_the_listener_in_the_config() {
     assert_eq!((&json["sessions"], &json["ready"]), (&json!(1), &json!(true)));
     assert_eq!(command(&["status", "--probe"]).await.success().text(), "ready\n");
     let disabled = command(&["admin", "disable", "a"]).await.success().text();
-    assert!(disabled.starts_with("a  disabled since ") && disabled.contains("admin/uid:"), "{disabled}");
+    assert!(disabled.starts_with("a  disabled\na: disabled since ") && disabled.contains("admin/uid:"), "{disabled}");
     let probe = command(&["status", "--probe"]).await;
     assert_eq!(
         (probe.code(), probe.text().starts_with("plugin `a` is disabled by admin/uid:")),
@@ -322,6 +322,23 @@ async fn the_commands_find_the_listener_in_the_config() {
     let log = command(&["admin", "log", "debug", "--for", "1h"]).await.success().text();
     assert!(log.starts_with("log debug until "), "{log}");
     command(&["admin", "log", "--restore"]).await.success();
+
+    // Another process with the address, as desktop clients start one each, has no listener.
+    let listen = format!("\n[admin]\nlisten = \"unix:{}\"\n", socket.display());
+    let other = ConfigFile::new().plugin(Plugin::sample("a")).append(&listen).write();
+    RawStdio::start(&other, SESSIONS).await.end().await;
+    // The server goes on with what it has when the file becomes invalid, and the commands find it.
+    let valid = std::fs::read_to_string(path).unwrap();
+    config.replace_text(&format!("{valid}\n[surver]\nname = \"x\"\n"));
+    let failed = command(&["admin", "reload"]).await;
+    assert!(failed.code() == 1 && failed.stderr.contains("unknown key `surver`"), "{}", failed.stderr);
+    let status = command(&["status"]).await;
+    assert!(status.stderr.contains("this command needs `[admin]` only"), "{}", status.stderr);
+    let status = status.success().text();
+    assert!(status.contains("the last reload failed at ") && status.contains("surver"), "{status}");
+    config.replace_text(&valid);
+    command(&["admin", "reload"]).await.success();
+    assert!(!command(&["status"]).await.success().text().contains("failed"));
     wire.end().await;
 }
 

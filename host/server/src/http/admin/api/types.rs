@@ -170,6 +170,8 @@ api_types! {
         pub ready: bool,
         /// Why it does not.
         pub not_ready: Vec<String>,
+        /// Why the last reload failed, so that the config file is not served as it is; null if it did not fail.
+        pub reload_failure: Option<FailedReload>,
         /// The plugins, by name.
         pub plugins: Page<PluginStatus>,
         /// The number of sessions.
@@ -178,6 +180,15 @@ api_types! {
         pub watched: WatchedCounts,
         /// The filter of the log.
         pub log: LogView,
+    }
+
+    /// A reload that failed.
+    struct FailedReload {
+        /// When; for a reload that is tried again, when it failed last.
+        #[schemars(extend("format" = "date-time"))]
+        pub time: String,
+        /// Why, and what is served instead.
+        pub reason: String,
     }
 
     /// A plugin, as far as it is short.

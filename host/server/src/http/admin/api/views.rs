@@ -3,21 +3,22 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use jiff::Timestamp;
+use jiff::{Timestamp, Unit};
 use mcp_host_base::time::saturating_millis;
 use mcp_host_config::audit::AuditDestination;
 use mcp_host_config::grants::{Grants, Mode};
 use mcp_host_config::limits::Limits;
 use mcp_host_config::{Config, Plugin};
 use mcp_resource_host::host::{self, Explanation as HostExplanation, Host, ReloadReport};
+use mcp_resource_host::metrics::ReloadFailure;
 use mcp_resource_host::watch::WatchStats;
 
 use super::super::log_filter::{CurrentFilter, TemporaryFilter};
 use super::super::traffic::Traffic;
 use super::types::{
-    CacheStatus, CacheView, ConfigView, DirView, ExplainedRule, Explanation, GrantsView, GroupView, IssuerView,
-    LimitsView, LogView, Memory, Page, PluginCache, PluginConfig, PluginDetails, PluginState, PluginStatus, Reload,
-    RuleView, SearchView, ServerView, SessionView, WatchedCounts, WatchedResource,
+    CacheStatus, CacheView, ConfigView, DirView, ExplainedRule, Explanation, FailedReload, GrantsView, GroupView,
+    IssuerView, LimitsView, LogView, Memory, Page, PluginCache, PluginConfig, PluginDetails, PluginState, PluginStatus,
+    Reload, RuleView, SearchView, ServerView, SessionView, WatchedCounts, WatchedResource,
 };
 
 /// The part of a list that a request is for.
@@ -32,7 +33,8 @@ pub(super) struct PageRequest {
 /// A time, as RFC 3339 writes it.
 pub(super) fn time(time: SystemTime) -> String {
     // A time beyond the years of a calendar is none of a clock.
-    Timestamp::try_from(time).unwrap_or_default().to_string()
+    let time = Timestamp::try_from(time).unwrap_or_default();
+    time.round(Unit::Second).unwrap_or(time).to_string()
 }
 
 /// One page of a list that is sorted by a text.
@@ -190,6 +192,10 @@ pub(super) fn log(filter: Option<&TemporaryFilter>) -> LogView {
     };
     let (until, by) = temporary.map(|(until, by)| (time(until), by)).unzip();
     LogView { filter: Some(filter), until, by }
+}
+
+pub(super) fn reload_failure(failure: ReloadFailure) -> FailedReload {
+    FailedReload { time: time(failure.at), reason: failure.reason }
 }
 
 pub(super) fn reload(report: ReloadReport) -> Reload {
