@@ -1,6 +1,7 @@
 //! Running a server: the audit log, the command line, loading, reloading, state and shutdown.
 
 mod administration;
+mod alerts;
 mod audit;
 mod cli;
 mod compilations;
