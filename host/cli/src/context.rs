@@ -11,7 +11,7 @@ use mcp_host_engine::Compiler;
 use mcp_resource_host::host::{Host, HostBuilder};
 
 use super::error::CliError;
-use super::logging::{self, LogFilter, LogTimes};
+use super::logging::{self, LogSettings, ReloadableFilter};
 use super::messages::Messages;
 use super::options::GlobalArgs;
 use super::output::Output;
@@ -25,19 +25,19 @@ pub(super) struct Context {
     config: PathBuf,
     color: ColorChoice,
     pub(super) messages: Messages,
-    log_filter: Arc<LogFilter>,
+    log_filter: Arc<ReloadableFilter>,
 }
 
 impl Context {
     /// The context of those options. Logging starts here.
-    pub(super) fn new(global: &GlobalArgs, times: LogTimes) -> Self {
+    pub(super) fn new(global: &GlobalArgs, log: LogSettings) -> Self {
         let messages = Messages::stderr(global.color);
-        let log_filter = Arc::new(logging::start(&global.log, global.log_format, times, &messages));
+        let log_filter = Arc::new(logging::start(log, &messages));
         Self { config: global.config.clone(), color: global.color, messages, log_filter }
     }
 
     /// The filter of the log.
-    pub(super) fn log_filter(&self) -> Arc<LogFilter> {
+    pub(super) fn log_filter(&self) -> Arc<ReloadableFilter> {
         self.log_filter.clone()
     }
 

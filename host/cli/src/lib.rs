@@ -74,7 +74,7 @@ use tokio::runtime::{Builder, Runtime};
 
 use self::context::Context;
 use self::error::CliError;
-use self::logging::LogTimes;
+use self::logging::LogSettings;
 use self::options::GlobalArgs;
 use self::service_manager::ServiceManager;
 
@@ -135,15 +135,7 @@ enum Command {
 /// then the process is confined.
 pub fn main(start_threads: impl FnOnce()) -> ExitCode {
     let matches = Cli::command().try_get_matches().unwrap_or_else(|error| nearest_first(error).exit());
-    let Cli { mut global, mut command } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    let mut times = LogTimes::Full;
-    if let Command::Dev(_) = command {
-        times = LogTimes::Short;
-        // What guests log is what their author wants to see; what else happens, the command says itself.
-        if !options::is_log_chosen(&matches) {
-            global.log = dev::default_log();
-        }
-    }
+    let Cli { global, mut command } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let manager = match &mut command {
         Command::Serve(args) => args.service_manager(),
         _ => Ok(ServiceManager::default()),
@@ -159,7 +151,12 @@ pub fn main(start_threads: impl FnOnce()) -> ExitCode {
         _ => confinement::install(config.as_ref().and_then(|config| config.as_ref().ok()), &global.config),
     };
     start_threads();
-    let context = Context::new(&global, times);
+    let served = config.as_ref().and_then(|config| config.as_ref().ok());
+    let mut log = LogSettings::new(&global, options::is_log_chosen(&matches), served.map(|config| &config.log));
+    if let Command::Dev(_) = command {
+        dev::adjust_log(&mut log);
+    }
+    let context = Context::new(&global, log);
     // The system's default is for programs that open a few files. Where it cannot be raised, plugins get fewer.
     let _ = rlimit::increase_nofile_limit(u64::MAX);
     let result = confinement

@@ -125,7 +125,11 @@ impl Args {
         }
         let stop_loading = AbortOnDropHandle::new(tokio::spawn(stop_loading_on(shutdown.clone(), host.clone())));
         let reloading = hangup.map(|hangup| {
-            let watcher = host.watch_config(context.config_file()).map(move |config| self.apply_overrides(config));
+            let log = context.log_filter();
+            let watcher = host.watch_config(context.config_file()).map(move |config| {
+                log.configure(&config.log);
+                self.apply_overrides(config)
+            });
             let watcher = watcher.validate(move |config| confinement::check(&confinement, config));
             let watcher = watcher.with_trigger(trigger.clone());
             let on_hangup = reload_on_hangup(hangup, trigger, host.clone());

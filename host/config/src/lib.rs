@@ -55,6 +55,7 @@ pub mod http;
 pub mod instances;
 pub mod issuer;
 pub mod limits;
+pub mod log;
 mod paths;
 mod plugin;
 mod plugins;
@@ -145,6 +146,7 @@ use declare::table;
 use error::Diagnostic;
 use http::Http;
 use issuer::{Issuer, Issuers};
+use log::Log;
 use principal::{Groups, Principals};
 use reader::{Keys, ReadContext, ReadOutcome, Table};
 use search::Search;
@@ -161,6 +163,8 @@ pub struct Config {
     pub http: Http,
     /// The administration listener. None unless set.
     pub admin: Option<Admin>,
+    /// The log of the command `serve`.
+    pub log: Log,
     /// The audit log. None unless set.
     pub audit: Option<Audit>,
     /// Search over the plugins that have a table `search`. Without it: the defaults.
@@ -199,6 +203,8 @@ table! {
         /// An issuer of OAuth 2.1 access tokens, which authenticate principals over HTTP.
         #[read(Issuers)]
         issuer: Vec<Issuer>,
+        /// The log of the command `serve` on standard error: its format and its filter.
+        log: Log,
         /// The audit log: one JSON line per request, to a file or to standard error.
         audit: Option<Audit>,
         /// Search over the plugins that have a table `search`: the size of the index, saved searches, and embeddings.
@@ -340,6 +346,7 @@ impl Config {
             server: keys.server,
             http: keys.http,
             admin: keys.admin,
+            log: keys.log,
             audit: keys.audit,
             search: keys.search,
             plugins: keys.plugin,

@@ -106,6 +106,14 @@ fn the_audit_section_is_read_whole() {
 }
 
 #[test]
+fn the_section_of_the_log_is_read_whole() {
+    let log = valid("everything.toml").log;
+    assert_eq!(log.format, Some(LogFormat::Json));
+    assert_eq!(log.filter.unwrap().as_str(), "warn, mcp_host::guest=debug");
+    assert_eq!(valid("minimal.toml").log, Log::default());
+}
+
+#[test]
 fn the_section_of_development_is_read_whole() {
     let dev = valid("everything.toml").dev.unwrap();
     assert_eq!(dev.build.unwrap().as_str(), "cargo build --target wasm32-wasip2");
