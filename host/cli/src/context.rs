@@ -9,6 +9,7 @@ use mcp_host_config::diagnostics::Diagnostic;
 use mcp_host_config::{Config, Environment, find_component};
 use mcp_host_engine::Compiler;
 use mcp_resource_host::host::{Host, HostBuilder};
+use mcp_resource_host::telemetry::Telemetry;
 
 use super::error::CliError;
 use super::logging::{self, LogSettings, ReloadableFilter};
@@ -26,14 +27,27 @@ pub(super) struct Context {
     color: ColorChoice,
     pub(super) messages: Messages,
     log_filter: Arc<ReloadableFilter>,
+    telemetry: Option<Arc<Telemetry>>,
 }
 
 impl Context {
-    /// The context of those options. Logging starts here.
-    pub(super) fn new(global: &GlobalArgs, log: LogSettings) -> Self {
+    /// The context of those options. Logging starts here, and the export of traces if a config that is served has a collector.
+    pub(super) fn new(global: &GlobalArgs, log: LogSettings, served: Option<&Config>) -> Self {
         let messages = Messages::stderr(global.color);
-        let log_filter = Arc::new(logging::start(log, &messages));
-        Self { config: global.config.clone(), color: global.color, messages, log_filter }
+        let collector = served.and_then(|config| Some((config.telemetry.as_ref()?, &config.server.name)));
+        let started = collector.map(|(telemetry, name)| Telemetry::start(telemetry, name)).transpose();
+        let telemetry = started.unwrap_or_else(|error| {
+            messages.warning(&format!("no traces are exported (`telemetry.otlp`): {error}"));
+            None
+        });
+        let log_filter = Arc::new(logging::start(log, &messages, telemetry.as_ref()));
+        let telemetry = telemetry.map(Arc::new);
+        Self { config: global.config.clone(), color: global.color, messages, log_filter, telemetry }
+    }
+
+    /// The export of traces, if there is a collector.
+    pub(super) fn telemetry(&self) -> Option<Arc<Telemetry>> {
+        self.telemetry.clone()
     }
 
     /// The filter of the log.

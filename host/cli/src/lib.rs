@@ -156,7 +156,7 @@ pub fn main(start_threads: impl FnOnce()) -> ExitCode {
     if let Command::Dev(_) = command {
         dev::adjust_log(&mut log);
     }
-    let context = Context::new(&global, log);
+    let context = Context::new(&global, log, served);
     // The system's default is for programs that open a few files. Where it cannot be raised, plugins get fewer.
     let _ = rlimit::increase_nofile_limit(u64::MAX);
     let result = confinement

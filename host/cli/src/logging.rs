@@ -5,7 +5,9 @@ use std::io::{self, Write};
 
 use clap::ValueEnum;
 use jiff::Zoned;
+use mcp_host_base::{log_target, trace};
 use mcp_host_config::log::{Log, LogFilter, LogFilterError, LogFormat};
+use mcp_resource_host::telemetry::Telemetry;
 use parking_lot::Mutex;
 use tracing::Metadata;
 use tracing_subscriber::filter::{LevelFilter, Targets};
@@ -89,7 +91,9 @@ fn targets(filter: &LogFilter) -> Targets {
         };
     }
     let logs_events = targets.default_level() == Some(LevelFilter::TRACE) && !filter.as_str().contains("notify");
-    if logs_events { targets.with_target("notify", LevelFilter::DEBUG) } else { targets }
+    let targets = if logs_events { targets.with_target("notify", LevelFilter::DEBUG) } else { targets };
+    // Spans that are exported are no part of the log. That with the trace id is one whatever is logged.
+    targets.with_target(trace::TARGET, LevelFilter::OFF).with_target(log_target::REQUEST, LevelFilter::ERROR)
 }
 
 /// How a log begins.
@@ -164,8 +168,8 @@ impl mcp_host_server::LogFilter for ReloadableFilter {
     }
 }
 
-/// Starts logging, and returns the filter.
-pub(super) fn start(settings: LogSettings, messages: &Messages) -> ReloadableFilter {
+/// Starts logging and, if there is a collector, the spans of requests. Returns the filter of the log.
+pub(super) fn start(settings: LogSettings, messages: &Messages, telemetry: Option<&Telemetry>) -> ReloadableFilter {
     let LogSettings { filter, format, times, default, is_filter_chosen } = settings;
     let stderr = messages.writer().clone();
     let writer = LogWriter { rate: LogRateLimiter::new(stderr.clone()), stderr, is_json: format == Format::Json };
@@ -175,8 +179,12 @@ pub(super) fn start(settings: LogSettings, messages: &Messages) -> ReloadableFil
         Format::Json => layer.with_ansi(false).json().flatten_event(true).boxed(),
     };
     let (reloadable, handle) = reload::Layer::new(targets(&filter));
+    let subscriber = tracing_subscriber::registry().with(layer.with_filter(reloadable));
     // It fails where this process has a logger already, which is then the one.
-    let _ = tracing_subscriber::registry().with(layer.with_filter(reloadable)).try_init();
+    let _ = match telemetry {
+        Some(telemetry) => subscriber.with(telemetry.layer()).try_init(),
+        None => subscriber.try_init(),
+    };
     let state = Mutex::new(FilterState { configured: filter, is_overridden: false });
     ReloadableFilter { state, is_chosen: is_filter_chosen, default, handle }
 }
@@ -255,6 +263,15 @@ mod tests {
             assert_eq!(filter.would_enable("notify::inotify", &level), is_enabled, "{text} {level}");
         }
         assert!(targets(&filter("trace").unwrap()).would_enable("mcp_host::watch", &Level::TRACE));
+    }
+
+    #[test]
+    fn lines_of_every_filter_have_the_trace_id_and_exported_spans_are_not_logged() {
+        for text in ["error", "trace", "mcp_host::guest=debug", "mcp_host=trace"] {
+            let filter = targets(&filter(text).unwrap());
+            assert!(filter.would_enable(log_target::REQUEST, &Level::ERROR), "{text}");
+            assert!(!filter.would_enable(trace::TARGET, &Level::ERROR), "{text}");
+        }
     }
 
     #[test]

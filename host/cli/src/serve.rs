@@ -28,6 +28,8 @@ use super::signals::{self, Hangup};
 
 /// The longest wait at the start for plugins that are being loaded. Then the others are served without them.
 const START_GRACE: Duration = Duration::from_secs(2);
+/// The longest wait at the end for spans to be sent.
+const TELEMETRY_TIMEOUT: Duration = Duration::from_secs(1);
 /// The key of the config that names the address.
 pub(super) const ADDRESS_KEY: &str = "server.http";
 
@@ -112,6 +114,10 @@ impl Args {
         let drain_delay = AbortOnDropHandle::new(tokio::spawn(drain));
         let trigger = ReloadTrigger::default();
         let controls = AdminControls::new().log(context.log_filter());
+        let controls = match context.telemetry() {
+            Some(telemetry) => controls.metrics(telemetry.counts()),
+            None => controls,
+        };
         let controls = if hangup.is_some() { controls.reload(trigger.clone()) } else { controls };
         let admin = admin.map(|listener| {
             context.messages.administration(&listener.url(&host.config()));
@@ -152,6 +158,10 @@ impl Args {
         drop((reloading, load_logger, stop_loading, drain_delay));
         log_cached_responses(&host);
         context.shutdown(&host).await;
+        if let Some(telemetry) = context.telemetry() {
+            // It is joined: a failure is that it panicked.
+            let _ = tokio::task::spawn_blocking(move || telemetry.shutdown(TELEMETRY_TIMEOUT)).await;
+        }
         if let Some(admin) = admin {
             admin.abort();
             // Aborted: the file of its socket is removed.

@@ -72,6 +72,7 @@ mod settings;
 mod size;
 mod suggest;
 mod syntax;
+pub mod telemetry;
 #[cfg(test)]
 mod tests;
 mod token;
@@ -150,6 +151,7 @@ use log::Log;
 use principal::{Groups, Principals};
 use reader::{Keys, ReadContext, ReadOutcome, Table};
 use search::Search;
+use telemetry::Telemetry;
 
 use mcp_host_base::regular_file;
 use mcp_host_model::uri::Mount;
@@ -167,6 +169,8 @@ pub struct Config {
     pub log: Log,
     /// The audit log. None unless set.
     pub audit: Option<Audit>,
+    /// The collector that traces are sent to. None unless set.
+    pub telemetry: Option<Telemetry>,
     /// Search over the plugins that have a table `search`. Without it: the defaults.
     pub search: Option<Search>,
     /// The plugins. A config file has at least one.
@@ -207,6 +211,8 @@ table! {
         log: Log,
         /// The audit log: one JSON line per request, to a file or to standard error.
         audit: Option<Audit>,
+        /// The collector that traces are sent to, and the part of requests that are traced.
+        telemetry: Option<Telemetry>,
         /// Search over the plugins that have a table `search`: the size of the index, saved searches, and embeddings.
         search: Option<Search>,
         /// A provider with its mount, config, grants and limits.
@@ -348,6 +354,7 @@ impl Config {
             admin: keys.admin,
             log: keys.log,
             audit: keys.audit,
+            telemetry: keys.telemetry,
             search: keys.search,
             plugins: keys.plugin,
             principals: keys.principal,

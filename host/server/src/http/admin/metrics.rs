@@ -1,6 +1,6 @@
 //! `/metrics`: what the host and its servers count, in the text format of OpenMetrics or in that of Prometheus, as the request accepts.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::sync::Arc;
 
 use axum::http::header::{ACCEPT, CONTENT_TYPE};
@@ -8,6 +8,8 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
 use mcp_resource_host::host::Host;
 use mcp_resource_host::metrics::HostCollector;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::DescriptorEncoder;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::registry::Registry;
 
@@ -17,15 +19,28 @@ use crate::server_metrics::ServerCollector;
 /// The media type of OpenMetrics.
 const OPENMETRICS: &str = "application/openmetrics-text";
 
+/// A collector that the program has as well.
+#[derive(Debug)]
+struct Shared(Arc<dyn Collector>);
+
+impl Collector for Shared {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        self.0.encode(encoder)
+    }
+}
+
 /// The registry of a host.
 pub(super) struct Metrics(Registry);
 
 impl Metrics {
-    /// The metrics of that host and of its servers.
-    pub(super) fn new(host: &Arc<Host>) -> Self {
+    /// The metrics of that host and of its servers, and those.
+    pub(super) fn new(host: &Arc<Host>, others: Vec<Arc<dyn Collector>>) -> Self {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(HostCollector::new(host.clone())));
         registry.register_collector(Box::new(ServerCollector::new(host.clone())));
+        for collector in others {
+            registry.register_collector(Box::new(Shared(collector)));
+        }
         Self(registry)
     }
 
