@@ -55,7 +55,7 @@ impl RequestTrace {
     }
 
     /// None.
-    #[cfg(test)]
+    #[cfg(all(test, feature = "search"))]
     pub(super) fn none() -> Self {
         Self { span: Span::none(), id: None }
     }
@@ -72,10 +72,7 @@ impl RequestTrace {
 
     /// The span of encoding its answer.
     pub(super) fn encoding(&self) -> Span {
-        match self.span.is_disabled() {
-            true => Span::none(),
-            false => info_span!(target: trace::TARGET, parent: &self.span, "encode"),
-        }
+        self.span.in_scope(|| info_span!(target: trace::TARGET, "encode"))
     }
 
     /// Records that the answer is an error.

@@ -20,4 +20,5 @@ mod reload;
 mod service_manager;
 mod shutdown;
 mod state_and_cache_files;
+mod telemetry;
 mod unread_stderr;
