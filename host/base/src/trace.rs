@@ -23,7 +23,7 @@ pub const REQUEST: &str = "request";
 /// The maximum length of text from outside in an attribute, in bytes.
 pub const MAX_ATTRIBUTE: usize = 1024;
 
-/// Returns whether a span is exported if its request is sampled.
+/// Returns whether a span is exported if its request is sampled. Numbers in its fields are `i64` or `f64`, as attributes are.
 pub fn is_span(metadata: &Metadata<'_>) -> bool {
     metadata.is_span() && metadata.target() == TARGET
 }

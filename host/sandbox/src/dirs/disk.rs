@@ -45,7 +45,7 @@ pub(super) struct DiskPool {
 struct FilesTrace {
     /// None before the first operation.
     span: Option<Span>,
-    operations: u64,
+    operations: i64,
     waited: Duration,
 }
 

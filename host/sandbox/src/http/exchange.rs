@@ -92,7 +92,7 @@ impl OutboundHttp {
                 let span = span(origin, request.method());
                 let answer = self.execute(origin, request, options, client).instrument(span.clone()).await;
                 match &answer {
-                    Ok((response, _)) => span.record("http.response.status_code", response.status().as_u16()),
+                    Ok((response, _)) => span.record("http.response.status_code", i64::from(response.status().as_u16())),
                     Err(_) => span.record("otel.status_code", "ERROR"),
                 };
                 answer
@@ -341,7 +341,7 @@ fn span(origin: &Origin, method: &Method) -> Span {
         "http.request.method" = prefix(method.as_str(), MAX_ATTRIBUTE),
         "http.response.status_code" = Empty,
         "server.address" = host,
-        "server.port" = origin.port(),
+        "server.port" = i64::from(origin.port()),
     )
 }
 
