@@ -12,6 +12,7 @@ use mcp_resource_host::host::{Host, HostBuilder};
 use mcp_resource_host::telemetry::Telemetry;
 
 use super::error::CliError;
+use super::journal::Journal;
 use super::logging::{self, LogSettings, ReloadableFilter};
 use super::messages::Messages;
 use super::options::GlobalArgs;
@@ -32,8 +33,16 @@ pub(super) struct Context {
 
 impl Context {
     /// The context of those options. Logging starts here, and the export of traces if a config that is served has a collector.
-    pub(super) fn new(global: &GlobalArgs, log: LogSettings, served: Option<&Config>) -> Self {
+    pub(super) fn new(
+        global: &GlobalArgs,
+        log: LogSettings,
+        journal: Option<Journal>,
+        served: Option<&Config>,
+    ) -> Self {
         let messages = Messages::stderr(global.color);
+        if let Some(journal) = journal {
+            messages.writer().use_journal(journal);
+        }
         let collector = served.and_then(|config| Some((config.telemetry.as_ref()?, &config.server.name)));
         let started = collector.map(|(telemetry, name)| Telemetry::start(telemetry, name)).transpose();
         let telemetry = started.unwrap_or_else(|error| {

@@ -32,6 +32,9 @@ pub(super) enum Format {
     Text,
     /// A JSON object per line
     Json,
+    /// Entries of the journal of systemd
+    #[value(skip)]
+    Journal,
 }
 
 /// The time of a line for people.
@@ -108,13 +111,14 @@ pub(super) struct LogSettings {
 }
 
 impl LogSettings {
-    /// What the command line and the environment say, and beside them the config. `dev` has a default of its own.
-    pub(super) fn new(global: &GlobalArgs, is_filter_chosen: bool, config: Option<&Log>) -> Self {
+    /// What the command line and the environment say, and beside them the config. `dev` has a default of its own. Without a format, the
+    /// log goes to the journal if there is one.
+    pub(super) fn new(global: &GlobalArgs, is_filter_chosen: bool, config: Option<&Log>, has_journal: bool) -> Self {
         let configured = config.and_then(|log| log.filter.clone()).filter(|_| !is_filter_chosen);
         let format = global.log_format.or_else(|| Some(config?.format?.into()));
         Self {
             filter: configured.unwrap_or_else(|| global.log.clone()),
-            format: format.unwrap_or(Format::Text),
+            format: format.unwrap_or(if has_journal { Format::Journal } else { Format::Text }),
             times: LogTimes::Full,
             default: global.log.clone(),
             is_filter_chosen,
@@ -172,11 +176,11 @@ impl mcp_host_server::LogFilter for ReloadableFilter {
 pub(super) fn start(settings: LogSettings, messages: &Messages, telemetry: Option<&Telemetry>) -> ReloadableFilter {
     let LogSettings { filter, format, times, default, is_filter_chosen } = settings;
     let stderr = messages.writer().clone();
-    let writer = LogWriter { rate: LogRateLimiter::new(stderr.clone()), stderr, is_json: format == Format::Json };
+    let writer = LogWriter { rate: LogRateLimiter::new(stderr.clone()), stderr, format };
     let layer = tracing_subscriber::fmt::layer().with_writer(writer);
     let layer = match format {
         Format::Text => layer.with_timer(times).with_ansi(messages.is_colored()).boxed(),
-        Format::Json => layer.with_ansi(false).json().flatten_event(true).boxed(),
+        Format::Json | Format::Journal => layer.with_ansi(false).json().flatten_event(true).boxed(),
     };
     let (reloadable, handle) = reload::Layer::new(targets(&filter));
     let subscriber = tracing_subscriber::registry().with(layer.with_filter(reloadable));
@@ -194,7 +198,7 @@ pub(super) fn start(settings: LogSettings, messages: &Messages, telemetry: Optio
 struct LogWriter {
     stderr: Stderr,
     rate: LogRateLimiter,
-    is_json: bool,
+    format: Format,
 }
 
 /// One line, or none if it is rate limited.
@@ -216,7 +220,11 @@ impl Write for LineWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if let Some(log) = self.0 {
             let text = String::from_utf8_lossy(bytes);
-            log.stderr.write(escape::log_line(&text, log.is_json).into_owned().into_bytes());
+            let line = escape::log_line(&text, log.format != Format::Text).into_owned().into_bytes();
+            match log.format {
+                Format::Journal => log.stderr.record(line),
+                Format::Text | Format::Json => log.stderr.write(line),
+            }
         }
         Ok(bytes.len())
     }

@@ -13,6 +13,7 @@ mod init;
 mod inspect;
 mod keyvalue_command;
 mod loading;
+mod log;
 mod metrics;
 mod missing_secrets;
 mod needs;

@@ -92,7 +92,9 @@ impl OutboundHttp {
                 let span = span(origin, request.method());
                 let answer = self.execute(origin, request, options, client).instrument(span.clone()).await;
                 match &answer {
-                    Ok((response, _)) => span.record("http.response.status_code", i64::from(response.status().as_u16())),
+                    Ok((response, _)) => {
+                        span.record("http.response.status_code", i64::from(response.status().as_u16()))
+                    }
                     Err(_) => span.record("otel.status_code", "ERROR"),
                 };
                 answer

@@ -270,6 +270,24 @@ async fn stdio_is_traced_and_spans_that_wait_are_sent_at_the_end() {
 }
 
 #[tokio::test]
+async fn a_trace_that_begins_here_is_in_the_log_and_in_the_audit_log() {
+    let (collector, folder) = (Collector::start().await, folder());
+    let plugin = Plugin::files("f", folder.path());
+    let config = ConfigFile::new().audit("file", "audit.jsonl").plugin(plugin).allow_all();
+    let config = config.append(&collector.section(ALL)).write();
+    let server = HttpServer::start_with(&config, &["--log", "mcp_host::access=debug"]).await;
+    let mut client = server.raw_client(REVISION).await;
+    read(&mut client, "files://f/a.txt").await;
+    let id = collector.trace_with("resources/read").await.span("resources/read").trace.clone();
+    let line = server.log_line("files://f/a.txt").await;
+    assert!(line.contains(&format!("request{{trace_id={id}}}")), "{line}");
+    server.end().await;
+    let audit = std::fs::read_to_string(config.dir().join("audit.jsonl")).unwrap();
+    let line = audit.lines().find(|line| line.contains("files://f/a.txt")).unwrap();
+    assert_eq!(serde_json::from_str::<Value>(line).unwrap()["trace_id"], json!(id), "{line}");
+}
+
+#[tokio::test]
 async fn a_collector_costs_requests_nothing_whatever_it_does() {
     let folder = folder();
     let elsewhere = MockOrigin::http().await;
