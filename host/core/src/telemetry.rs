@@ -39,7 +39,7 @@ use mcp_host_sandbox::outbound_http::ExchangeBounds;
 use opentelemetry::trace::TracerProvider as _;
 use opentelemetry::{InstrumentationScope, KeyValue};
 use opentelemetry_sdk::Resource;
-use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider};
+use opentelemetry_sdk::trace::{Sampler, SdkTracerProvider, SpanLimits};
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
@@ -132,6 +132,7 @@ impl Telemetry {
             .with_span_processor(processor)
             // What is not sampled has no span.
             .with_sampler(Sampler::AlwaysOn)
+            .with_span_limits(SpanLimits::default())
             .with_resource(resource)
             .build();
         Ok(Self { provider, counts, closing, ended: Mutex::new(ended) })

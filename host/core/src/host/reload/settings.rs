@@ -157,6 +157,10 @@ fn pin_restart_only_settings(mut config: Config, old: &Config) -> (Config, Vec<&
         config.http.keep_alive = old.http.keep_alive;
         pinned.push("http.keep-alive");
     }
+    if config.log.format != old.log.format {
+        config.log.format = old.log.format;
+        pinned.push("log.format");
+    }
     // The layer of spans has one collector. Which requests are traced may change, unless that is none at all.
     let mut telemetry = old.telemetry.clone();
     if let (Some(telemetry), Some(new)) = (&mut telemetry, &config.telemetry) {
