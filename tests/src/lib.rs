@@ -31,6 +31,7 @@
 mod artifacts;
 mod authorization_server;
 mod client;
+mod collector;
 mod command;
 mod config;
 mod connection;
@@ -58,6 +59,7 @@ mod wire;
 pub use artifacts::{client_program, component, debian_file, fixture, host_binary, node};
 pub use authorization_server::{AuthorizationServer, TokenFormat};
 pub use client::{Client, content_bytes};
+pub use collector::{CollectedSpan, CollectedTrace, Collector};
 pub use command::{Output, has_user_namespaces, host_command, run, run_on_terminal, run_on_terminal_of};
 pub use config::{ConfigFile, Plugin, Rule, WrittenConfig};
 pub use connection::Connection;

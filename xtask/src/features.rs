@@ -11,12 +11,14 @@ use crate::progress::Progress;
 use crate::workspace::Workspace;
 
 /// The packages that an application depends on, each with its sets of features: none, and each that can be enabled.
-const FEATURE_SETS: [(&str, &str); 6] = [
+const FEATURE_SETS: [(&str, &str); 8] = [
     ("mcp-resource-host", ""),
     ("mcp-resource-host", "keyvalue"),
+    ("mcp-resource-host", "otlp"),
     ("mcp-resource-host", "search"),
     ("mcp-resource-host", "sql"),
     ("mcp-host-server", ""),
+    ("mcp-host-server", "otlp"),
     ("mcp-host-server", "search"),
 ];
 

@@ -8,6 +8,7 @@
 //! | [`backoff`], [`circuit_breaker`], [`throttle`] | exponential back-off, circuit breaker, rate-limited warnings |
 //! | [`share_limiter`], [`keyed_rate`], [`weak_map`] | limits with a share, and a rate, for each client; values that the users of one key share |
 //! | [`escape`], [`text`] | untrusted text for logs and terminals; quotation, truncation |
+//! | [`trace`] | the spans of a request that is traced, and the trace that a client continues |
 //! | [`time`], [`log_target`], [`metrics`] | times and durations as numbers; the targets of log events; metric families |
 
 #![cfg_attr(test, allow(clippy::arithmetic_side_effects, reason = "a test that overflows fails, as it should"))]
@@ -31,4 +32,5 @@ pub mod text;
 pub mod threads;
 pub mod throttle;
 pub mod time;
+pub mod trace;
 pub mod weak_map;

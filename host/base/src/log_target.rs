@@ -20,3 +20,5 @@ pub const PLUGIN: &str = "mcp_host::plugin";
 pub const GUEST: &str = "mcp_host::guest";
 /// The access log: one event per request.
 pub const ACCESS: &str = "mcp_host::access";
+/// The span of a request with its trace id, which lines of the log have that belong to it. It has no events, and every filter has it.
+pub const REQUEST: &str = "mcp_host::request";

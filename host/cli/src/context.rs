@@ -9,9 +9,11 @@ use mcp_host_config::diagnostics::Diagnostic;
 use mcp_host_config::{Config, Environment, find_component};
 use mcp_host_engine::Compiler;
 use mcp_resource_host::host::{Host, HostBuilder};
+use mcp_resource_host::telemetry::Telemetry;
 
 use super::error::CliError;
-use super::logging::{self, LogFilter, LogTimes};
+use super::journal::Journal;
+use super::logging::{self, LogSettings, ReloadableFilter};
 use super::messages::Messages;
 use super::options::GlobalArgs;
 use super::output::Output;
@@ -25,19 +27,40 @@ pub(super) struct Context {
     config: PathBuf,
     color: ColorChoice,
     pub(super) messages: Messages,
-    log_filter: Arc<LogFilter>,
+    log_filter: Arc<ReloadableFilter>,
+    telemetry: Option<Arc<Telemetry>>,
 }
 
 impl Context {
-    /// The context of those options. Logging starts here.
-    pub(super) fn new(global: &GlobalArgs, times: LogTimes) -> Self {
+    /// The context of those options. Logging starts here, and the export of traces if a config that is served has a collector.
+    pub(super) fn new(
+        global: &GlobalArgs,
+        log: LogSettings,
+        journal: Option<Journal>,
+        served: Option<&Config>,
+    ) -> Self {
         let messages = Messages::stderr(global.color);
-        let log_filter = Arc::new(logging::start(&global.log, global.log_format, times, &messages));
-        Self { config: global.config.clone(), color: global.color, messages, log_filter }
+        if let Some(journal) = journal {
+            messages.writer().use_journal(journal);
+        }
+        let collector = served.and_then(|config| Some((config.telemetry.as_ref()?, &config.server.name)));
+        let started = collector.map(|(telemetry, name)| Telemetry::start(telemetry, name)).transpose();
+        let telemetry = started.unwrap_or_else(|error| {
+            messages.warning(&format!("no traces are exported (`telemetry.otlp`): {error}"));
+            None
+        });
+        let log_filter = Arc::new(logging::start(log, &messages, telemetry.as_ref()));
+        let telemetry = telemetry.map(Arc::new);
+        Self { config: global.config.clone(), color: global.color, messages, log_filter, telemetry }
+    }
+
+    /// The export of traces, if there is a collector.
+    pub(super) fn telemetry(&self) -> Option<Arc<Telemetry>> {
+        self.telemetry.clone()
     }
 
     /// The filter of the log.
-    pub(super) fn log_filter(&self) -> Arc<LogFilter> {
+    pub(super) fn log_filter(&self) -> Arc<ReloadableFilter> {
         self.log_filter.clone()
     }
 

@@ -49,10 +49,8 @@ use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::builder::styling::AnsiColor;
-use mcp_host_base::log_target;
 use mcp_host_config::{ANONYMOUS, BuildCommand, Config, PrincipalSelector, Rule};
 use mcp_host_server as server;
-use tracing_subscriber::filter::{LevelFilter, Targets};
 
 use self::compilations::Compilations;
 use self::project::Project;
@@ -60,6 +58,7 @@ use self::session::Session;
 use self::terminal::Terminal;
 use super::context::Context;
 use super::error::CliError;
+use super::logging::{LogSettings, LogTimes};
 use super::serve;
 use super::signals::{self, Hangup};
 
@@ -95,11 +94,15 @@ pub(super) struct Args {
 }
 
 /// The log filter unless another is chosen: all that guests log, and what goes wrong.
-pub(super) fn default_log() -> Targets {
-    Targets::new()
-        .with_default(LevelFilter::WARN)
-        .with_target(log_target::GUEST, LevelFilter::TRACE)
-        .with_target("wasmtime", LevelFilter::OFF)
+const DEFAULT_LOG: &str = "warn,mcp_host::guest=trace";
+
+/// Changes what is logged: the local times of lines, and the filter unless one is chosen. What guests log is what their author wants
+/// to see; what else happens, the command says itself.
+pub(super) fn adjust_log(log: &mut LogSettings) {
+    log.times = LogTimes::Short;
+    if let Some(filter) = DEFAULT_LOG.parse().ok().filter(|_| !log.is_filter_chosen) {
+        log.filter = filter;
+    }
 }
 
 impl Args {

@@ -7,7 +7,7 @@
 //! | `options` | options of several commands |
 //! | `context` | the config, a started host, and both standard streams |
 //! | `output` | standard output: results or protocol only |
-//! | `messages`, `stderr` | standard error: errors, warnings, notes, the log, progress; its queue and its thread |
+//! | `messages`, `stderr`, `journal` | standard error: errors, warnings, notes, the log, progress; its queue and its thread |
 //! | `escape` | escaping of provider text for terminals |
 //! | `hint` | suggestions for a URI that cannot be read or listed |
 //! | `confinement` | what `serve` confines itself to, and what `check` shows of it |
@@ -36,6 +36,7 @@ mod explain;
 mod hint;
 mod init;
 mod inspect;
+mod journal;
 mod keyvalue;
 mod list;
 mod log_rate;
@@ -74,7 +75,8 @@ use tokio::runtime::{Builder, Runtime};
 
 use self::context::Context;
 use self::error::CliError;
-use self::logging::LogTimes;
+use self::journal::Journal;
+use self::logging::LogSettings;
 use self::options::GlobalArgs;
 use self::service_manager::ServiceManager;
 
@@ -135,15 +137,7 @@ enum Command {
 /// then the process is confined.
 pub fn main(start_threads: impl FnOnce()) -> ExitCode {
     let matches = Cli::command().try_get_matches().unwrap_or_else(|error| nearest_first(error).exit());
-    let Cli { mut global, mut command } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
-    let mut times = LogTimes::Full;
-    if let Command::Dev(_) = command {
-        times = LogTimes::Short;
-        // What guests log is what their author wants to see; what else happens, the command says itself.
-        if !options::is_log_chosen(&matches) {
-            global.log = dev::default_log();
-        }
-    }
+    let Cli { global, mut command } = Cli::from_arg_matches(&matches).unwrap_or_else(|error| error.exit());
     let manager = match &mut command {
         Command::Serve(args) => args.service_manager(),
         _ => Ok(ServiceManager::default()),
@@ -153,13 +147,27 @@ pub fn main(start_threads: impl FnOnce()) -> ExitCode {
         Command::Serve(args) => Some(args.load_config(&global.config)),
         _ => None,
     };
+    let journal = match &command {
+        Command::Serve(_) => Journal::connect(),
+        _ => None,
+    };
     let confinement = match &command {
         // A build may need what no provider does: containers, another user, a debugger.
         Command::Dev(_) => Ok(Confinement::none()),
         _ => confinement::install(config.as_ref().and_then(|config| config.as_ref().ok()), &global.config),
     };
     start_threads();
-    let context = Context::new(&global, times);
+    let served = config.as_ref().and_then(|config| config.as_ref().ok());
+    let mut log = LogSettings::new(
+        &global,
+        options::is_log_chosen(&matches),
+        served.map(|config| &config.log),
+        journal.is_some(),
+    );
+    if let Command::Dev(_) = command {
+        dev::adjust_log(&mut log);
+    }
+    let context = Context::new(&global, log, journal, served);
     // The system's default is for programs that open a few files. Where it cannot be raised, plugins get fewer.
     let _ = rlimit::increase_nofile_limit(u64::MAX);
     let result = confinement

@@ -5,6 +5,10 @@ use std::io::{self, Write};
 
 use clap::ValueEnum;
 use jiff::Zoned;
+use mcp_host_base::{log_target, trace};
+use mcp_host_config::log::{Log, LogFilter, LogFilterError, LogFormat};
+use mcp_resource_host::telemetry::Telemetry;
+use parking_lot::Mutex;
 use tracing::Metadata;
 use tracing_subscriber::filter::{LevelFilter, Targets};
 use tracing_subscriber::fmt::MakeWriter;
@@ -18,6 +22,7 @@ use tracing_subscriber::{Layer, Registry};
 use super::escape;
 use super::log_rate::LogRateLimiter;
 use super::messages::Messages;
+use super::options::GlobalArgs;
 use super::stderr::Stderr;
 
 /// The format of the log.
@@ -27,6 +32,9 @@ pub(super) enum Format {
     Text,
     /// A JSON object per line
     Json,
+    /// Entries of the journal of systemd
+    #[value(skip)]
+    Journal,
 }
 
 /// The time of a line for people.
@@ -47,76 +55,142 @@ impl FormatTime for LogTimes {
     }
 }
 
-/// Parses a filter: levels, each for everything or, as `TARGET=LEVEL`, for one target.
+impl From<LogFormat> for Format {
+    fn from(format: LogFormat) -> Self {
+        match format {
+            LogFormat::Text => Self::Text,
+            LogFormat::Json => Self::Json,
+        }
+    }
+}
+
+/// Parses a filter of the command line or of an administrator.
+pub(super) fn filter(text: &str) -> Result<LogFilter, String> {
+    text.parse().map_err(|error| format!("{error}; {}", LogFilterError::help()))
+}
+
+/// Returns what a filter enables.
 ///
 /// The engine, and `hnsw_rs`, the approximate index of vectors, are not logged unless the filter names
 /// them. The library of file system events,
 /// `notify`, logs each event at `trace`: a log file in a watched directory would grow by its own events, so without a name in
 /// the filter it is logged up to `debug`.
-pub(super) fn filter(text: &str) -> Result<Targets, String> {
+fn targets(filter: &LogFilter) -> Targets {
     let mut targets = Targets::new();
-    if !text.contains("wasmtime") {
+    if !filter.as_str().contains("wasmtime") {
         // What the engine warns of is what guests do, as often as they like: its faults are logged by the plugin's name.
         targets = targets.with_target("wasmtime", LevelFilter::OFF);
     }
-    if !text.contains("hnsw_rs") {
+    if !filter.as_str().contains("hnsw_rs") {
         // It logs each graph that is made or dropped.
         targets = targets.with_target("hnsw_rs", LevelFilter::OFF);
     }
-    let targets = text.split(',').try_fold(targets, |targets, part| {
-        Ok::<_, String>(match part.split_once('=') {
-            Some((target, name)) => targets.with_target(target.trim(), level(name)?),
-            None => targets.with_default(level(part)?),
-        })
-    })?;
-    let logs_events = targets.default_level() == Some(LevelFilter::TRACE) && !text.contains("notify");
-    Ok(if logs_events { targets.with_target("notify", LevelFilter::DEBUG) } else { targets })
+    for (target, level) in filter.directives() {
+        // A filter has levels that exist.
+        let level = level.parse().unwrap_or(LevelFilter::OFF);
+        targets = match target {
+            Some(target) => targets.with_target(target, level),
+            None => targets.with_default(level),
+        };
+    }
+    let logs_events = targets.default_level() == Some(LevelFilter::TRACE) && !filter.as_str().contains("notify");
+    let targets = if logs_events { targets.with_target("notify", LevelFilter::DEBUG) } else { targets };
+    // Spans that are exported are no part of the log. That with the trace id is one whatever is logged.
+    targets.with_target(trace::TARGET, LevelFilter::OFF).with_target(log_target::REQUEST, LevelFilter::ERROR)
 }
 
-fn level(name: &str) -> Result<LevelFilter, String> {
-    let name = name.trim();
-    // The numbers that tracing takes as well are not documented.
-    let parsed = name.parse().ok().filter(|_| name.starts_with(|c: char| c.is_ascii_alphabetic()));
-    parsed.ok_or_else(|| {
-        format!(
-            "`{name}` is not a level; write off, error, warn, info, debug or trace, or TARGET=LEVEL for one part, \
-             separated by commas: `info,mcp_host::guest=debug`"
-        )
-    })
+/// How a log begins.
+pub(super) struct LogSettings {
+    pub(super) filter: LogFilter,
+    pub(super) format: Format,
+    pub(super) times: LogTimes,
+    /// The filter of a config that has none.
+    default: LogFilter,
+    /// Whether a config that is reloaded does not change the filter.
+    pub(super) is_filter_chosen: bool,
 }
 
-/// The filter of the log, which administrators of a server can change.
+impl LogSettings {
+    /// What the command line and the environment say, and beside them the config. `dev` has a default of its own. Without a format, the
+    /// log goes to the journal if there is one.
+    pub(super) fn new(global: &GlobalArgs, is_filter_chosen: bool, config: Option<&Log>, has_journal: bool) -> Self {
+        let configured = config.and_then(|log| log.filter.clone()).filter(|_| !is_filter_chosen);
+        let format = global.log_format.or_else(|| Some(config?.format?.into()));
+        Self {
+            filter: configured.unwrap_or_else(|| global.log.clone()),
+            format: format.unwrap_or(if has_journal { Format::Journal } else { Format::Text }),
+            times: LogTimes::Full,
+            default: global.log.clone(),
+            is_filter_chosen,
+        }
+    }
+}
+
+/// The filter of the log, which a reload of the config changes, and administrators of a server for a time.
 #[derive(Debug)]
-pub(super) struct LogFilter {
-    configured: Targets,
-    text: String,
+pub(super) struct ReloadableFilter {
+    state: Mutex<FilterState>,
+    is_chosen: bool,
+    default: LogFilter,
     handle: Handle<Targets, Registry>,
 }
 
-impl mcp_host_server::LogFilter for LogFilter {
-    fn configured(&self) -> &str {
-        &self.text
+#[derive(Debug)]
+struct FilterState {
+    configured: LogFilter,
+    /// Whether another filter is used.
+    is_overridden: bool,
+}
+
+impl ReloadableFilter {
+    /// Uses the filter of a config that was reloaded, unless the command line or the environment has one. While an administrator
+    /// has set another, it is used after that.
+    pub(super) fn configure(&self, log: &Log) {
+        if self.is_chosen {
+            return;
+        }
+        let mut state = self.state.lock();
+        state.configured = log.filter.as_ref().unwrap_or(&self.default).clone();
+        if !state.is_overridden {
+            // It fails if another logger of this process is used: then there is nothing to change.
+            let _ = self.handle.reload(targets(&state.configured));
+        }
+    }
+}
+
+impl mcp_host_server::LogFilter for ReloadableFilter {
+    fn configured(&self) -> String {
+        self.state.lock().configured.to_string()
     }
 
-    fn set(&self, text: &str) -> Result<(), String> {
-        let targets = if text == self.text { self.configured.clone() } else { filter(text)? };
+    fn set(&self, text: Option<&str>) -> Result<(), String> {
+        let set = text.map(filter).transpose()?;
+        let mut state = self.state.lock();
+        state.is_overridden = set.is_some();
+        let targets = targets(set.as_ref().unwrap_or(&state.configured));
         self.handle.reload(targets).map_err(|error| error.to_string())
     }
 }
 
-/// Starts logging, and returns the filter.
-pub(super) fn start(filter: &Targets, format: Format, times: LogTimes, messages: &Messages) -> LogFilter {
+/// Starts logging and, if there is a collector, the spans of requests. Returns the filter of the log.
+pub(super) fn start(settings: LogSettings, messages: &Messages, telemetry: Option<&Telemetry>) -> ReloadableFilter {
+    let LogSettings { filter, format, times, default, is_filter_chosen } = settings;
     let stderr = messages.writer().clone();
-    let writer = LogWriter { rate: LogRateLimiter::new(stderr.clone()), stderr, is_json: format == Format::Json };
+    let writer = LogWriter { rate: LogRateLimiter::new(stderr.clone()), stderr, format };
     let layer = tracing_subscriber::fmt::layer().with_writer(writer);
     let layer = match format {
         Format::Text => layer.with_timer(times).with_ansi(messages.is_colored()).boxed(),
-        Format::Json => layer.with_ansi(false).json().flatten_event(true).boxed(),
+        Format::Json | Format::Journal => layer.with_ansi(false).json().flatten_event(true).boxed(),
     };
-    let (reloadable, handle) = reload::Layer::new(filter.clone());
+    let (reloadable, handle) = reload::Layer::new(targets(&filter));
+    let subscriber = tracing_subscriber::registry().with(layer.with_filter(reloadable));
     // It fails where this process has a logger already, which is then the one.
-    let _ = tracing_subscriber::registry().with(layer.with_filter(reloadable)).try_init();
-    LogFilter { configured: filter.clone(), text: filter.to_string(), handle }
+    let _ = match telemetry {
+        Some(telemetry) => subscriber.with(telemetry.layer()).try_init(),
+        None => subscriber.try_init(),
+    };
+    let state = Mutex::new(FilterState { configured: filter, is_overridden: false });
+    ReloadableFilter { state, is_chosen: is_filter_chosen, default, handle }
 }
 
 /// Puts lines of the log into the queue of standard error.
@@ -124,7 +198,7 @@ pub(super) fn start(filter: &Targets, format: Format, times: LogTimes, messages:
 struct LogWriter {
     stderr: Stderr,
     rate: LogRateLimiter,
-    is_json: bool,
+    format: Format,
 }
 
 /// One line, or none if it is rate limited.
@@ -146,7 +220,11 @@ impl Write for LineWriter<'_> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         if let Some(log) = self.0 {
             let text = String::from_utf8_lossy(bytes);
-            log.stderr.write(escape::log_line(&text, log.is_json).into_owned().into_bytes());
+            let line = escape::log_line(&text, log.format != Format::Text).into_owned().into_bytes();
+            match log.format {
+                Format::Journal => log.stderr.record(line),
+                Format::Text | Format::Json => log.stderr.write(line),
+            }
         }
         Ok(bytes.len())
     }
@@ -164,7 +242,7 @@ mod tests {
 
     #[test]
     fn a_level_is_for_everything_but_some_libraries() {
-        let filter = filter("info").unwrap();
+        let filter = targets(&filter("info").unwrap());
         assert!(filter.would_enable("mcp_host::plugin", &Level::INFO));
         assert!(filter.would_enable("mcp_host::guest", &Level::INFO));
         assert!(!filter.would_enable("mcp_host::plugin", &Level::DEBUG));
@@ -174,7 +252,7 @@ mod tests {
 
     #[test]
     fn one_part_can_have_a_level_of_its_own() {
-        let filter = filter("warn, mcp_host::guest=debug,wasmtime=trace").unwrap();
+        let filter = targets(&filter("warn, mcp_host::guest=debug,wasmtime=trace").unwrap());
         assert!(filter.would_enable("mcp_host::guest", &Level::DEBUG));
         assert!(!filter.would_enable("mcp_host::plugin", &Level::INFO));
         assert!(filter.would_enable("wasmtime::runtime", &Level::TRACE));
@@ -189,15 +267,24 @@ mod tests {
             ("trace,notify=trace", Level::TRACE, true),
             ("info", Level::DEBUG, false),
         ] {
-            let filter = filter(text).unwrap();
+            let filter = targets(&filter(text).unwrap());
             assert_eq!(filter.would_enable("notify::inotify", &level), is_enabled, "{text} {level}");
         }
-        assert!(filter("trace").unwrap().would_enable("mcp_host::watch", &Level::TRACE));
+        assert!(targets(&filter("trace").unwrap()).would_enable("mcp_host::watch", &Level::TRACE));
+    }
+
+    #[test]
+    fn lines_of_every_filter_have_the_trace_id_and_exported_spans_are_not_logged() {
+        for text in ["error", "trace", "mcp_host::guest=debug", "mcp_host=trace"] {
+            let filter = targets(&filter(text).unwrap());
+            assert!(filter.would_enable(log_target::REQUEST, &Level::ERROR), "{text}");
+            assert!(!filter.would_enable(trace::TARGET, &Level::ERROR), "{text}");
+        }
     }
 
     #[test]
     fn the_log_can_be_off() {
-        assert!(!filter("off").unwrap().would_enable("mcp_host", &Level::ERROR));
+        assert!(!targets(&filter("off").unwrap()).would_enable("mcp_host", &Level::ERROR));
     }
 
     #[test]

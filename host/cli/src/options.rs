@@ -7,10 +7,10 @@ use std::sync::LazyLock;
 
 use clap::parser::ValueSource;
 use clap::{ArgMatches, Args, ColorChoice, ValueHint};
+use mcp_host_config::log::LogFilter;
 use mcp_host_config::{ANONYMOUS, Config, LOCAL};
 use mcp_resource_host::access::Principal;
 use percent_encoding::{AsciiSet, CONTROLS, utf8_percent_encode};
-use tracing_subscriber::filter::Targets;
 
 use super::error::CliError;
 use super::logging;
@@ -59,11 +59,11 @@ pub(super) struct GlobalArgs {
         value_hint = ValueHint::Other,
         value_parser = logging::filter
     )]
-    pub(super) log: Targets,
+    pub(super) log: LogFilter,
 
-    /// The format of the log
-    #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
-    pub(super) log_format: logging::Format,
+    /// The format of the log [default: text]
+    #[arg(long, global = true, value_name = "FORMAT")]
+    pub(super) log_format: Option<logging::Format>,
 
     /// When to color results, messages and the log
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]

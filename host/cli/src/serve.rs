@@ -28,6 +28,8 @@ use super::signals::{self, Hangup};
 
 /// The longest wait at the start for plugins that are being loaded. Then the others are served without them.
 const START_GRACE: Duration = Duration::from_secs(2);
+/// The longest wait at the end for spans to be sent.
+const TELEMETRY_TIMEOUT: Duration = Duration::from_secs(1);
 /// The key of the config that names the address.
 pub(super) const ADDRESS_KEY: &str = "server.http";
 
@@ -115,6 +117,10 @@ impl Args {
         let drain_delay = AbortOnDropHandle::new(tokio::spawn(drain));
         let trigger = ReloadTrigger::default();
         let controls = AdminControls::new().log(context.log_filter());
+        let controls = match context.telemetry() {
+            Some(telemetry) => controls.metrics(telemetry.counts()),
+            None => controls,
+        };
         let controls = if hangup.is_some() { controls.reload(trigger.clone()) } else { controls };
         let admin = admin.map(|listener| {
             context.messages.administration(&listener.url(&host.config()));
@@ -128,7 +134,11 @@ impl Args {
         }
         let stop_loading = AbortOnDropHandle::new(tokio::spawn(stop_loading_on(shutdown.clone(), host.clone())));
         let reloading = hangup.map(|hangup| {
-            let watcher = host.watch_config(context.config_file()).map(move |config| self.apply_overrides(config));
+            let log = context.log_filter();
+            let watcher = host.watch_config(context.config_file()).map(move |config| {
+                log.configure(&config.log);
+                self.apply_overrides(config)
+            });
             let watcher = watcher.validate(move |config| confinement::check(&confinement, config));
             let watcher = watcher.with_trigger(trigger.clone());
             let on_hangup = reload_on_hangup(hangup, trigger, host.clone(), manager.notifier.clone());
@@ -151,6 +161,10 @@ impl Args {
         drop((reloading, load_logger, stop_loading, drain_delay));
         log_cached_responses(&host);
         context.shutdown(&host).await;
+        if let Some(telemetry) = context.telemetry() {
+            // It is joined: a failure is that it panicked.
+            let _ = tokio::task::spawn_blocking(move || telemetry.shutdown(TELEMETRY_TIMEOUT)).await;
+        }
         if let Some(admin) = admin {
             admin.abort();
             // Aborted: the file of its socket is removed.

@@ -13,7 +13,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::io::{self, Write};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -21,6 +21,8 @@ use indicatif::{MultiProgress, ProgressBar, ProgressStyle};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
 use mcp_host_base::log_target;
+
+use super::journal::Journal;
 
 /// The size of the queue in bytes.
 const MAX_QUEUED: usize = 1 << 20;
@@ -40,6 +42,8 @@ pub(super) struct Stderr(Arc<Shared>);
 #[derive(Debug, Default)]
 struct Shared {
     queue: Mutex<Queue>,
+    /// The journal that lines of the log are sent to.
+    journal: OnceLock<Journal>,
     /// Notified when an item was queued.
     not_empty: Condvar,
     /// Notified when items were written.
@@ -67,6 +71,8 @@ struct Queue {
 #[derive(Debug, PartialEq)]
 enum Item {
     Text(Vec<u8>),
+    /// A line of the log, as JSON, for the journal.
+    Record(Vec<u8>),
     /// Begins a line of progress, with its number and its text.
     StartSpinner(u64, String),
     StopSpinner(u64),
@@ -75,7 +81,7 @@ enum Item {
 impl Item {
     fn cost(&self) -> usize {
         match self {
-            Self::Text(text) => text.len().saturating_add(ITEM_OVERHEAD),
+            Self::Text(text) | Self::Record(text) => text.len().saturating_add(ITEM_OVERHEAD),
             Self::StartSpinner(_, text) => text.len().saturating_add(ITEM_OVERHEAD),
             Self::StopSpinner(_) => ITEM_OVERHEAD,
         }
@@ -83,7 +89,7 @@ impl Item {
 
     /// Writes it directly.
     fn write(&self) {
-        if let Self::Text(text) = self {
+        if let Self::Text(text) | Self::Record(text) = self {
             // If standard error cannot be written, the error cannot be reported there.
             let _ = io::stderr().write_all(text);
         }
@@ -120,6 +126,17 @@ impl Stderr {
     /// Queues text, or writes it if there is no thread.
     pub(super) fn write(&self, text: Vec<u8>) {
         self.0.push(Item::Text(text));
+    }
+
+    /// From now on lines that are [recorded](Self::record) go to that journal.
+    pub(super) fn use_journal(&self, journal: Journal) {
+        // There is one: this is called once.
+        let _ = self.0.journal.set(journal);
+    }
+
+    /// Queues a line of the log, a JSON object, for the journal. Without one it is written.
+    pub(super) fn record(&self, line: Vec<u8>) {
+        self.0.push(Item::Record(line));
     }
 
     /// Shows a spinner, where progress is drawn, until the result is dropped.
@@ -181,7 +198,7 @@ impl Shared {
         let limit = if is_writer_thread() { MAX_QUEUED.saturating_add(RESERVED) } else { MAX_QUEUED };
         let cost = item.cost();
         // There are no more spinners than components that are being compiled, and one that is not ended would turn for ever.
-        let is_text = matches!(item, Item::Text(_));
+        let is_text = matches!(item, Item::Text(_) | Item::Record(_));
         let is_full = |queue: &mut Queue| is_text && queue.bytes.saturating_add(cost) > limit;
         // A command waits, but no longer than until nothing else is queued. The writer must not wait for itself.
         let must_wait = |queue: &mut Queue| !queue.is_lossy && !queue.items.is_empty() && is_full(queue);
@@ -213,6 +230,10 @@ impl Shared {
             for item in items {
                 let is_done = match &item {
                     Item::Text(text) => bars.suspend(|| io::stderr().write_all(text)).is_ok(),
+                    Item::Record(line) => {
+                        let is_sent = self.journal.get().is_some_and(|journal| journal.send(line).is_ok());
+                        is_sent || io::stderr().write_all(line).is_ok()
+                    }
                     Item::StartSpinner(number, text) => {
                         let bar = status.add_above(&bars, ProgressBar::new_spinner().with_message(text.clone()));
                         spinners.insert(*number, bar).is_none()
@@ -318,7 +339,7 @@ impl Queue {
     }
 
     fn record_dropped(&mut self, item: &Item) {
-        if let Item::Text(text) = item {
+        if let Item::Text(text) | Item::Record(text) = item {
             self.dropped_lines = self.dropped_lines.saturating_add(1);
             self.dropped_bytes = self.dropped_bytes.saturating_add(text.len() as u64);
         }

@@ -14,6 +14,8 @@ use super::{Config, Plugin};
 pub enum Feature {
     /// Key-value buckets of plugins: `grants.keyvalue`.
     Keyvalue,
+    /// Export of traces: `[telemetry]`.
+    Otlp,
     /// Search: `[search]`, and `search` of a plugin.
     Search,
     /// SQL databases of plugins: `grants.sql`.
@@ -24,6 +26,7 @@ impl fmt::Display for Feature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Keyvalue => "keyvalue",
+            Self::Otlp => "otlp",
             Self::Search => "search",
             Self::Sql => "sql",
         })
@@ -71,9 +74,13 @@ impl Config {
                 is_set.then(|| MissingFeature { key, plugin: Some(name.clone()), feature })
             })
         };
+        let of_section = [
+            ("search", self.search.is_some(), Feature::Search),
+            ("telemetry", self.telemetry.is_some(), Feature::Otlp),
+        ];
         let of_section =
-            self.search.is_some().then_some(MissingFeature { key: "search", plugin: None, feature: Feature::Search });
-        let mut required = of_section.into_iter().chain(self.plugins.iter().flat_map(of_plugin).flatten());
+            of_section.map(|(key, is_set, feature)| is_set.then_some(MissingFeature { key, plugin: None, feature }));
+        let mut required = of_section.into_iter().flatten().chain(self.plugins.iter().flat_map(of_plugin).flatten());
         required.find(|missing| !features.contains(&missing.feature)).map_or(Ok(()), Err)
     }
 }
@@ -83,7 +90,7 @@ mod tests {
     use super::*;
     use crate::grants::KeyvalueGrant;
 
-    const ALL: [Feature; 3] = [Feature::Keyvalue, Feature::Search, Feature::Sql];
+    const ALL: [Feature; 4] = [Feature::Keyvalue, Feature::Otlp, Feature::Search, Feature::Sql];
 
     /// The error of a program without one feature, for a config with something changed.
     fn error(lacks: Feature, change: impl FnOnce(&mut Config)) -> String {
@@ -128,6 +135,10 @@ mod tests {
         assert!(sql.starts_with("`plugin.grants.sql` of plugin `notes` requires the cargo feature `sql`"), "{sql}");
         let search = error(Feature::Search, |config| config.search = Some(Default::default()));
         assert!(search.starts_with("`search` requires the cargo feature `search`"), "{search}");
+        let telemetry = error(Feature::Otlp, |config| {
+            config.telemetry = Some(crate::telemetry::Telemetry::new("http://127.0.0.1:4318".parse().unwrap()));
+        });
+        assert!(telemetry.starts_with("`telemetry` requires the cargo feature `otlp`"), "{telemetry}");
         let of_plugin = error(Feature::Search, |config| {
             change_plugin(config, |plugin| plugin.search = Some(Default::default()));
         });

@@ -17,6 +17,7 @@ use super::secret::Secret;
 
 pub use self::dirs::{DirGrant, DirQuota, Mode};
 pub use self::env::{EnvName, EnvNameError};
+pub(crate) use self::http::Credentials;
 pub use self::http::{
     AuthorizationGrant, CaBundle, CaBundleError, ClientAuthentication, CredentialError, CredentialName,
     CredentialValue, DuplicateOrigin, HttpGrant, HttpGrants, OAuth, OAuthClient, ServiceAccountKey,

@@ -55,6 +55,7 @@ pub mod http;
 pub mod instances;
 pub mod issuer;
 pub mod limits;
+pub mod log;
 mod paths;
 mod plugin;
 mod plugins;
@@ -71,6 +72,7 @@ mod settings;
 mod size;
 mod suggest;
 mod syntax;
+pub mod telemetry;
 #[cfg(test)]
 mod tests;
 mod token;
@@ -145,9 +147,11 @@ use declare::table;
 use error::Diagnostic;
 use http::Http;
 use issuer::{Issuer, Issuers};
+use log::Log;
 use principal::{Groups, Principals};
 use reader::{Keys, ReadContext, ReadOutcome, Table};
 use search::Search;
+use telemetry::Telemetry;
 
 use mcp_host_base::regular_file;
 use mcp_host_model::uri::Mount;
@@ -161,8 +165,12 @@ pub struct Config {
     pub http: Http,
     /// The administration listener. None unless set.
     pub admin: Option<Admin>,
+    /// The log of the command `serve`.
+    pub log: Log,
     /// The audit log. None unless set.
     pub audit: Option<Audit>,
+    /// The collector that traces are sent to. None unless set.
+    pub telemetry: Option<Telemetry>,
     /// Search over the plugins that have a table `search`. Without it: the defaults.
     pub search: Option<Search>,
     /// The plugins. A config file has at least one.
@@ -199,8 +207,12 @@ table! {
         /// An issuer of OAuth 2.1 access tokens, which authenticate principals over HTTP.
         #[read(Issuers)]
         issuer: Vec<Issuer>,
+        /// The log of the command `serve` on standard error: its format and its filter.
+        log: Log,
         /// The audit log: one JSON line per request, to a file or to standard error.
         audit: Option<Audit>,
+        /// The collector that traces are sent to, and the part of requests that are traced.
+        telemetry: Option<Telemetry>,
         /// Search over the plugins that have a table `search`: the size of the index, saved searches, and embeddings.
         search: Option<Search>,
         /// A provider with its mount, config, grants and limits.
@@ -340,7 +352,9 @@ impl Config {
             server: keys.server,
             http: keys.http,
             admin: keys.admin,
+            log: keys.log,
             audit: keys.audit,
+            telemetry: keys.telemetry,
             search: keys.search,
             plugins: keys.plugin,
             principals: keys.principal,

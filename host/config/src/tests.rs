@@ -11,6 +11,7 @@ use super::grants::{CredentialName, DirQuota, EnvName, Grants, GuestPath, Mode, 
 use super::http::HttpAddress;
 use super::instances::InstanceReuse;
 use super::limits::Limits;
+use super::log::{Log, LogFormat};
 use super::*;
 
 mod mutations;

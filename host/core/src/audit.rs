@@ -20,7 +20,7 @@
 //! | `returned_total` | their number, if the line does not have all |
 //! | `cached` | `true` if the response was in the response cache: the contents, or all resources on a page of the listing |
 //! | `duration_ms` | the duration, in milliseconds |
-//! | `request_id`, `trace_id` | the id of the JSON-RPC request, and the trace id that the client sent (W3C Trace Context) |
+//! | `request_id`, `trace_id` | the id of the JSON-RPC request, and of the trace that it belongs to: that of the client (W3C Trace Context), or one that the host began |
 //!
 //! A failed login has `operation` `authenticate`, `client`, `reason` and `count` (module `failed_logins`). The first line of a
 //! host has `operation` `start` with `version` and `pid`, and the last one of a graceful shutdown `stop`.
@@ -77,7 +77,6 @@ use self::queue::{Queue, Reservation};
 pub use self::context::RequestContext;
 pub use self::context::RequestId;
 pub use self::context::SessionHash;
-pub use self::context::TraceId;
 pub use self::follow::{AuditFollower, FollowedAudit};
 pub(crate) use self::line::{Facts, Line};
 

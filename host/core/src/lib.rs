@@ -58,6 +58,7 @@
 //! | feature | adds |
 //! |---|---|
 //! | `keyvalue` | key-value buckets for plugins, kept in SQLite |
+//! | `otlp` | traces over OTLP/HTTP: `telemetry` |
 //! | `search` | full-text search over what plugins serve: `Host::search`, kept in SQLite |
 //! | `sql` | SQL databases for plugins: PostgreSQL and SQLite |
 //!
@@ -71,6 +72,8 @@ mod catalog;
 pub mod host;
 pub mod metrics;
 pub mod response_cache;
+#[cfg(feature = "otlp")]
+pub mod telemetry;
 pub mod watch;
 
 pub use mcp_host_config as config;

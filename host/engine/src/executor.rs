@@ -35,14 +35,14 @@ use std::any::Any;
 use std::future::poll_fn;
 use std::io;
 use std::panic::AssertUnwindSafe;
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Wake, Waker, ready};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use futures::FutureExt;
-use futures::future::CatchUnwind;
+use futures::future::BoxFuture;
 use futures::task::AtomicWaker;
 use mcp_host_base::threads;
 use mcp_host_base::threads::WorkerPool;
@@ -149,15 +149,12 @@ impl GuestExecutor {
     }
 
     /// Runs a call on its caller's thread first, and then on workers.
-    async fn run<F>(
+    async fn run<T: Send + 'static>(
         &self,
         queue: &Arc<PluginQueue>,
         origin: CallOrigin,
-        mut call: Call<F>,
-    ) -> Result<F::Output, CallAborted>
-    where
-        F: Future<Output: Send> + Send + 'static,
-    {
+        mut call: Call<T>,
+    ) -> Result<T, CallAborted> {
         if origin.is_host() {
             call.record_waits();
             let task = self.host.handle().spawn(queue.clone().run_host_call(call));
@@ -203,10 +200,7 @@ pub(crate) struct PluginQueue {
 
 impl PluginQueue {
     /// Runs a call while it is light, and then moves it to the heavy workers.
-    async fn run<F>(self: Arc<Self>, mut call: Call<F>) -> Result<F::Output, CallAborted>
-    where
-        F: Future<Output: Send> + Send + 'static,
-    {
+    async fn run<T: Send + 'static>(self: Arc<Self>, mut call: Call<T>) -> Result<T, CallAborted> {
         let light = poll_fn(|context| match call.is_heavy() || self.is_heavy() {
             true => Poll::Ready(None),
             false => self.poll_with_permit(&mut call, context).map(Some),
@@ -220,16 +214,13 @@ impl PluginQueue {
         AbortOnDropHandle::new(heavy.spawn(self.run_heavy(call))).await?
     }
 
-    async fn run_heavy<F: Future>(self: Arc<Self>, mut call: Call<F>) -> Result<F::Output, CallAborted> {
+    async fn run_heavy<T>(self: Arc<Self>, mut call: Call<T>) -> Result<T, CallAborted> {
         poll_fn(|context| yield_if_pending(self.poll_with_permit(&mut call, context))).await
     }
 
     /// Runs one of the host's own calls while the leaky bucket has room, and then moves it to the workers for heavy
     /// ones.
-    async fn run_host_call<F>(self: Arc<Self>, mut call: Call<F>) -> Result<F::Output, CallAborted>
-    where
-        F: Future<Output: Send> + Send + 'static,
-    {
+    async fn run_host_call<T: Send + 'static>(self: Arc<Self>, mut call: Call<T>) -> Result<T, CallAborted> {
         let within_budget = poll_fn(|context| {
             let is_over_budget = self.host_budget().is_full(Instant::now());
             if is_over_budget {
@@ -249,21 +240,13 @@ impl PluginQueue {
     }
 
     /// Polls a client's call once it has a run permit.
-    fn poll_with_permit<F: Future>(
-        &self,
-        call: &mut Call<F>,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<F::Output, CallAborted>> {
+    fn poll_with_permit<T>(&self, call: &mut Call<T>, context: &mut Context<'_>) -> Poll<Result<T, CallAborted>> {
         let _run_permit = ready!(call.run_permit.poll(&self.run_permits, context));
         self.poll_for_client(call, context)
     }
 
     /// Polls a client's call, which may make its plugin heavy.
-    fn poll_for_client<F: Future>(
-        &self,
-        call: &mut Call<F>,
-        context: &mut Context<'_>,
-    ) -> Poll<Result<F::Output, CallAborted>> {
+    fn poll_for_client<T>(&self, call: &mut Call<T>, context: &mut Context<'_>) -> Poll<Result<T, CallAborted>> {
         let polled = call.poll(context);
         if call.cpu_time >= HEAVY_PLUGIN_CPU {
             let heavy_for = call.cpu_time.saturating_mul(HEAVY_PENALTY_FACTOR).min(MAX_HEAVY_PENALTY);
@@ -335,8 +318,9 @@ impl LeakyBucket {
 }
 
 /// A call in progress.
-struct Call<F: Future> {
-    future: Pin<Box<CatchUnwind<AssertUnwindSafe<F>>>>,
+struct Call<T> {
+    /// Erased: its type is that of all that a call does.
+    future: BoxFuture<'static, thread::Result<T>>,
     clock: Arc<CpuClock>,
     run_permit: PendingRunPermit,
     /// Its processor time.
@@ -365,8 +349,8 @@ impl Wake for WakeTime {
     }
 }
 
-impl<F: Future> Call<F> {
-    fn new(future: F, clock: Arc<CpuClock>) -> Self {
+impl<T> Call<T> {
+    fn new(future: impl Future<Output = T> + Send + 'static, clock: Arc<CpuClock>) -> Self {
         // Nothing of a call that panicked is used again: its instance is dropped with it.
         let future = Box::pin(AssertUnwindSafe(future).catch_unwind());
         let (run_permit, cpu_time) = (PendingRunPermit::default(), Duration::ZERO);
@@ -384,7 +368,7 @@ impl<F: Future> Call<F> {
     }
 
     /// Polls it on its clock. The time from its last poll until it was woken up is a wait of its own; from then on it was ready.
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<F::Output, CallAborted>> {
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<Result<T, CallAborted>> {
         let Self { future, clock, wakes, paused, .. } = self;
         let (polled, used) = match wakes {
             None => clock.poll(|| future.as_mut().poll(context)),
@@ -492,7 +476,7 @@ mod tests {
     async fn a_call_has_taken_the_time_that_it_computed_or_waited_and_not_that_in_which_others_computed() {
         let executor = GuestExecutor::start(1).unwrap();
         let (queue, time) = (executor.plugin_queue(), Duration::from_millis(200));
-        let own_time = async |call: Pin<Box<dyn Future<Output = ()> + Send>>| {
+        let own_time = async |call: BoxFuture<'static, ()>| {
             let (clock, begun) = (Arc::<CpuClock>::default(), Instant::now());
             let of_call = clock.clone();
             let call = async move {

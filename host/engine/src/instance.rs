@@ -64,6 +64,11 @@ impl Instance {
         Ok(Guest { exports: provider.mcp_host_provider_resource_provider(), store: &mut self.store })
     }
 
+    /// Ends a call.
+    pub(crate) fn end_call(&mut self) {
+        self.store.data_mut().end_call();
+    }
+
     /// The number of calls that it has served.
     pub(crate) fn calls(&self) -> usize {
         self.calls

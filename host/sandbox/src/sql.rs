@@ -58,6 +58,8 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
+use tracing::field::Empty;
+use tracing::{Instrument as _, info_span};
 use wasmtime::component::{HasData, Linker};
 
 #[cfg(not(feature = "sql"))]
@@ -69,6 +71,8 @@ use self::error::{QueryError, RefusalLog};
 use self::result::{ChargedRows, ResultBounds, value_size};
 use self::saved_queries::{SavedQueries, SavedQuery};
 use mcp_host_base::metrics::Counter;
+use mcp_host_base::text::prefix;
+use mcp_host_base::trace::{self, MAX_ATTRIBUTE};
 use mcp_host_config as config;
 use mcp_host_config::grants::SqlGrant;
 
@@ -205,7 +209,23 @@ impl SqlDatabases {
     ) -> Result<Rows, QueryError> {
         let began = Instant::now();
         let result = match self.prepare(name, sql, parameters, max_rows, caller) {
-            Ok((database, query)) => database.query(query).await,
+            Ok((database, query)) => {
+                // Without its parameters.
+                let span = info_span!(
+                    target: trace::TARGET,
+                    "sql",
+                    "otel.kind" = "client",
+                    "otel.status_code" = Empty,
+                    "db.system.name" = if database.backend.is_on_a_server() { "postgresql" } else { "sqlite" },
+                    "db.namespace" = name,
+                    "db.query.text" = prefix(&query.sql, MAX_ATTRIBUTE),
+                );
+                let result = database.query(query).instrument(span.clone()).await;
+                if result.is_err() {
+                    span.record("otel.status_code", "ERROR");
+                }
+                result
+            }
             Err(error) => Err(error),
         };
         self.outcomes.record(result.is_ok());

@@ -45,6 +45,11 @@ impl GuestState {
         self.cpu = cpu;
     }
 
+    /// Ends a call.
+    pub fn end_call(&mut self) {
+        self.files.end_call();
+    }
+
     /// The granted directories, with the files that this instance has open.
     fn files(&mut self) -> FilesView<'_> {
         let wasi = WasiFilesystemCtxView { ctx: self.wasi.filesystem(), table: &mut self.table };

@@ -55,6 +55,15 @@ impl ClientId {
 }
 
 impl ClientId {
+    /// Returns its address; of an IPv6 address that of its network.
+    pub(super) fn address(&self) -> Option<IpAddr> {
+        match self {
+            Self::V4(address) => Some((*address).into()),
+            Self::V6(prefix) => Some(network(prefix).into()),
+            Self::Local | Self::Principal(_) => None,
+        }
+    }
+
     /// Returns the client that makes a request on behalf of that principal, over a connection of this client.
     pub(super) fn of_principal(&self, principal: &Principal) -> Self {
         if principal.is_built_in() { self.clone() } else { Self::Principal(principal.identity()) }

@@ -49,6 +49,12 @@ impl ErrorCode {
     pub(super) const UNSUPPORTED_PROTOCOL_VERSION: Self = Self(-32022);
 }
 
+impl std::fmt::Display for ErrorCode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
 /// The outcome of a request, as it is counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {

@@ -18,6 +18,7 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use serde::Serialize;
 use serde_json::Value;
+use tracing::Span;
 
 /// The maximum length of a chunk in bytes.
 pub(crate) const MAX_CHUNK: usize = 64 << 10;
@@ -35,6 +36,8 @@ const MIN_SHARED: usize = 8 << 10;
 pub struct Encoder {
     /// The pending steps, in reverse order: the next one is the last element.
     steps: Vec<Step>,
+    /// The span of encoding it, which ends when it is dropped.
+    span: Span,
 }
 
 /// A pending part of a document.
@@ -69,12 +72,12 @@ pub(crate) struct Members<'w, 'a> {
 impl Encoder {
     /// Creates a document that the function writes.
     pub(crate) fn new(write: impl FnOnce(&mut Writer<'_>) + Send + 'static) -> Self {
-        Self { steps: vec![Step::Then(Box::new(write))] }
+        Self { steps: vec![Step::Then(Box::new(write))], span: Span::none() }
     }
 
     /// Creates a document from JSON.
     pub fn from_json(json: Vec<u8>) -> Self {
-        Self { steps: vec![Step::Bytes(json, 0)] }
+        Self { steps: vec![Step::Bytes(json, 0)], span: Span::none() }
     }
 
     /// Creates an array of documents.
@@ -87,7 +90,7 @@ impl Encoder {
         if rest.len() == 1 {
             rest.push(Step::Static("["));
         }
-        Self { steps: rest }
+        Self { steps: rest, span: Span::none() }
     }
 
     /// Puts the document between two other texts.
@@ -103,6 +106,12 @@ impl Encoder {
     pub(crate) fn prepend(mut self, before: Vec<u8>) -> Self {
         self.steps.push(Step::Bytes(before, 0));
         self
+    }
+
+    /// Holds a span until it is dropped.
+    #[must_use]
+    pub(crate) fn in_span(self, span: Span) -> Self {
+        Self { span, ..self }
     }
 
     /// Returns whether the whole document has been encoded.
@@ -159,7 +168,7 @@ impl Encoder {
 
 impl std::fmt::Debug for Encoder {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Encoder").field("steps", &self.steps.len()).finish()
+        f.debug_struct("Encoder").field("steps", &self.steps.len()).field("span", &self.span.id()).finish()
     }
 }
 

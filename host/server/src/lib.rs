@@ -50,6 +50,7 @@ mod session;
 mod slash;
 mod stdio;
 mod tools;
+mod trace;
 pub mod wire;
 
 use std::time::Duration;

@@ -94,9 +94,14 @@ impl Listener {
     }
 }
 
+/// The method that opens a stream.
+pub(super) fn method() -> Option<&'static Method> {
+    Method::named("subscriptions/listen", &[])
+}
+
 /// Counts the request for a stream: it has begun, or has failed to.
 pub(super) fn count(metrics: &ServerMetrics, transport: Transport, outcome: Outcome) {
-    metrics.count_request(transport, Method::named("subscriptions/listen", &[]), Some(Revision::LATEST), outcome);
+    metrics.count_request(transport, method(), Some(Revision::LATEST), outcome);
 }
 
 /// Returns the answer that ends the stream of the request with that id.

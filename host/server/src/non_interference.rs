@@ -47,6 +47,7 @@ use super::jsonrpc::{self, Incoming, Kind};
 use super::request::{Request, RequestContext};
 use super::respond::respond;
 use super::revision::Revision;
+use super::trace::RequestTrace;
 
 /// The number of pairs of worlds for each kind of rules.
 const CASES: u32 = 8;
@@ -106,6 +107,7 @@ impl Client for InProcess<'_> {
             revision,
             session: None,
             audit: audit::RequestContext::new(None, &id, None),
+            trace: RequestTrace::none(),
         };
         let reply = respond(&context, id, Call { method, request, revision }).await;
         Some(serde_json::from_slice(&reply.json.into_vec()).unwrap())

@@ -13,6 +13,7 @@ use super::extensions::ExtensionRequest;
 use super::params::{CompleteParams, InitializeParams, ListenParams, ToolParams};
 use super::revision::Revision;
 use super::session::Session;
+use super::trace::RequestTrace;
 
 /// A request with valid parameters. The [table of methods](super::method) says which method parses to which.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,4 +89,5 @@ pub(super) struct RequestContext {
     pub(super) session: Option<Arc<Session>>,
     /// What the audit log records of it.
     pub(super) audit: audit::RequestContext,
+    pub(super) trace: RequestTrace,
 }

@@ -18,7 +18,7 @@ use mcp_host_model::uri::MAX_URI_LEN;
 use mcp_resource_host::host::CompleteRequest;
 use mcp_resource_host::host::transport::ReadResponse;
 use serde_json::{Value, json};
-use tracing::{Instrument, Span};
+use tracing::{Instrument, Level, Span, field};
 
 use super::budget::{self, BudgetExceeded, Charge, EXPECTED_RESPONSE_SIZE, Limit};
 use super::dispatch::Call;
@@ -71,14 +71,22 @@ impl Outcome {
     }
 }
 
-/// Returns the span of a request, at debug level: log events of its execution carry the principal, the method and the URI.
-fn span(context: &RequestContext, method: &'static str, request: &Request) -> Span {
+/// Returns the span of a request for the log: log events of its execution carry the trace id and, at debug level, the principal, the
+/// method and the URI.
+fn log_span(context: &RequestContext, method: &'static str, request: &Request) -> Span {
+    let trace_id = context.trace.id().map(field::display);
+    if !tracing::span_enabled!(target: log_target::SERVER, Level::DEBUG) {
+        return match trace_id {
+            Some(trace_id) => tracing::error_span!(target: log_target::REQUEST, "request", trace_id),
+            None => Span::none(),
+        };
+    }
     let uri = match request {
         Request::CallTool(call) => call.name.as_deref(),
         request => request.uri(),
     };
     let principal = prefix(context.principal.name(), MAX_URI_LEN);
-    tracing::debug_span!(target: log_target::SERVER, "request", principal, method, uri)
+    tracing::debug_span!(target: log_target::SERVER, "request", principal, method, uri, trace_id)
 }
 
 /// Answers a request. Cancel safe: dropping the future ends the calls of guests.
@@ -88,7 +96,7 @@ pub(super) async fn respond(context: &RequestContext, id: RequestId, call: Call)
     let Call { method, request, revision: _ } = call;
     let answered = match request {
         Ok(request) => {
-            let span = span(context, method.map_or("unknown", |method| method.name), &request);
+            let span = log_span(context, method.map_or("unknown", |method| method.name), &request);
             let is_small = method.is_some_and(|method| method.is_protocol);
             let executing = async {
                 match is_small {
@@ -101,17 +109,20 @@ pub(super) async fn respond(context: &RequestContext, id: RequestId, call: Call)
             // Owned by the scope and the span, which a request that is dropped is dropped in: the audit log has the context of each.
             let executing = context.audit.clone().scope(executing);
             let executing = context.account.client().requester(&context.principal).scope(executing);
-            AssertUnwindSafe(executing.instrument(span)).catch_unwind().await
+            AssertUnwindSafe(executing.instrument(span).instrument(context.trace.span())).catch_unwind().await
         }
         Err(malformed) => Ok(Err((&malformed).into())),
     };
-    match answered {
+    let error = match answered {
         Ok(Ok((Outcome { result, missing, .. }, charge))) => {
-            Reply { json: success_response(&id, result), missing, charge, outcome: error::Outcome::Ok }
+            let json = success_response(&id, result).in_span(context.trace.encoding());
+            return Reply { json, missing, charge, outcome: error::Outcome::Ok };
         }
-        Ok(Err(error)) => Reply::error(id, error),
-        Err(_panic) => Reply::error(id, RpcError::panicked()),
-    }
+        Ok(Err(error)) => error,
+        Err(_panic) => RpcError::panicked(),
+    };
+    context.trace.fail(&error);
+    Reply::error(id, error)
 }
 
 /// Wraps a result in the envelope of JSON-RPC.

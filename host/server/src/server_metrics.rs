@@ -20,7 +20,7 @@ use super::method::{METHOD_COUNT, Method};
 use super::revision::Revision;
 
 /// The label of methods that do not exist.
-const OTHER_METHOD: &str = "_OTHER";
+pub(super) const OTHER_METHOD: &str = "_OTHER";
 /// The label of the revision of a message that was rejected before its revision was known.
 const NO_REVISION: &str = "none";
 const METHODS: usize = METHOD_COUNT.saturating_add(1);
@@ -109,7 +109,7 @@ impl Transport {
     }
 
     /// Its name in the semantic conventions: `network.transport`.
-    fn network_transport(self) -> &'static str {
+    pub(super) fn network_transport(self) -> &'static str {
         match self {
             Self::Http => "tcp",
             Self::Stdio => "pipe",

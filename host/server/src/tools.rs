@@ -29,4 +29,4 @@ mod search;
 
 pub(super) use self::call::call;
 pub(super) use self::definition::list_result;
-pub(super) use self::definition::{operations, requested_uri};
+pub(super) use self::definition::{known_name, operations, requested_uri};

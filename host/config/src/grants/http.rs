@@ -62,7 +62,7 @@ use hyper::header::AUTHORIZATION;
 use mcp_host_model::net::{Origin, OriginError, OriginPattern, Scheme};
 use toml::de::DeValue;
 
-use self::credential::Credentials;
+pub(crate) use self::credential::Credentials;
 use crate::declare::{table, written_as};
 use crate::error::{Diagnostic, Suggest};
 use crate::paths::ExistingFile;
@@ -93,6 +93,8 @@ pub struct HttpGrant {
     /// Certificate authorities that are trusted for the origin, in addition to the machine's own. Ignored for plain
     /// HTTP.
     pub ca: Option<CaBundle>,
+    /// Whether the host sends `traceparent` with each request to the origin while the request of a client is traced.
+    pub trace: bool,
 }
 
 /// Two entries are for the same origin.
@@ -103,7 +105,7 @@ pub struct DuplicateOrigin(OriginPattern);
 impl HttpGrant {
     /// A grant of that origin without credentials and certificate authorities.
     pub fn new(origin: OriginPattern) -> Self {
-        Self { origin, headers: BTreeMap::new(), oauth: None, ca: None }
+        Self { origin, headers: BTreeMap::new(), oauth: None, ca: None, trace: false }
     }
 }
 
@@ -174,12 +176,15 @@ table! {
         oauth: Option<OAuth>,
         /// A PEM file of certificate authorities that are trusted for the origin, in addition to the machine's own.
         ca: Option<CaBundle>,
+        /// Whether the host sends `traceparent` (W3C Trace Context) with each request to the origin while the request of a client is
+        /// traced. `false` unless set: it tells the origin which requests belong together.
+        trace: bool,
     }
 }
 
 impl HttpGrant {
     fn from_table(table: &mut Table<'_>) -> Option<Self> {
-        let HttpGrantKeys { origin, headers_from: headers, oauth, ca } = HttpGrantKeys::read(table)?;
+        let HttpGrantKeys { origin, headers_from: headers, oauth, ca, trace } = HttpGrantKeys::read(table)?;
         if table.has("oauth") && headers.keys().any(|name| *name.header() == AUTHORIZATION) {
             let help = "write one of them: remove `Authorization` from `headers-from`, or remove `oauth`";
             let problem = Diagnostic::new("`Authorization` is set by both `headers-from` and `oauth`", help);
@@ -196,7 +201,7 @@ impl HttpGrant {
             let help = "write `https://`; `http://` is for `localhost` and loopback addresses";
             table.report(Diagnostic::new(message, help).at(table.entry_span("origin")));
         }
-        Some(Self { origin, headers, oauth, ca })
+        Some(Self { origin, headers, oauth, ca, trace })
     }
 }
 

@@ -42,6 +42,11 @@ impl Schema {
         Self::of_type("integer").with("minimum", min).with("maximum", max)
     }
 
+    /// A number within bounds.
+    pub(crate) fn number(min: usize, max: usize) -> Self {
+        Self::of_type("number").with("minimum", min).with("maximum", max)
+    }
+
     /// One of several strings.
     pub(crate) fn one_of_names(names: impl IntoIterator<Item = &'static str>) -> Self {
         Self::string().with("enum", names.into_iter().collect::<Vec<_>>())

@@ -106,6 +106,25 @@ fn the_audit_section_is_read_whole() {
 }
 
 #[test]
+fn the_section_of_the_log_is_read_whole() {
+    let log = valid("everything.toml").log;
+    assert_eq!(log.format, Some(LogFormat::Json));
+    assert_eq!(log.filter.unwrap().as_str(), "warn, mcp_host::guest=debug");
+    assert_eq!(valid("minimal.toml").log, Log::default());
+}
+
+#[test]
+fn the_section_of_telemetry_is_read_whole() {
+    let telemetry = valid("everything.toml").telemetry.unwrap();
+    assert_eq!(telemetry.traces_url(), "https://collector.example.com/otlp/v1/traces");
+    assert_eq!(telemetry.sample.to_string(), "0.25");
+    let [(name, value)] = &*telemetry.headers.iter().collect::<Vec<_>>() else { panic!("one header") };
+    assert_eq!((name.as_str(), value.expose().as_str()), ("authorization", "from a variable"));
+    assert_eq!(valid("minimal.toml").telemetry, None);
+    assert!(telemetry.ca.is_some());
+}
+
+#[test]
 fn the_section_of_development_is_read_whole() {
     let dev = valid("everything.toml").dev.unwrap();
     assert_eq!(dev.build.unwrap().as_str(), "cargo build --target wasm32-wasip2");

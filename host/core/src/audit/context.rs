@@ -1,9 +1,9 @@
 //! The context of a request: what only the transport that received it knows.
 
 use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 
+use mcp_host_base::trace::TraceId;
 use serde::{Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 use tokio::task::futures::TaskLocalFuture;
@@ -23,7 +23,7 @@ pub struct RequestContext {
     pub(super) session: Option<SessionHash>,
     /// The id of the JSON-RPC request.
     pub(super) request_id: RequestId,
-    /// The trace that the client continues.
+    /// The trace that it belongs to.
     pub(super) trace_id: Option<TraceId>,
     /// Whether its credentials are not for the operation `list`.
     is_without_listings: bool,
@@ -44,10 +44,6 @@ pub enum RequestId {
 /// The beginning of the SHA-256 of a session id: it tells sessions apart, and cannot be used to take one over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionHash([u8; 8]);
-
-/// A trace id of W3C Trace Context.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct TraceId([u8; 16]);
 
 impl RequestContext {
     /// The context of a request.
@@ -91,6 +87,16 @@ impl RequestContext {
         CURRENT.try_with(|context| use_it(Some(context))).unwrap_or_else(|_| use_it(None))
     }
 
+    /// The session, if the request belongs to one.
+    pub fn session(&self) -> Option<SessionHash> {
+        self.session
+    }
+
+    /// The trace that it belongs to, if any.
+    pub fn trace_id(&self) -> Option<TraceId> {
+        self.trace_id
+    }
+
     /// The length of its text of foreign origin, in bytes.
     pub(super) fn text_len(&self) -> usize {
         match &self.request_id {
@@ -118,39 +124,6 @@ impl SessionHash {
     }
 }
 
-/// A text is not a `traceparent` with a valid trace id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct InvalidTraceParent;
-
-/// Parses a `traceparent`: `VERSION-TRACE-PARENT-FLAGS`, in lower-case hexadecimal digits. Versions after 00 may have
-/// more fields.
-impl FromStr for TraceId {
-    type Err = InvalidTraceParent;
-
-    fn from_str(text: &str) -> Result<Self, InvalidTraceParent> {
-        let is_hex = |text: &str, len: usize| {
-            text.len() == len && text.bytes().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-        };
-        let is_zero = |text: &str| text.bytes().all(|byte| byte == b'0');
-        let mut fields = text.splitn(5, '-');
-        let mut field = || fields.next().ok_or(InvalidTraceParent);
-        let (version, trace, parent, flags) = (field()?, field()?, field()?, field()?);
-        let is_valid = is_hex(version, 2)
-            && version != "ff"
-            && is_hex(trace, 32)
-            && !is_zero(trace)
-            && is_hex(parent, 16)
-            && !is_zero(parent)
-            && is_hex(flags, 2)
-            && (version != "00" || fields.next().is_none());
-        if !is_valid {
-            return Err(InvalidTraceParent);
-        }
-        let number = u128::from_str_radix(trace, 16).map_err(|_| InvalidTraceParent)?;
-        Ok(Self(number.to_be_bytes()))
-    }
-}
-
 impl fmt::Display for SessionHash {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:016x}", u64::from_be_bytes(self.0))
@@ -163,46 +136,9 @@ impl Serialize for SessionHash {
     }
 }
 
-impl Serialize for TraceId {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(&format_args!("{:032x}", u128::from_be_bytes(self.0)))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn trace(text: &str) -> Option<String> {
-        let id: TraceId = text.parse().ok()?;
-        serde_json::to_string(&id).ok()
-    }
-
-    #[test]
-    fn a_trace_id_is_that_of_a_valid_traceparent() {
-        let id = "4bf92f3577b34da6a3ce929d0e0e4736";
-        let shown = Some(format!("\"{id}\""));
-        assert_eq!(trace(&format!("00-{id}-00f067aa0ba902b7-01")), shown);
-        assert_eq!(trace(&format!("cc-{id}-00f067aa0ba902b7-01-later")), shown, "a later version has more fields");
-        let leading = "00000000000000000000000000000001";
-        assert_eq!(trace(&format!("00-{leading}-00f067aa0ba902b7-00")), Some(format!("\"{leading}\"")));
-        for invalid in [
-            String::new(),
-            id.to_owned(),
-            format!("00-{id}"),
-            format!("00-{id}-00f067aa0ba902b7"),
-            format!("00-{id}-00f067aa0ba902b7-01-more"),
-            format!("ff-{id}-00f067aa0ba902b7-01"),
-            format!("00-{}-00f067aa0ba902b7-01", id.to_uppercase()),
-            format!("00-{}-00f067aa0ba902b7-01", "0".repeat(32)),
-            format!("00-{id}-{}-01", "0".repeat(16)),
-            format!("00-{id}-00f067aa0ba902b7-1"),
-            format!("00-{id}é-00f067aa0ba902b7-01"),
-            format!("00-{}-00f067aa0ba902b7-01", id.replace("4b", "+b")),
-        ] {
-            assert_eq!(trace(&invalid), None, "{invalid}");
-        }
-    }
 
     #[test]
     fn a_session_is_told_by_a_hash_of_its_id() {

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use mcp_host_base::escape;
 use mcp_host_base::text;
+use mcp_host_base::trace::TraceId;
 use mcp_host_model::resource::ResourceContents;
 use mcp_host_model::uri::Uri;
 use parking_lot::Mutex;
 use serde::Serialize;
 use sha2::{Digest as _, Sha256};
 
-use super::context::{MAX_REQUEST_ID, RequestContext, RequestId, SessionHash, TraceId};
+use super::context::{MAX_REQUEST_ID, RequestContext, RequestId, SessionHash};
 use crate::access::Decision;
 
 /// The bytes of the beginning of a URI that a line has.

@@ -261,6 +261,8 @@ impl HostBuilder {
 pub(super) const FEATURES: &[Feature] = &[
     #[cfg(feature = "keyvalue")]
     Feature::Keyvalue,
+    #[cfg(feature = "otlp")]
+    Feature::Otlp,
     #[cfg(feature = "search")]
     Feature::Search,
     #[cfg(feature = "sql")]

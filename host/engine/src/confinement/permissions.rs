@@ -9,8 +9,8 @@
 //! | execute | this program and the libraries that it is linked with: it starts itself as the compiler, and to run SQLite |
 //! | listen at a TCP port | `server.http` |
 //! | connect to Unix sockets | the servers of `grants.sql` |
-//! | connect to TCP ports | `grants.http` and its token endpoints, the servers of `grants.sql`, the URLs of `[[issuer]]` and `[search.embeddings]`, and 53 for names |
-//! | read the system's resolver configuration and certificates | if there is a grant of HTTP or of a database server, or an issuer with a URL, or an endpoint of embeddings |
+//! | connect to TCP ports | `grants.http` and its token endpoints, the servers of `grants.sql`, the URLs of `[[issuer]]`, `[search.embeddings]` and `[telemetry]`, and 53 for names |
+//! | read the system's resolver configuration and certificates | if there is a grant of HTTP or of a database server, or an issuer with a URL, an endpoint of embeddings, or a collector |
 //!
 //! A directory stands for everything below it.
 
@@ -133,6 +133,7 @@ impl Permissions {
         let urls = config.issuers.iter().flat_map(Issuer::urls);
         let embeddings = config.search.as_ref().and_then(|search| search.embeddings.as_ref());
         let urls = urls.chain(embeddings.map(|embeddings| &embeddings.url));
+        let urls = urls.chain(config.telemetry.as_ref().map(|telemetry| &telemetry.otlp));
         permissions.connect.extend(urls.map(|url| url.origin().port()));
         // Rotation renames files in the directory.
         if let Some(AuditDestination::File(audit)) = config.audit.as_ref().map(|audit| &audit.destination) {

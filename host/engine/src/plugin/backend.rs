@@ -172,7 +172,9 @@ impl ComponentBackend {
             let guest = instance.begin_call(&self.component, limits, clock).await?;
             function.call_guest(guest).await
         });
-        match call.await {
+        let ended = call.await;
+        instance.end_call();
+        match ended {
             // The guest's memory is released before its answer is charged.
             Ok(answer) => (answer.map_err(Fault::from), Some(instance).filter(|_| self.pool.is_some())),
             Err(error) => {

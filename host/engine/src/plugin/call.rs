@@ -27,10 +27,13 @@ use std::time::Instant;
 use mcp_host_base::circuit_breaker::{BreakerDecision, Transition, Verdict};
 use mcp_host_base::log_target;
 use mcp_host_base::time;
+use mcp_host_base::trace::{self, CurrentSpans};
 use mcp_host_config::limits::Limits;
 use mcp_host_model::requester::Requester;
 use mcp_host_sandbox::memory::MemoryBudget;
 use tokio::time::timeout;
+use tracing::field::Empty;
+use tracing::{Instrument as _, info_span};
 
 use super::Plugin;
 use super::admission::{Admission, CallPermit};
@@ -168,7 +171,17 @@ impl Plugin {
         C: FnOnce(Validator, F::Answer) -> W + Send + 'static,
         W: Future<Output = Result<U, Fault>> + Send + 'static,
     {
-        let called = self.call_context.clone().call(origin, input, self.info.watches, function, check).await;
+        let span = info_span!(
+            target: trace::TARGET,
+            "call",
+            "mcp_host.plugin" = self.name(),
+            "mcp_host.function" = F::NAME.as_str(),
+            "otel.status_code" = Empty,
+            "error.type" = Empty,
+        );
+        let spans = CurrentSpans::with(span.clone());
+        let calling = self.call_context.clone().call(origin, input, self.info.watches, spans, function, check);
+        let called = calling.instrument(span.clone()).await;
         let answer = called.and_then(|outcome| {
             if let Some(instance) = outcome.instance {
                 self.call_context.backend.release(instance);
@@ -176,7 +189,13 @@ impl Plugin {
             drop(outcome.permits);
             outcome.answer
         });
-        answer.inspect_err(|fault| self.faults.record(F::NAME.as_str(), fault))
+        answer.inspect_err(|fault| {
+            self.faults.record(F::NAME.as_str(), fault);
+            if let Some(kind) = fault.kind() {
+                span.record("otel.status_code", "ERROR");
+                span.record("error.type", kind.name());
+            }
+        })
     }
 
     pub(super) fn log_transition(&self, change: Transition) {
@@ -211,6 +230,7 @@ impl CallContext {
         origin: CallOrigin,
         input: Option<InputKey>,
         watches: bool,
+        spans: CurrentSpans,
         function: F,
         check: C,
     ) -> Result<CallOutcome<U>, Fault>
@@ -224,14 +244,17 @@ impl CallContext {
         let memory = if origin == CallOrigin::Probe { &self.probe_memory } else { &self.memory };
         let owner = memory.owner(requester.clone().filter(|_| !origin.is_host()), input.map(InputKey::input));
         let acquire = self.backend.acquire(&self.engine, origin, memory, owner.clone());
-        let (call_permit, (slot_permit, target)) = self.admission.admit(origin, requester.as_ref(), acquire).await?;
+        let admitting = self.admission.admit(origin, requester.as_ref(), acquire);
+        let admitting = admitting.instrument(info_span!(target: trace::TARGET, "admission"));
+        let (call_permit, (slot_permit, target)) = admitting.await?;
         let permits = Permits { _call_permit: call_permit, _slot_permit: slot_permit };
         let context = self.clone();
         let clock = Arc::new(CpuClock::default());
         let cpu_record = CpuRecord { metrics: self.metrics.clone(), clock: clock.clone() };
         let work = WorkBudget::new(clock.clone(), self.limits.cpu.duration(), memory.clone(), owner);
         let validator = Validator::new(self.validation.clone(), watches, work);
-        let call = self.engine.executor.call(&self.run_queue, origin, clock.clone(), async move {
+        let of_executor = clock.clone();
+        let running = spans.instrument(async move {
             let _cpu_record = cpu_record;
             context.count_instance(&target);
             let (answer, instance) = context.run(target, validator, clock, function, check).await;
@@ -241,6 +264,7 @@ impl CallContext {
             let instance = instance.filter(|_| is_good && origin != CallOrigin::Probe);
             CallOutcome { answer, instance, permits }
         });
+        let call = self.engine.executor.call(&self.run_queue, origin, of_executor, running);
         call.await.map_err(|error| Fault::Host(error.to_string()))
     }
 
@@ -270,9 +294,12 @@ impl CallContext {
     {
         let deadline = self.limits.deadline.duration();
         let call = async {
-            let (answer, instance) = self.backend.call(&self.engine, target, &self.limits, &clock, function).await;
+            let running = self.backend.call(&self.engine, target, &self.limits, &clock, function);
+            let (answer, instance) = running.instrument(info_span!(target: trace::TARGET, "guest")).await;
             let answer = match answer {
-                Ok(answer) => check(validator, answer).await,
+                Ok(answer) => {
+                    check(validator, answer).instrument(info_span!(target: trace::TARGET, "validation")).await
+                }
                 Err(fault) => Err(fault),
             };
             (answer, instance)

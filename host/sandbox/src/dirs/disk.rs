@@ -12,10 +12,15 @@
 
 use std::io;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use futures::FutureExt;
 use futures::future::LocalBoxFuture;
+use mcp_host_base::trace;
+use parking_lot::Mutex;
 use tokio::sync::Semaphore;
+use tracing::field::Empty;
+use tracing::{Span, info_span};
 use wasmtime::component::{Resource, ResourceTable};
 use wasmtime_wasi::filesystem::{Descriptor, WasiFilesystemCtx, WasiFilesystemCtxView};
 use wasmtime_wasi::p2::FsResult;
@@ -31,18 +36,68 @@ const MAX_BLOCKING_THREADS: usize = 8;
 pub(super) struct DiskPool {
     permits: Arc<Semaphore>,
     cpu: HostCpuBudget,
+    /// None outside of a call.
+    trace: Option<Arc<Mutex<FilesTrace>>>,
+}
+
+/// The span of all file operations of one call, from the first one to the end of the call.
+#[derive(Debug, Default)]
+struct FilesTrace {
+    /// None before the first operation.
+    span: Option<Span>,
+    operations: i64,
+    waited: Duration,
+}
+
+impl FilesTrace {
+    fn begin(&mut self) {
+        self.span.get_or_insert_with(|| {
+            info_span!(
+                target: trace::TARGET,
+                "files",
+                "mcp_host.file.operations" = Empty,
+                "mcp_host.file.seconds" = Empty,
+            )
+        });
+    }
+
+    fn record(&mut self, waited: Duration) {
+        self.operations = self.operations.saturating_add(1);
+        self.waited = self.waited.saturating_add(waited);
+    }
+
+    /// Ends the span. Operations that are still running are not a part of it.
+    fn end(&mut self) {
+        if let Some(span) = self.span.take() {
+            span.record("mcp_host.file.operations", self.operations);
+            span.record("mcp_host.file.seconds", self.waited.as_secs_f64());
+        }
+    }
+}
+
+impl Drop for FilesTrace {
+    fn drop(&mut self) {
+        self.end();
+    }
 }
 
 impl Default for DiskPool {
     fn default() -> Self {
-        Self { permits: Arc::new(Semaphore::new(MAX_BLOCKING_THREADS)), cpu: HostCpuBudget::unlimited() }
+        Self { permits: Arc::new(Semaphore::new(MAX_BLOCKING_THREADS)), cpu: HostCpuBudget::unlimited(), trace: None }
     }
 }
 
 impl DiskPool {
     /// The same threads, for a call with that budget of processor time.
     pub(super) fn for_call(&self, cpu: HostCpuBudget) -> Self {
-        Self { permits: self.permits.clone(), cpu }
+        Self { permits: self.permits.clone(), cpu, trace: Some(Arc::default()) }
+    }
+
+    /// Ends the call.
+    pub(super) fn end_call(&self) {
+        if let Some(trace) = &self.trace {
+            trace.lock().end();
+        }
     }
 
     /// Runs `work` on a thread that may block. Once started it runs to completion, even if the caller stops waiting.
@@ -68,6 +123,10 @@ impl DiskPool {
     }
 
     async fn spawn<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> io::Result<T> {
+        let began = Instant::now();
+        if let Some(trace) = &self.trace {
+            trace.lock().begin();
+        }
         // The semaphore is never closed.
         let permit = self.cpu.contend(self.permits.clone().acquire_owned()).await.map_err(io::Error::other)?;
         let cpu = self.cpu.clone();
@@ -77,7 +136,11 @@ impl DiskPool {
             drop(permit);
             done
         });
-        done.await.map_err(io::Error::other)
+        let done = done.await.map_err(io::Error::other);
+        if let Some(trace) = &self.trace {
+            trace.lock().record(began.elapsed());
+        }
+        done
     }
 }
 

@@ -139,6 +139,11 @@ impl Files {
         self.disk = self.disk.for_call(cpu);
     }
 
+    /// Ends a call.
+    pub(crate) fn end_call(&self) {
+        self.disk.end_call();
+    }
+
     /// Acquires permits for one more file, directory or listing.
     pub(super) fn acquire_file(&self) -> FsResult<FilePermit> {
         let Ok(instance_permit) = self.file_permits.clone().try_acquire_owned() else {

@@ -15,13 +15,18 @@ use futures::future::FusedFuture;
 use http_body_util::BodyExt;
 use hyper::body::{Body, Incoming};
 use hyper::client::conn::http1;
+use hyper::header::{HeaderName, HeaderValue};
 use hyper::http::request::Parts;
 use hyper::http::uri::Scheme as UriScheme;
 use hyper::{Method, Request, Response, StatusCode, Uri, header};
 use hyper_util::rt::TokioIo;
+use mcp_host_base::text::prefix;
+use mcp_host_base::trace::{self, MAX_ATTRIBUTE};
 use mcp_host_config::grants::HttpGrant;
 use mcp_host_model::net::{Origin, Scheme};
 use tokio::time::{Instant, timeout, timeout_at};
+use tracing::field::Empty;
+use tracing::{Instrument as _, Span, info_span};
 use wasmtime_wasi_http::{Error, RequestOptions, WasiBody};
 
 use super::body::{ExchangeContext, RequestBody, ResponseBody};
@@ -41,6 +46,9 @@ const MIN_BUFFER: usize = 8 << 10;
 /// The time in which `check` expects a connection to an origin.
 const CHECK_TIMEOUT: Duration = Duration::from_secs(5);
 
+/// The header that continues a trace (W3C Trace Context).
+const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
+
 /// The future that drives the connection while the body is read.
 type Driver = Box<dyn Future<Output = Result<(), Error>> + Send>;
 /// A request in flight.
@@ -56,7 +64,8 @@ impl OutboundHttp {
         cpu: HostCpuBudget,
     ) -> ResponseFuture {
         let origin = origin_of(request.uri());
-        let exchange = CountedTask::new(cpu.clone(), Box::pin(self.clone().exchange(request, options, client)));
+        let exchanging = self.clone().exchange(request, options, client).in_current_span();
+        let exchange = CountedTask::new(cpu.clone(), Box::pin(exchanging));
         Box::new(async move {
             let out_of_cpu = |OutOfCpu| self.refusal_log.record(origin.as_ref(), &ExchangeError::Cpu);
             let (response, driver) = exchange.await.map_err(out_of_cpu)??;
@@ -79,7 +88,17 @@ impl OutboundHttp {
     ) -> Result<(Response<WasiBody>, Driver), Error> {
         let origin = origin_of(request.uri());
         let answer = match &origin {
-            Some(origin) => self.execute(origin, request, options, client).await,
+            Some(origin) => {
+                let span = span(origin, request.method());
+                let answer = self.execute(origin, request, options, client).instrument(span.clone()).await;
+                match &answer {
+                    Ok((response, _)) => {
+                        span.record("http.response.status_code", i64::from(response.status().as_u16()))
+                    }
+                    Err(_) => span.record("otel.status_code", "ERROR"),
+                };
+                answer
+            }
             None => Err(ExchangeError::InvalidUri),
         };
         self.outcomes.record(answer.is_ok());
@@ -148,6 +167,11 @@ impl OutboundHttp {
             return Err(ExchangeError::ImitatedHeader(name));
         }
         headers::apply_host_headers(&mut headers, origin, grant);
+        if let Some(value) = trace::traceparent().filter(|_| grant.trace)
+            && let Ok(value) = HeaderValue::try_from(value)
+        {
+            headers.insert(TRACEPARENT, value);
+        }
         let mut request = Request::new(RequestBody::new(body, max_body));
         *request.method_mut() = method;
         *request.uri_mut() = target.parse().map_err(|_| ExchangeError::InvalidUri)?;
@@ -305,6 +329,22 @@ impl Attempt<'_> {
         let token = tokens.token().await.map_err(failed)?;
         self.send(authorize(repeated, &token)).await
     }
+}
+
+/// The span of an exchange. The path and the query of its URL, which may hold secrets, are not a part of it. It ends with the head of
+/// the response.
+fn span(origin: &Origin, method: &Method) -> Span {
+    let host = origin.host().to_string();
+    info_span!(
+        target: trace::TARGET,
+        "http",
+        "otel.kind" = "client",
+        "otel.status_code" = Empty,
+        "http.request.method" = prefix(method.as_str(), MAX_ATTRIBUTE),
+        "http.response.status_code" = Empty,
+        "server.address" = host,
+        "server.port" = i64::from(origin.port()),
+    )
 }
 
 /// Adds an access token, which replaces the guest's own.

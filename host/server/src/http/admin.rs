@@ -44,6 +44,7 @@ use mcp_host_config::Config;
 use mcp_host_config::admin::AdminAddress;
 use mcp_host_model::net::UrlHost;
 use mcp_resource_host::host::{Host, PluginState, PluginStatus, ReloadTrigger};
+use prometheus_client::collector::Collector;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
 use tokio_rustls::TlsAcceptor;
@@ -63,7 +64,7 @@ use crate::ServeError;
 /// The maximum size of the head of a request, in bytes.
 const MAX_HEAD: usize = 16 << 10;
 
-/// What administrators may change beside the host.
+/// What administrators may change and see beside the host.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
 pub struct AdminControls {
@@ -71,6 +72,8 @@ pub struct AdminControls {
     pub reload: Option<ReloadTrigger>,
     /// The filter of the program's log. None if it has another log.
     pub log: Option<Arc<dyn LogFilter>>,
+    /// What else the program counts, for `/metrics`.
+    pub metrics: Vec<Arc<dyn Collector>>,
 }
 
 impl AdminControls {
@@ -91,6 +94,13 @@ impl AdminControls {
     pub fn log(self, filter: Arc<dyn LogFilter>) -> Self {
         Self { log: Some(filter), ..self }
     }
+
+    /// Adds metrics.
+    #[must_use]
+    pub fn metrics(mut self, collector: impl Collector) -> Self {
+        self.metrics.push(Arc::new(collector));
+        self
+    }
 }
 
 /// Serves administrators on that listener until it is dropped, over TLS if `[admin]` has a certificate. From the moment when
@@ -106,8 +116,8 @@ pub async fn serve_admin(
     controls: AdminControls,
 ) -> Result<Infallible, ServeError> {
     let tls = tls::admin_acceptor(&host).map_err(|error| ServeError::Tls(error.into()))?;
-    let AdminControls { reload, log } = controls;
-    let (metrics, log) = (Metrics::new(&host, &draining), log.map(TemporaryFilter::new));
+    let AdminControls { reload, log, metrics } = controls;
+    let (metrics, log) = (Metrics::new(&host, &draining, metrics), log.map(TemporaryFilter::new));
     let is_loopback = matches!(listener.address(), AdminAddress::Tcp(address) if address.is_loopback());
     let (traffic, started) = (Traffic::new(&host), SystemTime::now());
     let streams = Arc::new(Semaphore::new(api::follow::MAX_STREAMS));

@@ -37,9 +37,11 @@ use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse, Response};
 use futures::stream::{self, BoxStream, StreamExt as _};
+use mcp_host_base::trace::{ClientContext, TraceParent};
 use mcp_host_config::Operation;
-use mcp_resource_host::audit::{self, TraceId};
+use mcp_resource_host::audit;
 use tokio_util::task::AbortOnDropHandle;
+use tracing::Instrument as _;
 
 use super::endpoint::{Caller, Endpoint};
 use super::layers::accept;
@@ -59,8 +61,10 @@ use crate::method::Method;
 use crate::params::{InitializeParams, ListenParams};
 use crate::request::{Request, RequestContext};
 use crate::respond::{Reply, respond};
+use crate::revision::Revision;
 use crate::server_info;
 use crate::server_metrics::{RequestTimer, Transport};
+use crate::trace::{RequestTrace, TracedRequest};
 
 const TRACEPARENT: HeaderName = HeaderName::from_static("traceparent");
 
@@ -78,6 +82,7 @@ struct Exchange<'a> {
 struct InFlightRequest {
     /// Its id in the session; none outside of one.
     claim: Option<Claim>,
+    trace: RequestTrace,
     audit: audit::RequestContext,
 }
 
@@ -182,11 +187,11 @@ impl Endpoint {
             session => session.map_err(|()| sessions::not_found(message.request_id().cloned()))?,
         };
         let exchange = Exchange { headers, caller, session };
-        let trace_id = message.meta.trace_id;
+        let traceparent = message.meta.traceparent;
         match self.dispatch(message, &exchange)? {
-            Dispatch::Request(id, call) => Ok(self.call(id, call, trace_id, &exchange)?.respond().await),
+            Dispatch::Request(id, call) => Ok(self.call(id, call, traceparent, &exchange)?.respond().await),
             // Boxed, as they are rare (`Endpoint::handle`).
-            Dispatch::Listen(id, params) => Box::pin(self.listen(id, params, trace_id, &exchange)).await,
+            Dispatch::Listen(id, params) => Box::pin(self.listen(id, params, traceparent, &exchange)).await,
             Dispatch::Initialize(id, params) => Ok(self.initialize(id, &params, caller)),
             one_way => {
                 exchange.accept(&one_way);
@@ -236,16 +241,16 @@ impl Endpoint {
         exchange: &Exchange<'_>,
     ) -> Result<Option<BoxStream<'static, SseEvent>>, Rejection> {
         let message = message?;
-        let trace_id = message.meta.trace_id;
+        let traceparent = message.meta.traceparent;
         Ok(match self.dispatch(message, exchange)? {
             Dispatch::Request(id, call) => {
                 // A task of its own: an answer is charged when it is ready, not when it is sent.
-                let reply = tokio::spawn(self.call(id, call, trace_id, exchange)?.execute());
+                let reply = tokio::spawn(self.call(id, call, traceparent, exchange)?.execute());
                 let reply = stream::once(AbortOnDropHandle::new(reply));
                 Some(reply.filter_map(async |reply| Some(SseEvent::Reply(reply.ok()??))).boxed())
             }
             Dispatch::Listen(id, params) => {
-                let events = self.listen(id, params, trace_id, exchange).await?.into_body().into_data_stream();
+                let events = self.listen(id, params, traceparent, exchange).await?.into_body().into_data_stream();
                 Some(events.map(SseEvent::Encoded).boxed())
             }
             one_way => {
@@ -276,10 +281,11 @@ impl Endpoint {
         &self,
         id: RequestId,
         call: Call,
-        trace_id: Option<TraceId>,
+        traceparent: Option<TraceParent>,
         exchange: &Exchange<'_>,
     ) -> Result<PendingCall, Rejection> {
-        let InFlightRequest { claim, audit } = exchange.begin(&id, trace_id)?;
+        let InFlightRequest { claim, trace, audit } =
+            exchange.begin(&id, call.method, call.request.as_ref().ok(), call.revision, traceparent)?;
         let Caller { config, authenticated, account, .. } = exchange.caller;
         let context = RequestContext {
             host: self.host.clone(),
@@ -289,6 +295,7 @@ impl Endpoint {
             revision: call.revision,
             session: exchange.session.as_ref().map(SessionGuard::session).cloned(),
             audit,
+            trace,
         };
         let timer = self.metrics.begin_request(Transport::Http, call.method, call.revision);
         Ok(PendingCall { id, call, context, session: exchange.session.clone(), claim, timer })
@@ -300,10 +307,11 @@ impl Endpoint {
         &self,
         id: RequestId,
         mut params: ListenParams,
-        trace_id: Option<TraceId>,
+        traceparent: Option<TraceParent>,
         exchange: &Exchange<'_>,
     ) -> Result<Response, Rejection> {
-        let InFlightRequest { claim, audit } = exchange.begin(&id, trace_id)?;
+        let InFlightRequest { claim, trace, audit } =
+            exchange.begin(&id, listen::method(), None, Revision::LATEST, traceparent)?;
         let Caller { config, authenticated, account, .. } = exchange.caller;
         // It is acknowledged without what the token is not for.
         let may_list = authenticated.require_scopes(&[Operation::List]).is_ok();
@@ -318,8 +326,9 @@ impl Endpoint {
         let end = event(&listen::end(config, id.clone()));
         let principal = &authenticated.principal;
         let beginning = Listener::begin(&self.host, id.clone(), params, principal, audit);
+        let beginning = beginning.instrument(trace.span());
         let listener = account.client().requester(principal).scope(beginning).await;
-        listen::count(&self.metrics, Transport::Http, Outcome::of(&listener));
+        listen::count(&self.metrics, Transport::Http, trace.record(&listener));
         let listener = match listener {
             Ok(listener) => listener,
             Err(error) => {
@@ -383,17 +392,29 @@ impl Exchange<'_> {
     }
 
     /// Records a request as in flight.
-    fn begin(&self, id: &RequestId, trace_id: Option<TraceId>) -> Result<InFlightRequest, Rejection> {
+    fn begin(
+        &self,
+        id: &RequestId,
+        method: Option<&'static Method>,
+        request: Option<&Request>,
+        revision: Revision,
+        traceparent: Option<TraceParent>,
+    ) -> Result<InFlightRequest, Rejection> {
         let claim =
             self.session.as_ref().map(|session| session.in_flight().claim(id).ok_or(Rejection::id_in_flight(id)));
-        let named = || self.headers.get(TRACEPARENT)?.to_str().ok()?.parse().ok();
-        let trace_id = trace_id.or_else(named);
-        let audit = audit::RequestContext::new(self.session.as_ref().map(SessionGuard::hash), id, trace_id);
+        let claim = claim.transpose()?;
+        let Caller { peer, config, .. } = self.caller;
+        let in_header = self.headers.get(TRACEPARENT).and_then(|value| value.to_str().ok()?.parse().ok());
+        let (session, transport) = (self.session.as_ref().map(SessionGuard::hash), Transport::Http);
+        let address = peer.account.client().address();
+        let traced = TracedRequest { id, method, request, revision, session, transport, address };
+        let trace = RequestTrace::begin(config, ClientContext { message: traceparent, http: in_header }, &traced);
+        let audit = audit::RequestContext::new(session, id, trace.id());
         let may_list = self.caller.authenticated.require_scopes(&[Operation::List]).is_ok();
         let audit = if may_list { audit } else { audit.without_listings() };
         let may_list_templates = self.caller.authenticated.require_scopes(&[Operation::Templates]).is_ok();
         let audit = if may_list_templates { audit } else { audit.without_templates() };
-        Ok(InFlightRequest { claim: claim.transpose()?, audit })
+        Ok(InFlightRequest { claim, trace, audit })
     }
 }
 

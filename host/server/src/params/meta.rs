@@ -1,6 +1,6 @@
 //! `_meta` of parameters.
 
-use mcp_resource_host::audit::TraceId;
+use mcp_host_base::trace::TraceParent;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -23,8 +23,8 @@ pub(crate) struct RequestMeta {
     pub(crate) version: Option<String>,
     /// Whether it declares the capabilities of the client.
     pub(crate) has_capabilities: bool,
-    /// The trace that the client continues (`traceparent` of W3C Trace Context), if it is valid.
-    pub(crate) trace_id: Option<TraceId>,
+    /// The span of the client (`traceparent` of W3C Trace Context), if it is valid.
+    pub(crate) traceparent: Option<TraceParent>,
 }
 
 #[derive(Deserialize)]
@@ -58,7 +58,7 @@ impl RequestMeta {
             has_capabilities: meta
                 .capabilities
                 .is_some_and(|raw| bounded::object::<ClientCapabilities>("capabilities", raw).is_ok()),
-            trace_id: meta
+            traceparent: meta
                 .traceparent
                 .and_then(|raw| bounded::required::<BoundedString<MAX_TRACEPARENT>>(raw).ok())
                 .and_then(|BoundedString(text)| text.parse().ok()),

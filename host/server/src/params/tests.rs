@@ -201,7 +201,12 @@ fn what_meta_says_of_a_request_is_whether_it_says_all() {
         meta(json!({ PROTOCOL_VERSION_META_KEY: "2026-07-28", CLIENT_CAPABILITIES_META_KEY: { "x": [1] }, "more": 5 }));
     assert_eq!(
         whole,
-        RequestMeta { is_valid: true, version: Some("2026-07-28".to_owned()), has_capabilities: true, trace_id: None }
+        RequestMeta {
+            is_valid: true,
+            version: Some("2026-07-28".to_owned()),
+            has_capabilities: true,
+            traceparent: None
+        }
     );
     for capabilities in [json!(5), json!(null), json!({ "roots": 5 }), json!({ "extensions": { "x": 5 } })] {
         assert!(!meta(json!({ CLIENT_CAPABILITIES_META_KEY: capabilities })).has_capabilities, "{capabilities}");

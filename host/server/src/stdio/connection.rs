@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use futures::StreamExt;
 use mcp_host_base::log_target;
+use mcp_host_base::trace::ClientContext;
 use mcp_host_config::Config;
 use mcp_resource_host::access::Principal;
 use mcp_resource_host::access::rate::RateClient;
@@ -17,6 +18,7 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio_util::codec::FramedRead;
 use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
 
 use super::batches::{BatchId, Batches, ChargedReply, Outgoing, Pending};
 use super::codec::{self, Line, LineDecoder};
@@ -32,11 +34,13 @@ use crate::jsonrpc::{self, Incoming, Kind, Message, Rejection, RequestId, Respon
 use crate::listen::{self, Listener};
 use crate::method::Method;
 use crate::params::{InitializeParams, ListenParams};
-use crate::request::RequestContext;
+use crate::request::{Request, RequestContext};
 use crate::respond::{Reply, respond};
+use crate::revision::Revision;
 use crate::server_info;
 use crate::server_metrics::{ServerMetrics, Transport};
 use crate::session::{Session, update_notification};
+use crate::trace::{RequestTrace, TracedRequest};
 
 /// The maximum number of requests in flight.
 const MAX_IN_FLIGHT: usize = 64;
@@ -196,7 +200,7 @@ impl Connection {
     /// Dispatches a message, and begins to answer it.
     async fn dispatch(&mut self, message: Result<Message, Rejection>, pending: Pending, config: &Arc<Config>) {
         while self.tasks.try_join_next().is_some() {}
-        let trace_id = message.as_ref().ok().and_then(|message| message.meta.trace_id);
+        let traceparent = message.as_ref().ok().and_then(|message| message.meta.traceparent);
         let (method, is_request) = message.as_ref().map_or((None, true), Message::counted_as);
         let dispatched = message.and_then(|message| {
             self.take_request(&message, config)?;
@@ -209,15 +213,19 @@ impl Connection {
             };
             Ok((dispatched, claim))
         });
-        let audit = |id| audit::RequestContext::new(None, id, trace_id);
+        let trace = |id: &RequestId, method: Option<&'static Method>, request: Option<&Request>, revision: Revision| {
+            let (session, transport, address) = (None, Transport::Stdio, None);
+            let traced = TracedRequest { id, method, request, revision, session, transport, address };
+            RequestTrace::begin(config, ClientContext { message: traceparent, http: None }, &traced)
+        };
         match dispatched {
             Ok((Dispatch::Request(id, call), Some(claim))) => {
-                let audit = audit(&id);
-                self.spawn_call(id, call, claim, audit, pending, config);
+                let trace = trace(&id, call.method, call.request.as_ref().ok(), call.revision);
+                self.spawn_call(id, call, claim, trace, pending, config);
             }
             Ok((Dispatch::Listen(id, params), Some(claim))) => {
-                let audit = audit(&id);
-                self.spawn_listen(id, params, claim, audit, pending, config);
+                let trace = trace(&id, listen::method(), None, Revision::LATEST);
+                self.spawn_listen(id, params, claim, trace, pending, config);
             }
             Ok((Dispatch::Initialize(id, params), _)) => self.initialize(id, &params, pending, config).await,
             Ok((Dispatch::Cancel(id), _)) => self.in_flight.cancel(&id),
@@ -266,7 +274,7 @@ impl Connection {
         id: RequestId,
         call: Call,
         claim: Claim,
-        audit: audit::RequestContext,
+        trace: RequestTrace,
         pending: Pending,
         config: &Arc<Config>,
     ) {
@@ -278,7 +286,8 @@ impl Connection {
             account: self.account.clone(),
             revision: call.revision,
             session: self.session.clone(),
-            audit,
+            audit: audit::RequestContext::new(None, &id, trace.id()),
+            trace,
         };
         let answers = self.answers.clone();
         self.tasks.spawn(async move {
@@ -303,7 +312,7 @@ impl Connection {
         id: RequestId,
         params: ListenParams,
         claim: Claim,
-        audit: audit::RequestContext,
+        trace: RequestTrace,
         pending: Pending,
         config: &Arc<Config>,
     ) {
@@ -311,8 +320,11 @@ impl Connection {
         let metrics = self.metrics.clone();
         let (answers, draining) = (self.answers.clone(), self.draining.clone());
         self.tasks.spawn(async move {
-            let begun = Listener::begin(&host, id.clone(), params, &principal, audit).await;
-            listen::count(&metrics, Transport::Stdio, Outcome::of(&begun));
+            let audit = audit::RequestContext::new(None, &id, trace.id());
+            let begun = Listener::begin(&host, id.clone(), params, &principal, audit).instrument(trace.span()).await;
+            listen::count(&metrics, Transport::Stdio, trace.record(&begun));
+            // The stream is not a part of it.
+            drop(trace);
             let end = match begun {
                 Ok(listener) => {
                     let mut notifications = Box::pin(listener.notifications());

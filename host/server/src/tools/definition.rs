@@ -15,6 +15,11 @@ pub(crate) fn tool_named(tools: &[Tool], name: &str) -> Option<Tool> {
     tools.iter().copied().find(|tool| tool_name(*tool) == name)
 }
 
+/// Returns the name of the tool of that name, if the host has it.
+pub(crate) fn known_name(name: &str) -> Option<&'static str> {
+    tool_named(&Tool::ALL, name).map(tool_name)
+}
+
 /// Returns the operations on resources that a tool performs in any case.
 pub(crate) fn operations(name: &str) -> &'static [Operation] {
     match tool_named(&Tool::ALL, name) {

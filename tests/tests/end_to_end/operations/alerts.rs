@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use mcp_host_tests::{ConfigFile, HttpServer, Plugin, PrometheusServer, RawStdio, Revision, debian_file};
+use mcp_host_tests::{ConfigFile, HttpServer, Plugin, PrometheusServer, debian_file};
 use serde_json::Value;
 use tokio::process::Command;
 
@@ -82,18 +82,4 @@ async fn prometheus_evaluates_the_alerts_and_the_queries_of_the_dashboard() {
         prometheus.api("query", &[("query", &query)]).await;
     }
     server.end().await;
-}
-
-#[tokio::test]
-async fn a_disk_that_is_full_is_a_metric_and_a_line() {
-    let config = ConfigFile::new().plugin(Plugin::sample("a")).audit("file", "/dev/full");
-    let mut wire =
-        RawStdio::start(&config.append("\n[admin]\nlisten = \"127.0.0.1:0\"\n").write(), Revision::V_2025_11_25).await;
-    let line = wire.log_line("administration at ").await;
-    wire.log_line("the audit log cannot be written").await;
-    wire.read("sample://a/plain").await.unwrap();
-    let url = format!("{}/metrics", line.split_whitespace().last().unwrap());
-    let text = reqwest::get(url).await.unwrap().text().await.unwrap();
-    assert!(text.contains("\nmcp_host_audit_failing 1\n"), "{text}");
-    wire.end().await;
 }

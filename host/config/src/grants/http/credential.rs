@@ -140,7 +140,7 @@ impl fmt::Debug for CredentialValue {
 }
 
 /// The table of credentials, by header name.
-pub(super) struct Credentials(pub(super) BTreeMap<CredentialName, Secret<CredentialValue>>);
+pub(crate) struct Credentials(pub(crate) BTreeMap<CredentialName, Secret<CredentialValue>>);
 
 impl FromNode for Credentials {
     const TYPE_NAME: &'static str = "a table of headers";

@@ -98,7 +98,10 @@ impl SettingsStep {
             let mut report = ReloadReport {
                 rules: rules_changed,
                 principals: config.principals != old.config.principals || config.issuers != old.config.issuers,
-                server: config.server != old.config.server || config.search != old.config.search,
+                server: config.server != old.config.server
+                    || config.search != old.config.search
+                    || config.log != old.config.log
+                    || config.telemetry != old.config.telemetry,
                 http: config.http != old.config.http,
                 admin: config.admin != old.config.admin,
                 audit: config.audit != old.config.audit,
@@ -153,6 +156,19 @@ fn pin_restart_only_settings(mut config: Config, old: &Config) -> (Config, Vec<&
     if config.http.keep_alive != old.http.keep_alive {
         config.http.keep_alive = old.http.keep_alive;
         pinned.push("http.keep-alive");
+    }
+    if config.log.format != old.log.format {
+        config.log.format = old.log.format;
+        pinned.push("log.format");
+    }
+    // The layer of spans has one collector. Which requests are traced may change, unless that is none at all.
+    let mut telemetry = old.telemetry.clone();
+    if let (Some(telemetry), Some(new)) = (&mut telemetry, &config.telemetry) {
+        telemetry.sample = new.sample;
+    }
+    if config.telemetry != telemetry {
+        config.telemetry = telemetry;
+        pinned.push("telemetry");
     }
     pin_setting!(http, "server.http");
     pin_setting!(confine, "server.confine");

@@ -9,15 +9,15 @@ use tokio_util::task::AbortOnDropHandle;
 
 /// The filter of the program's log.
 pub trait LogFilter: fmt::Debug + Send + Sync + 'static {
-    /// The filter that the program started with.
-    fn configured(&self) -> &str;
+    /// The configured filter, which a reload may change.
+    fn configured(&self) -> String;
 
-    /// Uses a filter from now on.
+    /// Uses a filter in place of the configured one from now on; none ends that.
     ///
     /// # Errors
     ///
     /// It is no filter. The text says what to write.
-    fn set(&self, filter: &str) -> Result<(), String>;
+    fn set(&self, filter: Option<&str>) -> Result<(), String>;
 }
 
 /// A filter that goes back after a time. Dropping this leaves the filter as it is.
@@ -52,7 +52,7 @@ impl TemporaryFilter {
     /// Uses a filter for that long.
     pub(super) fn set(&self, filter: String, duration: Duration, by: &str) -> Result<(), String> {
         let mut current = self.current.lock();
-        self.filter.set(&filter)?;
+        self.filter.set(Some(&filter))?;
         let until = SystemTime::now().checked_add(duration).unwrap_or_else(SystemTime::now);
         let (this, shared) = (self.filter.clone(), self.current.clone());
         let end = AbortOnDropHandle::new(tokio::spawn(async move {
@@ -74,15 +74,15 @@ impl TemporaryFilter {
             Some(Override { filter, until, by, .. }) => {
                 CurrentFilter { filter: filter.clone(), temporary: Some((*until, by.clone())) }
             }
-            None => CurrentFilter { filter: self.filter.configured().to_owned(), temporary: None },
+            None => CurrentFilter { filter: self.filter.configured(), temporary: None },
         }
     }
 }
 
 fn restore(filter: &dyn LogFilter, current: &Mutex<Option<Override>>) {
     let mut current = current.lock();
-    // It was accepted at the start.
-    let _ = filter.set(filter.configured());
+    // No filter of a client is set.
+    let _ = filter.set(None);
     *current = None;
 }
 
@@ -91,18 +91,18 @@ mod tests {
     use super::*;
 
     #[derive(Debug, Default)]
-    struct Recorded(Mutex<Vec<String>>);
+    struct Recorded(Mutex<Vec<Option<String>>>);
 
     impl LogFilter for Recorded {
-        fn configured(&self) -> &str {
-            "info"
+        fn configured(&self) -> String {
+            "info".to_owned()
         }
 
-        fn set(&self, filter: &str) -> Result<(), String> {
-            if filter == "loud" {
+        fn set(&self, filter: Option<&str>) -> Result<(), String> {
+            if filter == Some("loud") {
                 return Err("no filter".to_owned());
             }
-            self.0.lock().push(filter.to_owned());
+            self.0.lock().push(filter.map(str::to_owned));
             Ok(())
         }
     }
@@ -120,6 +120,6 @@ mod tests {
             tokio::task::yield_now().await;
         }
         assert_eq!(filter.current(), CurrentFilter { filter: "info".to_owned(), temporary: None });
-        assert_eq!(*recorded.0.lock(), ["debug", "trace", "info"]);
+        assert_eq!(*recorded.0.lock(), [Some("debug".to_owned()), Some("trace".to_owned()), None]);
     }
 }

@@ -31,18 +31,31 @@ const READY: Family = Family::gauge(
     "1 if `/readyz` answers 200, 0 while a required plugin is missing or the server shuts down.",
 );
 
+/// A collector that the program has as well.
+#[derive(Debug)]
+struct Shared(Arc<dyn Collector>);
+
+impl Collector for Shared {
+    fn encode(&self, encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        self.0.encode(encoder)
+    }
+}
+
 /// The registry of a host. One scrape is encoded at a time, on a thread that serves no clients.
 pub(super) struct Metrics(Arc<Mutex<Registry>>);
 
 impl Metrics {
-    /// The metrics of that host, of its servers and of the process.
-    pub(super) fn new(host: &Arc<Host>, draining: &CancellationToken) -> Self {
+    /// The metrics of that host, of its servers and of the process, and those of others.
+    pub(super) fn new(host: &Arc<Host>, draining: &CancellationToken, others: Vec<Arc<dyn Collector>>) -> Self {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Readiness { host: host.clone(), draining: draining.clone() }));
         #[cfg(target_os = "linux")]
         registry.register_collector(Box::new(process::ProcessCollector));
         registry.register_collector(Box::new(HostCollector::new(host.clone())));
         registry.register_collector(Box::new(ServerCollector::new(host.clone())));
+        for collector in others {
+            registry.register_collector(Box::new(Shared(collector)));
+        }
         Self(Arc::new(Mutex::new(registry)))
     }
 

@@ -278,6 +278,14 @@ async fn the_log_and_the_rules_can_be_asked_of_a_running_server() {
     assert_eq!(answer["filter"], "trace");
     let back = async { while admin.api("GET", "status", None).await.1["log"]["filter"] == "trace" {} };
     tokio::time::timeout(TIMEOUT, back).await.expect("the filter goes back");
+    // A reload changes what it goes back to, and not what is set.
+    admin.api("POST", "log", Some(&request)).await;
+    let text = std::fs::read_to_string(config.path()).unwrap();
+    config.replace_text(&format!("{text}\n[log]\nfilter = \"warn\"\n"));
+    admin.server.log_line(" reloaded ").await;
+    assert_eq!(admin.api("GET", "status", None).await.1["log"]["filter"], "debug");
+    let (_, answer) = admin.api("POST", "log", Some(&json!({ "filter": null }))).await;
+    assert_eq!(answer["filter"], "warn", "{answer}");
     admin.server.end().await;
 }
 

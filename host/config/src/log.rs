@@ -1,0 +1,128 @@
+//! The log of the command `serve`: `[log]`.
+//!
+//! A filter is a level for everything, and levels for single targets, separated by commas: `warn,mcp_host::guest=debug`.
+
+use std::fmt;
+use std::str::FromStr;
+
+use super::declare::{from_text, named_enum, table};
+use super::error::{Suggest, quote};
+use super::reader::Schema;
+
+/// The levels.
+const LEVELS: [&str; 6] = ["off", "error", "warn", "info", "debug", "trace"];
+
+table! {
+    /// The log: `[log]`.
+    #[derive(Clone, Debug, Default, PartialEq, Eq)]
+    pub struct Log as "a table", such as "{ format = \"json\" }" {
+        /// The format of the log of `serve`: `text` for people, or `json`, one object per line. The option `--log-format` takes
+        /// precedence. `text` unless set; fields of the journal where standard error is the journal of systemd.
+        pub format: Option<LogFormat>,
+        /// The filter of the log of `serve`. The option `--log` takes precedence, and then the variable `MCP_HOST_LOG`. `info`
+        /// unless set.
+        pub filter: Option<LogFilter>,
+    }
+}
+
+named_enum! {
+    /// The format of the log.
+    pub enum LogFormat as "`text` or `json`", such as "\"json\"" {
+        /// Lines for people.
+        Text = "text",
+        /// A JSON object per line.
+        Json = "json",
+    }
+}
+
+/// The filter of a log.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogFilter(String);
+
+/// A text is not a filter: this is no level.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} is not a level", quote(.0))]
+pub struct LogFilterError(String);
+
+impl LogFilter {
+    /// The filter as it was written.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The targets with the names of their levels. The target of a level for everything is none.
+    pub fn directives(&self) -> impl Iterator<Item = (Option<&str>, &str)> {
+        directives(&self.0)
+    }
+}
+
+fn directives(text: &str) -> impl Iterator<Item = (Option<&str>, &str)> {
+    text.split(',').map(|directive| match directive.split_once('=') {
+        Some((target, level)) => (Some(target.trim()), level.trim()),
+        None => (None, directive.trim()),
+    })
+}
+
+impl LogFilterError {
+    /// Returns what to write instead.
+    pub fn help() -> &'static str {
+        "write off, error, warn, info, debug or trace, or TARGET=LEVEL for one part, separated by commas: \
+         `info,mcp_host::guest=debug`"
+    }
+}
+
+impl FromStr for LogFilter {
+    type Err = LogFilterError;
+
+    fn from_str(text: &str) -> Result<Self, LogFilterError> {
+        let is_level = |name: &str| LEVELS.iter().any(|level| level.eq_ignore_ascii_case(name));
+        match directives(text).find(|(_, level)| !is_level(level)) {
+            Some((_, other)) => Err(LogFilterError(other.to_owned())),
+            None => Ok(Self(text.to_owned())),
+        }
+    }
+}
+
+impl fmt::Display for LogFilter {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Suggest for LogFilterError {
+    fn suggestion(&self, _: &str) -> String {
+        Self::help().to_owned()
+    }
+}
+
+/// The directives of a filter, as the schema has them: letters of both cases.
+fn pattern() -> String {
+    let any_case = |level: &&str| level.chars().map(|c| format!("[{}{c}]", c.to_ascii_uppercase())).collect::<String>();
+    let level = LEVELS.iter().map(any_case).collect::<Vec<_>>().join("|");
+    let directive = format!(r"([^,=]*=)?\s*({level})\s*");
+    format!("^{directive}(,{directive})*$")
+}
+
+from_text!(LogFilter, "a log filter", "\"info,mcp_host::guest=debug\"", Schema::pattern(&pattern()));
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_filter_has_a_level_for_everything_and_levels_for_targets() {
+        let filter: LogFilter = "WARN, mcp_host::guest=debug".parse().unwrap();
+        assert_eq!(filter.directives().collect::<Vec<_>>(), [(None, "WARN"), (Some("mcp_host::guest"), "debug")]);
+        for (text, wrong) in [
+            ("inof", "inof"),
+            ("", ""),
+            ("5", "5"),
+            ("warn,wasmtime=5", "5"),
+            ("info,a=loud", "loud"),
+            ("info,", ""),
+            ("mcp_host", "mcp_host"),
+        ] {
+            assert_eq!(text.parse::<LogFilter>(), Err(LogFilterError(wrong.to_owned())), "{text}");
+        }
+    }
+}

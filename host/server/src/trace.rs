@@ -1,0 +1,139 @@
+//! The trace of a request: its span, by the semantic conventions for MCP, and the id that lines of the log and of the audit log have.
+//!
+//! `telemetry.sample` decides which requests have a span, whether or not the client's is sampled: a client cannot have all of its
+//! requests traced. The span continues the trace of the client, and ends when the answer is encoded. A request without a span has the
+//! id of the client's trace all the same.
+//!
+//! Attributes are bounded by [`MAX_ATTRIBUTE`]. A name that the host does not know, of a method or of a tool, is `_OTHER`, so the names
+//! of spans are few. The session is named by its hash, as in the audit log.
+
+use std::net::IpAddr;
+
+use mcp_host_base::text::prefix;
+use mcp_host_base::trace::{self, ClientContext, MAX_ATTRIBUTE, TraceId, TraceParent};
+use mcp_host_config::Config;
+use mcp_host_config::telemetry::SampleRatio;
+use mcp_resource_host::audit::SessionHash;
+use tracing::field::{Empty, display};
+use tracing::{Span, info_span};
+
+use super::error::{Outcome, RpcError};
+use super::jsonrpc::RequestId;
+use super::method::Method;
+use super::request::Request;
+use super::revision::Revision;
+use super::server_metrics::{OTHER_METHOD, Transport};
+use super::tools;
+
+/// The trace of a request.
+#[derive(Clone, Debug)]
+pub(super) struct RequestTrace {
+    span: Span,
+    id: Option<TraceId>,
+}
+
+/// What the span of a request says of it.
+pub(super) struct TracedRequest<'a> {
+    pub(super) id: &'a RequestId,
+    pub(super) method: Option<&'static Method>,
+    /// None if its parameters are malformed.
+    pub(super) request: Option<&'a Request>,
+    pub(super) revision: Revision,
+    pub(super) session: Option<SessionHash>,
+    pub(super) transport: Transport,
+    /// The address of the client; of an IPv6 address that of its network.
+    pub(super) address: Option<IpAddr>,
+}
+
+impl RequestTrace {
+    /// Begins the trace of a request.
+    pub(super) fn begin(config: &Config, client: ClientContext, request: &TracedRequest<'_>) -> Self {
+        let span = if is_sampled(config) { request.span() } else { Span::none() };
+        client.apply_to(&span);
+        let id = trace::trace_id(&span).or_else(|| client.parent().as_ref().map(TraceParent::trace_id));
+        Self { span, id }
+    }
+
+    /// None.
+    #[cfg(all(test, feature = "search"))]
+    pub(super) fn none() -> Self {
+        Self { span: Span::none(), id: None }
+    }
+
+    /// The id of the trace: that of the client, or one that begins here.
+    pub(super) fn id(&self) -> Option<TraceId> {
+        self.id
+    }
+
+    /// The span; disabled if the request is not sampled.
+    pub(super) fn span(&self) -> Span {
+        self.span.clone()
+    }
+
+    /// The span of encoding its answer.
+    pub(super) fn encoding(&self) -> Span {
+        self.span.in_scope(|| info_span!(target: trace::TARGET, "encode"))
+    }
+
+    /// Records that the answer is an error.
+    pub(super) fn fail(&self, error: &RpcError) {
+        if self.span.is_disabled() {
+            return;
+        }
+        self.span.record("otel.status_code", "ERROR");
+        self.span.record("error.type", error.outcome().name());
+        self.span.record("rpc.response.status_code", display(error.code));
+    }
+
+    /// Records the outcome of a request that has begun to be answered.
+    pub(super) fn record<T>(&self, answer: &Result<T, RpcError>) -> Outcome {
+        if let Err(error) = answer {
+            self.fail(error);
+        }
+        Outcome::of(answer)
+    }
+}
+
+fn is_sampled(config: &Config) -> bool {
+    let Some(telemetry) = &config.telemetry else { return false };
+    fastrand::u32(..SampleRatio::WHOLE) < telemetry.sample.billionths()
+}
+
+impl TracedRequest<'_> {
+    fn span(&self) -> Span {
+        let Self { id, method, request, revision, session, transport, address } = self;
+        let method = method.map_or(OTHER_METHOD, |method| method.name);
+        let (mut tool, mut prompt, mut uri) = (None, None, None);
+        match request {
+            Some(Request::CallTool(call)) => {
+                tool = Some(call.name.as_deref().and_then(tools::known_name).unwrap_or(OTHER_METHOD));
+            }
+            Some(Request::GetPrompt(name)) => prompt = Some(prefix(name, MAX_ATTRIBUTE)),
+            Some(request) => uri = request.uri().map(|uri| prefix(uri, MAX_ATTRIBUTE)),
+            None => {}
+        }
+        // The host has no prompts, so the name of one is not a part of the name of the span.
+        let name = tool.map_or_else(|| method.to_owned(), |tool| format!("{method} {tool}"));
+        let id = id.to_string();
+        info_span!(
+            target: trace::TARGET,
+            parent: None,
+            trace::REQUEST,
+            "otel.name" = name,
+            "otel.kind" = "server",
+            "otel.status_code" = Empty,
+            "mcp.method.name" = method,
+            "mcp.protocol.version" = revision.name(),
+            "mcp.session.id" = session.map(display),
+            "mcp.resource.uri" = uri,
+            "gen_ai.operation.name" = tool.map(|_| "execute_tool"),
+            "gen_ai.tool.name" = tool,
+            "gen_ai.prompt.name" = prompt,
+            "jsonrpc.request.id" = prefix(&id, MAX_ATTRIBUTE),
+            "network.transport" = transport.network_transport(),
+            "client.address" = address.map(display),
+            "error.type" = Empty,
+            "rpc.response.status_code" = Empty,
+        )
+    }
+}
