@@ -316,6 +316,26 @@ async fn completions_are_given_for_shells() {
     }
 }
 
+#[tokio::test]
+async fn every_command_has_a_manual_page_and_is_completed_by_each_shell() {
+    let folder = Folder::with_files::<&str, &str>([]);
+    let directory = folder.path().join("man1");
+    run(["man", directory.to_str().unwrap()]).await.success();
+    let page = fs::read_to_string(directory.join("mcp-host.1")).unwrap();
+    let commands: Vec<_> = page.lines().filter_map(|line| line.strip_prefix("mcp\\-host\\-")?.strip_suffix("(1)")).collect();
+    assert!(commands.contains(&"serve"), "{page}");
+    for shell in ["bash", "fish", "zsh"] {
+        let script = run(["completions", shell]).await.success().text();
+        for command in &commands {
+            assert!(script.contains(command), "{shell} does not complete {command}");
+        }
+    }
+    for command in commands {
+        let page = fs::read_to_string(directory.join(format!("mcp-host-{command}.1"))).unwrap();
+        assert!(page.contains(".SH EXAMPLES\n.nf\n"), "{page}");
+    }
+}
+
 /// What bash suggests when tab is pressed at the end of that line.
 async fn completed_by_bash(line: &str) -> Vec<String> {
     let script = run(["completions", "bash"]).await.success().text();
