@@ -1,5 +1,6 @@
 //! The command line: results on standard output, everything else on standard error, and exit codes.
 
+use std::fs;
 use std::process::Stdio;
 
 use mcp_host_tests::{
@@ -322,7 +323,8 @@ async fn every_command_has_a_manual_page_and_is_completed_by_each_shell() {
     let directory = folder.path().join("man1");
     run(["man", directory.to_str().unwrap()]).await.success();
     let page = fs::read_to_string(directory.join("mcp-host.1")).unwrap();
-    let commands: Vec<_> = page.lines().filter_map(|line| line.strip_prefix("mcp\\-host\\-")?.strip_suffix("(1)")).collect();
+    let commands: Vec<_> =
+        page.lines().filter_map(|line| line.strip_prefix("mcp\\-host\\-")?.strip_suffix("(1)")).collect();
     assert!(commands.contains(&"serve"), "{page}");
     for shell in ["bash", "fish", "zsh"] {
         let script = run(["completions", shell]).await.success().text();

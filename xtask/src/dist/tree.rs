@@ -1,0 +1,92 @@
+//! The files of an installation, below a prefix, and the tarball of them.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, Result, ensure};
+
+use super::programs::{self, Programs};
+use super::{Packaging, archive, recreate};
+use crate::cargo;
+use crate::workspace::Workspace;
+
+/// The prefix that units name the program below.
+const PREFIX: &str = "/usr/";
+
+/// The prefix that a tarball is unpacked into.
+const TARBALL_PREFIX: &str = "/usr/local/";
+
+/// Completion scripts by shell.
+const COMPLETIONS: [(&str, &str); 3] = [
+    ("bash", "share/bash-completion/completions/mcp-host"),
+    ("fish", "share/fish/vendor_completions.d/mcp-host.fish"),
+    ("zsh", "share/zsh/site-functions/_mcp-host"),
+];
+
+/// Other files: where the repository has them, and where they are below the prefix.
+const FILES: [(&str, &str); 7] = [
+    ("packaging/systemd/mcp-host.service", "lib/systemd/system/mcp-host.service"),
+    ("packaging/systemd/mcp-host.socket", "lib/systemd/system/mcp-host.socket"),
+    ("packaging/systemd/mcp-host.sysusers", "lib/sysusers.d/mcp-host.conf"),
+    ("packaging/systemd/mcp-host.tmpfiles", "lib/tmpfiles.d/mcp-host.conf"),
+    ("packaging/mcp-host.toml", "share/doc/mcp-host/mcp-host.toml"),
+    ("README.md", "share/doc/mcp-host/README.md"),
+    ("LICENSE", "share/doc/mcp-host/LICENSE"),
+];
+
+/// Collects all files of an installation in `target/package`, where the metadata of the Debian package names them.
+pub(super) fn stage(sources: &Workspace, programs: &Programs) -> Result<PathBuf> {
+    let tree = sources.target().join("package");
+    recreate(&tree)?;
+    let host = tree.join("bin/mcp-host");
+    copy(&programs.host, &host)?;
+    programs::strip(&host)?;
+    for (name, component) in &programs.providers {
+        copy(component, &tree.join(format!("lib/mcp-host/plugins/{name}.wasm")))?;
+    }
+    cargo::capture(Command::new(&host).arg("man").arg(tree.join("share/man/man1")))?;
+    for (shell, file) in COMPLETIONS {
+        write(&tree.join(file), &cargo::capture(Command::new(&host).args(["completions", shell]))?)?;
+    }
+    for (from, to) in FILES {
+        copy(&sources.root().join(from), &tree.join(to))?;
+    }
+    Ok(tree)
+}
+
+/// Writes the tarball, for `/usr/local`: its unit starts the program there.
+pub(super) fn archive(tree: &Path, packaging: &Packaging<'_>) -> Result<()> {
+    let step = packaging.progress.step("writing the tarball");
+    let name = packaging.version.tarball();
+    let top = name.trim_end_matches(".tar.gz");
+    let staged = packaging.sources.target().join("tarball");
+    recreate(&staged)?;
+    let copied = Command::new("cp").args(["--recursive", "--preserve=mode"]).arg(tree).arg(staged.join(top)).status();
+    ensure!(copied.context("cannot run cp")?.success(), "cannot copy {}", tree.display());
+    let unit = staged.join(top).join("lib/systemd/system/mcp-host.service");
+    let text = fs::read_to_string(&unit).with_context(|| format!("cannot read {}", unit.display()))?;
+    let program = |prefix: &str| format!("ExecStart={prefix}bin/mcp-host ");
+    ensure!(text.contains(&program(PREFIX)), "the unit does not start {PREFIX}bin/mcp-host");
+    write(&unit, &text.replace(&program(PREFIX), &program(TARBALL_PREFIX)))?;
+    archive::create(&packaging.out.join(&name), &staged, &[top], packaging.version.epoch)?;
+    step.done(&format!("wrote {name}"));
+    Ok(())
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    let copy = || {
+        to.parent().map_or(Ok(()), fs::create_dir_all)?;
+        fs::copy(from, to)
+    };
+    copy().with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
+    Ok(())
+}
+
+fn write(file: &Path, text: &str) -> Result<()> {
+    let write = || {
+        file.parent().map_or(Ok(()), fs::create_dir_all)?;
+        fs::write(file, text)
+    };
+    write().with_context(|| format!("cannot write {}", file.display()))
+}
