@@ -16,6 +16,7 @@ mod loading;
 mod metrics;
 mod missing_secrets;
 mod needs;
+mod packaging;
 mod reload;
 mod service_manager;
 mod shutdown;

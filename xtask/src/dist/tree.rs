@@ -11,6 +11,15 @@ use super::{Packaging, archive, recreate};
 use crate::cargo;
 use crate::workspace::Workspace;
 
+/// The program.
+const PROGRAM: &str = "bin/mcp-host";
+
+/// The directory of providers, where the program looks for them.
+const PLUGINS: &str = "lib/mcp-host/plugins";
+
+/// The directory of manual pages.
+const MANUAL: &str = "share/man/man1";
+
 /// The prefix that units name the program below.
 const PREFIX: &str = "/usr/";
 
@@ -35,17 +44,24 @@ const FILES: [(&str, &str); 7] = [
     ("LICENSE", "share/doc/mcp-host/LICENSE"),
 ];
 
+/// The paths below the prefix: of files, and of the directories whose files vary.
+#[cfg(test)]
+pub(super) fn paths() -> impl Iterator<Item = &'static str> {
+    let others = COMPLETIONS.iter().chain(&FILES).map(|(_, path)| *path);
+    [PROGRAM, PLUGINS, MANUAL].into_iter().chain(others)
+}
+
 /// Collects all files of an installation in `target/package`, where the metadata of the Debian package names them.
 pub(super) fn stage(sources: &Workspace, programs: &Programs) -> Result<PathBuf> {
     let tree = sources.target().join("package");
     recreate(&tree)?;
-    let host = tree.join("bin/mcp-host");
+    let host = tree.join(PROGRAM);
     copy(&programs.host, &host)?;
     programs::strip(&host)?;
     for (name, component) in &programs.providers {
-        copy(component, &tree.join(format!("lib/mcp-host/plugins/{name}.wasm")))?;
+        copy(component, &tree.join(PLUGINS).join(format!("{name}.wasm")))?;
     }
-    cargo::capture(Command::new(&host).arg("man").arg(tree.join("share/man/man1")))?;
+    cargo::capture(Command::new(&host).arg("man").arg(tree.join(MANUAL)))?;
     for (shell, file) in COMPLETIONS {
         write(&tree.join(file), &cargo::capture(Command::new(&host).args(["completions", shell]))?)?;
     }
@@ -66,8 +82,8 @@ pub(super) fn archive(tree: &Path, packaging: &Packaging<'_>) -> Result<()> {
     ensure!(copied.context("cannot run cp")?.success(), "cannot copy {}", tree.display());
     let unit = staged.join(top).join("lib/systemd/system/mcp-host.service");
     let text = fs::read_to_string(&unit).with_context(|| format!("cannot read {}", unit.display()))?;
-    let program = |prefix: &str| format!("ExecStart={prefix}bin/mcp-host ");
-    ensure!(text.contains(&program(PREFIX)), "the unit does not start {PREFIX}bin/mcp-host");
+    let program = |prefix: &str| format!("ExecStart={prefix}{PROGRAM} ");
+    ensure!(text.contains(&program(PREFIX)), "the unit does not start {PREFIX}{PROGRAM}");
     write(&unit, &text.replace(&program(PREFIX), &program(TARBALL_PREFIX)))?;
     archive::create(&packaging.out.join(&name), &staged, &[top], packaging.version.epoch)?;
     step.done(&format!("wrote {name}"));

@@ -82,10 +82,12 @@ pub(in crate::dist) fn image(
     Ok(())
 }
 
-/// A read-only root with a writable state, cache and administration socket; the network of this machine.
+/// No capabilities, and a read-only root with a writable state, cache and administration socket; the network of this machine.
 fn configure(runtime: &mut Value, config: &Path, documents: &Path) {
     runtime["root"]["readonly"] = json!(true);
     runtime["process"]["terminal"] = json!(false);
+    runtime["process"]["capabilities"] = json!({});
+    runtime["process"]["noNewPrivileges"] = json!(true);
     if let Some(namespaces) = runtime["linux"]["namespaces"].as_array_mut() {
         namespaces.retain(|namespace| namespace["type"] != "network");
     }
