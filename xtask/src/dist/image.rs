@@ -130,12 +130,9 @@ fn libraries(program: &Path, root: &Path, debian: &Path) -> Result<()> {
             let is_library = |path: &&PathBuf| path.file_name().is_some_and(|file| file == name.as_str());
             // Of the loader there may be a link, too.
             for path in available.iter().filter(is_library) {
-                let from = debian.join(path);
-                let library = fs::canonicalize(&from).unwrap_or(from);
-                if library.starts_with(debian) {
-                    copy(&library, &root.join(path))?;
-                    programs.push(library);
-                }
+                let library = resolve(debian, path);
+                copy(&library, &root.join(path))?;
+                programs.push(library);
             }
             anyhow::ensure!(
                 available.iter().any(|path| is_library(&path)),
@@ -144,6 +141,17 @@ fn libraries(program: &Path, root: &Path, debian: &Path) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// The file that a path of the packages leads to. Their links may be absolute, from the root that they are unpacked for.
+fn resolve(debian: &Path, path: &Path) -> PathBuf {
+    match fs::read_link(debian.join(path)) {
+        Ok(target) => {
+            let beside = path.parent().unwrap_or(path).join(&target);
+            debian.join(target.strip_prefix("/").unwrap_or(&beside))
+        }
+        Err(_) => debian.join(path),
+    }
 }
 
 /// The shared libraries that a program names.

@@ -30,8 +30,9 @@ pub(super) struct Programs {
 impl Programs {
     /// Compiles the sources as they are released.
     pub(super) fn release(sources: &Workspace, progress: &Progress) -> Result<Self> {
-        let mut cargo = sources.cargo(sources.root());
+        let mut cargo = cargo_build(sources);
         reproducibly(&mut cargo, sources)?;
+        cargo.args(["--package", PACKAGE]);
         let host = build(cargo, sources, RELEASE, progress)?;
         let reproducibly = |cargo: &mut Command| reproducibly(cargo, sources);
         Ok(Self { host, providers: providers(sources, reproducibly, progress)? })
@@ -39,25 +40,23 @@ impl Programs {
 
     /// Compiles the working tree, or finds it compiled.
     pub(super) fn of_working_tree(workspace: &Workspace, profile: &str, progress: &Progress) -> Result<Self> {
-        let host = build(workspace.cargo(workspace.root()), workspace, profile, progress)?;
+        let mut cargo = cargo_build(workspace);
+        // With the features that the demo and the tests build it with, so that nothing is compiled again.
+        cargo.args(["--package", PACKAGE, "--package", "smoke-client"]);
+        let host = build(cargo, workspace, profile, progress)?;
         Ok(Self { host, providers: providers(workspace, |_| Ok(()), progress)? })
     }
 }
 
+fn cargo_build(workspace: &Workspace) -> Command {
+    let mut cargo = workspace.cargo(workspace.root());
+    cargo.arg("build");
+    cargo
+}
+
 fn build(mut cargo: Command, workspace: &Workspace, profile: &str, progress: &Progress) -> Result<PathBuf> {
     let mut step = progress.step(format!("building the host, with the profile {profile}"));
-    // With the features that the demo builds it with, so that a working tree is not compiled again.
-    cargo.args([
-        "build",
-        "--locked",
-        "--profile",
-        profile,
-        "--package",
-        PACKAGE,
-        "--package",
-        "smoke-client",
-        "--bins",
-    ]);
+    cargo.args(["--locked", "--profile", profile, "--bins"]);
     let artifacts = cargo::build(cargo, workspace, progress, &mut step)?;
     let program = cargo::program(&artifacts, "mcp-host")?;
     step.done(&format!("built {}", workspace.display(&program)));
