@@ -27,7 +27,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use clap::Args;
 use sha2::{Digest, Sha256};
 
@@ -45,7 +45,7 @@ const CHECKSUMS: &str = "SHA256SUMS";
 
 #[derive(Debug, Args)]
 pub(crate) struct Dist {
-    /// The directory for the packages; it is emptied first [default: target/dist]
+    /// The directory for the packages; those of an earlier run are removed [default: target/dist]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
 
@@ -53,8 +53,8 @@ pub(crate) struct Dist {
     #[arg(long, value_name = "PROFILE", default_value = programs::RELEASE)]
     profile: String,
 
-    /// Then build all again in another directory and compare, install the Debian package under a systemd, and run the image; needs
-    /// Linux, root and Debian's mirror
+    /// Then install them under a systemd, run the image, and build all again in another directory to compare; needs Linux, root,
+    /// debootstrap, systemd-nspawn and Debian's mirror
     #[arg(long)]
     verify: bool,
 }
@@ -62,7 +62,14 @@ pub(crate) struct Dist {
 impl Dist {
     /// Builds the packages, and verifies them.
     pub(crate) fn run(&self, workspace: &Workspace, progress: &Progress) -> Result<()> {
-        let out = self.out.clone().unwrap_or_else(|| workspace.target().join("dist"));
+        if self.verify {
+            verify::ensure_possible()?;
+        }
+        let out = match &self.out {
+            Some(out) => std::path::absolute(out)?,
+            None => workspace.target().join("dist"),
+        };
+        ensure_replaceable(&out)?;
         let version = Version::of(workspace)?;
         let tools = Tools::install(workspace, progress)?;
         let work = work(workspace);
@@ -73,19 +80,17 @@ impl Dist {
             } else {
                 Programs::of_working_tree(workspace, &self.profile, progress)?
             };
-            let packaging = Packaging { sources: &sources, version: &version, tools: &tools, out, progress };
-            packaging.run(&programs).map(|()| programs)
+            Packaging { sources: &sources, version: &version, tools: &tools, out, progress }.run(&programs)
         };
-        let programs = build("sources", &out)?;
+        build("sources", &out)?;
+        progress.print(&format!("the packages are in {}", workspace.display(&out)));
         if self.verify {
+            verify::service(&work, &out, &version, progress)?;
+            verify::image(&work, &out, &version, &tools, progress)?;
             let again = work.join("again");
             build("sources-in-another-directory", &again)?;
             verify::is_reproduced(&out, &again, progress)?;
-            verify::service(&work, &out, &version, progress)?;
-            verify::image(&work, &out, &version, &tools, progress)?;
         }
-        drop(programs);
-        progress.print(&format!("the packages are in {}", workspace.display(&out)));
         Ok(())
     }
 }
@@ -166,12 +171,42 @@ impl Packaging<'_> {
     }
 }
 
+/// Only a directory of packages is emptied.
+fn ensure_replaceable(out: &Path) -> Result<()> {
+    let is_empty = fs::read_dir(out).map_or(true, |mut entries| entries.next().is_none());
+    ensure!(
+        is_empty || out.join(CHECKSUMS).is_file(),
+        "{} is not empty, and has no packages: name another directory by --out",
+        out.display()
+    );
+    Ok(())
+}
+
 /// Makes an empty directory.
 fn recreate(directory: &Path) -> Result<()> {
     if directory.exists() {
         fs::remove_dir_all(directory).with_context(|| format!("cannot empty {}", directory.display()))?;
     }
     fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))
+}
+
+/// Copies a file, with the directories that it is in.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    let copy = || {
+        to.parent().map_or(Ok(()), fs::create_dir_all)?;
+        fs::copy(from, to)
+    };
+    copy().with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
+    Ok(())
+}
+
+/// Writes a file, with the directories that it is in.
+fn write(file: &Path, bytes: &[u8]) -> Result<()> {
+    let write = || {
+        file.parent().map_or(Ok(()), fs::create_dir_all)?;
+        fs::write(file, bytes)
+    };
+    write().with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// The files and links below a directory, by their paths from there, sorted.
@@ -200,5 +235,31 @@ fn checksums(out: &Path) -> Result<()> {
         let digest: String = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
         sums.push_str(&format!("{digest}  {}\n", file.display()));
     }
-    fs::write(out.join(CHECKSUMS), sums).with_context(|| format!("cannot write {CHECKSUMS}"))
+    write(&out.join(CHECKSUMS), sums.as_bytes())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_directory_with_other_files_is_not_emptied() {
+        let folder = tempfile::tempdir().unwrap();
+        ensure_replaceable(&folder.path().join("missing")).unwrap();
+        ensure_replaceable(folder.path()).unwrap();
+        fs::write(folder.path().join("thesis.txt"), "years of work").unwrap();
+        assert!(ensure_replaceable(folder.path()).is_err());
+        fs::write(folder.path().join(CHECKSUMS), "").unwrap();
+        ensure_replaceable(folder.path()).unwrap();
+    }
+
+    #[test]
+    fn checksums_are_those_of_sha256sum() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::create_dir(folder.path().join("sbom")).unwrap();
+        fs::write(folder.path().join("sbom/a.json"), "abc").unwrap();
+        checksums(folder.path()).unwrap();
+        let sums = fs::read_to_string(folder.path().join(CHECKSUMS)).unwrap();
+        assert_eq!(sums, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  sbom/a.json\n");
+    }
 }

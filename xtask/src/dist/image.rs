@@ -9,10 +9,10 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 
 use super::archive::{self, Owner};
-use super::{Packaging, recreate};
+use super::{Packaging, copy, recreate, write};
 use crate::cargo;
 
 /// The user and group that the program runs as.
@@ -134,10 +134,7 @@ fn libraries(program: &Path, root: &Path, debian: &Path) -> Result<()> {
                 copy(&library, &root.join(path))?;
                 programs.push(library);
             }
-            anyhow::ensure!(
-                available.iter().any(|path| is_library(&path)),
-                "no unpacked package has the library {name}"
-            );
+            ensure!(available.iter().any(|path| is_library(&path)), "no unpacked package has the library {name}");
         }
     }
     Ok(())
@@ -168,23 +165,6 @@ fn needed_in(dynamic: &str) -> Vec<String> {
 
 fn make(directory: &Path) -> Result<()> {
     fs::create_dir_all(directory).with_context(|| format!("cannot make {}", directory.display()))
-}
-
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    let copy = || {
-        to.parent().map_or(Ok(()), fs::create_dir_all)?;
-        fs::copy(from, to)
-    };
-    copy().with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
-    Ok(())
-}
-
-fn write(file: &Path, bytes: &[u8]) -> Result<()> {
-    let write = || {
-        file.parent().map_or(Ok(()), fs::create_dir_all)?;
-        fs::write(file, bytes)
-    };
-    write().with_context(|| format!("cannot write {}", file.display()))
 }
 
 #[cfg(test)]

@@ -43,5 +43,5 @@ fn collect(packaging: &Packaging<'_>, package: &Path, to: &Path) -> Result<()> {
     let from = package.join(format!("{FILE}.json"));
     let text = fs::read_to_string(&from).with_context(|| format!("cannot read {}", from.display()))?;
     let root = format!("{}/", packaging.sources.root().display());
-    fs::write(to, text.replace(&root, "/")).with_context(|| format!("cannot write {}", to.display()))
+    super::write(to, text.replace(&root, "/").as_bytes())
 }

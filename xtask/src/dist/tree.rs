@@ -7,7 +7,7 @@ use std::process::Command;
 use anyhow::{Context, Result, ensure};
 
 use super::programs::{self, Programs};
-use super::{Packaging, archive, recreate};
+use super::{Packaging, archive, copy, recreate, write};
 use crate::cargo;
 use crate::workspace::Workspace;
 
@@ -63,7 +63,7 @@ pub(super) fn stage(sources: &Workspace, programs: &Programs) -> Result<PathBuf>
     }
     cargo::capture(Command::new(&host).arg("man").arg(tree.join(MANUAL)))?;
     for (shell, file) in COMPLETIONS {
-        write(&tree.join(file), &cargo::capture(Command::new(&host).args(["completions", shell]))?)?;
+        write(&tree.join(file), cargo::capture(Command::new(&host).args(["completions", shell]))?.as_bytes())?;
     }
     for (from, to) in FILES {
         copy(&sources.root().join(from), &tree.join(to))?;
@@ -78,31 +78,13 @@ pub(super) fn archive(tree: &Path, packaging: &Packaging<'_>) -> Result<()> {
     let top = name.trim_end_matches(".tar.gz");
     let staged = packaging.sources.target().join("tarball");
     recreate(&staged)?;
-    let copied = Command::new("cp").args(["--recursive", "--preserve=mode"]).arg(tree).arg(staged.join(top)).status();
-    ensure!(copied.context("cannot run cp")?.success(), "cannot copy {}", tree.display());
+    cargo::capture(Command::new("cp").args(["--recursive", "--preserve=mode"]).arg(tree).arg(staged.join(top)))?;
     let unit = staged.join(top).join("lib/systemd/system/mcp-host.service");
     let text = fs::read_to_string(&unit).with_context(|| format!("cannot read {}", unit.display()))?;
     let program = |prefix: &str| format!("ExecStart={prefix}{PROGRAM} ");
     ensure!(text.contains(&program(PREFIX)), "the unit does not start {PREFIX}{PROGRAM}");
-    write(&unit, &text.replace(&program(PREFIX), &program(TARBALL_PREFIX)))?;
+    write(&unit, text.replace(&program(PREFIX), &program(TARBALL_PREFIX)).as_bytes())?;
     archive::create(&packaging.out.join(&name), &staged, &[top], packaging.version.epoch)?;
     step.done(&format!("wrote {name}"));
     Ok(())
-}
-
-fn copy(from: &Path, to: &Path) -> Result<()> {
-    let copy = || {
-        to.parent().map_or(Ok(()), fs::create_dir_all)?;
-        fs::copy(from, to)
-    };
-    copy().with_context(|| format!("cannot copy {} to {}", from.display(), to.display()))?;
-    Ok(())
-}
-
-fn write(file: &Path, text: &str) -> Result<()> {
-    let write = || {
-        file.parent().map_or(Ok(()), fs::create_dir_all)?;
-        fs::write(file, text)
-    };
-    write().with_context(|| format!("cannot write {}", file.display()))
 }

@@ -32,9 +32,13 @@ pub(super) fn is_reproduced(first: &Path, second: &Path, progress: &Progress) ->
     Ok(())
 }
 
-/// Only root may make containers.
-fn ensure_root() -> Result<()> {
+/// Finds out before the builds whether containers can be made.
+pub(super) fn ensure_possible() -> Result<()> {
     let user = cargo::capture(Command::new("id").arg("--user"))?;
     ensure!(user.trim() == "0", "containers are made by root: run this as root, or leave out --verify");
+    for program in ["debootstrap", "systemd-nspawn"] {
+        cargo::capture(Command::new(program).arg("--version"))
+            .with_context(|| format!("install {program} (apt-get install debootstrap systemd-container)"))?;
+    }
     Ok(())
 }

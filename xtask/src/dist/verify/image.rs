@@ -3,14 +3,14 @@
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 use serde_json::{Value, json};
 
-use super::ensure_root;
 use crate::cargo;
 use crate::dist::image::{CONFIG, TAG, USER};
 use crate::dist::tools::Tools;
@@ -51,7 +51,6 @@ pub(in crate::dist) fn image(
     tools: &Tools,
     progress: &Progress,
 ) -> Result<()> {
-    ensure_root()?;
     let step = progress.step("verifying the image with runc");
     let work = work.join("image");
     recreate(&work)?;
@@ -107,7 +106,7 @@ fn configure(runtime: &mut Value, config: &Path, documents: &Path) {
 /// A running container, which is deleted at the end.
 struct Container<'a> {
     tools: &'a Tools,
-    state: std::path::PathBuf,
+    state: PathBuf,
     process: Child,
 }
 
@@ -135,7 +134,7 @@ impl<'a> Container<'a> {
             if let Some(url) = line.strip_prefix("listening on ") {
                 let url = url.to_owned();
                 // It would block on a pipe that is full.
-                std::thread::spawn(move || lines.for_each(drop));
+                thread::spawn(move || lines.for_each(drop));
                 return Ok(url);
             }
             said.push_str(&line);
@@ -146,12 +145,12 @@ impl<'a> Container<'a> {
 
     /// The health check: by the program itself, in the container.
     fn await_probe(&self) -> Result<()> {
-        let started = std::time::Instant::now();
+        let started = Instant::now();
         loop {
             match cargo::capture(&mut self.runc(&["exec", CONTAINER, "/usr/bin/mcp-host", "status", "--probe"])) {
                 Ok(_) => return Ok(()),
                 Err(error) if started.elapsed() > READY => return Err(error),
-                Err(_) => std::thread::sleep(Duration::from_millis(200)),
+                Err(_) => thread::sleep(Duration::from_millis(200)),
             }
         }
     }

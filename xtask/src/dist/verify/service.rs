@@ -1,12 +1,11 @@
 //! The Debian package and the tarball under a real systemd: in a container with a Debian system of its own, without a network.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, Result, ensure};
 
-use super::ensure_root;
 use crate::cargo;
 use crate::dist::{Version, recreate};
 use crate::progress::Progress;
@@ -35,11 +34,10 @@ const PACKAGES: &str = "systemd,systemd-sysv,dbus,procps,ca-certificates,curl";
 
 /// Installs, starts, reloads, restarts, upgrades and removes the package.
 pub(in crate::dist) fn service(work: &Path, out: &Path, version: &Version, progress: &Progress) -> Result<()> {
-    ensure_root()?;
     let base = debian(work, progress)?;
     let mut step = progress.step("verifying the service under systemd");
     let root = work.join("container");
-    recreate(work.join("container").as_path())?;
+    recreate(&root)?;
     cargo::capture(Command::new("cp").args(["--archive", "--reflink=auto"]).arg(base.join(".")).arg(&root))?;
     let verify = root.join("verify");
     recreate(&verify)?;
@@ -75,7 +73,7 @@ pub(in crate::dist) fn service(work: &Path, out: &Path, version: &Version, progr
 }
 
 /// A Debian system of this machine's release, made once.
-fn debian(work: &Path, progress: &Progress) -> Result<std::path::PathBuf> {
+fn debian(work: &Path, progress: &Progress) -> Result<PathBuf> {
     let base = work.join("debian-root");
     if base.is_dir() {
         return Ok(base);
