@@ -21,11 +21,14 @@ pub(super) const USER: u32 = 65532;
 /// The name of the image in its layout.
 pub(super) const TAG: &str = "mcp-host";
 
-/// Directories of the user, by the variable that names them to the program.
-const OWNED: [(&str, &str); 3] = [
-    ("STATE_DIRECTORY", "var/lib/mcp-host"),
-    ("CACHE_DIRECTORY", "var/cache/mcp-host"),
-    ("RUNTIME_DIRECTORY", "run/mcp-host"),
+/// Directories of the user: state, cache, and the administration socket.
+const OWNED: [&str; 3] = ["var/lib/mcp-host", "var/cache/mcp-host", "run/mcp-host"];
+
+/// The variables that name them and the config to the program.
+const ENVIRONMENT: [&str; 3] = [
+    "STATE_DIRECTORY=/var/lib/mcp-host",
+    "CACHE_DIRECTORY=/var/cache/mcp-host",
+    "MCP_HOST_CONFIG=/etc/mcp-host/mcp-host.toml",
 ];
 
 /// Where a config is mounted.
@@ -46,11 +49,10 @@ pub(super) fn package(tree: &Path, packaging: &Packaging<'_>) -> Result<()> {
 
     let layer = work.join("layer.tar");
     archive::create(&layer, &root, &["."], version.epoch)?;
-    let owned = OWNED.map(|(_, directory)| directory);
-    for directory in owned {
+    for directory in OWNED {
         make(&root.join(directory))?;
     }
-    archive::append(&layer, &root, &owned, Owner(USER), version.epoch)?;
+    archive::append(&layer, &root, &OWNED, Owner(USER), version.epoch)?;
 
     step.at("umoci");
     let layout = work.join("layout");
@@ -68,10 +70,7 @@ pub(super) fn package(tree: &Path, packaging: &Packaging<'_>) -> Result<()> {
     config.args(["config", "--no-history", "--image", &image, "--created", created, "--os", "linux"]);
     config.args(["--architecture", version.architecture(), "--config.user", &format!("{USER}:{USER}")]);
     config.args(["--config.entrypoint", "/usr/bin/mcp-host", "--config.cmd", "serve"]);
-    for (variable, directory) in OWNED {
-        config.arg(format!("--config.env={variable}=/{directory}"));
-    }
-    config.arg(format!("--config.env=MCP_HOST_CONFIG={CONFIG}"));
+    config.args(ENVIRONMENT.map(|variable| format!("--config.env={variable}")));
     for (key, value) in [("version", version.number.as_str()), ("licenses", env!("CARGO_PKG_LICENSE"))] {
         config.arg(format!("--config.label=org.opencontainers.image.{key}={value}"));
     }

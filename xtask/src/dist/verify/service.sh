@@ -49,7 +49,8 @@ stop_clients() {
 }
 answers() { sort /tmp/answers | uniq -c | awk '{ printf "%s%s × %s", separator, $1, $2; separator = ", " }'; }
 
-dpkg --install /verify/mcp-host.deb
+export DEBIAN_FRONTEND=noninteractive
+apt-get --yes install /verify/mcp-host.deb
 [ "$(systemctl is-enabled mcp-host.service || true)" = disabled ]
 [ "$(systemctl is-active mcp-host.service || true)" = inactive ]
 id mcp-host
@@ -70,6 +71,8 @@ systemctl daemon-reload
 systemctl enable --now mcp-host.socket mcp-host.service
 [ "$(systemctl is-active mcp-host.service)" = active ]
 await is_ready
+mcp-host status --config $config | tee /tmp/status
+grep -q '^ready: ' /tmp/status && grep -q '^docs .* ready' /tmp/status
 read_file
 [ "$(ps -o user= -p "$(pid)")" = mcp-host ]
 result "started as mcp-host with a key by LoadCredential: ready, and a client reads a file through a provider"
@@ -97,7 +100,7 @@ dpkg-deb --build -Zgzip -z1 /tmp/next /tmp/next.deb > /dev/null
 before=$(pid)
 start_clients
 await_requests
-dpkg --install /tmp/next.deb
+apt-get --yes install /tmp/next.deb
 pid_differs_from "$before" || fail "the upgrade did not restart the service"
 stop_clients
 await is_ready
@@ -112,10 +115,10 @@ await is_ready
 journalctl --unit mcp-host --no-pager --output cat | grep -q 'Watchdog timeout'
 result "a process that does not run was restarted by the watchdog"
 
-dpkg --remove mcp-host
+apt-get --yes remove mcp-host
 [ "$(systemctl is-active mcp-host.service || true)" = inactive ] && [ "$(systemctl is-active mcp-host.socket || true)" = inactive ]
 [ ! -e /usr/bin/mcp-host ] && [ ! -e /usr/lib/mcp-host ] && [ -e $config ]
-dpkg --purge mcp-host
+apt-get --yes purge mcp-host
 [ ! -e $config ] && [ ! -e /var/cache/mcp-host ] && [ -e /var/lib/mcp-host ]
 rm -r /etc/systemd/system/mcp-host.service.d
 result "removed and purged: the service is stopped, its config and cache are gone, its state is kept"
