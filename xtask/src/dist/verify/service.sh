@@ -113,7 +113,7 @@ kill -STOP "$before"
 await pid_differs_from "$before"
 await is_ready
 journalctl --unit mcp-host --no-pager --output cat | grep -q 'Watchdog timeout'
-result "a process that does not run was restarted by the watchdog"
+result "a process that hangs was restarted by the watchdog"
 
 apt-get --yes remove mcp-host
 [ "$(systemctl is-active mcp-host.service || true)" = inactive ] && [ "$(systemctl is-active mcp-host.socket || true)" = inactive ]
