@@ -113,14 +113,12 @@ impl Samples<'_> {
     /// Adds a histogram.
     pub fn histogram<const N: usize>(&mut self, labels: &[&str], histogram: &Histogram<N>) -> fmt::Result {
         let labels = Labels { names: self.family.labels, values: labels };
-        let counts = histogram.buckets.each_ref().map(|count| count.load(Ordering::Relaxed));
-        let bounds = histogram.bounds.iter().map(Duration::as_secs_f64);
-        let mut buckets: Vec<_> = bounds.zip(counts).collect();
-        let beyond = histogram.beyond.load(Ordering::Relaxed);
-        buckets.push((f64::INFINITY, beyond));
-        let count = counts.iter().fold(beyond, |sum, count| sum.saturating_add(*count));
+        let counts = histogram.counts();
+        let bounds = counts.bounds.iter().map(Duration::as_secs_f64);
+        let mut buckets: Vec<_> = bounds.zip(counts.buckets).collect();
+        buckets.push((f64::INFINITY, counts.beyond));
         let mut encoder = self.encoder.encode_family(&labels)?;
-        encoder.encode_histogram::<NoLabelSet>(histogram.sum().as_secs_f64(), count, &buckets, None)
+        encoder.encode_histogram::<NoLabelSet>(histogram.sum().as_secs_f64(), counts.total(), &buckets, None)
     }
 }
 
@@ -173,6 +171,76 @@ impl<const N: usize> Histogram<N> {
     pub fn sum(&self) -> Duration {
         Duration::from_nanos(self.nanoseconds.load(Ordering::Relaxed))
     }
+
+    /// Returns what was counted so far.
+    pub fn counts(&self) -> BucketCounts<N> {
+        BucketCounts {
+            bounds: self.bounds,
+            buckets: self.buckets.each_ref().map(|count| count.load(Ordering::Relaxed)),
+            beyond: self.beyond.load(Ordering::Relaxed),
+        }
+    }
+}
+
+/// The counts of a [`Histogram`] at one moment, or the sum or the difference of such counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BucketCounts<const N: usize> {
+    bounds: &'static [Duration; N],
+    buckets: [u64; N],
+    beyond: u64,
+}
+
+impl<const N: usize> BucketCounts<N> {
+    /// No durations.
+    pub fn empty(bounds: &'static [Duration; N]) -> Self {
+        Self { bounds, buckets: [0; N], beyond: 0 }
+    }
+
+    /// Returns the sum of both.
+    #[must_use]
+    pub fn plus(&self, other: &Self) -> Self {
+        self.zip(other, u64::saturating_add)
+    }
+
+    /// Returns what was counted since an earlier moment.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        self.zip(earlier, u64::saturating_sub)
+    }
+
+    fn zip(&self, other: &Self, combine: fn(u64, u64) -> u64) -> Self {
+        let mut combined = *self;
+        combined.buckets.iter_mut().zip(other.buckets).for_each(|(count, other)| *count = combine(*count, other));
+        combined.beyond = combine(self.beyond, other.beyond);
+        combined
+    }
+
+    /// Returns the number of durations.
+    pub fn total(&self) -> u64 {
+        self.buckets.iter().fold(self.beyond, |sum, count| sum.saturating_add(*count))
+    }
+
+    /// Estimates the duration that a part of all durations, from 0 to 1, does not exceed, by linear interpolation within a bucket,
+    /// as `histogram_quantile` of Prometheus does. A duration beyond the last bound counts as that bound. None without durations.
+    pub fn quantile(&self, part: f64) -> Option<Duration> {
+        let rank = precise(self.total()) * part;
+        let (mut below, mut lower) = (0.0, Duration::ZERO);
+        for (bound, count) in self.bounds.iter().zip(self.buckets) {
+            let count = precise(count);
+            if count > 0.0 && below + count >= rank {
+                let share = ((rank - below) / count).clamp(0.0, 1.0);
+                return Some(lower.saturating_add(bound.saturating_sub(lower).mul_f64(share)));
+            }
+            (below, lower) = (below + count, *bound);
+        }
+        (self.total() > 0).then(|| self.bounds.last().copied().unwrap_or_default())
+    }
+}
+
+/// A count as a number of floating point, which is exact up to 2^53.
+#[expect(clippy::cast_precision_loss, reason = "quantiles are estimates")]
+fn precise(count: u64) -> f64 {
+    count as f64
 }
 
 /// A number that grows.
@@ -270,6 +338,22 @@ mod tests {
                         c_seconds_bucket{le=\"0.5\",plugin=\"x\"} 2\nc_seconds_bucket{le=\"2.0\",plugin=\"x\"} 3\n\
                         c_seconds_bucket{le=\"+Inf\",plugin=\"x\"} 4\n# EOF\n";
         assert_eq!(written, expected);
+    }
+
+    #[test]
+    fn quantiles_are_interpolated_within_buckets() {
+        let histogram = Histogram::new(&BOUNDS);
+        assert_eq!(histogram.counts().quantile(0.5), None);
+        (0..4).for_each(|_| histogram.observe(Duration::from_millis(100)));
+        let before = histogram.counts();
+        assert_eq!(before.quantile(0.5), Some(Duration::from_millis(250)));
+        (0..4).for_each(|_| histogram.observe(Duration::from_secs(1)));
+        let both = histogram.counts();
+        assert_eq!([0.5, 0.75, 1.0].map(|part| both.quantile(part).unwrap().as_millis()), [500, 1250, 2000]);
+        histogram.observe(Duration::from_hours(1));
+        let since = histogram.counts().since(&before);
+        assert_eq!((since.total(), since.quantile(0.99)), (5, Some(Duration::from_secs(2))));
+        assert_eq!(since.plus(&before), histogram.counts());
     }
 
     #[test]

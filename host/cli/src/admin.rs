@@ -1,11 +1,12 @@
 //! `admin`: actions on a running server, through its administration listener.
 
+use std::convert::Infallible;
 use std::time::Duration;
 
-use mcp_host_server::AdminClient;
 use mcp_host_server::admin_api::{
-    ExplainRequest, Explanation, LogRequest, LogView, MAX_LOG_SECONDS, PluginDetails, Reload,
+    ExplainRequest, Explanation, LogRequest, LogView, MAX_LOG_SECONDS, PluginDetails, PluginState, Reload,
 };
+use mcp_host_server::{AdminClient, AuditEvent};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
 use super::context::Context;
@@ -25,7 +26,8 @@ Examples:
   mcp-host admin log --restore                   log as the server started
   mcp-host admin disable notes                   stop serving a plugin, until it is enabled or the server restarts
   mcp-host admin enable notes
-  mcp-host admin reset notes                     close its circuit breaker, and drop its cached responses";
+  mcp-host admin reset notes                     close its circuit breaker, and drop its cached responses
+  mcp-host admin audit --outcome denied          lines of the audit log as they are written, until it is interrupted";
 
 /// Administer a running server
 #[derive(Debug, clap::Args)]
@@ -70,6 +72,21 @@ enum Action {
         #[arg(long, conflicts_with_all = ["filter", "time"])]
         restore: bool,
     },
+    /// Print lines of the audit log as they are written: JSON, one object a line
+    Audit {
+        /// Only those of a principal
+        #[arg(long, value_name = "PRINCIPAL")]
+        principal: Option<String>,
+        /// Only those of a plugin
+        #[arg(long, value_name = "PLUGIN")]
+        plugin: Option<String>,
+        /// Only those of an operation, such as `read` or `authenticate`
+        #[arg(long, value_name = "OPERATION")]
+        operation: Option<String>,
+        /// Only those with an outcome, such as `ok` or `denied`
+        #[arg(long, value_name = "OUTCOME")]
+        outcome: Option<String>,
+    },
     /// Stop serving a plugin, until it is enabled or the server restarts
     Disable {
         /// The plugin
@@ -99,9 +116,9 @@ fn log_time(text: &str) -> Result<Duration, String> {
 
 impl Args {
     pub(super) async fn run(self, context: &Context) -> Result<(), CliError> {
-        let client = AdminClient::new(&context.config_without_secrets()?)?;
+        let client = AdminClient::new(&context.admin_config()?)?;
         let mut output = context.output();
-        let is_denied = match self.action {
+        let has_failed = match self.action {
             Action::Reload => {
                 let reload: Reload = client.post("reload", None::<&()>).await?;
                 if self.json {
@@ -131,16 +148,40 @@ impl Args {
                 }
                 false
             }
+            Action::Audit { principal, plugin, operation, outcome } => {
+                let members =
+                    [("principal", principal), ("plugin", plugin), ("operation", operation), ("outcome", outcome)];
+                let members: Vec<_> =
+                    members.iter().filter_map(|(name, value)| Some((*name, value.as_deref()?))).collect();
+                match follow_audit(&client, &members, &mut output).await? {}
+            }
             Action::Disable { plugin } => act(&client, &plugin, "disable", self.json, &mut output).await?,
             Action::Enable { plugin } => act(&client, &plugin, "enable", self.json, &mut output).await?,
             Action::Reset { plugin } => act(&client, &plugin, "reset", self.json, &mut output).await?,
         };
         output.flush()?;
-        if is_denied { Err(CliError::Denied) } else { Ok(()) }
+        if has_failed { Err(CliError::NegativeAnswer) } else { Ok(()) }
     }
 }
 
-/// Acts on a plugin, and prints its state. Nothing is denied.
+/// Prints lines of the audit log until the server ends the stream.
+async fn follow_audit(
+    client: &AdminClient,
+    members: &[(&str, &str)],
+    output: &mut Output<'_>,
+) -> Result<Infallible, CliError> {
+    client
+        .follow_audit(members, |event| {
+            match event {
+                AuditEvent::Line(line) => output.line(line)?,
+                AuditEvent::Missed(lines) => output.line(&format!("{{\"missed_lines\":{lines}}}"))?,
+            }
+            Ok(output.flush()?)
+        })
+        .await
+}
+
+/// Acts on a plugin, and prints its state. Returns whether it could not be loaded.
 async fn act(
     client: &AdminClient,
     plugin: &str,
@@ -155,8 +196,9 @@ async fn act(
     } else {
         let row = [super::table::Cell::text(&details.status.name), status::state(&details.status.state)];
         Table::new(["PLUGIN", "STATE"]).print(vec![row], output)?;
+        status::print_reason(&details.status, output)?;
     }
-    Ok(false)
+    Ok(matches!(details.status.state, PluginState::Failed { .. }))
 }
 
 fn print_reload(reload: &Reload, output: &mut Output<'_>) -> Result<(), CliError> {
@@ -167,6 +209,7 @@ fn print_reload(reload: &Reload, output: &mut Output<'_>) -> Result<(), CliError
         ("added", &reload.plugins_added),
         ("changed", &reload.plugins_changed),
         ("removed", &reload.plugins_removed),
+        ("settings changed", &reload.settings_changed),
         ("after a restart", &reload.requires_restart),
     ] {
         if !names.is_empty() {

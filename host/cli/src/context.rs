@@ -65,6 +65,19 @@ impl Context {
         Ok(config.clone())
     }
 
+    /// Returns the config for a client of the administration listener of a running server. Only `[admin]` needs to be valid: the server
+    /// may run with an earlier version of the file.
+    pub(super) fn admin_config(&self) -> Result<Config, CliError> {
+        let error = match Config::load(&self.config) {
+            Ok(config) => return Ok(config),
+            Err(error) => error,
+        };
+        let Some(admin) = error.admin() else { return Err(error.into()) };
+        self.messages
+            .note("the config has mistakes, which `mcp-host check` shows; of it, this command needs `[admin]` only");
+        Ok(Config { admin: Some(admin.clone()), ..Config::default() })
+    }
+
     /// Starts a host with the config, and waits until each plugin is loaded or has failed. It has no audit log: that is
     /// the server's, which may be running.
     pub(super) async fn start_host(&self) -> Result<Host, CliError> {

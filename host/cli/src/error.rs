@@ -276,9 +276,9 @@ pub(super) enum CliError {
         "the first line of standard input is not a token: it has spaces, control characters or characters beyond ASCII"
     )]
     NotAToken,
-    /// `explain` found that the operation is denied, which it has printed.
-    #[error("denied")]
-    Denied,
+    /// The answer that was printed is a negative one: an operation is denied, or a plugin could not be loaded.
+    #[error("the answer is negative")]
+    NegativeAnswer,
     /// Standard output cannot be written to.
     #[error("cannot write to standard output: {0}")]
     Output(#[from] io::Error),
@@ -297,7 +297,7 @@ impl CliError {
     pub(super) fn report(&self, messages: &Messages) {
         match self {
             Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
-            Self::Denied => {}
+            Self::NegativeAnswer => {}
             // It escapes what is foreign itself, and its colours are its own.
             Self::Config(error) => {
                 let style = if messages.is_colored() { RenderStyle::Ansi } else { RenderStyle::Plain };

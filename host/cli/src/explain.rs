@@ -71,7 +71,7 @@ impl Args {
             print(&explanation, &principal, self.operation, &file, &mut output)?;
         }
         output.flush()?;
-        if explanation.decision.is_allowed() { Ok(()) } else { Err(CliError::Denied) }
+        if explanation.decision.is_allowed() { Ok(()) } else { Err(CliError::NegativeAnswer) }
     }
 }
 

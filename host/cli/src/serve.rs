@@ -103,8 +103,11 @@ impl Args {
             (Some(address), None) => Some(listen(address, self.address_setting()).await?),
             (None, _) => None,
         };
+        if let Some(address) = self.passed.filter(|_| listener.is_some()) {
+            tracing::info!(target: log_target::SERVER, %address, "the service manager passed a socket, which is used instead of `server.http`");
+        }
         let admin = match &config.admin {
-            Some(admin) => Some(listen_admin(&admin.listen).await?),
+            Some(admin) => listen_admin(&admin.listen, listener.is_none()).await?,
             None => None,
         };
         let host = Arc::new(context.builder(config).start_loading()?);
@@ -128,7 +131,7 @@ impl Args {
             let watcher = host.watch_config(context.config_file()).map(move |config| self.apply_overrides(config));
             let watcher = watcher.validate(move |config| confinement::check(&confinement, config));
             let watcher = watcher.with_trigger(trigger.clone());
-            let on_hangup = reload_on_hangup(hangup, trigger, host.clone());
+            let on_hangup = reload_on_hangup(hangup, trigger, host.clone(), manager.notifier.clone());
             AbortOnDropHandle::new(tokio::spawn(async { tokio::join!(watcher.run(), on_hangup) }))
         });
         if let Some(listener) = listener {
@@ -174,12 +177,22 @@ impl Args {
 }
 
 /// Requests a reload for each `SIGHUP`.
-async fn reload_on_hangup(mut hangup: Hangup, trigger: ReloadTrigger, host: Arc<Host>) {
+async fn reload_on_hangup(mut hangup: Hangup, trigger: ReloadTrigger, host: Arc<Host>, manager: Notifier) {
+    let mut reloading = None;
     loop {
         hangup.next().await;
         log_cached_responses(&host);
         tracing::info!(target: log_target::CONFIG, "SIGHUP: reloading");
-        trigger.reload();
+        let (trigger, manager) = (trigger.clone(), manager.clone());
+        // A further signal begins anew.
+        reloading.replace(AbortOnDropHandle::new(tokio::spawn(async move {
+            manager.reloading();
+            match trigger.reload_and_wait().await {
+                Some(Ok(report)) => manager.reloaded(&format!("generation {}", report.generation)),
+                Some(Err(reason)) => manager.reloaded(&format!("the reload failed: {reason}")),
+                None => {}
+            }
+        })));
     }
 }
 
@@ -272,8 +285,16 @@ pub(super) async fn listen(address: HttpAddress, setting: &'static str) -> Resul
 }
 
 /// Listens at the address of `[admin]`.
-async fn listen_admin(address: &AdminAddress) -> Result<AdminListener, CliError> {
-    AdminListener::bind(address).await.map_err(|source| CliError::AdminListen { address: address.clone(), source })
+/// Listens for administrators. Over stdio a client starts a process of its own, and only the first of them has the address.
+async fn listen_admin(address: &AdminAddress, is_stdio: bool) -> Result<Option<AdminListener>, CliError> {
+    match AdminListener::bind(address).await {
+        Err(error) if is_stdio && error.kind() == std::io::ErrorKind::AddrInUse => {
+            tracing::warn!(target: log_target::SERVER, %address, "another process listens at `admin.listen`: this one has no administration listener");
+            Ok(None)
+        }
+        Err(source) => Err(CliError::AdminListen { address: address.clone(), source }),
+        Ok(listener) => Ok(Some(listener)),
+    }
 }
 
 fn http_address(text: &str) -> Result<HttpAddress, String> {

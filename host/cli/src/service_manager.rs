@@ -3,7 +3,8 @@
 //!
 //! | message | when |
 //! |---|---|
-//! | `READY=1` | the server accepts requests |
+//! | `READY=1` | the server accepts requests, or has reloaded; with the outcome of a reload as `STATUS=` |
+//! | `RELOADING=1` | a reload on request has begun |
 //! | `STOPPING=1` | the server received a termination signal |
 //! | `WATCHDOG=1` | twice per `WatchdogSec`, by a task on the threads that serve clients: the manager restarts a server whose threads run no tasks |
 //!
@@ -19,6 +20,7 @@ use std::os::unix::ffi::OsStrExt as _;
 #[cfg(unix)]
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::sync::Arc;
+use std::time::Duration;
 
 use listenfd::ListenFd;
 use mcp_host_base::log_target;
@@ -29,6 +31,12 @@ use tokio_util::task::AbortOnDropHandle;
 
 /// The number of watchdog messages per `WatchdogSec`, as sd_watchdog_enabled(3) recommends.
 const WATCHDOG_MESSAGES: u32 = 2;
+
+/// The maximum number of sockets that are looked at.
+const MAX_PASSED: u32 = 64;
+/// The number of attempts to send a message that must arrive, and the pause between them.
+const ATTEMPTS: usize = 50;
+const RETRY_PAUSE: Duration = Duration::from_millis(100);
 
 /// The service manager of a server.
 #[derive(Debug, Default)]
@@ -52,13 +60,22 @@ impl PassedSocket {
     ///
     /// The manager passed several sockets, or one that is not a TCP socket.
     pub(super) fn take() -> io::Result<Option<Self>> {
+        let invalid = |message: String| io::Error::new(io::ErrorKind::InvalidInput, message);
+        let count = std::env::var("LISTEN_FDS").ok().and_then(|count| count.parse::<u32>().ok());
+        if let Some(count) = count.filter(|count| *count > MAX_PASSED) {
+            return Err(invalid(format!("expected one TCP socket, found `LISTEN_FDS={count}`")));
+        }
         let mut passed = ListenFd::from_env();
         if passed.len() > 1 {
-            let message = format!("expected one TCP socket, found {} sockets", passed.len());
-            return Err(io::Error::new(io::ErrorKind::InvalidInput, message));
+            return Err(invalid(format!("expected one TCP socket, found {} sockets", passed.len())));
         }
-        let listener = passed.take_tcp_listener(0)?;
-        listener.map(|listener| Ok(Self { address: listener.local_addr()?, listener })).transpose()
+        let Some(listener) = passed.take_tcp_listener(0)? else { return Ok(None) };
+        #[cfg(unix)]
+        if !rustix::net::sockopt::socket_acceptconn(&listener)? {
+            let message = "expected a socket that listens, found another one; the unit of the socket needs `Accept=no`";
+            return Err(invalid(message.to_owned()));
+        }
+        Ok(Some(Self { address: listener.local_addr()?, listener }))
     }
 
     /// The address that it listens at.
@@ -115,7 +132,7 @@ impl Notifier {
 
     /// Reports that the server accepts requests, and then that it is alive, until the task is dropped.
     pub(super) fn ready(&self) -> Option<AbortOnDropHandle<()>> {
-        self.notify(NotifyState::Ready);
+        self.deliver(NotifyState::Ready.to_string());
         let timeout = sd_notify::watchdog_enabled()?;
         let period = timeout.checked_div(WATCHDOG_MESSAGES).filter(|period| !period.is_zero())?;
         let notifier = self.clone();
@@ -124,25 +141,56 @@ impl Notifier {
             ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
             loop {
                 ticks.tick().await;
-                notifier.notify(NotifyState::Watchdog);
+                // A message that does not arrive is followed by another one.
+                let _ = notifier.send(&NotifyState::Watchdog.to_string());
             }
         })))
     }
 
     /// Reports that the server shuts down.
     pub(super) fn stopping(&self) {
-        self.notify(NotifyState::Stopping);
+        self.deliver(NotifyState::Stopping.to_string());
+    }
+
+    /// Reports that a reload has begun.
+    pub(super) fn reloading(&self) {
+        let now = NotifyState::monotonic_usec_now().map(|now| now.to_string()).unwrap_or_default();
+        self.deliver(format!("{}\n{now}", NotifyState::Reloading));
+    }
+
+    /// Reports how a reload ended.
+    pub(super) fn reloaded(&self, status: &str) {
+        // A message has a line for each variable.
+        let status = status.replace('\n', " ");
+        self.deliver(format!("{}\n{}", NotifyState::Ready, NotifyState::Status(&status)));
+    }
+
+    /// Sends a message that must arrive: again, if the manager has no room for it yet.
+    fn deliver(&self, message: String) {
+        let notifier = self.clone();
+        tokio::spawn(async move {
+            for _ in 0..ATTEMPTS {
+                match notifier.send(&message) {
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => tokio::time::sleep(RETRY_PAUSE).await,
+                    Err(error) => return log_failure(&error),
+                    Ok(()) => return,
+                }
+            }
+            log_failure(&io::ErrorKind::WouldBlock.into());
+        });
     }
 
     #[cfg(unix)]
-    fn notify(&self, state: NotifyState<'_>) {
-        if let Some(socket) = &self.socket
-            && let Err(error) = socket.send(state.to_string().as_bytes())
-        {
-            tracing::warn!(target: log_target::SERVER, %error, "cannot notify the service manager (NOTIFY_SOCKET)");
-        }
+    fn send(&self, message: &str) -> io::Result<()> {
+        self.socket.as_ref().map_or(Ok(()), |socket| socket.send(message.as_bytes()).map(drop))
     }
 
     #[cfg(not(unix))]
-    fn notify(&self, _: NotifyState<'_>) {}
+    fn send(&self, _: &str) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn log_failure(error: &io::Error) {
+    tracing::warn!(target: log_target::SERVER, %error, "cannot notify the service manager (NOTIFY_SOCKET)");
 }

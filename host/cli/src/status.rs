@@ -5,7 +5,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use bytesize::ByteSize;
 use mcp_host_server::AdminClient;
-use mcp_host_server::admin_api::{CacheStatus, PluginState, PluginStatus, Status};
+use mcp_host_server::admin_api::{CacheStatus, PluginState, PluginStatus, RecentCalls, Status};
 use tokio_util::sync::CancellationToken;
 
 use super::context::Context;
@@ -19,7 +19,8 @@ const WATCH_INTERVAL: Duration = Duration::from_secs(2);
 /// Moves the cursor of a terminal to its first line, and clears the screen below.
 const CLEAR: &str = "\x1b[H\x1b[J";
 /// The columns of each plugin.
-const HEADER: [&str; 7] = ["PLUGIN", "MOUNT", "STATE", "MEMORY", "FAULTS", "CACHE HITS", "WATCHED"];
+const HEADER: [&str; 10] =
+    ["PLUGIN", "MOUNT", "STATE", "CALLS/S", "P50", "P99", "MEMORY", "FAULTS", "CACHE HITS", "WATCHED"];
 
 const EXAMPLES: &str = "\
 The listener, its token and its certificate are those of `[admin]` in the config.
@@ -27,7 +28,7 @@ The listener, its token and its certificate are those of `[admin]` in the config
 Exit codes: 0 if the server answers, and with `--probe` if it is ready; otherwise 1.
 
 Examples:
-  mcp-host status              plugins with state, memory, faults and cache, and what clients watch
+  mcp-host status              plugins: state, calls of the last minute, memory, faults, cache, and what clients watch
   mcp-host status --watch      the same every two seconds, until it is interrupted
   mcp-host status --json       for programs: the answer of `/api/v1/status`
   mcp-host status --probe      for a health check: is the server ready?";
@@ -51,7 +52,7 @@ pub(super) struct Args {
 
 impl Args {
     pub(super) async fn run(self, context: &Context) -> Result<(), CliError> {
-        let client = AdminClient::new(&context.config_without_secrets()?)?;
+        let client = AdminClient::new(&context.admin_config()?)?;
         if self.probe {
             let (is_ready, text) = client.readiness().await?;
             let mut output = context.output();
@@ -105,57 +106,101 @@ fn print(status: &Status, output: &mut Output<'_>) -> Result<(), CliError> {
     for reason in &status.not_ready {
         output.prose(&format!("  {reason}"))?;
     }
+    if let Some(failure) = &status.reload_failure {
+        output.prose(&format!("the last reload failed at {}: {}", failure.time, failure.reason))?;
+    }
     if let Some(file) = &status.config_file {
         output.line(&format!("config    {}, generation {generation}", escape::line(file)))?;
     }
-    output.line(&format!("clients   {sessions} sessions, {} watched resources", watched.resources))?;
+    let [sessions, resources] =
+        [(*sessions, "session"), (watched.resources, "watched resource")].map(|(count, noun)| counted(count, noun));
+    output.line(&format!("clients   {sessions}, {resources}"))?;
     if let (Some(filter), Some(until), Some(by)) = (&log.filter, &log.until, &log.by) {
         let [filter, until, by] = [filter, until, by].map(|text| escape::line(text));
         output.line(&format!("log       {filter} until {until}, set by {by}"))?;
     }
     let mut table = Table::new(HEADER);
     table.print(plugins.items.iter().map(row).collect(), output)?;
+    plugins.items.iter().try_for_each(|plugin| print_reason(plugin, output))?;
     if plugins.items.len() < plugins.total {
         output.line(&format!("the first {} of {} plugins", plugins.items.len(), plugins.total))?;
     }
     Ok(())
 }
 
-fn row(plugin: &PluginStatus) -> [Cell; 7] {
+/// A number with its noun: `1 session`, `2 sessions`.
+fn counted(count: usize, noun: &str) -> String {
+    format!("{count} {noun}{}", if count == 1 { "" } else { "s" })
+}
+
+fn row(plugin: &PluginStatus) -> [Cell; 10] {
+    let recent = plugin.recent.as_ref();
+    let duration = |of: fn(&RecentCalls) -> Option<u64>| Cell::optional(recent.and_then(of).map(duration).as_deref());
     let memory = plugin.memory.as_ref().map(|memory| {
-        format!("{} of {}", ByteSize(memory.used).display().iec(), ByteSize(memory.limit).display().iec())
+        let percent = memory.used.saturating_mul(100).checked_div(memory.limit).unwrap_or_default();
+        format!("{percent} % of {}", ByteSize(memory.limit).display().iec())
     });
     let faults = plugin.faults.values().copied().fold(0, u64::saturating_add);
     [
         Cell::text(&plugin.name),
         Cell::verbatim(&plugin.mount),
         state(&plugin.state),
+        Cell::optional(recent.map(rate).as_deref()),
+        duration(|recent| recent.p50_us),
+        duration(|recent| recent.p99_us),
         Cell::optional(memory.as_deref()),
         if faults == 0 { Cell::text("0") } else { Cell::warning(&faults.to_string()) },
-        Cell::text(&hits(&plugin.cache)),
+        Cell::optional(hits(&plugin.cache).as_deref()),
         Cell::text(&plugin.watched.to_string()),
     ]
 }
 
-/// The part of lookups that found a response; `-` without lookups.
-fn hits(cache: &CacheStatus) -> String {
-    let lookups = cache.hits.saturating_add(cache.misses);
-    let percent = cache.hits.saturating_mul(100).checked_div(lookups);
-    percent.map_or_else(|| "-".to_owned(), |percent| format!("{percent} % of {lookups}"))
+/// The calls of a second.
+#[expect(clippy::cast_precision_loss, reason = "it is shown with one digit after the point")]
+fn rate(recent: &RecentCalls) -> String {
+    format!("{:.1}", recent.calls as f64 * 1000.0 / recent.window_ms.max(1) as f64)
 }
 
-/// The state of a plugin, with what is to know of it.
+/// A duration with two or three digits.
+fn duration(microseconds: u64) -> String {
+    match Duration::from_micros(microseconds).as_secs_f64() {
+        seconds if seconds >= 1.0 => format!("{seconds:.1} s"),
+        seconds if seconds >= 0.01 => format!("{:.0} ms", seconds * 1e3),
+        seconds if seconds >= 0.001 => format!("{:.1} ms", seconds * 1e3),
+        seconds => format!("{:.0} µs", seconds * 1e6),
+    }
+}
+
+/// The part of lookups that found a response; none without lookups.
+fn hits(cache: &CacheStatus) -> Option<String> {
+    let lookups = cache.hits.saturating_add(cache.misses);
+    let percent = cache.hits.saturating_mul(100).checked_div(lookups)?;
+    Some(format!("{percent} %"))
+}
+
+/// The state of a plugin.
 pub(super) fn state(state: &PluginState) -> Cell {
     match state {
         PluginState::Ready {} => Cell::ok("ready"),
         PluginState::Loading {} => Cell::warning("loading"),
-        PluginState::Failed { reason } => Cell::error(&format!("failed: {reason}")),
+        PluginState::Failed { .. } => Cell::error("failed"),
+        PluginState::Suspended { .. } => Cell::error("suspended"),
+        PluginState::Disabled { .. } => Cell::warning("disabled"),
+    }
+}
+
+/// Prints why a plugin is not served, if it is not.
+pub(super) fn print_reason(plugin: &PluginStatus, output: &mut Output<'_>) -> Result<(), CliError> {
+    let reason = match &plugin.state {
+        PluginState::Ready {} | PluginState::Loading {} => return Ok(()),
+        PluginState::Failed { reason } => format!("could not be loaded: {reason}"),
         PluginState::Suspended { retry_in_ms } => {
             let after = humantime::format_duration(Duration::from_secs(retry_in_ms.div_ceil(1000)));
-            Cell::error(&format!("suspended, probed in {after}"))
+            format!("its circuit breaker is open; it is probed in {after}")
         }
-        PluginState::Disabled { since, by } => Cell::warning(&format!("disabled since {since} by {by}")),
-    }
+        PluginState::Disabled { since, by } => format!("disabled since {since} by {by}"),
+    };
+    Ok(output.prose(&format!("{}: {reason}", plugin.name))?)
 }
 
 #[cfg(test)]
@@ -163,8 +208,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn calls_are_shown_per_second_and_durations_with_a_unit() {
+        let recent = |calls| RecentCalls { window_ms: 60_000, calls, p50_us: None, p99_us: None };
+        assert_eq!([rate(&recent(0)), rate(&recent(90)), rate(&recent(60_000))], ["0.0", "1.5", "1000.0"]);
+        let shown = [0, 250, 1250, 12_500, 999_000, 1_250_000].map(duration);
+        assert_eq!(shown, ["0 µs", "250 µs", "1.2 ms", "12 ms", "999 ms", "1.2 s"]);
+    }
+
+    #[test]
     fn hits_are_a_part_of_lookups() {
         let cache = |hits, misses| CacheStatus { hits, misses, responses: 0, bytes: 0, capacity: 0 };
-        assert_eq!([hits(&cache(0, 0)), hits(&cache(2, 1)), hits(&cache(0, 5))], ["-", "66 % of 3", "0 % of 5"]);
+        let shown = [cache(0, 0), cache(2, 1), cache(0, 5)].map(|cache| hits(&cache));
+        assert_eq!(shown.each_ref().map(Option::as_deref), [None, Some("66 %"), Some("0 %")]);
     }
 }

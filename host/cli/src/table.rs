@@ -173,7 +173,7 @@ fn narrow_bounds<const COLUMNS: usize>(
 /// The gap between columns.
 const COLUMN_GAP: u16 = 2;
 /// The width for each column, gap included, below which a table is not arranged.
-const MIN_COLUMN_WIDTH: u16 = 10;
+const MIN_COLUMN_WIDTH: u16 = 8;
 
 #[cfg(test)]
 mod tests {

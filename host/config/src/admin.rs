@@ -167,6 +167,8 @@ impl FromTable for Admin {
             }
             _ => {}
         }
-        Some(Self { listen, token, tls })
+        // What is there and could not be read has been reported. Without it this would be another listener.
+        let is_whole = table.has("token") == token.is_some() && table.has("tls") == tls.is_some();
+        is_whole.then_some(Self { listen, token, tls })
     }
 }

@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet, normalize_untrusted_str};
 
 use super::Config;
+use super::admin::Admin;
 use super::secret_text::holds_secret;
 use mcp_host_base::text::wrap;
 pub(super) use mcp_host_base::text::{quote, truncated};
@@ -182,6 +183,7 @@ pub struct ConfigError {
     files: BTreeSet<PathBuf>,
     /// The config without what the machine lacks; none if the config itself has problems.
     rest: Option<Box<Config>>,
+    admin: Option<Box<Admin>>,
     /// Whether the server itself lacks nothing.
     is_servable: bool,
 }
@@ -206,6 +208,7 @@ impl ConfigError {
             omitted: left_out,
             files: BTreeSet::new(),
             rest: None,
+            admin: None,
             is_servable: false,
         }
     }
@@ -219,7 +222,14 @@ impl ConfigError {
     pub(super) fn with_rest(self, rest: Config, cause: Option<Cause>) -> Self {
         let is_usable = cause != Some(Cause::Config);
         let is_servable = is_usable && cause != Some(Cause::MachineForServer);
-        Self { rest: is_usable.then(|| Box::new(rest)), is_servable, ..self }
+        let admin = rest.admin.clone();
+        Self { rest: is_usable.then(|| Box::new(rest)), admin: admin.map(Box::new), is_servable, ..self }
+    }
+
+    /// Returns the administration listener of the config, unless that is a part of what cannot be used: for a client of a server that
+    /// runs with an earlier version of the file.
+    pub fn admin(&self) -> Option<&Admin> {
+        self.admin.as_deref()
     }
 
     /// Returns the path of the file, as the caller named it.

@@ -48,6 +48,7 @@
 //! | `line` | the encoding of lines |
 //! | `queue` | the queue, and reservations in it |
 //! | `writer` | the thread |
+//! | `follow` | lines for administrators who follow the log |
 //! | `sink`, `file` | where lines are written: standard error, or a file with rotation |
 //!
 //! [`MAX_URI`]: line::MAX_URI
@@ -55,6 +56,7 @@
 mod context;
 mod failed_logins;
 mod file;
+mod follow;
 mod line;
 mod queue;
 mod torn_line;
@@ -76,6 +78,7 @@ pub use self::context::RequestContext;
 pub use self::context::RequestId;
 pub use self::context::SessionHash;
 pub use self::context::TraceId;
+pub use self::follow::{AuditFollower, FollowedAudit};
 pub(crate) use self::line::{Facts, Line};
 
 /// Why the audit log cannot be opened.
@@ -206,6 +209,11 @@ impl AuditLog {
     /// How much of the queue is used, and what was lost so far.
     pub(crate) fn usage(&self) -> AuditUsage {
         self.queue.usage()
+    }
+
+    /// Returns a follower of the log; none if it is off.
+    pub(crate) fn follow(&self) -> Option<AuditFollower> {
+        self.queue.is_on().then(|| self.queue.followers.add())
     }
 
     /// Applies another config, in the background: a file that cannot be opened is logged and opened later, and until

@@ -3,12 +3,13 @@
 //! Nothing is collected for them: a scrape reads what the host counts and knows anyway. What a protocol server counts beside that,
 //! it collects itself.
 //!
-//! Series of a plugin exist while the config has it. What is counted of its calls goes on when a reload replaces it; the counters of
+//! Series of a plugin exist while it is loaded. What is counted of its calls goes on when a reload replaces it; the counters of
 //! its faults, of its log, of its grants and of its response cache begin again at 0.
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use mcp_host_base::metrics::{Counter, Family, LastTime, Samples};
 use mcp_host_engine::plugin::{CallMetrics, Plugin, PluginUsage};
@@ -16,6 +17,8 @@ use mcp_host_sandbox::grant_usage::{GrantUsage, OutcomeCounts};
 use parking_lot::Mutex;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::DescriptorEncoder;
+
+pub use mcp_host_engine::plugin::CallCounts;
 
 use crate::host::Host;
 use crate::response_cache::CachedPlugin;
@@ -243,6 +246,11 @@ const LAST_RELOAD: Family = Family::gauge(
     &[],
     "When the config was applied last, at the start or by a reload, in seconds since the epoch of Unix.",
 );
+const LAST_RELOAD_SUCCESSFUL: Family = Family::gauge(
+    "mcp_host_last_reload_successful",
+    &[],
+    "1 if the config file is served as it is, 0 if the last reload failed.",
+);
 const REQUESTS_RUNNING: Family =
     Family::gauge("mcp_host_requests_running", &[], "Requests of all transports that are executed.");
 const SUBSCRIBERS: Family =
@@ -300,12 +308,24 @@ fn to_u64(number: usize) -> u64 {
     u64::try_from(number).unwrap_or(u64::MAX)
 }
 
+/// Why a config, or a part of it, is not served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct ReloadFailure {
+    /// When the reload failed. For a reload that is tried again: when it failed last.
+    pub at: SystemTime,
+    /// Why, and what is served instead.
+    pub reason: String,
+}
+
 /// What a host counts for metrics only.
 #[derive(Debug, Default)]
 pub(crate) struct HostCounters {
     reloads: Counter,
     failed_reloads: Counter,
     last_reload: LastTime,
+    /// Why the last reload failed; none if it did not.
+    reload_failure: Mutex<Option<ReloadFailure>>,
     /// By reason: a few dozen, which the servers name.
     failed_logins: Mutex<BTreeMap<&'static str, u64>>,
 }
@@ -326,6 +346,17 @@ impl HostCounters {
         } else {
             self.failed_reloads.increment();
         }
+    }
+
+    /// Records how the last reload ended.
+    pub(crate) fn record_reload_outcome<T>(&self, outcome: &Result<T, String>) {
+        let failure = |reason: &String| ReloadFailure { at: SystemTime::now(), reason: reason.clone() };
+        *self.reload_failure.lock() = outcome.as_ref().err().map(failure);
+    }
+
+    /// Returns why the last reload failed; none if it did not.
+    pub(crate) fn reload_failure(&self) -> Option<ReloadFailure> {
+        self.reload_failure.lock().clone()
     }
 
     /// Counts credentials that are not accepted.
@@ -358,7 +389,7 @@ impl HostCollector {
 
     fn encode_host(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let host = &*self.0;
-        let HostCounters { reloads, failed_reloads, last_reload, failed_logins } = host.counters();
+        let HostCounters { reloads, failed_reloads, last_reload, reload_failure, failed_logins } = host.counters();
         BUILD.encode(encoder, |samples| samples.integer(&[env!("CARGO_PKG_VERSION")], 1))?;
         GENERATION.encode_one(encoder, host.generation())?;
         RELOADS.encode(encoder, |samples| {
@@ -366,6 +397,7 @@ impl HostCollector {
             samples.integer(&["failed"], failed_reloads.get())
         })?;
         LAST_RELOAD.encode(encoder, |samples| samples.seconds(&[], last_reload.get().unwrap_or_default()))?;
+        LAST_RELOAD_SUCCESSFUL.encode_one(encoder, u64::from(reload_failure.lock().is_none()))?;
         REQUESTS_RUNNING.encode_one(encoder, to_u64(host.requests_running()))?;
         let WatchStats { subscribers, resources, plugins } = host.watch_stats();
         SUBSCRIBERS.encode_one(encoder, to_u64(subscribers))?;

@@ -60,7 +60,7 @@ use crate::function::{Changes, Complete, Describe, ListEntries, ListTemplates, R
 
 pub use self::fault::{Fault, FaultKind};
 pub use self::inspect::Inspection;
-pub use self::metrics::{CallDurations, CallMetrics};
+pub use self::metrics::{CallCounts, CallDurations, CallMetrics};
 pub use self::native_plugin::{BuiltIn, BuiltInContents, MountedPlugin, NativePlugin};
 pub use self::needs::{MAX_LEN as MAX_NEEDS_LEN, SECTION as NEEDS_SECTION};
 pub use self::needs::{

@@ -85,7 +85,10 @@ impl CliError {
             }
             Self::AdminListen { address: AdminAddress::Unix(_), source } => match source.kind() {
                 io::ErrorKind::AddrInUse => {
-                    Some("another process listens there, or the file is no socket: name another path in `admin.listen`".to_owned())
+                    Some("another process listens there: name another path in `admin.listen`".to_owned())
+                }
+                io::ErrorKind::AlreadyExists => {
+                    Some("remove the file, or name another path in `admin.listen`".to_owned())
                 }
                 _ => Some("name a path in `admin.listen` where this user may create a socket".to_owned()),
             },

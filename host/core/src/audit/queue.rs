@@ -9,6 +9,7 @@ use mcp_host_base::metrics::Counter;
 use mcp_host_config::audit::{Audit, OnFull};
 use parking_lot::{Condvar, Mutex, MutexGuard};
 
+use super::follow::Followers;
 use super::line::encode_losses;
 use super::{AuditUsage, QueueFull};
 
@@ -41,6 +42,7 @@ pub(super) struct Queue {
     /// All losses, reported or not.
     dropped_lines: Counter,
     refused_requests: Counter,
+    pub(super) followers: Followers,
 }
 
 #[derive(Debug, Default)]
@@ -114,6 +116,7 @@ impl Queue {
             ended: Condvar::new(),
             dropped_lines: Counter::default(),
             refused_requests: Counter::default(),
+            followers: Followers::default(),
         }
     }
 
@@ -270,6 +273,7 @@ impl Queue {
         let mut lines = std::mem::take(&mut state.lines);
         state.write_prefix(now, &mut lines);
         lines.extend_from_slice(members);
+        self.followers.send(lines.get(before..).unwrap_or_default());
         let is_large = before < WAKE_AT && lines.len() >= WAKE_AT;
         state.lines = lines;
         if state.is_idle || is_large {

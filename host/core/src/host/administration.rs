@@ -12,12 +12,13 @@ use std::time::SystemTime;
 use mcp_host_base::log_target;
 use mcp_host_model::resource::Error;
 
-use super::Host;
 use super::audit::{RequestKind, RequestRecord};
 use super::generation::Generation;
+use super::{Host, PluginStatus};
 use crate::access::Principal;
-use crate::audit::Facts;
+use crate::audit::{AuditFollower, Facts};
 use crate::catalog::NotLoaded;
+use crate::metrics::ReloadFailure;
 use crate::watch::ListingSnapshot;
 
 /// An action of an administrator.
@@ -85,6 +86,24 @@ impl From<AdminAction> for RequestKind {
 }
 
 impl Host {
+    /// Returns why the last reload failed, so that the config file is not served as it is; none if it did not fail.
+    pub fn reload_failure(&self) -> Option<ReloadFailure> {
+        self.counters().reload_failure()
+    }
+
+    /// Returns the plugins with `required = true` that are not served, of one generation.
+    pub fn missing_plugins(&self) -> Vec<PluginStatus> {
+        let now = self.generation.load();
+        let required = now.config.plugins.iter().filter(|plugin| plugin.required);
+        let slots = required.filter_map(|plugin| now.slot(plugin.name.as_str()));
+        slots.filter(|slot| slot.plugin.is_err()).map(|slot| PluginStatus::new(slot, &self.hub, &now.config)).collect()
+    }
+
+    /// Returns the lines of the audit log from now on; none if the config has no `[audit]`.
+    pub fn follow_audit(&self) -> Option<AuditFollower> {
+        self.audit.follow()
+    }
+
     /// Runs an action of an administrator that another part of the program carries out, and records it. `uri` is the URI that it is
     /// about; empty if there is none. `kind_of_error` has the outcome of an action that fails, in a word or two.
     ///

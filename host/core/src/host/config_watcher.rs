@@ -125,8 +125,8 @@ impl fmt::Debug for ConfigWatcher {
 type ReloadTask = AbortOnDropHandle<Result<ReloadReport, ReloadError>>;
 
 /// The reload in flight, and the next one.
-#[derive(Default)]
 struct Reloading {
+    host: Arc<Host>,
     in_progress: Option<ReloadTask>,
     /// Whether it was requested explicitly: then "nothing changed" is logged, too.
     is_requested: bool,
@@ -208,7 +208,7 @@ impl ConfigWatcher {
         watcher.watch(self.watched_files(&self.host.config().files)).await;
         // A file may have changed since the config was read.
         watcher.settle().await;
-        let mut reloading = Reloading::default();
+        let mut reloading = Reloading::new(self.host.clone());
         loop {
             self.read_and_reload(&threads, &mut watcher, &mut reloading).await;
             loop {
@@ -310,6 +310,19 @@ impl ConfigWatcher {
 }
 
 impl Reloading {
+    fn new(host: Arc<Host>) -> Self {
+        Self {
+            host,
+            in_progress: None,
+            is_requested: false,
+            retry_at: None,
+            backoff: Backoff::default(),
+            is_retry: false,
+            last_missing: None,
+            waiting: Vec::new(),
+        }
+    }
+
     /// Puts a reload, or none, in the place of the one in flight, which is cancelled. If that has ended meanwhile, its config
     /// was served, and its report is logged.
     async fn replace(&mut self, next: Option<ReloadTask>) {
@@ -321,8 +334,9 @@ impl Reloading {
         }
     }
 
-    /// Tells the outcome to those who wait for it.
+    /// Records the outcome, and tells it to those who wait for it.
     fn report(&mut self, outcome: &ReloadOutcome) {
+        self.host.counters().record_reload_outcome(outcome);
         for waiting in self.waiting.drain(..) {
             // One that does not wait any more has no need of it.
             let _ = waiting.send(outcome.clone());
@@ -409,13 +423,13 @@ fn log_report(reloaded: &ReloadReport, is_requested: bool) {
     for key in &reloaded.requires_restart {
         tracing::warn!(target: log_target::CONFIG, "`{key}` changed, which takes effect after a restart only");
     }
-    let ReloadReport { generation, rules, principals, server, http, audit, .. } = *reloaded;
+    let ReloadReport { generation, rules, principals, server, http, admin, audit, .. } = *reloaded;
     let [added, changed, removed] =
         [&reloaded.added, &reloaded.changed, &reloaded.removed].map(|names| names.join(","));
     let milliseconds = u64::try_from(reloaded.elapsed.as_millis()).unwrap_or(u64::MAX);
     let took = humantime::format_duration(Duration::from_millis(milliseconds));
     if !reloaded.is_unchanged() {
-        tracing::info!(target: log_target::CONFIG, generation, added, changed, removed, rules, principals, server, http, audit, %took, "reloaded");
+        tracing::info!(target: log_target::CONFIG, generation, added, changed, removed, rules, principals, server, http, admin, audit, %took, "reloaded");
     } else if is_requested {
         tracing::info!(target: log_target::CONFIG, generation, %took, "reloaded: nothing changed");
     }

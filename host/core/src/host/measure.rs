@@ -1,6 +1,8 @@
-//! What metrics read of a host.
+//! What metrics, and the administration API, read of a host.
 
 use std::sync::Arc;
+
+use mcp_host_engine::plugin::CallCounts;
 
 use super::{Host, PluginState};
 use crate::audit::AuditUsage;
@@ -8,6 +10,12 @@ use crate::metrics::HostCounters;
 use crate::response_cache::CachedPlugin;
 
 impl Host {
+    /// Returns the numbers of calls of each loaded plugin, by duration. They go on when a reload replaces the plugin.
+    pub fn call_counts(&self) -> Vec<(String, CallCounts)> {
+        let now = self.generation.load();
+        now.plugins().map(|plugin| (plugin.name().to_owned(), plugin.metrics().counts())).collect()
+    }
+
     /// What is counted for metrics only.
     pub(crate) fn counters(&self) -> &HostCounters {
         &self.counters

@@ -105,6 +105,8 @@ pub struct ReloadReport {
     pub server: bool,
     /// Whether HTTP settings have changed: a new certificate, for example.
     pub http: bool,
+    /// Whether `[admin]` has changed: its token, or its certificate.
+    pub admin: bool,
     /// Whether the audit log has changed: whether there is one, its file or its rotation.
     pub audit: bool,
     /// Keys whose new values apply only after a restart.
@@ -114,13 +116,27 @@ pub struct ReloadReport {
 }
 
 impl ReloadReport {
+    /// Returns the names of the parts of the config that have changed, beside plugins.
+    pub fn changed_settings(&self) -> impl Iterator<Item = &'static str> {
+        let Self { rules, principals, server, http, admin, audit, .. } = *self;
+        let settings = [
+            ("rules", rules),
+            ("principals", principals),
+            ("server", server),
+            ("http", http),
+            ("admin", admin),
+            ("audit", audit),
+        ];
+        settings.into_iter().filter_map(|(name, has_changed)| has_changed.then_some(name))
+    }
+
     /// Returns whether nothing has changed.
     pub fn is_unchanged(&self) -> bool {
         !self.replaces_settings() && !self.replaces_plugins()
     }
 
     fn replaces_settings(&self) -> bool {
-        self.rules || self.principals || self.server || self.http || self.audit
+        self.rules || self.principals || self.server || self.http || self.admin || self.audit
     }
 
     fn replaces_plugins(&self) -> bool {

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mcp_host_base::metrics::{Counter, Histogram, LastTime};
+use mcp_host_base::metrics::{BucketCounts, Counter, Histogram, LastTime};
 
 use super::fault::{Fault, FaultKind};
 use crate::cpu::CpuClock;
@@ -31,6 +31,9 @@ const OUTCOMES: usize = OTHER_OUTCOMES.len().saturating_add(FaultKind::ALL.len()
 
 /// The durations of calls.
 pub type CallDurations = Histogram<{ DURATION_BOUNDS.len() }>;
+
+/// The numbers of calls by duration.
+pub type CallCounts = BucketCounts<{ DURATION_BOUNDS.len() }>;
 
 /// What is counted of the calls of one plugin.
 #[derive(Debug)]
@@ -82,6 +85,12 @@ impl CallMetrics {
     pub fn durations(&self) -> impl Iterator<Item = (&'static str, &CallDurations)> {
         let durations = self.by_function().map(|(function, counted)| (function, &counted.durations));
         durations.filter(|(_, durations)| !durations.is_empty())
+    }
+
+    /// The numbers of calls of all functions, by duration.
+    pub fn counts(&self) -> CallCounts {
+        let none = BucketCounts::empty(&DURATION_BOUNDS);
+        self.functions.iter().fold(none, |sum, counted| sum.plus(&counted.durations.counts()))
     }
 
     /// The processor time of the calls.
@@ -196,6 +205,7 @@ mod tests {
         ];
         assert_eq!(metrics.calls().collect::<Vec<_>>(), expected);
         assert_eq!(metrics.durations().map(|(function, _)| function).collect::<Vec<_>>(), ["read", "changes"]);
+        assert_eq!(metrics.counts().total(), 5);
         assert!(metrics.last_fault().is_some() && metrics.last_changes().is_some());
     }
 }

@@ -14,57 +14,52 @@
 //! `Origin` is validated as on `/mcp`. `Host` is a name of the server or any address: a page of another site can make a browser send
 //! only the name of that site (DNS rebinding), and a probe sends the address of the machine, which a wildcard address does not have.
 //!
-//! Bounded by limits of its own, so that it answers while every other limit is used up: [`MAX_CONNECTIONS`], each with one request,
-//! within [`CONNECTION_TIMEOUT`], and [`ACTION_TIMEOUT`] of an administrator; a head of at most [`MAX_HEAD`] bytes; bodies are read of
-//! administrators only.
+//! Bounded by limits of its own, so that it answers while every other limit is used up: a number of connections, each with one request
+//! and a deadline ([`connections`]); a head of at most [`MAX_HEAD`] bytes; only bodies of administrators are read.
 
 pub(crate) mod api;
 pub(crate) mod client;
+mod connections;
 mod listener;
 mod log_filter;
 mod metrics;
+mod traffic;
 
 use std::convert::Infallible;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::header::{AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
+use axum::http::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST, WWW_AUTHENTICATE};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Version};
 use axum::response::{IntoResponse as _, Response};
 use futures::FutureExt as _;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
-use mcp_host_base::log_target;
+use mcp_host_base::{escape, log_target};
 use mcp_host_config::Config;
 use mcp_host_config::admin::AdminAddress;
 use mcp_host_model::net::UrlHost;
-use mcp_resource_host::host::{Host, PluginState, ReloadTrigger};
+use mcp_resource_host::host::{Host, PluginState, PluginStatus, ReloadTrigger};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::Semaphore;
-use tokio::time::sleep;
 use tokio_rustls::TlsAcceptor;
 use tokio_util::sync::CancellationToken;
 
+use self::connections::{ConnectionSlot, Connections};
 pub use self::listener::AdminListener;
 use self::listener::Stream;
 pub use self::log_filter::LogFilter;
 use self::log_filter::TemporaryFilter;
 use self::metrics::Metrics;
+use self::traffic::Traffic;
 use super::layers::origin_check;
 use super::listener::tls;
 use crate::ServeError;
 
-/// The maximum number of connections. Others wait.
-const MAX_CONNECTIONS: usize = 64;
-/// The time for a connection: its handshake, its request and its response.
-const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
-/// The time for a connection with a request of an administrator, beside [`CONNECTION_TIMEOUT`].
-const ACTION_TIMEOUT: Duration = Duration::from_secs(60);
 /// The maximum size of the head of a request, in bytes.
 const MAX_HEAD: usize = 16 << 10;
 
@@ -114,29 +109,28 @@ pub async fn serve_admin(
     let AdminControls { reload, log } = controls;
     let (metrics, log) = (Metrics::new(&host), log.map(TemporaryFilter::new));
     let is_loopback = matches!(listener.address(), AdminAddress::Tcp(address) if address.is_loopback());
-    let server = AdminServer { host, draining, tls, started: SystemTime::now(), reload, log, metrics, is_loopback };
+    let (traffic, started) = (Traffic::new(&host), SystemTime::now());
+    let streams = Arc::new(Semaphore::new(api::follow::MAX_STREAMS));
+    let server = AdminServer { host, draining, tls, started, reload, log, metrics, traffic, streams, is_loopback };
     let server = Arc::new(server);
-    let connections = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+    tokio::select! {
+        never = server.traffic.keep_sampling(&server.host) => Ok(never),
+        never = accept_connections(&server, &listener) => Ok(never),
+    }
+}
+
+async fn accept_connections(server: &Arc<AdminServer>, listener: &AdminListener) -> Infallible {
+    let mut connections = Connections::default();
     loop {
-        // The semaphore is never closed.
-        let permit = connections.clone().acquire_owned().await.ok();
         let stream = listener.accept().await;
+        let slot = Arc::new(connections.add().await);
         let server = server.clone();
         tokio::spawn(async move {
-            let _permit = permit;
-            let is_administrator = Arc::new(AtomicBool::new(false));
-            let expired = async {
-                sleep(CONNECTION_TIMEOUT).await;
-                if is_administrator.load(Ordering::Relaxed) {
-                    sleep(ACTION_TIMEOUT).await;
+            tokio::select! {
+                () = server.serve(stream, slot.clone()) => {}
+                reason = slot.ended() => {
+                    tracing::debug!(target: log_target::SERVER, "a connection to the administration listener was closed: {reason}");
                 }
-            };
-            let is_served = tokio::select! {
-                () = server.clone().serve(stream, is_administrator.clone()) => true,
-                () = expired => false,
-            };
-            if !is_served {
-                tracing::debug!(target: log_target::SERVER, "a connection to the administration listener timed out");
             }
         });
     }
@@ -151,6 +145,9 @@ struct AdminServer {
     reload: Option<ReloadTrigger>,
     log: Option<TemporaryFilter>,
     metrics: Metrics,
+    traffic: Traffic,
+    /// A permit for each stream of the audit log.
+    streams: Arc<Semaphore>,
     /// Whether it listens at a loopback address, where everyone may read the metrics.
     is_loopback: bool,
 }
@@ -167,20 +164,20 @@ enum Connection {
 }
 
 impl AdminServer {
-    async fn serve(self: Arc<Self>, stream: Stream, is_administrator: Arc<AtomicBool>) {
+    async fn serve(self: Arc<Self>, stream: Stream, slot: Arc<ConnectionSlot>) {
         match stream {
-            Stream::Unix(stream, user) => self.serve_http(stream, Connection::Owner(user), is_administrator).await,
+            Stream::Unix(stream, user) => self.serve_http(stream, Connection::Owner(user), slot).await,
             Stream::Tcp(stream) => {
                 let client = Connection::Tcp(stream.peer_addr().ok().map(|address| address.ip()));
                 match &self.tls {
-                    None => self.serve_http(stream, client, is_administrator).await,
+                    None => self.serve_http(stream, client, slot).await,
                     Some(tls) if listener::begins_tls(&stream).await => match tls.accept(stream).await {
-                        Ok(stream) => self.serve_http(stream, client, is_administrator).await,
+                        Ok(stream) => self.serve_http(stream, client, slot).await,
                         Err(error) => {
                             tracing::debug!(target: log_target::SERVER, %error, "a TLS handshake with the administration listener failed");
                         }
                     },
-                    Some(_) => self.serve_http(stream, Connection::Unencrypted, is_administrator).await,
+                    Some(_) => self.serve_http(stream, Connection::Unencrypted, slot).await,
                 }
             }
         }
@@ -190,11 +187,14 @@ impl AdminServer {
         self: &Arc<Self>,
         io: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
         from: Connection,
-        is_administrator: Arc<AtomicBool>,
+        slot: Arc<ConnectionSlot>,
     ) {
         let service = service_fn(move |request: Request<hyper::body::Incoming>| {
-            let (server, is_administrator) = (self.clone(), is_administrator.clone());
-            async move { Ok::<_, Infallible>(server.answer(request.map(Body::new), from, &is_administrator).await) }
+            let (server, slot) = (self.clone(), slot.clone());
+            async move {
+                slot.begin_request();
+                Ok::<_, Infallible>(server.answer(request.map(Body::new), from, &slot).await)
+            }
         });
         let served = http1::Builder::new()
             .keep_alive(false)
@@ -207,23 +207,29 @@ impl AdminServer {
         }
     }
 
-    async fn answer(&self, request: Request, from: Connection, is_administrator_here: &AtomicBool) -> Response {
+    async fn answer(&self, request: Request, from: Connection, slot: &ConnectionSlot) -> Response {
         let config = self.host.config();
         let is_own_host = |host: &UrlHost| matches!(host, UrlHost::Address(_)) || config.is_own_host(host);
-        if let Err(rejected) = origin_check::validate_with(&config, &request, is_own_host) {
+        if !is_probe_without_host(&request)
+            && let Err(rejected) = origin_check::validate_with(&config, &request, is_own_host)
+        {
             return rejected.into_response();
         }
         let is_administrator = is_administrator(&config, request.headers(), from);
-        if request.uri().path().starts_with(api::PREFIX) {
-            is_administrator_here.store(is_administrator, Ordering::Relaxed);
-            return self.answer_api(request, &config, from).boxed().await;
+        if !is_administrator && request.headers().contains_key(AUTHORIZATION) {
+            self.record_failed_login(from);
+        }
+        if api::has_path(request.uri().path()) {
+            return self.answer_api(request, &config, from, slot).boxed().await;
         }
         if !matches!(*request.method(), Method::GET | Method::HEAD) {
-            return text(StatusCode::METHOD_NOT_ALLOWED, "use GET\n");
+            let mut refused = text(StatusCode::METHOD_NOT_ALLOWED, "use GET\n");
+            refused.headers_mut().insert(ALLOW, HeaderValue::from_static("GET, HEAD"));
+            return refused;
         }
         match request.uri().path() {
             "/livez" => text(StatusCode::OK, "ok\n"),
-            "/readyz" => self.readiness(&config, is_administrator),
+            "/readyz" => self.readiness(is_administrator),
             _ if from == Connection::Unencrypted => text(StatusCode::FORBIDDEN, "use https\n"),
             "/metrics" if self.is_loopback || is_administrator => self.metrics.respond(request.headers()),
             "/metrics" => unauthorized(),
@@ -234,8 +240,18 @@ impl AdminServer {
         }
     }
 
-    fn readiness(&self, config: &Config, with_reasons: bool) -> Response {
-        match self.reasons(config) {
+    /// Records credentials that are not those of an administrator.
+    fn record_failed_login(&self, from: Connection) {
+        match from {
+            Connection::Tcp(Some(client)) => self.host.record_failed_login(&client, "admin"),
+            Connection::Tcp(None) => self.host.record_failed_login(&"unknown", "admin"),
+            // Its token is not looked at.
+            Connection::Owner(_) | Connection::Unencrypted => {}
+        }
+    }
+
+    fn readiness(&self, with_reasons: bool) -> Response {
+        match self.reasons() {
             reasons if reasons.is_empty() => text(StatusCode::OK, "ready\n"),
             reasons if with_reasons => text(StatusCode::SERVICE_UNAVAILABLE, reasons.join("\n") + "\n"),
             _ => text(StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
@@ -243,27 +259,26 @@ impl AdminServer {
     }
 
     /// Returns why the server is not ready, one reason a line.
-    fn reasons(&self, config: &Config) -> Vec<String> {
-        let plugins = self.host.plugins();
-        let reason = |name: &str| {
-            let state = plugins.iter().find(|status| status.name == name).map(|status| &status.state);
-            match state {
-                Some(PluginState::Ready | PluginState::Suspended(_)) => None,
-                Some(PluginState::LoadFailed(error)) => {
-                    let error = error.to_string();
-                    let lines = error.lines().collect::<Vec<_>>().join(" ");
-                    Some(format!("plugin `{name}` could not be loaded: {lines}"))
-                }
-                Some(PluginState::Disabled(disabled)) => {
-                    Some(format!("plugin `{name}` is disabled by {}", disabled.by))
-                }
-                _ => Some(format!("plugin `{name}` is being loaded")),
-            }
-        };
+    fn reasons(&self) -> Vec<String> {
         let draining = self.draining.is_cancelled().then(|| "the server shuts down".to_owned());
-        let required = config.plugins.iter().filter(|plugin| plugin.required);
-        draining.into_iter().chain(required.filter_map(|plugin| reason(plugin.name.as_str()))).collect()
+        let missing = self.host.missing_plugins().into_iter().map(|PluginStatus { name, state, .. }| match state {
+            PluginState::LoadFailed(error) => {
+                let error = error.to_string();
+                let line = error.lines().collect::<Vec<_>>().join(" ");
+                format!("plugin `{name}` could not be loaded: {}", escape::line(&line))
+            }
+            PluginState::Disabled(disabled) => format!("plugin `{name}` is disabled by {}", disabled.by),
+            _ => format!("plugin `{name}` is being loaded"),
+        });
+        draining.into_iter().chain(missing).collect()
     }
+}
+
+/// Whether the request is a probe of HTTP/1.0 without `Host`, as some load balancers send. No browser sends HTTP/1.0.
+fn is_probe_without_host(request: &Request) -> bool {
+    request.version() == Version::HTTP_10
+        && !request.headers().contains_key(HOST)
+        && matches!(request.uri().path(), "/livez" | "/readyz")
 }
 
 /// Returns whether the request is that of an administrator. Digests are compared in constant time.

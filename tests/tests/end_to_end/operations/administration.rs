@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::Stdio;
 
+use futures::FutureExt as _;
 use mcp_host_tests::{
     CertificateAuthority, ConfigFile, Connection, HttpServer, Plugin, RawStdio, Revision, host_command,
 };
@@ -193,7 +194,7 @@ async fn an_address_in_use_names_the_key_that_has_it() {
     let config = ConfigFile::new().plugin(Plugin::sample("a")).append(&format!("\n[admin]\nlisten = \"{address}\"\n"));
     let config = config.write();
     let mut command = host_command();
-    command.args(["serve", "--stdio", "--config"]).arg(config.path()).stdin(Stdio::null());
+    command.args(["serve", "--http", "127.0.0.1:0", "--config"]).arg(config.path()).stdin(Stdio::null());
     let ended = command.output().await.unwrap();
     let stderr = String::from_utf8(ended.stderr).unwrap();
     assert!(!ended.status.success());
@@ -206,10 +207,13 @@ async fn idle_connections_do_not_keep_probes_from_an_answer() {
     let config = ConfigFile::new().plugin(Plugin::sample("a")).append(LOOPBACK).write();
     let admin = Administered::start(&config).await;
     let mut idle = Vec::new();
-    for _ in 0..64 {
+    for _ in 0..200 {
         idle.push(TcpStream::connect(&admin.address).await.unwrap());
     }
-    // They are closed after a bounded time, and the next is answered.
     assert_eq!(admin.get("/livez", "").await.0, 200);
+    // It took the place of the oldest one; none was waited for.
+    assert_eq!(idle[0].read(&mut [0]).await.unwrap_or(0), 0);
+    let mut last = [0];
+    assert!(idle[199].read(&mut last).now_or_never().is_none(), "the newest one is open");
     admin.server.end().await;
 }

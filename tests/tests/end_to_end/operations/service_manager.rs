@@ -1,6 +1,6 @@
 //! Under a service manager: the messages of `Type=notify`, and a socket that stays open across restarts.
 
-use std::net::TcpListener;
+use std::net::{Ipv4Addr, SocketAddrV4, TcpListener};
 use std::os::fd::AsRawFd;
 use std::process::Stdio;
 use std::sync::Arc;
@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use mcp_host_tests::{ConfigFile, Folder, HttpServer, Plugin, TIMEOUT, host_command};
 use rustix::io::FdFlags;
+use rustix::net::{AddressFamily, SocketType};
 use rustix::process::Signal;
 use tokio::net::UnixDatagram;
 use tokio::time::timeout;
@@ -67,6 +68,25 @@ async fn a_service_reports_that_it_is_ready_alive_and_stopping_also_if_it_is_con
 }
 
 #[tokio::test]
+async fn a_service_reports_when_a_reload_on_request_begins_and_how_it_ends() {
+    let folder = Folder::with_files([("a.md", "a")]);
+    let manager = Manager::new();
+    let config = config(&folder).write();
+    let server = HttpServer::start_service(&config, &[manager.variable()]).await;
+    assert_eq!(manager.message().await, "READY=1");
+    server.signal(Signal::HUP);
+    let began = manager.message().await;
+    assert!(began.starts_with("RELOADING=1\nMONOTONIC_USEC="), "{began}");
+    assert_eq!(manager.message().await, "READY=1\nSTATUS=generation 1");
+    config.replace_text("[[plugin]]\nnam = \"f\"\n");
+    server.signal(Signal::HUP);
+    assert!(manager.message().await.starts_with("RELOADING=1\n"));
+    let ended = manager.message().await;
+    assert!(ended.starts_with("READY=1\nSTATUS=the reload failed: ") && ended.lines().count() == 2, "{ended}");
+    server.end().await;
+}
+
+#[tokio::test]
 async fn no_connection_is_refused_while_a_service_with_a_passed_socket_restarts() {
     let folder = Folder::with_files([("a.md", "a")]);
     let config = config(&folder).write();
@@ -109,9 +129,14 @@ async fn what_is_no_tcp_socket_is_an_error_before_anything_is_served() {
     let config = config(&folder).write();
     let (_socket, mut variables) = passed_socket();
     variables[0].1 = "2".to_owned();
+    let bound = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).unwrap();
+    rustix::net::bind(&bound, &SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let bound = bound.as_raw_fd().to_string();
     for (variables, expected) in [
         (variables.to_vec(), "expected one TCP socket, found 2 sockets"),
         (vec![("LISTEN_FDS", "1".to_owned()), ("LISTEN_FDS_FIRST_FD", "0".to_owned())], "is not a socket"),
+        (vec![("LISTEN_FDS", "1000000000".to_owned())], "found `LISTEN_FDS=1000000000`"),
+        (vec![("LISTEN_FDS", "1".to_owned()), ("LISTEN_FDS_FIRST_FD", bound)], "expected a socket that listens"),
     ] {
         let mut command = host_command();
         command.args(["serve", "--http", "127.0.0.1:0", "--config"]).arg(config.path()).envs(variables);

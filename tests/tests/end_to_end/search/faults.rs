@@ -211,10 +211,10 @@ async fn the_index_is_consistent_whenever_its_host_is_killed() {
 }
 
 #[tokio::test]
-async fn a_million_tiny_entries_are_indexed_in_bounded_memory_and_space() {
+async fn a_hundred_thousand_tiny_entries_are_indexed_in_bounded_memory_and_space() {
     let sizes = Plugin::new("sizes", &fixture("sizes"), "sizes:///")
-        .config("count", 1_000_000)
-        .limit("listing-items", 1_000_000)
+        .config("count", 100_000)
+        .limit("listing-items", 100_000)
         .searched();
     let config = ConfigFile::new().search("max-size", "4MiB").plugin(sizes).write();
     let mut wire = RawStdio::start(&config, Revision::V_2025_11_25).await;

@@ -1,7 +1,8 @@
 //! The first step of a reload: rules and settings, for the plugins that are being served.
 //!
 //! Settings that a running host cannot change keep their values, and the report names them: listen address,
-//! directories, cursor key, compiler limits, and whether TLS is on.
+//! directories, cursor key, compiler limits, and whether TLS is on; of the administration listener, whether there is one, its address, and
+//! whether TLS is on.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -99,6 +100,7 @@ impl SettingsStep {
                 principals: config.principals != old.config.principals || config.issuers != old.config.issuers,
                 server: config.server != old.config.server || config.search != old.config.search,
                 http: config.http != old.config.http,
+                admin: config.admin != old.config.admin,
                 audit: config.audit != old.config.audit,
                 generation: old.number,
                 requires_restart,
@@ -147,6 +149,7 @@ fn pin_restart_only_settings(mut config: Config, old: &Config) -> (Config, Vec<&
         config.http.tls.clone_from(&old.http.tls);
         pinned.push("http.tls");
     }
+    pin_admin_listener(&mut config, old, &mut pinned);
     if config.http.keep_alive != old.http.keep_alive {
         config.http.keep_alive = old.http.keep_alive;
         pinned.push("http.keep-alive");
@@ -158,4 +161,25 @@ fn pin_restart_only_settings(mut config: Config, old: &Config) -> (Config, Vec<&
     pin_setting!(cursor_key, "server.cursor-key");
     pin_setting!(compile, "server.compile");
     (config, pinned)
+}
+
+/// Keeps the administration listener where it is. Its token and its certificate are those of the new config.
+fn pin_admin_listener(config: &mut Config, old: &Config, pinned: &mut Vec<&'static str>) {
+    match (&mut config.admin, &old.admin) {
+        (Some(admin), Some(old)) => {
+            if admin.listen != old.listen {
+                admin.listen = old.listen.clone();
+                pinned.push("admin.listen");
+            }
+            if admin.tls.is_some() != old.tls.is_some() {
+                admin.tls.clone_from(&old.tls);
+                pinned.push("admin.tls");
+            }
+        }
+        (None, None) => {}
+        (admin, old) => {
+            admin.clone_from(old);
+            pinned.push("admin");
+        }
+    }
 }

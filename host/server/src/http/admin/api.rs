@@ -2,6 +2,7 @@
 //!
 //! | path | answer |
 //! |---|---|
+//! | `GET audit?follow` | the lines of the audit log from now on ([`follow`]) |
 //! | `GET status`, `plugins`, `plugins/NAME`, `config`, `cache`, `sessions`, `subscriptions`, `search` | what the host knows ([`views`]); `config` without secrets |
 //! | `POST reload`, `explain`, `log`, `plugins/NAME/disable`, `plugins/NAME/enable`, `plugins/NAME/reset` | an action ([`actions`]), which has a line of the audit log with the administrator's name |
 //!
@@ -12,15 +13,15 @@
 //! web page cannot send, and has arrived within [`BODY_TIMEOUT`].
 
 mod actions;
+pub(super) mod follow;
 pub mod types;
 mod views;
 
-use std::net::IpAddr;
 use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::Request;
-use axum::http::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
+use axum::http::header::{ALLOW, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, WWW_AUTHENTICATE};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::Response;
 use http_body_util::{BodyExt as _, Limited};
@@ -35,12 +36,20 @@ use tokio::time::timeout;
 
 use self::types::{ErrorAnswer, MAX_PAGE, Status, SubscriptionsView};
 use self::views::PageRequest;
+use super::connections::ConnectionSlot;
 use super::{AdminServer, Connection};
 
 /// The path of the API.
 pub(super) const PREFIX: &str = "/api/v1/";
+/// Whether a path is of the API.
+pub(super) fn has_path(path: &str) -> bool {
+    path == "/api" || path.starts_with("/api/")
+}
+
 /// The maximum size of the body of a request.
 const MAX_BODY: usize = 64 << 10;
+/// The time for an action, beside the time for a connection.
+const ACTION_TIMEOUT: Duration = Duration::from_secs(60);
 /// The time for a body to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_secs(5);
 
@@ -106,9 +115,25 @@ impl From<Error> for Refusal {
 
 impl AdminServer {
     /// Answers a request below [`PREFIX`].
-    pub(super) async fn answer_api(&self, request: Request, config: &Config, from: Connection) -> Response {
+    pub(super) async fn answer_api(
+        &self,
+        request: Request,
+        config: &Config,
+        from: Connection,
+        slot: &ConnectionSlot,
+    ) -> Response {
         let answer = match self.authorize(config, request.headers(), from) {
-            Ok(administrator) => self.route(request, &administrator).await,
+            Ok(_) if request.uri().path().strip_prefix(PREFIX) == Some("audit") => {
+                slot.extend(follow::STREAM_TIMEOUT);
+                match *request.method() {
+                    Method::GET => self.follow_audit(request.uri().query(), request.headers(), from),
+                    _ => Err(Refusal::method("GET")),
+                }
+            }
+            Ok(administrator) => {
+                slot.extend(ACTION_TIMEOUT);
+                self.route(request, &administrator).await
+            }
             Err(refusal) => Err(refusal),
         };
         answer.unwrap_or_else(Refusal::into_response)
@@ -121,26 +146,19 @@ impl AdminServer {
             Connection::Unencrypted => Err(Refusal::new(StatusCode::FORBIDDEN, "use https", None)),
             Connection::Owner(user) => Ok(Principal::new(format!("admin/uid:{user}"))),
             Connection::Tcp(_) if super::is_administrator(config, headers, from) => Ok(Principal::new("admin/token")),
-            Connection::Tcp(client) => {
-                self.record_failed_login(client);
+            Connection::Tcp(_) => {
+                let help = "send `Authorization: Bearer TOKEN` with the token of `admin.token`";
                 Err(match config.admin.as_ref().is_some_and(|admin| admin.token.is_some()) {
-                    true => unauthorized(
-                        "the request has no token, or another one",
-                        "send `Authorization: Bearer TOKEN` with the token of `admin.token`",
-                    ),
+                    true if headers.contains_key(AUTHORIZATION) => {
+                        unauthorized("the token of the request is not `admin.token` of the server", help)
+                    }
+                    true => unauthorized("the request has no token", help),
                     false => unauthorized(
-                        "the listener has no token, and so no administrator",
+                        "the API needs a token, and `[admin]` has none",
                         "add `token = { file = \"admin.token\" }` to `[admin]`, or listen at a Unix socket: `listen = \"unix:PATH\"`",
                     ),
                 })
             }
-        }
-    }
-
-    fn record_failed_login(&self, client: Option<IpAddr>) {
-        match client {
-            Some(client) => self.host.record_failed_login(&client, "admin"),
-            None => self.host.record_failed_login(&"unknown", "admin"),
         }
     }
 
@@ -170,8 +188,10 @@ impl AdminServer {
         let host = &*self.host;
         Ok(match *segments {
             ["status"] => ok(&self.status(page)),
-            ["plugins"] => ok(&views::plugins(host, page)),
-            ["plugins", name] => ok(&views::plugin(host, &decoded(name)?).ok_or_else(|| no_plugin(name))?),
+            ["plugins"] => ok(&views::plugins(host, &self.traffic, page)),
+            ["plugins", name] => {
+                ok(&views::plugin(host, &self.traffic, &decoded(name)?).ok_or_else(|| no_plugin(name))?)
+            }
             ["config"] => ok(&views::config(&host.config(), host.generation())),
             ["cache"] => ok(&views::cache(host, page)),
             ["sessions"] => ok(&views::sessions(host, page).map_err(Refusal::bad_request)?),
@@ -186,7 +206,7 @@ impl AdminServer {
 
     fn status(&self, page: &PageRequest) -> Status {
         let config = self.host.config();
-        let not_ready = self.reasons(&config);
+        let not_ready = self.reasons();
         Status {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             pid: std::process::id(),
@@ -196,7 +216,8 @@ impl AdminServer {
             config_file: config.file.as_ref().map(|file| file.display().to_string()),
             ready: not_ready.is_empty(),
             not_ready,
-            plugins: views::plugins(&self.host, page),
+            reload_failure: self.host.reload_failure().map(views::reload_failure),
+            plugins: views::plugins(&self.host, &self.traffic, page),
             sessions: self.host.session_count(),
             watched: views::watched_counts(&self.host),
             log: views::log(self.log.as_ref()),

@@ -1,11 +1,11 @@
 //! A client of the administration listener, for commands on the same machine.
 //!
 //! It finds the listener, its token and its certificate in the config of the server. Over TLS it accepts that certificate and no other,
-//! whatever authority issued it. Each request has a connection of its own, [`TIMEOUT`] at most, and an answer of at most
-//! [`MAX_ANSWER`] bytes.
+//! whatever authority issued it. Each request has a connection and a timeout of its own, and an answer of at most [`MAX_ANSWER`] bytes. The stream of the audit log lasts until the server ends it.
 
 mod pinned_certificate;
 
+use std::convert::Infallible;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
@@ -14,7 +14,9 @@ use std::time::Duration;
 use axum::http::header::{AUTHORIZATION, CONTENT_TYPE, HOST};
 use axum::http::{Method, Request, StatusCode};
 use bytes::Bytes;
+use futures::StreamExt as _;
 use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Incoming;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use mcp_host_config::Config;
@@ -24,17 +26,21 @@ use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use sse_stream::SseStream;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
+use tokio_util::task::AbortOnDropHandle;
 
 use self::pinned_certificate::PinnedCertificate;
 use super::api;
-use super::api::types::ErrorAnswer;
+use super::api::types::{ErrorAnswer, MissedLines};
 
-/// The time for a request. A reload may take nearly as long.
-const TIMEOUT: Duration = Duration::from_secs(70);
+/// The time for an action. A reload may take nearly as long.
+const ACTION_TIMEOUT: Duration = Duration::from_secs(70);
+/// The time for any other request.
+const TIMEOUT: Duration = Duration::from_secs(5);
 /// The maximum size of an answer.
 const MAX_ANSWER: usize = 64 << 20;
 
@@ -67,6 +73,20 @@ pub enum AdminClientError {
         /// The cause.
         source: io::Error,
     },
+    /// The server ended the stream of the audit log: it has ended, or the token is no longer valid.
+    #[error("the administration listener at {0} ended the stream")]
+    Ended(AdminAddress),
+    /// The server does not accept the token of the config, or the config has none.
+    #[error("the server at {address} {}", if *has_token { "does not accept the token of `admin.token`" } else { "needs a token, and `[admin]` has none" })]
+    Unauthorized {
+        /// Its address.
+        address: AdminAddress,
+        /// Whether a token was sent.
+        has_token: bool,
+    },
+    /// The server has a certificate, and the config has none.
+    #[error("the server at {0} needs TLS, and `[admin]` has no `tls`")]
+    TlsRequired(AdminAddress),
     /// The server refuses the request.
     #[error("{error}")]
     Refused {
@@ -78,7 +98,7 @@ pub enum AdminClientError {
         help: Option<String>,
     },
     /// What listens there is no administration listener of this version.
-    #[error("the answer of {address} is not what this version of mcp-host expects: {reason}")]
+    #[error("what answers at {address} is not the administration listener of this version of mcp-host: {reason}")]
     Answer {
         /// The address.
         address: AdminAddress,
@@ -98,14 +118,26 @@ impl AdminClientError {
             Self::Connect { source, .. } => Some(match source.kind() {
                 io::ErrorKind::PermissionDenied => "run it as the user of the server, or as root".to_owned(),
                 io::ErrorKind::InvalidData => {
-                    "the certificate of the server is not that of `admin.tls`: reload the server, or use its config"
+                    "the server has no TLS, or its certificate is not that of `admin.tls`: use the config that the server runs with"
                         .to_owned()
                 }
+                io::ErrorKind::TimedOut => "the server accepts connections and does not answer: look at its log".to_owned(),
                 _ => "start the server with this config, `mcp-host serve`, or name another one with `--config FILE`"
                     .to_owned(),
             }),
             Self::Refused { help, .. } => help.clone(),
-            Self::Answer { .. } => Some("use the version of the server".to_owned()),
+            Self::Answer { .. } => {
+                Some("check that `admin.listen` is the address of the server, and use the version of the server".to_owned())
+            }
+            Self::Unauthorized { has_token: true, .. } => Some(
+                "use the config that the server runs with; after a change of the token, the server applies it within seconds"
+                    .to_owned(),
+            ),
+            Self::Unauthorized { .. } => {
+                Some("add `token = { file = \"admin.token\" }` to `[admin]`, as in the config of the server".to_owned())
+            }
+            Self::TlsRequired(_) => Some("use the config that the server runs with".to_owned()),
+            Self::Ended(_) => Some("run the command again; `mcp-host status` shows whether the server runs".to_owned()),
             Self::Tls(_) => None,
         }
     }
@@ -159,6 +191,42 @@ impl AdminClient {
         self.request(Method::POST, path, Some(body.unwrap_or_default())).await
     }
 
+    /// Requests the lines of the audit log from now on: those whose members have the given values. Calls `receive` with each, as
+    /// with the number of lines that were missed, until it fails.
+    ///
+    /// # Errors
+    ///
+    /// Those of `receive`, or why there are no more lines: [`Ended`](AdminClientError::Ended) if there were some.
+    pub async fn follow_audit<E: From<AdminClientError>>(
+        &self,
+        members: &[(&str, &str)],
+        mut receive: impl FnMut(AuditEvent<'_>) -> Result<(), E>,
+    ) -> Result<Infallible, E> {
+        let query = form_urlencoded::Serializer::new("follow=".to_owned()).extend_pairs(members).finish();
+        let path = format!("{}audit?{query}", api::PREFIX);
+        let answered = timeout(TIMEOUT, self.open(Method::GET, &path, None)).await;
+        let Answer { status, body, _connection } = answered.unwrap_or_else(|_| Err(self.failed(timed_out())))?;
+        if status != StatusCode::OK {
+            let body = timeout(TIMEOUT, collect(body)).await.unwrap_or_else(|_| Err(timed_out()));
+            return Err(self.refused(status, &body.map_err(|source| self.failed(source))?).into());
+        }
+        let mut events = SseStream::new(body);
+        // A server that ends may close the connection within the body.
+        while let Some(Ok(event)) = events.next().await {
+            let data = event.data.unwrap_or_default();
+            receive(match event.event.as_deref() {
+                Some("audit") => AuditEvent::Line(&data),
+                Some("missed") => {
+                    let missed: MissedLines = serde_json::from_str(&data).map_err(|error| self.unexpected(&error))?;
+                    AuditEvent::Missed(missed.lines)
+                }
+                // An event of a later version.
+                _ => continue,
+            })?;
+        }
+        Err(AdminClientError::Ended(self.address.clone()).into())
+    }
+
     async fn request<A: DeserializeOwned>(
         &self,
         method: Method,
@@ -169,8 +237,27 @@ impl AdminClient {
         if status == StatusCode::OK {
             return serde_json::from_slice(&body).map_err(|error| self.unexpected(&error));
         }
-        let ErrorAnswer { error, help } = serde_json::from_slice(&body).map_err(|error| self.unexpected(&error))?;
-        Err(AdminClientError::Refused { status: status.as_u16(), error, help })
+        Err(self.refused(status, &body))
+    }
+
+    fn refused(&self, status: StatusCode, body: &[u8]) -> AdminClientError {
+        match serde_json::from_slice(body) {
+            Ok(_) if status == StatusCode::UNAUTHORIZED => {
+                AdminClientError::Unauthorized { address: self.address.clone(), has_token: self.token.is_some() }
+            }
+            Ok(ErrorAnswer { error, help }) => AdminClientError::Refused { status: status.as_u16(), error, help },
+            Err(_) if status == StatusCode::FORBIDDEN && self.tls.is_none() => {
+                AdminClientError::TlsRequired(self.address.clone())
+            }
+            Err(_) => {
+                let reason = format!("status {} without a JSON body", status.as_u16());
+                AdminClientError::Answer { address: self.address.clone(), reason }
+            }
+        }
+    }
+
+    fn failed(&self, source: io::Error) -> AdminClientError {
+        AdminClientError::Connect { address: self.address.clone(), source }
     }
 
     fn unexpected(&self, error: &serde_json::Error) -> AdminClientError {
@@ -183,7 +270,16 @@ impl AdminClient {
         path: &str,
         body: Option<Vec<u8>>,
     ) -> Result<(StatusCode, Bytes), AdminClientError> {
-        let failed = |source| AdminClientError::Connect { address: self.address.clone(), source };
+        let time = if method == Method::POST { ACTION_TIMEOUT } else { TIMEOUT };
+        let answered = timeout(time, async {
+            let Answer { status, body, _connection } = self.open(method, path, body).await?;
+            Ok((status, collect(body).await.map_err(|source| self.failed(source))?))
+        });
+        answered.await.unwrap_or_else(|_| Err(self.failed(timed_out())))
+    }
+
+    /// Connects, sends a request, and returns the head of the answer with its body, which is not read yet.
+    async fn open(&self, method: Method, path: &str, body: Option<Vec<u8>>) -> Result<Answer, AdminClientError> {
         let mut request = Request::builder().method(method).uri(path).header(HOST, "localhost");
         if let Some(token) = &self.token {
             request = request.header(AUTHORIZATION, format!("Bearer {}", token.expose()));
@@ -192,8 +288,8 @@ impl AdminClient {
             request = request.header(CONTENT_TYPE, "application/json");
         }
         let request = request.body(Full::new(Bytes::from(body.unwrap_or_default())));
-        let request = request.map_err(|error| failed(io::Error::other(error)))?;
-        let answered = timeout(TIMEOUT, async {
+        let request = request.map_err(|error| self.failed(io::Error::other(error)))?;
+        let opening = async {
             match &self.address {
                 #[cfg(unix)]
                 AdminAddress::Unix(path) => exchange(tokio::net::UnixStream::connect(path).await?, request).await,
@@ -211,9 +307,30 @@ impl AdminClient {
                     }
                 }
             }
-        });
-        answered.await.unwrap_or_else(|_| Err(io::ErrorKind::TimedOut.into())).map_err(failed)
+        };
+        opening.await.map_err(|source| self.failed(source))
     }
+}
+
+/// An event of the audit log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AuditEvent<'a> {
+    /// A line: a JSON object.
+    Line(&'a str),
+    /// This number of lines came faster than they were received.
+    Missed(u64),
+}
+
+/// An answer that is being received.
+struct Answer {
+    status: StatusCode,
+    body: Incoming,
+    /// The task that drives the connection.
+    _connection: AbortOnDropHandle<()>,
+}
+
+fn timed_out() -> io::Error {
+    io::ErrorKind::TimedOut.into()
 }
 
 /// The address at which a process of this machine reaches a listener: loopback, if it listens at all addresses.
@@ -229,20 +346,17 @@ fn reachable(listening: SocketAddr) -> SocketAddr {
 async fn exchange(
     stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
     request: Request<Full<Bytes>>,
-) -> io::Result<(StatusCode, Bytes)> {
+) -> io::Result<Answer> {
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(io::Error::other)?;
-    let answer = async {
-        let answer = sender.send_request(request).await.map_err(io::Error::other)?;
-        let status = answer.status();
-        let body = Limited::new(answer.into_body(), MAX_ANSWER).collect().await.map_err(io::Error::other)?;
-        Ok((status, body.to_bytes()))
-    };
-    tokio::pin!(answer);
-    tokio::select! {
-        answer = &mut answer => answer,
-        // It ends before the answer is read, if the server closes it.
-        _ = connection => answer.await,
-    }
+    // Its errors are those of the answer.
+    let connection = AbortOnDropHandle::new(tokio::spawn(async { drop(connection.await) }));
+    let answer = sender.send_request(request).await.map_err(io::Error::other)?;
+    Ok(Answer { status: answer.status(), body: answer.into_body(), _connection: connection })
+}
+
+async fn collect(body: Incoming) -> io::Result<Bytes> {
+    let body = Limited::new(body, MAX_ANSWER).collect().await.map_err(io::Error::other)?;
+    Ok(body.to_bytes())
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! process left behind is replaced; one that another process listens at is not.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use mcp_host_base::log_target;
@@ -22,6 +22,17 @@ const TLS_HANDSHAKE: u8 = 22;
 pub struct AdminListener {
     socket: Socket,
     address: AdminAddress,
+    /// The file of a Unix socket, for its `Drop`.
+    _file: Option<SocketFile>,
+}
+
+/// The file of a Unix socket, which is removed when this is dropped, unless another one took its place.
+#[derive(Debug)]
+struct SocketFile {
+    path: PathBuf,
+    /// The device and the inode.
+    #[cfg(unix)]
+    id: (u64, u64),
 }
 
 #[derive(Debug)]
@@ -53,9 +64,12 @@ impl AdminListener {
             AdminAddress::Tcp(tcp) => {
                 let listener = TcpListener::bind(tcp.socket_addr()).await?;
                 let address = AdminAddress::Tcp(HttpAddress::from(listener.local_addr()?));
-                Self { socket: Socket::Tcp(listener), address }
+                Self { socket: Socket::Tcp(listener), address, _file: None }
             }
-            AdminAddress::Unix(path) => Self { socket: bind_unix(path)?, address: address.clone() },
+            AdminAddress::Unix(path) => {
+                let (socket, file) = bind_unix(path)?;
+                Self { socket, address: address.clone(), _file: Some(file) }
+            }
         })
     }
 
@@ -84,11 +98,26 @@ impl AdminListener {
     }
 }
 
-impl Drop for AdminListener {
+#[cfg(unix)]
+impl SocketFile {
+    fn of(path: &Path) -> io::Result<Self> {
+        Ok(Self { path: path.to_owned(), id: Self::id(path)? })
+    }
+
+    fn id(path: &Path) -> io::Result<(u64, u64)> {
+        use std::os::unix::fs::MetadataExt as _;
+
+        let metadata = std::fs::symlink_metadata(path)?;
+        Ok((metadata.dev(), metadata.ino()))
+    }
+}
+
+impl Drop for SocketFile {
     fn drop(&mut self) {
-        if let AdminAddress::Unix(path) = &self.address {
-            // It may have been removed already.
-            let _ = std::fs::remove_file(path);
+        #[cfg(unix)]
+        if Self::id(&self.path).is_ok_and(|id| id == self.id) {
+            // It may be removed at the same time.
+            let _ = std::fs::remove_file(&self.path);
         }
     }
 }
@@ -111,7 +140,7 @@ fn of_owner(stream: tokio::net::UnixStream) -> Option<Stream> {
 }
 
 #[cfg(unix)]
-fn bind_unix(path: &Path) -> io::Result<Socket> {
+fn bind_unix(path: &Path) -> io::Result<(Socket, SocketFile)> {
     use std::fs::{self, Permissions};
     use std::os::unix::fs::{FileTypeExt as _, PermissionsExt as _};
     use std::os::unix::net;
@@ -120,20 +149,28 @@ fn bind_unix(path: &Path) -> io::Result<Socket> {
         fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket())
             && net::UnixStream::connect(path).is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
     };
+    let holder = |error: io::Error| {
+        let is_socket = fs::symlink_metadata(path).is_ok_and(|file| file.file_type().is_socket());
+        match error.kind() == io::ErrorKind::AddrInUse && !is_socket {
+            true => io::Error::new(io::ErrorKind::AlreadyExists, "a file that is no socket is there"),
+            false => error,
+        }
+    };
     let listener = match net::UnixListener::bind(path) {
         Err(error) if error.kind() == io::ErrorKind::AddrInUse && is_left_behind() => {
             fs::remove_file(path)?;
             net::UnixListener::bind(path)?
         }
-        bound => bound?,
+        bound => bound.map_err(holder)?,
     };
+    let file = SocketFile::of(path)?;
     fs::set_permissions(path, Permissions::from_mode(0o600))?;
     listener.set_nonblocking(true)?;
-    tokio::net::UnixListener::from_std(listener).map(Socket::Unix)
+    Ok((Socket::Unix(tokio::net::UnixListener::from_std(listener)?), file))
 }
 
 #[cfg(not(unix))]
-fn bind_unix(_: &Path) -> io::Result<Socket> {
+fn bind_unix(_: &Path) -> io::Result<(Socket, SocketFile)> {
     Err(io::Error::new(io::ErrorKind::Unsupported, "this system has no Unix sockets"))
 }
 
@@ -157,11 +194,28 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn a_socket_that_another_process_made_in_its_place_stays() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("admin.sock");
+        let address = AdminAddress::Unix(path.clone());
+        let first = AdminListener::bind(&address).await.unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let second = AdminListener::bind(&address).await.unwrap();
+        drop(first);
+        assert!(path.exists());
+        drop(second);
+        assert!(!path.exists());
+    }
+
+    #[tokio::test]
     async fn a_file_that_is_no_socket_stays() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("notes.md");
         std::fs::write(&path, "text").unwrap();
         let error = AdminListener::bind(&AdminAddress::Unix(path.clone())).await.unwrap_err();
-        assert_eq!((error.kind(), std::fs::read_to_string(path).unwrap().as_str()), (io::ErrorKind::AddrInUse, "text"));
+        assert_eq!(
+            (error.kind(), std::fs::read_to_string(path).unwrap().as_str()),
+            (io::ErrorKind::AlreadyExists, "text")
+        );
     }
 }

@@ -1,11 +1,15 @@
 //! The administration API: who may ask, that answers are what the schema says, and what actions do.
 
+use std::process::Stdio;
+use std::time::Duration;
+
 use jsonschema::Validator;
 use mcp_host_tests::{
     CertificateAuthority, ConfigFile, Folder, HttpServer, Plugin, RawStdio, ReservedPort, Revision, Rule, TIMEOUT,
-    WrittenConfig, run, wait_until,
+    WrittenConfig, host_command, run, wait_until,
 };
 use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _};
 
 use super::{Administered, LOOPBACK, REVISION, TOKEN, request, with_token};
 
@@ -298,7 +302,7 @@ async fn the_commands_find_the_listener_in_the_config() {
     assert_eq!((&json["sessions"], &json["ready"]), (&json!(1), &json!(true)));
     assert_eq!(command(&["status", "--probe"]).await.success().text(), "ready\n");
     let disabled = command(&["admin", "disable", "a"]).await.success().text();
-    assert!(disabled.starts_with("a  disabled since ") && disabled.contains("admin/uid:"), "{disabled}");
+    assert!(disabled.starts_with("a  disabled\na: disabled since ") && disabled.contains("admin/uid:"), "{disabled}");
     let probe = command(&["status", "--probe"]).await;
     assert_eq!(
         (probe.code(), probe.text().starts_with("plugin `a` is disabled by admin/uid:")),
@@ -318,6 +322,23 @@ async fn the_commands_find_the_listener_in_the_config() {
     let log = command(&["admin", "log", "debug", "--for", "1h"]).await.success().text();
     assert!(log.starts_with("log debug until "), "{log}");
     command(&["admin", "log", "--restore"]).await.success();
+
+    // Another process with the address, as desktop clients start one each, has no listener.
+    let listen = format!("\n[admin]\nlisten = \"unix:{}\"\n", socket.display());
+    let other = ConfigFile::new().plugin(Plugin::sample("a")).append(&listen).write();
+    RawStdio::start(&other, SESSIONS).await.end().await;
+    // The server goes on with what it has when the file becomes invalid, and the commands find it.
+    let valid = std::fs::read_to_string(path).unwrap();
+    config.replace_text(&format!("{valid}\n[surver]\nname = \"x\"\n"));
+    let failed = command(&["admin", "reload"]).await;
+    assert!(failed.code() == 1 && failed.stderr.contains("unknown key `surver`"), "{}", failed.stderr);
+    let status = command(&["status"]).await;
+    assert!(status.stderr.contains("this command needs `[admin]` only"), "{}", status.stderr);
+    let status = status.success().text();
+    assert!(status.contains("the last reload failed at ") && status.contains("surver"), "{status}");
+    config.replace_text(&valid);
+    command(&["admin", "reload"]).await.success();
+    assert!(!command(&["status"]).await.success().text().contains("failed"));
     wire.end().await;
 }
 
@@ -350,4 +371,94 @@ async fn a_config_without_a_listener_says_what_to_add() {
     assert_eq!(failed.code(), 2);
     assert!(failed.stderr.contains("the config has no administration listener"), "{}", failed.stderr);
     assert!(failed.stderr.contains("[admin]\nlisten = "), "{}", failed.stderr);
+}
+
+#[tokio::test]
+async fn the_audit_log_is_followed_by_administrators_while_they_are_such() {
+    let folder = tempfile::tempdir().unwrap();
+    let plugins = || ConfigFile::new().plugin(Plugin::sample("a")).plugin(Plugin::sample("b")).allow_all();
+    let token = with_token(folder.path());
+    let config = plugins().append(&token).write();
+    let admin = Administered::start(&config).await;
+    let schema = schema().await;
+    let refused = admin.api("GET", "audit?follow", None).await;
+    assert!(refused.0 == 409 && refused.1["help"].as_str().unwrap().contains("[audit]"), "{refused:?}");
+    config.replace(plugins().audit("file", "audit.jsonl").append(&token));
+    admin.server.log_line("reloaded").await;
+    assert_eq!(admin.api("GET", "audit", None).await.0, 400);
+    assert_eq!(admin.api("POST", "audit?follow", None).await.0, 405);
+    assert_eq!(admin.raw("GET", "audit?follow", "", "").await.0, 401);
+
+    let stream = tokio::net::TcpStream::connect(&admin.address).await.unwrap();
+    let mut stream = tokio::io::BufReader::new(stream);
+    let head = "GET /api/v1/audit?follow&plugin=b HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer";
+    stream.write_all(format!("{head} {TOKEN}\r\n\r\n").as_bytes()).await.unwrap();
+    let mut lines = stream.lines();
+    while lines.next_line().await.unwrap().unwrap() != "" {}
+    let mut client = admin.server.raw_client(SESSIONS).await;
+    for uri in ["sample://a/plain", "sample://b/plain"] {
+        client.request("resources/read", json!({ "uri": uri })).await.result();
+    }
+    let mut next_data = async || loop {
+        let Ok(Some(line)) = tokio::time::timeout(TIMEOUT, lines.next_line()).await.unwrap() else { break None };
+        if let Some(data) = line.strip_prefix("data: ") {
+            break Some(serde_json::from_str::<Value>(data).unwrap());
+        }
+    };
+    let line = next_data().await.unwrap();
+    assert_eq!((&line["uri"], &line["outcome"]), (&json!("sample://b/plain"), &json!("ok")), "{line}");
+    assert_valid(&schema, "GET /api/v1/audit?follow", &json!({ "audit": line, "missed": { "lines": 1 } }));
+    // The next line is sent to nobody whose token is another one by then.
+    std::fs::write(folder.path().join("admin.token"), "fedcba9876543210fedcba9876543210").unwrap();
+    admin.server.log_line("generation=3").await;
+    client.request("resources/read", json!({ "uri": "sample://b/plain" })).await.result();
+    assert_eq!(next_data().await, None);
+    admin.server.end().await;
+}
+
+#[tokio::test]
+async fn the_command_prints_the_audit_log_as_it_is_written() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = ConfigFile::new().plugin(Plugin::sample("a")).audit("file", "audit.jsonl");
+    let socket = folder.path().join("admin.sock");
+    let config = config.append(&format!("\n[admin]\nlisten = \"unix:{}\"\n", socket.display())).write();
+    let mut wire = RawStdio::start(&config, SESSIONS).await;
+    let mut command = host_command();
+    command.args(["admin", "audit", "--operation", "read", "--outcome", "ok", "--config"]).arg(config.path());
+    let mut command = command.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = tokio::io::BufReader::new(command.stdout.take().unwrap()).lines();
+    // Requests of before it has connected are not shown.
+    let line = loop {
+        for uri in ["sample://a/absent", "sample://a/plain"] {
+            wire.request("resources/read", json!({ "uri": uri })).await;
+        }
+        if let Ok(line) = tokio::time::timeout(Duration::from_millis(100), lines.next_line()).await {
+            break line.unwrap().unwrap();
+        }
+    };
+    let line: Value = serde_json::from_str(&line).unwrap();
+    assert_eq!((&line["uri"], &line["principal"]), (&json!("sample://a/plain"), &json!("local")), "{line}");
+    wire.end().await;
+    let ended = tokio::time::timeout(TIMEOUT, command.wait()).await.unwrap().unwrap();
+    assert_eq!(ended.code(), Some(1), "the server has ended");
+}
+
+#[tokio::test]
+async fn the_status_has_the_calls_of_the_last_minute() {
+    let folder = tempfile::tempdir().unwrap();
+    let config = ConfigFile::new().plugin(Plugin::sample("a").set("response-cache", false)).allow_all();
+    let config = config.append(&with_token(folder.path())).write();
+    let admin = Administered::start(&config).await;
+    let mut client = admin.server.raw_client(SESSIONS).await;
+    let recent = async || admin.api("GET", "plugins/a", None).await.1["status"]["recent"].clone();
+    let before = recent().await["calls"].as_u64().unwrap();
+    for _ in 0..20 {
+        client.request("resources/read", json!({ "uri": "sample://a/plain" })).await.result();
+    }
+    let after = recent().await;
+    // A read of a provider that reports changes may be checked by another call.
+    assert!(after["calls"].as_u64().unwrap() >= before + 20, "{after}");
+    let [p50, p99] = ["p50_us", "p99_us"].map(|name| after[name].as_u64().unwrap());
+    assert!(0 < p50 && p50 <= p99, "{after}");
+    admin.server.end().await;
 }

@@ -47,7 +47,7 @@ impl AdminServer {
                     }
                     _ => self.host.reset_plugin(administrator, &name)?,
                 }
-                Ok(ok(&views::plugin(&self.host, &name).ok_or_else(|| no_plugin(&name))?))
+                Ok(ok(&views::plugin(&self.host, &self.traffic, &name).ok_or_else(|| no_plugin(&name))?))
             }
             _ => Err(Refusal::no_path()),
         }
@@ -58,25 +58,30 @@ impl AdminServer {
             let help = "restart it without `--no-reload`";
             return Err(Refusal::new(StatusCode::CONFLICT, "the server does not reload", Some(help)));
         };
-        let reloading = async {
-            match timeout(RELOAD_WAIT, trigger.reload_and_wait()).await {
-                Ok(Some(Ok(report))) => Ok(Some(report)),
-                Ok(Some(Err(reason))) => Err(reason),
-                Ok(None) => Err("the server is shutting down".to_owned()),
-                Err(_) => Ok(None),
-            }
+        // A task: it is recorded how the reload ends, also for an administrator who does not wait for that.
+        let (host, trigger, administrator) = (self.host.clone(), trigger.clone(), administrator.clone());
+        let reloading = tokio::spawn(async move {
+            let reloading = async {
+                trigger.reload_and_wait().await.unwrap_or_else(|| Err("the server is shutting down".to_owned()))
+            };
+            host.administer(&administrator, AdminAction::Reload, "", reloading, |_| "failed").await
+        });
+        let outcome = match timeout(RELOAD_WAIT, reloading).await {
+            Ok(Ok(outcome)) => Some(outcome?),
+            // It panicked, which has been logged.
+            Ok(Err(_)) => Some(Err("internal error; the server's log says more".to_owned())),
+            Err(_) => None,
         };
-        let outcome = self.host.administer(administrator, AdminAction::Reload, "", reloading, |_| "failed").await?;
         match outcome {
-            Ok(Some(report)) => Ok(ok(&views::reload(report))),
-            Ok(None) => {
+            Some(Ok(report)) => Ok(ok(&views::reload(report))),
+            None => {
                 let answer = ErrorAnswer {
                     error: "the reload goes on".to_owned(),
                     help: Some("the log has its outcome; `GET /api/v1/status` has the generation".to_owned()),
                 };
                 Ok(json(StatusCode::ACCEPTED, &answer))
             }
-            Err(reason) => {
+            Some(Err(reason)) => {
                 let help = "correct the config, and reload again; `mcp-host check` says what is wrong";
                 Err(Refusal::new(StatusCode::CONFLICT, format!("the reload failed: {reason}"), Some(help)))
             }

@@ -45,6 +45,9 @@ struct Api {
     subscriptions: Option<SubscriptionsView>,
     #[schemars(rename = "GET /api/v1/search")]
     search: Option<Page<SearchView>>,
+    /// Server-sent events: the name of an event, and its data.
+    #[schemars(rename = "GET /api/v1/audit?follow")]
+    audit: Option<AuditEvents>,
     #[schemars(rename = "POST /api/v1/reload")]
     reload: Option<Reload>,
     #[schemars(rename = "POST /api/v1/explain")]
@@ -59,6 +62,16 @@ struct Api {
     reset: Option<PluginDetails>,
     /// The answer to a request that fails.
     error: Option<ErrorAnswer>,
+}
+
+/// The events of the audit log.
+#[derive(JsonSchema)]
+#[schemars(deny_unknown_fields)]
+#[expect(dead_code, reason = "only its schema is used")]
+struct AuditEvents {
+    /// A line of the audit log.
+    audit: serde_json::Map<String, Value>,
+    missed: MissedLines,
 }
 
 /// The body of a request, and its answer.
@@ -132,6 +145,12 @@ api_types! {
         pub help: Option<String>,
     }
 
+    /// Lines of the audit log that came faster than the client read.
+    struct MissedLines {
+        /// Their number.
+        pub lines: u64,
+    }
+
     /// What the server is, and how it is.
     struct Status {
         /// The version of the program.
@@ -151,6 +170,8 @@ api_types! {
         pub ready: bool,
         /// Why it does not.
         pub not_ready: Vec<String>,
+        /// Why the last reload failed, so that the config file is not served as it is; null if it did not fail.
+        pub reload_failure: Option<FailedReload>,
         /// The plugins, by name.
         pub plugins: Page<PluginStatus>,
         /// The number of sessions.
@@ -159,6 +180,15 @@ api_types! {
         pub watched: WatchedCounts,
         /// The filter of the log.
         pub log: LogView,
+    }
+
+    /// A reload that failed.
+    struct FailedReload {
+        /// When; for a reload that is tried again, when it failed last.
+        #[schemars(extend("format" = "date-time"))]
+        pub time: String,
+        /// Why, and what is served instead.
+        pub reason: String,
     }
 
     /// A plugin, as far as it is short.
@@ -179,8 +209,22 @@ api_types! {
         pub faults: BTreeMap<String, u64>,
         /// Its part of the response cache.
         pub cache: CacheStatus,
+        /// Its calls of the last minute; null if it is not loaded.
+        pub recent: Option<RecentCalls>,
         /// The number of its resources that clients watch.
         pub watched: usize,
+    }
+
+    /// Calls of the last minute, of all functions.
+    struct RecentCalls {
+        /// The time that they are of: about a minute, or since the start of the administration listener.
+        pub window_ms: u64,
+        /// Their number.
+        pub calls: u64,
+        /// The median of their durations, estimated from a histogram, in microseconds; null without calls.
+        pub p50_us: Option<u64>,
+        /// The duration that 99 of 100 do not exceed; null without calls.
+        pub p99_us: Option<u64>,
     }
 
     /// Memory.
@@ -450,6 +494,8 @@ api_types! {
         pub plugins_removed: Vec<String>,
         /// The keys whose new values apply only after a restart.
         pub requires_restart: Vec<String>,
+        /// The parts of the config that changed beside plugins: `rules`, `principals`, `server`, `http`, `admin` or `audit`.
+        pub settings_changed: Vec<String>,
         /// The duration.
         pub elapsed_ms: u64,
     }

@@ -3,20 +3,22 @@
 use std::collections::BTreeMap;
 use std::time::{Duration, SystemTime};
 
-use jiff::Timestamp;
+use jiff::{Timestamp, Unit};
 use mcp_host_base::time::saturating_millis;
 use mcp_host_config::audit::AuditDestination;
 use mcp_host_config::grants::{Grants, Mode};
 use mcp_host_config::limits::Limits;
 use mcp_host_config::{Config, Plugin};
 use mcp_resource_host::host::{self, Explanation as HostExplanation, Host, ReloadReport};
+use mcp_resource_host::metrics::ReloadFailure;
 use mcp_resource_host::watch::WatchStats;
 
 use super::super::log_filter::{CurrentFilter, TemporaryFilter};
+use super::super::traffic::Traffic;
 use super::types::{
-    CacheStatus, CacheView, ConfigView, DirView, ExplainedRule, Explanation, GrantsView, GroupView, IssuerView,
-    LimitsView, LogView, Memory, Page, PluginCache, PluginConfig, PluginDetails, PluginState, PluginStatus, Reload,
-    RuleView, SearchView, ServerView, SessionView, WatchedCounts, WatchedResource,
+    CacheStatus, CacheView, ConfigView, DirView, ExplainedRule, Explanation, FailedReload, GrantsView, GroupView,
+    IssuerView, LimitsView, LogView, Memory, Page, PluginCache, PluginConfig, PluginDetails, PluginState, PluginStatus,
+    Reload, RuleView, SearchView, ServerView, SessionView, WatchedCounts, WatchedResource,
 };
 
 /// The part of a list that a request is for.
@@ -31,7 +33,8 @@ pub(super) struct PageRequest {
 /// A time, as RFC 3339 writes it.
 pub(super) fn time(time: SystemTime) -> String {
     // A time beyond the years of a calendar is none of a clock.
-    Timestamp::try_from(time).unwrap_or_default().to_string()
+    let time = Timestamp::try_from(time).unwrap_or_default();
+    time.round(Unit::Second).unwrap_or(time).to_string()
 }
 
 /// One page of a list that is sorted by a text.
@@ -44,17 +47,23 @@ fn page<T>(all: impl ExactSizeIterator<Item = T>, request: &PageRequest, key: im
     Page { items, total, next }
 }
 
-pub(super) fn plugins(host: &Host, request: &PageRequest) -> Page<PluginStatus> {
-    page(host.plugins().into_iter().map(PluginStatus::from), request, |plugin| plugin.name.as_str())
+pub(super) fn plugins(host: &Host, traffic: &Traffic, request: &PageRequest) -> Page<PluginStatus> {
+    let mut recent = traffic.recent(host);
+    let plugins = host.plugins().into_iter().map(|plugin| {
+        let recent = recent.remove(&plugin.name);
+        PluginStatus { recent, ..PluginStatus::from(plugin) }
+    });
+    page(plugins, request, |plugin| plugin.name.as_str())
 }
 
 /// A plugin; none if there is no plugin of that name.
-pub(super) fn plugin(host: &Host, name: &str) -> Option<PluginDetails> {
+pub(super) fn plugin(host: &Host, traffic: &Traffic, name: &str) -> Option<PluginDetails> {
     let status = host.plugins().into_iter().find(|plugin| plugin.name == name)?;
+    let status = PluginStatus { recent: traffic.recent(host).remove(name), ..status.into() };
     let config = host.config();
     let config = config.plugins.iter().find(|plugin| plugin.name.as_str() == name).map(PluginConfig::from);
     let search = indexed(host).into_iter().find(|indexed| indexed.plugin == name);
-    Some(PluginDetails { status: status.into(), config, search })
+    Some(PluginDetails { status, config, search })
 }
 
 pub(super) fn sessions(host: &Host, request: &PageRequest) -> Result<Page<SessionView>, String> {
@@ -185,10 +194,15 @@ pub(super) fn log(filter: Option<&TemporaryFilter>) -> LogView {
     LogView { filter: Some(filter), until, by }
 }
 
+pub(super) fn reload_failure(failure: ReloadFailure) -> FailedReload {
+    FailedReload { time: time(failure.at), reason: failure.reason }
+}
+
 pub(super) fn reload(report: ReloadReport) -> Reload {
     Reload {
         generation: report.generation,
         changed: !report.is_unchanged(),
+        settings_changed: report.changed_settings().map(str::to_owned).collect(),
         plugins_added: report.added,
         plugins_changed: report.changed,
         plugins_removed: report.removed,
@@ -231,6 +245,7 @@ impl From<host::PluginStatus> for PluginStatus {
             digest: status.digest.map(|digest| digest.to_string()),
             memory: status.memory.map(|(used, limit)| Memory { used, limit }),
             faults,
+            recent: None,
             watched: status.watched,
             name: status.name,
         }

@@ -1,0 +1,122 @@
+//! The connections of the administration listener: how many there are, and for how long.
+//!
+//! There are [`MAX_CONNECTIONS`]. A further one takes the place of the oldest whose request has not arrived, so connections that send
+//! nothing keep no probe from an answer. If each has sent its request, the next one waits.
+//!
+//! A connection has [`CONNECTION_TIMEOUT`] for its handshake, its request and its response, and more if the request of an
+//! administrator is given more.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::sleep;
+use tokio_util::sync::CancellationToken;
+
+/// The maximum number of connections.
+const MAX_CONNECTIONS: usize = 64;
+/// The time for a connection: its handshake, its request and its response.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The connections of a listener.
+#[derive(Debug)]
+pub(super) struct Connections {
+    permits: Arc<Semaphore>,
+    /// Those whose request has not arrived, by number.
+    without_request: Arc<Mutex<BTreeMap<u64, CancellationToken>>>,
+    next: u64,
+}
+
+/// A connection, until this is dropped.
+#[derive(Debug)]
+pub(super) struct ConnectionSlot {
+    number: u64,
+    without_request: Arc<Mutex<BTreeMap<u64, CancellationToken>>>,
+    replaced: CancellationToken,
+    /// The time beside [`CONNECTION_TIMEOUT`], in seconds.
+    extension: AtomicU64,
+    /// None is never the case: the semaphore is not closed.
+    _permit: Option<OwnedSemaphorePermit>,
+}
+
+impl Default for Connections {
+    fn default() -> Self {
+        Self { permits: Arc::new(Semaphore::new(MAX_CONNECTIONS)), without_request: Arc::default(), next: 0 }
+    }
+}
+
+impl Connections {
+    /// Adds a connection, as soon as there is a place.
+    pub(super) async fn add(&mut self) -> ConnectionSlot {
+        if self.permits.available_permits() == 0
+            && let Some((_, oldest)) = self.without_request.lock().pop_first()
+        {
+            oldest.cancel();
+        }
+        let permit = self.permits.clone().acquire_owned().await.ok();
+        let (number, replaced) = (self.next, CancellationToken::new());
+        self.next = number.wrapping_add(1);
+        self.without_request.lock().insert(number, replaced.clone());
+        let without_request = self.without_request.clone();
+        ConnectionSlot { number, without_request, replaced, extension: AtomicU64::new(0), _permit: permit }
+    }
+}
+
+impl ConnectionSlot {
+    /// Records that the request has arrived: no other connection takes the place.
+    pub(super) fn begin_request(&self) {
+        self.without_request.lock().remove(&self.number);
+    }
+
+    /// Gives the connection more time.
+    pub(super) fn extend(&self, by: Duration) {
+        self.extension.store(by.as_secs(), Ordering::Relaxed);
+    }
+
+    /// Completes when the connection is to be closed. The text says why.
+    pub(super) async fn ended(&self) -> &'static str {
+        let timed_out = async {
+            sleep(CONNECTION_TIMEOUT).await;
+            sleep(Duration::from_secs(self.extension.load(Ordering::Relaxed))).await;
+        };
+        tokio::select! {
+            () = timed_out => "it timed out",
+            () = self.replaced.cancelled() => "another one took its place, as its request had not arrived",
+        }
+    }
+}
+
+impl Drop for ConnectionSlot {
+    fn drop(&mut self) {
+        self.begin_request();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt as _;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_further_connection_takes_the_place_of_the_oldest_without_a_request() {
+        let mut connections = Connections::default();
+        let mut slots = Vec::new();
+        for _ in 0..MAX_CONNECTIONS {
+            slots.push(connections.add().await);
+        }
+        slots[0].begin_request();
+        assert!(connections.add().now_or_never().is_none(), "the place is not free yet");
+        assert!(slots[0].ended().now_or_never().is_none());
+        assert!(slots[1].ended().now_or_never().is_some_and(|reason| reason.contains("another one")));
+        drop(slots.remove(1));
+        slots.push(connections.add().now_or_never().unwrap());
+        slots.iter().for_each(ConnectionSlot::begin_request);
+        assert!(connections.add().now_or_never().is_none(), "each has its request");
+        drop(slots.pop());
+        assert!(connections.add().now_or_never().is_some());
+    }
+}
