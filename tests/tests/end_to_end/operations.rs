@@ -18,6 +18,7 @@ mod log;
 mod metrics;
 mod missing_secrets;
 mod needs;
+mod packaging;
 mod reload;
 mod service_manager;
 mod shutdown;
