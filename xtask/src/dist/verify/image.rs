@@ -67,7 +67,8 @@ pub(in crate::dist) fn image(
     fs::write(documents.join("a.md"), "hello from the file")?;
     let specification = bundle.join("config.json");
     let mut runtime: Value = serde_json::from_slice(&fs::read(&specification)?)?;
-    ensure!(runtime["process"]["user"]["uid"] == USER, "the image's user is {}", runtime["process"]["user"]);
+    let user = runtime.pointer("/process/user/uid").and_then(Value::as_u64);
+    ensure!(user == Some(USER.into()), "the image's user is {user:?}");
     configure(&mut runtime, &config, &documents);
     fs::write(&specification, serde_json::to_vec(&runtime)?)?;
 
@@ -83,23 +84,40 @@ pub(in crate::dist) fn image(
 
 /// No capabilities, and a read-only root with a writable state, cache and administration socket; the network of this machine.
 fn configure(runtime: &mut Value, config: &Path, documents: &Path) {
-    runtime["root"]["readonly"] = json!(true);
-    runtime["process"]["terminal"] = json!(false);
-    runtime["process"]["capabilities"] = json!({});
-    runtime["process"]["noNewPrivileges"] = json!(true);
-    if let Some(namespaces) = runtime["linux"]["namespaces"].as_array_mut() {
-        namespaces.retain(|namespace| namespace["type"] != "network");
+    let list = |pointer| runtime.pointer(pointer).and_then(Value::as_array).cloned().unwrap_or_default();
+    let (mut namespaces, mut mounts) = (list("/linux/namespaces"), list("/mounts"));
+    namespaces.retain(|namespace| namespace.get("type") != Some(&json!("network")));
+    for (source, destination) in [(config, CONFIG), (documents, "/srv/docs")] {
+        mounts.push(json!({ "type": "bind", "source": source, "destination": destination, "options": ["bind", "ro"] }));
     }
-    if let Some(mounts) = runtime["mounts"].as_array_mut() {
-        for (source, destination) in [(config, CONFIG), (documents, "/srv/docs")] {
-            mounts.push(
-                json!({ "type": "bind", "source": source, "destination": destination, "options": ["bind", "ro"] }),
-            );
+    for destination in ["/var/lib/mcp-host", "/var/cache/mcp-host", "/run/mcp-host"] {
+        let options = [format!("uid={USER}"), format!("gid={USER}"), "mode=0700".to_owned()];
+        mounts.push(json!({ "type": "tmpfs", "source": "tmpfs", "destination": destination, "options": options }));
+    }
+    patch(
+        runtime,
+        json!({
+            "root": { "readonly": true },
+            "process": { "terminal": false, "capabilities": null, "noNewPrivileges": true },
+            "linux": { "namespaces": namespaces },
+            "mounts": mounts,
+        }),
+    );
+}
+
+/// Applies a merge patch (RFC 7396).
+fn patch(document: &mut Value, change: Value) {
+    match (document, change) {
+        (Value::Object(document), Value::Object(changes)) => {
+            for (key, change) in changes {
+                if change.is_null() {
+                    document.remove(&key);
+                } else {
+                    patch(document.entry(key).or_insert(Value::Null), change);
+                }
+            }
         }
-        for destination in ["/var/lib/mcp-host", "/var/cache/mcp-host", "/run/mcp-host"] {
-            let options = [format!("uid={USER}"), format!("gid={USER}"), "mode=0700".to_owned()];
-            mounts.push(json!({ "type": "tmpfs", "source": "tmpfs", "destination": destination, "options": options }));
-        }
+        (document, change) => *document = change,
     }
 }
 
