@@ -278,10 +278,11 @@ fn origins_are_granted_with_what_stands_beside_them() {
     let grants = |plugin: usize| config.plugins[plugin].grants.http.iter();
     let origins: Vec<_> = grants(0).map(|grant| grant.origin.to_string()).collect();
     assert_eq!(origins, ["http://[::1]:8080", "https://docs.rs", "https://*.example.com:8443"]);
-    assert!(grants(0).all(|grant| grant.headers.is_empty() && grant.ca.is_none()));
+    assert!(grants(0).all(|grant| grant.headers.is_empty() && grant.ca.is_none() && !grant.trace));
     let api = grants(1).find(|grant| !grant.headers.is_empty()).unwrap();
     let names: Vec<_> = api.headers.keys().map(CredentialName::as_str).collect();
     assert_eq!((names, api.ca.is_some(), &api.oauth), (vec!["authorization", "x-api-key"], true, &None));
+    assert!(api.trace);
 }
 
 #[test]

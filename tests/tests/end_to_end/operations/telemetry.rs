@@ -275,7 +275,7 @@ async fn a_trace_that_begins_here_is_in_the_log_and_in_the_audit_log() {
     let plugin = Plugin::files("f", folder.path());
     let config = ConfigFile::new().audit("file", "audit.jsonl").plugin(plugin).allow_all();
     let config = config.append(&collector.section(ALL)).write();
-    let server = HttpServer::start_with(&config, &["--log", "mcp_host::access=debug"]).await;
+    let server = HttpServer::start_with(&config, &["--log", "info,mcp_host::access=debug"]).await;
     let mut client = server.raw_client(REVISION).await;
     read(&mut client, "files://f/a.txt").await;
     let id = collector.trace_with("resources/read").await.span("resources/read").trace.clone();
