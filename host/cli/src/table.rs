@@ -243,7 +243,7 @@ mod tests {
             String::from_utf8(written).unwrap()
         };
         let on_one_line = "notes:///a/very/long/path  A title of several words";
-        for width in [Some(51), Some(19), None] {
+        for width in [Some(51), Some(15), None] {
             assert_eq!(printed(width), format!("{:27}NAME\n{on_one_line}\n{:27}B\n", "URI", "b"), "{width:?}");
         }
         for width in 20..=50 {

@@ -499,8 +499,8 @@ fn config_denying(config: &Config, glob: &str) -> Config {
 #[tokio::test]
 async fn rules_apply_although_the_reload_is_dropped_while_they_are_compiled() {
     let (fixture, _) = Fixture::notes(2).await;
-    let dropped = fixture.host.reload(config_denying(&fixture.config, "notes:///0")).now_or_never();
-    assert!(dropped.is_none(), "rules are compiled on another thread");
+    // Rules are compiled on another thread, which has hardly ever ended at the first poll.
+    drop(fixture.host.reload(config_denying(&fixture.config, "notes:///0")).now_or_never());
     while fixture.host.generation() == 1 {
         tokio::task::yield_now().await;
     }
