@@ -8,8 +8,9 @@
 //! | `sbom/NAME.cdx.json` | the crates in the program and in each provider (CycloneDX) |
 //! | `SHA256SUMS` | the digests of all of them |
 //!
-//! The packages are *reproducible*: the same sources give the same bytes in any directory. All are built in a copy of the tracked
-//! files, paths in programs are replaced by names, and times of files are [`EPOCH`], else the time of the last commit.
+//! The packages depend on the sources and not on the machine: all are built in a copy of the tracked files, paths in programs are replaced
+//! by names, and times of files are [`EPOCH`], else the time of the last commit. Equal programs give equal packages. The providers
+//! are not yet equal in another directory: their SDK is outside of their workspace, so cargo names its symbols by its absolute path.
 //! With another profile than `release` the programs of the working tree are packed instead, as they are: to try the packages.
 
 mod archive;
